@@ -1,1 +1,16 @@
-//! placeholder
+//! What controller and agent both know: ids, generations, the model of jobs and reports, the wire
+//! format, topics and sealing.
+//!
+//! Absent on purpose: tokio, files, sockets, clocks, randomness. A nonce or a time comes from the caller.
+
+pub mod generation;
+pub mod id;
+pub mod model;
+pub mod seal;
+pub mod time;
+pub mod topic;
+pub mod wire;
+
+pub use generation::{Attempt, Epoch, Generation};
+pub use id::{NodeId, ResourceId, SiteId, StackName};
+pub use time::MonoTime;

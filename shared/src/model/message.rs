@@ -1,0 +1,191 @@
+//! Messages between controller and agent. Every delivery is at least once; every effect is idempotent by
+//! (`resource`, `generation`, `attempt`).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Action, ContentDigest, Spec};
+use crate::{Attempt, Epoch, Generation, ResourceId};
+
+/// Desired state of one resource for one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job {
+    /// The resource's physical id.
+    pub resource: ResourceId,
+    /// Decides between jobs of one resource: the higher wins.
+    pub generation: Generation,
+    /// A higher one of the same generation runs again.
+    pub attempt: Attempt,
+    /// What is to be done.
+    pub action: Action,
+    /// The agent ends the job as failed after this.
+    pub timeout: Duration,
+    /// The desired state; for [`Action::Delete`] the last one known.
+    pub spec: Spec,
+}
+
+/// What the controller says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Down {
+    /// The answer to [`Hello`].
+    Welcome(Welcome),
+    /// Do this.
+    Job(Job),
+    /// Do not start this; answered with [`Outcome::Withdrawn`], or by its outcome if it runs or ran.
+    Withdraw {
+        /// The job's resource.
+        resource: ResourceId,
+        /// The job's generation.
+        generation: Generation,
+    },
+    /// This report is durable with the controller.
+    Acknowledge(ReportKey),
+    /// Part of a content the agent asked for.
+    Chunk {
+        /// Of the whole content.
+        digest: ContentDigest,
+        /// Where `bytes` begin.
+        offset: u64,
+        /// Never empty, unless the controller does not have the content (any more).
+        bytes: Vec<u8>,
+    },
+}
+
+/// What an agent says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Up {
+    /// First on every connection.
+    Hello(Hello),
+    /// What a job came to.
+    Report(Report),
+    /// A job runs and takes its time; never acknowledged, may be lost.
+    Progress(Progress),
+    /// The ledger, in pages; asked for by [`Welcome::want_ledger`].
+    Ledger {
+        /// This page.
+        entries: Vec<LedgerEntry>,
+        /// No page follows.
+        last: bool,
+    },
+    /// Asks for part of a content.
+    Fetch {
+        /// Of the whole content.
+        digest: ContentDigest,
+        /// Where to begin.
+        offset: u64,
+    },
+    /// Still here.
+    Heartbeat,
+}
+
+/// Who connects, and what it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// Changes with every boot of the server.
+    pub boot_id: u128,
+    /// The agent's version.
+    pub agent_version: String,
+    /// The highest epoch it has seen.
+    pub epoch: Epoch,
+    /// [`LedgerEntry::digest`] of all entries, combined by exclusive or.
+    pub ledger: u128,
+}
+
+/// What the controller answers to [`Hello`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Welcome {
+    /// The controller's epoch; an agent refuses an older one than it has seen.
+    pub epoch: Epoch,
+    /// The ledgers differ: send it.
+    pub want_ledger: bool,
+    /// How often to send [`Up::Heartbeat`].
+    pub heartbeat: Duration,
+}
+
+/// Names one report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ReportKey {
+    /// The job's resource.
+    pub resource: ResourceId,
+    /// The job's generation.
+    pub generation: Generation,
+    /// The job's attempt.
+    pub attempt: Attempt,
+}
+
+/// What a job came to. Sent until acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// The job.
+    pub key: ReportKey,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// How a job ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// Applied, read back, equal to the desired state.
+    Done(Observed),
+    /// Not applied, or what was read back differs.
+    Failed {
+        /// For the operator; bounded, free of content.
+        reason: String,
+        /// Trying again cannot help: the job itself is refused.
+        permanent: bool,
+    },
+    /// It was withdrawn before it started.
+    Withdrawn,
+    /// The agent knows a newer generation.
+    Superseded {
+        /// The newer one.
+        by: Generation,
+    },
+}
+
+/// What was read back.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Observed {
+    /// Attributes by name, for `get_attr`.
+    pub attributes: BTreeMap<String, String>,
+}
+
+/// A job that takes its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The job.
+    pub key: ReportKey,
+    /// Applied and waiting until what is observed equals what is desired.
+    pub settling: bool,
+}
+
+/// One resource as the agent's ledger has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct LedgerEntry {
+    /// The resource.
+    pub resource: ResourceId,
+    /// Of the last state that was applied.
+    pub generation: Generation,
+}
+
+impl LedgerEntry {
+    /// A digest for comparing whole ledgers: combine by exclusive or, in any order.
+    pub fn digest(&self) -> u128 {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(self.resource.0.as_bytes());
+        hasher.update(&self.generation.epoch.0.to_le_bytes());
+        hasher.update(&self.generation.number.to_le_bytes());
+        let mut first = [0; 16];
+        first.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+        u128::from_le_bytes(first)
+    }
+}
+
+impl Job {
+    /// Names the report this job will lead to.
+    pub fn key(&self) -> ReportKey {
+        ReportKey { resource: self.resource, generation: self.generation, attempt: self.attempt }
+    }
+}

@@ -1,0 +1,12 @@
+//! The model of what travels between controller and agent, free of any encoding.
+
+mod message;
+mod spec;
+
+pub use message::{
+    Down, Hello, Job, LedgerEntry, Observed, Outcome, Progress, Report, ReportKey, Up, Welcome,
+};
+pub use spec::{
+    Action, Claim, ClaimKind, Content, ContentDigest, Dummy, FailOn, File, Lane, NetworkConfig, OnDelete,
+    Spec,
+};

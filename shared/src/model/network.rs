@@ -1,0 +1,217 @@
+//! A network document in os-net-config's format, parsed and checked.
+//!
+//! A [`NetworkDocument`] that exists is valid: names fit the kernel, addresses and routes parse, nothing is
+//! named twice. Each object keeps its path (`network_config[0].members[1]`) for later errors.
+//!
+//! Absent on purpose: what this version cannot do. Every object type and option of os-net-config is known
+//! by name (`options.rs`); the unsupported ones are refused by that name, never ignored. Whether a link
+//! exists is the host's business.
+
+mod error;
+mod mapping;
+mod options;
+mod parse;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use serde_json::Value;
+
+pub use error::{NetworkError, Problem};
+pub use mapping::NicMapping;
+
+/// Objects and members of one document. A server has tens; the bound keeps a bad template from being planned.
+pub const MAX_OBJECTS: usize = 4_096;
+/// Addresses of one document.
+pub const MAX_ADDRESSES: usize = 16_384;
+/// Routes of one document. The kernel takes far more, but a report about them must still be readable.
+pub const MAX_ROUTES: usize = 65_536;
+/// Bytes of one document as JSON text: 65,536 routes need about 8 MiB.
+pub const MAX_DOCUMENT_BYTES: usize = 16 * 1024 * 1024;
+/// The kernel's IFNAMSIZ without the closing zero.
+pub const MAX_LINK_NAME: usize = 15;
+/// The kernel's main routing table.
+pub const MAIN_TABLE: u32 = 254;
+
+/// The name of a network interface, as the kernel takes it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkName(String);
+
+impl LinkName {
+    /// Checks `name` against the kernel's rules and leaves out the kernel's own `lo`.
+    pub fn new(name: &str) -> Result<Self, String> {
+        let refuse = |why: &str| Err(format!("'{name}' cannot name an interface: {why}"));
+        if name.is_empty() {
+            return refuse("it is empty");
+        }
+        if name.len() > MAX_LINK_NAME {
+            return refuse("the kernel takes at most 15 bytes");
+        }
+        if !name.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'/' | b':' | b'%')) {
+            return refuse("letters, digits and . _ - are taken");
+        }
+        if matches!(name, "." | ".." | "all" | "default") {
+            return refuse("the kernel keeps that name for itself");
+        }
+        if name == "lo" {
+            return refuse("the loopback interface is the kernel's own");
+        }
+        Ok(Self(name.to_owned()))
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for LinkName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A whole `network_config`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NetworkDocument {
+    /// The top-level objects, in the document's order.
+    pub objects: Vec<Object>,
+}
+
+/// One object of the document, or a member of a bridge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// Where it stands, such as `network_config[0].members[1]`.
+    pub path: String,
+    /// The link's name; of a VLAN it is `vlan<ID>`, as in os-net-config.
+    pub name: LinkName,
+    /// What it is.
+    pub kind: ObjectKind,
+    /// `ip_netmask` of `addresses`, host bits kept.
+    pub addresses: Vec<IpNet>,
+    /// `routes`.
+    pub routes: Vec<Route>,
+    /// `mtu`; without it the link keeps what it has.
+    pub mtu: Option<u32>,
+}
+
+/// The object types of this version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ObjectKind {
+    /// `interface`: a link that exists already.
+    Interface {
+        /// As a bridge's member: the bridge takes this interface's MAC address.
+        primary: bool,
+    },
+    /// `linux_bridge`.
+    LinuxBridge {
+        /// Interfaces and VLANs.
+        members: Vec<Object>,
+    },
+    /// `ovs_bridge`.
+    OvsBridge {
+        /// Interfaces and VLANs.
+        members: Vec<Object>,
+    },
+    /// `vlan`: within an `ovs_bridge` an internal port with that tag, elsewhere an 802.1Q link on `device`.
+    Vlan {
+        /// 1 to 4094.
+        id: u16,
+        /// The link that carries it; always there outside of an `ovs_bridge`.
+        device: Option<LinkName>,
+    },
+}
+
+/// One route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// `ip_netmask` or `destination`; `default: true` is 0.0.0.0/0 or ::/0. No host bits.
+    pub destination: IpNet,
+    /// `next_hop` or `nexthop`.
+    pub next_hop: IpAddr,
+    /// `table`, the main one without it.
+    pub table: u32,
+    /// `metric`; without it the kernel's default.
+    pub metric: Option<u32>,
+}
+
+impl NetworkDocument {
+    /// From a list of objects or `{"network_config": [...]}`.
+    pub fn parse(document: &Value) -> Result<Self, NetworkError> {
+        parse::document(document)
+    }
+
+    /// From JSON text, see [`NetworkDocument::parse`].
+    pub fn from_json(text: &str) -> Result<Self, NetworkError> {
+        if text.len() > MAX_DOCUMENT_BYTES {
+            return Err(NetworkError::invalid("network_config", format!("larger than {MAX_DOCUMENT_BYTES} bytes")));
+        }
+        let value: Value = serde_json::from_str(text)
+            .map_err(|error| NetworkError::invalid("network_config", format!("not JSON: {error}")))?;
+        Self::parse(&value)
+    }
+
+    /// Every object, members after their bridge, in the document's order.
+    pub fn all(&self) -> impl Iterator<Item = &Object> {
+        self.objects.iter().flat_map(|object| std::iter::once(object).chain(object.members()))
+    }
+
+    /// The links the document decides about. Aliases stand as written until [`NetworkDocument::with_names`].
+    pub fn link_names(&self) -> impl Iterator<Item = &LinkName> {
+        self.all().map(|object| &object.name)
+    }
+
+    /// The document with aliases (`nic1`) replaced by interface names, checked again for links named twice.
+    pub fn with_names(mut self, names: &BTreeMap<String, LinkName>) -> Result<Self, NetworkError> {
+        let rename = |object: &mut Object| {
+            let place = match &mut object.kind {
+                ObjectKind::Interface { .. } => Some(&mut object.name),
+                ObjectKind::Vlan { device, .. } => device.as_mut(),
+                ObjectKind::LinuxBridge { .. } | ObjectKind::OvsBridge { .. } => None,
+            };
+            if let Some(name) = place
+                && let Some(real) = names.get(name.as_str())
+            {
+                *name = real.clone();
+            }
+        };
+        for object in &mut self.objects {
+            rename(object);
+            object.members_mut().iter_mut().for_each(rename);
+        }
+        self.check_names()?;
+        Ok(self)
+    }
+
+    fn check_names(&self) -> Result<(), NetworkError> {
+        let mut seen: BTreeMap<&LinkName, &str> = BTreeMap::new();
+        for object in self.all() {
+            if let Some(first) = seen.insert(&object.name, &object.path) {
+                let problem = format!("{} is configured at {first} already", object.name);
+                return Err(NetworkError::invalid(&object.path, problem));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Object {
+    /// A bridge's members; empty for anything else.
+    pub fn members(&self) -> &[Object] {
+        match &self.kind {
+            ObjectKind::LinuxBridge { members } | ObjectKind::OvsBridge { members } => members,
+            ObjectKind::Interface { .. } | ObjectKind::Vlan { .. } => &[],
+        }
+    }
+
+    fn members_mut(&mut self) -> &mut [Object] {
+        match &mut self.kind {
+            ObjectKind::LinuxBridge { members } | ObjectKind::OvsBridge { members } => members,
+            ObjectKind::Interface { .. } | ObjectKind::Vlan { .. } => &mut [],
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What can be wrong with a network document.
+
+use thiserror::Error;
+
+/// A fault of a network document and its place.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{path}: {problem}")]
+pub struct NetworkError {
+    /// Such as `network_config[0].members[1].bonding_options`.
+    pub path: String,
+    /// What is wrong there.
+    pub problem: Problem,
+}
+
+/// Kinds of faults.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Problem {
+    /// os-net-config knows it, this version does not do it.
+    #[error("{what} is not supported by this version{hint}")]
+    Unsupported {
+        /// The type, option or value.
+        what: String,
+        /// What to do instead, with its own `; `, or nothing.
+        hint: String,
+    },
+    /// os-net-config does not know it either.
+    #[error("unknown {what} '{name}'{}", suggestion.as_ref().map(|s| format!("; did you mean '{s}'?")).unwrap_or_default())]
+    Unknown {
+        /// `type`, `option` or `section`.
+        what: &'static str,
+        /// As written.
+        name: String,
+        /// The nearest known name.
+        suggestion: Option<String>,
+    },
+    /// A value that is wrong.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl NetworkError {
+    pub(super) fn invalid(path: &str, problem: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), problem: Problem::Invalid(problem.into()) }
+    }
+
+    pub(super) fn unsupported(path: &str, what: impl Into<String>, hint: &str) -> Self {
+        let hint = if hint.is_empty() { String::new() } else { format!("; {hint}") };
+        Self { path: path.to_owned(), problem: Problem::Unsupported { what: what.into(), hint } }
+    }
+
+    pub(super) fn unknown<'a>(
+        path: &str,
+        what: &'static str,
+        name: &str,
+        known: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        let suggestion = nearest(name, known).map(str::to_owned);
+        // The name comes from outside: enough of it to find the place, not a megabyte of it.
+        let name = name.chars().take(64).collect();
+        Self { path: path.to_owned(), problem: Problem::Unknown { what, name, suggestion } }
+    }
+}
+
+/// The known name within a third of the letters of `name`, if there is one.
+fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let name: Vec<char> = name.chars().take(64).collect();
+    known
+        .into_iter()
+        .map(|candidate| (distance(&name, candidate), candidate))
+        .filter(|(distance, _)| *distance <= 1.max(name.len() / 3))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// Levenshtein's distance, one row at a time.
+fn distance(left: &[char], right: &str) -> usize {
+    let right: Vec<char> = right.chars().collect();
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (i, l) in left.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, r) in right.iter().enumerate() {
+            let substituted = diagonal + usize::from(l != r);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[right.len()]
+}

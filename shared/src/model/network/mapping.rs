@@ -1,0 +1,83 @@
+//! The nic mapping: alias → interface name or MAC address.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{LinkName, MAX_OBJECTS, NetworkError};
+
+/// `nicN` or another alias → interface name or MAC address, as in os-net-config's mapping file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NicMapping(BTreeMap<String, String>);
+
+impl NicMapping {
+    /// From alias → name or MAC.
+    pub fn new(entries: BTreeMap<String, String>) -> Result<Self, NetworkError> {
+        if entries.len() > MAX_OBJECTS {
+            return Err(NetworkError::invalid("mapping", format!("more than {MAX_OBJECTS} entries")));
+        }
+        for (alias, nic) in &entries {
+            let checked = LinkName::new(alias).and_then(|_| match normal_mac(nic) {
+                Some(_) => Ok(()),
+                None => LinkName::new(nic).map(|_| ()),
+            });
+            checked.map_err(|problem| NetworkError::invalid("mapping", problem))?;
+        }
+        Ok(Self(entries))
+    }
+
+    /// From a mapping file's content, with or without its `interface_mapping`.
+    pub fn parse(mapping: &Value) -> Result<Self, NetworkError> {
+        let invalid = |problem: &str| NetworkError::invalid("mapping", problem);
+        let map = mapping.get("interface_mapping").unwrap_or(mapping);
+        let map = map.as_object().ok_or_else(|| invalid("a map of alias to interface name or MAC address"))?;
+        let entries = map.iter().map(|(alias, nic)| match nic {
+            Value::String(nic) => Ok((alias.clone(), nic.clone())),
+            _ => Err(invalid(&format!("{alias}: an interface name or MAC address"))),
+        });
+        Self::new(entries.collect::<Result<_, _>>()?)
+    }
+
+    /// Alias → name, given the host's links and their MAC addresses (lower case, with colons). An entry whose
+    /// interface is not there is left out, as in os-net-config: only its use is an error.
+    pub fn resolve(&self, links: &BTreeMap<String, String>) -> Result<BTreeMap<String, LinkName>, NetworkError> {
+        let mut names = BTreeMap::new();
+        let mut taken: BTreeMap<LinkName, &str> = BTreeMap::new();
+        for (alias, nic) in &self.0 {
+            let Some(name) = find(nic, links, alias)? else { continue };
+            if links.contains_key(alias) && *alias != name.as_str() {
+                let problem = format!("the alias {alias} is itself an interface of this host");
+                return Err(NetworkError::invalid("mapping", problem));
+            }
+            if let Some(first) = taken.insert(name.clone(), alias) {
+                let problem = format!("{first} and {alias} both stand for {name}");
+                return Err(NetworkError::invalid("mapping", problem));
+            }
+            names.insert(alias.clone(), name);
+        }
+        Ok(names)
+    }
+}
+
+fn find(nic: &str, links: &BTreeMap<String, String>, alias: &str) -> Result<Option<LinkName>, NetworkError> {
+    let name = match normal_mac(nic) {
+        None => links.contains_key(nic).then_some(nic),
+        Some(mac) => {
+            let mut with_it = links.iter().filter(|(_, of_link)| **of_link == mac).map(|(name, _)| name);
+            let first = with_it.next();
+            if let (Some(first), Some(second)) = (first, with_it.next()) {
+                let problem = format!("{alias}: {first} and {second} both have the address {mac}; name one of them");
+                return Err(NetworkError::invalid("mapping", problem));
+            }
+            first.map(String::as_str)
+        }
+    };
+    name.map(|name| LinkName::new(name).map_err(|problem| NetworkError::invalid("mapping", problem))).transpose()
+}
+
+/// A MAC address in lower case with colons, or nothing if it is none.
+fn normal_mac(text: &str) -> Option<String> {
+    let octets: Vec<&str> = text.split([':', '-']).collect();
+    let is_octet = |octet: &&str| octet.len() == 2 && octet.bytes().all(|b| b.is_ascii_hexdigit());
+    (octets.len() == 6 && octets.iter().all(is_octet)).then(|| octets.join(":").to_ascii_lowercase())
+}

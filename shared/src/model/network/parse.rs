@@ -1,0 +1,406 @@
+//! From a JSON value to the document. The first fault ends it, with its path.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use serde_json::{Map, Value};
+
+use super::options::{COMMON, ELSEWHERE, REFUSED_SECTIONS, REFUSED_TYPES, SUPPORTED_TYPES, inert, options_of};
+use super::{
+    LinkName, MAIN_TABLE, MAX_ADDRESSES, MAX_OBJECTS, MAX_ROUTES, NetworkDocument, NetworkError, Object, ObjectKind,
+    Route,
+};
+
+const ROUTE_OPTIONS: [&str; 8] =
+    ["next_hop", "nexthop", "ip_netmask", "destination", "default", "route_options", "table", "metric"];
+
+type Parsed<T> = Result<T, NetworkError>;
+
+/// Where an object stands decides which types fit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Top,
+    InLinuxBridge,
+    InOvsBridge,
+}
+
+pub(super) fn document(value: &Value) -> Parsed<NetworkDocument> {
+    let root = "network_config";
+    let objects = match value {
+        Value::Array(objects) => objects,
+        Value::Object(sections) => {
+            for (name, content) in sections {
+                match name.as_str() {
+                    "network_config" => {}
+                    known if REFUSED_SECTIONS.contains(&known) && content.as_array().is_some_and(Vec::is_empty) => {}
+                    known if REFUSED_SECTIONS.contains(&known) => {
+                        return Err(NetworkError::unsupported(known, known, "give network_config alone"));
+                    }
+                    other => return Err(NetworkError::unknown(root, "section", other, ["network_config"])),
+                }
+            }
+            let objects = sections.get(root).ok_or_else(|| NetworkError::invalid(root, "is missing"))?;
+            list(root, objects)?
+        }
+        _ => return Err(NetworkError::invalid(root, "a list of objects is wanted, or a map with network_config")),
+    };
+    let mut bounds = Bounds::default();
+    let objects = objects
+        .iter()
+        .enumerate()
+        .map(|(index, value)| object(&format!("{root}[{index}]"), value, Place::Top, &mut bounds))
+        .collect::<Parsed<Vec<_>>>()?;
+    let document = NetworkDocument { objects };
+    document.check_names()?;
+    document.check_routes()?;
+    Ok(document)
+}
+
+/// Counts over the whole document.
+#[derive(Default)]
+struct Bounds {
+    objects: usize,
+    addresses: usize,
+    routes: usize,
+}
+
+impl Bounds {
+    fn add(count: &mut usize, more: usize, most: usize, path: &str, what: &str) -> Parsed<()> {
+        *count += more;
+        if *count > most {
+            return Err(NetworkError::invalid(path, format!("the document has more than {most} {what}")));
+        }
+        Ok(())
+    }
+}
+
+fn object(path: &str, value: &Value, place: Place, bounds: &mut Bounds) -> Parsed<Object> {
+    Bounds::add(&mut bounds.objects, 1, MAX_OBJECTS, path, "objects")?;
+    let map = fields(path, value)?;
+    let kind = object_type(path, map, place)?;
+    for (option, value) in map {
+        check_option(&format!("{path}.{option}"), kind, option, value)?;
+    }
+    let (name, kind) = match kind {
+        "vlan" => vlan(path, map, place)?,
+        "interface" => {
+            let primary = map.get("primary").map(|value| boolean(&format!("{path}.primary"), value)).transpose()?;
+            (required_name(path, map)?, ObjectKind::Interface { primary: primary.unwrap_or(false) })
+        }
+        bridge => {
+            let inside = if bridge == "ovs_bridge" { Place::InOvsBridge } else { Place::InLinuxBridge };
+            let members = members(path, map, inside, bounds)?;
+            let name = required_name(path, map)?;
+            check_members(&name, &members)?;
+            let kind = match inside {
+                Place::InOvsBridge => ObjectKind::OvsBridge { members },
+                _ => ObjectKind::LinuxBridge { members },
+            };
+            (name, kind)
+        }
+    };
+    let addresses = addresses(path, map, bounds)?;
+    let routes = routes(path, map, bounds)?;
+    let mtu = map.get("mtu").map(|value| number(&format!("{path}.mtu"), value, 68, 65_535)).transpose()?;
+    Ok(Object { path: path.to_owned(), name, kind, addresses, routes, mtu })
+}
+
+fn object_type<'a>(path: &str, map: &'a Map<String, Value>, place: Place) -> Parsed<&'a str> {
+    let type_path = format!("{path}.type");
+    let value = map.get("type").ok_or_else(|| NetworkError::invalid(&type_path, "is missing"))?;
+    let kind = text(&type_path, value)?;
+    let fits = match place {
+        Place::Top => SUPPORTED_TYPES.as_slice(),
+        Place::InLinuxBridge | Place::InOvsBridge => &["interface", "vlan"],
+    };
+    if fits.contains(&kind) {
+        return Ok(kind);
+    }
+    if SUPPORTED_TYPES.contains(&kind) {
+        let problem = format!("a {kind} cannot be a bridge's member; interface and vlan can");
+        return Err(NetworkError::invalid(&type_path, problem));
+    }
+    if REFUSED_TYPES.contains(&kind) {
+        let hint = format!("it takes {}", fits.join(", "));
+        return Err(NetworkError::unsupported(&type_path, format!("type '{kind}'"), &hint));
+    }
+    let known = SUPPORTED_TYPES.into_iter().chain(REFUSED_TYPES);
+    Err(NetworkError::unknown(path, "type", kind, known))
+}
+
+fn check_option(path: &str, kind: &str, option: &str, value: &Value) -> Parsed<()> {
+    let own = options_of(kind);
+    // A VLAN is named by its id.
+    let common = COMMON.contains(&option) && !(kind == "vlan" && option == "name");
+    if !common && !own.contains(&option) {
+        if ELSEWHERE.contains(&option) {
+            return Err(NetworkError::unsupported(path, format!("'{option}' of type '{kind}'"), "leave it out"));
+        }
+        let known = COMMON.iter().chain(own).copied();
+        return Err(NetworkError::unknown(path, "option", option, known));
+    }
+    match option {
+        "type" | "name" | "addresses" | "routes" | "mtu" | "members" | "vlan_id" | "device" => Ok(()),
+        "primary" if kind == "interface" => Ok(()),
+        "primary" if !boolean(path, value)? => Ok(()),
+        _ => inert(path, option, value),
+    }
+}
+
+fn vlan(path: &str, map: &Map<String, Value>, place: Place) -> Parsed<(LinkName, ObjectKind)> {
+    let id_path = format!("{path}.vlan_id");
+    let value = map.get("vlan_id").ok_or_else(|| NetworkError::invalid(&id_path, "is missing"))?;
+    let id = number(&id_path, value, 1, 4_094)?;
+    let id = u16::try_from(id).map_err(|_| NetworkError::invalid(&id_path, "1 to 4094 is taken"))?;
+    let device = map.get("device").map(|value| link_name(&format!("{path}.device"), value)).transpose()?;
+    if device.is_none() && place != Place::InOvsBridge {
+        let problem = "is missing: the interface that carries the VLAN";
+        return Err(NetworkError::invalid(&format!("{path}.device"), problem));
+    }
+    let name = LinkName::new(&format!("vlan{id}")).map_err(|problem| NetworkError::invalid(&id_path, problem))?;
+    Ok((name, ObjectKind::Vlan { id, device }))
+}
+
+fn members(path: &str, map: &Map<String, Value>, inside: Place, bounds: &mut Bounds) -> Parsed<Vec<Object>> {
+    let path = format!("{path}.members");
+    let Some(value) = map.get("members") else {
+        return match inside {
+            Place::InLinuxBridge => Err(NetworkError::invalid(&path, "is missing; an empty list is taken")),
+            _ => Ok(Vec::new()),
+        };
+    };
+    let of_member = |(index, value)| object(&format!("{path}[{index}]"), value, inside, bounds);
+    list(&path, value)?.iter().enumerate().map(of_member).collect()
+}
+
+/// One primary at most, and in an `ovs_bridge` a VLAN's device can only be what carries it anyway.
+fn check_members(bridge: &LinkName, members: &[Object]) -> Parsed<()> {
+    let is_primary = |member: &&Object| matches!(member.kind, ObjectKind::Interface { primary: true });
+    if let Some(second) = members.iter().filter(is_primary).nth(1) {
+        let problem = format!("{bridge} has a primary interface already; one is taken");
+        return Err(NetworkError::invalid(&format!("{}.primary", second.path), problem));
+    }
+    for member in members {
+        if let ObjectKind::Vlan { device: Some(device), .. } = &member.kind
+            && device == &member.name
+        {
+            return Err(NetworkError::invalid(&format!("{}.device", member.path), "is the VLAN itself"));
+        }
+    }
+    Ok(())
+}
+
+fn addresses(path: &str, map: &Map<String, Value>, bounds: &mut Bounds) -> Parsed<Vec<IpNet>> {
+    let path = format!("{path}.addresses");
+    let Some(value) = map.get("addresses") else { return Ok(Vec::new()) };
+    let items = list(&path, value)?;
+    Bounds::add(&mut bounds.addresses, items.len(), MAX_ADDRESSES, &path, "addresses")?;
+    let mut seen = BTreeSet::new();
+    let mut addresses = Vec::with_capacity(items.len());
+    for (index, item) in items.iter().enumerate() {
+        let path = format!("{path}[{index}]");
+        let map = fields(&path, item)?;
+        if let Some(option) = map.keys().find(|key| *key != "ip_netmask") {
+            return Err(NetworkError::unknown(&format!("{path}.{option}"), "option", option, ["ip_netmask"]));
+        }
+        let path = format!("{path}.ip_netmask");
+        let value = map.get("ip_netmask").ok_or_else(|| NetworkError::invalid(&path, "is missing"))?;
+        let address = prefix(&path, value)?;
+        if address.addr().is_unspecified() || address.addr().is_multicast() {
+            return Err(NetworkError::invalid(&path, format!("{address} cannot be an interface's address")));
+        }
+        if !seen.insert(address.addr()) {
+            return Err(NetworkError::invalid(&path, format!("{} is listed already", address.addr())));
+        }
+        addresses.push(address);
+    }
+    Ok(addresses)
+}
+
+fn routes(path: &str, map: &Map<String, Value>, bounds: &mut Bounds) -> Parsed<Vec<Route>> {
+    let path = format!("{path}.routes");
+    let Some(value) = map.get("routes") else { return Ok(Vec::new()) };
+    let items = list(&path, value)?;
+    Bounds::add(&mut bounds.routes, items.len(), MAX_ROUTES, &path, "routes")?;
+    items.iter().enumerate().map(|(index, item)| route(&format!("{path}[{index}]"), item)).collect()
+}
+
+fn route(path: &str, value: &Value) -> Parsed<Route> {
+    let map = fields(path, value)?;
+    if let Some(option) = map.keys().find(|key| !ROUTE_OPTIONS.contains(&key.as_str())) {
+        return Err(NetworkError::unknown(&format!("{path}.{option}"), "option", option, ROUTE_OPTIONS));
+    }
+    if map.get("route_options").is_some_and(|options| options != "") {
+        let path = format!("{path}.route_options");
+        return Err(NetworkError::unsupported(&path, "route_options", "give table and metric as options of the route"));
+    }
+    let (hop_option, value) = either(path, map, "next_hop", "nexthop")?
+        .ok_or_else(|| NetworkError::invalid(&format!("{path}.next_hop"), "is missing"))?;
+    let hop_path = format!("{path}.{hop_option}");
+    let hop = text(&hop_path, value)?;
+    if hop == "self" {
+        return Err(NetworkError::unsupported(&hop_path, "'self'", "give the next hop's address"));
+    }
+    let next_hop: IpAddr = hop
+        .parse()
+        .map_err(|_| NetworkError::invalid(&hop_path, format!("{} is no IP address", quoted(hop))))?;
+    let destination = destination(path, map, next_hop)?;
+    if destination.addr().is_ipv4() != next_hop.is_ipv4() {
+        let problem = format!("{next_hop} is of another address family than {destination}");
+        return Err(NetworkError::invalid(&hop_path, problem));
+    }
+    let metric = map.get("metric").map(|value| number(&format!("{path}.metric"), value, 0, u32::MAX)).transpose()?;
+    let table = map.get("table").map(|value| table(&format!("{path}.table"), value)).transpose()?;
+    Ok(Route { destination, next_hop, table: table.unwrap_or(MAIN_TABLE), metric })
+}
+
+fn destination(path: &str, map: &Map<String, Value>, next_hop: IpAddr) -> Parsed<IpNet> {
+    let is_default = map.get("default").map(|value| boolean(&format!("{path}.default"), value)).transpose()?;
+    let any = match next_hop {
+        IpAddr::V4(_) => IpNet::V4(ipnet::Ipv4Net::default()),
+        IpAddr::V6(_) => IpNet::V6(ipnet::Ipv6Net::default()),
+    };
+    let Some((option, value)) = either(path, map, "ip_netmask", "destination")? else {
+        return match is_default {
+            Some(true) => Ok(any),
+            _ => Err(NetworkError::invalid(path, "wants ip_netmask, destination or 'default: true'")),
+        };
+    };
+    let path = format!("{path}.{option}");
+    let destination = prefix(&path, value)?;
+    if is_default == Some(true) && destination != any {
+        return Err(NetworkError::invalid(&path, format!("the route is the default one, so this can only be {any}")));
+    }
+    if destination != destination.trunc() {
+        let problem = format!("{destination} has host bits, which the kernel refuses; {} is meant", destination.trunc());
+        return Err(NetworkError::invalid(&path, problem));
+    }
+    Ok(destination)
+}
+
+fn table(path: &str, value: &Value) -> Parsed<u32> {
+    match value {
+        Value::String(name) if name == "main" => Ok(MAIN_TABLE),
+        Value::String(name) if name == "default" => Ok(253),
+        Value::String(name) if name.parse::<u32>().is_err() => {
+            Err(NetworkError::unsupported(path, format!("the table name {}", quoted(name)), "give the table's number"))
+        }
+        _ => match number(path, value, 1, u32::MAX)? {
+            255 => Err(NetworkError::invalid(path, "255 is the kernel's own table")),
+            table => Ok(table),
+        },
+    }
+}
+
+impl NetworkDocument {
+    /// The kernel keeps one route per destination, table and metric.
+    fn check_routes(&self) -> Parsed<()> {
+        let mut seen = std::collections::BTreeMap::new();
+        for object in self.all() {
+            for (index, route) in object.routes.iter().enumerate() {
+                let path = format!("{}.routes[{index}]", object.path);
+                let key = (route.destination, route.table, route.metric.unwrap_or(0));
+                if let Some(first) = seen.insert(key, path.clone()) {
+                    let problem = format!("{} has the same destination, table and metric", first);
+                    return Err(NetworkError::invalid(&path, problem));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn fields<'a>(path: &str, value: &'a Value) -> Parsed<&'a Map<String, Value>> {
+    value.as_object().ok_or_else(|| wrong_kind(path, "a map", value))
+}
+
+fn list<'a>(path: &str, value: &'a Value) -> Parsed<&'a Vec<Value>> {
+    value.as_array().ok_or_else(|| wrong_kind(path, "a list", value))
+}
+
+fn text<'a>(path: &str, value: &'a Value) -> Parsed<&'a str> {
+    value.as_str().ok_or_else(|| wrong_kind(path, "a string", value))
+}
+
+/// A boolean, or the strings that oslo.utils takes for one.
+pub(super) fn boolean(path: &str, value: &Value) -> Parsed<bool> {
+    match value {
+        Value::Bool(value) => Ok(*value),
+        Value::String(text) => match text.to_ascii_lowercase().as_str() {
+            "t" | "true" | "on" | "y" | "yes" | "1" => Ok(true),
+            "f" | "false" | "off" | "n" | "no" | "0" => Ok(false),
+            _ => Err(wrong_kind(path, "a boolean", value)),
+        },
+        _ => Err(wrong_kind(path, "a boolean", value)),
+    }
+}
+
+/// An integer within bounds; also as text, for parameters of a template arrive as such.
+fn number(path: &str, value: &Value, least: u32, most: u32) -> Parsed<u32> {
+    let number = match value {
+        Value::Number(number) => number.as_u64(),
+        Value::String(text) => text.parse().ok(),
+        _ => return Err(wrong_kind(path, "an integer", value)),
+    };
+    number
+        .and_then(|number| u32::try_from(number).ok())
+        .filter(|number| (least..=most).contains(number))
+        .ok_or_else(|| NetworkError::invalid(path, format!("an integer from {least} to {most} is taken")))
+}
+
+fn prefix(path: &str, value: &Value) -> Parsed<IpNet> {
+    let written = text(path, value)?;
+    written.parse().map_err(|_| {
+        let problem = match written.parse::<IpAddr>() {
+            Ok(address) => format!("{address} lacks its prefix length, such as {address}/24"),
+            Err(_) => format!("{} is no address with prefix length, such as 192.0.2.1/24", quoted(written)),
+        };
+        NetworkError::invalid(path, problem)
+    })
+}
+
+fn link_name(path: &str, value: &Value) -> Parsed<LinkName> {
+    LinkName::new(text(path, value)?).map_err(|problem| NetworkError::invalid(path, problem))
+}
+
+fn required_name(path: &str, map: &Map<String, Value>) -> Parsed<LinkName> {
+    let path = format!("{path}.name");
+    link_name(&path, map.get("name").ok_or_else(|| NetworkError::invalid(&path, "is missing"))?)
+}
+
+/// Two spellings of one option.
+fn either<'a>(
+    path: &str,
+    map: &'a Map<String, Value>,
+    one: &'static str,
+    other: &'static str,
+) -> Parsed<Option<(&'static str, &'a Value)>> {
+    match (map.get(one), map.get(other)) {
+        (Some(_), Some(_)) => Err(NetworkError::invalid(path, format!("has {one} and {other}; give one of them"))),
+        (Some(value), None) => Ok(Some((one, value))),
+        (None, Some(value)) => Ok(Some((other, value))),
+        (None, None) => Ok(None),
+    }
+}
+
+fn wrong_kind(path: &str, wanted: &str, value: &Value) -> NetworkError {
+    let found = match value {
+        Value::Null => "nothing".to_owned(),
+        Value::Bool(value) => value.to_string(),
+        Value::Number(value) => value.to_string(),
+        Value::String(text) => quoted(text),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "a map".to_owned(),
+    };
+    NetworkError::invalid(path, format!("{wanted} is wanted, not {found}"))
+}
+
+/// Enough of a text from outside to recognise it.
+fn quoted(text: &str) -> String {
+    let mut start: String = text.chars().take(64).collect();
+    if start.len() < text.len() {
+        start.push('…');
+    }
+    format!("{start:?}")
+}

@@ -1,0 +1,279 @@
+//! Desired state of one resource, rendered: what a job carries and what the ledger remembers.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What is to be done with a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Action {
+    /// Make it; it has not been applied by this resource before.
+    Create,
+    /// Bring it to a new desired state, in place.
+    Update,
+    /// Take it away, and put back what was there before.
+    Delete,
+}
+
+/// Desired state by resource type.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Spec {
+    /// `Muster::Dummy`
+    Dummy(Dummy),
+    /// `Muster::File`
+    File(File),
+    /// `Muster::NetworkConfig`
+    Network(NetworkConfig),
+}
+
+/// `Muster::Dummy`: makes nothing real; for tests, demonstrations and ordering.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dummy {
+    /// Kept by the agent; each is an attribute. A changed key that begins with `!` forces a replacement.
+    pub values: BTreeMap<String, String>,
+    /// How long applying takes, in milliseconds.
+    pub milliseconds: u64,
+    /// Which actions fail.
+    pub fail: Option<FailOn>,
+}
+
+/// When a dummy fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FailOn {
+    /// Every action.
+    Any,
+    /// One action.
+    Action(Action),
+}
+
+/// `Muster::File`: a regular file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct File {
+    /// Absolute, normalised path.
+    pub path: String,
+    /// What is in it.
+    pub content: Content,
+    /// Permission bits, at most 0o7777.
+    pub mode: u32,
+    /// User name or number; the agent's own user if absent.
+    pub owner: Option<String>,
+    /// Group name or number; the agent's own group if absent.
+    pub group: Option<String>,
+    /// What a delete leaves behind.
+    pub on_delete: OnDelete,
+}
+
+/// BLAKE3 of a content.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ContentDigest(pub [u8; 32]);
+
+/// Content of a file, in the job or, where it is larger than [`Content::INLINE_MAX`], fetched in chunks.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Content {
+    /// In the job itself.
+    Inline(Vec<u8>),
+    /// Asked for by digest, chunk by chunk, and verified.
+    Stored {
+        /// BLAKE3 of the whole.
+        digest: ContentDigest,
+        /// Bytes.
+        size: u64,
+    },
+}
+
+/// What is left when a resource is deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OnDelete {
+    /// What was there before Muster is put back; nothing, if there was nothing.
+    #[default]
+    Restore,
+    /// What Muster made stays.
+    Keep,
+}
+
+/// `Muster::NetworkConfig`: a document in os-net-config's format.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkConfig {
+    /// The list of os-net-config objects, as JSON text.
+    pub document: String,
+    /// `nicN` or another alias → interface name or MAC address.
+    pub mapping: BTreeMap<String, String>,
+    /// Seconds until an unconfirmed change is taken back.
+    pub confirm_timeout: u32,
+    /// What a delete leaves behind.
+    pub on_delete: OnDelete,
+}
+
+/// What a resource owns on its node. One owner in the whole site.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Claim {
+    /// The kind of thing.
+    pub kind: ClaimKind,
+    /// Its name within the kind.
+    pub key: String,
+}
+
+/// Kinds of things that are claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum ClaimKind {
+    /// A path in the file system.
+    File,
+    /// A network interface or bridge.
+    Link,
+}
+
+/// Jobs of one lane run one after the other; lanes do not wait for each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Lane {
+    /// Addresses, links, bridges.
+    Network,
+    /// Files and services.
+    Service,
+}
+
+impl Content {
+    /// Larger contents are fetched: a job with one must fit a message of 256 KiB.
+    pub const INLINE_MAX: usize = 64 * 1024;
+
+    /// Bytes of the whole content.
+    pub fn size(&self) -> u64 {
+        match self {
+            Content::Inline(bytes) => bytes.len() as u64,
+            Content::Stored { size, .. } => *size,
+        }
+    }
+}
+
+impl ContentDigest {
+    /// Of these bytes.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(*blake3::hash(bytes).as_bytes())
+    }
+}
+
+/// Content may be secret: only its size is shown.
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<{} bytes>", self.size())
+    }
+}
+
+impl fmt::Display for ContentDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
+    }
+}
+
+impl fmt::Debug for ContentDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for ClaimKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ClaimKind::File => "file",
+            ClaimKind::Link => "link",
+        })
+    }
+}
+
+impl fmt::Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.key)
+    }
+}
+
+impl Spec {
+    /// Which lane its jobs run in.
+    pub fn lane(&self) -> Lane {
+        match self {
+            Spec::Network(_) => Lane::Network,
+            Spec::Dummy(_) | Spec::File(_) => Lane::Service,
+        }
+    }
+
+    /// What it owns on its node.
+    pub fn claims(&self) -> Vec<Claim> {
+        match self {
+            Spec::Dummy(_) => Vec::new(),
+            Spec::File(file) => vec![Claim { kind: ClaimKind::File, key: file.path.clone() }],
+            Spec::Network(network) => network.claims(),
+        }
+    }
+
+    /// Whether a resource in state `self` must be replaced to become `next`, because a property changed that
+    /// makes it another thing.
+    pub fn needs_replacement(&self, next: &Spec) -> bool {
+        match (self, next) {
+            (Spec::Dummy(old), Spec::Dummy(new)) => {
+                let forced = |dummy: &Dummy| -> BTreeMap<String, String> {
+                    dummy
+                        .values
+                        .iter()
+                        .filter(|(k, _)| k.starts_with('!'))
+                        .map(|(k, v)| (k.clone(), v.clone()))
+                        .collect()
+                };
+                forced(old) != forced(new)
+            }
+            (Spec::File(old), Spec::File(new)) => old.path != new.path,
+            (Spec::Network(_), Spec::Network(_)) => false,
+            (_, _) => true,
+        }
+    }
+
+    /// An attribute that follows from the desired state itself.
+    pub fn attribute(&self, name: &str) -> Option<Value> {
+        match self {
+            Spec::Dummy(dummy) => dummy.values.get(name).map(|v| Value::String(v.clone())),
+            Spec::File(file) => match name {
+                "path" => Some(Value::String(file.path.clone())),
+                _ => None,
+            },
+            Spec::Network(_) => None,
+        }
+    }
+}
+
+impl NetworkConfig {
+    fn claims(&self) -> Vec<Claim> {
+        let mut names = Vec::new();
+        if let Ok(document) = serde_json::from_str::<Value>(&self.document) {
+            collect_names(&document, &mut names);
+        }
+        let mut claims: Vec<Claim> = names
+            .into_iter()
+            .map(|name| Claim {
+                kind: ClaimKind::Link,
+                key: self.mapping.get(&name).cloned().unwrap_or(name),
+            })
+            .collect();
+        claims.sort();
+        claims.dedup();
+        claims
+    }
+}
+
+/// Every object's `name`, members included; a `vlan` without one is `vlan<ID>`, as os-net-config names it.
+fn collect_names(value: &Value, names: &mut Vec<String>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| collect_names(item, names)),
+        Value::Object(object) => {
+            match (object.get("name"), object.get("vlan_id")) {
+                (Some(Value::String(name)), _) => names.push(name.clone()),
+                (None, Some(id)) => names.push(format!("vlan{id}")),
+                _ => {}
+            }
+            for key in ["members", "network_config"] {
+                if let Some(inner) = object.get(key) {
+                    collect_names(inner, names);
+                }
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,318 @@
+//! Between version 1 and the model; every bound on a field from outside is here.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::{CHUNK_MAX, WireError, v1};
+use crate::model::{
+    Action, Content, ContentDigest, Down, Dummy, FailOn, File, Hello, Job, LedgerEntry, NetworkConfig,
+    Observed, OnDelete, Outcome, Progress, Report, ReportKey, Spec, Up, Welcome,
+};
+use crate::{Attempt, Epoch, Generation, ResourceId};
+
+/// Messages in one packet: a packet of the smallest ones holds fewer.
+pub const MESSAGES_MAX: usize = 16 * 1024;
+/// A path in Linux (`PATH_MAX`).
+const PATH_MAX: usize = 4096;
+/// User and group names in Linux are at most 32.
+const OWNER_MAX: usize = 64;
+/// Keys and values of a map: a job must fit its message, so these only keep one field from taking it all.
+const MAP_MAX: usize = 1024;
+const KEY_MAX: usize = 1024;
+const VALUE_MAX: usize = 64 * 1024;
+/// A network document; a server with 4,000 VLANs needs about this much.
+const DOCUMENT_MAX: usize = 224 * 1024;
+/// A reason is for reading.
+pub const REASON_MAX: usize = 4096;
+const VERSION_MAX: usize = 64;
+/// Ledger entries in one page: 28 bytes each, so half a packet.
+pub const LEDGER_PAGE_MAX: usize = 4096;
+/// The largest content that is fetched: a template with all its files is at most this.
+const CONTENT_MAX: u64 = 256 * 1024 * 1024;
+/// A day: longer jobs are hung jobs.
+const TIMEOUT_MAX_MS: u32 = 24 * 3600 * 1000;
+
+pub fn at_most(field: &'static str, size: usize, max: usize) -> Result<(), WireError> {
+    if size <= max { Ok(()) } else { Err(WireError::Bounds { field }) }
+}
+
+/// What came from outside, checked.
+pub trait Bounded {
+    type Model;
+    fn into_model(self) -> Result<Self::Model, WireError>;
+}
+
+impl From<&Down> for v1::Down {
+    fn from(down: &Down) -> Self {
+        match down {
+            Down::Welcome(w) => v1::Down::Welcome {
+                epoch: w.epoch.0,
+                want_ledger: w.want_ledger,
+                heartbeat_s: u32::try_from(w.heartbeat.as_secs()).unwrap_or(u32::MAX),
+            },
+            Down::Job(job) => v1::Down::Job(v1::Job {
+                key: key_out(&job.key()),
+                action: action_out(job.action),
+                timeout_ms: u32::try_from(job.timeout.as_millis())
+                    .unwrap_or(TIMEOUT_MAX_MS)
+                    .min(TIMEOUT_MAX_MS),
+                spec: spec_out(&job.spec),
+            }),
+            Down::Withdraw { resource, generation } => {
+                v1::Down::Withdraw { resource: id_out(*resource), generation: generation_out(*generation) }
+            }
+            Down::Acknowledge(key) => v1::Down::Acknowledge(key_out(key)),
+            Down::Chunk { digest, offset, bytes } => {
+                v1::Down::Chunk { digest: digest.0, offset: *offset, bytes: bytes.clone() }
+            }
+        }
+    }
+}
+
+impl Bounded for v1::Down {
+    type Model = Down;
+
+    fn into_model(self) -> Result<Down, WireError> {
+        Ok(match self {
+            v1::Down::Welcome { epoch, want_ledger, heartbeat_s } => Down::Welcome(Welcome {
+                epoch: Epoch(epoch),
+                want_ledger,
+                // An agent that never speaks or never rests is of no use.
+                heartbeat: Duration::from_secs(heartbeat_s.clamp(1, 24 * 3600).into()),
+            }),
+            v1::Down::Job(job) => {
+                let key = key_in(job.key);
+                Down::Job(Job {
+                    resource: key.resource,
+                    generation: key.generation,
+                    attempt: key.attempt,
+                    action: action_in(job.action),
+                    timeout: Duration::from_millis(job.timeout_ms.min(TIMEOUT_MAX_MS).into()),
+                    spec: spec_in(job.spec)?,
+                })
+            }
+            v1::Down::Withdraw { resource, generation } => {
+                Down::Withdraw { resource: id_in(resource), generation: generation_in(generation) }
+            }
+            v1::Down::Acknowledge(key) => Down::Acknowledge(key_in(key)),
+            v1::Down::Chunk { digest, offset, bytes } => {
+                at_most("chunk", bytes.len(), CHUNK_MAX)?;
+                Down::Chunk { digest: ContentDigest(digest), offset, bytes }
+            }
+        })
+    }
+}
+
+impl From<&Up> for v1::Up {
+    fn from(up: &Up) -> Self {
+        match up {
+            Up::Hello(hello) => v1::Up::Hello {
+                boot_id: hello.boot_id.to_le_bytes(),
+                agent_version: hello.agent_version.clone(),
+                epoch: hello.epoch.0,
+                ledger: hello.ledger.to_le_bytes(),
+            },
+            Up::Report(report) => {
+                v1::Up::Report { key: key_out(&report.key), outcome: outcome_out(&report.outcome) }
+            }
+            Up::Progress(p) => v1::Up::Progress { key: key_out(&p.key), settling: p.settling },
+            Up::Ledger { entries, last } => v1::Up::Ledger {
+                entries: entries.iter().map(|e| (id_out(e.resource), generation_out(e.generation))).collect(),
+                last: *last,
+            },
+            Up::Fetch { digest, offset } => v1::Up::Fetch { digest: digest.0, offset: *offset },
+            Up::Heartbeat => v1::Up::Heartbeat,
+        }
+    }
+}
+
+impl Bounded for v1::Up {
+    type Model = Up;
+
+    fn into_model(self) -> Result<Up, WireError> {
+        Ok(match self {
+            v1::Up::Hello { boot_id, agent_version, epoch, ledger } => {
+                at_most("agent_version", agent_version.len(), VERSION_MAX)?;
+                Up::Hello(Hello {
+                    boot_id: u128::from_le_bytes(boot_id),
+                    agent_version,
+                    epoch: Epoch(epoch),
+                    ledger: u128::from_le_bytes(ledger),
+                })
+            }
+            v1::Up::Report { key, outcome } => {
+                Up::Report(Report { key: key_in(key), outcome: outcome_in(outcome)? })
+            }
+            v1::Up::Progress { key, settling } => Up::Progress(Progress { key: key_in(key), settling }),
+            v1::Up::Ledger { entries, last } => {
+                at_most("ledger page", entries.len(), LEDGER_PAGE_MAX)?;
+                let entries = entries
+                    .into_iter()
+                    .map(|(id, generation)| LedgerEntry {
+                        resource: id_in(id),
+                        generation: generation_in(generation),
+                    })
+                    .collect();
+                Up::Ledger { entries, last }
+            }
+            v1::Up::Fetch { digest, offset } => Up::Fetch { digest: ContentDigest(digest), offset },
+            v1::Up::Heartbeat => Up::Heartbeat,
+        })
+    }
+}
+
+fn id_out(id: ResourceId) -> v1::Id {
+    *id.0.as_bytes()
+}
+
+fn id_in(id: v1::Id) -> ResourceId {
+    ResourceId(Uuid::from_bytes(id))
+}
+
+fn generation_out(generation: Generation) -> v1::Generation {
+    (generation.epoch.0, generation.number)
+}
+
+fn generation_in((epoch, number): v1::Generation) -> Generation {
+    Generation { epoch: Epoch(epoch), number }
+}
+
+fn key_out(key: &ReportKey) -> v1::Key {
+    (id_out(key.resource), generation_out(key.generation), key.attempt.0)
+}
+
+fn key_in((resource, generation, attempt): v1::Key) -> ReportKey {
+    ReportKey { resource: id_in(resource), generation: generation_in(generation), attempt: Attempt(attempt) }
+}
+
+fn action_out(action: Action) -> v1::Action {
+    match action {
+        Action::Create => v1::Action::Create,
+        Action::Update => v1::Action::Update,
+        Action::Delete => v1::Action::Delete,
+    }
+}
+
+fn action_in(action: v1::Action) -> Action {
+    match action {
+        v1::Action::Create => Action::Create,
+        v1::Action::Update => Action::Update,
+        v1::Action::Delete => Action::Delete,
+    }
+}
+
+fn spec_out(spec: &Spec) -> v1::Spec {
+    match spec {
+        Spec::Dummy(dummy) => v1::Spec::Dummy {
+            values: dummy.values.clone(),
+            milliseconds: dummy.milliseconds,
+            fail: dummy.fail.map(|fail| match fail {
+                FailOn::Any => None,
+                FailOn::Action(action) => Some(action_out(action)),
+            }),
+        },
+        Spec::File(file) => v1::Spec::File {
+            path: file.path.clone(),
+            content: match &file.content {
+                Content::Inline(bytes) => v1::Content::Inline(bytes.clone()),
+                Content::Stored { digest, size } => v1::Content::Stored { digest: digest.0, size: *size },
+            },
+            mode: file.mode,
+            owner: file.owner.clone(),
+            group: file.group.clone(),
+            keep: file.on_delete == OnDelete::Keep,
+        },
+        Spec::Network(network) => v1::Spec::Network {
+            document: network.document.clone(),
+            mapping: network.mapping.clone(),
+            confirm_timeout_s: network.confirm_timeout,
+            keep: network.on_delete == OnDelete::Keep,
+        },
+    }
+}
+
+fn spec_in(spec: v1::Spec) -> Result<Spec, WireError> {
+    let on_delete = |keep| if keep { OnDelete::Keep } else { OnDelete::Restore };
+    Ok(match spec {
+        v1::Spec::Dummy { values, milliseconds, fail } => {
+            map_in_bounds("values", &values)?;
+            let fail = fail.map(|on| on.map_or(FailOn::Any, |action| FailOn::Action(action_in(action))));
+            Spec::Dummy(Dummy { values, milliseconds, fail })
+        }
+        v1::Spec::File { path, content, mode, owner, group, keep } => {
+            at_most("path", path.len(), PATH_MAX)?;
+            if !is_normal_path(&path) {
+                return Err(WireError::Bounds { field: "path" });
+            }
+            for name in [&owner, &group].into_iter().flatten() {
+                at_most("owner", name.len(), OWNER_MAX)?;
+            }
+            at_most("mode", mode as usize, 0o7777)?;
+            let content = match content {
+                v1::Content::Inline(bytes) => Content::Inline(bytes),
+                v1::Content::Stored { digest, size } if size <= CONTENT_MAX => {
+                    Content::Stored { digest: ContentDigest(digest), size }
+                }
+                v1::Content::Stored { .. } => return Err(WireError::Bounds { field: "content" }),
+            };
+            Spec::File(File { path, content, mode, owner, group, on_delete: on_delete(keep) })
+        }
+        v1::Spec::Network { document, mapping, confirm_timeout_s, keep } => {
+            at_most("document", document.len(), DOCUMENT_MAX)?;
+            map_in_bounds("mapping", &mapping)?;
+            Spec::Network(NetworkConfig {
+                document,
+                mapping,
+                confirm_timeout: confirm_timeout_s,
+                on_delete: on_delete(keep),
+            })
+        }
+    })
+}
+
+/// Absolute, no empty, `.` or `..` part, no NUL: so that a path names the same thing everywhere.
+pub fn is_normal_path(path: &str) -> bool {
+    path.strip_prefix('/').is_some_and(|rest| {
+        !rest.contains('\0') && rest.split('/').all(|part| !part.is_empty() && part != "." && part != "..")
+    })
+}
+
+fn map_in_bounds(field: &'static str, map: &BTreeMap<String, String>) -> Result<(), WireError> {
+    at_most(field, map.len(), MAP_MAX)?;
+    map.iter().try_for_each(|(key, value)| {
+        at_most(field, key.len(), KEY_MAX)?;
+        at_most(field, value.len(), VALUE_MAX)
+    })
+}
+
+fn outcome_out(outcome: &Outcome) -> v1::Outcome {
+    match outcome {
+        Outcome::Done(observed) => v1::Outcome::Done { attributes: observed.attributes.clone() },
+        Outcome::Failed { reason, permanent } => {
+            let mut end = reason.len().min(REASON_MAX);
+            while !reason.is_char_boundary(end) {
+                end -= 1;
+            }
+            v1::Outcome::Failed { reason: reason[..end].to_owned(), permanent: *permanent }
+        }
+        Outcome::Withdrawn => v1::Outcome::Withdrawn,
+        Outcome::Superseded { by } => v1::Outcome::Superseded { by: generation_out(*by) },
+    }
+}
+
+fn outcome_in(outcome: v1::Outcome) -> Result<Outcome, WireError> {
+    Ok(match outcome {
+        v1::Outcome::Done { attributes } => {
+            map_in_bounds("attributes", &attributes)?;
+            Outcome::Done(Observed { attributes })
+        }
+        v1::Outcome::Failed { reason, permanent } => {
+            at_most("reason", reason.len(), REASON_MAX)?;
+            Outcome::Failed { reason, permanent }
+        }
+        v1::Outcome::Withdrawn => Outcome::Withdrawn,
+        v1::Outcome::Superseded { by } => Outcome::Superseded { by: generation_in(by) },
+    })
+}

@@ -1,0 +1,196 @@
+use super::*;
+use crate::model::*;
+use crate::seal::{SealPublic, SealSecret};
+use crate::{Attempt, Epoch, Generation, ResourceId};
+use std::time::Duration;
+use uuid::Uuid;
+
+fn seals() -> (Seal, Seal) {
+    let (a, b) = (SealSecret::from_bytes([1; 32]), SealSecret::from_bytes([2; 32]));
+    let new =
+        |mine, theirs: SealPublic| Seal::new(mine, &theirs, "lab".parse().unwrap(), "web-1".parse().unwrap());
+    (new(&a, b.public()), new(&b, a.public()))
+}
+
+fn nonces() -> impl FnMut() -> Nonce {
+    let mut n = 0;
+    move || {
+        n += 1;
+        [n; 24]
+    }
+}
+
+fn key() -> ReportKey {
+    ReportKey {
+        resource: ResourceId(Uuid::from_bytes([0xab; 16])),
+        generation: Generation { epoch: Epoch(3), number: 300 },
+        attempt: Attempt(1),
+    }
+}
+
+fn job(spec: Spec) -> Down {
+    let ReportKey { resource, generation, attempt } = key();
+    Down::Job(Job {
+        resource,
+        generation,
+        attempt,
+        action: Action::Update,
+        timeout: Duration::from_secs(60),
+        spec,
+    })
+}
+
+fn file(content: Content) -> Spec {
+    Spec::File(File {
+        path: "/etc/motd".into(),
+        content,
+        mode: 0o644,
+        owner: Some("root".into()),
+        group: None,
+        on_delete: OnDelete::Restore,
+    })
+}
+
+fn downs() -> Vec<Down> {
+    vec![
+        Down::Welcome(Welcome { epoch: Epoch(3), want_ledger: true, heartbeat: Duration::from_secs(60) }),
+        job(Spec::Dummy(Dummy {
+            values: [("a".to_owned(), "1".to_owned())].into(),
+            milliseconds: 1500,
+            fail: Some(FailOn::Action(Action::Delete)),
+        })),
+        job(file(Content::Inline(b"hello\n".to_vec()))),
+        job(file(Content::Stored { digest: ContentDigest([9; 32]), size: 1 << 20 })),
+        job(Spec::Network(NetworkConfig {
+            document: "[]".into(),
+            mapping: [("nic1".to_owned(), "eth0".to_owned())].into(),
+            confirm_timeout: 30,
+            on_delete: OnDelete::Keep,
+        })),
+        Down::Withdraw { resource: key().resource, generation: key().generation },
+        Down::Acknowledge(key()),
+        Down::Chunk { digest: ContentDigest([9; 32]), offset: 5, bytes: vec![1, 2, 3] },
+    ]
+}
+
+fn ups() -> Vec<Up> {
+    let report = |outcome| Up::Report(Report { key: key(), outcome });
+    vec![
+        Up::Hello(Hello { boot_id: 1, agent_version: "0.1.0".into(), epoch: Epoch(3), ledger: 2 }),
+        report(Outcome::Done(Observed { attributes: [("a".to_owned(), "1".to_owned())].into() })),
+        report(Outcome::Failed { reason: "no such directory".into(), permanent: false }),
+        report(Outcome::Withdrawn),
+        report(Outcome::Superseded { by: key().generation }),
+        Up::Progress(Progress { key: key(), settling: true }),
+        Up::Ledger {
+            entries: vec![LedgerEntry { resource: key().resource, generation: key().generation }],
+            last: true,
+        },
+        Up::Fetch { digest: ContentDigest([9; 32]), offset: 131_072 },
+        Up::Heartbeat,
+    ]
+}
+
+#[test]
+fn what_is_packed_is_unpacked() {
+    let (controller, agent) = seals();
+    let packets = pack(&controller, &downs(), nonces()).unwrap();
+    assert_eq!(packets.len(), 1, "small messages travel together");
+    assert_eq!(unpack::<Down>(&agent, &packets[0]).unwrap(), downs());
+    let packets = pack(&agent, &ups(), nonces()).unwrap();
+    assert_eq!(unpack::<Up>(&controller, &packets[0]).unwrap(), ups());
+    assert!(unpack::<Down>(&agent, &packets[0]).is_err(), "an upward packet is none downward");
+}
+
+#[test]
+fn large_batches_are_split_in_order() {
+    let (controller, agent) = seals();
+    let many: Vec<Down> = (0..20).map(|i| job(file(Content::Inline(vec![i; 60_000])))).collect();
+    let packets = pack(&controller, &many, nonces()).unwrap();
+    assert!(packets.len() > 1 && packets.iter().all(|p| p.len() <= MESSAGE_MAX));
+    let back: Vec<Down> = packets.iter().flat_map(|p| unpack::<Down>(&agent, p).unwrap()).collect();
+    assert_eq!(back, many);
+    let huge = job(file(Content::Inline(vec![0; MESSAGE_MAX])));
+    assert!(matches!(pack(&controller, &[huge], nonces()), Err(WireError::TooLarge { .. })));
+}
+
+/// The bytes of version 1, as hexadecimal: a change here is a change of the protocol.
+#[test]
+fn golden_bytes() {
+    let hex = |bytes: Vec<u8>| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+    let mut lines = Vec::new();
+    for down in downs() {
+        lines.push(format!("down {}", hex(postcard::to_stdvec(&v1::Down::from(&down)).unwrap())));
+    }
+    for up in ups() {
+        lines.push(format!("up {}", hex(postcard::to_stdvec(&v1::Up::from(&up)).unwrap())));
+    }
+    let (controller, _) = seals();
+    let packet = pack(&controller, &[Down::Acknowledge(key())], nonces()).unwrap().remove(0);
+    lines.push(format!("packet {}", hex(packet)));
+    let golden = include_str!("testdata/v1.txt");
+    assert_eq!(lines.join("\n"), golden.trim_end(), "the wire format has changed");
+}
+
+#[test]
+fn bounds_are_kept() {
+    let (controller, agent) = seals();
+    let refused = |down: Down| {
+        let packet = pack(&controller, &[down], nonces()).unwrap().remove(0);
+        unpack::<Down>(&agent, &packet).unwrap_err()
+    };
+    let with_path = |path: &str| match file(Content::Inline(Vec::new())) {
+        Spec::File(file) => job(Spec::File(File { path: path.into(), ..file })),
+        _ => unreachable!(),
+    };
+    for path in
+        ["", "etc/motd", "/etc/../motd", "/etc//motd", "/etc/", "/a\0b", &format!("/{}", "a".repeat(5000))]
+    {
+        assert_eq!(refused(with_path(path)), WireError::Bounds { field: "path" }, "{path:?}");
+    }
+    let content = Content::Stored { digest: ContentDigest([0; 32]), size: u64::MAX };
+    assert_eq!(refused(job(file(content))), WireError::Bounds { field: "content" });
+    let bytes = vec![0; CHUNK_MAX + 1];
+    assert_eq!(
+        refused(Down::Chunk { digest: ContentDigest([0; 32]), offset: 0, bytes }),
+        WireError::Bounds { field: "chunk" }
+    );
+    assert!(matches!(unpack::<Down>(&agent, &vec![1; MESSAGE_MAX + 1]), Err(WireError::TooLarge { .. })));
+    assert_eq!(unpack::<Down>(&agent, &[9, 1, 2]), Err(WireError::Version(9)));
+    assert_eq!(unpack::<Down>(&agent, &[]), Err(WireError::Malformed));
+    assert_eq!(unpack::<Down>(&agent, &[1, 2]), Err(WireError::Malformed));
+}
+
+#[test]
+fn a_long_reason_is_cut_at_a_character() {
+    let (controller, agent) = seals();
+    let outcome = Outcome::Failed { reason: "ä".repeat(4000), permanent: false };
+    let packet = pack(&agent, &[Up::Report(Report { key: key(), outcome })], nonces()).unwrap().remove(0);
+    let Up::Report(Report { outcome: Outcome::Failed { reason, .. }, .. }) =
+        unpack::<Up>(&controller, &packet).unwrap().remove(0)
+    else {
+        panic!("a report")
+    };
+    assert_eq!(reason, "ä".repeat(2048));
+}
+
+#[test]
+fn no_bytes_panic() {
+    let bodies: Vec<Vec<u8>> =
+        downs().iter().map(|d| postcard::to_stdvec(&vec![v1::Down::from(d)]).unwrap()).collect();
+    let mut state = 1u64;
+    let mut next = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize
+    };
+    for _ in 0..20_000 {
+        let mut body = bodies[next() % bodies.len()].clone();
+        for _ in 0..=next() % 4 {
+            let at = next() % body.len();
+            body[at] = next() as u8;
+        }
+        body.truncate(next() % (body.len() + 1));
+        let _ = read_body::<Down>(&body);
+        let _ = read_body::<Up>(&body);
+    }
+}

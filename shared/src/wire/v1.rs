@@ -1,0 +1,88 @@
+//! Protocol version 1, field by field. Only ever appended to once packages have shipped.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+#[allow(missing_docs)] // what each means stands at its model type
+mod types {
+    use super::*;
+
+    pub type Id = [u8; 16];
+    pub type Generation = (u32, u64);
+    /// resource, generation, attempt
+    pub type Key = (Id, Generation, u32);
+
+    #[derive(Serialize, Deserialize)]
+    pub enum Down {
+        Welcome { epoch: u32, want_ledger: bool, heartbeat_s: u32 },
+        Job(Job),
+        Withdraw { resource: Id, generation: Generation },
+        Acknowledge(Key),
+        Chunk { digest: [u8; 32], offset: u64, bytes: Vec<u8> },
+    }
+
+    #[derive(Serialize, Deserialize)]
+    pub struct Job {
+        pub key: Key,
+        pub action: Action,
+        pub timeout_ms: u32,
+        pub spec: Spec,
+    }
+
+    #[derive(Clone, Copy, Serialize, Deserialize)]
+    pub enum Action {
+        Create,
+        Update,
+        Delete,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    pub enum Spec {
+        Dummy {
+            values: BTreeMap<String, String>,
+            milliseconds: u64,
+            fail: Option<Option<Action>>,
+        },
+        File {
+            path: String,
+            content: Content,
+            mode: u32,
+            owner: Option<String>,
+            group: Option<String>,
+            keep: bool,
+        },
+        Network {
+            document: String,
+            mapping: BTreeMap<String, String>,
+            confirm_timeout_s: u32,
+            keep: bool,
+        },
+    }
+
+    #[derive(Serialize, Deserialize)]
+    pub enum Content {
+        Inline(Vec<u8>),
+        Stored { digest: [u8; 32], size: u64 },
+    }
+
+    #[derive(Serialize, Deserialize)]
+    pub enum Up {
+        Hello { boot_id: [u8; 16], agent_version: String, epoch: u32, ledger: [u8; 16] },
+        Report { key: Key, outcome: Outcome },
+        Progress { key: Key, settling: bool },
+        Ledger { entries: Vec<(Id, Generation)>, last: bool },
+        Fetch { digest: [u8; 32], offset: u64 },
+        Heartbeat,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    pub enum Outcome {
+        Done { attributes: BTreeMap<String, String> },
+        Failed { reason: String, permanent: bool },
+        Withdrawn,
+        Superseded { by: Generation },
+    }
+}
+
+pub use types::*;

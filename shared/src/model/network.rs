@@ -139,6 +139,16 @@ pub struct Route {
     pub metric: Option<u32>,
 }
 
+impl Route {
+    /// The metric the kernel keeps: without one it takes 0 for IPv4 and 1024 for IPv6.
+    pub fn kernel_metric(&self) -> u32 {
+        match (self.metric.unwrap_or(0), self.destination) {
+            (0, IpNet::V6(_)) => 1_024,
+            (metric, _) => metric,
+        }
+    }
+}
+
 impl NetworkDocument {
     /// From a list of objects or `{"network_config": [...]}`.
     pub fn parse(document: &Value) -> Result<Self, NetworkError> {
@@ -148,7 +158,10 @@ impl NetworkDocument {
     /// From JSON text, see [`NetworkDocument::parse`].
     pub fn from_json(text: &str) -> Result<Self, NetworkError> {
         if text.len() > MAX_DOCUMENT_BYTES {
-            return Err(NetworkError::invalid("network_config", format!("larger than {MAX_DOCUMENT_BYTES} bytes")));
+            return Err(NetworkError::invalid(
+                "network_config",
+                format!("larger than {MAX_DOCUMENT_BYTES} bytes"),
+            ));
         }
         let value: Value = serde_json::from_str(text)
             .map_err(|error| NetworkError::invalid("network_config", format!("not JSON: {error}")))?;

@@ -30,7 +30,8 @@ impl NicMapping {
     pub fn parse(mapping: &Value) -> Result<Self, NetworkError> {
         let invalid = |problem: &str| NetworkError::invalid("mapping", problem);
         let map = mapping.get("interface_mapping").unwrap_or(mapping);
-        let map = map.as_object().ok_or_else(|| invalid("a map of alias to interface name or MAC address"))?;
+        let map =
+            map.as_object().ok_or_else(|| invalid("a map of alias to interface name or MAC address"))?;
         let entries = map.iter().map(|(alias, nic)| match nic {
             Value::String(nic) => Ok((alias.clone(), nic.clone())),
             _ => Err(invalid(&format!("{alias}: an interface name or MAC address"))),
@@ -40,7 +41,10 @@ impl NicMapping {
 
     /// Alias → name, given the host's links and their MAC addresses (lower case, with colons). An entry whose
     /// interface is not there is left out, as in os-net-config: only its use is an error.
-    pub fn resolve(&self, links: &BTreeMap<String, String>) -> Result<BTreeMap<String, LinkName>, NetworkError> {
+    pub fn resolve(
+        &self,
+        links: &BTreeMap<String, String>,
+    ) -> Result<BTreeMap<String, LinkName>, NetworkError> {
         let mut names = BTreeMap::new();
         let mut taken: BTreeMap<LinkName, &str> = BTreeMap::new();
         for (alias, nic) in &self.0 {
@@ -66,13 +70,15 @@ fn find(nic: &str, links: &BTreeMap<String, String>, alias: &str) -> Result<Opti
             let mut with_it = links.iter().filter(|(_, of_link)| **of_link == mac).map(|(name, _)| name);
             let first = with_it.next();
             if let (Some(first), Some(second)) = (first, with_it.next()) {
-                let problem = format!("{alias}: {first} and {second} both have the address {mac}; name one of them");
+                let problem =
+                    format!("{alias}: {first} and {second} both have the address {mac}; name one of them");
                 return Err(NetworkError::invalid("mapping", problem));
             }
             first.map(String::as_str)
         }
     };
-    name.map(|name| LinkName::new(name).map_err(|problem| NetworkError::invalid("mapping", problem))).transpose()
+    name.map(|name| LinkName::new(name).map_err(|problem| NetworkError::invalid("mapping", problem)))
+        .transpose()
 }
 
 /// A MAC address in lower case with colons, or nothing if it is none.

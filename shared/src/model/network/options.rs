@@ -9,7 +9,7 @@ use super::parse::boolean;
 pub(super) const SUPPORTED_TYPES: [&str; 4] = ["interface", "linux_bridge", "ovs_bridge", "vlan"];
 
 /// Object types of os-net-config that are refused by name.
-pub(super) const REFUSED_TYPES: [&str; 25] = [
+pub(super) const REFUSED_TYPES: [&str; 24] = [
     "contrail_vrouter",
     "contrail_vrouter_dpdk",
     "dcb",
@@ -28,7 +28,6 @@ pub(super) const REFUSED_TYPES: [&str; 25] = [
     "ovs_patch_port",
     "ovs_tunnel",
     "ovs_user_bridge",
-    "route_rule",
     "route_table",
     "sriov_pf",
     "sriov_vf",
@@ -41,7 +40,7 @@ pub(super) const REFUSED_TYPES: [&str; 25] = [
 pub(super) const REFUSED_SECTIONS: [&str; 3] = ["fallback_config", "minimum_config", "remove_config"];
 
 /// Options of every object.
-pub(super) const COMMON: [&str; 16] = [
+pub(super) const COMMON: [&str; 15] = [
     "type",
     "addresses",
     "defroute",
@@ -57,22 +56,21 @@ pub(super) const COMMON: [&str; 16] = [
     "rules",
     "use_dhcp",
     "use_dhcpv6",
-    "name",
 ];
 
 /// Options of one object type, besides the common ones.
 pub(super) fn options_of(kind: &str) -> &'static [&'static str] {
     match kind {
-        "interface" => &["primary", "ethtool_opts", "hotplug", "linkdelay", "dcb", "ovs_extra"],
-        "linux_bridge" => &["members"],
-        "ovs_bridge" => &["members", "ovs_options", "ovs_extra", "ovs_fail_mode"],
+        "interface" => &["name", "primary", "ethtool_opts", "hotplug", "linkdelay", "dcb", "ovs_extra"],
+        "linux_bridge" => &["name", "members"],
+        "ovs_bridge" => &["name", "members", "ovs_options", "ovs_extra", "ovs_fail_mode"],
         "vlan" => &["vlan_id", "device", "primary", "ovs_options", "ovs_extra"],
         _ => &[],
     }
 }
 
 /// Options of any object type of os-net-config: one that stands at the wrong type is refused by name too.
-pub(super) const ELSEWHERE: [&str; 27] = [
+pub(super) const ELSEWHERE: [&str; 28] = [
     "bond_mode",
     "bond_policy",
     "bonding_options",
@@ -85,6 +83,7 @@ pub(super) const ELSEWHERE: [&str; 27] = [
     "hotplug",
     "linkdelay",
     "macaddr",
+    "name",
     "numvfs",
     "options",
     "ovs_extra",

@@ -1,15 +1,17 @@
 //! From a JSON value to the document. The first fault ends it, with its path.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 use serde_json::{Map, Value};
 
-use super::options::{COMMON, ELSEWHERE, REFUSED_SECTIONS, REFUSED_TYPES, SUPPORTED_TYPES, inert, options_of};
+use super::options::{
+    COMMON, ELSEWHERE, REFUSED_SECTIONS, REFUSED_TYPES, SUPPORTED_TYPES, inert, options_of,
+};
 use super::{
-    LinkName, MAIN_TABLE, MAX_ADDRESSES, MAX_OBJECTS, MAX_ROUTES, NetworkDocument, NetworkError, Object, ObjectKind,
-    Route,
+    LinkName, MAIN_TABLE, MAX_ADDRESSES, MAX_OBJECTS, MAX_ROUTES, NetworkDocument, NetworkError, Object,
+    ObjectKind, Route,
 };
 
 const ROUTE_OPTIONS: [&str; 8] =
@@ -33,7 +35,9 @@ pub(super) fn document(value: &Value) -> Parsed<NetworkDocument> {
             for (name, content) in sections {
                 match name.as_str() {
                     "network_config" => {}
-                    known if REFUSED_SECTIONS.contains(&known) && content.as_array().is_some_and(Vec::is_empty) => {}
+                    known
+                        if REFUSED_SECTIONS.contains(&known)
+                            && content.as_array().is_some_and(Vec::is_empty) => {}
                     known if REFUSED_SECTIONS.contains(&known) => {
                         return Err(NetworkError::unsupported(known, known, "give network_config alone"));
                     }
@@ -43,7 +47,12 @@ pub(super) fn document(value: &Value) -> Parsed<NetworkDocument> {
             let objects = sections.get(root).ok_or_else(|| NetworkError::invalid(root, "is missing"))?;
             list(root, objects)?
         }
-        _ => return Err(NetworkError::invalid(root, "a list of objects is wanted, or a map with network_config")),
+        _ => {
+            return Err(NetworkError::invalid(
+                root,
+                "a list of objects is wanted, or a map with network_config",
+            ));
+        }
     };
     let mut bounds = Bounds::default();
     let objects = objects
@@ -85,14 +94,18 @@ fn object(path: &str, value: &Value, place: Place, bounds: &mut Bounds) -> Parse
     let (name, kind) = match kind {
         "vlan" => vlan(path, map, place)?,
         "interface" => {
-            let primary = map.get("primary").map(|value| boolean(&format!("{path}.primary"), value)).transpose()?;
+            let primary =
+                map.get("primary").map(|value| boolean(&format!("{path}.primary"), value)).transpose()?;
             (required_name(path, map)?, ObjectKind::Interface { primary: primary.unwrap_or(false) })
         }
         bridge => {
             let inside = if bridge == "ovs_bridge" { Place::InOvsBridge } else { Place::InLinuxBridge };
             let members = members(path, map, inside, bounds)?;
             let name = required_name(path, map)?;
-            check_members(&name, &members)?;
+            check_primary(&name, &members)?;
+            if inside == Place::InOvsBridge {
+                check_devices(&name, &members)?;
+            }
             let kind = match inside {
                 Place::InOvsBridge => ObjectKind::OvsBridge { members },
                 _ => ObjectKind::LinuxBridge { members },
@@ -131,11 +144,13 @@ fn object_type<'a>(path: &str, map: &'a Map<String, Value>, place: Place) -> Par
 
 fn check_option(path: &str, kind: &str, option: &str, value: &Value) -> Parsed<()> {
     let own = options_of(kind);
-    // A VLAN is named by its id.
-    let common = COMMON.contains(&option) && !(kind == "vlan" && option == "name");
-    if !common && !own.contains(&option) {
+    if !COMMON.contains(&option) && !own.contains(&option) {
         if ELSEWHERE.contains(&option) {
-            return Err(NetworkError::unsupported(path, format!("'{option}' of type '{kind}'"), "leave it out"));
+            return Err(NetworkError::unsupported(
+                path,
+                format!("'{option}' of type '{kind}'"),
+                "leave it out",
+            ));
         }
         let known = COMMON.iter().chain(own).copied();
         return Err(NetworkError::unknown(path, "option", option, known));
@@ -158,7 +173,8 @@ fn vlan(path: &str, map: &Map<String, Value>, place: Place) -> Parsed<(LinkName,
         let problem = "is missing: the interface that carries the VLAN";
         return Err(NetworkError::invalid(&format!("{path}.device"), problem));
     }
-    let name = LinkName::new(&format!("vlan{id}")).map_err(|problem| NetworkError::invalid(&id_path, problem))?;
+    let name =
+        LinkName::new(&format!("vlan{id}")).map_err(|problem| NetworkError::invalid(&id_path, problem))?;
     Ok((name, ObjectKind::Vlan { id, device }))
 }
 
@@ -174,18 +190,26 @@ fn members(path: &str, map: &Map<String, Value>, inside: Place, bounds: &mut Bou
     list(&path, value)?.iter().enumerate().map(of_member).collect()
 }
 
-/// One primary at most, and in an `ovs_bridge` a VLAN's device can only be what carries it anyway.
-fn check_members(bridge: &LinkName, members: &[Object]) -> Parsed<()> {
+fn check_primary(bridge: &LinkName, members: &[Object]) -> Parsed<()> {
     let is_primary = |member: &&Object| matches!(member.kind, ObjectKind::Interface { primary: true });
-    if let Some(second) = members.iter().filter(is_primary).nth(1) {
-        let problem = format!("{bridge} has a primary interface already; one is taken");
-        return Err(NetworkError::invalid(&format!("{}.primary", second.path), problem));
+    match members.iter().filter(is_primary).nth(1) {
+        None => Ok(()),
+        Some(second) => {
+            let problem = format!("{bridge} has a primary interface already; one is taken");
+            Err(NetworkError::invalid(&format!("{}.primary", second.path), problem))
+        }
     }
+}
+
+/// The bridge itself carries its VLANs, so a `device` may only say what is true anyway.
+fn check_devices(bridge: &LinkName, members: &[Object]) -> Parsed<()> {
     for member in members {
         if let ObjectKind::Vlan { device: Some(device), .. } = &member.kind
-            && device == &member.name
+            && device != bridge
+            && !members.iter().any(|other| other.name == *device && other.name != member.name)
         {
-            return Err(NetworkError::invalid(&format!("{}.device", member.path), "is the VLAN itself"));
+            let problem = format!("{device} is neither {bridge} nor a member of it");
+            return Err(NetworkError::invalid(&format!("{}.device", member.path), problem));
         }
     }
     Ok(())
@@ -233,7 +257,11 @@ fn route(path: &str, value: &Value) -> Parsed<Route> {
     }
     if map.get("route_options").is_some_and(|options| options != "") {
         let path = format!("{path}.route_options");
-        return Err(NetworkError::unsupported(&path, "route_options", "give table and metric as options of the route"));
+        return Err(NetworkError::unsupported(
+            &path,
+            "route_options",
+            "give table and metric as options of the route",
+        ));
     }
     let (hop_option, value) = either(path, map, "next_hop", "nexthop")?
         .ok_or_else(|| NetworkError::invalid(&format!("{path}.next_hop"), "is missing"))?;
@@ -250,13 +278,15 @@ fn route(path: &str, value: &Value) -> Parsed<Route> {
         let problem = format!("{next_hop} is of another address family than {destination}");
         return Err(NetworkError::invalid(&hop_path, problem));
     }
-    let metric = map.get("metric").map(|value| number(&format!("{path}.metric"), value, 0, u32::MAX)).transpose()?;
+    let metric =
+        map.get("metric").map(|value| number(&format!("{path}.metric"), value, 0, u32::MAX)).transpose()?;
     let table = map.get("table").map(|value| table(&format!("{path}.table"), value)).transpose()?;
     Ok(Route { destination, next_hop, table: table.unwrap_or(MAIN_TABLE), metric })
 }
 
 fn destination(path: &str, map: &Map<String, Value>, next_hop: IpAddr) -> Parsed<IpNet> {
-    let is_default = map.get("default").map(|value| boolean(&format!("{path}.default"), value)).transpose()?;
+    let is_default =
+        map.get("default").map(|value| boolean(&format!("{path}.default"), value)).transpose()?;
     let any = match next_hop {
         IpAddr::V4(_) => IpNet::V4(ipnet::Ipv4Net::default()),
         IpAddr::V6(_) => IpNet::V6(ipnet::Ipv6Net::default()),
@@ -270,10 +300,16 @@ fn destination(path: &str, map: &Map<String, Value>, next_hop: IpAddr) -> Parsed
     let path = format!("{path}.{option}");
     let destination = prefix(&path, value)?;
     if is_default == Some(true) && destination != any {
-        return Err(NetworkError::invalid(&path, format!("the route is the default one, so this can only be {any}")));
+        return Err(NetworkError::invalid(
+            &path,
+            format!("the route is the default one, so this can only be {any}"),
+        ));
     }
     if destination != destination.trunc() {
-        let problem = format!("{destination} has host bits, which the kernel refuses; {} is meant", destination.trunc());
+        let problem = format!(
+            "{destination} has host bits, which the kernel refuses; {} is meant",
+            destination.trunc()
+        );
         return Err(NetworkError::invalid(&path, problem));
     }
     Ok(destination)
@@ -283,9 +319,11 @@ fn table(path: &str, value: &Value) -> Parsed<u32> {
     match value {
         Value::String(name) if name == "main" => Ok(MAIN_TABLE),
         Value::String(name) if name == "default" => Ok(253),
-        Value::String(name) if name.parse::<u32>().is_err() => {
-            Err(NetworkError::unsupported(path, format!("the table name {}", quoted(name)), "give the table's number"))
-        }
+        Value::String(name) if name.parse::<u32>().is_err() => Err(NetworkError::unsupported(
+            path,
+            format!("the table name {}", quoted(name)),
+            "give the table's number",
+        )),
         _ => match number(path, value, 1, u32::MAX)? {
             255 => Err(NetworkError::invalid(path, "255 is the kernel's own table")),
             table => Ok(table),
@@ -296,13 +334,13 @@ fn table(path: &str, value: &Value) -> Parsed<u32> {
 impl NetworkDocument {
     /// The kernel keeps one route per destination, table and metric.
     fn check_routes(&self) -> Parsed<()> {
-        let mut seen = std::collections::BTreeMap::new();
+        let mut seen = BTreeMap::new();
         for object in self.all() {
             for (index, route) in object.routes.iter().enumerate() {
                 let path = format!("{}.routes[{index}]", object.path);
-                let key = (route.destination, route.table, route.metric.unwrap_or(0));
+                let key = (route.destination, route.table, route.kernel_metric());
                 if let Some(first) = seen.insert(key, path.clone()) {
-                    let problem = format!("{} has the same destination, table and metric", first);
+                    let problem = format!("{first} has the same destination, table and metric");
                     return Err(NetworkError::invalid(&path, problem));
                 }
             }
@@ -377,7 +415,9 @@ fn either<'a>(
     other: &'static str,
 ) -> Parsed<Option<(&'static str, &'a Value)>> {
     match (map.get(one), map.get(other)) {
-        (Some(_), Some(_)) => Err(NetworkError::invalid(path, format!("has {one} and {other}; give one of them"))),
+        (Some(_), Some(_)) => {
+            Err(NetworkError::invalid(path, format!("has {one} and {other}; give one of them")))
+        }
         (Some(value), None) => Ok(Some((one, value))),
         (None, Some(value)) => Ok(Some((other, value))),
         (None, None) => Ok(None),

@@ -1,0 +1,323 @@
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::*;
+
+/// TripleO's net-config-static-bridge, rendered.
+fn tripleo() -> Value {
+    json!({"network_config": [{
+        "type": "ovs_bridge", "name": "br-ex", "use_dhcp": false, "dns_servers": [],
+        "addresses": [{"ip_netmask": "192.0.2.10/24"}],
+        "routes": [
+            {"ip_netmask": "169.254.169.254/32", "next_hop": "192.0.2.2"},
+            {"default": true, "next_hop": "192.0.2.1"},
+        ],
+        "members": [{"type": "interface", "name": "nic1", "primary": true}],
+    }]})
+}
+
+#[test]
+fn tripleos_static_bridge_is_taken() {
+    let document = NetworkDocument::parse(&tripleo()).unwrap();
+    let bridge = &document.objects[0];
+    assert_eq!(bridge.name.as_str(), "br-ex");
+    assert_eq!(bridge.addresses, ["192.0.2.10/24".parse::<IpNet>().unwrap()]);
+    assert_eq!(bridge.routes[0].destination, "169.254.169.254/32".parse::<IpNet>().unwrap());
+    assert_eq!(bridge.routes[1].destination, "0.0.0.0/0".parse::<IpNet>().unwrap());
+    assert_eq!(bridge.routes[1].table, MAIN_TABLE);
+    assert_eq!(bridge.members()[0].path, "network_config[0].members[0]");
+    assert_eq!(bridge.members()[0].kind, ObjectKind::Interface { primary: true });
+}
+
+#[test]
+fn a_list_alone_and_text_are_taken() {
+    let list = tripleo()["network_config"].clone();
+    let wanted = NetworkDocument::parse(&tripleo()).unwrap();
+    assert_eq!(NetworkDocument::parse(&list).unwrap(), wanted);
+    assert_eq!(NetworkDocument::from_json(&list.to_string()).unwrap(), wanted);
+}
+
+#[test]
+fn all_the_options_of_this_version() {
+    let document = NetworkDocument::parse(&json!([
+        {"type": "interface", "name": "eth0", "mtu": "9000", "onboot": true, "defroute": "no", "use_dhcpv6": "False",
+         "addresses": [{"ip_netmask": "2001:db8::1/64"}, {"ip_netmask": "10.0.0.1/8"}],
+         "routes": [{"destination": "2001:db8:1::/48", "nexthop": "2001:db8::2", "table": 200, "metric": 7}]},
+        {"type": "linux_bridge", "name": "br0", "members": [
+            {"type": "interface", "name": "eth1"}, {"type": "vlan", "vlan_id": 7, "device": "eth2"}]},
+        {"type": "ovs_bridge", "name": "br1", "ovs_fail_mode": "standalone", "members": [
+            {"type": "interface", "name": "eth3"}, {"type": "vlan", "vlan_id": 8, "device": "eth3", "primary": false}]},
+        {"type": "vlan", "vlan_id": 4094, "device": "eth0", "mtu": 1400},
+    ]))
+    .unwrap();
+    let names: Vec<&str> = document.link_names().map(LinkName::as_str).collect();
+    assert_eq!(names, ["eth0", "br0", "eth1", "vlan7", "br1", "eth3", "vlan8", "vlan4094"]);
+    assert_eq!(document.objects[0].mtu, Some(9_000));
+    let route = &document.objects[0].routes[0];
+    assert_eq!((route.table, route.metric, route.kernel_metric()), (200, Some(7), 7));
+    assert_eq!(document.objects[3].mtu, Some(1_400));
+}
+
+/// One interface with more options, refused with exactly this text.
+fn refused(more: Value) -> String {
+    let mut object = json!({"type": "interface", "name": "eth0"});
+    object.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    NetworkDocument::parse(&json!([object])).unwrap_err().to_string()
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_place() {
+    let rows = [
+        (
+            json!({"use_dhcp": true}),
+            "use_dhcp: 'use_dhcp: true' is not supported by this version; list the addresses under 'addresses'",
+        ),
+        (json!({"onboot": false}), "onboot: 'onboot: false' is not supported by this version; leave it out"),
+        (
+            json!({"dns_servers": ["192.0.2.1"]}),
+            "dns_servers: dns_servers is not supported by this version; leave it out and write the resolver's file instead",
+        ),
+        (
+            json!({"ethtool_opts": "speed 10"}),
+            "ethtool_opts: ethtool_opts is not supported by this version; leave it out",
+        ),
+        (
+            json!({"bonding_options": "mode=1"}),
+            "bonding_options: 'bonding_options' of type 'interface' is not supported by this version; leave it out",
+        ),
+        (
+            json!({"nic_mapping": {"nic1": "eth0"}}),
+            "nic_mapping: nic_mapping is not supported by this version; give the mapping beside the document",
+        ),
+        (json!({"adresses": []}), "adresses: unknown option 'adresses'; did you mean 'addresses'?"),
+        (json!({"xyzzyplugh": 1}), "xyzzyplugh: unknown option 'xyzzyplugh'"),
+        (json!({"mtu": 67}), "mtu: an integer from 68 to 65535 is taken"),
+        (json!({"mtu": "big"}), "mtu: an integer from 68 to 65535 is taken"),
+        (json!({"mtu": {"get_param": "Mtu"}}), "mtu: an integer is wanted, not a map"),
+        (json!({"use_dhcp": 1}), "use_dhcp: a boolean is wanted, not 1"),
+        (
+            json!({"name": "an-interface-of-16"}),
+            "name: 'an-interface-of-16' cannot name an interface: the kernel takes at most 15 bytes",
+        ),
+        (
+            json!({"name": "eth0:1"}),
+            "name: 'eth0:1' cannot name an interface: letters, digits and . _ - are taken",
+        ),
+        (
+            json!({"name": "lo"}),
+            "name: 'lo' cannot name an interface: the loopback interface is the kernel's own",
+        ),
+        (json!({"name": null}), "name: a string is wanted, not nothing"),
+        (json!({"addresses": {}}), "addresses: a list is wanted, not a map"),
+        (
+            json!({"addresses": [{"ip_netmask": "10.0.0.1"}]}),
+            "addresses[0].ip_netmask: 10.0.0.1 lacks its prefix length, such as 10.0.0.1/24",
+        ),
+        (
+            json!({"addresses": [{"ip_netmask": "10.0.0.1/33"}]}),
+            "addresses[0].ip_netmask: \"10.0.0.1/33\" is no address with prefix length, such as 192.0.2.1/24",
+        ),
+        (
+            json!({"addresses": [{"ip_netmask": "10.0.0.1/24"}, {"ip_netmask": "10.0.0.1/16"}]}),
+            "addresses[1].ip_netmask: 10.0.0.1 is listed already",
+        ),
+        (
+            json!({"addresses": [{"ip_netmask": "224.0.0.1/24"}]}),
+            "addresses[0].ip_netmask: 224.0.0.1/24 cannot be an interface's address",
+        ),
+        (json!({"addresses": [{"ip": "10.0.0.1/24"}]}), "addresses[0].ip: unknown option 'ip'"),
+        (
+            json!({"routes": [{"ip_netmask": "192.0.2.1/24", "next_hop": "192.0.2.1"}]}),
+            "routes[0].ip_netmask: 192.0.2.1/24 has host bits, which the kernel refuses; 192.0.2.0/24 is meant",
+        ),
+        (json!({"routes": [{"default": true}]}), "routes[0].next_hop: is missing"),
+        (
+            json!({"routes": [{"next_hop": "10.0.0.1"}]}),
+            "routes[0]: wants ip_netmask, destination or 'default: true'",
+        ),
+        (
+            json!({"routes": [{"default": true, "ip_netmask": "10.0.0.0/8", "next_hop": "10.0.0.1"}]}),
+            "routes[0].ip_netmask: the route is the default one, so this can only be 0.0.0.0/0",
+        ),
+        (json!({"routes": [{"default": true, "next_hop": ""}]}), "routes[0].next_hop: \"\" is no IP address"),
+        (
+            json!({"routes": [{"default": true, "next_hop": "::1", "nexthop": "::1"}]}),
+            "routes[0]: has next_hop and nexthop; give one of them",
+        ),
+        (
+            json!({"routes": [{"ip_netmask": "::/0", "next_hop": "10.0.0.1"}]}),
+            "routes[0].next_hop: 10.0.0.1 is of another address family than ::/0",
+        ),
+        (
+            json!({"routes": [{"default": true, "next_hop": "10.0.0.1", "table": "custom"}]}),
+            "routes[0].table: the table name \"custom\" is not supported by this version; give the table's number",
+        ),
+        (
+            json!({"routes": [{"default": true, "next_hop": "10.0.0.1", "route_options": "metric 10"}]}),
+            "routes[0].route_options: route_options is not supported by this version; give table and metric as options of the route",
+        ),
+        (
+            json!({"routes": [{"default": true, "next_hop": "10.0.0.1"}, {"ip_netmask": "0.0.0.0/0", "next_hop": "10.0.0.2", "metric": 0}]}),
+            "routes[1]: network_config[0].routes[0] has the same destination, table and metric",
+        ),
+    ];
+    for (more, wanted) in rows {
+        assert_eq!(refused(more.clone()), format!("network_config[0].{wanted}"), "{more}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_objects_is_named() {
+    let bridge = |kind: &str, members: Value| json!([{"type": kind, "name": "br0", "members": members}]);
+    let rows = [
+        (json!("x"), "network_config: a list of objects is wanted, or a map with network_config"),
+        (json!({}), "network_config: is missing"),
+        (
+            json!({"network_config": [], "fallback_config": [1]}),
+            "fallback_config: fallback_config is not supported by this version; give network_config alone",
+        ),
+        (
+            json!({"network_confg": []}),
+            "network_config: unknown section 'network_confg'; did you mean 'network_config'?",
+        ),
+        (json!([1]), "network_config[0]: a map is wanted, not 1"),
+        (json!([{"name": "eth0"}]), "network_config[0].type: is missing"),
+        (
+            json!([{"type": "ovs_bond"}]),
+            "network_config[0].type: type 'ovs_bond' is not supported by this version; it takes interface, linux_bridge, ovs_bridge, vlan",
+        ),
+        (
+            json!([{"type": "ovs_brigde"}]),
+            "network_config[0]: unknown type 'ovs_brigde'; did you mean 'ovs_bridge'?",
+        ),
+        (json!([{"type": "interface"}]), "network_config[0].name: is missing"),
+        (
+            json!([{"type": "vlan", "vlan_id": 5}]),
+            "network_config[0].device: is missing: the interface that carries the VLAN",
+        ),
+        (
+            json!([{"type": "vlan", "vlan_id": 4095, "device": "eth0"}]),
+            "network_config[0].vlan_id: an integer from 1 to 4094 is taken",
+        ),
+        (
+            json!([{"type": "vlan", "vlan_id": 5, "device": "eth0", "name": "x"}]),
+            "network_config[0].name: 'name' of type 'vlan' is not supported by this version; leave it out",
+        ),
+        (
+            json!([{"type": "linux_bridge", "name": "br0"}]),
+            "network_config[0].members: is missing; an empty list is taken",
+        ),
+        (
+            bridge("ovs_bridge", json!([{"type": "ovs_bond"}])),
+            "network_config[0].members[0].type: type 'ovs_bond' is not supported by this version; it takes interface, vlan",
+        ),
+        (
+            bridge("ovs_bridge", json!([{"type": "linux_bridge"}])),
+            "network_config[0].members[0].type: a linux_bridge cannot be a bridge's member; interface and vlan can",
+        ),
+        (
+            bridge("linux_bridge", json!([{"type": "vlan", "vlan_id": 5}])),
+            "network_config[0].members[0].device: is missing: the interface that carries the VLAN",
+        ),
+        (
+            bridge("ovs_bridge", json!([{"type": "vlan", "vlan_id": 5, "device": "eth9"}])),
+            "network_config[0].members[0].device: eth9 is neither br0 nor a member of it",
+        ),
+        (
+            bridge("ovs_bridge", json!([{"type": "vlan", "vlan_id": 5, "ovs_options": "tag=3"}])),
+            "network_config[0].members[0].ovs_options: ovs_options is not supported by this version; leave it out",
+        ),
+        (
+            bridge(
+                "ovs_bridge",
+                json!([{"type": "interface", "name": "a", "primary": true}, {"type": "interface", "name": "b", "primary": true}]),
+            ),
+            "network_config[0].members[1].primary: br0 has a primary interface already; one is taken",
+        ),
+        (
+            bridge("ovs_bridge", json!([{"type": "interface", "name": "br0"}])),
+            "network_config[0].members[0]: br0 is configured at network_config[0] already",
+        ),
+    ];
+    for (document, wanted) in rows {
+        assert_eq!(NetworkDocument::parse(&document).unwrap_err().to_string(), wanted, "{document}");
+    }
+}
+
+#[test]
+fn documents_are_bounded() {
+    let object = |index: usize| json!({"type": "interface", "name": format!("e{index}")});
+    let document: Vec<Value> = (0..=MAX_OBJECTS).map(object).collect();
+    let error = NetworkDocument::parse(&Value::Array(document)).unwrap_err();
+    assert_eq!(error.to_string(), "network_config[4096]: the document has more than 4096 objects");
+    let routes: Vec<Value> = vec![json!({}); MAX_ROUTES + 1];
+    assert_eq!(
+        refused(json!({"routes": routes})),
+        "network_config[0].routes: the document has more than 65536 routes"
+    );
+    let error = NetworkDocument::from_json(&" ".repeat(MAX_DOCUMENT_BYTES + 1)).unwrap_err();
+    assert_eq!(error.to_string(), "network_config: larger than 16777216 bytes");
+    assert!(
+        NetworkDocument::from_json("[").unwrap_err().to_string().starts_with("network_config: not JSON: ")
+    );
+}
+
+fn links() -> BTreeMap<String, String> {
+    [("eth0", "52:54:00:00:00:01"), ("eth1", "52:54:00:00:00:02"), ("eth2", "52:54:00:00:00:02")]
+        .map(|(name, mac)| (name.to_owned(), mac.to_owned()))
+        .into()
+}
+
+fn resolved(mapping: Value) -> Result<BTreeMap<String, String>, String> {
+    let names = NicMapping::parse(&mapping).and_then(|mapping| mapping.resolve(&links()));
+    let text = |(alias, name): (String, LinkName)| (alias, name.to_string());
+    names.map(|names| names.into_iter().map(text).collect()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_mapping_gives_names_by_name_or_mac() {
+    let names =
+        resolved(json!({"interface_mapping": {"nic1": "eth1", "nic2": "52-54-00-00-00-01", "nic3": "eth9"}}));
+    assert_eq!(
+        names,
+        Ok([("nic1", "eth1"), ("nic2", "eth0")].map(|(a, b)| (a.to_owned(), b.to_owned())).into())
+    );
+    let rows = [
+        (json!({"nic1": "eth0", "nic2": "eth0"}), "mapping: nic1 and nic2 both stand for eth0"),
+        (json!({"eth1": "eth0"}), "mapping: the alias eth1 is itself an interface of this host"),
+        (
+            json!({"nic1": "52:54:00:00:00:02"}),
+            "mapping: nic1: eth1 and eth2 both have the address 52:54:00:00:00:02; name one of them",
+        ),
+        (json!({"nic1": 1}), "mapping: nic1: an interface name or MAC address"),
+        (json!([]), "mapping: a map of alias to interface name or MAC address"),
+        (json!({"nic1": ""}), "mapping: '' cannot name an interface: it is empty"),
+    ];
+    for (mapping, wanted) in rows {
+        assert_eq!(resolved(mapping), Err(wanted.to_owned()));
+    }
+}
+
+#[test]
+fn names_replace_aliases_and_are_checked_again() {
+    let names = |pairs: &[(&str, &str)]| -> BTreeMap<String, LinkName> {
+        pairs.iter().map(|(alias, name)| ((*alias).to_owned(), LinkName::new(name).unwrap())).collect()
+    };
+    let document = NetworkDocument::parse(&json!([
+        {"type": "ovs_bridge", "name": "br0", "members": [{"type": "interface", "name": "nic1"}]},
+        {"type": "vlan", "vlan_id": 3, "device": "nic2"}, {"type": "interface", "name": "nic2"},
+    ]))
+    .unwrap();
+    let mapped = document.clone().with_names(&names(&[("nic1", "eth0"), ("nic2", "eth1")])).unwrap();
+    let all: Vec<&str> = mapped.link_names().map(LinkName::as_str).collect();
+    assert_eq!(all, ["br0", "eth0", "vlan3", "eth1"]);
+    assert!(
+        matches!(&mapped.objects[1].kind, ObjectKind::Vlan { device: Some(device), .. } if device.as_str() == "eth1")
+    );
+    let error = document.with_names(&names(&[("nic1", "br0")])).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "network_config[0].members[0]: br0 is configured at network_config[0] already"
+    );
+}

@@ -5,6 +5,7 @@
 
 pub mod generation;
 pub mod id;
+pub mod join;
 pub mod model;
 pub mod seal;
 pub mod time;

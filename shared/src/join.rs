@@ -1,0 +1,408 @@
+//! How a node becomes one of the site: the token an operator hands to it, what it asks with it, the answer.
+//!
+//! ```text
+//!   token    = "muster1-" base64url( postcard(JoinToken) · checksum (4 bytes) )
+//!   request  = version (1 byte) · postcard(JoinRequest)      on topic::join_request
+//!   answer   = version (1 byte) · postcard(JoinAnswer)       on topic::join_answer
+//! ```
+//!
+//! The joiner connects with TLS and no certificate of its own. The server sends its chain with the site's
+//! CA last: the joiner takes that CA as its only root if its [`fingerprint`] is the token's, and verifies the
+//! server against it for the usage *server authentication* (nodes' certificates lack it); names are not
+//! compared. So the secret is only ever told to the controller. Nothing here is sealed but
+//! [`JoinRequest::Renew`], so none of it may pass through a broker.
+//!
+//! Absent: whether a token is good, used up or expired. The controller's engine decides that.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+use std::str::FromStr;
+
+use data_encoding::BASE64URL_NOPAD;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::seal::{Direction, Nonce, Seal, SealPublic};
+use crate::{NodeId, SiteId};
+
+/// The version this build writes and reads.
+pub const VERSION: u8 = 1;
+/// The largest request or answer: two certificates or one request for one, and some text.
+pub const JOIN_MAX: usize = 8 * 1024;
+/// Addresses in a token: a controller is reached in a few networks, by name and by number.
+pub const ADDRESSES_MAX: usize = 8;
+/// A client id or the nonce in the join topics: long enough for 128 bits in hex.
+pub const NONCE_MAX: usize = 32;
+
+/// A token's text with the longest site and addresses is shorter.
+const TEXT_MAX: usize = 4096;
+const PREFIX: &str = "muster1-";
+const CHECKSUM: usize = 4;
+/// A host name and a port.
+const ADDRESS_MAX: usize = 253 + 6;
+/// A certificate (request) with an elliptic curve key and a name of 253 letters is about 800 bytes.
+const DER_MAX: usize = 2048;
+const AGENT_VERSION_MAX: usize = 64;
+const REASON_MAX: usize = 1024;
+/// Stands where messages have their version when a renewal is sealed, so that neither opens as the other.
+const RENEW: u8 = 0x81;
+
+/// Names a token; may be shown.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct TokenId(pub [u8; 8]);
+
+/// Proves that one holds a token. Never shown; the controller keeps its [`digest`](Self::digest) only.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenSecret(pub [u8; 16]);
+
+/// Where a controller is reached: `host:port`, `1.2.3.4:port` or `[v6]:port`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Address {
+    text: String,
+    port: u16,
+}
+
+/// What an operator hands to a server so that it may join.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JoinToken {
+    /// The site to join.
+    pub site: SiteId,
+    /// Where its controller is reached, to be tried in this order; at most [`ADDRESSES_MAX`] are written.
+    pub addresses: Vec<Address>,
+    /// [`fingerprint`] of the site's CA certificate.
+    pub ca_fingerprint: [u8; 32],
+    /// Which token this is.
+    pub id: TokenId,
+    /// The proof.
+    pub secret: TokenSecret,
+    /// Seconds since 1970 (UTC); refused from then on.
+    pub expires: u64,
+}
+
+/// Why a text is no token.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum TokenError {
+    /// Something else altogether.
+    #[error("this is not a join token: it must begin with '{PREFIX}', as 'muster node token' prints it")]
+    Prefix,
+    /// A letter is wrong, missing or too many.
+    #[error("the join token is damaged: copy it again, whole, as 'muster node token' printed it")]
+    Damaged,
+    /// Whole, but not of this version.
+    #[error("the join token's contents are not understood: was it made by a controller of another version?")]
+    Contents,
+}
+
+/// Not `host:port`.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("'{given}' is not an address: want HOST:PORT, IPV4:PORT or [IPV6]:PORT")]
+pub struct AddressError {
+    /// What was given, cut to a printable length.
+    given: String,
+}
+
+/// What a server asks for, before it has a certificate that is good.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum JoinRequest {
+    /// To become a node, with a token.
+    Join {
+        /// [`JoinToken::id`]
+        token_id: TokenId,
+        /// [`JoinToken::secret`]
+        secret: TokenSecret,
+        /// The name it wants to have.
+        name: NodeId,
+        /// A certificate signing request (ECDSA P-256 or Ed25519); only its key and signature count.
+        csr_der: Vec<u8>,
+        /// The node's sealing key.
+        seal_public: SealPublic,
+        /// The agent's version.
+        agent_version: String,
+    },
+    /// A new certificate for a node whose old one is about to run out, or has; made by [`renewal`].
+    Renew {
+        /// Who asks.
+        node: NodeId,
+        /// The signing request, sealed with the node's key.
+        packet: Vec<u8>,
+    },
+}
+
+/// The answer to a [`JoinRequest`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum JoinAnswer {
+    /// The node belongs to the site.
+    Granted {
+        /// Its certificate.
+        certificate_der: Vec<u8>,
+        /// The site's CA: the only root to trust from now on.
+        ca_der: Vec<u8>,
+        /// The controller's sealing key.
+        controller_seal: SealPublic,
+        /// The site.
+        site: SiteId,
+        /// The node's name, as it was asked for.
+        node: NodeId,
+        /// Seconds since 1970 (UTC): when the certificate runs out.
+        not_after: u64,
+    },
+    /// It does not.
+    Refused {
+        /// For the operator.
+        reason: String,
+    },
+}
+
+/// Why a request or an answer is refused.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum JoinError {
+    /// A version this build does not speak.
+    #[error("join version {0} is not spoken here (known: {VERSION}): agent and controller differ too much")]
+    Version(u8),
+    /// Not postcard of the type, or over [`JOIN_MAX`].
+    #[error("malformed join message")]
+    Malformed,
+    /// A field over its bound.
+    #[error("{0} is out of bounds")]
+    Bounds(&'static str),
+    /// A renewal by someone else than the node.
+    #[error("the seal does not fit")]
+    Seal,
+}
+
+/// BLAKE3 of a CA certificate in DER.
+pub fn fingerprint(ca_der: &[u8]) -> [u8; 32] {
+    *blake3::hash(ca_der).as_bytes()
+}
+
+/// Asks for a new certificate: seals the signing request with the node's key. `nonce` is fresh and random.
+///
+/// # Errors
+/// [`JoinError::Bounds`] for a request larger than any this protocol has.
+pub fn renewal(seal: &Seal, node: NodeId, nonce: Nonce, csr_der: &[u8]) -> Result<JoinRequest, JoinError> {
+    at_most("signing request", csr_der.len(), DER_MAX)?;
+    let sealed = seal.seal(RENEW, Direction::Up, &nonce, csr_der).map_err(|_| JoinError::Seal)?;
+    Ok(JoinRequest::Renew { node, packet: [&nonce[..], &sealed].concat() })
+}
+
+/// Opens [`JoinRequest::Renew`]'s packet: the signing request of whoever holds the node's key.
+///
+/// # Errors
+/// [`JoinError::Seal`] if that is not who sealed it.
+pub fn open_renewal(seal: &Seal, packet: &[u8]) -> Result<Vec<u8>, JoinError> {
+    let (nonce, sealed) = packet.split_first_chunk().ok_or(JoinError::Malformed)?;
+    seal.open(RENEW, Direction::Up, nonce, sealed).map_err(|_| JoinError::Seal)
+}
+
+impl JoinRequest {
+    /// The bytes to send.
+    pub fn encode(&self) -> Vec<u8> {
+        encode(self)
+    }
+
+    /// What bytes from outside say.
+    ///
+    /// # Errors
+    /// [`JoinError`]; nothing of it may be used then.
+    pub fn decode(bytes: &[u8]) -> Result<Self, JoinError> {
+        let request = decode(bytes)?;
+        match &request {
+            JoinRequest::Join { csr_der, agent_version, .. } => {
+                at_most("signing request", csr_der.len(), DER_MAX)?;
+                at_most("agent version", agent_version.len(), AGENT_VERSION_MAX)?;
+            }
+            JoinRequest::Renew { packet, .. } => at_most("renewal", packet.len(), DER_MAX + 24 + 16)?,
+        }
+        Ok(request)
+    }
+}
+
+impl JoinAnswer {
+    /// A refusal; a reason that is too long is cut.
+    pub fn refused(reason: impl fmt::Display) -> Self {
+        let mut reason = reason.to_string();
+        reason.truncate(reason.floor_char_boundary(REASON_MAX));
+        JoinAnswer::Refused { reason }
+    }
+
+    /// The bytes to send.
+    pub fn encode(&self) -> Vec<u8> {
+        encode(self)
+    }
+
+    /// What bytes from outside say.
+    ///
+    /// # Errors
+    /// [`JoinError`]; nothing of it may be used then.
+    pub fn decode(bytes: &[u8]) -> Result<Self, JoinError> {
+        let answer = decode(bytes)?;
+        match &answer {
+            JoinAnswer::Granted { certificate_der, ca_der, .. } => {
+                at_most("certificate", certificate_der.len(), DER_MAX)?;
+                at_most("CA certificate", ca_der.len(), DER_MAX)?;
+            }
+            JoinAnswer::Refused { reason } => at_most("reason", reason.len(), REASON_MAX)?,
+        }
+        Ok(answer)
+    }
+}
+
+fn encode<T: Serialize>(message: &T) -> Vec<u8> {
+    postcard::to_extend(message, vec![VERSION]).expect("these types have no map of unknown length")
+}
+
+fn decode<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, JoinError> {
+    if bytes.len() > JOIN_MAX {
+        return Err(JoinError::Malformed);
+    }
+    let (&version, body) = bytes.split_first().ok_or(JoinError::Malformed)?;
+    if version != VERSION {
+        return Err(JoinError::Version(version));
+    }
+    whole(body).ok_or(JoinError::Malformed)
+}
+
+/// Reads postcard that must end where the bytes end.
+fn whole<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Option<T> {
+    postcard::take_from_bytes(bytes).ok().filter(|(_, rest)| rest.is_empty()).map(|(value, _)| value)
+}
+
+fn at_most(field: &'static str, size: usize, max: usize) -> Result<(), JoinError> {
+    if size <= max { Ok(()) } else { Err(JoinError::Bounds(field)) }
+}
+
+impl fmt::Display for JoinToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut written = self.clone();
+        written.addresses.truncate(ADDRESSES_MAX);
+        let mut bytes = postcard::to_stdvec(&written).expect("a token's types have no map of unknown length");
+        bytes.extend_from_slice(&checksum(&bytes));
+        write!(f, "{PREFIX}{}", BASE64URL_NOPAD.encode(&bytes))
+    }
+}
+
+impl FromStr for JoinToken {
+    type Err = TokenError;
+
+    fn from_str(text: &str) -> Result<Self, TokenError> {
+        let text = text.trim_ascii().strip_prefix(PREFIX).ok_or(TokenError::Prefix)?;
+        if text.len() > TEXT_MAX {
+            return Err(TokenError::Damaged);
+        }
+        let bytes = BASE64URL_NOPAD.decode(text.as_bytes()).map_err(|_| TokenError::Damaged)?;
+        let (body, sum) = bytes.split_last_chunk::<CHECKSUM>().ok_or(TokenError::Damaged)?;
+        if *sum != checksum(body) {
+            return Err(TokenError::Damaged);
+        }
+        let token: JoinToken = whole(body).ok_or(TokenError::Contents)?;
+        if !(1..=ADDRESSES_MAX).contains(&token.addresses.len()) {
+            return Err(TokenError::Contents);
+        }
+        Ok(token)
+    }
+}
+
+/// Against typing errors, not against malice.
+fn checksum(body: &[u8]) -> [u8; CHECKSUM] {
+    let mut sum = [0; CHECKSUM];
+    blake3::Hasher::new_derive_key("muster 2026 join token checksum")
+        .update(body)
+        .finalize_xof()
+        .fill(&mut sum);
+    sum
+}
+
+impl TokenSecret {
+    /// What the controller keeps instead of the secret. 128 random bits cannot be guessed from it.
+    pub fn digest(&self) -> [u8; 32] {
+        blake3::derive_key("muster 2026 join token secret", &self.0)
+    }
+}
+
+impl fmt::Debug for TokenSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenSecret")
+    }
+}
+
+impl fmt::Display for TokenId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
+    }
+}
+
+impl fmt::Debug for TokenId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for TokenId {
+    type Err = TokenError;
+
+    fn from_str(text: &str) -> Result<Self, TokenError> {
+        let bytes =
+            data_encoding::HEXLOWER_PERMISSIVE.decode(text.as_bytes()).map_err(|_| TokenError::Damaged)?;
+        bytes.try_into().map(TokenId).map_err(|_| TokenError::Damaged)
+    }
+}
+
+impl Address {
+    /// `host:port`, as it was given.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The host: a name, or a number without brackets.
+    pub fn host(&self) -> &str {
+        let host = self.text.rsplit_once(':').map_or("", |(host, _)| host);
+        host.trim_start_matches('[').trim_end_matches(']')
+    }
+
+    /// The port, never 0.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let error = || AddressError { given: text.chars().take(80).flat_map(char::escape_default).collect() };
+        if text.len() > ADDRESS_MAX {
+            return Err(error());
+        }
+        let (host, port) = text.rsplit_once(':').ok_or_else(error)?;
+        let valid = match host.strip_prefix('[').map(|rest| rest.strip_suffix(']')) {
+            Some(v6) => v6.is_some_and(|v6| v6.parse::<Ipv6Addr>().is_ok()),
+            None => host.parse::<NodeId>().is_ok(),
+        };
+        let port = port.parse().ok().filter(|port| *port != 0 && valid).ok_or_else(error)?;
+        Ok(Self { text: text.to_owned(), port })
+    }
+}
+
+impl TryFrom<String> for Address {
+    type Error = AddressError;
+
+    fn try_from(text: String) -> Result<Self, AddressError> {
+        text.parse()
+    }
+}
+
+impl From<Address> for String {
+    fn from(address: Address) -> String {
+        address.text
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,53 @@
-//! placeholder
+//! HOT templates: parse, validate, bind parameters, render.
+//!
+//! A template is read once, straight from YAML events into expressions ([`parse`]); JSON is YAML. What can be
+//! known to be wrong without values is found there, with file, line, column and path, many errors at once.
+//! [`Template::bind`] checks parameters, [`Template::render`] turns one resource's properties into a value with
+//! the help of [`References`], and [`types::spec`] turns that value into the model's desired state.
+//!
+//! Absent on purpose: stacks, rows, files (their contents come with the call), clocks.
+
+mod bind;
+mod build;
+mod check;
+mod digest;
+mod error;
+mod expression;
+mod function;
+mod parameter;
+mod parse;
+mod render;
+mod resolve;
+mod scalar;
+mod template;
+pub mod types;
+
+pub use bind::Parameters;
+pub use error::{Error, Errors};
+pub use parameter::{ParameterDef, ParameterType};
+pub use parse::{parse, referenced_files};
+pub use render::{References, RenderError};
+pub use template::{Output, Resource, Template};
+pub use types::{Kind, PropertyError, node, spec};
+
+/// Bounds on what a template may ask for.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits;
+
+impl Limits {
+    /// Bytes of a template's text: 100,000 resources are 9 MB.
+    pub const TEXT: usize = 16 * 1024 * 1024;
+    /// Nesting of maps and lists. People write about ten levels; every walk recurses this deep at most.
+    pub const DEPTH: usize = 64;
+    /// Nodes and bytes of text that aliases may copy, in all: a few bytes of YAML can ask for 2^60.
+    pub const ALIASED: usize = 1_000_000;
+    /// Errors reported at once: more than anyone corrects before the next try.
+    pub const ERRORS: usize = 20;
+    /// Bytes of one resource's rendered properties: nested `str_replace` can ask for any amount.
+    pub const RENDERED: usize = 64 * 1024 * 1024;
+    /// Characters of a parameter's or resource's name, as in Heat.
+    pub const NAME: usize = 255;
+}
+
+#[cfg(test)]
+mod tests;

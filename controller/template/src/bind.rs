@@ -1,0 +1,110 @@
+//! Parameters: what was given, checked against what the template asks for.
+
+use std::collections::BTreeMap;
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::Value;
+
+use crate::digest;
+use crate::error::{Errors, Path, Place, Sink, cut, suggestion};
+use crate::template::Template;
+
+/// Stands for the value of a hidden parameter, as in Heat.
+const MASK: &str = "******";
+
+/// A value for each parameter of one template, in its order. Serializes as a map with every value in clear: for the
+/// store, not for eyes; see [`Parameters::masked`].
+#[derive(Clone, PartialEq)]
+pub struct Parameters(Box<[Bound]>);
+
+#[derive(Clone, PartialEq)]
+struct Bound {
+    name: Box<str>,
+    hidden: bool,
+    digest: u128,
+    value: Value,
+}
+
+impl Template {
+    /// Checks and converts what was given, and adds defaults.
+    pub fn bind(&self, given: &BTreeMap<String, Value>) -> Result<Parameters, Errors> {
+        let mut errors = Sink::new(&self.file);
+        let mut path = Path::default();
+        path.key("parameters");
+        for name in given.keys() {
+            if self.parameters.binary_search_by(|p| (*p.name).cmp(name)).is_err() {
+                let near = suggestion(name, self.parameters.iter().map(|p| &*p.name));
+                errors.push(
+                    Place::default(),
+                    path.as_str(),
+                    format!("unknown parameter '{}'{near}", cut(name)),
+                );
+            }
+        }
+        let mut bound = Vec::with_capacity(self.parameters.len());
+        for definition in &self.parameters {
+            let before = path.key(&definition.name);
+            let value = match (given.get(&*definition.name), &definition.default) {
+                (Some(given), _) => definition.kind.convert(given),
+                (None, Some(default)) => Ok(default.clone()),
+                (None, None) => Err("this parameter must be given; it has no default".to_owned()),
+            };
+            match value {
+                Ok(value) => bound.push(Bound {
+                    name: definition.name.clone(),
+                    hidden: definition.hidden,
+                    digest: digest::of_value(&value),
+                    value,
+                }),
+                Err(message) => errors.push(definition.at, path.as_str(), message),
+            }
+            path.leave(before);
+        }
+        if errors.is_empty() { Ok(Parameters(bound.into())) } else { Err(errors.into_errors()) }
+    }
+}
+
+impl Parameters {
+    /// The value of a parameter.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.0.binary_search_by(|bound| (*bound.name).cmp(name)).ok().map(|i| &self.0[i].value)
+    }
+
+    /// All of them for an operator's eyes: hidden ones are `"******"`.
+    pub fn masked(&self) -> BTreeMap<String, Value> {
+        let shown =
+            |bound: &Bound| if bound.hidden { Value::String(MASK.to_owned()) } else { bound.value.clone() };
+        self.0.iter().map(|bound| (bound.name.to_string(), shown(bound))).collect()
+    }
+
+    /// Values of hidden parameters, so that they can be masked where they appear in rendered text.
+    pub fn hidden_values(&self) -> impl Iterator<Item = &Value> {
+        self.0.iter().filter(|bound| bound.hidden).map(|bound| &bound.value)
+    }
+
+    /// `None` where these parameters are of another template.
+    pub(crate) fn value(&self, index: u32) -> Option<&Value> {
+        self.0.get(index as usize).map(|bound| &bound.value)
+    }
+
+    pub(crate) fn digest(&self, index: u32) -> u128 {
+        self.0.get(index as usize).map_or(0, |bound| bound.digest)
+    }
+}
+
+impl Serialize for Parameters {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for bound in &self.0 {
+            map.serialize_entry(&*bound.name, &bound.value)?;
+        }
+        map.end()
+    }
+}
+
+/// Secrets stay out of logs.
+impl std::fmt::Debug for Parameters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_map().entries(self.masked()).finish()
+    }
+}

@@ -1,0 +1,203 @@
+//! Events of the YAML parser → expressions. Nothing of the document is kept beside them.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use indexmap::IndexSet;
+use saphyr_parser::{Event, Parser, ScalarStyle, Span, StrInput, Tag};
+
+use crate::Limits;
+use crate::error::{Path, Place, Sink, cut};
+use crate::expression::{Entry, Expr, ExprKind};
+use crate::{function, scalar};
+
+/// Reading cannot go on; why is among the errors already.
+#[derive(Debug)]
+pub(crate) struct Stop;
+
+/// Names in order of appearance; what is defined and what is only referred to share one table.
+pub(crate) type Names = IndexSet<Box<str>>;
+
+pub(crate) fn number(names: &mut Names, name: Box<str>) -> u32 {
+    u32::try_from(names.insert_full(name).0).expect("a text of 16 MiB has fewer names than 2^32")
+}
+
+/// Reads a text from front to back.
+pub(crate) struct Reader<'t> {
+    parser: Parser<'t, StrInput<'t>>,
+    pub errors: Sink,
+    pub path: Path,
+    pub parameters: Names,
+    pub resources: Names,
+    pub files: Names,
+    /// Off where a one-key map is data: defaults of parameters.
+    pub functions: bool,
+    /// Complete nodes with an anchor, by the parser's number.
+    anchors: BTreeMap<usize, Expr>,
+    /// Weight copied for anchors and aliases, bounded by [`Limits::ALIASED`].
+    copied: usize,
+}
+
+impl<'t> Reader<'t> {
+    pub fn new(file: &str, text: &'t str) -> Self {
+        Self {
+            parser: Parser::new_from_str(text),
+            errors: Sink::new(file),
+            path: Path::default(),
+            parameters: Names::new(),
+            resources: Names::new(),
+            files: Names::new(),
+            functions: true,
+            anchors: BTreeMap::new(),
+            copied: 0,
+        }
+    }
+
+    pub fn error(&mut self, at: Place, message: impl AsRef<str>) {
+        self.errors.push(at, self.path.as_str(), message);
+    }
+
+    /// The number of a resource's name.
+    pub fn resource(&mut self, name: &str) -> u32 {
+        number(&mut self.resources, name.into())
+    }
+
+    pub fn stop<T>(&mut self, at: Place, message: impl AsRef<str>) -> Result<T, Stop> {
+        self.error(at, message);
+        Err(Stop)
+    }
+
+    pub fn next(&mut self) -> Result<(Event<'t>, Place), Stop> {
+        if self.errors.is_full() {
+            return Err(Stop);
+        }
+        match self.parser.next_event() {
+            Some(Ok((event, Span { start, .. }))) => Ok((event, start.into())),
+            Some(Err(error)) => {
+                self.stop((*error.marker()).into(), format!("not valid YAML: {}", error.info()))
+            }
+            None => self.stop(Place::default(), "the document ends too early"),
+        }
+    }
+
+    /// The next key of a map, `None` at its end.
+    pub fn key(&mut self) -> Result<Option<(Cow<'t, str>, Place)>, Stop> {
+        match self.next()? {
+            (Event::MappingEnd, _) => Ok(None),
+            (Event::Scalar(text, style, _, _), at) => {
+                if style == ScalarStyle::Plain && &*text == "<<" {
+                    self.error(at, "merge keys ('<<') are not supported; write the keys out");
+                } else if style == ScalarStyle::Plain && matches!(&*text, "" | "~") {
+                    self.error(at, "a key is missing before ':'");
+                }
+                Ok(Some((text, at)))
+            }
+            (_, at) => self.stop(at, "a key must be plain text"),
+        }
+    }
+
+    /// Reads the next node whole.
+    pub fn expr(&mut self, depth: usize) -> Result<Expr, Stop> {
+        let (event, at) = self.next()?;
+        self.expr_from(event, at, depth)
+    }
+
+    /// Reads the node that begins with `event`.
+    pub fn expr_from(&mut self, event: Event<'t>, at: Place, depth: usize) -> Result<Expr, Stop> {
+        if depth > Limits::DEPTH {
+            return self.stop(at, format!("nested more than {} levels deep", Limits::DEPTH));
+        }
+        let (anchor, kind) = match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                let kind = scalar::value(text, style, tag.as_deref()).unwrap_or_else(|message| {
+                    self.error(at, message);
+                    ExprKind::Null
+                });
+                (anchor, kind)
+            }
+            Event::SequenceStart(anchor, tag) => {
+                self.check_tag(at, tag, "seq");
+                (anchor, self.list(depth)?)
+            }
+            Event::MappingStart(anchor, tag) => {
+                self.check_tag(at, tag, "map");
+                (anchor, self.map(at, depth)?)
+            }
+            Event::Alias(anchor) => return self.alias(anchor, at, depth),
+            _ => return self.stop(at, "a value is missing here"),
+        };
+        let expr = Expr::new(at, kind);
+        if anchor != 0 {
+            self.count_copy(&expr)?;
+            self.anchors.insert(anchor, expr.clone());
+        }
+        Ok(expr)
+    }
+
+    fn check_tag(&mut self, at: Place, tag: Option<Cow<'_, Tag>>, name: &str) {
+        if let Err(message) = scalar::collection_tag(tag.as_deref(), name) {
+            self.error(at, message);
+        }
+    }
+
+    fn list(&mut self, depth: usize) -> Result<ExprKind, Stop> {
+        let mut items = Vec::new();
+        loop {
+            let (event, at) = self.next()?;
+            if event == Event::SequenceEnd {
+                return Ok(ExprKind::List(items.into()));
+            }
+            let before = self.path.item(items.len());
+            items.push(self.expr_from(event, at, depth + 1)?);
+            self.path.leave(before);
+        }
+    }
+
+    fn map(&mut self, at: Place, depth: usize) -> Result<ExprKind, Stop> {
+        let mut entries = Vec::new();
+        while let Some((key, at)) = self.key()? {
+            let before = self.path.key(&key);
+            let value = self.expr(depth + 1)?;
+            self.path.leave(before);
+            entries.push(Entry { key: key.into(), at, value });
+        }
+        // Stable: of equal keys the first in the text stays first.
+        entries.sort_by(|a, b| a.key.cmp(&b.key));
+        for i in 1..entries.len() {
+            if entries[i].key == entries[i - 1].key {
+                let Entry { key, at: first, .. } = &entries[i - 1];
+                let message = format!("the key '{}' is given twice; the first is at {first}", cut(key));
+                self.error(entries[i].at, message);
+            }
+        }
+        entries.dedup_by(|b, a| a.key == b.key);
+        Ok(if self.functions {
+            function::recognise(self, entries, at)
+        } else {
+            ExprKind::Map(entries.into())
+        })
+    }
+
+    fn alias(&mut self, anchor: usize, at: Place, depth: usize) -> Result<Expr, Stop> {
+        let Some(found) = self.anchors.get(&anchor) else {
+            return self
+                .stop(at, "this alias stands inside its own anchor, or the anchor is on a whole section");
+        };
+        let mut copy = found.clone();
+        if depth + copy.depth() > Limits::DEPTH + 1 {
+            return self.stop(at, format!("nested more than {} levels deep", Limits::DEPTH));
+        }
+        self.count_copy(&copy)?;
+        copy.at = at;
+        Ok(copy)
+    }
+
+    fn count_copy(&mut self, expr: &Expr) -> Result<(), Stop> {
+        self.copied += expr.weight();
+        if self.copied > Limits::ALIASED {
+            let message = format!("anchors and aliases copy more than {} nodes and bytes", Limits::ALIASED);
+            return self.stop(expr.at, message);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,151 @@
+//! Digests of definitions: equal exactly where the definitions are, whatever the text around them looks like.
+//!
+//! Every node is written with a tag and its length before it, maps by sorted key, references by name and files by
+//! content, so that no two definitions share an encoding.
+
+use serde_json::Value;
+
+use crate::bind::Parameters;
+use crate::expression::{Call, Expr, ExprKind};
+use crate::template::{Attached, Resource};
+
+/// What indexes in expressions stand for.
+pub(crate) struct NamesOf<'a> {
+    pub parameters: &'a [&'a str],
+    pub resources: &'a [&'a str],
+    pub files: &'a [Attached],
+}
+
+impl Resource {
+    /// Equal between two revisions if and only if type, properties, `depends_on`, the values of the parameters used and
+    /// the files used are equal. Whitespace, comments, order of keys and unused parameters do not matter.
+    pub fn definition_digest(&self, parameters: &Parameters) -> u128 {
+        if self.parameters.is_empty() {
+            return self.digest;
+        }
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&self.digest.to_le_bytes());
+        for &index in &self.parameters {
+            hasher.update(&parameters.digest(index).to_le_bytes());
+        }
+        short(&hasher.finalize())
+    }
+}
+
+/// Of a resource, without the values of parameters. `depends_on` is sorted.
+pub(crate) fn of_resource(
+    kind: &str,
+    properties: &Expr,
+    depends_on: &[u32],
+    names: &NamesOf<'_>,
+    buffer: &mut Vec<u8>,
+) -> u128 {
+    buffer.clear();
+    text(buffer, b'k', kind);
+    count(buffer, b'd', depends_on.len());
+    for &index in depends_on {
+        text(buffer, b't', names.resources[index as usize]);
+    }
+    expr(buffer, properties, names);
+    of_bytes(buffer)
+}
+
+pub(crate) fn of_value(given: &Value) -> u128 {
+    let mut buffer = Vec::new();
+    value(&mut buffer, given);
+    of_bytes(&buffer)
+}
+
+pub(crate) fn of_bytes(bytes: &[u8]) -> u128 {
+    short(&blake3::hash(bytes))
+}
+
+fn short(hash: &blake3::Hash) -> u128 {
+    let (half, _) = hash.as_bytes().split_first_chunk::<16>().expect("a BLAKE3 hash has 32 bytes");
+    u128::from_le_bytes(*half)
+}
+
+fn count(out: &mut Vec<u8>, tag: u8, n: usize) {
+    out.push(tag);
+    out.extend_from_slice(&(n as u64).to_le_bytes());
+}
+
+fn text(out: &mut Vec<u8>, tag: u8, text: &str) {
+    count(out, tag, text.len());
+    out.extend_from_slice(text.as_bytes());
+}
+
+fn expr(out: &mut Vec<u8>, node: &Expr, names: &NamesOf<'_>) {
+    match &node.kind {
+        ExprKind::Null => out.push(b'n'),
+        ExprKind::Bool(value) => out.extend_from_slice(&[b'b', u8::from(*value)]),
+        ExprKind::Number(number) => text(out, b'#', &number.to_string()),
+        ExprKind::Text(value) => text(out, b't', value),
+        ExprKind::List(items) => list(out, b'l', items, names),
+        ExprKind::Map(entries) => {
+            count(out, b'm', entries.len());
+            for entry in entries {
+                text(out, b't', &entry.key);
+                expr(out, &entry.value, names);
+            }
+        }
+        ExprKind::Call(call) => self::call(out, call, names),
+    }
+}
+
+fn list(out: &mut Vec<u8>, tag: u8, items: &[Expr], names: &NamesOf<'_>) {
+    count(out, tag, items.len());
+    items.iter().for_each(|item| expr(out, item, names));
+}
+
+fn call(out: &mut Vec<u8>, call: &Call, names: &NamesOf<'_>) {
+    match call {
+        Call::GetParam { parameter, path } => {
+            text(out, b'P', names.parameters[*parameter as usize]);
+            list(out, b'l', path, names);
+        }
+        Call::GetResource { resource } => text(out, b'R', names.resources[*resource as usize]),
+        Call::GetAttr { resource, attribute, path } => {
+            text(out, b'A', names.resources[*resource as usize]);
+            text(out, b't', attribute);
+            list(out, b'l', path, names);
+        }
+        Call::GetFile { file } => {
+            out.push(b'F');
+            out.extend_from_slice(&names.files[*file as usize].digest.to_le_bytes());
+        }
+        Call::StrReplace { template, params } => {
+            out.push(b'S');
+            expr(out, template, names);
+            expr(out, params, names);
+        }
+        Call::ListJoin { delimiter, lists } => {
+            out.push(b'J');
+            expr(out, delimiter, names);
+            list(out, b'l', lists, names);
+        }
+    }
+}
+
+fn value(out: &mut Vec<u8>, node: &Value) {
+    match node {
+        Value::Null => out.push(b'n'),
+        Value::Bool(value) => out.extend_from_slice(&[b'b', u8::from(*value)]),
+        Value::Number(number) => text(out, b'#', &number.to_string()),
+        Value::String(value) => text(out, b't', value),
+        Value::Array(items) => {
+            count(out, b'l', items.len());
+            items.iter().for_each(|item| value(out, item));
+        }
+        Value::Object(entries) => {
+            count(out, b'm', entries.len());
+            // Sorted here too: another crate of the build may have asked serde_json to keep insertion order.
+            let mut entries: Vec<_> = entries.iter().collect();
+            entries.sort_by_key(|(key, _)| *key);
+            for (key, inner) in entries {
+                text(out, b't', key);
+                value(out, inner);
+            }
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Errors with their place, collected and bounded.
+
+use std::fmt;
+
+use saphyr_parser::Marker;
+use serde::{Deserialize, Serialize};
+
+use crate::Limits;
+
+/// Where something stands in the template's text; both count from 1, columns in characters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub line: u32,
+    pub column: u32,
+}
+
+impl From<Marker> for Place {
+    fn from(mark: Marker) -> Self {
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        Self { line: count(mark.line()), column: count(mark.col()).saturating_add(1) }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+/// One thing that is wrong. `line` is 0 where there is no place, as with a parameter that was given on a command line.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Error {
+    /// Name of the template as it was given.
+    pub file: String,
+    /// From 1.
+    pub line: u32,
+    /// From 1, in characters.
+    pub column: u32,
+    /// Such as `resources.motd.properties.content`; empty for the whole document.
+    pub path: String,
+    /// What is wrong and what to do about it.
+    pub message: String,
+}
+
+impl Error {
+    pub(crate) fn new(file: &str, at: Place, path: &str, message: &str) -> Self {
+        Self {
+            file: file.to_owned(),
+            line: at.line,
+            column: at.column,
+            path: printable(path),
+            message: printable(message),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if self.line > 0 {
+            write!(f, ":{}:{}", self.line, self.column)?;
+        }
+        if !self.path.is_empty() {
+            write!(f, ": {}", self.path)?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// All that is wrong with a template, at most [`Limits::ERRORS`], by place. Displays one per line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Errors(pub Vec<Error>);
+
+impl fmt::Display for Errors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, error) in self.0.iter().enumerate() {
+            if i > 0 {
+                f.write_str("\n")?;
+            }
+            error.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Errors {}
+
+/// Takes errors as they are found.
+pub(crate) struct Sink {
+    file: String,
+    errors: Vec<Error>,
+}
+
+impl Sink {
+    pub fn new(file: &str) -> Self {
+        Self { file: file.to_owned(), errors: Vec::new() }
+    }
+
+    pub fn push(&mut self, at: Place, path: &str, message: impl AsRef<str>) {
+        if !self.is_full() {
+            self.errors.push(Error::new(&self.file, at, path, message.as_ref()));
+        }
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.errors.len() >= Limits::ERRORS
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.errors.is_empty()
+    }
+
+    pub fn into_errors(mut self) -> Errors {
+        self.errors.sort_by(|a, b| (a.line, a.column).cmp(&(b.line, b.column)));
+        Errors(self.errors)
+    }
+}
+
+/// A place in the tree, as text that grows and shrinks while the tree is walked.
+#[derive(Debug, Default)]
+pub(crate) struct Path(String);
+
+impl Path {
+    /// Enters a key; the answer goes to [`Path::leave`].
+    pub fn key(&mut self, key: &str) -> usize {
+        let before = self.0.len();
+        push_key(&mut self.0, key);
+        before
+    }
+
+    /// Enters an item of a list; the answer goes to [`Path::leave`].
+    pub fn item(&mut self, index: usize) -> usize {
+        let before = self.0.len();
+        push_item(&mut self.0, index);
+        before
+    }
+
+    pub fn leave(&mut self, before: usize) {
+        self.0.truncate(before);
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+pub(crate) fn push_key(path: &mut String, key: &str) {
+    if !path.is_empty() {
+        path.push('.');
+    }
+    path.push_str(cut(key));
+}
+
+pub(crate) fn push_item(path: &mut String, index: usize) {
+    use fmt::Write;
+    write!(path, "[{index}]").expect("writing to a String does not fail");
+}
+
+/// The first part of a text, for messages: a whole file may be in it.
+pub(crate) fn cut(text: &str) -> &str {
+    const SHOWN: usize = 80;
+    text.char_indices().nth(SHOWN).map_or(text, |(end, _)| &text[..end])
+}
+
+/// Control characters escaped: an error goes to a terminal.
+fn printable(text: &str) -> String {
+    if !text.contains(char::is_control) {
+        return text.to_owned();
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if c.is_control() { out.extend(c.escape_default()) } else { out.push(c) }
+    }
+    out
+}
+
+/// `; did you mean 'X'?` with the nearest name, or nothing where none is near.
+pub(crate) fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(name, known).map_or_else(String::new, |near| format!("; did you mean '{}'?", cut(near)))
+}
+
+fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let name = name.to_lowercase();
+    let length = name.chars().count();
+    if length > Limits::NAME {
+        return None;
+    }
+    let bound = (length / 3).clamp(1, 4);
+    known
+        .into_iter()
+        .filter(|candidate| candidate.len().abs_diff(name.len()) <= bound * 4)
+        .map(|candidate| (strsim::osa_distance(&name, &candidate.to_lowercase()), candidate))
+        .filter(|(distance, _)| *distance <= bound)
+        .min()
+        .map(|(_, candidate)| candidate)
+}

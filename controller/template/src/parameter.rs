@@ -1,0 +1,246 @@
+//! The `parameters` section: definitions, and values checked and converted by type as Heat does it.
+
+use serde::Serialize;
+use serde_json::{Number, Value};
+
+use crate::Limits;
+use crate::build::Reader;
+use crate::error::{Place, cut, suggestion};
+use crate::expression::{Entry, Expr, ExprKind, describe};
+use crate::render::text_of;
+use crate::scalar;
+
+/// HOT's types of parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ParameterType {
+    /// Text; numbers and booleans become text.
+    String,
+    /// An integer or a float, also as text.
+    Number,
+    /// A map or a list, also as JSON text.
+    Json,
+    /// A list of texts, also as `a,b,c`.
+    CommaDelimitedList,
+    /// True or false, also as one of Heat's words for them.
+    Boolean,
+}
+
+/// One entry of `parameters`.
+#[derive(Clone, Debug)]
+pub struct ParameterDef {
+    /// Its key.
+    pub name: Box<str>,
+    /// What its values are.
+    pub kind: ParameterType,
+    /// For operators.
+    pub description: Option<Box<str>>,
+    /// For operators.
+    pub label: Option<Box<str>>,
+    /// Masked wherever it is shown.
+    pub hidden: bool,
+    /// An update may not change it; the engine holds to that.
+    pub immutable: bool,
+    /// Already converted; a parameter without one must be given.
+    pub default: Option<Value>,
+    pub(crate) at: Place,
+}
+
+const TYPES: [(&str, ParameterType); 5] = [
+    ("string", ParameterType::String),
+    ("number", ParameterType::Number),
+    ("json", ParameterType::Json),
+    ("comma_delimited_list", ParameterType::CommaDelimitedList),
+    ("boolean", ParameterType::Boolean),
+];
+const KEYS: [&str; 6] = ["type", "default", "description", "label", "hidden", "immutable"];
+const NOT_YET: [&str; 2] = ["constraints", "tags"];
+
+impl ParameterType {
+    /// As written in templates.
+    pub fn name(self) -> &'static str {
+        TYPES.iter().find(|(_, kind)| *kind == self).expect("every type is in the table").0
+    }
+
+    /// The value this type makes of what was given, or what is wrong with it.
+    pub(crate) fn convert(self, given: &Value) -> Result<Value, String> {
+        let wrong = || format!("want {}, got {}", self.wanted(), shown(given));
+        match (self, given) {
+            (_, Value::Null) => Err(format!("want {}, got nothing", self.wanted())),
+            (Self::String, Value::String(_) | Value::Number(_) | Value::Bool(_)) => {
+                Ok(Value::String(text_of(given).into_owned()))
+            }
+            (Self::Number, Value::Number(_)) => Ok(given.clone()),
+            (Self::Number, Value::String(text)) => number(text).map(Value::Number).ok_or_else(wrong),
+            (Self::Json, Value::Object(_) | Value::Array(_)) => Ok(given.clone()),
+            (Self::Json, Value::String(text)) => match serde_json::from_str(text) {
+                Ok(value @ (Value::Object(_) | Value::Array(_))) => Ok(value),
+                Ok(_) => Err(wrong()),
+                Err(error) => Err(format!("want {}: {error}", self.wanted())),
+            },
+            (Self::CommaDelimitedList, Value::Array(items)) => {
+                Ok(items.iter().map(|item| Value::String(text_of(item).into_owned())).collect())
+            }
+            (Self::CommaDelimitedList, Value::String(text)) if text.is_empty() => {
+                Ok(Value::Array(Vec::new()))
+            }
+            (Self::CommaDelimitedList, Value::String(text)) => {
+                Ok(text.split(',').map(|item| Value::String(item.trim().to_owned())).collect())
+            }
+            (Self::CommaDelimitedList, Value::Number(_)) => {
+                Ok(Value::Array(vec![Value::String(text_of(given).into_owned())]))
+            }
+            (Self::Boolean, Value::Bool(_)) => Ok(given.clone()),
+            (Self::Boolean, Value::String(_) | Value::Number(_)) => {
+                boolean(&text_of(given)).map(Value::Bool).ok_or_else(wrong)
+            }
+            _ => Err(wrong()),
+        }
+    }
+
+    fn wanted(self) -> &'static str {
+        match self {
+            Self::String => "text",
+            Self::Number => "a number",
+            Self::Json => "a map or a list, or JSON text of one",
+            Self::CommaDelimitedList => "a list, or text such as 'a,b'",
+            Self::Boolean => "true or false",
+        }
+    }
+}
+
+fn shown(given: &Value) -> String {
+    match given {
+        Value::Number(_) | Value::Bool(_) => format!("'{given}'"),
+        // Not the text itself: the parameter may be hidden.
+        _ => describe(given).to_owned(),
+    }
+}
+
+/// As Python's `int()` and `float()` read it, as far as JSON has such a number.
+fn number(text: &str) -> Option<Number> {
+    let text = text.trim();
+    if let Ok(Some(number)) = scalar::number(text) {
+        return Some(number);
+    }
+    // A leading zero is fine here: the type says that it is a number.
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    plain.then(|| text.parse::<i64>().ok()).flatten().map(Number::from)
+}
+
+/// As `strutils.bool_from_string(strict=True)` in Heat.
+fn boolean(text: &str) -> Option<bool> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "t" | "true" | "on" | "y" | "yes" | "1" => Some(true),
+        "f" | "false" | "off" | "n" | "no" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+/// Reads one definition. It is defined even where it is wrong, so that its uses are not errors too.
+pub(crate) fn define(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr) -> ParameterDef {
+    let mut definition = ParameterDef {
+        name: name.into(),
+        kind: ParameterType::String,
+        description: None,
+        label: None,
+        hidden: false,
+        immutable: false,
+        default: None,
+        at,
+    };
+    if name.is_empty() || name.chars().count() > Limits::NAME {
+        reader.error(at, format!("a parameter's name has 1 to {} characters", Limits::NAME));
+    }
+    let ExprKind::Map(entries) = body.kind else {
+        reader.error(body.at, format!("want a map with a 'type', got {}", body.describe()));
+        return definition;
+    };
+    let (mut kind, mut default) = (None, None);
+    for entry in entries {
+        let before = reader.path.key(&entry.key);
+        match &*entry.key {
+            "type" => kind = Some(type_of(reader, &entry.value)),
+            "default" => default = Some(entry.value),
+            "description" => definition.description = text(reader, entry.value),
+            "label" => definition.label = text(reader, entry.value),
+            "hidden" => definition.hidden = flag(reader, &entry.value),
+            "immutable" => definition.immutable = flag(reader, &entry.value),
+            _ => unknown_key(reader, &entry),
+        }
+        reader.path.leave(before);
+    }
+    match kind {
+        None => reader.error(at, "a parameter needs a 'type'"),
+        Some(None) => {}
+        Some(Some(kind)) => {
+            definition.kind = kind;
+            definition.default = default.and_then(|default| default_value(reader, kind, &default));
+        }
+    }
+    definition
+}
+
+fn type_of(reader: &mut Reader<'_>, value: &Expr) -> Option<ParameterType> {
+    let ExprKind::Text(name) = &value.kind else {
+        reader.error(value.at, format!("want the name of a type, got {}", value.describe()));
+        return None;
+    };
+    let found = TYPES.iter().find(|(known, _)| *known == &**name).map(|(_, kind)| *kind);
+    if found.is_none() {
+        let names = TYPES.map(|(name, _)| name);
+        let near = suggestion(name, names);
+        let known = names.join(", ");
+        reader.error(value.at, format!("unknown type '{}'{near}; types are {known}", cut(name)));
+    }
+    found
+}
+
+fn default_value(reader: &mut Reader<'_>, kind: ParameterType, default: &Expr) -> Option<Value> {
+    // As in Heat: a default of null is none.
+    if matches!(default.kind, ExprKind::Null) {
+        return None;
+    }
+    match kind.convert(&default.sketch()) {
+        Ok(value) => Some(value),
+        Err(message) => {
+            let before = reader.path.key("default");
+            reader.error(default.at, message);
+            reader.path.leave(before);
+            None
+        }
+    }
+}
+
+fn text(reader: &mut Reader<'_>, value: Expr) -> Option<Box<str>> {
+    match value.kind {
+        ExprKind::Text(text) => Some(text),
+        ExprKind::Null => None,
+        ExprKind::Number(_) | ExprKind::Bool(_) => Some(text_of(&value.sketch()).into()),
+        _ => {
+            reader.error(value.at, format!("want text, got {}", value.describe()));
+            None
+        }
+    }
+}
+
+fn flag(reader: &mut Reader<'_>, value: &Expr) -> bool {
+    match ParameterType::Boolean.convert(&value.sketch()) {
+        Ok(value) => value == Value::Bool(true),
+        Err(message) => {
+            reader.error(value.at, message);
+            false
+        }
+    }
+}
+
+fn unknown_key(reader: &mut Reader<'_>, entry: &Entry) {
+    let key = &*entry.key;
+    let message = if NOT_YET.contains(&key) {
+        format!("'{key}' of a parameter is not supported by this version yet")
+    } else {
+        format!("unknown key '{}' of a parameter{}", cut(key), suggestion(key, KEYS))
+    };
+    reader.error(entry.at, message);
+}

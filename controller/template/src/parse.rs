@@ -1,0 +1,348 @@
+//! A template's text → its sections, each entry checked as it is read.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use saphyr_parser::{Event, ScalarStyle};
+
+use crate::Limits;
+use crate::build::{Reader, Stop};
+use crate::error::{Errors, Place, Sink, cut, suggestion};
+use crate::expression::{Entry, Expr, ExprKind};
+use crate::parameter::{self, ParameterDef};
+use crate::resolve;
+use crate::template::{Output, Template};
+use crate::types::Kind;
+
+/// HOT's versions, by date and by name.
+const VERSIONS: [&str; 17] = [
+    "2013-05-23",
+    "2014-10-16",
+    "2015-04-30",
+    "2015-10-15",
+    "2016-04-08",
+    "2016-10-14",
+    "newton",
+    "2017-02-24",
+    "ocata",
+    "2017-09-01",
+    "pike",
+    "2018-03-02",
+    "queens",
+    "2018-08-31",
+    "rocky",
+    "2021-04-16",
+    "wallaby",
+];
+const SECTIONS: [&str; 5] = ["heat_template_version", "description", "parameters", "resources", "outputs"];
+const SECTIONS_NOT_YET: [&str; 3] = ["conditions", "parameter_groups", "parameter_merge_strategies"];
+const RESOURCE_KEYS: [&str; 5] = ["type", "properties", "depends_on", "metadata", "description"];
+const RESOURCE_KEYS_NOT_YET: [&str; 6] =
+    ["condition", "deletion_policy", "external_id", "for_each", "rollout", "update_policy"];
+const OUTPUT_KEYS: [&str; 2] = ["value", "description"];
+
+/// Reads and validates a template. `name` is the file's name for errors; `files` has the contents for `get_file`, by
+/// the text written there.
+pub fn parse(name: &str, text: &str, files: &BTreeMap<String, String>) -> Result<Template, Errors> {
+    let draft = read(name, text)?;
+    resolve::resolve(name, draft, files)
+}
+
+/// What `get_file` names in a template, so that the caller can fetch it. Checks no more than reading needs.
+pub fn referenced_files(name: &str, text: &str) -> Result<BTreeSet<String>, Errors> {
+    let draft = read(name, text)?;
+    Ok(draft.reader.files.iter().map(|file| file.to_string()).collect())
+}
+
+/// All sections, read but with names not yet looked up. Errors so far are in the reader.
+pub(crate) struct Draft<'t> {
+    pub reader: Reader<'t>,
+    pub version: Box<str>,
+    pub description: Option<Box<str>>,
+    pub parameters: Vec<ParameterDef>,
+    pub resources: Vec<DraftResource>,
+    pub outputs: Vec<Output>,
+}
+
+pub(crate) struct DraftResource {
+    pub name: Box<str>,
+    pub at: Place,
+    /// `None` where the type is wrong, which has been said.
+    pub kind: Option<Kind>,
+    pub properties: Expr,
+    /// Numbers in [`Reader::resources`].
+    pub depends_on: Vec<(u32, Place)>,
+}
+
+/// `Err` where reading cannot go on to the end.
+fn read<'t>(name: &str, text: &'t str) -> Result<Draft<'t>, Errors> {
+    if text.len() > Limits::TEXT {
+        let mut errors = Sink::new(name);
+        let message =
+            format!("the template has {} bytes; at most {} MiB are allowed", text.len(), Limits::TEXT >> 20);
+        errors.push(Place::default(), "", message);
+        return Err(errors.into_errors());
+    }
+    let mut draft = Draft {
+        reader: Reader::new(name, text.strip_prefix('\u{feff}').unwrap_or(text)),
+        version: Box::default(),
+        description: None,
+        parameters: Vec::new(),
+        resources: Vec::new(),
+        outputs: Vec::new(),
+    };
+    match draft.document() {
+        Ok(()) => Ok(draft),
+        Err(Stop) => Err(draft.reader.errors.into_errors()),
+    }
+}
+
+impl<'t> Draft<'t> {
+    fn document(&mut self) -> Result<(), Stop> {
+        self.reader.next()?;
+        let (event, at) = self.reader.next()?;
+        if event == Event::StreamEnd {
+            return self.reader.stop(Place { line: 1, column: 1 }, "the template is empty");
+        }
+        debug_assert!(matches!(event, Event::DocumentStart(_)), "{event:?} at {at}");
+        match self.reader.next()? {
+            (Event::MappingStart(..), at) => self.sections(at)?,
+            (_, at) => {
+                return self.reader.stop(at, "a template is a map of sections; this is something else");
+            }
+        }
+        self.reader.next()?;
+        match self.reader.next()? {
+            (Event::StreamEnd, _) => Ok(()),
+            (_, at) => self.reader.stop(at, "a template is one document; a second one begins here"),
+        }
+    }
+
+    fn sections(&mut self, start: Place) -> Result<(), Stop> {
+        let mut seen = BTreeMap::new();
+        while let Some((key, at)) = self.reader.key()? {
+            if let Some(first) = seen.insert(key.to_string(), at) {
+                let message = format!("the section '{}' is given twice; the first is at {first}", cut(&key));
+                self.reader.error(at, message);
+            }
+            let before = self.reader.path.key(&key);
+            self.section(&key, at)?;
+            self.reader.path.leave(before);
+        }
+        if !seen.contains_key("heat_template_version") {
+            self.reader.error(start, "the section 'heat_template_version' is missing; 2018-08-31 will do");
+        }
+        Ok(())
+    }
+
+    fn section(&mut self, key: &str, at: Place) -> Result<(), Stop> {
+        match key {
+            "heat_template_version" => {
+                let value = self.reader.expr(1)?;
+                self.version = version(&mut self.reader, value);
+            }
+            "description" => {
+                let value = self.reader.expr(1)?;
+                self.description = description(&mut self.reader, value);
+            }
+            "parameters" => {
+                let definitions = &mut self.parameters;
+                self.reader.functions = false;
+                entries(&mut self.reader, |reader, name, at, body| {
+                    definitions.push(parameter::define(reader, name, at, body));
+                })?;
+                self.reader.functions = true;
+            }
+            "resources" => {
+                let resources = &mut self.resources;
+                entries(&mut self.reader, |reader, name, at, body| {
+                    resources.push(resource(reader, name, at, body))
+                })?;
+            }
+            "outputs" => {
+                let outputs = &mut self.outputs;
+                entries(&mut self.reader, |reader, key, at, body| {
+                    outputs.extend(output(reader, key, at, body))
+                })?;
+            }
+            _ => {
+                let message = if SECTIONS_NOT_YET.contains(&key) {
+                    format!("the section '{key}' is not supported by this version yet")
+                } else {
+                    format!("unknown section '{}'{}", cut(key), suggestion(key, SECTIONS))
+                };
+                self.reader.error(at, message);
+                // Read for the syntax alone; what is in an unknown section means nothing.
+                self.reader.functions = false;
+                self.reader.expr(1)?;
+                self.reader.functions = true;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads a section that is a map, an entry at a time.
+fn entries<'t>(
+    reader: &mut Reader<'t>,
+    mut each: impl FnMut(&mut Reader<'t>, &str, Place, Expr),
+) -> Result<(), Stop> {
+    let (event, at) = reader.next()?;
+    match event {
+        Event::MappingStart(..) => {}
+        // `resources:` with nothing below it
+        Event::Scalar(ref text, ScalarStyle::Plain, ..) if matches!(&**text, "" | "~" | "null") => {
+            return Ok(());
+        }
+        other => {
+            let found = reader.expr_from(other, at, 1)?;
+            reader.error(at, format!("want a map, got {}", found.describe()));
+            return Ok(());
+        }
+    }
+    let mut seen: BTreeMap<Box<str>, Place> = BTreeMap::new();
+    while let Some((key, at)) = reader.key()? {
+        let before = reader.path.key(&key);
+        let body = reader.expr(2)?;
+        if let Some(first) = seen.get(&*key) {
+            reader.error(at, format!("'{}' is given twice; the first is at {first}", cut(&key)));
+        } else {
+            each(reader, &key, at, body);
+            seen.insert(key.into(), at);
+        }
+        reader.path.leave(before);
+    }
+    Ok(())
+}
+
+fn version(reader: &mut Reader<'_>, value: Expr) -> Box<str> {
+    match value.kind {
+        ExprKind::Text(text) if VERSIONS.contains(&&*text) => text,
+        ExprKind::Text(text) => {
+            let near = suggestion(&text, VERSIONS);
+            reader.error(value.at, format!("unknown version '{}'{near}; 2018-08-31 will do", cut(&text)));
+            text
+        }
+        _ => {
+            reader.error(value.at, format!("want a version such as 2018-08-31, got {}", value.describe()));
+            Box::default()
+        }
+    }
+}
+
+fn description(reader: &mut Reader<'_>, value: Expr) -> Option<Box<str>> {
+    match value.kind {
+        ExprKind::Text(text) => Some(text),
+        ExprKind::Null => None,
+        ExprKind::Number(number) => Some(number.to_string().into()),
+        _ => {
+            reader.error(value.at, format!("want text, got {}", value.describe()));
+            None
+        }
+    }
+}
+
+fn resource(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr) -> DraftResource {
+    let properties = Expr::new(at, ExprKind::Map(Box::default()));
+    let mut draft = DraftResource { name: name.into(), at, kind: None, properties, depends_on: Vec::new() };
+    if name.is_empty() || name.chars().count() > Limits::NAME || name.contains(['/', '[', ']']) {
+        let message =
+            format!("a resource's name has 1 to {} characters, without '/', '[' and ']'", Limits::NAME);
+        reader.error(at, message);
+    }
+    let ExprKind::Map(entries) = body.kind else {
+        reader.error(body.at, format!("want a map with a 'type', got {}", body.describe()));
+        return draft;
+    };
+    let mut typed = false;
+    for entry in entries {
+        let before = reader.path.key(&entry.key);
+        match &*entry.key {
+            "type" => {
+                typed = true;
+                draft.kind = kind(reader, &entry.value);
+            }
+            "properties" => match entry.value.kind {
+                ExprKind::Map(_) => draft.properties = entry.value,
+                ExprKind::Null => {}
+                _ => reader.error(entry.value.at, format!("want a map, got {}", entry.value.describe())),
+            },
+            "depends_on" => draft.depends_on = depends_on(reader, &entry.value),
+            "metadata"
+                if matches!(entry.value.kind, ExprKind::Map(_) | ExprKind::Null | ExprKind::Call(_)) => {}
+            "metadata" => reader.error(entry.value.at, format!("want a map, got {}", entry.value.describe())),
+            "description" => {
+                description(reader, entry.value);
+            }
+            _ => unknown_key(reader, &entry, "a resource", &RESOURCE_KEYS, &RESOURCE_KEYS_NOT_YET),
+        }
+        reader.path.leave(before);
+    }
+    if !typed {
+        reader.error(at, "a resource needs a 'type'");
+    }
+    draft
+}
+
+fn kind(reader: &mut Reader<'_>, value: &Expr) -> Option<Kind> {
+    let ExprKind::Text(name) = &value.kind else {
+        reader.error(value.at, format!("want the name of a type, got {}", value.describe()));
+        return None;
+    };
+    let found = Kind::from_name(name);
+    if found.is_none() {
+        let names = Kind::ALL.map(Kind::name);
+        let near = suggestion(name, names);
+        let known = names.join(", ");
+        reader.error(value.at, format!("unknown resource type '{}'{near}; known are {known}", cut(name)));
+    }
+    found
+}
+
+fn depends_on(reader: &mut Reader<'_>, value: &Expr) -> Vec<(u32, Place)> {
+    let items = match &value.kind {
+        ExprKind::List(items) => &**items,
+        ExprKind::Null => &[],
+        _ => std::slice::from_ref(value),
+    };
+    let mut found = Vec::with_capacity(items.len());
+    for item in items {
+        match &item.kind {
+            ExprKind::Text(name) => found.push((reader.resource(name), item.at)),
+            ExprKind::Number(number) => found.push((reader.resource(&number.to_string()), item.at)),
+            _ => reader
+                .error(item.at, format!("want a resource's name or a list of them, got {}", item.describe())),
+        }
+    }
+    found
+}
+
+fn output(reader: &mut Reader<'_>, key: &str, at: Place, body: Expr) -> Option<Output> {
+    let ExprKind::Map(entries) = body.kind else {
+        reader.error(body.at, format!("want a map with a 'value', got {}", body.describe()));
+        return None;
+    };
+    let (mut value, mut text) = (None, None);
+    for entry in entries {
+        let before = reader.path.key(&entry.key);
+        match &*entry.key {
+            "value" => value = Some(entry.value),
+            "description" => text = description(reader, entry.value),
+            _ => unknown_key(reader, &entry, "an output", &OUTPUT_KEYS, &["condition"]),
+        }
+        reader.path.leave(before);
+    }
+    if value.is_none() {
+        reader.error(at, "an output needs a 'value'");
+    }
+    Some(Output { key: key.into(), description: text, value: value? })
+}
+
+fn unknown_key(reader: &mut Reader<'_>, entry: &Entry, owner: &str, known: &[&str], not_yet: &[&str]) {
+    let key = &*entry.key;
+    let message = if not_yet.contains(&key) {
+        format!("'{key}' of {owner} is not supported by this version yet")
+    } else {
+        format!("unknown key '{}' of {owner}{}", cut(key), suggestion(key, known.iter().copied()))
+    };
+    reader.error(entry.at, message);
+}

@@ -1,0 +1,451 @@
+//! Expressions → values, with parameters bound and references asked for.
+//!
+//! Text conversions are Heat's: `True` and `False` for booleans, JSON with sorted keys for maps and lists, nothing for
+//! null. Unlike Heat, a path that leads nowhere is an error and not an empty text.
+
+use std::borrow::Cow;
+use std::cell::Cell;
+
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+use crate::Limits;
+use crate::bind::Parameters;
+use crate::error::{Place, cut, push_item, push_key, suggestion};
+use crate::expression::{Call, Entry, Expr, ExprKind, describe};
+use crate::template::Template;
+
+/// What the template's resources have become, by their index in [`Template::resources`].
+pub trait References {
+    /// The physical id; `None` while it is not known.
+    fn resource_id(&self, index: u32) -> Option<String>;
+    /// An attribute; `None` while it is not known, or where there is none of that name.
+    fn attribute(&self, index: u32, name: &str) -> Option<Value>;
+    /// Whether all attributes are known: one that is missing then is an error, and not only not known yet.
+    fn is_ready(&self, index: u32) -> bool {
+        let _ = index;
+        false
+    }
+}
+
+/// Why there is no value.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RenderError {
+    /// It depends on something that is not known yet.
+    #[error("waits for the resource '{resource}'")]
+    NotYet {
+        /// Name of the resource.
+        resource: Box<str>,
+        /// Its index in [`Template::resources`].
+        index: u32,
+    },
+    /// There can be none.
+    #[error("{file}:{line}:{column}: {path}: {message}")]
+    Failed {
+        /// Name of the template.
+        file: String,
+        /// From 1.
+        line: u32,
+        /// From 1.
+        column: u32,
+        /// Such as `resources.motd.properties.content`.
+        path: String,
+        /// What is wrong.
+        message: String,
+    },
+}
+
+impl Template {
+    /// The properties of a resource, as an object. Properties that render to null are left out: as in Heat they are
+    /// not given.
+    pub fn render(
+        &self,
+        index: usize,
+        parameters: &Parameters,
+        refs: &dyn References,
+    ) -> Result<Value, RenderError> {
+        let resource = &self.resources[index];
+        self.rendered(&resource.properties, parameters, refs, &["resources", &resource.name, "properties"])
+            .map(|value| match value {
+                Value::Object(map) => {
+                    Value::Object(map.into_iter().filter(|(_, value)| !value.is_null()).collect())
+                }
+                other => other,
+            })
+    }
+
+    /// One property alone; `None` where it is not given.
+    pub fn render_property(
+        &self,
+        index: usize,
+        name: &str,
+        parameters: &Parameters,
+        refs: &dyn References,
+    ) -> Result<Option<Value>, RenderError> {
+        let resource = &self.resources[index];
+        let Some(entry) = resource.properties.entry(name) else { return Ok(None) };
+        self.rendered(&entry.value, parameters, refs, &["resources", &resource.name, "properties", name])
+            .map(|value| Some(value).filter(|value| !value.is_null()))
+    }
+
+    /// The value of an output.
+    pub fn render_output(
+        &self,
+        index: usize,
+        parameters: &Parameters,
+        refs: &dyn References,
+    ) -> Result<Value, RenderError> {
+        let output = &self.outputs[index];
+        self.rendered(&output.value, parameters, refs, &["outputs", &output.key, "value"])
+    }
+
+    fn rendered(
+        &self,
+        expr: &Expr,
+        parameters: &Parameters,
+        refs: &dyn References,
+        place: &[&str],
+    ) -> Result<Value, RenderError> {
+        let scope = Scope { template: self, parameters, refs, left: Cell::new(Limits::RENDERED) };
+        scope.value(expr).map_err(|fault| match fault {
+            Fault::NotYet(index) => {
+                RenderError::NotYet { resource: self.resources[index as usize].name.clone(), index }
+            }
+            Fault::Failed(failure) => {
+                let mut path = String::new();
+                place.iter().for_each(|key| push_key(&mut path, key));
+                failure.steps.iter().rev().for_each(|step| step.push(&mut path));
+                RenderError::Failed {
+                    file: self.file.to_string(),
+                    line: failure.at.line,
+                    column: failure.at.column,
+                    path,
+                    message: failure.message,
+                }
+            }
+        })
+    }
+}
+
+/// One step down the tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Key(Box<str>),
+    Item(usize),
+}
+
+impl Step {
+    pub fn push(&self, path: &mut String) {
+        match self {
+            Step::Key(key) => push_key(path, key),
+            Step::Item(index) => push_item(path, *index),
+        }
+    }
+}
+
+enum Fault {
+    NotYet(u32),
+    Failed(Box<Failure>),
+}
+
+struct Failure {
+    at: Place,
+    message: String,
+    /// From the leaf up: a step is added only where a failure passes, success pays nothing.
+    steps: Vec<Step>,
+}
+
+impl Fault {
+    fn new(at: Place, message: impl Into<String>) -> Self {
+        Self::Failed(Box::new(Failure { at, message: message.into(), steps: Vec::new() }))
+    }
+
+    fn within(mut self, step: impl FnOnce() -> Step) -> Self {
+        if let Self::Failed(failure) = &mut self {
+            failure.steps.push(step());
+        }
+        self
+    }
+
+    fn within_key(self, key: &str) -> Self {
+        self.within(|| Step::Key(key.into()))
+    }
+}
+
+struct Scope<'a> {
+    template: &'a Template,
+    parameters: &'a Parameters,
+    refs: &'a dyn References,
+    /// Bytes that may still be made, of [`Limits::RENDERED`].
+    left: Cell<usize>,
+}
+
+impl Scope<'_> {
+    fn value(&self, expr: &Expr) -> Result<Value, Fault> {
+        match &expr.kind {
+            ExprKind::Null => Ok(Value::Null),
+            ExprKind::Bool(value) => Ok(Value::Bool(*value)),
+            ExprKind::Number(number) => Ok(Value::Number(number.clone())),
+            ExprKind::Text(text) => {
+                self.spend(expr.at, text.len())?;
+                Ok(Value::String(text.to_string()))
+            }
+            ExprKind::List(items) => self.list(items),
+            ExprKind::Map(entries) => self.map(entries),
+            ExprKind::Call(call) => self.call(expr.at, call),
+        }
+    }
+
+    fn list(&self, items: &[Expr]) -> Result<Value, Fault> {
+        items
+            .iter()
+            .enumerate()
+            .map(|(i, item)| self.value(item).map_err(|fault| fault.within(|| Step::Item(i))))
+            .collect()
+    }
+
+    fn map(&self, entries: &[Entry]) -> Result<Value, Fault> {
+        let mut map = Map::new();
+        for Entry { key, value, .. } in entries {
+            let value = self.value(value).map_err(|fault| fault.within_key(key))?;
+            map.insert(key.to_string(), value);
+        }
+        Ok(Value::Object(map))
+    }
+
+    fn call(&self, at: Place, call: &Call) -> Result<Value, Fault> {
+        match call {
+            Call::GetParam { parameter, path } => self.get_param(at, *parameter, path),
+            Call::GetResource { resource } => {
+                self.refs.resource_id(*resource).map(Value::String).ok_or(Fault::NotYet(*resource))
+            }
+            Call::GetAttr { resource, attribute, path } => self.get_attr(at, *resource, attribute, path),
+            Call::GetFile { file } => {
+                let content = &self.template.files[*file as usize].content;
+                self.spend(at, content.len())?;
+                Ok(Value::String(content.to_string()))
+            }
+            Call::StrReplace { template, params } => {
+                self.str_replace(at, template, params).map_err(|fault| fault.within_key("str_replace"))
+            }
+            Call::ListJoin { delimiter, lists } => {
+                self.list_join(at, delimiter, lists).map_err(|fault| fault.within_key("list_join"))
+            }
+        }
+    }
+
+    fn get_param(&self, at: Place, parameter: u32, path: &[Expr]) -> Result<Value, Fault> {
+        let found = self.parameters.value(parameter);
+        let value = found.ok_or_else(|| Fault::new(at, "these parameters belong to another template"))?;
+        let what = || format!("the parameter '{}'", self.template.parameters[parameter as usize].name);
+        let value = self.select(at, value, path, what).map_err(|fault| fault.within_key("get_param"))?;
+        self.spend(at, weight(value))?;
+        Ok(value.clone())
+    }
+
+    fn get_attr(&self, at: Place, resource: u32, attribute: &str, path: &[Expr]) -> Result<Value, Fault> {
+        let name = &self.template.resources[resource as usize].name;
+        let Some(value) = self.refs.attribute(resource, attribute) else {
+            return Err(if self.refs.is_ready(resource) {
+                let message = format!("the resource '{name}' has no attribute '{}'", cut(attribute));
+                Fault::new(at, message).within_key("get_attr")
+            } else {
+                Fault::NotYet(resource)
+            });
+        };
+        let what = || format!("the attribute '{}' of '{name}'", cut(attribute));
+        let value = self.select(at, &value, path, what).map_err(|fault| fault.within_key("get_attr"))?;
+        self.spend(at, weight(value))?;
+        Ok(value.clone())
+    }
+
+    fn select<'v>(
+        &self,
+        at: Place,
+        mut value: &'v Value,
+        path: &[Expr],
+        what: impl Fn() -> String,
+    ) -> Result<&'v Value, Fault> {
+        for part in path {
+            let key = self.value(part)?;
+            if !matches!(key, Value::String(_) | Value::Number(_)) {
+                return Err(Fault::new(part.at, format!("want a key or an index, got {}", describe(&key))));
+            }
+            let key = text_of(&key);
+            value = match value {
+                Value::Object(map) => map.get(&*key).ok_or_else(|| {
+                    let near = suggestion(&key, map.keys().map(String::as_str));
+                    Fault::new(part.at, format!("{} has no key '{}'{near}", what(), cut(&key)))
+                })?,
+                Value::Array(items) => {
+                    key.parse::<usize>().ok().and_then(|i| items.get(i)).ok_or_else(|| {
+                        let message =
+                            format!("{} has no item '{}'; the list has {}", what(), cut(&key), items.len());
+                        Fault::new(part.at, message)
+                    })?
+                }
+                other => {
+                    let message =
+                        format!("{} is {} here, it has no '{}'", what(), describe(other), cut(&key));
+                    return Err(Fault::new(at, message));
+                }
+            };
+        }
+        Ok(value)
+    }
+
+    /// As Heat's `Replace`: the longest key first, and what was put in is not looked at again.
+    fn str_replace(&self, at: Place, template: &Expr, params: &Expr) -> Result<Value, Fault> {
+        let text = match self.value(template).map_err(|fault| fault.within_key("template"))? {
+            Value::String(text) => text,
+            other => {
+                return Err(Fault::new(
+                    template.at,
+                    format!("want text as 'template', got {}", describe(&other)),
+                ));
+            }
+        };
+        let params = match self.value(params).map_err(|fault| fault.within_key("params"))? {
+            Value::Object(map) => map,
+            other => {
+                return Err(Fault::new(
+                    params.at,
+                    format!("want a map as 'params', got {}", describe(&other)),
+                ));
+            }
+        };
+        let mut keys: Vec<(&str, Cow<'_, str>)> =
+            params.iter().map(|(key, value)| (key.as_str(), text_of(value))).collect();
+        if keys.iter().any(|(key, _)| key.is_empty()) {
+            return Err(Fault::new(at, "an empty text cannot be replaced"));
+        }
+        keys.sort_by(|(a, _), (b, _)| b.len().cmp(&a.len()).then(a.cmp(b)));
+        let mut out = String::with_capacity(text.len());
+        self.replace(at, &text, &keys, &mut out)?;
+        Ok(Value::String(out))
+    }
+
+    fn replace(
+        &self,
+        at: Place,
+        text: &str,
+        keys: &[(&str, Cow<'_, str>)],
+        out: &mut String,
+    ) -> Result<(), Fault> {
+        // Keys that are nowhere in this piece take no level of recursion, and a level splits the text: as deep as
+        // there are different keys in one text, which is bounded below.
+        let Some(i) = keys.iter().position(|(key, _)| text.contains(key)) else {
+            self.spend(at, text.len())?;
+            out.push_str(text);
+            return Ok(());
+        };
+        let (key, value) = &keys[i];
+        for (n, piece) in text.split(key).enumerate() {
+            if n > 0 {
+                self.spend(at, value.len())?;
+                out.push_str(value);
+            }
+            self.replace(at, piece, &keys[i + 1..], out)?;
+        }
+        Ok(())
+    }
+
+    fn list_join(&self, at: Place, delimiter: &Expr, lists: &[Expr]) -> Result<Value, Fault> {
+        let delimiter = match self.value(delimiter)? {
+            Value::String(text) => text,
+            other => {
+                return Err(Fault::new(
+                    delimiter.at,
+                    format!("want text as delimiter, got {}", describe(&other)),
+                ));
+            }
+        };
+        let mut out = String::new();
+        let mut first = true;
+        for (i, list) in lists.iter().enumerate() {
+            let items = match self.value(list).map_err(|fault| fault.within(|| Step::Item(i + 1)))? {
+                Value::Array(items) => items,
+                Value::Null => continue,
+                other => {
+                    return Err(Fault::new(
+                        list.at,
+                        format!("want a list to join, got {}", describe(&other)),
+                    )
+                    .within(|| Step::Item(i + 1)));
+                }
+            };
+            for item in &items {
+                let text = text_of(item);
+                self.spend(at, delimiter.len() + text.len())?;
+                if !first {
+                    out.push_str(&delimiter);
+                }
+                first = false;
+                out.push_str(&text);
+            }
+        }
+        Ok(Value::String(out))
+    }
+
+    fn spend(&self, at: Place, bytes: usize) -> Result<(), Fault> {
+        match self.left.get().checked_sub(bytes) {
+            Some(left) => {
+                self.left.set(left);
+                Ok(())
+            }
+            None => Err(Fault::new(at, format!("this renders to more than {} MiB", Limits::RENDERED >> 20))),
+        }
+    }
+}
+
+fn weight(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(|item| 8 + weight(item)).sum(),
+        Value::Object(map) => map.iter().map(|(key, value)| 8 + key.len() + weight(value)).sum(),
+    }
+}
+
+/// A value as text, as Heat puts it into one.
+pub(crate) fn text_of(value: &Value) -> Cow<'_, str> {
+    match value {
+        Value::Null => Cow::Borrowed(""),
+        Value::Bool(true) => Cow::Borrowed("True"),
+        Value::Bool(false) => Cow::Borrowed("False"),
+        Value::Number(number) => Cow::Owned(number.to_string()),
+        Value::String(text) => Cow::Borrowed(text),
+        Value::Array(_) | Value::Object(_) => Cow::Owned(json(value)),
+    }
+}
+
+/// JSON with the spaces that Python's `json.dumps` puts, so that text made from it is what Heat made.
+fn json(value: &Value) -> String {
+    let mut out = String::new();
+    write_json(value, &mut out);
+    out
+}
+
+fn write_json(value: &Value, out: &mut String) {
+    match value {
+        Value::Array(items) => {
+            out.push('[');
+            for (i, item) in items.iter().enumerate() {
+                out.push_str(if i > 0 { ", " } else { "" });
+                write_json(item, out);
+            }
+            out.push(']');
+        }
+        Value::Object(map) => {
+            out.push('{');
+            for (i, (key, item)) in map.iter().enumerate() {
+                out.push_str(if i > 0 { ", " } else { "" });
+                out.push_str(&Value::String(key.clone()).to_string());
+                out.push_str(": ");
+                write_json(item, out);
+            }
+            out.push('}');
+        }
+        _ => out.push_str(&value.to_string()),
+    }
+}

@@ -1,0 +1,183 @@
+//! Resource types of this build: their properties, their attributes, and the desired state they describe.
+//!
+//! One set of readers serves twice: on literals while a template is parsed, and on rendered properties. Null stands for
+//! what is not known or not given; inside a value readers let it pass.
+
+mod dummy;
+mod file;
+mod network;
+mod value;
+
+use muster_shared::NodeId;
+use muster_shared::model::Spec;
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+use crate::error::{cut, suggestion};
+use crate::expression::describe;
+use crate::render::Step;
+
+/// The types a template may name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// `Muster::Dummy`
+    Dummy,
+    /// `Muster::File`
+    File,
+    /// `Muster::NetworkConfig`
+    NetworkConfig,
+}
+
+/// One property of a type.
+#[derive(Debug)]
+pub struct Property {
+    /// Its key.
+    pub name: &'static str,
+    /// Whether it must be given.
+    pub required: bool,
+    pub(crate) check: fn(&Value) -> Result<(), PropertyError>,
+}
+
+/// A value that a property does not take.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{path}: {message}")]
+pub struct PropertyError {
+    /// Below `properties`, such as `network_config[0].type`.
+    pub path: String,
+    /// What is wrong and what is wanted.
+    pub message: String,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// Desired state from rendered properties.
+pub fn spec(kind: Kind, properties: &Value) -> Result<Spec, PropertyError> {
+    let Value::Object(given) = properties else {
+        return Err(PropertyError::new(format!("want a map of properties, got {}", describe(properties))));
+    };
+    for name in given.keys() {
+        kind.property(name).map_err(PropertyError::new)?;
+    }
+    let properties = Given(given);
+    properties.get("node", value::node)?;
+    let spec = match kind {
+        Kind::Dummy => Spec::Dummy(dummy::spec(&properties)?),
+        Kind::File => Spec::File(file::spec(&properties)?),
+        Kind::NetworkConfig => Spec::Network(network::spec(&properties)?),
+    };
+    for property in kind.properties().iter().filter(|property| property.required) {
+        properties.required(property.name, |_| Ok(()))?;
+    }
+    Ok(spec)
+}
+
+/// The node that rendered properties name; `None` where any node will do.
+pub fn node(properties: &Value) -> Result<Option<NodeId>, PropertyError> {
+    match properties {
+        Value::Object(given) => Given(given).get("node", value::node),
+        _ => Ok(None),
+    }
+}
+
+impl Kind {
+    /// All of them, by name.
+    pub const ALL: [Kind; 3] = [Kind::Dummy, Kind::File, Kind::NetworkConfig];
+
+    /// As written in templates.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Dummy => "Muster::Dummy",
+            Kind::File => "Muster::File",
+            Kind::NetworkConfig => "Muster::NetworkConfig",
+        }
+    }
+
+    /// The type of that name.
+    pub fn from_name(name: &str) -> Option<Kind> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// All properties it takes.
+    pub fn properties(self) -> &'static [Property] {
+        match self {
+            Kind::Dummy => &dummy::PROPERTIES,
+            Kind::File => &file::PROPERTIES,
+            Kind::NetworkConfig => &network::PROPERTIES,
+        }
+    }
+
+    /// Names that `get_attr` takes; `None` where they are not known before values are.
+    pub fn attributes(self) -> Option<&'static [&'static str]> {
+        match self {
+            Kind::Dummy => None,
+            Kind::File => Some(&["path"]),
+            Kind::NetworkConfig => Some(&[]),
+        }
+    }
+
+    /// The property of that name, or what to say about it.
+    pub(crate) fn property(self, name: &str) -> Result<&'static Property, String> {
+        let known = self.properties();
+        known.iter().find(|property| property.name == name).ok_or_else(|| {
+            let near = suggestion(name, known.iter().map(|property| property.name));
+            format!("{} has no property '{}'{near}", self.name(), cut(name))
+        })
+    }
+}
+
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Property {
+    const fn required(name: &'static str, check: fn(&Value) -> Result<(), PropertyError>) -> Self {
+        Self { name, required: true, check }
+    }
+
+    const fn optional(name: &'static str, check: fn(&Value) -> Result<(), PropertyError>) -> Self {
+        Self { name, required: false, check }
+    }
+}
+
+impl PropertyError {
+    fn new(message: impl Into<String>) -> Self {
+        Self { path: String::new(), message: message.into(), steps: Vec::new() }
+    }
+
+    fn within(mut self, step: Step) -> Self {
+        self.steps.insert(0, step);
+        self.path.clear();
+        for step in &self.steps {
+            step.push(&mut self.path);
+        }
+        self
+    }
+
+    fn within_key(self, key: &str) -> Self {
+        self.within(Step::Key(key.into()))
+    }
+}
+
+/// Rendered properties of one resource.
+struct Given<'a>(&'a Map<String, Value>);
+
+impl Given<'_> {
+    fn get<T>(
+        &self,
+        name: &str,
+        read: impl FnOnce(&Value) -> Result<T, PropertyError>,
+    ) -> Result<Option<T>, PropertyError> {
+        let value = self.0.get(name).filter(|value| !value.is_null());
+        value.map(read).transpose().map_err(|error| error.within_key(name))
+    }
+
+    fn required<T>(
+        &self,
+        name: &str,
+        read: impl FnOnce(&Value) -> Result<T, PropertyError>,
+    ) -> Result<T, PropertyError> {
+        self.get(name, read)?
+            .ok_or_else(|| PropertyError::new("this property must be given").within_key(name))
+    }
+}

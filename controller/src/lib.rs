@@ -1,1 +1,4 @@
 //! lib
+
+pub mod link;
+pub mod pki;

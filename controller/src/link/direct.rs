@@ -1,0 +1,294 @@
+//! Link 1: the controller is itself the MQTT 5 endpoint its agents connect to. Nothing is in between.
+//!
+//! ```text
+//!   socket ─ place? ─ TLS 1.3 ─ certificate? ─ CONNECT ─ NodeKey? ─ Connected ─ session ─ Disconnected
+//!               │                     └ none: one per address, join topics only, seconds only
+//!               └ too many of one address: closed at once
+//! ```
+//!
+//! A strict subset of MQTT 5 (see `frame`): what is not needed is refused with MQTT's own reason. One task per
+//! connection; the only things shared are short locked tables, never held while waiting. Every queue, size
+//! and time has a bound in [`Limits`].
+//!
+//! Absent: topics of others, retained messages, sessions, wills, delivery guarantees.
+
+mod admission;
+mod connection;
+mod frame;
+mod joining;
+mod outbound;
+mod quiet;
+mod reason;
+mod registry;
+mod session;
+mod stream;
+mod tls;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_shared::NodeId;
+use muster_shared::model::Down;
+use muster_shared::seal::Nonce;
+use muster_shared::wire::{self, WireError};
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+
+use self::admission::Places;
+use self::quiet::Quiet;
+use self::reason::{Reason, Refusal};
+use self::registry::{Peer, Registry};
+use super::LinkEvent;
+use crate::pki::Pki;
+
+/// What waits in the kernel to be accepted: a storm of reconnects. Linux cuts it to `net.core.somaxconn`.
+const BACKLOG: u32 = 4096;
+/// After this a stopping link no longer waits for clients to hear why.
+const STOP: Duration = Duration::from_secs(3);
+/// How long to wait when there are no file descriptors left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Where and how to listen.
+#[derive(Clone, Debug)]
+pub struct DirectConfig {
+    /// The address; port 0 takes any.
+    pub listen: SocketAddr,
+    /// Names and numbers for the server's certificate, besides this host's own.
+    pub names: Vec<String>,
+    /// The bounds.
+    pub limits: Limits,
+}
+
+/// Bounds on what clients may take.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Nodes connected at a time.
+    pub connections: usize,
+    /// Connections at a time that are not let in yet; more wait in the kernel's backlog.
+    pub handshakes: usize,
+    /// As many of them from one address; more are closed at once. Many nodes may share one address.
+    pub handshakes_per_address: usize,
+    /// For the TLS handshake.
+    pub handshake: Duration,
+    /// From the handshake to CONNECT.
+    pub connect: Duration,
+    /// A whole connection without a certificate.
+    pub join: Duration,
+    /// For the driver to answer what it is asked.
+    pub answer: Duration,
+    /// For a client to read what was sent to it, piece by piece (a piece is 320 KiB at most).
+    pub drain: Duration,
+    /// The longest keep alive; a client that wants more, or none, is given this.
+    pub keep_alive: Duration,
+    /// Packets that wait for one client.
+    pub queue_packets: usize,
+    /// Bytes that wait for one client.
+    pub queue_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 20_000,
+            handshakes: 4096,
+            handshakes_per_address: 1024,
+            handshake: Duration::from_secs(10),
+            connect: Duration::from_secs(10),
+            join: Duration::from_secs(10),
+            answer: Duration::from_secs(10),
+            // At least 43 kbit/s.
+            drain: Duration::from_secs(60),
+            keep_alive: Duration::from_secs(600),
+            queue_packets: 4096,
+            queue_bytes: 8 * 1024 * 1024,
+        }
+    }
+}
+
+/// The endpoint, listening.
+#[derive(Debug)]
+pub struct DirectLink {
+    handle: LinkHandle,
+    local_addr: SocketAddr,
+}
+
+/// Sends to nodes and closes their connections.
+#[derive(Clone)]
+pub struct LinkHandle {
+    shared: Arc<Shared>,
+    stop: Arc<watch::Sender<bool>>,
+    stopped: watch::Receiver<bool>,
+}
+
+/// What all connections share.
+struct Shared {
+    pki: Arc<Pki>,
+    events: mpsc::Sender<LinkEvent>,
+    limits: Limits,
+    acceptor: TlsAcceptor,
+    registry: Registry,
+    joiners: Arc<Places>,
+    refusals: Quiet,
+}
+
+impl DirectLink {
+    /// Listens, and tells `events` what happens. While there is no room in `events`, those that have something
+    /// to say wait, each for itself.
+    ///
+    /// # Errors
+    /// The address cannot be listened on, or the server's certificate cannot be made.
+    pub async fn start(
+        config: DirectConfig,
+        pki: Arc<Pki>,
+        events: mpsc::Sender<LinkEvent>,
+    ) -> io::Result<DirectLink> {
+        let socket = if config.listen.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
+        socket.set_reuseaddr(true)?;
+        socket.bind(config.listen)?;
+        let listener = socket.listen(BACKLOG)?;
+        let local_addr = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            acceptor: tls::acceptor(Arc::clone(&pki), config.names)?,
+            registry: Registry::new(config.limits.connections),
+            joiners: Places::new(1),
+            refusals: Quiet::default(),
+            limits: config.limits,
+            pki,
+            events,
+        });
+        let (stop, stopping) = watch::channel(false);
+        let (done, stopped) = watch::channel(false);
+        let accepting = Arc::clone(&shared);
+        tokio::spawn(async move {
+            accept(accepting, listener, stopping).await;
+            done.send_replace(true);
+        });
+        let handle = LinkHandle { shared, stop: Arc::new(stop), stopped };
+        Ok(DirectLink { handle, local_addr })
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// For sending and closing.
+    pub fn handle(&self) -> LinkHandle {
+        self.handle.clone()
+    }
+}
+
+impl LinkHandle {
+    /// Packs, seals and queues messages for a node. Never waits. If that is no longer the node's connection they
+    /// are dropped: the resync of the next one repairs it. If the node has too much to read already its
+    /// connection is closed.
+    pub fn send(&self, node: &NodeId, connection: u64, messages: &[Down]) {
+        let Some(peer) = self.shared.registry.get(node) else { return };
+        if peer.connection != connection || messages.is_empty() {
+            return;
+        }
+        match self.pack(&peer, messages) {
+            Ok(packets) => peer.outbound.push(packets),
+            // Each for itself then, so that only the one that cannot be sent is not.
+            Err(_) if messages.len() > 1 => {
+                messages
+                    .iter()
+                    .for_each(|message| self.send(node, connection, std::slice::from_ref(message)));
+            }
+            Err(error) => tracing::error!(%node, %error, "a message cannot be sent"),
+        }
+    }
+
+    /// Closes a node's connection, if it has one: it was revoked.
+    pub fn close(&self, node: &NodeId) {
+        if let Some(peer) = self.shared.registry.get(node) {
+            peer.outbound.end(Refusal::new(Reason::AdministrativeAction, "the controller closed it"));
+        }
+    }
+
+    /// Stops listening, closes all connections and waits until they are closed, a few seconds at most.
+    pub async fn shutdown(&self) {
+        self.stop.send_replace(true);
+        // An error means that the task is gone, which is what is waited for.
+        let _ = self.stopped.clone().wait_for(|stopped| *stopped).await;
+    }
+
+    fn pack(&self, peer: &Peer, messages: &[Down]) -> Result<Vec<Vec<u8>>, WireError> {
+        let mut random = true;
+        let packets = wire::pack(&peer.seal, messages, || {
+            self.shared.pki.nonce().unwrap_or_else(|_| {
+                random = false;
+                Nonce::default()
+            })
+        })?;
+        if !random {
+            // A nonce twice would give the key away. Nothing of this is sent.
+            tracing::error!(node = %peer.node, "the system gives no random bytes: nothing is sent");
+            return Ok(Vec::new());
+        }
+        Ok(packets)
+    }
+}
+
+impl std::fmt::Debug for LinkHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LinkHandle")
+    }
+}
+
+async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stopping: watch::Receiver<bool>) {
+    let handshakes = Arc::new(Semaphore::new(shared.limits.handshakes));
+    let places = Places::new(shared.limits.handshakes_per_address);
+    let mut tasks = JoinSet::new();
+    let mut stop = std::pin::pin!(async move {
+        // The last handle dropped is a stop as well.
+        let _ = stopping.wait_for(|stop| *stop).await;
+    });
+    loop {
+        let arrival = async {
+            let permit = Arc::clone(&handshakes).acquire_owned().await.expect("it is never closed");
+            (permit, listener.accept().await)
+        };
+        let (permit, accepted) = tokio::select! {
+            arrival = arrival => arrival,
+            Some(ended) = tasks.join_next() => {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "a connection's task failed");
+                }
+                continue;
+            }
+            () = stop.as_mut() => break,
+        };
+        let (socket, remote) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                if let Some(missed) = shared.refusals.tell() {
+                    tracing::warn!(%error, missed, "cannot accept connections");
+                }
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let remote = remote.ip();
+        let Some(place) = places.take(remote) else {
+            if let Some(missed) = shared.refusals.tell() {
+                tracing::warn!(%remote, missed, "too many connections of one address");
+            }
+            continue;
+        };
+        // Jobs are small and wait for nothing; without it they would wait for acknowledgements.
+        if socket.set_nodelay(true).is_ok() {
+            tasks.spawn(connection::serve(Arc::clone(&shared), socket, remote, (permit, place)));
+        }
+    }
+    drop(listener);
+    shared.registry.close();
+    let all = async { while tasks.join_next().await.is_some() {} };
+    // Those that have not come in, and those that do not listen, are cut off.
+    let _ = timeout(STOP, all).await;
+}

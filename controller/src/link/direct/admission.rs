@@ -1,0 +1,91 @@
+//! Who may take up the server's time before it is known who they are.
+//!
+//! Two bounds: connections that have not yet been let in, per address and in all; and clients without a
+//! certificate, one per address. An address is an IPv4 address or an IPv6 /64, which is what one host is given.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A number of places per address.
+#[derive(Debug)]
+pub struct Places {
+    per_address: usize,
+    taken: Mutex<BTreeMap<IpAddr, usize>>,
+}
+
+/// A place that was taken; dropping it gives it back.
+#[derive(Debug)]
+pub struct Place {
+    places: Arc<Places>,
+    address: IpAddr,
+}
+
+impl Places {
+    pub fn new(per_address: usize) -> Arc<Self> {
+        Arc::new(Self { per_address, taken: Mutex::default() })
+    }
+
+    /// A place for this address, unless it has all it may have.
+    pub fn take(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
+        let address = host(address);
+        let mut taken = self.lock();
+        let count = taken.entry(address).or_default();
+        if *count >= self.per_address {
+            return None;
+        }
+        *count += 1;
+        Some(Place { places: Arc::clone(self), address })
+    }
+
+    /// A count is whole at every point that can panic.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<IpAddr, usize>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.places.lock();
+        match taken.get_mut(&self.address) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => {
+                taken.remove(&self.address);
+            }
+        }
+    }
+}
+
+fn host(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << 64))),
+        v4 => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_counted_by_host() {
+        let places = Places::new(2);
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        let first = places.take(address("fd00::1")).unwrap();
+        let _second = places.take(address("fd00::2")).unwrap();
+        assert!(places.take(address("fd00::3")).is_none());
+        assert!(places.take(address("fd00:0:0:1::1")).is_some());
+        drop(first);
+        assert!(places.take(address("fd00::3")).is_some());
+        let _v4 = (places.take(address("10.0.0.1")), places.take(address("::ffff:10.0.0.1")));
+        assert!(places.take(address("10.0.0.1")).is_none());
+        assert!(places.take(address("10.0.0.2")).is_some());
+    }
+
+    #[test]
+    fn nothing_is_kept_of_those_who_left() {
+        let places = Places::new(1);
+        drop(places.take("10.0.0.1".parse().unwrap()));
+        assert!(places.lock().is_empty());
+    }
+}

@@ -1,0 +1,82 @@
+//! What waits to be sent on one connection, and the order to end it. Filled by the driver loop, which never
+//! waits; emptied by the connection's task.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+
+use super::reason::{Reason, Refusal};
+
+/// A bounded queue of packets.
+#[derive(Debug)]
+pub struct Outbound {
+    queue: Mutex<Queue>,
+    /// Something was pushed, or the end was ordered. It only wakes: look at the queue.
+    pub changed: Notify,
+    max_packets: usize,
+    max_bytes: usize,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    packets: VecDeque<Bytes>,
+    bytes: usize,
+    end: Option<Refusal>,
+}
+
+impl Outbound {
+    pub fn new(max_packets: usize, max_bytes: usize) -> Self {
+        Self { queue: Mutex::default(), changed: Notify::new(), max_packets, max_bytes }
+    }
+
+    /// Appends packets. If there is no room the connection is ended: the resync of the next one repairs it.
+    pub fn push(&self, packets: Vec<Vec<u8>>) {
+        let mut queue = self.lock();
+        if queue.end.is_some() {
+            return;
+        }
+        queue.bytes += packets.iter().map(Vec::len).sum::<usize>();
+        queue.packets.extend(packets.into_iter().map(Bytes::from));
+        if queue.packets.len() > self.max_packets || queue.bytes > self.max_bytes {
+            let refusal = Refusal::new(Reason::QuotaExceeded, "too much waits to be read");
+            *queue = Queue { end: Some(refusal), ..Queue::default() };
+        }
+        drop(queue);
+        self.changed.notify_one();
+    }
+
+    /// Orders the end; the first order counts. What waits is dropped.
+    pub fn end(&self, refusal: Refusal) {
+        let mut queue = self.lock();
+        if queue.end.is_none() {
+            *queue = Queue { end: Some(refusal), ..Queue::default() };
+        }
+        drop(queue);
+        self.changed.notify_one();
+    }
+
+    /// Takes the next packet.
+    pub fn pop(&self) -> Option<Bytes> {
+        let mut queue = self.lock();
+        let packet = queue.packets.pop_front()?;
+        queue.bytes -= packet.len();
+        Some(packet)
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.lock().packets.is_empty()
+    }
+
+    /// The order to end, if there is one.
+    pub fn ended(&self) -> Option<Refusal> {
+        self.lock().end.clone()
+    }
+
+    /// A panic elsewhere does not damage a queue: every change of it is complete at each point that can panic.
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,24 @@
+//! Warnings that an outsider can cause, at most one in a while.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Enough to see what goes on; a log that fills up hides more.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Lets one warning through per [`PAUSE`] and counts the others.
+#[derive(Debug, Default)]
+pub struct Quiet(Mutex<(Option<Instant>, u64)>);
+
+impl Quiet {
+    /// `Some` if the warning may be told: how many were not, since the last.
+    pub fn tell(&self) -> Option<u64> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.0.is_some_and(|last| last.elapsed() < PAUSE) {
+            state.1 += 1;
+            return None;
+        }
+        state.0 = Some(Instant::now());
+        Some(std::mem::take(&mut state.1))
+    }
+}

@@ -1,0 +1,89 @@
+//! Which nodes are connected now.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use muster_shared::NodeId;
+use muster_shared::seal::Seal;
+
+use super::outbound::Outbound;
+use super::reason::{Reason, Refusal};
+
+/// One connection of one node.
+pub struct Peer {
+    pub node: NodeId,
+    /// Higher is newer.
+    pub connection: u64,
+    pub seal: Seal,
+    pub outbound: Arc<Outbound>,
+}
+
+/// At most one connection per node, a bounded number in all.
+pub struct Registry {
+    max: usize,
+    peers: Mutex<Peers>,
+}
+
+#[derive(Default)]
+struct Peers {
+    by_node: BTreeMap<NodeId, Arc<Peer>>,
+    last: u64,
+    closed: bool,
+}
+
+impl Registry {
+    pub fn new(max: usize) -> Self {
+        Self { max, peers: Mutex::default() }
+    }
+
+    /// A node comes in; an older connection of it is told to go.
+    pub fn enter(&self, node: NodeId, seal: Seal, outbound: Arc<Outbound>) -> Result<Arc<Peer>, Refusal> {
+        let mut peers = self.lock();
+        if peers.closed {
+            return Err(shutting_down());
+        }
+        if peers.by_node.len() >= self.max && !peers.by_node.contains_key(&node) {
+            return Err(Refusal::new(Reason::ServerBusy, "as many connections as this server takes"));
+        }
+        peers.last += 1;
+        let peer = Arc::new(Peer { node: node.clone(), connection: peers.last, seal, outbound });
+        let older = peers.by_node.insert(node, Arc::clone(&peer));
+        drop(peers);
+        if let Some(older) = older {
+            older.outbound.end(Refusal::new(Reason::SessionTakenOver, "the node has connected again"));
+        }
+        Ok(peer)
+    }
+
+    /// A connection is over.
+    pub fn leave(&self, peer: &Peer) {
+        let mut peers = self.lock();
+        if peers.by_node.get(&peer.node).is_some_and(|current| current.connection == peer.connection) {
+            peers.by_node.remove(&peer.node);
+        }
+    }
+
+    /// The connection of a node.
+    pub fn get(&self, node: &NodeId) -> Option<Arc<Peer>> {
+        self.lock().by_node.get(node).cloned()
+    }
+
+    /// Tells all to go and lets nobody in any more.
+    pub fn close(&self) {
+        let all = {
+            let mut peers = self.lock();
+            peers.closed = true;
+            std::mem::take(&mut peers.by_node)
+        };
+        all.values().for_each(|peer| peer.outbound.end(shutting_down()));
+    }
+
+    /// The table is whole at every point that can panic.
+    fn lock(&self) -> MutexGuard<'_, Peers> {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn shutting_down() -> Refusal {
+    Refusal::new(Reason::ServerShuttingDown, "the controller stops")
+}

@@ -1,0 +1,278 @@
+//! A connection that was let in: packets in, packets out, and every bound on time.
+//!
+//! One task per connection. It waits for nothing but its own socket, its own queue and what its [`Inbox`]
+//! waits for; meanwhile it does not read, so that only this client is held up.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rumqttc::v5::mqttbytes::QoS;
+use rumqttc::v5::mqttbytes::v5::{Packet, PingResp, PubAck, SubAck, SubscribeReasonCode};
+use tokio::time::{Instant, sleep_until};
+
+use super::frame::Frame;
+use super::outbound::Outbound;
+use super::reason::{Reason, Refusal};
+use super::stream::{Stream, Turn};
+
+/// Encoded and not yet written; beyond this nothing more is encoded, and nothing read that would be answered.
+const OUTPUT_MAX: usize = 64 * 1024;
+/// Publishes of QoS 1 on their way. More would only wait in the client instead of here.
+const INFLIGHT_MAX: u16 = 32;
+/// A subscription names the one topic there is; clients may say it again.
+const FILTERS_MAX: usize = 8;
+
+/// What an inbox still waits for before the next packet may be read.
+pub type Pending = Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send>>;
+
+/// Where a client's publishes go.
+pub trait Inbox: Send {
+    /// Takes one. `None`: it is delivered already.
+    fn receive(&mut self, payload: Bytes) -> Result<Option<Pending>, Refusal>;
+}
+
+/// What a session may do, and for how long.
+pub struct Terms {
+    /// The only topic the client publishes to.
+    pub up: String,
+    /// The only topic the client subscribes to.
+    pub down: String,
+    /// No packet for this long ends it; none if the client asked for none.
+    pub silence: Duration,
+    /// What was given to the client to read must be taken within this, piece by piece.
+    pub drain: Duration,
+    /// The end, whatever happens.
+    pub until: Option<Instant>,
+    /// The client's receive maximum.
+    pub receive_maximum: u16,
+}
+
+/// Why a session ended.
+#[derive(Debug)]
+pub enum End {
+    /// The client left, or its network did.
+    Gone,
+    /// We ended it.
+    Refused(Refusal),
+}
+
+impl From<Refusal> for End {
+    fn from(refusal: Refusal) -> Self {
+        End::Refused(refusal)
+    }
+}
+
+pub struct Session<I> {
+    stream: Stream,
+    outbound: Arc<Outbound>,
+    inbox: I,
+    terms: Terms,
+    down: Bytes,
+    /// The QoS it subscribed with.
+    subscribed: Option<QoS>,
+    /// Bit n: packet id n + 1 is on its way.
+    inflight: u64,
+    window: u32,
+    last_read: Instant,
+    /// Since when something is to be written.
+    dirty_since: Option<Instant>,
+    /// Since when the first packet of the queue is the first.
+    head_since: Option<Instant>,
+    waiting: Option<(Pending, Option<u16>)>,
+}
+
+impl<I: Inbox> Session<I> {
+    pub fn new(stream: Stream, outbound: Arc<Outbound>, inbox: I, terms: Terms) -> Self {
+        Self {
+            down: Bytes::copy_from_slice(terms.down.as_bytes()),
+            window: terms.receive_maximum.min(INFLIGHT_MAX).into(),
+            stream,
+            outbound,
+            inbox,
+            terms,
+            subscribed: None,
+            inflight: 0,
+            last_read: Instant::now(),
+            dirty_since: None,
+            head_since: None,
+            waiting: None,
+        }
+    }
+
+    /// Runs to the end, and tells the client why if it was ours.
+    pub async fn run(mut self) -> End {
+        let end = match self.converse().await {
+            Ok(never) => match never {},
+            Err(end) => end,
+        };
+        if let End::Refused(refusal) = &end {
+            refusal.disconnect(&mut self.stream.output);
+            self.stream.farewell().await;
+        }
+        end
+    }
+
+    async fn converse(&mut self) -> Result<std::convert::Infallible, End> {
+        let outbound = Arc::clone(&self.outbound);
+        let mut alarm = pin!(sleep_until(self.deadline()));
+        loop {
+            if let Some(refusal) = outbound.ended() {
+                return Err(refusal.into());
+            }
+            self.take_input()?;
+            self.fill_output();
+            let deadline = self.deadline();
+            // A later deadline is noticed when the alarm rings; setting it for every packet costs more.
+            if deadline < alarm.deadline() || alarm.is_elapsed() {
+                alarm.as_mut().reset(deadline);
+            }
+            let reading = self.is_reading();
+            tokio::select! {
+                delivered = wait(&mut self.waiting) => {
+                    let acknowledge = delivered?;
+                    self.waiting = None;
+                    self.last_read = Instant::now();
+                    self.acknowledge(acknowledge);
+                }
+                turn = self.stream.turn(reading) => match turn {
+                    Ok(Turn::Read) => self.last_read = Instant::now(),
+                    Ok(Turn::Written) => {
+                        self.dirty_since = None;
+                        if !reading {
+                            self.last_read = Instant::now();
+                        }
+                    }
+                    Ok(Turn::End) | Err(_) => return Err(End::Gone),
+                },
+                () = outbound.changed.notified() => {}
+                () = alarm.as_mut() => self.check_time(Instant::now())?,
+            }
+        }
+    }
+
+    fn is_reading(&self) -> bool {
+        self.waiting.is_none() && self.stream.output.len() < OUTPUT_MAX
+    }
+
+    fn take_input(&mut self) -> Result<(), End> {
+        while self.is_reading() {
+            let Some(frame) = self.stream.next()? else { break };
+            match frame {
+                Frame::Publish { topic, payload, acknowledge } => {
+                    if topic != self.terms.up.as_bytes() {
+                        return Err(Refusal::new(Reason::NotAuthorized, "not your topic to publish").into());
+                    }
+                    match self.inbox.receive(payload)? {
+                        Some(pending) => self.waiting = Some((pending, acknowledge)),
+                        None => self.acknowledge(acknowledge),
+                    }
+                }
+                Frame::PubAck { id } => self.acknowledged(id)?,
+                Frame::Subscribe { id, filters } => self.subscribe(id, &filters)?,
+                Frame::PingReq => self.stream.put(&Packet::PingResp(PingResp)),
+                Frame::Disconnect => return Err(End::Gone),
+                Frame::Connect(_) => {
+                    return Err(Refusal::new(Reason::ProtocolError, "a second CONNECT").into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn acknowledge(&mut self, id: Option<u16>) {
+        if let Some(id) = id {
+            self.stream.put(&Packet::PubAck(PubAck::new(id, None)));
+        }
+    }
+
+    fn acknowledged(&mut self, id: u16) -> Result<(), Refusal> {
+        let bit = 1u64.checked_shl(u32::from(id).wrapping_sub(1)).unwrap_or(0);
+        if self.inflight & bit == 0 {
+            return Err(Refusal::new(Reason::ProtocolError, "PUBACK of nothing that was sent"));
+        }
+        self.inflight &= !bit;
+        Ok(())
+    }
+
+    fn subscribe(&mut self, id: u16, filters: &[(String, QoS)]) -> Result<(), Refusal> {
+        if filters.len() > FILTERS_MAX {
+            return Err(Refusal::new(Reason::QuotaExceeded, "too many filters"));
+        }
+        let mut return_codes = Vec::new();
+        for (filter, qos) in filters {
+            if *filter != self.terms.down {
+                return Err(Refusal::new(Reason::NotAuthorized, "not your topic to subscribe"));
+            }
+            let granted = if *qos == QoS::AtMostOnce { QoS::AtMostOnce } else { QoS::AtLeastOnce };
+            self.subscribed = Some(granted);
+            return_codes.push(SubscribeReasonCode::Success(granted));
+        }
+        self.stream.put(&Packet::SubAck(SubAck { pkid: id, return_codes, properties: None }));
+        Ok(())
+    }
+
+    /// Moves packets from the queue to the output, as far as window and output allow.
+    fn fill_output(&mut self) {
+        while let Some(qos) = self.subscribed
+            && self.stream.output.len() < OUTPUT_MAX
+        {
+            let free = self.inflight.trailing_ones();
+            if qos != QoS::AtMostOnce && free >= self.window {
+                break;
+            }
+            let Some(payload) = self.outbound.pop() else { break };
+            self.head_since = None;
+            let id = (qos != QoS::AtMostOnce).then(|| {
+                self.inflight |= 1 << free;
+                free as u16 + 1
+            });
+            self.stream.put_publish(self.down.clone(), payload, id);
+        }
+        let now = Instant::now();
+        match self.outbound.is_empty() {
+            true => self.head_since = None,
+            false => _ = self.head_since.get_or_insert(now),
+        }
+        match self.stream.is_dirty() {
+            false => self.dirty_since = None,
+            true => _ = self.dirty_since.get_or_insert(now),
+        }
+    }
+
+    fn slow_at(&self) -> Option<Instant> {
+        self.dirty_since.into_iter().chain(self.head_since).min().map(|since| since + self.terms.drain)
+    }
+
+    fn silent_at(&self) -> Option<Instant> {
+        self.is_reading().then(|| self.last_read + self.terms.silence)
+    }
+
+    fn deadline(&self) -> Instant {
+        // Looked at again after this if nothing else is due.
+        let rest = Instant::now() + Duration::from_secs(3600);
+        [self.slow_at(), self.silent_at(), self.terms.until].into_iter().flatten().fold(rest, Instant::min)
+    }
+
+    fn check_time(&self, now: Instant) -> Result<(), Refusal> {
+        let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        if due(self.terms.until) {
+            Err(Refusal::new(Reason::MaximumConnectTime, "without a certificate the time is short"))
+        } else if due(self.slow_at()) {
+            Err(Refusal::new(Reason::QuotaExceeded, "what was sent is not read"))
+        } else if due(self.silent_at()) {
+            Err(Refusal::new(Reason::KeepAliveTimeout, "nothing heard for one and a half keep alives"))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Waits until what was received is delivered; for ever if nothing is.
+async fn wait(waiting: &mut Option<(Pending, Option<u16>)>) -> Result<Option<u16>, Refusal> {
+    match waiting {
+        Some((pending, acknowledge)) => pending.await.map(|()| *acknowledge),
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,134 @@
+//! One TLS connection with its buffers. Reading and writing may each be cancelled at any point and taken up
+//! again.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use rumqttc::v5::mqttbytes::QoS;
+use rumqttc::v5::mqttbytes::v5::{Packet, Publish};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, WriteHalf};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::server::TlsStream;
+
+use super::frame::{self, Frame};
+use super::reason::Refusal;
+
+/// An idle connection keeps this much for reading: many are idle.
+const READ_MIN: usize = 1024;
+/// A larger buffer is given back once it is empty.
+const KEEP_MAX: usize = 16 * 1024;
+/// How long a client has to take the reason why it is refused. It is a courtesy.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// What is read and thrown away meanwhile, so that the kernel does not cut the reason off with a reset.
+const FAREWELL_MAX: usize = 1024 * 1024;
+
+pub struct Stream {
+    reader: ReadHalf<TlsStream<TcpStream>>,
+    writer: WriteHalf<TlsStream<TcpStream>>,
+    input: BytesMut,
+    /// To be written; see [`Stream::write`].
+    pub output: BytesMut,
+    written: bool,
+    /// The largest PUBLISH taken.
+    max: usize,
+}
+
+impl Stream {
+    pub fn new(tls: TlsStream<TcpStream>, max: usize) -> Self {
+        let (reader, writer) = tokio::io::split(tls);
+        Self { reader, writer, input: BytesMut::new(), output: BytesMut::new(), written: false, max }
+    }
+
+    /// The next packet of what was read.
+    pub fn next(&mut self) -> Result<Option<Frame>, Refusal> {
+        let frame = frame::next(&mut self.input, self.max)?;
+        if self.input.is_empty() && self.input.capacity() > KEEP_MAX {
+            self.input = BytesMut::new();
+        }
+        Ok(frame)
+    }
+
+    /// Whether something is still to be written or flushed.
+    pub fn is_dirty(&self) -> bool {
+        self.written || !self.output.is_empty()
+    }
+
+    /// Appends a packet of rumqttc's.
+    pub fn put(&mut self, packet: &Packet) {
+        // It fails for a packet id of 0 and a length over 256 MiB; we have neither.
+        if let Err(error) = packet.write(&mut self.output, None) {
+            tracing::error!(%error, "a packet of our own cannot be written");
+        }
+    }
+
+    /// Appends a PUBLISH; `id` makes it one of QoS 1.
+    pub fn put_publish(&mut self, topic: Bytes, payload: Bytes, id: Option<u16>) {
+        let qos = if id.is_some() { QoS::AtLeastOnce } else { QoS::AtMostOnce };
+        let publish = Publish { qos, topic, payload, pkid: id.unwrap_or(0), ..Publish::default() };
+        self.put(&Packet::Publish(publish));
+    }
+
+    /// Waits until either something was read (`Ok(true)`; `Ok(false)` at the end) or all was written.
+    pub async fn turn(&mut self, read: bool) -> io::Result<Turn> {
+        let dirty = self.is_dirty();
+        self.input.reserve(READ_MIN);
+        tokio::select! {
+            count = self.reader.read_buf(&mut self.input), if read => {
+                Ok(if count? == 0 { Turn::End } else { Turn::Read })
+            }
+            done = drain(&mut self.writer, &mut self.output, &mut self.written), if dirty => {
+                done?;
+                if self.output.capacity() > KEEP_MAX {
+                    self.output = BytesMut::new();
+                }
+                Ok(Turn::Written)
+            }
+            else => std::future::pending().await,
+        }
+    }
+
+    /// Tells the client why, as far as it will listen, and closes.
+    pub async fn farewell(mut self) {
+        let said = async {
+            drain(&mut self.writer, &mut self.output, &mut self.written).await?;
+            self.writer.shutdown().await?;
+            let mut left = FAREWELL_MAX;
+            while left > 0 {
+                self.input.clear();
+                match self.reader.read_buf(&mut self.input).await? {
+                    0 => break,
+                    count => left = left.saturating_sub(count),
+                }
+            }
+            Ok::<(), io::Error>(())
+        };
+        // What cannot be said is in our own log.
+        let _ = timeout(FAREWELL, said).await;
+    }
+}
+
+/// What [`Stream::turn`] did.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Turn {
+    Read,
+    Written,
+    End,
+}
+
+async fn drain(
+    writer: &mut WriteHalf<TlsStream<TcpStream>>,
+    output: &mut BytesMut,
+    written: &mut bool,
+) -> io::Result<()> {
+    while !output.is_empty() {
+        *written = true;
+        if writer.write_buf(output).await? == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+    }
+    writer.flush().await?;
+    *written = false;
+    Ok(())
+}

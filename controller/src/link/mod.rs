@@ -1,0 +1,85 @@
+//! What the driver loop knows of the nodes' connections: events in, messages out.
+//!
+//! MQTT carries messages and is never trusted to keep them: what was not delivered when a connection ended
+//! is sent again by the resync that follows the node's `Hello`. So nothing here is durable, and a packet may be
+//! dropped at any time.
+//!
+//! Absent: what a message means, which token is good, which node is revoked. The driver answers that.
+
+pub mod direct;
+
+pub use direct::{DirectConfig, DirectLink, Limits, LinkHandle};
+
+use muster_shared::NodeId;
+use muster_shared::join::{TokenId, TokenSecret};
+use muster_shared::model::Up;
+use muster_shared::seal::SealPublic;
+use tokio::sync::oneshot;
+
+/// What a link tells the driver loop.
+///
+/// The events of one connection come in their order. A node that connects again takes over, and then
+/// [`Connected`](Self::Connected) of the newer connection may come before
+/// [`Disconnected`](Self::Disconnected) of the older: the higher number is the newer.
+#[derive(Debug)]
+pub enum LinkEvent {
+    /// A node is here. It may have been revoked since [`NodeKey`](Self::NodeKey) was answered: then close it.
+    Connected {
+        /// Which node.
+        node: NodeId,
+        /// Which of its connections; higher is newer, never 0.
+        connection: u64,
+    },
+    /// A node said something; the seal fits and every bound holds.
+    Received {
+        /// Which node.
+        node: NodeId,
+        /// On which of its connections.
+        connection: u64,
+        /// What it said.
+        messages: Vec<Up>,
+    },
+    /// A connection that was [`Connected`](Self::Connected) is gone.
+    Disconnected {
+        /// Which node.
+        node: NodeId,
+        /// Which of its connections.
+        connection: u64,
+    },
+    /// Someone wants to become a node. A certificate is made once the reply says so: what the grant rests on
+    /// must be durable by then.
+    Join {
+        /// What is asked for.
+        ask: JoinAsk,
+        /// The grant, or the reason for the operator why not.
+        reply: oneshot::Sender<Result<JoinGrant, String>>,
+    },
+    /// Someone has a certificate of this node, or says it lost it: which key does the node have? `None` if it
+    /// is unknown or revoked.
+    NodeKey {
+        /// Which node.
+        node: NodeId,
+        /// Its sealing key.
+        reply: oneshot::Sender<Option<SealPublic>>,
+    },
+}
+
+/// What a joining agent asks for. The answer may get lost: the same name and key with the same token once
+/// more is the same joining, to be granted again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JoinAsk {
+    /// Which token.
+    pub token_id: TokenId,
+    /// The proof of it.
+    pub secret: TokenSecret,
+    /// The name that is wanted.
+    pub name: NodeId,
+    /// The node's sealing key.
+    pub seal_public: SealPublic,
+    /// The agent's version.
+    pub agent_version: String,
+}
+
+/// The driver's word that the node is known, durably.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JoinGrant;

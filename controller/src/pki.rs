@@ -1,0 +1,337 @@
+//! The site's own trust: its name, its CA, the controller's sealing key, the certificates it gives out.
+//!
+//! ```text
+//!   <data-dir>/pki/site       the site's name            ca.key    the CA's key, PEM
+//!                  seal.key   32 bytes                   ca.crt    the CA's certificate, PEM
+//! ```
+//!
+//! The folder appears whole or not at all, on the first start; from then on a missing or damaged file is an
+//! error and never made anew, for the whole fleet trusts it. The server's own certificate is not kept: it is
+//! made at each start, and again before it runs out.
+//!
+//! Invariants: a node's certificate is good for client authentication only, so no node can pose as the
+//! controller; its one name is the node's, whatever the signing request says.
+
+use std::fmt;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::net::IpAddr;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use muster_shared::seal::{Nonce, Seal, SealPublic, SealSecret};
+use muster_shared::{NodeId, SiteId, join};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PublicKey, SanType, SerialNumber,
+};
+use rustls::crypto::SecureRandom;
+use rustls::crypto::ring::default_provider;
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use thiserror::Error;
+use time::{Duration, OffsetDateTime};
+
+/// The CA outlives the hardware: replacing it means joining every node again.
+const CA_DAYS: i64 = 20 * 365;
+/// Short enough that a lost key is soon worth nothing, long enough for a server that is off for a while.
+const NODE_DAYS: i64 = 90;
+/// The server's certificate is made anew when two thirds of this have passed.
+const SERVER_DAYS: i64 = 90;
+/// Certificates begin this much earlier, for nodes whose clocks are behind.
+const CLOCK_SKEW: Duration = Duration::hours(12);
+/// The longest common name that X.509 allows; a longer node name stands in the alternative name alone.
+const COMMON_NAME_MAX: usize = 64;
+
+/// What went wrong with the site's keys.
+#[derive(Debug, Error)]
+pub enum PkiError {
+    /// The folder could not be made.
+    #[error("cannot make the site's keys in {path}")]
+    Create {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file is missing or unreadable.
+    #[error("cannot read {path}: the fleet trusts it, so put it back from a backup")]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file is there, but is not what it was.
+    #[error("{path} is damaged ({why}): the fleet trusts it, so put it back from a backup")]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The system gives no random bytes.
+    #[error("the system gives no random bytes")]
+    Random,
+    /// A certificate could not be made.
+    #[error("cannot make a certificate")]
+    Certificate(#[from] rcgen::Error),
+}
+
+/// A signing request is no good.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum RequestError {
+    /// Not a signing request, or not signed with the key it holds.
+    #[error("the certificate signing request is malformed or not signed with its own key")]
+    Malformed,
+    /// A kind of key this site does not use.
+    #[error("the key is of an unknown kind: want ECDSA P-256 or Ed25519")]
+    Key,
+}
+
+/// A public key whose holder has proved to have the secret one.
+#[derive(Debug)]
+pub struct ProvenKey(PublicKey);
+
+/// A certificate that was given out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Issued {
+    /// The certificate.
+    pub der: Vec<u8>,
+    /// Seconds since 1970 (UTC): when it runs out.
+    pub not_after: u64,
+}
+
+/// The server's certificate and its key.
+#[derive(Debug)]
+pub struct ServerCertificate {
+    /// Its own certificate and the CA's, which joiners compare with their token.
+    pub chain: Vec<CertificateDer<'static>>,
+    /// Its key, never written anywhere.
+    pub key: PrivateKeyDer<'static>,
+    /// Seconds since 1970 (UTC): when to make another.
+    pub renew_at: u64,
+}
+
+/// The site's keys, opened.
+pub struct Pki {
+    site: SiteId,
+    ca: Issuer<'static, KeyPair>,
+    ca_der: CertificateDer<'static>,
+    seal: SealSecret,
+    random: &'static dyn SecureRandom,
+}
+
+impl Pki {
+    /// Opens `<data_dir>/pki`; makes it first if there is none.
+    ///
+    /// # Errors
+    /// [`PkiError`]: nothing is half made, nothing that exists is changed.
+    pub fn open(data_dir: &Path) -> Result<Self, PkiError> {
+        let dir = data_dir.join("pki");
+        if !dir.exists() {
+            create(data_dir, &dir)?;
+        }
+        load(&dir)
+    }
+
+    /// The site's name, made at random on the first start.
+    pub fn site(&self) -> &SiteId {
+        &self.site
+    }
+
+    /// The CA's certificate: the only root the fleet trusts.
+    pub fn ca_der(&self) -> &CertificateDer<'static> {
+        &self.ca_der
+    }
+
+    /// What a join token says of the CA.
+    pub fn fingerprint(&self) -> [u8; 32] {
+        join::fingerprint(&self.ca_der)
+    }
+
+    /// The controller's sealing key, as nodes know it.
+    pub fn seal_public(&self) -> SealPublic {
+        self.seal.public()
+    }
+
+    /// The seal between the controller and a node.
+    pub fn seal(&self, node: &NodeId, theirs: &SealPublic) -> Seal {
+        Seal::new(&self.seal, theirs, self.site.clone(), node.clone())
+    }
+
+    /// A fresh random nonce.
+    ///
+    /// # Errors
+    /// [`PkiError::Random`]
+    pub fn nonce(&self) -> Result<Nonce, PkiError> {
+        let mut nonce = Nonce::default();
+        self.random.fill(&mut nonce).map_err(|_| PkiError::Random)?;
+        Ok(nonce)
+    }
+
+    /// Takes a signing request: its signature is checked, its key is kept, all else in it is ignored.
+    ///
+    /// # Errors
+    /// [`RequestError`], for the one who sent it.
+    pub fn prove(&self, csr_der: &[u8]) -> Result<ProvenKey, RequestError> {
+        let request = CertificateSigningRequestParams::from_der(&csr_der.into())
+            .map_err(|_| RequestError::Malformed)?;
+        let known = [&rcgen::PKCS_ECDSA_P256_SHA256, &rcgen::PKCS_ED25519];
+        if !known.contains(&request.public_key.algorithm()) {
+            return Err(RequestError::Key);
+        }
+        Ok(ProvenKey(request.public_key))
+    }
+
+    /// A certificate for a node.
+    ///
+    /// # Errors
+    /// [`PkiError`], of our own making.
+    pub fn issue(&self, node: &NodeId, key: &ProvenKey) -> Result<Issued, PkiError> {
+        let mut params = parameters(node.as_str(), NODE_DAYS)?;
+        params.subject_alt_names = vec![SanType::DnsName(node.as_str().try_into()?)];
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let not_after = unix(params.not_after);
+        Ok(Issued { der: params.signed_by(&key.0, &self.ca)?.der().to_vec(), not_after })
+    }
+
+    /// A certificate for the server itself, for this host's name, `localhost` and `names` (host names and
+    /// numbers; anything else is left out). Our agents do not compare names; other clients do.
+    ///
+    /// # Errors
+    /// [`PkiError`]
+    pub fn server(&self, names: &[String]) -> Result<ServerCertificate, PkiError> {
+        let key = KeyPair::generate()?;
+        let mut params = parameters("muster-controller", SERVER_DAYS)?;
+        let mut all: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec();
+        all.extend(fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_lowercase()));
+        all.extend_from_slice(names);
+        all.sort();
+        all.dedup();
+        params.subject_alt_names = all.iter().filter_map(|name| alternative_name(name)).collect();
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let certificate = params.signed_by(&key, &self.ca)?;
+        Ok(ServerCertificate {
+            chain: vec![certificate.der().clone(), self.ca_der.clone()],
+            key: PrivateKeyDer::Pkcs8(key.serialize_der().into()),
+            renew_at: unix(params.not_after - Duration::days(SERVER_DAYS / 3)),
+        })
+    }
+}
+
+/// Keys are never shown.
+impl fmt::Debug for Pki {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pki of {}", self.site)
+    }
+}
+
+/// Makes the folder beside its place and moves it there, so that a crash leaves nothing half made.
+fn create(data_dir: &Path, dir: &Path) -> Result<(), PkiError> {
+    let site = random::<5>()?.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let key = KeyPair::generate()?;
+    let mut params = parameters(&format!("muster site {site}"), CA_DAYS)?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    let certificate = params.self_signed(&key)?;
+    let files = [
+        ("site", format!("{site}\n").into_bytes()),
+        ("ca.key", key.serialize_pem().into_bytes()),
+        ("ca.crt", certificate.pem().into_bytes()),
+        ("seal.key", random::<32>()?.to_vec()),
+    ];
+    let new = data_dir.join("pki.new");
+    let write = || -> io::Result<()> {
+        match fs::remove_dir_all(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        DirBuilder::new().mode(0o700).create(&new)?;
+        for (name, content) in &files {
+            let mut file =
+                OpenOptions::new().write(true).create_new(true).mode(0o600).open(new.join(name))?;
+            file.write_all(content)?;
+            file.sync_all()?;
+        }
+        File::open(&new)?.sync_all()?;
+        fs::rename(&new, dir)?;
+        File::open(data_dir)?.sync_all()
+    };
+    write().map_err(|source| PkiError::Create { path: dir.to_owned(), source })
+}
+
+fn load(dir: &Path) -> Result<Pki, PkiError> {
+    let read = |name: &str| {
+        let path = dir.join(name);
+        let content = fs::read(&path).map_err(|source| PkiError::Read { path: path.clone(), source })?;
+        Ok::<_, PkiError>((content, path))
+    };
+    let damaged = |path: &Path, why: String| PkiError::Damaged { path: path.to_owned(), why };
+
+    let (site, path) = read("site")?;
+    let site = String::from_utf8_lossy(&site)
+        .trim()
+        .parse()
+        .map_err(|error: muster_shared::id::IdError| damaged(&path, error.to_string()))?;
+
+    let (seal, path) = read("seal.key")?;
+    let seal = seal.try_into().map_err(|_| damaged(&path, "not 32 bytes".into()))?;
+
+    let (key, path) = read("ca.key")?;
+    let key = KeyPair::from_pem(&String::from_utf8_lossy(&key))
+        .map_err(|error| damaged(&path, error.to_string()))?;
+
+    let (certificate, path) = read("ca.crt")?;
+    let ca_der =
+        CertificateDer::from_pem_slice(&certificate).map_err(|error| damaged(&path, error.to_string()))?;
+    {
+        let (_, parsed) = x509_parser::parse_x509_certificate(&ca_der)
+            .map_err(|error| damaged(&path, error.to_string()))?;
+        if parsed.public_key().subject_public_key.data.as_ref() != key.public_key_raw() {
+            return Err(damaged(&path, "it does not belong to ca.key".into()));
+        }
+    }
+    let ca = Issuer::from_ca_cert_der(&ca_der, key).map_err(|error| damaged(&path, error.to_string()))?;
+    Ok(Pki { site, ca, ca_der, seal: SealSecret::from_bytes(seal), random: default_provider().secure_random })
+}
+
+fn parameters(common_name: &str, days: i64) -> Result<CertificateParams, PkiError> {
+    let mut params = CertificateParams::default();
+    let now = OffsetDateTime::now_utc();
+    params.not_before = now - CLOCK_SKEW;
+    params.not_after = now + Duration::days(days);
+    params.distinguished_name = DistinguishedName::new();
+    if common_name.len() <= COMMON_NAME_MAX {
+        params.distinguished_name.push(DnType::CommonName, common_name);
+    }
+    // RFC 5280: positive, at most 20 octets, never the same twice.
+    let mut serial = random::<16>()?;
+    serial[0] = serial[0] & 0x7f | 0x40;
+    params.serial_number = Some(SerialNumber::from_slice(&serial));
+    params.use_authority_key_identifier_extension = true;
+    Ok(params)
+}
+
+fn alternative_name(name: &str) -> Option<SanType> {
+    match name.parse::<IpAddr>() {
+        Ok(number) => Some(SanType::IpAddress(number)),
+        // A host name and a node name are the same thing.
+        Err(_) => name.parse::<NodeId>().ok().and_then(|n| n.as_str().try_into().ok()).map(SanType::DnsName),
+    }
+}
+
+fn random<const N: usize>() -> Result<[u8; N], PkiError> {
+    let mut bytes = [0; N];
+    default_provider().secure_random.fill(&mut bytes).map_err(|_| PkiError::Random)?;
+    Ok(bytes)
+}
+
+fn unix(time: OffsetDateTime) -> u64 {
+    time.unix_timestamp().try_into().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests;

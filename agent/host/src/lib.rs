@@ -1,1 +1,5 @@
-//! placeholder
+//! What the agent does to Linux: the network, files. Everything is read back after it was changed.
+//!
+//! Absent on purpose: jobs, the ledger, MQTT. The callers decide when; this crate knows how.
+
+pub mod net;

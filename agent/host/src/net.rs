@@ -1,0 +1,280 @@
+//! The host's network: observe → plan (pure) → execute → read back and compare.
+//!
+//! ```text
+//! document ─┐
+//! snapshot ─┼─▶ Target ─┐
+//! State ────┴───────────┴─▶ plan: Vec<Step> ─▶ execute ─▶ State ─▶ differences: none, or it failed
+//! ```
+//!
+//! What links were before a document first named them is a [`Snapshot`]; the caller keeps it, durably, before
+//! the first change. Applying a newer document, undoing and restoring are all the same walk to a target.
+//! After a crash at any point the same walk converges.
+//!
+//! Absent: DHCP, bonds, teams, tunnels, 802.1Q where the kernel has none; who asked, and when.
+
+pub mod netlink;
+pub mod ovsdb;
+pub mod snapshot;
+pub mod state;
+
+mod error;
+mod execute;
+mod guard;
+mod plan;
+mod step;
+mod target;
+mod verify;
+
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use muster_shared::model::network::{NetworkDocument, NicMapping, ObjectKind};
+use serde_json::Value;
+
+pub use error::NetError;
+pub use execute::{Cause, StepError};
+pub use guard::touches;
+pub use plan::{PlanError, plan};
+pub use snapshot::Snapshot;
+pub use state::State;
+pub use step::Step;
+pub use target::{Difference, Target};
+pub use verify::differences;
+
+use netlink::Netlink;
+use ovsdb::{Ovsdb, OvsdbError};
+
+/// How often, and how far apart, the result is read back before it counts as different: the kernel and Open
+/// vSwitch finish some changes (an MTU, say) a moment after they have confirmed them.
+const READ_BACK_TRIES: u32 = 10;
+const READ_BACK_PAUSE: Duration = Duration::from_millis(200);
+
+/// Settings of the agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostConfig {
+    /// The socket of Open vSwitch's database; by default `$OVS_RUNDIR/db.sock` or
+    /// `/var/run/openvswitch/db.sock`.
+    pub ovs_db: Option<PathBuf>,
+    /// The datapath of bridges that are made, such as `netdev`; by default the kernel's.
+    pub datapath_type: Option<String>,
+}
+
+/// The network of the namespace in which it is used.
+#[derive(Clone, Debug)]
+pub struct Network {
+    ovs_db: PathBuf,
+    datapath_type: Option<String>,
+}
+
+/// A document that was applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// The steps that were needed; none if the host was so already.
+    pub steps: Vec<Step>,
+    /// What could not be put back of an older document.
+    pub warnings: Vec<String>,
+    /// What was there before, of the links this document names: to be kept instead of the one given.
+    pub before: Snapshot,
+}
+
+/// What applying would do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlanText {
+    /// One line for each step.
+    pub lines: Vec<String>,
+    /// Why applying would be refused, or what could not be put back.
+    pub warnings: Vec<String>,
+}
+
+impl Network {
+    /// Reads nothing yet.
+    pub fn new(config: HostConfig) -> Self {
+        let from_environment = || match std::env::var_os("OVS_RUNDIR") {
+            Some(directory) if !directory.is_empty() => PathBuf::from(directory).join("db.sock"),
+            _ => PathBuf::from("/var/run/openvswitch/db.sock"),
+        };
+        Self { ovs_db: config.ovs_db.unwrap_or_else(from_environment), datapath_type: config.datapath_type }
+    }
+
+    /// The host's network as it is.
+    pub async fn observe(&self) -> Result<State, NetError> {
+        self.observe_through(&mut Netlink::open()?).await
+    }
+
+    /// [`Network::observe`] for people and machines.
+    pub async fn show(&self) -> Result<Value, NetError> {
+        let state = self.observe().await?;
+        Ok(serde_json::to_value(state).expect("a state has text keys and plain values only"))
+    }
+
+    /// What is there before `document` is applied: `before` (of an older document), and the links it lacks.
+    /// Keep it durably before [`Network::apply`].
+    pub async fn snapshot(
+        &self,
+        document: &NetworkDocument,
+        mapping: &NicMapping,
+        before: Option<Snapshot>,
+    ) -> Result<Snapshot, NetError> {
+        let state = self.observe().await?;
+        let document = mapped(document, mapping, &state)?;
+        Ok(extended(before.unwrap_or_default(), &document, &state))
+    }
+
+    /// Applies `document`; what `before` holds besides goes back to what it was. When it fails, the links are
+    /// put back to what they were when it began, as far as possible.
+    pub async fn apply(
+        &self,
+        document: &NetworkDocument,
+        mapping: &NicMapping,
+        before: &Snapshot,
+    ) -> Result<Applied, NetError> {
+        let mut netlink = Netlink::open()?;
+        let state = self.observe_through(&mut netlink).await?;
+        let document = mapped(document, mapping, &state)?;
+        let mut before = extended(before.clone(), &document, &state);
+        let target = Target::new(&document, &before, &state, self.datapath_type.as_deref());
+        if !target.missing.is_empty() {
+            return Err(NetError::Missing(target.missing));
+        }
+        self.needs_ovs(&before, &state)?;
+        let steps = plan(&target, &state)?;
+        if let Err(error) = self.reach(&mut netlink, &target, &steps).await {
+            return Err(self.undo(&mut netlink, error, &target, &steps, &state).await);
+        }
+        before.keep_only(document.link_names().map(|name| name.as_str()));
+        before.uses_ovs = uses_ovs(&document);
+        Ok(Applied { steps, warnings: target.warnings, before })
+    }
+
+    /// Puts back what was there before; gives what could not be.
+    pub async fn restore(&self, before: &Snapshot) -> Result<Vec<String>, NetError> {
+        let mut netlink = Netlink::open()?;
+        let state = self.observe_through(&mut netlink).await?;
+        self.needs_ovs(before, &state)?;
+        let target = Target::new(&NetworkDocument::default(), before, &state, None);
+        let steps = plan(&target, &state)?;
+        self.reach(&mut netlink, &target, &steps).await?;
+        Ok(target.warnings)
+    }
+
+    /// Where the host differs from the document; nothing if it is so.
+    pub async fn check(
+        &self,
+        document: &NetworkDocument,
+        mapping: &NicMapping,
+        before: &Snapshot,
+    ) -> Result<Vec<Difference>, NetError> {
+        let state = self.observe().await?;
+        let document = mapped(document, mapping, &state)?;
+        let target = Target::new(&document, before, &state, self.datapath_type.as_deref());
+        let mut found = target.missing.clone();
+        found.extend(differences(&target, &state));
+        Ok(found)
+    }
+
+    /// Executes steps as they are, and neither reads back nor puts back.
+    pub async fn execute(&self, steps: &[Step]) -> Result<(), NetError> {
+        Ok(execute::execute(steps, &mut Netlink::open()?, &self.ovs_db).await?)
+    }
+
+    /// What applying `document` would do. An absent interface is a warning here.
+    pub async fn plan_text(
+        &self,
+        document: &NetworkDocument,
+        mapping: &NicMapping,
+        before: Option<Snapshot>,
+    ) -> Result<PlanText, NetError> {
+        let state = self.observe().await?;
+        let document = mapped(document, mapping, &state)?;
+        let before = extended(before.unwrap_or_default(), &document, &state);
+        let target = Target::new(&document, &before, &state, self.datapath_type.as_deref());
+        let lines = plan(&target, &state)?.iter().map(ToString::to_string).collect();
+        let missing = target.missing.iter().map(ToString::to_string);
+        Ok(PlanText { lines, warnings: missing.chain(target.warnings).collect() })
+    }
+
+    async fn observe_through(&self, netlink: &mut Netlink) -> Result<State, NetError> {
+        let ovs = match Ovsdb::connect(&self.ovs_db).await {
+            Ok(mut ovs) => Some(ovs.bridges().await?),
+            // Not installed, or not running: no host needs it before a document does.
+            Err(OvsdbError::Connect { source, .. })
+                if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) =>
+            {
+                None
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Ok(State { links: netlink.links().await.map_err(NetError::Observe)?, ovs })
+    }
+
+    /// Without its database nobody knows whether what was made in Open vSwitch is gone.
+    fn needs_ovs(&self, before: &Snapshot, state: &State) -> Result<(), NetError> {
+        match before.uses_ovs && state.ovs.is_none() {
+            true => Err(NetError::NoOvs { path: self.ovs_db.clone() }),
+            false => Ok(()),
+        }
+    }
+
+    async fn reach(&self, netlink: &mut Netlink, target: &Target, steps: &[Step]) -> Result<(), NetError> {
+        execute::execute(steps, netlink, &self.ovs_db).await?;
+        let mut tries_left = if steps.is_empty() { 0 } else { READ_BACK_TRIES };
+        loop {
+            let found = differences(target, &self.observe_through(netlink).await?);
+            if found.is_empty() {
+                return Ok(());
+            }
+            if tries_left == 0 {
+                return Err(NetError::Differs(found));
+            }
+            tries_left -= 1;
+            tokio::time::sleep(READ_BACK_PAUSE).await;
+        }
+    }
+
+    /// Back to how it was when the attempt began.
+    async fn undo(
+        &self,
+        netlink: &mut Netlink,
+        error: NetError,
+        failed: &Target,
+        steps: &[Step],
+        state: &State,
+    ) -> NetError {
+        if steps.is_empty() {
+            return error;
+        }
+        netlink.forget_links();
+        let mut start = Snapshot::default();
+        start.extend(failed.links.keys().map(String::as_str), state);
+        let undone = async {
+            let now = self.observe_through(netlink).await?;
+            let target = Target::new(&NetworkDocument::default(), &start, &now, None);
+            let steps = plan(&target, &now)?;
+            self.reach(netlink, &target, &steps).await
+        };
+        match undone.await {
+            Ok(()) => NetError::Undone(Box::new(error)),
+            Err(undo) => NetError::HalfDone { error: Box::new(error), undo: Box::new(undo) },
+        }
+    }
+}
+
+fn mapped(
+    document: &NetworkDocument,
+    mapping: &NicMapping,
+    state: &State,
+) -> Result<NetworkDocument, NetError> {
+    let names = mapping.resolve(&state.macs())?;
+    Ok(document.clone().with_names(&names)?)
+}
+
+fn extended(mut before: Snapshot, document: &NetworkDocument, state: &State) -> Snapshot {
+    before.extend(document.link_names().map(|name| name.as_str()), state);
+    before.uses_ovs |= uses_ovs(document);
+    before
+}
+
+fn uses_ovs(document: &NetworkDocument) -> bool {
+    document.objects.iter().any(|object| matches!(object.kind, ObjectKind::OvsBridge { .. }))
+}

@@ -1,0 +1,115 @@
+//! Why the network could not be read or changed.
+
+use std::error::Error;
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use muster_shared::model::network::NetworkError;
+use thiserror::Error as ThisError;
+
+use super::execute::StepError;
+use super::netlink::NetlinkError;
+use super::ovsdb::OvsdbError;
+use super::plan::PlanError;
+use super::target::Difference;
+
+/// Differences that are worth a line; the rest is counted.
+const SHOWN: usize = 5;
+
+/// Why the network could not be read or changed.
+#[derive(Debug, ThisError)]
+pub enum NetError {
+    /// The document or its mapping is wrong.
+    #[error(transparent)]
+    Document(#[from] NetworkError),
+    /// The document needs what the host lacks. Nothing was changed.
+    #[error("{}", listed(.0))]
+    Missing(Vec<Difference>),
+    /// Something is in the way. Nothing was changed.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The document touches the way to the controller. Nothing was changed.
+    #[error(
+        "{path}: {link} carries the connection to the controller ({controller}); this version refuses to change it"
+    )]
+    CarriesController {
+        /// The place in the document, or `before`.
+        path: String,
+        /// The link.
+        link: String,
+        /// The controller's address.
+        controller: IpAddr,
+    },
+    /// The document takes the way to the controller over. Nothing was changed.
+    #[error(
+        "{path}: {prefix} would take over the connection to the controller ({controller}) from {link}; this version refuses that"
+    )]
+    TakesController {
+        /// The place in the document.
+        path: String,
+        /// The address or route.
+        prefix: String,
+        /// The link that carries the connection.
+        link: String,
+        /// The controller's address.
+        controller: IpAddr,
+    },
+    /// Open vSwitch is needed and its database cannot be reached.
+    #[error("cannot reach Open vSwitch's database at {}, which holds what was made; is openvswitch-switch running?", path.display())]
+    NoOvs {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// No socket.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+    /// Reading failed.
+    #[error("cannot read the host's network")]
+    Observe(#[source] NetlinkError),
+    /// Open vSwitch.
+    #[error(transparent)]
+    Ovsdb(#[from] OvsdbError),
+    /// A step failed.
+    #[error(transparent)]
+    Step(#[from] StepError),
+    /// Read back, it is not what was wanted.
+    #[error("read back, the host differs: {}", listed(.0))]
+    Differs(Vec<Difference>),
+    /// It failed and was put back.
+    #[error("{}; what was there when it began has been put back", chain(.0.as_ref()))]
+    Undone(Box<NetError>),
+    /// It failed, and so did putting back.
+    #[error("{}; putting back what was there when it began failed too: {}", chain(.error.as_ref()), chain(.undo.as_ref()))]
+    HalfDone {
+        /// Why it failed.
+        error: Box<NetError>,
+        /// Why putting back failed.
+        undo: Box<NetError>,
+    },
+}
+
+/// An error with its causes in one line: `a: b: c`.
+pub fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+fn listed(differences: &[Difference]) -> String {
+    let shown: Vec<String> = differences.iter().take(SHOWN).map(ToString::to_string).collect();
+    match differences.len().saturating_sub(SHOWN) {
+        0 => shown.join("; "),
+        more => format!("{}; and {more} more", shown.join("; ")),
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.text)
+    }
+}

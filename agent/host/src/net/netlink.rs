@@ -1,0 +1,315 @@
+//! Links, addresses and routes of the kernel through rtnetlink.
+//!
+//! The socket belongs to the network namespace of the thread that opens it. Requests are idempotent: what is
+//! there already, or gone already, is no error.
+
+mod read;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use rtnetlink::packet_core::ErrorMessage;
+use rtnetlink::packet_route::AddressFamily;
+use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
+use rtnetlink::packet_route::link::LinkMessage;
+use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteFlags, RouteMessage};
+use rtnetlink::sys::AsyncSocket;
+use rtnetlink::{Handle, LinkBridge, LinkMessageBuilder, LinkUnspec, LinkVlan};
+use thiserror::Error;
+
+use super::state::{Address, Route};
+
+/// The kernel answers at once; a dump of a very large host takes about a second.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+const ENODEV: i32 = 19;
+const EEXIST: i32 = 17;
+const ESRCH: i32 = 3;
+const EADDRNOTAVAIL: i32 = 99;
+
+/// What went wrong with the kernel.
+#[derive(Debug, Error)]
+pub enum NetlinkError {
+    /// The kernel refused.
+    #[error("{}{}", std::io::Error::from_raw_os_error(*code), detail.as_ref().map(|d| format!(": {d}")).unwrap_or_default())]
+    Kernel {
+        /// The errno.
+        code: i32,
+        /// What the kernel says besides.
+        detail: Option<String>,
+    },
+    /// There is no such link.
+    #[error("there is no interface {0}")]
+    NoLink(String),
+    /// No socket.
+    #[error("cannot open a netlink socket")]
+    Socket(#[source] std::io::Error),
+    /// No answer.
+    #[error("the kernel did not answer within {} s", REQUEST_TIMEOUT.as_secs())]
+    Timeout,
+    /// An answer that cannot be read, or more of it than is bearable.
+    #[error("{0}")]
+    Answer(String),
+}
+
+impl NetlinkError {
+    /// The errno, if the kernel gave one.
+    pub fn code(&self) -> Option<i32> {
+        match self {
+            Self::Kernel { code, .. } => Some(*code),
+            Self::NoLink(_) => Some(ENODEV),
+            Self::Socket(_) | Self::Timeout | Self::Answer(_) => None,
+        }
+    }
+}
+
+impl From<rtnetlink::Error> for NetlinkError {
+    fn from(error: rtnetlink::Error) -> Self {
+        match error {
+            rtnetlink::Error::NetlinkError(message) => {
+                Self::Kernel { code: message.raw_code().abs(), detail: extended_ack(&message) }
+            }
+            other => Self::Answer(other.to_string().chars().take(500).collect()),
+        }
+    }
+}
+
+/// The kernel's own words, after the 16 bytes of the request's header (NETLINK_CAP_ACK).
+fn extended_ack(message: &ErrorMessage) -> Option<String> {
+    const MESSAGE: u16 = 1;
+    let mut rest = message.header.get(16..)?;
+    while let [l0, l1, t0, t1, ..] = *rest {
+        let length = usize::from(u16::from_ne_bytes([l0, l1]));
+        let value = rest.get(4..length)?;
+        if u16::from_ne_bytes([t0, t1]) == MESSAGE {
+            let text = value.split(|byte| *byte == 0).next()?;
+            return Some(String::from_utf8_lossy(text).trim_end_matches('.').to_owned());
+        }
+        rest = rest.get(length.next_multiple_of(4)..)?;
+    }
+    None
+}
+
+type Result<T> = std::result::Result<T, NetlinkError>;
+
+/// A connection to the kernel.
+pub struct Netlink {
+    handle: Handle,
+    /// Names seen; forgotten when links come and go.
+    indexes: BTreeMap<String, u32>,
+}
+
+/// The route the kernel takes to an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// Through this link.
+    pub link: String,
+    /// Length of the matching prefix.
+    pub prefix_len: u8,
+    /// Of the matching route.
+    pub metric: u32,
+}
+
+impl Netlink {
+    /// Opens a socket in this thread's namespace; needs a tokio runtime with I/O and time.
+    pub fn open() -> Result<Self> {
+        let (mut connection, handle, _) = rtnetlink::new_connection().map_err(NetlinkError::Socket)?;
+        let socket = connection.socket_mut().socket_mut();
+        // Only for the kernel's words in errors; an old kernel has none.
+        let _ = socket.set_cap_ack(true).and_then(|()| socket.set_ext_ack(true));
+        tokio::spawn(connection);
+        Ok(Self { handle, indexes: BTreeMap::new() })
+    }
+
+    /// Links have come or gone.
+    pub fn forget_links(&mut self) {
+        self.indexes.clear();
+    }
+
+    async fn index(&mut self, name: &str) -> Result<u32> {
+        if let Some(index) = self.indexes.get(name) {
+            return Ok(*index);
+        }
+        let mut links = Box::pin(self.handle.link().get().match_name(name).execute());
+        match within(links.try_next()).await {
+            Ok(Some(link)) => {
+                self.indexes.insert(name.to_owned(), link.header.index);
+                Ok(link.header.index)
+            }
+            Ok(None) => Err(NetlinkError::NoLink(name.to_owned())),
+            Err(error) if error.code() == Some(ENODEV) => Err(NetlinkError::NoLink(name.to_owned())),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A Linux bridge, down.
+    pub async fn create_bridge(&mut self, name: &str) -> Result<()> {
+        self.create(LinkMessageBuilder::<LinkBridge>::new(name).build()).await
+    }
+
+    /// An 802.1Q link, down.
+    pub async fn create_vlan(&mut self, name: &str, device: &str, id: u16) -> Result<()> {
+        let device = self.index(device).await?;
+        self.create(LinkVlan::new(name, device, id).build()).await
+    }
+
+    async fn create(&mut self, message: LinkMessage) -> Result<()> {
+        self.forget_links();
+        done_by(within(self.handle.link().add(message).execute()).await, &[EEXIST])
+    }
+
+    /// Deletes a link.
+    pub async fn delete(&mut self, name: &str) -> Result<()> {
+        let index = match self.index(name).await {
+            Err(NetlinkError::NoLink(_)) => return Ok(()),
+            index => index?,
+        };
+        self.forget_links();
+        done_by(within(self.handle.link().del(index).execute()).await, &[ENODEV])
+    }
+
+    /// Into the bridge `master`, or out of any.
+    pub async fn set_master(&mut self, name: &str, master: Option<&str>) -> Result<()> {
+        let master = match master {
+            Some(master) => self.index(master).await?,
+            None => 0,
+        };
+        self.change(name, |link| link.controller(master)).await
+    }
+
+    /// In bytes.
+    pub async fn set_mtu(&mut self, name: &str, mtu: u32) -> Result<()> {
+        self.change(name, |link| link.mtu(mtu)).await
+    }
+
+    /// `mac` with colons.
+    pub async fn set_mac(&mut self, name: &str, mac: &str) -> Result<()> {
+        let octets: std::result::Result<Vec<u8>, _> =
+            mac.split(':').map(|octet| u8::from_str_radix(octet, 16)).collect();
+        let octets = octets.map_err(|_| NetlinkError::Answer(format!("{mac} is no MAC address")))?;
+        self.change(name, |link| link.address(octets)).await
+    }
+
+    /// Administratively up or down.
+    pub async fn set_up(&mut self, name: &str, up: bool) -> Result<()> {
+        self.change(name, |link| if up { link.up() } else { link.down() }).await
+    }
+
+    async fn change(
+        &mut self,
+        name: &str,
+        how: impl FnOnce(LinkMessageBuilder<LinkUnspec>) -> LinkMessageBuilder<LinkUnspec>,
+    ) -> Result<()> {
+        let message = how(LinkUnspec::new_with_index(self.index(name).await?)).build();
+        within(self.handle.link().change(message).execute()).await
+    }
+
+    /// Adds an address.
+    pub async fn add_address(&mut self, link: &str, address: &Address) -> Result<()> {
+        let index = self.index(link).await?;
+        let mut request = self.handle.address().add(index, address.net.addr(), address.net.prefix_len());
+        adapt(request.message_mut(), address);
+        done_by(within(request.execute()).await, &[EEXIST])
+    }
+
+    /// Removes an address.
+    pub async fn remove_address(&mut self, link: &str, address: &Address) -> Result<()> {
+        let index = self.index(link).await?;
+        let mut request = self.handle.address().add(index, address.net.addr(), address.net.prefix_len());
+        let mut message = std::mem::take(request.message_mut());
+        adapt(&mut message, address);
+        done_by(within(self.handle.address().del(message).execute()).await, &[EADDRNOTAVAIL])
+    }
+
+    /// Adds a route.
+    pub async fn add_route(&mut self, link: &str, route: &Route) -> Result<()> {
+        let message = route_message(self.index(link).await?, route);
+        done_by(within(self.handle.route().add(message).execute()).await, &[EEXIST])
+    }
+
+    /// Removes exactly that route.
+    pub async fn remove_route(&mut self, link: &str, route: &Route) -> Result<()> {
+        let message = route_message(self.index(link).await?, route);
+        done_by(within(self.handle.route().del(message).execute()).await, &[ESRCH])
+    }
+
+    /// The way to `address`; nothing if there is none.
+    pub async fn path_to(&mut self, address: IpAddr) -> Result<Option<Path>> {
+        let mut message = RouteMessage::default();
+        let (family, length) =
+            if address.is_ipv4() { (AddressFamily::Inet, 32) } else { (AddressFamily::Inet6, 128) };
+        message.header.address_family = family;
+        message.header.destination_prefix_length = length;
+        message.header.flags = RouteFlags::FibMatch;
+        message.attributes.push(RouteAttribute::Destination(RouteAddress::from(address)));
+        let mut answers = Box::pin(self.handle.route().get(message).execute());
+        let route = match within(answers.try_next()).await {
+            Ok(Some(route)) => route,
+            Ok(None) => return Ok(None),
+            // EHOSTUNREACH and ENETUNREACH: the kernel knows no way.
+            Err(error) if matches!(error.code(), Some(101 | 113)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        drop(answers);
+        let found = read::route_facts(&route);
+        let Some(index) = found.links.first().copied() else { return Ok(None) };
+        let mut links = Box::pin(self.handle.link().get().match_index(index).execute());
+        let link = within(links.try_next()).await?.as_ref().and_then(read::link_name);
+        let metric = found.metric;
+        Ok(link.map(|link| Path { link, prefix_len: route.header.destination_prefix_length, metric }))
+    }
+}
+
+async fn within<T>(request: impl Future<Output = std::result::Result<T, rtnetlink::Error>>) -> Result<T> {
+    let answer = tokio::time::timeout(REQUEST_TIMEOUT, request).await;
+    Ok(answer.map_err(|_| NetlinkError::Timeout)??)
+}
+
+/// Errors that say it is done already are none.
+fn done_by(result: Result<()>, codes: &[i32]) -> Result<()> {
+    match result {
+        Err(NetlinkError::Kernel { code, .. }) if codes.contains(&code) => Ok(()),
+        result => result,
+    }
+}
+
+fn adapt(message: &mut AddressMessage, address: &Address) {
+    if let Some(peer) = address.peer {
+        message.attributes.retain(|attribute| {
+            !matches!(attribute, AddressAttribute::Address(_) | AddressAttribute::Broadcast(_))
+        });
+        message.attributes.push(AddressAttribute::Address(peer));
+    }
+    if address.noprefixroute {
+        message.attributes.push(AddressAttribute::Flags(AddressFlags::Noprefixroute));
+    }
+}
+
+fn route_message(index: u32, route: &Route) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    let family = if route.destination.addr().is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let header = &mut message.header;
+    header.address_family = family;
+    header.destination_prefix_length = route.destination.prefix_len();
+    header.protocol = route.protocol.into();
+    header.scope = route.scope.into();
+    header.kind = rtnetlink::packet_route::route::RouteType::Unicast;
+    // Tables above 255 stand in the attribute alone.
+    header.table = u8::try_from(route.table).unwrap_or(0);
+    if route.onlink {
+        header.flags = RouteFlags::Onlink;
+    }
+    let attributes = &mut message.attributes;
+    attributes.push(RouteAttribute::Table(route.table));
+    attributes.push(RouteAttribute::Oif(index));
+    attributes.push(RouteAttribute::Priority(route.metric));
+    if route.destination.prefix_len() > 0 {
+        attributes.push(RouteAttribute::Destination(RouteAddress::from(route.destination.addr())));
+    }
+    attributes.extend(route.gateway.map(|gateway| RouteAttribute::Gateway(RouteAddress::from(gateway))));
+    attributes.extend(route.source.map(|source| RouteAttribute::PrefSource(RouteAddress::from(source))));
+    message
+}

@@ -1,0 +1,321 @@
+//! From what shall be and what is to the exact steps between. Pure; no decision is left for executing.
+//!
+//! Order: bridges, then their members, then MTU, then up (what carries before what is carried) and down, then
+//! new addresses and routes, then old routes and addresses, then what goes. The exceptions, where the kernel
+//! knows only one at a time, stand where they are planned. Planning what is reached gives no step.
+
+mod layer3;
+#[cfg(test)]
+mod tests;
+
+use thiserror::Error;
+
+use super::state::{Attach, Link, State};
+use super::step::Step;
+use super::target::{LinkKind, LinkTarget, Target, Wanted};
+
+/// Why there is no way from what is to what shall be.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{path}: {problem}")]
+pub struct PlanError {
+    /// Its place in the document.
+    pub path: String,
+    /// What is in the way, and what to do.
+    pub problem: String,
+}
+
+impl PlanError {
+    fn new(path: &str, problem: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), problem: problem.into() }
+    }
+}
+
+/// The steps from `state` to `target`, none if it is reached.
+pub fn plan(target: &Target, state: &State) -> Result<Vec<Step>, PlanError> {
+    for (name, wanted) in target.present() {
+        check_membership(name, wanted, state)?;
+    }
+    let mut planner = Planner { target, state: state.clone(), steps: Vec::new() };
+    planner.make_room()?;
+    planner.create();
+    planner.attach();
+    planner.sizes();
+    planner.up(true);
+    planner.up(false);
+    layer3::plan(target, &planner.state, &mut planner.steps)?;
+    planner.teardown();
+    Ok(planner.steps)
+}
+
+impl Target {
+    pub(super) fn present(&self) -> impl Iterator<Item = (&str, &LinkTarget)> {
+        self.links.iter().filter_map(|(name, wanted)| match wanted {
+            Wanted::Present(wanted) => Some((name.as_str(), wanted)),
+            Wanted::Absent => None,
+        })
+    }
+
+    fn absent(&self) -> impl Iterator<Item = &str> {
+        self.links.iter().filter(|(_, wanted)| **wanted == Wanted::Absent).map(|(name, _)| name.as_str())
+    }
+}
+
+/// Refuses to take a link out of what this version cannot put it back into.
+fn check_membership(name: &str, wanted: &LinkTarget, state: &State) -> Result<(), PlanError> {
+    let refuse = |problem: String| Err(PlanError::new(&wanted.path, problem));
+    if let Some((master_name, master)) = state.master(name) {
+        // Ports of the kernel's datapath have "ovs-system" as master: the database tells their bridge.
+        if !matches!(master.kind.as_str(), "bridge" | "openvswitch") {
+            let kind = &master.kind;
+            return refuse(format!(
+                "{name} belongs to {master_name} ({kind}), which this version does not change; take it out first"
+            ));
+        }
+    }
+    let Some((bridge, port)) = state.ovs_port(name) else { return Ok(()) };
+    if port.interfaces.len() > 1 {
+        return refuse(format!(
+            "{name} belongs to a bond of {bridge}, which this version does not change; take it out first"
+        ));
+    }
+    let internal = port.interfaces.get(name).is_some_and(|interface| interface.internal);
+    let moves = !matches!(&wanted.attach, Attach::Ovs(to, _) if to == bridge);
+    if internal && moves && !wanted.ours {
+        return refuse(format!(
+            "{name} is an internal port of {bridge} that something else made; delete it there first"
+        ));
+    }
+    Ok(())
+}
+
+struct Planner<'a> {
+    target: &'a Target,
+    /// What will be there once the steps so far are done, as far as later steps ask.
+    state: State,
+    steps: Vec<Step>,
+}
+
+impl Planner<'_> {
+    /// Removes what stands in the place of a link that is to be made: ours goes, anything else is refused.
+    fn make_room(&mut self) -> Result<(), PlanError> {
+        let from = self.steps.len();
+        for (name, wanted) in self.target.present() {
+            let Some(problem) = conflict(name, wanted, &self.state) else { continue };
+            if !wanted.ours || !is_made(name, &self.state) {
+                return Err(PlanError::new(&wanted.path, problem));
+            }
+            self.delete(name);
+        }
+        self.sync_since(from);
+        Ok(())
+    }
+
+    fn create(&mut self) {
+        for (name, wanted) in self.target.present() {
+            let link = name.to_owned();
+            match &wanted.kind {
+                LinkKind::LinuxBridge if !self.state.links.contains_key(name) => {
+                    self.steps.push(Step::CreateLinuxBridge { link });
+                }
+                LinkKind::OvsBridge { datapath_type, hwaddr, .. } => match self.state.ovs_bridge(name) {
+                    None => self.steps.push(Step::CreateOvsBridge {
+                        bridge: link,
+                        datapath_type: datapath_type.clone(),
+                        hwaddr: hwaddr.clone(),
+                    }),
+                    Some(bridge) if bridge.hwaddr != *hwaddr => {
+                        self.steps.push(Step::SetOvsHwaddr { bridge: link, hwaddr: hwaddr.clone() });
+                    }
+                    Some(_) => {}
+                },
+                _ => {}
+            }
+        }
+    }
+
+    /// Members into their bridges; VLANs, which need their device, after all else.
+    fn attach(&mut self) {
+        for (name, wanted) in self.target.present() {
+            if let LinkKind::Vlan { device, id } = &wanted.kind
+                && !self.state.links.contains_key(name)
+            {
+                self.steps.push(Step::CreateVlan { link: name.to_owned(), device: device.clone(), id: *id });
+            }
+        }
+        for (name, wanted) in self.target.present() {
+            self.attach_one(name, wanted);
+        }
+        for (name, wanted) in self.target.present() {
+            let (LinkKind::OvsBridge { mtu_request, .. } | LinkKind::OvsInternal { mtu_request }) =
+                wanted.kind
+            else {
+                continue;
+            };
+            let now = self.state.ovs_interface(name).and_then(|interface| interface.mtu_request);
+            if now != mtu_request {
+                self.steps.push(Step::SetOvsMtu { interface: name.to_owned(), mtu: mtu_request });
+            }
+        }
+        self.sync_since(0);
+    }
+
+    fn attach_one(&mut self, name: &str, wanted: &LinkTarget) {
+        let now = self.state.attachment(name);
+        if now == wanted.attach {
+            return;
+        }
+        let link = name.to_owned();
+        if let (Attach::Ovs(from, _), Attach::Ovs(to, tag)) = (&now, &wanted.attach)
+            && from == to
+        {
+            self.steps.push(Step::SetOvsTag { port: link, tag: *tag });
+            return;
+        }
+        match (&now, &wanted.attach) {
+            (Attach::Ovs(bridge, _), _) => {
+                self.steps.push(Step::RemoveOvsPort { bridge: bridge.clone(), port: link.clone() });
+                // Open vSwitch lets go of a link only when it has taken that up.
+                self.steps.push(Step::SyncOvs);
+            }
+            (Attach::Linux(_), Attach::None | Attach::Ovs(..)) => {
+                self.steps.push(Step::SetMaster { link: link.clone(), master: None });
+            }
+            (Attach::Linux(_) | Attach::None, _) => {}
+        }
+        match &wanted.attach {
+            Attach::None => {}
+            Attach::Linux(bridge) => self.steps.push(Step::SetMaster { link, master: Some(bridge.clone()) }),
+            Attach::Ovs(bridge, tag) => {
+                let internal = matches!(wanted.kind, LinkKind::OvsInternal { .. });
+                self.steps.push(Step::AddOvsPort { bridge: bridge.clone(), port: link, tag: *tag, internal });
+            }
+        }
+    }
+
+    /// MTU and MAC: what carries before what is carried.
+    fn sizes(&mut self) {
+        for (name, wanted) in in_order(self.target) {
+            let now = self.state.links.get(name);
+            let by_switch = matches!(wanted.kind, LinkKind::OvsBridge { .. } | LinkKind::OvsInternal { .. });
+            if let Some(mtu) = wanted.mtu
+                && !by_switch
+                && now.is_none_or(|link| link.mtu != mtu)
+            {
+                self.steps.push(Step::SetMtu { link: name.to_owned(), mtu });
+            }
+            if let Some(mac) = &wanted.mac
+                && now.is_none_or(|link| link.mac.as_ref() != Some(mac))
+            {
+                self.steps.push(Step::SetMac { link: name.to_owned(), mac: mac.clone() });
+            }
+        }
+    }
+
+    fn up(&mut self, up: bool) {
+        for (name, wanted) in in_order(self.target) {
+            if wanted.up == up && self.state.links.get(name).is_none_or(|link| link.up != up) {
+                self.steps.push(Step::SetUp { link: name.to_owned(), up });
+            }
+        }
+    }
+
+    /// What is no longer wanted: VLANs before what carries them.
+    fn teardown(&mut self) {
+        let from = self.steps.len();
+        let mut names: Vec<&str> = self.target.absent().filter(|name| is_made(name, &self.state)).collect();
+        names.sort_by_key(|name| {
+            let vlan = self.state.links.get(*name).is_some_and(|link| link.kind == "vlan");
+            !(vlan || self.state.ovs_port(name).is_some())
+        });
+        for name in names {
+            self.delete(name);
+        }
+        self.sync_since(from);
+    }
+
+    /// Deletes what [`is_made`] found and forgets it.
+    fn delete(&mut self, name: &str) {
+        let link = name.to_owned();
+        if self.state.ovs_bridge(name).is_some() {
+            self.steps.push(Step::DeleteOvsBridge { bridge: link });
+        } else if let Some((bridge, _)) = self.state.ovs_port(name) {
+            self.steps.push(Step::RemoveOvsPort { bridge: bridge.to_owned(), port: link });
+        } else {
+            self.steps.push(Step::DeleteLink { link });
+        }
+        self.forget(name);
+    }
+
+    fn forget(&mut self, name: &str) {
+        self.state.links.remove(name);
+        for link in self.state.links.values_mut() {
+            link.master.take_if(|master| master == name);
+        }
+        if let Some(bridges) = &mut self.state.ovs {
+            bridges.remove(name);
+            bridges.values_mut().for_each(|bridge| drop(bridge.ports.remove(name)));
+        }
+    }
+
+    fn sync_since(&mut self, from: usize) {
+        let last = self.steps[from..].iter().rposition(|step| step.is_ovs() || *step == Step::SyncOvs);
+        if last.is_some_and(|last| self.steps[from + last] != Step::SyncOvs) {
+            self.steps.push(Step::SyncOvs);
+        }
+    }
+}
+
+/// Something that Muster makes and so may delete: never hardware, nor what carries another's mark.
+fn is_made(name: &str, state: &State) -> bool {
+    if let Some(bridge) = state.ovs_bridge(name) {
+        return bridge.ours;
+    }
+    if let Some((_, port)) = state.ovs_port(name) {
+        return port.ours;
+    }
+    state.links.get(name).is_some_and(|link| matches!(link.kind.as_str(), "bridge" | "vlan"))
+}
+
+/// Says what stands in the place of a link that shall be of another kind.
+fn conflict(name: &str, wanted: &LinkTarget, state: &State) -> Option<String> {
+    let link = state.links.get(name);
+    let bridge = state.ovs_bridge(name).is_some();
+    let internal = state.ovs_port(name).is_some_and(|(_, port)| port.interfaces.values().all(|i| i.internal));
+    let is_there =
+        |what: String| Some(format!("{name} is there already as {what}; choose another name or delete it"));
+    match (&wanted.kind, link) {
+        (LinkKind::Existing, _) => None,
+        (LinkKind::OvsBridge { .. }, _) if bridge => None,
+        (LinkKind::OvsInternal { .. }, _) if internal => None,
+        (_, None) if !bridge && !internal => None,
+        (_, _) if bridge => is_there("a bridge of Open vSwitch".to_owned()),
+        (_, _) if internal => is_there("a port of Open vSwitch".to_owned()),
+        (LinkKind::LinuxBridge, Some(link)) if link.kind == "bridge" => None,
+        (LinkKind::Vlan { device, id }, Some(link)) => match &link.vlan {
+            Some(vlan) if vlan.device == *device && vlan.id == *id => None,
+            Some(vlan) => is_there(format!("VLAN {} on {}", vlan.id, vlan.device)),
+            None => is_there(kind_of(link)),
+        },
+        (_, Some(link)) => is_there(kind_of(link)),
+        (_, None) => None,
+    }
+}
+
+fn kind_of(link: &Link) -> String {
+    match link.kind.as_str() {
+        "" => "hardware".to_owned(),
+        kind => format!("a link of kind {kind}"),
+    }
+}
+
+/// Existing links, then bridges, then internal ports, then VLANs.
+fn in_order(target: &Target) -> Vec<(&str, &LinkTarget)> {
+    let mut links: Vec<_> = target.present().collect();
+    links.sort_by_key(|(_, wanted)| match wanted.kind {
+        LinkKind::Existing => 0,
+        LinkKind::LinuxBridge | LinkKind::OvsBridge { .. } => 1,
+        LinkKind::OvsInternal { .. } => 2,
+        LinkKind::Vlan { .. } => 3,
+    });
+    links
+}

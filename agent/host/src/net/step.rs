@@ -1,0 +1,112 @@
+//! The exact steps of a plan. Each may be repeated: executing one that is done already changes nothing.
+
+use std::fmt;
+
+use super::state::{Address, Route};
+
+/// One change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are the kernel's and Open vSwitch's own words")]
+pub enum Step {
+    /// A Linux bridge.
+    CreateLinuxBridge { link: String },
+    /// An 802.1Q link.
+    CreateVlan { link: String, device: String, id: u16 },
+    /// A Linux bridge or 802.1Q link that Muster made.
+    DeleteLink { link: String },
+    /// A bridge of Open vSwitch with its local port, marked as Muster's.
+    CreateOvsBridge { bridge: String, datapath_type: Option<String>, hwaddr: Option<String> },
+    /// A bridge of Open vSwitch that carries Muster's mark.
+    DeleteOvsBridge { bridge: String },
+    /// A port of that one interface.
+    AddOvsPort { bridge: String, port: String, tag: Option<u16>, internal: bool },
+    /// The port leaves the bridge; an internal one goes.
+    RemoveOvsPort { bridge: String, port: String },
+    /// The port's VLAN.
+    SetOvsTag { port: String, tag: Option<u16> },
+    /// `other_config:hwaddr`
+    SetOvsHwaddr { bridge: String, hwaddr: Option<String> },
+    /// `mtu_request`
+    SetOvsMtu { interface: String, mtu: Option<u32> },
+    /// Waits until the switch has taken up all that was asked of its database.
+    SyncOvs,
+    /// Into a Linux bridge, or out of one.
+    SetMaster { link: String, master: Option<String> },
+    /// In bytes.
+    SetMtu { link: String, mtu: u32 },
+    /// The MAC address of a Linux bridge.
+    SetMac { link: String, mac: String },
+    /// Administratively up or down.
+    SetUp { link: String, up: bool },
+    /// To a link.
+    AddAddress { link: String, address: Address },
+    /// From a link.
+    RemoveAddress { link: String, address: Address },
+    /// Through a link.
+    AddRoute { link: String, route: Route },
+    /// Through a link.
+    RemoveRoute { link: String, route: Route },
+}
+
+impl Step {
+    /// Done in the database of Open vSwitch, and only real once the switch has taken it up.
+    pub(super) fn is_ovs(&self) -> bool {
+        matches!(
+            self,
+            Self::CreateOvsBridge { .. }
+                | Self::DeleteOvsBridge { .. }
+                | Self::AddOvsPort { .. }
+                | Self::RemoveOvsPort { .. }
+                | Self::SetOvsTag { .. }
+                | Self::SetOvsHwaddr { .. }
+                | Self::SetOvsMtu { .. }
+        )
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CreateLinuxBridge { link } => write!(f, "create the Linux bridge {link}"),
+            Self::CreateVlan { link, device, id } => write!(f, "create {link}: VLAN {id} on {device}"),
+            Self::DeleteLink { link } => write!(f, "delete {link}"),
+            Self::CreateOvsBridge { bridge, datapath_type, hwaddr } => {
+                write!(f, "create the Open vSwitch bridge {bridge}")?;
+                datapath_type.iter().try_for_each(|kind| write!(f, " (datapath {kind})"))?;
+                hwaddr.iter().try_for_each(|mac| write!(f, " with the MAC address {mac}"))
+            }
+            Self::DeleteOvsBridge { bridge } => write!(f, "delete the Open vSwitch bridge {bridge}"),
+            Self::AddOvsPort { bridge, port, tag, internal } => {
+                let kind = if *internal { "internal port" } else { "port" };
+                write!(f, "add the {kind} {port} to {bridge}")?;
+                tag.iter().try_for_each(|tag| write!(f, " in VLAN {tag}"))
+            }
+            Self::RemoveOvsPort { bridge, port } => write!(f, "take the port {port} out of {bridge}"),
+            Self::SetOvsTag { port, tag: Some(tag) } => write!(f, "put the port {port} into VLAN {tag}"),
+            Self::SetOvsTag { port, tag: None } => write!(f, "take the port {port} out of its VLAN"),
+            Self::SetOvsHwaddr { bridge, hwaddr: Some(mac) } => {
+                write!(f, "give {bridge} the MAC address {mac}")
+            }
+            Self::SetOvsHwaddr { bridge, hwaddr: None } => write!(f, "let {bridge} choose its MAC address"),
+            Self::SetOvsMtu { interface, mtu: Some(mtu) } => {
+                write!(f, "ask for an MTU of {mtu} on {interface}")
+            }
+            Self::SetOvsMtu { interface, mtu: None } => {
+                write!(f, "let Open vSwitch choose the MTU of {interface}")
+            }
+            Self::SyncOvs => write!(f, "wait for Open vSwitch"),
+            Self::SetMaster { link, master: Some(master) } => {
+                write!(f, "put {link} into the bridge {master}")
+            }
+            Self::SetMaster { link, master: None } => write!(f, "take {link} out of its bridge"),
+            Self::SetMtu { link, mtu } => write!(f, "set the MTU of {link} to {mtu}"),
+            Self::SetMac { link, mac } => write!(f, "give {link} the MAC address {mac}"),
+            Self::SetUp { link, up: true } => write!(f, "set {link} up"),
+            Self::SetUp { link, up: false } => write!(f, "set {link} down"),
+            Self::AddAddress { link, address } => write!(f, "add the address {address} to {link}"),
+            Self::RemoveAddress { link, address } => write!(f, "remove the address {address} from {link}"),
+            Self::AddRoute { link, route } => write!(f, "add the route {route} dev {link}"),
+            Self::RemoveRoute { link, route } => write!(f, "remove the route {route} dev {link}"),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Desired ⊆ observed, or the places that differ.
+
+use std::collections::BTreeSet;
+
+use super::state::{Attach, Link, Route, State};
+use super::target::{Difference, LinkKind, LinkTarget, Target, Wanted};
+
+/// Where `state` is not what `target` wants; nothing if it is.
+pub fn differences(target: &Target, state: &State) -> Vec<Difference> {
+    let mut found = Found::default();
+    for (name, wanted) in &target.links {
+        match (wanted, state.links.get(name)) {
+            (Wanted::Present(wanted), Some(link)) => found.link(name, wanted, link, state),
+            (Wanted::Present(wanted), None) => found.add(&wanted.path, format!("{name} is not there")),
+            (Wanted::Absent, _) => found.gone(name, state),
+        }
+    }
+    found.0
+}
+
+#[derive(Default)]
+struct Found(Vec<Difference>);
+
+impl Found {
+    fn add(&mut self, path: &str, text: String) {
+        self.0.push(Difference { path: path.to_owned(), text });
+    }
+
+    fn gone(&mut self, name: &str, state: &State) {
+        let made = state.links.get(name).is_some_and(|link| matches!(link.kind.as_str(), "bridge" | "vlan"));
+        let bridge = state.ovs_bridge(name).is_some_and(|bridge| bridge.ours);
+        let port = state.ovs_port(name).is_some_and(|(_, port)| port.ours);
+        if made || bridge || port {
+            self.add(&format!("before.{name}"), format!("{name} is still there"));
+        }
+    }
+
+    fn link(&mut self, name: &str, wanted: &LinkTarget, link: &Link, state: &State) {
+        let path = &wanted.path;
+        self.kind(name, wanted, link, state);
+        let attach = state.attachment(name);
+        if attach != wanted.attach {
+            self.add(path, format!("wanted {name} {}, it is {}", place(&wanted.attach), place(&attach)));
+        }
+        if let Some(error) = state.ovs_interface(name).and_then(|interface| interface.error.as_ref()) {
+            self.add(path, format!("Open vSwitch cannot use {name}: {error}"));
+        }
+        if link.up != wanted.up {
+            let word = |up| if up { "up" } else { "down" };
+            self.add(path, format!("wanted {name} {}, it is {}", word(wanted.up), word(link.up)));
+        }
+        if let Some(mtu) = wanted.mtu.filter(|mtu| *mtu != link.mtu) {
+            self.add(&format!("{path}.mtu"), format!("wanted {mtu}, {name} has {}", link.mtu));
+        }
+        if let Some(mac) = wanted.mac.as_ref().filter(|mac| Some(*mac) != link.mac.as_ref()) {
+            let has = link.mac.as_deref().unwrap_or("none");
+            self.add(path, format!("wanted the MAC address {mac}, {name} has {has}"));
+        }
+        for (index, address) in wanted.addresses.iter().enumerate() {
+            if !link.addresses.contains(address) {
+                let has = listed(link.addresses.iter().filter(|address| !address.is_link_local()));
+                self.add(
+                    &format!("{path}.addresses[{index}]"),
+                    format!("wanted {address}, {name} has {has}"),
+                );
+            }
+        }
+        self.routes(name, wanted, link);
+    }
+
+    fn kind(&mut self, name: &str, wanted: &LinkTarget, link: &Link, state: &State) {
+        let ok = match &wanted.kind {
+            LinkKind::Existing => true,
+            LinkKind::LinuxBridge => link.kind == "bridge",
+            LinkKind::Vlan { device, id } => {
+                link.vlan.as_ref().is_some_and(|vlan| vlan.device == *device && vlan.id == *id)
+            }
+            LinkKind::OvsBridge { .. } => state.ovs_bridge(name).is_some(),
+            LinkKind::OvsInternal { .. } => {
+                state.ovs_interface(name).is_some_and(|interface| interface.internal)
+            }
+        };
+        if !ok {
+            self.add(&wanted.path, format!("{name} is there, but as something else"));
+        }
+        if let (LinkKind::OvsBridge { hwaddr, .. }, Some(bridge)) = (&wanted.kind, state.ovs_bridge(name))
+            && bridge.hwaddr != *hwaddr
+        {
+            let text = |mac: &Option<String>| mac.clone().unwrap_or_else(|| "none".to_owned());
+            let problem =
+                format!("wanted the MAC address {}, {name} has {}", text(hwaddr), text(&bridge.hwaddr));
+            self.add(&wanted.path, problem);
+        }
+    }
+
+    fn routes(&mut self, name: &str, wanted: &LinkTarget, link: &Link) {
+        // Tens of thousands of routes: look up, never search.
+        let way = |route: &Route| (route.key(), route.gateway, route.source, route.onlink);
+        let has: BTreeSet<_> = link.routes.iter().map(way).collect();
+        for (index, route) in wanted.routes.iter().enumerate() {
+            if has.contains(&way(route)) {
+                continue;
+            }
+            let instead: Vec<&Route> =
+                link.routes.iter().filter(|other| other.key() == route.key()).take(1).collect();
+            let path = format!("{}.routes[{index}]", wanted.path);
+            self.add(&path, format!("wanted {route}, {name} has {}", listed(instead.into_iter())));
+        }
+    }
+}
+
+fn place(attach: &Attach) -> String {
+    match attach {
+        Attach::None => "in no bridge".to_owned(),
+        Attach::Linux(bridge) | Attach::Ovs(bridge, None) => format!("in {bridge}"),
+        Attach::Ovs(bridge, Some(tag)) => format!("in {bridge} with VLAN {tag}"),
+    }
+}
+
+fn listed<T: ToString>(items: impl Iterator<Item = T>) -> String {
+    let items: Vec<String> = items.map(|item| item.to_string()).collect();
+    if items.is_empty() { "none".to_owned() } else { items.join(", ") }
+}

@@ -1,0 +1,138 @@
+//! A server of a test: a network namespace, with an Open vSwitch of its own where wanted. It is gone when dropped.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use muster_host::net::{HostConfig, Network};
+use nix::sched::{CloneFlags, setns};
+use tempfile::TempDir;
+
+/// One server.
+pub struct Bed {
+    namespace: String,
+    directory: TempDir,
+    /// Ended in this order.
+    daemons: Vec<Child>,
+}
+
+impl Bed {
+    /// A namespace with nothing but `lo`.
+    pub fn new() -> Self {
+        static LAST: AtomicU32 = AtomicU32::new(0);
+        let root = Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
+        assert!(root, "these tests make network namespaces: run them as root");
+        let number = LAST.fetch_add(1, Ordering::Relaxed);
+        let namespace = format!("muster-host-{}-{number}", std::process::id());
+        run(Command::new("ip").args(["netns", "add", &namespace]));
+        let bed = Self { namespace, directory: TempDir::new().unwrap(), daemons: Vec::new() };
+        bed.ip("link set lo up");
+        bed
+    }
+
+    /// With an Open vSwitch that is running.
+    pub fn with_ovs() -> Self {
+        let mut bed = Self::new();
+        let database = bed.directory.path().join("conf.db");
+        let schema = "/usr/share/openvswitch/vswitch.ovsschema";
+        run(Command::new("ovsdb-tool").arg("create").arg(&database).arg(schema));
+        let remote = format!("--remote=punix:{}", bed.database().display());
+        bed.start(&["ovsdb-server", database.to_str().unwrap(), &remote]);
+        bed.ovs("--retry --no-wait init");
+        bed.start_switch();
+        bed
+    }
+
+    /// Starts the switch and waits until it works.
+    pub fn start_switch(&mut self) {
+        let database = format!("unix:{}", self.database().display());
+        self.start(&["ovs-vswitchd", &database, "--disable-system"]);
+        let switch = self.daemons.pop().unwrap();
+        self.daemons.insert(0, switch);
+        self.ovs("set Open_vSwitch . external_ids:system-id=test");
+    }
+
+    /// Ends the switch, not its database.
+    pub fn stop_switch(&mut self) {
+        let mut switch = self.daemons.remove(0);
+        switch.kill().unwrap();
+        switch.wait().unwrap();
+    }
+
+    fn start(&mut self, arguments: &[&str]) {
+        let log = File::create(self.directory.path().join(format!("{}.log", arguments[0]))).unwrap();
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.namespace]).args(arguments).stdin(Stdio::null());
+        for name in ["OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR", "OVS_SYSCONFDIR"] {
+            command.env(name, self.directory.path());
+        }
+        self.daemons.push(command.stdout(Stdio::null()).stderr(log).spawn().unwrap());
+    }
+
+    /// A cable between two servers.
+    pub fn link(&self, name: &str, other: &Bed, other_name: &str) {
+        let (here, there) = (&self.namespace, &other.namespace);
+        let words = format!("link add {name} netns {here} type veth peer name {other_name} netns {there}");
+        run(Command::new("ip").args(words.split(' ')));
+        for (bed, name) in [(self, name), (other, other_name)] {
+            // The userspace datapath passes on checksums that a veth left for hardware to fill in.
+            bed.exec(&format!("ethtool -K {name} tx off"));
+        }
+    }
+
+    /// `ip` in the namespace; it must work.
+    pub fn ip(&self, words: &str) -> String {
+        run(Command::new("ip").args(["-n", &self.namespace]).args(words.split(' ')))
+    }
+
+    /// `ovs-vsctl` for this server's switch; it must work.
+    pub fn ovs(&self, words: &str) -> String {
+        let database = format!("--db=unix:{}", self.database().display());
+        run(Command::new("ovs-vsctl").args([database.as_str(), "--timeout=30"]).args(words.split(' ')))
+    }
+
+    /// A command in the namespace; it must work.
+    pub fn exec(&self, words: &str) -> String {
+        run(Command::new("ip").args(["netns", "exec", &self.namespace]).args(words.split(' ')))
+    }
+
+    /// Packets come back from `address`. The first ones may be lost to address resolution.
+    pub fn pings(&self, address: &str) {
+        self.exec(&format!("ping -n -c 1 -w 20 {address}"));
+    }
+
+    fn database(&self) -> PathBuf {
+        self.directory.path().join("db.sock")
+    }
+
+    /// Runs `work` on a thread of its own inside the namespace, with a runtime like the agent's.
+    pub fn inside<T: Send>(&self, work: impl AsyncFnOnce(Network) -> T + Send) -> T {
+        let config = HostConfig { ovs_db: Some(self.database()), datapath_type: Some("netdev".to_owned()) };
+        let in_namespace = move || {
+            let file = File::open(format!("/run/netns/{}", self.namespace)).unwrap();
+            setns(file, CloneFlags::CLONE_NEWNET).unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(work(Network::new(config)))
+        };
+        let done = std::thread::scope(|scope| scope.spawn(in_namespace).join());
+        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        for daemon in &mut self.daemons {
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
+        let _ = Command::new("ip").args(["netns", "del", &self.namespace]).status();
+    }
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {}: {error}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}

@@ -1,0 +1,83 @@
+//! os-net-config's own samples: each is taken, or refused by name.
+
+use std::path::{Path, PathBuf};
+
+use muster_shared::model::network::{NetworkDocument, NicMapping, Problem};
+use saphyr_parser::{Event, Parser, ScalarStyle};
+use serde_json::{Map, Value};
+
+/// Beside the repository, or where `MUSTER_SAMPLES` says; not part of it.
+fn samples() -> PathBuf {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/samples");
+    std::env::var_os("MUSTER_SAMPLES").map_or(beside, PathBuf::from).join("os-net-config")
+}
+
+#[test]
+fn samples_are_taken_or_refused_by_name() {
+    let Ok(files) = std::fs::read_dir(samples()) else {
+        println!("0 samples ran: there is no {}", samples().display());
+        return;
+    };
+    let mut paths: Vec<PathBuf> = files.map(|file| file.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|e| e == "yaml") && !path.ends_with("schema.yaml"));
+    paths.sort();
+    for path in &paths {
+        let value: Value = yaml(&std::fs::read_to_string(path).unwrap());
+        if value.get("interface_mapping").is_some() {
+            NicMapping::parse(&value).unwrap();
+            println!("{}: taken as a mapping", path.display());
+            continue;
+        }
+        match NetworkDocument::parse(&value) {
+            Ok(document) => println!("{}: taken, {} objects", path.display(), document.all().count()),
+            Err(error) => {
+                let by_name = matches!(error.problem, Problem::Unsupported { .. });
+                assert!(by_name, "{}: {error}", path.display());
+                println!("{}: {error}", path.display());
+            }
+        }
+    }
+    println!("{} samples ran", paths.len());
+}
+
+/// As much YAML as the samples have.
+fn yaml(text: &str) -> Value {
+    let mut events = Parser::new_from_str(text).map(|event| event.unwrap().0);
+    loop {
+        let event = events.next().unwrap();
+        if !matches!(event, Event::StreamStart | Event::DocumentStart(_)) {
+            return node(event, &mut events);
+        }
+    }
+}
+
+fn node<'a>(event: Event<'a>, events: &mut impl Iterator<Item = Event<'a>>) -> Value {
+    match event {
+        Event::Scalar(text, ScalarStyle::Plain, ..) => {
+            serde_json::from_str(&text).unwrap_or_else(|_| Value::String(text.into_owned()))
+        }
+        Event::Scalar(text, ..) => Value::String(text.into_owned()),
+        Event::SequenceStart(..) => {
+            let mut items = Vec::new();
+            loop {
+                match events.next().unwrap() {
+                    Event::SequenceEnd => return Value::Array(items),
+                    event => items.push(node(event, events)),
+                }
+            }
+        }
+        Event::MappingStart(..) => {
+            let mut map = Map::new();
+            loop {
+                match events.next().unwrap() {
+                    Event::MappingEnd => return Value::Object(map),
+                    event => {
+                        let Value::String(key) = node(event, events) else { panic!("a key that is no text") };
+                        map.insert(key, node(events.next().unwrap(), events));
+                    }
+                }
+            }
+        }
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,35 @@
+//! The host's network in real namespaces with a real Open vSwitch. Needs root.
+
+mod bed;
+mod conformance;
+mod crash;
+mod ovs;
+mod plain;
+
+use muster_host::net::{Snapshot, State};
+use muster_shared::model::network::{NetworkDocument, NicMapping};
+use serde_json::Value;
+
+/// A document that parses.
+fn document(value: Value) -> NetworkDocument {
+    NetworkDocument::parse(&value).unwrap()
+}
+
+fn no_mapping() -> NicMapping {
+    NicMapping::default()
+}
+
+/// The host without what changes by itself: link-local addresses come a moment after a link is up.
+fn settled(mut state: State) -> State {
+    for link in state.links.values_mut() {
+        link.addresses.retain(|address| !address.is_link_local());
+        link.addresses.sort();
+        link.routes.sort();
+    }
+    state
+}
+
+/// Through JSON, as an agent would keep it.
+fn kept(snapshot: Snapshot) -> Snapshot {
+    serde_json::from_str(&serde_json::to_string(&snapshot).unwrap()).unwrap()
+}

@@ -1,0 +1,177 @@
+//! Bridges and ports of a real Open vSwitch.
+
+use serde_json::{Value, json};
+
+use crate::bed::Bed;
+use crate::{document, kept, no_mapping, settled};
+use muster_host::net::NetError;
+use muster_shared::model::network::NicMapping;
+
+/// TripleO's net-config-static-bridge, with more members.
+fn br_ex(address: &str, members: Vec<Value>) -> Value {
+    let mut all = vec![json!({"type": "interface", "name": "nic1", "primary": true})];
+    all.extend(members);
+    json!({"network_config": [{"type": "ovs_bridge", "name": "br-ex", "use_dhcp": false, "dns_servers": [],
+        "addresses": [{"ip_netmask": address}],
+        "routes": [{"ip_netmask": "169.254.169.254/32", "next_hop": "192.0.2.254"},
+            {"default": true, "next_hop": "192.0.2.254"}],
+        "members": all}]})
+}
+
+fn vlan(id: u16, address: &str) -> Value {
+    json!({"type": "vlan", "vlan_id": id, "addresses": [{"ip_netmask": address}]})
+}
+
+fn nic1() -> NicMapping {
+    NicMapping::new([("nic1".to_owned(), "eth1".to_owned())].into()).unwrap()
+}
+
+#[test]
+fn two_servers_speak_over_a_bridge_and_a_vlan_and_get_back_what_they_had() {
+    let (one, other) = (Bed::with_ovs(), Bed::with_ovs());
+    one.link("eth1", &other, "eth1");
+    one.ip("link set eth1 up");
+    one.ip("address add 192.0.2.1/24 dev eth1");
+    one.ip("address add 2001:db8::1/64 dev eth1 nodad");
+    one.ip("route add default via 192.0.2.99");
+    let documents = [
+        document(br_ex("192.0.2.1/24", vec![vlan(10, "10.10.0.1/24")])),
+        document(br_ex("192.0.2.2/24", vec![vlan(10, "10.10.0.2/24")])),
+    ];
+    let mut befores = Vec::new();
+    for (bed, document) in [&one, &other].into_iter().zip(&documents) {
+        befores.push(bed.inside(async |network| {
+            let at_first = settled(network.observe().await.unwrap());
+            let before = kept(network.snapshot(document, &nic1(), None).await.unwrap());
+            let applied = network.apply(document, &nic1(), &before).await.unwrap();
+            assert!(!applied.steps.is_empty());
+            assert_eq!(network.apply(document, &nic1(), &before).await.unwrap().steps, []);
+            let state = network.observe().await.unwrap();
+            assert_eq!(state.links["br-ex"].mac, state.links["eth1"].mac);
+            (at_first, before)
+        }));
+    }
+    one.pings("192.0.2.2");
+    one.pings("10.10.0.2");
+    other.pings("192.0.2.1");
+    assert_eq!(one.ovs("get port vlan10 tag").trim(), "10");
+    assert_eq!(one.ovs("get bridge br-ex external_ids:muster-owner").trim(), "muster");
+    assert!(one.ip("route show").contains("169.254.169.254 via 192.0.2.254 dev br-ex"));
+    assert!(!one.ip("route show").contains("dev eth1"));
+    for (bed, (at_first, before)) in [&one, &other].into_iter().zip(befores) {
+        bed.inside(async |network| {
+            assert_eq!(network.restore(&before).await.unwrap(), [""; 0]);
+            assert_eq!(settled(network.observe().await.unwrap()), at_first);
+        });
+        assert_eq!(bed.ovs("list-br"), "");
+    }
+}
+
+#[test]
+fn an_update_changes_what_changed_and_gives_back_the_rest() {
+    let (server, peer) = (Bed::with_ovs(), Bed::new());
+    server.link("eth1", &peer, "p1");
+    server.link("eth2", &peer, "p2");
+    server.ip("address add 198.51.100.7/24 dev eth2");
+    let eth2 = json!({"type": "interface", "name": "eth2"});
+    let first = document(br_ex("192.0.2.1/24", vec![vlan(10, "10.10.0.1/24"), eth2]));
+    let mut mtu = br_ex("192.0.2.7/24", vec![vlan(11, "10.10.0.1/24")]);
+    mtu["network_config"][0]["mtu"] = json!(1400);
+    let second = document(mtu);
+    let linux = document(
+        json!([{"type": "linux_bridge", "name": "br-ex", "addresses": [{"ip_netmask": "192.0.2.1/24"}],
+        "members": [{"type": "interface", "name": "eth2"}]}]),
+    );
+    server.inside(async |network| {
+        let at_first = settled(network.observe().await.unwrap());
+        let before = network.snapshot(&first, &nic1(), None).await.unwrap();
+        let before = network.apply(&first, &nic1(), &before).await.unwrap().before;
+        assert_eq!(server.ovs("list-ports br-ex"), "eth1\neth2\nvlan10\n");
+
+        let before = network.snapshot(&second, &nic1(), Some(before)).await.unwrap();
+        let before = network.apply(&second, &nic1(), &before).await.unwrap().before;
+        assert_eq!(server.ovs("list-ports br-ex"), "eth1\nvlan11\n");
+        assert!(server.ip("address show dev eth2").contains("198.51.100.7/24"));
+        assert!(server.ip("link show dev br-ex").contains("mtu 1400"));
+        assert!(server.ip("address show dev br-ex").contains("192.0.2.7/24"));
+        assert!(!before.links.contains_key("eth2"));
+        assert_eq!(network.apply(&second, &nic1(), &before).await.unwrap().steps, []);
+
+        // Of another kind, under the same name.
+        let before = network.snapshot(&linux, &nic1(), Some(before)).await.unwrap();
+        let before = network.apply(&linux, &nic1(), &before).await.unwrap().before;
+        assert_eq!(server.ovs("list-br"), "");
+        assert_eq!(network.observe().await.unwrap().links["br-ex"].kind, "bridge");
+
+        network.restore(&before).await.unwrap();
+        assert_eq!(settled(network.observe().await.unwrap()), at_first);
+    });
+}
+
+#[test]
+fn what_others_made_in_open_vswitch_stays() {
+    let (server, peer) = (Bed::with_ovs(), Bed::new());
+    for number in 1..=3 {
+        server.link(&format!("eth{number}"), &peer, &format!("p{number}"));
+    }
+    server.ovs("add-br br-ex -- set bridge br-ex datapath_type=netdev other_config:hwaddr=02:00:00:00:00:07");
+    server.ovs("add-port br-ex eth3 tag=5 -- add-port br-ex eth1 tag=6");
+    server.ovs("add-br br-old -- set bridge br-old datapath_type=netdev -- add-port br-old eth2");
+    let both = document(br_ex("192.0.2.1/24", vec![json!({"type": "interface", "name": "eth2"})]));
+    server.inside(async |network| {
+        let at_first = settled(network.observe().await.unwrap());
+        let before = kept(network.snapshot(&both, &nic1(), None).await.unwrap());
+        network.apply(&both, &nic1(), &before).await.unwrap();
+        assert_eq!(server.ovs("list-ports br-ex"), "eth1\neth2\neth3\n");
+        assert_eq!(server.ovs("get port eth1 tag").trim(), "[]");
+        network.restore(&before).await.unwrap();
+        let mut at_last = settled(network.observe().await.unwrap());
+        // The port is a new row that Muster made, with the same content.
+        let ports = at_last.ovs.as_mut().unwrap().get_mut("br-old").unwrap();
+        ports.ports.get_mut("eth2").unwrap().ours = false;
+        assert_eq!(at_last, at_first);
+    });
+}
+
+#[test]
+fn a_bond_is_not_taken_apart() {
+    let (server, peer) = (Bed::with_ovs(), Bed::new());
+    server.link("eth1", &peer, "p1");
+    server.link("eth2", &peer, "p2");
+    server.ovs("add-br br0 -- set bridge br0 datapath_type=netdev -- add-bond br0 bond0 eth1 eth2");
+    let document = document(br_ex("192.0.2.1/24", Vec::new()));
+    server.inside(async |network| {
+        let before = network.snapshot(&document, &nic1(), None).await.unwrap();
+        let error = network.apply(&document, &nic1(), &before).await.unwrap_err();
+        let wanted = "network_config[0].members[0]: eth1 belongs to a bond of br0, which this version does not change; \
+                      take it out first";
+        assert_eq!(error.to_string(), wanted);
+    });
+    assert_eq!(server.ovs("list-br"), "br0\n");
+}
+
+#[test]
+fn a_switch_that_is_stopped_fails_the_document_and_heals_later() {
+    let (mut server, peer) = (Bed::with_ovs(), Bed::new());
+    server.link("eth1", &peer, "p1");
+    let document = document(br_ex("192.0.2.1/24", Vec::new()));
+    let before = server.inside(async |network| {
+        let before = network.snapshot(&document, &nic1(), None).await.unwrap();
+        network.apply(&document, &nic1(), &before).await.unwrap();
+        before
+    });
+    server.stop_switch();
+    server.inside(async |network| {
+        let found = network.check(&document, &nic1(), &before).await.unwrap();
+        assert!(found.iter().any(|difference| difference.text == "br-ex is not there"), "{found:?}");
+        let error = network.apply(&document, &nic1(), &before).await.unwrap_err();
+        assert!(!matches!(error, NetError::Undone(_)), "{error}");
+    });
+    server.start_switch();
+    server.inside(async |network| {
+        network.apply(&document, &nic1(), &before).await.unwrap();
+        assert_eq!(network.check(&document, &nic1(), &before).await.unwrap(), []);
+        network.restore(&before).await.unwrap();
+    });
+    assert_eq!(server.ovs("list-br"), "");
+}

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use indexmap::IndexSet;
-use saphyr_parser::{Event, Parser, ScalarStyle, Span, StrInput, Tag};
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput, Tag};
 
 use crate::Limits;
 use crate::error::{Path, Place, Sink, cut};
@@ -25,6 +25,8 @@ pub(crate) fn number(names: &mut Names, name: Box<str>) -> u32 {
 /// Reads a text from front to back.
 pub(crate) struct Reader<'t> {
     parser: Parser<'t, StrInput<'t>>,
+    /// Characters in the first line that are not the template's.
+    shift: u32,
     pub errors: Sink,
     pub path: Path,
     pub parameters: Names,
@@ -39,8 +41,9 @@ pub(crate) struct Reader<'t> {
 }
 
 impl<'t> Reader<'t> {
-    pub fn new(file: &str, text: &'t str) -> Self {
+    pub fn new(file: &str, text: &'t str, shift: u32) -> Self {
         Self {
+            shift,
             parser: Parser::new_from_str(text),
             errors: Sink::new(file),
             path: Path::default(),
@@ -51,6 +54,14 @@ impl<'t> Reader<'t> {
             anchors: BTreeMap::new(),
             copied: 0,
         }
+    }
+
+    fn place(&self, mark: Marker) -> Place {
+        let mut place = Place::from(mark);
+        if place.line == 1 {
+            place.column = place.column.saturating_sub(self.shift).max(1);
+        }
+        place
     }
 
     pub fn error(&mut self, at: Place, message: impl AsRef<str>) {
@@ -72,9 +83,9 @@ impl<'t> Reader<'t> {
             return Err(Stop);
         }
         match self.parser.next_event() {
-            Some(Ok((event, Span { start, .. }))) => Ok((event, start.into())),
+            Some(Ok((event, Span { start, .. }))) => Ok((event, self.place(start))),
             Some(Err(error)) => {
-                self.stop((*error.marker()).into(), format!("not valid YAML: {}", error.info()))
+                self.stop(self.place(*error.marker()), format!("not valid YAML: {}", error.info()))
             }
             None => self.stop(Place::default(), "the document ends too early"),
         }
@@ -111,7 +122,7 @@ impl<'t> Reader<'t> {
             Event::Scalar(text, style, anchor, tag) => {
                 let kind = scalar::value(text, style, tag.as_deref()).unwrap_or_else(|message| {
                     self.error(at, message);
-                    ExprKind::Null
+                    ExprKind::Invalid
                 });
                 (anchor, kind)
             }

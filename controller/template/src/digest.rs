@@ -77,7 +77,7 @@ fn text(out: &mut Vec<u8>, tag: u8, text: &str) {
 
 fn expr(out: &mut Vec<u8>, node: &Expr, names: &NamesOf<'_>) {
     match &node.kind {
-        ExprKind::Null => out.push(b'n'),
+        ExprKind::Null | ExprKind::Invalid => out.push(b'n'),
         ExprKind::Bool(value) => out.extend_from_slice(&[b'b', u8::from(*value)]),
         ExprKind::Number(number) => text(out, b'#', &number.to_string()),
         ExprKind::Text(value) => text(out, b't', value),

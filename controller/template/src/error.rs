@@ -114,7 +114,7 @@ impl Sink {
     }
 
     pub fn into_errors(mut self) -> Errors {
-        self.errors.sort_by(|a, b| (a.line, a.column).cmp(&(b.line, b.column)));
+        self.errors.sort_by_key(|error| (error.line, error.column));
         Errors(self.errors)
     }
 }
@@ -180,6 +180,14 @@ fn printable(text: &str) -> String {
 /// `; did you mean 'X'?` with the nearest name, or nothing where none is near.
 pub(crate) fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(name, known).map_or_else(String::new, |near| format!("; did you mean '{}'?", cut(near)))
+}
+
+/// As [`suggestion`]; where no name is near, all of them.
+pub(crate) fn suggestion_or_all(name: &str, known: &[&str]) -> String {
+    match suggestion(name, known.iter().copied()) {
+        near if near.is_empty() => format!("; known are {}", known.join(", ")),
+        near => near,
+    }
 }
 
 fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

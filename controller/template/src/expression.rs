@@ -21,6 +21,8 @@ pub(crate) enum ExprKind {
     /// Sorted by key, keys unique.
     Map(Box<[Entry]>),
     Call(Box<Call>),
+    /// Something that was wrong and has been reported: given, but of unknown value.
+    Invalid,
 }
 
 /// A key with its value.
@@ -51,7 +53,7 @@ impl Expr {
     /// What is known of the value without rendering; null stands for what a function will give.
     pub fn sketch(&self) -> Value {
         match &self.kind {
-            ExprKind::Null | ExprKind::Call(_) => Value::Null,
+            ExprKind::Null | ExprKind::Call(_) | ExprKind::Invalid => Value::Null,
             ExprKind::Bool(value) => Value::Bool(*value),
             ExprKind::Number(number) => Value::Number(number.clone()),
             ExprKind::Text(text) => Value::String(text.to_string()),
@@ -71,7 +73,7 @@ impl Expr {
     /// Nodes and bytes of text below and including this one: what a copy costs.
     pub fn weight(&self) -> usize {
         1 + match &self.kind {
-            ExprKind::Null | ExprKind::Bool(_) | ExprKind::Number(_) => 0,
+            ExprKind::Null | ExprKind::Invalid | ExprKind::Bool(_) | ExprKind::Number(_) => 0,
             ExprKind::Text(text) => text.len(),
             ExprKind::List(items) => items.iter().map(Expr::weight).sum(),
             ExprKind::Map(entries) => entries.iter().map(|e| e.key.len() + e.value.weight()).sum(),
@@ -82,7 +84,11 @@ impl Expr {
     /// Levels of nesting, 1 for a scalar.
     pub fn depth(&self) -> usize {
         1 + match &self.kind {
-            ExprKind::Null | ExprKind::Bool(_) | ExprKind::Number(_) | ExprKind::Text(_) => 0,
+            ExprKind::Null
+            | ExprKind::Invalid
+            | ExprKind::Bool(_)
+            | ExprKind::Number(_)
+            | ExprKind::Text(_) => 0,
             ExprKind::List(items) => items.iter().map(Expr::depth).max().unwrap_or(0),
             ExprKind::Map(entries) => entries.iter().map(|e| e.value.depth()).max().unwrap_or(0),
             // The list or map that held the operands is a level of its own.
@@ -99,7 +105,7 @@ impl Expr {
             ExprKind::Text(_) => "text",
             ExprKind::List(_) => "a list",
             ExprKind::Map(_) => "a map",
-            ExprKind::Call(_) => "a function",
+            ExprKind::Call(_) | ExprKind::Invalid => "a function",
         }
     }
 }

@@ -46,6 +46,7 @@ pub(crate) fn recognise(reader: &mut Reader<'_>, entries: Vec<Entry>, at: Place)
         if let Some(entry) = entries.iter().find(|entry| KNOWN.contains(&&*entry.key)) {
             let message = format!("the function '{}' must be the only key of its map", entry.key);
             reader.error(entry.at, message);
+            return ExprKind::Invalid;
         }
         return ExprKind::Map(entries.into());
     }
@@ -53,14 +54,15 @@ pub(crate) fn recognise(reader: &mut Reader<'_>, entries: Vec<Entry>, at: Place)
     if !KNOWN.contains(&name) {
         if let Some(message) = refusal(name) {
             reader.error(entries[0].at, message);
+            return ExprKind::Invalid;
         }
         return ExprKind::Map(entries.into());
     }
-    let Some(Entry { key, value, .. }) = entries.into_iter().next() else { return ExprKind::Null };
+    let Some(Entry { key, value, .. }) = entries.into_iter().next() else { return ExprKind::Invalid };
     let before = reader.path.key(&key);
     let call = call(reader, &key, value, at);
     reader.path.leave(before);
-    call.map_or(ExprKind::Null, |call| ExprKind::Call(Box::new(call)))
+    call.map_or(ExprKind::Invalid, |call| ExprKind::Call(Box::new(call)))
 }
 
 /// Why a one-key map is not data. A key near to a function's name is a misspelt function; any other is data.
@@ -168,7 +170,7 @@ fn str_replace(reader: &mut Reader<'_>, argument: Expr) -> Option<Call> {
         reader.error(at, "str_replace wants both 'template' and 'params'");
         return None;
     };
-    if !matches!(template.kind, ExprKind::Text(_) | ExprKind::Call(_)) {
+    if !matches!(template.kind, ExprKind::Text(_) | ExprKind::Call(_) | ExprKind::Invalid) {
         reader.error(template.at, format!("want text as 'template', got {}", template.describe()));
         return None;
     }
@@ -177,7 +179,9 @@ fn str_replace(reader: &mut Reader<'_>, argument: Expr) -> Option<Call> {
             reader.error(params.at, "an empty text cannot be replaced");
             None
         }
-        ExprKind::Map(_) | ExprKind::Call(_) => Some(Call::StrReplace { template, params }),
+        ExprKind::Map(_) | ExprKind::Call(_) | ExprKind::Invalid => {
+            Some(Call::StrReplace { template, params })
+        }
         _ => {
             reader.error(params.at, format!("want a map as 'params', got {}", params.describe()));
             None
@@ -197,13 +201,13 @@ fn list_join(reader: &mut Reader<'_>, argument: Expr) -> Option<Call> {
         reader.error(at, format!("want {WANTED}, got too few items"));
         return None;
     };
-    if !matches!(delimiter.kind, ExprKind::Text(_) | ExprKind::Call(_)) {
+    if !matches!(delimiter.kind, ExprKind::Text(_) | ExprKind::Call(_) | ExprKind::Invalid) {
         reader.error(delimiter.at, format!("want text as delimiter, got {}", delimiter.describe()));
         return None;
     }
     let lists: Box<[Expr]> = items.collect();
     for list in &lists {
-        if !matches!(list.kind, ExprKind::List(_) | ExprKind::Call(_) | ExprKind::Null) {
+        if !matches!(list.kind, ExprKind::List(_) | ExprKind::Call(_) | ExprKind::Null | ExprKind::Invalid) {
             reader.error(list.at, format!("want a list to join, got {}", list.describe()));
             return None;
         }

@@ -45,6 +45,8 @@ impl Limits {
     pub const ERRORS: usize = 20;
     /// Bytes of one resource's rendered properties: nested `str_replace` can ask for any amount.
     pub const RENDERED: usize = 64 * 1024 * 1024;
+    /// Bytes of template times params that one `str_replace` looks through: about a second.
+    pub const SEARCHED: usize = 1 << 30;
     /// Characters of a parameter's or resource's name, as in Heat.
     pub const NAME: usize = 255;
 }

@@ -5,7 +5,7 @@ use serde_json::{Number, Value};
 
 use crate::Limits;
 use crate::build::Reader;
-use crate::error::{Place, cut, suggestion};
+use crate::error::{Place, cut, suggestion, suggestion_or_all};
 use crate::expression::{Entry, Expr, ExprKind, describe};
 use crate::render::text_of;
 use crate::scalar;
@@ -189,10 +189,8 @@ fn type_of(reader: &mut Reader<'_>, value: &Expr) -> Option<ParameterType> {
     };
     let found = TYPES.iter().find(|(known, _)| *known == &**name).map(|(_, kind)| *kind);
     if found.is_none() {
-        let names = TYPES.map(|(name, _)| name);
-        let near = suggestion(name, names);
-        let known = names.join(", ");
-        reader.error(value.at, format!("unknown type '{}'{near}; types are {known}", cut(name)));
+        let near = suggestion_or_all(name, &TYPES.map(|(name, _)| name));
+        reader.error(value.at, format!("unknown type '{}'{near}", cut(name)));
     }
     found
 }

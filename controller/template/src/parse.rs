@@ -1,12 +1,13 @@
 //! A template's text → its sections, each entry checked as it is read.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use saphyr_parser::{Event, ScalarStyle};
 
 use crate::Limits;
 use crate::build::{Reader, Stop};
-use crate::error::{Errors, Place, Sink, cut, suggestion};
+use crate::error::{Errors, Place, Sink, cut, suggestion, suggestion_or_all};
 use crate::expression::{Entry, Expr, ExprKind};
 use crate::parameter::{self, ParameterDef};
 use crate::resolve;
@@ -43,13 +44,15 @@ const OUTPUT_KEYS: [&str; 2] = ["value", "description"];
 /// Reads and validates a template. `name` is the file's name for errors; `files` has the contents for `get_file`, by
 /// the text written there.
 pub fn parse(name: &str, text: &str, files: &BTreeMap<String, String>) -> Result<Template, Errors> {
-    let draft = read(name, text)?;
+    let source = Source::new(text);
+    let draft = read(name, &source)?;
     resolve::resolve(name, draft, files)
 }
 
 /// What `get_file` names in a template, so that the caller can fetch it. Checks no more than reading needs.
 pub fn referenced_files(name: &str, text: &str) -> Result<BTreeSet<String>, Errors> {
-    let draft = read(name, text)?;
+    let source = Source::new(text);
+    let draft = read(name, &source)?;
     Ok(draft.reader.files.iter().map(|file| file.to_string()).collect())
 }
 
@@ -73,9 +76,30 @@ pub(crate) struct DraftResource {
     pub depends_on: Vec<(u32, Place)>,
 }
 
+/// A template's text as the YAML parser gets it.
+struct Source<'t> {
+    text: Cow<'t, str>,
+    /// Characters put before the first line.
+    shift: u32,
+}
+
+impl<'t> Source<'t> {
+    fn new(text: &'t str) -> Self {
+        const MARK: &str = "--- ";
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        // A whole JSON document could be a key for all the parser knows, and it would keep every token of it until the
+        // end: 0.5 GB for 12 MB. After a document's mark no key can begin.
+        if text.starts_with('{') && text.len() <= Limits::TEXT {
+            return Self { text: Cow::Owned([MARK, text].concat()), shift: 4 };
+        }
+        Self { text: Cow::Borrowed(text), shift: 0 }
+    }
+}
+
 /// `Err` where reading cannot go on to the end.
-fn read<'t>(name: &str, text: &'t str) -> Result<Draft<'t>, Errors> {
-    if text.len() > Limits::TEXT {
+fn read<'t>(name: &str, source: &'t Source<'_>) -> Result<Draft<'t>, Errors> {
+    let text = &*source.text;
+    if text.len() > Limits::TEXT + source.shift as usize {
         let mut errors = Sink::new(name);
         let message =
             format!("the template has {} bytes; at most {} MiB are allowed", text.len(), Limits::TEXT >> 20);
@@ -83,7 +107,7 @@ fn read<'t>(name: &str, text: &'t str) -> Result<Draft<'t>, Errors> {
         return Err(errors.into_errors());
     }
     let mut draft = Draft {
-        reader: Reader::new(name, text.strip_prefix('\u{feff}').unwrap_or(text)),
+        reader: Reader::new(name, text, source.shift),
         version: Box::default(),
         description: None,
         parameters: Vec::new(),
@@ -218,8 +242,8 @@ fn version(reader: &mut Reader<'_>, value: Expr) -> Box<str> {
     match value.kind {
         ExprKind::Text(text) if VERSIONS.contains(&&*text) => text,
         ExprKind::Text(text) => {
-            let near = suggestion(&text, VERSIONS);
-            reader.error(value.at, format!("unknown version '{}'{near}; 2018-08-31 will do", cut(&text)));
+            let near = suggestion_or_all(&text, &VERSIONS);
+            reader.error(value.at, format!("unknown version '{}'{near}", cut(&text)));
             text
         }
         _ => {
@@ -290,10 +314,8 @@ fn kind(reader: &mut Reader<'_>, value: &Expr) -> Option<Kind> {
     };
     let found = Kind::from_name(name);
     if found.is_none() {
-        let names = Kind::ALL.map(Kind::name);
-        let near = suggestion(name, names);
-        let known = names.join(", ");
-        reader.error(value.at, format!("unknown resource type '{}'{near}; known are {known}", cut(name)));
+        let near = suggestion_or_all(name, &Kind::ALL.map(Kind::name));
+        reader.error(value.at, format!("unknown resource type '{}'{near}", cut(name)));
     }
     found
 }

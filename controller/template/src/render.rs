@@ -172,6 +172,14 @@ impl Fault {
     }
 }
 
+/// Part of a text in which keys are replaced.
+enum Piece<'a> {
+    /// Still to be looked at.
+    Text(&'a str),
+    /// Put in; not looked at again.
+    Value(&'a str),
+}
+
 struct Scope<'a> {
     template: &'a Template,
     parameters: &'a Parameters,
@@ -183,7 +191,7 @@ struct Scope<'a> {
 impl Scope<'_> {
     fn value(&self, expr: &Expr) -> Result<Value, Fault> {
         match &expr.kind {
-            ExprKind::Null => Ok(Value::Null),
+            ExprKind::Null | ExprKind::Invalid => Ok(Value::Null),
             ExprKind::Bool(value) => Ok(Value::Bool(*value)),
             ExprKind::Number(number) => Ok(Value::Number(number.clone())),
             ExprKind::Text(text) => {
@@ -320,34 +328,33 @@ impl Scope<'_> {
             return Err(Fault::new(at, "an empty text cannot be replaced"));
         }
         keys.sort_by(|(a, _), (b, _)| b.len().cmp(&a.len()).then(a.cmp(b)));
-        let mut out = String::with_capacity(text.len());
-        self.replace(at, &text, &keys, &mut out)?;
-        Ok(Value::String(out))
+        self.replace(at, &text, &keys).map(Value::String)
     }
 
-    fn replace(
-        &self,
-        at: Place,
-        text: &str,
-        keys: &[(&str, Cow<'_, str>)],
-        out: &mut String,
-    ) -> Result<(), Fault> {
-        // Keys that are nowhere in this piece take no level of recursion, and a level splits the text: as deep as
-        // there are different keys in one text, which is bounded below.
-        let Some(i) = keys.iter().position(|(key, _)| text.contains(key)) else {
-            self.spend(at, text.len())?;
-            out.push_str(text);
-            return Ok(());
-        };
-        let (key, value) = &keys[i];
-        for (n, piece) in text.split(key).enumerate() {
-            if n > 0 {
-                self.spend(at, value.len())?;
-                out.push_str(value);
-            }
-            self.replace(at, piece, &keys[i + 1..], out)?;
+    fn replace(&self, at: Place, text: &str, keys: &[(&str, Cow<'_, str>)]) -> Result<String, Fault> {
+        if text.len().saturating_mul(keys.len()) > Limits::SEARCHED {
+            return Err(Fault::new(at, "too many params for a template of this size"));
         }
-        Ok(())
+        let mut pieces = vec![Piece::Text(text)];
+        for (key, value) in keys.iter().filter(|(key, _)| text.contains(key)) {
+            let mut split = Vec::with_capacity(pieces.len() + 2);
+            for piece in pieces {
+                let Piece::Text(text) = piece else {
+                    split.push(piece);
+                    continue;
+                };
+                for (n, part) in text.split(key).enumerate() {
+                    if n > 0 {
+                        self.spend(at, value.len())?;
+                        split.push(Piece::Value(value));
+                    }
+                    split.push(Piece::Text(part));
+                }
+            }
+            pieces = split;
+        }
+        self.spend(at, text.len())?;
+        Ok(pieces.into_iter().map(|(Piece::Text(part) | Piece::Value(part))| part).collect())
     }
 
     fn list_join(&self, at: Place, delimiter: &Expr, lists: &[Expr]) -> Result<Value, Fault> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::build::Names;
 use crate::check;
 use crate::digest::{self, NamesOf};
-use crate::error::{Errors, Path, Place, Sink, cut, suggestion};
+use crate::error::{Errors, Path, Place, Sink, cut, suggestion, suggestion_or_all};
 use crate::expression::{Call, Expr, ExprKind};
 use crate::parse::{Draft, DraftResource};
 use crate::template::{Attached, Resource, Template};
@@ -102,9 +102,8 @@ struct Table<'a> {
 
 impl<'a> Table<'a> {
     fn new(names: &'a Names, defined: &'a [&'a str]) -> Self {
-        let index =
-            |name: &Box<str>| defined.binary_search(&&**name).ok().and_then(|i| u32::try_from(i).ok());
-        Self { names, defined, indexes: names.iter().map(index).collect() }
+        let index = |name: &str| defined.binary_search(&name).ok().and_then(|i| u32::try_from(i).ok());
+        Self { names, defined, indexes: names.iter().map(|name| index(name)).collect() }
     }
 
     fn index(&self, number: u32, what: &str) -> Result<u32, String> {
@@ -159,7 +158,11 @@ impl Resolver<'_> {
 
     fn expr(&mut self, expr: &mut Expr, uses: &mut Uses) {
         match &mut expr.kind {
-            ExprKind::Null | ExprKind::Bool(_) | ExprKind::Number(_) | ExprKind::Text(_) => {}
+            ExprKind::Null
+            | ExprKind::Invalid
+            | ExprKind::Bool(_)
+            | ExprKind::Number(_)
+            | ExprKind::Text(_) => {}
             ExprKind::List(items) => self.list(items, 0, uses),
             ExprKind::Map(entries) => {
                 for entry in entries {
@@ -247,13 +250,8 @@ impl Resolver<'_> {
         let message = if known.is_empty() {
             format!("{} has no attributes", kind.name())
         } else {
-            let near = suggestion(attribute, known.iter().copied());
-            format!(
-                "{} has no attribute '{}'{near}; it has {}",
-                kind.name(),
-                cut(attribute),
-                known.join(", ")
-            )
+            let near = suggestion_or_all(attribute, known);
+            format!("{} has no attribute '{}'{near}", kind.name(), cut(attribute))
         };
         self.errors.push(at, self.path.as_str(), message);
     }

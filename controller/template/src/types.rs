@@ -154,6 +154,19 @@ impl PropertyError {
         self
     }
 
+    /// Below a path as text: `[0].members[1].name`.
+    fn within_path(mut self, path: &str) -> Self {
+        let keys = path.split('.').flat_map(|part| part.split('[')).filter(|part| !part.is_empty());
+        self.steps = keys
+            .map(|part| match part.strip_suffix(']').and_then(|index| index.parse().ok()) {
+                Some(index) => Step::Item(index),
+                None => Step::Key(part.into()),
+            })
+            .collect();
+        self.path = path.to_owned();
+        self
+    }
+
     fn within_key(self, key: &str) -> Self {
         self.within(Step::Key(key.into()))
     }

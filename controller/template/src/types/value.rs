@@ -20,7 +20,7 @@ pub(super) fn text(value: &Value) -> Read<String> {
     }
 }
 
-/// A boolean, also as text.
+/// A whole number, also as text.
 pub(super) fn integer(value: &Value, least: u64, most: u64) -> Read<u64> {
     let number = match value {
         Value::Number(number) => number.as_u64(),

@@ -1,1 +1,36 @@
-//! placeholder
+//! The controller's pure machine: stacks, revisions, traversals, resources, graph, jobs, nodes, tokens.
+//!
+//! ```text
+//!   operators ── Request ─┐                      ┌─▶ Persist(Change)   durable before anything below leaves
+//!   agents ───── Up ──────┼─▶ Engine::handle ────┼─▶ Send(Down)
+//!   time ────── Timeout ──┘   Engine::poll_effect└─▶ Answer
+//! ```
+//!
+//! **Invariants.** A row exists before its job is sent and goes only after its removal was observed. A job is
+//! sent only when all its resource needs is observed ready. A resource has at most one job in flight. The
+//! same inputs give the same effects.
+//!
+//! Absent on purpose: MQTT, HTTP, SQL, threads, clocks, randomness other than the seed.
+
+mod claim;
+mod engine;
+mod job;
+mod load;
+mod node;
+mod operation;
+mod plan;
+pub mod record;
+mod request;
+mod resource;
+mod stack;
+mod timer;
+mod traversal;
+pub mod view;
+
+pub use engine::{Config, Effect, Engine, Input};
+pub use job::Limits;
+pub use load::Snapshot;
+pub use request::{Answer, JoinAsk, NewToken, Options, Refusal, Request, Source, SourceText};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,388 @@
+//! The machine's face and its state; what it does lies beside: operations, traversals, jobs, nodes.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use indexmap::IndexMap;
+use muster_shared::model::{ContentDigest, Down, Up};
+use muster_shared::{Epoch, Generation, MonoTime, NodeId, ResourceId, StackName};
+
+use crate::claim::Claims;
+use crate::job::Limits;
+use crate::node::{NodeKey, Nodes};
+use crate::operation::Pending;
+use crate::record::{Change, Counters, EventRecord};
+use crate::request::{Answer, Refusal, Request, Source};
+use crate::resource::{Rows, Slot};
+use crate::stack::Stack;
+use crate::timer::{TimerKey, Timers};
+
+/// What happened.
+pub enum Input {
+    /// An operator asks; `id` comes back with the answer.
+    Request {
+        /// Chosen by the caller.
+        id: u64,
+        /// The wish.
+        request: Box<Request>,
+    },
+    /// A node's agent is there, over a new connection.
+    Connected {
+        /// Which.
+        node: NodeId,
+        /// Never used twice.
+        connection: u64,
+    },
+    /// A connection ended.
+    Disconnected {
+        /// Which.
+        node: NodeId,
+        /// Which; an older one than the present changes nothing.
+        connection: u64,
+    },
+    /// An agent said something.
+    Received {
+        /// Which.
+        node: NodeId,
+        /// Over which connection.
+        connection: u64,
+        /// What.
+        message: Up,
+    },
+    /// The answer to [`Effect::LoadRevision`].
+    RevisionLoaded {
+        /// From the effect.
+        load: u64,
+        /// The revision, parsed and bound again; or why it could not be had.
+        source: Result<Source, String>,
+    },
+    /// The time of [`Engine::poll_timeout`] has come.
+    Timeout,
+}
+
+/// What is to be done, in order. Nothing but `Persist` may be done before all `Persist`s so far are durable.
+#[derive(Debug)]
+pub enum Effect {
+    /// Make this durable.
+    Persist(Change),
+    /// Send this to a node.
+    Send {
+        /// To whom.
+        node: NodeId,
+        /// Over which connection; if it is gone, the message is moot.
+        connection: u64,
+        /// What.
+        message: Down,
+    },
+    /// Send a part of a content as [`Down::Chunk`].
+    SendChunk {
+        /// To whom.
+        node: NodeId,
+        /// Over which connection.
+        connection: u64,
+        /// Of what.
+        digest: ContentDigest,
+        /// From where.
+        offset: u64,
+    },
+    /// Tell the operator.
+    Answer {
+        /// From the request.
+        id: u64,
+        /// What.
+        answer: Result<Answer, Refusal>,
+    },
+    /// Read an older revision and give it back as [`Input::RevisionLoaded`].
+    LoadRevision {
+        /// To be given back.
+        load: u64,
+        /// Whose.
+        stack: StackName,
+        /// Which.
+        revision: u32,
+    },
+}
+
+/// What the engine is told at its start.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// This start's; higher than any before.
+    pub epoch: Epoch,
+    /// Makes physical ids unique: fresh random bytes for each start (a fixed value in tests).
+    pub seed: [u8; 32],
+    /// Bounds on work in flight.
+    pub limits: Limits,
+}
+
+/// The controller's pure machine.
+pub struct Engine {
+    pub(crate) epoch: Epoch,
+    seed: [u8; 32],
+    pub(crate) limits: Limits,
+    next_number: u64,
+    pub(crate) next_row: u64,
+    pub(crate) next_stack: u64,
+    pub(crate) next_traversal: u64,
+    next_load: u64,
+    pub(crate) now: MonoTime,
+    pub(crate) stacks: BTreeMap<u64, Stack>,
+    pub(crate) names: BTreeMap<StackName, u64>,
+    pub(crate) rows: Rows,
+    pub(crate) by_physical: IndexMap<ResourceId, Slot>,
+    pub(crate) nodes: Nodes,
+    pub(crate) claims: Claims,
+    pub(crate) contents: BTreeMap<ContentDigest, u32>,
+    pub(crate) timers: Timers,
+    pub(crate) pending: BTreeMap<u64, Pending>,
+    /// Rows of resources that may be anywhere, while no node has joined.
+    pub(crate) unplaced: BTreeSet<Slot>,
+    /// What follows from the input in hand.
+    pub(crate) agenda: VecDeque<Todo>,
+    pub(crate) seq: u64,
+    dirty_rows: Vec<Slot>,
+    dirty_stacks: BTreeSet<u64>,
+    changes: VecDeque<Change>,
+    effects: VecDeque<Effect>,
+}
+
+/// A step that follows from another; taken in turn so that nothing recurses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Todo {
+    /// All this graph node needs is ready.
+    Visit(Slot),
+    /// Has the traversal come to an end?
+    CheckEnd(u64),
+    /// There may be room for more jobs.
+    Pump(NodeKey),
+    /// The same, for a stack.
+    PumpStack(u64),
+}
+
+impl Engine {
+    /// With nothing in it. [`Engine::load`] makes one from the store.
+    pub fn new(config: Config) -> Self {
+        let mut engine = Self {
+            epoch: config.epoch,
+            seed: config.seed,
+            limits: config.limits,
+            next_number: 0,
+            next_row: 1,
+            next_stack: 1,
+            next_traversal: 1,
+            next_load: 0,
+            now: MonoTime::default(),
+            stacks: BTreeMap::new(),
+            names: BTreeMap::new(),
+            rows: Rows::default(),
+            by_physical: IndexMap::new(),
+            nodes: Nodes::default(),
+            claims: Claims::default(),
+            contents: BTreeMap::new(),
+            timers: Timers::default(),
+            pending: BTreeMap::new(),
+            unplaced: BTreeSet::new(),
+            agenda: VecDeque::new(),
+            seq: 0,
+            dirty_rows: Vec::new(),
+            dirty_stacks: BTreeSet::new(),
+            changes: VecDeque::new(),
+            effects: VecDeque::new(),
+        };
+        engine.change(Change::Counters(Counters { epoch: config.epoch }));
+        engine
+    }
+
+    /// Takes one input.
+    pub fn handle(&mut self, now: MonoTime, input: Input) {
+        self.now = self.now.max(now);
+        match input {
+            Input::Request { id, request } => self.request(id, *request),
+            Input::Connected { node, connection } => self.connected(&node, connection),
+            Input::Disconnected { node, connection } => self.disconnected(&node, connection),
+            Input::Received { node, connection, message } => self.received(&node, connection, message),
+            Input::RevisionLoaded { load, source } => self.revision_loaded(load, source),
+            Input::Timeout => {}
+        }
+        self.run_agenda();
+        while let Some((due, key)) = self.timers.pop(self.now) {
+            match key {
+                TimerKey::Work(slot) => self.work_due(slot, due),
+                TimerKey::Stack(stack, traversal) => self.stack_due(stack, traversal),
+            }
+            self.run_agenda();
+        }
+    }
+
+    /// What is to be done next. All changes of the rows come first, each row once.
+    pub fn poll_effect(&mut self) -> Option<Effect> {
+        self.flush();
+        if let Some(change) = self.changes.pop_front() {
+            return Some(Effect::Persist(change));
+        }
+        self.effects.pop_front()
+    }
+
+    /// When to call [`Engine::handle`] with [`Input::Timeout`], and why.
+    pub fn poll_timeout(&self) -> Option<(MonoTime, &'static str)> {
+        self.timers.next()
+    }
+
+    fn run_agenda(&mut self) {
+        while let Some(todo) = self.agenda.pop_front() {
+            match todo {
+                Todo::Visit(slot) => self.visit(slot),
+                Todo::CheckEnd(stack) => self.check_end(stack),
+                Todo::Pump(node) => self.pump(node),
+                Todo::PumpStack(stack) => self.pump_stack(stack),
+            }
+        }
+    }
+
+    fn request(&mut self, id: u64, request: Request) {
+        let answer = match request {
+            Request::Create { name, source, options } => self.create(name, source, options),
+            Request::Update { name, source, options } => self.update(&name, source, options),
+            Request::Delete { name } => self.delete(&name),
+            Request::Rollback { name, to } => match self.rollback(&name, to, Some(id)) {
+                Ok(Some(answer)) => Ok(answer),
+                Ok(None) => return, // answered when the revision is loaded
+                Err(refusal) => Err(refusal),
+            },
+            Request::NewToken(token) => self.new_token(token),
+            Request::RevokeToken { id } => self.revoke_token(id),
+            Request::Join(ask) => self.join(ask),
+        };
+        self.answer(id, answer);
+    }
+
+    pub(crate) fn answer(&mut self, id: u64, answer: Result<Answer, Refusal>) {
+        self.effects.push_back(Effect::Answer { id, answer });
+    }
+
+    pub(crate) fn effect(&mut self, effect: Effect) {
+        self.effects.push_back(effect);
+    }
+
+    pub(crate) fn change(&mut self, change: Change) {
+        self.changes.push_back(change);
+    }
+
+    pub(crate) fn load_revision(&mut self, stack: StackName, revision: u32, pending: Pending) {
+        self.next_load += 1;
+        self.pending.insert(self.next_load, pending);
+        self.effects.push_back(Effect::LoadRevision { load: self.next_load, stack, revision });
+    }
+
+    pub(crate) fn next_generation(&mut self) -> Generation {
+        self.next_number += 1;
+        Generation { epoch: self.epoch, number: self.next_number }
+    }
+
+    /// Goes above a generation that an agent knows and this engine does not: its store was restored.
+    pub(crate) fn rise_above(&mut self, seen: Generation) {
+        if seen.epoch > self.epoch {
+            self.epoch = Epoch(seen.epoch.0.saturating_add(1));
+            self.next_number = 0;
+            self.change(Change::Counters(Counters { epoch: self.epoch }));
+        } else if seen.epoch == self.epoch {
+            self.next_number = self.next_number.max(seen.number);
+        }
+    }
+
+    /// The id of a new row and of the thing it stands for.
+    pub(crate) fn next_ids(&mut self) -> (u64, ResourceId) {
+        let id = self.next_row;
+        self.next_row += 1;
+        let hash = blake3::keyed_hash(&self.seed, &id.to_le_bytes());
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&hash.as_bytes()[..16]);
+        (id, ResourceId(uuid::Builder::from_random_bytes(bytes).into_uuid()))
+    }
+
+    pub(crate) fn row_changed(&mut self, slot: Slot, full: bool) {
+        let row = &mut self.rows[slot];
+        if !row.dirty.any() {
+            self.dirty_rows.push(slot);
+        }
+        row.dirty.progress = true;
+        row.dirty.full |= full;
+        let stack = row.stack;
+        self.touch(stack);
+    }
+
+    pub(crate) fn edges_changed(&mut self, slot: Slot) {
+        let row = &mut self.rows[slot];
+        if !row.dirty.any() {
+            self.dirty_rows.push(slot);
+        }
+        row.dirty.edges = true;
+    }
+
+    pub(crate) fn stack_changed(&mut self, stack: u64) {
+        self.dirty_stacks.insert(stack);
+        self.touch(stack);
+    }
+
+    /// For those who watch.
+    pub(crate) fn touch(&mut self, stack: u64) {
+        self.seq += 1;
+        if let Some(stack) = self.stacks.get_mut(&stack) {
+            stack.seq = self.seq;
+        }
+    }
+
+    /// Tells what became of a stack (`slot` none) or of one of its rows.
+    pub(crate) fn event(&mut self, stack: u64, slot: Option<Slot>) {
+        let Some(found) = self.stacks.get_mut(&stack) else { return };
+        found.events += 1;
+        let number = found.events;
+        let record = match slot {
+            None => EventRecord {
+                stack,
+                number,
+                resource: None,
+                action: found.action.as_str(),
+                status: found.status.as_str(),
+                reason: found.reason.as_str().into(),
+            },
+            Some(slot) => {
+                let row = &self.rows[slot];
+                EventRecord {
+                    stack,
+                    number,
+                    resource: Some((row.name.clone(), row.physical)),
+                    action: crate::record::action_str(row.action),
+                    status: row.status.map_or("INIT", crate::record::Status::as_str),
+                    reason: row.reason.clone().unwrap_or_default(),
+                }
+            }
+        };
+        self.change(Change::Event(record));
+    }
+
+    fn flush(&mut self) {
+        if self.dirty_rows.is_empty() && self.dirty_stacks.is_empty() {
+            return;
+        }
+        for id in std::mem::take(&mut self.dirty_stacks) {
+            if let Some(stack) = self.stacks.get(&id) {
+                self.changes.push_back(Change::Stack(stack.record()));
+            }
+        }
+        for slot in std::mem::take(&mut self.dirty_rows) {
+            let Some(row) = self.rows.get_mut(slot) else { continue };
+            let dirty = std::mem::take(&mut row.dirty);
+            if dirty.full {
+                let row = &self.rows[slot];
+                let node = row.node.map(|key| self.nodes[key].name.clone());
+                self.changes.push_back(Change::Resource(Box::new(row.record(node))));
+            } else if dirty.progress {
+                self.changes.push_back(Change::Progress(row.progress_record()));
+            }
+            if dirty.edges {
+                let row = &self.rows[slot];
+                let requires = row.requires.iter().map(|slot| self.rows[*slot].id).collect();
+                self.changes.push_back(Change::Edges { needed_by: row.id, requires });
+            }
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The machine after a restart: rows and stacks as the store has them, every job in flight asked about again
+//! when its node says `Hello`.
+
+use std::collections::BTreeMap;
+
+use muster_shared::model::LedgerEntry;
+
+use crate::engine::{Config, Engine, Todo};
+use crate::record::{NodeRecord, ResourceRecord, StackRecord, Status, TokenRecord};
+use crate::request::Source;
+use crate::resource::{PackedSpec, Role, Row, Slot, Work, WorkState};
+use crate::stack::{Adjacency, Stack, Stage, Walk};
+use crate::traversal::stored_content;
+
+/// All that the store holds and the engine needs.
+#[derive(Default)]
+pub struct Snapshot {
+    /// With the source of the current revision for those that are not COMPLETE.
+    pub stacks: Vec<(StackRecord, Option<Source>)>,
+    /// Of all stacks, in any order.
+    pub resources: Vec<ResourceRecord>,
+    /// (row, row it needs)
+    pub edges: Vec<(u64, u64)>,
+    /// All.
+    pub nodes: Vec<NodeRecord>,
+    /// All.
+    pub tokens: Vec<TokenRecord>,
+    /// The highest ids ever given: row, stack, traversal.
+    pub highest: (u64, u64, u64),
+}
+
+impl Engine {
+    /// Builds the machine again.
+    pub fn load(config: Config, snapshot: Snapshot) -> Self {
+        let mut engine = Self::new(config);
+        let (row, stack, traversal) = snapshot.highest;
+        (engine.next_row, engine.next_stack, engine.next_traversal) = (row + 1, stack + 1, traversal + 1);
+        for record in snapshot.nodes {
+            let key = engine.nodes.key(&record.name);
+            engine.nodes[key].joined = Some(record);
+        }
+        for record in snapshot.tokens {
+            engine.nodes.tokens.insert(record.token.id, record);
+        }
+        let mut slots: BTreeMap<u64, Slot> = BTreeMap::new();
+        let mut by_stack: BTreeMap<u64, Vec<Slot>> = BTreeMap::new();
+        for record in snapshot.resources {
+            let (id, stack) = (record.id, record.stack);
+            let slot = engine.load_row(record);
+            slots.insert(id, slot);
+            by_stack.entry(stack).or_default().push(slot);
+        }
+        let mut requires: BTreeMap<Slot, Vec<Slot>> = BTreeMap::new();
+        for (needed_by, required) in snapshot.edges {
+            if let (Some(needed_by), Some(required)) = (slots.get(&needed_by), slots.get(&required)) {
+                requires.entry(*needed_by).or_default().push(*required);
+            }
+        }
+        for (slot, requires) in requires {
+            engine.rows[slot].requires = requires.into();
+        }
+        for (record, source) in snapshot.stacks {
+            let rows = by_stack.remove(&record.id).unwrap_or_default();
+            engine.load_stack(record, source, rows);
+        }
+        engine
+    }
+
+    fn load_row(&mut self, record: ResourceRecord) -> Slot {
+        let ResourceRecord { id, physical, stack, name, kind, progress, .. } = record;
+        let mut row = Row::new(id, physical, stack, name, kind);
+        row.node = record.node.map(|name| self.nodes.key(&name));
+        row.definition = record.definition;
+        row.revision = record.revision;
+        row.dropped = record.dropped;
+        row.spec = record.spec.as_ref().map(PackedSpec::new);
+        row.handed_over = record.handed_over;
+        row.replaces = record.replaces;
+        row.replaced_by = record.replaced_by;
+        row.action = progress.action;
+        row.status = progress.status;
+        row.reason = progress.reason;
+        row.applied = progress.applied;
+        row.held = progress.held;
+        row.generation = progress.generation;
+        row.attempt = progress.attempt;
+        row.retry_count = progress.retry_count;
+        row.ready = progress.observed_ready;
+        row.attributes = (!progress.attributes.is_empty()).then(|| Box::new(progress.attributes));
+        if row.status == Some(Status::InProgress) {
+            // One that was not sent is decided on again; a job that may be with its agent is asked about.
+            if progress.in_flight {
+                row.work = Some(Box::new(Work {
+                    state: WorkState::Sent,
+                    since: self.now,
+                    due: None,
+                    previous: None,
+                }));
+            } else {
+                row.status = None;
+            }
+        }
+        let (node, held, sent, handed_over) = (row.node, row.held, row.is_sent(), row.handed_over);
+        let slot = self.rows.insert(row);
+        self.by_physical.insert(physical, slot);
+        if let Some(key) = node {
+            let node = &mut self.nodes[key];
+            node.rows += 1;
+            if sent {
+                node.sent.insert(slot);
+            }
+            if let Some(generation) = held {
+                node.ledger ^= LedgerEntry { resource: physical, generation }.digest();
+            }
+            if let Some(spec) = record.spec {
+                for claim in spec.claims().into_iter().filter(|_| !handed_over) {
+                    self.claims.take(key, claim, slot);
+                }
+                if let Some(digest) = stored_content(&spec) {
+                    *self.contents.entry(digest).or_default() += 1;
+                }
+            }
+        }
+        slot
+    }
+
+    fn load_stack(&mut self, record: StackRecord, source: Option<Source>, mut rows: Vec<Slot>) {
+        let id = record.id;
+        let mut stack = Stack::new(id, record.name.clone());
+        stack.action = record.action;
+        stack.status = record.status;
+        stack.reason = record.reason;
+        stack.revision = record.revision;
+        stack.traversal = record.traversal;
+        stack.timeout_s = record.timeout_s;
+        stack.rollback = record.rollback;
+        stack.complete = record.complete;
+        stack.outputs = record.outputs;
+        stack.parameters = record.parameters;
+        stack.events = record.events;
+        rows.sort_by(|a, b| {
+            let (a, b) = (&self.rows[*a], &self.rows[*b]);
+            (&a.name, a.id).cmp(&(&b.name, b.id))
+        });
+        for slot in rows {
+            let row = &self.rows[slot];
+            stack.active += usize::from(row.work.is_some());
+            if row.dropped.is_some() {
+                stack.extras.push(slot);
+            } else {
+                stack.forward.push(slot);
+            }
+        }
+        self.names.insert(record.name, id);
+        self.stacks.insert(id, stack);
+        if let Some(source) = source {
+            self.resume(id, source);
+        }
+    }
+
+    /// Takes up a traversal where the store left it.
+    fn resume(&mut self, id: u64, source: Source) {
+        let Source { template, parameters, .. } = source;
+        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        if stack.forward.len() != template.resources.len() {
+            stack.status = Status::Failed;
+            stack.reason = "the store's rows do not fit its revision: update or delete the stack".into();
+            self.stack_changed(id);
+            return;
+        }
+        let timeout = self.now + std::time::Duration::from_secs(stack.timeout_s);
+        let timed = stack.status == Status::InProgress;
+        if timed {
+            self.timers.set(timeout, crate::timer::TimerKey::Stack(id, stack.traversal));
+        }
+        let resources = &template.resources;
+        let mut walk = Walk {
+            needed_by: Adjacency::reversed(resources.len(), |index| &resources[index].requires),
+            template: template.clone(),
+            parameters,
+            stage: Stage::Forward,
+            total: stack.extras.len(),
+            forward_left: 0,
+            failed: 0,
+            ended: stack.status == Status::Failed,
+            timeout: timed.then_some(timeout),
+        };
+        for (index, slot) in stack.forward.iter().enumerate() {
+            let blocked = resources[index]
+                .requires
+                .iter()
+                .filter(|required| !self.rows[stack.forward[**required as usize]].ready)
+                .count();
+            let row = &mut self.rows[*slot];
+            row.index = u32::try_from(index).expect("bounded when the revision was taken");
+            if !row.ready {
+                row.role = Role::Forward;
+                row.blocked = u32::try_from(blocked).expect("bounded when the revision was taken");
+                walk.total += 1;
+                walk.forward_left += 1;
+                if row.status == Some(Status::Failed) {
+                    walk.failed += 1;
+                } else {
+                    self.agenda.push_back(Todo::Visit(*slot));
+                }
+            }
+        }
+        for slot in &stack.extras {
+            let row = &mut self.rows[*slot];
+            row.role = Role::Cleanup;
+            row.blocked = 1; // counted when clean-up begins
+        }
+        stack.walk = Some(walk);
+        self.agenda.push_back(Todo::CheckEnd(id));
+    }
+}

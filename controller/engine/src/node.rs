@@ -1,0 +1,249 @@
+//! Nodes and join tokens.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use muster_shared::model::LedgerEntry;
+use muster_shared::{NodeId, ResourceId};
+
+use crate::engine::Engine;
+use crate::record::{Change, NodeRecord, TokenRecord};
+use crate::request::{Answer, JoinAsk, NewToken, Refusal};
+use crate::resource::Slot;
+
+/// Where a node lies in memory; nodes are never dropped from there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct NodeKey(pub u32);
+
+/// A deployed server, or the name of one that has not joined yet.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub name: NodeId,
+    /// None: it has never joined.
+    pub joined: Option<NodeRecord>,
+    /// Its present connection.
+    pub connection: Option<u64>,
+    /// The agent said `Hello` on this connection.
+    pub ready: bool,
+    /// Rows whose job it may have.
+    pub sent: BTreeSet<Slot>,
+    /// Rows that wait for it to come, or for room.
+    pub queue: VecDeque<Slot>,
+    /// Of what its ledger is known to hold; see [`LedgerEntry::digest`].
+    pub ledger: u128,
+    /// Pages of its ledger, while they come in.
+    pub pages: Option<BTreeMap<ResourceId, LedgerEntry>>,
+    /// Rows on it.
+    pub rows: u64,
+}
+
+/// Nodes known or named; more are refused, for each costs memory.
+const NODES_MAX: usize = 200_000;
+/// Tokens open at a time.
+const TOKENS_MAX: usize = 10_000;
+const LABELS_MAX: usize = 64;
+
+#[derive(Debug, Default)]
+pub(crate) struct Nodes {
+    nodes: Vec<Node>,
+    by_name: BTreeMap<NodeId, NodeKey>,
+    pub tokens: BTreeMap<[u8; 8], TokenRecord>,
+}
+
+impl Nodes {
+    pub fn key(&mut self, name: &NodeId) -> NodeKey {
+        if let Some(key) = self.by_name.get(name) {
+            return *key;
+        }
+        let key = NodeKey(u32::try_from(self.nodes.len()).expect("fewer than four billion nodes"));
+        self.nodes.push(Node {
+            name: name.clone(),
+            joined: None,
+            connection: None,
+            ready: false,
+            sent: BTreeSet::new(),
+            queue: VecDeque::new(),
+            ledger: 0,
+            pages: None,
+            rows: 0,
+        });
+        self.by_name.insert(name.clone(), key);
+        key
+    }
+
+    pub fn find(&self, name: &NodeId) -> Option<NodeKey> {
+        self.by_name.get(name).copied()
+    }
+
+    pub fn has_room(&self) -> bool {
+        self.nodes.len() < NODES_MAX
+    }
+
+    pub fn is_joined(&self, name: &NodeId) -> bool {
+        self.find(name).is_some_and(|key| self[key].joined.is_some())
+    }
+
+    /// In the order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = (NodeKey, &Node)> {
+        self.by_name.values().map(|key| (*key, &self[*key]))
+    }
+
+    /// The joined name that is most like `name`, if any is alike.
+    pub fn nearest(&self, name: &str) -> Option<&NodeId> {
+        self.iter()
+            .filter(|(_, node)| node.joined.is_some())
+            .map(|(_, node)| (distance(name, node.name.as_str()), &node.name))
+            .filter(|(distance, _)| *distance <= 3)
+            .min()
+            .map(|(_, name)| name)
+    }
+}
+
+impl std::ops::Index<NodeKey> for Nodes {
+    type Output = Node;
+
+    fn index(&self, key: NodeKey) -> &Node {
+        &self.nodes[key.0 as usize]
+    }
+}
+
+impl std::ops::IndexMut<NodeKey> for Nodes {
+    fn index_mut(&mut self, key: NodeKey) -> &mut Node {
+        &mut self.nodes[key.0 as usize]
+    }
+}
+
+/// Levenshtein's, for names of bounded length.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.bytes().enumerate() {
+            let replace = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = replace.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// Whether `name` is `pattern`, in which `*` stands for any characters.
+fn matches(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
+    let mut parts: Vec<&str> = parts.collect();
+    let Some(last) = parts.pop() else { return rest.is_empty() };
+    let mut rest = rest;
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+impl Engine {
+    pub(crate) fn new_token(&mut self, token: NewToken) -> Result<Answer, Refusal> {
+        if self.nodes.tokens.len() >= TOKENS_MAX {
+            return Err(Refusal::Conflict(format!(
+                "{TOKENS_MAX} join tokens are open: revoke some with 'muster node token-revoke'"
+            )));
+        }
+        if token.uses == 0 || token.labels.len() > LABELS_MAX {
+            return Err(Refusal::Invalid(format!(
+                "a token has at least one use and at most {LABELS_MAX} labels"
+            )));
+        }
+        let record = TokenRecord { uses_left: token.uses, token };
+        self.nodes.tokens.insert(record.token.id, record.clone());
+        self.change(Change::Token(record));
+        Ok(Answer::Done)
+    }
+
+    pub(crate) fn revoke_token(&mut self, id: [u8; 8]) -> Result<Answer, Refusal> {
+        if self.nodes.tokens.remove(&id).is_none() {
+            return Err(Refusal::NotFound("no such token: see 'muster node tokens'".into()));
+        }
+        self.change(Change::TokenRemoved(id));
+        Ok(Answer::Done)
+    }
+
+    pub(crate) fn join(&mut self, ask: JoinAsk) -> Result<Answer, Refusal> {
+        let refuse = |why: &str| Err(Refusal::Conflict(why.to_owned()));
+        let Some(record) = self.nodes.tokens.get(&ask.token_id) else {
+            return refuse("the join token is unknown, revoked or used up: ask for a new one");
+        };
+        if record.token.secret_hash != *blake3::hash(&ask.secret).as_bytes() {
+            return refuse("the join token's secret is wrong: copy the token whole");
+        }
+        if ask.wall > record.token.expires {
+            return refuse("the join token has expired: ask for a new one");
+        }
+        if let Some(pattern) = record.token.name.as_deref().filter(|p| !matches(p, ask.name.as_str())) {
+            return Err(Refusal::Conflict(format!(
+                "the join token is for '{pattern}', not for '{}'",
+                ask.name
+            )));
+        }
+        if self.nodes.is_joined(&ask.name) && record.token.name.as_deref() != Some(ask.name.as_str()) {
+            return Err(Refusal::Conflict(format!(
+                "'{}' has joined before: to join again it needs a token for that name (--name {})",
+                ask.name, ask.name
+            )));
+        }
+        if self.nodes.find(&ask.name).is_none() && !self.nodes.has_room() {
+            return Err(Refusal::Conflict(format!("the site has {NODES_MAX} nodes, which is its limit")));
+        }
+        let left = TokenRecord { uses_left: record.uses_left.saturating_sub(1), ..record.clone() };
+        let labels = left.token.labels.clone();
+        if left.uses_left == 0 {
+            self.nodes.tokens.remove(&ask.token_id);
+            self.change(Change::TokenRemoved(ask.token_id));
+        } else {
+            self.nodes.tokens.insert(ask.token_id, left.clone());
+            self.change(Change::Token(left));
+        }
+        let key = self.nodes.key(&ask.name);
+        let joined = NodeRecord {
+            name: ask.name.clone(),
+            labels,
+            seal_public: ask.seal_public,
+            agent_version: ask.agent_version,
+            revoked: false,
+        };
+        self.nodes[key].joined = Some(joined.clone());
+        self.change(Change::Node(joined));
+        self.place_the_unplaced();
+        Ok(Answer::Joined { node: ask.name })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        for (pattern, name, want) in [
+            ("web-1", "web-1", true),
+            ("web-1", "web-10", false),
+            ("web-*", "web-10", true),
+            ("web-*", "db-1", false),
+            ("*.example.org", "a.example.org", true),
+            ("*.example.org", "example.org", false),
+            ("web-*.example.*", "web-1.example.org", true),
+            ("*", "anything", true),
+            ("a*a", "a", false),
+        ] {
+            assert_eq!(matches(pattern, name), want, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn distances() {
+        for (a, b, want) in [("web-1", "web-1", 0), ("web-1", "web-2", 1), ("web", "we", 1), ("", "abc", 3)] {
+            assert_eq!(distance(a, b), want);
+        }
+    }
+}

@@ -1,0 +1,455 @@
+//! Operations on stacks: what is checked before anything changes, and how a traversal begins.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_shared::model::Claim;
+use muster_shared::{NodeId, StackName};
+use muster_template::{Parameters, References, RenderError, Template};
+use serde_json::Value;
+
+use crate::engine::{Engine, Todo};
+use crate::plan::{Ground, Plan, plan};
+use crate::record::{Change, RevisionRecord, StackAction, Status};
+use crate::request::{Answer, Options, Refusal, Source};
+use crate::resource::{Role, Row, Slot};
+use crate::stack::{Adjacency, Stack, Stage, Walk};
+use crate::timer::TimerKey;
+
+/// Warnings in one answer: more say the same.
+const WARNINGS_MAX: usize = 20;
+/// Revisions kept per stack.
+const REVISIONS_KEPT: u32 = 100;
+/// Stacks in a site.
+const STACKS_MAX: usize = 100_000;
+/// Resources in a stack.
+const RESOURCES_MAX: usize = 2_000_000;
+
+/// A rollback that waits for its revision to be loaded.
+pub(crate) struct Pending {
+    pub stack: u64,
+    /// The traversal it was decided in; a newer one makes an automatic rollback moot.
+    pub traversal: u64,
+    pub revision: u32,
+    /// The operator's request; none: the engine decided.
+    pub request: Option<u64>,
+}
+
+/// Where an operation leads.
+struct Target {
+    action: StackAction,
+    /// In a rollback: the revision that comes back.
+    revision: Option<u32>,
+    options: Options,
+}
+
+impl Engine {
+    pub(crate) fn create(
+        &mut self,
+        name: StackName,
+        source: Source,
+        options: Options,
+    ) -> Result<Answer, Refusal> {
+        if self.names.contains_key(&name) {
+            return Err(Refusal::Conflict(format!(
+                "stack '{name}' exists already: update it with 'muster stack update {name}', or choose another name"
+            )));
+        }
+        if self.stacks.len() >= STACKS_MAX {
+            return Err(Refusal::Conflict(format!("the site has {STACKS_MAX} stacks, which is its limit")));
+        }
+        let stack = Stack::new(self.next_stack, name.clone());
+        let id = stack.id;
+        self.stacks.insert(id, stack);
+        let target = Target { action: StackAction::Create, revision: None, options };
+        let begun = self.begin(id, source, target);
+        match begun {
+            Ok(_) => {
+                self.next_stack += 1;
+                self.names.insert(name, id);
+            }
+            Err(_) => {
+                self.stacks.remove(&id);
+            }
+        }
+        begun
+    }
+
+    pub(crate) fn update(
+        &mut self,
+        name: &StackName,
+        source: Source,
+        options: Options,
+    ) -> Result<Answer, Refusal> {
+        let id = self.changeable(name)?;
+        self.begin(id, source, Target { action: StackAction::Update, revision: None, options })
+    }
+
+    pub(crate) fn delete(&mut self, name: &StackName) -> Result<Answer, Refusal> {
+        let id = self.find(name)?;
+        let stack = &self.stacks[&id];
+        if stack.action == StackAction::Delete && stack.status == Status::InProgress {
+            return Ok(self.begun(id, Vec::new()));
+        }
+        let timeout = Duration::from_secs(stack.timeout_s);
+        let options = Options { rollback: false, require_nodes: false, timeout };
+        self.begin(id, nothing(), Target { action: StackAction::Delete, revision: None, options })
+    }
+
+    /// Answers at once if no revision has to be loaded.
+    pub(crate) fn rollback(
+        &mut self,
+        name: &StackName,
+        to: Option<u32>,
+        request: Option<u64>,
+    ) -> Result<Option<Answer>, Refusal> {
+        let id = self.changeable(name)?;
+        let stack = &self.stacks[&id];
+        let revision = match to {
+            Some(to) if to == 0 || to > stack.revision => {
+                return Err(Refusal::NotFound(format!(
+                    "stack '{name}' has no revision {to}: its newest is {}",
+                    stack.revision
+                )));
+            }
+            Some(to) => Some(to),
+            None if stack.status == Status::Complete => stack.complete.get(1).copied(),
+            None => stack.complete.first().copied(),
+        };
+        match revision {
+            Some(revision) => {
+                let pending = Pending { stack: id, traversal: stack.traversal, revision, request };
+                self.load_revision(name.clone(), revision, pending);
+                Ok(None)
+            }
+            None => self.roll_back_to(id, 0, nothing()).map(Some),
+        }
+    }
+
+    pub(crate) fn revision_loaded(&mut self, load: u64, source: Result<Source, String>) {
+        let Some(pending) = self.pending.remove(&load) else { return };
+        let Pending { stack, traversal, revision, request } = pending;
+        let current = self.stacks.get(&stack).map(|stack| (stack.action, stack.traversal));
+        let result = match (current, source) {
+            (None | Some((StackAction::Delete, _)), _) => {
+                Err(Refusal::Conflict("the stack is being deleted".into()))
+            }
+            (Some((_, now)), _) if request.is_none() && now != traversal => return,
+            (Some(_), Err(why)) => {
+                Err(Refusal::NotFound(format!("revision {revision} cannot be loaded: {why}")))
+            }
+            (Some(_), Ok(source)) => self.roll_back_to(stack, revision, source),
+        };
+        match (request, result) {
+            (Some(id), answer) => self.answer(id, answer),
+            (None, Ok(_)) => {}
+            (None, Err(refusal)) => self.end_failed(stack, format!("rollback failed: {refusal}")),
+        }
+    }
+
+    fn roll_back_to(&mut self, id: u64, revision: u32, source: Source) -> Result<Answer, Refusal> {
+        let timeout = Duration::from_secs(self.stacks[&id].timeout_s);
+        let options = Options { rollback: false, require_nodes: false, timeout };
+        self.begin(id, source, Target { action: StackAction::Rollback, revision: Some(revision), options })
+    }
+
+    fn find(&self, name: &StackName) -> Result<u64, Refusal> {
+        self.names.get(name).copied().ok_or_else(|| Refusal::NotFound(format!("no stack '{name}'")))
+    }
+
+    fn changeable(&self, name: &StackName) -> Result<u64, Refusal> {
+        let id = self.find(name)?;
+        if self.stacks[&id].action == StackAction::Delete {
+            return Err(Refusal::Conflict(format!(
+                "stack '{name}' is being deleted: wait until it is gone, or delete it again if that failed"
+            )));
+        }
+        Ok(id)
+    }
+
+    fn begun(&self, id: u64, warnings: Vec<String>) -> Answer {
+        let stack = &self.stacks[&id];
+        Answer::Stack {
+            name: stack.name.clone(),
+            id,
+            traversal: stack.traversal,
+            revision: stack.revision,
+            warnings,
+        }
+    }
+
+    /// Checks everything that can be known now, then begins the traversal. A refusal has changed nothing.
+    fn begin(&mut self, id: u64, source: Source, target: Target) -> Result<Answer, Refusal> {
+        let Source { template, parameters, text } = source;
+        if template.resources.len() > RESOURCES_MAX {
+            return Err(Refusal::Invalid(format!("a stack has at most {RESOURCES_MAX} resources")));
+        }
+        let stack = &self.stacks[&id];
+        let ground = Ground {
+            rows: &self.rows,
+            forward: &stack.forward,
+            extras: &stack.extras,
+            previous: stack.revision,
+            target: target.revision,
+        };
+        let plan = plan(&ground, &template, &parameters);
+        let number = stack.revision + u32::from(target.action != StackAction::Delete);
+        let warnings = self.check(id, &plan, &template, &parameters, &target.options)?;
+        if target.action != StackAction::Delete {
+            self.change(Change::Revision(RevisionRecord { stack: id, number, text }));
+            if number > REVISIONS_KEPT {
+                let good = self.stacks[&id].complete.get(1).copied().unwrap_or(number);
+                let below = (number - REVISIONS_KEPT).min(good);
+                self.change(Change::RevisionsTrimmed { stack: id, below });
+            }
+        }
+        self.enter(id, number, &target);
+        self.lay_out(id, plan, template, parameters);
+        self.event(id, None);
+        self.agenda.push_back(Todo::CheckEnd(id));
+        Ok(self.begun(id, warnings))
+    }
+
+    fn enter(&mut self, id: u64, number: u32, target: &Target) {
+        let traversal = self.next_traversal;
+        self.next_traversal += 1;
+        self.leave_walk(id);
+        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        stack.action = target.action;
+        stack.status = Status::InProgress;
+        stack.reason = match (target.action, target.revision) {
+            (StackAction::Rollback, Some(0)) => "rolling back to nothing".into(),
+            (StackAction::Rollback, Some(to)) => format!("rolling back to revision {to}"),
+            _ => String::new(),
+        };
+        stack.revision = number;
+        stack.traversal = traversal;
+        stack.timeout_s = target.options.timeout.as_secs();
+        stack.rollback = target.options.rollback;
+        self.stack_changed(id);
+    }
+
+    /// The traversal that ran until now releases nothing more.
+    pub(crate) fn leave_walk(&mut self, id: u64) {
+        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        let traversal = stack.traversal;
+        if let Some(due) = stack.walk.take().and_then(|walk| walk.timeout) {
+            self.timers.clear(due, TimerKey::Stack(id, traversal));
+        }
+    }
+
+    /// Gives every graph node its role and lets those go that need nothing more.
+    fn lay_out(&mut self, id: u64, plan: Plan, template: Arc<Template>, parameters: Arc<Parameters>) {
+        let Plan { chosen, dirty, dropped } = plan;
+        let revision = self.stacks[&id].revision;
+        let mut forward = Vec::with_capacity(chosen.len());
+        for (index, slot) in chosen.iter().enumerate() {
+            let slot = slot.unwrap_or_else(|| self.new_row(id, &template, index));
+            forward.push(slot);
+            let row = &mut self.rows[slot];
+            row.index = u32::try_from(index).expect("bounded by RESOURCES_MAX");
+            let revived = row.dropped.take().is_some() | row.replaced_by.take().is_some();
+            if !dirty[index] {
+                row.role = Role::Steady;
+                continue;
+            }
+            row.role = Role::Forward;
+            row.ready = false;
+            row.retry_count = 0;
+            let requires = &template.resources[index].requires;
+            row.blocked = u32::try_from(requires.iter().filter(|r| dirty[**r as usize]).count())
+                .expect("bounded by RESOURCES_MAX");
+            self.row_changed(slot, revived);
+        }
+        for (index, slot) in forward.iter().enumerate().filter(|(index, _)| chosen[*index].is_none()) {
+            let requires: Box<[Slot]> =
+                template.resources[index].requires.iter().map(|r| forward[*r as usize]).collect();
+            if !requires.is_empty() {
+                self.rows[*slot].requires = requires;
+                self.edges_changed(*slot);
+            }
+        }
+        for slot in &dropped {
+            let row = &mut self.rows[*slot];
+            row.role = Role::Cleanup;
+            row.ready = false;
+            row.blocked = 1; // counted when clean-up begins
+            row.retry_count = 0;
+            row.dropped.get_or_insert(revision);
+            self.row_changed(*slot, true);
+        }
+        let total = dirty.iter().filter(|d| **d).count();
+        let needed_by = if total == 0 {
+            Adjacency::reversed(0, |_| &[])
+        } else {
+            Adjacency::reversed(template.resources.len(), |index| &template.resources[index].requires)
+        };
+        let visits: Vec<Slot> =
+            forward.iter().copied().zip(&dirty).filter(|(_, d)| **d).map(|(s, _)| s).collect();
+        let shown = parameters.masked();
+        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        let timeout = self.now + Duration::from_secs(stack.timeout_s);
+        self.timers.set(timeout, TimerKey::Stack(id, stack.traversal));
+        stack.parameters = shown;
+        stack.forward = forward;
+        stack.walk = Some(Walk {
+            template,
+            parameters,
+            needed_by,
+            stage: Stage::Forward,
+            total: total + dropped.len(),
+            forward_left: total,
+            failed: 0,
+            ended: false,
+            timeout: Some(timeout),
+        });
+        stack.extras.clone_from(&dropped);
+        // Work of an earlier traversal is taken back where it can be; what fits the new one is found by visit().
+        let blocked = visits.iter().filter(|slot| self.rows[**slot].blocked > 0);
+        let obsolete: Vec<Slot> = dropped.iter().chain(blocked).copied().collect();
+        for slot in obsolete {
+            self.take_back(slot);
+        }
+        for slot in visits {
+            if self.rows[slot].blocked == 0 {
+                self.agenda.push_back(Todo::Visit(slot));
+            }
+        }
+    }
+
+    fn new_row(&mut self, stack: u64, template: &Template, index: usize) -> Slot {
+        let resource = &template.resources[index];
+        let (id, physical) = self.next_ids();
+        let slot = self.rows.insert(Row::new(id, physical, stack, resource.name.clone(), resource.kind));
+        self.by_physical.insert(physical, slot);
+        self.rows[slot].revision = self.stacks[&stack].revision;
+        self.rows[slot].index = u32::try_from(index).expect("bounded by RESOURCES_MAX");
+        self.row_changed(slot, true);
+        slot
+    }
+
+    /// A new row for the same resource; the old one is cleaned up when all is ready.
+    pub(crate) fn replace(&mut self, old: Slot, template: &Template) -> Slot {
+        let index = self.rows[old].index as usize;
+        let stack_id = self.rows[old].stack;
+        let new = self.new_row(stack_id, template, index);
+        let (old_id, new_id) = (self.rows[old].id, self.rows[new].id);
+        let requires = self.rows[old].requires.clone();
+        let row = &mut self.rows[new];
+        row.role = Role::Forward;
+        row.replaces = Some(old_id);
+        row.requires = requires;
+        self.edges_changed(new);
+        let Some(stack) = self.stacks.get_mut(&stack_id) else { return new };
+        stack.forward[index] = new;
+        stack.extras.push(old);
+        if let Some(walk) = &mut stack.walk {
+            walk.total += 1;
+        }
+        let row = &mut self.rows[old];
+        row.replaced_by = Some(new_id);
+        row.role = Role::Cleanup;
+        row.blocked = 1; // counted when clean-up begins
+        row.dropped = Some(stack.revision);
+        self.row_changed(old, true);
+        new
+    }
+
+    /// What can be known before anything runs: property values, claims, nodes.
+    fn check(
+        &self,
+        stack: u64,
+        plan: &Plan,
+        template: &Template,
+        parameters: &Parameters,
+        options: &Options,
+    ) -> Result<Vec<String>, Refusal> {
+        let dropped: BTreeSet<Slot> = plan.dropped.iter().copied().collect();
+        let mut claims: BTreeMap<(NodeId, Claim), usize> = BTreeMap::new();
+        let mut absent: BTreeSet<NodeId> = BTreeSet::new();
+        for (index, resource) in template.resources.iter().enumerate() {
+            if !plan.dirty[index] {
+                continue;
+            }
+            let invalid =
+                |message: String| Refusal::Invalid(format!("resources.{}.{message}", resource.name));
+            let properties = match template.render(index, parameters, &Nothing) {
+                Ok(properties) => properties,
+                Err(RenderError::NotYet { .. }) => continue,
+                Err(error) => return Err(Refusal::Invalid(error.to_string())),
+            };
+            let node = muster_template::node(&properties).map_err(|e| invalid(e.to_string()))?;
+            let spec =
+                muster_template::spec(resource.kind, &properties).map_err(|e| invalid(e.to_string()))?;
+            let Some(node) = node else { continue };
+            if !self.nodes.is_joined(&node) {
+                absent.insert(node.clone());
+            }
+            for claim in spec.claims() {
+                if let Some(other) = claims.insert((node.clone(), claim.clone()), index) {
+                    return Err(Refusal::Conflict(format!(
+                        "resources {} and {} both claim {claim} on {node}: one thing has one owner",
+                        template.resources[other].name, resource.name
+                    )));
+                }
+                let owner = self.nodes.find(&node).and_then(|key| self.claims.owner(key, &claim));
+                if let Some(owner) = owner.filter(|o| plan.chosen[index] != Some(*o) && !dropped.contains(o))
+                {
+                    let owner = &self.rows[owner];
+                    if owner.stack != stack || plan.dirty.get(owner.index as usize) != Some(&true) {
+                        return Err(self.claimed(&claim, &node, owner, &resource.name));
+                    }
+                }
+            }
+        }
+        if options.require_nodes && !absent.is_empty() {
+            let names: Vec<&str> = absent.iter().take(WARNINGS_MAX).map(NodeId::as_str).collect();
+            return Err(Refusal::Conflict(format!("these nodes have never joined: {}", names.join(", "))));
+        }
+        if !absent.is_empty() && !self.nodes.has_room() {
+            return Err(Refusal::Conflict("too many nodes are named that have never joined".into()));
+        }
+        Ok(absent.iter().take(WARNINGS_MAX).map(|name| self.never_joined(name)).collect())
+    }
+
+    pub(crate) fn claimed(&self, claim: &Claim, node: &NodeId, owner: &Row, asker: &str) -> Refusal {
+        let stack = self.stacks.get(&owner.stack).map_or("?", |stack| stack.name.as_str());
+        Refusal::Conflict(format!(
+            "resource {asker} claims {claim} on {node}, which belongs to resource {} of stack {stack}",
+            owner.name
+        ))
+    }
+
+    pub(crate) fn never_joined(&self, name: &NodeId) -> String {
+        match self.nodes.nearest(name.as_str()) {
+            Some(near) => format!("node {name} has never joined and is waited for; did you mean {near}?"),
+            None => format!("node {name} has never joined and is waited for"),
+        }
+    }
+}
+
+/// The content of a stack that is to be empty.
+pub(crate) fn nothing() -> Source {
+    let text = crate::request::SourceText {
+        name: "nothing".into(),
+        template: "heat_template_version: 2018-08-31\n".into(),
+        ..Default::default()
+    };
+    let template = muster_template::parse(&text.name, &text.template, &text.files).expect("a valid template");
+    let parameters = template.bind(&text.parameters).expect("it has no parameters");
+    Source { template: Arc::new(template), parameters: Arc::new(parameters), text: Arc::new(text) }
+}
+
+/// Before anything runs nothing is known of other resources.
+struct Nothing;
+
+impl References for Nothing {
+    fn resource_id(&self, _: u32) -> Option<String> {
+        None
+    }
+
+    fn attribute(&self, _: u32, _: &str) -> Option<Value> {
+        None
+    }
+}

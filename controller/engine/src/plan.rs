@@ -1,0 +1,147 @@
+//! What a traversal has to do: which row stands for each name, what is unchanged, what is dropped. Pure.
+//!
+//! Cost follows change: comparing digests is all that an unchanged resource costs.
+
+use std::collections::BTreeMap;
+
+use muster_shared::model::Action;
+use muster_template::{Parameters, Template};
+
+use crate::record::Status;
+use crate::resource::{Row, Rows, Slot};
+use crate::stack::Adjacency;
+
+/// What a traversal starts from.
+pub(crate) struct Ground<'a> {
+    pub rows: &'a Rows,
+    /// By name.
+    pub forward: &'a [Slot],
+    pub extras: &'a [Slot],
+    /// The stack's revision before.
+    pub previous: u32,
+    /// The revision whose content is to come back, in a rollback.
+    pub target: Option<u32>,
+}
+
+/// What a traversal does.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// A row for each resource of the template, in its order; none: a new one is needed.
+    pub chosen: Vec<Option<Slot>>,
+    /// Graph nodes that must be visited: what changed, and what depends on it.
+    pub dirty: Vec<bool>,
+    /// Rows to be cleaned up.
+    pub dropped: Vec<Slot>,
+}
+
+/// Chooses rows and finds what changed.
+pub(crate) fn plan(ground: &Ground<'_>, template: &Template, parameters: &Parameters) -> Plan {
+    let (chosen, dropped) = choose(ground, template);
+    let resources = &template.resources;
+    let mut dirty: Vec<bool> = resources
+        .iter()
+        .zip(&chosen)
+        .map(|(resource, slot)| match slot {
+            Some(slot) => {
+                let row = &ground.rows[*slot];
+                !(is_settled(row)
+                    && row.kind == resource.kind
+                    && row.definition == resource.definition_digest(parameters)
+                    && same_requires(row, &resource.requires, &chosen))
+            }
+            None => true,
+        })
+        .collect();
+    if dirty.contains(&true) {
+        let needed_by = Adjacency::reversed(resources.len(), |index| &resources[index].requires);
+        let mut queue: Vec<usize> = (0..dirty.len()).filter(|index| dirty[*index]).collect();
+        while let Some(index) = queue.pop() {
+            for &next in needed_by.of(index) {
+                if !std::mem::replace(&mut dirty[next as usize], true) {
+                    queue.push(next as usize);
+                }
+            }
+        }
+    }
+    Plan { chosen, dirty, dropped }
+}
+
+/// As it was asked for, observed, and with nothing under way.
+fn is_settled(row: &Row) -> bool {
+    row.status == Some(Status::Complete)
+        && row.action != Some(Action::Delete)
+        && row.ready
+        && row.work.is_none()
+        && !row.handed_over
+}
+
+fn same_requires(row: &Row, requires: &[u32], chosen: &[Option<Slot>]) -> bool {
+    row.requires.len() == requires.len()
+        && requires
+            .iter()
+            .all(|index| chosen[*index as usize].is_some_and(|slot| row.requires.contains(&slot)))
+}
+
+/// Both the rows and the template are in the order of names: one pass.
+fn choose(ground: &Ground<'_>, template: &Template) -> (Vec<Option<Slot>>, Vec<Slot>) {
+    let rows = ground.rows;
+    let mut others: BTreeMap<&str, Vec<Slot>> = BTreeMap::new();
+    for slot in ground.extras {
+        others.entry(&rows[*slot].name).or_default().push(*slot);
+    }
+    let mut dropped = Vec::new();
+    let mut forward = ground.forward.iter().copied().peekable();
+    let chosen = template
+        .resources
+        .iter()
+        .map(|resource| {
+            let name: &str = &resource.name;
+            let mut candidates = others.remove(name).unwrap_or_default();
+            while let Some(slot) = forward.next_if(|slot| *rows[*slot].name <= *name) {
+                if *rows[slot].name == *name {
+                    candidates.push(slot);
+                } else {
+                    dropped.push(slot);
+                }
+            }
+            let best = candidates
+                .iter()
+                .copied()
+                .filter(|slot| is_usable(&rows[*slot]))
+                .max_by_key(|slot| (score(ground, &rows[*slot]), rows[*slot].id));
+            dropped.extend(candidates.into_iter().filter(|slot| Some(*slot) != best));
+            best
+        })
+        .collect();
+    dropped.extend(forward);
+    dropped.extend(others.into_values().flatten());
+    (chosen, dropped)
+}
+
+/// A row whose thing is gone, or half gone, stands for nothing that could be kept.
+fn is_usable(row: &Row) -> bool {
+    row.action != Some(Action::Delete) || row.work.is_some()
+}
+
+/// How well a row fits; weights as in Heat's `_get_best_existing_rsrc_db_id`.
+fn score(ground: &Ground<'_>, row: &Row) -> i32 {
+    let stood_in =
+        |revision: u32| row.revision <= revision && row.dropped.is_none_or(|dropped| revision < dropped);
+    let mut score = 0;
+    if row.status == Some(Status::Failed) {
+        score -= 30;
+    }
+    if row.action == Some(Action::Delete) {
+        score -= 50;
+    }
+    if row.replaced_by.is_some() {
+        score -= 1;
+    }
+    if stood_in(ground.previous) {
+        score += 5;
+    }
+    if ground.target.is_some_and(stood_in) {
+        score += 10;
+    }
+    score
+}

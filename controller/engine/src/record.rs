@@ -1,0 +1,272 @@
+//! What the store keeps: one record per row of a table. The engine writes them and is built again from them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use muster_shared::model::{Action, ContentDigest, Spec};
+use muster_shared::seal::SealPublic;
+use muster_shared::{Epoch, Generation, NodeId, ResourceId, StackName};
+use muster_template::Kind;
+use serde::{Deserialize, Serialize};
+
+use crate::request::{NewToken, SourceText};
+use crate::view::OutputView;
+
+/// One change of the durable state. All changes of a turn are committed together.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// Inserts or replaces.
+    Stack(StackRecord),
+    /// The stack is gone, with its revisions, rows and events.
+    StackRemoved(u64),
+    /// A revision begins.
+    Revision(RevisionRecord),
+    /// Revisions below are not kept.
+    RevisionsTrimmed {
+        /// The stack.
+        stack: u64,
+        /// The oldest kept.
+        below: u32,
+    },
+    /// Inserts or replaces.
+    Resource(Box<ResourceRecord>),
+    /// The part of a resource that changes while jobs run.
+    Progress(ProgressRecord),
+    /// The row is gone: its removal was observed.
+    ResourceRemoved(u64),
+    /// Replaces the edges to what this row needs.
+    Edges {
+        /// The row that needs.
+        needed_by: u64,
+        /// The rows it needs.
+        requires: Vec<u64>,
+    },
+    /// Inserts or replaces.
+    Node(NodeRecord),
+    /// Inserts or replaces.
+    Token(TokenRecord),
+    /// The token is gone.
+    TokenRemoved([u8; 8]),
+    /// Content that agents fetch.
+    Content {
+        /// Of the bytes.
+        digest: ContentDigest,
+        /// The whole.
+        bytes: Arc<[u8]>,
+    },
+    /// Nobody needs it any more.
+    ContentRemoved(ContentDigest),
+    /// Something an operator wants to know of.
+    Event(EventRecord),
+    /// The engine's own counters.
+    Counters(Counters),
+}
+
+/// Numbers that never go back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// The running controller's epoch.
+    pub epoch: Epoch,
+}
+
+/// Table `stacks`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StackRecord {
+    /// Never used twice.
+    pub id: u64,
+    /// Unique.
+    pub name: StackName,
+    /// What is being done, or was done last.
+    pub action: StackAction,
+    /// How it stands.
+    pub status: Status,
+    /// Why.
+    pub reason: String,
+    /// The newest revision; 0 while there is none.
+    pub revision: u32,
+    /// The newest traversal.
+    pub traversal: u64,
+    /// Seconds.
+    pub timeout_s: u64,
+    /// Roll back on failure.
+    pub rollback: bool,
+    /// The last COMPLETE revisions, newest first.
+    pub complete: Vec<u32>,
+    /// Computed when last COMPLETE.
+    pub outputs: Vec<OutputView>,
+    /// Values in force, hidden ones masked.
+    pub parameters: BTreeMap<String, serde_json::Value>,
+    /// Event numbers begin after this.
+    pub events: u64,
+}
+
+/// Table `revisions`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RevisionRecord {
+    /// The stack.
+    pub stack: u64,
+    /// Counts up from 1.
+    pub number: u32,
+    /// What the operator sent.
+    pub text: Arc<SourceText>,
+}
+
+/// Table `resources`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResourceRecord {
+    /// The row; never used twice.
+    pub id: u64,
+    /// The one thing it stands for.
+    pub physical: ResourceId,
+    /// Its stack.
+    pub stack: u64,
+    /// Its name in the template.
+    pub name: Box<str>,
+    /// Its type.
+    pub kind: Kind,
+    /// Where it is.
+    pub node: Option<NodeId>,
+    /// Digest of the definition that `spec` was rendered from.
+    pub definition: u128,
+    /// The revision that brought it to its present definition.
+    pub revision: u32,
+    /// The revision that dropped it; then it is cleaned up.
+    pub dropped: Option<u32>,
+    /// The last desired state a job was made of.
+    pub spec: Option<Spec>,
+    /// Its claims were taken over by another row.
+    pub handed_over: bool,
+    /// The row it replaces.
+    pub replaces: Option<u64>,
+    /// The row that replaces it.
+    pub replaced_by: Option<u64>,
+    /// What changes while jobs run.
+    pub progress: ProgressRecord,
+}
+
+/// The columns of `resources` that change while jobs run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProgressRecord {
+    /// The row.
+    pub id: u64,
+    /// What is being done, or was done last; none before the first job.
+    pub action: Option<Action>,
+    /// How it stands; none before the first job.
+    pub status: Option<Status>,
+    /// Why.
+    pub reason: Option<Box<str>>,
+    /// Something of it may be on its node.
+    pub applied: bool,
+    /// The generation its agent's ledger is known to hold.
+    pub held: Option<Generation>,
+    /// Of the last job.
+    pub generation: Generation,
+    /// Of the last job.
+    pub attempt: u32,
+    /// A job was sent and its outcome is not known.
+    pub in_flight: bool,
+    /// Tries again so far.
+    pub retry_count: u32,
+    /// The graph node is done: those that need it may go.
+    pub observed_ready: bool,
+    /// Attributes that do not follow from the desired state.
+    pub attributes: BTreeMap<String, String>,
+}
+
+/// Table `nodes`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeRecord {
+    /// Its fqdn.
+    pub name: NodeId,
+    /// From its token.
+    pub labels: BTreeMap<String, String>,
+    /// Seals what travels.
+    pub seal_public: SealPublic,
+    /// As it said last.
+    pub agent_version: String,
+    /// Cut off.
+    pub revoked: bool,
+}
+
+/// Table `tokens`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenRecord {
+    /// As asked for.
+    pub token: NewToken,
+    /// How many nodes may still join.
+    pub uses_left: u32,
+}
+
+/// Table `events`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventRecord {
+    /// The stack.
+    pub stack: u64,
+    /// Counts up within the stack.
+    pub number: u64,
+    /// The resource; none for the stack itself.
+    pub resource: Option<(Box<str>, ResourceId)>,
+    /// CREATE, …
+    pub action: &'static str,
+    /// IN_PROGRESS, …
+    pub status: &'static str,
+    /// Why.
+    pub reason: Box<str>,
+}
+
+/// What is being done with a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StackAction {
+    /// The first revision.
+    Create,
+    /// A further revision.
+    Update,
+    /// To nothing.
+    Delete,
+    /// To the content of an older revision.
+    Rollback,
+}
+
+/// How a stack or a resource stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Status {
+    /// Something is being done.
+    InProgress,
+    /// As desired.
+    Complete,
+    /// Not as desired, for a reason.
+    Failed,
+}
+
+impl StackAction {
+    /// As operators see it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            StackAction::Create => "CREATE",
+            StackAction::Update => "UPDATE",
+            StackAction::Delete => "DELETE",
+            StackAction::Rollback => "ROLLBACK",
+        }
+    }
+}
+
+impl Status {
+    /// As operators see it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Status::InProgress => "IN_PROGRESS",
+            Status::Complete => "COMPLETE",
+            Status::Failed => "FAILED",
+        }
+    }
+}
+
+/// As operators see it.
+pub fn action_str(action: Option<Action>) -> &'static str {
+    match action {
+        None => "INIT",
+        Some(Action::Create) => "CREATE",
+        Some(Action::Update) => "UPDATE",
+        Some(Action::Delete) => "DELETE",
+    }
+}

@@ -1,0 +1,171 @@
+//! What operators ask of the engine, and what they are told.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_shared::seal::SealPublic;
+use muster_shared::{NodeId, StackName};
+use muster_template::{Parameters, Template};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// A parsed and bound template with the text it came from.
+#[derive(Clone)]
+pub struct Source {
+    /// Parsed.
+    pub template: Arc<Template>,
+    /// Validated values.
+    pub parameters: Arc<Parameters>,
+    /// What is kept with the revision.
+    pub text: Arc<SourceText>,
+}
+
+/// What an operator sent; kept as it is with the revision.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceText {
+    /// The file's name, for error places.
+    pub name: String,
+    /// The template.
+    pub template: String,
+    /// `get_file` key → content.
+    pub files: BTreeMap<String, String>,
+    /// Parameter values as given, defaults not filled in.
+    pub parameters: BTreeMap<String, serde_json::Value>,
+}
+
+/// How an operation is to be carried out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Options {
+    /// Roll back when it fails.
+    pub rollback: bool,
+    /// Refuse, rather than wait for, nodes that have never joined.
+    pub require_nodes: bool,
+    /// The stack is FAILED when it has not ended by then.
+    pub timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { rollback: false, require_nodes: false, timeout: Duration::from_secs(3600) }
+    }
+}
+
+/// An operator's wish.
+pub enum Request {
+    /// A new stack.
+    Create {
+        /// Its name.
+        name: StackName,
+        /// What it is to be.
+        source: Source,
+        /// How.
+        options: Options,
+    },
+    /// A new revision of a stack.
+    Update {
+        /// Its name.
+        name: StackName,
+        /// What it is to become.
+        source: Source,
+        /// How.
+        options: Options,
+    },
+    /// Takes everything of a stack away, then the stack.
+    Delete {
+        /// Its name.
+        name: StackName,
+    },
+    /// A new revision with the content of an older one.
+    Rollback {
+        /// Its name.
+        name: StackName,
+        /// Which; by default the last good one before the current.
+        to: Option<u32>,
+    },
+    /// A join token.
+    NewToken(NewToken),
+    /// No more joining with it.
+    RevokeToken {
+        /// The token's id.
+        id: [u8; 8],
+    },
+    /// A server wants to become a node.
+    Join(JoinAsk),
+}
+
+/// What a join token allows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewToken {
+    /// Random, made by the caller.
+    pub id: [u8; 8],
+    /// BLAKE3 of the secret; the secret itself is not kept.
+    pub secret_hash: [u8; 32],
+    /// Unix seconds.
+    pub expires: u64,
+    /// How many nodes may join with it.
+    pub uses: u32,
+    /// A name or a pattern with `*`; any name if absent.
+    pub name: Option<String>,
+    /// The labels a joined node gets.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// A server that wants to join.
+#[derive(Clone, Debug)]
+pub struct JoinAsk {
+    /// Of the token.
+    pub token_id: [u8; 8],
+    /// Of the token.
+    pub secret: [u8; 16],
+    /// The name asked for.
+    pub name: NodeId,
+    /// The server's sealing key.
+    pub seal_public: SealPublic,
+    /// The agent's version.
+    pub agent_version: String,
+    /// Unix seconds, the controller's.
+    pub wall: u64,
+}
+
+/// What an operator is told once it is durable.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Answer {
+    /// An operation on a stack has begun.
+    Stack {
+        /// The stack's name.
+        name: StackName,
+        /// Its id.
+        id: u64,
+        /// The walk that carries the operation out.
+        traversal: u64,
+        /// The revision it goes to; 0 for nothing.
+        revision: u32,
+        /// What deserves attention but hinders nothing.
+        warnings: Vec<String>,
+    },
+    /// Done, nothing more to say.
+    Done,
+    /// The node is durable: its certificate may be issued.
+    Joined {
+        /// The node.
+        node: NodeId,
+    },
+}
+
+/// Why an operator's wish was not taken. Nothing has changed.
+#[derive(Clone, Debug, Error, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Refusal {
+    /// No such thing.
+    #[error("{0}")]
+    NotFound(String),
+    /// It contradicts what is there.
+    #[error("{0}")]
+    Conflict(String),
+    /// The wish itself is wrong.
+    #[error("{0}")]
+    Invalid(String),
+    /// Nothing can be written at present.
+    #[error("{0}")]
+    Unavailable(String),
+}

@@ -1,0 +1,294 @@
+//! A row: one physical thing, and where a traversal is with it.
+
+use std::collections::BTreeMap;
+
+use muster_shared::model::{Action, Spec};
+use muster_shared::{Attempt, Generation, MonoTime, NodeId, ResourceId};
+use muster_template::Kind;
+
+use crate::node::NodeKey;
+use crate::record::{ProgressRecord, ResourceRecord, Status};
+
+/// Where a row lies in memory; reused after the row is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Slot(pub u32);
+
+/// A resource.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub id: u64,
+    pub physical: ResourceId,
+    pub stack: u64,
+    pub name: Box<str>,
+    pub kind: Kind,
+    pub node: Option<NodeKey>,
+    pub definition: u128,
+    pub revision: u32,
+    pub dropped: Option<u32>,
+    pub spec: Option<PackedSpec>,
+    pub handed_over: bool,
+    pub replaces: Option<u64>,
+    pub replaced_by: Option<u64>,
+    /// What the thing as it is needs; while a job is out, also what it will need.
+    pub requires: Box<[Slot]>,
+    pub action: Option<Action>,
+    pub status: Option<Status>,
+    pub reason: Option<Box<str>>,
+    pub applied: bool,
+    /// The generation the agent's ledger is known to hold.
+    pub held: Option<Generation>,
+    pub generation: Generation,
+    pub attempt: u32,
+    pub retry_count: u32,
+    pub ready: bool,
+    pub attributes: Option<Box<BTreeMap<String, String>>>,
+    pub role: Role,
+    /// Of the resource in the stack's template.
+    pub index: u32,
+    /// How many of those it waits for are not done.
+    pub blocked: u32,
+    pub work: Option<Box<Work>>,
+    pub dirty: Dirty,
+}
+
+/// What the current traversal wants of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Unchanged, or without a traversal: nothing.
+    Steady,
+    /// To be brought to the definition of the new revision.
+    Forward,
+    /// To be taken away.
+    Cleanup,
+}
+
+/// A job that was decided on and whose outcome is not known.
+#[derive(Debug)]
+pub(crate) struct Work {
+    pub state: WorkState,
+    /// Since when it is in this state.
+    pub since: MonoTime,
+    /// When the present state is over at the latest; the key of its timer.
+    pub due: Option<MonoTime>,
+    /// The row before the job; absent after a restart of the controller.
+    pub previous: Option<Previous>,
+}
+
+/// Where a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WorkState {
+    /// Its node is away, or there is none.
+    NodeAway,
+    /// Held back: enough is in flight.
+    Queued,
+    /// With the agent.
+    Sent,
+    /// The agent says it runs.
+    Running,
+    /// The agent says it waits for the observed to equal the desired.
+    Settling,
+    /// With the agent, which was asked not to start it.
+    Withdrawing,
+    /// Failed; tried again when due.
+    Backoff,
+}
+
+/// What is put back when a job turns out never to have started.
+#[derive(Debug)]
+pub(crate) struct Previous {
+    pub action: Option<Action>,
+    pub status: Option<Status>,
+    pub reason: Option<Box<str>>,
+    pub spec: Option<PackedSpec>,
+    pub applied: bool,
+}
+
+/// A spec as bytes: a tenth of its size as a tree, and a resource needs it only when a job is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PackedSpec(Box<[u8]>);
+
+/// What of a row is to be persisted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Dirty {
+    pub full: bool,
+    pub progress: bool,
+    pub edges: bool,
+}
+
+impl WorkState {
+    /// Whether the agent may have it.
+    pub fn is_sent(self) -> bool {
+        match self {
+            WorkState::Sent | WorkState::Running | WorkState::Settling | WorkState::Withdrawing => true,
+            WorkState::NodeAway | WorkState::Queued | WorkState::Backoff => false,
+        }
+    }
+
+    /// As operators see it.
+    pub fn phase(self) -> &'static str {
+        match self {
+            WorkState::NodeAway => "node_away",
+            WorkState::Queued | WorkState::Sent | WorkState::Withdrawing => "queued",
+            WorkState::Running => "running",
+            WorkState::Settling => "settling",
+            WorkState::Backoff => "backoff",
+        }
+    }
+}
+
+impl PackedSpec {
+    pub fn new(spec: &Spec) -> Self {
+        Self(postcard::to_stdvec(spec).expect("a spec is plain data").into_boxed_slice())
+    }
+
+    pub fn unpack(&self) -> Spec {
+        postcard::from_bytes(&self.0).expect("packed by new() in this process")
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl Dirty {
+    pub fn any(self) -> bool {
+        self.full || self.progress || self.edges
+    }
+}
+
+impl Row {
+    pub fn new(id: u64, physical: ResourceId, stack: u64, name: Box<str>, kind: Kind) -> Self {
+        Self {
+            id,
+            physical,
+            stack,
+            name,
+            kind,
+            node: None,
+            definition: 0,
+            revision: 0,
+            dropped: None,
+            spec: None,
+            handed_over: false,
+            replaces: None,
+            replaced_by: None,
+            requires: Box::default(),
+            action: None,
+            status: None,
+            reason: None,
+            applied: false,
+            held: None,
+            generation: Generation::default(),
+            attempt: 0,
+            retry_count: 0,
+            ready: false,
+            attributes: None,
+            role: Role::Steady,
+            index: u32::MAX,
+            blocked: 0,
+            work: None,
+            dirty: Dirty::default(),
+        }
+    }
+
+    pub fn is_sent(&self) -> bool {
+        self.work.as_ref().is_some_and(|work| work.state.is_sent())
+    }
+
+    pub fn key(&self) -> muster_shared::model::ReportKey {
+        muster_shared::model::ReportKey {
+            resource: self.physical,
+            generation: self.generation,
+            attempt: Attempt(self.attempt),
+        }
+    }
+
+    pub fn record(&self, node: Option<NodeId>) -> ResourceRecord {
+        ResourceRecord {
+            id: self.id,
+            physical: self.physical,
+            stack: self.stack,
+            name: self.name.clone(),
+            kind: self.kind,
+            node,
+            definition: self.definition,
+            revision: self.revision,
+            dropped: self.dropped,
+            spec: self.spec.as_ref().map(PackedSpec::unpack),
+            handed_over: self.handed_over,
+            replaces: self.replaces,
+            replaced_by: self.replaced_by,
+            progress: self.progress_record(),
+        }
+    }
+
+    pub fn progress_record(&self) -> ProgressRecord {
+        ProgressRecord {
+            id: self.id,
+            action: self.action,
+            status: self.status,
+            reason: self.reason.clone(),
+            applied: self.applied,
+            held: self.held,
+            generation: self.generation,
+            attempt: self.attempt,
+            in_flight: self.is_sent(),
+            retry_count: self.retry_count,
+            observed_ready: self.ready,
+            attributes: self.attributes.as_deref().cloned().unwrap_or_default(),
+        }
+    }
+}
+
+/// All rows, by slot.
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
+    slots: Vec<Option<Box<Row>>>,
+    free: Vec<Slot>,
+}
+
+impl Rows {
+    pub fn insert(&mut self, row: Row) -> Slot {
+        let row = Some(Box::new(row));
+        match self.free.pop() {
+            Some(slot) => {
+                self.slots[slot.0 as usize] = row;
+                slot
+            }
+            None => {
+                self.slots.push(row);
+                Slot(u32::try_from(self.slots.len() - 1).expect("fewer than four billion rows"))
+            }
+        }
+    }
+
+    pub fn remove(&mut self, slot: Slot) -> Option<Box<Row>> {
+        let row = self.slots.get_mut(slot.0 as usize)?.take();
+        if row.is_some() {
+            self.free.push(slot);
+        }
+        row
+    }
+
+    pub fn get(&self, slot: Slot) -> Option<&Row> {
+        self.slots.get(slot.0 as usize)?.as_deref()
+    }
+
+    pub fn get_mut(&mut self, slot: Slot) -> Option<&mut Row> {
+        self.slots.get_mut(slot.0 as usize)?.as_deref_mut()
+    }
+}
+
+impl std::ops::Index<Slot> for Rows {
+    type Output = Row;
+
+    fn index(&self, slot: Slot) -> &Row {
+        self.get(slot).expect("a slot is dropped with its row")
+    }
+}
+
+impl std::ops::IndexMut<Slot> for Rows {
+    fn index_mut(&mut self, slot: Slot) -> &mut Row {
+        self.get_mut(slot).expect("a slot is dropped with its row")
+    }
+}

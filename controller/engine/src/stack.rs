@@ -1,0 +1,146 @@
+//! A stack and the traversal that walks it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use muster_shared::{MonoTime, StackName};
+use muster_template::{Parameters, Template};
+
+use crate::record::{StackAction, StackRecord, Status};
+use crate::resource::Slot;
+use crate::view::OutputView;
+
+/// A named set of resources.
+pub(crate) struct Stack {
+    pub id: u64,
+    pub name: StackName,
+    pub action: StackAction,
+    pub status: Status,
+    pub reason: String,
+    pub revision: u32,
+    pub traversal: u64,
+    pub timeout_s: u64,
+    pub rollback: bool,
+    pub complete: Vec<u32>,
+    pub outputs: Vec<OutputView>,
+    pub parameters: BTreeMap<String, serde_json::Value>,
+    pub events: u64,
+    /// Rows of the current revision, by name, which is the order of the template's resources.
+    pub forward: Vec<Slot>,
+    /// Rows to be cleaned up.
+    pub extras: Vec<Slot>,
+    /// Rows that wait because the stack has enough in flight.
+    pub queue: VecDeque<Slot>,
+    /// Jobs with agents that are there.
+    pub in_flight: usize,
+    /// Rows with work.
+    pub active: usize,
+    pub walk: Option<Walk>,
+    /// The last change, in the engine's count of changes.
+    pub seq: u64,
+}
+
+/// One traversal in memory: there until the stack is COMPLETE.
+pub(crate) struct Walk {
+    pub template: Arc<Template>,
+    pub parameters: Arc<Parameters>,
+    pub needed_by: Adjacency,
+    pub stage: Stage,
+    /// Graph nodes of this traversal.
+    pub total: usize,
+    /// Forward nodes that are not ready.
+    pub forward_left: usize,
+    pub failed: usize,
+    /// Nothing more can be done, for something failed; an outcome that comes late may yet revive it.
+    pub ended: bool,
+    pub timeout: Option<MonoTime>,
+}
+
+/// Clean-up comes last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Forward,
+    Cleanup,
+}
+
+/// Who needs a resource, by index in the template.
+pub(crate) struct Adjacency {
+    offsets: Box<[u32]>,
+    targets: Box<[u32]>,
+}
+
+impl Adjacency {
+    /// Turns "needs" into "is needed by".
+    pub fn reversed<'a>(count: usize, requires: impl Fn(usize) -> &'a [u32]) -> Self {
+        let mut offsets = vec![0u32; count + 1];
+        for index in 0..count {
+            for &required in requires(index) {
+                offsets[required as usize + 1] += 1;
+            }
+        }
+        for index in 0..count {
+            offsets[index + 1] += offsets[index];
+        }
+        let mut next = offsets.clone();
+        let mut targets = vec![0u32; offsets[count] as usize];
+        for index in 0..count {
+            for &required in requires(index) {
+                let at = &mut next[required as usize];
+                targets[*at as usize] =
+                    u32::try_from(index).expect("a template has fewer than 2^32 resources");
+                *at += 1;
+            }
+        }
+        Self { offsets: offsets.into(), targets: targets.into() }
+    }
+
+    /// In the order of the template, which is by name.
+    pub fn of(&self, index: usize) -> &[u32] {
+        &self.targets[self.offsets[index] as usize..self.offsets[index + 1] as usize]
+    }
+}
+
+impl Stack {
+    pub fn new(id: u64, name: StackName) -> Self {
+        Self {
+            id,
+            name,
+            action: StackAction::Create,
+            status: Status::InProgress,
+            reason: String::new(),
+            revision: 0,
+            traversal: 0,
+            timeout_s: 0,
+            rollback: false,
+            complete: Vec::new(),
+            outputs: Vec::new(),
+            parameters: BTreeMap::new(),
+            events: 0,
+            forward: Vec::new(),
+            extras: Vec::new(),
+            queue: VecDeque::new(),
+            in_flight: 0,
+            active: 0,
+            walk: None,
+            seq: 0,
+        }
+    }
+
+    pub fn record(&self) -> StackRecord {
+        StackRecord {
+            id: self.id,
+            name: self.name.clone(),
+            action: self.action,
+            status: self.status,
+            reason: self.reason.clone(),
+            revision: self.revision,
+            traversal: self.traversal,
+            timeout_s: self.timeout_s,
+            rollback: self.rollback,
+            complete: self.complete.clone(),
+            outputs: self.outputs.clone(),
+            parameters: self.parameters.clone(),
+            events: self.events,
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Timers: an ordered set; one that no longer fits the state it was set for does nothing.
+
+use std::collections::BTreeSet;
+
+use muster_shared::MonoTime;
+
+use crate::resource::Slot;
+
+/// What a timer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum TimerKey {
+    /// The work of a row is due.
+    Work(Slot),
+    /// A stack's operation has had its time: stack, traversal.
+    Stack(u64, u64),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Timers(BTreeSet<(MonoTime, TimerKey)>);
+
+impl Timers {
+    pub fn set(&mut self, due: MonoTime, key: TimerKey) {
+        self.0.insert((due, key));
+    }
+
+    pub fn clear(&mut self, due: MonoTime, key: TimerKey) {
+        self.0.remove(&(due, key));
+    }
+
+    pub fn next(&self) -> Option<(MonoTime, &'static str)> {
+        let (due, key) = self.0.first()?;
+        let why = match key {
+            TimerKey::Work(_) => "a job is due",
+            TimerKey::Stack(..) => "a stack's time is over",
+        };
+        Some((*due, why))
+    }
+
+    pub fn pop(&mut self, now: MonoTime) -> Option<(MonoTime, TimerKey)> {
+        if self.0.first()?.0 > now {
+            return None;
+        }
+        self.0.pop_first()
+    }
+}

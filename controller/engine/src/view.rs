@@ -1,0 +1,350 @@
+//! What operators see, as serde types with the JSON keys of the command line's contract.
+
+use std::collections::BTreeMap;
+
+use muster_shared::{ResourceId, StackName};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::engine::Engine;
+use crate::record::{Status, action_str};
+use crate::resource::{Role, Row, Slot, WorkState};
+use crate::stack::Stack;
+
+/// `stack show -o json`; `created_at` and `updated_at` are added by whoever keeps the clock.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StackView {
+    /// The stack's name.
+    pub name: String,
+    /// Its id.
+    pub id: String,
+    /// CREATE, UPDATE, DELETE, ROLLBACK or CHECK.
+    pub action: String,
+    /// IN_PROGRESS, COMPLETE or FAILED.
+    pub status: String,
+    /// Why.
+    pub status_reason: String,
+    /// The current revision.
+    pub revision: u32,
+    /// The current traversal.
+    pub traversal: u64,
+    /// RFC 3339 UTC.
+    #[serde(default)]
+    pub created_at: String,
+    /// RFC 3339 UTC.
+    #[serde(default)]
+    pub updated_at: String,
+    /// Values in force; hidden ones masked.
+    pub parameters: BTreeMap<String, Value>,
+    /// Empty until the stack is COMPLETE.
+    pub outputs: Vec<OutputView>,
+    /// How far the traversal is.
+    pub progress: ProgressView,
+    /// Up to 20 resources on which something is being done, with the phase each is in.
+    #[serde(default)]
+    pub active: Vec<ActiveView>,
+    /// Counts up with every change of the stack or a resource of it; for watching.
+    pub seq: u64,
+}
+
+/// One output.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OutputView {
+    /// Its name.
+    pub key: String,
+    /// Its value; null if it could not be computed.
+    pub value: Value,
+    /// From the template.
+    pub description: String,
+}
+
+/// How far a traversal is, in graph nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgressView {
+    /// Observed ready, or cleaned up.
+    pub done: u64,
+    /// All that the traversal touches.
+    pub total: u64,
+    /// Jobs with an agent.
+    pub in_flight: u64,
+    /// Failed for good.
+    pub failed: u64,
+}
+
+/// A resource on which something is being done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActiveView {
+    /// The resource.
+    pub name: String,
+    /// Where it is.
+    pub node: String,
+    /// See [`ResourceView::phase`].
+    pub phase: String,
+}
+
+/// `resource list -o json`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResourceView {
+    /// Its name in the template.
+    pub name: String,
+    /// The row.
+    pub id: String,
+    /// The one thing it stands for.
+    pub physical_id: String,
+    /// Muster::File, …
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Where it is; empty until known.
+    pub node: String,
+    /// INIT, CREATE, UPDATE or DELETE.
+    pub action: String,
+    /// IN_PROGRESS, COMPLETE or FAILED; INIT before anything was done.
+    pub status: String,
+    /// Why.
+    pub status_reason: String,
+    /// Of its last job.
+    pub generation: String,
+    /// in_sync, drifted, missing or unknown.
+    pub observed: String,
+    /// While IN_PROGRESS: waiting, hook, rollout, node_away, queued, running, settling or backoff; else empty.
+    pub phase: String,
+    /// The resources it still waits for.
+    pub waits_for: Vec<String>,
+    /// The resources it needs.
+    pub requires: Vec<String>,
+    /// Physical id of the row it replaces.
+    pub replaces: Option<String>,
+    /// Physical id of the row that replaces it.
+    pub replaced_by: Option<String>,
+    /// How often its job was tried again.
+    pub retry_count: u32,
+}
+
+/// `node list -o json`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeView {
+    /// Its fqdn.
+    pub name: String,
+    /// online, offline, maintenance, revoked or lost.
+    pub state: String,
+    /// From its token.
+    pub labels: BTreeMap<String, String>,
+    /// As it said last.
+    pub agent_version: String,
+    /// RFC 3339 UTC; null if it was never connected.
+    pub last_seen: Option<String>,
+    /// Rows on it.
+    pub resources: u64,
+    /// Of them, those that differ from their desired state.
+    pub drifted: u64,
+}
+
+/// `node tokens -o json`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenView {
+    /// Its id; the secret is not kept.
+    pub id: String,
+    /// Unix seconds.
+    pub expires: u64,
+    /// How many nodes may still join.
+    pub uses_left: u32,
+    /// Name or pattern it is bound to.
+    pub name: Option<String>,
+    /// Labels it gives.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// Resources shown as active: a screen's worth.
+const ACTIVE_MAX: usize = 20;
+
+impl Engine {
+    /// One stack, with its outputs and what is being done.
+    pub fn stack_view(&self, name: &StackName) -> Option<StackView> {
+        let stack = self.stacks.get(self.names.get(name)?)?;
+        let mut view = self.short_view(stack);
+        view.outputs.clone_from(&stack.outputs);
+        view.parameters.clone_from(&stack.parameters);
+        if stack.active > 0 {
+            let working = |slot: &&Slot| self.rows[**slot].work.is_some();
+            view.active = stack
+                .forward
+                .iter()
+                .chain(&stack.extras)
+                .filter(working)
+                .take(ACTIVE_MAX)
+                .map(|slot| {
+                    let row = &self.rows[*slot];
+                    ActiveView {
+                        name: row.name.to_string(),
+                        node: self.node_of(row),
+                        phase: self.phase(row).into(),
+                    }
+                })
+                .collect();
+        }
+        Some(view)
+    }
+
+    /// All stacks, without outputs and parameters.
+    pub fn stack_views(&self) -> Vec<StackView> {
+        self.names.values().filter_map(|id| self.stacks.get(id)).map(|stack| self.short_view(stack)).collect()
+    }
+
+    /// A stack's place in the count of changes: for those who watch.
+    pub fn stack_seq(&self, name: &StackName) -> Option<u64> {
+        Some(self.stacks.get(self.names.get(name)?)?.seq)
+    }
+
+    fn short_view(&self, stack: &Stack) -> StackView {
+        let in_flight = u64::try_from(stack.in_flight).unwrap_or(u64::MAX);
+        let progress = match &stack.walk {
+            Some(walk) => {
+                let left = walk.forward_left + stack.extras.len();
+                ProgressView {
+                    done: walk.total.saturating_sub(left) as u64,
+                    total: walk.total as u64,
+                    in_flight,
+                    failed: walk.failed as u64,
+                }
+            }
+            None => ProgressView::default(),
+        };
+        StackView {
+            name: stack.name.to_string(),
+            id: stack.id.to_string(),
+            action: stack.action.as_str().into(),
+            status: stack.status.as_str().into(),
+            status_reason: stack.reason.clone(),
+            revision: stack.revision,
+            traversal: stack.traversal,
+            progress,
+            seq: stack.seq,
+            ..StackView::default()
+        }
+    }
+
+    /// The rows of a stack: those of the current revision, or `all`, also those being cleaned up.
+    pub fn resource_views(&self, name: &StackName, all: bool) -> Option<Vec<ResourceView>> {
+        let stack = self.stacks.get(self.names.get(name)?)?;
+        let extras: &[Slot] = if all || stack.forward.is_empty() { &stack.extras } else { &[] };
+        Some(stack.forward.iter().chain(extras).map(|slot| self.resource_view(stack, *slot)).collect())
+    }
+
+    fn resource_view(&self, stack: &Stack, slot: Slot) -> ResourceView {
+        let row = &self.rows[slot];
+        let name_of = |slot: &Slot| self.rows.get(*slot).map(|row| row.name.to_string());
+        let physical_of = |id: Option<u64>| {
+            let id = id?;
+            let slot = stack.forward.iter().chain(&stack.extras).find(|slot| self.rows[**slot].id == id)?;
+            Some(self.rows[*slot].physical.to_string())
+        };
+        ResourceView {
+            name: row.name.to_string(),
+            id: row.id.to_string(),
+            physical_id: row.physical.to_string(),
+            kind: row.kind.name().into(),
+            node: self.node_of(row),
+            action: action_str(row.action).into(),
+            status: row.status.map_or("INIT", Status::as_str).into(),
+            status_reason: row.reason.as_deref().unwrap_or_default().into(),
+            generation: row.generation.to_string(),
+            observed: observed(row).into(),
+            phase: self.phase(row).into(),
+            waits_for: self.waits_for(stack, row),
+            requires: row.requires.iter().filter_map(name_of).collect(),
+            replaces: physical_of(row.replaces),
+            replaced_by: physical_of(row.replaced_by),
+            retry_count: row.retry_count,
+        }
+    }
+
+    fn node_of(&self, row: &Row) -> String {
+        row.node.map(|key| self.nodes[key].name.to_string()).unwrap_or_default()
+    }
+
+    fn phase(&self, row: &Row) -> &'static str {
+        match &row.work {
+            Some(work) if work.state.is_sent() && row.node.is_some_and(|key| !self.nodes[key].ready) => {
+                WorkState::NodeAway.phase()
+            }
+            Some(work) => work.state.phase(),
+            None if row.role == Role::Steady || row.ready || row.status == Some(Status::Failed) => "",
+            None if row.blocked == 0 => WorkState::NodeAway.phase(), // no node has joined
+            None => "waiting",
+        }
+    }
+
+    fn waits_for(&self, stack: &Stack, row: &Row) -> Vec<String> {
+        let Some(walk) = stack.walk.as_ref().filter(|_| row.blocked > 0) else { return Vec::new() };
+        match row.role {
+            Role::Forward => walk.template.resources[row.index as usize]
+                .requires
+                .iter()
+                .map(|required| &self.rows[stack.forward[*required as usize]])
+                .filter(|required| !required.ready)
+                .map(|required| required.name.to_string())
+                .collect(),
+            Role::Cleanup | Role::Steady => Vec::new(),
+        }
+    }
+
+    /// Nodes that have joined, by name.
+    pub fn node_views(&self) -> Vec<NodeView> {
+        self.nodes
+            .iter()
+            .filter_map(|(_, node)| {
+                let joined = node.joined.as_ref()?;
+                let state = match (joined.revoked, node.ready) {
+                    (true, _) => "revoked",
+                    (false, true) => "online",
+                    (false, false) => "offline",
+                };
+                Some(NodeView {
+                    name: node.name.to_string(),
+                    state: state.into(),
+                    labels: joined.labels.clone(),
+                    agent_version: joined.agent_version.clone(),
+                    last_seen: None,
+                    resources: node.rows,
+                    drifted: 0,
+                })
+            })
+            .collect()
+    }
+
+    /// Open join tokens.
+    pub fn token_views(&self) -> Vec<TokenView> {
+        self.nodes
+            .tokens
+            .values()
+            .map(|record| TokenView {
+                id: record.token.id.iter().map(|b| format!("{b:02x}")).collect(),
+                expires: record.token.expires,
+                uses_left: record.uses_left,
+                name: record.token.name.clone(),
+                labels: record.token.labels.clone(),
+            })
+            .collect()
+    }
+
+    /// The key a node seals with; none if it has not joined or was revoked.
+    pub fn node_seal(&self, name: &muster_shared::NodeId) -> Option<muster_shared::seal::SealPublic> {
+        let node = &self.nodes[self.nodes.find(name)?];
+        node.joined.as_ref().filter(|joined| !joined.revoked).map(|joined| joined.seal_public)
+    }
+
+    /// Every row with its last desired state, dropped ones included: for simulation and tests.
+    pub fn physical_ids(&self, name: &StackName) -> Vec<(String, ResourceId)> {
+        let Some(stack) = self.names.get(name).and_then(|id| self.stacks.get(id)) else { return Vec::new() };
+        let rows = stack.forward.iter().chain(&stack.extras).map(|slot| &self.rows[*slot]);
+        rows.map(|row| (row.name.to_string(), row.physical)).collect()
+    }
+}
+
+fn observed(row: &Row) -> &'static str {
+    match (row.status, row.applied) {
+        (_, false) => "missing",
+        (Some(Status::Complete), true) => "in_sync",
+        (_, true) => "unknown",
+    }
+}

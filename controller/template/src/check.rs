@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 
-use crate::error::{Path, Place, Sink};
+use crate::error::{Error, Path, Place, Sink, push_key};
 use crate::expression::{Expr, ExprKind};
 use crate::render::Step;
-use crate::types::Kind;
+use crate::template::Template;
+use crate::types::{Kind, PropertyError};
 
 /// Unknown names, missing ones, and values that no rendering can make right. `at` is the resource's own place.
 pub(crate) fn properties(kind: Kind, properties: &Expr, at: Place, errors: &mut Sink, path: &mut Path) {
@@ -36,6 +37,37 @@ pub(crate) fn properties(kind: Kind, properties: &Expr, at: Place, errors: &mut 
         if properties.entry(property.name).is_none_or(|entry| matches!(entry.value.kind, ExprKind::Null)) {
             errors.push(at, path.as_str(), format!("{} needs the property '{}'", kind.name(), property.name));
         }
+    }
+}
+
+impl Template {
+    /// An error about a resource or one of its properties, with its place.
+    pub fn error(&self, index: usize, property: Option<&str>, message: &str) -> Error {
+        let steps = property.map(|name| Step::Key(name.into()));
+        self.error_below(index, steps.as_slice(), message)
+    }
+
+    /// An error of [`crate::spec`] or [`crate::node`], with its place.
+    pub fn property_error(&self, index: usize, error: &PropertyError) -> Error {
+        self.error_below(index, &error.steps, &error.message)
+    }
+
+    fn error_below(&self, index: usize, steps: &[Step], message: &str) -> Error {
+        let resource = &self.resources[index];
+        let mut path = String::from("resources");
+        push_key(&mut path, &resource.name);
+        let mut at = resource.at;
+        if !steps.is_empty() {
+            push_key(&mut path, "properties");
+            steps.iter().for_each(|step| step.push(&mut path));
+            // A property that is missing has no place of its own.
+            if let Step::Key(key) = &steps[0]
+                && resource.properties.entry(key).is_some()
+            {
+                at = place(&resource.properties, steps);
+            }
+        }
+        Error::new(&self.file, at, &path, message)
     }
 }
 

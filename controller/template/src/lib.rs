@@ -20,6 +20,7 @@ mod render;
 mod resolve;
 mod scalar;
 mod template;
+mod text;
 pub mod types;
 
 pub use bind::Parameters;

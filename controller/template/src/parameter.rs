@@ -7,8 +7,8 @@ use crate::Limits;
 use crate::build::Reader;
 use crate::error::{Place, cut, suggestion, suggestion_or_all};
 use crate::expression::{Entry, Expr, ExprKind, describe};
-use crate::render::text_of;
 use crate::scalar;
+use crate::text::text_of;
 
 /// HOT's types of parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

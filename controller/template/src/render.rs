@@ -1,7 +1,6 @@
 //! Expressions → values, with parameters bound and references asked for.
 //!
-//! Text conversions are Heat's: `True` and `False` for booleans, JSON with sorted keys for maps and lists, nothing for
-//! null. Unlike Heat, a path that leads nowhere is an error and not an empty text.
+//! Unlike Heat, a path that leads nowhere is an error and not an empty text.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -14,6 +13,7 @@ use crate::bind::Parameters;
 use crate::error::{Place, cut, push_item, push_key, suggestion};
 use crate::expression::{Call, Entry, Expr, ExprKind, describe};
 use crate::template::Template;
+use crate::text::{text_of, weight};
 
 /// What the template's resources have become, by their index in [`Template::resources`].
 pub trait References {
@@ -402,57 +402,5 @@ impl Scope<'_> {
             }
             None => Err(Fault::new(at, format!("this renders to more than {} MiB", Limits::RENDERED >> 20))),
         }
-    }
-}
-
-fn weight(value: &Value) -> usize {
-    match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
-        Value::String(text) => text.len(),
-        Value::Array(items) => items.iter().map(|item| 8 + weight(item)).sum(),
-        Value::Object(map) => map.iter().map(|(key, value)| 8 + key.len() + weight(value)).sum(),
-    }
-}
-
-/// A value as text, as Heat puts it into one.
-pub(crate) fn text_of(value: &Value) -> Cow<'_, str> {
-    match value {
-        Value::Null => Cow::Borrowed(""),
-        Value::Bool(true) => Cow::Borrowed("True"),
-        Value::Bool(false) => Cow::Borrowed("False"),
-        Value::Number(number) => Cow::Owned(number.to_string()),
-        Value::String(text) => Cow::Borrowed(text),
-        Value::Array(_) | Value::Object(_) => Cow::Owned(json(value)),
-    }
-}
-
-/// JSON with the spaces that Python's `json.dumps` puts, so that text made from it is what Heat made.
-fn json(value: &Value) -> String {
-    let mut out = String::new();
-    write_json(value, &mut out);
-    out
-}
-
-fn write_json(value: &Value, out: &mut String) {
-    match value {
-        Value::Array(items) => {
-            out.push('[');
-            for (i, item) in items.iter().enumerate() {
-                out.push_str(if i > 0 { ", " } else { "" });
-                write_json(item, out);
-            }
-            out.push(']');
-        }
-        Value::Object(map) => {
-            out.push('{');
-            for (i, (key, item)) in map.iter().enumerate() {
-                out.push_str(if i > 0 { ", " } else { "" });
-                out.push_str(&Value::String(key.clone()).to_string());
-                out.push_str(": ");
-                write_json(item, out);
-            }
-            out.push('}');
-        }
-        _ => out.push_str(&value.to_string()),
     }
 }

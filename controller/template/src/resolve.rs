@@ -80,6 +80,7 @@ fn finish(resources: Vec<DraftResource>, uses: Vec<Uses>, names: &NamesOf<'_>) -
             parameters: uses.parameters.into(),
             digest,
             properties: draft.properties,
+            at: draft.at,
         });
     }
     finished

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::error::Place;
 use crate::expression::Expr;
 use crate::parameter::ParameterDef;
 use crate::types::Kind;
@@ -35,6 +36,7 @@ pub struct Resource {
     /// Of type, properties and `depends_on`, without the values of parameters.
     pub(crate) digest: u128,
     pub(crate) properties: Expr,
+    pub(crate) at: Place,
 }
 
 /// One entry of `outputs`.

@@ -8,7 +8,7 @@ use super::PropertyError;
 use crate::error::{cut, suggestion};
 use crate::expression::describe;
 use crate::function;
-use crate::render::text_of;
+use crate::text::text_of;
 
 type Read<T> = Result<T, PropertyError>;
 

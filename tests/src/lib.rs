@@ -1,1 +1,5 @@
-//! lib
+//! Muster from outside: the simulator's parts, and what tests with real processes share.
+
+pub mod node;
+pub mod scale;
+pub mod scenario;

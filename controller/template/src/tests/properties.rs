@@ -71,7 +71,7 @@ proptest! {
 
     #[test]
     fn any_json_is_carried_unchanged(value in any_json()) {
-        // Lists, so that a one-key map is not mistaken for a function.
+        // Keys are of letters that no function is near to: a one-key map could be one.
         let text = json!({"heat_template_version": "2018-08-31", "outputs": {"o": {"value": value}}}).to_string();
         if let Ok(template) = parse("t", &text, &BTreeMap::new()) {
             let parameters = template.bind(&BTreeMap::new()).unwrap();

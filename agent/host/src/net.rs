@@ -58,6 +58,9 @@ pub struct HostConfig {
     pub ovs_db: Option<PathBuf>,
     /// The datapath of bridges that are made, such as `netdev`; by default the kernel's.
     pub datapath_type: Option<String>,
+    /// How long Open vSwitch may take to take up a change; by default 30 s, for it is busy for seconds with
+    /// thousands of ports.
+    pub ovs_timeout: Option<Duration>,
 }
 
 /// The network of the namespace in which it is used.
@@ -65,6 +68,7 @@ pub struct HostConfig {
 pub struct Network {
     ovs_db: PathBuf,
     datapath_type: Option<String>,
+    ovs_timeout: Duration,
 }
 
 /// A document that was applied.
@@ -94,7 +98,11 @@ impl Network {
             Some(directory) if !directory.is_empty() => PathBuf::from(directory).join("db.sock"),
             _ => PathBuf::from("/var/run/openvswitch/db.sock"),
         };
-        Self { ovs_db: config.ovs_db.unwrap_or_else(from_environment), datapath_type: config.datapath_type }
+        Self {
+            ovs_db: config.ovs_db.unwrap_or_else(from_environment),
+            datapath_type: config.datapath_type,
+            ovs_timeout: config.ovs_timeout.unwrap_or(Duration::from_secs(30)),
+        }
     }
 
     /// The host's network as it is.
@@ -129,6 +137,9 @@ impl Network {
         mapping: &NicMapping,
         before: &Snapshot,
     ) -> Result<Applied, NetError> {
+        if before.uses_ovs || uses_ovs(document) {
+            self.settle_ovs().await?;
+        }
         let mut netlink = Netlink::open()?;
         let state = self.observe_through(&mut netlink).await?;
         let document = mapped(document, mapping, &state)?;
@@ -149,6 +160,9 @@ impl Network {
 
     /// Puts back what was there before; gives what could not be.
     pub async fn restore(&self, before: &Snapshot) -> Result<Vec<String>, NetError> {
+        if before.uses_ovs {
+            self.settle_ovs().await?;
+        }
         let mut netlink = Netlink::open()?;
         let state = self.observe_through(&mut netlink).await?;
         self.needs_ovs(before, &state)?;
@@ -175,7 +189,7 @@ impl Network {
 
     /// Executes steps as they are, and neither reads back nor puts back.
     pub async fn execute(&self, steps: &[Step]) -> Result<(), NetError> {
-        Ok(execute::execute(steps, &mut Netlink::open()?, &self.ovs_db).await?)
+        self.execute_through(&mut Netlink::open()?, steps).await
     }
 
     /// What applying `document` would do. An absent interface is a warning here.
@@ -195,17 +209,32 @@ impl Network {
     }
 
     async fn observe_through(&self, netlink: &mut Netlink) -> Result<State, NetError> {
-        let ovs = match Ovsdb::connect(&self.ovs_db).await {
-            Ok(mut ovs) => Some(ovs.bridges().await?),
-            // Not installed, or not running: no host needs it before a document does.
+        let ovs = match self.connect_ovs().await? {
+            Some(mut ovs) => Some(ovs.bridges().await?),
+            None => None,
+        };
+        Ok(State { links: netlink.links().await.map_err(NetError::Observe)?, ovs })
+    }
+
+    /// Nothing if it is not installed or not running: no host needs it before a document does.
+    async fn connect_ovs(&self) -> Result<Option<Ovsdb>, NetError> {
+        match Ovsdb::connect(&self.ovs_db, self.ovs_timeout).await {
+            Ok(ovs) => Ok(Some(ovs)),
             Err(OvsdbError::Connect { source, .. })
                 if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) =>
             {
-                None
+                Ok(None)
             }
-            Err(error) => return Err(error.into()),
-        };
-        Ok(State { links: netlink.links().await.map_err(NetError::Observe)?, ovs })
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Lets Open vSwitch finish what a run before a crash has asked of it: until then links come and go.
+    async fn settle_ovs(&self) -> Result<(), NetError> {
+        match self.connect_ovs().await? {
+            Some(mut ovs) => Ok(ovs.sync().await?),
+            None => Ok(()),
+        }
     }
 
     /// Without its database nobody knows whether what was made in Open vSwitch is gone.
@@ -216,8 +245,12 @@ impl Network {
         }
     }
 
+    async fn execute_through(&self, netlink: &mut Netlink, steps: &[Step]) -> Result<(), NetError> {
+        Ok(execute::execute(steps, netlink, || Ovsdb::connect(&self.ovs_db, self.ovs_timeout)).await?)
+    }
+
     async fn reach(&self, netlink: &mut Netlink, target: &Target, steps: &[Step]) -> Result<(), NetError> {
-        execute::execute(steps, netlink, &self.ovs_db).await?;
+        self.execute_through(netlink, steps).await?;
         let mut tries_left = if steps.is_empty() { 0 } else { READ_BACK_TRIES };
         loop {
             let found = differences(target, &self.observe_through(netlink).await?);
@@ -248,6 +281,9 @@ impl Network {
         let mut start = Snapshot::default();
         start.extend(failed.links.keys().map(String::as_str), state);
         let undone = async {
+            if steps.iter().any(Step::is_ovs) {
+                self.settle_ovs().await?;
+            }
             let now = self.observe_through(netlink).await?;
             let target = Target::new(&NetworkDocument::default(), &start, &now, None);
             let steps = plan(&target, &now)?;

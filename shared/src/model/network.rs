@@ -13,6 +13,7 @@ mod options;
 mod parse;
 #[cfg(test)]
 mod tests;
+mod value;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,7 +1,5 @@
 //! Executes steps, one after the other, and decides nothing.
 
-use std::path::Path;
-
 use thiserror::Error;
 
 use super::netlink::{Netlink, NetlinkError};
@@ -31,9 +29,13 @@ pub enum Cause {
     Ovsdb(#[from] OvsdbError),
 }
 
-/// Executes `steps` in their order.
-pub async fn execute(steps: &[Step], netlink: &mut Netlink, ovs_db: &Path) -> Result<(), StepError> {
-    let mut executor = Executor { netlink, ovs_db, ovs: None };
+/// Executes `steps` in their order; connects to Open vSwitch only if a step needs it.
+pub async fn execute(
+    steps: &[Step],
+    netlink: &mut Netlink,
+    connect: impl AsyncFn() -> Result<Ovsdb, OvsdbError>,
+) -> Result<(), StepError> {
+    let mut executor = Executor { netlink, connect, ovs: None };
     for step in steps {
         executor.step(step).await.map_err(|source| StepError {
             hint: hint(step, &source),
@@ -44,13 +46,13 @@ pub async fn execute(steps: &[Step], netlink: &mut Netlink, ovs_db: &Path) -> Re
     Ok(())
 }
 
-struct Executor<'a> {
+struct Executor<'a, C> {
     netlink: &'a mut Netlink,
-    ovs_db: &'a Path,
+    connect: C,
     ovs: Option<Ovsdb>,
 }
 
-impl Executor<'_> {
+impl<C: AsyncFn() -> Result<Ovsdb, OvsdbError>> Executor<'_, C> {
     async fn step(&mut self, step: &Step) -> Result<(), Cause> {
         if step.is_ovs() || *step == Step::SyncOvs {
             self.netlink.forget_links();
@@ -87,7 +89,7 @@ impl Executor<'_> {
     async fn ovs_step(&mut self, step: &Step) -> Result<(), OvsdbError> {
         let ovs = match &mut self.ovs {
             Some(ovs) => ovs,
-            none => none.insert(Ovsdb::connect(self.ovs_db).await?),
+            none => none.insert((self.connect)().await?),
         };
         match step {
             Step::CreateOvsBridge { bridge, datapath_type, hwaddr } => {
@@ -110,12 +112,16 @@ impl Executor<'_> {
 fn hint(step: &Step, cause: &Cause) -> &'static str {
     const EPERM: i32 = 1;
     const EACCES: i32 = 13;
+    const ENODEV: i32 = 19;
     const EOPNOTSUPP: i32 = 95;
     const ENETUNREACH: i32 = 101;
     const EHOSTUNREACH: i32 = 113;
     let Cause::Netlink(error) = cause else { return "" };
     match (step, error.code()) {
         (_, Some(EPERM)) => " (this needs the capability CAP_NET_ADMIN)",
+        (Step::SetUp { up: true, .. }, Some(ENODEV)) => {
+            " (if Open vSwitch was to make it, its log says why it did not; see also the setting ovs_datapath_type)"
+        }
         (Step::CreateVlan { .. }, Some(EOPNOTSUPP)) => " (this kernel has no 802.1Q; load the module 8021q)",
         (Step::CreateLinuxBridge { .. }, Some(EOPNOTSUPP)) => {
             " (this kernel has no bridges; load the module bridge)"

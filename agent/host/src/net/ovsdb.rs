@@ -19,9 +19,6 @@ use rpc::Rpc;
 
 /// The key of Muster's mark.
 const OWNER: &str = "muster-owner";
-/// How long the switch may take to take up a change: it is busy for seconds with very many ports.
-const SYNC_TIMEOUT: Duration = Duration::from_secs(30);
-
 /// What went wrong with Open vSwitch.
 #[derive(Debug, Error)]
 pub enum OvsdbError {
@@ -41,8 +38,8 @@ pub enum OvsdbError {
     #[error("Open vSwitch's database did not answer within {0} s")]
     Timeout(u64),
     /// The database has it, the switch does not take it up.
-    #[error("ovs-vswitchd has not taken up the change within {} s; is it running?", SYNC_TIMEOUT.as_secs())]
-    NotTakenUp,
+    #[error("ovs-vswitchd has not taken up the change within {} s; is it running?", .0.as_secs())]
+    NotTakenUp(Duration),
     /// An answer that is not as in RFC 7047, or too long.
     #[error("Open vSwitch's database gave an answer that cannot be understood: {0}")]
     Answer(String),
@@ -56,12 +53,13 @@ type Result<T> = std::result::Result<T, OvsdbError>;
 /// A connection to the database.
 pub struct Ovsdb {
     rpc: Rpc,
+    sync_timeout: Duration,
 }
 
 impl Ovsdb {
-    /// Connects to `socket`.
-    pub async fn connect(socket: &Path) -> Result<Self> {
-        Ok(Self { rpc: Rpc::connect(socket).await? })
+    /// Connects to `socket`. The switch has `sync_timeout` to take up what is asked of the database.
+    pub async fn connect(socket: &Path, sync_timeout: Duration) -> Result<Self> {
+        Ok(Self { rpc: Rpc::connect(socket).await?, sync_timeout })
     }
 
     /// All bridges with their ports.
@@ -171,8 +169,8 @@ impl Ovsdb {
                 "it holds no Open_vSwitch row; is the switch set up (ovs-vsctl init)?".to_owned(),
             )
         })?;
-        let waited = tokio::time::timeout(SYNC_TIMEOUT, self.rpc.wait_for_cur_cfg(wanted)).await;
-        waited.map_err(|_| OvsdbError::NotTakenUp)?
+        let waited = tokio::time::timeout(self.sync_timeout, self.rpc.wait_for_cur_cfg(wanted)).await;
+        waited.map_err(|_| OvsdbError::NotTakenUp(self.sync_timeout))?
     }
 
     async fn update(&mut self, table: &str, name: &str, row: Value) -> Result<()> {

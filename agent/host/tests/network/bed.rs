@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use muster_host::net::{HostConfig, Network};
 use nix::sched::{CloneFlags, setns};
@@ -15,6 +16,7 @@ pub struct Bed {
     directory: TempDir,
     /// Ended in this order.
     daemons: Vec<Child>,
+    switch_stopped: bool,
 }
 
 impl Bed {
@@ -26,7 +28,12 @@ impl Bed {
         let number = LAST.fetch_add(1, Ordering::Relaxed);
         let namespace = format!("muster-host-{}-{number}", std::process::id());
         run(Command::new("ip").args(["netns", "add", &namespace]));
-        let bed = Self { namespace, directory: TempDir::new().unwrap(), daemons: Vec::new() };
+        let bed = Self {
+            namespace,
+            directory: TempDir::new().unwrap(),
+            daemons: Vec::new(),
+            switch_stopped: false,
+        };
         bed.ip("link set lo up");
         bed
     }
@@ -51,6 +58,7 @@ impl Bed {
         let switch = self.daemons.pop().unwrap();
         self.daemons.insert(0, switch);
         self.ovs("set Open_vSwitch . external_ids:system-id=test");
+        self.switch_stopped = false;
     }
 
     /// Ends the switch, not its database.
@@ -58,6 +66,14 @@ impl Bed {
         let mut switch = self.daemons.remove(0);
         switch.kill().unwrap();
         switch.wait().unwrap();
+        self.switch_stopped = true;
+    }
+
+    /// Ends the database; the switch must be stopped.
+    pub fn stop_database(&mut self) {
+        let mut database = self.daemons.remove(0);
+        database.kill().unwrap();
+        database.wait().unwrap();
     }
 
     fn start(&mut self, arguments: &[&str]) {
@@ -108,7 +124,21 @@ impl Bed {
 
     /// Runs `work` on a thread of its own inside the namespace, with a runtime like the agent's.
     pub fn inside<T: Send>(&self, work: impl AsyncFnOnce(Network) -> T + Send) -> T {
-        let config = HostConfig { ovs_db: Some(self.database()), datapath_type: Some("netdev".to_owned()) };
+        self.inside_with(Some("netdev"), work)
+    }
+
+    /// [`Bed::inside`] with a datapath of one's own.
+    pub fn inside_with<T: Send>(
+        &self,
+        datapath_type: Option<&str>,
+        work: impl AsyncFnOnce(Network) -> T + Send,
+    ) -> T {
+        let config = HostConfig {
+            ovs_db: Some(self.database()),
+            datapath_type: datapath_type.map(str::to_owned),
+            // A switch that is stopped is waited for in vain; one that works takes milliseconds.
+            ovs_timeout: Some(Duration::from_secs(if self.switch_stopped { 1 } else { 30 })),
+        };
         let in_namespace = move || {
             let file = File::open(format!("/run/netns/{}", self.namespace)).unwrap();
             setns(file, CloneFlags::CLONE_NEWNET).unwrap();

@@ -1,4 +1,5 @@
 //! The host's network in real namespaces with a real Open vSwitch. Needs root.
+#![allow(clippy::unwrap_used, reason = "these are tests, also outside of their functions")]
 
 mod bed;
 mod conformance;

@@ -154,24 +154,60 @@ fn a_bond_is_not_taken_apart() {
 fn a_switch_that_is_stopped_fails_the_document_and_heals_later() {
     let (mut server, peer) = (Bed::with_ovs(), Bed::new());
     server.link("eth1", &peer, "p1");
-    let document = document(br_ex("192.0.2.1/24", Vec::new()));
-    let before = server.inside(async |network| {
-        let before = network.snapshot(&document, &nic1(), None).await.unwrap();
-        network.apply(&document, &nic1(), &before).await.unwrap();
-        before
+    let first = document(br_ex("192.0.2.1/24", Vec::new()));
+    let second = document(br_ex("192.0.2.1/24", vec![vlan(7, "10.7.0.1/24")]));
+    let (at_first, before) = server.inside(async |network| {
+        let at_first = settled(network.observe().await.unwrap());
+        let before = network.snapshot(&first, &nic1(), None).await.unwrap();
+        network.apply(&first, &nic1(), &before).await.unwrap();
+        (at_first, network.snapshot(&second, &nic1(), Some(before)).await.unwrap())
     });
     server.stop_switch();
     server.inside(async |network| {
-        let found = network.check(&document, &nic1(), &before).await.unwrap();
-        assert!(found.iter().any(|difference| difference.text == "br-ex is not there"), "{found:?}");
-        let error = network.apply(&document, &nic1(), &before).await.unwrap_err();
-        assert!(!matches!(error, NetError::Undone(_)), "{error}");
+        let running = settled(network.observe().await.unwrap());
+        let error = network.apply(&second, &nic1(), &before).await.unwrap_err();
+        assert_eq!(error.to_string(), "ovs-vswitchd has not taken up the change within 1 s; is it running?");
+        let error = network.restore(&before).await.unwrap_err();
+        assert!(matches!(error, NetError::Ovsdb(_)), "{error}");
+        assert_eq!(settled(network.observe().await.unwrap()), running);
     });
     server.start_switch();
     server.inside(async |network| {
-        network.apply(&document, &nic1(), &before).await.unwrap();
-        assert_eq!(network.check(&document, &nic1(), &before).await.unwrap(), []);
+        network.apply(&second, &nic1(), &before).await.unwrap();
+        assert_eq!(network.check(&second, &nic1(), &before).await.unwrap(), []);
         network.restore(&before).await.unwrap();
+        assert_eq!(settled(network.observe().await.unwrap()), at_first);
     });
-    assert_eq!(server.ovs("list-br"), "");
+}
+
+#[test]
+fn without_its_database_nothing_counts_as_gone() {
+    let mut server = Bed::with_ovs();
+    let document = document(json!([{"type": "ovs_bridge", "name": "br0"}]));
+    let before = server.inside(async |network| {
+        let before = network.snapshot(&document, &no_mapping(), None).await.unwrap();
+        network.apply(&document, &no_mapping(), &before).await.unwrap().before
+    });
+    server.stop_switch();
+    server.stop_database();
+    server.inside(async |network| {
+        let error = network.restore(&before).await.unwrap_err();
+        assert!(matches!(error, NetError::NoOvs { .. }), "{error}");
+        let error = network.apply(&document, &no_mapping(), &before).await.unwrap_err();
+        assert!(matches!(error, NetError::Missing(_)), "{error}");
+    });
+}
+
+#[test]
+fn a_datapath_that_the_switch_lacks_is_named_and_nothing_stays() {
+    let server = Bed::with_ovs();
+    let document = document(json!([{"type": "ovs_bridge", "name": "br0"}]));
+    server.inside_with(None, async |network| {
+        let at_first = settled(network.observe().await.unwrap());
+        let before = network.snapshot(&document, &no_mapping(), None).await.unwrap();
+        let error = network.apply(&document, &no_mapping(), &before).await.unwrap_err().to_string();
+        assert!(error.starts_with("cannot set br0 up (if Open vSwitch was to make it, "), "{error}");
+        assert!(error.ends_with("; what was there when it began has been put back"), "{error}");
+        assert_eq!(settled(network.observe().await.unwrap()), at_first);
+    });
 }

@@ -114,10 +114,13 @@ fn a_linux_bridge_forwards_and_gives_its_members_back() {
         assert_eq!(state.links["br0"].mtu, 1300);
         assert_eq!(network.apply(&both, &no_mapping(), &before).await.unwrap().steps, []);
 
-        // eth1 is no longer named: it has back what it had, but for the address that br0 has now as well.
+        // eth1 is no longer named and would get back the default route that br0 has now.
         let before = network.snapshot(&one, &no_mapping(), Some(before)).await.unwrap();
         let error = network.apply(&one, &no_mapping(), &before).await.unwrap_err();
-        assert!(error.to_string().contains("default via 192.0.2.1"), "{error}");
+        let wanted = "network_config[0].routes[0]: the route default via 192.0.2.1 is the one that eth1 had before \
+                      and gets back, since the document does not name it; name eth1 in the document, \
+                      or give this route a metric or table of its own";
+        assert_eq!(error.to_string(), wanted);
         network.restore(&before).await.unwrap();
         assert_eq!(settled(network.observe().await.unwrap()), at_first);
     });

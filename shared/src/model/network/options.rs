@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::NetworkError;
-use super::parse::boolean;
+use super::value::boolean;
 
 /// The object types of this version.
 pub(super) const SUPPORTED_TYPES: [&str; 4] = ["interface", "linux_bridge", "ovs_bridge", "vlan"];

@@ -78,6 +78,8 @@ fn addresses(
 /// The static routes of all links by what the kernel keeps one route for.
 struct Routes {
     by_key: BTreeMap<RouteKey, Vec<(String, Route)>>,
+    /// Wanted so far: by which link, and where that is written.
+    wanted: BTreeMap<RouteKey, (String, String)>,
 }
 
 impl Routes {
@@ -88,7 +90,7 @@ impl Routes {
                 by_key.entry(route.key()).or_default().push((name.clone(), *route));
             }
         }
-        Self { by_key }
+        Self { by_key, wanted: BTreeMap::new() }
     }
 
     /// Adds a route unless it is there. Another with its key is in the way: the kernel keeps one. It is
@@ -102,6 +104,9 @@ impl Routes {
         path: impl Fn() -> String,
         steps: &mut Vec<Step>,
     ) -> Result<(), PlanError> {
+        if let Some((other, other_path)) = self.wanted.insert(route.key(), (name.to_owned(), path())) {
+            return Err(wanted_twice(route, [(&other, other_path), (name, path())]));
+        }
         let present = self.by_key.remove(&route.key()).unwrap_or_default();
         let (there, in_the_way): (Vec<_>, Vec<_>) =
             present.into_iter().partition(|(link, other)| link == name && other.same(route));
@@ -125,4 +130,16 @@ impl Routes {
     fn left(&self, name: &str) -> impl Iterator<Item = Route> {
         self.by_key.values().flatten().filter(move |(link, _)| link == name).map(|(_, route)| *route)
     }
+}
+
+/// A document has no route twice, so one of the two is what a link had before.
+fn wanted_twice(route: &Route, places: [(&str, String); 2]) -> PlanError {
+    let [one, other] = places;
+    let (returning, written) = if one.1.starts_with("before.") { (one, other) } else { (other, one) };
+    let link = returning.0;
+    let problem = format!(
+        "the route {route} is the one that {link} had before and gets back, since the document does not name it; \
+         name {link} in the document, or give this route a metric or table of its own"
+    );
+    PlanError { path: written.1, problem }
 }

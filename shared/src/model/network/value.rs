@@ -1,0 +1,122 @@
+//! Single values out of JSON, each with its path in the error.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use serde_json::{Map, Value};
+
+use super::{LinkName, MAIN_TABLE, NetworkError};
+
+type Parsed<T> = Result<T, NetworkError>;
+
+pub(super) fn table(path: &str, value: &Value) -> Parsed<u32> {
+    match value {
+        Value::String(name) if name == "main" => Ok(MAIN_TABLE),
+        Value::String(name) if name == "default" => Ok(253),
+        Value::String(name) if name.parse::<u32>().is_err() => Err(NetworkError::unsupported(
+            path,
+            format!("the table name {}", quoted(name)),
+            "give the table's number",
+        )),
+        _ => match number(path, value, 1, u32::MAX)? {
+            255 => Err(NetworkError::invalid(path, "255 is the kernel's own table")),
+            table => Ok(table),
+        },
+    }
+}
+
+pub(super) fn fields<'a>(path: &str, value: &'a Value) -> Parsed<&'a Map<String, Value>> {
+    value.as_object().ok_or_else(|| wrong_kind(path, "a map", value))
+}
+
+pub(super) fn list<'a>(path: &str, value: &'a Value) -> Parsed<&'a Vec<Value>> {
+    value.as_array().ok_or_else(|| wrong_kind(path, "a list", value))
+}
+
+pub(super) fn text<'a>(path: &str, value: &'a Value) -> Parsed<&'a str> {
+    value.as_str().ok_or_else(|| wrong_kind(path, "a string", value))
+}
+
+/// A boolean, or the strings that oslo.utils takes for one.
+pub(super) fn boolean(path: &str, value: &Value) -> Parsed<bool> {
+    match value {
+        Value::Bool(value) => Ok(*value),
+        Value::String(text) => match text.to_ascii_lowercase().as_str() {
+            "t" | "true" | "on" | "y" | "yes" | "1" => Ok(true),
+            "f" | "false" | "off" | "n" | "no" | "0" => Ok(false),
+            _ => Err(wrong_kind(path, "a boolean", value)),
+        },
+        _ => Err(wrong_kind(path, "a boolean", value)),
+    }
+}
+
+/// An integer within bounds; also as text, for parameters of a template arrive as such.
+pub(super) fn number(path: &str, value: &Value, least: u32, most: u32) -> Parsed<u32> {
+    let number = match value {
+        Value::Number(number) => number.as_u64(),
+        Value::String(text) => text.parse().ok(),
+        _ => return Err(wrong_kind(path, "an integer", value)),
+    };
+    number
+        .and_then(|number| u32::try_from(number).ok())
+        .filter(|number| (least..=most).contains(number))
+        .ok_or_else(|| NetworkError::invalid(path, format!("an integer from {least} to {most} is taken")))
+}
+
+pub(super) fn prefix(path: &str, value: &Value) -> Parsed<IpNet> {
+    let written = text(path, value)?;
+    written.parse().map_err(|_| {
+        let problem = match written.parse::<IpAddr>() {
+            Ok(address) => format!("{address} lacks its prefix length, such as {address}/24"),
+            Err(_) => format!("{} is no address with prefix length, such as 192.0.2.1/24", quoted(written)),
+        };
+        NetworkError::invalid(path, problem)
+    })
+}
+
+pub(super) fn link_name(path: &str, value: &Value) -> Parsed<LinkName> {
+    LinkName::new(text(path, value)?).map_err(|problem| NetworkError::invalid(path, problem))
+}
+
+pub(super) fn required_name(path: &str, map: &Map<String, Value>) -> Parsed<LinkName> {
+    let path = format!("{path}.name");
+    link_name(&path, map.get("name").ok_or_else(|| NetworkError::invalid(&path, "is missing"))?)
+}
+
+/// Two spellings of one option.
+pub(super) fn either<'a>(
+    path: &str,
+    map: &'a Map<String, Value>,
+    one: &'static str,
+    other: &'static str,
+) -> Parsed<Option<(&'static str, &'a Value)>> {
+    match (map.get(one), map.get(other)) {
+        (Some(_), Some(_)) => {
+            Err(NetworkError::invalid(path, format!("has {one} and {other}; give one of them")))
+        }
+        (Some(value), None) => Ok(Some((one, value))),
+        (None, Some(value)) => Ok(Some((other, value))),
+        (None, None) => Ok(None),
+    }
+}
+
+fn wrong_kind(path: &str, wanted: &str, value: &Value) -> NetworkError {
+    let found = match value {
+        Value::Null => "nothing".to_owned(),
+        Value::Bool(value) => value.to_string(),
+        Value::Number(value) => value.to_string(),
+        Value::String(text) => quoted(text),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "a map".to_owned(),
+    };
+    NetworkError::invalid(path, format!("{wanted} is wanted, not {found}"))
+}
+
+/// Enough of a text from outside to recognise it.
+pub(super) fn quoted(text: &str) -> String {
+    let mut start: String = text.chars().take(64).collect();
+    if start.len() < text.len() {
+        start.push('…');
+    }
+    format!("{start:?}")
+}

@@ -1,6 +1,7 @@
 //! The model of what travels between controller and agent, free of any encoding.
 
 mod message;
+pub mod network;
 mod spec;
 
 pub use message::{

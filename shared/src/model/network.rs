@@ -45,7 +45,7 @@ pub struct LinkName(String);
 impl LinkName {
     /// Checks `name` against the kernel's rules and leaves out the kernel's own `lo`.
     pub fn new(name: &str) -> Result<Self, String> {
-        let refuse = |why: &str| Err(format!("'{name}' cannot name an interface: {why}"));
+        let refuse = |why: &str| Err(format!("'{}' cannot name an interface: {why}", error::clip(name)));
         if name.is_empty() {
             return refuse("it is empty");
         }

@@ -217,9 +217,19 @@ impl State {
         self.links.get(name).map(|master| (name, master))
     }
 
-    /// Name → MAC address, for a nic mapping.
+    /// Name → MAC address, for a nic mapping. Empty for what has its address from another link: a bridge, a
+    /// VLAN and a bond carry that of a member, and so two links would answer to one address.
     pub fn macs(&self) -> BTreeMap<String, String> {
-        self.links.iter().map(|(name, link)| (name.clone(), link.mac.clone().unwrap_or_default())).collect()
+        let borrowed = |name: &str, link: &Link| {
+            let kinds = ["bond", "bridge", "ipvlan", "macvlan", "openvswitch", "team", "tun", "vlan"];
+            kinds.contains(&link.kind.as_str())
+                || self.ovs_interface(name).is_some_and(|interface| interface.internal)
+        };
+        let own = |(name, link): (&String, &Link)| {
+            let mac = link.mac.clone().filter(|_| !borrowed(name, link));
+            (name.clone(), mac.unwrap_or_default())
+        };
+        self.links.iter().map(own).collect()
     }
 }
 

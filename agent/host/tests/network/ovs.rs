@@ -211,3 +211,19 @@ fn a_datapath_that_the_switch_lacks_is_named_and_nothing_stays() {
         assert_eq!(settled(network.observe().await.unwrap()), at_first);
     });
 }
+
+#[test]
+fn a_mac_address_still_means_the_interface_when_its_bridge_has_it_too() {
+    let (server, peer) = (Bed::with_ovs(), Bed::new());
+    server.link("eth1", &peer, "p1");
+    server.ip("link set eth1 address 02:00:00:00:00:11");
+    let mapping = NicMapping::new([("nic1".to_owned(), "02-00-00-00-00-11".to_owned())].into()).unwrap();
+    let document = document(br_ex("192.0.2.1/24", vec![vlan(7, "10.7.0.1/24")]));
+    server.inside(async |network| {
+        let before = network.snapshot(&document, &mapping, None).await.unwrap();
+        network.apply(&document, &mapping, &before).await.unwrap();
+        assert_eq!(server.ovs("list-ports br-ex"), "eth1\nvlan7\n");
+        assert!(server.ip("link show dev br-ex").contains("02:00:00:00:00:11"));
+        assert_eq!(network.apply(&document, &mapping, &before).await.unwrap().steps, []);
+    });
+}

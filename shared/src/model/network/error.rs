@@ -55,10 +55,18 @@ impl NetworkError {
         known: impl IntoIterator<Item = &'a str>,
     ) -> Self {
         let suggestion = nearest(name, known).map(str::to_owned);
-        // The name comes from outside: enough of it to find the place, not a megabyte of it.
-        let name = name.chars().take(64).collect();
+        let name = clip(name);
         Self { path: path.to_owned(), problem: Problem::Unknown { what, name, suggestion } }
     }
+}
+
+/// Enough of a text from outside to find the place, not a megabyte of it.
+pub(super) fn clip(text: &str) -> String {
+    let mut start: String = text.chars().take(64).collect();
+    if start.len() < text.len() {
+        start.push('…');
+    }
+    start
 }
 
 /// The known name within a third of the letters of `name`, if there is one.

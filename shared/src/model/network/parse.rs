@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use serde_json::{Map, Value};
 
+use super::error::clip;
 use super::options::{
     COMMON, ELSEWHERE, REFUSED_SECTIONS, REFUSED_TYPES, SUPPORTED_TYPES, inert, options_of,
 };
@@ -92,7 +93,7 @@ fn object(path: &str, value: &Value, place: Place, bounds: &mut Bounds) -> Parse
     let map = fields(path, value)?;
     let kind = object_type(path, map, place)?;
     for (option, value) in map {
-        check_option(&format!("{path}.{option}"), kind, option, value)?;
+        check_option(&format!("{path}.{}", clip(option)), kind, option, value)?;
     }
     let (name, kind) = match kind {
         "vlan" => vlan(path, map, place)?,
@@ -229,7 +230,12 @@ fn addresses(path: &str, map: &Map<String, Value>, bounds: &mut Bounds) -> Parse
         let path = format!("{path}[{index}]");
         let map = fields(&path, item)?;
         if let Some(option) = map.keys().find(|key| *key != "ip_netmask") {
-            return Err(NetworkError::unknown(&format!("{path}.{option}"), "option", option, ["ip_netmask"]));
+            return Err(NetworkError::unknown(
+                &format!("{path}.{}", clip(option)),
+                "option",
+                option,
+                ["ip_netmask"],
+            ));
         }
         let path = format!("{path}.ip_netmask");
         let value = map.get("ip_netmask").ok_or_else(|| NetworkError::invalid(&path, "is missing"))?;
@@ -256,7 +262,12 @@ fn routes(path: &str, map: &Map<String, Value>, bounds: &mut Bounds) -> Parsed<V
 fn route(path: &str, value: &Value) -> Parsed<Route> {
     let map = fields(path, value)?;
     if let Some(option) = map.keys().find(|key| !ROUTE_OPTIONS.contains(&key.as_str())) {
-        return Err(NetworkError::unknown(&format!("{path}.{option}"), "option", option, ROUTE_OPTIONS));
+        return Err(NetworkError::unknown(
+            &format!("{path}.{}", clip(option)),
+            "option",
+            option,
+            ROUTE_OPTIONS,
+        ));
     }
     if map.get("route_options").is_some_and(|options| options != "") {
         let path = format!("{path}.route_options");

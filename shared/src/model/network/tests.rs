@@ -321,3 +321,62 @@ fn names_replace_aliases_and_are_checked_again() {
         "network_config[0].members[0]: br0 is configured at network_config[0] already"
     );
 }
+
+/// Puts `junk` in the place of each value in turn, at any depth, and parses.
+fn spoil(document: &Value, at: &mut Vec<Step>, junk: &[Value]) -> usize {
+    let here = at.iter().fold(document, |value, step| match step {
+        Step::Key(key) => &value[key],
+        Step::Index(index) => &value[index],
+    });
+    let mut parsed = 0;
+    for value in junk {
+        let mut spoilt = document.clone();
+        let place = at.iter().fold(&mut spoilt, |value, step| match step {
+            Step::Key(key) => &mut value[key.as_str()],
+            Step::Index(index) => &mut value[*index],
+        });
+        *place = value.clone();
+        if let Err(error) = NetworkDocument::parse(&spoilt) {
+            assert!(error.to_string().len() < 1_000, "{error}");
+        }
+        parsed += 1;
+    }
+    let inside: Vec<Step> = match here {
+        Value::Object(map) => map.keys().cloned().map(Step::Key).collect(),
+        Value::Array(items) => (0..items.len()).map(Step::Index).collect(),
+        _ => Vec::new(),
+    };
+    for step in inside {
+        at.push(step);
+        parsed += spoil(document, at, junk);
+        at.pop();
+    }
+    parsed
+}
+
+enum Step {
+    Key(String),
+    Index(usize),
+}
+
+#[test]
+fn junk_anywhere_is_an_error_of_bearable_length_and_no_panic() {
+    let long = "é".repeat(100_000);
+    let junk = [
+        json!(null),
+        json!(true),
+        json!(-1),
+        json!(1e300),
+        json!(u64::MAX),
+        json!(""),
+        json!(long),
+        json!("0.0.0.0/0"),
+        json!("::ffff:1.2.3.4/128"),
+        json!([]),
+        json!([[[]]]),
+        json!({}),
+        json!({long.clone(): long}),
+        json!([{"type": "interface", "name": "a"}]),
+    ];
+    assert!(spoil(&tripleo(), &mut Vec::new(), &junk) > 300);
+}

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use serde_json::{Map, Value};
 
+use super::error::clip;
 use super::{LinkName, MAIN_TABLE, NetworkError};
 
 type Parsed<T> = Result<T, NetworkError>;
@@ -114,9 +115,5 @@ fn wrong_kind(path: &str, wanted: &str, value: &Value) -> NetworkError {
 
 /// Enough of a text from outside to recognise it.
 pub(super) fn quoted(text: &str) -> String {
-    let mut start: String = text.chars().take(64).collect();
-    if start.len() < text.len() {
-        start.push('…');
-    }
-    format!("{start:?}")
+    format!("{:?}", clip(text))
 }

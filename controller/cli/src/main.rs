@@ -1,2 +1,134 @@
-//! binary
-fn main() {}
+//! `muster`, the operators' command line: noun, verb, over the controller's HTTP API.
+//!
+//! Absent on purpose: the engine, the store, the wire. What a controller says is shown as it says it, so that a
+//! command line and a controller of neighbouring versions understand each other.
+
+mod client;
+mod failure;
+mod manual;
+mod node;
+mod output;
+mod progress;
+mod resource;
+mod selector;
+mod source;
+mod stack;
+mod wait;
+mod yaml;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+
+use client::Client;
+use failure::Failure;
+use output::Format;
+
+/// Configures servers: stacks of resources, from templates, through the agents on the nodes
+///
+/// Exit codes: 0 done, 1 failed or refused, 2 wrong usage or a bad file or template, 3 timed out waiting,
+/// 4 the controller cannot be reached.
+#[derive(Parser)]
+#[command(name = "muster", version, after_help = "Example:\n  muster stack create web -t web.yaml --wait")]
+struct Cli {
+    #[command(subcommand)]
+    noun: Noun,
+    /// How to print what is asked for
+    #[arg(short, long, global = true, value_enum, default_value_t)]
+    output: Format,
+    /// Where the controller is
+    #[arg(
+        long,
+        global = true,
+        env = "MUSTER_URL",
+        hide_env_values = true,
+        default_value = "unix:///run/muster/api.sock"
+    )]
+    url: String,
+}
+
+#[derive(Subcommand)]
+enum Noun {
+    /// Servers and the tokens they join with
+    #[command(subcommand, after_help = "Example:\n  muster node list")]
+    Node(node::NodeVerb),
+    /// Stacks: what the servers are to be
+    #[command(subcommand, after_help = "Example:\n  muster stack show web")]
+    Stack(stack::StackVerb),
+    /// The resources of a stack
+    #[command(subcommand, after_help = "Example:\n  muster resource list web")]
+    Resource(resource::ResourceVerb),
+    /// Print a completion script
+    #[command(after_help = "Example:\n  muster completion bash > /etc/bash_completion.d/muster")]
+    Completion {
+        /// For which shell
+        #[arg(value_parser = clap::builder::PossibleValuesParser::new(["bash", "zsh", "fish"]))]
+        shell: String,
+    },
+    /// Write man pages or all completion scripts into a folder, for packaging
+    #[command(hide = true, after_help = "Example:\n  muster generate man target/man")]
+    Generate {
+        #[command(subcommand)]
+        what: Generate,
+    },
+}
+
+#[derive(Subcommand)]
+enum Generate {
+    /// A page for each command
+    Man {
+        /// Made if it is not there
+        folder: PathBuf,
+    },
+    /// For bash, zsh and fish
+    Completion {
+        /// Made if it is not there
+        folder: PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.report();
+            ExitCode::from(failure.exit as u8)
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<(), Failure> {
+    match cli.noun {
+        Noun::Completion { shell } => {
+            let shell = shell.parse::<Shell>().map_err(Failure::usage)?;
+            manual::completion(shell, Cli::command())
+        }
+        Noun::Generate { what: Generate::Man { folder } } => manual::man(&folder, Cli::command()),
+        Noun::Generate { what: Generate::Completion { folder } } => {
+            manual::completions(&folder, Cli::command())
+        }
+        noun => {
+            let mut client = Client::new(&cli.url)?;
+            tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .map_err(|error| Failure::failed(format!("cannot start: {error}")))?
+                .block_on(talk(noun, &mut client, cli.output))
+        }
+    }
+}
+
+async fn talk(noun: Noun, client: &mut Client, format: Format) -> Result<(), Failure> {
+    match noun {
+        Noun::Node(verb) => node::run(verb, client, format).await,
+        Noun::Stack(verb) => stack::run(verb, client, format).await,
+        Noun::Resource(verb) => resource::run(verb, client, format).await,
+        Noun::Completion { .. } | Noun::Generate { .. } => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

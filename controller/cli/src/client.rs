@@ -1,0 +1,213 @@
+//! The HTTP API on its Unix socket: one connection, requests one after another.
+//!
+//! Absent: TLS, tokens and other hosts; this version's controller listens on its socket only.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::{Method, Request, Response, StatusCode, body::Incoming};
+use hyper_util::rt::TokioIo;
+use muster_template::{Error, Errors};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+use crate::failure::{Exit, Failure};
+
+/// The largest answer taken: a million resources are listed in about half of it.
+const ANSWER_MAX: usize = 1 << 30;
+
+/// Until the answer begins. A watch is answered after 25 s at the latest; the largest template takes a few seconds.
+const ANSWER_TIME: Duration = Duration::from_secs(120);
+
+/// All but RFC 3986's unreserved characters.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Talks to one controller.
+pub struct Client {
+    socket: PathBuf,
+    connection: Option<SendRequest<Full<Bytes>>>,
+}
+
+/// Where a request goes: `/v1`, then these, each escaped.
+pub fn path<const N: usize>(segments: [&str; N]) -> String {
+    segments.iter().fold("/v1".to_owned(), |path, segment| {
+        path + "/" + &utf8_percent_encode(segment, SEGMENT).to_string()
+    })
+}
+
+impl Client {
+    /// For `--url`; connects with the first request.
+    pub fn new(url: &str) -> Result<Self, Failure> {
+        let socket = match url.split_once("://") {
+            Some(("unix", path)) if path.starts_with('/') => PathBuf::from(path),
+            Some(("https", _)) => {
+                return Err(Failure::usage(format!(
+                    "--url '{url}': this version speaks to the controller on its own host only; use unix:///run/muster/api.sock"
+                )));
+            }
+            _ => return Err(Failure::usage(format!("--url '{url}': want unix:///PATH/OF/SOCKET"))),
+        };
+        Ok(Self { socket, connection: None })
+    }
+
+    /// GET.
+    pub async fn get(&mut self, path: &str) -> Result<Value, Failure> {
+        self.send(Method::GET, path, None).await
+    }
+
+    /// Any other method.
+    pub async fn send(&mut self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
+        let changes = method != Method::GET;
+        let body = body.map_or_else(Bytes::new, |body| Bytes::from(body.to_string()));
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(HOST, "muster")
+            .header(CONTENT_TYPE, "application/json")
+            .body(Full::new(body))
+            .map_err(|error| Failure::usage(format!("cannot ask for '{path}': {error}")))?;
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => connect(&self.socket).await?,
+        };
+        let lost = |error: &dyn std::fmt::Display| {
+            let hint = if changes { "; it may have taken the request: look before trying again" } else { "" };
+            Failure::unreachable(format!(
+                "the controller at {} did not answer: {error}{hint}",
+                self.socket.display()
+            ))
+        };
+        let response = match timeout(ANSWER_TIME, connection.send_request(request)).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => return Err(lost(&error)),
+            Err(elapsed) => return Err(lost(&elapsed)),
+        };
+        let (status, body) = match timeout(ANSWER_TIME, read(response)).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => return Err(lost(&error)),
+            Err(elapsed) => return Err(lost(&elapsed)),
+        };
+        self.connection = Some(connection);
+        answer(status, &body)
+    }
+}
+
+async fn connect(socket: &Path) -> Result<SendRequest<Full<Bytes>>, Failure> {
+    let cannot = |error: &dyn std::fmt::Display| {
+        Failure::unreachable(format!(
+            "cannot reach the controller at {}: {error}; is muster-controller running, and may you use its socket?",
+            socket.display()
+        ))
+    };
+    let stream = UnixStream::connect(socket).await.map_err(|error| cannot(&error))?;
+    let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| cannot(&error))?;
+    // Its errors come out of the requests too.
+    tokio::spawn(async move { drop(connection.await) });
+    Ok(sender)
+}
+
+async fn read(
+    response: Response<Incoming>,
+) -> Result<(StatusCode, Bytes), Box<dyn std::error::Error + Send + Sync>> {
+    let status = response.status();
+    let body = Limited::new(response.into_body(), ANSWER_MAX).collect().await?;
+    Ok((status, body.to_bytes()))
+}
+
+/// The document of an answer, or the failure that it tells of.
+fn answer(status: StatusCode, body: &[u8]) -> Result<Value, Failure> {
+    if status.is_success() {
+        if body.is_empty() {
+            return Ok(Value::Null);
+        }
+        return serde_json::from_slice(body)
+            .map_err(|error| Failure::failed(format!("the controller's answer is not JSON: {error}")));
+    }
+    let document: Value = serde_json::from_slice(body).unwrap_or_default();
+    let error = &document["error"];
+    let exit = match (error["class"].as_str(), status) {
+        (Some("invalid"), _) | (None, StatusCode::PAYLOAD_TOO_LARGE) => Exit::Usage,
+        _ => Exit::Failed,
+    };
+    let places: Vec<Error> = error["errors"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|error| serde_json::from_value(error.clone()).ok())
+        .collect();
+    if !places.is_empty() {
+        return Err(Failure { exit, ..Failure::from(Errors(places)) });
+    }
+    let message = error["message"].as_str().map_or_else(
+        || format!("the controller answered {status}; is something else listening there?"),
+        ToOwned::to_owned,
+    );
+    Err(Failure { exit, lines: vec![message] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_are_escaped() {
+        assert_eq!(
+            path(["stacks", "a.b", "resources", "x[web-1]/?#%é"]),
+            "/v1/stacks/a.b/resources/x%5Bweb-1%5D%2F%3F%23%25%C3%A9"
+        );
+    }
+
+    #[test]
+    fn urls() {
+        for (url, exit) in [
+            ("unix:///run/muster/api.sock", None),
+            ("https://controller:8443", Some(Exit::Usage)),
+            ("http://controller", Some(Exit::Usage)),
+            ("unix://relative", Some(Exit::Usage)),
+            ("/run/muster/api.sock", Some(Exit::Usage)),
+            ("", Some(Exit::Usage)),
+        ] {
+            assert_eq!(Client::new(url).err().map(|failure| failure.exit), exit, "{url}");
+        }
+    }
+
+    #[test]
+    fn answers_become_exit_codes() {
+        let place = r#"{"file":"t.yaml","line":3,"column":5,"path":"resources.x","message":"no"}"#;
+        for (status, body, exit, line) in [
+            (
+                404,
+                r#"{"error":{"class":"not_found","message":"no stack 'x'"}}"#,
+                Exit::Failed,
+                "no stack 'x'",
+            ),
+            (409, r#"{"error":{"class":"conflict","message":"there"}}"#, Exit::Failed, "there"),
+            (400, r#"{"error":{"class":"invalid","message":"bad"}}"#, Exit::Usage, "bad"),
+            (503, r#"{"error":{"class":"unavailable","message":"disk full"}}"#, Exit::Failed, "disk full"),
+            (
+                400,
+                &format!(r#"{{"error":{{"class":"invalid","message":"m","errors":[{place}]}}}}"#),
+                Exit::Usage,
+                "t.yaml:3:5: resources.x: no",
+            ),
+            (
+                502,
+                "<html>",
+                Exit::Failed,
+                "the controller answered 502 Bad Gateway; is something else listening there?",
+            ),
+        ] {
+            let status = StatusCode::from_u16(status).unwrap();
+            let failure = answer(status, body.as_bytes()).unwrap_err();
+            assert_eq!((failure.exit, failure.lines), (exit, vec![line.to_owned()]), "{body}");
+        }
+        assert_eq!(answer(StatusCode::NO_CONTENT, b"").unwrap(), Value::Null);
+        assert_eq!(answer(StatusCode::OK, b"{").unwrap_err().exit, Exit::Failed);
+    }
+}

@@ -1,0 +1,65 @@
+//! How a command ends when it does not end well: an exit code and lines for stderr.
+
+use std::io::Write;
+
+use muster_template::Errors;
+
+use crate::output::printable;
+
+/// The exit codes of the command line's contract; 0 is `Ok`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It was refused, or it failed.
+    Failed = 1,
+    /// Wrong usage, or a bad file or template.
+    Usage = 2,
+    /// It did not end in the time given.
+    TimedOut = 3,
+    /// The controller cannot be reached.
+    Unreachable = 4,
+}
+
+/// Why a command did not do what was asked.
+#[derive(Debug)]
+pub struct Failure {
+    /// What the shell gets.
+    pub exit: Exit,
+    /// One `error:` line each.
+    pub lines: Vec<String>,
+}
+
+impl Failure {
+    /// Exit code 1.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Failed, lines: vec![message.into()] }
+    }
+
+    /// Exit code 2.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Usage, lines: vec![message.into()] }
+    }
+
+    /// Exit code 3.
+    pub fn timed_out(message: impl Into<String>) -> Self {
+        Self { exit: Exit::TimedOut, lines: vec![message.into()] }
+    }
+
+    /// Exit code 4.
+    pub fn unreachable(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Unreachable, lines: vec![message.into()] }
+    }
+
+    /// Writes the lines. Nobody is left to tell when stderr is closed.
+    pub fn report(&self) {
+        let mut stderr = std::io::stderr().lock();
+        for line in &self.lines {
+            let _closed = writeln!(stderr, "error: {}", printable(line));
+        }
+    }
+}
+
+impl From<Errors> for Failure {
+    fn from(errors: Errors) -> Self {
+        Self { exit: Exit::Usage, lines: errors.0.iter().map(ToString::to_string).collect() }
+    }
+}

@@ -1,0 +1,160 @@
+//! `muster node …`
+
+use std::collections::BTreeMap;
+
+use clap::{Args, Subcommand};
+use hyper::Method;
+use muster_shared::NodeId;
+use serde_json::{Value, json};
+
+use crate::client::{Client, path};
+use crate::failure::Failure;
+use crate::output::{Column, Format, document, fields, print, table};
+use crate::selector::Selector;
+
+/// Verbs.
+#[derive(Subcommand)]
+pub enum NodeVerb {
+    /// Make a join token and print it, alone on stdout
+    ///
+    /// The token binds what a server may become with it: its name, or a pattern for it, and its labels.
+    #[command(after_help = "Example:\n  muster node token --name web-1.example.org --label role=web\n  \
+                      muster node token --ttl 1d --uses 40 --name 'web-*' --label role=web")]
+    Token(Token),
+    /// List the join tokens that are still good
+    #[command(after_help = "Example:\n  muster node tokens")]
+    Tokens,
+    /// Make a join token worthless
+    #[command(after_help = "Example:\n  muster node token-revoke 1f0c6a2e9b3d4f57")]
+    TokenRevoke {
+        /// As 'muster node tokens' shows it
+        id: String,
+    },
+    /// List the nodes
+    #[command(after_help = "Example:\n  muster node list -l role=web,zone!=b")]
+    List {
+        /// Only nodes with these labels: k=v, k!=v, k, !k, joined by commas
+        #[arg(short = 'l', long, value_name = "SELECTOR", default_value = "", hide_default_value = true)]
+        selector: Selector,
+    },
+    /// Show one node
+    #[command(after_help = "Example:\n  muster node show web-1.example.org")]
+    Show {
+        /// Its name
+        node: NodeId,
+    },
+}
+
+/// `node token`
+#[derive(Args)]
+pub struct Token {
+    /// How long it is good: a number with s, m, h or d
+    #[arg(long, default_value = "1h", value_parser = seconds)]
+    ttl: u64,
+    /// How many nodes may join with it
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    uses: u32,
+    /// The one name, or a pattern with '*', that it is good for; any name if left out
+    #[arg(long, value_name = "FQDN|PATTERN")]
+    name: Option<String>,
+    /// A label that nodes get which join with it; may be repeated
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = crate::source::parameter)]
+    labels: Vec<(String, String)>,
+}
+
+const NODES: [Column; 7] = [
+    ("NAME", "name"),
+    ("STATE", "state"),
+    ("LABELS", "labels"),
+    ("AGENT", "agent_version"),
+    ("LAST SEEN", "last_seen"),
+    ("RESOURCES", "resources"),
+    ("DRIFTED", "drifted"),
+];
+
+const TOKENS: [Column; 5] = [
+    ("ID", "id"),
+    ("EXPIRES", "expires"),
+    ("USES LEFT", "uses_left"),
+    ("NAME", "name"),
+    ("LABELS", "labels"),
+];
+
+/// Does it.
+pub async fn run(verb: NodeVerb, client: &mut Client, format: Format) -> Result<(), Failure> {
+    match verb {
+        NodeVerb::Token(Token { ttl, uses, name, labels }) => {
+            let labels: BTreeMap<String, String> = labels.into_iter().collect();
+            let body = json!({"ttl": ttl, "uses": uses, "name": name, "labels": labels});
+            let answer = client.send(Method::POST, &path(["tokens"]), Some(&body)).await?;
+            document(format, &answer, |answer| format!("{}\n", answer["token"].as_str().unwrap_or_default()))
+        }
+        NodeVerb::Tokens => {
+            document(format, &client.get(&path(["tokens"])).await?, |list| table(&TOKENS, list))
+        }
+        NodeVerb::TokenRevoke { id } => {
+            let answer = client.send(Method::DELETE, &path(["tokens", &id]), None).await?;
+            if format == Format::Table {
+                return print(&format!("token {id} is revoked\n"));
+            }
+            document(format, &answer, |_| String::new())
+        }
+        NodeVerb::List { selector } => {
+            let mut list = client.get(&path(["nodes"])).await?;
+            if let Value::Array(nodes) = &mut list {
+                nodes.retain(|node| selector.matches(&node["labels"]));
+            }
+            document(format, &list, |list| table(&NODES, list))
+        }
+        NodeVerb::Show { node } => {
+            let answer = client.get(&path(["nodes", node.as_str()])).await?;
+            document(format, &answer, |node| fields(&NODES.map(|(_, key)| key), node))
+        }
+    }
+}
+
+/// `90`, `90s`, `5m`, `1h`, `2d`, in seconds.
+fn seconds(text: &str) -> Result<u64, String> {
+    let (number, unit) = match text.strip_suffix(['s', 'm', 'h', 'd']) {
+        Some(number) => (number, &text[number.len()..]),
+        None => (text, "s"),
+    };
+    let factor = match unit {
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        _ => 1,
+    };
+    number
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(factor))
+        .filter(|seconds| *seconds > 0)
+        .ok_or_else(|| "want a time such as 90s, 5m, 1h or 2d".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times() {
+        for (text, wanted) in [
+            ("90", Some(90)),
+            ("90s", Some(90)),
+            ("5m", Some(300)),
+            ("1h", Some(3600)),
+            ("2d", Some(172_800)),
+            ("0", None),
+            ("", None),
+            ("h", None),
+            ("-1h", None),
+            ("1w", None),
+            ("1hh", None),
+            ("18446744073709551615d", None),
+            ("é", None),
+        ] {
+            assert_eq!(seconds(text).ok(), wanted, "{text}");
+        }
+    }
+}

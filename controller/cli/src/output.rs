@@ -1,0 +1,140 @@
+//! What goes to stdout: a table for people, one JSON or YAML document for machines.
+
+use std::io::{ErrorKind, Write};
+
+use clap::ValueEnum;
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::yaml;
+
+/// `-o`: for people, or one document.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    #[default]
+    Table,
+    Json,
+    Yaml,
+}
+
+/// A column of a table: heading and key.
+pub type Column = (&'static str, &'static str);
+
+/// Prints a document, or what `table` makes of it.
+pub fn document(format: Format, value: &Value, table: impl FnOnce(&Value) -> String) -> Result<(), Failure> {
+    match format {
+        Format::Table => print(&table(value)),
+        Format::Json => print(&format!("{value:#}\n")),
+        Format::Yaml => print(&yaml::document(value)),
+    }
+}
+
+/// Writes to stdout. A reader that has seen enough (`| head`) is no failure.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::failed(format!("cannot write to stdout: {error}")))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// A list of objects as rows under headings.
+pub fn table(columns: &[Column], list: &Value) -> String {
+    let heading = columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
+    let rows = list.as_array().into_iter().flatten();
+    aligned(
+        std::iter::once(heading)
+            .chain(rows.map(|row| columns.iter().map(|(_, key)| cell(&row[*key])).collect())),
+    )
+}
+
+/// An object as one line per key, in the order given; what is not named comes last.
+pub fn fields(order: &[&str], object: &Value) -> String {
+    let Some(map) = object.as_object() else { return String::new() };
+    let rest = map.keys().map(String::as_str).filter(|key| !order.contains(key));
+    let keys = order.iter().copied().filter(|key| map.contains_key(*key)).chain(rest);
+    aligned(keys.map(|key| vec![printable(key), cell(&map[key])]))
+}
+
+/// One value on one line.
+pub fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) if text.is_empty() => "-".to_owned(),
+        Value::String(text) => printable(text),
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::Array(list) if list.is_empty() => "-".to_owned(),
+        Value::Array(list) => list.iter().map(cell).collect::<Vec<_>>().join(","),
+        Value::Object(map) if map.is_empty() => "-".to_owned(),
+        Value::Object(map) => map
+            .iter()
+            .map(|(key, value)| format!("{}={}", printable(key), cell(value)))
+            .collect::<Vec<_>>()
+            .join(","),
+    }
+}
+
+/// Control characters escaped: what others wrote must not drive this terminal.
+pub fn printable(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
+        if c.is_control() {
+            out.extend(c.escape_default())
+        } else {
+            out.push(c)
+        }
+        out
+    })
+}
+
+fn aligned(rows: impl Iterator<Item = Vec<String>>) -> String {
+    const GAP: usize = 2;
+    let rows: Vec<Vec<String>> = rows.collect();
+    let mut widths = Vec::new();
+    for row in &rows {
+        widths.resize(widths.len().max(row.len()), 0);
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut out = String::new();
+    for row in &rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            line.push_str(cell);
+            line.extend(std::iter::repeat_n(' ', width - cell.chars().count() + GAP));
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_and_gaps_filled() {
+        let list = json!([{"name": "web-1", "labels": {"role": "web"}}, {"name": "a", "labels": {}}]);
+        assert_eq!(
+            table(&[("NAME", "name"), ("LABELS", "labels"), ("SEEN", "last_seen")], &list),
+            "NAME   LABELS    SEEN\nweb-1  role=web  -\na      -         -\n"
+        );
+    }
+
+    #[test]
+    fn fields_come_in_the_order_asked_for() {
+        let object = json!({"b": 1, "a": ["x", "y"], "c": null});
+        assert_eq!(fields(&["c", "b", "absent"], &object), "c  -\nb  1\na  x,y\n");
+    }
+
+    #[test]
+    fn nothing_drives_the_terminal() {
+        let list = json!([{"name": "a\u{1b}[2Jb\n"}]);
+        assert_eq!(table(&[("NAME", "name")], &list), "NAME\na\\u{1b}[2Jb\\n\n");
+    }
+}

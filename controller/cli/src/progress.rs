@@ -1,0 +1,180 @@
+//! How far an operation is: a bar on a terminal, plain lines otherwise. Both go to stderr.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::output::printable;
+
+/// Between two redraws of the bar: the eye sees no more.
+const REDRAW: Duration = Duration::from_millis(100);
+/// Between two plain lines: a log is to stay readable.
+const LINE: Duration = Duration::from_secs(1);
+/// Resources named in a plain line.
+const NAMED: usize = 4;
+
+/// Draws what a watch tells.
+pub struct Progress {
+    terminal: bool,
+    next: Option<Instant>,
+    shown: String,
+    waiting: Option<String>,
+}
+
+impl Progress {
+    /// On a terminal or not, as stderr is.
+    pub fn new() -> Self {
+        Self { terminal: std::io::stderr().is_terminal(), next: None, shown: String::new(), waiting: None }
+    }
+
+    /// Shows a state of the stack, at once or when [`Progress::due`] says.
+    pub fn show(&mut self, view: &Value) {
+        let text = if self.terminal { bar(view, width()) } else { line(view) };
+        self.waiting = (text != self.shown).then_some(text);
+        if self.next.is_none_or(|next| Instant::now() >= next) {
+            self.flush();
+        }
+    }
+
+    /// When [`Progress::flush`] is wanted; never, while nothing waits.
+    pub fn due(&self) -> Option<Instant> {
+        self.waiting.as_ref().and(self.next)
+    }
+
+    /// Shows what waits.
+    pub fn flush(&mut self) {
+        let Some(text) = self.waiting.take() else { return };
+        let (before, after, pause) = if self.terminal { ("\r\x1b[K", "", REDRAW) } else { ("", "\n", LINE) };
+        write(&format!("{before}{text}{after}"));
+        self.next = Some(Instant::now() + pause);
+        self.shown = text;
+    }
+
+    /// A line of its own, above the bar.
+    pub fn note(&mut self, text: &str) {
+        self.clear();
+        write(&format!("{}\n", printable(text)));
+    }
+
+    /// Takes the bar away.
+    pub fn clear(&mut self) {
+        self.waiting = None;
+        if self.terminal && !self.shown.is_empty() {
+            write("\r\x1b[K");
+        }
+        self.shown.clear();
+    }
+}
+
+/// Nobody is left to see progress when stderr is closed.
+fn write(text: &str) {
+    let mut stderr = std::io::stderr().lock();
+    let _closed = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
+}
+
+fn width() -> usize {
+    const USUAL: usize = 80;
+    terminal_size::terminal_size_of(std::io::stderr()).map_or(USUAL, |(width, _)| usize::from(width.0))
+}
+
+fn count(view: &Value, key: &str) -> u64 {
+    view["progress"][key].as_u64().unwrap_or(0)
+}
+
+fn counts(view: &Value) -> String {
+    let mut text = format!("{}/{}", count(view, "done"), count(view, "total"));
+    if count(view, "failed") > 0 {
+        write!(text, ", {} failed", count(view, "failed")).expect("writing to a String does not fail");
+    }
+    text
+}
+
+fn title(view: &Value) -> String {
+    let part = |key: &str| printable(view[key].as_str().unwrap_or("?"));
+    format!("{} {}", part("name"), part("action"))
+}
+
+/// What is being done, such as `motd@web-1 running`.
+fn active(view: &Value) -> impl Iterator<Item = String> {
+    view["active"].as_array().into_iter().flatten().map(|active| {
+        let part = |key: &str| printable(active[key].as_str().unwrap_or_default());
+        let at = if part("node").is_empty() { String::new() } else { format!("@{}", part("node")) };
+        format!("{}{at} {}", part("name"), part("phase"))
+    })
+}
+
+/// `web UPDATE: 12/40, 1 failed; motd@web-1 running, net@web-2 waiting, …`
+fn line(view: &Value) -> String {
+    let mut text = format!("{}: {}", title(view), counts(view));
+    let named: Vec<String> = active(view).take(NAMED + 1).collect();
+    if !named.is_empty() {
+        text.push_str("; ");
+        text.push_str(&named[..named.len().min(NAMED)].join(", "));
+        if named.len() > NAMED {
+            text.push_str(", …");
+        }
+    }
+    text
+}
+
+/// `web UPDATE [######··············] 12/40, 1 failed  motd@web-1 running, …`, cut to the width.
+fn bar(view: &Value, width: usize) -> String {
+    const CELLS: u64 = 20;
+    let filled = (count(view, "done") * CELLS).checked_div(count(view, "total")).unwrap_or(0).min(CELLS);
+    let cells: String = (0..CELLS).map(|cell| if cell < filled { '#' } else { '·' }).collect();
+    let running = active(view).collect::<Vec<_>>().join(", ");
+    let text = format!("{} [{cells}] {}  {running}", title(view), counts(view));
+    // The last column stays free: some terminals wrap when it is written to.
+    let room = width.saturating_sub(1);
+    if text.chars().count() <= room {
+        return text.trim_end().to_owned();
+    }
+    text.chars().take(room.saturating_sub(1)).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn view(done: u64, total: u64, failed: u64, active: usize) -> Value {
+        let active: Vec<Value> = (0..active)
+            .map(|i| json!({"name": format!("r{i}"), "node": "web-1", "phase": "running"}))
+            .collect();
+        json!({"name": "web", "action": "UPDATE", "active": active,
+            "progress": {"done": done, "total": total, "failed": failed, "in_flight": 0}})
+    }
+
+    #[test]
+    fn lines() {
+        for (view, text) in [
+            (view(0, 0, 0, 0), "web UPDATE: 0/0"),
+            (view(1, 3, 0, 1), "web UPDATE: 1/3; r0@web-1 running"),
+            (
+                view(1, 9, 2, 5),
+                "web UPDATE: 1/9, 2 failed; r0@web-1 running, r1@web-1 running, r2@web-1 running, r3@web-1 running, …",
+            ),
+            (
+                json!({"name": "a\u{1b}", "action": "CREATE", "active": [{"name": "x", "node": "", "phase": "waiting"}]}),
+                "a\\u{1b} CREATE: 0/0; x waiting",
+            ),
+        ] {
+            assert_eq!(line(&view), text);
+        }
+    }
+
+    #[test]
+    fn bars_fit_their_terminal() {
+        assert_eq!(bar(&view(0, 0, 0, 0), 80), "web UPDATE [····················] 0/0");
+        assert_eq!(bar(&view(5, 10, 0, 1), 80), "web UPDATE [##########··········] 5/10  r0@web-1 running");
+        assert_eq!(bar(&view(12, 10, 0, 0), 80), "web UPDATE [####################] 12/10");
+        for width in 0..100 {
+            assert!(bar(&view(5, 10, 1, 9), width).chars().count() <= width.max(1), "{width}");
+        }
+        assert!(bar(&view(5, 10, 1, 9), 60).ends_with('…'));
+    }
+}

@@ -1,0 +1,265 @@
+//! `muster stack …`
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use muster_shared::StackName;
+use serde_json::Value;
+
+use crate::client::{Client, path};
+use crate::failure::Failure;
+use crate::output::{Column, Format, cell, document, fields, print, table};
+
+mod events;
+mod operation;
+mod validate;
+
+/// Verbs.
+#[derive(Subcommand)]
+pub enum StackVerb {
+    /// Create a stack from a template
+    #[command(after_help = "Example:\n  muster stack create web -t web.yaml -P greeting=hello --wait")]
+    Create(Create),
+    /// Bring a stack to a changed template or changed parameters
+    ///
+    /// Without --template the current one is used. Parameters that are not given get their defaults, with
+    /// --existing their current values.
+    #[command(after_help = "Example:\n  muster stack update web -t web.yaml --wait\n  \
+                            muster stack update web --existing -P greeting=hi --wait")]
+    Update(Update),
+    /// Take everything of a stack away, then the stack
+    #[command(after_help = "Example:\n  muster stack delete web --wait")]
+    Delete(Delete),
+    /// Bring a stack back to an older revision
+    #[command(after_help = "Example:\n  muster stack rollback web --to 3 --wait")]
+    Rollback(Rollback),
+    /// List the stacks
+    #[command(after_help = "Example:\n  muster stack list -o json")]
+    List,
+    /// Show a stack
+    #[command(after_help = "Example:\n  muster stack show web -o json")]
+    Show(Name),
+    /// Print a stack's template
+    #[command(after_help = "Example:\n  muster stack template web --revision 2")]
+    Template(Template),
+    /// List a stack's outputs
+    #[command(after_help = "Example:\n  muster stack outputs web")]
+    Outputs(Name),
+    /// List what happened to a stack
+    #[command(after_help = "Example:\n  muster stack events web --follow")]
+    Events(Events),
+    /// Check a template; needs no controller
+    ///
+    /// Parameters that must be given and were not are listed; they are no error.
+    #[command(after_help = "Example:\n  muster stack validate -t web.yaml -P greeting=hello")]
+    Validate(Validate),
+}
+
+/// A stack.
+#[derive(Args)]
+pub struct Name {
+    /// The stack
+    name: StackName,
+}
+
+/// `-P`
+#[derive(Args)]
+pub struct Given {
+    /// A parameter's value; may be repeated
+    #[arg(short = 'P', long = "parameter", value_name = "KEY=VALUE", value_parser = crate::source::parameter)]
+    parameters: Vec<(String, String)>,
+}
+
+/// How an operation is to be carried out.
+#[derive(Args)]
+pub struct How {
+    /// Roll back when it fails
+    #[arg(long)]
+    rollback: bool,
+    /// Refuse nodes that have never joined, rather than wait for them
+    #[arg(long)]
+    require_nodes: bool,
+    /// The stack is FAILED when it has not ended by then; with --wait, also how long to wait
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=TIMEOUT_MAX))]
+    timeout: Option<u64>,
+    /// Wait until it has ended, and show progress
+    #[arg(long)]
+    wait: bool,
+}
+
+/// Whether to wait.
+#[derive(Args)]
+pub struct Wait {
+    /// Wait until it has ended, and show progress
+    #[arg(long)]
+    wait: bool,
+    /// How long to wait
+    #[arg(long, value_name = "SECONDS", requires = "wait", value_parser = clap::value_parser!(u64).range(1..=TIMEOUT_MAX))]
+    timeout: Option<u64>,
+}
+
+/// A year: whoever asks for more has mistyped.
+const TIMEOUT_MAX: u64 = 365 * 86_400;
+
+/// `stack create`
+#[derive(Args)]
+pub struct Create {
+    /// The new stack
+    name: StackName,
+    /// The template's file
+    #[arg(short, long, value_name = "FILE")]
+    template: PathBuf,
+    #[command(flatten)]
+    given: Given,
+    #[command(flatten)]
+    how: How,
+}
+
+/// `stack update`
+#[derive(Args)]
+pub struct Update {
+    /// The stack
+    name: StackName,
+    /// The template's file; the current template if left out
+    #[arg(short, long, value_name = "FILE")]
+    template: Option<PathBuf>,
+    /// Keep the values of parameters that are not given
+    #[arg(long)]
+    existing: bool,
+    #[command(flatten)]
+    given: Given,
+    #[command(flatten)]
+    how: How,
+}
+
+/// `stack delete`
+#[derive(Args)]
+pub struct Delete {
+    /// The stack
+    name: StackName,
+    #[command(flatten)]
+    wait: Wait,
+}
+
+/// `stack rollback`
+#[derive(Args)]
+pub struct Rollback {
+    /// The stack
+    name: StackName,
+    /// The revision to go back to; the last good one if left out
+    #[arg(long, value_name = "REVISION")]
+    to: Option<u32>,
+    #[command(flatten)]
+    wait: Wait,
+}
+
+/// `stack template`
+#[derive(Args)]
+pub struct Template {
+    /// The stack
+    name: StackName,
+    /// An older one
+    #[arg(long)]
+    revision: Option<u32>,
+}
+
+/// `stack events`
+#[derive(Args)]
+pub struct Events {
+    /// The stack
+    name: StackName,
+    /// Go on with what happens next; ends when the stack is gone
+    #[arg(long)]
+    follow: bool,
+}
+
+/// `stack validate`
+#[derive(Args)]
+pub struct Validate {
+    /// The template's file
+    #[arg(short, long, value_name = "FILE")]
+    template: PathBuf,
+    #[command(flatten)]
+    given: Given,
+}
+
+const STACKS: [Column; 5] = [
+    ("NAME", "name"),
+    ("ACTION", "action"),
+    ("STATUS", "status"),
+    ("REVISION", "revision"),
+    ("UPDATED", "updated_at"),
+];
+
+const OUTPUTS: [Column; 3] = [("KEY", "key"), ("VALUE", "value"), ("DESCRIPTION", "description")];
+
+const FIELDS: [&str; 12] = [
+    "name",
+    "id",
+    "action",
+    "status",
+    "status_reason",
+    "revision",
+    "traversal",
+    "created_at",
+    "updated_at",
+    "progress",
+    "parameters",
+    "outputs",
+];
+
+/// Does it.
+pub async fn run(verb: StackVerb, client: &mut Client, format: Format) -> Result<(), Failure> {
+    match verb {
+        StackVerb::Create(create) => operation::create(create, client, format).await,
+        StackVerb::Update(update) => operation::update(update, client, format).await,
+        StackVerb::Delete(delete) => operation::delete(delete, client, format).await,
+        StackVerb::Rollback(rollback) => operation::rollback(rollback, client, format).await,
+        StackVerb::List => {
+            document(format, &client.get(&path(["stacks"])).await?, |list| table(&STACKS, list))
+        }
+        StackVerb::Show(Name { name }) => show(client.get(&path(["stacks", name.as_str()])).await?, format),
+        StackVerb::Template(template) => print_template(template, client, format).await,
+        StackVerb::Outputs(Name { name }) => {
+            let list = client.get(&path(["stacks", name.as_str(), "outputs"])).await?;
+            document(format, &list, |list| table(&OUTPUTS, list))
+        }
+        StackVerb::Events(events) => events::run(events, client, format).await,
+        StackVerb::Validate(validate) => validate::run(&validate, format),
+    }
+}
+
+/// A stack without what only a watch needs.
+fn show(mut view: Value, format: Format) -> Result<(), Failure> {
+    if let Value::Object(map) = &mut view {
+        map.retain(|key, _| FIELDS.contains(&key.as_str()));
+    }
+    document(format, &view, |view| {
+        let mut shown = view.clone();
+        let progress = &view["progress"];
+        shown["progress"] = Value::from(format!(
+            "{}/{}, {} in flight, {} failed",
+            cell(&progress["done"]),
+            cell(&progress["total"]),
+            cell(&progress["in_flight"]),
+            cell(&progress["failed"])
+        ));
+        shown["outputs"] = view["outputs"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|output| (cell(&output["key"]), output["value"].clone()))
+            .collect();
+        fields(&FIELDS, &shown)
+    })
+}
+
+async fn print_template(asked: Template, client: &mut Client, format: Format) -> Result<(), Failure> {
+    let at = path(["stacks", asked.name.as_str(), "template"]);
+    let at = asked.revision.map_or_else(|| at.clone(), |revision| format!("{at}?revision={revision}"));
+    let answer = client.get(&at).await?;
+    if format == Format::Table {
+        return print(answer["template"].as_str().unwrap_or_default());
+    }
+    document(format, &answer, |_| String::new())
+}

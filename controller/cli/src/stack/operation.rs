@@ -1,0 +1,125 @@
+//! create, update, delete, rollback: send, then wait where asked to.
+
+use std::io::Write;
+use std::time::Duration;
+
+use hyper::Method;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{Create, Delete, How, Rollback, Update, Wait, show};
+use crate::client::{Client, path};
+use crate::failure::Failure;
+use crate::output::{Format, cell, print, printable};
+use crate::source::{Source, parameters, read};
+use crate::wait::{Limit, Operation, wait};
+
+pub async fn create(asked: Create, client: &mut Client, format: Format) -> Result<(), Failure> {
+    let since = Instant::now();
+    let body = json!({
+        "name": asked.name.as_str(),
+        "template": template(read(&asked.template)?),
+        "parameters": parameters(&asked.given.parameters),
+        "options": options(&asked.how),
+    });
+    let answer = client.send(Method::POST, &path(["stacks"]), Some(&body)).await?;
+    follow(&answer, How::wait(&asked.how, since), asked.how.rollback, client, format).await
+}
+
+pub async fn update(asked: Update, client: &mut Client, format: Format) -> Result<(), Failure> {
+    let since = Instant::now();
+    let source = asked.template.as_deref().map(read).transpose()?;
+    let body = json!({
+        "template": source.map(template),
+        "parameters": parameters(&asked.given.parameters),
+        "existing": asked.existing,
+        "options": options(&asked.how),
+    });
+    let answer = client.send(Method::PUT, &path(["stacks", asked.name.as_str()]), Some(&body)).await?;
+    follow(&answer, How::wait(&asked.how, since), asked.how.rollback, client, format).await
+}
+
+pub async fn delete(asked: Delete, client: &mut Client, format: Format) -> Result<(), Failure> {
+    let since = Instant::now();
+    let answer = client.send(Method::DELETE, &path(["stacks", asked.name.as_str()]), None).await?;
+    follow(&answer, asked.wait.wait(since), false, client, format).await
+}
+
+pub async fn rollback(asked: Rollback, client: &mut Client, format: Format) -> Result<(), Failure> {
+    let since = Instant::now();
+    let body = json!({"to": asked.to});
+    let at = path(["stacks", asked.name.as_str(), "rollback"]);
+    let answer = client.send(Method::POST, &at, Some(&body)).await?;
+    follow(&answer, asked.wait.wait(since), false, client, format).await
+}
+
+/// How long to wait for the end, if at all.
+struct Patience(Option<Option<Limit>>);
+
+impl How {
+    fn wait(&self, since: Instant) -> Patience {
+        let limit = |seconds| Limit { since, time: Duration::from_secs(seconds), of_stack: true };
+        Patience(self.wait.then(|| self.timeout.map(limit)))
+    }
+}
+
+impl Wait {
+    fn wait(&self, since: Instant) -> Patience {
+        let limit = |seconds| Limit { since, time: Duration::from_secs(seconds), of_stack: false };
+        Patience(self.wait.then(|| self.timeout.map(limit)))
+    }
+}
+
+fn template(source: Source) -> Value {
+    json!({"name": source.name, "text": source.text, "files": source.files})
+}
+
+fn options(how: &How) -> Value {
+    json!({"rollback": how.rollback, "require_nodes": how.require_nodes, "timeout": how.timeout})
+}
+
+/// Says what has begun, waits for it where asked to, and says how it ended.
+async fn follow(
+    answer: &Value,
+    Patience(patience): Patience,
+    rollback: bool,
+    client: &mut Client,
+    format: Format,
+) -> Result<(), Failure> {
+    for warning in answer["warnings"].as_array().into_iter().flatten() {
+        let _closed =
+            writeln!(std::io::stderr(), "warning: {}", printable(warning.as_str().unwrap_or_default()));
+    }
+    let text = |key: &str| answer[key].as_str().unwrap_or_default().to_owned();
+    let (name, action) = (text("name"), text("action"));
+    let Some(limit) = patience else {
+        return match format {
+            Format::Table => {
+                print(&format!("{name}: {action} IN_PROGRESS, revision {}\n", cell(&answer["revision"])))
+            }
+            Format::Json | Format::Yaml => show_now(&name, client, format).await,
+        };
+    };
+    let traversal = answer["traversal"].as_u64().unwrap_or(0);
+    let operation = Operation { name, id: text("id"), action, traversal, rollback, limit };
+    let mut last = None;
+    let ended = wait(client, &operation, &mut last).await;
+    if let Some(view) = last {
+        match format {
+            Format::Json | Format::Yaml => show(view, format)?,
+            Format::Table if ended.is_ok() => {
+                print(&format!("{}: {} COMPLETE\n", operation.name, operation.action))?
+            }
+            Format::Table => {}
+        }
+    }
+    ended
+}
+
+/// The stack as it is just after an operation has begun; a delete of nothing may be over already.
+async fn show_now(name: &str, client: &mut Client, format: Format) -> Result<(), Failure> {
+    match client.get(&path(["stacks", name])).await {
+        Ok(view) => show(view, format),
+        Err(failure) => Err(failure),
+    }
+}

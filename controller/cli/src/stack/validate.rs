@@ -1,0 +1,65 @@
+//! `stack validate`: the whole check of a template, on this host.
+
+use std::fmt::Write;
+
+use muster_template::parse;
+use serde_json::{Value, json};
+
+use super::Validate;
+use crate::failure::Failure;
+use crate::output::{Format, document};
+use crate::source::{parameters, read};
+
+pub fn run(asked: &Validate, format: Format) -> Result<(), Failure> {
+    let source = read(&asked.template)?;
+    let template = parse(&source.name, &source.text, &source.files)?;
+    let given = parameters(&asked.given.parameters);
+    let missing: Vec<&str> =
+        template.required_parameters().into_iter().filter(|name| !given.contains_key(*name)).collect();
+    if let Err(mut errors) = template.bind(&given) {
+        let is_missing = |path: &str| missing.iter().any(|name| path == format!("parameters.{name}"));
+        errors.0.retain(|error| !is_missing(&error.path));
+        if !errors.0.is_empty() {
+            return Err(errors.into());
+        }
+    }
+    let parameters: Vec<Value> = template
+        .parameters()
+        .map(|parameter| {
+            json!({
+                "name": parameter.name,
+                "type": parameter.kind.name(),
+                "description": parameter.description.as_deref().unwrap_or_default(),
+                "required": parameter.default.is_none(),
+                "hidden": parameter.hidden,
+            })
+        })
+        .collect();
+    let answer = json!({
+        "file": source.name,
+        "valid": true,
+        "description": template.description().unwrap_or_default(),
+        "resources": template.resources.len(),
+        "parameters": parameters,
+        "missing_parameters": missing,
+    });
+    document(format, &answer, table)
+}
+
+fn table(answer: &Value) -> String {
+    let text = |value: &Value| crate::output::cell(value);
+    let mut out = format!("{} is valid: {} resources\n", text(&answer["file"]), text(&answer["resources"]));
+    let parameters = answer["parameters"].as_array().into_iter().flatten();
+    for name in answer["missing_parameters"].as_array().into_iter().flatten() {
+        let about = parameters.clone().find(|parameter| parameter["name"] == *name).unwrap_or(&Value::Null);
+        writeln!(
+            out,
+            "required parameter not given: {} ({})  {}",
+            text(name),
+            text(&about["type"]),
+            about["description"].as_str().map(crate::output::printable).unwrap_or_default()
+        )
+        .expect("writing to a String does not fail");
+    }
+    out
+}

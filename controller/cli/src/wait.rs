@@ -1,0 +1,300 @@
+//! `--wait`: watches a stack until an operation has ended, across restarts of the controller.
+
+use std::future::pending;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::client::{Client, path};
+use crate::failure::{Exit, Failure};
+use crate::output::cell;
+use crate::progress::Progress;
+
+/// How long a controller may be away: a restart with a million resources takes a few seconds.
+const AWAY_MAX: Duration = Duration::from_secs(30);
+/// Between two tries to reach it again.
+const AWAY_PAUSE: Duration = Duration::from_millis(250);
+/// The stack's own timeout was sent too; its reason, which names what is missing, comes this much later at most.
+const REASON_TIME: Duration = Duration::from_secs(3);
+/// Failed resources that are named.
+const NAMED: usize = 20;
+
+/// What is waited for, as the controller answered it.
+pub struct Operation {
+    /// The stack.
+    pub name: String,
+    /// Its id: another stack may get the name.
+    pub id: String,
+    /// CREATE, UPDATE, DELETE or ROLLBACK.
+    pub action: String,
+    /// The walk that carries it out.
+    pub traversal: u64,
+    /// A rollback follows a failure, and is waited for.
+    pub rollback: bool,
+    /// `--timeout`: from when, how long, and whether the stack has the same one.
+    pub limit: Option<Limit>,
+}
+
+/// How long to wait.
+#[derive(Clone, Copy)]
+pub struct Limit {
+    /// When the command began.
+    pub since: Instant,
+    /// `--timeout`.
+    pub time: Duration,
+    /// The stack FAILS by the same time.
+    pub of_stack: bool,
+}
+
+/// What a state of the stack means for an operation.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Going,
+    Complete,
+    Failed(String),
+}
+
+/// Waits; the answer is the stack's last state. It was written to `last` also where the operation failed.
+pub async fn wait(
+    client: &mut Client,
+    operation: &Operation,
+    last: &mut Option<Value>,
+) -> Result<(), Failure> {
+    let mut progress = Progress::new();
+    let ended = watch(client, operation, &mut progress, last).await;
+    progress.clear();
+    let Verdict::Failed(reason) = ended? else { return Ok(()) };
+    let mut failure = Failure::failed(reason);
+    if operation.limit.is_some_and(|limit| limit.since.elapsed() >= limit.time) {
+        failure.exit = Exit::TimedOut;
+    }
+    failure.lines.extend(failed_resources(client, &operation.name).await);
+    Err(failure)
+}
+
+async fn watch(
+    client: &mut Client,
+    operation: &Operation,
+    progress: &mut Progress,
+    last: &mut Option<Value>,
+) -> Result<Verdict, Failure> {
+    let end = operation
+        .limit
+        .map(|limit| limit.since + limit.time + if limit.of_stack { REASON_TIME } else { Duration::ZERO });
+    let mut seq = 0;
+    let mut away_since = None;
+    loop {
+        let at = format!(
+            "{}?seq={seq}&traversal={}",
+            path(["stacks", &operation.name, "watch"]),
+            operation.traversal
+        );
+        match until(end, client.get(&at), progress).await {
+            None => return Err(timed_out(operation)),
+            Some(Ok(view)) => {
+                away_since = None;
+                seq = view["seq"].as_u64().unwrap_or(0);
+                let verdict = operation.judge(&view);
+                if verdict == Verdict::Going {
+                    progress.show(&view);
+                } else {
+                    *last = Some(view);
+                    return Ok(verdict);
+                }
+            }
+            Some(Err(failure)) if failure.exit == Exit::Unreachable => {
+                let since = *away_since.get_or_insert_with(|| {
+                    progress.note("the controller is away; waiting for it");
+                    Instant::now()
+                });
+                if since.elapsed() > AWAY_MAX {
+                    return Err(failure);
+                }
+                if until(end, sleep(AWAY_PAUSE), progress).await.is_none() {
+                    return Err(timed_out(operation));
+                }
+            }
+            Some(Err(failure)) => return Err(failure),
+        }
+    }
+}
+
+/// Runs to the end, with progress drawn meanwhile; none if the time is up before.
+async fn until<T>(end: Option<Instant>, work: impl Future<Output = T>, progress: &mut Progress) -> Option<T> {
+    let mut work = std::pin::pin!(work);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut work => return Some(done),
+            () = at(end) => return None,
+            () = at(progress.due()) => progress.flush(),
+        }
+    }
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => pending().await,
+    }
+}
+
+fn timed_out(operation: &Operation) -> Failure {
+    let Operation { name, action, .. } = operation;
+    let seconds = operation.limit.map_or(0, |limit| limit.time.as_secs());
+    Failure::timed_out(format!(
+        "{action} of stack '{name}' has not ended within {seconds} s; it goes on: muster stack show {name}"
+    ))
+}
+
+/// One line for each; it is detail, so that it cannot be had is no failure.
+async fn failed_resources(client: &mut Client, stack: &str) -> Vec<String> {
+    let at = format!("{}?status=FAILED", path(["stacks", stack, "resources"]));
+    let Ok(list) = client.get(&at).await else { return Vec::new() };
+    let Some(list) = list.as_array() else { return Vec::new() };
+    let mut lines: Vec<String> = list
+        .iter()
+        .take(NAMED)
+        .map(|row| {
+            let (name, node) = (cell(&row["name"]), cell(&row["node"]));
+            format!(
+                "resource '{name}' on {node}: {} FAILED: {}",
+                cell(&row["action"]),
+                cell(&row["status_reason"])
+            )
+        })
+        .collect();
+    if list.len() > NAMED {
+        lines.push(format!("and {} more: muster resource list {stack}", list.len() - NAMED));
+    }
+    lines
+}
+
+impl Operation {
+    fn judge(&self, view: &Value) -> Verdict {
+        let text = |key: &str| view[key].as_str().unwrap_or_default();
+        let (action, status, reason) = (text("action"), text("status"), text("status_reason"));
+        let traversal = view["traversal"].as_u64().unwrap_or(0);
+        let name = &self.name;
+        if text("id") != self.id {
+            return if self.action == "DELETE" {
+                Verdict::Complete
+            } else {
+                Verdict::Failed(format!("stack '{name}' was deleted meanwhile"))
+            };
+        }
+        let own = traversal == self.traversal && action == self.action;
+        let undo = self.rollback && action == "ROLLBACK" && traversal >= self.traversal;
+        match status {
+            _ if traversal < self.traversal => Verdict::Going,
+            "IN_PROGRESS" if own || undo => Verdict::Going,
+            "COMPLETE" if own => Verdict::Complete,
+            "FAILED" if own => Verdict::Failed(format!("stack '{name}': {action} FAILED: {reason}")),
+            _ if undo => Verdict::Failed(format!(
+                "stack '{name}': {} failed; ROLLBACK {status}: {reason}",
+                self.action
+            )),
+            _ => Verdict::Failed(format!("{} of stack '{name}' was pre-empted by {action}", self.action)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn verdicts() {
+        let complete = |_: &str| Verdict::Complete;
+        let going = |_: &str| Verdict::Going;
+        let failed = |text: &str| Verdict::Failed(text.to_owned());
+        type Row<'a> = (&'a str, bool, &'a str, u64, &'a str, &'a str, &'a dyn Fn(&str) -> Verdict, &'a str);
+        let rows: &[Row<'_>] = &[
+            ("UPDATE", false, "7", 3, "UPDATE", "IN_PROGRESS", &going, ""),
+            ("UPDATE", false, "7", 2, "CREATE", "COMPLETE", &going, ""),
+            ("UPDATE", false, "7", 3, "UPDATE", "COMPLETE", &complete, ""),
+            ("UPDATE", false, "7", 3, "UPDATE", "FAILED", &failed, "stack 'web': UPDATE FAILED: why"),
+            (
+                "UPDATE",
+                false,
+                "7",
+                4,
+                "UPDATE",
+                "COMPLETE",
+                &failed,
+                "UPDATE of stack 'web' was pre-empted by UPDATE",
+            ),
+            (
+                "UPDATE",
+                false,
+                "7",
+                4,
+                "ROLLBACK",
+                "COMPLETE",
+                &failed,
+                "UPDATE of stack 'web' was pre-empted by ROLLBACK",
+            ),
+            ("UPDATE", true, "7", 4, "ROLLBACK", "IN_PROGRESS", &going, ""),
+            (
+                "UPDATE",
+                true,
+                "7",
+                4,
+                "ROLLBACK",
+                "COMPLETE",
+                &failed,
+                "stack 'web': UPDATE failed; ROLLBACK COMPLETE: why",
+            ),
+            (
+                "UPDATE",
+                true,
+                "7",
+                4,
+                "ROLLBACK",
+                "FAILED",
+                &failed,
+                "stack 'web': UPDATE failed; ROLLBACK FAILED: why",
+            ),
+            (
+                "UPDATE",
+                false,
+                "7",
+                3,
+                "DELETE",
+                "COMPLETE",
+                &failed,
+                "UPDATE of stack 'web' was pre-empted by DELETE",
+            ),
+            ("UPDATE", false, "8", 3, "UPDATE", "COMPLETE", &failed, "stack 'web' was deleted meanwhile"),
+            ("ROLLBACK", false, "7", 3, "ROLLBACK", "COMPLETE", &complete, ""),
+            ("DELETE", false, "7", 3, "DELETE", "IN_PROGRESS", &going, ""),
+            ("DELETE", false, "7", 3, "DELETE", "COMPLETE", &complete, ""),
+            ("DELETE", false, "8", 1, "CREATE", "IN_PROGRESS", &complete, ""),
+            (
+                "DELETE",
+                false,
+                "7",
+                4,
+                "CREATE",
+                "FAILED",
+                &failed,
+                "DELETE of stack 'web' was pre-empted by CREATE",
+            ),
+        ];
+        for &(asked, rollback, id, traversal, action, status, verdict, text) in rows {
+            let operation = Operation {
+                name: "web".to_owned(),
+                id: "7".to_owned(),
+                action: asked.to_owned(),
+                traversal: 3,
+                rollback,
+                limit: None,
+            };
+            let view = json!({"id": id, "traversal": traversal, "action": action, "status": status, "status_reason": "why"});
+            assert_eq!(operation.judge(&view), verdict(text), "{asked} {view}");
+        }
+    }
+}

@@ -90,7 +90,7 @@ pub enum RequestError {
 }
 
 /// A public key whose holder has proved to have the secret one.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct ProvenKey(PublicKey);
 
 /// A certificate that was given out.

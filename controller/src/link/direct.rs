@@ -50,6 +50,8 @@ use crate::pki::Pki;
 const BACKLOG: u32 = 4096;
 /// After this a stopping link no longer waits for clients to hear why.
 const STOP: Duration = Duration::from_secs(3);
+/// Clients that are being told why, at a time. With more of them, the rest find out by themselves.
+const FAREWELLS: usize = 1024;
 /// How long to wait when there are no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -133,6 +135,8 @@ struct Shared {
     acceptor: TlsAcceptor,
     registry: Registry,
     joiners: Arc<Places>,
+    /// Connections that are over and are still told why.
+    farewells: Semaphore,
     refusals: Quiet,
 }
 
@@ -156,6 +160,7 @@ impl DirectLink {
             acceptor: tls::acceptor(Arc::clone(&pki), config.names)?,
             registry: Registry::new(config.limits.connections),
             joiners: Places::new(1),
+            farewells: Semaphore::new(FAREWELLS),
             refusals: Quiet::default(),
             limits: config.limits,
             pki,

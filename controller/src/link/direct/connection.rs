@@ -69,8 +69,9 @@ async fn serve_node(
     };
     drop(waiting);
     let connection = peer.connection;
-    // The driver hears of the connection before its first message and hears of its end, whatever comes between.
+    // The driver hears of the connection before its first message, and of its end whatever comes between.
     let connected = shared.events.send(LinkEvent::Connected { node: node.clone(), connection }).await;
+    let mut ended = None;
     if connected.is_ok() {
         tracing::debug!(%node, %remote, connection, "connected");
         let silence = welcome(&shared, &mut stream, &connect, max);
@@ -84,12 +85,14 @@ async fn serve_node(
         };
         let inbox = NodeInbox { shared: Arc::clone(&shared), peer: Arc::clone(&peer) };
         // Boxed: a session is the largest part of a connection that is to be, and most of one that is.
-        let end = Box::pin(Session::new(stream, Arc::clone(&peer.outbound), inbox, terms).run()).await;
-        log_end(&shared, remote, Some(&node), &end);
+        ended = Some(Box::pin(Session::new(stream, Arc::clone(&peer.outbound), inbox, terms).run()).await);
     }
     shared.registry.leave(&peer);
     // Nobody is left to hear it when the controller stops.
-    let _ = shared.events.send(LinkEvent::Disconnected { node, connection }).await;
+    let _ = shared.events.send(LinkEvent::Disconnected { node: node.clone(), connection }).await;
+    if let Some((end, stream)) = ended {
+        finish(&shared, stream, remote, Some(&node), end).await;
+    }
 }
 
 /// CONNECT of a node that may come in.
@@ -165,8 +168,8 @@ async fn serve_joiner(
     };
     let outbound = Arc::new(Outbound::new(JOIN_QUEUE.0, JOIN_QUEUE.1));
     let inbox = JoinInbox { shared: Arc::clone(&shared), outbound: Arc::clone(&outbound), asked: false };
-    let end = Box::pin(Session::new(stream, outbound, inbox, terms).run()).await;
-    log_end(&shared, remote, None, &end);
+    let (end, stream) = Box::pin(Session::new(stream, outbound, inbox, terms).run()).await;
+    finish(&shared, stream, remote, None, end).await;
 }
 
 /// The first packet must be CONNECT, and soon.
@@ -229,6 +232,7 @@ fn welcome(shared: &Shared, stream: &mut Stream, connect: &Connect, max: usize) 
     ours.unwrap_or(wanted) * 3 / 2
 }
 
+/// Refuses whom it has not let in.
 async fn refuse(
     shared: &Shared,
     mut stream: Stream,
@@ -241,10 +245,18 @@ async fn refuse(
     stream.farewell().await;
 }
 
-fn log_end(shared: &Shared, remote: IpAddr, node: Option<&NodeId>, end: &End) {
+/// Sees off whom it had let in.
+async fn finish(shared: &Shared, mut stream: Stream, remote: IpAddr, node: Option<&NodeId>, end: End) {
     match end {
         End::Gone => tracing::debug!(node = node.map(NodeId::as_str), %remote, "disconnected"),
-        End::Refused(refusal) => log(shared, remote, node, refusal),
+        End::Refused(refusal) => {
+            log(shared, remote, node, &refusal);
+            refusal.disconnect(&mut stream.output);
+            // It counts as no connection any more, so it needs a place of another kind.
+            if let Ok(_place) = shared.farewells.try_acquire() {
+                stream.farewell().await;
+            }
+        }
     }
 }
 

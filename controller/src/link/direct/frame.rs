@@ -164,3 +164,6 @@ fn malformed(error: &Error) -> Refusal {
 fn refuse(reason: Reason, why: impl Into<std::borrow::Cow<'static, str>>) -> Refusal {
     Refusal::new(reason, why)
 }
+
+#[cfg(test)]
+mod tests;

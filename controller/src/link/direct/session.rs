@@ -3,6 +3,7 @@
 //! One task per connection. It waits for nothing but its own socket, its own queue and what its [`Inbox`]
 //! waits for; meanwhile it does not read, so that only this client is held up.
 
+use std::convert::Infallible;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,20 +102,15 @@ impl<I: Inbox> Session<I> {
         }
     }
 
-    /// Runs to the end, and tells the client why if it was ours.
-    pub async fn run(mut self) -> End {
-        let end = match self.converse().await {
+    /// Runs to the end, and gives the stream back: the client is to be told why.
+    pub async fn run(mut self) -> (End, Stream) {
+        match self.converse().await {
             Ok(never) => match never {},
-            Err(end) => end,
-        };
-        if let End::Refused(refusal) = &end {
-            refusal.disconnect(&mut self.stream.output);
-            self.stream.farewell().await;
+            Err(end) => (end, self.stream),
         }
-        end
     }
 
-    async fn converse(&mut self) -> Result<std::convert::Infallible, End> {
+    async fn converse(&mut self) -> Result<Infallible, End> {
         let outbound = Arc::clone(&self.outbound);
         let mut alarm = pin!(sleep_until(self.deadline()));
         loop {

@@ -1,0 +1,117 @@
+//! Bounds on numbers and on time.
+
+use std::time::Duration;
+
+use muster_controller::link::Limits;
+use rumqttc::v5::mqttbytes::QoS;
+use rumqttc::v5::mqttbytes::v5::{ConnectReturnCode, Packet};
+use tokio::io::AsyncReadExt as _;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::raw::{Raw, localhost, tcp};
+use crate::world::{PATIENCE, Seen, World, down};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_nodes_at_once() {
+    const NODES: u64 = 1000;
+    let mut world = World::start().await;
+    let nodes: Vec<_> = (0..NODES).map(|i| world.node(&format!("n{i}.example.org"))).collect();
+    let mut tasks = JoinSet::new();
+    for (i, node) in nodes.into_iter().enumerate() {
+        let (tls, to) = (world.tls(node.identity()), world.address());
+        let topic = muster_shared::topic::down(world.site(), &node.id);
+        tasks.spawn(async move {
+            // Three addresses, so that each has a place for all.
+            let mut raw = Raw::to(to, tls, localhost(1 + i as u8 % 3)).await;
+            assert_eq!(raw.connect(node.id.as_str()).await, ConnectReturnCode::Success);
+            raw.subscribe(&topic, QoS::AtLeastOnce).await;
+            assert!(matches!(raw.next().await, Some(Packet::SubAck(_))));
+            let Some(Packet::Publish(publish)) = raw.next().await else { panic!("a publish") };
+            (raw, node.open(&publish.payload))
+        });
+    }
+    for _ in 0..NODES {
+        let Seen::Connected(node, connection) = world.driver.next().await else { panic!() };
+        world.handle.send(&node, connection, &[down(connection)]);
+    }
+    let mut connected = Vec::new();
+    while let Some(ended) = tasks.join_next().await {
+        let (raw, messages) = ended.unwrap();
+        assert_eq!(messages.len(), 1);
+        connected.push(raw);
+    }
+    assert_eq!(connected.len(), NODES as usize);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_connection_more_than_there_may_be_is_refused() {
+    let mut world = World::with(Limits { connections: 2, ..Limits::default() }).await;
+    let nodes = ["web-1", "web-2", "web-3"].map(|name| world.node(name));
+    let _first = Raw::node(&world, &nodes[0], QoS::AtMostOnce).await;
+    let second = Raw::node(&world, &nodes[1], QoS::AtMostOnce).await;
+    let mut third = Raw::new(&world, world.tls(nodes[2].identity()), localhost(1)).await;
+    assert_eq!(third.connect("web-3").await, ConnectReturnCode::ServerBusy);
+    // One that is in already may connect again, and who leaves makes room.
+    let _again = Raw::node(&world, &nodes[0], QoS::AtMostOnce).await;
+    drop(second);
+    loop {
+        if let Seen::Disconnected(node, _) = world.driver.next().await
+            && node == nodes[1].id
+        {
+            break;
+        }
+    }
+    let _third = Raw::node(&world, &nodes[2], QoS::AtMostOnce).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn those_that_say_nothing_take_no_place_of_others() {
+    let limits = Limits { handshakes: 8, handshakes_per_address: 4, ..Limits::default() };
+    let world = World::with(limits).await;
+    let node = world.node("web-1");
+    let mut silent = Vec::new();
+    for _ in 0..4 {
+        silent.push(tcp(world.address(), localhost(9)).await);
+    }
+    let mut more = tcp(world.address(), localhost(9)).await;
+    let end = timeout(PATIENCE, more.read(&mut [0])).await.expect("closed at once");
+    assert!(matches!(end, Ok(0) | Err(_)));
+    let _raw = Raw::node(&world, &node, QoS::AtMostOnce).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn handshake_and_connect_must_come_in_time() {
+    let short = Duration::from_millis(200);
+    let world = World::with(Limits { handshake: short, connect: short, ..Limits::default() }).await;
+    let mut silent = tcp(world.address(), localhost(1)).await;
+    let end = timeout(PATIENCE, silent.read(&mut [0])).await.expect("closed in time");
+    assert!(matches!(end, Ok(0) | Err(_)));
+    let node = world.node("web-1");
+    let mut raw = Raw::new(&world, world.tls(node.identity()), localhost(1)).await;
+    assert_eq!(raw.next().await, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_node_is_closed_after_one_and_a_half_keep_alives() {
+    let mut world = World::start().await;
+    let node = world.node("web-1");
+    let mut raw = Raw::new(&world, world.tls(node.identity()), localhost(1)).await;
+    assert_eq!(raw.connect_with("web-1", 1, None).await, ConnectReturnCode::Success);
+    let connection = world.driver.connected(&node.id).await;
+    assert_eq!(raw.disconnected().await, Some(0x8D));
+    assert_eq!(world.driver.next().await, Seen::Disconnected(node.id, connection));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_keep_alive_is_given_one() {
+    let world = World::with(Limits { keep_alive: Duration::from_secs(1), ..Limits::default() }).await;
+    let node = world.node("web-1");
+    for wanted in [0, 60] {
+        let mut raw = Raw::new(&world, world.tls(node.identity()), localhost(1)).await;
+        raw.send(&crate::raw::connect("web-1", wanted, None)).await;
+        let Some(Packet::ConnAck(ack)) = raw.next().await else { panic!() };
+        assert_eq!(ack.properties.unwrap().server_keep_alive, Some(1));
+        assert_eq!(raw.disconnected().await, Some(0x8D));
+    }
+}

@@ -1,0 +1,276 @@
+//! Nodes that behave, with rumqttc's client.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_controller::pki::Pki;
+use muster_shared::model::Up;
+use muster_shared::topic;
+use rumqttc::v5::mqttbytes::QoS;
+use rumqttc::v5::mqttbytes::v5::{ConnectProperties, ConnectReturnCode, Packet};
+use rumqttc::v5::{AsyncClient, ConnectionError, Event, MqttOptions};
+use rumqttc::{TlsConfiguration, Transport};
+use rustls::ClientConfig;
+use tokio::sync::mpsc;
+
+use crate::raw::{Raw, localhost};
+use crate::world::{Node, PATIENCE, Seen, World, down, request, up};
+
+/// rumqttc's client, polled.
+struct Client {
+    client: AsyncClient,
+    events: mpsc::UnboundedReceiver<Result<Packet, ConnectionError>>,
+}
+
+impl Client {
+    fn new(world: &World, id: &str, tls: Arc<ClientConfig>) -> Self {
+        let mut options = MqttOptions::new(id, "127.0.0.1", world.address().port());
+        options.set_transport(Transport::tls_with_config(TlsConfiguration::Rustls(tls)));
+        options.set_keep_alive(Duration::from_secs(30));
+        options.set_max_packet_size(Some(1024 * 1024));
+        let (client, mut polled) = AsyncClient::new(options, 64);
+        let (tell, events) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            loop {
+                let event = match polled.poll().await {
+                    Ok(Event::Incoming(packet)) => Ok(packet),
+                    Ok(Event::Outgoing(_)) => continue,
+                    Err(error) => Err(error),
+                };
+                let last = event.is_err();
+                if tell.send(event).is_err() || last {
+                    break;
+                }
+            }
+        });
+        Self { client, events }
+    }
+
+    async fn next(&mut self) -> Result<Packet, ConnectionError> {
+        tokio::time::timeout(PATIENCE, self.events.recv()).await.expect("an event").expect("a client")
+    }
+
+    async fn subscribed(world: &World, node: &Node) -> Self {
+        let mut client = Self::new(world, node.id.as_str(), world.tls(node.identity()));
+        assert!(matches!(client.next().await, Ok(Packet::ConnAck(_))));
+        client.client.subscribe(topic::down(world.site(), &node.id), QoS::AtLeastOnce).await.unwrap();
+        assert!(matches!(client.next().await, Ok(Packet::SubAck(_))));
+        client
+    }
+
+    /// The next publish, acknowledgements and pings aside.
+    async fn payload(&mut self) -> Vec<u8> {
+        loop {
+            match self.next().await.expect("a connection") {
+                Packet::Publish(publish) => return publish.payload.to_vec(),
+                Packet::PubAck(_) | Packet::PingResp(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_go_both_ways() {
+    let mut world = World::start().await;
+    let node = world.node("web-1.example.org");
+    let mut client = Client::subscribed(&world, &node).await;
+    let connection = world.driver.connected(&node.id).await;
+    let up_topic = topic::up(world.site(), &node.id);
+    for number in 0..200 {
+        let qos = if number % 2 == 0 { QoS::AtLeastOnce } else { QoS::AtMostOnce };
+        client.client.publish(&up_topic, qos, false, node.pack(&[up(number), Up::Heartbeat])).await.unwrap();
+        world.handle.send(&node.id, connection, &[down(number), down(number)]);
+    }
+    for number in 0..200 {
+        let messages = vec![up(number), Up::Heartbeat];
+        assert_eq!(world.driver.next().await, Seen::Received(node.id.clone(), connection, messages));
+        assert_eq!(node.open(&client.payload().await), [down(number), down(number)]);
+    }
+    client.client.disconnect().await.unwrap();
+    assert_eq!(world.driver.next().await, Seen::Disconnected(node.id.clone(), connection));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_announced() {
+    let world = World::start().await;
+    let node = world.node("web-1");
+    let mut client = Client::new(&world, "web-1", world.tls(node.identity()));
+    let Ok(Packet::ConnAck(ack)) = client.next().await else { panic!() };
+    let properties = ack.properties.unwrap();
+    assert!(!ack.session_present);
+    assert_eq!(properties.max_qos, Some(1));
+    assert_eq!(properties.retain_available, Some(0));
+    assert_eq!(properties.wildcard_subscription_available, Some(0));
+    assert_eq!(properties.shared_subscription_available, Some(0));
+    assert_eq!(properties.subscription_identifiers_available, Some(0));
+    assert_eq!(properties.session_expiry_interval, Some(0));
+    assert!(properties.receive_max > Some(0));
+    assert!(properties.max_packet_size > Some(256 * 1024));
+    assert_eq!(properties.server_keep_alive, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_client_id_is_the_certificates_node() {
+    let mut world = World::start().await;
+    let (node, other) = (world.node("web-1"), world.node("web-2"));
+    let mut client = Client::new(&world, other.id.as_str(), world.tls(node.identity()));
+    match client.next().await {
+        Err(ConnectionError::ConnectionRefused(ConnectReturnCode::ClientIdentifierNotValid)) => {}
+        other => panic!("{other:?}"),
+    }
+    world.driver.saw_nothing();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_of_another_ca_is_refused() {
+    let mut world = World::start().await;
+    world.node("web-1");
+    let elsewhere = tempfile::tempdir().unwrap();
+    let other = Pki::open(elsewhere.path()).unwrap();
+    let (key, csr) = request();
+    let forged = other.issue(&"web-1".parse().unwrap(), &other.prove(&csr).unwrap()).unwrap();
+    let mut client = Client::new(&world, "web-1", world.tls(Some((&forged.der, &key))));
+    assert!(matches!(
+        client.next().await,
+        Err(ConnectionError::Tls(_) | ConnectionError::Io(_) | ConnectionError::MqttState(_))
+    ));
+    world.driver.saw_nothing();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_servers_own_certificate_is_no_clients() {
+    let mut world = World::start().await;
+    let server = world.pki.server(&[]).unwrap();
+    let rustls_pki_types::PrivateKeyDer::Pkcs8(pkcs8) = server.key else { panic!() };
+    let key = rcgen::KeyPair::try_from(pkcs8.secret_pkcs8_der()).unwrap();
+    let mut client = Client::new(&world, "localhost", world.tls(Some((&server.chain[0], &key))));
+    assert!(client.next().await.is_err());
+    world.driver.saw_nothing();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_or_revoked_node_is_refused_and_a_revoked_one_is_cut_off() {
+    let mut world = World::start().await;
+    let node = world.node("web-1");
+    let mut client = Client::subscribed(&world, &node).await;
+    let connection = world.driver.connected(&node.id).await;
+    world.driver.keys.lock().unwrap().remove(&node.id);
+    world.handle.close(&node.id);
+    assert!(client.next().await.is_err());
+    assert_eq!(world.driver.next().await, Seen::Disconnected(node.id.clone(), connection));
+    let mut again = Client::new(&world, "web-1", world.tls(node.identity()));
+    match again.next().await {
+        Err(ConnectionError::ConnectionRefused(ConnectReturnCode::NotAuthorized)) => {}
+        other => panic!("{other:?}"),
+    }
+    world.driver.saw_nothing();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_connection_of_a_node_takes_over() {
+    let mut world = World::start().await;
+    let node = world.node("web-1");
+    let mut old = Raw::node(&world, &node, QoS::AtLeastOnce).await;
+    let first = world.driver.connected(&node.id).await;
+    let mut new = Raw::node(&world, &node, QoS::AtLeastOnce).await;
+    assert_eq!(old.disconnected().await, Some(0x8E));
+    let mut seen = [world.driver.next().await, world.driver.next().await];
+    seen.sort_by_key(|seen| matches!(seen, Seen::Connected(..)));
+    assert_eq!(seen[0], Seen::Disconnected(node.id.clone(), first));
+    let Seen::Connected(_, second) = seen[1] else { panic!("{seen:?}") };
+    assert!(second > first);
+    world.handle.send(&node.id, first, &[down(1)]);
+    world.handle.send(&node.id, second, &[down(2)]);
+    let Some(Packet::Publish(publish)) = new.next().await else { panic!() };
+    assert_eq!(node.open(&publish.payload), [down(2)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_sent_before_the_subscription_waits_for_it() {
+    let mut world = World::start().await;
+    let node = world.node("web-1");
+    let mut raw = Raw::new(&world, world.tls(node.identity()), localhost(1)).await;
+    assert_eq!(raw.connect("web-1").await, ConnectReturnCode::Success);
+    let connection = world.driver.connected(&node.id).await;
+    world.handle.send(&node.id, connection, &[down(1)]);
+    raw.send(&Packet::PingReq(rumqttc::v5::mqttbytes::v5::PingReq)).await;
+    assert!(matches!(raw.next().await, Some(Packet::PingResp(_))));
+    raw.subscribe(&topic::down(world.site(), &node.id), QoS::ExactlyOnce).await;
+    assert!(matches!(raw.next().await, Some(Packet::SubAck(_))));
+    let Some(Packet::Publish(publish)) = raw.next().await else { panic!() };
+    assert_eq!((publish.qos, node.open(&publish.payload)), (QoS::AtLeastOnce, vec![down(1)]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn publishes_on_their_way_are_at_most_the_clients_receive_maximum() {
+    let mut world = World::start().await;
+    let node = world.node("web-1");
+    let mut raw = Raw::new(&world, world.tls(node.identity()), localhost(1)).await;
+    let mut properties = ConnectProperties::new();
+    properties.receive_maximum = Some(2);
+    assert_eq!(raw.connect_with("web-1", 60, Some(properties)).await, ConnectReturnCode::Success);
+    let connection = world.driver.connected(&node.id).await;
+    raw.subscribe(&topic::down(world.site(), &node.id), QoS::AtLeastOnce).await;
+    assert!(matches!(raw.next().await, Some(Packet::SubAck(_))));
+    for number in 0..10 {
+        world.handle.send(&node.id, connection, &[down(number)]);
+    }
+    let mut unacknowledged = Vec::new();
+    for number in 0..10 {
+        if unacknowledged.len() == 2 {
+            // The answer comes next: no third publish was on its way.
+            raw.send(&Packet::PingReq(rumqttc::v5::mqttbytes::v5::PingReq)).await;
+            assert!(matches!(raw.next().await, Some(Packet::PingResp(_))));
+            let ack = rumqttc::v5::mqttbytes::v5::PubAck::new(unacknowledged.remove(0), None);
+            raw.send(&Packet::PubAck(ack)).await;
+        }
+        let Some(Packet::Publish(publish)) = raw.next().await else { panic!() };
+        assert_eq!(node.open(&publish.payload), [down(number)]);
+        assert!(!unacknowledged.contains(&publish.pkid));
+        unacknowledged.push(publish.pkid);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_is_resumed_and_still_knows_the_node() {
+    let mut world = World::start().await;
+    let node = world.node("web-1");
+    let tls = world.tls(node.identity());
+    let mut kinds = Vec::new();
+    for _ in 0..2 {
+        let mut raw = Raw::new(&world, Arc::clone(&tls), localhost(1)).await;
+        assert_eq!(raw.connect("web-1").await, ConnectReturnCode::Success);
+        kinds.push(raw.stream.get_ref().1.handshake_kind());
+        let connection = world.driver.connected(&node.id).await;
+        raw.send(&Packet::Disconnect(rumqttc::v5::mqttbytes::v5::Disconnect::new(
+            rumqttc::v5::mqttbytes::v5::DisconnectReasonCode::NormalDisconnection,
+        )))
+        .await;
+        assert_eq!(world.driver.next().await, Seen::Disconnected(node.id.clone(), connection));
+    }
+    assert_eq!(kinds, [Some(rustls::HandshakeKind::Full), Some(rustls::HandshakeKind::Resumed)]);
+    world.driver.keys.lock().unwrap().remove(&node.id);
+    let mut raw = Raw::new(&world, tls, localhost(1)).await;
+    assert_eq!(raw.connect("web-1").await, ConnectReturnCode::NotAuthorized);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_link_says_so_and_listens_no_more() {
+    let mut world = World::start().await;
+    let node = world.node("web-1");
+    let mut raw = Raw::node(&world, &node, QoS::AtMostOnce).await;
+    let connection = world.driver.connected(&node.id).await;
+    let stopping = tokio::spawn({
+        let handle = world.handle.clone();
+        async move { handle.shutdown().await }
+    });
+    assert_eq!(raw.disconnected().await, Some(0x8B));
+    drop(raw);
+    stopping.await.unwrap();
+    assert_eq!(world.driver.next().await, Seen::Disconnected(node.id.clone(), connection));
+    let socket = tokio::net::TcpStream::connect(world.address()).await;
+    assert_eq!(socket.map_err(|error| error.kind()).err(), Some(std::io::ErrorKind::ConnectionRefused));
+    // Once more is no harm.
+    world.handle.shutdown().await;
+}

@@ -1,0 +1,218 @@
+//! A link with a driver that does what the test says, and nodes with certificates.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use muster_controller::link::{DirectConfig, DirectLink, JoinAsk, JoinGrant, Limits, LinkEvent, LinkHandle};
+use muster_controller::pki::Pki;
+use muster_shared::model::{Down, Progress, ReportKey, Up};
+use muster_shared::seal::{Seal, SealPublic, SealSecret};
+use muster_shared::{Attempt, Epoch, Generation, NodeId, ResourceId, SiteId, wire};
+use rcgen::{CertificateParams, KeyPair};
+use rustls::crypto::ring::default_provider;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use tempfile::TempDir;
+use tokio::sync::{mpsc, watch};
+
+/// A test that waits longer has failed.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Room in the driver's inbox: small, so that it is full sometimes.
+const INBOX: usize = 16;
+
+type JoinRule = Box<dyn Fn(&JoinAsk) -> Result<JoinGrant, String> + Send>;
+
+pub struct World {
+    pub pki: Arc<Pki>,
+    pub link: DirectLink,
+    pub handle: LinkHandle,
+    pub driver: Driver,
+    dir: TempDir,
+}
+
+/// What the driver does, and what it saw.
+pub struct Driver {
+    pub keys: Arc<Mutex<BTreeMap<NodeId, SealPublic>>>,
+    pub joins: Arc<Mutex<JoinRule>>,
+    pub running: watch::Sender<bool>,
+    seen: mpsc::UnboundedReceiver<Seen>,
+}
+
+#[derive(Debug, PartialEq)]
+pub enum Seen {
+    Connected(NodeId, u64),
+    Received(NodeId, u64, Vec<Up>),
+    Disconnected(NodeId, u64),
+    Joined(JoinAsk),
+}
+
+pub struct Node {
+    pub id: NodeId,
+    pub secret: [u8; 32],
+    pub certificate: Vec<u8>,
+    pub key: KeyPair,
+    pub seal: Seal,
+}
+
+impl World {
+    pub async fn start() -> Self {
+        Self::with(Limits::default()).await
+    }
+
+    pub async fn with(limits: Limits) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let pki = Arc::new(Pki::open(dir.path()).unwrap());
+        let (events, inbox) = mpsc::channel(INBOX);
+        let config = DirectConfig { listen: "127.0.0.1:0".parse().unwrap(), names: Vec::new(), limits };
+        let link = DirectLink::start(config, Arc::clone(&pki), events).await.unwrap();
+        let handle = link.handle();
+        Self { pki, link, handle, driver: Driver::start(inbox), dir }
+    }
+
+    pub fn site(&self) -> &SiteId {
+        self.pki.site()
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.link.local_addr()
+    }
+
+    pub fn path(&self) -> &std::path::Path {
+        self.dir.path()
+    }
+
+    /// A node that has joined already.
+    pub fn node(&self, name: &str) -> Node {
+        let id: NodeId = name.parse().unwrap();
+        let mut secret = [0; 32];
+        default_provider().secure_random.fill(&mut secret).unwrap();
+        let seal_secret = SealSecret::from_bytes(secret);
+        self.driver.keys.lock().unwrap().insert(id.clone(), seal_secret.public());
+        let seal = Seal::new(&seal_secret, &self.pki.seal_public(), self.site().clone(), id.clone());
+        let (key, csr) = request();
+        let certificate = self.pki.issue(&id, &self.pki.prove(&csr).unwrap()).unwrap().der;
+        Node { id, secret, certificate, key, seal }
+    }
+
+    /// TLS as a client of this site, with or without a certificate.
+    pub fn tls(&self, identity: Option<(&[u8], &KeyPair)>) -> Arc<ClientConfig> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.pki.ca_der().clone()).unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .unwrap()
+            .with_root_certificates(roots);
+        Arc::new(match identity {
+            None => config.with_no_client_auth(),
+            Some((certificate, key)) => config
+                .with_client_auth_cert(
+                    vec![CertificateDer::from(certificate.to_vec())],
+                    PrivateKeyDer::Pkcs8(key.serialize_der().into()),
+                )
+                .unwrap(),
+        })
+    }
+}
+
+impl Node {
+    pub fn identity(&self) -> Option<(&[u8], &KeyPair)> {
+        Some((&self.certificate, &self.key))
+    }
+
+    pub fn pack(&self, messages: &[Up]) -> Vec<u8> {
+        wire::pack(&self.seal, messages, nonce).unwrap().remove(0)
+    }
+
+    pub fn open(&self, packet: &[u8]) -> Vec<Down> {
+        wire::unpack(&self.seal, packet).unwrap()
+    }
+}
+
+pub fn nonce() -> [u8; 24] {
+    let mut nonce = [0; 24];
+    default_provider().secure_random.fill(&mut nonce).unwrap();
+    nonce
+}
+
+/// A key and a signing request that asks for what it will not get.
+pub fn request() -> (KeyPair, Vec<u8>) {
+    let key = KeyPair::generate().unwrap();
+    let csr = CertificateParams::new(vec!["some-other-name".to_owned()]).unwrap().serialize_request(&key);
+    (key, csr.unwrap().der().to_vec())
+}
+
+/// A message that can be told from others by its number.
+pub fn up(number: u64) -> Up {
+    Up::Progress(Progress { key: key(number), settling: false })
+}
+
+pub fn down(number: u64) -> Down {
+    Down::Acknowledge(key(number))
+}
+
+fn key(number: u64) -> ReportKey {
+    ReportKey {
+        resource: ResourceId(uuid::Uuid::from_bytes([7; 16])),
+        generation: Generation { epoch: Epoch(1), number },
+        attempt: Attempt(0),
+    }
+}
+
+impl Driver {
+    fn start(mut inbox: mpsc::Receiver<LinkEvent>) -> Self {
+        let (running, mut run) = watch::channel(true);
+        let (see, seen) = mpsc::unbounded_channel();
+        let keys = Arc::new(Mutex::new(BTreeMap::<NodeId, SealPublic>::new()));
+        let refuse: JoinRule = Box::new(|_| Err("no such token".into()));
+        let joins = Arc::new(Mutex::new(refuse));
+        let (known, rule) = (Arc::clone(&keys), Arc::clone(&joins));
+        tokio::spawn(async move {
+            while run.wait_for(|running| *running).await.is_ok() {
+                let Some(event) = inbox.recv().await else { break };
+                let seen = match event {
+                    LinkEvent::Connected { node, connection } => Seen::Connected(node, connection),
+                    LinkEvent::Received { node, connection, messages } => {
+                        Seen::Received(node, connection, messages)
+                    }
+                    LinkEvent::Disconnected { node, connection } => Seen::Disconnected(node, connection),
+                    LinkEvent::Join { ask, reply } => {
+                        let answer = (rule.lock().unwrap())(&ask);
+                        if answer.is_ok() {
+                            known.lock().unwrap().insert(ask.name.clone(), ask.seal_public);
+                        }
+                        let _ = reply.send(answer);
+                        Seen::Joined(ask)
+                    }
+                    LinkEvent::NodeKey { node, reply } => {
+                        let _ = reply.send(known.lock().unwrap().get(&node).copied());
+                        continue;
+                    }
+                };
+                if see.send(seen).is_err() {
+                    break;
+                }
+            }
+        });
+        Self { keys, joins, running, seen }
+    }
+
+    /// The next event.
+    pub async fn next(&mut self) -> Seen {
+        tokio::time::timeout(PATIENCE, self.seen.recv()).await.expect("an event").expect("a driver")
+    }
+
+    /// The next event, which must be this node's coming.
+    pub async fn connected(&mut self, id: &NodeId) -> u64 {
+        match self.next().await {
+            Seen::Connected(node, connection) if node == *id => connection,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// No event has come so far.
+    pub fn saw_nothing(&mut self) {
+        assert_eq!(self.seen.try_recv(), Err(mpsc::error::TryRecvError::Empty));
+    }
+}

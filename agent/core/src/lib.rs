@@ -1,1 +1,30 @@
-//! placeholder
+//! The agent's pure machine: which job runs when, what is recorded before that, what is reported after.
+//!
+//! ```text
+//!   Received(Job) ─▶ Write ─Written─▶ (fetch) ─▶ lane ─▶ (Capture ─▶ Write) ─▶ Run ─Ran─▶ Write ─Written─▶ Send(Report)
+//! ```
+//!
+//! **Invariants.** A job is in the ledger on disk before it runs, and its outcome is before it is reported.
+//! What was there before Muster is on disk before the first change. One job of a lane runs at a time, hence
+//! one of a resource. A generation never follows a newer one. An outcome is sent until it is acknowledged.
+//!
+//! Absent on purpose: clocks, files, sockets, randomness without a seed. The driver executes the effects in
+//! their order and answers with inputs.
+
+mod agent;
+mod backoff;
+mod face;
+mod fetch;
+mod lanes;
+mod ledger;
+mod receive;
+mod run;
+mod session;
+
+pub use agent::Agent;
+pub use backoff::Backoff;
+pub use face::{Config, ContentState, ContentStep, Effect, Input, RunError, WriteId};
+pub use ledger::{Accepted, Applied, Before, Ended, Entry, TOMBSTONES_MAX};
+
+#[cfg(test)]
+mod tests;

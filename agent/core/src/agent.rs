@@ -1,0 +1,313 @@
+//! The machine itself: takes inputs, hands out effects, and knows what each write on its way to disk is for.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use muster_shared::model::{ContentDigest, Down, Hello, Outcome, Report, ReportKey, Up, Welcome};
+use muster_shared::{Epoch, MonoTime, ResourceId};
+
+use crate::face::{Config, Effect, Input, WriteId};
+use crate::fetch::{Fetch, Settled};
+use crate::lanes::Lanes;
+use crate::ledger::{Entry, Ledger};
+use crate::run::Run;
+use crate::session::{Due, Session};
+
+/// Entries in one page of the ledger: 28 bytes each, well within a packet; the wire takes no more.
+const LEDGER_PAGE: usize = 4096;
+
+/// What a write is for: what happens once it is on disk.
+#[derive(Clone, Debug)]
+pub(crate) enum After {
+    /// A job was accepted.
+    Accepted(ReportKey),
+    /// Another resource's entry says that this job's resource took over.
+    HandedOver { other: ResourceId, to: ReportKey },
+    /// What was there before is recorded for this job.
+    Captured(ReportKey),
+    /// A job ended.
+    Ended(Report),
+    /// A report was acknowledged, or something else that may be lost.
+    Nothing,
+}
+
+/// The agent of one node.
+#[derive(Debug)]
+pub struct Agent {
+    pub(crate) config: Config,
+    pub(crate) ledger: Ledger,
+    pub(crate) session: Session,
+    pub(crate) lanes: Lanes,
+    pub(crate) fetch: Fetch,
+    /// Where each entry's `current` stands.
+    pub(crate) runs: BTreeMap<ResourceId, Run>,
+    pub(crate) effects: VecDeque<Effect>,
+    pub(crate) now: MonoTime,
+    epoch: Epoch,
+    /// A greeting whose epoch is on its way to disk.
+    greeting: Option<(WriteId, Welcome)>,
+    writes: BTreeMap<WriteId, After>,
+    last_write: u64,
+}
+
+impl Agent {
+    /// With the ledger and the highest epoch as they were on disk.
+    pub fn new(config: Config, ledger: Vec<Entry>, epoch: Epoch) -> Self {
+        let session = Session::new(config.seed);
+        Self {
+            config,
+            ledger: Ledger::new(ledger),
+            session,
+            lanes: Lanes::default(),
+            fetch: Fetch::default(),
+            runs: BTreeMap::new(),
+            effects: VecDeque::new(),
+            now: MonoTime::default(),
+            epoch,
+            greeting: None,
+            writes: BTreeMap::new(),
+            last_write: 0,
+        }
+    }
+
+    /// Takes one input.
+    pub fn handle(&mut self, now: MonoTime, input: Input) {
+        self.now = now;
+        match input {
+            Input::Start => self.start(),
+            Input::Connected => self.connected(),
+            Input::Disconnected => self.disconnected(),
+            Input::Received(down) => self.received(down),
+            Input::Written(write) => self.written(write, None),
+            Input::WriteFailed { write, reason } => self.written(write, Some(reason)),
+            Input::Captured { key, before } => self.captured(key, before),
+            Input::Ran { key, outcome } => self.ran(key, outcome),
+            Input::Content { digest, state } => {
+                let settled = self.fetch.content(digest, state, now, &mut self.effects);
+                self.settled(settled);
+            }
+            Input::Timeout => {}
+        }
+        self.timeouts();
+        self.begin_all();
+    }
+
+    /// The next thing to do.
+    pub fn poll_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// When to send [`Input::Timeout`], and why.
+    pub fn poll_timeout(&self) -> Option<(MonoTime, &'static str)> {
+        [self.session.timeout(), self.fetch.timeout(), self.run_timeout()]
+            .into_iter()
+            .flatten()
+            .min_by_key(|(at, _)| *at)
+    }
+
+    /// The entries, by resource.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.ledger.iter()
+    }
+
+    /// The highest epoch seen.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// The controller has been heard and accepted on this connection.
+    pub fn is_online(&self) -> bool {
+        self.session.is_open()
+    }
+
+    fn start(&mut self) {
+        let mut contents: Vec<ContentDigest> = self.ledger.iter().filter_map(Entry::content).collect();
+        contents.sort_unstable();
+        contents.dedup();
+        self.effects.push_back(Effect::KeepContents(contents));
+        self.recover();
+    }
+
+    fn connected(&mut self) {
+        if self.session.connected(self.now) {
+            self.effects.push_back(Effect::Send(Up::Hello(Hello {
+                boot_id: self.config.boot_id,
+                agent_version: self.config.agent_version.clone(),
+                epoch: self.epoch,
+                ledger: self.ledger.digest(),
+            })));
+        }
+    }
+
+    fn disconnected(&mut self) {
+        self.greeting = None;
+        self.session.disconnected(self.now);
+        self.fetch.set_online(false, self.now, &mut self.effects);
+    }
+
+    fn disconnect(&mut self, reason: String) {
+        self.greeting = None;
+        self.session.close(self.now);
+        self.fetch.set_online(false, self.now, &mut self.effects);
+        self.effects.push_back(Effect::Disconnect { reason });
+    }
+
+    fn received(&mut self, down: Down) {
+        match down {
+            Down::Welcome(welcome) if self.session.listens() => self.welcome(welcome),
+            // Until it has shown its epoch, whoever speaks may be a controller that was replaced.
+            _ if !self.session.is_open() && self.greeting.is_none() => {}
+            Down::Welcome(_) => {}
+            Down::Job(job) => self.job(job),
+            Down::Withdraw { resource, generation } => self.withdraw(resource, generation),
+            Down::Acknowledge(key) => self.acknowledge(key),
+            Down::Chunk { digest, offset, bytes } => {
+                let settled = self.fetch.chunk(digest, offset, bytes, self.now, &mut self.effects);
+                self.settled(settled);
+            }
+        }
+    }
+
+    fn welcome(&mut self, welcome: Welcome) {
+        if welcome.epoch < self.epoch {
+            return self.disconnect(format!(
+                "the controller is of epoch {}, this node has obeyed epoch {}: it was replaced or restored \
+                 from a backup",
+                welcome.epoch.0, self.epoch.0
+            ));
+        }
+        if welcome.epoch == self.epoch {
+            return self.welcomed(&welcome);
+        }
+        let write = self.next_write();
+        self.effects.push_back(Effect::WriteEpoch { write, epoch: welcome.epoch });
+        self.greeting = Some((write, welcome));
+    }
+
+    fn welcomed(&mut self, welcome: &Welcome) {
+        self.session.welcome(self.now, welcome.heartbeat);
+        if welcome.want_ledger {
+            self.send_ledger();
+        }
+        self.report_again();
+        self.fetch.set_online(true, self.now, &mut self.effects);
+    }
+
+    fn report_again(&mut self) {
+        let reports: Vec<Report> =
+            self.ledger.iter().flat_map(|entry| entry.unacknowledged.iter().cloned()).collect();
+        for report in reports {
+            // One that is on its way to disk is sent when it is there.
+            if !self.is_ending(&report.key) {
+                self.report(report);
+            }
+        }
+    }
+
+    fn send_ledger(&mut self) {
+        let entries: Vec<_> = self.ledger.iter().filter_map(Entry::listed).collect();
+        let mut pages = entries.chunks(LEDGER_PAGE).peekable();
+        if pages.peek().is_none() {
+            self.effects.push_back(Effect::Send(Up::Ledger { entries: Vec::new(), last: true }));
+        }
+        while let Some(page) = pages.next() {
+            let last = pages.peek().is_none();
+            self.effects.push_back(Effect::Send(Up::Ledger { entries: page.to_vec(), last }));
+        }
+    }
+
+    /// Says it if someone listens; a durable one is said again after the next greeting.
+    pub(crate) fn report(&mut self, report: Report) {
+        if self.session.is_open() || self.greeting.is_some() {
+            self.effects.push_back(Effect::Send(Up::Report(report)));
+        }
+    }
+
+    pub(crate) fn refuse(&mut self, key: ReportKey, reason: String, permanent: bool) {
+        self.report(Report { key, outcome: Outcome::Failed { reason, permanent } });
+    }
+
+    pub(crate) fn warn(&mut self, warning: String) {
+        self.effects.push_back(Effect::Warn(warning));
+    }
+
+    /// Writes the entry as it is now.
+    pub(crate) fn write(&mut self, resource: ResourceId, after: After) {
+        let Some(entry) = self.ledger.get(resource).cloned() else {
+            // Only an entry without any content is not kept; there is nothing to make durable.
+            self.effects.push_back(Effect::Remove(resource));
+            return;
+        };
+        let write = self.next_write();
+        self.writes.insert(write, after);
+        self.effects.push_back(Effect::Write { write, entry: Box::new(entry) });
+        while let Some(oldest) = self.ledger.excess_tombstone() {
+            self.ledger.edit(oldest, |entry| *entry = Entry::new(oldest));
+            self.effects.push_back(Effect::Remove(oldest));
+        }
+    }
+
+    fn next_write(&mut self) -> WriteId {
+        self.last_write += 1;
+        WriteId(self.last_write)
+    }
+
+    /// Whether this outcome is not on disk yet.
+    pub(crate) fn is_ending(&self, key: &ReportKey) -> bool {
+        self.writes.values().any(|after| matches!(after, After::Ended(report) if report.key == *key))
+    }
+
+    /// Whether this job is not on disk yet.
+    pub(crate) fn is_accepting(&self, key: ReportKey) -> bool {
+        self.writes.values().any(|after| matches!(after, After::Accepted(accepted) if *accepted == key))
+    }
+
+    fn written(&mut self, write: WriteId, failed: Option<String>) {
+        if let Some((_, welcome)) = self.greeting.take_if(|(id, _)| *id == write) {
+            return match failed {
+                None => {
+                    self.epoch = welcome.epoch;
+                    self.welcomed(&welcome);
+                }
+                Some(reason) => self.disconnect(format!("cannot record the controller's epoch: {reason}")),
+            };
+        }
+        let Some(after) = self.writes.remove(&write) else { return };
+        match (after, failed) {
+            (After::Accepted(key), None) => self.accepted(key),
+            (After::Accepted(key), Some(reason)) => self.not_accepted(key, &reason),
+            (After::HandedOver { to, .. }, None) => self.handed_over(to),
+            (After::HandedOver { other, to }, Some(reason)) => self.not_handed_over(other, to, &reason),
+            (After::Captured(key), None) => self.run(key),
+            (After::Captured(key), Some(reason)) => self.not_captured(key, &reason),
+            (After::Ended(report), failed) => self.ended(report, failed),
+            (After::Nothing, None) => {}
+            (After::Nothing, Some(reason)) => self.warn(format!("cannot write the ledger: {reason}")),
+        }
+    }
+
+    pub(crate) fn settled(&mut self, settled: Option<Settled>) {
+        match settled {
+            None => {}
+            Some(Settled::Ready(users)) => users.into_iter().for_each(|user| self.fetched(user)),
+            Some(Settled::Failed { users, reason }) => {
+                users.into_iter().for_each(|user| self.not_fetched(user, &reason));
+            }
+        }
+    }
+
+    fn timeouts(&mut self) {
+        match self.session.due(self.now) {
+            Some(Due::Connect) => self.effects.push_back(Effect::Connect),
+            Some(Due::Heartbeat) => {
+                self.effects.push_back(Effect::Send(Up::Heartbeat));
+                self.report_again();
+            }
+            Some(Due::NoWelcome) => {
+                self.disconnect("the controller did not answer the greeting".into());
+            }
+            None => {}
+        }
+        self.fetch.pump(self.now, &mut self.effects);
+        self.run_timeouts();
+    }
+}

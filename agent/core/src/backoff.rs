@@ -1,0 +1,76 @@
+//! When to connect again: exponential backoff with full jitter, from a seed.
+
+use std::time::Duration;
+
+/// A controller that restarts is back within this, so the first attempts come quickly.
+const CEILING_FIRST: Duration = Duration::from_millis(200);
+/// A fleet that waits longer than this looks dead to its operator.
+const CEILING_MAX: Duration = Duration::from_secs(30);
+
+/// Delays between attempts: each is random between nothing and a ceiling that doubles.
+#[derive(Clone, Debug)]
+pub struct Backoff {
+    random: u64,
+    ceiling: Duration,
+}
+
+impl Backoff {
+    /// Same seed, same delays.
+    pub fn new(seed: u64) -> Self {
+        Self { random: seed, ceiling: CEILING_FIRST }
+    }
+
+    /// How long to wait after a connection that held for `held`. One that held longer than the present
+    /// ceiling was a good one: the delays start over.
+    pub fn next(&mut self, held: Duration) -> Duration {
+        if held > self.ceiling {
+            self.ceiling = CEILING_FIRST;
+        }
+        let ceiling = self.ceiling;
+        self.ceiling = (ceiling * 2).min(CEILING_MAX);
+        let micros = u64::try_from(ceiling.as_micros()).expect("ceilings are seconds");
+        Duration::from_micros(self.random() % (micros + 1))
+    }
+
+    /// SplitMix64 (Steele, Lea, Flood): enough to spread a fleet.
+    fn random(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grows_to_the_ceiling_and_no_further() {
+        let mut backoff = Backoff::new(7);
+        for n in 0..20 {
+            let ceiling = (CEILING_FIRST * 2u32.pow(n.min(10))).min(CEILING_MAX);
+            assert!(backoff.next(Duration::ZERO) <= ceiling, "attempt {n}");
+        }
+        assert_eq!(backoff.ceiling, CEILING_MAX);
+    }
+
+    #[test]
+    fn a_connection_that_held_starts_over_and_one_that_did_not_does_not() {
+        let mut backoff = Backoff::new(7);
+        for _ in 0..10 {
+            backoff.next(Duration::ZERO);
+        }
+        backoff.next(Duration::from_secs(5));
+        assert_eq!(backoff.ceiling, CEILING_MAX, "5 s of connection do not excuse 30 s of trouble");
+        assert!(backoff.next(Duration::from_secs(60)) <= CEILING_FIRST);
+    }
+
+    #[test]
+    fn nodes_spread() {
+        let delays: std::collections::BTreeSet<_> =
+            (0..1000).map(|seed| Backoff::new(seed).next(Duration::ZERO)).collect();
+        assert!(delays.len() > 990, "{} different delays", delays.len());
+    }
+}

@@ -1,0 +1,177 @@
+//! What goes into the machine and what comes out.
+
+use muster_shared::model::{ContentDigest, Down, Job, Observed, ReportKey, Spec, Up};
+use muster_shared::{Epoch, ResourceId};
+
+use crate::ledger::{Before, Entry};
+
+/// What the machine is told once.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Different on every node, so that a fleet does not reconnect in step.
+    pub seed: u64,
+    /// Of this boot of the server.
+    pub boot_id: u128,
+    /// Goes into `Hello`.
+    pub agent_version: String,
+}
+
+/// Names one [`Effect::Write`] or [`Effect::WriteEpoch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WriteId(pub u64);
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// Once, first.
+    Start,
+    /// The connection asked for by [`Effect::Connect`] stands.
+    Connected,
+    /// It could not be made, or is gone. Exactly one follows each [`Effect::Connect`].
+    Disconnected,
+    /// From the controller.
+    Received(Down),
+    /// The write is on disk and survives a power cut.
+    Written(WriteId),
+    /// It is not.
+    WriteFailed {
+        /// Which.
+        write: WriteId,
+        /// For the operator.
+        reason: String,
+    },
+    /// The answer to [`Effect::Capture`].
+    Captured {
+        /// For this job.
+        key: ReportKey,
+        /// What was there.
+        before: Result<Before, RunError>,
+    },
+    /// The answer to [`Effect::Run`].
+    Ran {
+        /// The job.
+        key: ReportKey,
+        /// Applied and read back as desired, or why not.
+        outcome: Result<Observed, RunError>,
+    },
+    /// The answer to every [`Effect::Content`] but [`ContentStep::Drop`].
+    Content {
+        /// Which content.
+        digest: ContentDigest,
+        /// How it stands now, or why the step failed.
+        state: Result<ContentState, String>,
+    },
+    /// The time of [`poll_timeout`](crate::Agent::poll_timeout) has come; too early does no harm.
+    Timeout,
+}
+
+/// Why a job was not applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunError {
+    /// For the operator, free of content.
+    pub reason: String,
+    /// Trying again cannot help.
+    pub permanent: bool,
+}
+
+/// How a content on disk stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContentState {
+    /// So many bytes from the beginning, unverified.
+    Have(u64),
+    /// Whole, and its digest is right.
+    Verified,
+    /// The digest is wrong; nothing is left of it.
+    Corrupt,
+}
+
+/// What to do, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Open a connection to the controller.
+    Connect,
+    /// Close it; answered by [`Input::Disconnected`].
+    Disconnect {
+        /// For the log.
+        reason: String,
+    },
+    /// Over the open connection.
+    Send(Up),
+    /// Make the entry durable, in place of an older one of the resource.
+    Write {
+        /// Comes back in the answer.
+        write: WriteId,
+        /// The whole record.
+        entry: Box<Entry>,
+    },
+    /// Forget the resource's entry; need not be durable, is not answered.
+    Remove(ResourceId),
+    /// Make the highest epoch seen durable.
+    WriteEpoch {
+        /// Comes back in the answer.
+        write: WriteId,
+        /// The highest seen.
+        epoch: Epoch,
+    },
+    /// Read what is there before Muster changes it.
+    Capture {
+        /// Comes back in the answer.
+        key: ReportKey,
+        /// What will be applied.
+        spec: Spec,
+        /// What is known already of what was there first: the resource's own record, then those of resources
+        /// it takes over. It counts more than what is there now; the answer must hold all of it.
+        known: Vec<Before>,
+    },
+    /// Apply the job and read back.
+    Run {
+        /// The job; a content that is fetched is there, verified.
+        job: Box<Job>,
+        /// What was there before Muster.
+        before: Option<Before>,
+        /// What this resource last was; a fetched or inline content is named by its digest alone.
+        previous: Option<Spec>,
+    },
+    /// Stop this run; it is not answered any more.
+    Cancel(ReportKey),
+    /// Work on a content in the state directory.
+    Content {
+        /// Which.
+        digest: ContentDigest,
+        /// What to do with it.
+        step: ContentStep,
+    },
+    /// Drop every content but these.
+    KeepContents(Vec<ContentDigest>),
+    /// Tell the operator.
+    Warn(String),
+}
+
+/// Work on a content.
+#[derive(Clone, PartialEq, Eq)]
+pub enum ContentStep {
+    /// How much is there?
+    Find,
+    /// Write at the end of what is there.
+    Append {
+        /// Where: what is there already.
+        offset: u64,
+        /// What.
+        bytes: Vec<u8>,
+    },
+    /// It is whole: is it right?
+    Verify,
+    /// Nobody needs it any more.
+    Drop,
+}
+
+impl std::fmt::Debug for ContentStep {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ContentStep::Find => f.write_str("Find"),
+            ContentStep::Append { offset, bytes } => write!(f, "Append <{} bytes at {offset}>", bytes.len()),
+            ContentStep::Verify => f.write_str("Verify"),
+            ContentStep::Drop => f.write_str("Drop"),
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! One lane per kind of work: its jobs run one after the other in order of arrival; lanes do not wait for
+//! each other.
+
+use std::collections::BTreeMap;
+
+use muster_shared::ResourceId;
+use muster_shared::model::Lane;
+
+use crate::ledger::Order;
+
+#[derive(Debug, Default)]
+struct Queue {
+    running: Option<ResourceId>,
+    waiting: BTreeMap<Order, ResourceId>,
+}
+
+/// Whose turn it is.
+#[derive(Debug, Default)]
+pub struct Lanes(BTreeMap<Lane, Queue>);
+
+impl Lanes {
+    /// Waits in its place: jobs that arrived later run later, also if they could have begun before.
+    pub fn enqueue(&mut self, lane: Lane, order: Order, resource: ResourceId) {
+        self.0.entry(lane).or_default().waiting.insert(order, resource);
+    }
+
+    /// Out of the lane again, before its turn came.
+    pub fn withdraw(&mut self, lane: Lane, order: Order) {
+        if let Some(queue) = self.0.get_mut(&lane) {
+            queue.waiting.remove(&order);
+        }
+    }
+
+    /// The next one of a lane where nothing runs; it runs from now until [`Lanes::release`].
+    pub fn next(&mut self) -> Option<ResourceId> {
+        self.0.values_mut().filter(|queue| queue.running.is_none()).find_map(|queue| {
+            queue.running = queue.waiting.pop_first().map(|(_, resource)| resource);
+            queue.running
+        })
+    }
+
+    /// Whose turn it is now.
+    pub fn running(&self) -> impl Iterator<Item = ResourceId> {
+        self.0.values().filter_map(|queue| queue.running)
+    }
+
+    /// It ended.
+    pub fn release(&mut self, resource: ResourceId) {
+        for queue in self.0.values_mut() {
+            if queue.running == Some(resource) {
+                queue.running = None;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(n: u128) -> ResourceId {
+        ResourceId(uuid::Uuid::from_u128(n))
+    }
+
+    #[test]
+    fn one_at_a_time_in_order_and_lanes_do_not_wait_for_each_other() {
+        let mut lanes = Lanes::default();
+        lanes.enqueue(Lane::Service, Order(3), id(3));
+        lanes.enqueue(Lane::Service, Order(1), id(1));
+        lanes.enqueue(Lane::Service, Order(2), id(2));
+        lanes.enqueue(Lane::Network, Order(4), id(4));
+        lanes.withdraw(Lane::Service, Order(2));
+        assert_eq!([lanes.next(), lanes.next(), lanes.next()], [Some(id(4)), Some(id(1)), None]);
+        lanes.release(id(4));
+        assert_eq!(lanes.next(), None, "the network lane is empty, the service lane is busy");
+        lanes.release(id(1));
+        assert_eq!(lanes.next(), Some(id(3)));
+    }
+}

@@ -1,0 +1,306 @@
+//! The agent's memory of jobs and of what it made, one entry per resource.
+//!
+//! An entry holds at most one job that may be running and one that follows it. An entry of a resource that
+//! is gone stays as a **tombstone**, so that a late duplicate of an old job makes nothing again; of those
+//! only the newest [`TOMBSTONES_MAX`] are kept.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use muster_shared::model::{
+    Action, Claim, Content, ContentDigest, Job, LedgerEntry, Outcome, Report, ReportKey, Spec,
+};
+use muster_shared::{Generation, ResourceId};
+use serde::{Deserialize, Serialize};
+
+/// Tombstones kept: a duplicate comes within minutes, and 4,096 resources deleted on one node last longer.
+/// Each is a file of some 200 bytes.
+pub const TOMBSTONES_MAX: usize = 4096;
+
+/// Unacknowledged reports kept for one resource, the oldest go first: the controller asks for the newest
+/// job's outcome alone.
+const UNACKNOWLEDGED_MAX: usize = 8;
+
+/// Counts arrivals; restores the order of jobs after a restart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Order(pub u64);
+
+/// What was there before Muster, as the host wrote it down. It may hold content: never shown.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Before(pub Vec<u8>);
+
+impl fmt::Debug for Before {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Before<{} bytes>", self.0.len())
+    }
+}
+
+/// A job that was accepted and has not ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Accepted {
+    /// When it came.
+    pub order: Order,
+    /// The job.
+    pub job: Job,
+}
+
+/// The last good state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Applied {
+    /// Whose state it is.
+    pub generation: Generation,
+    /// The state, its content named by digest.
+    pub spec: Spec,
+}
+
+/// The newest job that ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    /// When it came.
+    pub order: Order,
+    /// The job.
+    pub key: ReportKey,
+    /// [`digest`] of it; none if it was withdrawn unseen.
+    pub digest: Option<ContentDigest>,
+    /// How.
+    pub outcome: Outcome,
+}
+
+/// All that is known of one resource: one record on disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The resource.
+    pub resource: ResourceId,
+    /// What was there before Muster; kept until the resource is gone. Present: the host may have begun.
+    pub before: Option<Before>,
+    /// What `before` is about.
+    pub claims: Vec<Claim>,
+    /// The last good state.
+    pub applied: Option<Applied>,
+    /// The resource that took over what this one had made; this one's end leaves it alone.
+    pub handed_over: Option<ResourceId>,
+    /// The job that may be running.
+    pub current: Option<Accepted>,
+    /// The job that follows it.
+    pub next: Option<Accepted>,
+    /// The newest job that ended.
+    pub last: Option<Ended>,
+    /// Outcomes the controller has not confirmed.
+    pub unacknowledged: Vec<Report>,
+}
+
+impl Entry {
+    /// Of a resource never heard of.
+    pub fn new(resource: ResourceId) -> Self {
+        Self {
+            resource,
+            before: None,
+            claims: Vec::new(),
+            applied: None,
+            handed_over: None,
+            current: None,
+            next: None,
+            last: None,
+            unacknowledged: Vec::new(),
+        }
+    }
+
+    /// Something of it may be on this node.
+    pub fn exists(&self) -> bool {
+        self.before.is_some() || self.applied.is_some()
+    }
+
+    /// Nothing of it is here and nothing is to be done or said.
+    pub fn is_tombstone(&self) -> bool {
+        !self.exists() && self.current.is_none() && self.next.is_none() && self.unacknowledged.is_empty()
+    }
+
+    /// The fetched content that its job needs.
+    pub fn content(&self) -> Option<ContentDigest> {
+        let accepted = self.current.as_ref()?;
+        crate::receive::stored(&accepted.job).map(|(digest, _)| digest)
+    }
+
+    /// As the controller compares it.
+    pub fn listed(&self) -> Option<LedgerEntry> {
+        let applied = self.applied.as_ref()?;
+        Some(LedgerEntry { resource: self.resource, generation: applied.generation })
+    }
+
+    /// The newest job heard of, running or not, with its digest.
+    pub fn newest(&self) -> Option<(ReportKey, Option<ContentDigest>)> {
+        let jobs = [&self.next, &self.current];
+        let jobs = jobs.into_iter().flatten().map(|a| (a.job.key(), Some(digest(&a.job))));
+        let last = self.last.as_ref().map(|ended| (ended.key, ended.digest));
+        jobs.chain(last).max_by_key(|(key, _)| (key.generation, key.attempt))
+    }
+
+    /// Records an outcome.
+    pub fn end(&mut self, ended: Ended) {
+        self.unacknowledged.push(Report { key: ended.key, outcome: ended.outcome.clone() });
+        if self.unacknowledged.len() > UNACKNOWLEDGED_MAX {
+            self.unacknowledged.remove(0);
+        }
+        let rank = |key: ReportKey| (key.generation, key.attempt);
+        if self.last.as_ref().is_none_or(|last| rank(last.key) <= rank(ended.key)) {
+            self.last = Some(ended);
+        }
+    }
+
+    fn jobs(&self) -> impl Iterator<Item = &Job> {
+        [&self.current, &self.next].into_iter().flatten().map(|accepted| &accepted.job)
+    }
+}
+
+/// What makes two jobs of one generation the same: whether they delete, and the desired state.
+pub fn digest(job: &Job) -> ContentDigest {
+    let bytes = postcard::to_stdvec(&(job.action == Action::Delete, &job.spec))
+        .expect("a spec is plain data, which postcard always writes");
+    ContentDigest::of(&bytes)
+}
+
+/// The state without its content, which the host has no use for once it is applied.
+pub fn without_content(spec: &Spec) -> Spec {
+    let mut spec = spec.clone();
+    if let Spec::File(file) = &mut spec
+        && let Content::Inline(bytes) = &file.content
+    {
+        file.content = Content::Stored { digest: ContentDigest::of(bytes), size: bytes.len() as u64 };
+    }
+    spec
+}
+
+/// About how much memory a job takes.
+pub fn weight(job: &Job) -> usize {
+    const FIXED: usize = 256;
+    FIXED
+        + match &job.spec {
+            Spec::Dummy(dummy) => dummy.values.iter().map(|(k, v)| k.len() + v.len()).sum(),
+            Spec::File(file) => match &file.content {
+                Content::Inline(bytes) => bytes.len(),
+                Content::Stored { .. } => 0,
+            },
+            Spec::Network(network) => network.document.len(),
+        }
+}
+
+/// All entries, with what must not be counted anew each time.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    entries: BTreeMap<ResourceId, Entry>,
+    owners: BTreeMap<Claim, Vec<ResourceId>>,
+    tombstones: BTreeMap<Order, ResourceId>,
+    digest: u128,
+    jobs: usize,
+    weight: usize,
+    order: u64,
+}
+
+impl Ledger {
+    /// As it was on disk.
+    pub fn new(entries: Vec<Entry>) -> Self {
+        let mut ledger = Self::default();
+        for entry in entries {
+            ledger.edit(entry.resource, |slot| *slot = entry);
+        }
+        ledger
+    }
+
+    /// The entry of a resource.
+    pub fn get(&self, resource: ResourceId) -> Option<&Entry> {
+        self.entries.get(&resource)
+    }
+
+    /// All of them, by id.
+    pub fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.values()
+    }
+
+    /// The only way to change an entry; one that holds nothing at all afterwards is not kept.
+    pub fn edit<R>(&mut self, resource: ResourceId, change: impl FnOnce(&mut Entry) -> R) -> R {
+        let mut entry = self.entries.remove(&resource).unwrap_or_else(|| Entry::new(resource));
+        self.uncount(&entry);
+        let result = change(&mut entry);
+        self.count(&entry);
+        if entry != Entry::new(resource) {
+            self.entries.insert(resource, entry);
+        }
+        result
+    }
+
+    /// A place in the order of arrival.
+    pub fn next_order(&mut self) -> Order {
+        self.order += 1;
+        Order(self.order)
+    }
+
+    /// Others that hold, or held until `resource` took over, one of these claims.
+    pub fn held_by_others(&self, claims: &[Claim], resource: ResourceId) -> Vec<ResourceId> {
+        let mut others: Vec<ResourceId> = claims
+            .iter()
+            .filter_map(|claim| self.owners.get(claim))
+            .flatten()
+            .copied()
+            .filter(|&other| other != resource)
+            .filter(|other| {
+                self.entries[other].exists()
+                    && self.entries[other].handed_over.is_none_or(|to| to == resource)
+            })
+            .collect();
+        others.sort_unstable();
+        others.dedup();
+        others
+    }
+
+    /// The oldest tombstone, if there are too many.
+    pub fn excess_tombstone(&self) -> Option<ResourceId> {
+        let (_, &oldest) = self.tombstones.first_key_value()?;
+        (self.tombstones.len() > TOMBSTONES_MAX).then_some(oldest)
+    }
+
+    /// Exclusive or over what [`Entry::listed`] gives.
+    pub fn digest(&self) -> u128 {
+        self.digest
+    }
+
+    /// Jobs that have not ended, and about how much memory they take.
+    pub fn load(&self) -> (usize, usize) {
+        (self.jobs, self.weight)
+    }
+
+    fn count(&mut self, entry: &Entry) {
+        self.digest ^= entry.listed().map_or(0, |listed| listed.digest());
+        for job in entry.jobs() {
+            self.jobs += 1;
+            self.weight += weight(job);
+        }
+        for claim in &entry.claims {
+            self.owners.entry(claim.clone()).or_default().push(entry.resource);
+        }
+        if let (true, Some(last)) = (entry.is_tombstone(), &entry.last) {
+            self.tombstones.insert(last.order, entry.resource);
+        }
+        let orders = [&entry.current, &entry.next].into_iter().flatten().map(|accepted| accepted.order);
+        let newest = orders.chain(entry.last.as_ref().map(|last| last.order)).max();
+        self.order = self.order.max(newest.map_or(0, |order| order.0));
+    }
+
+    fn uncount(&mut self, entry: &Entry) {
+        self.digest ^= entry.listed().map_or(0, |listed| listed.digest());
+        for job in entry.jobs() {
+            self.jobs -= 1;
+            self.weight -= weight(job);
+        }
+        for claim in &entry.claims {
+            if let Some(owners) = self.owners.get_mut(claim) {
+                owners.retain(|&owner| owner != entry.resource);
+                if owners.is_empty() {
+                    self.owners.remove(claim);
+                }
+            }
+        }
+        if let (true, Some(last)) = (entry.is_tombstone(), &entry.last) {
+            self.tombstones.remove(&last.order);
+        }
+    }
+}

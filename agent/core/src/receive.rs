@@ -1,0 +1,203 @@
+//! What the controller says about jobs, and when a job is new, old, known or wrong.
+
+use muster_shared::model::{Action, Content, ContentDigest, Job, Outcome, Report, ReportKey, Spec};
+use muster_shared::{Attempt, Generation, ResourceId};
+
+use crate::agent::{After, Agent};
+use crate::ledger::{self, Accepted, Ended, Entry};
+use crate::run::{Phase, Run};
+
+/// Jobs that wait at one time. A controller keeps far fewer in flight for one node; each takes 64 KiB at most.
+const JOBS_MAX: usize = 100_000;
+/// Memory they take: the agent must stay small whatever the controller sends.
+const JOBS_WEIGHT_MAX: usize = 64 * 1024 * 1024;
+
+/// How a job relates to what is known.
+#[derive(Debug, PartialEq, Eq)]
+enum Standing {
+    /// To be run.
+    New,
+    /// A newer generation is known.
+    Older(Generation),
+    /// A newer attempt of the same job is known; that one will be answered.
+    OlderAttempt,
+    /// Known, and not ended.
+    Pending,
+    /// Known, and ended so.
+    Ended(Outcome),
+    /// Same generation, other content.
+    Contradiction,
+}
+
+fn standing(entry: Option<&Entry>, job: &Job) -> Standing {
+    let Some((newest, digest)) = entry.and_then(Entry::newest) else { return Standing::New };
+    let last = entry.and_then(|entry| entry.last.as_ref()).filter(|last| last.key == newest);
+    if job.generation < newest.generation {
+        return Standing::Older(newest.generation);
+    }
+    if job.generation > newest.generation {
+        return Standing::New;
+    }
+    if let Some(Ended { outcome: Outcome::Withdrawn, .. }) = last {
+        return Standing::Ended(Outcome::Withdrawn);
+    }
+    if digest != Some(ledger::digest(job)) {
+        return Standing::Contradiction;
+    }
+    match (job.attempt.cmp(&newest.attempt), last) {
+        (std::cmp::Ordering::Less, _) => Standing::OlderAttempt,
+        (std::cmp::Ordering::Greater, _) => Standing::New,
+        (std::cmp::Ordering::Equal, None) => Standing::Pending,
+        (std::cmp::Ordering::Equal, Some(last)) => Standing::Ended(last.outcome.clone()),
+    }
+}
+
+impl Agent {
+    pub(crate) fn job(&mut self, job: Job) {
+        let key = job.key();
+        match standing(self.ledger.get(job.resource), &job) {
+            Standing::New => self.accept(job),
+            Standing::Older(by) => self.report(Report { key, outcome: Outcome::Superseded { by } }),
+            Standing::OlderAttempt | Standing::Pending => {}
+            Standing::Ended(outcome) => self.report_ended(Report { key, outcome }),
+            Standing::Contradiction => {
+                let reason = format!(
+                    "generation {} of {} came before with another content: a bug of the controller, please \
+                     report it",
+                    key.generation, key.resource
+                );
+                self.warn(reason.clone());
+                self.refuse(key, reason, true);
+            }
+        }
+    }
+
+    fn accept(&mut self, job: Job) {
+        let (key, resource) = (job.key(), job.resource);
+        let (jobs, weight) = self.ledger.load();
+        if jobs >= JOBS_MAX || weight + ledger::weight(&job) > JOBS_WEIGHT_MAX {
+            let reason = format!("{jobs} jobs with {weight} bytes wait on this node already: too many");
+            return self.refuse(key, reason, false);
+        }
+        let order = self.ledger.next_order();
+        let accepted = Accepted { order, job };
+        let follows = self.runs.get(&resource).is_some_and(|run| run.may_have_begun());
+        let older = if follows {
+            self.ledger.edit(resource, |entry| entry.next.replace(accepted))
+        } else {
+            self.leave_queue(resource);
+            self.runs.insert(resource, Run::new(Phase::Accepting));
+            self.ledger.edit(resource, |entry| entry.current.replace(accepted))
+        };
+        // Needs no record: should this be lost, the older job's next delivery is answered alike.
+        if let Some(older) = older.map(|older| older.job.key())
+            && older.generation != key.generation
+        {
+            self.report(Report { key: older, outcome: Outcome::Superseded { by: key.generation } });
+        }
+        self.write(resource, After::Accepted(key));
+    }
+
+    /// The disk did not take it: as if it had never come.
+    pub(crate) fn not_accepted(&mut self, key: ReportKey, reason: &str) {
+        let is_it = |accepted: &mut Accepted| accepted.job.key() == key;
+        let was_current = self.ledger.edit(key.resource, |entry| {
+            entry.next.take_if(is_it);
+            entry.current.take_if(is_it).is_some()
+        });
+        if was_current && self.runs.get(&key.resource).is_some_and(Run::is_accepting) {
+            self.runs.remove(&key.resource);
+        }
+        self.warn(format!("cannot record a job: {reason}"));
+        self.refuse(key, format!("cannot record the job on the node's disk: {reason}"), false);
+    }
+
+    pub(crate) fn withdraw(&mut self, resource: ResourceId, generation: Generation) {
+        let newest = self.ledger.get(resource).and_then(Entry::newest).map(|(key, _)| key);
+        match newest {
+            Some(newest) if newest.generation > generation => {
+                let key = ReportKey { resource, generation, attempt: Attempt(0) };
+                self.report(Report { key, outcome: Outcome::Superseded { by: newest.generation } });
+            }
+            Some(newest) if newest.generation == generation => self.withdraw_known(newest),
+            // Remembered, so that the job, should it come late, is refused.
+            Some(_) | None => {
+                let key = ReportKey { resource, generation, attempt: Attempt(0) };
+                self.record_withdrawn(key, None);
+            }
+        }
+    }
+
+    fn withdraw_known(&mut self, key: ReportKey) {
+        let Some(entry) = self.ledger.get(key.resource) else { return };
+        let is_it =
+            |accepted: &Option<Accepted>| accepted.as_ref().is_some_and(|accepted| accepted.job.key() == key);
+        if is_it(&entry.next) {
+            let job = self.ledger.edit(key.resource, |entry| entry.next.take());
+            self.record_withdrawn(key, job.map(|accepted| ledger::digest(&accepted.job)));
+        } else if is_it(&entry.current) {
+            if self.runs.get(&key.resource).is_some_and(Run::may_have_begun) {
+                return;
+            }
+            self.leave_queue(key.resource);
+            self.runs.remove(&key.resource);
+            let job = self.ledger.edit(key.resource, |entry| entry.current.take());
+            self.record_withdrawn(key, job.map(|accepted| ledger::digest(&accepted.job)));
+        } else if let Some(last) = &entry.last {
+            let outcome = last.outcome.clone();
+            self.report_ended(Report { key, outcome });
+        }
+    }
+
+    fn record_withdrawn(&mut self, key: ReportKey, digest: Option<ContentDigest>) {
+        let order = self.ledger.next_order();
+        let outcome = Outcome::Withdrawn;
+        let report = Report { key, outcome: outcome.clone() };
+        self.ledger.edit(key.resource, |entry| entry.end(Ended { order, key, digest, outcome }));
+        self.write(key.resource, After::Ended(report));
+    }
+
+    pub(crate) fn acknowledge(&mut self, key: ReportKey) {
+        let known = self
+            .ledger
+            .get(key.resource)
+            .is_some_and(|entry| entry.unacknowledged.iter().any(|report| report.key == key));
+        if known {
+            self.ledger.edit(key.resource, |entry| entry.unacknowledged.retain(|report| report.key != key));
+            // May be lost: then it is reported and acknowledged again.
+            self.write(key.resource, After::Nothing);
+        }
+    }
+
+    /// Says a stored outcome again, unless it is not on disk yet and will be said then.
+    fn report_ended(&mut self, report: Report) {
+        if !self.is_ending(&report.key) {
+            self.report(report);
+        }
+    }
+
+    /// Out of lane and fetching, before it began.
+    pub(crate) fn leave_queue(&mut self, resource: ResourceId) {
+        let Some(accepted) = self.ledger.get(resource).and_then(|entry| entry.current.as_ref()) else {
+            return;
+        };
+        let (lane, order) = (accepted.job.spec.lane(), accepted.order);
+        let content = stored(&accepted.job);
+        self.lanes.withdraw(lane, order);
+        if let Some((digest, _)) = content {
+            self.fetch.release(resource, digest, self.now, &mut self.effects);
+        }
+    }
+}
+
+/// The content that must be fetched before the job can run.
+pub(crate) fn stored(job: &Job) -> Option<(ContentDigest, u64)> {
+    match &job.spec {
+        _ if job.action == Action::Delete => None,
+        Spec::File(file) => match &file.content {
+            Content::Stored { digest, size } => Some((*digest, *size)),
+            Content::Inline(_) => None,
+        },
+        Spec::Dummy(_) | Spec::Network(_) => None,
+    }
+}

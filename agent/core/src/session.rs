@@ -1,0 +1,132 @@
+//! The connection to the controller: connect, greet, stay, come back.
+//!
+//! ```text
+//!   Waiting ─time─▶ Connecting ─Connected─▶ Greeting ─Welcome─▶ Open
+//!      ▲                │                      │ time             │ refused
+//!      │                │                      ▼                  ▼
+//!      └───────── Disconnected ◀─────────── Closing ◀─────────────┘
+//! ```
+
+use std::time::Duration;
+
+use muster_shared::MonoTime;
+
+use crate::backoff::Backoff;
+
+/// A controller that accepts a connection answers `Hello` within this, or is not well.
+const WELCOME_WITHIN: Duration = Duration::from_secs(30);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Waiting { until: MonoTime },
+    Connecting,
+    Greeting { until: MonoTime },
+    Open { since: MonoTime, heartbeat: Duration, next: MonoTime },
+    Closing { held: Duration },
+}
+
+/// What a timeout of the session asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Connect again.
+    Connect,
+    /// Say that we are here.
+    Heartbeat,
+    /// The controller did not answer.
+    NoWelcome,
+}
+
+/// See the module's diagram.
+#[derive(Debug)]
+pub struct Session {
+    state: State,
+    backoff: Backoff,
+}
+
+impl Session {
+    /// Connects when the machine starts.
+    pub fn new(seed: u64) -> Self {
+        Self { state: State::Waiting { until: MonoTime::default() }, backoff: Backoff::new(seed) }
+    }
+
+    /// The controller has shown who it is.
+    pub fn is_open(&self) -> bool {
+        matches!(self.state, State::Open { .. })
+    }
+
+    /// Whether this connection is new: `Hello` is to be said.
+    pub fn connected(&mut self, now: MonoTime) -> bool {
+        let new = self.state == State::Connecting;
+        if new {
+            self.state = State::Greeting { until: now + WELCOME_WITHIN };
+        }
+        new
+    }
+
+    /// Waits for its next attempt.
+    pub fn disconnected(&mut self, now: MonoTime) {
+        let held = match self.state {
+            State::Waiting { .. } => return,
+            State::Connecting | State::Greeting { .. } => Duration::ZERO,
+            State::Open { since, .. } => now.since(since),
+            State::Closing { held } => held,
+        };
+        self.state = State::Waiting { until: now + self.backoff.next(held) };
+    }
+
+    /// Whether a greeting or an order is expected at all.
+    pub fn listens(&self) -> bool {
+        matches!(self.state, State::Greeting { .. } | State::Open { .. })
+    }
+
+    /// The controller is accepted.
+    pub fn welcome(&mut self, now: MonoTime, heartbeat: Duration) {
+        let since = match self.state {
+            State::Open { since, .. } => since,
+            State::Greeting { .. } => now,
+            State::Waiting { .. } | State::Connecting | State::Closing { .. } => return,
+        };
+        self.state = State::Open { since, heartbeat, next: now + heartbeat };
+    }
+
+    /// We close it.
+    pub fn close(&mut self, now: MonoTime) {
+        let held = match self.state {
+            State::Open { since, .. } => now.since(since),
+            State::Waiting { .. } | State::Connecting | State::Greeting { .. } | State::Closing { .. } => {
+                Duration::ZERO
+            }
+        };
+        self.state = State::Closing { held };
+    }
+
+    /// When to look again, and why.
+    pub fn timeout(&self) -> Option<(MonoTime, &'static str)> {
+        match self.state {
+            State::Waiting { until } => Some((until, "connect")),
+            State::Greeting { until } => Some((until, "no welcome")),
+            State::Open { next, .. } => Some((next, "heartbeat")),
+            State::Connecting | State::Closing { .. } => None,
+        }
+    }
+
+    /// What has come due.
+    pub fn due(&mut self, now: MonoTime) -> Option<Due> {
+        match self.state {
+            State::Waiting { until } if now >= until => {
+                self.state = State::Connecting;
+                Some(Due::Connect)
+            }
+            State::Greeting { until } if now >= until => Some(Due::NoWelcome),
+            State::Open { since, heartbeat, next } if now >= next => {
+                self.state = State::Open { since, heartbeat, next: now + heartbeat };
+                Some(Due::Heartbeat)
+            }
+            State::Waiting { .. }
+            | State::Greeting { .. }
+            | State::Open { .. }
+            | State::Connecting
+            | State::Closing { .. } => None,
+        }
+    }
+}

@@ -1,9 +1,10 @@
 //! Clients that break the rules, and what becomes of them and of their neighbours.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use muster_controller::link::Limits;
+use muster_shared::model::{ContentDigest, Down};
 use muster_shared::topic;
 use muster_shared::wire::MESSAGE_MAX;
 use rumqttc::v5::mqttbytes::QoS;
@@ -212,11 +213,13 @@ async fn random_bytes_hurt_nobody() {
     }
 }
 
+fn chunk() -> Down {
+    Down::Chunk { digest: ContentDigest([0; 32]), offset: 0, bytes: vec![0; 128 * 1024] }
+}
+
 /// Fills what can be sent to a client that does not read.
 async fn flood(world: &World, node: &Node, connection: u64) {
-    let bytes = vec![0; 128 * 1024];
-    let digest = muster_shared::model::ContentDigest([0; 32]);
-    let chunk = muster_shared::model::Down::Chunk { digest, offset: 0, bytes };
+    let chunk = chunk();
     // More than the kernel's buffers take (4 MiB at most for the sender, 6 for the receiver).
     for _ in 0..160 {
         world.handle.send(&node.id, connection, std::slice::from_ref(&chunk));
@@ -238,6 +241,29 @@ async fn a_client_that_does_not_read_is_closed_when_its_time_is_up() {
     assert_eq!(world.driver.next().await, Seen::Disconnected(node.id.clone(), connection));
     neighbour.works(&mut world).await;
     drop(slow);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_always_has_something_to_read_and_reads_it_is_not_slow() {
+    let drain = Duration::from_millis(300);
+    let mut world = World::with(Limits { drain, ..Limits::default() }).await;
+    let node = world.node("web-1");
+    let mut raw = Raw::node(&world, &node, QoS::AtMostOnce).await;
+    let connection = world.driver.connected(&node.id).await;
+    let chunk = chunk();
+    let mut sent = 0;
+    let start = Instant::now();
+    while start.elapsed() < 5 * drain {
+        while sent < 40 {
+            world.handle.send(&node.id, connection, std::slice::from_ref(&chunk));
+            sent += 1;
+        }
+        assert!(matches!(raw.next().await, Some(Packet::Publish(_))));
+        sent -= 1;
+    }
+    for _ in 0..sent {
+        assert!(matches!(raw.next().await, Some(Packet::Publish(_))));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

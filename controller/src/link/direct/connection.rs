@@ -11,7 +11,7 @@ use muster_shared::{NodeId, join, topic};
 use rumqttc::v5::mqttbytes::v5::{ConnAck, ConnAckProperties, ConnectReturnCode, Packet};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::server::TlsStream;
 
 use super::Shared;
@@ -102,7 +102,7 @@ async fn greet_node(
     node: &NodeId,
     max: usize,
 ) -> Result<(Connect, Arc<Peer>), End> {
-    let connect = first_packet(stream, shared.limits.connect).await?;
+    let connect = first_packet(stream, Instant::now() + shared.limits.connect).await?;
     if connect.client_id != node.as_str() {
         return Err(Refusal::new(
             Reason::ClientIdentifierNotValid,
@@ -128,7 +128,7 @@ async fn serve_joiner(
     started: Instant,
     waiting: Waiting,
 ) {
-    let max = join::JOIN_MAX + PUBLISH_OVERHEAD;
+    let (max, until) = (join::JOIN_MAX + PUBLISH_OVERHEAD, started + shared.limits.join);
     let mut stream = Stream::new(tls, max);
     // Both places are kept to the end, which is near.
     let (_waiting, place) = (waiting, shared.joiners.take(remote));
@@ -140,7 +140,7 @@ async fn serve_joiner(
         return refuse(&shared, stream, remote, None, &refusal).await;
     }
     let greeted = async {
-        let connect = first_packet(&mut stream, shared.limits.connect.min(shared.limits.join)).await?;
+        let connect = first_packet(&mut stream, until.min(Instant::now() + shared.limits.connect)).await?;
         let nonce = &connect.client_id;
         let fits = (8..=join::NONCE_MAX).contains(&nonce.len());
         if !fits || !nonce.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit()) {
@@ -163,7 +163,7 @@ async fn serve_joiner(
         down: topic::join_answer(shared.pki.site(), &connect.client_id),
         silence,
         drain: shared.limits.join,
-        until: Some(started + shared.limits.join),
+        until: Some(until),
         receive_maximum: connect.receive_maximum,
     };
     let outbound = Arc::new(Outbound::new(JOIN_QUEUE.0, JOIN_QUEUE.1));
@@ -173,7 +173,7 @@ async fn serve_joiner(
 }
 
 /// The first packet must be CONNECT, and soon.
-async fn first_packet(stream: &mut Stream, limit: Duration) -> Result<Connect, End> {
+async fn first_packet(stream: &mut Stream, until: Instant) -> Result<Connect, End> {
     let read = async {
         loop {
             match stream.next()? {
@@ -187,7 +187,7 @@ async fn first_packet(stream: &mut Stream, limit: Duration) -> Result<Connect, E
             }
         }
     };
-    timeout(limit, read).await.unwrap_or(Err(End::Gone))
+    timeout_at(until, read).await.unwrap_or(Err(End::Gone))
 }
 
 /// Whether the client takes all that may be sent to it.
@@ -261,8 +261,10 @@ async fn finish(shared: &Shared, mut stream: Stream, remote: IpAddr, node: Optio
 }
 
 fn log(shared: &Shared, remote: IpAddr, node: Option<&NodeId>, refusal: &Refusal) {
-    if let Some(missed) = shared.refusals.tell() {
-        let (node, why, reason) = (node.map(NodeId::as_str), &refusal.why, refusal.reason);
+    let (node, why, reason) = (node.map(NodeId::as_str), &refusal.why, refusal.reason);
+    if reason.is_ordinary() {
+        tracing::info!(node, %remote, ?reason, %why, "connection ended");
+    } else if let Some(missed) = shared.refusals.tell() {
         tracing::warn!(node, %remote, ?reason, %why, missed, "connection refused or ended");
     }
 }

@@ -34,6 +34,19 @@ pub enum Reason {
     WildcardSubscriptionsNotSupported = 0xA2,
 }
 
+impl Reason {
+    /// Networks and operators bring these about; the others, something that is wrong.
+    pub fn is_ordinary(self) -> bool {
+        matches!(
+            self,
+            Reason::SessionTakenOver
+                | Reason::KeepAliveTimeout
+                | Reason::ServerShuttingDown
+                | Reason::AdministrativeAction
+        )
+    }
+}
+
 /// Why a connection is ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {

@@ -77,8 +77,8 @@ pub struct Session<I> {
     inflight: u64,
     window: u32,
     last_read: Instant,
-    /// Since when something is to be written.
-    dirty_since: Option<Instant>,
+    /// Since when it is to be written up to this byte.
+    unread: Option<(Instant, u64)>,
     /// Since when the first packet of the queue is the first.
     head_since: Option<Instant>,
     waiting: Option<(Pending, Option<u16>)>,
@@ -96,7 +96,7 @@ impl<I: Inbox> Session<I> {
             subscribed: None,
             inflight: 0,
             last_read: Instant::now(),
-            dirty_since: None,
+            unread: None,
             head_since: None,
             waiting: None,
         }
@@ -134,12 +134,9 @@ impl<I: Inbox> Session<I> {
                 }
                 turn = self.stream.turn(reading) => match turn {
                     Ok(Turn::Read) => self.last_read = Instant::now(),
-                    Ok(Turn::Written) => {
-                        self.dirty_since = None;
-                        if !reading {
-                            self.last_read = Instant::now();
-                        }
-                    }
+                    // It could say nothing while it was not listened to.
+                    Ok(Turn::Written) if !reading => self.last_read = Instant::now(),
+                    Ok(Turn::Written) => {}
                     Ok(Turn::End) | Err(_) => return Err(End::Gone),
                 },
                 () = outbound.changed.notified() => {}
@@ -226,19 +223,31 @@ impl<I: Inbox> Session<I> {
             });
             self.stream.put_publish(self.down.clone(), payload, id);
         }
-        let now = Instant::now();
+        self.note_time(Instant::now());
+    }
+
+    /// Two clocks: for what is to be written, and for the queue behind it, which may also wait for PUBACKs.
+    fn note_time(&mut self, now: Instant) {
         match self.outbound.is_empty() {
             true => self.head_since = None,
             false => _ = self.head_since.get_or_insert(now),
         }
-        match self.stream.is_dirty() {
-            false => self.dirty_since = None,
-            true => _ = self.dirty_since.get_or_insert(now),
-        }
+        let (sent, all) = self.stream.progress();
+        self.unread = match self.unread {
+            _ if !self.stream.is_dirty() => None,
+            // Its last bytes are flushed no faster by waiting anew.
+            Some((since, upto)) if sent < upto || upto == all => Some((since, upto)),
+            _ => Some((now, all)),
+        };
     }
 
     fn slow_at(&self) -> Option<Instant> {
-        self.dirty_since.into_iter().chain(self.head_since).min().map(|since| since + self.terms.drain)
+        self.unread
+            .map(|(since, _)| since)
+            .into_iter()
+            .chain(self.head_since)
+            .min()
+            .map(|since| since + self.terms.drain)
     }
 
     fn silent_at(&self) -> Option<Instant> {

@@ -30,7 +30,10 @@ pub struct Stream {
     input: BytesMut,
     /// To be written; see [`Stream::write`].
     pub output: BytesMut,
+    /// Not yet flushed.
     written: bool,
+    /// Bytes that left `output` so far.
+    sent: u64,
     /// The largest PUBLISH taken.
     max: usize,
 }
@@ -38,7 +41,7 @@ pub struct Stream {
 impl Stream {
     pub fn new(tls: TlsStream<TcpStream>, max: usize) -> Self {
         let (reader, writer) = tokio::io::split(tls);
-        Self { reader, writer, input: BytesMut::new(), output: BytesMut::new(), written: false, max }
+        Self { reader, writer, input: BytesMut::new(), output: BytesMut::new(), written: false, sent: 0, max }
     }
 
     /// The next packet of what was read.
@@ -53,6 +56,11 @@ impl Stream {
     /// Whether something is still to be written or flushed.
     pub fn is_dirty(&self) -> bool {
         self.written || !self.output.is_empty()
+    }
+
+    /// Bytes that were given to TLS so far, and with those that wait to be.
+    pub fn progress(&self) -> (u64, u64) {
+        (self.sent, self.sent + self.output.len() as u64)
     }
 
     /// Appends a packet of rumqttc's.
@@ -73,12 +81,14 @@ impl Stream {
     /// Waits until either something was read (`Ok(true)`; `Ok(false)` at the end) or all was written.
     pub async fn turn(&mut self, read: bool) -> io::Result<Turn> {
         let dirty = self.is_dirty();
-        self.input.reserve(READ_MIN);
+        if self.input.len() == self.input.capacity() {
+            self.input.reserve(READ_MIN);
+        }
         tokio::select! {
             count = self.reader.read_buf(&mut self.input), if read => {
                 Ok(if count? == 0 { Turn::End } else { Turn::Read })
             }
-            done = drain(&mut self.writer, &mut self.output, &mut self.written), if dirty => {
+            done = drain(&mut self.writer, &mut self.output, &mut self.written, &mut self.sent), if dirty => {
                 done?;
                 if self.output.capacity() > KEEP_MAX {
                     self.output = BytesMut::new();
@@ -92,7 +102,7 @@ impl Stream {
     /// Tells the client why, as far as it will listen, and closes.
     pub async fn farewell(mut self) {
         let said = async {
-            drain(&mut self.writer, &mut self.output, &mut self.written).await?;
+            drain(&mut self.writer, &mut self.output, &mut self.written, &mut self.sent).await?;
             self.writer.shutdown().await?;
             let mut left = FAREWELL_MAX;
             while left > 0 {
@@ -121,11 +131,13 @@ async fn drain(
     writer: &mut WriteHalf<TlsStream<TcpStream>>,
     output: &mut BytesMut,
     written: &mut bool,
+    sent: &mut u64,
 ) -> io::Result<()> {
     while !output.is_empty() {
         *written = true;
-        if writer.write_buf(output).await? == 0 {
-            return Err(io::ErrorKind::WriteZero.into());
+        match writer.write_buf(output).await? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            count => *sent += count as u64,
         }
     }
     writer.flush().await?;

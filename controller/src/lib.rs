@@ -1,4 +1,9 @@
-//! lib
+//! The controller: driver loop, store, link, HTTP API. What it decides is the engine's affair.
 
+pub mod config;
+pub mod data_dir;
+pub mod driver;
 pub mod link;
 pub mod pki;
+pub mod signals;
+pub mod store;

@@ -1,2 +1,218 @@
-//! binary
-fn main() {}
+//! `muster-controller`: reads its settings, opens store, link and API, and runs the driver loop.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::{Parser, Subcommand};
+use muster_controller::config::{LogFormat, Settings};
+use muster_controller::driver::{self, Driver, DriverInbox, LINK_EVENTS_MAX};
+use muster_controller::link::{DirectConfig, DirectLink, LinkEvent, LinkHandle, direct};
+use muster_controller::pki::Pki;
+use muster_controller::store::{Reader, Sqlite};
+use muster_controller::{api, signals};
+use tokio::sync::mpsc;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::reload;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+#[derive(Parser)]
+#[command(
+    name = "muster-controller",
+    version,
+    about = "Keeps stacks and hands servers their jobs",
+    after_help = "Example: muster-controller --data-dir /var/lib/muster --listen 0.0.0.0:8883"
+)]
+struct Cli {
+    /// Settings [default: /etc/muster/controller.toml, if it is there]
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Database and keys [default: /var/lib/muster]
+    #[arg(long, global = true, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Where agents connect [default: 0.0.0.0:8883]
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Option<std::net::SocketAddr>,
+    /// Where operators connect [default: /run/muster/api.sock]
+    #[arg(long, value_name = "PATH")]
+    api_socket: Option<PathBuf>,
+    /// Says whether the settings are valid, and ends
+    #[arg(long)]
+    check_config: bool,
+    #[command(subcommand)]
+    verb: Option<Verb>,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Copies the database to a new file, also while the controller runs
+    #[command(after_help = "Example: muster-controller backup /var/backups/muster.db\n\n\
+                            The site's keys are in DATA-DIR/pki: keep a copy of them too, in a safe place.")]
+    Backup {
+        /// The new file
+        file: PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let settings = match settings(&cli) {
+        Ok(settings) => settings,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            return ExitCode::from(2);
+        }
+    };
+    if cli.check_config {
+        println!("the configuration is valid");
+        return ExitCode::SUCCESS;
+    }
+    let done = match cli.verb {
+        Some(Verb::Backup { file }) => backup(&settings, &file),
+        None => run(settings, cli.config),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn settings(cli: &Cli) -> anyhow::Result<Settings> {
+    let mut settings = Settings::read(cli.config.as_deref(), std::env::vars())?;
+    let controller = &mut settings.controller;
+    if let Some(data_dir) = &cli.data_dir {
+        controller.data_dir.clone_from(data_dir);
+    }
+    if let Some(listen) = cli.listen {
+        controller.listen = listen;
+    }
+    if let Some(api_socket) = &cli.api_socket {
+        controller.api_socket.clone_from(api_socket);
+    }
+    Ok(settings)
+}
+
+fn database(settings: &Settings) -> PathBuf {
+    settings.controller.data_dir.join("muster.db")
+}
+
+fn backup(settings: &Settings, file: &std::path::Path) -> anyhow::Result<()> {
+    let database = database(settings);
+    anyhow::ensure!(database.exists(), "there is no database at {}", database.display());
+    Sqlite::open(&database)?.backup(file)?;
+    println!("{}", file.display());
+    Ok(())
+}
+
+type LogHandle = reload::Handle<EnvFilter, tracing_subscriber::Registry>;
+
+fn log(settings: &Settings) -> anyhow::Result<LogHandle> {
+    let level = &settings.log.level;
+    let filter = EnvFilter::try_new(level).with_context(|| format!("log.level '{level}' is no filter"))?;
+    let (filter, handle) = reload::Layer::new(filter);
+    let registry = tracing_subscriber::registry().with(filter);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    match settings.log.format {
+        LogFormat::Human => registry.with(lines).init(),
+        LogFormat::Json => registry.with(lines.json()).init(),
+    }
+    Ok(handle)
+}
+
+fn run(settings: Settings, config_file: Option<PathBuf>) -> anyhow::Result<()> {
+    let log = log(&settings)?;
+    let data_dir = &settings.controller.data_dir;
+    let _lock = muster_controller::data_dir::open(data_dir)?;
+    let pki = Arc::new(Pki::open(data_dir).context("the site's keys cannot be read or made")?);
+    let store = Sqlite::open(&database(&settings)).context("the database cannot be opened")?;
+    let reader = Reader::open(&database(&settings)).context("the database cannot be opened")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let (handle, inbox) = driver::channel();
+    runtime.block_on(async {
+        let (events, from_link) = mpsc::channel(LINK_EVENTS_MAX);
+        let link = listen(&settings, &pki, events).await?;
+        let driver = spawn_driver(&settings, store, link.handle(), inbox, from_link)?;
+        let config = api::ApiConfig {
+            socket: settings.controller.api_socket.clone(),
+            addresses: addresses(&settings, link.local_addr().port()),
+            body_max: settings.limits.api_body,
+        };
+        let api = api::serve(config, handle.clone(), reader, Arc::clone(&pki)).await?;
+        tracing::info!(site = %pki.site(), listen = %link.local_addr(), api = %settings.controller.api_socket.display(),
+            "ready");
+        signals::run(|| match Settings::read(config_file.as_deref(), std::env::vars()) {
+            Ok(fresh) => match EnvFilter::try_new(&fresh.log.level) {
+                Ok(filter) => drop(log.reload(filter)), // fails only if the subscriber is gone
+                Err(error) => tracing::error!(%error, "log.level is left as it was"),
+            },
+            Err(error) => tracing::error!("the settings are left as they were: {error:#}"),
+        })
+        .await?;
+        tracing::info!("stopping");
+        api.stop().await;
+        link.handle().shutdown().await;
+        handle.stop().await;
+        drop(tokio::task::spawn_blocking(move || driver.join()).await);
+        anyhow::Ok(())
+    })?;
+    // Whatever is still open has had its time.
+    runtime.shutdown_timeout(std::time::Duration::from_millis(500));
+    Ok(())
+}
+
+async fn listen(
+    settings: &Settings,
+    pki: &Arc<Pki>,
+    events: mpsc::Sender<LinkEvent>,
+) -> anyhow::Result<DirectLink> {
+    let host =
+        |address: &String| address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host).to_owned();
+    let config = DirectConfig {
+        listen: settings.controller.listen,
+        names: settings.controller.addresses.iter().map(host).collect(),
+        limits: direct::Limits { connections: settings.limits.connections, ..direct::Limits::default() },
+    };
+    DirectLink::start(config, Arc::clone(pki), events)
+        .await
+        .with_context(|| format!("cannot listen on {}", settings.controller.listen))
+}
+
+/// What join tokens say.
+fn addresses(settings: &Settings, port: u16) -> Vec<String> {
+    if !settings.controller.addresses.is_empty() {
+        return settings.controller.addresses.clone();
+    }
+    let listen = settings.controller.listen;
+    if listen.ip().is_unspecified() {
+        let host =
+            std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_else(|_| "localhost".into());
+        vec![format!("{}:{port}", host.trim())]
+    } else {
+        vec![std::net::SocketAddr::new(listen.ip(), port).to_string()]
+    }
+}
+
+/// The driver has a thread of its own: its commits block.
+fn spawn_driver(
+    settings: &Settings,
+    store: Sqlite,
+    link: LinkHandle,
+    inbox: DriverInbox,
+    from_link: mpsc::Receiver<LinkEvent>,
+) -> anyhow::Result<std::thread::JoinHandle<()>> {
+    let limits = settings.engine_limits();
+    let driver = Driver::new(store, link, move |epoch| muster_engine::Config {
+        epoch,
+        seed: *blake3::hash(uuid::Uuid::new_v4().as_bytes()).as_bytes(),
+        limits,
+    })
+    .context("the database cannot be read")?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let thread = std::thread::Builder::new().name("driver".into());
+    Ok(thread.spawn(move || runtime.block_on(driver.run(inbox, from_link)))?)
+}

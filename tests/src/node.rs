@@ -4,7 +4,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use muster_shared::model::{Action, Down, Dummy, FailOn, Job, Observed, Outcome, Report, ReportKey, Spec, Up};
+use muster_shared::model::{
+    Action, Down, Dummy, FailOn, Job, Observed, Outcome, Report, ReportKey, Spec, Up,
+};
 use muster_shared::{Attempt, ResourceId};
 
 /// One simulated server.

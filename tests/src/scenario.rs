@@ -2,11 +2,11 @@
 //! runs of Heat's own convergence tests: operations, and how many jobs run between them.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use muster_engine::{Config, Effect, Engine, Input, Limits, NewToken, Options, Request, Source, SourceText};
+use muster_shared::join::TokenSecret;
 use muster_shared::model::{Hello, Up};
 use muster_shared::seal::SealPublic;
 use muster_shared::{Epoch, MonoTime, NodeId, ResourceId, StackName};
@@ -88,10 +88,10 @@ impl World {
             to_engine: VecDeque::new(),
             answered: None,
         };
-        let secret = [1; 16];
+        let secret = TokenSecret([1; 16]);
         world.ask(Request::NewToken(NewToken {
             id: [1; 8],
-            secret_hash: *blake3::hash(&secret).as_bytes(),
+            secret_hash: secret.digest(),
             expires: 10,
             uses: 1,
             name: None,
@@ -255,7 +255,8 @@ impl World {
 
     /// The one live thing of that name.
     fn only(&self, resource: &str) -> anyhow::Result<ResourceId> {
-        let mut found = self.node.things.keys().filter(|id| self.names.get(id).is_some_and(|n| n == resource));
+        let mut found =
+            self.node.things.keys().filter(|id| self.names.get(id).is_some_and(|n| n == resource));
         let first = found.next().with_context(|| format!("no live {resource}"))?;
         ensure!(found.next().is_none(), "more than one live {resource}");
         Ok(*first)
@@ -291,8 +292,10 @@ impl World {
                         if let Some(target) = call.get("get_resource").and_then(Value::as_str) {
                             self.only(target)?.to_string()
                         } else {
-                            let path = call.get("get_attr").and_then(Value::as_array).context("unknown function")?;
-                            let part = |at: usize| path.get(at).and_then(Value::as_str).context("bad get_attr");
+                            let path =
+                                call.get("get_attr").and_then(Value::as_array).context("unknown function")?;
+                            let part =
+                                |at: usize| path.get(at).and_then(Value::as_str).context("bad get_attr");
                             let of = self.wanted(resources, part(0)?)?;
                             of.get(part(1)?).cloned().context("no such attribute")?
                         }
@@ -306,8 +309,7 @@ impl World {
 }
 
 fn source(template: &Value) -> anyhow::Result<Source> {
-    let text = SourceText { name: "scenario".into(), template: template.to_string(), ..SourceText::default() };
-    let template = muster_template::parse(&text.name, &text.template, &text.files)?;
-    let parameters = template.bind(&text.parameters)?;
-    Ok(Source { template: Arc::new(template), parameters: Arc::new(parameters), text: Arc::new(text) })
+    let text =
+        SourceText { name: "scenario".into(), template: template.to_string(), ..SourceText::default() };
+    Ok(Source::parse(text)?)
 }

@@ -226,6 +226,11 @@ impl Engine {
         self.timers.next()
     }
 
+    /// The epoch in force; it rises when agents know of a later one.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
     fn run_agenda(&mut self) {
         while let Some(todo) = self.agenda.pop_front() {
             match todo {

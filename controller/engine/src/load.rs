@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use muster_shared::MonoTime;
 use muster_shared::model::LedgerEntry;
 
 use crate::engine::{Config, Engine, Todo};
@@ -30,9 +31,10 @@ pub struct Snapshot {
 }
 
 impl Engine {
-    /// Builds the machine again.
-    pub fn load(config: Config, snapshot: Snapshot) -> Self {
+    /// Builds the machine again; times under way begin anew at `now`.
+    pub fn load(config: Config, snapshot: Snapshot, now: MonoTime) -> Self {
         let mut engine = Self::new(config);
+        engine.now = now;
         let (row, stack, traversal) = snapshot.highest;
         (engine.next_row, engine.next_stack, engine.next_traversal) = (row + 1, stack + 1, traversal + 1);
         for record in snapshot.nodes {
@@ -68,6 +70,7 @@ impl Engine {
 
     fn load_row(&mut self, record: ResourceRecord) -> Slot {
         let ResourceRecord { id, physical, stack, name, kind, progress, .. } = record;
+        self.rise_above(progress.generation);
         let mut row = Row::new(id, physical, stack, name, kind);
         row.node = record.node.map(|name| self.nodes.key(&name));
         row.definition = record.definition;

@@ -171,10 +171,18 @@ impl Engine {
 
     pub(crate) fn join(&mut self, ask: JoinAsk) -> Result<Answer, Refusal> {
         let refuse = |why: &str| Err(Refusal::Conflict(why.to_owned()));
+        let secret_hash = ask.secret.digest();
+        if let Some(joined) = self.nodes.find(&ask.name).and_then(|key| self.nodes[key].joined.as_ref())
+            && joined.joined_with == (ask.token_id, secret_hash)
+            && joined.seal_public == ask.seal_public
+            && !joined.revoked
+        {
+            return Ok(Answer::Joined { node: ask.name }); // the first answer was lost
+        }
         let Some(record) = self.nodes.tokens.get(&ask.token_id) else {
             return refuse("the join token is unknown, revoked or used up: ask for a new one");
         };
-        if record.token.secret_hash != *blake3::hash(&ask.secret).as_bytes() {
+        if record.token.secret_hash != secret_hash {
             return refuse("the join token's secret is wrong: copy the token whole");
         }
         if ask.wall > record.token.expires {
@@ -211,6 +219,7 @@ impl Engine {
             seal_public: ask.seal_public,
             agent_version: ask.agent_version,
             revoked: false,
+            joined_with: (ask.token_id, secret_hash),
         };
         self.nodes[key].joined = Some(joined.clone());
         self.change(Change::Node(joined));

@@ -94,7 +94,7 @@ impl Engine {
         }
         let timeout = Duration::from_secs(stack.timeout_s);
         let options = Options { rollback: false, require_nodes: false, timeout };
-        self.begin(id, nothing(), Target { action: StackAction::Delete, revision: None, options })
+        self.begin(id, Source::nothing(), Target { action: StackAction::Delete, revision: None, options })
     }
 
     /// Answers at once if no revision has to be loaded.
@@ -123,7 +123,7 @@ impl Engine {
                 self.load_revision(name.clone(), revision, pending);
                 Ok(None)
             }
-            None => self.roll_back_to(id, 0, nothing()).map(Some),
+            None => self.roll_back_to(id, 0, Source::nothing()).map(Some),
         }
     }
 
@@ -372,16 +372,18 @@ impl Engine {
             if !plan.dirty[index] {
                 continue;
             }
-            let invalid =
-                |message: String| Refusal::Invalid(format!("resources.{}.{message}", resource.name));
+            let invalid = |error| {
+                Refusal::Invalid(
+                    parameters.without_hidden(&template.property_error(index, &error).to_string()),
+                )
+            };
             let properties = match template.render(index, parameters, &Nothing) {
                 Ok(properties) => properties,
                 Err(RenderError::NotYet { .. }) => continue,
-                Err(error) => return Err(Refusal::Invalid(error.to_string())),
+                Err(error) => return Err(Refusal::Invalid(parameters.without_hidden(&error.to_string()))),
             };
-            let node = muster_template::node(&properties).map_err(|e| invalid(e.to_string()))?;
-            let spec =
-                muster_template::spec(resource.kind, &properties).map_err(|e| invalid(e.to_string()))?;
+            let node = muster_template::node(&properties).map_err(invalid)?;
+            let spec = muster_template::spec(resource.kind, &properties).map_err(invalid)?;
             let Some(node) = node else { continue };
             if !self.nodes.is_joined(&node) {
                 absent.insert(node.clone());
@@ -427,18 +429,6 @@ impl Engine {
             None => format!("node {name} has never joined and is waited for"),
         }
     }
-}
-
-/// The content of a stack that is to be empty.
-pub(crate) fn nothing() -> Source {
-    let text = crate::request::SourceText {
-        name: "nothing".into(),
-        template: "heat_template_version: 2018-08-31\n".into(),
-        ..Default::default()
-    };
-    let template = muster_template::parse(&text.name, &text.template, &text.files).expect("a valid template");
-    let parameters = template.bind(&text.parameters).expect("it has no parameters");
-    Source { template: Arc::new(template), parameters: Arc::new(parameters), text: Arc::new(text) }
 }
 
 /// Before anything runs nothing is known of other resources.

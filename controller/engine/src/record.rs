@@ -18,7 +18,14 @@ pub enum Change {
     /// Inserts or replaces.
     Stack(StackRecord),
     /// The stack is gone, with its revisions, rows and events.
-    StackRemoved(u64),
+    StackRemoved {
+        /// The stack.
+        id: u64,
+        /// Its name.
+        name: StackName,
+        /// The traversal that emptied it.
+        traversal: u64,
+    },
     /// A revision begins.
     Revision(RevisionRecord),
     /// Revisions below are not kept.
@@ -186,6 +193,8 @@ pub struct NodeRecord {
     pub agent_version: String,
     /// Cut off.
     pub revoked: bool,
+    /// The token it joined with, and the digest of its secret: asked again, it is granted again.
+    pub joined_with: ([u8; 8], [u8; 32]),
 }
 
 /// Table `tokens`.
@@ -269,4 +278,23 @@ pub fn action_str(action: Option<Action>) -> &'static str {
         Some(Action::Update) => "UPDATE",
         Some(Action::Delete) => "DELETE",
     }
+}
+
+impl StackAction {
+    /// From [`StackAction::as_str`].
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Create, Self::Update, Self::Delete, Self::Rollback].into_iter().find(|a| a.as_str() == name)
+    }
+}
+
+impl Status {
+    /// From [`Status::as_str`].
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::InProgress, Self::Complete, Self::Failed].into_iter().find(|s| s.as_str() == name)
+    }
+}
+
+/// From [`action_str`].
+pub fn action_from_name(name: &str) -> Option<Action> {
+    [Action::Create, Action::Update, Action::Delete].into_iter().find(|a| action_str(Some(*a)) == name)
 }

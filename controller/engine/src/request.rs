@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_shared::join::TokenSecret;
 use muster_shared::seal::SealPublic;
 use muster_shared::{NodeId, StackName};
 use muster_template::{Parameters, Template};
@@ -19,6 +20,28 @@ pub struct Source {
     pub parameters: Arc<Parameters>,
     /// What is kept with the revision.
     pub text: Arc<SourceText>,
+}
+
+impl Source {
+    /// The content of a stack that is to be empty.
+    pub fn nothing() -> Self {
+        let text = SourceText {
+            name: "nothing".into(),
+            template: "heat_template_version: 2018-08-31\n".into(),
+            ..SourceText::default()
+        };
+        Self::parse(text).expect("a valid template without parameters")
+    }
+
+    /// Parses and binds what an operator sent.
+    ///
+    /// # Errors
+    /// Every error of the template or its parameters, with its place.
+    pub fn parse(text: SourceText) -> Result<Self, muster_template::Errors> {
+        let template = muster_template::parse(&text.name, &text.template, &text.files)?;
+        let parameters = template.bind(&text.parameters)?;
+        Ok(Self { template: Arc::new(template), parameters: Arc::new(parameters), text: Arc::new(text) })
+    }
 }
 
 /// What an operator sent; kept as it is with the revision.
@@ -99,7 +122,7 @@ pub enum Request {
 pub struct NewToken {
     /// Random, made by the caller.
     pub id: [u8; 8],
-    /// BLAKE3 of the secret; the secret itself is not kept.
+    /// [`TokenSecret::digest`]; the secret itself is not kept.
     pub secret_hash: [u8; 32],
     /// Unix seconds.
     pub expires: u64,
@@ -117,7 +140,7 @@ pub struct JoinAsk {
     /// Of the token.
     pub token_id: [u8; 8],
     /// Of the token.
-    pub secret: [u8; 16],
+    pub secret: TokenSecret,
     /// The name asked for.
     pub name: NodeId,
     /// The server's sealing key.

@@ -13,8 +13,9 @@ use serde_json::Value;
 
 use crate::engine::{Engine, Todo};
 use crate::node::NodeKey;
-use crate::operation::{Pending, nothing};
+use crate::operation::Pending;
 use crate::record::{Change, StackAction, Status};
+use crate::request::Source;
 use crate::resource::{PackedSpec, Role, Slot, WorkState};
 use crate::stack::{Stack, Stage};
 use crate::view::OutputView;
@@ -59,7 +60,11 @@ impl Engine {
         else {
             return;
         };
-        match self.decide(slot, &template) {
+        let decision = self.decide(slot, &template).map_err(|reason| {
+            let walk = self.stacks.get(&stack).and_then(|stack| stack.walk.as_ref());
+            walk.map(|walk| walk.parameters.without_hidden(&reason)).unwrap_or(reason)
+        });
+        match decision {
             Err(reason) if self.rows[slot].work.is_some() => {
                 self.take_back(slot);
                 if self.rows[slot].work.is_none() {
@@ -116,8 +121,9 @@ impl Engine {
         let references = Rendered { engine: self, stack };
         let properties = template.render(index, &walk.parameters, &references).map_err(|e| e.to_string())?;
         let kind = template.resources[index].kind;
-        let mut spec = muster_template::spec(kind, &properties).map_err(|e| e.to_string())?;
-        let node = muster_template::node(&properties).map_err(|e| e.to_string())?;
+        let wrong = |error| template.property_error(index, &error).to_string();
+        let mut spec = muster_template::spec(kind, &properties).map_err(wrong)?;
+        let node = muster_template::node(&properties).map_err(wrong)?;
         if row.action == Some(Action::Delete) && row.work.is_none() {
             return Ok(Decision::Replace); // its thing is gone, or half gone
         }
@@ -359,11 +365,11 @@ impl Engine {
         stack.complete.insert(0, stack.revision);
         stack.complete.truncate(COMPLETE_KEPT);
         if stack.action == StackAction::Delete {
-            let name = stack.name.clone();
+            let (name, traversal) = (stack.name.clone(), stack.traversal);
             self.stacks.remove(&id);
             self.names.remove(&name);
             self.seq += 1;
-            self.change(Change::StackRemoved(id));
+            self.change(Change::StackRemoved { id, name, traversal });
             return;
         }
         self.stack_changed(id);
@@ -412,7 +418,7 @@ impl Engine {
                 None => {
                     let pending = Pending { stack: id, traversal, revision: 0, request: None };
                     self.pending.insert(0, pending);
-                    self.revision_loaded(0, Ok(nothing()));
+                    self.revision_loaded(0, Ok(Source::nothing()));
                 }
             }
         }
@@ -518,6 +524,10 @@ impl References for Rendered<'_> {
     fn resource_id(&self, index: u32) -> Option<String> {
         let slot = self.stack.forward.get(index as usize)?;
         Some(self.engine.rows[*slot].physical.to_string())
+    }
+
+    fn is_ready(&self, index: u32) -> bool {
+        self.stack.forward.get(index as usize).is_some_and(|slot| self.engine.rows[*slot].ready)
     }
 
     fn attribute(&self, index: u32, name: &str) -> Option<Value> {

@@ -82,6 +82,15 @@ impl Parameters {
         self.0.iter().filter(|bound| bound.hidden).map(|bound| &bound.value)
     }
 
+    /// A text for operators, with what hidden parameters hold masked wherever it appears.
+    pub fn without_hidden(&self, text: &str) -> String {
+        self.hidden_values().fold(text.to_owned(), |text, value| {
+            let secret = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            // An empty secret is in every text.
+            if secret.is_empty() { text } else { text.replace(&secret, MASK) }
+        })
+    }
+
     /// `None` where these parameters are of another template.
     pub(crate) fn value(&self, index: u32) -> Option<&Value> {
         self.0.get(index as usize).map(|bound| &bound.value)

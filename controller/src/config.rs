@@ -1,0 +1,199 @@
+//! Settings: flag over environment (`MUSTER_<SECTION>__<KEY>`) over file.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use serde::Deserialize;
+
+/// Where the file is if no flag says otherwise; it may be absent there.
+pub const DEFAULT_FILE: &str = "/etc/muster/controller.toml";
+
+/// All settings of the controller.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// Where it keeps and listens.
+    pub controller: Controller,
+    /// Bounds.
+    pub limits: Limits,
+    /// What it says.
+    pub log: Log,
+}
+
+/// `[controller]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Controller {
+    /// Database and keys.
+    pub data_dir: PathBuf,
+    /// Where agents connect: MQTT 5 over TLS 1.3.
+    pub listen: SocketAddr,
+    /// Addresses that join tokens carry, `host:port`; by default this host's name with the port of `listen`.
+    pub addresses: Vec<String>,
+    /// Where operators connect.
+    pub api_socket: PathBuf,
+}
+
+/// `[limits]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Agents connected at a time.
+    pub connections: usize,
+    /// Jobs with one agent.
+    pub in_flight_per_node: usize,
+    /// Jobs of one stack.
+    pub in_flight_per_stack: usize,
+    /// Further tries of a job before its resource is FAILED.
+    pub retries: u32,
+    /// Bytes of an API request.
+    pub api_body: usize,
+    /// Seconds between an agent's heartbeats.
+    pub heartbeat: u64,
+}
+
+/// `[log]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Log {
+    /// As `tracing` filters: `info`, `muster_controller=debug`, …
+    pub level: String,
+    /// human or json
+    pub format: LogFormat,
+}
+
+/// How a line of log looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For reading.
+    #[default]
+    Human,
+    /// For machines.
+    Json,
+}
+
+impl Default for Controller {
+    fn default() -> Self {
+        Self {
+            data_dir: "/var/lib/muster".into(),
+            listen: SocketAddr::from(([0, 0, 0, 0], 8883)),
+            addresses: Vec::new(),
+            api_socket: "/run/muster/api.sock".into(),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let engine = muster_engine::Limits::default();
+        Self {
+            connections: 20_000,
+            in_flight_per_node: engine.in_flight_per_node,
+            in_flight_per_stack: engine.in_flight_per_stack,
+            retries: engine.retries,
+            api_body: 256 * 1024 * 1024,
+            heartbeat: engine.heartbeat.as_secs(),
+        }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { level: "info".into(), format: LogFormat::Human }
+    }
+}
+
+impl Settings {
+    /// Reads file and environment. `file` none: the default one, if it is there.
+    ///
+    /// # Errors
+    /// Names the file or variable, the key, and what is wrong.
+    pub fn read(
+        file: Option<&Path>,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> anyhow::Result<Self> {
+        let variables: HashMap<String, String> =
+            environment.filter(|(key, _)| key.starts_with("MUSTER_") && key.contains("__")).collect();
+        let source = match file {
+            Some(file) => config::File::from(file).required(true),
+            None => config::File::from(Path::new(DEFAULT_FILE)).required(false),
+        };
+        let environment = config::Environment::with_prefix("MUSTER")
+            .prefix_separator("_")
+            .separator("__")
+            .list_separator(",")
+            .with_list_parse_key("controller.addresses")
+            .try_parsing(true)
+            .source(Some(variables));
+        let settings: Settings = config::Config::builder()
+            .add_source(source.format(config::FileFormat::Toml))
+            .add_source(environment)
+            .build()
+            .context("cannot read the configuration")?
+            .try_deserialize()
+            .context("the configuration is wrong")?;
+        settings.check()?;
+        Ok(settings)
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(self.limits.connections > 0, "limits.connections must be at least 1");
+        anyhow::ensure!(self.limits.in_flight_per_node > 0, "limits.in_flight_per_node must be at least 1");
+        anyhow::ensure!(self.limits.in_flight_per_stack > 0, "limits.in_flight_per_stack must be at least 1");
+        anyhow::ensure!(
+            (1..=86_400).contains(&self.limits.heartbeat),
+            "limits.heartbeat must be 1 to 86400 seconds"
+        );
+        Ok(())
+    }
+
+    /// What the engine is to keep to.
+    pub fn engine_limits(&self) -> muster_engine::Limits {
+        muster_engine::Limits {
+            in_flight_per_node: self.limits.in_flight_per_node,
+            in_flight_per_stack: self.limits.in_flight_per_stack,
+            retries: self.limits.retries,
+            heartbeat: Duration::from_secs(self.limits.heartbeat),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(toml: &str, environment: &[(&str, &str)]) -> anyhow::Result<Settings> {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("controller.toml");
+        std::fs::write(&file, toml).unwrap();
+        Settings::read(Some(&file), environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())))
+    }
+
+    #[test]
+    fn environment_goes_over_file() {
+        let toml = "[limits]\nretries = 5\nheartbeat = 10\n";
+        let settings =
+            read(toml, &[("MUSTER_LIMITS__RETRIES", "7"), ("MUSTER_TOKEN", "x"), ("PATH", "y")]).unwrap();
+        assert_eq!((settings.limits.retries, settings.limits.heartbeat), (7, 10));
+        let lists = [("MUSTER_CONTROLLER__ADDRESSES", "a:1,b:2")];
+        assert_eq!(read("", &lists).unwrap().controller.addresses, ["a:1", "b:2"]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (toml, wanted) in [
+            ("[limits]\nretires = 5\n", "retires"),
+            ("[limits]\nheartbeat = 0\n", "heartbeat"),
+            ("[controller]\nlisten = \"nowhere\"\n", "listen"),
+            ("[log]\nformat = \"xml\"\n", "xml"),
+            ("[limits\n", "controller.toml"),
+        ] {
+            let error = format!("{:#}", read(toml, &[]).unwrap_err());
+            assert!(error.contains(wanted), "{toml:?}: {error}");
+        }
+    }
+}

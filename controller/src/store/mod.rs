@@ -1,0 +1,71 @@
+//! What is durable. The engine holds the working set in memory; the store is its log and its snapshot.
+//!
+//! Absent: decisions. What is written, and in which order, is the engine's affair; when, the driver's.
+
+mod load;
+mod read;
+mod sqlite;
+
+pub use read::{EventRow, Reader, Times};
+pub use sqlite::Sqlite;
+
+use muster_engine::record::Change;
+use muster_engine::{Snapshot, SourceText};
+use muster_shared::model::ContentDigest;
+use muster_shared::{Epoch, NodeId, StackName};
+use thiserror::Error;
+
+/// Why the store could not do it.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// SQLite said no; its message says whether the disk is full.
+    #[error("the database {0}")]
+    Sqlite(#[from] rusqlite::Error),
+    /// The file is not ours, or newer than this controller.
+    #[error("{0}")]
+    Format(String),
+}
+
+/// A durable store. The simulator has one that fails.
+pub trait Store {
+    /// Makes all changes durable together, or none. `seen` are nodes that were there just now.
+    ///
+    /// # Errors
+    /// [`StoreError`]; then nothing was written.
+    fn commit(&mut self, changes: &[Change], seen: &[NodeId]) -> Result<(), StoreError>;
+
+    /// All that the engine needs at its start.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    fn load(&mut self) -> Result<Snapshot, StoreError>;
+
+    /// The next epoch, durable before it is given.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    fn next_epoch(&mut self) -> Result<Epoch, StoreError>;
+
+    /// Whether something can be written.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    fn probe(&mut self) -> Result<(), StoreError>;
+
+    /// What an operator sent for a revision.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    fn source(&mut self, stack: &StackName, revision: u32) -> Result<Option<SourceText>, StoreError>;
+
+    /// Part of a content, at most `length` bytes; none if it is not kept.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    fn content(
+        &mut self,
+        digest: ContentDigest,
+        offset: u64,
+        length: usize,
+    ) -> Result<Option<Vec<u8>>, StoreError>;
+}

@@ -1,0 +1,159 @@
+//! Reads of what the engine does not keep in memory, on a connection of their own: they hold nobody up.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use muster_engine::SourceText;
+use muster_shared::StackName;
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
+use serde::{Deserialize, Serialize};
+
+use super::StoreError;
+
+/// Reads the database; clones share one connection. Blocking.
+#[derive(Clone)]
+pub struct Reader(Arc<Mutex<Connection>>);
+
+/// One event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventRow {
+    /// Counts up within the stack.
+    pub number: u64,
+    /// RFC 3339 UTC.
+    pub time: String,
+    /// The resource; none for the stack itself.
+    pub resource: Option<String>,
+    /// Its physical id.
+    pub physical_id: Option<String>,
+    /// CREATE, …
+    pub action: String,
+    /// IN_PROGRESS, …
+    pub status: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// When a stack was made and last changed, RFC 3339 UTC.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// Its first revision.
+    pub created_at: String,
+    /// Its last change.
+    pub updated_at: String,
+}
+
+impl Reader {
+    /// Opens an existing database for reading.
+    ///
+    /// # Errors
+    /// [`StoreError`] if it is not there.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        db.busy_timeout(std::time::Duration::from_secs(5))?;
+        Ok(Self(Arc::new(Mutex::new(db))))
+    }
+
+    fn with<T>(&self, read: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        // A reader that panicked has left nothing half done: statements end with their scope.
+        read(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What an operator sent for a revision, by default the newest, and its number.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn source(
+        &self,
+        stack: &StackName,
+        revision: Option<u32>,
+    ) -> Result<Option<(u32, SourceText)>, StoreError> {
+        self.with(|db| source(db, stack, revision))
+    }
+
+    /// Events after number `after`, oldest first.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn events(&self, stack: &StackName, after: u64, limit: u32) -> Result<Vec<EventRow>, StoreError> {
+        self.with(|db| {
+            let mut select = db.prepare_cached(
+                "SELECT number, time, resource, physical_id, action, status, reason FROM events
+                 WHERE stack_id = (SELECT id FROM stacks WHERE name = ?1) AND number > ?2 ORDER BY number LIMIT ?3",
+            )?;
+            let rows = select.query_map(params![stack.as_str(), super::sqlite::int(after), limit], |row| {
+                Ok(EventRow {
+                    number: row.get::<_, i64>(0)?.unsigned_abs(),
+                    time: row.get(1)?,
+                    resource: row.get(2)?,
+                    physical_id: row.get(3)?,
+                    action: row.get(4)?,
+                    status: row.get(5)?,
+                    reason: row.get(6)?,
+                })
+            })?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+    }
+
+    /// When a stack was made and last changed.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn times(&self, stack: &StackName) -> Result<Option<Times>, StoreError> {
+        self.with(|db| {
+            let mut select =
+                db.prepare_cached("SELECT created_at, updated_at FROM stacks WHERE name = ?1")?;
+            let times =
+                |row: &rusqlite::Row<'_>| Ok(Times { created_at: row.get(0)?, updated_at: row.get(1)? });
+            Ok(select.query_row([stack.as_str()], times).optional()?)
+        })
+    }
+
+    /// When each node was last seen, RFC 3339 UTC; nodes never seen are left out.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn last_seen(&self) -> Result<BTreeMap<String, String>, StoreError> {
+        self.with(|db| {
+            let mut select =
+                db.prepare_cached("SELECT name, last_seen FROM nodes WHERE last_seen IS NOT NULL")?;
+            Ok(select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?)
+        })
+    }
+}
+
+pub(super) fn source(
+    db: &Connection,
+    stack: &StackName,
+    revision: Option<u32>,
+) -> Result<Option<(u32, SourceText)>, StoreError> {
+    let mut select = db.prepare_cached(
+        "SELECT number, source_name, template, files, parameters FROM revisions
+         WHERE stack_id = (SELECT id FROM stacks WHERE name = ?1) AND (?2 IS NULL OR number = ?2)
+         ORDER BY number DESC LIMIT 1",
+    )?;
+    let found = select
+        .query_row(params![stack.as_str(), revision], |row| {
+            Ok((
+                row.get::<_, u32>(0)?,
+                row.get(1)?,
+                row.get(2)?,
+                row.get::<_, String>(3)?,
+                row.get::<_, String>(4)?,
+            ))
+        })
+        .optional()?;
+    let Some((number, name, template, files, parameters)) = found else { return Ok(None) };
+    let bad =
+        |e: serde_json::Error| StoreError::Format(format!("revision {number} of {stack} is damaged: {e}"));
+    Ok(Some((
+        number,
+        SourceText {
+            name,
+            template,
+            files: serde_json::from_str(&files).map_err(bad)?,
+            parameters: serde_json::from_str(&parameters).map_err(bad)?,
+        },
+    )))
+}

@@ -1,0 +1,373 @@
+//! SQLite: one writer, WAL, a full fsync per commit.
+
+use std::path::Path;
+
+use muster_engine::SourceText;
+use muster_engine::record::{Change, EventRecord, ProgressRecord, ResourceRecord, StackRecord, action_str};
+use muster_shared::model::{ContentDigest, Spec};
+use muster_shared::{Epoch, NodeId, StackName};
+use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
+
+use super::{Store, StoreError};
+
+/// `user_version` of the newest schema.
+const SCHEMA: i64 = 1;
+/// Of the encoding of `resources.spec`.
+pub(super) const SPEC_VERSION: u8 = 1;
+/// Pages held in memory, in KiB: the engine has the working set, this is for the tree's inner pages.
+const CACHE_KIB: i64 = 8 * 1024;
+/// The WAL is cut back to this after a checkpoint.
+const WAL_MAX: i64 = 64 * 1024 * 1024;
+/// Newest events kept per stack.
+const EVENTS_KEPT: u64 = 10_000;
+
+/// The default store.
+pub struct Sqlite {
+    db: Connection,
+}
+
+impl Sqlite {
+    /// Opens or makes the database at `path`.
+    ///
+    /// # Errors
+    /// [`StoreError`] if it cannot be opened or is of a newer version.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let db = Connection::open(path)?;
+        db.busy_timeout(std::time::Duration::from_secs(5))?;
+        db.pragma_update(None, "journal_mode", "WAL")?;
+        db.pragma_update(None, "synchronous", "FULL")?;
+        db.pragma_update(None, "cache_size", -CACHE_KIB)?;
+        db.pragma_update(None, "journal_size_limit", WAL_MAX)?;
+        db.set_prepared_statement_cache_capacity(64);
+        let mut store = Self { db };
+        store.migrate()?;
+        Ok(store)
+    }
+
+    fn migrate(&mut self) -> Result<(), StoreError> {
+        let version: i64 = self.db.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        if version > SCHEMA {
+            return Err(StoreError::Format(format!(
+                "the database is of version {version}, this controller knows {SCHEMA}: upgrade the controller"
+            )));
+        }
+        if version < 1 {
+            let transaction = self.db.transaction()?;
+            transaction.execute_batch(include_str!("schema.sql"))?;
+            transaction.pragma_update(None, "user_version", SCHEMA)?;
+            transaction.commit()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn db(&self) -> &Connection {
+        &self.db
+    }
+
+    /// Copies the whole database to a new file; the controller may be running.
+    ///
+    /// # Errors
+    /// [`StoreError`], also when the file exists.
+    pub fn backup(&self, to: &Path) -> Result<(), StoreError> {
+        if to.exists() {
+            return Err(StoreError::Format(format!("{} exists: choose another name", to.display())));
+        }
+        let mut target = Connection::open(to)?;
+        let backup = rusqlite::backup::Backup::new(&self.db, &mut target)?;
+        // All pages in one step: a consistent copy, and the writer is not held up, for this is WAL.
+        backup.step(-1)?;
+        Ok(())
+    }
+}
+
+impl Store for Sqlite {
+    fn commit(&mut self, changes: &[Change], seen: &[NodeId]) -> Result<(), StoreError> {
+        if changes.is_empty() && seen.is_empty() {
+            return Ok(());
+        }
+        let now = now();
+        let transaction = self.db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        for change in changes {
+            apply(&transaction, change, &now)?;
+        }
+        for node in seen {
+            let mut update = transaction.prepare_cached("UPDATE nodes SET last_seen = ?2 WHERE name = ?1")?;
+            update.execute(params![node.as_str(), now])?;
+        }
+        transaction.commit()?;
+        Ok(())
+    }
+
+    fn load(&mut self) -> Result<muster_engine::Snapshot, StoreError> {
+        super::load::load(self)
+    }
+
+    fn next_epoch(&mut self) -> Result<Epoch, StoreError> {
+        let epoch: i64 = self.db.query_row(
+            "UPDATE meta SET value = CAST(value AS INTEGER) + 1 WHERE key = 'epoch' RETURNING CAST(value AS INTEGER)",
+            [],
+            |row| row.get(0),
+        )?;
+        Ok(Epoch(u32::try_from(epoch).map_err(|_| StoreError::Format("the epoch is out of range".into()))?))
+    }
+
+    fn probe(&mut self) -> Result<(), StoreError> {
+        self.db.execute("UPDATE meta SET value = CAST(value AS INTEGER) + 1 WHERE key = 'probe'", [])?;
+        Ok(())
+    }
+
+    fn source(&mut self, stack: &StackName, revision: u32) -> Result<Option<SourceText>, StoreError> {
+        Ok(super::read::source(&self.db, stack, Some(revision))?.map(|(_, text)| text))
+    }
+
+    fn content(
+        &mut self,
+        digest: ContentDigest,
+        offset: u64,
+        length: usize,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        let mut select =
+            self.db.prepare_cached("SELECT substr(bytes, ?2, ?3) FROM contents WHERE digest = ?1")?;
+        let (from, length) = (int(offset.saturating_add(1)), i64::try_from(length).unwrap_or(i64::MAX));
+        Ok(select.query_row(params![digest.0, from, length], |row| row.get(0)).optional()?)
+    }
+}
+
+/// SQLite has no unsigned integers; ids count up from 1 and never come near the limit.
+pub(super) fn int(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+pub(super) fn json<T: serde::Serialize>(value: &T) -> String {
+    serde_json::to_string(value).expect("plain maps, lists and strings")
+}
+
+pub(super) fn now() -> String {
+    let format = time::macros::format_description!(
+        "[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z"
+    );
+    time::OffsetDateTime::now_utc().format(&format).expect("a year of four digits")
+}
+
+fn apply(db: &Transaction<'_>, change: &Change, now: &str) -> Result<(), StoreError> {
+    match change {
+        Change::Stack(stack) => put_stack(db, stack, now)?,
+        Change::StackRemoved { id, .. } => {
+            for sql in [
+                "DELETE FROM stacks WHERE id = ?1",
+                "DELETE FROM revisions WHERE stack_id = ?1",
+                "DELETE FROM graph WHERE needed_by IN (SELECT id FROM resources WHERE stack_id = ?1)",
+                "DELETE FROM resources WHERE stack_id = ?1",
+                "DELETE FROM events WHERE stack_id = ?1",
+            ] {
+                db.execute(sql, [int(*id)])?;
+            }
+        }
+        Change::Revision(revision) => {
+            let text = &revision.text;
+            db.prepare_cached("INSERT INTO revisions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?.execute(
+                params![
+                    int(revision.stack),
+                    revision.number,
+                    text.name,
+                    text.template,
+                    json(&text.files),
+                    json(&text.parameters),
+                    now,
+                ],
+            )?;
+        }
+        Change::RevisionsTrimmed { stack, below } => {
+            db.prepare_cached("DELETE FROM revisions WHERE stack_id = ?1 AND number < ?2")?
+                .execute(params![int(*stack), below])?;
+        }
+        Change::Resource(resource) => put_resource(db, resource)?,
+        Change::Progress(progress) => put_progress(db, progress)?,
+        Change::ResourceRemoved(id) => {
+            db.prepare_cached("DELETE FROM resources WHERE id = ?1")?.execute([int(*id)])?;
+            db.prepare_cached("DELETE FROM graph WHERE needed_by = ?1")?.execute([int(*id)])?;
+        }
+        Change::Edges { needed_by, requires } => {
+            db.prepare_cached("DELETE FROM graph WHERE needed_by = ?1")?.execute([int(*needed_by)])?;
+            let mut insert = db.prepare_cached("INSERT INTO graph VALUES (?1, ?2)")?;
+            for required in requires {
+                insert.execute([int(*needed_by), int(*required)])?;
+            }
+        }
+        Change::Node(node) => {
+            db.prepare_cached(
+                "INSERT INTO nodes VALUES (?1, ?2, ?3, ?4, ?5, ?6, NULL, ?7, ?8)
+                 ON CONFLICT (name) DO UPDATE SET labels = ?2, seal_public = ?3, agent_version = ?4, revoked = ?5,
+                     token_id = ?7, token_hash = ?8",
+            )?
+            .execute(params![
+                node.name.as_str(),
+                json(&node.labels),
+                node.seal_public.0,
+                node.agent_version,
+                node.revoked,
+                now,
+                node.joined_with.0,
+                node.joined_with.1,
+            ])?;
+        }
+        Change::Token(record) => {
+            let token = &record.token;
+            db.prepare_cached("INSERT OR REPLACE INTO tokens VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?.execute(
+                params![
+                    hex(&token.id),
+                    token.secret_hash,
+                    int(token.expires),
+                    token.uses,
+                    record.uses_left,
+                    token.name,
+                    json(&token.labels),
+                ],
+            )?;
+        }
+        Change::TokenRemoved(id) => {
+            db.prepare_cached("DELETE FROM tokens WHERE id = ?1")?.execute([hex(id)])?;
+        }
+        Change::Content { digest, bytes } => {
+            db.prepare_cached("INSERT OR REPLACE INTO contents VALUES (?1, ?2)")?
+                .execute(params![digest.0, bytes.as_ref()])?;
+        }
+        Change::ContentRemoved(digest) => {
+            db.prepare_cached("DELETE FROM contents WHERE digest = ?1")?.execute(params![digest.0])?;
+        }
+        Change::Event(event) => put_event(db, event, now)?,
+        Change::Counters(counters) => {
+            db.prepare_cached("UPDATE meta SET value = max(CAST(value AS INTEGER), ?1) WHERE key = 'epoch'")?
+                .execute([counters.epoch.0])?;
+        }
+    }
+    Ok(())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn put_stack(db: &Transaction<'_>, stack: &StackRecord, now: &str) -> Result<(), StoreError> {
+    db.prepare_cached(
+        "INSERT INTO stacks VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14)
+         ON CONFLICT (id) DO UPDATE SET action = ?3, status = ?4, status_reason = ?5, revision = ?6, traversal = ?7,
+             timeout_s = ?8, rollback = ?9, complete = ?10, outputs = ?11, parameters = ?12, events = ?13,
+             updated_at = ?14",
+    )?
+    .execute(params![
+        int(stack.id),
+        stack.name.as_str(),
+        stack.action.as_str(),
+        stack.status.as_str(),
+        stack.reason,
+        stack.revision,
+        int(stack.traversal),
+        int(stack.timeout_s),
+        stack.rollback,
+        json(&stack.complete),
+        json(&stack.outputs),
+        json(&stack.parameters),
+        int(stack.events),
+        now,
+    ])?;
+    for (key, value) in [("highest_stack", stack.id), ("highest_traversal", stack.traversal)] {
+        raise(db, key, value)?;
+    }
+    Ok(())
+}
+
+/// Ids are never given twice, also when the highest row is gone.
+fn raise(db: &Transaction<'_>, key: &str, value: u64) -> Result<(), StoreError> {
+    db.prepare_cached("UPDATE meta SET value = ?2 WHERE key = ?1 AND CAST(value AS INTEGER) < ?2")?
+        .execute(params![key, int(value)])?;
+    Ok(())
+}
+
+fn put_resource(db: &Transaction<'_>, r: &ResourceRecord) -> Result<(), StoreError> {
+    let p = &r.progress;
+    let spec = r.spec.as_ref().map(pack_spec);
+    let mut physical = [0; uuid::fmt::Hyphenated::LENGTH];
+    db.prepare_cached(
+        "INSERT OR REPLACE INTO resources VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
+             ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26)",
+    )?
+    .execute(params![
+        int(r.id),
+        &*r.physical.0.hyphenated().encode_lower(&mut physical),
+        int(r.stack),
+        r.name,
+        r.kind.name(),
+        r.node.as_ref().map(NodeId::as_str),
+        r.definition.to_le_bytes(),
+        r.revision,
+        r.dropped,
+        spec,
+        r.handed_over,
+        r.replaces.map(int),
+        r.replaced_by.map(int),
+        p.action.map(|action| action_str(Some(action))),
+        p.status.map(muster_engine::record::Status::as_str),
+        p.reason,
+        p.applied,
+        p.held.map(|held| held.epoch.0),
+        p.held.map(|held| int(held.number)),
+        p.generation.epoch.0,
+        int(p.generation.number),
+        p.attempt,
+        p.in_flight,
+        p.retry_count,
+        p.observed_ready,
+        (!p.attributes.is_empty()).then(|| json(&p.attributes)),
+    ])?;
+    Ok(())
+}
+
+fn pack_spec(spec: &Spec) -> Vec<u8> {
+    let packed = vec![SPEC_VERSION];
+    postcard::to_extend(spec, packed).expect("a spec is plain data")
+}
+
+fn put_progress(db: &Transaction<'_>, p: &ProgressRecord) -> Result<(), StoreError> {
+    db.prepare_cached(
+        "UPDATE resources SET action = ?2, status = ?3, status_reason = ?4, applied = ?5, held_epoch = ?6,
+             held_number = ?7, epoch = ?8, number = ?9, attempt = ?10, in_flight = ?11, retry_count = ?12,
+             observed_ready = ?13, attributes = ?14 WHERE id = ?1",
+    )?
+    .execute(params![
+        int(p.id),
+        p.action.map(|action| action_str(Some(action))),
+        p.status.map(muster_engine::record::Status::as_str),
+        p.reason,
+        p.applied,
+        p.held.map(|held| held.epoch.0),
+        p.held.map(|held| int(held.number)),
+        p.generation.epoch.0,
+        int(p.generation.number),
+        p.attempt,
+        p.in_flight,
+        p.retry_count,
+        p.observed_ready,
+        (!p.attributes.is_empty()).then(|| json(&p.attributes)),
+    ])?;
+    Ok(())
+}
+
+fn put_event(db: &Transaction<'_>, event: &EventRecord, now: &str) -> Result<(), StoreError> {
+    let (resource, physical) = event.resource.as_ref().map(|(name, id)| (&**name, id.to_string())).unzip();
+    db.prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?.execute(params![
+        int(event.stack),
+        int(event.number),
+        now,
+        resource,
+        physical,
+        event.action,
+        event.status,
+        event.reason,
+    ])?;
+    if event.number % EVENTS_KEPT == 0 {
+        db.prepare_cached("DELETE FROM events WHERE stack_id = ?1 AND number <= ?2")?
+            .execute(params![int(event.stack), int(event.number.saturating_sub(EVENTS_KEPT))])?;
+    }
+    Ok(())
+}

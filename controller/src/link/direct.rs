@@ -29,6 +29,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::BytesMut;
 use muster_shared::NodeId;
 use muster_shared::model::Down;
 use muster_shared::seal::Nonce;
@@ -49,7 +50,7 @@ use crate::pki::Pki;
 /// What waits in the kernel to be accepted: a storm of reconnects. Linux cuts it to `net.core.somaxconn`.
 const BACKLOG: u32 = 4096;
 /// After this a stopping link no longer waits for clients to hear why.
-const STOP: Duration = Duration::from_secs(3);
+const STOP: Duration = Duration::from_secs(2);
 /// Clients that are being told why, at a time. With more of them, the rest find out by themselves.
 const FAREWELLS: usize = 1024;
 /// How long to wait when there are no file descriptors left.
@@ -216,7 +217,8 @@ impl LinkHandle {
         }
     }
 
-    /// Stops listening, closes all connections and waits until they are closed, a few seconds at most.
+    /// Stops listening, closes all connections and waits until they are closed, a few seconds at most. It is
+    /// quickest while the events are still taken, or their receiver is gone.
     pub async fn shutdown(&self) {
         self.stop.send_replace(true);
         // An error means that the task is gone, which is what is waited for.
@@ -244,6 +246,14 @@ impl std::fmt::Debug for LinkHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("LinkHandle")
     }
+}
+
+/// Reads the packets in `bytes` and says how many there are. Public for the fuzz targets: everything a client
+/// sends passes here.
+pub fn count_packets(bytes: &[u8]) -> usize {
+    let mut input = BytesMut::from(bytes);
+    std::iter::from_fn(|| frame::next(&mut input, wire::MESSAGE_MAX + frame::PUBLISH_OVERHEAD).ok().flatten())
+        .count()
 }
 
 async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stopping: watch::Receiver<bool>) {

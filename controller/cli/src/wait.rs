@@ -17,6 +17,8 @@ const AWAY_MAX: Duration = Duration::from_secs(30);
 const AWAY_PAUSE: Duration = Duration::from_millis(250);
 /// The stack's own timeout was sent too; its reason, which names what is missing, comes this much later at most.
 const REASON_TIME: Duration = Duration::from_secs(3);
+/// A rollback that was asked for begins this much after the failure at most: its revision is loaded first.
+const ROLLBACK_TIME: Duration = Duration::from_secs(10);
 /// Failed resources that are named.
 const NAMED: usize = 20;
 
@@ -53,9 +55,11 @@ enum Verdict {
     Going,
     Complete,
     Failed(String),
+    /// Failed; the rollback that was asked for is about to begin.
+    Failing(String),
 }
 
-/// Waits; the answer is the stack's last state. It was written to `last` also where the operation failed.
+/// Waits. The stack's last state goes to `last`, also where the operation failed.
 pub async fn wait(
     client: &mut Client,
     operation: &Operation,
@@ -64,7 +68,7 @@ pub async fn wait(
     let mut progress = Progress::new();
     let ended = watch(client, operation, &mut progress, last).await;
     progress.clear();
-    let Verdict::Failed(reason) = ended? else { return Ok(()) };
+    let (Verdict::Failed(reason) | Verdict::Failing(reason)) = ended? else { return Ok(()) };
     let mut failure = Failure::failed(reason);
     if operation.limit.is_some_and(|limit| limit.since.elapsed() >= limit.time) {
         failure.exit = Exit::TimedOut;
@@ -84,22 +88,35 @@ async fn watch(
         .map(|limit| limit.since + limit.time + if limit.of_stack { REASON_TIME } else { Duration::ZERO });
     let mut seq = 0;
     let mut away_since = None;
+    let mut failing: Option<(Instant, String)> = None;
     loop {
         let at = format!(
             "{}?seq={seq}&traversal={}",
             path(["stacks", &operation.name, "watch"]),
             operation.traversal
         );
-        match until(end, client.get(&at), progress).await {
-            None => return Err(timed_out(operation)),
+        let patience = failing.as_ref().map(|(until, _)| *until).into_iter().chain(end).min();
+        match until(patience, client.get(&at), progress).await {
+            None => {
+                return failing
+                    .map_or_else(|| Err(timed_out(operation)), |(_, reason)| Ok(Verdict::Failed(reason)));
+            }
             Some(Ok(view)) => {
                 away_since = None;
                 seq = view["seq"].as_u64().unwrap_or(0);
                 let verdict = operation.judge(&view);
-                if verdict == Verdict::Going {
-                    progress.show(&view);
-                } else {
-                    *last = Some(view);
+                failing = match &verdict {
+                    Verdict::Failing(reason) => Some(
+                        failing.map_or((Instant::now() + ROLLBACK_TIME, reason.clone()), |(until, _)| {
+                            (until, reason.clone())
+                        }),
+                    ),
+                    Verdict::Going | Verdict::Complete | Verdict::Failed(_) => None,
+                };
+                progress.show(&view);
+                let ended = matches!(verdict, Verdict::Complete | Verdict::Failed(_));
+                *last = Some(view);
+                if ended {
                     return Ok(verdict);
                 }
             }
@@ -177,7 +194,8 @@ impl Operation {
         let (action, status, reason) = (text("action"), text("status"), text("status_reason"));
         let traversal = view["traversal"].as_u64().unwrap_or(0);
         let name = &self.name;
-        if text("id") != self.id {
+        let gone = action == "DELETE" && status == "COMPLETE";
+        if gone || text("id") != self.id {
             return if self.action == "DELETE" {
                 Verdict::Complete
             } else {
@@ -190,6 +208,9 @@ impl Operation {
             _ if traversal < self.traversal => Verdict::Going,
             "IN_PROGRESS" if own || undo => Verdict::Going,
             "COMPLETE" if own => Verdict::Complete,
+            "FAILED" if own && self.rollback => {
+                Verdict::Failing(format!("stack '{name}': {action} FAILED: {reason}"))
+            }
             "FAILED" if own => Verdict::Failed(format!("stack '{name}': {action} FAILED: {reason}")),
             _ if undo => Verdict::Failed(format!(
                 "stack '{name}': {} failed; ROLLBACK {status}: {reason}",
@@ -201,100 +222,4 @@ impl Operation {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn verdicts() {
-        let complete = |_: &str| Verdict::Complete;
-        let going = |_: &str| Verdict::Going;
-        let failed = |text: &str| Verdict::Failed(text.to_owned());
-        type Row<'a> = (&'a str, bool, &'a str, u64, &'a str, &'a str, &'a dyn Fn(&str) -> Verdict, &'a str);
-        let rows: &[Row<'_>] = &[
-            ("UPDATE", false, "7", 3, "UPDATE", "IN_PROGRESS", &going, ""),
-            ("UPDATE", false, "7", 2, "CREATE", "COMPLETE", &going, ""),
-            ("UPDATE", false, "7", 3, "UPDATE", "COMPLETE", &complete, ""),
-            ("UPDATE", false, "7", 3, "UPDATE", "FAILED", &failed, "stack 'web': UPDATE FAILED: why"),
-            (
-                "UPDATE",
-                false,
-                "7",
-                4,
-                "UPDATE",
-                "COMPLETE",
-                &failed,
-                "UPDATE of stack 'web' was pre-empted by UPDATE",
-            ),
-            (
-                "UPDATE",
-                false,
-                "7",
-                4,
-                "ROLLBACK",
-                "COMPLETE",
-                &failed,
-                "UPDATE of stack 'web' was pre-empted by ROLLBACK",
-            ),
-            ("UPDATE", true, "7", 4, "ROLLBACK", "IN_PROGRESS", &going, ""),
-            (
-                "UPDATE",
-                true,
-                "7",
-                4,
-                "ROLLBACK",
-                "COMPLETE",
-                &failed,
-                "stack 'web': UPDATE failed; ROLLBACK COMPLETE: why",
-            ),
-            (
-                "UPDATE",
-                true,
-                "7",
-                4,
-                "ROLLBACK",
-                "FAILED",
-                &failed,
-                "stack 'web': UPDATE failed; ROLLBACK FAILED: why",
-            ),
-            (
-                "UPDATE",
-                false,
-                "7",
-                3,
-                "DELETE",
-                "COMPLETE",
-                &failed,
-                "UPDATE of stack 'web' was pre-empted by DELETE",
-            ),
-            ("UPDATE", false, "8", 3, "UPDATE", "COMPLETE", &failed, "stack 'web' was deleted meanwhile"),
-            ("ROLLBACK", false, "7", 3, "ROLLBACK", "COMPLETE", &complete, ""),
-            ("DELETE", false, "7", 3, "DELETE", "IN_PROGRESS", &going, ""),
-            ("DELETE", false, "7", 3, "DELETE", "COMPLETE", &complete, ""),
-            ("DELETE", false, "8", 1, "CREATE", "IN_PROGRESS", &complete, ""),
-            (
-                "DELETE",
-                false,
-                "7",
-                4,
-                "CREATE",
-                "FAILED",
-                &failed,
-                "DELETE of stack 'web' was pre-empted by CREATE",
-            ),
-        ];
-        for &(asked, rollback, id, traversal, action, status, verdict, text) in rows {
-            let operation = Operation {
-                name: "web".to_owned(),
-                id: "7".to_owned(),
-                action: asked.to_owned(),
-                traversal: 3,
-                rollback,
-                limit: None,
-            };
-            let view = json!({"id": id, "traversal": traversal, "action": action, "status": status, "status_reason": "why"});
-            assert_eq!(operation.judge(&view), verdict(text), "{asked} {view}");
-        }
-    }
-}
+mod tests;

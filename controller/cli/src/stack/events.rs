@@ -1,6 +1,6 @@
 //! `stack events`: page after page, then what a watch announces.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Events;
 use crate::client::{Client, path};
@@ -36,7 +36,7 @@ async fn follow(name: &str, client: &mut Client, format: Format) -> Result<(), F
     let (mut after, mut seq) = (0, 0);
     loop {
         // First the number, then the events: what happens in between is seen in the next round.
-        let watch = format!("{}?seq={seq}&traversal=0", path(["stacks", name, "watch"]));
+        let watch = format!("{}?seq={seq}", path(["stacks", name, "watch"]));
         let view = client.get(&watch).await?;
         seq = view["seq"].as_u64().unwrap_or(0);
         loop {
@@ -68,7 +68,7 @@ fn line(event: &Value, format: Format) -> String {
 }
 
 fn gone(view: &Value) -> bool {
-    *view == json!(null) || (view["action"] == "DELETE" && view["status"] == "COMPLETE")
+    view["action"] == "DELETE" && view["status"] == "COMPLETE"
 }
 
 async fn page(name: &str, after: u64, client: &mut Client) -> Result<Vec<Value>, Failure> {

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::{Create, Delete, How, Rollback, Update, Wait, show};
 use crate::client::{Client, path};
 use crate::failure::Failure;
-use crate::output::{Format, cell, print, printable};
+use crate::output::{Format, cell, document, print, printable};
 use crate::source::{Source, parameters, read};
 use crate::wait::{Limit, Operation, wait};
 
@@ -97,6 +97,8 @@ async fn follow(
             Format::Table => {
                 print(&format!("{name}: {action} IN_PROGRESS, revision {}\n", cell(&answer["revision"])))
             }
+            // Of what is being deleted there may be nothing to show any more.
+            Format::Json | Format::Yaml if action == "DELETE" => document(format, answer, |_| String::new()),
             Format::Json | Format::Yaml => show_now(&name, client, format).await,
         };
     };
@@ -106,6 +108,7 @@ async fn follow(
     let ended = wait(client, &operation, &mut last).await;
     if let Some(view) = last {
         match format {
+            // Of a stack that is gone there is nothing to show but that.
             Format::Json | Format::Yaml => show(view, format)?,
             Format::Table if ended.is_ok() => {
                 print(&format!("{}: {} COMPLETE\n", operation.name, operation.action))?
@@ -116,10 +119,7 @@ async fn follow(
     ended
 }
 
-/// The stack as it is just after an operation has begun; a delete of nothing may be over already.
+/// The stack as it is just after an operation has begun.
 async fn show_now(name: &str, client: &mut Client, format: Format) -> Result<(), Failure> {
-    match client.get(&path(["stacks", name])).await {
-        Ok(view) => show(view, format),
-        Err(failure) => Err(failure),
-    }
+    show(client.get(&path(["stacks", name])).await?, format)
 }

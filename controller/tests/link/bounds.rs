@@ -82,7 +82,7 @@ async fn those_that_say_nothing_take_no_place_of_others() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn handshake_and_connect_must_come_in_time() {
-    let short = Duration::from_millis(200);
+    let short = Duration::from_secs(1);
     let world = World::with(Limits { handshake: short, connect: short, ..Limits::default() }).await;
     let mut silent = tcp(world.address(), localhost(1)).await;
     let end = timeout(PATIENCE, silent.read(&mut [0])).await.expect("closed in time");

@@ -229,8 +229,7 @@ async fn flood(world: &World, node: &Node, connection: u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_does_not_read_is_closed_when_its_time_is_up() {
-    let limits =
-        Limits { drain: Duration::from_millis(500), queue_bytes: 64 * 1024 * 1024, ..Limits::default() };
+    let limits = Limits { drain: Duration::from_secs(2), queue_bytes: 64 * 1024 * 1024, ..Limits::default() };
     let mut world = World::with(limits).await;
     let mut neighbour = Neighbour::new(&mut world).await;
     let node = world.node("web-1");
@@ -245,7 +244,7 @@ async fn a_client_that_does_not_read_is_closed_when_its_time_is_up() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_always_has_something_to_read_and_reads_it_is_not_slow() {
-    let drain = Duration::from_millis(300);
+    let drain = Duration::from_secs(1);
     let mut world = World::with(Limits { drain, ..Limits::default() }).await;
     let node = world.node("web-1");
     let mut raw = Raw::node(&world, &node, QoS::AtMostOnce).await;
@@ -253,7 +252,7 @@ async fn a_client_that_always_has_something_to_read_and_reads_it_is_not_slow() {
     let chunk = chunk();
     let mut sent = 0;
     let start = Instant::now();
-    while start.elapsed() < 5 * drain {
+    while start.elapsed() < 3 * drain {
         while sent < 40 {
             world.handle.send(&node.id, connection, std::slice::from_ref(&chunk));
             sent += 1;
@@ -282,7 +281,7 @@ async fn a_client_with_too_much_to_read_is_closed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_never_acknowledges_is_closed_though_it_pings() {
-    let limits = Limits { drain: Duration::from_millis(500), ..Limits::default() };
+    let limits = Limits { drain: Duration::from_secs(2), ..Limits::default() };
     let mut world = World::with(limits).await;
     let node = world.node("web-1");
     let mut raw = Raw::node(&world, &node, QoS::AtLeastOnce).await;

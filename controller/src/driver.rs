@@ -303,22 +303,30 @@ impl<S: Store, O: Outbox> Driver<S, O> {
     /// Commits what the inputs of this turn led to, then lets it leave; again until nothing follows.
     fn turn_over(&mut self) {
         loop {
-            let mut changes = Vec::new();
-            let mut effects = Vec::new();
-            while let Some(effect) = self.engine.poll_effect() {
-                match effect {
-                    Effect::Persist(change) => changes.push(change),
-                    other => effects.push(other),
+            let (mut effects, mut ended) = (Vec::new(), Vec::new());
+            let seen = std::mem::take(&mut self.seen);
+            let engine = &mut self.engine;
+            let mut changes = std::iter::from_fn(|| {
+                loop {
+                    match engine.poll_effect()? {
+                        Effect::Persist(change) => {
+                            if let Change::StackRemoved { name, traversal, .. } = &change {
+                                ended.push((name.clone(), *traversal));
+                            }
+                            return Some(change);
+                        }
+                        other => effects.push(other),
+                    }
                 }
+            });
+            if let Err(error) = self.store.commit(&mut changes, &seen) {
+                self.cannot_write(&error);
+                break;
             }
-            if !changes.is_empty() || !self.seen.is_empty() {
-                let seen = std::mem::take(&mut self.seen);
-                if let Err(error) = self.store.commit(&changes, &seen) {
-                    self.cannot_write(&error);
-                    break;
-                }
+            self.gone.extend(ended);
+            while self.gone.len() > GONE_MAX {
+                self.gone.pop_front();
             }
-            self.note_deletes(&changes);
             let follows = self.let_leave(effects);
             if !follows {
                 break;
@@ -395,17 +403,6 @@ impl<S: Store, O: Outbox> Driver<S, O> {
             Err(error) => tracing::error!(%error, "the database cannot be read either"),
         }
         self.read_only = Some(why);
-    }
-
-    fn note_deletes(&mut self, changes: &[Change]) {
-        for change in changes {
-            if let Change::StackRemoved { name, traversal, .. } = change {
-                self.gone.push_back((name.clone(), *traversal));
-                if self.gone.len() > GONE_MAX {
-                    self.gone.pop_front();
-                }
-            }
-        }
     }
 
     fn serve_watchers(&mut self) {

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
+use muster_tests::scale::Shape;
 use muster_tests::scenario::Scenario;
 
 #[derive(Parser)]
@@ -23,11 +24,42 @@ enum Verb {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
+    /// Engine and database with many resources, without a network; prints its figures as JSON
+    #[command(after_help = "Example: muster-sim scale --shape wide --resources 100000")]
+    Scale {
+        /// How resources depend on each other
+        #[arg(long, value_enum, default_value = "wide")]
+        shape: Shape,
+        /// How many there are
+        #[arg(long, default_value_t = 1000)]
+        resources: usize,
+        /// How many simulated nodes they are spread over
+        #[arg(long, default_value_t = 10)]
+        nodes: usize,
+        /// Where the database is put for the time of the run [default: the system's temporary directory]
+        #[arg(long)]
+        dir: Option<PathBuf>,
+    },
 }
 
 fn main() -> ExitCode {
     match Cli::parse().verb {
         Verb::Scenario { files } => scenarios(&files),
+        Verb::Scale { shape, resources, nodes, dir } => {
+            let dir = dir.unwrap_or_else(std::env::temp_dir);
+            let figures = muster_tests::scale::run(shape, resources, nodes, &dir)
+                .and_then(|figures| Ok(serde_json::to_string(&figures)?));
+            match figures {
+                Ok(line) => {
+                    println!("{line}");
+                    ExitCode::SUCCESS
+                }
+                Err(error) => {
+                    eprintln!("error: {error:#}");
+                    ExitCode::FAILURE
+                }
+            }
+        }
     }
 }
 

@@ -9,12 +9,15 @@ use muster_shared::model::{
 };
 use muster_shared::{Attempt, ResourceId};
 
+/// Of one dummy; small, for there may be a hundred thousand.
+pub type Values = Box<[(String, String)]>;
+
 /// One simulated server.
 #[derive(Debug, Default)]
 pub struct SimNode {
     queue: VecDeque<Job>,
     /// What exists on it.
-    pub things: BTreeMap<ResourceId, BTreeMap<String, String>>,
+    pub things: BTreeMap<ResourceId, Values>,
 }
 
 impl SimNode {
@@ -52,7 +55,7 @@ impl SimNode {
         }
         match job.action {
             Action::Create | Action::Update => {
-                self.things.insert(job.resource, values.clone());
+                self.things.insert(job.resource, values.clone().into_iter().collect());
                 Outcome::Done(Observed { attributes: values })
             }
             Action::Delete => {

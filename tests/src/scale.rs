@@ -1,1 +1,293 @@
-//! placeholder
+//! How the engine and its store scale: one stack of N resources is created, updated, loaded again and deleted,
+//! with nodes that answer at once and no network. Every turn is committed before anything leaves, as the
+//! controller's driver does it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+use muster_controller::store::{Sqlite, Store as _};
+use muster_engine::{
+    Config, Effect, Engine, Input, JoinAsk, Limits, NewToken, Options, Request, Source, SourceText,
+};
+use muster_shared::join::TokenSecret;
+use muster_shared::model::{Hello, Up};
+use muster_shared::seal::SealPublic;
+use muster_shared::{Epoch, MonoTime, NodeId, StackName};
+use serde::Serialize;
+
+use crate::node::SimNode;
+
+/// How resources depend on each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Shape {
+    /// Not at all.
+    Wide,
+    /// Each on the one before.
+    Chain,
+    /// One on all others.
+    Fanin,
+    /// In ten layers, each resource on two of the layer before.
+    Layers,
+}
+
+/// What was measured; seconds and bytes.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figures {
+    shape: Shape,
+    resources: usize,
+    nodes: usize,
+    parse_s: f64,
+    create_s: f64,
+    noop_s: f64,
+    update_one_s: f64,
+    restart_s: f64,
+    delete_s: f64,
+    /// Growth of the process from parsed to created.
+    rss_bytes: u64,
+    /// Median of one write and fsync where the database is.
+    fsync_s: f64,
+}
+
+const LAYERS: usize = 10;
+const NO_OPS: [&str; 2] = ["value", "changed"];
+
+/// Runs one stack of `resources` through its life in a database under `dir`.
+///
+/// # Errors
+/// The engine did not do what it should, or the disk could not be used.
+pub fn run(shape: Shape, resources: usize, nodes: usize, dir: &Path) -> anyhow::Result<Figures> {
+    ensure!(resources > 0 && nodes > 0, "at least one resource and one node");
+    let dir = tempfile::tempdir_in(dir).context("cannot make a directory")?;
+    let fsync_s = fsync(dir.path())?;
+    let (first, parse_s) = timed(|| parse(shape, resources, None))?;
+    let unchanged = parse(shape, resources, None)?;
+    let changed = parse(shape, resources, Some(resources / 2))?;
+    let before = rss()?;
+    let mut bed = Bed::new(dir.path(), nodes)?;
+    let name: StackName = "scale".parse()?;
+    let options = Options { timeout: Duration::from_secs(86_400), ..Options::default() };
+    let create = |bed: &mut Bed| {
+        bed.ask(Request::Create { name: name.clone(), source: first, options: options.clone() })?;
+        bed.expect(&name, "CREATE", resources)
+    };
+    let ((), create_s) = timed(|| create(&mut bed))?;
+    let rss_bytes = rss()?.saturating_sub(before);
+    let update = |bed: &mut Bed, source, jobs| {
+        let before = bed.jobs;
+        bed.ask(Request::Update { name: name.clone(), source, options: options.clone() })?;
+        ensure!(bed.jobs - before == jobs, "{} jobs instead of {jobs}", bed.jobs - before);
+        bed.expect(&name, "UPDATE", resources)
+    };
+    let ((), noop_s) = timed(|| update(&mut bed, unchanged, 0))?;
+    let ((), update_one_s) = timed(|| update(&mut bed, changed, 1))?;
+    let ((), restart_s) = timed(|| bed.restart())?;
+    bed.expect(&name, "UPDATE", resources)?;
+    let ((), delete_s) = timed(|| {
+        bed.ask(Request::Delete { name: name.clone() })?;
+        ensure!(bed.engine.stack_view(&name).is_none() && bed.things() == 0, "something is left");
+        Ok(())
+    })?;
+    Ok(Figures {
+        shape,
+        resources,
+        nodes,
+        parse_s,
+        create_s,
+        noop_s,
+        update_one_s,
+        restart_s,
+        delete_s,
+        rss_bytes,
+        fsync_s,
+    })
+}
+
+fn timed<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(T, f64)> {
+    let start = Instant::now();
+    let value = work()?;
+    Ok((value, start.elapsed().as_secs_f64()))
+}
+
+fn parse(shape: Shape, resources: usize, changed: Option<usize>) -> anyhow::Result<Source> {
+    let mut template = String::from("heat_template_version: 2018-08-31\nresources:\n");
+    for index in 0..resources {
+        let value = NO_OPS[usize::from(changed == Some(index))];
+        writeln!(
+            template,
+            "  r{index:07}:\n    type: Muster::Dummy\n    properties: {{values: {{a: {value}}}}}"
+        )?;
+        let needs: Vec<usize> = match shape {
+            Shape::Wide => Vec::new(),
+            Shape::Chain => index.checked_sub(1).into_iter().collect(),
+            Shape::Fanin if index + 1 == resources => (0..index).collect(),
+            Shape::Fanin => Vec::new(),
+            Shape::Layers => {
+                let width = resources.div_ceil(LAYERS);
+                let first = index.checked_sub(width);
+                first
+                    .map(|first| [first, (first / width) * width + (first + 1) % width])
+                    .into_iter()
+                    .flatten()
+                    .collect()
+            }
+        };
+        if !needs.is_empty() {
+            let names: Vec<String> = needs.iter().map(|need| format!("r{need:07}")).collect();
+            writeln!(template, "    depends_on: [{}]", names.join(", "))?;
+        }
+    }
+    Ok(Source::parse(SourceText { name: "scale.yaml".into(), template, ..SourceText::default() })?)
+}
+
+/// Engine, store and nodes.
+struct Bed {
+    engine: Engine,
+    store: Sqlite,
+    nodes: BTreeMap<NodeId, SimNode>,
+    started: Instant,
+    jobs: usize,
+}
+
+impl Bed {
+    fn new(dir: &Path, nodes: usize) -> anyhow::Result<Self> {
+        let mut store = Sqlite::open(&dir.join("muster.db"))?;
+        let engine = Engine::new(config(store.next_epoch()?));
+        let mut bed = Self { engine, store, nodes: BTreeMap::new(), started: Instant::now(), jobs: 0 };
+        let secret = TokenSecret([1; 16]);
+        bed.ask(Request::NewToken(NewToken {
+            id: [1; 8],
+            secret_hash: secret.digest(),
+            expires: 10,
+            uses: u32::try_from(nodes)?,
+            name: None,
+            labels: BTreeMap::new(),
+        }))?;
+        for index in 0..nodes {
+            let name: NodeId = format!("node-{index}").parse()?;
+            bed.nodes.insert(name.clone(), SimNode::default());
+            bed.ask(Request::Join(JoinAsk {
+                token_id: [1; 8],
+                secret: secret.clone(),
+                name,
+                seal_public: SealPublic([0; 32]),
+                agent_version: "sim".into(),
+                wall: 1,
+            }))?;
+        }
+        bed.connect(1)?;
+        Ok(bed)
+    }
+
+    fn connect(&mut self, connection: u64) -> anyhow::Result<()> {
+        let names: Vec<NodeId> = self.nodes.keys().cloned().collect();
+        for node in names {
+            self.input(Input::Connected { node: node.clone(), connection });
+            let hello = Hello { boot_id: 1, agent_version: "sim".into(), epoch: Epoch(0), ledger: 0 };
+            self.input(Input::Received { node, connection, message: Up::Hello(hello) });
+        }
+        self.settle(connection)
+    }
+
+    fn input(&mut self, input: Input) {
+        self.engine.handle(MonoTime(self.started.elapsed()), input);
+    }
+
+    fn ask(&mut self, request: Request) -> anyhow::Result<()> {
+        self.input(Input::Request { id: 1, request: Box::new(request) });
+        self.settle(1)
+    }
+
+    /// Turn by turn: commit, then deliver; the nodes run what they got and their reports are the next turn.
+    fn settle(&mut self, connection: u64) -> anyhow::Result<()> {
+        loop {
+            let mut effects = Vec::new();
+            let engine = &mut self.engine;
+            let mut changes = std::iter::from_fn(|| {
+                loop {
+                    match engine.poll_effect()? {
+                        Effect::Persist(change) => return Some(change),
+                        other => effects.push(other),
+                    }
+                }
+            });
+            self.store.commit(&mut changes, &[])?;
+            let mut reports = Vec::new();
+            for effect in effects {
+                match effect {
+                    Effect::Persist(_) => {}
+                    Effect::Send { node, message, .. } => {
+                        let target = self.nodes.get_mut(&node).context("an unknown node")?;
+                        reports.extend(target.receive(message).map(|up| (node.clone(), up)));
+                        while let Some(report) = target.run_one() {
+                            self.jobs += 1;
+                            reports.push((node.clone(), report));
+                        }
+                    }
+                    Effect::Answer { answer, .. } => {
+                        answer?;
+                    }
+                    Effect::SendChunk { .. } | Effect::LoadRevision { .. } => {
+                        bail!("an effect that is not needed here")
+                    }
+                }
+            }
+            if reports.is_empty() {
+                return Ok(());
+            }
+            for (node, message) in reports {
+                self.input(Input::Received { node, connection, message });
+            }
+        }
+    }
+
+    fn restart(&mut self) -> anyhow::Result<()> {
+        let epoch = self.store.next_epoch()?;
+        let now = MonoTime(self.started.elapsed());
+        self.engine = Engine::load(config(epoch), self.store.load()?, now);
+        self.connect(1)
+    }
+
+    fn things(&self) -> usize {
+        self.nodes.values().map(|node| node.things.len()).sum()
+    }
+
+    fn expect(&self, name: &StackName, action: &str, things: usize) -> anyhow::Result<()> {
+        let view = self.engine.stack_view(name).context("no stack")?;
+        ensure!(view.action == action && view.status == "COMPLETE", "{view:?}");
+        ensure!(self.things() == things, "{} things instead of {things}", self.things());
+        Ok(())
+    }
+}
+
+fn config(epoch: Epoch) -> Config {
+    let mut seed = [0; 32];
+    seed[..4].copy_from_slice(&epoch.0.to_le_bytes());
+    Config { epoch, seed, limits: Limits::default() }
+}
+
+/// Resident memory of this process, from `/proc/self/statm`.
+fn rss() -> anyhow::Result<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm")?;
+    let pages: u64 = statm.split(' ').nth(1).context("no resident size")?.parse()?;
+    // Linux on x86-64 and arm64 servers as Debian ships it.
+    Ok(pages * 4096)
+}
+
+/// Median time of a 4 KiB write and fsync.
+fn fsync(dir: &Path) -> anyhow::Result<f64> {
+    let mut file = std::fs::File::create(dir.join("fsync"))?;
+    let mut times = Vec::new();
+    for _ in 0..51 {
+        let start = Instant::now();
+        file.write_all(&[0; 4096])?;
+        file.sync_all()?;
+        times.push(start.elapsed());
+    }
+    times.sort();
+    Ok(times[times.len() / 2].as_secs_f64())
+}

@@ -270,9 +270,10 @@ impl World {
             ensure!(resources.contains_key(name), "{name} is still there");
         }
         for name in resources.keys() {
-            let real = &self.node.things[&self.only(name)?];
+            let real: BTreeMap<String, String> =
+                self.node.things[&self.only(name)?].iter().cloned().collect();
             let wanted = self.wanted(&resources, name)?;
-            ensure!(*real == wanted, "{name} has {real:?}, wanted {wanted:?}");
+            ensure!(real == wanted, "{name} has {real:?}, wanted {wanted:?}");
         }
         Ok(())
     }

@@ -138,7 +138,7 @@ pub struct Engine {
     /// What follows from the input in hand.
     pub(crate) agenda: VecDeque<Todo>,
     pub(crate) seq: u64,
-    dirty_rows: Vec<Slot>,
+    dirty_rows: VecDeque<Slot>,
     dirty_stacks: BTreeSet<u64>,
     changes: VecDeque<Change>,
     effects: VecDeque<Effect>,
@@ -182,7 +182,7 @@ impl Engine {
             unplaced: BTreeSet::new(),
             agenda: VecDeque::new(),
             seq: 0,
-            dirty_rows: Vec::new(),
+            dirty_rows: VecDeque::new(),
             dirty_stacks: BTreeSet::new(),
             changes: VecDeque::new(),
             effects: VecDeque::new(),
@@ -214,8 +214,7 @@ impl Engine {
 
     /// What is to be done next. All changes of the rows come first, each row once.
     pub fn poll_effect(&mut self) -> Option<Effect> {
-        self.flush();
-        if let Some(change) = self.changes.pop_front() {
+        if let Some(change) = self.next_dirty().or_else(|| self.changes.pop_front()) {
             return Some(Effect::Persist(change));
         }
         self.effects.pop_front()
@@ -306,7 +305,7 @@ impl Engine {
     pub(crate) fn row_changed(&mut self, slot: Slot, full: bool) {
         let row = &mut self.rows[slot];
         if !row.dirty.any() {
-            self.dirty_rows.push(slot);
+            self.dirty_rows.push_back(slot);
         }
         row.dirty.progress = true;
         row.dirty.full |= full;
@@ -317,7 +316,7 @@ impl Engine {
     pub(crate) fn edges_changed(&mut self, slot: Slot) {
         let row = &mut self.rows[slot];
         if !row.dirty.any() {
-            self.dirty_rows.push(slot);
+            self.dirty_rows.push_back(slot);
         }
         row.dirty.edges = true;
     }
@@ -364,30 +363,38 @@ impl Engine {
         self.change(Change::Event(record));
     }
 
-    fn flush(&mut self) {
-        if self.dirty_rows.is_empty() && self.dirty_stacks.is_empty() {
-            return;
-        }
-        for id in std::mem::take(&mut self.dirty_stacks) {
+    /// The next change of a stack or row that was touched: made only now, so that a hundred thousand of them
+    /// never lie in memory at once.
+    fn next_dirty(&mut self) -> Option<Change> {
+        while let Some(id) = self.dirty_stacks.pop_first() {
             if let Some(stack) = self.stacks.get(&id) {
-                self.changes.push_back(Change::Stack(stack.record()));
+                return Some(Change::Stack(stack.record()));
             }
         }
-        for slot in std::mem::take(&mut self.dirty_rows) {
-            let Some(row) = self.rows.get_mut(slot) else { continue };
-            let dirty = std::mem::take(&mut row.dirty);
-            if dirty.full {
+        while let Some(slot) = self.dirty_rows.front().copied() {
+            let Some(row) = self.rows.get_mut(slot) else {
+                self.dirty_rows.pop_front();
+                continue;
+            };
+            let dirty = row.dirty;
+            if dirty.full || dirty.progress {
+                (row.dirty.full, row.dirty.progress) = (false, false);
                 let row = &self.rows[slot];
-                let node = row.node.map(|key| self.nodes[key].name.clone());
-                self.changes.push_back(Change::Resource(Box::new(row.record(node))));
-            } else if dirty.progress {
-                self.changes.push_back(Change::Progress(row.progress_record()));
+                return Some(if dirty.full {
+                    let node = row.node.map(|key| self.nodes[key].name.clone());
+                    Change::Resource(Box::new(row.record(node)))
+                } else {
+                    Change::Progress(row.progress_record())
+                });
             }
+            row.dirty.edges = false;
+            self.dirty_rows.pop_front();
             if dirty.edges {
                 let row = &self.rows[slot];
                 let requires = row.requires.iter().map(|slot| self.rows[*slot].id).collect();
-                self.changes.push_back(Change::Edges { needed_by: row.id, requires });
+                return Some(Change::Edges { needed_by: row.id, requires });
             }
         }
+        None
     }
 }

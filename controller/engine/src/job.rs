@@ -10,8 +10,9 @@ use muster_shared::{Attempt, Generation, MonoTime, NodeId};
 
 use crate::engine::{Effect, Engine, Todo};
 use crate::node::NodeKey;
+use crate::record::PackedSpec;
 use crate::record::{Change, Status};
-use crate::resource::{PackedSpec, Previous, Role, Slot, Work, WorkState};
+use crate::resource::{Previous, Role, Slot, Work, WorkState};
 use crate::timer::TimerKey;
 use crate::traversal::stored_content;
 

@@ -7,9 +7,10 @@ use muster_shared::MonoTime;
 use muster_shared::model::LedgerEntry;
 
 use crate::engine::{Config, Engine, Todo};
+use crate::record::PackedSpec;
 use crate::record::{NodeRecord, ResourceRecord, StackRecord, Status, TokenRecord};
 use crate::request::Source;
-use crate::resource::{PackedSpec, Role, Row, Slot, Work, WorkState};
+use crate::resource::{Role, Row, Slot, Work, WorkState};
 use crate::stack::{Adjacency, Stack, Stage, Walk};
 use crate::traversal::stored_content;
 
@@ -76,7 +77,7 @@ impl Engine {
         row.definition = record.definition;
         row.revision = record.revision;
         row.dropped = record.dropped;
-        row.spec = record.spec.as_ref().map(PackedSpec::new);
+        row.spec = record.spec;
         row.handed_over = record.handed_over;
         row.replaces = record.replaces;
         row.replaced_by = record.replaced_by;
@@ -115,7 +116,7 @@ impl Engine {
             if let Some(generation) = held {
                 node.ledger ^= LedgerEntry { resource: physical, generation }.digest();
             }
-            if let Some(spec) = record.spec {
+            if let Some(spec) = self.rows[slot].spec.as_ref().map(PackedSpec::unpack) {
                 for claim in spec.claims().into_iter().filter(|_| !handed_over) {
                     self.claims.take(key, claim, slot);
                 }
@@ -149,7 +150,7 @@ impl Engine {
             let row = &self.rows[slot];
             stack.active += usize::from(row.work.is_some());
             if row.dropped.is_some() {
-                stack.extras.push(slot);
+                stack.extras.insert(slot);
             } else {
                 stack.forward.push(slot);
             }

@@ -304,7 +304,7 @@ impl Engine {
             ended: false,
             timeout: Some(timeout),
         });
-        stack.extras.clone_from(&dropped);
+        stack.extras = dropped.iter().copied().collect();
         // Work of an earlier traversal is taken back where it can be; what fits the new one is found by visit().
         let blocked = visits.iter().filter(|slot| self.rows[**slot].blocked > 0);
         let obsolete: Vec<Slot> = dropped.iter().chain(blocked).copied().collect();
@@ -343,7 +343,7 @@ impl Engine {
         self.edges_changed(new);
         let Some(stack) = self.stacks.get_mut(&stack_id) else { return new };
         stack.forward[index] = new;
-        stack.extras.push(old);
+        stack.extras.insert(old);
         if let Some(walk) = &mut stack.walk {
             walk.total += 1;
         }

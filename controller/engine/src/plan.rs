@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use indexmap::IndexSet;
 use muster_shared::model::Action;
 use muster_template::{Parameters, Template};
 
@@ -16,7 +17,7 @@ pub(crate) struct Ground<'a> {
     pub rows: &'a Rows,
     /// By name.
     pub forward: &'a [Slot],
-    pub extras: &'a [Slot],
+    pub extras: &'a IndexSet<Slot>,
     /// The stack's revision before.
     pub previous: u32,
     /// The revision whose content is to come back, in a rollback.

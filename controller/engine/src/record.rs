@@ -140,7 +140,7 @@ pub struct ResourceRecord {
     /// The revision that dropped it; then it is cleaned up.
     pub dropped: Option<u32>,
     /// The last desired state a job was made of.
-    pub spec: Option<Spec>,
+    pub spec: Option<PackedSpec>,
     /// Its claims were taken over by another row.
     pub handed_over: bool,
     /// The row it replaces.
@@ -297,4 +297,31 @@ impl Status {
 /// From [`action_str`].
 pub fn action_from_name(name: &str) -> Option<Action> {
     [Action::Create, Action::Update, Action::Delete].into_iter().find(|a| action_str(Some(*a)) == name)
+}
+
+/// A spec as bytes: a tenth of its size as a tree, and a resource needs it only when a job is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PackedSpec(Box<[u8]>);
+
+impl PackedSpec {
+    /// Packs.
+    pub fn new(spec: &Spec) -> Self {
+        Self(postcard::to_stdvec(spec).expect("a spec is plain data").into_boxed_slice())
+    }
+
+    /// From bytes that were kept; none if they are no spec.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (_, rest) = postcard::take_from_bytes::<Spec>(bytes).ok()?;
+        rest.is_empty().then(|| Self(bytes.into()))
+    }
+
+    /// As it is kept.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Unpacks.
+    pub fn unpack(&self) -> Spec {
+        postcard::from_bytes(&self.0).expect("packed by new(), or checked by from_bytes()")
+    }
 }

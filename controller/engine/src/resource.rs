@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use muster_shared::model::{Action, Spec};
+use muster_shared::model::Action;
 use muster_shared::{Attempt, Generation, MonoTime, NodeId, ResourceId};
 use muster_template::Kind;
 
 use crate::node::NodeKey;
-use crate::record::{ProgressRecord, ResourceRecord, Status};
+use crate::record::{PackedSpec, ProgressRecord, ResourceRecord, Status};
 
 /// Where a row lies in memory; reused after the row is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Slot(pub u32);
 
 /// A resource.
@@ -103,10 +103,6 @@ pub(crate) struct Previous {
     pub applied: bool,
 }
 
-/// A spec as bytes: a tenth of its size as a tree, and a resource needs it only when a job is made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PackedSpec(Box<[u8]>);
-
 /// What of a row is to be persisted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dirty {
@@ -133,20 +129,6 @@ impl WorkState {
             WorkState::Settling => "settling",
             WorkState::Backoff => "backoff",
         }
-    }
-}
-
-impl PackedSpec {
-    pub fn new(spec: &Spec) -> Self {
-        Self(postcard::to_stdvec(spec).expect("a spec is plain data").into_boxed_slice())
-    }
-
-    pub fn unpack(&self) -> Spec {
-        postcard::from_bytes(&self.0).expect("packed by new() in this process")
-    }
-
-    pub fn len(&self) -> usize {
-        self.0.len()
     }
 }
 
@@ -214,7 +196,7 @@ impl Row {
             definition: self.definition,
             revision: self.revision,
             dropped: self.dropped,
-            spec: self.spec.as_ref().map(PackedSpec::unpack),
+            spec: self.spec.clone(),
             handed_over: self.handed_over,
             replaces: self.replaces,
             replaced_by: self.replaced_by,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use indexmap::IndexSet;
 use muster_shared::{MonoTime, StackName};
 use muster_template::{Parameters, Template};
 
@@ -28,7 +29,7 @@ pub(crate) struct Stack {
     /// Rows of the current revision, by name, which is the order of the template's resources.
     pub forward: Vec<Slot>,
     /// Rows to be cleaned up.
-    pub extras: Vec<Slot>,
+    pub extras: IndexSet<Slot>,
     /// Rows that wait because the stack has enough in flight.
     pub queue: VecDeque<Slot>,
     /// Jobs with agents that are there.
@@ -117,7 +118,7 @@ impl Stack {
             parameters: BTreeMap::new(),
             events: 0,
             forward: Vec::new(),
-            extras: Vec::new(),
+            extras: IndexSet::new(),
             queue: VecDeque::new(),
             in_flight: 0,
             active: 0,

@@ -14,9 +14,10 @@ use serde_json::Value;
 use crate::engine::{Engine, Todo};
 use crate::node::NodeKey;
 use crate::operation::Pending;
+use crate::record::PackedSpec;
 use crate::record::{Change, StackAction, Status};
 use crate::request::Source;
-use crate::resource::{PackedSpec, Role, Slot, WorkState};
+use crate::resource::{Role, Slot, WorkState};
 use crate::stack::{Stack, Stage};
 use crate::view::OutputView;
 
@@ -136,8 +137,11 @@ impl Engine {
         };
         let content = externalise(&mut spec);
         let packed = PackedSpec::new(&spec);
-        if packed.len() > SPEC_MAX {
-            return Err(format!("its properties are {} bytes, over the limit of {SPEC_MAX}", packed.len()));
+        if packed.bytes().len() > SPEC_MAX {
+            return Err(format!(
+                "its properties are {} bytes, over the limit of {SPEC_MAX}",
+                packed.bytes().len()
+            ));
         }
         let row = &self.rows[slot];
         if row.applied {
@@ -282,7 +286,7 @@ impl Engine {
         }
         self.change(Change::ResourceRemoved(row.id));
         let Some(stack) = self.stacks.get_mut(&row.stack) else { return };
-        stack.extras.retain(|extra| *extra != slot);
+        stack.extras.swap_remove(&slot);
         let mut released: Vec<Slot> = Vec::new();
         for required in &row.requires {
             let Some(other) = self.rows.get_mut(*required) else { continue };
@@ -332,7 +336,7 @@ impl Engine {
     }
 
     fn begin_cleanup(&mut self, id: u64) {
-        let mut extras = self.stacks[&id].extras.clone();
+        let mut extras: Vec<Slot> = self.stacks[&id].extras.iter().copied().collect();
         for slot in &extras {
             self.rows[*slot].blocked = 0;
         }

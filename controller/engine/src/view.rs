@@ -226,7 +226,7 @@ impl Engine {
     /// The rows of a stack: those of the current revision, or `all`, also those being cleaned up.
     pub fn resource_views(&self, name: &StackName, all: bool) -> Option<Vec<ResourceView>> {
         let stack = self.stacks.get(self.names.get(name)?)?;
-        let extras: &[Slot] = if all || stack.forward.is_empty() { &stack.extras } else { &[] };
+        let extras = stack.extras.iter().filter(|_| all || stack.forward.is_empty());
         Some(stack.forward.iter().chain(extras).map(|slot| self.resource_view(stack, *slot)).collect())
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use muster_engine::record::{
-    NodeRecord, ProgressRecord, ResourceRecord, StackAction, StackRecord, Status, TokenRecord,
+    NodeRecord, PackedSpec, ProgressRecord, ResourceRecord, StackAction, StackRecord, Status, TokenRecord,
     action_from_name,
 };
 use muster_engine::{NewToken, Snapshot, Source};
@@ -121,7 +121,9 @@ fn resource(row: &Row<'_>) -> rusqlite::Result<ResourceRecord> {
     let spec: Option<Vec<u8>> = row.get("spec")?;
     let spec = spec
         .map(|bytes| match bytes.split_first() {
-            Some((&SPEC_VERSION, packed)) => postcard::from_bytes(packed).map_err(|e| bad("spec", e)),
+            Some((&SPEC_VERSION, packed)) => {
+                PackedSpec::from_bytes(packed).ok_or_else(|| bad("spec", "no spec"))
+            }
             _ => Err(bad("spec", "unknown version")),
         })
         .transpose()?;

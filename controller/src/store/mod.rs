@@ -32,7 +32,11 @@ pub trait Store {
     ///
     /// # Errors
     /// [`StoreError`]; then nothing was written.
-    fn commit(&mut self, changes: &[Change], seen: &[NodeId]) -> Result<(), StoreError>;
+    fn commit(
+        &mut self,
+        changes: &mut dyn Iterator<Item = Change>,
+        seen: &[NodeId],
+    ) -> Result<(), StoreError>;
 
     /// All that the engine needs at its start.
     ///

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use muster_engine::SourceText;
 use muster_engine::record::{Change, EventRecord, ProgressRecord, ResourceRecord, StackRecord, action_str};
-use muster_shared::model::{ContentDigest, Spec};
+use muster_shared::model::ContentDigest;
 use muster_shared::{Epoch, NodeId, StackName};
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
@@ -81,14 +81,19 @@ impl Sqlite {
 }
 
 impl Store for Sqlite {
-    fn commit(&mut self, changes: &[Change], seen: &[NodeId]) -> Result<(), StoreError> {
-        if changes.is_empty() && seen.is_empty() {
+    fn commit(
+        &mut self,
+        changes: &mut dyn Iterator<Item = Change>,
+        seen: &[NodeId],
+    ) -> Result<(), StoreError> {
+        let mut changes = changes.peekable();
+        if changes.peek().is_none() && seen.is_empty() {
             return Ok(());
         }
         let now = now();
         let transaction = self.db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
         for change in changes {
-            apply(&transaction, change, &now)?;
+            apply(&transaction, &change, &now)?;
         }
         for node in seen {
             let mut update = transaction.prepare_cached("UPDATE nodes SET last_seen = ?2 WHERE name = ?1")?;
@@ -286,7 +291,7 @@ fn raise(db: &Transaction<'_>, key: &str, value: u64) -> Result<(), StoreError> 
 
 fn put_resource(db: &Transaction<'_>, r: &ResourceRecord) -> Result<(), StoreError> {
     let p = &r.progress;
-    let spec = r.spec.as_ref().map(pack_spec);
+    let spec = r.spec.as_ref().map(|spec| [&[SPEC_VERSION], spec.bytes()].concat());
     let mut physical = [0; uuid::fmt::Hyphenated::LENGTH];
     db.prepare_cached(
         "INSERT OR REPLACE INTO resources VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
@@ -321,11 +326,6 @@ fn put_resource(db: &Transaction<'_>, r: &ResourceRecord) -> Result<(), StoreErr
         (!p.attributes.is_empty()).then(|| json(&p.attributes)),
     ])?;
     Ok(())
-}
-
-fn pack_spec(spec: &Spec) -> Vec<u8> {
-    let packed = vec![SPEC_VERSION];
-    postcard::to_extend(spec, packed).expect("a spec is plain data")
 }
 
 fn put_progress(db: &Transaction<'_>, p: &ProgressRecord) -> Result<(), StoreError> {

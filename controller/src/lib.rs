@@ -1,5 +1,6 @@
 //! The controller: driver loop, store, link, HTTP API. What it decides is the engine's affair.
 
+pub mod api;
 pub mod config;
 pub mod data_dir;
 pub mod driver;

@@ -1,0 +1,98 @@
+//! What a request is answered when it cannot be done.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use muster_engine::Refusal;
+use muster_template::{Error, Errors};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::store::StoreError;
+
+/// Decides the status code, and the exit code of the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// 404
+    NotFound,
+    /// 409: it contradicts what is there.
+    Conflict,
+    /// 400: the request, a file or a template is wrong.
+    Invalid,
+    /// 503: at another time, perhaps.
+    Unavailable,
+    /// 500: our fault.
+    Internal,
+}
+
+/// `{"error": {"class", "message", "errors": [{"file", "line", "column", "path", "message"}]}}`
+#[derive(Debug)]
+pub struct ApiError {
+    /// What kind.
+    pub class: Class,
+    /// For the operator.
+    pub message: String,
+    /// Each with its place, where it is about a template.
+    pub errors: Vec<Error>,
+}
+
+impl ApiError {
+    fn new(class: Class, message: impl Into<String>) -> Self {
+        Self { class, message: message.into(), errors: Vec::new() }
+    }
+
+    pub(super) fn not_found(message: impl Into<String>) -> Self {
+        Self::new(Class::NotFound, message)
+    }
+
+    pub(super) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(Class::Invalid, message)
+    }
+
+    pub(super) fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(Class::Unavailable, message)
+    }
+
+    pub(super) fn internal(message: impl Into<String>) -> Self {
+        Self::new(Class::Internal, message)
+    }
+}
+
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NotFound(message) => Self::new(Class::NotFound, message),
+            Refusal::Conflict(message) => Self::new(Class::Conflict, message),
+            Refusal::Invalid(message) => Self::new(Class::Invalid, message),
+            Refusal::Unavailable(message) => Self::new(Class::Unavailable, message),
+        }
+    }
+}
+
+impl From<Errors> for ApiError {
+    fn from(errors: Errors) -> Self {
+        Self { class: Class::Invalid, message: "the template is not valid".to_owned(), errors: errors.0 }
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        tracing::error!(%error, "a read for the API failed");
+        Self::internal(error.to_string())
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let status = match self.class {
+            Class::NotFound => StatusCode::NOT_FOUND,
+            Class::Conflict => StatusCode::CONFLICT,
+            Class::Invalid => StatusCode::BAD_REQUEST,
+            Class::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Class::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        let body = json!({"error": {"class": self.class, "message": self.message, "errors": self.errors}});
+        (status, Json(body)).into_response()
+    }
+}

@@ -1,0 +1,125 @@
+//! The HTTP API for operators: JSON under `/v1`, on a Unix socket that belongs to root and the group `muster`.
+//!
+//! ```text
+//!   POST /v1/stacks                       GET /v1/stacks/{stack}/template?revision=
+//!   GET  /v1/stacks                       GET /v1/stacks/{stack}/outputs
+//!   GET|PUT|DELETE /v1/stacks/{stack}     GET /v1/stacks/{stack}/events?after=
+//!   POST /v1/stacks/{stack}/rollback      GET /v1/stacks/{stack}/resources?all=&status=
+//!   GET  /v1/stacks/{stack}/watch?seq=&traversal=       GET /v1/stacks/{stack}/resources/{resource}
+//!   GET|POST /v1/tokens    DELETE /v1/tokens/{id}       GET /v1/nodes    GET /v1/nodes/{node}    GET /v1/version
+//! ```
+//!
+//! An error is `{"error": {"class", "message", "errors"}}`, see [`error`]. Templates are parsed here, beside the
+//! driver, never in it. Absent on purpose: decisions, and the operator's disk: what a template names comes with it.
+
+pub mod error;
+mod node;
+mod resource;
+mod server;
+mod source;
+mod stack;
+mod token;
+mod watch;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{DefaultBodyLimit, Query};
+use axum::routing::{delete, get, post};
+use muster_shared::StackName;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use crate::driver::DriverHandle;
+use crate::pki::Pki;
+use crate::store::{Reader, StoreError};
+use error::ApiError;
+pub use server::{ApiHandle, SocketError, serve};
+
+/// Requests with a body that are read and parsed at a time; others wait. Each may need several times the body's
+/// bound in memory.
+const BODIES_MAX: usize = 4;
+
+/// How the API is reached, and its bounds.
+#[derive(Clone, Debug)]
+pub struct ApiConfig {
+    /// The Unix socket.
+    pub socket: PathBuf,
+    /// What join tokens say of where the controller is: `host:port`.
+    pub addresses: Vec<String>,
+    /// Bytes of a request.
+    pub body_max: usize,
+}
+
+/// What every request needs.
+#[derive(Clone)]
+struct Api {
+    driver: DriverHandle,
+    reader: Reader,
+    pki: Arc<Pki>,
+    config: Arc<ApiConfig>,
+    bodies: Arc<Semaphore>,
+}
+
+impl Api {
+    fn new(config: ApiConfig, driver: DriverHandle, reader: Reader, pki: Arc<Pki>) -> Self {
+        Self { driver, reader, pki, config: Arc::new(config), bodies: Arc::new(Semaphore::new(BODIES_MAX)) }
+    }
+
+    /// Reads what the engine does not keep in memory.
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let reader = self.reader.clone();
+        blocking(move || read(&reader).map_err(ApiError::from)).await
+    }
+}
+
+fn router(api: Api) -> Router {
+    Router::new()
+        .route("/v1/stacks", get(stack::list).post(stack::create))
+        .route("/v1/stacks/{stack}", get(stack::show).put(stack::update).delete(stack::delete))
+        .route("/v1/stacks/{stack}/rollback", post(stack::rollback))
+        .route("/v1/stacks/{stack}/watch", get(watch::watch))
+        .route("/v1/stacks/{stack}/template", get(stack::template))
+        .route("/v1/stacks/{stack}/outputs", get(stack::outputs))
+        .route("/v1/stacks/{stack}/events", get(stack::events))
+        .route("/v1/stacks/{stack}/resources", get(resource::list))
+        .route("/v1/stacks/{stack}/resources/{resource}", get(resource::show))
+        .route("/v1/tokens", get(token::list).post(token::create))
+        .route("/v1/tokens/{id}", delete(token::revoke))
+        .route("/v1/nodes", get(node::list))
+        .route("/v1/nodes/{node}", get(node::show))
+        .route("/v1/version", get(version))
+        .fallback(async || ApiError::not_found("no such path: see GET /v1/version"))
+        .method_not_allowed_fallback(async || ApiError::invalid("this path does not take that method"))
+        // Bodies are read in `source`, with bounds of their own.
+        .layer(DefaultBodyLimit::disable())
+        .with_state(api)
+}
+
+async fn version() -> axum::Json<Value> {
+    axum::Json(json!({"version": env!("CARGO_PKG_VERSION"), "api": ["v1"]}))
+}
+
+/// Runs what blocks or computes for long where it holds nobody up.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    // It panics with the work, or is cancelled when the runtime stops.
+    tokio::task::spawn_blocking(work).await.map_err(|error| ApiError::internal(error.to_string()))?
+}
+
+fn stack_name(text: String) -> Result<StackName, ApiError> {
+    text.try_into().map_err(|error: muster_shared::id::IdError| ApiError::invalid(error.to_string()))
+}
+
+fn query<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, ApiError> {
+    query.map(|Query(query)| query).map_err(|rejection| ApiError::invalid(rejection.body_text()))
+}
+
+#[cfg(test)]
+mod tests;

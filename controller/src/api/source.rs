@@ -1,0 +1,169 @@
+//! Bodies: read within bounds, parsed off the runtime's threads, templates included.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, to_bytes};
+use muster_engine::{Options, Source, SourceText};
+use muster_shared::StackName;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
+
+use super::error::ApiError;
+use super::{Api, blocking};
+use crate::store::Reader;
+
+/// For a body to arrive: it comes from this host.
+const BODY_TIME: Duration = Duration::from_secs(60);
+/// A year: whoever asks for more has mistyped.
+const TIMEOUT_MAX: u64 = 365 * 86_400;
+
+/// POST /v1/stacks
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreateBody {
+    name: StackName,
+    template: TemplateBody,
+    #[serde(default)]
+    parameters: BTreeMap<String, Value>,
+    #[serde(default)]
+    options: OptionsBody,
+}
+
+/// PUT /v1/stacks/{stack}
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UpdateBody {
+    /// The current one if absent.
+    template: Option<TemplateBody>,
+    #[serde(default)]
+    parameters: BTreeMap<String, Value>,
+    /// Keeps the current values of parameters that are not given.
+    #[serde(default)]
+    existing: bool,
+    #[serde(default)]
+    options: OptionsBody,
+}
+
+/// A template and the files it names.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TemplateBody {
+    /// The file's name, for the places of errors.
+    name: String,
+    text: String,
+    #[serde(default)]
+    files: BTreeMap<String, String>,
+}
+
+/// How an operation is to be carried out.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OptionsBody {
+    rollback: bool,
+    require_nodes: bool,
+    /// Seconds.
+    timeout: Option<u64>,
+}
+
+/// A body that was read, and the right to hold it in memory.
+pub struct Held(Bytes, OwnedSemaphorePermit);
+
+/// Reads a body.
+pub async fn read(api: &Api, body: Body) -> Result<Held, ApiError> {
+    let permit = api.bodies.clone().acquire_owned().await;
+    let permit = permit.map_err(|_closed| ApiError::unavailable("the controller is stopping"))?;
+    let bytes = timeout(BODY_TIME, to_bytes(body, api.config.body_max)).await;
+    let bytes = bytes.map_err(|_elapsed| ApiError::invalid("the request's body did not arrive in time"))?;
+    let bytes = bytes.map_err(|error| {
+        ApiError::invalid(format!(
+            "the request's body cannot be read: {error}; at most {} bytes are allowed (limits.api_body)",
+            api.config.body_max
+        ))
+    })?;
+    Ok(Held(bytes, permit))
+}
+
+/// A small body as what it should be.
+pub async fn json<T: DeserializeOwned>(api: &Api, body: Body) -> Result<T, ApiError> {
+    parse_json(&read(api, body).await?)
+}
+
+/// For a create: name, source, options.
+pub async fn create(held: Held) -> Result<(StackName, Source, Options), ApiError> {
+    blocking(move || {
+        let CreateBody { name, template, parameters, options } = parse_json(&held)?;
+        let options = options.try_into()?;
+        let text =
+            SourceText { name: template.name, template: template.text, files: template.files, parameters };
+        Ok((name, Source::parse(text)?, options))
+    })
+    .await
+}
+
+/// For an update: source, options. What is not given is taken from the current revision.
+pub async fn update(held: Held, name: StackName, reader: Reader) -> Result<(Source, Options), ApiError> {
+    blocking(move || {
+        let UpdateBody { template, parameters, existing, options } = parse_json(&held)?;
+        let options = options.try_into()?;
+        let current =
+            if existing || template.is_none() { current(&reader, &name)? } else { SourceText::default() };
+        Ok((Source::parse(merged(current, template, parameters, existing)?)?, options))
+    })
+    .await
+}
+
+fn parse_json<T: DeserializeOwned>(Held(bytes, _permit): &Held) -> Result<T, ApiError> {
+    serde_json::from_slice(bytes)
+        .map_err(|error| ApiError::invalid(format!("the request's body is wrong: {error}")))
+}
+
+fn current(reader: &Reader, name: &StackName) -> Result<SourceText, ApiError> {
+    match reader.source(name, None)? {
+        Some((_, text)) => Ok(text),
+        None => Err(ApiError::not_found(format!("no stack '{name}'"))),
+    }
+}
+
+/// As Heat's PARAM_EXISTING: given values go over existing ones, and those that a new template does not know any
+/// more fall away.
+fn merged(
+    current: SourceText,
+    template: Option<TemplateBody>,
+    given: BTreeMap<String, Value>,
+    existing: bool,
+) -> Result<SourceText, ApiError> {
+    let mut parameters = if existing { current.parameters } else { BTreeMap::new() };
+    let (name, template, files) = match template {
+        Some(TemplateBody { name, text, files }) => {
+            if !parameters.is_empty() {
+                let parsed = muster_template::parse(&name, &text, &files)?;
+                parameters.retain(|key, _| parsed.parameters().any(|known| *known.name == **key));
+            }
+            (name, text, files)
+        }
+        None => (current.name, current.template, current.files),
+    };
+    parameters.extend(given);
+    Ok(SourceText { name, template, files, parameters })
+}
+
+impl TryFrom<OptionsBody> for Options {
+    type Error = ApiError;
+
+    fn try_from(body: OptionsBody) -> Result<Self, ApiError> {
+        let OptionsBody { rollback, require_nodes, timeout } = body;
+        let timeout = match timeout {
+            None => Options::default().timeout,
+            Some(seconds) if (1..=TIMEOUT_MAX).contains(&seconds) => Duration::from_secs(seconds),
+            Some(seconds) => {
+                let message = format!("options.timeout is {seconds} s: want 1 to {TIMEOUT_MAX}");
+                return Err(ApiError::invalid(message));
+            }
+        };
+        Ok(Self { rollback, require_nodes, timeout })
+    }
+}

@@ -1,0 +1,188 @@
+//! Stacks: operations, and what is known of them.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use muster_engine::view::{OutputView, StackView};
+use muster_engine::{Answer, Request};
+use muster_shared::StackName;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::error::ApiError;
+use super::{Api, query, source, stack_name};
+use crate::store::EventRow;
+
+/// Events in one answer; the next ones are asked for with `after`.
+const EVENTS_MAX: u32 = 1000;
+
+/// A begun operation, 202.
+pub type Begun = (StatusCode, Json<Value>);
+
+/// A stack in a list.
+#[derive(Serialize)]
+pub struct StackRow {
+    name: String,
+    id: String,
+    action: String,
+    status: String,
+    status_reason: String,
+    revision: u32,
+    traversal: u64,
+    created_at: String,
+    updated_at: String,
+    progress: muster_engine::view::ProgressView,
+}
+
+/// POST /v1/stacks
+pub async fn create(State(api): State<Api>, body: Body) -> Result<Begun, ApiError> {
+    let (name, source, options) = source::create(source::read(&api, body).await?).await?;
+    tracing::info!(stack = %name, "create");
+    begun("CREATE", api.driver.request(Request::Create { name, source, options }).await?)
+}
+
+/// PUT /v1/stacks/{stack}
+pub async fn update(State(api): State<Api>, Path(name): Path<String>, body: Body) -> Result<Begun, ApiError> {
+    let name = stack_name(name)?;
+    let held = source::read(&api, body).await?;
+    let (source, options) = source::update(held, name.clone(), api.reader.clone()).await?;
+    tracing::info!(stack = %name, "update");
+    begun("UPDATE", api.driver.request(Request::Update { name, source, options }).await?)
+}
+
+/// DELETE /v1/stacks/{stack}
+pub async fn delete(State(api): State<Api>, Path(name): Path<String>) -> Result<Begun, ApiError> {
+    let name = stack_name(name)?;
+    tracing::info!(stack = %name, "delete");
+    begun("DELETE", api.driver.request(Request::Delete { name }).await?)
+}
+
+/// POST /v1/stacks/{stack}/rollback
+pub async fn rollback(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    body: Body,
+) -> Result<Begun, ApiError> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Rollback {
+        to: Option<u32>,
+    }
+    let name = stack_name(name)?;
+    let Rollback { to } = source::json(&api, body).await?;
+    tracing::info!(stack = %name, ?to, "rollback");
+    begun("ROLLBACK", api.driver.request(Request::Rollback { name, to }).await?)
+}
+
+fn begun(action: &str, answer: Answer) -> Result<Begun, ApiError> {
+    let Answer::Stack { name, id, traversal, revision, warnings } = answer else {
+        return Err(ApiError::internal("the engine gave no stack as its answer"));
+    };
+    let body = json!({"name": name, "id": id.to_string(), "action": action, "traversal": traversal,
+        "revision": revision, "warnings": warnings});
+    Ok((StatusCode::ACCEPTED, Json(body)))
+}
+
+/// GET /v1/stacks
+pub async fn list(State(api): State<Api>) -> Result<Json<Vec<StackRow>>, ApiError> {
+    let views = api.driver.query(|engine| engine.stack_views()).await?;
+    let rows = api
+        .read(move |reader| {
+            let row = |view: StackView| {
+                let name: Result<StackName, _> = view.name.parse();
+                let times =
+                    name.ok().map(|name| reader.times(&name)).transpose()?.flatten().unwrap_or_default();
+                Ok(StackRow {
+                    name: view.name,
+                    id: view.id,
+                    action: view.action,
+                    status: view.status,
+                    status_reason: view.status_reason,
+                    revision: view.revision,
+                    traversal: view.traversal,
+                    created_at: times.created_at,
+                    updated_at: times.updated_at,
+                    progress: view.progress,
+                })
+            };
+            views.into_iter().map(row).collect()
+        })
+        .await?;
+    Ok(Json(rows))
+}
+
+/// GET /v1/stacks/{stack}
+pub async fn show(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<StackView>, ApiError> {
+    let name = stack_name(name)?;
+    let view = current(&api, &name).await?;
+    with_times(&api, name, view).await.map(Json)
+}
+
+/// GET /v1/stacks/{stack}/outputs
+pub async fn outputs(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+) -> Result<Json<Vec<OutputView>>, ApiError> {
+    Ok(Json(current(&api, &stack_name(name)?).await?.outputs))
+}
+
+/// GET /v1/stacks/{stack}/template; without parameter values, for there may be secrets among them.
+pub async fn template(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    asked: Result<Query<Revision>, QueryRejection>,
+) -> Result<Json<Value>, ApiError> {
+    let (name, Revision { revision }) = (stack_name(name)?, query(asked)?);
+    let found = {
+        let name = name.clone();
+        api.read(move |reader| reader.source(&name, revision)).await?
+    };
+    match (found, revision) {
+        (Some((revision, text)), _) => Ok(Json(json!({"revision": revision, "name": text.name,
+            "template": text.template, "files": text.files}))),
+        (None, None) => Err(ApiError::not_found(format!("no stack '{name}'"))),
+        (None, Some(revision)) => Err(ApiError::not_found(format!(
+            "no stack '{name}', or it has no revision {revision}: see 'muster stack show {name}'"
+        ))),
+    }
+}
+
+/// `?revision=`
+#[derive(Deserialize)]
+pub struct Revision {
+    revision: Option<u32>,
+}
+
+/// GET /v1/stacks/{stack}/events
+pub async fn events(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    asked: Result<Query<After>, QueryRejection>,
+) -> Result<Json<Vec<EventRow>>, ApiError> {
+    let (name, After { after }) = (stack_name(name)?, query(asked)?);
+    current(&api, &name).await?;
+    Ok(Json(api.read(move |reader| reader.events(&name, after, EVENTS_MAX)).await?))
+}
+
+/// `?after=`
+#[derive(Deserialize)]
+pub struct After {
+    #[serde(default)]
+    after: u64,
+}
+
+async fn current(api: &Api, name: &StackName) -> Result<StackView, ApiError> {
+    let asked = name.clone();
+    let view = api.driver.query(move |engine| engine.stack_view(&asked)).await?;
+    view.ok_or_else(|| ApiError::not_found(format!("no stack '{name}'")))
+}
+
+/// A view with what the store knows: when.
+pub async fn with_times(api: &Api, name: StackName, mut view: StackView) -> Result<StackView, ApiError> {
+    let times = api.read(move |reader| reader.times(&name)).await?.unwrap_or_default();
+    view.created_at = times.created_at;
+    view.updated_at = times.updated_at;
+    Ok(view)
+}

@@ -1,0 +1,158 @@
+//! Join tokens. A secret is made here, told once, and kept nowhere.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use muster_engine::view::TokenView;
+use muster_engine::{NewToken, Request};
+use muster_shared::join::{ADDRESSES_MAX, Address, JoinToken, TokenId, TokenSecret};
+use rustls::crypto::ring::default_provider;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::error::ApiError;
+use super::{Api, source};
+
+/// A year: a token that lives longer is a password on a wall.
+const TTL_MAX: u64 = 365 * 86_400;
+/// As a node's name.
+const PATTERN_MAX: usize = 253;
+/// Bytes of a label's key or value.
+const LABEL_MAX: usize = 63;
+/// Labels of a token.
+const LABELS_MAX: usize = 32;
+
+/// POST /v1/tokens
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TokenBody {
+    /// Seconds.
+    ttl: u64,
+    uses: u32,
+    name: Option<String>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+}
+
+/// GET /v1/tokens
+#[derive(Serialize)]
+pub struct TokenRow {
+    id: String,
+    expires: String,
+    uses_left: u32,
+    name: Option<String>,
+    labels: BTreeMap<String, String>,
+}
+
+/// POST /v1/tokens
+pub async fn create(State(api): State<Api>, body: Body) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let TokenBody { ttl, uses, name, labels } = source::json(&api, body).await?;
+    check(ttl, name.as_deref(), &labels)?;
+    let expires = now() + ttl;
+    let (id, secret) = (random::<8>()?, random::<16>()?);
+    let token = JoinToken {
+        site: api.pki.site().clone(),
+        addresses: addresses(&api.config.addresses)?,
+        ca_fingerprint: api.pki.fingerprint(),
+        id: TokenId(id),
+        secret: TokenSecret(secret),
+        expires,
+    };
+    let secret_hash = *blake3::hash(&secret).as_bytes();
+    let request = NewToken { id, secret_hash, expires, uses, name, labels };
+    api.driver.request(Request::NewToken(request)).await?;
+    tracing::info!(token = %token.id, "join token made");
+    let body = json!({"token": token.to_string(), "id": token.id.to_string(), "expires": rfc3339(expires)});
+    Ok((StatusCode::CREATED, Json(body)))
+}
+
+/// GET /v1/tokens
+pub async fn list(State(api): State<Api>) -> Result<Json<Vec<TokenRow>>, ApiError> {
+    let now = now();
+    let row = |TokenView { id, expires, uses_left, name, labels }| TokenRow {
+        id,
+        expires: rfc3339(expires),
+        uses_left,
+        name,
+        labels,
+    };
+    let tokens = api.driver.query(|engine| engine.token_views()).await?;
+    Ok(Json(tokens.into_iter().filter(|token| token.expires >= now).map(row).collect()))
+}
+
+/// DELETE /v1/tokens/{id}
+pub async fn revoke(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
+    let id: TokenId = id.parse().map_err(|_| {
+        ApiError::invalid(
+            "that is not the id of a token: want 16 hex digits, as 'muster node tokens' shows them",
+        )
+    })?;
+    api.driver.request(Request::RevokeToken { id: id.0 }).await?;
+    tracing::info!(token = %id, "join token revoked");
+    Ok(Json(json!({"id": id.to_string(), "revoked": true})))
+}
+
+fn check(ttl: u64, name: Option<&str>, labels: &BTreeMap<String, String>) -> Result<(), ApiError> {
+    if !(1..=TTL_MAX).contains(&ttl) {
+        return Err(ApiError::invalid(format!("a token is good for 1 to {TTL_MAX} s")));
+    }
+    let in_pattern = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'.' | b'*');
+    if let Some(name) =
+        name.filter(|name| !(1..=PATTERN_MAX).contains(&name.len()) || !name.bytes().all(in_pattern))
+    {
+        let name: String = name.chars().take(PATTERN_MAX).flat_map(char::escape_default).collect();
+        return Err(ApiError::invalid(format!(
+            "'{name}' is no node's name or pattern: want lower-case letters, digits, '-', '.' and '*'"
+        )));
+    }
+    if labels.len() > LABELS_MAX {
+        return Err(ApiError::invalid(format!("a token gives at most {LABELS_MAX} labels")));
+    }
+    let in_label = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'/' | b':');
+    let fits = |text: &str| text.len() <= LABEL_MAX && text.bytes().all(in_label);
+    match labels.iter().find(|(key, value)| key.is_empty() || !fits(key) || !fits(value)) {
+        None => Ok(()),
+        Some((key, _)) => {
+            let key: String = key.chars().take(LABEL_MAX).flat_map(char::escape_default).collect();
+            Err(ApiError::invalid(format!(
+                "label '{key}': want at most {LABEL_MAX} letters, digits, '-', '.', '_', '/' and ':' on either side"
+            )))
+        }
+    }
+}
+
+fn addresses(configured: &[String]) -> Result<Vec<Address>, ApiError> {
+    configured
+        .iter()
+        .take(ADDRESSES_MAX)
+        .map(|address| {
+            address.parse().map_err(|error| ApiError::internal(format!("controller.addresses: {error}")))
+        })
+        .collect()
+}
+
+fn random<const N: usize>() -> Result<[u8; N], ApiError> {
+    let mut bytes = [0; N];
+    let filled = default_provider().secure_random.fill(&mut bytes);
+    filled.map_err(|_| ApiError::internal("the system gives no random bytes"))?;
+    Ok(bytes)
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs()
+}
+
+/// What lies beyond the calendar is shown as a number; [`check`] lets none in.
+fn rfc3339(unix: u64) -> String {
+    i64::try_from(unix)
+        .ok()
+        .and_then(|unix| OffsetDateTime::from_unix_timestamp(unix).ok())
+        .and_then(|time| time.format(&Rfc3339).ok())
+        .unwrap_or_else(|| unix.to_string())
+}

@@ -1,0 +1,57 @@
+//! Long polls: a stack's view as soon as it is another than the one known already.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use muster_engine::view::StackView;
+use serde::Deserialize;
+use tokio::time::timeout;
+
+use super::error::ApiError;
+use super::{Api, query, stack, stack_name};
+
+/// An answer comes by then, also when nothing has changed: whoever asks notices a controller that hangs.
+const WATCH_TIME: Duration = Duration::from_secs(25);
+
+/// `?seq=&traversal=`
+#[derive(Deserialize)]
+pub struct Known {
+    /// Of the view that is known.
+    #[serde(default)]
+    seq: u64,
+    /// Of the operation whose end is waited for.
+    traversal: Option<u64>,
+}
+
+/// GET /v1/stacks/{stack}/watch. When the stack is gone: DELETE COMPLETE, for one who has seen it.
+pub async fn watch(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    known: Result<Query<Known>, QueryRejection>,
+) -> Result<Json<StackView>, ApiError> {
+    let (name, Known { seq, traversal }) = (stack_name(name)?, query(known)?);
+    let view = match timeout(WATCH_TIME, api.driver.watch(name.clone(), traversal, seq)).await {
+        Ok(view) => view?,
+        Err(_elapsed) => {
+            let name = name.clone();
+            api.driver.query(move |engine| engine.stack_view(&name)).await?
+        }
+    };
+    match (view, traversal) {
+        // While it goes on, its times are not worth a read.
+        (Some(view), _) if view.status == "IN_PROGRESS" => Ok(Json(view)),
+        (Some(view), _) => stack::with_times(&api, name, view).await.map(Json),
+        // The asker has a traversal of a stack that is not there any more; the controller was restarted since.
+        (None, Some(traversal)) => Ok(Json(StackView {
+            name: name.to_string(),
+            action: "DELETE".into(),
+            status: "COMPLETE".into(),
+            traversal,
+            seq: seq.wrapping_add(1),
+            ..StackView::default()
+        })),
+        (None, None) => Err(ApiError::not_found(format!("no stack '{name}'"))),
+    }
+}

@@ -80,7 +80,7 @@ impl Agent {
             Input::Written(write) => self.written(write, None),
             Input::WriteFailed { write, reason } => self.written(write, Some(reason)),
             Input::Captured { key, before } => self.captured(key, before),
-            Input::Ran { key, outcome } => self.ran(key, outcome),
+            Input::Ran { key, outcome, before } => self.ran(key, outcome, before),
             Input::Content { digest, state } => {
                 let settled = self.fetch.content(digest, state, now, &mut self.effects);
                 self.settled(settled);

@@ -53,6 +53,8 @@ pub enum Input {
         key: ReportKey,
         /// Applied and read back as desired, or why not.
         outcome: Result<Observed, RunError>,
+        /// What is to be kept of the time before Muster from now on, where that changed.
+        before: Option<Before>,
     },
     /// The answer to every [`Effect::Content`] but [`ContentStep::Drop`].
     Content {

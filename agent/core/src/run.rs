@@ -288,8 +288,16 @@ impl Agent {
     }
 
     /// The answer to [`Effect::Run`].
-    pub(crate) fn ran(&mut self, key: ReportKey, outcome: Result<Observed, RunError>) {
+    pub(crate) fn ran(
+        &mut self,
+        key: ReportKey,
+        outcome: Result<Observed, RunError>,
+        before: Option<Before>,
+    ) {
         if self.current(key, |phase| matches!(phase, Phase::Running { .. })).is_some() {
+            if before.is_some() {
+                self.ledger.edit(key.resource, |entry| entry.before = before);
+            }
             self.end(
                 key,
                 match outcome {
@@ -310,6 +318,10 @@ impl Agent {
             match (&outcome, job.action) {
                 (Outcome::Done(_), Action::Create | Action::Update) => {
                     let spec = ledger::without_content(&job.spec);
+                    // What was given up on the way has been put back and is nobody's again.
+                    entry.claims = spec.claims();
+                    entry.claims.sort();
+                    entry.claims.dedup();
                     entry.applied = Some(Applied { generation: key.generation, spec });
                     entry.handed_over = None;
                 }

@@ -2,4 +2,5 @@
 //!
 //! Absent on purpose: jobs, the ledger, MQTT. The callers decide when; this crate knows how.
 
+pub mod files;
 pub mod net;

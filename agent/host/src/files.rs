@@ -1,0 +1,462 @@
+//! `Muster::File`: a regular file, replaced as a whole, and what was there before it.
+//!
+//! A file changes by one rename: readers see the old one or the new one, also after a power cut. The last
+//! part of the path is never followed if it is a symbolic link. What a crash leaves behind is one temporary
+//! file whose name is known, so that the next run for the resource takes it away.
+//!
+//! Absent: making directories; following links; anything that is no regular file.
+
+use std::fs::{self, File as Handle, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Read, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
+use std::path::{Path, PathBuf};
+
+use muster_shared::ResourceId;
+use muster_shared::model::{ContentDigest, File, OnDelete};
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Previous content up to this is kept in the ledger's record, larger ones in a file of their own.
+const INLINE_MAX: u64 = 64 * 1024;
+/// Read and written at a time; other work of the agent's one thread goes on in between.
+const PIECE: usize = 256 * 1024;
+/// `NAME_MAX` of Linux's file systems.
+const NAME_MAX: usize = 255;
+const PERMISSION_BITS: u32 = 0o7777;
+
+/// Why a file is not as desired.
+#[derive(Debug, Error)]
+pub enum FileError {
+    /// It lies nowhere.
+    #[error("{}: the directory {} does not exist: create it first", path.display(), directory.display())]
+    NoDirectory {
+        /// The file.
+        path: PathBuf,
+        /// Its directory.
+        directory: PathBuf,
+    },
+    /// Something else is there.
+    #[error("{}: there is {found}, which Muster leaves alone: move it away or name another path", path.display())]
+    NotRegular {
+        /// The path.
+        path: PathBuf,
+        /// What is there.
+        found: &'static str,
+    },
+    /// No such user or group on this node.
+    #[error("{}: there is no {kind} '{name}' on this node", path.display())]
+    NoOwner {
+        /// The file.
+        path: PathBuf,
+        /// User or group.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// Read back, it is not what was written.
+    #[error("{}: read back, its {what} differs: something else writes this file", path.display())]
+    Differs {
+        /// The file.
+        path: PathBuf,
+        /// Content, mode or owner.
+        what: &'static str,
+    },
+    /// The content kept aside is gone or damaged.
+    #[error("{}: what was there before Muster cannot be put back: {why}", path.display())]
+    BeforeLost {
+        /// The file.
+        path: PathBuf,
+        /// For the operator.
+        why: String,
+    },
+    /// The system refuses.
+    #[error("{}: cannot {action}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+impl FileError {
+    /// Trying the same again cannot help: an operator must change the node or the template.
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            FileError::NoDirectory { .. }
+            | FileError::NotRegular { .. }
+            | FileError::NoOwner { .. }
+            | FileError::BeforeLost { .. } => true,
+            FileError::Differs { .. } | FileError::Io { .. } => false,
+        }
+    }
+}
+
+/// What was at the path before Muster.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FileBefore {
+    /// Nothing.
+    Absent,
+    /// A file.
+    Present {
+        /// Permission bits.
+        mode: u32,
+        /// User.
+        uid: u32,
+        /// Group.
+        gid: u32,
+        /// Its content.
+        content: Kept,
+    },
+}
+
+/// Where previous content is kept.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kept {
+    /// Here.
+    Inline(Vec<u8>),
+    /// In a file of that name in the state directory.
+    Aside(ContentDigest),
+}
+
+impl FileBefore {
+    /// As bytes for the ledger.
+    pub fn encode(&self) -> Vec<u8> {
+        postcard::to_stdvec(self).expect("these types have no map of unknown length")
+    }
+
+    /// From the ledger; nothing if it is damaged.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        postcard::from_bytes(bytes).ok()
+    }
+
+    /// The file in the state directory that it needs.
+    pub fn aside(&self) -> Option<ContentDigest> {
+        match self {
+            FileBefore::Present { content: Kept::Aside(digest), .. } => Some(*digest),
+            FileBefore::Present { content: Kept::Inline(_), .. } | FileBefore::Absent => None,
+        }
+    }
+}
+
+/// Where a content comes from.
+#[derive(Clone, Copy)]
+pub enum Source<'a> {
+    /// From memory.
+    Bytes(&'a [u8]),
+    /// From a file.
+    File(&'a Path),
+}
+
+/// What a file is to be.
+struct Wanted<'a> {
+    content: Source<'a>,
+    mode: u32,
+    uid: u32,
+    gid: u32,
+}
+
+/// Regular files of this node, and a directory for what was there before.
+#[derive(Clone, Debug)]
+pub struct Files {
+    aside: PathBuf,
+}
+
+impl Files {
+    /// `aside` exists and is readable by the agent's user alone.
+    pub fn new(aside: PathBuf) -> Self {
+        Self { aside }
+    }
+
+    /// What is there; a content too large for the ledger is copied aside, durably.
+    ///
+    /// # Errors
+    /// [`FileError`]; nothing was changed then.
+    pub async fn capture(&self, file: &File) -> Result<FileBefore, FileError> {
+        let path = Path::new(&file.path);
+        directory_of(path)?;
+        let Some((mut handle, meta)) = open_regular(path)? else { return Ok(FileBefore::Absent) };
+        let content = if meta.len() <= INLINE_MAX {
+            let mut bytes = Vec::new();
+            (&mut handle).take(INLINE_MAX + 1).read_to_end(&mut bytes).map_err(io(path, "read it"))?;
+            Kept::Inline(bytes)
+        } else {
+            Kept::Aside(self.keep_aside(path, &mut handle).await?)
+        };
+        let mode = meta.mode() & PERMISSION_BITS;
+        Ok(FileBefore::Present { mode, uid: meta.uid(), gid: meta.gid(), content })
+    }
+
+    /// Makes the file what it is to be, unless it is so already; reads it back. `content` is the file's.
+    ///
+    /// # Errors
+    /// [`FileError`]; the file is as it was, unless that says otherwise.
+    pub async fn apply(
+        &self,
+        resource: ResourceId,
+        file: &File,
+        content: Source<'_>,
+    ) -> Result<(), FileError> {
+        let path = Path::new(&file.path);
+        let uid = match &file.owner {
+            None => geteuid().as_raw(),
+            Some(name) => user(name).ok_or_else(|| no_owner(path, "user", name))?,
+        };
+        let gid = match &file.group {
+            None => getegid().as_raw(),
+            Some(name) => group(name).ok_or_else(|| no_owner(path, "group", name))?,
+        };
+        reach(resource, path, &Wanted { content, mode: file.mode & PERMISSION_BITS, uid, gid }).await
+    }
+
+    /// Puts back what was there before, or leaves the file where that is asked for.
+    ///
+    /// # Errors
+    /// [`FileError`]; the file is as it was.
+    pub async fn restore(
+        &self,
+        resource: ResourceId,
+        file: &File,
+        before: &FileBefore,
+    ) -> Result<(), FileError> {
+        let path = Path::new(&file.path);
+        if file.on_delete == OnDelete::Keep {
+            return Ok(());
+        }
+        match before {
+            FileBefore::Absent => remove(resource, path),
+            FileBefore::Present { mode, uid, gid, content } => {
+                let aside;
+                let content = match content {
+                    Kept::Inline(bytes) => Source::Bytes(bytes),
+                    Kept::Aside(digest) => {
+                        aside = self.verified_aside(path, *digest).await?;
+                        Source::File(&aside)
+                    }
+                };
+                reach(resource, path, &Wanted { content, mode: *mode, uid: *uid, gid: *gid }).await
+            }
+        }
+    }
+
+    /// Removes contents kept aside but these.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn keep_only(&self, digests: &[ContentDigest]) -> io::Result<()> {
+        let names: Vec<String> = digests.iter().map(ToString::to_string).collect();
+        for entry in fs::read_dir(&self.aside)? {
+            let entry = entry?;
+            if !names.iter().any(|name| entry.file_name() == name.as_str()) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn keep_aside(&self, path: &Path, handle: &mut Handle) -> Result<ContentDigest, FileError> {
+        let temporary = self.aside.join("new");
+        let kept = async {
+            let mut copy =
+                OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+            let digest = copy_pieces(handle, &mut copy).await?;
+            copy.sync_all()?;
+            fs::rename(&temporary, self.aside.join(digest.to_string()))?;
+            Handle::open(&self.aside)?.sync_all()?;
+            Ok(digest)
+        };
+        kept.await.map_err(io(path, "keep what is there aside"))
+    }
+
+    async fn verified_aside(&self, path: &Path, digest: ContentDigest) -> Result<PathBuf, FileError> {
+        let aside = self.aside.join(digest.to_string());
+        let lost = |why: String| FileError::BeforeLost { path: path.to_owned(), why };
+        let mut handle =
+            Handle::open(&aside).map_err(|error| lost(format!("{}: {error}", aside.display())))?;
+        match copy_pieces(&mut handle, &mut io::sink()).await {
+            Ok(read) if read == digest => Ok(aside),
+            Ok(_) => Err(lost(format!("{} is damaged", aside.display()))),
+            Err(error) => Err(lost(format!("{}: {error}", aside.display()))),
+        }
+    }
+}
+
+async fn reach(resource: ResourceId, path: &Path, wanted: &Wanted<'_>) -> Result<(), FileError> {
+    let directory = directory_of(path)?;
+    let temporary = temporary(path, resource);
+    remove_if_there(&temporary).map_err(io(path, "remove what a crash left behind"))?;
+    if difference(path, wanted).await?.is_none() {
+        return Ok(());
+    }
+    let written = async {
+        write_new(&temporary, wanted).await?;
+        fs::rename(&temporary, path)?;
+        Handle::open(directory)?.sync_all()
+    };
+    if let Err(source) = written.await {
+        // The first error is the one to tell; the name is known to the next run.
+        let _ = remove_if_there(&temporary);
+        return Err(FileError::Io { path: path.to_owned(), action: "write it", source });
+    }
+    match difference(path, wanted).await? {
+        None => Ok(()),
+        Some(what) => Err(FileError::Differs { path: path.to_owned(), what }),
+    }
+}
+
+async fn write_new(temporary: &Path, wanted: &Wanted<'_>) -> io::Result<()> {
+    let mut handle = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .custom_flags(OFlag::O_NOFOLLOW.bits())
+        .open(temporary)?;
+    match wanted.content {
+        Source::Bytes(bytes) => handle.write_all(bytes)?,
+        Source::File(path) => {
+            copy_pieces(&mut Handle::open(path)?, &mut handle).await?;
+        }
+    }
+    // In this order: a change of owner takes set-user-id away.
+    fchown(&handle, Some(wanted.uid), Some(wanted.gid))?;
+    handle.set_permissions(Permissions::from_mode(wanted.mode))?;
+    handle.sync_all()
+}
+
+/// Where the file differs; nothing if it is as wanted.
+async fn difference(path: &Path, wanted: &Wanted<'_>) -> Result<Option<&'static str>, FileError> {
+    let Some((mut handle, meta)) = open_regular(path)? else { return Ok(Some("existence")) };
+    if meta.mode() & PERMISSION_BITS != wanted.mode {
+        return Ok(Some("mode"));
+    }
+    if (meta.uid(), meta.gid()) != (wanted.uid, wanted.gid) {
+        return Ok(Some("owner"));
+    }
+    let read = io(path, "read it");
+    let same = match wanted.content {
+        Source::Bytes(bytes) => meta.len() == bytes.len() as u64 && same(&mut handle, &mut &*bytes).await,
+        Source::File(source) => match Handle::open(source) {
+            Ok(mut source) => same(&mut handle, &mut source).await,
+            Err(error) => return Err(read(error)),
+        },
+    };
+    Ok((!same).then_some("content"))
+}
+
+async fn same(left: &mut impl Read, right: &mut impl Read) -> bool {
+    let pair = async { Ok::<_, io::Error>((digest(left).await?, digest(right).await?)) };
+    pair.await.is_ok_and(|(left, right)| left == right)
+}
+
+async fn digest(from: &mut impl Read) -> io::Result<ContentDigest> {
+    copy_pieces(from, &mut io::sink()).await
+}
+
+async fn copy_pieces(from: &mut impl Read, to: &mut impl io::Write) -> io::Result<ContentDigest> {
+    let mut hasher = blake3::Hasher::new();
+    let mut piece = Vec::new();
+    loop {
+        piece.clear();
+        if from.take(PIECE as u64).read_to_end(&mut piece)? == 0 {
+            return Ok(ContentDigest(*hasher.finalize().as_bytes()));
+        }
+        hasher.update(&piece);
+        to.write_all(&piece)?;
+        tokio::task::yield_now().await;
+    }
+}
+
+fn remove(resource: ResourceId, path: &Path) -> Result<(), FileError> {
+    let directory = match directory_of(path) {
+        Ok(directory) => directory,
+        Err(FileError::NoDirectory { .. }) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let done = io(path, "remove it");
+    remove_if_there(&temporary(path, resource)).map_err(&done)?;
+    if open_regular(path)?.is_some() {
+        remove_if_there(path).map_err(&done)?;
+        Handle::open(directory).and_then(|directory| directory.sync_all()).map_err(&done)?;
+    }
+    Ok(())
+}
+
+/// Opens a regular file; nothing if nothing is there.
+fn open_regular(path: &Path) -> Result<Option<(Handle, fs::Metadata)>, FileError> {
+    let not_regular = |found| Err(FileError::NotRegular { path: path.to_owned(), found });
+    // A device or a pipe must not even be opened: that alone can do something.
+    match fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_symlink() => return not_regular("a symbolic link"),
+        Ok(meta) if meta.is_dir() => return not_regular("a directory"),
+        Ok(meta) if !meta.is_file() => return not_regular("a device, pipe or socket"),
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(io(path, "look at it")(error)),
+    }
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+    match OpenOptions::new().read(true).custom_flags(flags.bits()).open(path) {
+        Ok(handle) => {
+            let meta = handle.metadata().map_err(io(path, "look at it"))?;
+            if !meta.is_file() {
+                return not_regular("something that changed meanwhile");
+            }
+            Ok(Some((handle, meta)))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) if error.raw_os_error() == Some(Errno::ELOOP as i32) => not_regular("a symbolic link"),
+        Err(error) => Err(io(path, "read it")(error)),
+    }
+}
+
+fn directory_of(path: &Path) -> Result<&Path, FileError> {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    match fs::metadata(directory) {
+        Ok(meta) if meta.is_dir() => Ok(directory),
+        Ok(_) => Err(FileError::NoDirectory { path: path.to_owned(), directory: directory.to_owned() }),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Err(FileError::NoDirectory { path: path.to_owned(), directory: directory.to_owned() })
+        }
+        Err(error) => Err(io(path, "look at its directory")(error)),
+    }
+}
+
+/// Beside the file, so that a rename is enough; the same for every run of the resource.
+fn temporary(path: &Path, resource: ResourceId) -> PathBuf {
+    let suffix = format!(".muster-{resource}");
+    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    let room = NAME_MAX - 1 - suffix.len();
+    path.with_file_name(format!(".{}{suffix}", &name[..name.floor_char_boundary(room)]))
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn user(name: &str) -> Option<u32> {
+    let named = User::from_name(name).ok().flatten().map(|user| user.uid);
+    named.or_else(|| name.parse().ok().map(Uid::from_raw)).map(Uid::as_raw)
+}
+
+fn group(name: &str) -> Option<u32> {
+    let named = Group::from_name(name).ok().flatten().map(|group| group.gid);
+    named.or_else(|| name.parse().ok().map(Gid::from_raw)).map(Gid::as_raw)
+}
+
+fn no_owner(path: &Path, kind: &'static str, name: &str) -> FileError {
+    FileError::NoOwner { path: path.to_owned(), kind, name: name.escape_default().to_string() }
+}
+
+fn io(path: &Path, action: &'static str) -> impl Fn(io::Error) -> FileError {
+    move |source| FileError::Io { path: path.to_owned(), action, source }
+}
+
+#[cfg(test)]
+mod tests;

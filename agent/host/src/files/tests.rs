@@ -1,0 +1,220 @@
+use std::os::unix::fs::symlink;
+
+use muster_shared::model::Content;
+use uuid::Uuid;
+
+use super::*;
+
+struct Bed {
+    dir: tempfile::TempDir,
+    files: Files,
+}
+
+const RESOURCE: ResourceId = ResourceId(Uuid::from_u128(7));
+
+impl Bed {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("aside")).unwrap();
+        let files = Files::new(dir.path().join("aside"));
+        Self { dir, files }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn file(&self, name: &str) -> File {
+        File {
+            path: self.path(name).to_str().unwrap().to_owned(),
+            content: Content::Inline(Vec::new()),
+            mode: 0o640,
+            owner: None,
+            group: None,
+            on_delete: OnDelete::Restore,
+        }
+    }
+
+    async fn apply(&self, file: &File, content: &[u8]) -> Result<(), FileError> {
+        self.files.apply(RESOURCE, file, Source::Bytes(content)).await
+    }
+
+    /// Every name in the directory.
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.dir.path()).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().mode() & PERMISSION_BITS
+}
+
+#[tokio::test]
+async fn made_changed_and_taken_away() {
+    let bed = Bed::new();
+    let file = bed.file("motd");
+    let before = bed.files.capture(&file).await.unwrap();
+    assert!(before == FileBefore::Absent);
+    bed.apply(&file, b"hello").await.unwrap();
+    assert_eq!(fs::read(bed.path("motd")).unwrap(), b"hello");
+    assert_eq!(mode(&bed.path("motd")), 0o640);
+    bed.apply(&File { mode: 0o4755, ..file.clone() }, b"hello, you").await.unwrap();
+    assert_eq!(fs::read(bed.path("motd")).unwrap(), b"hello, you");
+    assert_eq!(mode(&bed.path("motd")), 0o4755);
+    bed.files.restore(RESOURCE, &file, &before).await.unwrap();
+    assert_eq!(bed.names(), ["aside"]);
+    bed.files.restore(RESOURCE, &file, &before).await.expect("again, as after a crash");
+}
+
+#[tokio::test]
+async fn what_is_equal_is_not_written() {
+    let bed = Bed::new();
+    let file = bed.file("motd");
+    bed.apply(&file, b"hello").await.unwrap();
+    let inode = fs::metadata(bed.path("motd")).unwrap().ino();
+    bed.apply(&file, b"hello").await.unwrap();
+    assert_eq!(fs::metadata(bed.path("motd")).unwrap().ino(), inode);
+    bed.apply(&File { mode: 0o600, ..file }, b"hello").await.unwrap();
+    assert_eq!(mode(&bed.path("motd")), 0o600);
+}
+
+#[tokio::test]
+async fn what_was_there_comes_back_small_and_large() {
+    for size in [0, 5, INLINE_MAX as usize, INLINE_MAX as usize + 1, 3 * PIECE + 1] {
+        let bed = Bed::new();
+        let file = bed.file("motd");
+        let old: Vec<u8> = (0..size).map(|n| (n % 251) as u8).collect();
+        fs::write(bed.path("motd"), &old).unwrap();
+        fs::set_permissions(bed.path("motd"), Permissions::from_mode(0o604)).unwrap();
+        let before = bed.files.capture(&file).await.unwrap();
+        assert_eq!(before.aside().is_some(), size as u64 > INLINE_MAX, "{size}");
+        let before = FileBefore::decode(&before.encode()).unwrap();
+        bed.apply(&file, b"new").await.unwrap();
+        bed.files.keep_only(before.aside().as_slice()).unwrap();
+        bed.files.restore(RESOURCE, &file, &before).await.unwrap();
+        assert!(fs::read(bed.path("motd")).unwrap() == old, "{size}");
+        assert_eq!(mode(&bed.path("motd")), 0o604);
+        bed.files.keep_only(&[]).unwrap();
+        assert_eq!(fs::read_dir(bed.path("aside")).unwrap().count(), 0);
+    }
+}
+
+#[tokio::test]
+async fn content_aside_that_is_damaged_is_not_put_back() {
+    let bed = Bed::new();
+    let file = bed.file("motd");
+    fs::write(bed.path("motd"), vec![1; INLINE_MAX as usize + 1]).unwrap();
+    let before = bed.files.capture(&file).await.unwrap();
+    bed.apply(&file, b"new").await.unwrap();
+    let aside = bed.path("aside").join(before.aside().unwrap().to_string());
+    fs::write(&aside, b"damaged").unwrap();
+    let error = bed.files.restore(RESOURCE, &file, &before).await.unwrap_err();
+    assert!(matches!(error, FileError::BeforeLost { .. }) && error.is_permanent(), "{error}");
+    assert_eq!(fs::read(bed.path("motd")).unwrap(), b"new");
+}
+
+#[tokio::test]
+async fn what_is_no_regular_file_is_left_alone() {
+    let bed = Bed::new();
+    fs::write(bed.path("secret"), b"secret").unwrap();
+    symlink(bed.path("secret"), bed.path("link")).unwrap();
+    symlink(bed.path("nowhere"), bed.path("dangling")).unwrap();
+    fs::create_dir(bed.path("directory")).unwrap();
+    nix::unistd::mkfifo(&bed.path("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for (name, what) in [
+        ("link", "a symbolic link"),
+        ("dangling", "a symbolic link"),
+        ("directory", "a directory"),
+        ("pipe", "a device"),
+    ] {
+        let file = bed.file(name);
+        let errors = [
+            bed.files.capture(&file).await.err().unwrap(),
+            bed.apply(&file, b"new").await.unwrap_err(),
+            bed.files.restore(RESOURCE, &file, &FileBefore::Absent).await.unwrap_err(),
+        ];
+        for error in errors {
+            assert!(error.is_permanent() && error.to_string().contains(what), "{error}");
+        }
+    }
+    assert_eq!(fs::read(bed.path("secret")).unwrap(), b"secret");
+    assert_eq!(bed.names(), ["aside", "dangling", "directory", "link", "pipe", "secret"]);
+}
+
+#[tokio::test]
+async fn a_missing_directory_is_named() {
+    let bed = Bed::new();
+    let file = bed.file("no/such/motd");
+    let error = bed.apply(&file, b"new").await.unwrap_err();
+    let directory = bed.path("no/such");
+    assert!(error.to_string().contains(&format!("the directory {} does not", directory.display())));
+    assert!(error.is_permanent());
+    assert!(bed.files.capture(&file).await.is_err());
+    bed.files.restore(RESOURCE, &file, &FileBefore::Absent).await.expect("gone is gone");
+    fs::write(bed.path("plain"), b"").unwrap();
+    let error = bed.apply(&bed.file("plain/motd"), b"new").await.unwrap_err();
+    assert!(matches!(error, FileError::NoDirectory { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn owners_by_name_and_number() {
+    let bed = Bed::new();
+    let me = User::from_uid(geteuid()).unwrap().unwrap();
+    let numbers = (me.uid.to_string(), getegid().to_string());
+    for (owner, group) in [(me.name.clone(), numbers.1.clone()), numbers] {
+        let file = File { owner: Some(owner), group: Some(group), ..bed.file("motd") };
+        bed.apply(&file, b"hello").await.unwrap();
+    }
+    for file in [
+        File { owner: Some("nobody-of-that-name".into()), ..bed.file("motd2") },
+        File { group: Some("nobody-of-that-name".into()), ..bed.file("motd2") },
+    ] {
+        let error = bed.apply(&file, b"hello").await.unwrap_err();
+        assert!(matches!(error, FileError::NoOwner { .. }), "{error}");
+    }
+    assert_eq!(bed.names(), ["aside", "motd"]);
+}
+
+#[tokio::test]
+async fn what_a_crash_left_behind_goes() {
+    let bed = Bed::new();
+    let long = "n".repeat(NAME_MAX);
+    for name in ["motd", long.as_str()] {
+        let file = bed.file(name);
+        let leftover = temporary(Path::new(&file.path), RESOURCE);
+        fs::write(&leftover, b"half").unwrap();
+        bed.apply(&file, b"whole").await.unwrap();
+        assert!(!leftover.exists());
+        fs::write(&leftover, b"half").unwrap();
+        bed.apply(&file, b"whole").await.unwrap();
+        assert!(!leftover.exists(), "also where nothing else is to be done");
+        fs::write(&leftover, b"half").unwrap();
+        bed.files.restore(RESOURCE, &file, &FileBefore::Absent).await.unwrap();
+        assert_eq!(bed.names(), ["aside"]);
+    }
+}
+
+/// A link put where the temporary file goes must not lead anywhere.
+#[tokio::test]
+async fn a_planted_link_is_not_followed() {
+    let bed = Bed::new();
+    let file = bed.file("motd");
+    fs::write(bed.path("secret"), b"secret").unwrap();
+    symlink(bed.path("secret"), temporary(Path::new(&file.path), RESOURCE)).unwrap();
+    bed.apply(&file, b"new").await.unwrap();
+    assert_eq!(fs::read(bed.path("secret")).unwrap(), b"secret");
+    assert_eq!(bed.names(), ["aside", "motd", "secret"]);
+}
+
+#[tokio::test]
+async fn what_was_there_can_be_kept() {
+    let bed = Bed::new();
+    let file = File { on_delete: OnDelete::Keep, ..bed.file("motd") };
+    bed.apply(&file, b"new").await.unwrap();
+    bed.files.restore(RESOURCE, &file, &FileBefore::Absent).await.unwrap();
+    assert_eq!(fs::read(bed.path("motd")).unwrap(), b"new");
+}

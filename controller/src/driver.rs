@@ -8,7 +8,7 @@
 //! full disk), what was in hand is answered with that, the engine is built again from what is durable, agents
 //! are disconnected so that they say again what was lost, and until a probe succeeds only reads are answered.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use muster_engine::record::Change;
@@ -151,8 +151,8 @@ pub struct Driver<S, O> {
     watchers: Vec<Watcher>,
     /// Stacks whose delete has ended: the traversal that did it, newest last.
     gone: VecDeque<(StackName, u64)>,
-    /// Nodes with a connection.
-    here: BTreeSet<NodeId>,
+    /// Nodes that are there, with their newest connection.
+    here: BTreeMap<NodeId, u64>,
     seen: Vec<NodeId>,
     /// Why nothing can be written, while that is so.
     read_only: Option<String>,
@@ -180,7 +180,7 @@ impl<S: Store, O: Outbox> Driver<S, O> {
             next_id: 0,
             watchers: Vec::new(),
             gone: VecDeque::new(),
-            here: BTreeSet::new(),
+            here: BTreeMap::new(),
             seen: Vec::new(),
             read_only: None,
         })
@@ -217,9 +217,11 @@ impl<S: Store, O: Outbox> Driver<S, O> {
                         return;
                     }
                     Ok(ask) => self.ask(ask),
+                    // While nothing can be written, what agents say waits with them.
+                    Err(_) if self.read_only.is_some() => break,
                     Err(_) => match link.try_recv() {
-                        Ok(event) if self.read_only.is_none() => self.link_event(event),
-                        _ => break,
+                        Ok(event) => self.link_event(event),
+                        Err(_) => break,
                     },
                 }
             }
@@ -268,12 +270,18 @@ impl<S: Store, O: Outbox> Driver<S, O> {
     fn link_event(&mut self, event: LinkEvent) {
         match event {
             LinkEvent::Connected { node, connection } => {
-                self.here.insert(node.clone());
+                if self.engine.node_seal(&node).is_none() {
+                    self.outbox.close(&node); // revoked since it was let in
+                    return;
+                }
+                self.here.insert(node.clone(), connection);
                 self.seen.push(node.clone());
                 self.input(Input::Connected { node, connection });
             }
             LinkEvent::Disconnected { node, connection } => {
-                self.here.remove(&node);
+                if self.here.get(&node) == Some(&connection) {
+                    self.here.remove(&node);
+                }
                 self.seen.push(node.clone());
                 self.input(Input::Disconnected { node, connection });
             }
@@ -391,7 +399,7 @@ impl<S: Store, O: Outbox> Driver<S, O> {
                 Waiter::Joiner(reply) => drop(reply.send(Err(why.clone()))),
             }
         }
-        for node in &self.here {
+        for node in self.here.keys() {
             self.outbox.close(node);
         }
         match self.store.load() {

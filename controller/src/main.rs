@@ -47,9 +47,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Copies the database to a new file, also while the controller runs
+    /// Copies the database and the site's keys to a new file, also while the controller runs
     #[command(after_help = "Example: muster-controller backup /var/backups/muster.db\n\n\
-                            The site's keys are in DATA-DIR/pki: keep a copy of them too, in a safe place.")]
+                            Whoever has the file can speak for the site: keep it in a safe place.")]
     Backup {
         /// The new file
         file: PathBuf,
@@ -104,7 +104,7 @@ fn database(settings: &Settings) -> PathBuf {
 fn backup(settings: &Settings, file: &std::path::Path) -> anyhow::Result<()> {
     let database = database(settings);
     anyhow::ensure!(database.exists(), "there is no database at {}", database.display());
-    Sqlite::open(&database)?.backup(file)?;
+    Sqlite::open(&database)?.backup(&settings.controller.data_dir.join("pki"), file)?;
     println!("{}", file.display());
     Ok(())
 }

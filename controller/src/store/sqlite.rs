@@ -16,6 +16,8 @@ const SCHEMA: i64 = 1;
 pub(super) const SPEC_VERSION: u8 = 1;
 /// Pages held in memory, in KiB: the engine has the working set, this is for the tree's inner pages.
 const CACHE_KIB: i64 = 8 * 1024;
+/// Pages in the WAL before they are copied home: pages that change again and again are copied once.
+const CHECKPOINT_PAGES: i64 = 8192;
 /// The WAL is cut back to this after a checkpoint.
 const WAL_MAX: i64 = 64 * 1024 * 1024;
 /// Newest events kept per stack.
@@ -38,6 +40,7 @@ impl Sqlite {
         db.pragma_update(None, "synchronous", "FULL")?;
         db.pragma_update(None, "cache_size", -CACHE_KIB)?;
         db.pragma_update(None, "journal_size_limit", WAL_MAX)?;
+        db.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
         db.set_prepared_statement_cache_capacity(64);
         let mut store = Self { db };
         store.migrate()?;
@@ -64,18 +67,37 @@ impl Sqlite {
         &self.db
     }
 
-    /// Copies the whole database to a new file; the controller may be running.
+    /// Copies the whole database, and the site's keys from `keys`, to a new file; the controller may be running.
     ///
     /// # Errors
-    /// [`StoreError`], also when the file exists.
-    pub fn backup(&self, to: &Path) -> Result<(), StoreError> {
-        if to.exists() {
-            return Err(StoreError::Format(format!("{} exists: choose another name", to.display())));
+    /// [`StoreError`], also when the file exists; what was written of it is removed.
+    pub fn backup(&self, keys: &Path, to: &Path) -> Result<(), StoreError> {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        let failed = |error| StoreError::Format(format!("cannot write {}: {error}", to.display()));
+        // The keys are in it: for the owner's eyes only, from the first byte.
+        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(to).map_err(failed)?;
+        let copied = self.copy(keys, to);
+        if copied.is_err() {
+            std::fs::remove_file(to).map_err(failed)?;
         }
+        copied
+    }
+
+    fn copy(&self, keys: &Path, to: &Path) -> Result<(), StoreError> {
         let mut target = Connection::open(to)?;
-        let backup = rusqlite::backup::Backup::new(&self.db, &mut target)?;
         // All pages in one step: a consistent copy, and the writer is not held up, for this is WAL.
-        backup.step(-1)?;
+        rusqlite::backup::Backup::new(&self.db, &mut target)?.step(-1)?;
+        target.pragma_update(None, "journal_mode", "DELETE")?;
+        let unreadable = |error| StoreError::Format(format!("the site's keys cannot be read: {error}"));
+        let transaction = target.transaction()?;
+        transaction.execute_batch("CREATE TABLE keys (file TEXT PRIMARY KEY, bytes BLOB NOT NULL)")?;
+        for entry in std::fs::read_dir(keys).map_err(unreadable)? {
+            let path = entry.map_err(unreadable)?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let bytes = std::fs::read(&path).map_err(unreadable)?;
+            transaction.execute("INSERT INTO keys VALUES (?1, ?2)", params![name, bytes])?;
+        }
+        transaction.commit()?;
         Ok(())
     }
 }

@@ -3,3 +3,4 @@
 pub mod node;
 pub mod scale;
 pub mod scenario;
+pub mod testbed;

@@ -1,0 +1,273 @@
+//! A site of real processes: a controller, its agents, and `muster` as an operator types it.
+//!
+//! Everything lives in one temporary directory, on loopback or in network namespaces made for it, and ends with
+//! the value. Tests wait for what they can see (an exit, a file, an answer of the API), never for time to pass;
+//! whatever is waited for longer than [`PATIENCE`] has failed, and the ends of all logs are printed.
+//!
+//! Absent: anything that knows how the controller or the agent work inside.
+#![allow(clippy::unwrap_used, reason = "only tests are made of this; what fails here fails the test")]
+
+mod namespace;
+mod process;
+
+pub use namespace::{Namespace, Switch};
+pub use process::{Daemon, Ran, Running, eventually, look};
+
+use std::cell::RefCell;
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Whatever a test waits for has come by then, on the slowest machine that runs it.
+pub const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A controller with its data directory.
+pub struct Site {
+    /// The running controller.
+    pub controller: Daemon,
+    /// Where it runs, if not on loopback.
+    pub namespace: Option<Namespace>,
+    address: String,
+    socket: PathBuf,
+    data: PathBuf,
+    files: RefCell<u32>,
+    dir: TempDir,
+}
+
+/// An agent with its state directory, and a directory for what it is to make.
+pub struct Agent {
+    /// The node's name.
+    pub name: String,
+    /// The running agent.
+    pub daemon: Daemon,
+    /// Its state directory.
+    pub state: PathBuf,
+    /// A directory of this node's own for files of a template.
+    pub root: PathBuf,
+}
+
+/// Where an agent is to run and how.
+#[derive(Default)]
+pub struct Place<'a> {
+    /// In this network namespace.
+    pub namespace: Option<&'a Namespace>,
+    /// With this switch.
+    pub switch: Option<&'a Switch>,
+    /// State directory; by default one of its own.
+    pub state: Option<PathBuf>,
+}
+
+impl Site {
+    /// On loopback.
+    pub fn start() -> Self {
+        let dir = TempDir::new().unwrap();
+        let data = dir.path().join("data");
+        Self::at(dir, data, None)
+    }
+
+    /// On loopback, with a data directory made by the caller.
+    pub fn with_data(data: &Path) -> Self {
+        Self::at(TempDir::new().unwrap(), data.to_owned(), None)
+    }
+
+    /// In a namespace of its own; see [`Site::server`].
+    pub fn in_namespace() -> Self {
+        let dir = TempDir::new().unwrap();
+        let data = dir.path().join("data");
+        Self::at(dir, data, Some(Namespace::hub()))
+    }
+
+    fn at(dir: TempDir, data: PathBuf, namespace: Option<Namespace>) -> Self {
+        let address = match &namespace {
+            Some(_) => format!("{}:8883", Namespace::HUB),
+            None => {
+                let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+                format!("127.0.0.1:{port}")
+            }
+        };
+        let socket = dir.path().join("api.sock");
+        let config = dir.path().join("controller.toml");
+        fs::write(&config, "").unwrap();
+        let mut command = process::command(namespace.as_ref(), &process::binary("muster-controller"));
+        command.arg("--config").arg(&config).args(["--listen", &address]);
+        command.arg("--data-dir").arg(&data).arg("--api-socket").arg(&socket);
+        command.env("MUSTER_LIMITS__HEARTBEAT", "2");
+        let controller = Daemon::start("controller", command, dir.path());
+        let site = Self { controller, namespace, address, socket, data, files: RefCell::new(0), dir };
+        site.until_answers();
+        site
+    }
+
+    fn until_answers(&self) {
+        eventually("the controller answers", || UnixStream::connect(&self.socket).ok());
+    }
+
+    /// SIGKILL, and the wait for its end.
+    pub fn kill(&mut self) {
+        self.controller.kill();
+    }
+
+    /// Starts it again; the next command finds it.
+    pub fn restart(&mut self) {
+        self.controller.restart();
+        self.until_answers();
+    }
+
+    /// `<data-dir>/muster.db`
+    pub fn database(&self) -> PathBuf {
+        self.data.join("muster.db")
+    }
+
+    /// `host:port` for agents.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// A directory for what a test needs besides.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// `--url` of its API.
+    pub fn url(&self) -> String {
+        format!("unix://{}", self.socket.display())
+    }
+
+    /// Starts `muster` with these arguments.
+    pub fn spawn(&self, arguments: &[&str]) -> Running {
+        let mut command = Command::new(process::binary("muster"));
+        command.args(["--url", &self.url()]).args(arguments);
+        Running::start(command)
+    }
+
+    /// Runs `muster` with these arguments to its end.
+    pub fn muster(&self, arguments: &[&str]) -> Ran {
+        self.spawn(arguments).finish()
+    }
+
+    /// [`Site::muster`] that must exit 0; its stdout.
+    pub fn ok(&self, arguments: &[&str]) -> String {
+        self.muster(arguments).expect(0).stdout
+    }
+
+    /// [`Site::ok`] with `-o json`.
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        let text = self.ok(&[arguments, &["-o", "json"]].concat());
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {text}"))
+    }
+
+    /// A file with this text, of its own name; for templates.
+    pub fn file(&self, text: &str) -> String {
+        *self.files.borrow_mut() += 1;
+        let path = self.dir.path().join(format!("t{}.yaml", self.files.borrow()));
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// An agent on loopback, joined and online.
+    pub fn join(&self, name: &str) -> Agent {
+        self.join_at(name, Place::default())
+    }
+
+    /// An agent that is joined and online.
+    pub fn join_at(&self, name: &str, place: Place<'_>) -> Agent {
+        let token = self.ok(&["node", "token", "--name", name]);
+        let agent = self.agent(name, token.trim(), place);
+        self.until_node(name, "online");
+        agent
+    }
+
+    /// An agent that was just started with a token.
+    pub fn agent(&self, name: &str, token: &str, place: Place<'_>) -> Agent {
+        let state = place.state.unwrap_or_else(|| self.dir.path().join(format!("{name}.state")));
+        let root = self.dir.path().join(format!("{name}.root"));
+        let config = self.dir.path().join("agent.toml");
+        fs::create_dir_all(&root).unwrap();
+        fs::write(&config, "").unwrap();
+        let binary = process::binary("muster-agent");
+        let command = |arguments: &[&str]| {
+            let mut command = process::command(place.namespace, &binary);
+            command.args(arguments).arg("--config").arg(&config).arg("--state-dir").arg(&state);
+            if let Some(switch) = place.switch {
+                switch.environment(&mut command);
+            }
+            command
+        };
+        let mut daemon = Daemon::start(name, command(&["join", token, "--name", name]), self.dir.path());
+        daemon.next(command(&[]));
+        Agent { name: name.to_owned(), daemon, state, root }
+    }
+
+    /// Waits until `node list` has the node in this state.
+    pub fn until_node(&self, name: &str, state: &str) {
+        eventually(&format!("{name} is {state}"), || (self.node_state(name)? == state).then_some(()));
+    }
+
+    /// As `node list` has it; none if it is not there.
+    pub fn node_state(&self, name: &str) -> Option<String> {
+        let list = self.json(&["node", "list"]);
+        let node = list.as_array().unwrap().iter().find(|node| node["name"] == name)?;
+        Some(node["state"].as_str().unwrap().to_owned())
+    }
+
+    /// `resource list STACK`, by name.
+    pub fn resource(&self, stack: &str, name: &str) -> Value {
+        let list = self.json(&["resource", "list", stack]);
+        let found = list.as_array().unwrap().iter().find(|row| row["name"] == name).cloned();
+        found.unwrap_or_else(|| panic!("no resource {name} in {list}"))
+    }
+
+    /// Rows of a query against the database, as text.
+    pub fn query(&self, sql: &str) -> Vec<Vec<String>> {
+        let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
+        let db = rusqlite::Connection::open_with_flags(self.database(), flags).unwrap();
+        db.busy_timeout(PATIENCE).unwrap();
+        let mut select = db.prepare(sql).unwrap();
+        let columns = select.column_count();
+        let text = |row: &rusqlite::Row<'_>, column| {
+            Ok(match row.get_ref(column)? {
+                rusqlite::types::ValueRef::Integer(number) => number.to_string(),
+                rusqlite::types::ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),
+                _ => String::new(),
+            })
+        };
+        let rows = select.query_map([], |row| (0..columns).map(|column| text(row, column)).collect());
+        rows.unwrap().collect::<Result<_, _>>().unwrap()
+    }
+
+    /// Every physical id that a name of a stack ever had, from its events.
+    pub fn physical_ids(&self, stack: &str, name: &str) -> Vec<String> {
+        let sql = format!(
+            "SELECT DISTINCT physical_id FROM events WHERE resource = '{name}'
+             AND stack_id = (SELECT id FROM stacks WHERE name = '{stack}')"
+        );
+        self.query(&sql).into_iter().map(|mut row| row.remove(0)).collect()
+    }
+}
+
+impl Agent {
+    /// A file of this node's own directory.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// What is in it; none if it is not there.
+    pub fn content(&self, name: &str) -> Option<String> {
+        fs::read_to_string(self.file(name)).ok()
+    }
+
+    /// Names of what is in the node's directory.
+    pub fn listing(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.root).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}

@@ -1,0 +1,180 @@
+//! Network namespaces, cables between them, lost packets, and a switch of a namespace's own.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tempfile::TempDir;
+
+use super::process::{self, Daemon};
+
+/// A network namespace; gone with the value.
+pub struct Namespace {
+    name: String,
+}
+
+impl Namespace {
+    /// The controller's address.
+    pub const HUB: &str = "10.77.0.1";
+
+    /// With nothing but `lo`.
+    pub fn new() -> Self {
+        static LAST: AtomicU32 = AtomicU32::new(0);
+        let number = LAST.fetch_add(1, Ordering::Relaxed);
+        let name = format!("muster-{}-{number}", std::process::id());
+        run(Command::new("ip").args(["netns", "add", &name]));
+        let namespace = Self { name };
+        namespace.ip("link set lo up");
+        namespace
+    }
+
+    /// The controller's: a bridge that servers are connected to.
+    pub fn hub() -> Self {
+        let hub = Self::new();
+        hub.ip("link add hub type bridge");
+        hub.ip("link set hub up");
+        hub.ip(&format!("address add {}/24 dev hub", Self::HUB));
+        hub
+    }
+
+    /// A server with a management link `up0` to this hub, as `10.77.0.NUMBER`.
+    pub fn server(&self, number: u8) -> Self {
+        let server = Self::new();
+        let port = format!("to{number}");
+        self.link(&port, &server, "up0");
+        self.ip(&format!("link set {port} master hub"));
+        server.ip(&format!("address add 10.77.0.{number}/24 dev up0"));
+        server
+    }
+
+    /// A cable; both ends are up.
+    pub fn link(&self, name: &str, other: &Self, other_name: &str) {
+        let (here, there) = (&self.name, &other.name);
+        let words = format!("link add {name} netns {here} type veth peer name {other_name} netns {there}");
+        run(Command::new("ip").args(words.split(' ')));
+        for (namespace, name) in [(self, name), (other, other_name)] {
+            namespace.ip(&format!("link set {name} up"));
+            // The userspace datapath passes on checksums that a veth left for hardware to fill in.
+            namespace.run(&format!("ethtool -K {name} tx off"));
+        }
+    }
+
+    /// Loses this share of what `link` sends and receives; 0 ends it, 100 cuts it.
+    pub fn lose(&self, link: &str, percent: u8) {
+        let table = "table netdev loss";
+        let rule = format!("numgen random mod 100 < {percent} counter drop;");
+        let chain = |hook: &str| {
+            format!("chain {hook} {{ type filter hook {hook} device \"{link}\" priority 0; {rule} }}")
+        };
+        let mut script = format!("{table}\ndelete {table}\n");
+        if percent > 0 {
+            script += &format!("{table} {{ {} {} }}\n", chain("ingress"), chain("egress"));
+        }
+        let mut nft = self.command("nft").args(["-f", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+        std::io::Write::write_all(&mut nft.stdin.take().unwrap(), script.as_bytes()).unwrap();
+        assert!(nft.wait().unwrap().success(), "nft refuses:\n{script}");
+    }
+
+    /// Packets that [`Namespace::lose`] has dropped so far.
+    pub fn lost(&self) -> u64 {
+        let rules = self.run("nft list table netdev loss");
+        let mut words = rules.split_whitespace();
+        let mut lost = 0;
+        while words.any(|word| word == "packets") {
+            lost += words.next().unwrap().parse::<u64>().unwrap();
+        }
+        lost
+    }
+
+    /// `ip` in it; must work.
+    pub fn ip(&self, words: &str) -> String {
+        run(Command::new("ip").args(["-n", &self.name]).args(words.split(' ')))
+    }
+
+    /// A command in it; must work.
+    pub fn run(&self, words: &str) -> String {
+        let mut words = words.split(' ');
+        run(self.command(words.next().unwrap()).args(words))
+    }
+
+    /// A command in it.
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name]).arg(program);
+        command
+    }
+}
+
+impl Default for Namespace {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        // Nothing can be done about a failure, and the test's own result counts.
+        let _ = Command::new("ip").args(["netns", "del", &self.name]).status();
+    }
+}
+
+/// An Open vSwitch of a namespace's own, with the userspace datapath.
+pub struct Switch {
+    /// Ended in this order.
+    _daemons: [Daemon; 2],
+    dir: TempDir,
+}
+
+impl Switch {
+    /// Starts it and waits until it works.
+    pub fn start(namespace: &Namespace) -> Self {
+        let dir = TempDir::new().unwrap();
+        let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+        let (file, socket) = (at("conf.db"), at("db.sock"));
+        run(Command::new("ovsdb-tool").args(["create", &file, "/usr/share/openvswitch/vswitch.ovsschema"]));
+        let daemon = |name: &str, arguments: &[&str]| {
+            let mut command = process::command(Some(namespace), Path::new(name));
+            environment(dir.path(), command.args(arguments));
+            Daemon::start(name, command, dir.path())
+        };
+        let database = daemon("ovsdb-server", &[&file, &format!("--remote=punix:{socket}")]);
+        let vsctl = |arguments: &[&str]| {
+            let db = format!("--db=unix:{socket}");
+            run(Command::new("ovs-vsctl").args([&db, "--retry", "--timeout=30"]).args(arguments))
+        };
+        vsctl(&["--no-wait", "init"]);
+        let switch = daemon("ovs-vswitchd", &[&format!("unix:{socket}"), "--disable-system"]);
+        vsctl(&["set", "Open_vSwitch", ".", "external_ids:system-id=test"]);
+        Self { _daemons: [switch, database], dir }
+    }
+
+    /// `ovs-vsctl`; must work.
+    pub fn vsctl(&self, words: &str) -> String {
+        let db = format!("--db=unix:{}", self.database().display());
+        run(Command::new("ovs-vsctl").args([db.as_str(), "--timeout=30"]).args(words.split(' ')))
+    }
+
+    /// For an agent that is to use it.
+    pub fn environment(&self, command: &mut Command) {
+        environment(self.dir.path(), command);
+        command.env("MUSTER_HOST__DATAPATH_TYPE", "netdev");
+    }
+
+    fn database(&self) -> PathBuf {
+        self.dir.path().join("db.sock")
+    }
+}
+
+fn environment(dir: &Path, command: &mut Command) {
+    for name in ["OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR", "OVS_SYSCONFDIR"] {
+        command.env(name, dir);
+    }
+}
+
+/// Runs a command that must work; its stdout.
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {}: {error}", output.status);
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}

@@ -113,8 +113,10 @@ async fn watch(
                     ),
                     Verdict::Going | Verdict::Complete | Verdict::Failed(_) => None,
                 };
-                progress.show(&view);
                 let ended = matches!(verdict, Verdict::Complete | Verdict::Failed(_));
+                if !ended {
+                    progress.show(&view);
+                }
                 *last = Some(view);
                 if ended {
                     return Ok(verdict);
@@ -188,14 +190,18 @@ async fn failed_resources(client: &mut Client, stack: &str) -> Vec<String> {
     lines
 }
 
+/// The stack's delete has ended: the view has its name, action, status and traversal, and nothing else.
+pub fn is_gone(view: &Value) -> bool {
+    view["action"] == "DELETE" && view["status"] == "COMPLETE"
+}
+
 impl Operation {
     fn judge(&self, view: &Value) -> Verdict {
         let text = |key: &str| view[key].as_str().unwrap_or_default();
         let (action, status, reason) = (text("action"), text("status"), text("status_reason"));
         let traversal = view["traversal"].as_u64().unwrap_or(0);
         let name = &self.name;
-        let gone = action == "DELETE" && status == "COMPLETE";
-        if gone || text("id") != self.id {
+        if is_gone(view) || text("id") != self.id {
             return if self.action == "DELETE" {
                 Verdict::Complete
             } else {

@@ -6,6 +6,7 @@ use super::Events;
 use crate::client::{Client, path};
 use crate::failure::Failure;
 use crate::output::{Column, Format, cell, document, print, table};
+use crate::wait::is_gone;
 
 const COLUMNS: [Column; 6] = [
     ("TIME", "time"),
@@ -42,7 +43,7 @@ async fn follow(name: &str, client: &mut Client, format: Format) -> Result<(), F
         loop {
             let events = match page(name, after, client).await {
                 Ok(events) => events,
-                Err(_) if gone(&view) => return Ok(()),
+                Err(_) if is_gone(&view) => return Ok(()),
                 Err(failure) => return Err(failure),
             };
             if events.is_empty() {
@@ -53,7 +54,7 @@ async fn follow(name: &str, client: &mut Client, format: Format) -> Result<(), F
                 print(&line(event, format))?;
             }
         }
-        if gone(&view) {
+        if is_gone(&view) {
             return Ok(());
         }
     }
@@ -65,10 +66,6 @@ fn line(event: &Value, format: Format) -> String {
     }
     let cells: Vec<String> = COLUMNS.iter().map(|(_, key)| cell(&event[*key])).collect();
     format!("{}\n", cells.join("  "))
-}
-
-fn gone(view: &Value) -> bool {
-    view["action"] == "DELETE" && view["status"] == "COMPLETE"
 }
 
 async fn page(name: &str, after: u64, client: &mut Client) -> Result<Vec<Value>, Failure> {

@@ -12,7 +12,7 @@ use crate::client::{Client, path};
 use crate::failure::Failure;
 use crate::output::{Format, cell, document, print, printable};
 use crate::source::{Source, parameters, read};
-use crate::wait::{Limit, Operation, wait};
+use crate::wait::{Limit, Operation, is_gone, wait};
 
 pub async fn create(asked: Create, client: &mut Client, format: Format) -> Result<(), Failure> {
     let since = Instant::now();
@@ -108,7 +108,10 @@ async fn follow(
     let ended = wait(client, &operation, &mut last).await;
     if let Some(view) = last {
         match format {
-            // Of a stack that is gone there is nothing to show but that.
+            Format::Json | Format::Yaml if is_gone(&view) => {
+                let known = ["name", "action", "status", "traversal"].map(|key| (key, view[key].clone()));
+                document(format, &known.into_iter().collect(), |_| String::new())?;
+            }
             Format::Json | Format::Yaml => show(view, format)?,
             Format::Table if ended.is_ok() => {
                 print(&format!("{}: {} COMPLETE\n", operation.name, operation.action))?

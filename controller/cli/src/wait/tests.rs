@@ -58,3 +58,15 @@ fn verdicts() {
         assert_eq!(operation.judge(&view), wanted, "{row}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_stays_away_ends_the_wait() {
+    let mut client = Client::new("unix:///nonexistent/muster/api.sock").unwrap();
+    let (name, id, action) = ("web".to_owned(), "7".to_owned(), "UPDATE".to_owned());
+    let mut operation = Operation { name, id, action, traversal: 3, rollback: false, limit: None };
+    let failure = wait(&mut client, &operation, &mut None).await.unwrap_err();
+    assert_eq!(failure.exit, Exit::Unreachable);
+    operation.limit = Some(Limit { since: Instant::now(), time: Duration::from_secs(5), of_stack: false });
+    let failure = wait(&mut client, &operation, &mut None).await.unwrap_err();
+    assert_eq!(failure.exit, Exit::TimedOut);
+}

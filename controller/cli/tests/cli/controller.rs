@@ -1,0 +1,92 @@
+//! A controller that answers from a script, for what a real one cannot be made to do on time.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// What it does with a request.
+pub enum Act {
+    /// Answers with a status code and a body.
+    Answer(u16, Value),
+    /// Keeps the asker waiting until it gives up.
+    Hang,
+    /// Breaks the connection off; the next request comes on a new one.
+    Break,
+}
+
+/// A script under way.
+pub struct Controller {
+    folder: TempDir,
+    thread: JoinHandle<Vec<String>>,
+}
+
+impl Controller {
+    /// Listens; each request gets the next act.
+    pub fn with(script: Vec<Act>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(socket(&folder)).unwrap();
+        let thread = std::thread::spawn(move || {
+            let mut requests = Vec::new();
+            let mut connection = None;
+            for act in script {
+                let mut stream: BufReader<UnixStream> =
+                    connection.take().unwrap_or_else(|| BufReader::new(listener.accept().unwrap().0));
+                requests.push(request(&mut stream));
+                match act {
+                    Act::Answer(status, body) => {
+                        let body = body.to_string();
+                        let length = body.len();
+                        write!(
+                            stream.get_mut(),
+                            "HTTP/1.1 {status} X\r\ncontent-length: {length}\r\n\r\n{body}"
+                        )
+                        .unwrap();
+                        connection = Some(stream);
+                    }
+                    Act::Hang => assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0),
+                    Act::Break => {}
+                }
+            }
+            requests
+        });
+        Self { folder, thread }
+    }
+
+    /// For `--url`.
+    pub fn url(&self) -> String {
+        format!("unix://{}", socket(&self.folder).display())
+    }
+
+    /// `METHOD path` and, after a blank, the body of each request.
+    pub fn requests(self) -> Vec<String> {
+        self.thread.join().unwrap()
+    }
+}
+
+fn socket(folder: &TempDir) -> PathBuf {
+    folder.path().join("api.sock")
+}
+
+fn request(stream: &mut BufReader<UnixStream>) -> String {
+    let mut length = 0;
+    let mut first = None;
+    loop {
+        let mut line = String::new();
+        assert!(stream.read_line(&mut line).unwrap() > 0, "a whole request");
+        let line = line.trim_end();
+        if line.is_empty() {
+            break;
+        }
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+        first.get_or_insert_with(|| line.trim_end_matches(" HTTP/1.1").to_owned());
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).unwrap();
+    format!("{} {}", first.unwrap(), String::from_utf8(body).unwrap()).trim_end().to_owned()
+}

@@ -1,0 +1,154 @@
+use std::fs;
+use std::path::Path;
+
+use crate::{muster, outcome};
+
+const TEMPLATE: &str = "\
+heat_template_version: 2018-08-31
+parameters:
+  greeting: {type: string, description: what it says}
+  port: {type: number, default: 1}
+resources:
+  motd:
+    type: Muster::File
+    properties:
+      node: web-1
+      path: /etc/motd
+      content: {get_param: greeting}
+";
+
+fn written(folder: &Path, text: &str) -> String {
+    fs::write(folder.join("t.yaml"), text).unwrap();
+    folder.join("t.yaml").display().to_string()
+}
+
+#[test]
+fn wrong_usage_ends_with_2() {
+    for arguments in [
+        "",
+        "stack",
+        "stack fly",
+        "stack create web",
+        "stack create 1web -t x.yaml",
+        "stack create web -t x.yaml -P nonsense",
+        "stack create web -t x.yaml --timeout 0",
+        "stack create web -t x.yaml -e env.yaml",
+        "stack update web --converge",
+        "stack delete web --timeout 5",
+        "node show UPPER",
+        "node token --ttl soon",
+        "node token --uses 0",
+        "node list -l =x",
+        "resource list",
+        "completion tcsh",
+        "stack list -o xml",
+    ] {
+        let (code, stdout, stderr) = outcome(&mut muster(arguments));
+        assert_eq!(code, Some(2), "{arguments}: {stderr}");
+        assert_eq!(stdout, "", "{arguments}");
+        assert!(stderr.starts_with("error: ") || stderr.contains("Usage: muster"), "{arguments}: {stderr}");
+    }
+}
+
+#[test]
+fn other_places_than_a_socket_are_refused() {
+    for url in ["https://controller:8443", "http://x", "nonsense"] {
+        let (code, _, stderr) = outcome(muster("stack list --url").arg(url));
+        assert_eq!(code, Some(2), "{url}");
+        assert!(stderr.starts_with(&format!("error: --url '{url}': ")), "{stderr}");
+    }
+    let (code, _, stderr) = outcome(muster("stack list").env("MUSTER_URL", "https://x"));
+    assert_eq!(code, Some(2), "{stderr}");
+}
+
+#[test]
+fn no_controller_ends_with_4() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("unix://{}/api.sock", folder.path().display());
+    for arguments in [
+        "stack list",
+        "node token",
+        "stack delete web --wait",
+        "resource list web",
+        "stack events web --follow",
+    ] {
+        let (code, stdout, stderr) = outcome(muster(arguments).env("MUSTER_URL", &url));
+        assert_eq!(code, Some(4), "{arguments}: {stderr}");
+        assert_eq!(stdout, "");
+        assert!(stderr.starts_with("error: cannot reach the controller at "), "{stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    }
+}
+
+#[test]
+fn a_bad_file_is_found_before_the_controller_is_asked() {
+    let (code, _, stderr) =
+        outcome(&mut muster("stack create web -t /nonexistent/t.yaml --url unix:///nonexistent"));
+    assert_eq!(
+        (code, stderr.as_str()),
+        (Some(2), "error: /nonexistent/t.yaml: No such file or directory (os error 2)\n")
+    );
+}
+
+#[test]
+fn a_valid_template() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = written(folder.path(), TEMPLATE);
+    let (code, stdout, stderr) = outcome(muster("stack validate -P port=7 -t").arg(&file));
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    assert_eq!(
+        stdout,
+        format!(
+            "{file} is valid: 1 resources\nrequired parameter not given: greeting (string)  what it says\n"
+        )
+    );
+    let (code, stdout, _) = outcome(muster("stack validate -P greeting=hi -t").arg(&file));
+    assert_eq!((code, stdout), (Some(0), format!("{file} is valid: 1 resources\n")));
+    let (code, stdout, _) = outcome(muster("stack validate -o json -t").arg(&file));
+    let answer: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(code, Some(0));
+    assert_eq!(answer["valid"], true);
+    assert_eq!(answer["missing_parameters"], serde_json::json!(["greeting"]));
+}
+
+#[test]
+fn bad_templates_end_with_2_and_their_places() {
+    let folder = tempfile::tempdir().unwrap();
+    for (text, arguments, wanted) in [
+        (
+            TEMPLATE.replace("get_param: greeting", "get_param: greating"),
+            "",
+            ":11:16: resources.motd.properties.content",
+        ),
+        (TEMPLATE.replace("Muster::File", "Muster::Fil"), "", ":7:11: resources.motd.type: "),
+        (TEMPLATE.replace("content:", "contents:"), "", ":11:7: resources.motd.properties"),
+        (TEMPLATE.replace("  motd:", " - motd:"), "", ":"),
+        (TEMPLATE.to_owned(), " -P port=x", "parameters.port: want a number"),
+        (TEMPLATE.to_owned(), " -P prot=1", "unknown parameter 'prot'; did you mean 'port'?"),
+        (String::new(), "", ":1:1: the template is empty"),
+    ] {
+        let file = written(folder.path(), &text);
+        let (code, stdout, stderr) = outcome(muster(&format!("stack validate{arguments} -t")).arg(&file));
+        assert_eq!((code, stdout.as_str()), (Some(2), ""), "{stderr}");
+        assert!(stderr.lines().all(|line| line.starts_with(&format!("error: {file}"))), "{stderr}");
+        assert!(stderr.contains(wanted), "{wanted}: {stderr}");
+    }
+}
+
+#[test]
+fn completion_and_man_pages() {
+    for shell in ["bash", "zsh", "fish"] {
+        let (code, stdout, _) = outcome(&mut muster(&format!("completion {shell}")));
+        assert_eq!(code, Some(0));
+        assert!(stdout.contains("token-revoke"), "{shell}");
+        assert!(stdout.contains("node"), "{shell}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (code, _, stderr) = outcome(muster("generate man").arg(folder.path().join("man")));
+    assert_eq!(code, Some(0), "{stderr}");
+    let page = fs::read_to_string(folder.path().join("man/muster-stack-create.1")).unwrap();
+    assert!(page.contains("muster stack create web"), "{page}");
+    let (code, _, stderr) = outcome(muster("generate completion").arg(folder.path().join("c")));
+    assert_eq!(code, Some(0), "{stderr}");
+    assert_eq!(fs::read_dir(folder.path().join("c")).unwrap().count(), 3);
+}

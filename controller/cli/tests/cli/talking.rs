@@ -1,0 +1,221 @@
+use serde_json::{Value, json};
+
+use crate::controller::{Act, Controller};
+use crate::{muster, outcome};
+
+fn begun(action: &str) -> Act {
+    Act::Answer(
+        202,
+        json!({"name": "web", "id": "7", "action": action, "traversal": 3, "revision": 2, "warnings": ["look\u{7}"]}),
+    )
+}
+
+fn view(action: &str, traversal: u64, status: &str, seq: u64) -> Act {
+    Act::Answer(200, stack(action, traversal, status, seq))
+}
+
+fn stack(action: &str, traversal: u64, status: &str, seq: u64) -> Value {
+    json!({"name": "web", "id": "7", "action": action, "status": status, "status_reason": "why", "revision": 2,
+        "traversal": traversal, "created_at": "2026-01-01T00:00:00Z", "updated_at": "2026-01-01T00:00:00Z",
+        "parameters": {}, "outputs": [], "active": [{"name": "motd", "node": "web-1", "phase": "running"}],
+        "progress": {"done": 1, "total": 2, "in_flight": 1, "failed": 0}, "seq": seq})
+}
+
+fn failed_resources() -> Act {
+    Act::Answer(
+        200,
+        json!([{"name": "motd", "node": "web-1", "action": "CREATE", "status_reason": "no room"}]),
+    )
+}
+
+fn error(status: u16, class: &str) -> Act {
+    Act::Answer(status, json!({"error": {"class": class, "message": "the reason", "errors": []}}))
+}
+
+#[test]
+fn waiting() {
+    let going = || view("UPDATE", 3, "IN_PROGRESS", 4);
+    let cases: Vec<(&str, &str, Vec<Act>, i32, &str, &str)> = vec![
+        (
+            "complete",
+            "update web --wait",
+            vec![begun("UPDATE"), going(), view("UPDATE", 3, "COMPLETE", 5)],
+            0,
+            "web: UPDATE COMPLETE\n",
+            "web UPDATE: 1/2; motd@web-1 running\n",
+        ),
+        (
+            "failed",
+            "update web --wait",
+            vec![begun("UPDATE"), going(), view("UPDATE", 3, "FAILED", 5), failed_resources()],
+            1,
+            "",
+            "web UPDATE: 1/2; motd@web-1 running\nerror: stack 'web': UPDATE FAILED: why\n\
+            error: resource 'motd' on web-1: CREATE FAILED: no room\n",
+        ),
+        (
+            "rolled back",
+            "update web --wait --rollback",
+            vec![
+                begun("UPDATE"),
+                view("UPDATE", 3, "FAILED", 5),
+                view("ROLLBACK", 4, "COMPLETE", 6),
+                Act::Answer(200, json!([])),
+            ],
+            1,
+            "",
+            "web UPDATE: 1/2; motd@web-1 running\nerror: stack 'web': UPDATE failed; ROLLBACK COMPLETE: why\n",
+        ),
+        (
+            "pre-empted",
+            "update web --wait",
+            vec![begun("UPDATE"), view("UPDATE", 4, "IN_PROGRESS", 5), Act::Answer(200, json!([]))],
+            1,
+            "",
+            "error: UPDATE of stack 'web' was pre-empted by UPDATE\n",
+        ),
+        (
+            "out of time",
+            "delete web --wait --timeout 1",
+            vec![begun("DELETE"), Act::Hang],
+            3,
+            "",
+            "error: DELETE of stack 'web' has not ended within 1 s; it goes on: muster stack show web\n",
+        ),
+        (
+            "restarted",
+            "update web --wait",
+            vec![begun("UPDATE"), going(), Act::Break, view("UPDATE", 3, "COMPLETE", 9)],
+            0,
+            "web: UPDATE COMPLETE\n",
+            "web UPDATE: 1/2; motd@web-1 running\nthe controller is away; waiting for it\n",
+        ),
+        (
+            "gone",
+            "delete web --wait",
+            vec![
+                begun("DELETE"),
+                Act::Answer(
+                    200,
+                    json!({"name": "web", "id": "", "action": "DELETE", "status": "COMPLETE", "traversal": 3, "seq": 1}),
+                ),
+            ],
+            0,
+            "web: DELETE COMPLETE\n",
+            "",
+        ),
+        (
+            "not waited for",
+            "rollback web",
+            vec![begun("ROLLBACK")],
+            0,
+            "web: ROLLBACK IN_PROGRESS, revision 2\n",
+            "",
+        ),
+        ("refused", "rollback web --to 9", vec![error(404, "not_found")], 1, "", "error: the reason\n"),
+        ("duplicate", "update web", vec![error(409, "conflict")], 1, "", "error: the reason\n"),
+        ("wrong", "update web", vec![error(400, "invalid")], 2, "", "error: the reason\n"),
+        ("read-only", "update web", vec![error(503, "unavailable")], 1, "", "error: the reason\n"),
+    ];
+    for (case, arguments, script, exit, out, err) in cases {
+        let controller = Controller::with(script);
+        let (code, stdout, stderr) =
+            outcome(muster("stack").args(arguments.split(' ')).args(["--url", &controller.url()]));
+        let stderr = stderr.replace("warning: look\\u{7}\n", "");
+        assert_eq!((code, stdout.as_str(), stderr.as_str()), (Some(exit), out, err), "{case}");
+        controller.requests();
+    }
+}
+
+#[test]
+fn a_lost_answer_ends_with_4() {
+    let controller = Controller::with(vec![Act::Break]);
+    let (code, _, stderr) = outcome(muster("stack delete web --wait --url").arg(controller.url()));
+    assert_eq!(code, Some(4), "{stderr}");
+    assert!(stderr.contains("it may have taken the request"), "{stderr}");
+}
+
+#[test]
+fn what_is_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("t.yaml");
+    let text = "heat_template_version: 2018-08-31\nresources:\n  f:\n    type: Muster::File\n    properties: {node: n, path: /f, \
+                content: {get_file: c}}\n";
+    std::fs::write(&file, text).unwrap();
+    std::fs::write(folder.path().join("c"), "content").unwrap();
+    let answers = vec![begun("CREATE"), view("CREATE", 3, "IN_PROGRESS", 1)];
+    let controller = Controller::with(answers);
+    let mut command = muster("stack create web -P a=b=c --timeout 9 --require-nodes -o json -t");
+    let (code, stdout, _) = outcome(command.arg(&file).args(["--url", &controller.url()]));
+    assert_eq!(code, Some(0));
+    let shown: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(shown["status"], "IN_PROGRESS");
+    assert_eq!((&shown["seq"], &shown["active"]), (&Value::Null, &Value::Null), "not part of the contract");
+    let requests = controller.requests();
+    let body: Value = serde_json::from_str(requests[0].strip_prefix("POST /v1/stacks ").unwrap()).unwrap();
+    let name = file.display().to_string();
+    assert_eq!(
+        body,
+        json!({"name": "web", "template": {"name": name, "text": text, "files": {"c": "content"}},
+            "parameters": {"a": "b=c"}, "options": {"rollback": false, "require_nodes": true, "timeout": 9}})
+    );
+    assert_eq!(requests[1], "GET /v1/stacks/web");
+}
+
+#[test]
+fn a_token_is_alone_on_stdout() {
+    let answer = json!({"token": "muster1-abc", "id": "01", "expires": "2026-01-01T00:00:00Z"});
+    let controller = Controller::with(vec![Act::Answer(201, answer)]);
+    let (code, stdout, stderr) = outcome(
+        muster("node token --ttl 2h --uses 3 --name web-* --label role=web --url").arg(controller.url()),
+    );
+    assert_eq!((code, stdout.as_str(), stderr.as_str()), (Some(0), "muster1-abc\n", ""));
+    assert_eq!(
+        controller.requests(),
+        [r#"POST /v1/tokens {"labels":{"role":"web"},"name":"web-*","ttl":7200,"uses":3}"#]
+    );
+}
+
+#[test]
+fn errors_of_a_template_have_their_places_wherever_they_are_found() {
+    let error = json!({"error": {"class": "invalid", "message": "the template is not valid", "errors": [
+        {"file": "t.yaml", "line": 3, "column": 5, "path": "resources.x", "message": "no such type"},
+        {"file": "t.yaml", "line": 0, "column": 0, "path": "parameters.p", "message": "must be given"}]}});
+    let controller = Controller::with(vec![Act::Answer(400, error)]);
+    let (code, _, stderr) = outcome(muster("stack update web --url").arg(controller.url()));
+    assert_eq!(code, Some(2));
+    assert_eq!(
+        stderr,
+        "error: t.yaml:3:5: resources.x: no such type\nerror: t.yaml: parameters.p: must be given\n"
+    );
+}
+
+#[test]
+fn events_are_read_page_by_page_and_followed() {
+    let event = |number: u64| {
+        json!({"number": number, "time": "2026-01-01T00:00:00Z", "resource": null, "action": "CREATE",
+        "status": "COMPLETE", "reason": "", "physical_id": null})
+    };
+    let page = |numbers: &[u64]| Act::Answer(200, numbers.iter().map(|number| event(*number)).collect());
+    let controller = Controller::with(vec![page(&[1, 2]), page(&[3]), page(&[])]);
+    let (code, stdout, _) = outcome(muster("stack events web -o json --url").arg(controller.url()));
+    assert_eq!(code, Some(0));
+    assert_eq!(serde_json::from_str::<Vec<Value>>(&stdout).unwrap().len(), 3);
+    assert_eq!(controller.requests()[1], "GET /v1/stacks/web/events?after=2");
+
+    let script = vec![
+        view("CREATE", 3, "IN_PROGRESS", 4),
+        page(&[1]),
+        page(&[]),
+        view("DELETE", 4, "IN_PROGRESS", 5),
+        page(&[2]),
+        page(&[]),
+        view("DELETE", 4, "COMPLETE", 6),
+        error(404, "not_found"),
+    ];
+    let controller = Controller::with(script);
+    let (code, stdout, stderr) = outcome(muster("stack events web --follow --url").arg(controller.url()));
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    assert_eq!(stdout.lines().count(), 2, "{stdout}");
+    assert_eq!(controller.requests()[3], "GET /v1/stacks/web/watch?seq=4");
+}

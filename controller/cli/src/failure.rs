@@ -26,27 +26,29 @@ pub struct Failure {
     pub exit: Exit,
     /// One `error:` line each.
     pub lines: Vec<String>,
+    /// It is the controller's state that stands against it: whoever waits may ask again.
+    pub passing: bool,
 }
 
 impl Failure {
     /// Exit code 1.
     pub fn failed(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Failed, lines: vec![message.into()] }
+        Self { exit: Exit::Failed, lines: vec![message.into()], passing: false }
     }
 
     /// Exit code 2.
     pub fn usage(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Usage, lines: vec![message.into()] }
+        Self { exit: Exit::Usage, lines: vec![message.into()], passing: false }
     }
 
     /// Exit code 3.
     pub fn timed_out(message: impl Into<String>) -> Self {
-        Self { exit: Exit::TimedOut, lines: vec![message.into()] }
+        Self { exit: Exit::TimedOut, lines: vec![message.into()], passing: false }
     }
 
     /// Exit code 4.
     pub fn unreachable(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Unreachable, lines: vec![message.into()] }
+        Self { exit: Exit::Unreachable, lines: vec![message.into()], passing: true }
     }
 
     /// Writes the lines. Nobody is left to tell when stderr is closed.
@@ -60,6 +62,6 @@ impl Failure {
 
 impl From<Errors> for Failure {
     fn from(errors: Errors) -> Self {
-        Self { exit: Exit::Usage, lines: errors.0.iter().map(ToString::to_string).collect() }
+        Self { exit: Exit::Usage, lines: errors.0.iter().map(ToString::to_string).collect(), passing: false }
     }
 }

@@ -122,7 +122,7 @@ async fn watch(
                     return Ok(verdict);
                 }
             }
-            Some(Err(failure)) if failure.exit == Exit::Unreachable => {
+            Some(Err(failure)) if failure.passing => {
                 let since = *away_since.get_or_insert_with(|| {
                     progress.note("the controller is away; waiting for it");
                     Instant::now()

@@ -32,10 +32,13 @@ fn error(status: u16, class: &str) -> Act {
     Act::Answer(status, json!({"error": {"class": class, "message": "the reason", "errors": []}}))
 }
 
+/// What it shows, arguments, the controller's script; exit code, stdout, stderr.
+type Case = (&'static str, &'static str, Vec<Act>, i32, &'static str, &'static str);
+
 #[test]
 fn waiting() {
     let going = || view("UPDATE", 3, "IN_PROGRESS", 4);
-    let cases: Vec<(&str, &str, Vec<Act>, i32, &str, &str)> = vec![
+    let cases: Vec<Case> = vec![
         (
             "complete",
             "update web --wait",
@@ -86,6 +89,14 @@ fn waiting() {
             "restarted",
             "update web --wait",
             vec![begun("UPDATE"), going(), Act::Break, view("UPDATE", 3, "COMPLETE", 9)],
+            0,
+            "web: UPDATE COMPLETE\n",
+            "web UPDATE: 1/2; motd@web-1 running\nthe controller is away; waiting for it\n",
+        ),
+        (
+            "stopped and started",
+            "update web --wait",
+            vec![begun("UPDATE"), going(), error(503, "unavailable"), view("UPDATE", 3, "COMPLETE", 9)],
             0,
             "web: UPDATE COMPLETE\n",
             "web UPDATE: 1/2; motd@web-1 running\nthe controller is away; waiting for it\n",

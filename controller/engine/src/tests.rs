@@ -1,1 +1,6 @@
+//! The machine as a whole: tables of operations, and random graphs, interruptions and restarts.
 
+mod bed;
+mod jobs;
+mod random;
+mod stacks;

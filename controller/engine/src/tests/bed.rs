@@ -1,0 +1,444 @@
+//! A machine, a store in memory, and nodes that run jobs when told to.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use muster_shared::join::TokenSecret;
+use muster_shared::model::{
+    Action, Down, FailOn, Hello, Job, LedgerEntry, Observed, Outcome, Report, ReportKey, Spec, Up,
+};
+use muster_shared::seal::SealPublic;
+use muster_shared::{Attempt, Epoch, MonoTime, NodeId, ResourceId, StackName};
+
+use crate::record::{Change, NodeRecord, ResourceRecord, StackAction, StackRecord, Status, TokenRecord};
+use crate::view::{ResourceView, StackView};
+use crate::{
+    Answer, Config, Effect, Engine, Input, JoinAsk, Limits, NewToken, Options, Refusal, Request, Snapshot,
+};
+use crate::{Source, SourceText};
+
+/// What is durable.
+#[derive(Default)]
+pub struct Tables {
+    pub stacks: BTreeMap<u64, StackRecord>,
+    pub revisions: BTreeMap<(u64, u32), SourceText>,
+    pub resources: BTreeMap<u64, ResourceRecord>,
+    pub edges: BTreeMap<u64, Vec<u64>>,
+    pub nodes: BTreeMap<NodeId, NodeRecord>,
+    pub tokens: BTreeMap<[u8; 8], TokenRecord>,
+    pub contents: BTreeMap<muster_shared::model::ContentDigest, usize>,
+    pub events: Vec<String>,
+    pub highest: (u64, u64, u64),
+    pub writes: usize,
+}
+
+impl Tables {
+    fn apply(&mut self, change: Change) {
+        self.writes += 1;
+        match change {
+            Change::Stack(stack) => {
+                self.highest.1 = self.highest.1.max(stack.id);
+                self.highest.2 = self.highest.2.max(stack.traversal);
+                self.stacks.insert(stack.id, stack);
+            }
+            Change::StackRemoved { id, .. } => {
+                self.stacks.remove(&id);
+                self.resources.retain(|_, row| row.stack != id);
+            }
+            Change::Revision(r) => {
+                self.revisions.insert((r.stack, r.number), (*r.text).clone());
+            }
+            Change::RevisionsTrimmed { stack, below } => {
+                self.revisions.retain(|(s, number), _| *s != stack || *number >= below);
+            }
+            Change::Resource(row) => {
+                self.highest.0 = self.highest.0.max(row.id);
+                self.resources.insert(row.id, *row);
+            }
+            Change::Progress(progress) => {
+                let row = self.resources.get_mut(&progress.id).expect("a row exists before its progress");
+                row.progress = progress;
+            }
+            Change::ResourceRemoved(id) => {
+                self.resources.remove(&id);
+                self.edges.remove(&id);
+            }
+            Change::Edges { needed_by, requires } => {
+                self.edges.insert(needed_by, requires);
+            }
+            Change::Node(node) => {
+                self.nodes.insert(node.name.clone(), node);
+            }
+            Change::Token(token) => {
+                self.tokens.insert(token.token.id, token);
+            }
+            Change::TokenRemoved(id) => {
+                self.tokens.remove(&id);
+            }
+            Change::Content { digest, bytes } => {
+                self.contents.insert(digest, bytes.len());
+            }
+            Change::ContentRemoved(digest) => {
+                self.contents.remove(&digest);
+            }
+            Change::Event(e) => {
+                let name = e.resource.map_or_else(|| "stack".into(), |(name, _)| name);
+                self.events.push(format!("{name} {}_{}", e.action, e.status));
+            }
+            Change::Counters(_) => {}
+        }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let source = |record: &StackRecord| match (record.status, record.action) {
+            (Status::Complete, _) => None,
+            (_, StackAction::Delete) => Some(Source::nothing()),
+            _ => self.revisions.get(&(record.id, record.revision)).map(|text| parse(text.clone())),
+        };
+        Snapshot {
+            stacks: self.stacks.values().map(|record| (record.clone(), source(record))).collect(),
+            resources: self.resources.values().cloned().collect(),
+            edges: self.edges.iter().flat_map(|(by, needs)| needs.iter().map(|n| (*by, *n))).collect(),
+            nodes: self.nodes.values().cloned().collect(),
+            tokens: self.tokens.values().cloned().collect(),
+            highest: self.highest,
+        }
+    }
+}
+
+/// A node and its agent.
+#[derive(Default)]
+pub struct Host {
+    pub connection: Option<u64>,
+    pub queue: VecDeque<Job>,
+    pub things: BTreeMap<ResourceId, (Spec, LedgerEntry)>,
+    /// Outcomes of the newest job of each resource, to be said again.
+    pub outcomes: BTreeMap<ResourceId, Report>,
+}
+
+pub struct Bed {
+    pub engine: Engine,
+    pub tables: Tables,
+    pub hosts: BTreeMap<NodeId, Host>,
+    pub now: MonoTime,
+    pub epoch: u32,
+    /// Jobs that ran, in their order: action and resource name.
+    pub ran: Vec<String>,
+    /// The controller dies after its next commits: nothing it sends arrives.
+    pub dying: bool,
+    pub answers: BTreeMap<u64, Result<Answer, Refusal>>,
+    next_id: u64,
+    next_connection: u64,
+}
+
+pub fn stack() -> StackName {
+    "s".parse().unwrap()
+}
+
+pub fn node(index: usize) -> NodeId {
+    format!("node-{index}").parse().unwrap()
+}
+
+pub fn parse(text: SourceText) -> Source {
+    Source::parse(text).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+/// A template of dummies from `name: values | needs` lines; values as `key=value`, needs as names.
+pub fn template(lines: &str) -> Source {
+    let mut text = String::from("heat_template_version: 2018-08-31\nresources:\n");
+    for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let (name, rest) = line.split_once(':').unwrap();
+        let (values, needs) = rest.split_once('|').unwrap_or((rest, ""));
+        let mut properties = Vec::new();
+        let mut pairs = Vec::new();
+        for word in values.split_whitespace() {
+            match word.split_once('=').unwrap() {
+                ("node", node) => properties.push(format!("node: {node}")),
+                ("fail", when) => properties.push(format!("fail: {when}")),
+                (key, value) if value.starts_with('@') => {
+                    let (of, attribute) = value[1..].split_once('.').unwrap();
+                    pairs.push(format!("\"{key}\": {{get_attr: [{of}, \"{attribute}\"]}}"));
+                }
+                (key, value) => pairs.push(format!("\"{key}\": \"{value}\"")),
+            }
+        }
+        properties.push(format!("values: {{{}}}", pairs.join(", ")));
+        let needs: Vec<&str> = needs.split_whitespace().collect();
+        text.push_str(&format!(
+            "  {name}:\n    type: Muster::Dummy\n    properties: {{{}}}\n    depends_on: [{}]\n",
+            properties.join(", "),
+            needs.join(", ")
+        ));
+    }
+    parse(SourceText { name: "t".into(), template: text, ..SourceText::default() })
+}
+
+pub fn options() -> Options {
+    Options { timeout: Duration::from_secs(100_000), ..Options::default() }
+}
+
+impl Bed {
+    pub fn new(nodes: usize) -> Self {
+        let mut bed = Self {
+            engine: Engine::new(config(1)),
+            tables: Tables::default(),
+            hosts: BTreeMap::new(),
+            now: MonoTime::default(),
+            epoch: 1,
+            ran: Vec::new(),
+            dying: false,
+            answers: BTreeMap::new(),
+            next_id: 0,
+            next_connection: 0,
+        };
+        for index in 0..nodes {
+            bed.join(&node(index));
+            bed.connect(&node(index));
+        }
+        bed
+    }
+
+    pub fn join(&mut self, name: &NodeId) {
+        let secret = TokenSecret([1; 16]);
+        self.ask(Request::NewToken(NewToken {
+            id: [1; 8],
+            secret_hash: secret.digest(),
+            expires: 10,
+            uses: 1,
+            name: None,
+            labels: BTreeMap::new(),
+        }))
+        .unwrap();
+        let ask = JoinAsk {
+            token_id: [1; 8],
+            secret,
+            name: name.clone(),
+            seal_public: SealPublic([0; 32]),
+            agent_version: "t".into(),
+            wall: 1,
+        };
+        self.ask(Request::Join(ask)).unwrap();
+        self.hosts.entry(name.clone()).or_default();
+    }
+
+    pub fn connect(&mut self, name: &NodeId) {
+        self.next_connection += 1;
+        let connection = self.next_connection;
+        let host = self.hosts.get_mut(name).unwrap();
+        host.connection = Some(connection);
+        let ledger = host.things.values().fold(0, |sum, (_, entry)| sum ^ entry.digest());
+        self.input(Input::Connected { node: name.clone(), connection });
+        let hello = Hello { boot_id: 1, agent_version: "t".into(), epoch: Epoch(0), ledger };
+        self.receive(name, Up::Hello(hello));
+    }
+
+    pub fn disconnect(&mut self, name: &NodeId) {
+        if let Some(connection) = self.hosts.get_mut(name).unwrap().connection.take() {
+            self.input(Input::Disconnected { node: name.clone(), connection });
+        }
+    }
+
+    /// The controller is killed and started again: what was not persisted is gone.
+    pub fn restart(&mut self) {
+        self.epoch += 1;
+        self.dying = false;
+        self.engine = Engine::load(config(self.epoch), self.tables.snapshot(), self.now);
+        for host in self.hosts.values_mut() {
+            host.connection = None;
+        }
+        self.input(Input::Timeout);
+    }
+
+    pub fn ask(&mut self, request: Request) -> Result<Answer, Refusal> {
+        self.next_id += 1;
+        let id = self.next_id;
+        self.input(Input::Request { id, request: Box::new(request) });
+        self.answers.remove(&id).expect("every request is answered")
+    }
+
+    pub fn create(&mut self, source: Source) -> Result<Answer, Refusal> {
+        self.ask(Request::Create { name: stack(), source, options: options() })
+    }
+
+    pub fn update(&mut self, source: Source) -> Result<Answer, Refusal> {
+        self.ask(Request::Update { name: stack(), source, options: options() })
+    }
+
+    pub fn delete(&mut self) -> Result<Answer, Refusal> {
+        self.ask(Request::Delete { name: stack() })
+    }
+
+    pub fn rollback(&mut self, to: Option<u32>) -> Result<Answer, Refusal> {
+        self.ask(Request::Rollback { name: stack(), to })
+    }
+
+    pub fn receive(&mut self, name: &NodeId, message: Up) {
+        if let Some(connection) = self.hosts[name].connection {
+            self.input(Input::Received { node: name.clone(), connection, message });
+        }
+    }
+
+    fn input(&mut self, input: Input) {
+        self.engine.handle(self.now, input);
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        let mut replies = VecDeque::new();
+        loop {
+            while let Some(effect) = self.engine.poll_effect() {
+                match effect {
+                    Effect::Persist(change) => self.tables.apply(change),
+                    Effect::Send { node, connection, message } => {
+                        let host = self.hosts.get_mut(&node).unwrap();
+                        if host.connection == Some(connection) && !self.dying {
+                            replies.extend(
+                                host.take(message).into_iter().map(|up| (node.clone(), connection, up)),
+                            );
+                        }
+                    }
+                    Effect::SendChunk { .. } => {}
+                    Effect::Answer { id, answer } => {
+                        self.answers.insert(id, answer);
+                    }
+                    Effect::LoadRevision { load, stack, revision } => {
+                        let id = self.tables.stacks.values().find(|s| s.name == stack).map(|s| s.id);
+                        let text = id.and_then(|id| self.tables.revisions.get(&(id, revision)));
+                        let source =
+                            text.map(|text| parse(text.clone())).ok_or_else(|| "not kept".to_owned());
+                        self.engine.handle(self.now, Input::RevisionLoaded { load, source });
+                    }
+                }
+            }
+            let Some((node, connection, message)) = replies.pop_front() else { return };
+            self.engine.handle(self.now, Input::Received { node, connection, message });
+        }
+    }
+
+    /// Lets the host's job at `at` run to its end and report.
+    pub fn run_at(&mut self, name: &NodeId, at: usize) -> bool {
+        let Some(job) = self.hosts.get_mut(name).and_then(|host| host.queue.remove(at)) else { return false };
+        let row = self.tables.resources.values().find(|row| row.physical == job.resource);
+        let row = row.expect("a row exists before its job is sent");
+        self.ran.push(format!("{:?} {}", job.action, row.name));
+        let host = self.hosts.get_mut(name).unwrap();
+        let report = host.run(job);
+        self.receive(name, Up::Report(report));
+        true
+    }
+
+    /// Runs jobs, those sent first first, and lets backoffs pass, until nothing is left.
+    pub fn idle(&mut self) {
+        for _ in 0..100_000 {
+            let busy =
+                self.hosts.iter().find(|(_, host)| host.connection.is_some() && !host.queue.is_empty());
+            if let Some(name) = busy.map(|(name, _)| name.clone()) {
+                self.run_at(&name, 0);
+            } else if let Some((due, "a job is due")) = self.engine.poll_timeout() {
+                self.now = self.now.max(due);
+                self.input(Input::Timeout);
+            } else {
+                return;
+            }
+        }
+        panic!("never idle");
+    }
+
+    pub fn pass(&mut self, time: Duration) {
+        self.now = self.now + time;
+        self.input(Input::Timeout);
+    }
+
+    pub fn view(&self) -> Option<StackView> {
+        self.engine.stack_view(&stack())
+    }
+
+    pub fn status(&self) -> String {
+        self.view().map_or_else(|| "gone".into(), |v| format!("{}_{}", v.action, v.status))
+    }
+
+    pub fn resources(&self) -> Vec<ResourceView> {
+        self.engine.resource_views(&stack(), true).unwrap_or_default()
+    }
+
+    pub fn resource(&self, name: &str) -> ResourceView {
+        let mut found: Vec<ResourceView> = self.engine.resource_views(&stack(), false).unwrap_or_default();
+        found.retain(|view| view.name == name);
+        found.remove(0)
+    }
+
+    /// Name and values of everything that exists.
+    pub fn reality(&self) -> Vec<(String, BTreeMap<String, String>)> {
+        let mut all: Vec<_> = self
+            .hosts
+            .values()
+            .flat_map(|host| &host.things)
+            .map(|(id, (spec, _))| {
+                let row = self.tables.resources.values().find(|row| row.physical == *id);
+                let Spec::Dummy(dummy) = spec else { panic!("only dummies here") };
+                (
+                    row.map_or_else(|| format!("forgotten {id}"), |row| row.name.to_string()),
+                    dummy.values.clone(),
+                )
+            })
+            .collect();
+        all.sort();
+        all
+    }
+}
+
+pub fn config(epoch: u32) -> Config {
+    let mut seed = [0; 32];
+    seed[..4].copy_from_slice(&epoch.to_le_bytes());
+    Config { epoch: Epoch(epoch), seed, limits: Limits::default() }
+}
+
+impl Host {
+    fn take(&mut self, message: Down) -> Option<Up> {
+        match message {
+            Down::Job(job) => {
+                if let Some(known) = self.outcomes.get(&job.resource).filter(|known| known.key == job.key()) {
+                    return Some(Up::Report(known.clone()));
+                }
+                if let Some(queued) = self.queue.iter_mut().find(|queued| queued.resource == job.resource) {
+                    *queued = job;
+                } else {
+                    self.queue.push_back(job);
+                }
+                None
+            }
+            Down::Withdraw { resource, generation } => {
+                self.queue.retain(|job| (job.resource, job.generation) != (resource, generation));
+                let known = self.outcomes.get(&resource).filter(|known| known.key.generation == generation);
+                let key = ReportKey { resource, generation, attempt: Attempt(0) };
+                Some(Up::Report(known.cloned().unwrap_or(Report { key, outcome: Outcome::Withdrawn })))
+            }
+            Down::Welcome(welcome) => welcome.want_ledger.then(|| Up::Ledger {
+                entries: self.things.values().map(|(_, entry)| *entry).collect(),
+                last: true,
+            }),
+            Down::Acknowledge(_) | Down::Chunk { .. } => None,
+        }
+    }
+
+    fn run(&mut self, job: Job) -> Report {
+        let key = job.key();
+        let fail = match &job.spec {
+            Spec::Dummy(dummy) => dummy.fail,
+            _ => None,
+        };
+        let outcome = if fail == Some(FailOn::Any) || fail == Some(FailOn::Action(job.action)) {
+            Outcome::Failed { reason: "told to fail".into(), permanent: false }
+        } else if job.action == Action::Delete {
+            self.things.remove(&job.resource);
+            Outcome::Done(Observed::default())
+        } else {
+            let entry = LedgerEntry { resource: job.resource, generation: job.generation };
+            self.things.insert(job.resource, (job.spec, entry));
+            Outcome::Done(Observed::default())
+        };
+        let report = Report { key, outcome };
+        self.outcomes.insert(key.resource, report.clone());
+        report
+    }
+}

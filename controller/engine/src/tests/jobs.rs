@@ -1,0 +1,90 @@
+use std::time::Duration;
+
+use super::bed::{Bed, node, template};
+
+#[test]
+fn an_update_takes_back_what_has_not_begun() {
+    let mut bed = Bed::new(1);
+    bed.create(template("a: x=1\n b: x=1")).unwrap();
+    bed.run_at(&node(0), 0);
+    bed.update(template("a: x=1\n c: x=1")).unwrap();
+    bed.idle();
+    assert_eq!(bed.ran, ["Create a", "Create c"], "b was never made");
+    assert_eq!(bed.status(), "UPDATE_COMPLETE");
+    assert_eq!(bed.resources().len(), 2);
+}
+
+#[test]
+fn a_job_that_still_fits_is_left_to_end() {
+    let mut bed = Bed::new(1);
+    bed.create(template("a: x=1\n b: x=1")).unwrap();
+    let id = bed.resource("b").physical_id;
+    bed.update(template("a: x=1\n b: x=1\n c: x=1")).unwrap();
+    bed.idle();
+    assert_eq!(bed.ran, ["Create a", "Create b", "Create c"]);
+    assert_eq!(bed.resource("b").physical_id, id);
+}
+
+#[test]
+fn a_node_that_is_away_gets_its_job_again() {
+    let mut bed = Bed::new(1);
+    bed.create(template("a: x=1")).unwrap();
+    bed.hosts.get_mut(&node(0)).unwrap().queue.clear(); // lost with the connection
+    bed.disconnect(&node(0));
+    assert_eq!(bed.resource("a").phase, "node_away");
+    bed.connect(&node(0));
+    assert_eq!(bed.resource("a").phase, "queued");
+    bed.idle();
+    assert_eq!(bed.ran, ["Create a"]);
+}
+
+#[test]
+fn an_agent_that_does_not_answer_is_asked_again_and_then_given_up() {
+    let mut bed = Bed::new(1);
+    bed.create(template("a: x=1")).unwrap();
+    for _ in 0..8 {
+        bed.hosts.get_mut(&node(0)).unwrap().queue.clear();
+        bed.pass(Duration::from_secs(400));
+    }
+    assert_eq!(bed.status(), "CREATE_FAILED");
+    assert!(bed.view().unwrap().status_reason.contains("no answer"));
+}
+
+#[test]
+fn what_an_agent_has_lost_is_made_again() {
+    let mut bed = Bed::new(1);
+    bed.create(template("a: x=1\n b: x=1")).unwrap();
+    bed.idle();
+    bed.disconnect(&node(0));
+    let host = bed.hosts.get_mut(&node(0)).unwrap();
+    host.things.clear();
+    host.outcomes.clear();
+    bed.connect(&node(0));
+    bed.idle();
+    assert_eq!(bed.reality().len(), 2);
+    assert_eq!(bed.ran[2..], ["Create a", "Create b"]);
+}
+
+#[test]
+fn a_delete_waits_for_a_node_that_is_away() {
+    let mut bed = Bed::new(1);
+    bed.create(template("a: x=1")).unwrap();
+    bed.idle();
+    bed.disconnect(&node(0));
+    bed.delete().unwrap();
+    bed.idle();
+    assert_eq!(bed.status(), "DELETE_IN_PROGRESS");
+    bed.connect(&node(0));
+    bed.idle();
+    assert_eq!((bed.status().as_str(), bed.reality().len()), ("gone", 0));
+}
+
+#[test]
+fn work_in_flight_is_bounded_per_node() {
+    let mut bed = Bed::new(1);
+    let lines: String = (0..600).map(|i| format!("r{i:03}: x=1\n")).collect();
+    bed.create(template(&lines)).unwrap();
+    assert_eq!(bed.hosts[&node(0)].queue.len(), 256);
+    bed.idle();
+    assert_eq!((bed.status().as_str(), bed.reality().len()), ("CREATE_COMPLETE", 600));
+}

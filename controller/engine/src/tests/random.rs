@@ -1,0 +1,164 @@
+//! Random graphs, changed at any moment, with nodes that come and go and controllers that are killed.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::bed::{Bed, node, stack, template};
+use crate::Source;
+
+/// More for a long run: `PROPTEST_CASES=20000 cargo test -p muster-engine`.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(300)
+}
+
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % sides
+    }
+}
+
+/// Up to ten resources; each needs some of those before it in a random order of names.
+fn graph(dice: &mut Dice) -> (Source, Vec<(String, Vec<String>)>) {
+    let mut names: Vec<String> = ('a'..='j').map(String::from).collect();
+    for i in (1..names.len()).rev() {
+        names.swap(i, dice.roll(i + 1));
+    }
+    names.truncate(1 + dice.roll(10));
+    let mut lines = String::new();
+    let mut expected = Vec::new();
+    for (at, name) in names.iter().enumerate() {
+        let needs: Vec<String> = names[..at].iter().filter(|_| dice.roll(3) == 0).cloned().collect();
+        let forced = if dice.roll(3) == 0 { "!" } else { "" };
+        lines.push_str(&format!(
+            "{name}: {forced}v={} node=node-{} | {}\n",
+            dice.roll(3),
+            dice.roll(2),
+            needs.join(" ")
+        ));
+        expected.push((name.clone(), needs));
+    }
+    (template(&lines), expected)
+}
+
+fn names(bed: &Bed) -> Vec<String> {
+    bed.reality().into_iter().map(|(name, _)| name).collect()
+}
+
+fn settle(bed: &mut Bed) {
+    for index in 0..2 {
+        if bed.hosts[&node(index)].connection.is_none() {
+            bed.connect(&node(index));
+        }
+    }
+    bed.idle();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
+
+    /// Undisturbed: each after all it needs, every one reached, deleted in reverse, nothing left.
+    #[test]
+    fn order_is_kept(seed: u64) {
+        let mut dice = Dice(seed);
+        let (source, expected) = graph(&mut dice);
+        let mut bed = Bed::new(2);
+        bed.create(source).unwrap();
+        while let Some(host) = pick(&mut bed, &mut dice) {
+            let at = dice.roll(bed.hosts[&host].queue.len());
+            bed.run_at(&host, at);
+            let there: BTreeSet<String> = names(&bed).into_iter().collect();
+            for (name, needs) in &expected {
+                prop_assert!(!there.contains(name) || needs.iter().all(|need| there.contains(need)), "{name} too early");
+            }
+        }
+        prop_assert_eq!(bed.status(), "CREATE_COMPLETE");
+        prop_assert_eq!(names(&bed).len(), expected.len());
+        bed.delete().unwrap();
+        while let Some(host) = pick(&mut bed, &mut dice) {
+            let at = dice.roll(bed.hosts[&host].queue.len());
+            bed.run_at(&host, at);
+            let there: BTreeSet<String> = names(&bed).into_iter().collect();
+            for (name, needs) in &expected {
+                prop_assert!(!there.contains(name) || needs.iter().all(|need| there.contains(need)), "{name} left behind");
+            }
+        }
+        prop_assert_eq!(bed.status(), "gone");
+        prop_assert!(bed.reality().is_empty() && bed.tables.resources.is_empty());
+    }
+
+    /// Disturbed at any moment: in the end reality is the last revision, no thing is forgotten or doubled.
+    #[test]
+    fn whatever_happens_reality_is_the_last_revision(seed: u64) {
+        let mut dice = Dice(seed);
+        let mut bed = Bed::new(2);
+        let (source, mut expected) = graph(&mut dice);
+        bed.create(source).unwrap();
+        for _ in 0..dice.roll(30) {
+            match dice.roll(11) {
+                0 => {
+                    let (source, next) = graph(&mut dice);
+                    bed.update(source).unwrap();
+                    expected = next;
+                }
+                1 => bed.restart(),
+                2 => bed.disconnect(&node(dice.roll(2))),
+                3 => {
+                    let host = node(dice.roll(2));
+                    bed.disconnect(&host);
+                    bed.connect(&host);
+                }
+                4 => {
+                    // An agent restarts: jobs it had only in its queue come again after its Hello.
+                    let host = node(dice.roll(2));
+                    bed.disconnect(&host);
+                    bed.hosts.get_mut(&host).unwrap().queue.clear();
+                }
+                5 => {
+                    // The controller dies between its commit and what should have followed.
+                    bed.dying = true;
+                    if let Some(host) = pick(&mut bed, &mut dice) {
+                        bed.run_at(&host, 0);
+                    }
+                    bed.restart();
+                }
+                _ => {
+                    if let Some(host) = pick(&mut bed, &mut dice) {
+                        let at = dice.roll(bed.hosts[&host].queue.len());
+                        bed.run_at(&host, at);
+                    }
+                }
+            }
+            let there = names(&bed);
+            prop_assert!(!there.iter().any(|name| name.starts_with("forgotten")), "a thing without a row: {there:?}");
+        }
+        settle(&mut bed);
+        prop_assert!(bed.status().ends_with("_COMPLETE"), "{} {:?} {:#?}", bed.status(), bed.view(), bed.resources());
+        let mut wanted: Vec<String> = expected.iter().map(|(name, _)| name.clone()).collect();
+        wanted.sort();
+        prop_assert_eq!(names(&bed), wanted);
+        prop_assert!(bed.resources().iter().all(|row| row.observed == "in_sync" && row.phase.is_empty()));
+        let before = bed.ran.len();
+        bed.restart();
+        settle(&mut bed);
+        prop_assert_eq!(bed.ran.len(), before, "a restart of a settled site does nothing");
+        bed.delete().unwrap();
+        settle(&mut bed);
+        prop_assert!(bed.engine.stack_view(&stack()).is_none());
+        prop_assert!(bed.reality().is_empty() && bed.tables.resources.is_empty() && bed.tables.contents.is_empty());
+    }
+}
+
+/// A connected host that has something to do.
+fn pick(bed: &mut Bed, dice: &mut Dice) -> Option<muster_shared::NodeId> {
+    let busy: Vec<_> = bed
+        .hosts
+        .iter()
+        .filter(|(_, host)| host.connection.is_some() && !host.queue.is_empty())
+        .map(|(name, _)| name.clone())
+        .collect();
+    (!busy.is_empty()).then(|| busy[dice.roll(busy.len())].clone())
+}

@@ -1,0 +1,208 @@
+use std::time::Duration;
+
+use super::bed::{Bed, node, options, parse, stack, template};
+use crate::{Options, Refusal, Request, Source, SourceText};
+
+const THREE: &str = "
+    a: x=1
+    b: x=2 | a
+    c: x=@b.x | b";
+
+#[test]
+fn a_stack_is_made_in_order_and_taken_away_in_reverse() {
+    let mut bed = Bed::new(1);
+    bed.create(template(THREE)).unwrap();
+    assert_eq!(bed.status(), "CREATE_IN_PROGRESS");
+    bed.idle();
+    assert_eq!(bed.status(), "CREATE_COMPLETE");
+    assert_eq!(bed.ran, ["Create a", "Create b", "Create c"]);
+    assert_eq!(bed.reality()[2].1["x"], "2", "an attribute of b");
+    bed.ran.clear();
+    bed.delete().unwrap();
+    bed.idle();
+    assert_eq!(bed.ran, ["Delete c", "Delete b", "Delete a"]);
+    assert_eq!((bed.status().as_str(), bed.reality().len()), ("gone", 0));
+    assert!(bed.tables.stacks.is_empty() && bed.tables.resources.is_empty() && bed.tables.edges.is_empty());
+}
+
+#[test]
+fn an_unchanged_update_sends_nothing_and_keeps_the_rows() {
+    let mut bed = Bed::new(1);
+    bed.create(template(THREE)).unwrap();
+    bed.idle();
+    let (before, writes) = (bed.resources(), bed.tables.writes);
+    bed.update(template(THREE)).unwrap();
+    assert_eq!(bed.status(), "UPDATE_COMPLETE");
+    assert_eq!(bed.resources(), before);
+    assert!(bed.tables.writes - writes <= 5, "the stack, its revision and two events");
+}
+
+#[test]
+fn an_update_touches_what_changed_and_what_depends_on_it() {
+    let mut bed = Bed::new(1);
+    bed.create(template("a: x=1\n b: x=@a.x\n c: x=3\n d: x=4 | a")).unwrap();
+    bed.idle();
+    bed.ran.clear();
+    bed.update(template("a: x=9\n b: x=@a.x\n c: x=3\n d: x=4 | a")).unwrap();
+    bed.idle();
+    assert_eq!(bed.ran, ["Update a", "Update b"], "d waits for a, but nothing of it changes");
+    assert_eq!(bed.status(), "UPDATE_COMPLETE");
+}
+
+#[test]
+fn a_forced_replacement_is_a_new_row_and_the_old_goes_last() {
+    let mut bed = Bed::new(1);
+    bed.create(template("a: !x=1\n b: y=@a.!x")).unwrap();
+    bed.idle();
+    let old = bed.resource("a");
+    bed.ran.clear();
+    bed.update(template("a: !x=2\n b: y=@a.!x")).unwrap();
+    bed.run_at(&node(0), 0);
+    let new = bed.resource("a");
+    assert_eq!(new.replaces.as_deref(), Some(&*old.physical_id));
+    bed.idle();
+    assert_eq!(bed.ran, ["Create a", "Update b", "Delete a"]);
+    assert_ne!(bed.resource("a").physical_id, old.physical_id);
+    assert_eq!(bed.reality().len(), 2);
+}
+
+#[test]
+fn failures_are_retried_then_reported_while_independent_branches_go_on() {
+    let mut bed = Bed::new(1);
+    bed.create(template("a: fail=create\n b: x=1 | a\n c: x=1")).unwrap();
+    bed.idle();
+    assert_eq!(bed.status(), "CREATE_FAILED");
+    assert_eq!(bed.ran.iter().filter(|ran| *ran == "Create a").count(), 4, "one try and three more");
+    assert!(bed.ran.contains(&"Create c".to_owned()) && !bed.ran.contains(&"Create b".to_owned()));
+    let view = bed.view().unwrap();
+    assert_eq!(view.status_reason, "a: told to fail");
+    assert_eq!((bed.resource("b").status.as_str(), bed.resource("b").phase.as_str()), ("INIT", "waiting"));
+    assert_eq!(bed.resource("b").waits_for, ["a"]);
+    bed.update(template("a: x=1\n b: x=1 | a\n c: x=1")).unwrap();
+    bed.idle();
+    assert_eq!((bed.status().as_str(), bed.reality().len()), ("UPDATE_COMPLETE", 3));
+}
+
+#[test]
+fn rollback_leads_to_the_last_good_revision() {
+    let mut bed = Bed::new(1);
+    bed.create(template("a: x=1")).unwrap();
+    bed.idle();
+    bed.update(template("a: x=2\n b: x=2")).unwrap();
+    bed.idle();
+    bed.update(template("a: x=3 fail=update\n c: x=3")).unwrap();
+    bed.idle();
+    assert_eq!(bed.status(), "UPDATE_FAILED");
+    bed.rollback(None).unwrap();
+    bed.idle();
+    assert_eq!(bed.status(), "ROLLBACK_COMPLETE");
+    assert_eq!(bed.reality().iter().map(|(n, v)| format!("{n}{}", v["x"])).collect::<Vec<_>>(), ["a2", "b2"]);
+    bed.rollback(Some(1)).unwrap();
+    bed.idle();
+    assert_eq!(bed.reality().iter().map(|(n, v)| format!("{n}{}", v["x"])).collect::<Vec<_>>(), ["a1"]);
+    bed.rollback(None).unwrap();
+    bed.idle();
+    assert_eq!(bed.reality().len(), 2, "after the update has ended, too: the COMPLETE one before it");
+    assert!(matches!(bed.rollback(Some(99)), Err(Refusal::NotFound(_))));
+}
+
+#[test]
+fn a_failed_create_rolls_back_to_nothing_where_asked() {
+    let mut bed = Bed::new(1);
+    let options = Options { rollback: true, ..options() };
+    bed.ask(Request::Create { name: stack(), source: template("a: x=1\n b: fail=create | a"), options })
+        .unwrap();
+    bed.idle();
+    assert_eq!((bed.status().as_str(), bed.reality().len()), ("ROLLBACK_COMPLETE", 0));
+}
+
+#[test]
+fn what_contradicts_is_refused_and_changes_nothing() {
+    let mut bed = Bed::new(1);
+    bed.create(template("a: x=1")).unwrap();
+    bed.idle();
+    let writes = bed.tables.writes;
+    assert!(matches!(bed.create(template("a: x=1")), Err(Refusal::Conflict(_))));
+    let other = |name: &str| name.parse().unwrap();
+    assert!(matches!(bed.ask(Request::Delete { name: other("t") }), Err(Refusal::NotFound(_))));
+    let source = template("a: x=1");
+    let missing = Request::Update { name: other("t"), source, options: options() };
+    assert!(matches!(bed.ask(missing), Err(Refusal::NotFound(_))));
+    let options = Options { require_nodes: true, ..options() };
+    let request = Request::Update { name: stack(), source: template("a: node=node-7"), options };
+    let Err(Refusal::Conflict(why)) = bed.ask(request) else { panic!("refused") };
+    assert!(why.contains("node-7"), "{why}");
+    assert_eq!(bed.tables.writes, writes);
+    bed.delete().unwrap();
+    assert!(matches!(bed.update(template("a: x=2")), Err(Refusal::Conflict(_))));
+    assert!(bed.delete().is_ok(), "a delete asked for twice is one");
+}
+
+fn files(resources: &[(&str, &str)]) -> Source {
+    let mut text = String::from("heat_template_version: 2018-08-31\nresources:\n");
+    for (name, path) in resources {
+        text.push_str(&format!(
+            "  {name}:\n    type: Muster::File\n    properties: {{node: node-0, path: {path}, content: hello}}\n"
+        ));
+    }
+    parse(SourceText { name: "t".into(), template: text, ..SourceText::default() })
+}
+
+#[test]
+fn one_thing_has_one_owner() {
+    let mut bed = Bed::new(1);
+    let twice = files(&[("a", "/etc/motd"), ("b", "/etc/motd")]);
+    let Err(Refusal::Conflict(why)) = bed.create(twice) else { panic!("refused") };
+    assert!(why.contains("/etc/motd") && why.contains('a') && why.contains('b'), "{why}");
+    assert!(bed.tables.stacks.is_empty() && bed.engine.stack_views().is_empty());
+    bed.create(files(&[("a", "/etc/motd")])).unwrap();
+    bed.idle();
+    let source = files(&[("mine", "/etc/motd")]);
+    let request = Request::Create { name: "other".parse().unwrap(), source, options: options() };
+    let Err(Refusal::Conflict(why)) = bed.ask(request) else { panic!("refused") };
+    assert!(why.contains("resource a of stack s"), "{why}");
+    bed.ran.clear();
+    bed.update(files(&[("renamed", "/etc/motd")])).unwrap();
+    bed.idle();
+    assert_eq!(
+        bed.ran,
+        ["Create renamed", "Delete a"],
+        "the new row takes the claim over, then the old goes"
+    );
+    assert_eq!(bed.status(), "UPDATE_COMPLETE");
+}
+
+#[test]
+fn a_stack_that_takes_too_long_names_the_missing_nodes_and_still_completes() {
+    let mut bed = Bed::new(1);
+    let answer = bed.create(template("a: node=node-0\n b: node=node-1 | a")).unwrap();
+    let crate::Answer::Stack { warnings, .. } = answer else { panic!("a stack") };
+    assert_eq!(warnings, ["node node-1 has never joined and is waited for; did you mean node-0?"]);
+    bed.idle();
+    assert_eq!(bed.resource("b").phase, "node_away");
+    bed.pass(Duration::from_secs(100_001));
+    assert_eq!(bed.status(), "CREATE_FAILED");
+    assert!(bed.view().unwrap().status_reason.contains("node-1"));
+    bed.join(&node(1));
+    bed.connect(&node(1));
+    bed.idle();
+    assert_eq!((bed.status().as_str(), bed.reality().len()), ("CREATE_COMPLETE", 2));
+}
+
+#[test]
+fn hidden_values_are_masked() {
+    let text = "heat_template_version: 2018-08-31
+parameters:
+  secret: {type: string, hidden: true}
+resources:
+  a:
+    type: Muster::File
+    properties: {node: node-0, path: {get_param: secret}, content: x}
+";
+    let parameters = [("secret".to_owned(), "hunter2".into())].into();
+    let source =
+        parse(SourceText { name: "t".into(), template: text.into(), parameters, ..SourceText::default() });
+    let mut bed = Bed::new(1);
+    let Err(Refusal::Invalid(why)) = bed.create(source) else { panic!("not a path") };
+    assert!(!why.contains("hunter2"), "{why}");
+}

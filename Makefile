@@ -1,0 +1,128 @@
+# What operators and developers type. `make help` lists it.
+#
+# Two cores are enough, and more jobs than that need more memory than a small machine has: JOBS=8 where there is more.
+JOBS ?= 2
+PREFIX ?= /usr/local
+SYSCONFDIR ?= /etc
+DESTDIR ?=
+CARGO ?= cargo
+export CARGO_TARGET_DIR ?= $(CURDIR)/target
+
+TARGET := $(CARGO_TARGET_DIR)
+RELEASE := $(TARGET)/release
+AGENT := $(TARGET)/dist/muster-agent
+CARGO_BUILD := $(CARGO) build --locked -j$(JOBS)
+SCENARIOS := $(wildcard tests/scenarios/*.json)
+RECORDED := $(wildcard ../shared/samples/scenarios/*.json)
+SCRIPTS := .ci/run .ci/packages packaging/demo $(wildcard tests/bench/*.sh)
+NEXTEST := $(shell command -v cargo-nextest 2>/dev/null)
+DENY := $(shell command -v cargo-deny 2>/dev/null)
+# With a nightly toolchain and cargo-fuzz: how long each target is fuzzed.
+FUZZ_SECONDS ?= 10
+
+.PHONY: help build agent test lint fuzz demo clean-demo bench soak install uninstall
+
+help:
+	@echo 'make demo      builds, and shows three servers being configured (root; asks apt for what is missing)'
+	@echo 'make test      every test (root; asks apt for what is missing)'
+	@echo 'make lint      formatting, clippy, dependencies, shell scripts'
+	@echo 'make build     controller, command line and agent, as they are installed'
+	@echo 'make agent     the small agent: target/dist/muster-agent'
+	@echo 'make install   what build made, with units and default configuration (DESTDIR, PREFIX, SYSCONFDIR)'
+	@echo 'make bench     speed and size, one line of JSON each'
+	@echo 'make soak      the kill tests, 20 times'
+	@echo 'make fuzz      fuzz targets, $(FUZZ_SECONDS) seconds each (nightly and cargo-fuzz; without them make test has their corpus)'
+	@echo 'make clean-demo   ends a demo that was kept with DEMO_KEEP=1'
+
+build: agent
+	@.ci/packages build
+	$(CARGO_BUILD) --release -p muster-controller -p muster-cli
+	@rm -rf '$(TARGET)/man' '$(TARGET)/completion'
+	@'$(RELEASE)/muster' generate man '$(TARGET)/man'
+	@'$(RELEASE)/muster' generate completion '$(TARGET)/completion'
+
+agent:
+	@.ci/packages build
+	$(CARGO_BUILD) --profile dist -p muster-agent
+	@ls -l '$(AGENT)'
+
+# The runner's own closing line comes last.
+test:
+	@[ "$$(id -u)" = 0 ] || { echo 'make test needs root: its servers are network namespaces' >&2; exit 1; }
+	@.ci/packages test
+	$(CARGO_BUILD) --workspace --bins
+	'$(TARGET)/debug/muster-sim' scenario $(SCENARIOS)
+ifneq ($(RECORDED),)
+	'$(TARGET)/debug/muster-sim' scenario $(RECORDED)
+endif
+ifneq ($(NEXTEST),)
+	$(CARGO) nextest run --locked --workspace --build-jobs $(JOBS)
+else
+	$(CARGO) test --locked --workspace -j$(JOBS) --no-fail-fast
+endif
+
+lint:
+	@.ci/packages lint
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -j$(JOBS) -- -D warnings
+	$(CARGO) test --locked -j$(JOBS) -p muster-tests --test arrows
+	shellcheck $(SCRIPTS)
+ifneq ($(DENY),)
+	$(CARGO) deny --locked check bans licenses sources
+else
+	@echo 'cargo-deny is not installed: bans, licences and sources were not checked'
+endif
+
+fuzz:
+	@if command -v cargo-fuzz >/dev/null && $(CARGO) +nightly --version >/dev/null 2>&1; then \
+	  for target in $$(cd fuzz && $(CARGO) +nightly fuzz list); do \
+	    (cd fuzz && CARGO_TARGET_DIR='$(TARGET)/fuzz' $(CARGO) +nightly fuzz run "$$target" -- \
+	      -max_total_time=$(FUZZ_SECONDS) -max_len=65536 -rss_limit_mb=2048) || exit 1; \
+	  done; \
+	else echo 'cargo-fuzz or a nightly toolchain is missing: make test runs the targets over their corpus'; fi
+
+demo:
+	@.ci/packages demo
+	@packaging/demo
+
+clean-demo:
+	@packaging/demo clean
+
+bench:
+	@.ci/packages bench
+	$(CARGO_BUILD) --release -p muster-controller -p muster-cli -p muster-tests --bins
+	$(CARGO_BUILD) --profile dist -p muster-agent
+	@tests/bench/all.sh
+
+soak:
+	@[ "$$(id -u)" = 0 ] || { echo 'make soak needs root: its servers are network namespaces' >&2; exit 1; }
+	@.ci/packages test
+	$(CARGO_BUILD) --workspace --bins
+	@for i in $$(seq 20); do echo "soak: run $$i of 20"; \
+	  $(CARGO) test --locked -j$(JOBS) -p muster-tests --test kill -- --test-threads=2 || exit 1; done
+
+install:
+	@for file in '$(RELEASE)/muster' '$(RELEASE)/muster-controller' '$(AGENT)'; do \
+	  [ -x "$$file" ] || { echo "$$file is not there: run 'make build' first" >&2; exit 1; }; done
+	install -Dm755 -t '$(DESTDIR)$(PREFIX)/bin' '$(RELEASE)/muster'
+	install -Dm755 -t '$(DESTDIR)$(PREFIX)/sbin' '$(RELEASE)/muster-controller' '$(AGENT)'
+	install -d '$(DESTDIR)$(PREFIX)/lib/systemd/system'
+	for unit in muster-controller.service muster-agent.service; do \
+	  sed 's,/usr/sbin/,$(PREFIX)/sbin/,' packaging/systemd/$$unit >'$(DESTDIR)$(PREFIX)/lib/systemd/system/'$$unit; done
+	install -Dm644 packaging/systemd/muster.sysusers '$(DESTDIR)$(PREFIX)/lib/sysusers.d/muster.conf'
+	for daemon in controller agent; do [ -e '$(DESTDIR)$(SYSCONFDIR)/muster/'$$daemon.toml ] || \
+	  install -Dm644 packaging/$$daemon.toml '$(DESTDIR)$(SYSCONFDIR)/muster/'$$daemon.toml; done
+	if [ -d '$(TARGET)/man' ]; then install -Dm644 -t '$(DESTDIR)$(PREFIX)/share/man/man1' '$(TARGET)'/man/*; fi
+	if [ -d '$(TARGET)/completion' ]; then \
+	  install -Dm644 '$(TARGET)/completion/muster.bash' '$(DESTDIR)$(PREFIX)/share/bash-completion/completions/muster'; \
+	  install -Dm644 -t '$(DESTDIR)$(PREFIX)/share/zsh/site-functions' '$(TARGET)/completion/_muster'; \
+	  install -Dm644 -t '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d' '$(TARGET)/completion/muster.fish'; fi
+	@[ -n '$(DESTDIR)' ] || echo "next: systemd-sysusers && systemctl daemon-reload; README.md says how to go on"
+
+# Leaves configuration and state where they are.
+uninstall:
+	rm -f '$(DESTDIR)$(PREFIX)/bin/muster' '$(DESTDIR)$(PREFIX)/sbin/muster-controller' '$(DESTDIR)$(PREFIX)/sbin/muster-agent'
+	rm -f '$(DESTDIR)$(PREFIX)/lib/systemd/system/muster-controller.service' '$(DESTDIR)$(PREFIX)/lib/systemd/system/muster-agent.service'
+	rm -f '$(DESTDIR)$(PREFIX)/lib/sysusers.d/muster.conf' '$(DESTDIR)$(PREFIX)/share/bash-completion/completions/muster'
+	rm -f '$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_muster' '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/muster.fish'
+	rm -f '$(DESTDIR)$(PREFIX)'/share/man/man1/muster.1 '$(DESTDIR)$(PREFIX)'/share/man/man1/muster-*.1

@@ -1,0 +1,170 @@
+//! What the fuzz targets do with bytes from outside. cargo-fuzz runs them from `fuzz/`; `tests/fuzz_corpus.rs`
+//! runs the same functions over `fuzz/seeds` and seeded mutations of it.
+//!
+//! Each target must not panic, hang or take much memory, and what it can read must survive being written and
+//! read again.
+
+use std::collections::BTreeMap;
+
+use muster_controller::link::direct::count_packets;
+use muster_shared::NodeId;
+use muster_shared::join::{JoinAnswer, JoinRequest, JoinToken};
+use muster_shared::model::network::NetworkDocument;
+use muster_shared::model::{Down, Up};
+use muster_shared::seal::{Seal, SealPublic, SealSecret};
+use muster_shared::wire::{self, BODY_MAX, Message};
+use muster_template::{Parameters, References, Template};
+use serde_json::Value;
+
+/// Something that reads bytes from outside.
+pub struct Target {
+    /// As in `fuzz/fuzz_targets` and `fuzz/seeds`.
+    pub name: &'static str,
+    /// Takes any bytes.
+    pub run: fn(&[u8]),
+}
+
+/// All of them.
+pub const TARGETS: [Target; 10] = [
+    Target { name: "wire_packet", run: wire_packet },
+    Target { name: "wire_down", run: wire_body::<Down> },
+    Target { name: "wire_up", run: wire_body::<Up> },
+    Target { name: "join_request", run: join_request },
+    Target { name: "join_answer", run: join_answer },
+    Target { name: "join_token", run: join_token },
+    Target { name: "mqtt", run: mqtt },
+    Target { name: "template", run: template },
+    Target { name: "network_document", run: network_document },
+    Target { name: "node_name", run: node_name },
+];
+
+/// The target of that name.
+///
+/// # Panics
+/// If there is none: the caller is one of our own targets.
+pub fn run(name: &str, bytes: &[u8]) {
+    let target = TARGETS.iter().find(|target| target.name == name).expect("every fuzz target is in the list");
+    (target.run)(bytes);
+}
+
+fn seal() -> Seal {
+    let node = "web-1".parse().expect("a valid name");
+    Seal::new(
+        &SealSecret::from_bytes([1; 32]),
+        &SealPublic([2; 32]),
+        "lab".parse().expect("a valid name"),
+        node,
+    )
+}
+
+/// A packet as it comes from the link, and the same bytes sealed as they should be.
+fn wire_packet(bytes: &[u8]) {
+    let seal = seal();
+    assert!(wire::unpack::<Up>(&seal, bytes).is_err(), "nobody can guess a seal");
+    let mut packet = vec![wire::VERSION];
+    packet.extend_from_slice(&[3; 24]);
+    let sealed =
+        seal.seal(wire::VERSION, Up::DIRECTION, &[3; 24], bytes).expect("far below the cipher's bound");
+    packet.extend_from_slice(&sealed);
+    let opened = wire::unpack::<Up>(&seal, &packet);
+    if bytes.len() <= BODY_MAX {
+        assert_eq!(opened, wire::read_body(bytes), "a seal changes nothing");
+    }
+}
+
+fn wire_body<M: Message + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
+    let Ok(messages) = wire::read_body::<M>(bytes) else { return };
+    let seal = seal();
+    let mut count = 0;
+    // What is read may be written longer than it came, and then fit no packet any more.
+    let Ok(packets) = wire::pack(&seal, &messages, || {
+        count += 1;
+        [count; 24]
+    }) else {
+        return;
+    };
+    let again: Vec<M> = packets
+        .iter()
+        .flat_map(|packet| wire::unpack(&seal, packet).expect("what was packed can be unpacked"))
+        .collect();
+    assert_eq!(again, messages);
+}
+
+fn join_request(bytes: &[u8]) {
+    if let Ok(request) = JoinRequest::decode(bytes) {
+        assert_eq!(JoinRequest::decode(&request.encode()), Ok(request));
+    }
+}
+
+fn join_answer(bytes: &[u8]) {
+    if let Ok(answer) = JoinAnswer::decode(bytes) {
+        assert_eq!(JoinAnswer::decode(&answer.encode()), Ok(answer));
+    }
+}
+
+fn join_token(bytes: &[u8]) {
+    if let Ok(token) = String::from_utf8_lossy(bytes).parse::<JoinToken>() {
+        assert_eq!(token.to_string().parse(), Ok(token));
+    }
+}
+
+/// Everything a client of the MQTT port sends passes here.
+fn mqtt(bytes: &[u8]) {
+    // The smallest packet has two bytes.
+    assert!(count_packets(bytes) <= bytes.len() / 2);
+}
+
+/// A template and, after a zero byte, the content of the file it may name.
+fn template(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let (text, file) = text.split_once('\0').unwrap_or((&text, "content"));
+    let files = BTreeMap::from([("file".to_owned(), file.to_owned())]);
+    // Either may fail; a template that parses has files that can be named.
+    let named = muster_template::referenced_files("t.yaml", text);
+    let Ok(template) = muster_template::parse("t.yaml", text, &files) else { return };
+    assert!(named.is_ok_and(|named| named.iter().all(|name| name == "file")));
+    let Ok(parameters) = template.bind(&BTreeMap::new()) else { return };
+    assert_eq!(render(&template, &parameters), render(&template, &parameters), "rendering is deterministic");
+}
+
+/// Names only.
+struct Names;
+
+impl References for Names {
+    fn resource_id(&self, index: u32) -> Option<String> {
+        Some(format!("id-{index}"))
+    }
+
+    fn attribute(&self, _: u32, name: &str) -> Option<Value> {
+        Some(Value::String(name.to_owned()))
+    }
+}
+
+fn render(template: &Template, parameters: &Parameters) -> Vec<String> {
+    let resources = template.resources.iter().enumerate().map(|(index, resource)| {
+        match template.render(index, parameters, &Names) {
+            Ok(properties) => match muster_template::spec(resource.kind, &properties) {
+                Ok(spec) => format!("{spec:?} {:?}", spec.claims()),
+                Err(error) => error.to_string(),
+            },
+            Err(error) => error.to_string(),
+        }
+    });
+    let outputs = (0..template.outputs().len())
+        .map(|index| format!("{:?}", template.render_output(index, parameters, &Names)));
+    resources.chain(outputs).collect()
+}
+
+fn network_document(bytes: &[u8]) {
+    let Ok(document) = NetworkDocument::from_json(&String::from_utf8_lossy(bytes)) else { return };
+    let links = document.link_names().count();
+    assert_eq!(links, document.all().count());
+    let same = document.clone().with_names(&BTreeMap::new()).expect("nothing was renamed");
+    assert_eq!(same, document);
+}
+
+fn node_name(bytes: &[u8]) {
+    if let Ok(name) = String::from_utf8_lossy(bytes).parse::<NodeId>() {
+        assert_eq!(name.to_string().parse(), Ok(name));
+    }
+}

@@ -1,0 +1,204 @@
+//! The arrows between our crates, and what the pure ones never reach, as ARCHITECTURE.md has them.
+//!
+//! What a crate needs to be built counts, through however many crates in between; what only its tests need does not.
+//! A name in the table that no crate has fails, so that a misspelt one never passes for kept; so does a crate
+//! of ours that the table does not know.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// One of our crates: which others of ours it may name, and which crates it may not reach.
+struct Rule {
+    name: &'static str,
+    may: &'static [&'static str],
+    never: &'static [&'static str],
+}
+
+/// Sockets, threads of a runtime, databases, protocols, the kernel: whoever reaches none of these is pure.
+const SHELL: &[&str] = &[
+    "tokio",
+    "mio",
+    "socket2",
+    "rumqttc",
+    "rustls",
+    "rusqlite",
+    "axum",
+    "hyper",
+    "nix",
+    "rtnetlink",
+    "time",
+    "tracing-subscriber",
+    "config",
+    "clap",
+];
+
+const TABLE: &[Rule] = &[
+    Rule { name: "muster-shared", may: &[], never: SHELL },
+    Rule { name: "muster-template", may: &["muster-shared"], never: SHELL },
+    Rule { name: "muster-engine", may: &["muster-shared", "muster-template"], never: SHELL },
+    Rule { name: "muster-agent-core", may: &["muster-shared"], never: SHELL },
+    Rule {
+        name: "muster-host",
+        may: &["muster-shared"],
+        never: &["rumqttc", "rustls", "rusqlite", "axum", "hyper", "saphyr-parser", "clap", "config"],
+    },
+    Rule {
+        name: "muster-agent",
+        may: &["muster-shared", "muster-agent-core", "muster-host"],
+        never: &["rusqlite", "axum", "hyper"],
+    },
+    Rule {
+        name: "muster-controller",
+        may: &["muster-shared", "muster-template", "muster-engine"],
+        never: &["rtnetlink", "netlink-packet-route"],
+    },
+    Rule {
+        name: "muster-cli",
+        may: &["muster-shared", "muster-template"],
+        never: &["rumqttc", "rusqlite", "axum", "rtnetlink"],
+    },
+    Rule {
+        name: "muster-tests",
+        may: &[
+            "muster-shared",
+            "muster-template",
+            "muster-engine",
+            "muster-controller",
+            "muster-agent-core",
+            "muster-host",
+        ],
+        never: &[],
+    },
+];
+
+/// Crates by name, each with the names of those it needs directly to be built.
+#[derive(Default)]
+struct Graph {
+    ours: BTreeSet<String>,
+    needs: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Graph {
+    /// From what `cargo metadata` prints. Two versions of one crate are one here, so nothing is missed.
+    fn read(metadata: &Value) -> Self {
+        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        let names: BTreeMap<String, String> = list(&metadata["packages"])
+            .iter()
+            .map(|package| (text(&package["id"]), text(&package["name"])))
+            .collect();
+        let mut graph = Self {
+            ours: list(&metadata["workspace_members"]).iter().map(|id| names[&text(id)].clone()).collect(),
+            needs: BTreeMap::new(),
+        };
+        for node in list(&metadata["resolve"]["nodes"]) {
+            let needs = graph.needs.entry(names[&text(&node["id"])].clone()).or_default();
+            for dependency in list(&node["deps"]) {
+                // `null` is a normal dependency, `build` one of its build script.
+                if list(&dependency["dep_kinds"]).iter().any(|kind| kind["kind"] != "dev") {
+                    needs.insert(names[&text(&dependency["pkg"])].clone());
+                }
+            }
+        }
+        graph
+    }
+
+    /// The way from one crate to another, if there is one.
+    fn way(&self, from: &str, to: &str) -> Option<Vec<String>> {
+        let mut seen = BTreeSet::from([from]);
+        let mut open = vec![vec![from.to_owned()]];
+        while let Some(way) = open.pop() {
+            let last = way.last().expect("a way has at least its beginning");
+            if last == to {
+                return Some(way);
+            }
+            for next in self.needs.get(last).into_iter().flatten() {
+                if seen.insert(next) {
+                    open.push(way.iter().chain([next]).cloned().collect());
+                }
+            }
+        }
+        None
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().expect("cargo prints names and ids as text").to_owned()
+}
+
+/// What is wrong, a line each.
+fn check(table: &[Rule], graph: &Graph) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for name in graph.ours.iter().filter(|name| !table.iter().any(|rule| rule.name == **name)) {
+        wrong.push(format!("{name} has no row in the table"));
+    }
+    for rule in table {
+        for name in [rule.name].iter().chain(rule.may).filter(|name| !graph.ours.contains(**name)) {
+            wrong.push(format!("{name}, in the row of {}, is no crate of ours: misspelt?", rule.name));
+        }
+        for name in rule.never.iter().filter(|name| !graph.needs.contains_key(**name)) {
+            wrong.push(format!("{name}, in the row of {}, is no crate in Cargo.lock: misspelt?", rule.name));
+        }
+        let needs = graph.needs.get(rule.name).into_iter().flatten();
+        for name in needs.filter(|name| graph.ours.contains(*name) && !rule.may.contains(&name.as_str())) {
+            wrong.push(format!("{} may not depend on {name}", rule.name));
+        }
+        for way in rule.never.iter().filter_map(|name| graph.way(rule.name, name)) {
+            wrong.push(format!("{} may not reach {}", rule.name, way[1..].join(" → ")));
+        }
+    }
+    wrong
+}
+
+#[test]
+fn our_crates_keep_to_the_table() {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let host = Command::new("rustc").arg("-vV").output().unwrap();
+    let host = String::from_utf8(host.stdout).unwrap();
+    let host = host.lines().find_map(|line| line.strip_prefix("host: ")).unwrap();
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version=1", "--locked", "--filter-platform", host])
+        .arg("--manifest-path")
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let graph = Graph::read(&serde_json::from_slice(&output.stdout).unwrap());
+    let wrong = check(TABLE, &graph);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// `a → b → tokio`, and c alone; only a's tests need c.
+fn small() -> Graph {
+    let dependency = |id: &str, kind: Value| serde_json::json!({"pkg": id, "dep_kinds": [{"kind": kind}]});
+    Graph::read(&serde_json::json!({
+        "packages": [
+            {"id": "0", "name": "a"}, {"id": "1", "name": "b"}, {"id": "2", "name": "c"}, {"id": "3", "name": "tokio"},
+        ],
+        "workspace_members": ["0", "1", "2"],
+        "resolve": {"nodes": [
+            {"id": "0", "deps": [dependency("1", Value::Null), dependency("2", "dev".into())]},
+            {"id": "1", "deps": [dependency("3", "build".into())]},
+            {"id": "2", "deps": []},
+            {"id": "3", "deps": []},
+        ]},
+    }))
+}
+
+#[test]
+fn the_check_finds_what_it_is_for() {
+    let b = || Rule { name: "b", may: &[], never: &[] };
+    let c = || Rule { name: "c", may: &[], never: &["tokio"] };
+    let of_a = |may, never| check(&[Rule { name: "a", may, never }, b(), c()], &small());
+    assert_eq!(of_a(&["b"], &[]), [""; 0]);
+    assert_eq!(of_a(&[], &[]), ["a may not depend on b"]);
+    assert_eq!(of_a(&["b"], &["tokio"]), ["a may not reach b → tokio"]);
+    assert_eq!(of_a(&["b", "d"], &[]), ["d, in the row of a, is no crate of ours: misspelt?"]);
+    assert_eq!(of_a(&["b"], &["tokyo"]), ["tokyo, in the row of a, is no crate in Cargo.lock: misspelt?"]);
+    let without_a = check(&[b(), c()], &small());
+    assert_eq!(without_a, ["a has no row in the table"]);
+    let misspelt = Rule { name: "bb", may: &[], never: &[] };
+    let wrong = check(&[Rule { name: "a", may: &["b"], never: &[] }, misspelt, c()], &small());
+    assert_eq!(wrong, ["b has no row in the table", "bb, in the row of bb, is no crate of ours: misspelt?"]);
+}

@@ -14,12 +14,12 @@
 
 pub mod error;
 mod node;
+mod poll;
 mod resource;
 mod server;
 mod source;
 mod stack;
 mod token;
-mod watch;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use axum::extract::{DefaultBodyLimit, Query};
 use axum::routing::{delete, get, post};
 use muster_shared::StackName;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use crate::driver::DriverHandle;
 use crate::pki::Pki;
@@ -61,11 +61,20 @@ struct Api {
     pki: Arc<Pki>,
     config: Arc<ApiConfig>,
     bodies: Arc<Semaphore>,
+    /// Changes when the controller stops.
+    stopped: watch::Receiver<()>,
 }
 
 impl Api {
-    fn new(config: ApiConfig, driver: DriverHandle, reader: Reader, pki: Arc<Pki>) -> Self {
-        Self { driver, reader, pki, config: Arc::new(config), bodies: Arc::new(Semaphore::new(BODIES_MAX)) }
+    fn new(
+        config: ApiConfig,
+        driver: DriverHandle,
+        reader: Reader,
+        pki: Arc<Pki>,
+        stopped: watch::Receiver<()>,
+    ) -> Self {
+        let bodies = Arc::new(Semaphore::new(BODIES_MAX));
+        Self { driver, reader, pki, config: Arc::new(config), bodies, stopped }
     }
 
     /// Reads what the engine does not keep in memory.
@@ -83,7 +92,7 @@ fn router(api: Api) -> Router {
         .route("/v1/stacks", get(stack::list).post(stack::create))
         .route("/v1/stacks/{stack}", get(stack::show).put(stack::update).delete(stack::delete))
         .route("/v1/stacks/{stack}/rollback", post(stack::rollback))
-        .route("/v1/stacks/{stack}/watch", get(watch::watch))
+        .route("/v1/stacks/{stack}/watch", get(poll::watch))
         .route("/v1/stacks/{stack}/template", get(stack::template))
         .route("/v1/stacks/{stack}/outputs", get(stack::outputs))
         .route("/v1/stacks/{stack}/events", get(stack::events))

@@ -5,7 +5,6 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, chown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use thiserror::Error;
 use tokio::net::UnixListener;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
 use super::{Api, ApiConfig, router};
@@ -58,7 +57,8 @@ pub enum SocketError {
 
 /// A running API.
 pub struct ApiHandle {
-    stop: oneshot::Sender<()>,
+    /// Everything ends when this is dropped.
+    running: watch::Sender<()>,
     task: JoinHandle<()>,
 }
 
@@ -74,31 +74,30 @@ pub async fn serve(
 ) -> Result<ApiHandle, SocketError> {
     let path = config.socket.clone();
     let listener = bind(&path)?;
-    let router = router(Api::new(config, driver, reader, pki));
-    let (stop, stopped) = oneshot::channel();
+    let (running, stopped) = watch::channel(());
+    let router = router(Api::new(config, driver, reader, pki, stopped.clone()));
     let task = tokio::spawn(async move {
         accept(&listener, router, stopped).await;
         // A socket that stays is replaced by the next start.
         drop(fs::remove_file(&path));
     });
-    Ok(ApiHandle { stop, task })
+    Ok(ApiHandle { running, task })
 }
 
 impl ApiHandle {
     /// Takes no more requests, gives those under way a moment, and removes the socket.
     pub async fn stop(self) {
-        // Either is gone only if it has ended already.
-        let _ = self.stop.send(());
+        drop(self.running);
+        // It fails only if it panicked.
         drop(self.task.await);
     }
 }
 
-async fn accept(listener: &UnixListener, router: Router, stopped: oneshot::Receiver<()>) {
+async fn accept(listener: &UnixListener, router: Router, mut stopped: watch::Receiver<()>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let graceful = GracefulShutdown::new();
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
-    let mut stopped = pin!(stopped);
     loop {
         let next = async {
             let place = Arc::clone(&places).acquire_owned().await;
@@ -106,7 +105,7 @@ async fn accept(listener: &UnixListener, router: Router, stopped: oneshot::Recei
         };
         let (place, accepted) = tokio::select! {
             next = next => next,
-            _ = &mut stopped => break,
+            _ended = stopped.changed() => break,
         };
         let stream = match accepted {
             Ok((stream, _)) => stream,
@@ -125,7 +124,6 @@ async fn accept(listener: &UnixListener, router: Router, stopped: oneshot::Recei
             drop(place);
         });
     }
-    // Watches last longer than that; their askers try again.
     drop(tokio::time::timeout(STOP_TIME, graceful.shutdown()).await);
 }
 

@@ -1,1 +1,368 @@
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::Duration;
 
+use muster_shared::NodeId;
+use muster_shared::join::JoinToken;
+use muster_shared::model::Down;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::driver::{self, Driver, Outbox};
+use crate::store::Sqlite;
+
+/// No resources: COMPLETE as soon as it is accepted.
+const EMPTY: &str = "\
+heat_template_version: 2018-08-31
+parameters:
+  greeting: {type: string, default: hello}
+  secret: {type: string, default: hush, hidden: true}
+outputs:
+  said: {value: {get_param: greeting}}
+";
+
+/// Waits for a node that never joins.
+const WAITING: &str = "\
+heat_template_version: 2018-08-31
+resources:
+  motd:
+    type: Muster::Dummy
+    properties: {node: web-1}
+";
+
+struct Nowhere;
+
+impl Outbox for Nowhere {
+    fn send(&self, _: &NodeId, _: u64, _: &[Down]) {}
+    fn close(&self, _: &NodeId) {}
+}
+
+/// A controller without agents.
+struct World {
+    folder: TempDir,
+    driver: DriverHandle,
+    pki: Arc<Pki>,
+    api: ApiHandle,
+    _events: mpsc::Sender<crate::link::LinkEvent>,
+}
+
+impl World {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("muster.db");
+        let store = Sqlite::open(&database).unwrap();
+        let pki = Arc::new(Pki::open(folder.path()).unwrap());
+        let (driver, inbox) = driver::channel();
+        let (events, from_link) = mpsc::channel(1);
+        let config =
+            |epoch| muster_engine::Config { epoch, seed: [1; 32], limits: muster_engine::Limits::default() };
+        let engine = Driver::new(store, Nowhere, config).unwrap();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+            runtime.block_on(engine.run(inbox, from_link));
+        });
+        let config = config_in(&folder);
+        let reader = Reader::open(&database).unwrap();
+        let api = serve(config, driver.clone(), reader, Arc::clone(&pki)).await.unwrap();
+        Self { folder, driver, pki, api, _events: events }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("api.sock")
+    }
+
+    async fn ask(&self, line: &str, body: &Value) -> (u16, Value) {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        ask(&self.socket(), line, &body).await
+    }
+
+    async fn get(&self, path: &str) -> (u16, Value) {
+        self.ask(&format!("GET {path}"), &Value::Null).await
+    }
+
+    async fn create(&self, name: &str, template: &str) -> (u16, Value) {
+        self.ask("POST /v1/stacks", &json!({"name": name, "template": {"name": "t.yaml", "text": template}}))
+            .await
+    }
+
+    async fn stop(self) {
+        let socket = self.socket();
+        self.api.stop().await;
+        self.driver.stop().await;
+        assert!(!socket.exists());
+    }
+}
+
+fn config_in(folder: &TempDir) -> ApiConfig {
+    ApiConfig {
+        socket: folder.path().join("api.sock"),
+        addresses: vec!["controller.example.org:8883".to_owned()],
+        body_max: 64 * 1024,
+    }
+}
+
+async fn ask(socket: &Path, line: &str, body: &str) -> (u16, Value) {
+    let mut stream = UnixStream::connect(socket).await.unwrap();
+    let request = format!(
+        "{line} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    let answer = String::from_utf8(answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer}"));
+    let status = head.split_whitespace().nth(1).unwrap().parse().unwrap();
+    (status, serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}")))
+}
+
+#[tokio::test]
+async fn a_stack_from_create_to_delete() {
+    let world = World::new().await;
+    let (status, begun) = world.create("web", EMPTY).await;
+    assert_eq!(status, 202);
+    assert_eq!(
+        (&begun["name"], &begun["action"], &begun["revision"]),
+        (&json!("web"), &json!("CREATE"), &json!(1))
+    );
+
+    let (_, view) = world.get("/v1/stacks/web").await;
+    assert_eq!((&view["id"], &view["status"]), (&begun["id"], &json!("COMPLETE")));
+    assert_eq!(view["parameters"], json!({"greeting": "hello", "secret": "******"}));
+    assert!(view["created_at"].as_str().unwrap().ends_with('Z'), "{view}");
+    assert_eq!(world.get("/v1/stacks/web/outputs").await.1[0]["value"], "hello");
+    let (_, list) = world.get("/v1/stacks").await;
+    assert_eq!((&list[0]["name"], &list[0]["outputs"]), (&json!("web"), &Value::Null));
+
+    let (_, template) = world.get("/v1/stacks/web/template").await;
+    assert_eq!((&template["template"], &template["revision"]), (&json!(EMPTY), &json!(1)));
+    assert_eq!(template["parameters"], Value::Null, "there may be secrets among them");
+    assert_eq!(world.get("/v1/stacks/web/template?revision=9").await.0, 404);
+
+    let (_, events) = world.get("/v1/stacks/web/events").await;
+    let last = events.as_array().unwrap().last().unwrap();
+    assert_eq!((&last["action"], &last["status"]), (&json!("CREATE"), &json!("COMPLETE")));
+    let after = format!("/v1/stacks/web/events?after={}", last["number"]);
+    assert_eq!(world.get(&after).await, (200, json!([])));
+
+    let (status, begun) = world.ask("DELETE /v1/stacks/web", &Value::Null).await;
+    assert_eq!((status, &begun["action"]), (202, &json!("DELETE")));
+    let watch = format!("/v1/stacks/web/watch?seq=0&traversal={}", begun["traversal"]);
+    let (status, gone) = world.get(&watch).await;
+    assert_eq!((status, &gone["action"], &gone["status"]), (200, &json!("DELETE"), &json!("COMPLETE")));
+    for path in ["", "/watch", "/template", "/outputs", "/events", "/resources", "/resources/x"] {
+        let path = format!("/v1/stacks/{}{path}", if path == "/watch" { "other" } else { "web" });
+        let (status, answer) = world.get(&path).await;
+        assert_eq!((status, &answer["error"]["class"]), (404, &json!("not_found")), "{path}");
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn an_update_takes_what_is_not_given_from_the_current_revision() {
+    let world = World::new().await;
+    let template = json!({"name": "t.yaml", "text": EMPTY});
+    let more = EMPTY.replace("greeting", "word");
+    world
+        .ask("POST /v1/stacks", &json!({"name": "web", "template": template, "parameters": {"secret": "s"}}))
+        .await;
+    let rows = [
+        (json!({"existing": true, "parameters": {"greeting": "hi"}}), "hi"),
+        (json!({"existing": true}), "hi"),
+        (json!({"existing": true, "template": {"name": "t.yaml", "text": more}}), "hello"),
+        (json!({"template": template, "parameters": {"greeting": "yo"}}), "yo"),
+        (json!({}), "hello"),
+    ];
+    for (revision, (body, said)) in (2..).zip(rows) {
+        let (status, begun) = world.ask("PUT /v1/stacks/web", &body).await;
+        assert_eq!((status, &begun["revision"]), (202, &json!(revision)), "{body} {begun}");
+        assert_eq!(world.get("/v1/stacks/web/outputs").await.1[0]["value"], said, "{body}");
+    }
+    let (status, begun) = world.ask("POST /v1/stacks/web/rollback", &json!({"to": 2})).await;
+    assert_eq!((status, &begun["action"]), (202, &json!("ROLLBACK")));
+    assert_eq!(world.get("/v1/stacks/web/outputs").await.1[0]["value"], "hi");
+    assert_eq!(world.ask("PUT /v1/stacks/other", &json!({})).await.0, 404);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_watch_answers_when_something_changes() {
+    let world = World::new().await;
+    world.create("web", WAITING).await;
+    let (_, view) = world.get("/v1/stacks/web/watch").await;
+    assert_eq!((&view["status"], &view["active"][0]["name"]), (&json!("IN_PROGRESS"), &json!("motd")));
+    let path = format!("/v1/stacks/web/watch?seq={}", view["seq"]);
+    let body = json!({"template": {"name": "t.yaml", "text": EMPTY}});
+    let (changed, _) = tokio::join!(world.get(&path), world.ask("PUT /v1/stacks/web", &body));
+    assert_eq!(changed.0, 200);
+    assert_ne!(changed.1["seq"], view["seq"]);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_watch_does_not_hold_up_the_end() {
+    let world = World::new().await;
+    world.create("web", WAITING).await;
+    let (_, view) = world.get("/v1/stacks/web/watch").await;
+    let (socket, path) = (world.socket(), format!("GET /v1/stacks/web/watch?seq={}", view["seq"]));
+    let mut stream = UnixStream::connect(&socket).await.unwrap();
+    stream.write_all(format!("{path} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).await.unwrap();
+    // Answered in turn: the watch was taken up before.
+    assert_eq!(world.get("/v1/stacks").await.0, 200);
+    world.stop().await;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    assert!(answer.starts_with(b"HTTP/1.1 503 "), "{}", String::from_utf8_lossy(&answer));
+}
+
+#[tokio::test]
+async fn resources_are_found_by_name_and_by_physical_id() {
+    let world = World::new().await;
+    world.create("web", WAITING).await;
+    let (_, rows) = world.get("/v1/stacks/web/resources?all=true").await;
+    assert_eq!((&rows[0]["name"], &rows[0]["type"]), (&json!("motd"), &json!("Muster::Dummy")));
+    assert_eq!(world.get("/v1/stacks/web/resources?status=FAILED").await, (200, json!([])));
+    for key in ["motd", rows[0]["physical_id"].as_str().unwrap()] {
+        assert_eq!(world.get(&format!("/v1/stacks/web/resources/{key}")).await, (200, rows[0].clone()));
+    }
+    assert_eq!(world.get("/v1/nodes").await, (200, json!([])));
+    assert_eq!(world.get("/v1/nodes/web-1").await.0, 404);
+    assert_eq!(world.get("/v1/version").await.1["version"], env!("CARGO_PKG_VERSION"));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_told_by_class() {
+    let world = World::new().await;
+    world.create("web", EMPTY).await;
+    let stack = |name: &str, text: &str| json!({"name": name, "template": {"name": "t.yaml", "text": text}});
+    let mut late = stack("late", EMPTY);
+    late["options"] = json!({"timeout": 0});
+    let mut strict = stack("strict", WAITING);
+    strict["options"] = json!({"require_nodes": true});
+    for (line, body, status, class) in [
+        ("POST /v1/stacks", stack("web", EMPTY), 409, "conflict"),
+        ("POST /v1/stacks", stack("1web", EMPTY), 400, "invalid"),
+        ("POST /v1/stacks", stack("other", "resources: {}"), 400, "invalid"),
+        ("POST /v1/stacks", stack("big", &"#".repeat(64 * 1024)), 400, "invalid"),
+        ("POST /v1/stacks", late, 400, "invalid"),
+        ("POST /v1/stacks", strict, 409, "conflict"),
+        ("POST /v1/stacks", json!([]), 400, "invalid"),
+        (
+            "POST /v1/stacks",
+            json!({"name": "x", "template": {"name": "t", "text": EMPTY}, "extra": 1}),
+            400,
+            "invalid",
+        ),
+        ("PUT /v1/stacks/web", json!({"parameters": {"greting": "x"}}), 400, "invalid"),
+        ("POST /v1/stacks/web/rollback", json!({"to": 9}), 404, "not_found"),
+        ("GET /v1/stacks/1web", Value::Null, 400, "invalid"),
+        ("GET /v1/stacks/web/events?after=x", Value::Null, 400, "invalid"),
+        ("GET /v1/stacks/web/watch?seq=-1", Value::Null, 400, "invalid"),
+        ("GET /v1/elsewhere", Value::Null, 404, "not_found"),
+        ("PATCH /v1/stacks", Value::Null, 400, "invalid"),
+        ("DELETE /v1/stacks/other", Value::Null, 404, "not_found"),
+        ("DELETE /v1/tokens/0000000000000000", Value::Null, 404, "not_found"),
+        ("DELETE /v1/tokens/zz", Value::Null, 400, "invalid"),
+        ("POST /v1/tokens", json!({"ttl": 0, "uses": 1}), 400, "invalid"),
+        ("POST /v1/tokens", json!({"ttl": 9, "uses": 0}), 400, "invalid"),
+        ("POST /v1/tokens", json!({"ttl": 9, "uses": 1, "name": "Web 1"}), 400, "invalid"),
+        ("POST /v1/tokens", json!({"ttl": 9, "uses": 1, "labels": {"a": "b,c"}}), 400, "invalid"),
+        ("POST /v1/tokens", json!({"ttl": 9, "uses": 1, "labels": {"": "b"}}), 400, "invalid"),
+    ] {
+        let answer = world.ask(line, &body).await;
+        assert_eq!((answer.0, &answer.1["error"]["class"]), (status, &json!(class)), "{line} {}", answer.1);
+        assert!(!answer.1["error"]["message"].as_str().unwrap().is_empty(), "{line}");
+    }
+    let (_, answer) = world.create("bad", &WAITING.replace("Dummy", "Dumy")).await;
+    let error = &answer["error"]["errors"][0];
+    assert_eq!(
+        (&error["file"], &error["line"], &error["path"]),
+        (&json!("t.yaml"), &json!(4), &json!("resources.motd.type"))
+    );
+    assert_eq!(world.get("/v1/stacks").await.1.as_array().unwrap().len(), 1, "nothing has changed");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn tokens_are_told_once() {
+    let world = World::new().await;
+    let body = json!({"ttl": 3600, "uses": 2, "name": "web-*", "labels": {"role": "web"}});
+    let (status, answer) = world.ask("POST /v1/tokens", &body).await;
+    assert_eq!(status, 201);
+    let token: JoinToken = answer["token"].as_str().unwrap().parse().unwrap();
+    assert_eq!((&token.site, token.ca_fingerprint), (world.pki.site(), world.pki.fingerprint()));
+    assert_eq!(token.addresses[0].as_str(), "controller.example.org:8883");
+    let (_, list) = world.get("/v1/tokens").await;
+    let expires = answer["expires"].clone();
+    assert!(expires.as_str().unwrap().ends_with('Z'), "{expires}");
+    assert_eq!(
+        list,
+        json!([{"id": token.id.to_string(), "expires": expires, "uses_left": 2, "name": "web-*", "labels": {"role": "web"}}])
+    );
+    let (status, _) = world.ask(&format!("DELETE /v1/tokens/{}", token.id), &Value::Null).await;
+    assert_eq!(status, 200);
+    assert_eq!(world.get("/v1/tokens").await, (200, json!([])));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn the_socket_is_for_root_and_a_group_and_has_one_owner() {
+    let world = World::new().await;
+    let socket = world.socket();
+    assert_eq!(std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o660);
+    let again = |config: ApiConfig| {
+        let reader = Reader::open(&world.folder.path().join("muster.db")).unwrap();
+        serve(config, world.driver.clone(), reader, Arc::clone(&world.pki))
+    };
+    assert!(matches!(again(config_in(&world.folder)).await, Err(SocketError::InUse(path)) if path == socket));
+    let (file, stale) = (world.folder.path().join("file"), world.folder.path().join("stale"));
+    std::fs::write(&file, "").unwrap();
+    let config = ApiConfig { socket: file.clone(), ..config_in(&world.folder) };
+    assert!(matches!(again(config).await, Err(SocketError::NotASocket(path)) if path == file));
+    drop(std::os::unix::net::UnixListener::bind(&stale).unwrap());
+    let config = ApiConfig { socket: stale.clone(), ..config_in(&world.folder) };
+    let second = again(config).await.unwrap();
+    assert_eq!(ask(&stale, "GET /v1/version", "").await.0, 200);
+    second.stop().await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn nonsense_and_silence_hurt_nobody_else() {
+    let world = World::new().await;
+    let mut silent = Vec::new();
+    for _ in 0..50 {
+        silent.push(UnixStream::connect(world.socket()).await.unwrap());
+    }
+    // A body that is announced and never comes holds one of the places for bodies, not those for reads.
+    for stream in silent.iter_mut().take(BODIES_MAX) {
+        stream.write_all(b"POST /v1/stacks HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n").await.unwrap();
+    }
+    for bytes in [
+        &[0xff_u8; 4096][..],
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9\r\n\r\n",
+        b"POST /v1/stacks HTTP/1.1\r\ncontent-length: -1\r\n\r\n",
+    ] {
+        let mut stream = UnixStream::connect(world.socket()).await.unwrap();
+        // It may be closed before all is written.
+        drop(stream.write_all(bytes).await);
+        let mut answer = Vec::new();
+        drop(stream.read_to_end(&mut answer).await);
+        assert!(
+            answer.is_empty() || answer.starts_with(b"HTTP/1.1 400"),
+            "{}",
+            String::from_utf8_lossy(&answer)
+        );
+    }
+    assert_eq!(world.get("/v1/stacks").await, (200, json!([])));
+    drop(silent);
+    // With their askers gone the places are free again.
+    let created = tokio::time::timeout(Duration::from_secs(20), world.create("web", EMPTY)).await;
+    assert_eq!(created.unwrap().0, 202);
+    world.stop().await;
+}

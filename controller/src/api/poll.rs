@@ -32,12 +32,17 @@ pub async fn watch(
     known: Result<Query<Known>, QueryRejection>,
 ) -> Result<Json<StackView>, ApiError> {
     let (name, Known { seq, traversal }) = (stack_name(name)?, query(known)?);
-    let view = match timeout(WATCH_TIME, api.driver.watch(name.clone(), traversal, seq)).await {
-        Ok(view) => view?,
-        Err(_elapsed) => {
-            let name = name.clone();
-            api.driver.query(move |engine| engine.stack_view(&name)).await?
-        }
+    let mut stopped = api.stopped.clone();
+    let changed = timeout(WATCH_TIME, api.driver.watch(name.clone(), traversal, seq));
+    let view = tokio::select! {
+        changed = changed => match changed {
+            Ok(view) => view?,
+            Err(_elapsed) => {
+                let name = name.clone();
+                api.driver.query(move |engine| engine.stack_view(&name)).await?
+            }
+        },
+        _ended = stopped.changed() => return Err(ApiError::unavailable("the controller is stopping")),
     };
     match (view, traversal) {
         // While it goes on, its times are not worth a read.

@@ -1,2 +1,214 @@
-//! binary
-fn main() {}
+//! `muster-agent`: command line, settings, and the driver loop around the pure machine.
+//!
+//! One thread and few wake-ups. Absent: any decision about jobs, which is the machine's; how Linux is changed,
+//! which is the host crate's.
+
+mod cli;
+mod contents;
+mod driver;
+mod host;
+mod join;
+mod link;
+mod log;
+mod net;
+mod record;
+mod settings;
+mod signals;
+mod state_dir;
+mod tls;
+mod yaml;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use muster_host::files::Files;
+use muster_host::net::{HostConfig, Network};
+use muster_shared::NodeId;
+use muster_shared::join::JoinToken;
+use tokio::{runtime, task::LocalSet};
+
+use crate::cli::{Cli, Verb};
+use crate::driver::Driver;
+use crate::host::Host;
+use crate::log::Level;
+use crate::settings::Settings;
+use crate::signals::Signals;
+use crate::state_dir::{Identity, StateDir};
+
+const FAILED: u8 = 1;
+const WRONG_USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let cli = match cli::parse(std::env::args_os().skip(1)) {
+        Ok(cli) => cli,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::from(WRONG_USAGE);
+        }
+    };
+    match cli.verb {
+        Verb::Help => print!("{}", cli::HELP),
+        Verb::Version => println!("muster-agent {}", env!("CARGO_PKG_VERSION")),
+        _ => return with_settings(&cli),
+    }
+    ExitCode::SUCCESS
+}
+
+fn with_settings(cli: &Cli) -> ExitCode {
+    let settings = match read_settings(cli) {
+        Ok(settings) => settings,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            return ExitCode::from(WRONG_USAGE);
+        }
+    };
+    if cli.verb == Verb::CheckConfig {
+        println!("the configuration is valid");
+        return ExitCode::SUCCESS;
+    }
+    match run(cli, &settings) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            let is_usage = error.is::<muster_shared::join::TokenError>() || error.is::<WrongInput>();
+            ExitCode::from(if is_usage { WRONG_USAGE } else { FAILED })
+        }
+    }
+}
+
+/// A file or value given by the operator is wrong.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct WrongInput(String);
+
+fn read_settings(cli: &Cli) -> anyhow::Result<Settings> {
+    let mut settings = Settings::read(cli.config.as_deref(), std::env::vars())?;
+    if let Some(state_dir) = &cli.state_dir {
+        settings.agent.state_dir.clone_from(state_dir);
+    }
+    Ok(settings)
+}
+
+fn run(cli: &Cli, settings: &Settings) -> anyhow::Result<()> {
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        // Only resolving a name takes a thread, for as long as that lasts.
+        .max_blocking_threads(2)
+        .thread_keep_alive(Duration::from_secs(1))
+        .build()
+        .context("cannot start")?;
+    let state_dir = &settings.agent.state_dir;
+    let network = network(settings);
+    LocalSet::new().block_on(&runtime, async {
+        match &cli.verb {
+            Verb::NetShow => net::show(&network).await,
+            Verb::NetPlan(file) => net::plan(&network, file, state_dir).await,
+            Verb::NetApply(file) => net::apply(&network, file, state_dir).await,
+            Verb::Join { token, name, check } => {
+                let token: JoinToken = token.parse()?;
+                let name = node_name(name.as_deref())?;
+                check_join(&token, &name).await?;
+                if *check {
+                    println!("{name} can join site {}", token.site);
+                    return Ok(());
+                }
+                let level = log::start(settings.level()?, settings.log.format);
+                let state = StateDir::open(state_dir)?;
+                let identity = enrol(&state, &token, name).await?;
+                drive(cli, settings, state, identity, level).await
+            }
+            _ => {
+                let level = log::start(settings.level()?, settings.log.format);
+                let state = StateDir::open(state_dir)?;
+                let Some(identity) = state.identity()? else {
+                    bail!(
+                        "this server has not joined a site: run 'muster-agent join TOKEN' with a token from \
+                         'muster node token'"
+                    )
+                };
+                drive(cli, settings, state, identity, level).await
+            }
+        }
+    })
+}
+
+async fn drive(
+    cli: &Cli,
+    settings: &Settings,
+    state: StateDir,
+    identity: Identity,
+    level: Level,
+) -> anyhow::Result<()> {
+    let signals = Signals::new()?;
+    let host =
+        Host { files: Files::new(state.before()), network: network(settings), contents: state.fetch() };
+    let reload = || match read_settings(cli).and_then(|settings| settings.level()) {
+        Ok(new) => {
+            if level.reload(new).is_ok() {
+                tracing::info!(level = %new, "log level");
+            }
+        }
+        Err(error) => tracing::error!("the log level stays: {error:#}"),
+    };
+    Driver::new(state, identity, host)?.run(signals, reload).await
+}
+
+fn network(settings: &Settings) -> Network {
+    Network::new(HostConfig {
+        ovs_db: settings.host.ovs_db.clone(),
+        datapath_type: settings.host.ovs_datapath_type.clone(),
+        ovs_timeout: None,
+    })
+}
+
+async fn check_join(token: &JoinToken, name: &NodeId) -> anyhow::Result<()> {
+    let (warnings, possible) = join::check(token, name).await;
+    warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+    Ok(possible?)
+}
+
+async fn enrol(state: &StateDir, token: &JoinToken, name: NodeId) -> anyhow::Result<Identity> {
+    if let Some(old) = state.identity().ok().flatten()
+        && (&old.site, &old.node) != (&token.site, &name)
+        && !state.ledger()?.is_empty()
+    {
+        bail!(
+            "this state directory belongs to {} of site {} and still has its resources: delete those first, or \
+             use another --state-dir",
+            old.node,
+            old.site
+        );
+    }
+    let identity = join::join(token, name).await?;
+    state.write_identity(&identity)?;
+    tracing::info!(node = %identity.node, site = %identity.site, "joined");
+    Ok(identity)
+}
+
+/// As given, or this server's fqdn.
+fn node_name(given: Option<&str>) -> anyhow::Result<NodeId> {
+    let name = match given {
+        Some(name) => name.to_owned(),
+        None => fqdn()?,
+    };
+    name.to_ascii_lowercase().parse().map_err(|error| WrongInput(format!("{error}; use --name FQDN")).into())
+}
+
+/// The host name; with the domain that the resolver gives it, where it has none itself.
+fn fqdn() -> anyhow::Result<String> {
+    let name = nix::unistd::gethostname().context("cannot read the host name")?;
+    let name =
+        name.into_string().map_err(|_| WrongInput("the host name is not text; use --name FQDN".into()))?;
+    if name.contains('.') {
+        return Ok(name);
+    }
+    // `/etc/hosts` as Debian writes it: 127.0.1.1 web-1.example.org web-1
+    let hosts = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
+    let prefix = format!("{name}.");
+    let words =
+        hosts.lines().filter(|line| !line.trim_start().starts_with('#')).flat_map(str::split_whitespace);
+    let found = words.into_iter().find(|word| word.starts_with(&prefix)).map(str::to_owned);
+    Ok(found.unwrap_or(name))
+}

@@ -1,0 +1,419 @@
+//! The driver loop: executes the machine's effects, gives it what happened, and sleeps in between.
+//!
+//! One thread. Ledger records are written at once and made durable together, after the last effect that is
+//! to be done now; only then the machine hears that they are on disk. Jobs run as tasks, so that a slow one
+//! holds nothing else up.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::pending;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_agent_core::{Agent, Before, Config, ContentState, ContentStep, Effect, Input, RunError, WriteId};
+use muster_shared::MonoTime;
+use muster_shared::model::{ContentDigest, Job, Observed, ReportKey};
+use rustls::ClientConfig;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use crate::contents::Contents;
+use crate::host::{Host, Ran, kept_aside};
+use crate::join::{self, EnrolError};
+use crate::link::{Connection, LinkEvent, Peer, resolve};
+use crate::signals::{Signal, Signals};
+use crate::state_dir::{Identity, StateDir};
+use crate::tls::{self, Root};
+
+/// Running jobs get this long when the agent is told to stop; what has not ended runs again after the restart.
+const STOP_WITHIN: Duration = Duration::from_secs(3);
+/// The wall clock may be set while we wait for a certificate's time, so it is looked at this often.
+const CLOCK_CHECK: Duration = Duration::from_secs(3600);
+/// After a renewal that failed; there is a third of the certificate's life left.
+const RENEW_AGAIN: Duration = Duration::from_secs(600);
+
+/// What a task of the driver came to.
+enum Done {
+    Captured { key: ReportKey, before: Result<Before, RunError> },
+    Ran { key: ReportKey, ran: Result<Ran, RunError> },
+    Verified { digest: ContentDigest, state: Result<ContentState, String> },
+    Renewed(Box<Result<Identity, EnrolError>>),
+}
+
+/// The agent of this server.
+pub struct Driver {
+    machine: Agent,
+    state: StateDir,
+    identity: Identity,
+    tls: Arc<ClientConfig>,
+    host: Arc<Host>,
+    contents: Contents,
+    connection: Option<Connection>,
+    /// Where the controller is, as far as known.
+    controller: Vec<IpAddr>,
+    tasks: JoinSet<Done>,
+    runs: BTreeMap<ReportKey, AbortHandle>,
+    renewing: bool,
+    /// Connect once the renewal is done: the certificate has run out.
+    connect_renewed: bool,
+    renew_at: Instant,
+    inbox: VecDeque<Input>,
+    written: Vec<(WriteId, Result<(), String>)>,
+    start: Instant,
+}
+
+impl Driver {
+    /// Loads the ledger.
+    ///
+    /// # Errors
+    /// The state directory cannot be read, or its keys do not fit.
+    pub fn new(state: StateDir, identity: Identity, host: Host) -> anyhow::Result<Self> {
+        let entries = state.ledger()?;
+        let specs = |entry: &muster_agent_core::Entry| {
+            let jobs = [&entry.current, &entry.next];
+            let job = jobs.into_iter().flatten().map(|accepted| accepted.job.spec.clone()).next();
+            entry.applied.as_ref().map(|applied| applied.spec.clone()).or(job)
+        };
+        let kept: Vec<_> =
+            entries.iter().filter_map(|entry| Some((specs(entry)?, entry.before.clone()?))).collect();
+        // A failed job that left a record of before has neither state nor job: its content must stay too.
+        let sure = entries.iter().all(|entry| entry.before.is_none() || specs(entry).is_some());
+        if sure {
+            host.files.keep_only(&kept_aside(kept.iter().map(|(spec, before)| (spec, before))))?;
+        }
+        let config = Config {
+            seed: u64::from_le_bytes(tls::random()?),
+            boot_id: boot_id(),
+            agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let machine = Agent::new(config, entries, state.epoch()?);
+        let tls = node_tls(&identity)?;
+        let contents = Contents::new(state.fetch());
+        Ok(Self {
+            machine,
+            tls,
+            host: Arc::new(host),
+            contents,
+            connection: None,
+            controller: Vec::new(),
+            tasks: JoinSet::new(),
+            runs: BTreeMap::new(),
+            renewing: false,
+            connect_renewed: false,
+            renew_at: renew_in(&identity),
+            inbox: VecDeque::from([Input::Start]),
+            written: Vec::new(),
+            start: Instant::now(),
+            state,
+            identity,
+        })
+    }
+
+    /// Until told to stop.
+    ///
+    /// # Errors
+    /// Signals cannot be had.
+    pub async fn run(mut self, mut signals: Signals, reload: impl Fn()) -> anyhow::Result<()> {
+        tracing::info!(node = %self.identity.node, site = %self.identity.site, "agent started");
+        self.find_controller().await;
+        let watchdog = sd_notify::watchdog_enabled().map(|limit| limit / 2);
+        notify(&[sd_notify::NotifyState::Ready]);
+        loop {
+            self.settle();
+            let wake = self.machine.poll_timeout().map(|(at, _)| self.start + at.0);
+            tokio::select! {
+                event = next_event(&mut self.connection) => self.event(event),
+                Some(done) = self.tasks.join_next() => match done {
+                    Ok(done) => self.done(done),
+                    Err(error) if error.is_cancelled() => {}
+                    Err(error) => tracing::error!(%error, "a task failed: a bug, please report it"),
+                },
+                () = sleep_to(wake) => self.inbox.push_back(Input::Timeout),
+                () = sleep_until(self.renew_at) => self.renew_if_due(),
+                () = pause(watchdog) => notify(&[sd_notify::NotifyState::Watchdog]),
+                signal = signals.next() => match signal {
+                    Signal::Stop => break,
+                    Signal::Reload => reload(),
+                },
+            }
+        }
+        notify(&[sd_notify::NotifyState::Stopping]);
+        tracing::info!("stopping");
+        self.stop().await;
+        Ok(())
+    }
+
+    /// Feeds the machine and does what it asks, until there is nothing left to do now.
+    fn settle(&mut self) {
+        loop {
+            while let Some(effect) = self.machine.poll_effect() {
+                self.execute(effect);
+            }
+            self.sync();
+            let Some(input) = self.inbox.pop_front() else { return };
+            let now = MonoTime(self.start.elapsed());
+            self.machine.handle(now, input);
+        }
+    }
+
+    fn execute(&mut self, effect: Effect) {
+        match effect {
+            Effect::Connect => self.connect(),
+            Effect::Disconnect { reason } => self.disconnect(&reason),
+            Effect::Send(up) => {
+                if self.connection.as_ref().is_some_and(|connection| !connection.send(up)) {
+                    self.disconnect("too much waits to be sent");
+                }
+            }
+            Effect::Write { write, entry } => {
+                let result = self.state.write_entry(&entry).map_err(|error| error.to_string());
+                self.written.push((write, result));
+            }
+            Effect::Remove(resource) => self.state.remove_entry(resource),
+            Effect::WriteEpoch { write, epoch } => {
+                let result = self.state.write_epoch(epoch).map_err(|error| error.to_string());
+                self.written.push((write, result));
+            }
+            Effect::Capture { key, spec, known } => {
+                let host = Arc::clone(&self.host);
+                let task = async move { Done::Captured { key, before: host.capture(&spec, known).await } };
+                self.tasks.spawn_local(task);
+            }
+            Effect::Run { job, before, previous: _ } => self.begin(*job, before),
+            Effect::Cancel(key) => {
+                if let Some(run) = self.runs.remove(&key) {
+                    run.abort();
+                }
+            }
+            Effect::Content { digest, step } => self.content(digest, step),
+            Effect::KeepContents(digests) => self.contents.keep_only(&digests),
+            Effect::Warn(warning) => tracing::warn!("{warning}"),
+        }
+    }
+
+    /// Makes what was written durable, and says so.
+    fn sync(&mut self) {
+        if self.written.is_empty() {
+            return;
+        }
+        let synced = self.state.sync_ledger().map_err(|error| error.to_string());
+        for (write, result) in self.written.drain(..) {
+            self.inbox.push_back(match result.and(synced.clone()) {
+                Ok(()) => Input::Written(write),
+                Err(reason) => Input::WriteFailed { write, reason },
+            });
+        }
+    }
+
+    fn begin(&mut self, job: Job, before: Option<Before>) {
+        let key = job.key();
+        tracing::info!(
+            resource = %job.resource, generation = %job.generation, attempt = job.attempt.0,
+            action = ?job.action, "job"
+        );
+        let (host, controller) = (Arc::clone(&self.host), self.controller.clone());
+        let run = self.tasks.spawn_local(async move {
+            let ran = host.run(&job, before, &controller).await;
+            Done::Ran { key, ran }
+        });
+        self.runs.insert(key, run);
+    }
+
+    fn content(&mut self, digest: ContentDigest, step: ContentStep) {
+        let state = match step {
+            ContentStep::Find => self.contents.find(digest),
+            ContentStep::Append { offset, bytes } => self.contents.append(digest, offset, &bytes),
+            ContentStep::Verify => {
+                let contents = self.contents.clone();
+                let verify = async move { Done::Verified { digest, state: contents.verify(digest).await } };
+                self.tasks.spawn_local(verify);
+                return;
+            }
+            ContentStep::Drop => return self.contents.remove(digest),
+        };
+        self.inbox.push_back(Input::Content { digest, state });
+    }
+
+    fn done(&mut self, done: Done) {
+        match done {
+            Done::Captured { key, before } => self.inbox.push_back(Input::Captured { key, before }),
+            Done::Ran { key, ran } => {
+                // Otherwise it was cancelled just as it ended.
+                if self.runs.remove(&key).is_some() {
+                    self.ran(key, ran);
+                }
+            }
+            Done::Verified { digest, state } => self.inbox.push_back(Input::Content { digest, state }),
+            Done::Renewed(renewed) => self.renewed(*renewed),
+        }
+    }
+
+    fn ran(&mut self, key: ReportKey, ran: Result<Ran, RunError>) {
+        let (outcome, before): (Result<Observed, _>, _) = match ran {
+            Ok(ran) => (Ok(ran.observed), ran.before),
+            Err(error) => {
+                tracing::warn!(resource = %key.resource, generation = %key.generation, "{}", error.reason);
+                (Err(error), None)
+            }
+        };
+        self.inbox.push_back(Input::Ran { key, outcome, before });
+    }
+
+    fn event(&mut self, event: Option<LinkEvent>) {
+        match event {
+            Some(LinkEvent::Connected { remote }) => {
+                tracing::info!(controller = %remote, "connected");
+                self.controller = vec![remote];
+                self.inbox.push_back(Input::Connected);
+            }
+            Some(LinkEvent::Received(messages)) => {
+                self.inbox.extend(messages.into_iter().map(Input::Received));
+            }
+            Some(LinkEvent::Disconnected(error)) => {
+                if error.is_expired() {
+                    self.identity.not_after = 0;
+                }
+                self.disconnect(&error.to_string());
+            }
+            None => self.disconnect("the link's task ended: a bug, please report it"),
+        }
+    }
+
+    fn connect(&mut self) {
+        if join::now() >= self.identity.not_after {
+            tracing::warn!("the node's certificate has run out: renewing it");
+            self.connect_renewed = true;
+            return self.renew();
+        }
+        let peer = Peer::node(&self.identity, Arc::clone(&self.tls));
+        self.connection = Some(Connection::open(peer, Arc::new(self.identity.seal())));
+    }
+
+    fn disconnect(&mut self, reason: &str) {
+        tracing::warn!("not connected: {reason}");
+        self.connection = None;
+        self.inbox.push_back(Input::Disconnected);
+    }
+
+    fn renew_if_due(&mut self) {
+        if join::now() >= self.identity.renew_at() {
+            self.renew();
+        }
+        self.renew_at = renew_in(&self.identity).max(Instant::now() + RENEW_AGAIN);
+    }
+
+    fn renew(&mut self) {
+        if !self.renewing {
+            self.renewing = true;
+            let identity = self.identity.clone();
+            self.tasks.spawn_local(async move { Done::Renewed(Box::new(join::renew(identity).await)) });
+        }
+    }
+
+    fn renewed(&mut self, renewed: Result<Identity, EnrolError>) {
+        self.renewing = false;
+        let taken = renewed.map_err(anyhow::Error::from).and_then(|identity| {
+            self.tls = node_tls(&identity)?;
+            self.state.write_identity(&identity)?;
+            self.renew_at = renew_in(&identity);
+            self.identity = identity;
+            Ok(())
+        });
+        let connect = std::mem::take(&mut self.connect_renewed);
+        match taken {
+            Ok(()) => {
+                tracing::info!("the node's certificate was renewed");
+                if connect {
+                    self.connect();
+                }
+            }
+            Err(error) => {
+                tracing::error!("cannot renew the node's certificate: {error:#}");
+                if connect {
+                    self.inbox.push_back(Input::Disconnected);
+                }
+            }
+        }
+    }
+
+    /// Jobs that a crash left behind run before there is a connection: the way to the controller must be
+    /// known then as well.
+    async fn find_controller(&mut self) {
+        for address in &self.identity.addresses {
+            if let Ok(numbers) = resolve(address).await {
+                self.controller.extend(numbers.iter().map(|number| number.ip()));
+            }
+        }
+    }
+
+    /// Lets running jobs end, for a while, and says nothing any more.
+    async fn stop(&mut self) {
+        self.connection = None;
+        let end = async {
+            while !self.runs.is_empty() {
+                match self.tasks.join_next().await {
+                    Some(Ok(done)) => {
+                        self.done(done);
+                        // Only what is written still matters: nothing new may begin.
+                        while let Some(input) = self.inbox.pop_front() {
+                            self.machine.handle(MonoTime(self.start.elapsed()), input);
+                        }
+                        while let Some(effect) = self.machine.poll_effect() {
+                            if matches!(effect, Effect::Write { .. }) {
+                                self.execute(effect);
+                            }
+                        }
+                    }
+                    Some(Err(_)) => {}
+                    None => break,
+                }
+            }
+        };
+        if timeout(STOP_WITHIN, end).await.is_err() {
+            tracing::warn!("a job did not end in time: it runs again when the agent starts");
+        }
+        self.sync();
+    }
+}
+
+fn node_tls(identity: &Identity) -> Result<Arc<ClientConfig>, rustls::Error> {
+    let root = Root::Certificate(identity.ca_der.clone());
+    Ok(Arc::new(tls::client(root, Some((&identity.certificate_der, &identity.key_der)))?))
+}
+
+fn renew_in(identity: &Identity) -> Instant {
+    let left = Duration::from_secs(identity.renew_at().saturating_sub(join::now()));
+    Instant::now() + left.min(CLOCK_CHECK)
+}
+
+async fn next_event(connection: &mut Option<Connection>) -> Option<LinkEvent> {
+    match connection {
+        Some(connection) => connection.events.recv().await,
+        None => pending().await,
+    }
+}
+
+async fn sleep_to(wake: Option<Instant>) {
+    match wake {
+        Some(wake) => sleep_until(wake).await,
+        None => pending().await,
+    }
+}
+
+async fn pause(length: Option<Duration>) {
+    match length {
+        Some(length) => sleep(length).await,
+        None => pending().await,
+    }
+}
+
+fn notify(states: &[sd_notify::NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::warn!(%error, "cannot tell systemd");
+    }
+}
+
+fn boot_id() -> u128 {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    text.trim().parse::<uuid::Uuid>().map_or(0, |id| id.as_u128())
+}

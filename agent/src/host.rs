@@ -1,0 +1,192 @@
+//! One job on this host: by resource type to the code that knows how.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use muster_agent_core::{Before, RunError};
+use muster_host::files::{FileBefore, FileError, Files, Source};
+use muster_host::net::{NetError, Network, Snapshot};
+use muster_shared::ResourceId;
+use muster_shared::model::network::{NetworkDocument, NicMapping};
+use muster_shared::model::{
+    Action, Content, ContentDigest, Dummy, FailOn, File, Job, NetworkConfig, Observed, OnDelete, Spec,
+};
+
+/// This server.
+pub struct Host {
+    /// Regular files.
+    pub files: Files,
+    /// Links, addresses, routes, bridges.
+    pub network: Network,
+    /// Where fetched contents are.
+    pub contents: PathBuf,
+}
+
+/// A job that was run.
+pub struct Ran {
+    /// What was read back.
+    pub observed: Observed,
+    /// What is to be kept from now on of the time before, where that changed.
+    pub before: Option<Before>,
+}
+
+impl Host {
+    /// What is there before `spec` is applied; what is `known` already counts more.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub async fn capture(&self, spec: &Spec, known: Vec<Before>) -> Result<Before, RunError> {
+        match spec {
+            Spec::Dummy(_) => Ok(Before(Vec::new())),
+            Spec::File(file) => match known.into_iter().next() {
+                Some(known) => Ok(known),
+                None => Ok(Before(self.files.capture(file).await.map_err(file_failed)?.encode())),
+            },
+            Spec::Network(config) => {
+                let (document, mapping) = parsed(config)?;
+                let mut before = Snapshot::default();
+                for known in known {
+                    let known = snapshot(&known)?;
+                    before.uses_ovs |= known.uses_ovs;
+                    for (link, was) in known.links {
+                        before.links.entry(link).or_insert(was);
+                    }
+                }
+                let taken = self.network.snapshot(&document, &mapping, Some(before)).await;
+                encoded(&taken.map_err(network_failed)?)
+            }
+        }
+    }
+
+    /// Applies and reads back. `controller` is where the controller is: the way to it is left alone.
+    ///
+    /// # Errors
+    /// It is not as desired.
+    pub async fn run(
+        &self,
+        job: &Job,
+        before: Option<Before>,
+        controller: &[IpAddr],
+    ) -> Result<Ran, RunError> {
+        let observed = match &job.spec {
+            Spec::Dummy(dummy) => dummy_run(dummy, job.action).await?,
+            Spec::File(file) => self.file(job.resource, job.action, file, before).await?,
+            Spec::Network(config) => return self.network(job.action, config, before, controller).await,
+        };
+        Ok(Ran { observed, before: None })
+    }
+
+    async fn file(
+        &self,
+        resource: ResourceId,
+        action: Action,
+        file: &File,
+        before: Option<Before>,
+    ) -> Result<Observed, RunError> {
+        if action == Action::Delete {
+            let before = match before {
+                None => FileBefore::Absent,
+                Some(before) => FileBefore::decode(&before.0).ok_or_else(damaged)?,
+            };
+            self.files.restore(resource, file, &before).await.map_err(file_failed)?;
+            return Ok(Observed::default());
+        }
+        let fetched;
+        let source = match &file.content {
+            Content::Inline(bytes) => Source::Bytes(bytes),
+            Content::Stored { digest, .. } => {
+                fetched = self.contents.join(digest.to_string());
+                Source::File(&fetched)
+            }
+        };
+        self.files.apply(resource, file, source).await.map_err(file_failed)?;
+        let attributes = [("path".to_owned(), file.path.clone())].into_iter().collect();
+        Ok(Observed { attributes })
+    }
+
+    async fn network(
+        &self,
+        action: Action,
+        config: &NetworkConfig,
+        before: Option<Before>,
+        controller: &[IpAddr],
+    ) -> Result<Ran, RunError> {
+        let before = before.as_ref().map(snapshot).transpose()?.unwrap_or_default();
+        if action == Action::Delete {
+            if config.on_delete == OnDelete::Restore {
+                let nothing = (NetworkDocument::default(), NicMapping::default());
+                for &controller in controller {
+                    let guarded = self.network.guard(&nothing.0, &nothing.1, &before, controller);
+                    guarded.await.map_err(network_failed)?;
+                }
+                let warnings = self.network.restore(&before).await.map_err(network_failed)?;
+                warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+            }
+            return Ok(Ran { observed: Observed::default(), before: None });
+        }
+        let (document, mapping) = parsed(config)?;
+        for &controller in controller {
+            let guarded = self.network.guard(&document, &mapping, &before, controller);
+            guarded.await.map_err(network_failed)?;
+        }
+        let applied = self.network.apply(&document, &mapping, &before).await.map_err(network_failed)?;
+        applied.steps.iter().for_each(|step| tracing::info!("{step}"));
+        applied.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+        Ok(Ran { observed: Observed::default(), before: Some(encoded(&applied.before)?) })
+    }
+}
+
+/// Contents that were kept aside and are still needed.
+pub fn kept_aside<'a>(befores: impl Iterator<Item = (&'a Spec, &'a Before)>) -> Vec<ContentDigest> {
+    befores
+        .filter(|(spec, _)| matches!(spec, Spec::File(_)))
+        .filter_map(|(_, before)| FileBefore::decode(&before.0)?.aside())
+        .collect()
+}
+
+async fn dummy_run(dummy: &Dummy, action: Action) -> Result<Observed, RunError> {
+    tokio::time::sleep(Duration::from_millis(dummy.milliseconds)).await;
+    if dummy.fail == Some(FailOn::Any) || dummy.fail == Some(FailOn::Action(action)) {
+        return Err(RunError { reason: "told to fail".into(), permanent: false });
+    }
+    Ok(match action {
+        Action::Create | Action::Update => Observed { attributes: dummy.values.clone() },
+        Action::Delete => Observed::default(),
+    })
+}
+
+fn parsed(config: &NetworkConfig) -> Result<(NetworkDocument, NicMapping), RunError> {
+    let document = NetworkDocument::from_json(&config.document).map_err(|e| network_failed(e.into()))?;
+    let mapping = NicMapping::new(config.mapping.clone()).map_err(|e| network_failed(e.into()))?;
+    Ok((document, mapping))
+}
+
+fn snapshot(before: &Before) -> Result<Snapshot, RunError> {
+    serde_json::from_slice(&before.0).map_err(|_| damaged())
+}
+
+fn encoded(snapshot: &Snapshot) -> Result<Before, RunError> {
+    let bytes = serde_json::to_vec(snapshot);
+    bytes.map(Before).map_err(|error| RunError { reason: error.to_string(), permanent: true })
+}
+
+fn damaged() -> RunError {
+    let reason = "the record of what was there before Muster is damaged: put it back by hand".into();
+    RunError { reason, permanent: true }
+}
+
+fn file_failed(error: FileError) -> RunError {
+    RunError { reason: error.to_string(), permanent: error.is_permanent() }
+}
+
+fn network_failed(error: NetError) -> RunError {
+    let permanent = matches!(
+        &error,
+        NetError::Document(_)
+            | NetError::Plan(_)
+            | NetError::CarriesController { .. }
+            | NetError::TakesController { .. }
+    );
+    RunError { reason: muster_host::net::chain(&error), permanent }
+}

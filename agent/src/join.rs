@@ -1,0 +1,211 @@
+//! Joining a site with a token, and renewing the node's certificate.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use muster_shared::join::{self, Address, JoinAnswer, JoinError, JoinRequest, JoinToken};
+use muster_shared::seal::{Seal, SealSecret};
+use muster_shared::{NodeId, SiteId, topic};
+use rcgen::{CertificateParams, KeyPair};
+use thiserror::Error;
+use tokio::net::lookup_host;
+use tokio::time::timeout;
+
+use crate::link::{LinkError, Peer, greet};
+use crate::state_dir::Identity;
+use crate::tls::{self, Root};
+
+/// For the controller's answer: it asks its own store.
+const ANSWER_WITHIN: Duration = Duration::from_secs(15);
+
+/// Why this server is not a node.
+#[derive(Debug, Error)]
+pub enum EnrolError {
+    /// The token is too old.
+    #[error(
+        "the join token has expired ({ago} s ago): make another with 'muster node token'; or is this server's clock wrong?"
+    )]
+    Expired {
+        /// Since when.
+        ago: u64,
+    },
+    /// The controller says no.
+    #[error("the controller refuses: {0}")]
+    Refused(String),
+    /// It does not answer.
+    #[error("the controller does not answer: it is busy, or not of this version")]
+    Silent,
+    /// It answers for someone else.
+    #[error("the controller's answer is for another node or site")]
+    WrongAnswer,
+    /// No connection.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// Not understood.
+    #[error("the controller's answer is not understood: {0}")]
+    Answer(#[from] JoinError),
+    /// Keys cannot be made.
+    #[error("cannot make keys: {0}")]
+    Keys(#[from] rcgen::Error),
+    /// TLS.
+    #[error("TLS: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+/// Seconds since 1970.
+pub fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Makes keys and asks for a certificate. Nothing is written.
+///
+/// # Errors
+/// [`EnrolError`]
+pub async fn join(token: &JoinToken, name: NodeId) -> Result<Identity, EnrolError> {
+    check_expiry(token)?;
+    let (key, csr_der) = request()?;
+    let seal_secret = tls::random()?;
+    let ask = JoinRequest::Join {
+        token_id: token.id,
+        secret: token.secret.clone(),
+        name: name.clone(),
+        csr_der,
+        seal_public: SealSecret::from_bytes(seal_secret).public(),
+        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let root = Root::Fingerprint(token.ca_fingerprint);
+    let granted = ask_for(&token.site, &token.addresses, root, &ask).await?;
+    if granted.node != name
+        || granted.site != token.site
+        || join::fingerprint(&granted.ca_der) != token.ca_fingerprint
+    {
+        return Err(EnrolError::WrongAnswer);
+    }
+    Ok(Identity {
+        site: granted.site,
+        node: granted.node,
+        addresses: token.addresses.clone(),
+        ca_der: granted.ca_der,
+        certificate_der: granted.certificate_der,
+        key_der: key.serialize_der(),
+        seal_secret,
+        controller_seal: granted.controller_seal,
+        issued: now(),
+        not_after: granted.not_after,
+    })
+}
+
+/// The same node with a new certificate, against proof of its sealing key.
+///
+/// # Errors
+/// [`EnrolError`]
+pub async fn renew(identity: Identity) -> Result<Identity, EnrolError> {
+    let (key, csr_der) = request()?;
+    let ask = join::renewal(&identity.seal(), identity.node.clone(), tls::random()?, &csr_der)?;
+    let root = Root::Certificate(identity.ca_der.clone());
+    let granted = ask_for(&identity.site, &identity.addresses, root, &ask).await?;
+    if granted.node != identity.node || granted.site != identity.site {
+        return Err(EnrolError::WrongAnswer);
+    }
+    Ok(Identity {
+        certificate_der: granted.certificate_der,
+        key_der: key.serialize_der(),
+        issued: now(),
+        not_after: granted.not_after,
+        ..identity
+    })
+}
+
+impl Identity {
+    /// Between this node and its controller.
+    pub fn seal(&self) -> Seal {
+        let secret = SealSecret::from_bytes(self.seal_secret);
+        Seal::new(&secret, &self.controller_seal, self.site.clone(), self.node.clone())
+    }
+
+    /// When to renew: after two thirds of the certificate's life. Seconds since 1970.
+    pub fn renew_at(&self) -> u64 {
+        self.issued + self.not_after.saturating_sub(self.issued) / 3 * 2
+    }
+}
+
+/// What stands against joining: the error makes it impossible, the warnings do not.
+pub async fn check(token: &JoinToken, name: &NodeId) -> (Vec<String>, Result<(), EnrolError>) {
+    let mut warnings = Vec::new();
+    match timeout(ANSWER_WITHIN, lookup_host((name.as_str(), 0))).await {
+        Ok(Ok(numbers)) => {
+            let numbers: Vec<IpAddr> = numbers.map(|number| number.ip()).collect();
+            if numbers.iter().any(IpAddr::is_loopback) {
+                warnings.push(format!(
+                    "{name} resolves to a loopback address: other servers will not find this one by that name"
+                ));
+            }
+        }
+        Ok(Err(_)) | Err(_) => {
+            warnings
+                .push(format!("{name} does not resolve: other servers will not find this one by that name"));
+        }
+    }
+    (warnings, reach(token).await)
+}
+
+async fn reach(token: &JoinToken) -> Result<(), EnrolError> {
+    check_expiry(token)?;
+    let tls = tls::client(Root::Fingerprint(token.ca_fingerprint), None)?;
+    greet(&joiner(&token.site, &token.addresses, tls)?).await?;
+    Ok(())
+}
+
+fn check_expiry(token: &JoinToken) -> Result<(), EnrolError> {
+    match now().checked_sub(token.expires) {
+        Some(ago) => Err(EnrolError::Expired { ago }),
+        None => Ok(()),
+    }
+}
+
+fn request() -> Result<(KeyPair, Vec<u8>), rcgen::Error> {
+    let key = KeyPair::generate()?;
+    let csr = CertificateParams::default().serialize_request(&key)?.der().to_vec();
+    Ok((key, csr))
+}
+
+struct Granted {
+    certificate_der: Vec<u8>,
+    ca_der: Vec<u8>,
+    controller_seal: muster_shared::seal::SealPublic,
+    site: SiteId,
+    node: NodeId,
+    not_after: u64,
+}
+
+async fn ask_for(
+    site: &SiteId,
+    addresses: &[Address],
+    root: Root,
+    ask: &JoinRequest,
+) -> Result<Granted, EnrolError> {
+    let peer = joiner(site, addresses, tls::client(root, None)?)?;
+    let (mut mqtt, _) = greet(&peer).await?;
+    if !mqtt.publish(&peer.up, ask.encode()) {
+        return Err(LinkError::Closed.into());
+    }
+    let answer = timeout(ANSWER_WITHIN, mqtt.payload()).await.map_err(|_| EnrolError::Silent)??;
+    match JoinAnswer::decode(&answer)? {
+        JoinAnswer::Granted { certificate_der, ca_der, controller_seal, site, node, not_after } => {
+            Ok(Granted { certificate_der, ca_der, controller_seal, site, node, not_after })
+        }
+        JoinAnswer::Refused { reason } => Err(EnrolError::Refused(reason)),
+    }
+}
+
+fn joiner(site: &SiteId, addresses: &[Address], tls: rustls::ClientConfig) -> Result<Peer, EnrolError> {
+    let nonce = format!("{:032x}", u128::from_le_bytes(tls::random()?));
+    Ok(Peer {
+        down: topic::join_answer(site, &nonce),
+        up: topic::join_request(site, &nonce),
+        id: nonce,
+        tls: Arc::new(tls),
+        addresses: addresses.to_vec(),
+    })
+}

@@ -1,0 +1,338 @@
+//! One connection to the controller at a time: MQTT 5 over TLS 1.3, packets sealed.
+//!
+//! rumqttc's event loop lives as long as one connection: what it would carry over to the next one is not
+//! wanted, for the machine says everything again that is not acknowledged. Polling and publishing are two
+//! futures, since publishing waits for the other one to make room.
+//!
+//! Absent: reconnecting and its backoff, which the machine decides.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_shared::join::Address;
+use muster_shared::model::{Down, Up};
+use muster_shared::seal::{Nonce, Seal};
+use muster_shared::{topic, wire};
+use rumqttc::v5::mqttbytes::QoS;
+use rumqttc::v5::mqttbytes::v5::{ConnectReturnCode, Packet, SubscribeReasonCode};
+use rumqttc::v5::{AsyncClient, ConnectionError, Event, EventLoop, MqttOptions};
+use rumqttc::{NetworkOptions, TlsConfiguration, Transport};
+use rustls::ClientConfig;
+use thiserror::Error;
+use tokio::net::lookup_host;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::tls;
+
+/// For TCP, TLS and MQTT's own greeting with one address.
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+/// A dead connection is noticed within two of these; one wake-up in a minute is affordable.
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
+/// Publishes on their way; rumqttc keeps a slot for each.
+const INFLIGHT_MAX: u16 = 16;
+/// rumqttc's own queue: packets of 256 KiB, so that few of them wait in memory.
+const REQUESTS_MAX: usize = 4;
+/// Room for MQTT's own bytes around one of our packets.
+const PACKET_MAX: u32 = wire::MESSAGE_MAX as u32 + 64 * 1024;
+/// Messages to the controller that wait: every report of a full ledger (100,000 jobs), and some.
+const OUTBOX_MAX: usize = 128 * 1024;
+/// Messages taken from the outbox into one packing.
+const BATCH_MAX: usize = 4096;
+/// Packets from the controller that wait for the machine; more wait in the socket.
+const INBOX_MAX: usize = 16;
+
+/// Why there is no connection.
+#[derive(Debug, Error)]
+pub enum LinkError {
+    /// No address worked; the last one's reason.
+    #[error("cannot reach the controller at {address}: {why}")]
+    Unreachable {
+        /// Which.
+        address: String,
+        /// Why.
+        why: String,
+        /// It does not take our certificate any more.
+        expired: bool,
+    },
+    /// Its name is unknown.
+    #[error("cannot resolve {address}: {why}")]
+    Unresolved {
+        /// Which.
+        address: String,
+        /// Why.
+        why: String,
+    },
+    /// It ended.
+    #[error("connection lost: {0}")]
+    Lost(Box<ConnectionError>),
+    /// The controller says no.
+    #[error("the controller refuses: {0}")]
+    Refused(&'static str),
+    /// Bytes that are not the controller's.
+    #[error("a message that is not the controller's: {0}")]
+    Wire(#[from] wire::WireError),
+    /// The system has no random bytes.
+    #[error("no random bytes: {0}")]
+    Random(#[from] rustls::Error),
+    /// We end it.
+    #[error("closed by this side")]
+    Closed,
+}
+
+impl LinkError {
+    /// The controller does not take our certificate any more, for it has run out.
+    pub fn is_expired(&self) -> bool {
+        match self {
+            LinkError::Unreachable { expired, .. } => *expired,
+            // The alert comes as an I/O error from within TLS; its text is all that is left of it.
+            LinkError::Lost(source) => format!("{source:?}").contains("CertificateExpired"),
+            _ => false,
+        }
+    }
+}
+
+/// What a connection tells.
+#[derive(Debug)]
+pub enum LinkEvent {
+    /// It stands.
+    Connected {
+        /// The controller's number.
+        remote: IpAddr,
+    },
+    /// From the controller.
+    Received(Vec<Down>),
+    /// It is gone; the last event.
+    Disconnected(LinkError),
+}
+
+/// Who connects.
+pub struct Peer {
+    /// Client id.
+    pub id: String,
+    /// What is subscribed.
+    pub down: String,
+    /// Where to publish.
+    pub up: String,
+    /// Certificates.
+    pub tls: Arc<ClientConfig>,
+    /// Addresses in their order.
+    pub addresses: Vec<Address>,
+}
+
+/// One connection; dropping it closes it.
+pub struct Connection {
+    /// What happens on it.
+    pub events: mpsc::Receiver<LinkEvent>,
+    outbox: mpsc::Sender<Up>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Connection {
+    /// Begins to connect.
+    pub fn open(peer: Peer, seal: Arc<Seal>) -> Self {
+        let (tell, events) = mpsc::channel(INBOX_MAX);
+        let (outbox, messages) = mpsc::channel(OUTBOX_MAX);
+        let task = tokio::spawn(async move {
+            let error = match converse(&peer, &seal, &tell, messages).await {
+                Ok(()) => LinkError::Closed,
+                Err(error) => error,
+            };
+            // Nobody listens any more: that is what was wanted.
+            let _ = tell.send(LinkEvent::Disconnected(error)).await;
+        });
+        Self { events, outbox, task }
+    }
+
+    /// Whether there was room.
+    pub fn send(&self, up: Up) -> bool {
+        self.outbox.try_send(up).is_ok()
+    }
+}
+
+async fn converse(
+    peer: &Peer,
+    seal: &Seal,
+    tell: &mpsc::Sender<LinkEvent>,
+    messages: mpsc::Receiver<Up>,
+) -> Result<(), LinkError> {
+    let (mut mqtt, remote) = greet(peer).await?;
+    if tell.send(LinkEvent::Connected { remote }).await.is_err() {
+        return Ok(());
+    }
+    let client = mqtt.client.clone();
+    let polling = async {
+        loop {
+            let payload = mqtt.payload().await?;
+            if tell.send(LinkEvent::Received(wire::unpack(seal, &payload)?)).await.is_err() {
+                return Ok(());
+            }
+        }
+    };
+    tokio::select! {
+        ended = polling => ended,
+        ended = publish(peer, seal, messages, client) => ended,
+    }
+}
+
+/// Packs what waits into as few packets as possible.
+async fn publish(
+    peer: &Peer,
+    seal: &Seal,
+    mut messages: mpsc::Receiver<Up>,
+    client: AsyncClient,
+) -> Result<(), LinkError> {
+    let mut batch = Vec::new();
+    loop {
+        batch.clear();
+        if messages.recv_many(&mut batch, BATCH_MAX).await == 0 {
+            return Ok(());
+        }
+        for packet in pack(seal, &batch)? {
+            if client.publish(&peer.up, QoS::AtLeastOnce, false, packet).await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn pack(seal: &Seal, batch: &[Up]) -> Result<Vec<Vec<u8>>, LinkError> {
+    let mut random = Ok(());
+    let packets = wire::pack(seal, batch, || {
+        tls::random().unwrap_or_else(|error| {
+            random = Err(error);
+            Nonce::default()
+        })
+    })?;
+    // A nonce used twice would give the key away: nothing is sent.
+    random?;
+    Ok(packets)
+}
+
+/// An MQTT connection, subscribed.
+pub struct Mqtt {
+    client: AsyncClient,
+    events: EventLoop,
+}
+
+impl Mqtt {
+    /// The next publish.
+    ///
+    /// # Errors
+    /// The connection is gone.
+    pub async fn payload(&mut self) -> Result<Vec<u8>, LinkError> {
+        loop {
+            match self.events.poll().await {
+                Ok(Event::Incoming(Packet::Publish(publish))) => return Ok(publish.payload.to_vec()),
+                Ok(Event::Incoming(_) | Event::Outgoing(_)) => {}
+                Err(error) => return Err(LinkError::Lost(Box::new(error))),
+            }
+        }
+    }
+
+    /// Publishes one packet; it goes out while [`Mqtt::payload`] is awaited.
+    pub fn publish(&self, topic: &str, payload: Vec<u8>) -> bool {
+        self.client.try_publish(topic, QoS::AtLeastOnce, false, payload).is_ok()
+    }
+}
+
+/// Connects to the first address that works, and subscribes.
+///
+/// # Errors
+/// None works: why the last one does not.
+pub async fn greet(peer: &Peer) -> Result<(Mqtt, IpAddr), LinkError> {
+    let mut last = LinkError::Closed;
+    for address in &peer.addresses {
+        let numbers = match resolve(address).await {
+            Ok(numbers) => numbers,
+            Err(error) => {
+                last = error;
+                continue;
+            }
+        };
+        for number in numbers {
+            match timeout(CONNECT_WITHIN, greet_one(peer, number)).await {
+                Ok(Ok(mqtt)) => return Ok((mqtt, number.ip())),
+                Ok(Err(error)) => {
+                    let expired = error.is_expired();
+                    let why = match error {
+                        LinkError::Lost(source) => source.to_string(),
+                        error => error.to_string(),
+                    };
+                    last = LinkError::Unreachable { address: number.to_string(), why, expired };
+                }
+                Err(_) => {
+                    let why = "no answer".into();
+                    last = LinkError::Unreachable { address: number.to_string(), why, expired: false };
+                }
+            }
+        }
+    }
+    Err(last)
+}
+
+/// Every number of an address.
+///
+/// # Errors
+/// [`LinkError::Unresolved`].
+pub async fn resolve(address: &Address) -> Result<Vec<SocketAddr>, LinkError> {
+    let unresolved = |why: String| LinkError::Unresolved { address: address.to_string(), why };
+    let found = timeout(CONNECT_WITHIN, lookup_host((address.host(), address.port()))).await;
+    match found {
+        Ok(Ok(numbers)) => Ok(numbers.collect()),
+        Ok(Err(error)) => Err(unresolved(error.to_string())),
+        Err(_) => Err(unresolved("no answer".into())),
+    }
+}
+
+async fn greet_one(peer: &Peer, number: SocketAddr) -> Result<Mqtt, LinkError> {
+    let mut options = MqttOptions::new(&peer.id, number.ip().to_string(), number.port());
+    options.set_transport(Transport::tls_with_config(TlsConfiguration::Rustls(Arc::clone(&peer.tls))));
+    options.set_keep_alive(KEEP_ALIVE);
+    options.set_connection_timeout(CONNECT_WITHIN.as_secs());
+    options.set_outgoing_inflight_upper_limit(INFLIGHT_MAX);
+    options.set_max_packet_size(Some(PACKET_MAX));
+    let mut network = NetworkOptions::new();
+    network.set_tcp_nodelay(true);
+    options.set_network_options(network);
+    let (client, events) = AsyncClient::new(options, REQUESTS_MAX);
+    let mut mqtt = Mqtt { client, events };
+    loop {
+        match mqtt.events.poll().await.map_err(|error| LinkError::Lost(Box::new(error)))? {
+            Event::Incoming(Packet::ConnAck(ack)) if ack.code == ConnectReturnCode::Success => {
+                if mqtt.client.try_subscribe(&peer.down, QoS::AtLeastOnce).is_err() {
+                    return Err(LinkError::Closed);
+                }
+            }
+            Event::Incoming(Packet::SubAck(ack)) => {
+                let granted = |code: &SubscribeReasonCode| matches!(code, SubscribeReasonCode::Success(_));
+                if !ack.return_codes.iter().all(granted) {
+                    return Err(LinkError::Refused("this node may not subscribe its own topic"));
+                }
+                return Ok(mqtt);
+            }
+            Event::Incoming(_) | Event::Outgoing(_) => {}
+        }
+    }
+}
+
+impl Peer {
+    /// A node of its site.
+    pub fn node(identity: &crate::state_dir::Identity, tls: Arc<ClientConfig>) -> Self {
+        Self {
+            id: identity.node.to_string(),
+            down: topic::down(&identity.site, &identity.node),
+            up: topic::up(&identity.site, &identity.node),
+            tls,
+            addresses: identity.addresses.clone(),
+        }
+    }
+}

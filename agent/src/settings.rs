@@ -1,0 +1,124 @@
+//! Settings: flag over environment (`MUSTER_<SECTION>__<KEY>`) over file.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use serde::Deserialize;
+use tracing_subscriber::filter::LevelFilter;
+
+/// Where the file is if no flag says otherwise; it may be absent there.
+pub const DEFAULT_FILE: &str = "/etc/muster/agent.toml";
+
+/// The sections; variables of other sections belong to the controller on the same machine.
+const SECTIONS: [&str; 3] = ["MUSTER_AGENT__", "MUSTER_HOST__", "MUSTER_LOG__"];
+
+/// All settings of the agent.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// Where it keeps things.
+    pub agent: AgentSection,
+    /// The host's own ways.
+    pub host: HostSection,
+    /// What it says.
+    pub log: LogSection,
+}
+
+/// `[agent]`
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(default, deny_unknown_fields)]
+pub struct AgentSection {
+    /// Keys and ledger.
+    pub state_dir: PathBuf,
+}
+
+/// `[host]`
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default, deny_unknown_fields)]
+pub struct HostSection {
+    /// The socket of Open vSwitch's database.
+    pub ovs_db: Option<PathBuf>,
+    /// The datapath of bridges that are made, such as `netdev`; by default the kernel's.
+    pub ovs_datapath_type: Option<String>,
+}
+
+/// `[log]`
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogSection {
+    /// off, error, warn, info, debug or trace
+    pub level: String,
+    /// human or json
+    pub format: LogFormat,
+}
+
+/// How a line of log looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For reading.
+    #[default]
+    Human,
+    /// For machines.
+    Json,
+}
+
+impl Default for AgentSection {
+    fn default() -> Self {
+        Self { state_dir: "/var/lib/muster-agent".into() }
+    }
+}
+
+impl Default for LogSection {
+    fn default() -> Self {
+        Self { level: "info".into(), format: LogFormat::Human }
+    }
+}
+
+impl Settings {
+    /// Reads file and environment. `file` none: the default one, if it is there.
+    ///
+    /// # Errors
+    /// Names the file or variable, the key, and what is wrong.
+    pub fn read(
+        file: Option<&Path>,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> anyhow::Result<Self> {
+        let variables =
+            environment.filter(|(key, _)| SECTIONS.iter().any(|section| key.starts_with(section)));
+        let source = match file {
+            Some(file) => config::File::from(file).required(true),
+            None => config::File::from(Path::new(DEFAULT_FILE)).required(false),
+        };
+        let environment = config::Environment::with_prefix("MUSTER")
+            .prefix_separator("_")
+            .separator("__")
+            .source(Some(variables.collect()));
+        let settings: Settings = config::Config::builder()
+            .add_source(source.format(config::FileFormat::Toml))
+            .add_source(environment)
+            .build()
+            .context("cannot read the configuration")?
+            .try_deserialize()
+            .context("the configuration is wrong")?;
+        settings.level()?;
+        Ok(settings)
+    }
+
+    /// `log.level`
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn level(&self) -> anyhow::Result<LevelFilter> {
+        let level = self.log.level.parse();
+        level.map_err(|_| {
+            anyhow::anyhow!(
+                "log.level: '{}' is none of off, error, warn, info, debug, trace",
+                self.log.level.escape_default()
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,44 @@
+//! SIGTERM and Ctrl-C stop, SIGHUP reloads.
+
+use std::io;
+
+use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
+
+/// What came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// End cleanly.
+    Stop,
+    /// Read the log level anew.
+    Reload,
+}
+
+/// Signals of this process.
+pub struct Signals {
+    terminate: Stream,
+    interrupt: Stream,
+    hangup: Stream,
+}
+
+impl Signals {
+    /// From now on.
+    ///
+    /// # Errors
+    /// They cannot be had.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// The next one.
+    pub async fn next(&mut self) -> Signal {
+        tokio::select! {
+            _ = self.terminate.recv() => Signal::Stop,
+            _ = self.interrupt.recv() => Signal::Stop,
+            _ = self.hangup.recv() => Signal::Reload,
+        }
+    }
+}

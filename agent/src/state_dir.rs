@@ -1,0 +1,234 @@
+//! What the agent keeps on disk.
+//!
+//! ```text
+//!   lock              held while an agent runs        epoch            the highest one seen
+//!   identity          keys and certificates (0600)    ledger/<id>      one record per resource
+//!   before/<digest>   large files that were there     fetch/<digest>   contents on their way
+//!   corrupt/          records that could not be read, for whoever wants to know why
+//! ```
+//!
+//! The directory belongs to the agent's user alone. A record that cannot be read is moved aside: the
+//! controller finds out by the ledger's digest and sends the job again.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use muster_agent_core::Entry;
+use muster_shared::{Epoch, ResourceId};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::record::{self, Read};
+
+/// Why the state directory cannot be used.
+#[derive(Debug, Error)]
+pub enum StateError {
+    /// Two agents must never share one.
+    #[error("{}: another agent runs with this state directory", path.display())]
+    Locked {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The keys are unreadable.
+    #[error("{}: damaged; join again with a token for this node", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The system refuses.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Who this node is, and whom it trusts.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Identity {
+    /// The site's name.
+    pub site: muster_shared::SiteId,
+    /// The node's name.
+    pub node: muster_shared::NodeId,
+    /// Where the controller is reached, to be tried in this order.
+    pub addresses: Vec<muster_shared::join::Address>,
+    /// The only root.
+    pub ca_der: Vec<u8>,
+    /// The node's certificate.
+    pub certificate_der: Vec<u8>,
+    /// Its key, PKCS#8.
+    pub key_der: Vec<u8>,
+    /// The node's sealing key.
+    pub seal_secret: [u8; 32],
+    /// The controller's sealing key.
+    pub controller_seal: muster_shared::seal::SealPublic,
+    /// Seconds since 1970: when the certificate came.
+    pub issued: u64,
+    /// Seconds since 1970: when it runs out.
+    pub not_after: u64,
+}
+
+/// The directory, locked.
+#[derive(Debug)]
+pub struct StateDir {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl StateDir {
+    /// Makes what is missing and takes the lock.
+    ///
+    /// # Errors
+    /// [`StateError`].
+    pub fn open(path: &Path) -> Result<Self, StateError> {
+        let at = |path: &Path| {
+            let path = path.to_owned();
+            move |source| StateError::Io { path, source }
+        };
+        let mut builder = DirBuilder::new();
+        builder.recursive(true).mode(0o700);
+        for directory in ["", "ledger", "before", "fetch", "corrupt"] {
+            let directory = path.join(directory);
+            builder.create(&directory).map_err(at(&directory))?;
+        }
+        let lock_path = path.join("lock");
+        let lock = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&lock_path)
+            .map_err(at(&lock_path))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
+            Err(TryLockError::WouldBlock) => Err(StateError::Locked { path: path.to_owned() }),
+            Err(TryLockError::Error(source)) => Err(at(&lock_path)(source)),
+        }
+    }
+
+    /// For large contents that were there before.
+    pub fn before(&self) -> PathBuf {
+        self.path.join("before")
+    }
+
+    /// For contents on their way.
+    pub fn fetch(&self) -> PathBuf {
+        self.path.join("fetch")
+    }
+
+    /// Nothing, if this server has not joined.
+    ///
+    /// # Errors
+    /// [`StateError::Damaged`] if the keys are unreadable.
+    pub fn identity(&self) -> Result<Option<Identity>, StateError> {
+        let path = self.path.join("identity");
+        match record::read(&path) {
+            Ok(Read::Whole(identity)) => Ok(Some(identity)),
+            Ok(Read::Absent) => Ok(None),
+            Ok(Read::Corrupt) => Err(StateError::Damaged { path }),
+            Err(source) => Err(StateError::Io { path, source }),
+        }
+    }
+
+    /// Durable when it returns.
+    ///
+    /// # Errors
+    /// It is as it was.
+    pub fn write_identity(&self, identity: &Identity) -> Result<(), StateError> {
+        let path = self.path.join("identity");
+        record::write(&path, identity)
+            .and_then(|()| record::sync_directory(&self.path))
+            .map_err(|source| StateError::Io { path, source })
+    }
+
+    /// The highest epoch seen. An unreadable one counts as none: the controller's is taken again.
+    ///
+    /// # Errors
+    /// [`StateError::Io`].
+    pub fn epoch(&self) -> Result<Epoch, StateError> {
+        let path = self.path.join("epoch");
+        match record::read(&path) {
+            Ok(Read::Whole(epoch)) => Ok(epoch),
+            Ok(Read::Absent) => Ok(Epoch::default()),
+            Ok(Read::Corrupt) => {
+                self.move_aside(&path)?;
+                Ok(Epoch::default())
+            }
+            Err(source) => Err(StateError::Io { path, source }),
+        }
+    }
+
+    /// Durable when it returns.
+    ///
+    /// # Errors
+    /// It is as it was.
+    pub fn write_epoch(&self, epoch: Epoch) -> io::Result<()> {
+        record::write(&self.path.join("epoch"), &epoch)?;
+        record::sync_directory(&self.path)
+    }
+
+    /// Every entry that can be read; the others are moved aside.
+    ///
+    /// # Errors
+    /// [`StateError::Io`]: what is there is unknown, so nothing may be done with it.
+    pub fn ledger(&self) -> Result<Vec<Entry>, StateError> {
+        let directory = self.path.join("ledger");
+        let at = |source| StateError::Io { path: directory.clone(), source };
+        let mut entries = Vec::new();
+        for file in fs::read_dir(&directory).map_err(at)? {
+            let path = file.map_err(at)?.path();
+            if path.extension().is_some_and(|extension| extension == "new") {
+                // A crash came before it got its name.
+                fs::remove_file(&path).map_err(at)?;
+                continue;
+            }
+            match record::read::<Entry>(&path) {
+                Ok(Read::Whole(entry)) if path == self.entry_path(entry.resource) => entries.push(entry),
+                Ok(Read::Whole(_) | Read::Corrupt) => self.move_aside(&path)?,
+                Ok(Read::Absent) => {}
+                Err(source) => return Err(StateError::Io { path, source }),
+            }
+        }
+        Ok(entries)
+    }
+
+    /// In place; durable after [`StateDir::sync_ledger`].
+    ///
+    /// # Errors
+    /// The entry is as it was.
+    pub fn write_entry(&self, entry: &Entry) -> io::Result<()> {
+        record::write(&self.entry_path(entry.resource), entry)
+    }
+
+    /// Makes the entries written before durable.
+    ///
+    /// # Errors
+    /// They may not be.
+    pub fn sync_ledger(&self) -> io::Result<()> {
+        record::sync_directory(&self.path.join("ledger"))
+    }
+
+    /// Forgets an entry; should this be lost, it is forgotten later.
+    pub fn remove_entry(&self, resource: ResourceId) {
+        // Not there is as good as removed, and anything else shows with the next write.
+        let _ = fs::remove_file(self.entry_path(resource));
+    }
+
+    fn entry_path(&self, resource: ResourceId) -> PathBuf {
+        self.path.join("ledger").join(resource.to_string())
+    }
+
+    fn move_aside(&self, path: &Path) -> Result<(), StateError> {
+        tracing::error!(record = %path.display(), "unreadable record moved aside to corrupt/");
+        let name = path.file_name().unwrap_or_default();
+        fs::rename(path, self.path.join("corrupt").join(name))
+            .map_err(|source| StateError::Io { path: path.to_owned(), source })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -27,17 +27,42 @@ pub struct Scenario {
 #[derive(Debug, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
 enum Step {
-    Create { stack: StackName, template: Value },
-    Update { stack: StackName, template: Value },
-    Delete { stack: StackName },
-    Rollback { stack: StackName },
-    Step { n: usize },
-    Until { count: usize, resource: Option<String> },
+    Create {
+        stack: StackName,
+        template: Value,
+    },
+    Update {
+        stack: StackName,
+        template: Value,
+    },
+    Delete {
+        stack: StackName,
+    },
+    Rollback {
+        stack: StackName,
+    },
+    #[serde(rename = "step")]
+    Jobs {
+        n: usize,
+    },
+    Until {
+        count: usize,
+        resource: Option<String>,
+    },
     Idle,
-    Verify { template: Value },
-    StoreUuid { resource: String },
-    UuidSame { resource: String },
-    UuidDiffers { resource: String, from: String },
+    Verify {
+        template: Value,
+    },
+    StoreUuid {
+        resource: String,
+    },
+    UuidSame {
+        resource: String,
+    },
+    UuidDiffers {
+        resource: String,
+        from: String,
+    },
 }
 
 /// Jobs in one run: a scenario that needs more does not end.
@@ -201,7 +226,7 @@ impl World {
             Step::Rollback { stack } => {
                 self.ask(Request::Rollback { name: stack.clone(), to: None })?;
             }
-            Step::Step { n } => {
+            Step::Jobs { n } => {
                 for _ in 0..*n {
                     if !self.run_job() {
                         break;

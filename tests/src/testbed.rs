@@ -11,7 +11,7 @@ mod namespace;
 mod process;
 
 pub use namespace::{Namespace, Switch};
-pub use process::{Daemon, Ran, Running, eventually, look};
+pub use process::{Daemon, Ran, Running, binary, eventually, look};
 
 use std::cell::RefCell;
 use std::fs;
@@ -94,7 +94,7 @@ impl Site {
         let socket = dir.path().join("api.sock");
         let config = dir.path().join("controller.toml");
         fs::write(&config, "").unwrap();
-        let mut command = process::command(namespace.as_ref(), &process::binary("muster-controller"));
+        let mut command = process::command(namespace.as_ref(), &binary("muster-controller"));
         command.arg("--config").arg(&config).args(["--listen", &address]);
         command.arg("--data-dir").arg(&data).arg("--api-socket").arg(&socket);
         command.env("MUSTER_LIMITS__HEARTBEAT", "2");
@@ -141,7 +141,7 @@ impl Site {
 
     /// Starts `muster` with these arguments.
     pub fn spawn(&self, arguments: &[&str]) -> Running {
-        let mut command = Command::new(process::binary("muster"));
+        let mut command = Command::new(binary("muster"));
         command.args(["--url", &self.url()]).args(arguments);
         Running::start(command)
     }
@@ -190,9 +190,9 @@ impl Site {
         let config = self.dir.path().join("agent.toml");
         fs::create_dir_all(&root).unwrap();
         fs::write(&config, "").unwrap();
-        let binary = process::binary("muster-agent");
+        let program = binary("muster-agent");
         let command = |arguments: &[&str]| {
-            let mut command = process::command(place.namespace, &binary);
+            let mut command = process::command(place.namespace, &program);
             command.args(arguments).arg("--config").arg(&config).arg("--state-dir").arg(&state);
             if let Some(switch) = place.switch {
                 switch.environment(&mut command);

@@ -1,20 +1,17 @@
-//! Jobs: queued, sent, withdrawn, tried again; what agents report; nodes that come and go.
+//! Jobs: queued, sent, withdrawn, tried again.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_shared::model::{
-    Action, Down, Hello, Job, LedgerEntry, Observed, Outcome, Report, Spec, Up, Welcome,
-};
-use muster_shared::{Attempt, Generation, MonoTime, NodeId};
+use muster_shared::model::{Action, Down, Job, Spec};
+use muster_shared::{Attempt, MonoTime};
 
 use crate::engine::{Effect, Engine, Todo};
 use crate::node::NodeKey;
 use crate::record::PackedSpec;
-use crate::record::{Change, Status};
+use crate::record::Status;
 use crate::resource::{Previous, Role, Slot, Work, WorkState};
 use crate::timer::TimerKey;
-use crate::traversal::stored_content;
 
 /// Bounds on work in flight, and how often it is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +44,6 @@ const ANSWER_GRACE: Duration = Duration::from_secs(30);
 /// Delays between tries: this, doubled each time, up to the longest.
 const BACKOFF_FIRST: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_secs(60);
-/// Entries of one agent's ledger: what a node can hold.
-const LEDGER_MAX: usize = 1_000_000;
 
 impl Engine {
     /// Makes a job of what was decided; it goes as soon as its node is there and has room.
@@ -133,7 +128,7 @@ impl Engine {
         }
     }
 
-    fn send_job(&mut self, slot: Slot, node: NodeKey) {
+    pub(crate) fn send_job(&mut self, slot: Slot, node: NodeKey) {
         self.nodes[node].sent.insert(slot);
         let row = &mut self.rows[slot];
         row.applied = true;
@@ -147,7 +142,7 @@ impl Engine {
     }
 
     /// Says to the agent what it has to know of a job it may have.
-    fn transmit(&mut self, slot: Slot, node: NodeKey) {
+    pub(crate) fn transmit(&mut self, slot: Slot, node: NodeKey) {
         let row = &self.rows[slot];
         let (Some(spec), Some(action), Some(work)) = (&row.spec, row.action, &row.work) else { return };
         let message = if work.state == WorkState::Withdrawing {
@@ -171,16 +166,11 @@ impl Engine {
         self.send(node, message);
     }
 
-    fn send(&mut self, node: NodeKey, message: Down) {
-        let Node { name, connection } = self.address(node);
-        if let Some(connection) = connection {
-            self.effect(Effect::Send { node: name, connection, message });
-        }
-    }
-
-    fn address(&self, node: NodeKey) -> Node {
+    pub(crate) fn send(&mut self, node: NodeKey, message: Down) {
         let node = &self.nodes[node];
-        Node { name: node.name.clone(), connection: node.connection }
+        if let Some(connection) = node.connection {
+            self.effect(Effect::Send { node: node.name.clone(), connection, message });
+        }
     }
 
     /// Takes a job back: at once if it was not sent, else when the agent says that it had not begun.
@@ -206,7 +196,7 @@ impl Engine {
     }
 
     /// The job never began: the row is as it was before.
-    fn undo_work(&mut self, slot: Slot) {
+    pub(crate) fn undo_work(&mut self, slot: Slot) {
         let Some(work) = self.end_work(slot) else { return };
         let row = &mut self.rows[slot];
         let new = row.spec.clone().filter(|_| row.action != Some(Action::Delete) && work.previous.is_some());
@@ -230,7 +220,7 @@ impl Engine {
         self.row_changed(slot, true);
     }
 
-    fn end_work(&mut self, slot: Slot) -> Option<Work> {
+    pub(crate) fn end_work(&mut self, slot: Slot) -> Option<Work> {
         self.set_due(slot, None);
         let row = &mut self.rows[slot];
         let work = *row.work.take()?;
@@ -254,7 +244,7 @@ impl Engine {
         Some(work)
     }
 
-    fn set_work(&mut self, slot: Slot, state: WorkState) {
+    pub(crate) fn set_work(&mut self, slot: Slot, state: WorkState) {
         let now = self.now;
         let row = &mut self.rows[slot];
         let stack = row.stack;
@@ -267,7 +257,7 @@ impl Engine {
         }
     }
 
-    fn set_due(&mut self, slot: Slot, due: Option<MonoTime>) {
+    pub(crate) fn set_due(&mut self, slot: Slot, due: Option<MonoTime>) {
         let Some(work) = &mut self.rows[slot].work else { return };
         if let Some(old) = std::mem::replace(&mut work.due, due) {
             self.timers.clear(old, TimerKey::Work(slot));
@@ -304,7 +294,7 @@ impl Engine {
         }
     }
 
-    fn attempt_failed(&mut self, slot: Slot, reason: &str, permanent: bool) {
+    pub(crate) fn attempt_failed(&mut self, slot: Slot, reason: &str, permanent: bool) {
         let limit = self.limits.retries;
         let wanted = self.rows[slot].role != Role::Steady;
         let row = &mut self.rows[slot];
@@ -332,286 +322,6 @@ impl Engine {
         self.set_due(slot, Some(self.now + delay));
         self.row_changed(slot, false);
     }
-
-    pub(crate) fn connected(&mut self, name: &NodeId, connection: u64) {
-        let Some(key) = self.nodes.find(name) else { return };
-        if self.nodes[key].joined.as_ref().is_none_or(|joined| joined.revoked) {
-            return;
-        }
-        self.away(key);
-        self.nodes[key].connection = Some(connection);
-    }
-
-    pub(crate) fn disconnected(&mut self, name: &NodeId, connection: u64) {
-        let Some(key) = self.nodes.find(name) else { return };
-        if self.nodes[key].connection == Some(connection) {
-            self.away(key);
-        }
-    }
-
-    /// What is in flight stays so, but takes no room and has no deadline until the node is back.
-    fn away(&mut self, key: NodeKey) {
-        let node = &mut self.nodes[key];
-        node.connection = None;
-        node.pages = None;
-        if !std::mem::take(&mut node.ready) {
-            return;
-        }
-        for slot in node.sent.clone() {
-            self.set_due(slot, None);
-            let id = self.rows[slot].stack;
-            if let Some(stack) = self.stacks.get_mut(&id) {
-                stack.in_flight -= 1;
-            }
-            self.touch(id);
-            self.agenda.push_back(Todo::PumpStack(id));
-        }
-        for slot in self.nodes[key].queue.clone() {
-            self.set_work_if_waiting(slot, WorkState::NodeAway);
-        }
-    }
-
-    fn set_work_if_waiting(&mut self, slot: Slot, state: WorkState) {
-        let waits = self.rows.get(slot).and_then(|row| row.work.as_ref()).is_some_and(|w| !w.state.is_sent());
-        if waits {
-            self.set_work(slot, state);
-        }
-    }
-
-    pub(crate) fn received(&mut self, name: &NodeId, connection: u64, message: Up) {
-        let Some(key) = self.nodes.find(name) else { return };
-        if self.nodes[key].connection != Some(connection) {
-            return; // from a connection that is over; said again on the present one
-        }
-        match message {
-            Up::Hello(hello) => self.hello(key, hello),
-            Up::Report(report) => self.report(key, report),
-            Up::Progress(progress) => {
-                let state = if progress.settling { WorkState::Settling } else { WorkState::Running };
-                if let Some(slot) = self.by_physical.get(&progress.key.resource).copied() {
-                    let row = &self.rows[slot];
-                    let current = row.key() == progress.key && row.node == Some(key);
-                    if current
-                        && row
-                            .work
-                            .as_ref()
-                            .is_some_and(|w| w.state.is_sent() && w.state != WorkState::Withdrawing)
-                    {
-                        self.set_work(slot, state);
-                    }
-                }
-            }
-            Up::Ledger { entries, last } => self.ledger(key, entries, last),
-            Up::Fetch { digest, offset } => {
-                let wanted = self.nodes[key].sent.iter().any(|slot| {
-                    let spec = self.rows[*slot].spec.as_ref().map(PackedSpec::unpack);
-                    spec.as_ref().and_then(stored_content) == Some(digest)
-                });
-                let Node { name, .. } = self.address(key);
-                if wanted {
-                    self.effect(Effect::SendChunk { node: name, connection, digest, offset });
-                } else {
-                    self.send(key, Down::Chunk { digest, offset, bytes: Vec::new() });
-                }
-            }
-            Up::Heartbeat => {}
-        }
-    }
-
-    fn hello(&mut self, key: NodeKey, hello: Hello) {
-        self.rise_above(Generation { epoch: hello.epoch, number: 0 });
-        let node = &mut self.nodes[key];
-        let want_ledger = node.ledger != hello.ledger;
-        node.pages = want_ledger.then(Default::default);
-        let first = !std::mem::replace(&mut node.ready, true);
-        if let Some(joined) = &mut node.joined
-            && joined.agent_version != hello.agent_version
-        {
-            joined.agent_version = hello.agent_version;
-            let joined = joined.clone();
-            self.change(Change::Node(joined));
-        }
-        let welcome = Welcome { epoch: self.epoch, want_ledger, heartbeat: self.limits.heartbeat };
-        self.send(key, Down::Welcome(welcome));
-        for slot in self.nodes[key].sent.clone() {
-            if first {
-                let id = self.rows[slot].stack;
-                if let Some(stack) = self.stacks.get_mut(&id) {
-                    stack.in_flight += 1;
-                }
-                self.touch(id);
-            }
-            self.transmit(slot, key);
-        }
-        for slot in self.nodes[key].queue.clone() {
-            self.set_work_if_waiting(slot, WorkState::Queued);
-        }
-        self.agenda.push_back(Todo::Pump(key));
-    }
-
-    fn report(&mut self, key: NodeKey, report: Report) {
-        self.send(key, Down::Acknowledge(report.key));
-        let Some(slot) = self.by_physical.get(&report.key.resource).copied() else { return };
-        let row = &self.rows[slot];
-        if row.node != Some(key) {
-            return;
-        }
-        if let Outcome::Superseded { by } = report.outcome
-            && row.is_sent()
-            && row.generation == report.key.generation
-        {
-            self.superseded(slot, key, by);
-            return;
-        }
-        // An answer to a withdrawal counts whatever attempt it names: the generation is over either way.
-        let current = row.generation == report.key.generation
-            && (row.attempt == report.key.attempt.0 || report.outcome == Outcome::Withdrawn);
-        if !current || (!row.is_sent() && row.status != Some(Status::Failed)) {
-            return;
-        }
-        match report.outcome {
-            Outcome::Done(observed) => self.done(slot, key, observed),
-            Outcome::Failed { reason, permanent } => {
-                let withdrawing = row.work.as_ref().is_some_and(|work| work.state == WorkState::Withdrawing);
-                if withdrawing {
-                    self.end_work(slot);
-                    let row = &mut self.rows[slot];
-                    row.status = Some(Status::Failed);
-                    row.reason = Some(reason.into());
-                    self.row_changed(slot, false);
-                    self.agenda.push_back(Todo::Visit(slot));
-                } else if row.is_sent() {
-                    self.attempt_failed(slot, &reason, permanent);
-                }
-            }
-            Outcome::Withdrawn if row.is_sent() => {
-                self.undo_work(slot);
-                self.agenda.push_back(Todo::Visit(slot));
-            }
-            Outcome::Withdrawn | Outcome::Superseded { .. } => {}
-        }
-    }
-
-    /// The agent knows a newer generation than this controller: the store is older than the fleet.
-    fn superseded(&mut self, slot: Slot, node: NodeKey, by: Generation) {
-        self.rise_above(by);
-        let generation = self.next_generation();
-        let row = &mut self.rows[slot];
-        row.generation = generation;
-        row.attempt = 0;
-        self.row_changed(slot, false);
-        self.transmit(slot, node);
-    }
-
-    fn done(&mut self, slot: Slot, node: NodeKey, observed: Observed) {
-        let late = self.rows[slot].work.is_none();
-        let previous = self.end_work(slot).and_then(|work| work.previous);
-        let row = &mut self.rows[slot];
-        let (resource, generation, deleted) =
-            (row.physical, row.generation, row.action == Some(Action::Delete));
-        let held = std::mem::replace(&mut row.held, (!deleted).then_some(generation));
-        let ledger = &mut self.nodes[node].ledger;
-        for generation in [held, self.rows[slot].held].into_iter().flatten() {
-            *ledger ^= LedgerEntry { resource, generation }.digest();
-        }
-        let row = &mut self.rows[slot];
-        row.status = Some(Status::Complete);
-        row.reason = None;
-        row.applied = !deleted;
-        let (stack, role) = (row.stack, row.role);
-        if !deleted {
-            row.handed_over = false;
-            let spec = row.spec.as_ref().map(PackedSpec::unpack);
-            let differs = |name: &String, value: &String| {
-                spec.as_ref().and_then(|spec| spec.attribute(name)).is_none_or(|v| v.as_str() != Some(value))
-            };
-            let attributes: std::collections::BTreeMap<_, _> =
-                observed.attributes.into_iter().filter(|(name, value)| differs(name, value)).collect();
-            row.attributes = (!attributes.is_empty()).then(|| Box::new(attributes));
-            self.forget_previous(slot, node, previous, spec.as_ref());
-        }
-        self.row_changed(slot, true);
-        self.event(stack, Some(slot));
-        if late && let Some(walk) = self.stacks.get_mut(&stack).and_then(|stack| stack.walk.as_mut()) {
-            walk.failed = walk.failed.saturating_sub(1);
-            walk.ended = false;
-        }
-        match role {
-            Role::Cleanup if deleted => self.drop_row(slot),
-            // Either it is what this traversal wants, or visit() finds what is to be done after it.
-            Role::Cleanup | Role::Forward => self.agenda.push_back(Todo::Visit(slot)),
-            Role::Steady => {}
-        }
-    }
-
-    /// What only the state before needed is let go.
-    fn forget_previous(
-        &mut self,
-        slot: Slot,
-        node: NodeKey,
-        previous: Option<Previous>,
-        spec: Option<&Spec>,
-    ) {
-        let Some(old) = previous.and_then(|previous| previous.spec).map(|old| old.unpack()) else { return };
-        let kept = spec.map(Spec::claims).unwrap_or_default();
-        for claim in old.claims().iter().filter(|claim| !kept.contains(claim)) {
-            self.claims.release(node, claim, slot);
-        }
-        self.release_content(&old);
-    }
-
-    /// Compares an agent's whole ledger with the rows: what the agent has lost is made again.
-    fn ledger(&mut self, key: NodeKey, entries: Vec<LedgerEntry>, last: bool) {
-        let Some(pages) = &mut self.nodes[key].pages else { return };
-        pages.extend(entries.into_iter().map(|entry| (entry.resource, entry)));
-        if pages.len() > LEDGER_MAX {
-            self.nodes[key].pages = None;
-            return;
-        }
-        if !last {
-            return;
-        }
-        let pages = self.nodes[key].pages.take().unwrap_or_default();
-        let held = |engine: &Engine, slot: Slot| {
-            engine.rows[slot].node == Some(key) && engine.rows[slot].held.is_some()
-        };
-        let rows: Vec<Slot> = self.by_physical.values().copied().filter(|slot| held(self, *slot)).collect();
-        for slot in rows {
-            let row = &self.rows[slot];
-            let resource = row.physical;
-            let theirs = pages.get(&resource).map(|entry| entry.generation);
-            if theirs == row.held {
-                continue;
-            }
-            for generation in [row.held, theirs].into_iter().flatten() {
-                self.nodes[key].ledger ^= LedgerEntry { resource, generation }.digest();
-            }
-            if let Some(theirs) = theirs {
-                self.rise_above(theirs);
-            }
-            let row = &mut self.rows[slot];
-            row.held = theirs;
-            self.row_changed(slot, false);
-            if theirs.is_none() {
-                self.make_again(slot, key);
-            }
-        }
-    }
-
-    /// The agent has no record of a resource that was in place: its state was lost.
-    fn make_again(&mut self, slot: Slot, node: NodeKey) {
-        let row = &self.rows[slot];
-        if row.work.is_some() || row.status != Some(Status::Complete) || row.role == Role::Cleanup {
-            return; // the traversal sees to it
-        }
-        let spec = row.spec.clone();
-        self.queue_job(slot, node, Action::Create, spec, None);
-    }
-}
-
-struct Node {
-    name: NodeId,
-    connection: Option<u64>,
 }
 
 fn job_timeout(spec: &Spec) -> Duration {

@@ -20,12 +20,15 @@ mod node;
 mod operation;
 mod plan;
 pub mod record;
+mod report;
 mod request;
 mod resource;
+mod session;
 mod stack;
 mod timer;
 mod traversal;
 pub mod view;
+mod visit;
 
 pub use engine::{Config, Effect, Engine, Input};
 pub use job::Limits;

@@ -12,7 +12,7 @@ use crate::record::{NodeRecord, ResourceRecord, StackRecord, Status, TokenRecord
 use crate::request::Source;
 use crate::resource::{Role, Row, Slot, Work, WorkState};
 use crate::stack::{Adjacency, Stack, Stage, Walk};
-use crate::traversal::stored_content;
+use crate::visit::stored_content;
 
 /// All that the store holds and the engine needs.
 #[derive(Default)]
@@ -90,7 +90,7 @@ impl Engine {
         row.attempt = progress.attempt;
         row.retry_count = progress.retry_count;
         row.ready = progress.observed_ready;
-        row.attributes = (!progress.attributes.is_empty()).then(|| Box::new(progress.attributes));
+        row.attributes = progress.attributes;
         if row.status == Some(Status::InProgress) {
             // One that was not sent is decided on again; a job that may be with its agent is asked about.
             if progress.in_flight {

@@ -41,7 +41,8 @@ pub(crate) struct Row {
     pub attempt: u32,
     pub retry_count: u32,
     pub ready: bool,
-    pub attributes: Option<Box<BTreeMap<String, String>>>,
+    /// Those that do not follow from the spec.
+    pub attributes: BTreeMap<String, String>,
     pub role: Role,
     /// Of the resource in the stack's template.
     pub index: u32,
@@ -164,7 +165,7 @@ impl Row {
             attempt: 0,
             retry_count: 0,
             ready: false,
-            attributes: None,
+            attributes: BTreeMap::new(),
             role: Role::Steady,
             index: u32::MAX,
             blocked: 0,
@@ -217,7 +218,7 @@ impl Row {
             in_flight: self.is_sent(),
             retry_count: self.retry_count,
             observed_ready: self.ready,
-            attributes: self.attributes.as_deref().cloned().unwrap_or_default(),
+            attributes: self.attributes.clone(),
         }
     }
 }

@@ -7,226 +7,23 @@
 
 use std::sync::Arc;
 
-use muster_shared::model::{Action, Content, ContentDigest, Spec};
-use muster_template::{References, Template};
+use muster_shared::model::Action;
 use serde_json::Value;
 
 use crate::engine::{Engine, Todo};
-use crate::node::NodeKey;
 use crate::operation::Pending;
 use crate::record::PackedSpec;
 use crate::record::{Change, StackAction, Status};
 use crate::request::Source;
-use crate::resource::{Role, Slot, WorkState};
+use crate::resource::{Role, Slot};
 use crate::stack::{Stack, Stage};
 use crate::view::OutputView;
+use crate::visit::Rendered;
 
-/// A job must fit one message together with its frame.
-const SPEC_MAX: usize = 240 * 1024;
 /// COMPLETE revisions remembered for rollback.
 const COMPLETE_KEPT: usize = 100;
 
-/// What a visit found to be done.
-enum Decision {
-    Nothing,
-    Apply {
-        node: NodeKey,
-        action: Action,
-        spec: PackedSpec,
-        content: Option<Arc<[u8]>>,
-    },
-    Replace,
-    /// No node has joined that could have it.
-    Unplaced,
-}
-
 impl Engine {
-    /// Does what a graph node needs now that all it waits for is done.
-    pub(crate) fn visit(&mut self, slot: Slot) {
-        let Some(row) = self.rows.get(slot) else { return };
-        if row.ready || row.blocked > 0 {
-            return;
-        }
-        match row.role {
-            Role::Steady => {}
-            Role::Forward => self.visit_forward(slot),
-            Role::Cleanup => self.visit_cleanup(slot),
-        }
-    }
-
-    fn visit_forward(&mut self, slot: Slot) {
-        let stack = self.rows[slot].stack;
-        let Some(template) =
-            self.stacks.get(&stack).and_then(|s| s.walk.as_ref()).map(|w| Arc::clone(&w.template))
-        else {
-            return;
-        };
-        let decision = self.decide(slot, &template).map_err(|reason| {
-            let walk = self.stacks.get(&stack).and_then(|stack| stack.walk.as_ref());
-            walk.map(|walk| walk.parameters.without_hidden(&reason)).unwrap_or(reason)
-        });
-        match decision {
-            Err(reason) if self.rows[slot].work.is_some() => {
-                self.take_back(slot);
-                if self.rows[slot].work.is_none() {
-                    self.fail_row(slot, reason);
-                }
-            }
-            Err(reason) => self.fail_row(slot, reason),
-            Ok(Decision::Nothing) => self.row_ready(slot),
-            Ok(Decision::Apply { node, action, spec, content }) => {
-                if self.rows[slot].work.is_none() {
-                    self.set_requires(slot, &template, true);
-                    let row = &mut self.rows[slot];
-                    row.kind = template.resources[row.index as usize].kind;
-                    self.queue_job(slot, node, action, Some(spec), content);
-                } else if !self.is_same_work(slot, node, &spec) {
-                    self.take_back(slot);
-                    if self.rows[slot].work.is_none() {
-                        self.agenda.push_back(Todo::Visit(slot));
-                    }
-                }
-            }
-            Ok(Decision::Replace) => {
-                if self.rows[slot].work.is_some() {
-                    self.take_back(slot);
-                    if self.rows[slot].work.is_none() {
-                        self.agenda.push_back(Todo::Visit(slot));
-                        return;
-                    }
-                }
-                // The old row keeps its work, if any, and is cleaned up after that has ended.
-                let new = self.replace(slot, &template);
-                self.agenda.push_back(Todo::Visit(new));
-            }
-            Ok(Decision::Unplaced) => {
-                self.unplaced.insert(slot);
-            }
-        }
-    }
-
-    /// Whether the job that is out already leads to what is wanted.
-    fn is_same_work(&self, slot: Slot, node: NodeKey, spec: &PackedSpec) -> bool {
-        let row = &self.rows[slot];
-        row.node == Some(node)
-            && row.spec.as_ref() == Some(spec)
-            && row.action != Some(Action::Delete)
-            && row.work.as_ref().is_some_and(|work| work.state != WorkState::Withdrawing)
-    }
-
-    fn decide(&mut self, slot: Slot, template: &Template) -> Result<Decision, String> {
-        let row = &self.rows[slot];
-        let stack = &self.stacks[&row.stack];
-        let Some(walk) = &stack.walk else { return Ok(Decision::Nothing) };
-        let index = row.index as usize;
-        let references = Rendered { engine: self, stack };
-        let properties = template.render(index, &walk.parameters, &references).map_err(|e| e.to_string())?;
-        let kind = template.resources[index].kind;
-        let wrong = |error| template.property_error(index, &error).to_string();
-        let mut spec = muster_template::spec(kind, &properties).map_err(wrong)?;
-        let node = muster_template::node(&properties).map_err(wrong)?;
-        if row.action == Some(Action::Delete) && row.work.is_none() {
-            return Ok(Decision::Replace); // its thing is gone, or half gone
-        }
-        let node = match node {
-            Some(name) => self.nodes.key(&name),
-            None => match row.node.or_else(|| self.any_node(row.id)) {
-                Some(node) => node,
-                None => return Ok(Decision::Unplaced),
-            },
-        };
-        let content = externalise(&mut spec);
-        let packed = PackedSpec::new(&spec);
-        if packed.bytes().len() > SPEC_MAX {
-            return Err(format!(
-                "its properties are {} bytes, over the limit of {SPEC_MAX}",
-                packed.bytes().len()
-            ));
-        }
-        let row = &self.rows[slot];
-        if row.applied {
-            let differs = row.kind != kind
-                || row.node != Some(node)
-                || row.spec.as_ref().is_none_or(|old| old.unpack().needs_replacement(&spec));
-            if differs {
-                return Ok(Decision::Replace);
-            }
-        }
-        let settled = row.status == Some(Status::Complete) && row.work.is_none() && !row.handed_over;
-        if settled && row.spec.as_ref() == Some(&packed) {
-            return Ok(Decision::Nothing);
-        }
-        self.claim(slot, node, &spec)?;
-        let action = if self.rows[slot].held.is_some() { Action::Update } else { Action::Create };
-        Ok(Decision::Apply { node, action, spec: packed, content })
-    }
-
-    /// Takes what the spec claims, from a row that is being dropped if need be.
-    fn claim(&mut self, slot: Slot, node: NodeKey, spec: &Spec) -> Result<(), String> {
-        let claims = spec.claims();
-        for claim in &claims {
-            let Some(owner) = self.claims.owner(node, claim).filter(|owner| *owner != slot) else { continue };
-            let (row, other) = (&self.rows[slot], &self.rows[owner]);
-            if other.stack != row.stack || other.role != Role::Cleanup {
-                return Err(self.claimed(claim, &self.nodes[node].name, other, &row.name).to_string());
-            }
-        }
-        for claim in claims {
-            if let Some(owner) = self.claims.owner(node, &claim).filter(|owner| *owner != slot) {
-                self.rows[owner].handed_over = true;
-                self.row_changed(owner, true);
-            }
-            self.claims.take(node, claim, slot);
-        }
-        Ok(())
-    }
-
-    /// A node for a resource that may be anywhere: spread by row.
-    fn any_node(&self, row: u64) -> Option<NodeKey> {
-        let joined: Vec<NodeKey> = self
-            .nodes
-            .iter()
-            .filter(|(_, n)| n.joined.as_ref().is_some_and(|j| !j.revoked))
-            .map(|(k, _)| k)
-            .collect();
-        let count = u64::try_from(joined.len()).ok().filter(|count| *count > 0)?;
-        joined.get(usize::try_from(row % count).ok()?).copied()
-    }
-
-    pub(crate) fn place_the_unplaced(&mut self) {
-        for slot in std::mem::take(&mut self.unplaced) {
-            self.agenda.push_back(Todo::Visit(slot));
-        }
-    }
-
-    fn visit_cleanup(&mut self, slot: Slot) {
-        if self.rows[slot].work.is_some() {
-            return; // visited again when its outcome is known
-        }
-        let row = &self.rows[slot];
-        match row.node {
-            Some(node) if row.applied => self.queue_job(slot, node, Action::Delete, None, None),
-            _ => self.drop_row(slot),
-        }
-    }
-
-    /// `both`: the thing may be as it was or as it will be, so it needs what either needs.
-    pub(crate) fn set_requires(&mut self, slot: Slot, template: &Template, both: bool) {
-        let row = &self.rows[slot];
-        let forward = &self.stacks[&row.stack].forward;
-        let wanted = template.resources[row.index as usize].requires.iter().map(|r| forward[*r as usize]);
-        let mut requires: Vec<Slot> = wanted.collect();
-        if both && row.applied {
-            requires.extend(row.requires.iter().filter(|old| self.rows.get(**old).is_some()));
-        }
-        requires.sort_unstable();
-        requires.dedup();
-        if *requires != *row.requires {
-            self.rows[slot].requires = requires.into();
-            self.edges_changed(slot);
-        }
-    }
-
     /// A forward node is as the revision wants it: those that need it may go.
     pub(crate) fn row_ready(&mut self, slot: Slot) {
         let stack_id = self.rows[slot].stack;
@@ -304,7 +101,7 @@ impl Engine {
     }
 
     /// Claims and contents of a row's last spec.
-    fn let_go(&mut self, slot: Slot) {
+    pub(crate) fn let_go(&mut self, slot: Slot) {
         let row = &self.rows[slot];
         let (Some(node), Some(spec)) = (row.node, row.spec.as_ref().map(PackedSpec::unpack)) else { return };
         for claim in spec.claims() {
@@ -335,7 +132,7 @@ impl Engine {
         }
     }
 
-    fn begin_cleanup(&mut self, id: u64) {
+    pub(crate) fn begin_cleanup(&mut self, id: u64) {
         let mut extras: Vec<Slot> = self.stacks[&id].extras.iter().copied().collect();
         for slot in &extras {
             self.rows[*slot].blocked = 0;
@@ -355,7 +152,7 @@ impl Engine {
         self.agenda.push_back(Todo::CheckEnd(id));
     }
 
-    fn complete(&mut self, id: u64) {
+    pub(crate) fn complete(&mut self, id: u64) {
         let outputs = self.outputs(&self.stacks[&id]);
         self.leave_walk(id);
         let Some(stack) = self.stacks.get_mut(&id) else { return };
@@ -380,7 +177,7 @@ impl Engine {
         self.event(id, None);
     }
 
-    fn stuck(&mut self, id: u64) {
+    pub(crate) fn stuck(&mut self, id: u64) {
         let Some(stack) = self.stacks.get(&id) else { return };
         let mut reason = String::new();
         for slot in stack.forward.iter().chain(&stack.extras) {
@@ -459,7 +256,7 @@ impl Engine {
         self.end_failed(id, reason);
     }
 
-    fn outputs(&self, stack: &Stack) -> Vec<OutputView> {
+    pub(crate) fn outputs(&self, stack: &Stack) -> Vec<OutputView> {
         let Some(walk) = &stack.walk else { return Vec::new() };
         let references = Rendered { engine: self, stack };
         let render = |(index, output): (usize, &muster_template::Output)| OutputView {
@@ -468,77 +265,5 @@ impl Engine {
             value: walk.template.render_output(index, &walk.parameters, &references).unwrap_or(Value::Null),
         };
         walk.template.outputs().iter().enumerate().map(render).collect()
-    }
-
-    /// Counts one more spec that refers to a content; `bytes` are needed the first time.
-    pub(crate) fn keep_content(&mut self, spec: &Spec, bytes: Option<Arc<[u8]>>) {
-        let Some(digest) = stored_content(spec) else { return };
-        let count = self.contents.entry(digest).or_default();
-        *count += 1;
-        if *count == 1
-            && let Some(bytes) = bytes
-        {
-            self.change(Change::Content { digest, bytes });
-        }
-    }
-
-    pub(crate) fn release_content(&mut self, spec: &Spec) {
-        let Some(digest) = stored_content(spec) else { return };
-        if let Some(count) = self.contents.get_mut(&digest) {
-            *count -= 1;
-            if *count == 0 {
-                self.contents.remove(&digest);
-                self.change(Change::ContentRemoved(digest));
-            }
-        }
-    }
-}
-
-/// Large content leaves the spec: it is fetched by its digest.
-fn externalise(spec: &mut Spec) -> Option<Arc<[u8]>> {
-    let Spec::File(file) = spec else { return None };
-    match &mut file.content {
-        Content::Inline(bytes) if bytes.len() > Content::INLINE_MAX => {
-            let bytes = std::mem::take(bytes);
-            let digest = ContentDigest::of(&bytes);
-            file.content = Content::Stored { digest, size: bytes.len() as u64 };
-            Some(bytes.into())
-        }
-        Content::Inline(_) | Content::Stored { .. } => None,
-    }
-}
-
-pub(crate) fn stored_content(spec: &Spec) -> Option<ContentDigest> {
-    match spec {
-        Spec::File(file) => match &file.content {
-            Content::Stored { digest, .. } => Some(*digest),
-            Content::Inline(_) => None,
-        },
-        Spec::Dummy(_) | Spec::Network(_) => None,
-    }
-}
-
-/// What a resource sees of those it needs.
-struct Rendered<'a> {
-    engine: &'a Engine,
-    stack: &'a Stack,
-}
-
-impl References for Rendered<'_> {
-    fn resource_id(&self, index: u32) -> Option<String> {
-        let slot = self.stack.forward.get(index as usize)?;
-        Some(self.engine.rows[*slot].physical.to_string())
-    }
-
-    fn is_ready(&self, index: u32) -> bool {
-        self.stack.forward.get(index as usize).is_some_and(|slot| self.engine.rows[*slot].ready)
-    }
-
-    fn attribute(&self, index: u32, name: &str) -> Option<Value> {
-        let row = &self.engine.rows[*self.stack.forward.get(index as usize)?];
-        if let Some(value) = row.attributes.as_ref().and_then(|attributes| attributes.get(name)) {
-            return Some(Value::String(value.clone()));
-        }
-        row.spec.as_ref()?.unpack().attribute(name)
     }
 }

@@ -387,7 +387,7 @@ fn put_event(db: &Transaction<'_>, event: &EventRecord, now: &str) -> Result<(),
         event.status,
         event.reason,
     ])?;
-    if event.number % EVENTS_KEPT == 0 {
+    if event.number.is_multiple_of(EVENTS_KEPT) {
         db.prepare_cached("DELETE FROM events WHERE stack_id = ?1 AND number <= ?2")?
             .execute(params![int(event.stack), int(event.number.saturating_sub(EVENTS_KEPT))])?;
     }

@@ -157,7 +157,7 @@ impl Switch {
     /// For an agent that is to use it.
     pub fn environment(&self, command: &mut Command) {
         environment(self.dir.path(), command);
-        command.env("MUSTER_HOST__DATAPATH_TYPE", "netdev");
+        command.env("MUSTER_HOST__OVS_DATAPATH_TYPE", "netdev");
     }
 
     fn database(&self) -> PathBuf {

@@ -1,0 +1,121 @@
+//! What jobs came to. Every report is acknowledged once what follows from it is durable.
+
+use muster_shared::Generation;
+use muster_shared::model::{Action, Down, LedgerEntry, Observed, Outcome, Report, Spec};
+
+use crate::engine::{Engine, Todo};
+use crate::node::NodeKey;
+use crate::record::{PackedSpec, Status};
+use crate::resource::{Previous, Role, Slot, WorkState};
+
+impl Engine {
+    pub(crate) fn report(&mut self, key: NodeKey, report: Report) {
+        self.send(key, Down::Acknowledge(report.key));
+        let Some(slot) = self.by_physical.get(&report.key.resource).copied() else { return };
+        let row = &self.rows[slot];
+        if row.node != Some(key) {
+            return;
+        }
+        if let Outcome::Superseded { by } = report.outcome
+            && row.is_sent()
+            && row.generation == report.key.generation
+        {
+            self.superseded(slot, key, by);
+            return;
+        }
+        // An answer to a withdrawal counts whatever attempt it names: the generation is over either way.
+        let current = row.generation == report.key.generation
+            && (row.attempt == report.key.attempt.0 || report.outcome == Outcome::Withdrawn);
+        if !current || (!row.is_sent() && row.status != Some(Status::Failed)) {
+            return;
+        }
+        match report.outcome {
+            Outcome::Done(observed) => self.done(slot, key, observed),
+            Outcome::Failed { reason, permanent } => {
+                let withdrawing = row.work.as_ref().is_some_and(|work| work.state == WorkState::Withdrawing);
+                if withdrawing {
+                    self.end_work(slot);
+                    let row = &mut self.rows[slot];
+                    row.status = Some(Status::Failed);
+                    row.reason = Some(reason.into());
+                    self.row_changed(slot, false);
+                    self.agenda.push_back(Todo::Visit(slot));
+                } else if row.is_sent() {
+                    self.attempt_failed(slot, &reason, permanent);
+                }
+            }
+            Outcome::Withdrawn if row.is_sent() => {
+                self.undo_work(slot);
+                self.agenda.push_back(Todo::Visit(slot));
+            }
+            Outcome::Withdrawn | Outcome::Superseded { .. } => {}
+        }
+    }
+
+    /// The agent knows a newer generation than this controller: the store is older than the fleet.
+    pub(crate) fn superseded(&mut self, slot: Slot, node: NodeKey, by: Generation) {
+        self.rise_above(by);
+        let generation = self.next_generation();
+        let row = &mut self.rows[slot];
+        row.generation = generation;
+        row.attempt = 0;
+        self.row_changed(slot, false);
+        self.transmit(slot, node);
+    }
+
+    pub(crate) fn done(&mut self, slot: Slot, node: NodeKey, observed: Observed) {
+        let late = self.rows[slot].work.is_none();
+        let previous = self.end_work(slot).and_then(|work| work.previous);
+        let row = &mut self.rows[slot];
+        let (resource, generation, deleted) =
+            (row.physical, row.generation, row.action == Some(Action::Delete));
+        let held = std::mem::replace(&mut row.held, (!deleted).then_some(generation));
+        let ledger = &mut self.nodes[node].ledger;
+        for generation in [held, self.rows[slot].held].into_iter().flatten() {
+            *ledger ^= LedgerEntry { resource, generation }.digest();
+        }
+        let row = &mut self.rows[slot];
+        row.status = Some(Status::Complete);
+        row.reason = None;
+        row.applied = !deleted;
+        let (stack, role) = (row.stack, row.role);
+        if !deleted {
+            row.handed_over = false;
+            let spec = row.spec.as_ref().map(PackedSpec::unpack);
+            let differs = |name: &String, value: &String| {
+                spec.as_ref().and_then(|spec| spec.attribute(name)).is_none_or(|v| v.as_str() != Some(value))
+            };
+            row.attributes =
+                observed.attributes.into_iter().filter(|(name, value)| differs(name, value)).collect();
+            self.forget_previous(slot, node, previous, spec.as_ref());
+        }
+        self.row_changed(slot, true);
+        self.event(stack, Some(slot));
+        if late && let Some(walk) = self.stacks.get_mut(&stack).and_then(|stack| stack.walk.as_mut()) {
+            walk.failed = walk.failed.saturating_sub(1);
+            walk.ended = false;
+        }
+        match role {
+            Role::Cleanup if deleted => self.drop_row(slot),
+            // Either it is what this traversal wants, or visit() finds what is to be done after it.
+            Role::Cleanup | Role::Forward => self.agenda.push_back(Todo::Visit(slot)),
+            Role::Steady => {}
+        }
+    }
+
+    /// What only the state before needed is let go.
+    pub(crate) fn forget_previous(
+        &mut self,
+        slot: Slot,
+        node: NodeKey,
+        previous: Option<Previous>,
+        spec: Option<&Spec>,
+    ) {
+        let Some(old) = previous.and_then(|previous| previous.spec).map(|old| old.unpack()) else { return };
+        let kept = spec.map(Spec::claims).unwrap_or_default();
+        for claim in old.claims().iter().filter(|claim| !kept.contains(claim)) {
+            self.claims.release(node, claim, slot);
+        }
+        self.release_content(&old);
+    }
+}

@@ -1,0 +1,179 @@
+//! Nodes that come and go, and what their agents say.
+
+use muster_shared::model::{Action, Down, Hello, LedgerEntry, Up, Welcome};
+use muster_shared::{Generation, NodeId};
+
+use crate::engine::{Effect, Engine, Todo};
+use crate::node::NodeKey;
+use crate::record::{Change, PackedSpec, Status};
+use crate::resource::{Role, Slot, WorkState};
+use crate::visit::stored_content;
+
+/// Entries of one agent's ledger: what a node can hold.
+const LEDGER_MAX: usize = 1_000_000;
+
+impl Engine {
+    pub(crate) fn connected(&mut self, name: &NodeId, connection: u64) {
+        let Some(key) = self.nodes.find(name) else { return };
+        if self.nodes[key].joined.as_ref().is_none_or(|joined| joined.revoked) {
+            return;
+        }
+        self.away(key);
+        self.nodes[key].connection = Some(connection);
+    }
+
+    pub(crate) fn disconnected(&mut self, name: &NodeId, connection: u64) {
+        let Some(key) = self.nodes.find(name) else { return };
+        if self.nodes[key].connection == Some(connection) {
+            self.away(key);
+        }
+    }
+
+    /// What is in flight stays so, but takes no room and has no deadline until the node is back.
+    pub(crate) fn away(&mut self, key: NodeKey) {
+        let node = &mut self.nodes[key];
+        node.connection = None;
+        node.pages = None;
+        if !std::mem::take(&mut node.ready) {
+            return;
+        }
+        for slot in node.sent.clone() {
+            self.set_due(slot, None);
+            let id = self.rows[slot].stack;
+            if let Some(stack) = self.stacks.get_mut(&id) {
+                stack.in_flight -= 1;
+            }
+            self.touch(id);
+            self.agenda.push_back(Todo::PumpStack(id));
+        }
+        for slot in self.nodes[key].queue.clone() {
+            self.set_work_if_waiting(slot, WorkState::NodeAway);
+        }
+    }
+
+    pub(crate) fn set_work_if_waiting(&mut self, slot: Slot, state: WorkState) {
+        let waits = self.rows.get(slot).and_then(|row| row.work.as_ref()).is_some_and(|w| !w.state.is_sent());
+        if waits {
+            self.set_work(slot, state);
+        }
+    }
+
+    pub(crate) fn received(&mut self, name: &NodeId, connection: u64, message: Up) {
+        let Some(key) = self.nodes.find(name) else { return };
+        if self.nodes[key].connection != Some(connection) {
+            return; // from a connection that is over; said again on the present one
+        }
+        match message {
+            Up::Hello(hello) => self.hello(key, hello),
+            Up::Report(report) => self.report(key, report),
+            Up::Progress(progress) => {
+                let state = if progress.settling { WorkState::Settling } else { WorkState::Running };
+                if let Some(slot) = self.by_physical.get(&progress.key.resource).copied() {
+                    let row = &self.rows[slot];
+                    let current = row.key() == progress.key && row.node == Some(key);
+                    if current
+                        && row
+                            .work
+                            .as_ref()
+                            .is_some_and(|w| w.state.is_sent() && w.state != WorkState::Withdrawing)
+                    {
+                        self.set_work(slot, state);
+                    }
+                }
+            }
+            Up::Ledger { entries, last } => self.ledger(key, entries, last),
+            Up::Fetch { digest, offset } => {
+                let wanted = self.nodes[key].sent.iter().any(|slot| {
+                    let spec = self.rows[*slot].spec.as_ref().map(PackedSpec::unpack);
+                    spec.as_ref().and_then(stored_content) == Some(digest)
+                });
+                let name = self.nodes[key].name.clone();
+                if wanted {
+                    self.effect(Effect::SendChunk { node: name, connection, digest, offset });
+                } else {
+                    self.send(key, Down::Chunk { digest, offset, bytes: Vec::new() });
+                }
+            }
+            Up::Heartbeat => {}
+        }
+    }
+
+    pub(crate) fn hello(&mut self, key: NodeKey, hello: Hello) {
+        self.rise_above(Generation { epoch: hello.epoch, number: 0 });
+        let node = &mut self.nodes[key];
+        let want_ledger = node.ledger != hello.ledger;
+        node.pages = want_ledger.then(Default::default);
+        let first = !std::mem::replace(&mut node.ready, true);
+        if let Some(joined) = &mut node.joined
+            && joined.agent_version != hello.agent_version
+        {
+            joined.agent_version = hello.agent_version;
+            let joined = joined.clone();
+            self.change(Change::Node(joined));
+        }
+        let welcome = Welcome { epoch: self.epoch, want_ledger, heartbeat: self.limits.heartbeat };
+        self.send(key, Down::Welcome(welcome));
+        for slot in self.nodes[key].sent.clone() {
+            if first {
+                let id = self.rows[slot].stack;
+                if let Some(stack) = self.stacks.get_mut(&id) {
+                    stack.in_flight += 1;
+                }
+                self.touch(id);
+            }
+            self.transmit(slot, key);
+        }
+        for slot in self.nodes[key].queue.clone() {
+            self.set_work_if_waiting(slot, WorkState::Queued);
+        }
+        self.agenda.push_back(Todo::Pump(key));
+    }
+
+    /// Compares an agent's whole ledger with the rows: what the agent has lost is made again.
+    pub(crate) fn ledger(&mut self, key: NodeKey, entries: Vec<LedgerEntry>, last: bool) {
+        let Some(pages) = &mut self.nodes[key].pages else { return };
+        pages.extend(entries.into_iter().map(|entry| (entry.resource, entry)));
+        if pages.len() > LEDGER_MAX {
+            self.nodes[key].pages = None;
+            return;
+        }
+        if !last {
+            return;
+        }
+        let pages = self.nodes[key].pages.take().unwrap_or_default();
+        let held = |engine: &Engine, slot: Slot| {
+            engine.rows[slot].node == Some(key) && engine.rows[slot].held.is_some()
+        };
+        let rows: Vec<Slot> = self.by_physical.values().copied().filter(|slot| held(self, *slot)).collect();
+        for slot in rows {
+            let row = &self.rows[slot];
+            let resource = row.physical;
+            let theirs = pages.get(&resource).map(|entry| entry.generation);
+            if theirs == row.held {
+                continue;
+            }
+            for generation in [row.held, theirs].into_iter().flatten() {
+                self.nodes[key].ledger ^= LedgerEntry { resource, generation }.digest();
+            }
+            if let Some(theirs) = theirs {
+                self.rise_above(theirs);
+            }
+            let row = &mut self.rows[slot];
+            row.held = theirs;
+            self.row_changed(slot, false);
+            if theirs.is_none() {
+                self.make_again(slot, key);
+            }
+        }
+    }
+
+    /// The agent has no record of a resource that was in place: its state was lost.
+    pub(crate) fn make_again(&mut self, slot: Slot, node: NodeKey) {
+        let row = &self.rows[slot];
+        if row.work.is_some() || row.status != Some(Status::Complete) || row.role == Role::Cleanup {
+            return; // the traversal sees to it
+        }
+        let spec = row.spec.clone();
+        self.queue_job(slot, node, Action::Create, spec, None);
+    }
+}

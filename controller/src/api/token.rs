@@ -64,7 +64,7 @@ pub async fn create(State(api): State<Api>, body: Body) -> Result<(StatusCode, J
         secret: TokenSecret(secret),
         expires,
     };
-    let secret_hash = *blake3::hash(&secret).as_bytes();
+    let secret_hash = token.secret.digest();
     let request = NewToken { id, secret_hash, expires, uses, name, labels };
     api.driver.request(Request::NewToken(request)).await?;
     tracing::info!(token = %token.id, "join token made");

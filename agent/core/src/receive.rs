@@ -108,6 +108,8 @@ impl Agent {
         if was_current && self.runs.get(&key.resource).is_some_and(Run::is_accepting) {
             self.runs.remove(&key.resource);
         }
+        // What is on disk may be the job that this one took the place of.
+        self.write(key.resource, After::Nothing);
         self.warn(format!("cannot record a job: {reason}"));
         self.refuse(key, format!("cannot record the job on the node's disk: {reason}"), false);
     }

@@ -355,6 +355,7 @@ impl Agent {
                     last.outcome = outcome;
                 }
             });
+            self.write(key.resource, After::Nothing);
         }
         self.report(report);
         if self.runs.get(&key.resource).is_some_and(|run| run.phase == Phase::Ending(key)) {

@@ -1,1 +1,9 @@
+//! The machine against a disk, a host and a controller that do what the test says.
 
+mod bed;
+mod delivery;
+mod fetching;
+mod interleavings;
+mod restart;
+mod session;
+mod taking_over;

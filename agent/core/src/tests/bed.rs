@@ -1,0 +1,256 @@
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use muster_shared::model::{
+    Action, Content, ContentDigest, Down, Dummy, File, Job, Observed, OnDelete, Outcome, Report, ReportKey,
+    Spec, Up, Welcome,
+};
+use muster_shared::{Attempt, Epoch, Generation, MonoTime, ResourceId};
+use uuid::Uuid;
+
+use crate::{Agent, Before, Config, ContentState, ContentStep, Effect, Entry, Input, RunError, WriteId};
+
+pub const HEARTBEAT: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A node: the machine, its disk, and what is under way.
+pub struct Bed {
+    pub agent: Agent,
+    pub now: MonoTime,
+    pub disk: BTreeMap<ResourceId, Entry>,
+    pub epoch: Epoch,
+    /// Writes that wait for the disk, in order.
+    pub writes: VecDeque<(WriteId, Option<Entry>, Epoch)>,
+    /// Writes are answered at once.
+    pub disk_is_quick: bool,
+    pub captures: Vec<(ReportKey, Vec<Before>)>,
+    pub runs: Vec<(Job, Option<Before>, Option<Spec>)>,
+    pub contents: Vec<(ContentDigest, ContentStep)>,
+    pub sent: Vec<Up>,
+    pub warnings: Vec<String>,
+    pub connects: usize,
+    pub disconnects: Vec<String>,
+    pub cancelled: Vec<ReportKey>,
+}
+
+pub fn id(n: u128) -> ResourceId {
+    ResourceId(Uuid::from_u128(n))
+}
+
+pub fn generation(number: u64) -> Generation {
+    Generation { epoch: Epoch(1), number }
+}
+
+pub fn key(n: u128, number: u64, attempt: u32) -> ReportKey {
+    ReportKey { resource: id(n), generation: generation(number), attempt: Attempt(attempt) }
+}
+
+pub fn dummy(value: &str) -> Spec {
+    let values = [("a".to_owned(), value.to_owned())].into_iter().collect();
+    Spec::Dummy(Dummy { values, ..Dummy::default() })
+}
+
+pub fn file(path: &str, content: Content) -> Spec {
+    Spec::File(File {
+        path: path.into(),
+        content,
+        mode: 0o644,
+        owner: None,
+        group: None,
+        on_delete: OnDelete::Restore,
+    })
+}
+
+pub fn plain(path: &str) -> Spec {
+    file(path, Content::Inline(b"content".to_vec()))
+}
+
+/// Resource `n`'s job of generation `number`.
+pub fn job(n: u128, number: u64, action: Action, spec: Spec) -> Job {
+    Job {
+        resource: id(n),
+        generation: generation(number),
+        attempt: Attempt(0),
+        action,
+        timeout: TIMEOUT,
+        spec,
+    }
+}
+
+pub fn create(n: u128, number: u64) -> Job {
+    job(n, number, Action::Create, dummy("1"))
+}
+
+pub fn again(job: &Job, attempt: u32) -> Job {
+    Job { attempt: Attempt(attempt), ..job.clone() }
+}
+
+pub fn failed(reason: &str) -> RunError {
+    RunError { reason: reason.into(), permanent: false }
+}
+
+impl Bed {
+    /// Started; not connected.
+    pub fn offline(entries: Vec<Entry>, epoch: Epoch) -> Self {
+        let config = Config { seed: 7, boot_id: 9, agent_version: "1.2.3".into() };
+        let disk = entries.iter().map(|entry| (entry.resource, entry.clone())).collect();
+        let mut bed = Self {
+            agent: Agent::new(config, entries, epoch),
+            now: MonoTime::default(),
+            disk,
+            epoch,
+            writes: VecDeque::new(),
+            disk_is_quick: true,
+            captures: Vec::new(),
+            runs: Vec::new(),
+            contents: Vec::new(),
+            sent: Vec::new(),
+            warnings: Vec::new(),
+            connects: 0,
+            disconnects: Vec::new(),
+            cancelled: Vec::new(),
+        };
+        bed.input(Input::Start);
+        bed
+    }
+
+    /// Started, connected and welcomed; nothing sent so far is remembered.
+    pub fn online() -> Self {
+        let mut bed = Self::offline(Vec::new(), Epoch(1));
+        bed.greet();
+        bed.sent.clear();
+        bed
+    }
+
+    pub fn greet(&mut self) {
+        self.input(Input::Connected);
+        self.down(welcome(1, false));
+    }
+
+    /// As after kill -9: what is on disk is all there is.
+    pub fn crash(self) -> Self {
+        Self::offline(self.disk.into_values().collect(), self.epoch)
+    }
+
+    pub fn down(&mut self, down: Down) {
+        self.input(Input::Received(down));
+    }
+
+    pub fn job(&mut self, job: &Job) {
+        self.down(Down::Job(job.clone()));
+    }
+
+    pub fn after(&mut self, time: Duration) {
+        self.now = self.now + time;
+        self.input(Input::Timeout);
+    }
+
+    pub fn input(&mut self, input: Input) {
+        self.agent.handle(self.now, input);
+        self.drain();
+    }
+
+    /// The running job of resource `n` ends.
+    pub fn ran(&mut self, n: u128, outcome: Result<(), RunError>) {
+        let place = self.runs.iter().position(|(job, ..)| job.resource == id(n)).expect("it runs");
+        let (job, ..) = self.runs.remove(place);
+        let outcome = outcome.map(|()| Observed::default());
+        self.input(Input::Ran { key: job.key(), outcome, before: None });
+    }
+
+    /// What was there before resource `n`.
+    pub fn captured(&mut self, n: u128, before: Result<&str, RunError>) {
+        let place = self.captures.iter().position(|(key, _)| key.resource == id(n)).expect("it captures");
+        let (key, _) = self.captures.remove(place);
+        let before = before.map(|text| Before(text.as_bytes().to_vec()));
+        self.input(Input::Captured { key, before });
+    }
+
+    pub fn content(&mut self, digest: ContentDigest, state: ContentState) {
+        self.input(Input::Content { digest, state: Ok(state) });
+    }
+
+    /// The disk takes the oldest write that waits.
+    pub fn write_one(&mut self) {
+        if let Some((write, entry, epoch)) = self.writes.pop_front() {
+            self.epoch = self.epoch.max(epoch);
+            if let Some(entry) = entry {
+                self.disk.insert(entry.resource, entry);
+            }
+            self.input(Input::Written(write));
+        }
+    }
+
+    /// The disk refuses it.
+    pub fn fail_one(&mut self) {
+        if let Some((write, ..)) = self.writes.pop_front() {
+            self.input(Input::WriteFailed { write, reason: "disk full".into() });
+        }
+    }
+
+    /// Reports sent since the last call.
+    pub fn reports(&mut self) -> Vec<Report> {
+        let sent = std::mem::take(&mut self.sent);
+        sent.into_iter()
+            .filter_map(|up| match up {
+                Up::Report(report) => Some(report),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The only report sent since the last call.
+    pub fn report(&mut self) -> Report {
+        let mut reports = self.reports();
+        assert_eq!(reports.len(), 1, "{reports:?}");
+        reports.remove(0)
+    }
+
+    /// Runs a job of a file from acceptance to its report.
+    pub fn apply_file(&mut self, job: &Job, before: &str) {
+        self.job(job);
+        let n = job.resource.0.as_u128();
+        if !self.captures.is_empty() {
+            self.captured(n, Ok(before));
+        }
+        self.ran(n, Ok(()));
+        let key = job.key();
+        assert_eq!(self.report(), Report { key, outcome: Outcome::Done(Observed::default()) });
+        self.down(Down::Acknowledge(key));
+    }
+
+    fn drain(&mut self) {
+        while let Some(effect) = self.agent.poll_effect() {
+            match effect {
+                Effect::Connect => self.connects += 1,
+                Effect::Disconnect { reason } => self.disconnects.push(reason),
+                Effect::Send(up) => self.sent.push(up),
+                Effect::Write { write, entry } => {
+                    self.writes.push_back((write, Some(*entry), Epoch::default()));
+                }
+                Effect::WriteEpoch { write, epoch } => self.writes.push_back((write, None, epoch)),
+                Effect::Remove(resource) => drop(self.disk.remove(&resource)),
+                Effect::Capture { key, known, .. } => self.captures.push((key, known)),
+                Effect::Run { job, before, previous } => self.runs.push((*job, before, previous)),
+                Effect::Cancel(key) => {
+                    self.runs.retain(|(job, ..)| job.key() != key);
+                    self.cancelled.push(key);
+                }
+                Effect::Content { digest, step } => self.contents.push((digest, step)),
+                Effect::KeepContents(_) => {}
+                Effect::Warn(warning) => self.warnings.push(warning),
+            }
+        }
+        if self.disk_is_quick && !self.writes.is_empty() {
+            self.write_one();
+        }
+    }
+}
+
+pub fn welcome(epoch: u32, want_ledger: bool) -> Down {
+    Down::Welcome(Welcome { epoch: Epoch(epoch), want_ledger, heartbeat: HEARTBEAT })
+}
+
+pub fn done() -> Outcome {
+    Outcome::Done(Observed::default())
+}

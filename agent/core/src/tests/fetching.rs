@@ -1,0 +1,153 @@
+//! Contents that do not fit a job.
+
+use std::time::Duration;
+
+use muster_shared::model::{Action, Content, ContentDigest, Down, Job, Outcome, Up};
+
+use super::bed::{Bed, done, file, job};
+use crate::{ContentState, ContentStep, Input};
+
+const SIZE: u64 = 300;
+
+fn digest(n: u8) -> ContentDigest {
+    ContentDigest([n; 32])
+}
+
+fn stored(n: u8) -> Job {
+    let content = Content::Stored { digest: digest(n), size: SIZE };
+    job(n.into(), 1, Action::Create, file(&format!("/{n}"), content))
+}
+
+fn chunk(n: u8, offset: u64, length: usize) -> Down {
+    Down::Chunk { digest: digest(n), offset, bytes: vec![n; length] }
+}
+
+fn asked(bed: &mut Bed) -> Vec<(ContentDigest, u64)> {
+    let sent = std::mem::take(&mut bed.sent);
+    let fetches = sent.into_iter().filter_map(|up| match up {
+        Up::Fetch { digest, offset } => Some((digest, offset)),
+        _ => None,
+    });
+    fetches.collect()
+}
+
+/// What is to be done with contents, since the last call.
+fn steps(bed: &mut Bed) -> Vec<(ContentDigest, ContentStep)> {
+    std::mem::take(&mut bed.contents)
+}
+
+fn append(n: u8, offset: u64, length: usize) -> (ContentDigest, ContentStep) {
+    (digest(n), ContentStep::Append { offset, bytes: vec![n; length] })
+}
+
+#[test]
+fn chunk_by_chunk_then_verified_then_run_then_gone() {
+    let mut bed = Bed::online();
+    bed.job(&stored(1));
+    assert_eq!(steps(&mut bed), [(digest(1), ContentStep::Find)]);
+    bed.content(digest(1), ContentState::Have(0));
+    assert_eq!(asked(&mut bed), [(digest(1), 0)]);
+    bed.down(chunk(1, 0, 200));
+    assert_eq!(steps(&mut bed), [append(1, 0, 200)]);
+    bed.content(digest(1), ContentState::Have(200));
+    assert_eq!(asked(&mut bed), [(digest(1), 200)]);
+    bed.down(chunk(1, 0, 200));
+    assert_eq!(steps(&mut bed), [], "a chunk that comes twice");
+    bed.down(chunk(1, 200, 100));
+    bed.content(digest(1), ContentState::Have(SIZE));
+    assert_eq!(steps(&mut bed), [append(1, 200, 100), (digest(1), ContentStep::Verify)]);
+    assert!(bed.captures.is_empty() && bed.runs.is_empty());
+    bed.content(digest(1), ContentState::Verified);
+    bed.captured(1, Ok(""));
+    bed.ran(1, Ok(()));
+    assert_eq!(bed.report().outcome, done());
+    assert_eq!(steps(&mut bed), [(digest(1), ContentStep::Drop)]);
+}
+
+#[test]
+fn goes_on_where_it_stopped() {
+    let mut bed = Bed::online();
+    bed.job(&stored(1));
+    bed.content(digest(1), ContentState::Have(0));
+    bed.down(chunk(1, 0, 200));
+    bed.content(digest(1), ContentState::Have(200));
+    asked(&mut bed);
+    bed.input(Input::Disconnected);
+    bed.after(Duration::from_secs(1));
+    bed.greet();
+    assert_eq!(asked(&mut bed), [(digest(1), 200)], "after a reconnect");
+    let mut bed = bed.crash();
+    assert_eq!(steps(&mut bed), [(digest(1), ContentStep::Find)]);
+    bed.content(digest(1), ContentState::Have(200));
+    bed.greet();
+    assert_eq!(asked(&mut bed), [(digest(1), 200)], "after a restart");
+    bed.after(Duration::from_secs(30));
+    assert_eq!(asked(&mut bed), [(digest(1), 200)], "after silence");
+}
+
+#[test]
+fn one_at_a_time_and_nothing_else_waits_for_it() {
+    let mut bed = Bed::online();
+    bed.job(&stored(1));
+    bed.job(&stored(2));
+    assert_eq!(steps(&mut bed), [(digest(1), ContentStep::Find)]);
+    bed.job(&super::bed::create(9, 1));
+    assert_eq!(bed.runs.len(), 1, "a job without a content does not wait");
+    bed.down(Down::Withdraw { resource: super::bed::id(1), generation: super::bed::generation(1) });
+    assert_eq!(steps(&mut bed), [(digest(1), ContentStep::Drop), (digest(2), ContentStep::Find)]);
+    assert_eq!(bed.report().outcome, Outcome::Withdrawn);
+}
+
+#[test]
+fn what_cannot_be_had_fails_the_job() {
+    type Fail = fn(&mut Bed);
+    let failures: [(&str, Fail); 5] = [
+        ("the controller does not have", |bed| bed.down(chunk(1, 0, 0))),
+        ("longer than the 300 bytes", |bed| bed.down(chunk(1, 0, 301))),
+        ("disk full", |bed| {
+            bed.down(chunk(1, 0, 200));
+            bed.input(Input::Content { digest: digest(1), state: Err("disk full".into()) });
+        }),
+        ("longer on disk", |bed| {
+            bed.down(chunk(1, 0, 200));
+            bed.content(digest(1), ContentState::Have(400));
+        }),
+        ("twice with a wrong digest", |bed| {
+            for _ in 0..2 {
+                bed.down(chunk(1, 0, 300));
+                bed.content(digest(1), ContentState::Have(SIZE));
+                bed.content(digest(1), ContentState::Corrupt);
+            }
+        }),
+    ];
+    for (want, fail) in failures {
+        let mut bed = Bed::online();
+        bed.job(&stored(1));
+        bed.content(digest(1), ContentState::Have(0));
+        fail(&mut bed);
+        let outcome = bed.report().outcome;
+        assert!(
+            matches!(&outcome, Outcome::Failed { reason, permanent: false } if reason.contains(want)),
+            "{want}: {outcome:?}"
+        );
+        assert_eq!(steps(&mut bed).pop(), Some((digest(1), ContentStep::Drop)));
+        assert!(bed.runs.is_empty());
+    }
+}
+
+#[test]
+fn contents_that_do_not_fit_the_disk_are_refused() {
+    let mut bed = Bed::online();
+    let large = |n: u8| {
+        let content = Content::Stored { digest: digest(n), size: 256 * 1024 * 1024 };
+        job(n.into(), 1, Action::Create, file(&format!("/{n}"), content))
+    };
+    for n in 1..=4 {
+        bed.job(&large(n));
+    }
+    assert_eq!(bed.reports(), []);
+    bed.job(&large(5));
+    assert!(matches!(bed.report().outcome, Outcome::Failed { permanent: false, .. }));
+    bed.job(&Job { action: Action::Delete, generation: super::bed::generation(2), ..large(6) });
+    assert_eq!(bed.report().outcome, done(), "a delete needs no content");
+}

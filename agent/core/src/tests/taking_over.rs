@@ -1,0 +1,116 @@
+//! A resource that claims what another one made.
+
+use muster_shared::model::{Action, Job, Outcome};
+
+use super::bed::{Bed, done, failed, id, job, plain};
+use crate::Before;
+
+fn file(n: u128, number: u64, action: Action) -> Job {
+    job(n, number, action, plain("/etc/motd"))
+}
+
+fn old() -> Option<Before> {
+    Some(Before(b"old".to_vec()))
+}
+
+/// Resource 1 made the file; resource 2 takes it over.
+fn taken_over() -> Bed {
+    let mut bed = Bed::online();
+    bed.apply_file(&file(1, 1, Action::Create), "old");
+    bed.job(&file(2, 2, Action::Create));
+    assert_eq!(bed.captures[0].1, [Before(b"old".to_vec())], "what was there before the first of them");
+    bed.captured(2, Ok("old"));
+    bed
+}
+
+#[test]
+fn the_older_ones_end_leaves_the_thing_alone() {
+    let mut bed = taken_over();
+    bed.ran(2, Ok(()));
+    bed.reports();
+    bed.job(&file(1, 3, Action::Delete));
+    assert!(bed.runs.is_empty());
+    assert_eq!(bed.report().outcome, done());
+    bed.job(&file(2, 4, Action::Delete));
+    assert_eq!(bed.runs[0].1, old(), "the newer one's end restores what was there before the older one");
+}
+
+#[test]
+fn it_can_be_taken_back() {
+    let mut bed = taken_over();
+    bed.ran(2, Ok(()));
+    bed.job(&file(1, 3, Action::Update));
+    bed.captured(1, Ok("old"));
+    bed.ran(1, Ok(()));
+    bed.reports();
+    bed.job(&file(2, 4, Action::Delete));
+    assert_eq!((bed.runs.len(), bed.report().outcome), (0, done()));
+    bed.job(&file(1, 5, Action::Delete));
+    assert_eq!(bed.runs[0].1, old());
+}
+
+#[test]
+fn one_that_never_was_applied_gives_it_back() {
+    let mut bed = taken_over();
+    bed.ran(2, Err(failed("no such owner")));
+    bed.reports();
+    bed.job(&file(2, 3, Action::Delete));
+    assert_eq!((bed.runs.len(), bed.report().outcome), (0, done()));
+    assert_eq!(bed.disk[&id(1)].handed_over, None);
+    bed.job(&file(1, 4, Action::Delete));
+    assert_eq!(bed.runs[0].1, old());
+}
+
+#[test]
+fn a_crash_at_any_write_takes_over_all_the_same() {
+    for survives in 0..4 {
+        let mut bed = Bed::online();
+        bed.apply_file(&file(1, 1, Action::Create), "old");
+        bed.disk_is_quick = false;
+        bed.job(&file(2, 2, Action::Create));
+        for _ in 0..survives {
+            bed.write_one();
+            if !bed.captures.is_empty() {
+                bed.captured(2, Ok("old"));
+            }
+        }
+        let mut bed = bed.crash();
+        bed.greet();
+        bed.job(&file(2, 2, Action::Create));
+        if let Some((_, known)) = bed.captures.first() {
+            assert_eq!(known, &[Before(b"old".to_vec())], "{survives} writes");
+            bed.captured(2, Ok("old"));
+        }
+        bed.ran(2, Ok(()));
+        bed.reports();
+        bed.job(&file(1, 3, Action::Delete));
+        assert_eq!((bed.runs.len(), bed.report().outcome), (0, done()), "{survives} writes");
+        bed.job(&file(2, 4, Action::Delete));
+        assert_eq!(bed.runs[0].1, old());
+    }
+}
+
+#[test]
+fn a_full_disk_while_taking_over_changes_nothing() {
+    let mut bed = Bed::online();
+    bed.apply_file(&file(1, 1, Action::Create), "old");
+    bed.disk_is_quick = false;
+    bed.job(&file(2, 2, Action::Create));
+    bed.write_one();
+    bed.fail_one();
+    bed.write_one();
+    assert!(matches!(bed.report().outcome, Outcome::Failed { permanent: false, .. }));
+    bed.disk_is_quick = true;
+    bed.job(&file(1, 3, Action::Delete));
+    assert_eq!(bed.runs[0].1, old(), "it is still the older one's");
+}
+
+#[test]
+fn what_cannot_be_read_fails_the_job() {
+    let mut bed = Bed::online();
+    bed.job(&file(1, 1, Action::Create));
+    bed.captured(1, Err(failed("a directory")));
+    assert!(matches!(bed.report().outcome, Outcome::Failed { .. }));
+    bed.job(&file(1, 2, Action::Delete));
+    assert_eq!((bed.runs.len(), bed.report().outcome), (0, done()), "nothing was touched");
+}

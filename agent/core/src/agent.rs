@@ -1,6 +1,6 @@
 //! The machine itself: takes inputs, hands out effects, and knows what each write on its way to disk is for.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use muster_shared::model::{ContentDigest, Down, Hello, Outcome, Report, ReportKey, Up, Welcome};
 use muster_shared::{Epoch, MonoTime, ResourceId};
@@ -26,8 +26,8 @@ pub(crate) enum After {
     Captured(ReportKey),
     /// A job ended.
     Ended(Report),
-    /// A report was acknowledged, or something else that may be lost.
-    Nothing,
+    /// A report was acknowledged, or something else that can be written later as well.
+    Nothing(ResourceId),
 }
 
 /// The agent of one node.
@@ -47,6 +47,8 @@ pub struct Agent {
     greeting: Option<(WriteId, Welcome)>,
     writes: BTreeMap<WriteId, After>,
     last_write: u64,
+    /// Entries that the disk did not take, to be written when it may.
+    stale: BTreeSet<ResourceId>,
 }
 
 impl Agent {
@@ -66,6 +68,7 @@ impl Agent {
             greeting: None,
             writes: BTreeMap::new(),
             last_write: 0,
+            stale: BTreeSet::new(),
         }
     }
 
@@ -280,8 +283,11 @@ impl Agent {
             (After::Captured(key), None) => self.run(key),
             (After::Captured(key), Some(reason)) => self.not_captured(key, &reason),
             (After::Ended(report), failed) => self.ended(report, failed),
-            (After::Nothing, None) => {}
-            (After::Nothing, Some(reason)) => self.warn(format!("cannot write the ledger: {reason}")),
+            (After::Nothing(_), None) => {}
+            (After::Nothing(resource), Some(reason)) => {
+                self.stale.insert(resource);
+                self.warn(format!("cannot write the ledger, will try again: {reason}"));
+            }
         }
     }
 
@@ -301,6 +307,9 @@ impl Agent {
             Some(Due::Heartbeat) => {
                 self.effects.push_back(Effect::Send(Up::Heartbeat));
                 self.report_again();
+                for resource in std::mem::take(&mut self.stale) {
+                    self.write(resource, After::Nothing(resource));
+                }
             }
             Some(Due::NoWelcome) => {
                 self.disconnect("the controller did not answer the greeting".into());

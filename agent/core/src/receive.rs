@@ -109,7 +109,7 @@ impl Agent {
             self.runs.remove(&key.resource);
         }
         // What is on disk may be the job that this one took the place of.
-        self.write(key.resource, After::Nothing);
+        self.write(key.resource, After::Nothing(key.resource));
         self.warn(format!("cannot record a job: {reason}"));
         self.refuse(key, format!("cannot record the job on the node's disk: {reason}"), false);
     }
@@ -167,7 +167,7 @@ impl Agent {
         if known {
             self.ledger.edit(key.resource, |entry| entry.unacknowledged.retain(|report| report.key != key));
             // May be lost: then it is reported and acknowledged again.
-            self.write(key.resource, After::Nothing);
+            self.write(key.resource, After::Nothing(key.resource));
         }
     }
 

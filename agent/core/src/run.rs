@@ -177,7 +177,7 @@ impl Agent {
         if entry.applied.is_none() && !givers.is_empty() {
             for giver in givers {
                 self.ledger.edit(giver, |entry| entry.handed_over = None);
-                self.write(giver, After::Nothing);
+                self.write(giver, After::Nothing(giver));
             }
             return self.end(key, nothing);
         }
@@ -355,7 +355,7 @@ impl Agent {
                     last.outcome = outcome;
                 }
             });
-            self.write(key.resource, After::Nothing);
+            self.write(key.resource, After::Nothing(key.resource));
         }
         self.report(report);
         if self.runs.get(&key.resource).is_some_and(|run| run.phase == Phase::Ending(key)) {

@@ -18,6 +18,7 @@ mod state_dir;
 mod tls;
 mod yaml;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -34,7 +35,7 @@ use crate::host::Host;
 use crate::log::Level;
 use crate::settings::Settings;
 use crate::signals::Signals;
-use crate::state_dir::{Identity, StateDir};
+use crate::state_dir::{Identity, StateDir, StateError};
 
 const FAILED: u8 = 1;
 const WRONG_USAGE: u8 = 2;
@@ -115,13 +116,13 @@ fn run(cli: &Cli, settings: &Settings) -> anyhow::Result<()> {
                     return Ok(());
                 }
                 let level = log::start(settings.level()?, settings.log.format);
-                let state = StateDir::open(state_dir)?;
+                let state = open_state(state_dir).await?;
                 let identity = enrol(&state, &token, name).await?;
                 drive(cli, settings, state, identity, level).await
             }
             _ => {
                 let level = log::start(settings.level()?, settings.log.format);
-                let state = StateDir::open(state_dir)?;
+                let state = open_state(state_dir).await?;
                 let Some(identity) = state.identity()? else {
                     bail!(
                         "this server has not joined a site: run 'muster-agent join TOKEN' with a token from \
@@ -132,6 +133,18 @@ fn run(cli: &Cli, settings: &Settings) -> anyhow::Result<()> {
             }
         }
     })
+}
+
+/// An agent that was just killed may still hold the lock for a moment.
+async fn open_state(path: &Path) -> Result<StateDir, StateError> {
+    let mut tries_left = 20;
+    loop {
+        match StateDir::open(path) {
+            Err(StateError::Locked { .. }) if tries_left > 0 => tries_left -= 1,
+            result => return result,
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }
 
 async fn drive(

@@ -8,6 +8,7 @@ use muster_host::net::{Network, Snapshot};
 use muster_shared::model::network::{NetworkDocument, NicMapping};
 use serde_json::Value;
 
+use crate::WrongInput;
 use crate::record::{self, Read};
 use crate::yaml;
 
@@ -51,7 +52,13 @@ pub async fn apply(network: &Network, file: &Path, state_dir: &Path) -> anyhow::
     Ok(())
 }
 
+/// # Errors
+/// [`WrongInput`]: nothing was done.
 fn document(file: &Path) -> anyhow::Result<NetworkDocument> {
+    read_document(file).map_err(|error| WrongInput(format!("{error:#}")).into())
+}
+
+fn read_document(file: &Path) -> anyhow::Result<NetworkDocument> {
     let shown = file.display();
     let size = fs::metadata(file).with_context(|| shown.to_string())?.len();
     if size > FILE_MAX {

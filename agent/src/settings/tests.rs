@@ -1,1 +1,50 @@
+use super::*;
 
+fn read(file: &str, environment: &[(&str, &str)]) -> Result<Settings, String> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("agent.toml");
+    std::fs::write(&path, file).unwrap();
+    let environment = environment.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    Settings::read(Some(&path), environment).map_err(|error| format!("{error:#}"))
+}
+
+#[test]
+fn the_environment_counts_more_than_the_file() {
+    let file = "[agent]\nstate_dir = '/a'\n[host]\novs_datapath_type = 'netdev'\n[log]\nformat = 'json'\n";
+    let settings = read(
+        file,
+        &[
+            ("MUSTER_AGENT__STATE_DIR", "/b"),
+            ("MUSTER_LOG__LEVEL", "debug"),
+            ("MUSTER_CONTROLLER__DATA_DIR", "/not/ours"),
+            ("MUSTER_URL", "unix:///not/ours"),
+        ],
+    )
+    .unwrap();
+    assert_eq!(settings.agent.state_dir, Path::new("/b"));
+    assert_eq!(settings.host.ovs_datapath_type.as_deref(), Some("netdev"));
+    assert_eq!((settings.log.level.as_str(), settings.log.format), ("debug", LogFormat::Json));
+}
+
+#[test]
+fn nothing_need_be_set() {
+    assert_eq!(read("", &[]).unwrap(), Settings::default());
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    for (file, environment, wants) in [
+        ("[agent]\nstate_dri = '/a'\n", vec![], ["state_dri", "state_dir"]),
+        ("[agnet]\n", vec![], ["agnet", "agent"]),
+        ("[log]\nlevel = 'loud'\n", vec![], ["log.level", "loud"]),
+        ("[log]\nformat = 'xml'\n", vec![], ["xml", "log.format"]),
+        ("[log\n", vec![], ["agent.toml", "1"]),
+        ("", vec![("MUSTER_AGENT__STATE_DRI", "/a")], ["state_dri", "state_dir"]),
+    ] {
+        let error = read(file, &environment).unwrap_err();
+        for want in wants {
+            assert!(error.contains(want), "{file:?}: {error}");
+        }
+    }
+    assert!(Settings::read(Some(Path::new("/no/such.toml")), std::iter::empty()).is_err());
+}

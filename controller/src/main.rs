@@ -116,7 +116,8 @@ fn log(settings: &Settings) -> anyhow::Result<LogHandle> {
     let filter = EnvFilter::try_new(level).with_context(|| format!("log.level '{level}' is no filter"))?;
     let (filter, handle) = reload::Layer::new(filter);
     let registry = tracing_subscriber::registry().with(filter);
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colours);
     match settings.log.format {
         LogFormat::Human => registry.with(lines).init(),
         LogFormat::Json => registry.with(lines.json()).init(),

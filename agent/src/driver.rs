@@ -15,7 +15,7 @@ use muster_shared::MonoTime;
 use muster_shared::model::{ContentDigest, Job, Observed, ReportKey};
 use rustls::ClientConfig;
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::contents::Contents;
 use crate::host::{Host, Ran, kept_aside};
@@ -29,6 +29,8 @@ use crate::tls::{self, Root};
 const STOP_WITHIN: Duration = Duration::from_secs(3);
 /// The wall clock may be set while we wait for a certificate's time, so it is looked at this often.
 const CLOCK_CHECK: Duration = Duration::from_secs(3600);
+/// For looking up the controller's addresses at the start.
+const FIND_WITHIN: Duration = Duration::from_secs(5);
 /// After a renewal that failed; there is a third of the certificate's life left.
 const RENEW_AGAIN: Duration = Duration::from_secs(600);
 
@@ -117,6 +119,7 @@ impl Driver {
         tracing::info!(node = %self.identity.node, site = %self.identity.site, "agent started");
         self.find_controller().await;
         let watchdog = sd_notify::watchdog_enabled().map(|limit| limit / 2);
+        let mut alive_at = watchdog.map(|every| Instant::now() + every);
         notify(&[sd_notify::NotifyState::Ready]);
         loop {
             self.settle();
@@ -130,7 +133,10 @@ impl Driver {
                 },
                 () = sleep_to(wake) => self.inbox.push_back(Input::Timeout),
                 () = sleep_until(self.renew_at) => self.renew_if_due(),
-                () = pause(watchdog) => notify(&[sd_notify::NotifyState::Watchdog]),
+                () = sleep_to(alive_at) => {
+                    notify(&[sd_notify::NotifyState::Watchdog]);
+                    alive_at = watchdog.map(|every| Instant::now() + every);
+                }
                 signal = signals.next() => match signal {
                     Signal::Stop => break,
                     Signal::Reload => reload(),
@@ -339,11 +345,15 @@ impl Driver {
     /// Jobs that a crash left behind run before there is a connection: the way to the controller must be
     /// known then as well.
     async fn find_controller(&mut self) {
-        for address in &self.identity.addresses {
-            if let Ok(numbers) = resolve(address).await {
-                self.controller.extend(numbers.iter().map(|number| number.ip()));
+        let find = async {
+            for address in &self.identity.addresses {
+                if let Ok(numbers) = resolve(address).await {
+                    self.controller.extend(numbers.iter().map(|number| number.ip()));
+                }
             }
-        }
+        };
+        // Without it network jobs are refused until there is a connection.
+        let _ = timeout(FIND_WITHIN, find).await;
     }
 
     /// Lets running jobs end, for a while, and says nothing any more.
@@ -396,13 +406,6 @@ async fn next_event(connection: &mut Option<Connection>) -> Option<LinkEvent> {
 async fn sleep_to(wake: Option<Instant>) {
     match wake {
         Some(wake) => sleep_until(wake).await,
-        None => pending().await,
-    }
-}
-
-async fn pause(length: Option<Duration>) {
-    match length {
-        Some(length) => sleep(length).await,
         None => pending().await,
     }
 }

@@ -112,6 +112,11 @@ impl Host {
         before: Option<Before>,
         controller: &[IpAddr],
     ) -> Result<Ran, RunError> {
+        if controller.is_empty() {
+            let reason =
+                "where the controller is is not known yet, so the way to it cannot be protected".into();
+            return Err(RunError { reason, permanent: false });
+        }
         let before = before.as_ref().map(snapshot).transpose()?.unwrap_or_default();
         if action == Action::Delete {
             if config.on_delete == OnDelete::Restore {

@@ -121,7 +121,10 @@ impl Host {
         if action == Action::Delete {
             if config.on_delete == OnDelete::Restore {
                 let nothing = (NetworkDocument::default(), NicMapping::default());
-                for &controller in controller {
+                let plan = self.network.plan_text(&nothing.0, &nothing.1, Some(before.clone())).await;
+                // A document that was refused has changed nothing: there is nothing to guard either.
+                let changes = !plan.map_err(network_failed)?.lines.is_empty();
+                for &controller in controller.iter().filter(|_| changes) {
                     let guarded = self.network.guard(&nothing.0, &nothing.1, &before, controller);
                     guarded.await.map_err(network_failed)?;
                 }

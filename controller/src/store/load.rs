@@ -21,7 +21,11 @@ pub(super) fn load(store: &mut Sqlite) -> Result<Snapshot, StoreError> {
     let mut stacks = Vec::new();
     {
         let db = store.db();
-        let mut select = db.prepare("SELECT * FROM stacks ORDER BY id")?;
+        let mut select = db.prepare(
+            // A stack's own record may be older than its last event.
+            "SELECT *, (SELECT coalesce(max(number), 0) FROM events WHERE stack_id = stacks.id) AS last_event
+             FROM stacks ORDER BY id",
+        )?;
         for stack in select.query_map([], stack)? {
             stacks.push(stack?);
         }
@@ -112,7 +116,7 @@ fn stack(row: &Row<'_>) -> rusqlite::Result<StackRecord> {
         complete: json(row, "complete")?,
         outputs: json(row, "outputs")?,
         parameters: json(row, "parameters")?,
-        events: number(row, "events")?,
+        events: number(row, "events")?.max(number(row, "last_event")?),
     })
 }
 

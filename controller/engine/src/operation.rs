@@ -412,7 +412,12 @@ impl Engine {
         if !absent.is_empty() && !self.nodes.has_room() {
             return Err(Refusal::Conflict("too many nodes are named that have never joined".into()));
         }
-        Ok(absent.iter().take(WARNINGS_MAX).map(|name| self.never_joined(name)).collect())
+        let mut warnings: Vec<String> =
+            absent.iter().take(WARNINGS_MAX).map(|name| self.never_joined(name)).collect();
+        if absent.len() > WARNINGS_MAX {
+            warnings.push(format!("{} more nodes have never joined", absent.len() - WARNINGS_MAX));
+        }
+        Ok(warnings)
     }
 
     pub(crate) fn claimed(&self, claim: &Claim, node: &NodeId, owner: &Row, asker: &str) -> Refusal {

@@ -207,7 +207,10 @@ impl Engine {
                     failed: walk.failed as u64,
                 }
             }
-            None => ProgressView::default(),
+            None => {
+                let all = stack.forward.len() as u64;
+                ProgressView { done: all, total: all, ..ProgressView::default() }
+            }
         };
         StackView {
             name: stack.name.to_string(),

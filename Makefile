@@ -75,6 +75,7 @@ endif
 
 fuzz:
 	@if command -v cargo-fuzz >/dev/null && $(CARGO) +nightly --version >/dev/null 2>&1; then \
+	  cp Cargo.lock fuzz/Cargo.lock; \
 	  for target in $$(cd fuzz && $(CARGO) +nightly fuzz list); do \
 	    (cd fuzz && CARGO_TARGET_DIR='$(TARGET)/fuzz' $(CARGO) +nightly fuzz run "$$target" -- \
 	      -max_total_time=$(FUZZ_SECONDS) -max_len=65536 -rss_limit_mb=2048) || exit 1; \
@@ -99,7 +100,7 @@ soak:
 	@.ci/packages test
 	$(CARGO_BUILD) --workspace --bins
 	@for i in $$(seq 20); do echo "soak: run $$i of 20"; \
-	  $(CARGO) test --locked -j$(JOBS) -p muster-tests --test kill -- --test-threads=2 || exit 1; done
+	  $(CARGO) test --locked -j$(JOBS) -p muster-tests --test processes -- kill:: --test-threads=2 || exit 1; done
 
 install:
 	@for file in '$(RELEASE)/muster' '$(RELEASE)/muster-controller' '$(AGENT)'; do \

@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# Speed and size, one line of JSON for each measurement; nothing passes or fails by it. `make bench` builds, then runs this.
+# Usage: tests/bench/all.sh [scale|agent|update]…     all three by default
+#
+# fsync_s, the median of a small write and fsync on the same disk, stands beside what depends on it.
+set -euo pipefail
+cd "$(dirname -- "$(readlink -f -- "$0")")/../.."
+unset "${!MUSTER_@}"
+target=$(readlink -f -- "${CARGO_TARGET_DIR:-target}")
+release=$target/release agent=$target/dist/muster-agent
+dir=$(mktemp -d "${TMPDIR:-/tmp}/muster-bench.XXXXXX")
+controller_pid='' agent_pid=''
+
+finish() {
+  local pid
+  for pid in $agent_pid $controller_pid; do
+    kill "$pid" 2>/dev/null || :
+    wait "$pid" 2>/dev/null || :
+  done
+  rm -rf -- "$dir"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+muster() { "$release/muster" --url "unix://$dir/api.sock" "$@"; }
+fsync_s() {
+  local line
+  line=$("$release/muster-sim" scale --shape wide --resources 10 --dir "$dir")
+  [[ $line =~ \"fsync_s\":([0-9.e-]+) ]] && echo "${BASH_REMATCH[1]}"
+}
+eventually() {
+  local what=$1; shift
+  for _ in $(seq 600); do
+    ! "$@" >/dev/null 2>&1 || return 0
+    sleep 0.05
+  done
+  echo "bench: waited in vain until $what" >&2
+  tail -n 20 "$dir"/*.log >&2
+  exit 1
+}
+online() { muster node list | grep -q 'bench-1 *online'; }
+
+# A controller and one agent on loopback, as they are shipped.
+start() {
+  local port=$((20000 + RANDOM % 10000))
+  [ -z "$controller_pid" ] || return 0
+  : >"$dir/empty.toml"
+  "$release/muster-controller" --config "$dir/empty.toml" --data-dir "$dir/data" --listen "127.0.0.1:$port" \
+    --api-socket "$dir/api.sock" >"$dir/controller.log" 2>&1 &
+  controller_pid=$!
+  eventually 'the controller answers' muster node list
+  "$agent" --config "$dir/empty.toml" --state-dir "$dir/state" join "$(muster node token)" --name bench-1 >"$dir/agent.log" 2>&1 &
+  agent_pid=$!
+  eventually 'the agent is online' online
+}
+
+bench_scale() {
+  local shape
+  "$release/muster-sim" scale --shape wide --resources 1000 --dir "$dir"
+  "$release/muster-sim" scale --shape wide --resources 100000 --dir "$dir"
+  for shape in chain fanin layers; do
+    "$release/muster-sim" scale --shape "$shape" --resources 10000 --dir "$dir"
+  done
+}
+
+# field FILE NAME: of a file in /proc, such as VmRSS or voluntary_ctxt_switches
+field() { awk -v name="$2:" '$1 == name { print $2 }' "$1"; }
+switches() {
+  local sum=0 task
+  for task in /proc/"$agent_pid"/task/*/status; do
+    sum=$((sum + $(field "$task" voluntary_ctxt_switches)))
+  done
+  echo "$sum"
+}
+bench_agent() {
+  local before after idle=60
+  start
+  before=$(switches)
+  sleep "$idle"
+  after=$(switches)
+  printf '{"bench":"agent","binary_bytes":%d,"rss_bytes":%d,"threads":%d,"idle_s":%d,"wakeups_per_10s":%s}\n' \
+    "$(stat -c %s "$agent")" "$(($(field "/proc/$agent_pid/status" VmRSS) * 1024))" \
+    "$(field "/proc/$agent_pid/status" Threads)" "$idle" "$(awk "BEGIN { print ($after - $before) * 10 / $idle }")"
+}
+
+# From starting `muster stack update --wait` to its exit, on one idle node with one file.
+bench_update() {
+  local runs=101 run began ended
+  start
+  cat >"$dir/one.yaml" <<-END
+	heat_template_version: 2018-08-31
+	parameters:
+	  word: {type: string}
+	resources:
+	  file:
+	    type: Muster::File
+	    properties: {node: bench-1, path: $dir/file, content: {get_param: word}}
+	END
+  muster stack create one -t "$dir/one.yaml" -P word=0 --wait &>"$dir/muster.log"
+  for run in $(seq "$runs"); do
+    began=${EPOCHREALTIME/./}
+    muster stack update one --existing -P "word=$run" --wait &>"$dir/muster.log"
+    ended=${EPOCHREALTIME/./}
+    [ "$(<"$dir/file")" = "$run" ] || { echo "bench: the file does not say $run" >&2; exit 1; }
+    echo $((ended - began))
+  done | sort -n >"$dir/times"
+  awk -v fsync="$(fsync_s)" '{ t[NR] = $1 / 1000 } END {
+    printf "{\"bench\":\"one_file_update\",\"runs\":%d,\"min_ms\":%.2f,\"median_ms\":%.2f,\"p95_ms\":%.2f,\"max_ms\":%.2f,\"fsync_s\":%s}\n",
+      NR, t[1], t[int((NR + 1) / 2)], t[int(NR * 0.95)], t[NR], fsync }' "$dir/times"
+  muster stack delete one --wait &>"$dir/muster.log"
+}
+
+[ $# -gt 0 ] || set -- scale agent update
+for bench in "$@"; do
+  case $bench in
+    scale | agent | update) "bench_$bench" ;;
+    *) sed -n '2,5s/^# //p' "$0" >&2; exit 2 ;;
+  esac
+done

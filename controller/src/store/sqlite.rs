@@ -21,7 +21,7 @@ const CHECKPOINT_PAGES: i64 = 8192;
 /// The WAL is cut back to this after a checkpoint.
 const WAL_MAX: i64 = 64 * 1024 * 1024;
 /// Newest events kept per stack.
-const EVENTS_KEPT: u64 = 10_000;
+const EVENTS_KEPT: u64 = 200_000;
 
 /// The default store.
 pub struct Sqlite {

@@ -156,6 +156,8 @@ pub struct Driver<S, O> {
     seen: Vec<NodeId>,
     /// Why nothing can be written, while that is so.
     read_only: Option<String>,
+    /// While that is so: when to try again.
+    probe_at: Instant,
 }
 
 impl<S: Store, O: Outbox> Driver<S, O> {
@@ -183,6 +185,7 @@ impl<S: Store, O: Outbox> Driver<S, O> {
             here: BTreeMap::new(),
             seen: Vec::new(),
             read_only: None,
+            probe_at: Instant::now(),
         })
     }
 
@@ -192,13 +195,15 @@ impl<S: Store, O: Outbox> Driver<S, O> {
         self.turn_over();
         loop {
             let wake = match (&self.read_only, self.engine.poll_timeout()) {
-                (Some(_), _) => Instant::now() + PROBE,
+                (Some(_), _) => self.probe_at,
                 (None, Some((due, _))) => self.started + due.0,
                 (None, None) => Instant::now() + Duration::from_secs(3600),
             };
             let writable = self.read_only.is_none();
             tokio::select! {
                 biased;
+                // First: neither operators nor agents can keep what is due from happening.
+                _ = timeout_at(wake.into(), std::future::pending::<()>()) => self.wake(),
                 ask = inbox.0.recv() => match ask {
                     None | Some(Ask::Stop) => return,
                     Some(ask) => self.ask(ask),
@@ -207,7 +212,6 @@ impl<S: Store, O: Outbox> Driver<S, O> {
                     None => return,
                     Some(event) => self.link_event(event),
                 },
-                _ = timeout_at(wake.into(), std::future::pending::<()>()) => self.wake(),
             }
             // What came meanwhile shares the commit.
             for _ in 1..TURN_MAX {
@@ -236,6 +240,8 @@ impl<S: Store, O: Outbox> Driver<S, O> {
             tracing::info!("the database can be written again");
             self.read_only = None;
             self.input(Input::Timeout); // takes up what the store has under way
+        } else {
+            self.probe_at = Instant::now() + PROBE;
         }
     }
 
@@ -411,6 +417,7 @@ impl<S: Store, O: Outbox> Driver<S, O> {
             Err(error) => tracing::error!(%error, "the database cannot be read either"),
         }
         self.read_only = Some(why);
+        self.probe_at = Instant::now() + PROBE;
     }
 
     fn serve_watchers(&mut self) {

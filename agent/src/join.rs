@@ -10,14 +10,18 @@ use muster_shared::{NodeId, SiteId, topic};
 use rcgen::{CertificateParams, KeyPair};
 use thiserror::Error;
 use tokio::net::lookup_host;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
-use crate::link::{LinkError, Peer, greet};
+use crate::link::{LinkError, Mqtt, Peer, greet};
 use crate::state_dir::Identity;
 use crate::tls::{self, Root};
 
 /// For the controller's answer: it asks its own store.
 const ANSWER_WITHIN: Duration = Duration::from_secs(15);
+/// Servers behind one address join one after the other; each takes a fraction of a second, a broken one 10 s.
+const TURN_WITHIN: Duration = Duration::from_secs(60);
+/// Between two looks whether it is our turn.
+const TURN_PAUSE: Duration = Duration::from_millis(250);
 
 /// Why this server is not a node.
 #[derive(Debug, Error)]
@@ -153,7 +157,7 @@ pub async fn check(token: &JoinToken, name: &NodeId) -> (Vec<String>, Result<(),
 async fn reach(token: &JoinToken) -> Result<(), EnrolError> {
     check_expiry(token)?;
     let tls = tls::client(Root::Fingerprint(token.ca_fingerprint), None)?;
-    greet(&joiner(&token.site, &token.addresses, tls)?).await?;
+    greet_in_turn(&joiner(&token.site, &token.addresses, tls)?).await?;
     Ok(())
 }
 
@@ -186,7 +190,7 @@ async fn ask_for(
     ask: &JoinRequest,
 ) -> Result<Granted, EnrolError> {
     let peer = joiner(site, addresses, tls::client(root, None)?)?;
-    let (mut mqtt, _) = greet(&peer).await?;
+    let mut mqtt = greet_in_turn(&peer).await?;
     if !mqtt.publish(&peer.up, ask.encode()) {
         return Err(LinkError::Closed.into());
     }
@@ -196,6 +200,18 @@ async fn ask_for(
             Ok(Granted { certificate_der, ca_der, controller_seal, site, node, not_after })
         }
         JoinAnswer::Refused { reason } => Err(EnrolError::Refused(reason)),
+    }
+}
+
+/// Waits while other servers behind the same address are joining.
+async fn greet_in_turn(peer: &Peer) -> Result<Mqtt, LinkError> {
+    let give_up = Instant::now() + TURN_WITHIN;
+    loop {
+        match greet(peer).await {
+            Ok((mqtt, _)) => return Ok(mqtt),
+            Err(error) if error.is_busy() && Instant::now() < give_up => sleep(TURN_PAUSE).await,
+            Err(error) => return Err(error),
+        }
     }
 }
 

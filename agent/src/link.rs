@@ -56,6 +56,8 @@ pub enum LinkError {
         why: String,
         /// It does not take our certificate any more.
         expired: bool,
+        /// Another server behind our address is joining just now.
+        busy: bool,
     },
     /// Its name is unknown.
     #[error("cannot resolve {address}: {why}")]
@@ -89,6 +91,18 @@ impl LinkError {
             LinkError::Unreachable { expired, .. } => *expired,
             // The alert comes as an I/O error from within TLS; its text is all that is left of it.
             LinkError::Lost(source) => format!("{source:?}").contains("CertificateExpired"),
+            _ => false,
+        }
+    }
+
+    /// Another server behind our address is joining just now: one at a time is let in.
+    pub fn is_busy(&self) -> bool {
+        match self {
+            LinkError::Unreachable { busy, .. } => *busy,
+            LinkError::Lost(source) => matches!(
+                **source,
+                ConnectionError::ConnectionRefused(ConnectReturnCode::ConnectionRateExceeded)
+            ),
             _ => false,
         }
     }
@@ -262,16 +276,21 @@ pub async fn greet(peer: &Peer) -> Result<(Mqtt, IpAddr), LinkError> {
             match timeout(CONNECT_WITHIN, greet_one(peer, number)).await {
                 Ok(Ok(mqtt)) => return Ok((mqtt, number.ip())),
                 Ok(Err(error)) => {
-                    let expired = error.is_expired();
+                    let (expired, busy) = (error.is_expired(), error.is_busy());
                     let why = match error {
                         LinkError::Lost(source) => source.to_string(),
                         error => error.to_string(),
                     };
-                    last = LinkError::Unreachable { address: number.to_string(), why, expired };
+                    last = LinkError::Unreachable { address: number.to_string(), why, expired, busy };
                 }
                 Err(_) => {
                     let why = "no answer".into();
-                    last = LinkError::Unreachable { address: number.to_string(), why, expired: false };
+                    last = LinkError::Unreachable {
+                        address: number.to_string(),
+                        why,
+                        expired: false,
+                        busy: false,
+                    };
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! The fuzz targets without a fuzzer: every seed in `fuzz/seeds`, and mutations of them that are the same in
 //! every run.
+#![allow(clippy::unwrap_used, reason = "these are tests, also outside of their functions")]
 
 use std::path::{Path, PathBuf};
 

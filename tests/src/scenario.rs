@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
+use muster_engine::record::Change;
 use muster_engine::{Config, Effect, Engine, Input, Limits, NewToken, Options, Request, Source, SourceText};
 use muster_shared::join::TokenSecret;
 use muster_shared::model::{Hello, Up};
@@ -89,7 +90,8 @@ pub struct World {
     node: SimNode,
     node_id: NodeId,
     now: MonoTime,
-    sources: BTreeMap<(StackName, u32), Source>,
+    stack_ids: BTreeMap<StackName, u64>,
+    revisions: BTreeMap<(u64, u32), SourceText>,
     names: BTreeMap<ResourceId, String>,
     stacks: Vec<StackName>,
     remembered: BTreeMap<String, ResourceId>,
@@ -106,7 +108,8 @@ impl World {
             node: SimNode::default(),
             node_id: node_id.clone(),
             now: MonoTime::default(),
-            sources: BTreeMap::new(),
+            stack_ids: BTreeMap::new(),
+            revisions: BTreeMap::new(),
             names: BTreeMap::new(),
             stacks: Vec::new(),
             remembered: BTreeMap::new(),
@@ -157,13 +160,22 @@ impl World {
         loop {
             while let Some(effect) = self.engine.poll_effect() {
                 match effect {
+                    Effect::Persist(Change::Stack(stack)) => {
+                        self.stack_ids.insert(stack.name, stack.id);
+                    }
+                    Effect::Persist(Change::Revision(revision)) => {
+                        self.revisions.insert((revision.stack, revision.number), (*revision.text).clone());
+                    }
                     Effect::Persist(_) => {}
                     Effect::Send { message, .. } => self.to_engine.extend(self.node.receive(message)),
                     Effect::SendChunk { .. } => {}
                     Effect::Answer { answer, .. } => self.answered = Some(answer),
                     Effect::LoadRevision { load, stack, revision } => {
-                        let source = self.sources.get(&(stack, revision)).cloned();
-                        let source = source.ok_or_else(|| "no such revision".to_owned());
+                        let id = self.stack_ids.get(&stack).copied().unwrap_or_default();
+                        let text = self.revisions.get(&(id, revision)).cloned();
+                        let source = text
+                            .ok_or_else(|| "no such revision".to_owned())
+                            .and_then(|text| Source::parse(text).map_err(|errors| errors.to_string()));
                         self.engine.handle(self.now, Input::RevisionLoaded { load, source });
                     }
                 }
@@ -207,18 +219,11 @@ impl World {
             Step::Create { stack, template } => {
                 self.stacks.push(stack.clone());
                 let source = source(template)?;
-                let request = Request::Create {
-                    name: stack.clone(),
-                    source: source.clone(),
-                    options: Options { timeout: Duration::from_secs(86400), ..Options::default() },
-                };
-                self.remember_source(stack, source, request)?;
+                self.ask(Request::Create { name: stack.clone(), source, options: options() })?;
             }
             Step::Update { stack, template } => {
                 let source = source(template)?;
-                let options = Options { timeout: Duration::from_secs(86400), ..Options::default() };
-                let request = Request::Update { name: stack.clone(), source: source.clone(), options };
-                self.remember_source(stack, source, request)?;
+                self.ask(Request::Update { name: stack.clone(), source, options: options() })?;
             }
             Step::Delete { stack } => {
                 self.ask(Request::Delete { name: stack.clone() })?;
@@ -266,16 +271,6 @@ impl World {
             }
         }
         Ok(())
-    }
-
-    fn remember_source(&mut self, stack: &StackName, source: Source, request: Request) -> anyhow::Result<()> {
-        match self.ask(request)? {
-            muster_engine::Answer::Stack { revision, .. } => {
-                self.sources.insert((stack.clone(), revision), source);
-                Ok(())
-            }
-            other => bail!("unexpected answer {other:?}"),
-        }
     }
 
     /// The one live thing of that name.
@@ -332,6 +327,11 @@ impl World {
             })
             .collect()
     }
+}
+
+/// No scenario ends by time.
+fn options() -> Options {
+    Options { timeout: Duration::from_secs(86_400), ..Options::default() }
 }
 
 fn source(template: &Value) -> anyhow::Result<Source> {

@@ -62,13 +62,14 @@ impl Namespace {
     /// Loses this share of what `link` sends and receives; 0 ends it, 100 cuts it.
     pub fn lose(&self, link: &str, percent: u8) {
         let table = "table netdev loss";
-        let rule = format!("numgen random mod 100 < {percent} counter drop;");
+        let some = if percent < 100 { format!("numgen random mod 100 < {percent} ") } else { String::new() };
+        let rule = format!("{some}counter drop;");
         let chain = |hook: &str| {
-            format!("chain {hook} {{ type filter hook {hook} device \"{link}\" priority 0; {rule} }}")
+            format!("chain {hook} {{ type filter hook {hook} device \"{link}\" priority 0; {rule} }}\n")
         };
         let mut script = format!("{table}\ndelete {table}\n");
         if percent > 0 {
-            script += &format!("{table} {{ {} {} }}\n", chain("ingress"), chain("egress"));
+            script += &format!("{table} {{\n{}{}}}\n", chain("ingress"), chain("egress"));
         }
         let mut nft = self.command("nft").args(["-f", "-"]).stdin(Stdio::piped()).spawn().unwrap();
         std::io::Write::write_all(&mut nft.stdin.take().unwrap(), script.as_bytes()).unwrap();

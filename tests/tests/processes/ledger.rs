@@ -1,0 +1,32 @@
+//! An agent that has lost what it knew: what it made is made again.
+
+use std::fs;
+
+use muster_tests::testbed::{Site, eventually};
+
+#[test]
+fn what_a_lost_ledger_knew_is_made_again() {
+    let site = Site::start();
+    let mut web1 = site.join("web-1");
+    let template = site.file(&format!(
+        "heat_template_version: 2018-08-31\nresources:\n  \
+         file: {{type: Muster::File, properties: {{node: web-1, path: {}, content: x}}}}\n  \
+         dummy: {{type: Muster::Dummy, properties: {{node: web-1, values: {{a: \"1\"}}}}}}\n",
+        web1.file("x").display()
+    ));
+    site.ok(&["stack", "create", "s", "-t", &template, "--wait"]);
+    let ids = |site: &Site| ["file", "dummy"].map(|name| site.physical_ids("s", name));
+    let before = ids(&site);
+    web1.daemon.kill();
+    fs::remove_dir_all(web1.state.join("ledger")).unwrap();
+    fs::remove_file(web1.file("x")).unwrap();
+    web1.daemon.restart();
+    eventually("the file is back", || web1.content("x"));
+    eventually("all is COMPLETE", || {
+        let rows = site.json(&["resource", "list", "s"]);
+        rows.as_array().unwrap().iter().all(|row| row["observed"] == "in_sync").then_some(())
+    });
+    assert_eq!(ids(&site), before);
+    site.ok(&["stack", "delete", "s", "--wait"]);
+    assert_eq!(web1.listing(), [""; 0]);
+}

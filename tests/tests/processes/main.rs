@@ -1,0 +1,14 @@
+//! A real controller, real agents and `muster` as an operator types it: what holds through kills, lost packets,
+//! absence, full disks and bad input. Needs root for namespaces and mounts.
+#![allow(clippy::unwrap_used, reason = "these are tests, also outside of their functions")]
+
+mod away;
+mod bad_input;
+mod content;
+mod disk;
+mod kill;
+mod layers;
+mod ledger;
+mod lossy;
+mod main_path;
+mod network;

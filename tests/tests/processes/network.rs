@@ -1,0 +1,111 @@
+//! Network documents on servers with an Open vSwitch of their own.
+
+use muster_tests::testbed::{Namespace, Place, Site, Switch};
+
+/// As TripleO's net-config-static-bridge describes, with a VLAN.
+const TEMPLATE: &str = r#"
+heat_template_version: 2018-08-31
+parameters:
+  address: {type: string, default: 192.0.2.1/24}
+  vlan: {type: number, default: 10}
+resources:
+  net:
+    type: Muster::NetworkConfig
+    properties:
+      node: web-1
+      mapping: {nic1: eth1}
+      network_config:
+        - type: ovs_bridge
+          name: br-ex
+          use_dhcp: false
+          addresses: [{ip_netmask: {get_param: address}}]
+          routes: [{ip_netmask: 203.0.113.0/24, next_hop: 192.0.2.254}]
+          members:
+            - {type: interface, name: nic1, primary: true}
+            - {type: vlan, vlan_id: {get_param: vlan}, addresses: [{ip_netmask: 198.51.100.1/24}]}
+  after:
+    type: Muster::Dummy
+    depends_on: net
+    properties: {node: web-1}
+"#;
+
+/// What the server has, without what changes by itself.
+fn state(server: &Namespace, switch: &Switch) -> [String; 3] {
+    let addresses = server.ip("-4 -o address show");
+    let without_lifetime = |line: &str| line.split('\\').next().unwrap_or(line).trim_end().to_owned() + "\n";
+    [addresses.lines().map(without_lifetime).collect(), server.ip("-4 route show"), switch.vsctl("list-br")]
+}
+
+#[test]
+fn a_document_is_applied_updated_and_taken_back() {
+    let site = Site::in_namespace();
+    let (server, peer) = (site.namespace.as_ref().unwrap().server(2), Namespace::new());
+    let switch = Switch::start(&server);
+    server.link("eth1", &peer, "eth1");
+    server.ip("address add 192.0.2.77/24 brd + dev eth1");
+    server.ip("route add 203.0.113.0/25 via 192.0.2.99");
+    let place = Place { namespace: Some(&server), switch: Some(&switch), state: None };
+    let web1 = site.join_at("web-1", place);
+    let before = state(&server, &switch);
+    let template = site.file(TEMPLATE);
+
+    site.ok(&["stack", "create", "net", "-t", &template, "--wait"]);
+    assert_eq!(switch.vsctl("list-br"), "br-ex\n");
+    assert_eq!(switch.vsctl("list-ports br-ex"), "eth1\nvlan10\n");
+    assert_eq!(switch.vsctl("get port vlan10 tag").trim(), "10");
+    assert!(server.ip("-4 address show dev br-ex").contains("192.0.2.1/24"));
+    assert!(server.ip("-4 route show").contains("203.0.113.0/24 via 192.0.2.254 dev br-ex"));
+    assert!(server.ip("-4 address show dev vlan10").contains("198.51.100.1/24"));
+    peer.ip("address add 192.0.2.2/24 dev eth1");
+    peer.run("ping -n -c 1 -w 20 192.0.2.1");
+
+    site.ok(&[
+        "stack",
+        "update",
+        "net",
+        "-t",
+        &template,
+        "-P",
+        "address=192.0.2.9/24",
+        "-P",
+        "vlan=11",
+        "--wait",
+    ]);
+    assert_eq!(switch.vsctl("list-ports br-ex"), "eth1\nvlan11\n");
+    let addresses = server.ip("-4 address show dev br-ex");
+    assert!(addresses.contains("192.0.2.9/24") && !addresses.contains("192.0.2.1/24"), "{addresses}");
+    peer.run("ping -n -c 1 -w 20 192.0.2.9");
+    assert_eq!(site.physical_ids("net", "net").len(), 1);
+
+    site.ok(&["stack", "delete", "net", "--wait"]);
+    assert_eq!(state(&server, &switch), before);
+    assert_eq!(web1.listing(), [""; 0]);
+}
+
+#[test]
+fn a_document_that_touches_the_way_to_the_controller_is_refused() {
+    let site = Site::in_namespace();
+    let server = site.namespace.as_ref().unwrap().server(2);
+    let switch = Switch::start(&server);
+    let place = Place { namespace: Some(&server), switch: Some(&switch), state: None };
+    let web1 = site.join_at("web-1", place);
+    let before = state(&server, &switch);
+    let members = [
+        "{type: interface, name: up0, use_dhcp: false, addresses: [{ip_netmask: 192.0.2.1/24}]}",
+        "{type: ovs_bridge, name: br-ex, use_dhcp: false, members: [{type: interface, name: up0}]}",
+    ];
+    for (number, object) in members.iter().enumerate() {
+        let template = site.file(&format!(
+            "heat_template_version: 2018-08-31\nresources:\n  net:\n    type: Muster::NetworkConfig\n    \
+             properties: {{node: web-1, network_config: [{object}]}}\n"
+        ));
+        let name = format!("s{number}");
+        site.muster(&["stack", "create", &name, "-t", &template, "--wait"])
+            .refused(1, &["network_config[0]", "up0", Namespace::HUB]);
+        assert_eq!(state(&server, &switch), before);
+        assert_eq!(site.node_state("web-1").as_deref(), Some("online"));
+        site.ok(&["stack", "delete", &name, "--wait"]);
+        assert_eq!(state(&server, &switch), before);
+    }
+    drop(web1);
+}

@@ -99,8 +99,7 @@ soak:
 	@[ "$$(id -u)" = 0 ] || { echo 'make soak needs root: its servers are network namespaces' >&2; exit 1; }
 	@.ci/packages test
 	$(CARGO_BUILD) --workspace --bins
-	@for i in $$(seq 20); do echo "soak: run $$i of 20"; \
-	  $(CARGO) test --locked -j$(JOBS) -p muster-tests --test processes -- kill:: --test-threads=2 || exit 1; done
+	MUSTER_SOAK=20 $(CARGO) test --locked -j$(JOBS) -p muster-tests --test processes -- --test-threads=4 kill::
 
 install:
 	@for file in '$(RELEASE)/muster' '$(RELEASE)/muster-controller' '$(AGENT)'; do \

@@ -77,7 +77,8 @@ fuzz:
 	@if command -v cargo-fuzz >/dev/null && $(CARGO) +nightly --version >/dev/null 2>&1; then \
 	  cp Cargo.lock fuzz/Cargo.lock; \
 	  for target in $$(cd fuzz && $(CARGO) +nightly fuzz list); do \
-	    (cd fuzz && CARGO_TARGET_DIR='$(TARGET)/fuzz' $(CARGO) +nightly fuzz run "$$target" -- \
+	    mkdir -p "fuzz/corpus/$$target"; \
+	    (cd fuzz && CARGO_TARGET_DIR='$(TARGET)/fuzz' $(CARGO) +nightly fuzz run "$$target" "corpus/$$target" "seeds/$$target" -- \
 	      -max_total_time=$(FUZZ_SECONDS) -max_len=65536 -rss_limit_mb=2048) || exit 1; \
 	  done; \
 	else echo 'cargo-fuzz or a nightly toolchain is missing: make test runs the targets over their corpus'; fi

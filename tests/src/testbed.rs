@@ -185,7 +185,7 @@ impl Site {
 
     /// An agent that was just started with a token.
     pub fn agent(&self, name: &str, token: &str, place: Place<'_>) -> Agent {
-        let state = place.state.unwrap_or_else(|| self.dir.path().join(format!("{name}.state")));
+        let state = place.state.unwrap_or_else(|| self.dir.path().join(name));
         let root = self.dir.path().join(format!("{name}.root"));
         let config = self.dir.path().join("agent.toml");
         fs::create_dir_all(&root).unwrap();
@@ -199,7 +199,9 @@ impl Site {
             }
             command
         };
-        let mut daemon = Daemon::start(name, command(&["join", token, "--name", name]), self.dir.path());
+        // Two agents may have one name.
+        let log = state.file_name().unwrap().to_str().unwrap();
+        let mut daemon = Daemon::start(log, command(&["join", token, "--name", name]), self.dir.path());
         daemon.next(command(&[]));
         Agent { name: name.to_owned(), daemon, state, root }
     }

@@ -72,13 +72,12 @@ fn a_stack_that_timed_out_for_want_of_a_node_resumes_when_it_joins() {
 }
 
 #[test]
-fn two_agents_with_one_name_end_with_one_that_works() {
+fn a_server_that_was_installed_anew_takes_its_name_from_the_old_one() {
     let site = Site::start();
-    let mut web1 = site.join("web-1");
-    web1.daemon.kill();
-    // The server was installed anew: it joins again under its name.
-    let state = Some(site.path().join("again.state"));
-    let _again = site.join_at("web-1", Place { state, ..Place::default() });
+    // It goes on running, with keys that count no more.
+    let web1 = site.join("web-1");
+    let state = Some(site.path().join("again"));
+    let again = site.join_at("web-1", Place { state, ..Place::default() });
     let template = site.file(&format!(
         "heat_template_version: 2018-08-31\nresources:\n  \
          file: {{type: Muster::File, properties: {{node: web-1, path: {}, content: x}}}}\n",
@@ -86,4 +85,8 @@ fn two_agents_with_one_name_end_with_one_that_works() {
     ));
     site.ok(&["stack", "create", "s", "-t", &template, "--wait"]);
     assert_eq!(web1.content("x").as_deref(), Some("x"));
+    assert!(again.daemon.log().contains(" job "), "the new one has no job:\n{}", again.daemon.log());
+    assert!(!web1.daemon.log().contains(" job "), "the old one has a job:\n{}", web1.daemon.log());
+    site.ok(&["stack", "delete", "s", "--wait"]);
+    assert_eq!(web1.listing(), [""; 0]);
 }

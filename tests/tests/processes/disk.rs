@@ -108,7 +108,7 @@ fn of_the_controller() {
 fn of_an_agent() {
     let disk = Disk::new("2m");
     let site = Site::start();
-    let state = disk.path().join("state");
+    let state = disk.path().join("web-1");
     let mut web1 = site.join_at("web-1", Place { state: Some(state), ..Place::default() });
     disk.fill();
     let template = file_stack(&site, &web1.file("file"), 10);

@@ -40,6 +40,10 @@ fn of_the_controller_forgets_nothing_that_it_answered() {
 
 #[test]
 fn of_an_agent_in_the_middle_of_a_job() {
+    repeat(|_| one_long_job());
+}
+
+fn one_long_job() {
     let site = Site::start();
     let mut web1 = site.join("web-1");
     let template = site.file(

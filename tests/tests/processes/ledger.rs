@@ -30,3 +30,32 @@ fn what_a_lost_ledger_knew_is_made_again() {
     site.ok(&["stack", "delete", "s", "--wait"]);
     assert_eq!(web1.listing(), [""; 0]);
 }
+
+#[test]
+fn a_record_that_cannot_be_read_is_put_aside_and_comes_again() {
+    let site = Site::start();
+    let mut web1 = site.join("web-1");
+    let template = site.file(&format!(
+        "heat_template_version: 2018-08-31\nresources:\n  \
+         file: {{type: Muster::File, properties: {{node: web-1, path: {}, content: x}}}}\n",
+        web1.file("x").display()
+    ));
+    site.ok(&["stack", "create", "s", "-t", &template, "--wait"]);
+    web1.daemon.kill();
+    let records = || fs::read_dir(web1.state.join("ledger")).unwrap().map(|entry| entry.unwrap().path());
+    for record in records() {
+        let mut bytes = fs::read(&record).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 0x55;
+        fs::write(record, bytes).unwrap();
+    }
+    web1.daemon.restart();
+    eventually("it is known again", || {
+        let row = site.resource("s", "file");
+        (records().count() == 1 && row["observed"] == "in_sync").then_some(())
+    });
+    assert_eq!(fs::read_dir(web1.state.join("corrupt")).unwrap().count(), 1);
+    assert_eq!(web1.content("x").as_deref(), Some("x"));
+    assert_eq!(site.physical_ids("s", "file").len(), 1);
+    site.ok(&["stack", "delete", "s", "--wait"]);
+}

@@ -157,6 +157,60 @@ fn the_graph_of_a_stack_in_progress_is_a_query_away() {
     site.ok(&["stack", "delete", "s", "--wait"]);
 }
 
+#[test]
+fn hundreds_of_files_arrive_on_two_servers() {
+    const FILES: usize = 400;
+    let site = Site::start();
+    let agents = [site.join("web-1"), site.join("web-2")];
+    let mut text =
+        String::from("heat_template_version: 2018-08-31\nparameters: {v: {type: string}}\nresources:\n");
+    for number in 0..FILES {
+        let agent = &agents[number % 2];
+        let path = agent.file(&format!("f{number}"));
+        text += &format!(
+            "  f{number}: {{type: Muster::File, properties: {{node: {}, path: {}, content: {{get_param: v}}}}}}\n",
+            agent.name,
+            path.display()
+        );
+    }
+    let template = site.file(&text);
+    for (verb, version) in [("create", "1"), ("update", "2")] {
+        site.ok(&["stack", verb, "s", "-t", &template, "-P", &format!("v={version}"), "--wait"]);
+        for number in 0..FILES {
+            assert_eq!(
+                agents[number % 2].content(&format!("f{number}")).as_deref(),
+                Some(version),
+                "f{number}"
+            );
+        }
+    }
+    assert_eq!(site.json(&["node", "show", "web-2"])["resources"], FILES / 2);
+    site.ok(&["stack", "delete", "s", "--wait"]);
+    assert!(agents.iter().all(|agent| agent.listing().is_empty()));
+}
+
+#[test]
+fn daemons_end_when_told_to_and_go_on_later() {
+    let mut site = Site::start();
+    let mut web1 = site.join("web-1");
+    let template = site.file(&format!(
+        "heat_template_version: 2018-08-31\nresources:\n  \
+         slow: {{type: Muster::Dummy, properties: {{node: web-1, seconds: 1}}}}\n  \
+         file: {{type: Muster::File, depends_on: slow, properties: {{node: web-1, path: {}, content: x}}}}\n",
+        web1.file("x").display()
+    ));
+    site.ok(&["stack", "create", "s", "-t", &template]);
+    eventually("it has begun", || web1.daemon.log().contains(" job ").then_some(()));
+    assert!(web1.daemon.stop().success(), "{}", web1.daemon.log());
+    site.until_node("web-1", "offline");
+    assert!(site.controller.stop().success(), "{}", site.controller.log());
+    site.restart();
+    web1.daemon.restart();
+    eventually("the file is there", || web1.content("x"));
+    site.ok(&["stack", "delete", "s", "--wait"]);
+    assert_eq!(web1.listing(), [""; 0]);
+}
+
 /// Physical id and generation by name.
 fn rows(site: &Site) -> BTreeMap<String, (String, String)> {
     let list = site.json(&["resource", "list", "web"]);

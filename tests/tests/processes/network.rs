@@ -1,6 +1,8 @@
 //! Network documents on servers with an Open vSwitch of their own.
 
-use muster_tests::testbed::{Namespace, Place, Site, Switch};
+use muster_tests::testbed::{Namespace, Place, Site, Switch, eventually};
+
+use crate::layers::until_complete;
 
 /// As TripleO's net-config-static-bridge describes, with a VLAN.
 const TEMPLATE: &str = r#"
@@ -108,4 +110,42 @@ fn a_document_that_touches_the_way_to_the_controller_is_refused() {
         assert_eq!(state(&server, &switch), before);
     }
     drop(web1);
+}
+
+#[test]
+fn a_document_survives_kills_of_the_agent() {
+    let site = Site::in_namespace();
+    let (server, peer) = (site.namespace.as_ref().unwrap().server(2), Namespace::new());
+    let switch = Switch::start(&server);
+    server.link("eth1", &peer, "eth1");
+    server.ip("address add 192.0.2.77/24 brd + dev eth1");
+    let place = Place { namespace: Some(&server), switch: Some(&switch), state: None };
+    let mut web1 = site.join_at("web-1", place);
+    let before = state(&server, &switch);
+    let template = site.file(TEMPLATE);
+    let jobs = |log: String| log.matches(" job ").count();
+
+    site.ok(&["stack", "create", "net", "-t", &template]);
+    eventually("the bridge is there", || (switch.vsctl("list-br") == "br-ex\n").then_some(()));
+    web1.daemon.kill();
+    web1.daemon.restart();
+    until_complete(&site, "net");
+    assert_eq!(switch.vsctl("list-ports br-ex"), "eth1\nvlan10\n");
+    assert!(server.ip("-4 address show dev br-ex").contains("192.0.2.1/24"));
+    assert!(!server.ip("-4 address show dev eth1").contains("192.0.2.77/24"));
+
+    let begun = jobs(web1.daemon.log());
+    site.ok(&["stack", "update", "net", "-t", &template, "-P", "vlan=11"]);
+    eventually("it has begun", || (jobs(web1.daemon.log()) > begun).then_some(()));
+    web1.daemon.kill();
+    web1.daemon.restart();
+    until_complete(&site, "net");
+    assert_eq!(switch.vsctl("list-ports br-ex"), "eth1\nvlan11\n");
+
+    site.ok(&["stack", "delete", "net"]);
+    eventually("the bridge is gone", || (switch.vsctl("list-br") != "br-ex\n").then_some(()));
+    web1.daemon.kill();
+    web1.daemon.restart();
+    eventually("it is deleted", || (site.json(&["stack", "list"]) == serde_json::json!([])).then_some(()));
+    assert_eq!(state(&server, &switch), before);
 }

@@ -1,29 +1,51 @@
 //! Who owns what on which node: one owner in the whole site.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use muster_shared::model::Claim;
 
 use crate::node::NodeKey;
 use crate::resource::Slot;
 
+/// Both ways, so that a row that goes leaves nothing behind, whatever its jobs came to.
 #[derive(Debug, Default)]
-pub(crate) struct Claims(BTreeMap<(NodeKey, Claim), Slot>);
+pub(crate) struct Claims {
+    owners: BTreeMap<(NodeKey, Claim), Slot>,
+    owned: BTreeSet<(Slot, NodeKey, Claim)>,
+}
 
 impl Claims {
     pub fn owner(&self, node: NodeKey, claim: &Claim) -> Option<Slot> {
-        self.0.get(&(node, claim.clone())).copied()
+        self.owners.get(&(node, claim.clone())).copied()
     }
 
+    /// From whoever has it.
     pub fn take(&mut self, node: NodeKey, claim: Claim, slot: Slot) {
-        self.0.insert((node, claim), slot);
+        if let Some(old) = self.owners.insert((node, claim.clone()), slot) {
+            self.owned.remove(&(old, node, claim.clone()));
+        }
+        self.owned.insert((slot, node, claim));
     }
 
     /// Lets go of a claim, unless another row has taken it over.
     pub fn release(&mut self, node: NodeKey, claim: &Claim, slot: Slot) {
-        let key = (node, claim.clone());
-        if self.0.get(&key) == Some(&slot) {
-            self.0.remove(&key);
+        if self.owned.remove(&(slot, node, claim.clone())) {
+            self.owners.remove(&(node, claim.clone()));
+        }
+    }
+
+    /// Lets go of all that a row owns but these.
+    pub fn keep(&mut self, slot: Slot, kept: &[Claim]) {
+        let none = Claim { kind: muster_shared::model::ClaimKind::File, key: String::new() };
+        let others: Vec<(NodeKey, Claim)> = self
+            .owned
+            .range((slot, NodeKey(0), none)..)
+            .take_while(|(owner, ..)| *owner == slot)
+            .filter(|(.., claim)| !kept.contains(claim))
+            .map(|(_, node, claim)| (*node, claim.clone()))
+            .collect();
+        for (node, claim) in others {
+            self.release(node, &claim, slot);
         }
     }
 }

@@ -179,12 +179,7 @@ impl Engine {
         let (Some(work), Some(node)) = (&row.work, row.node) else { return };
         match work.state {
             WorkState::NodeAway | WorkState::Queued => self.undo_work(slot),
-            WorkState::Backoff => {
-                self.end_work(slot);
-                let row = &mut self.rows[slot];
-                row.status = Some(Status::Failed);
-                self.row_changed(slot, false);
-            }
+            WorkState::Backoff => self.abandon_work(slot),
             WorkState::Sent | WorkState::Running | WorkState::Settling => {
                 self.set_work(slot, WorkState::Withdrawing);
                 if self.nodes[node].ready {
@@ -214,10 +209,32 @@ impl Engine {
                 row.definition = 0;
             }
         }
-        if let Some(new) = new {
-            self.release_content(&new.unpack());
+        if let (Some(new), Some(node)) = (new.map(|new| new.unpack()), row.node) {
+            let kept = row.spec.as_ref().map(|spec| spec.unpack().claims()).unwrap_or_default();
+            for claim in new.claims().iter().filter(|claim| !kept.contains(claim)) {
+                self.claims.release(node, claim, slot);
+            }
+            self.release_content(&new);
         }
         self.row_changed(slot, true);
+    }
+
+    /// The job ended without success: what is there is anyone's guess. What was claimed before stays claimed.
+    pub(crate) fn abandon_work(&mut self, slot: Slot) {
+        let previous = self.end_work(slot).and_then(|work| work.previous);
+        let row = &mut self.rows[slot];
+        row.status = Some(Status::Failed);
+        if row.action != Some(Action::Delete) {
+            self.release_previous(previous);
+        }
+        self.row_changed(slot, false);
+    }
+
+    /// The content that only the state before the job needed.
+    pub(crate) fn release_previous(&mut self, previous: Option<Previous>) {
+        if let Some(spec) = previous.and_then(|previous| previous.spec) {
+            self.release_content(&spec.unpack());
+        }
     }
 
     pub(crate) fn end_work(&mut self, slot: Slot) -> Option<Work> {
@@ -300,7 +317,7 @@ impl Engine {
         let row = &mut self.rows[slot];
         row.reason = Some(reason.into());
         if permanent || row.retry_count >= limit || !wanted {
-            self.end_work(slot);
+            self.abandon_work(slot);
             self.fail_row(slot, reason.to_owned());
             return;
         }

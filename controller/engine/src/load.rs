@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use muster_shared::MonoTime;
-use muster_shared::model::LedgerEntry;
+use muster_shared::model::{Action, LedgerEntry};
 
 use crate::engine::{Config, Engine, Todo};
 use crate::record::PackedSpec;
@@ -117,8 +117,11 @@ impl Engine {
                 node.ledger ^= LedgerEntry { resource: physical, generation }.digest();
             }
             if let Some(spec) = self.rows[slot].spec.as_ref().map(PackedSpec::unpack) {
-                for claim in spec.claims().into_iter().filter(|_| !handed_over) {
-                    self.claims.take(key, claim, slot);
+                for claim in spec.claims() {
+                    // What was handed over, perhaps not all, is claimed only where nobody else does.
+                    if !handed_over || self.claims.owner(key, &claim).is_none() {
+                        self.claims.take(key, claim, slot);
+                    }
                 }
                 if let Some(digest) = stored_content(&spec) {
                     *self.contents.entry(digest).or_default() += 1;
@@ -215,6 +218,14 @@ impl Engine {
             row.blocked = 1; // counted when clean-up begins
         }
         stack.walk = Some(walk);
+        // A job of an earlier traversal may be out: its thing may have gone over to another row since.
+        let waits = |slot: &&Slot| self.rows[**slot].blocked > 0;
+        let remains = |slot: &&Slot| self.rows[**slot].action != Some(Action::Delete);
+        let (forward, extras) = (stack.forward.iter(), stack.extras.iter());
+        let obsolete: Vec<Slot> = forward.filter(waits).chain(extras.filter(remains)).copied().collect();
+        for slot in obsolete {
+            self.take_back(slot);
+        }
         self.agenda.push_back(Todo::CheckEnd(id));
     }
 }

@@ -199,7 +199,8 @@ impl Engine {
         if target.action != StackAction::Delete {
             self.change(Change::Revision(RevisionRecord { stack: id, number, text }));
             if number > REVISIONS_KEPT {
-                let good = self.stacks[&id].complete.get(1).copied().unwrap_or(number);
+                // What a rollback without --to leads to stays.
+                let good = self.stacks[&id].complete.iter().take(2).last().copied().unwrap_or(number);
                 let below = (number - REVISIONS_KEPT).min(good);
                 self.change(Change::RevisionsTrimmed { stack: id, below });
             }
@@ -399,7 +400,10 @@ impl Engine {
                 if let Some(owner) = owner.filter(|o| plan.chosen[index] != Some(*o) && !dropped.contains(o))
                 {
                     let owner = &self.rows[owner];
-                    if owner.stack != stack || plan.dirty.get(owner.index as usize) != Some(&true) {
+                    // One that changes may let it go; its index is still that of the template before.
+                    let index = template.resources.binary_search_by(|other| other.name.cmp(&owner.name));
+                    let changes = owner.stack == stack && index.is_ok_and(|index| plan.dirty[index]);
+                    if !changes {
                         return Err(self.claimed(&claim, &node, owner, &resource.name));
                     }
                 }

@@ -1,12 +1,12 @@
 //! What jobs came to. Every report is acknowledged once what follows from it is durable.
 
 use muster_shared::Generation;
-use muster_shared::model::{Action, Down, LedgerEntry, Observed, Outcome, Report, Spec};
+use muster_shared::model::{Action, Down, LedgerEntry, Observed, Outcome, Report};
 
 use crate::engine::{Engine, Todo};
 use crate::node::NodeKey;
 use crate::record::{PackedSpec, Status};
-use crate::resource::{Previous, Role, Slot, WorkState};
+use crate::resource::{Role, Slot, WorkState};
 
 impl Engine {
     pub(crate) fn report(&mut self, key: NodeKey, report: Report) {
@@ -34,11 +34,8 @@ impl Engine {
             Outcome::Failed { reason, permanent } => {
                 let withdrawing = row.work.as_ref().is_some_and(|work| work.state == WorkState::Withdrawing);
                 if withdrawing {
-                    self.end_work(slot);
-                    let row = &mut self.rows[slot];
-                    row.status = Some(Status::Failed);
-                    row.reason = Some(reason.into());
-                    self.row_changed(slot, false);
+                    self.abandon_work(slot);
+                    self.rows[slot].reason = Some(reason.into());
                     self.agenda.push_back(Todo::Visit(slot));
                 } else if row.is_sent() {
                     self.attempt_failed(slot, &reason, permanent);
@@ -87,7 +84,8 @@ impl Engine {
             };
             row.attributes =
                 observed.attributes.into_iter().filter(|(name, value)| differs(name, value)).collect();
-            self.forget_previous(slot, node, previous, spec.as_ref());
+            self.claims.keep(slot, &spec.map(|spec| spec.claims()).unwrap_or_default());
+            self.release_previous(previous);
         }
         self.row_changed(slot, true);
         self.event(stack, Some(slot));
@@ -101,21 +99,5 @@ impl Engine {
             Role::Cleanup | Role::Forward => self.agenda.push_back(Todo::Visit(slot)),
             Role::Steady => {}
         }
-    }
-
-    /// What only the state before needed is let go.
-    pub(crate) fn forget_previous(
-        &mut self,
-        slot: Slot,
-        node: NodeKey,
-        previous: Option<Previous>,
-        spec: Option<&Spec>,
-    ) {
-        let Some(old) = previous.and_then(|previous| previous.spec).map(|old| old.unpack()) else { return };
-        let kept = spec.map(Spec::claims).unwrap_or_default();
-        for claim in old.claims().iter().filter(|claim| !kept.contains(claim)) {
-            self.claims.release(node, claim, slot);
-        }
-        self.release_content(&old);
     }
 }

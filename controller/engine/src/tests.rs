@@ -1,6 +1,7 @@
 //! The machine as a whole: tables of operations, and random graphs, interruptions and restarts.
 
 mod bed;
+mod claims;
 mod jobs;
 mod random;
 mod stacks;

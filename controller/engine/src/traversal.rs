@@ -102,12 +102,10 @@ impl Engine {
 
     /// Claims and contents of a row's last spec.
     pub(crate) fn let_go(&mut self, slot: Slot) {
-        let row = &self.rows[slot];
-        let (Some(node), Some(spec)) = (row.node, row.spec.as_ref().map(PackedSpec::unpack)) else { return };
-        for claim in spec.claims() {
-            self.claims.release(node, &claim, slot);
+        self.claims.keep(slot, &[]);
+        if let Some(spec) = self.rows[slot].spec.as_ref().map(PackedSpec::unpack) {
+            self.release_content(&spec);
         }
-        self.release_content(&spec);
     }
 
     pub(crate) fn check_end(&mut self, id: u64) {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use muster_shared::model::{Action, Content, ContentDigest, Spec};
+use muster_shared::model::{Action, Claim, Content, ContentDigest, Spec};
 use muster_template::{References, Template};
 use serde_json::Value;
 
@@ -157,7 +157,7 @@ impl Engine {
         for claim in &claims {
             let Some(owner) = self.claims.owner(node, claim).filter(|owner| *owner != slot) else { continue };
             let (row, other) = (&self.rows[slot], &self.rows[owner]);
-            if other.stack != row.stack || other.role != Role::Cleanup {
+            if other.stack != row.stack || !(other.role == Role::Cleanup || self.leaves(owner, node, claim)) {
                 return Err(self.claimed(claim, &self.nodes[node].name, other, &row.name).to_string());
             }
         }
@@ -169,6 +169,26 @@ impl Engine {
             self.claims.take(node, claim, slot);
         }
         Ok(())
+    }
+
+    /// Whether a row that the traversal has yet to change will not claim this any more.
+    fn leaves(&self, slot: Slot, node: NodeKey, claim: &Claim) -> bool {
+        let row = &self.rows[slot];
+        let stack = &self.stacks[&row.stack];
+        let Some(walk) = stack.walk.as_ref().filter(|_| row.role == Role::Forward && !row.ready) else {
+            return false;
+        };
+        let references = Rendered { engine: self, stack };
+        let Ok(properties) = walk.template.render(row.index as usize, &walk.parameters, &references) else {
+            return false; // not known yet, so it keeps what it has
+        };
+        let kind = walk.template.resources[row.index as usize].kind;
+        let spec = muster_template::spec(kind, &properties);
+        let elsewhere = match muster_template::node(&properties) {
+            Ok(Some(name)) => self.nodes.find(&name) != Some(node),
+            Ok(None) | Err(_) => false,
+        };
+        spec.is_ok_and(|spec| elsewhere || !spec.claims().contains(claim))
     }
 
     /// A node for a resource that may be anywhere: spread by row.

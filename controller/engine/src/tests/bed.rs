@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use muster_shared::join::TokenSecret;
 use muster_shared::model::{
-    Action, Down, FailOn, Hello, Job, LedgerEntry, Observed, Outcome, Report, ReportKey, Spec, Up,
+    Action, Content, Down, FailOn, Hello, Job, LedgerEntry, Observed, Outcome, Report, ReportKey, Spec, Up,
 };
 use muster_shared::seal::SealPublic;
 use muster_shared::{Attempt, Epoch, MonoTime, NodeId, ResourceId, StackName};
@@ -112,6 +112,8 @@ pub struct Host {
     pub connection: Option<u64>,
     pub queue: VecDeque<Job>,
     pub things: BTreeMap<ResourceId, (Spec, LedgerEntry)>,
+    /// Paths: which resource wrote the file last, and what is in it.
+    pub files: BTreeMap<String, (ResourceId, Content)>,
     /// Outcomes of the newest job of each resource, to be said again.
     pub outcomes: BTreeMap<ResourceId, Report>,
 }
@@ -127,6 +129,7 @@ pub struct Bed {
     /// The controller dies after its next commits: nothing it sends arrives.
     pub dying: bool,
     pub answers: BTreeMap<u64, Result<Answer, Refusal>>,
+    pub limits: Limits,
     next_id: u64,
     next_connection: u64,
 }
@@ -173,14 +176,35 @@ pub fn template(lines: &str) -> Source {
     parse(SourceText { name: "t".into(), template: text, ..SourceText::default() })
 }
 
+/// A template of files on node-0 from `name: path content | needs` lines.
+pub fn files(lines: &str) -> Source {
+    let mut text = String::from("heat_template_version: 2018-08-31\nresources:\n");
+    for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let (name, rest) = line.split_once(':').unwrap();
+        let (file, needs) = rest.split_once('|').unwrap_or((rest, ""));
+        let (path, content) = file.trim().split_once(' ').unwrap_or((file.trim(), "hello"));
+        let needs: Vec<&str> = needs.split_whitespace().collect();
+        text.push_str(&format!(
+            "  {name}:\n    type: Muster::File\n    properties: {{node: node-0, path: {path}, content: {}}}\n    depends_on: [{}]\n",
+            content.trim(),
+            needs.join(", ")
+        ));
+    }
+    parse(SourceText { name: "t".into(), template: text, ..SourceText::default() })
+}
+
 pub fn options() -> Options {
     Options { timeout: Duration::from_secs(100_000), ..Options::default() }
 }
 
 impl Bed {
     pub fn new(nodes: usize) -> Self {
+        Self::with(nodes, Limits::default())
+    }
+
+    pub fn with(nodes: usize, limits: Limits) -> Self {
         let mut bed = Self {
-            engine: Engine::new(config(1)),
+            engine: Engine::new(config(1, limits)),
             tables: Tables::default(),
             hosts: BTreeMap::new(),
             now: MonoTime::default(),
@@ -188,6 +212,7 @@ impl Bed {
             ran: Vec::new(),
             dying: false,
             answers: BTreeMap::new(),
+            limits,
             next_id: 0,
             next_connection: 0,
         };
@@ -242,7 +267,7 @@ impl Bed {
     pub fn restart(&mut self) {
         self.epoch += 1;
         self.dying = false;
-        self.engine = Engine::load(config(self.epoch), self.tables.snapshot(), self.now);
+        self.engine = Engine::load(config(self.epoch, self.limits), self.tables.snapshot(), self.now);
         for host in self.hosts.values_mut() {
             host.connection = None;
         }
@@ -327,6 +352,15 @@ impl Bed {
         true
     }
 
+    /// The host's first job fails, and trying again cannot help.
+    pub fn fail_next(&mut self, name: &NodeId) {
+        let Some(job) = self.hosts.get_mut(name).and_then(|host| host.queue.pop_front()) else { return };
+        let outcome = Outcome::Failed { reason: "refused".into(), permanent: true };
+        let report = Report { key: job.key(), outcome };
+        self.hosts.get_mut(name).unwrap().outcomes.insert(job.resource, report.clone());
+        self.receive(name, Up::Report(report));
+    }
+
     /// Runs jobs, those sent first first, and lets backoffs pass, until nothing is left.
     pub fn idle(&mut self) {
         for _ in 0..100_000 {
@@ -367,6 +401,18 @@ impl Bed {
         found.remove(0)
     }
 
+    /// Path and content of every file of node-0.
+    pub fn disk(&self) -> Vec<String> {
+        let files = &self.hosts[&node(0)].files;
+        files
+            .iter()
+            .map(|(path, (_, content))| match content {
+                Content::Inline(bytes) => format!("{path} {}", String::from_utf8_lossy(bytes)),
+                Content::Stored { digest, .. } => format!("{path} {digest}"),
+            })
+            .collect()
+    }
+
     /// Name and values of everything that exists.
     pub fn reality(&self) -> Vec<(String, BTreeMap<String, String>)> {
         let mut all: Vec<_> = self
@@ -375,11 +421,12 @@ impl Bed {
             .flat_map(|host| &host.things)
             .map(|(id, (spec, _))| {
                 let row = self.tables.resources.values().find(|row| row.physical == *id);
-                let Spec::Dummy(dummy) = spec else { panic!("only dummies here") };
-                (
-                    row.map_or_else(|| format!("forgotten {id}"), |row| row.name.to_string()),
-                    dummy.values.clone(),
-                )
+                let values = match spec {
+                    Spec::Dummy(dummy) => dummy.values.clone(),
+                    Spec::File(file) => [("path".to_owned(), file.path.clone())].into(),
+                    Spec::Network(_) => BTreeMap::new(),
+                };
+                (row.map_or_else(|| format!("forgotten {id}"), |row| row.name.to_string()), values)
             })
             .collect();
         all.sort();
@@ -387,10 +434,10 @@ impl Bed {
     }
 }
 
-pub fn config(epoch: u32) -> Config {
+pub fn config(epoch: u32, limits: Limits) -> Config {
     let mut seed = [0; 32];
     seed[..4].copy_from_slice(&epoch.to_le_bytes());
-    Config { epoch: Epoch(epoch), seed, limits: Limits::default() }
+    Config { epoch: Epoch(epoch), seed, limits }
 }
 
 impl Host {
@@ -430,9 +477,17 @@ impl Host {
         let outcome = if fail == Some(FailOn::Any) || fail == Some(FailOn::Action(job.action)) {
             Outcome::Failed { reason: "told to fail".into(), permanent: false }
         } else if job.action == Action::Delete {
+            if let Spec::File(file) = &job.spec
+                && self.files.get(&file.path).is_some_and(|(owner, _)| *owner == job.resource)
+            {
+                self.files.remove(&file.path);
+            }
             self.things.remove(&job.resource);
             Outcome::Done(Observed::default())
         } else {
+            if let Spec::File(file) = &job.spec {
+                self.files.insert(file.path.clone(), (job.resource, file.content.clone()));
+            }
             let entry = LedgerEntry { resource: job.resource, generation: job.generation };
             self.things.insert(job.resource, (job.spec, entry));
             Outcome::Done(Observed::default())

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
-use super::bed::{Bed, node, options, parse, stack, template};
-use crate::{Options, Refusal, Request, Source, SourceText};
+use super::bed::{Bed, files, node, options, parse, stack, template};
+use crate::{Options, Refusal, Request, SourceText};
 
 const THREE: &str = "
     a: x=1
@@ -138,31 +138,21 @@ fn what_contradicts_is_refused_and_changes_nothing() {
     assert!(bed.delete().is_ok(), "a delete asked for twice is one");
 }
 
-fn files(resources: &[(&str, &str)]) -> Source {
-    let mut text = String::from("heat_template_version: 2018-08-31\nresources:\n");
-    for (name, path) in resources {
-        text.push_str(&format!(
-            "  {name}:\n    type: Muster::File\n    properties: {{node: node-0, path: {path}, content: hello}}\n"
-        ));
-    }
-    parse(SourceText { name: "t".into(), template: text, ..SourceText::default() })
-}
-
 #[test]
 fn one_thing_has_one_owner() {
     let mut bed = Bed::new(1);
-    let twice = files(&[("a", "/etc/motd"), ("b", "/etc/motd")]);
+    let twice = files("a: /etc/motd\n b: /etc/motd");
     let Err(Refusal::Conflict(why)) = bed.create(twice) else { panic!("refused") };
     assert!(why.contains("/etc/motd") && why.contains('a') && why.contains('b'), "{why}");
     assert!(bed.tables.stacks.is_empty() && bed.engine.stack_views().is_empty());
-    bed.create(files(&[("a", "/etc/motd")])).unwrap();
+    bed.create(files("a: /etc/motd")).unwrap();
     bed.idle();
-    let source = files(&[("mine", "/etc/motd")]);
+    let source = files("mine: /etc/motd");
     let request = Request::Create { name: "other".parse().unwrap(), source, options: options() };
     let Err(Refusal::Conflict(why)) = bed.ask(request) else { panic!("refused") };
     assert!(why.contains("resource a of stack s"), "{why}");
     bed.ran.clear();
-    bed.update(files(&[("renamed", "/etc/motd")])).unwrap();
+    bed.update(files("renamed: /etc/motd")).unwrap();
     bed.idle();
     assert_eq!(
         bed.ran,

@@ -22,8 +22,8 @@ pub(crate) enum After {
     Accepted(ReportKey),
     /// Another resource's entry says that this job's resource took over.
     HandedOver { other: ResourceId, to: ReportKey },
-    /// What was there before is recorded for this job.
-    Captured(ReportKey),
+    /// What was there before is recorded for this job; how the entry was until then.
+    Captured { key: ReportKey, was: Box<Entry> },
     /// A job ended.
     Ended(Report),
     /// A report was acknowledged, or something else that can be written later as well.
@@ -249,6 +249,11 @@ impl Agent {
         }
     }
 
+    /// With the next heartbeat.
+    pub(crate) fn write_later(&mut self, resource: ResourceId) {
+        self.stale.insert(resource);
+    }
+
     fn next_write(&mut self) -> WriteId {
         self.last_write += 1;
         WriteId(self.last_write)
@@ -280,12 +285,12 @@ impl Agent {
             (After::Accepted(key), Some(reason)) => self.not_accepted(key, &reason),
             (After::HandedOver { to, .. }, None) => self.handed_over(to),
             (After::HandedOver { other, to }, Some(reason)) => self.not_handed_over(other, to, &reason),
-            (After::Captured(key), None) => self.run(key),
-            (After::Captured(key), Some(reason)) => self.not_captured(key, &reason),
+            (After::Captured { key, .. }, None) => self.run(key),
+            (After::Captured { key, was }, Some(reason)) => self.not_captured(key, *was, &reason),
             (After::Ended(report), failed) => self.ended(report, failed),
             (After::Nothing(_), None) => {}
             (After::Nothing(resource), Some(reason)) => {
-                self.stale.insert(resource);
+                self.write_later(resource);
                 self.warn(format!("cannot write the ledger, will try again: {reason}"));
             }
         }

@@ -1,6 +1,6 @@
 //! What goes into the machine and what comes out.
 
-use muster_shared::model::{ContentDigest, Down, Job, Observed, ReportKey, Spec, Up};
+use muster_shared::model::{ContentDigest, Down, Job, Observed, Outcome, ReportKey, Spec, Up};
 use muster_shared::{Epoch, ResourceId};
 
 use crate::ledger::{Before, Entry};
@@ -74,6 +74,12 @@ pub struct RunError {
     pub reason: String,
     /// Trying again cannot help.
     pub permanent: bool,
+}
+
+impl From<RunError> for Outcome {
+    fn from(error: RunError) -> Self {
+        Outcome::Failed { reason: error.reason, permanent: error.permanent }
+    }
 }
 
 /// How a content on disk stands.

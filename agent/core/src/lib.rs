@@ -20,6 +20,7 @@ mod ledger;
 mod receive;
 mod run;
 mod session;
+mod take_over;
 
 pub use agent::Agent;
 pub use backoff::Backoff;

@@ -5,14 +5,11 @@
 //!        └──────────────────────────────▲  (any of these three is left out where it is not needed)  ▲
 //!                                       └────────────── after a restart                             └ delete
 //! ```
-//!
-//! **Taking over.** A resource that claims what another one made takes over what that one knows of the time
-//! before Muster; the other's end then leaves the thing alone. If the new owner goes without ever having
-//! been applied, it gives the thing back.
 
 use std::time::Duration;
 
 use muster_shared::model::{Action, Claim, Job, Observed, Outcome, Progress, Report, ReportKey, Up};
+use muster_shared::wire::REASON_MAX;
 use muster_shared::{MonoTime, ResourceId};
 
 use crate::agent::{After, Agent};
@@ -72,6 +69,7 @@ impl Run {
 impl Agent {
     /// After a restart: what was accepted and has not ended is run again.
     pub(crate) fn recover(&mut self) {
+        self.give_back_lost();
         let accepted: Vec<(ResourceId, bool)> = self
             .ledger
             .iter()
@@ -88,16 +86,20 @@ impl Agent {
     }
 
     /// The job `key` if it is its entry's current one and stands in this phase.
-    fn current(&self, key: ReportKey, phase: impl FnOnce(Phase) -> bool) -> Option<&Job> {
+    pub(crate) fn current(&self, key: ReportKey, phase: impl FnOnce(Phase) -> bool) -> Option<&Job> {
         let run = self.runs.get(&key.resource).filter(|run| phase(run.phase))?;
         debug_assert!(self.ledger.get(key.resource).is_some(), "{run:?} has an entry");
         let job = &self.ledger.get(key.resource)?.current.as_ref()?.job;
         (job.key() == key).then_some(job)
     }
 
-    fn set_phase(&mut self, resource: ResourceId, phase: Phase) {
-        if let Some(run) = self.runs.get_mut(&resource) {
-            run.phase = phase;
+    pub(crate) fn phase(&mut self, resource: ResourceId) -> Option<&mut Phase> {
+        self.runs.get_mut(&resource).map(|run| &mut run.phase)
+    }
+
+    pub(crate) fn set_phase(&mut self, resource: ResourceId, phase: Phase) {
+        if let Some(at) = self.phase(resource) {
+            *at = phase;
         }
     }
 
@@ -162,115 +164,16 @@ impl Agent {
             };
             match action {
                 Action::Create | Action::Update => self.take_over(key, &claims),
-                Action::Delete => self.begin_delete(key),
+                Action::Delete => self.begin_delete(key, &claims),
             }
         }
     }
 
-    fn begin_delete(&mut self, key: ReportKey) {
-        let nothing = Outcome::Done(Observed::default());
-        let Some(entry) = self.ledger.get(key.resource) else { return };
-        if !entry.exists() || entry.handed_over.is_some() {
-            return self.end(key, nothing);
-        }
-        let givers = self.givers(key.resource);
-        if entry.applied.is_none() && !givers.is_empty() {
-            for giver in givers {
-                self.ledger.edit(giver, |entry| entry.handed_over = None);
-                self.write(giver, After::Nothing(giver));
-            }
-            return self.end(key, nothing);
-        }
-        self.run(key);
-    }
-
-    /// Resources that handed over to this one.
-    fn givers(&self, resource: ResourceId) -> Vec<ResourceId> {
-        let Some(entry) = self.ledger.get(resource) else { return Vec::new() };
-        let mut givers = self.ledger.held_by_others(&entry.claims, resource);
-        givers.retain(|&giver| self.ledger.get(giver).is_some_and(|g| g.handed_over == Some(resource)));
-        givers
-    }
-
-    fn take_over(&mut self, key: ReportKey, claims: &[Claim]) {
-        let resource = key.resource;
-        let mut others = self.ledger.held_by_others(claims, resource);
-        others.retain(|&other| self.ledger.get(other).is_some_and(|entry| entry.handed_over.is_none()));
-        self.set_phase(resource, Phase::HandingOver { left: others.len() });
-        for &other in &others {
-            self.ledger.edit(other, |entry| entry.handed_over = Some(resource));
-            self.write(other, After::HandedOver { other, to: key });
-        }
-        if others.is_empty() {
-            self.capture(key);
-        }
-    }
-
-    /// One of the others' records is on disk.
-    pub(crate) fn handed_over(&mut self, key: ReportKey) {
-        let Some(run) = self.runs.get_mut(&key.resource) else { return };
-        if let Phase::HandingOver { left } = &mut run.phase {
-            *left -= 1;
-            if *left == 0 {
-                self.capture(key);
-            }
-        }
-    }
-
-    pub(crate) fn not_handed_over(&mut self, other: ResourceId, key: ReportKey, reason: &str) {
-        self.ledger.edit(other, |entry| entry.handed_over.take_if(|to| *to == key.resource));
-        if self.current(key, |phase| matches!(phase, Phase::HandingOver { .. })).is_some() {
-            self.end(key, disk_failed(reason));
-        }
-    }
-
-    /// Asks what is there, unless that is known of all the job claims.
-    fn capture(&mut self, key: ReportKey) {
-        let Some(entry) = self.ledger.get(key.resource) else { return };
-        let Some(job) = entry.current.as_ref().map(|accepted| &accepted.job) else { return };
-        let claims = job.spec.claims();
-        let is_known = claims.iter().all(|claim| entry.claims.contains(claim));
-        if is_known && entry.handed_over.is_none() {
-            return self.run(key);
-        }
-        let others = self.ledger.held_by_others(&claims, key.resource);
-        let others = others.iter().filter_map(|&other| self.ledger.get(other)?.before.clone());
-        let known: Vec<Before> = entry.before.clone().into_iter().chain(others).collect();
-        self.effects.push_back(Effect::Capture { key, spec: job.spec.clone(), known });
-        self.set_phase(key.resource, Phase::Capturing);
-    }
-
-    /// The answer to [`Effect::Capture`].
-    pub(crate) fn captured(&mut self, key: ReportKey, before: Result<Before, RunError>) {
-        let Some(job) = self.current(key, |phase| phase == Phase::Capturing) else { return };
-        let claims = job.spec.claims();
-        match before {
-            Ok(before) => {
-                self.ledger.edit(key.resource, |entry| {
-                    entry.before = Some(before);
-                    entry.claims.extend(claims);
-                    entry.claims.sort();
-                    entry.claims.dedup();
-                    entry.handed_over = None;
-                });
-                self.set_phase(key.resource, Phase::Recording);
-                self.write(key.resource, After::Captured(key));
-            }
-            Err(RunError { reason, permanent }) => self.end(key, Outcome::Failed { reason, permanent }),
-        }
-    }
-
-    pub(crate) fn not_captured(&mut self, key: ReportKey, reason: &str) {
-        if self.current(key, |phase| phase == Phase::Recording).is_some() {
-            // Nothing was touched. What was read is right, but would not survive: read it again next time.
-            self.ledger.edit(key.resource, |entry| {
-                if entry.applied.is_none() {
-                    entry.before = None;
-                }
-                entry.claims =
-                    entry.applied.as_ref().map(|applied| applied.spec.claims()).unwrap_or_default();
-            });
-            self.end(key, disk_failed(reason));
+    fn begin_delete(&mut self, key: ReportKey, claims: &[Claim]) {
+        if self.leaves_alone(key.resource, claims) {
+            self.end(key, Outcome::Done(Observed::default()));
+        } else {
+            self.run(key);
         }
     }
 
@@ -302,15 +205,23 @@ impl Agent {
                 key,
                 match outcome {
                     Ok(observed) => Outcome::Done(observed),
-                    Err(RunError { reason, permanent }) => Outcome::Failed { reason, permanent },
+                    Err(error) => error.into(),
                 },
             );
         }
     }
 
     /// Records the outcome of the current job; it is reported once that is on disk.
-    fn end(&mut self, key: ReportKey, outcome: Outcome) {
+    pub(crate) fn end(&mut self, key: ReportKey, mut outcome: Outcome) {
         let resource = key.resource;
+        if let Outcome::Failed { reason, .. } = &mut outcome {
+            reason.truncate(reason.floor_char_boundary(REASON_MAX));
+            // On disk before this end is: after a crash in between, the job runs again and takes over again.
+            let entry = self.ledger.get(resource);
+            let claims =
+                entry.and_then(|entry| entry.current.as_ref()).map(|accepted| accepted.job.spec.claims());
+            self.give_back(resource, &claims.unwrap_or_default());
+        }
         self.set_phase(resource, Phase::Ending(key));
         let content = self.ledger.edit(resource, |entry| {
             let accepted = entry.current.take_if(|accepted| accepted.job.key() == key)?;
@@ -421,6 +332,6 @@ impl Agent {
     }
 }
 
-fn disk_failed(reason: &str) -> Outcome {
+pub(crate) fn disk_failed(reason: &str) -> Outcome {
     Outcome::Failed { reason: format!("cannot write on the node's disk: {reason}"), permanent: false }
 }

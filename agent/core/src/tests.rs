@@ -4,6 +4,7 @@ mod bed;
 mod delivery;
 mod fetching;
 mod interleavings;
+mod ownership;
 mod restart;
 mod session;
 mod taking_over;

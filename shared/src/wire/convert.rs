@@ -24,7 +24,7 @@ const KEY_MAX: usize = 1024;
 const VALUE_MAX: usize = 64 * 1024;
 /// A network document; a server with 4,000 VLANs needs about this much.
 const DOCUMENT_MAX: usize = 224 * 1024;
-/// A reason is for reading.
+/// Bytes of a reason: it is for reading. Longer ones are cut.
 pub const REASON_MAX: usize = 4096;
 const VERSION_MAX: usize = 64;
 /// Ledger entries in one page: 28 bytes each, so half a packet.

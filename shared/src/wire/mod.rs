@@ -17,6 +17,7 @@ use thiserror::Error;
 use crate::model::{Down, Up};
 use crate::seal::{Direction, Nonce, Seal, SealError};
 use crate::wire::convert::Bounded as _;
+pub use crate::wire::convert::REASON_MAX;
 
 /// The version this build writes, and the newest it reads.
 pub const VERSION: u8 = 1;

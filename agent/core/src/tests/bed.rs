@@ -219,6 +219,14 @@ impl Bed {
         self.down(Down::Acknowledge(key));
     }
 
+    /// Comes after the writes that still wait: what they would write is gone then.
+    fn remove(&mut self, resource: ResourceId) {
+        for (_, entry, _) in &mut self.writes {
+            entry.take_if(|entry| entry.resource == resource);
+        }
+        self.disk.remove(&resource);
+    }
+
     fn drain(&mut self) {
         while let Some(effect) = self.agent.poll_effect() {
             match effect {
@@ -229,7 +237,7 @@ impl Bed {
                     self.writes.push_back((write, Some(*entry), Epoch::default()));
                 }
                 Effect::WriteEpoch { write, epoch } => self.writes.push_back((write, None, epoch)),
-                Effect::Remove(resource) => drop(self.disk.remove(&resource)),
+                Effect::Remove(resource) => self.remove(resource),
                 Effect::Capture { key, known, .. } => self.captures.push((key, known)),
                 Effect::Run { job, before, previous } => self.runs.push((*job, before, previous)),
                 Effect::Cancel(key) => {

@@ -1,9 +1,10 @@
 //! A resource that claims what another one made.
 
-use muster_shared::model::{Action, Job, Outcome};
+use muster_shared::model::{Action, Content, ContentDigest, Down, Job, Outcome};
+use muster_shared::wire::REASON_MAX;
 
-use super::bed::{Bed, done, failed, id, job, plain};
-use crate::Before;
+use super::bed::{Bed, done, failed, generation, id, job, plain};
+use crate::{Before, ContentState};
 
 fn file(n: u128, number: u64, action: Action) -> Job {
     job(n, number, action, plain("/etc/motd"))
@@ -113,4 +114,91 @@ fn what_cannot_be_read_fails_the_job() {
     assert!(matches!(bed.report().outcome, Outcome::Failed { .. }));
     bed.job(&file(1, 2, Action::Delete));
     assert_eq!((bed.runs.len(), bed.report().outcome), (0, done()), "nothing was touched");
+}
+
+/// Resource 2 is about to take over the file of resource 1, whose record says so already, and cannot.
+fn could_not(fail: impl FnOnce(&mut Bed)) {
+    let mut bed = Bed::online();
+    bed.apply_file(&file(1, 1, Action::Create), "old");
+    bed.job(&file(2, 2, Action::Create));
+    fail(&mut bed);
+    bed.reports();
+    assert_eq!(bed.disk[&id(1)].handed_over, None);
+    bed.job(&file(2, 3, Action::Delete));
+    assert_eq!((bed.runs.len(), bed.report().outcome), (0, done()));
+    bed.job(&file(1, 4, Action::Delete));
+    assert_eq!(bed.runs[0].1, old(), "it is still the older one's");
+}
+
+#[test]
+fn one_that_could_not_look_gives_it_back() {
+    could_not(|bed| bed.captured(2, Err(failed("no answer"))));
+}
+
+#[test]
+fn one_whose_record_the_disk_refused_gives_it_back() {
+    could_not(|bed| {
+        bed.disk_is_quick = false;
+        bed.captured(2, Ok("old"));
+        bed.fail_one();
+        bed.disk_is_quick = true;
+        bed.write_one();
+    });
+}
+
+#[test]
+fn one_that_is_withdrawn_after_a_crash_gives_it_back() {
+    let content = ContentDigest::of(b"new");
+    let stored = super::bed::file("/etc/motd", Content::Stored { digest: content, size: 3 });
+    let mut bed = Bed::online();
+    bed.apply_file(&file(1, 1, Action::Create), "old");
+    bed.job(&job(2, 2, Action::Create, stored));
+    bed.content(content, ContentState::Have(3));
+    bed.content(content, ContentState::Verified);
+    assert_eq!(bed.disk[&id(1)].handed_over, Some(id(2)));
+    let mut bed = bed.crash();
+    bed.greet();
+    bed.down(Down::Withdraw { resource: id(2), generation: generation(2) });
+    bed.job(&file(1, 3, Action::Delete));
+    assert_eq!(bed.runs[0].1, old(), "it is still the older one's");
+}
+
+#[test]
+fn one_that_takes_back_and_cannot_leaves_it_where_it_is() {
+    let mut bed = taken_over();
+    bed.ran(2, Ok(()));
+    bed.job(&file(1, 3, Action::Update));
+    bed.captured(1, Err(failed("no answer")));
+    bed.reports();
+    bed.job(&file(1, 4, Action::Delete));
+    assert_eq!((bed.runs.len(), bed.report().outcome), (0, done()));
+    bed.job(&file(2, 5, Action::Delete));
+    assert_eq!(bed.runs[0].1, old(), "one of them puts it back");
+}
+
+#[test]
+fn a_record_the_disk_refused_leaves_the_older_record() {
+    let mut bed = Bed::online();
+    bed.apply_file(&job(1, 1, Action::Create, plain("/a")), "of a");
+    bed.apply_file(&job(2, 1, Action::Create, plain("/b")), "of b");
+    bed.job(&job(1, 2, Action::Update, plain("/b")));
+    assert_eq!(bed.captures[0].1, [Before(b"of a".to_vec()), Before(b"of b".to_vec())]);
+    bed.disk_is_quick = false;
+    bed.captured(1, Ok("of a and b"));
+    bed.fail_one();
+    bed.disk_is_quick = true;
+    bed.write_one();
+    assert!(matches!(bed.report().outcome, Outcome::Failed { .. }));
+    assert_eq!(bed.disk[&id(1)].before, Some(Before(b"of a".to_vec())));
+    bed.job(&job(1, 3, Action::Delete, plain("/a")));
+    assert_eq!(bed.runs[0].1, Some(Before(b"of a".to_vec())));
+}
+
+#[test]
+fn a_long_reason_is_cut_where_it_may_be() {
+    let mut bed = Bed::online();
+    bed.job(&file(1, 1, Action::Create));
+    bed.captured(1, Err(failed(&"é".repeat(1_000_000))));
+    let Outcome::Failed { reason, .. } = bed.report().outcome else { panic!("it failed") };
+    assert_eq!(reason, "é".repeat(REASON_MAX / 2), "the record of a resource stays small");
 }

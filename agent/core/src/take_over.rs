@@ -1,0 +1,152 @@
+//! Who holds a thing that several resources claim, and what was there before the first of them.
+//!
+//! A resource that claims what another one made takes over what that one knows of the time before Muster; the
+//! other's end then leaves the thing alone. A resource that does not come to hold the thing, or goes without
+//! ever having been applied, gives it back.
+
+use muster_shared::ResourceId;
+use muster_shared::model::{Action, Claim, Outcome, ReportKey};
+
+use crate::agent::{After, Agent};
+use crate::face::{Effect, RunError};
+use crate::ledger::{Before, Entry};
+use crate::run::{Phase, disk_failed};
+
+impl Agent {
+    pub(crate) fn take_over(&mut self, key: ReportKey, claims: &[Claim]) {
+        let resource = key.resource;
+        let mut others = self.ledger.held_by_others(claims, resource);
+        others.retain(|&other| self.ledger.get(other).is_some_and(|entry| entry.handed_over.is_none()));
+        self.set_phase(resource, Phase::HandingOver { left: others.len() });
+        for &other in &others {
+            self.ledger.edit(other, |entry| entry.handed_over = Some(resource));
+            self.write(other, After::HandedOver { other, to: key });
+        }
+        if others.is_empty() {
+            self.capture(key);
+        }
+    }
+
+    /// One of the others' records is on disk.
+    pub(crate) fn handed_over(&mut self, key: ReportKey) {
+        if let Some(Phase::HandingOver { left }) = self.phase(key.resource) {
+            *left -= 1;
+            if *left == 0 {
+                self.capture(key);
+            }
+        }
+    }
+
+    pub(crate) fn not_handed_over(&mut self, other: ResourceId, key: ReportKey, reason: &str) {
+        self.ledger.edit(other, |entry| entry.handed_over.take_if(|to| *to == key.resource));
+        // The refused record may be there all the same.
+        self.write_later(other);
+        if self.current(key, |phase| matches!(phase, Phase::HandingOver { .. })).is_some() {
+            self.end(key, disk_failed(reason));
+        }
+    }
+
+    /// Asks what is there, unless that is known of all the job claims.
+    fn capture(&mut self, key: ReportKey) {
+        let Some(entry) = self.ledger.get(key.resource) else { return };
+        let Some(job) = entry.current.as_ref().map(|accepted| &accepted.job) else { return };
+        let claims = job.spec.claims();
+        let is_known = claims.iter().all(|claim| entry.claims.contains(claim));
+        if is_known && entry.handed_over.is_none() {
+            return self.run(key);
+        }
+        let others = self.ledger.held_by_others(&claims, key.resource);
+        let others = others.iter().filter_map(|&other| self.ledger.get(other)?.before.clone());
+        let known: Vec<Before> = entry.before.clone().into_iter().chain(others).collect();
+        self.effects.push_back(Effect::Capture { key, spec: job.spec.clone(), known });
+        self.set_phase(key.resource, Phase::Capturing);
+    }
+
+    /// The answer to [`Effect::Capture`].
+    pub(crate) fn captured(&mut self, key: ReportKey, before: Result<Before, RunError>) {
+        let Some(job) = self.current(key, |phase| phase == Phase::Capturing) else { return };
+        let claims = job.spec.claims();
+        match before {
+            Ok(before) => {
+                let was = self.ledger.edit(key.resource, |entry| {
+                    let was = entry.clone();
+                    entry.before = Some(before);
+                    entry.claims.extend(claims);
+                    entry.claims.sort();
+                    entry.claims.dedup();
+                    entry.handed_over = None;
+                    was
+                });
+                self.set_phase(key.resource, Phase::Recording);
+                self.write(key.resource, After::Captured { key, was: Box::new(was) });
+            }
+            Err(error) => self.end(key, error.into()),
+        }
+    }
+
+    /// Nothing was touched. What was read is right, but would not survive: it is read again next time.
+    pub(crate) fn not_captured(&mut self, key: ReportKey, was: Entry, reason: &str) {
+        if self.current(key, |phase| phase == Phase::Recording).is_some() {
+            self.ledger.edit(key.resource, |entry| {
+                (entry.before, entry.claims, entry.handed_over) = (was.before, was.claims, was.handed_over);
+            });
+            self.end(key, disk_failed(reason));
+        }
+    }
+
+    /// Whether the end of this resource changes nothing on the host: what it made, if anything, is another's.
+    pub(crate) fn leaves_alone(&mut self, resource: ResourceId, claims: &[Claim]) -> bool {
+        self.give_back(resource, claims);
+        let Some(entry) = self.ledger.get(resource) else { return true };
+        if !entry.exists() || entry.handed_over.is_some() {
+            return true;
+        }
+        let givers = self.givers(resource, &entry.claims);
+        let gives_back = entry.applied.is_none() && !givers.is_empty();
+        if gives_back {
+            self.hand_on(givers, None);
+        }
+        gives_back
+    }
+
+    /// What others handed over to this resource and it does not hold is theirs again, or goes where what this
+    /// resource held has gone.
+    pub(crate) fn give_back(&mut self, resource: ResourceId, claims: &[Claim]) {
+        let entry = self.ledger.get(resource);
+        let holder = entry.filter(|entry| entry.exists() && entry.handed_over.is_none());
+        let holds = |claim| holder.is_some_and(|holder| holder.claims.contains(claim));
+        let unheld: Vec<Claim> = claims.iter().filter(|claim| !holds(claim)).cloned().collect();
+        let to = entry.and_then(|entry| entry.handed_over);
+        self.hand_on(self.givers(resource, &unheld), to);
+    }
+
+    /// After a restart: what was given back and not written down any more.
+    pub(crate) fn give_back_lost(&mut self) {
+        let failed = |entry: &Entry| {
+            let pending = [&entry.current, &entry.next].into_iter().flatten();
+            let ends = pending.map(|accepted| accepted.job.action).all(|action| action == Action::Delete);
+            let done = entry.last.as_ref().is_some_and(|last| matches!(last.outcome, Outcome::Done(_)));
+            ends && !entry.exists() && !done
+        };
+        let giver = |entry: &&Entry| {
+            let to = entry.handed_over.and_then(|to| self.ledger.get(to));
+            to.is_some_and(failed)
+        };
+        let givers: Vec<ResourceId> = self.ledger.iter().filter(giver).map(|entry| entry.resource).collect();
+        self.hand_on(givers, None);
+    }
+
+    fn hand_on(&mut self, givers: Vec<ResourceId>, to: Option<ResourceId>) {
+        for giver in givers {
+            self.ledger.edit(giver, |entry| entry.handed_over = to.filter(|to| *to != giver));
+            self.write(giver, After::Nothing(giver));
+        }
+    }
+
+    /// Resources that handed over to this one.
+    fn givers(&self, resource: ResourceId, claims: &[Claim]) -> Vec<ResourceId> {
+        let mut givers = self.ledger.held_by_others(claims, resource);
+        givers.retain(|&giver| self.ledger.get(giver).is_some_and(|g| g.handed_over == Some(resource)));
+        givers
+    }
+}

@@ -113,9 +113,16 @@ pub struct Config {
     pub limits: Limits,
 }
 
+/// How far the epoch rises on the word of agents: as many starts as a restored store can be behind. One agent that
+/// lies must not use up the numbers of the site.
+const EPOCH_JUMP_MAX: u32 = 1 << 20;
+/// Likewise: no controller has ever counted so far, and there is as much room above.
+const NUMBER_MAX: u64 = 1 << 62;
+
 /// The controller's pure machine.
 pub struct Engine {
     pub(crate) epoch: Epoch,
+    epoch_max: Epoch,
     seed: [u8; 32],
     pub(crate) limits: Limits,
     next_number: u64,
@@ -162,6 +169,7 @@ impl Engine {
     pub fn new(config: Config) -> Self {
         let mut engine = Self {
             epoch: config.epoch,
+            epoch_max: Epoch(config.epoch.0.saturating_add(EPOCH_JUMP_MAX)),
             seed: config.seed,
             limits: config.limits,
             next_number: 0,
@@ -181,7 +189,8 @@ impl Engine {
             pending: BTreeMap::new(),
             unplaced: BTreeSet::new(),
             agenda: VecDeque::new(),
-            seq: 0,
+            // So that one who watches across a restart does not take a new state for the one it knows.
+            seq: u64::from(config.epoch.0) << 32,
             dirty_rows: VecDeque::new(),
             dirty_stacks: BTreeSet::new(),
             changes: VecDeque::new(),
@@ -282,7 +291,11 @@ impl Engine {
     }
 
     /// Goes above a generation that an agent knows and this engine does not: its store was restored.
-    pub(crate) fn rise_above(&mut self, seen: Generation) {
+    /// False if no honest agent can know it.
+    pub(crate) fn rise_above(&mut self, seen: Generation) -> bool {
+        if seen.epoch > self.epoch_max || seen.number > NUMBER_MAX {
+            return false;
+        }
         if seen.epoch > self.epoch {
             self.epoch = Epoch(seen.epoch.0.saturating_add(1));
             self.next_number = 0;
@@ -290,6 +303,7 @@ impl Engine {
         } else if seen.epoch == self.epoch {
             self.next_number = self.next_number.max(seen.number);
         }
+        true
     }
 
     /// The id of a new row and of the thing it stands for.

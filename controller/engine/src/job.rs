@@ -10,7 +10,7 @@ use crate::engine::{Effect, Engine, Todo};
 use crate::node::NodeKey;
 use crate::record::PackedSpec;
 use crate::record::Status;
-use crate::resource::{Previous, Role, Slot, Work, WorkState};
+use crate::resource::{Previous, Slot, Work, WorkState};
 use crate::timer::TimerKey;
 
 /// Bounds on work in flight, and how often it is tried again.
@@ -58,6 +58,7 @@ impl Engine {
         if let Some(spec) = &spec {
             self.keep_content(&spec.unpack(), content);
         }
+        self.not_failed(slot);
         let generation = self.next_generation();
         let row = &mut self.rows[slot];
         let previous = Previous {
@@ -119,13 +120,12 @@ impl Engine {
         if stack.in_flight >= self.limits.in_flight_per_stack {
             return;
         }
-        if let Some(slot) = stack.queue.pop_front()
-            && let Some(node) = self.rows.get(slot).and_then(|row| row.node)
-        {
+        let Some(slot) = stack.queue.pop_front() else { return };
+        if let Some(node) = self.rows.get(slot).and_then(|row| row.node) {
             self.nodes[node].queue.push_back(slot);
             self.agenda.push_back(Todo::Pump(node));
-            self.agenda.push_back(Todo::PumpStack(id));
         }
+        self.agenda.push_back(Todo::PumpStack(id));
     }
 
     pub(crate) fn send_job(&mut self, slot: Slot, node: NodeKey) {
@@ -313,10 +313,9 @@ impl Engine {
 
     pub(crate) fn attempt_failed(&mut self, slot: Slot, reason: &str, permanent: bool) {
         let limit = self.limits.retries;
-        let wanted = self.rows[slot].role != Role::Steady;
         let row = &mut self.rows[slot];
         row.reason = Some(reason.into());
-        if permanent || row.retry_count >= limit || !wanted {
+        if permanent || row.retry_count >= limit {
             self.abandon_work(slot);
             self.fail_row(slot, reason.to_owned());
             return;

@@ -39,8 +39,7 @@ impl Engine {
         let (row, stack, traversal) = snapshot.highest;
         (engine.next_row, engine.next_stack, engine.next_traversal) = (row + 1, stack + 1, traversal + 1);
         for record in snapshot.nodes {
-            let key = engine.nodes.key(&record.name);
-            engine.nodes[key].joined = Some(record);
+            engine.nodes.join(record);
         }
         for record in snapshot.tokens {
             engine.nodes.tokens.insert(record.token.id, record);
@@ -92,16 +91,14 @@ impl Engine {
         row.ready = progress.observed_ready;
         row.attributes = progress.attributes;
         if row.status == Some(Status::InProgress) {
-            // One that was not sent is decided on again; a job that may be with its agent is asked about.
-            if progress.in_flight {
-                row.work = Some(Box::new(Work {
-                    state: WorkState::Sent,
-                    since: self.now,
-                    due: None,
-                    previous: None,
-                }));
-            } else {
-                row.status = None;
+            let work = |state| Some(Box::new(Work { state, since: self.now, due: None, previous: None }));
+            match progress.in_flight {
+                // It may be with its agent, and is asked about.
+                true => row.work = work(WorkState::Sent),
+                // To be made again for an agent that had lost it: no traversal sees to that.
+                false if row.ready => row.work = work(WorkState::NodeAway),
+                // Decided on again.
+                false => row.status = None,
             }
         }
         let (node, held, sent, handed_over) = (row.node, row.held, row.is_sent(), row.handed_over);
@@ -112,6 +109,8 @@ impl Engine {
             node.rows += 1;
             if sent {
                 node.sent.insert(slot);
+            } else if self.rows[slot].work.is_some() {
+                node.queue.push_back(slot);
             }
             if let Some(generation) = held {
                 node.ledger ^= LedgerEntry { resource: physical, generation }.digest();
@@ -145,6 +144,7 @@ impl Engine {
         stack.outputs = record.outputs;
         stack.parameters = record.parameters;
         stack.events = record.events;
+        stack.seq = self.seq;
         rows.sort_by(|a, b| {
             let (a, b) = (&self.rows[*a], &self.rows[*b]);
             (&a.name, a.id).cmp(&(&b.name, b.id))
@@ -160,9 +160,20 @@ impl Engine {
         }
         self.names.insert(record.name, id);
         self.stacks.insert(id, stack);
-        if let Some(source) = source {
-            self.resume(id, source);
+        match source {
+            Some(source) => self.resume(id, source),
+            None => self.abandon(id, "its revision cannot be read: update or delete the stack"),
         }
+    }
+
+    /// A traversal that cannot be taken up is not IN_PROGRESS for ever.
+    fn abandon(&mut self, id: u64, reason: &str) {
+        let Some(stack) = self.stacks.get_mut(&id).filter(|stack| stack.status == Status::InProgress) else {
+            return;
+        };
+        stack.status = Status::Failed;
+        stack.reason = reason.into();
+        self.stack_changed(id);
     }
 
     /// Takes up a traversal where the store left it.
@@ -170,10 +181,7 @@ impl Engine {
         let Source { template, parameters, .. } = source;
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         if stack.forward.len() != template.resources.len() {
-            stack.status = Status::Failed;
-            stack.reason = "the store's rows do not fit its revision: update or delete the stack".into();
-            self.stack_changed(id);
-            return;
+            return self.abandon(id, "the store's rows do not fit its revision: update or delete the stack");
         }
         let timeout = self.now + std::time::Duration::from_secs(stack.timeout_s);
         let timed = stack.status == Status::InProgress;
@@ -205,8 +213,9 @@ impl Engine {
                 row.blocked = u32::try_from(blocked).expect("bounded when the revision was taken");
                 walk.total += 1;
                 walk.forward_left += 1;
-                if row.status == Some(Status::Failed) {
+                if row.status == Some(Status::Failed) && row.blocked == 0 {
                     walk.failed += 1;
+                    row.failed = true;
                 } else {
                     self.agenda.push_back(Todo::Visit(*slot));
                 }

@@ -46,6 +46,8 @@ const LABELS_MAX: usize = 64;
 pub(crate) struct Nodes {
     nodes: Vec<Node>,
     by_name: BTreeMap<NodeId, NodeKey>,
+    /// Those that have joined, by name.
+    joined: Vec<NodeKey>,
     pub tokens: BTreeMap<[u8; 8], TokenRecord>,
 }
 
@@ -74,8 +76,24 @@ impl Nodes {
         self.by_name.get(name).copied()
     }
 
-    pub fn has_room(&self) -> bool {
-        self.nodes.len() < NODES_MAX
+    /// For so many more.
+    pub fn has_room(&self, more: usize) -> bool {
+        self.nodes.len() + more <= NODES_MAX
+    }
+
+    /// A node has joined, perhaps again.
+    pub fn join(&mut self, record: NodeRecord) {
+        let key = self.key(&record.name);
+        if let Err(at) = self.joined.binary_search_by(|other| self[*other].name.cmp(&record.name)) {
+            self.joined.insert(at, key);
+        }
+        self[key].joined = Some(record);
+    }
+
+    /// A node for a resource that may be anywhere: spread by row.
+    pub fn any(&self, row: u64) -> Option<NodeKey> {
+        let count = u64::try_from(self.joined.len()).ok().filter(|count| *count > 0)?;
+        self.joined.get(usize::try_from(row % count).ok()?).copied()
     }
 
     pub fn is_joined(&self, name: &NodeId) -> bool {
@@ -200,7 +218,7 @@ impl Engine {
                 ask.name, ask.name
             )));
         }
-        if self.nodes.find(&ask.name).is_none() && !self.nodes.has_room() {
+        if self.nodes.find(&ask.name).is_none() && !self.nodes.has_room(1) {
             return Err(Refusal::Conflict(format!("the site has {NODES_MAX} nodes, which is its limit")));
         }
         let left = TokenRecord { uses_left: record.uses_left.saturating_sub(1), ..record.clone() };
@@ -212,7 +230,6 @@ impl Engine {
             self.nodes.tokens.insert(ask.token_id, left.clone());
             self.change(Change::Token(left));
         }
-        let key = self.nodes.key(&ask.name);
         let joined = NodeRecord {
             name: ask.name.clone(),
             labels,
@@ -221,7 +238,7 @@ impl Engine {
             revoked: false,
             joined_with: (ask.token_id, secret_hash),
         };
-        self.nodes[key].joined = Some(joined.clone());
+        self.nodes.join(joined.clone());
         self.change(Change::Node(joined));
         self.place_the_unplaced();
         Ok(Answer::Joined { node: ask.name })

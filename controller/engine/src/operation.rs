@@ -195,12 +195,14 @@ impl Engine {
         };
         let plan = plan(&ground, &template, &parameters);
         let number = stack.revision + u32::from(target.action != StackAction::Delete);
-        let warnings = self.check(id, &plan, &template, &parameters, &target.options)?;
+        let shown = |text: String| parameters.without_hidden(&text);
+        let checked = self.check(id, &plan, &template, &parameters, &target.options);
+        let warnings = checked.map_err(|refusal| refusal.map(shown))?.into_iter().map(shown).collect();
         if target.action != StackAction::Delete {
             self.change(Change::Revision(RevisionRecord { stack: id, number, text }));
             if number > REVISIONS_KEPT {
                 // What a rollback without --to leads to stays.
-                let good = self.stacks[&id].complete.iter().take(2).last().copied().unwrap_or(number);
+                let good = self.stacks[&id].complete.iter().take(2).next_back().copied().unwrap_or(number);
                 let below = (number - REVISIONS_KEPT).min(good);
                 self.change(Change::RevisionsTrimmed { stack: id, below });
             }
@@ -256,7 +258,7 @@ impl Engine {
                 continue;
             }
             row.role = Role::Forward;
-            row.ready = false;
+            (row.ready, row.failed) = (false, false);
             row.retry_count = 0;
             let requires = &template.resources[index].requires;
             row.blocked = u32::try_from(requires.iter().filter(|r| dirty[**r as usize]).count())
@@ -274,7 +276,7 @@ impl Engine {
         for slot in &dropped {
             let row = &mut self.rows[*slot];
             row.role = Role::Cleanup;
-            row.ready = false;
+            (row.ready, row.failed) = (false, false);
             row.blocked = 1; // counted when clean-up begins
             row.retry_count = 0;
             row.dropped.get_or_insert(revision);
@@ -335,6 +337,7 @@ impl Engine {
         let index = self.rows[old].index as usize;
         let stack_id = self.rows[old].stack;
         let new = self.new_row(stack_id, template, index);
+        self.not_failed(old);
         let (old_id, new_id) = (self.rows[old].id, self.rows[new].id);
         let requires = self.rows[old].requires.clone();
         let row = &mut self.rows[new];
@@ -373,15 +376,11 @@ impl Engine {
             if !plan.dirty[index] {
                 continue;
             }
-            let invalid = |error| {
-                Refusal::Invalid(
-                    parameters.without_hidden(&template.property_error(index, &error).to_string()),
-                )
-            };
+            let invalid = |error| Refusal::Invalid(template.property_error(index, &error).to_string());
             let properties = match template.render(index, parameters, &Nothing) {
                 Ok(properties) => properties,
                 Err(RenderError::NotYet { .. }) => continue,
-                Err(error) => return Err(Refusal::Invalid(parameters.without_hidden(&error.to_string()))),
+                Err(error) => return Err(Refusal::Invalid(error.to_string())),
             };
             let node = muster_template::node(&properties).map_err(invalid)?;
             let spec = muster_template::spec(resource.kind, &properties).map_err(invalid)?;
@@ -413,7 +412,8 @@ impl Engine {
             let names: Vec<&str> = absent.iter().take(WARNINGS_MAX).map(NodeId::as_str).collect();
             return Err(Refusal::Conflict(format!("these nodes have never joined: {}", names.join(", "))));
         }
-        if !absent.is_empty() && !self.nodes.has_room() {
+        let unknown = absent.iter().filter(|name| self.nodes.find(name).is_none()).count();
+        if !self.nodes.has_room(unknown) {
             return Err(Refusal::Conflict("too many nodes are named that have never joined".into()));
         }
         let mut warnings: Vec<String> =

@@ -33,6 +33,8 @@ impl Engine {
             Outcome::Done(observed) => self.done(slot, key, observed),
             Outcome::Failed { reason, permanent } => {
                 let withdrawing = row.work.as_ref().is_some_and(|work| work.state == WorkState::Withdrawing);
+                let walk = self.stacks.get(&self.rows[slot].stack).and_then(|stack| stack.walk.as_ref());
+                let reason = walk.map(|walk| walk.parameters.without_hidden(&reason)).unwrap_or(reason);
                 if withdrawing {
                     self.abandon_work(slot);
                     self.rows[slot].reason = Some(reason.into());
@@ -51,7 +53,10 @@ impl Engine {
 
     /// The agent knows a newer generation than this controller: the store is older than the fleet.
     pub(crate) fn superseded(&mut self, slot: Slot, node: NodeKey, by: Generation) {
-        self.rise_above(by);
+        if !self.rise_above(by) {
+            let reason = format!("the agent says that it knows generation {by}, which no controller gives");
+            return self.attempt_failed(slot, &reason, true);
+        }
         let generation = self.next_generation();
         let row = &mut self.rows[slot];
         row.generation = generation;
@@ -61,7 +66,6 @@ impl Engine {
     }
 
     pub(crate) fn done(&mut self, slot: Slot, node: NodeKey, observed: Observed) {
-        let late = self.rows[slot].work.is_none();
         let previous = self.end_work(slot).and_then(|work| work.previous);
         let row = &mut self.rows[slot];
         let (resource, generation, deleted) =
@@ -89,10 +93,7 @@ impl Engine {
         }
         self.row_changed(slot, true);
         self.event(stack, Some(slot));
-        if late && let Some(walk) = self.stacks.get_mut(&stack).and_then(|stack| stack.walk.as_mut()) {
-            walk.failed = walk.failed.saturating_sub(1);
-            walk.ended = false;
-        }
+        self.not_failed(slot); // its outcome may come late
         match role {
             Role::Cleanup if deleted => self.drop_row(slot),
             // Either it is what this traversal wants, or visit() finds what is to be done after it.

@@ -192,3 +192,14 @@ pub enum Refusal {
     #[error("{0}")]
     Unavailable(String),
 }
+
+impl Refusal {
+    pub(crate) fn map(self, text: impl Fn(String) -> String) -> Self {
+        match self {
+            Refusal::NotFound(why) => Refusal::NotFound(text(why)),
+            Refusal::Conflict(why) => Refusal::Conflict(text(why)),
+            Refusal::Invalid(why) => Refusal::Invalid(text(why)),
+            Refusal::Unavailable(why) => Refusal::Unavailable(text(why)),
+        }
+    }
+}

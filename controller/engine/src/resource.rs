@@ -41,6 +41,8 @@ pub(crate) struct Row {
     pub attempt: u32,
     pub retry_count: u32,
     pub ready: bool,
+    /// Counted among the failed ones of the present traversal.
+    pub failed: bool,
     /// Those that do not follow from the spec.
     pub attributes: BTreeMap<String, String>,
     pub role: Role,
@@ -165,6 +167,7 @@ impl Row {
             attempt: 0,
             retry_count: 0,
             ready: false,
+            failed: false,
             attributes: BTreeMap::new(),
             role: Role::Steady,
             index: u32::MAX,

@@ -149,31 +149,32 @@ impl Engine {
             let row = &self.rows[slot];
             let resource = row.physical;
             let theirs = pages.get(&resource).map(|entry| entry.generation);
-            if theirs == row.held {
+            if theirs == row.held || theirs.is_some_and(|theirs| !self.rise_above(theirs)) {
                 continue;
             }
+            let row = &self.rows[slot];
             for generation in [row.held, theirs].into_iter().flatten() {
                 self.nodes[key].ledger ^= LedgerEntry { resource, generation }.digest();
-            }
-            if let Some(theirs) = theirs {
-                self.rise_above(theirs);
             }
             let row = &mut self.rows[slot];
             row.held = theirs;
             self.row_changed(slot, false);
-            if theirs.is_none() {
-                self.make_again(slot, key);
-            }
+            self.make_again(slot, key);
         }
     }
 
-    /// The agent has no record of a resource that was in place: its state was lost.
+    /// The agent has no record of a resource that was in place, or one of another state: its own was lost.
     pub(crate) fn make_again(&mut self, slot: Slot, node: NodeKey) {
-        let row = &self.rows[slot];
+        let row = &mut self.rows[slot];
         if row.work.is_some() || row.status != Some(Status::Complete) || row.role == Role::Cleanup {
-            return; // the traversal sees to it
+            return; // it is seen to already
+        }
+        if !row.ready {
+            row.status = None; // in its turn
+            return;
         }
         let spec = row.spec.clone();
-        self.queue_job(slot, node, Action::Create, spec, None);
+        let action = if row.held.is_some() { Action::Update } else { Action::Create };
+        self.queue_job(slot, node, action, spec, None);
     }
 }

@@ -4,4 +4,5 @@ mod bed;
 mod claims;
 mod jobs;
 mod random;
+mod restarts;
 mod stacks;

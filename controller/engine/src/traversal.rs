@@ -64,12 +64,26 @@ impl Engine {
         row.action.get_or_insert(Action::Create);
         row.reason = Some(reason.into());
         let stack = row.stack;
-        self.row_changed(slot, false);
-        self.event(stack, Some(slot));
-        if let Some(walk) = self.stacks.get_mut(&stack).and_then(|stack| stack.walk.as_mut()) {
+        if row.role != Role::Steady
+            && let Some(walk) = self.stacks.get_mut(&stack).and_then(|stack| stack.walk.as_mut())
+            && !std::mem::replace(&mut row.failed, true)
+        {
             walk.failed += 1;
         }
+        self.row_changed(slot, false);
+        self.event(stack, Some(slot));
         self.agenda.push_back(Todo::CheckEnd(stack));
+    }
+
+    /// It was counted as failed, and is no more.
+    pub(crate) fn not_failed(&mut self, slot: Slot) {
+        let row = &mut self.rows[slot];
+        if std::mem::take(&mut row.failed)
+            && let Some(walk) = self.stacks.get_mut(&row.stack).and_then(|stack| stack.walk.as_mut())
+        {
+            walk.failed -= 1;
+            walk.ended = false;
+        }
     }
 
     /// The row's thing is not there (any more): nothing is left to remember.

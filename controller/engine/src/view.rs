@@ -230,17 +230,27 @@ impl Engine {
     pub fn resource_views(&self, name: &StackName, all: bool) -> Option<Vec<ResourceView>> {
         let stack = self.stacks.get(self.names.get(name)?)?;
         let extras = stack.extras.iter().filter(|_| all || stack.forward.is_empty());
-        Some(stack.forward.iter().chain(extras).map(|slot| self.resource_view(stack, *slot)).collect())
+        let replacements: BTreeMap<u64, ResourceId> = stack
+            .forward
+            .iter()
+            .chain(&stack.extras)
+            .map(|slot| &self.rows[*slot])
+            .filter(|row| row.replaces.is_some() || row.replaced_by.is_some())
+            .map(|row| (row.id, row.physical))
+            .collect();
+        let view = |slot: &Slot| self.resource_view(stack, *slot, &replacements);
+        Some(stack.forward.iter().chain(extras).map(view).collect())
     }
 
-    fn resource_view(&self, stack: &Stack, slot: Slot) -> ResourceView {
+    fn resource_view(
+        &self,
+        stack: &Stack,
+        slot: Slot,
+        replacements: &BTreeMap<u64, ResourceId>,
+    ) -> ResourceView {
         let row = &self.rows[slot];
         let name_of = |slot: &Slot| self.rows.get(*slot).map(|row| row.name.to_string());
-        let physical_of = |id: Option<u64>| {
-            let id = id?;
-            let slot = stack.forward.iter().chain(&stack.extras).find(|slot| self.rows[**slot].id == id)?;
-            Some(self.rows[*slot].physical.to_string())
-        };
+        let physical_of = |id: Option<u64>| replacements.get(&id?).map(ResourceId::to_string);
         ResourceView {
             name: row.name.to_string(),
             id: row.id.to_string(),

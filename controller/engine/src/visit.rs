@@ -120,7 +120,7 @@ impl Engine {
         }
         let node = match node {
             Some(name) => self.nodes.key(&name),
-            None => match row.node.or_else(|| self.any_node(row.id)) {
+            None => match row.node.or_else(|| self.nodes.any(row.id)) {
                 Some(node) => node,
                 None => return Ok(Decision::Unplaced),
             },
@@ -189,18 +189,6 @@ impl Engine {
             Ok(None) | Err(_) => false,
         };
         spec.is_ok_and(|spec| elsewhere || !spec.claims().contains(claim))
-    }
-
-    /// A node for a resource that may be anywhere: spread by row.
-    pub(crate) fn any_node(&self, row: u64) -> Option<NodeKey> {
-        let joined: Vec<NodeKey> = self
-            .nodes
-            .iter()
-            .filter(|(_, n)| n.joined.as_ref().is_some_and(|j| !j.revoked))
-            .map(|(k, _)| k)
-            .collect();
-        let count = u64::try_from(joined.len()).ok().filter(|count| *count > 0)?;
-        joined.get(usize::try_from(row % count).ok()?).copied()
     }
 
     pub(crate) fn place_the_unplaced(&mut self) {

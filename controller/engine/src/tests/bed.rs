@@ -352,10 +352,10 @@ impl Bed {
         true
     }
 
-    /// The host's first job fails, and trying again cannot help.
-    pub fn fail_next(&mut self, name: &NodeId) {
+    /// The host's first job fails; `permanent`: trying again cannot help.
+    pub fn fail_next(&mut self, name: &NodeId, permanent: bool) {
         let Some(job) = self.hosts.get_mut(name).and_then(|host| host.queue.pop_front()) else { return };
-        let outcome = Outcome::Failed { reason: "refused".into(), permanent: true };
+        let outcome = Outcome::Failed { reason: "refused".into(), permanent };
         let report = Report { key: job.key(), outcome };
         self.hosts.get_mut(name).unwrap().outcomes.insert(job.resource, report.clone());
         self.receive(name, Up::Report(report));

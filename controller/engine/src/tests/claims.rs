@@ -89,7 +89,7 @@ fn contents_are_kept_as_long_as_they_are_needed_and_no_longer() {
     assert_eq!(bed.tables.contents.len(), 1);
     // A job that fails for good, one that is taken back, one that ends well.
     bed.update(files(&big("b"))).unwrap();
-    bed.fail_next(&node(0));
+    bed.fail_next(&node(0), true);
     assert_eq!(bed.status(), "UPDATE_FAILED");
     bed.disconnect(&node(0));
     bed.update(files(&big("c"))).unwrap();

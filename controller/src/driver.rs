@@ -371,6 +371,10 @@ impl<S: Store, O: Outbox> Driver<S, O> {
                     // Whoever asked may have given up.
                     Some(Waiter::Operator(reply)) => drop(reply.send(answer)),
                     Some(Waiter::Joiner(reply)) => {
+                        // Who has the name from now on has other keys: the old ones get no more jobs.
+                        if let Ok(Answer::Joined { node }) = &answer {
+                            self.outbox.close(node);
+                        }
                         drop(reply.send(answer.map(|_| JoinGrant).map_err(|refusal| refusal.to_string())));
                     }
                     None => {}

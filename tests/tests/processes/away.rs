@@ -77,7 +77,9 @@ fn a_server_that_was_installed_anew_takes_its_name_from_the_old_one() {
     // It goes on running, with keys that count no more.
     let web1 = site.join("web-1");
     let state = Some(site.path().join("again"));
-    let again = site.join_at("web-1", Place { state, ..Place::default() });
+    let token = site.ok(&["node", "token", "--name", "web-1"]);
+    let again = site.agent("web-1", token.trim(), Place { state, ..Place::default() });
+    eventually("the new one has joined", || again.daemon.log().contains(" joined ").then_some(()));
     let template = site.file(&format!(
         "heat_template_version: 2018-08-31\nresources:\n  \
          file: {{type: Muster::File, properties: {{node: web-1, path: {}, content: x}}}}\n",

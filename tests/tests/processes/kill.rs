@@ -9,7 +9,7 @@ use muster_tests::testbed::{Agent, Running, Site, eventually};
 use crate::layers::{FILES, Layers, until_complete};
 
 /// Kills in each of create, update and delete.
-const KILLS: usize = 3;
+const KILLS: usize = 2;
 
 #[derive(Clone, Copy)]
 enum Victim {

@@ -31,7 +31,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(3);
 const CLOCK_CHECK: Duration = Duration::from_secs(3600);
 /// For looking up the controller's addresses at the start.
 const FIND_WITHIN: Duration = Duration::from_secs(5);
-/// After a renewal that failed; there is a third of the certificate's life left.
+/// Between renewals, also after one that failed: there is a third of the certificate's life left.
 const RENEW_AGAIN: Duration = Duration::from_secs(600);
 
 /// What a task of the driver came to.
@@ -117,7 +117,10 @@ impl Driver {
     /// Signals cannot be had.
     pub async fn run(mut self, mut signals: Signals, reload: impl Fn()) -> anyhow::Result<()> {
         tracing::info!(node = %self.identity.node, site = %self.identity.site, "agent started");
-        self.find_controller().await;
+        tokio::select! {
+            () = self.find_controller() => {}
+            () = stopped(&mut signals, &reload) => return Ok(()),
+        }
         let watchdog = sd_notify::watchdog_enabled().map(|limit| limit / 2);
         let mut alive_at = watchdog.map(|every| Instant::now() + every);
         notify(&[sd_notify::NotifyState::Ready]);
@@ -291,6 +294,10 @@ impl Driver {
             self.connect_renewed = true;
             return self.renew();
         }
+        self.open();
+    }
+
+    fn open(&mut self) {
         let peer = Peer::node(&self.identity, Arc::clone(&self.tls));
         self.connection = Some(Connection::open(peer, Arc::new(self.identity.seal())));
     }
@@ -321,7 +328,8 @@ impl Driver {
         let taken = renewed.map_err(anyhow::Error::from).and_then(|identity| {
             self.tls = node_tls(&identity)?;
             self.state.write_identity(&identity)?;
-            self.renew_at = renew_in(&identity);
+            // A clock that is wrong by years must not renew again at once.
+            self.renew_at = renew_in(&identity).max(Instant::now() + RENEW_AGAIN);
             self.identity = identity;
             Ok(())
         });
@@ -329,8 +337,9 @@ impl Driver {
         match taken {
             Ok(()) => {
                 tracing::info!("the node's certificate was renewed");
+                // Not by our clock, which may be wrong: the controller knows whether it is valid.
                 if connect {
-                    self.connect();
+                    self.open();
                 }
             }
             Err(error) => {
@@ -400,6 +409,12 @@ async fn next_event(connection: &mut Option<Connection>) -> Option<LinkEvent> {
     match connection {
         Some(connection) => connection.events.recv().await,
         None => pending().await,
+    }
+}
+
+async fn stopped(signals: &mut Signals, reload: impl Fn()) {
+    while signals.next().await == Signal::Reload {
+        reload();
     }
 }
 

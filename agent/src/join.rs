@@ -128,6 +128,13 @@ impl Identity {
         Seal::new(&secret, &self.controller_seal, self.site.clone(), self.node.clone())
     }
 
+    /// Whether this token, for this name, joins as who we are already. A controller that was installed anew has
+    /// another CA: it is another site, also by the same name.
+    pub fn is_of(&self, token: &JoinToken, name: &NodeId) -> bool {
+        (&self.site, &self.node) == (&token.site, name)
+            && join::fingerprint(&self.ca_der) == token.ca_fingerprint
+    }
+
     /// When to renew: after two thirds of the certificate's life. Seconds since 1970.
     pub fn renew_at(&self) -> u64 {
         self.issued + self.not_after.saturating_sub(self.issued) / 3 * 2

@@ -23,6 +23,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use muster_agent_core::Entry;
 use muster_host::files::Files;
 use muster_host::net::{HostConfig, Network};
 use muster_shared::NodeId;
@@ -84,11 +85,16 @@ fn with_settings(cli: &Cli) -> ExitCode {
 struct WrongInput(String);
 
 fn read_settings(cli: &Cli) -> anyhow::Result<Settings> {
-    let mut settings = Settings::read(cli.config.as_deref(), std::env::vars())?;
+    let mut settings = Settings::read(cli.config.as_deref(), environment())?;
     if let Some(state_dir) = &cli.state_dir {
         settings.agent.state_dir.clone_from(state_dir);
     }
     Ok(settings)
+}
+
+/// What is not text is no setting of ours.
+fn environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
 }
 
 fn run(cli: &Cli, settings: &Settings) -> anyhow::Result<()> {
@@ -102,7 +108,7 @@ fn run(cli: &Cli, settings: &Settings) -> anyhow::Result<()> {
         .context("cannot start")?;
     let state_dir = &settings.agent.state_dir;
     let network = network(settings);
-    LocalSet::new().block_on(&runtime, async {
+    let result = LocalSet::new().block_on(&runtime, async {
         match &cli.verb {
             Verb::NetShow => net::show(&network).await,
             Verb::NetPlan(file) => net::plan(&network, file, state_dir).await,
@@ -132,7 +138,10 @@ fn run(cli: &Cli, settings: &Settings) -> anyhow::Result<()> {
                 drive(cli, settings, state, identity, level).await
             }
         }
-    })
+    });
+    // Resolving a name may last half a minute where no resolver answers: nobody waits for that any more.
+    runtime.shutdown_background();
+    result
 }
 
 /// An agent that was just killed may still hold the lock for a moment.
@@ -183,18 +192,21 @@ async fn check_join(token: &JoinToken, name: &NodeId) -> anyhow::Result<()> {
 }
 
 async fn enrol(state: &StateDir, token: &JoinToken, name: NodeId) -> anyhow::Result<Identity> {
-    if let Some(old) = state.identity().ok().flatten()
-        && (&old.site, &old.node) != (&token.site, &name)
-        && !state.ledger()?.is_empty()
+    let old = state.identity().ok().flatten().filter(|old| !old.is_of(token, &name));
+    if let Some(old) = &old
+        && !state.ledger()?.iter().all(Entry::is_tombstone)
     {
         bail!(
-            "this state directory belongs to {} of site {} and still has its resources: delete those first, or \
-             use another --state-dir",
+            "this state directory belongs to {} of another site ('{}') or name and still has its resources: delete \
+             those first, or use another --state-dir",
             old.node,
             old.site
         );
     }
     let identity = join::join(token, name).await?;
+    if old.is_some() {
+        state.leave_site()?;
+    }
     state.write_identity(&identity)?;
     tracing::info!(node = %identity.node, site = %identity.site, "joined");
     Ok(identity)

@@ -14,8 +14,9 @@ use serde::de::DeserializeOwned;
 
 const MAGIC: &[u8] = b"muster1\n";
 const CHECKSUM: usize = 16;
-/// An entry of the ledger with two jobs of a whole message each is far smaller.
-const SIZE_MAX: u64 = 4 * 1024 * 1024;
+/// An entry of the ledger with two jobs of a whole message each is far smaller. What was there before Muster may
+/// not be: a network with tens of thousands of routes.
+pub const SIZE_MAX: u64 = 16 * 1024 * 1024;
 
 /// What a file holds.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,6 +40,12 @@ pub fn temporary(path: &Path) -> PathBuf {
 /// The file is as it was.
 pub fn write<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
     let body = postcard::to_stdvec(value).map_err(io::Error::other)?;
+    if (MAGIC.len() + CHECKSUM + body.len()) as u64 > SIZE_MAX {
+        return Err(io::Error::other(format!(
+            "a record of {} bytes is over the limit of {SIZE_MAX}",
+            body.len()
+        )));
+    }
     let temporary = temporary(path);
     let written = (|| {
         let mut file =

@@ -171,6 +171,25 @@ impl StateDir {
         record::sync_directory(&self.path)
     }
 
+    /// Forgets the epoch and every entry: they mean nothing to another site.
+    ///
+    /// # Errors
+    /// Some of it is still there.
+    pub fn leave_site(&self) -> Result<(), StateError> {
+        let ledger = self.path.join("ledger");
+        let entries = fs::read_dir(&ledger).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+        let entries = entries.map_err(|source| StateError::Io { path: ledger.clone(), source })?;
+        for path in entries.iter().map(fs::DirEntry::path).chain([self.path.join("epoch")]) {
+            match fs::remove_file(&path) {
+                Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                    return Err(StateError::Io { path, source });
+                }
+                _ => {}
+            }
+        }
+        self.sync_ledger().map_err(|source| StateError::Io { path: ledger, source })
+    }
+
     /// Every entry that can be read; the others are moved aside.
     ///
     /// # Errors

@@ -54,3 +54,16 @@ fn one_line_says_what_to_do_and_the_exit_code_what_kind_of_error() {
     let output = agent(dir.path(), &["--check-config"]);
     assert!(output.status.success());
 }
+
+#[test]
+fn an_environment_that_is_not_text_is_no_reason_to_end() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_muster-agent"))
+        .args(["--state-dir", dir.path().to_str().unwrap(), "--check-config"])
+        .env_clear()
+        .env("LEGACY", std::ffi::OsStr::from_bytes(b"caf\xe9"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}

@@ -150,3 +150,41 @@ fn a_write_that_fails_leaves_the_old_record() {
     drop(state);
     assert_eq!(ledger(dir.path()), [entry(1)]);
 }
+
+#[test]
+fn another_site_begins_with_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = StateDir::open(dir.path()).unwrap();
+    state.write_entry(&entry(1)).unwrap();
+    state.write_epoch(Epoch(50)).unwrap();
+    state.leave_site().unwrap();
+    assert_eq!((state.epoch().unwrap(), state.ledger().unwrap()), (Epoch(0), Vec::new()));
+    state.leave_site().unwrap();
+}
+
+#[test]
+fn who_joins_again_is_told_from_who_joins_another_site() {
+    let token = |ca: &[u8]| muster_shared::join::JoinToken {
+        site: "lab".parse().unwrap(),
+        addresses: Vec::new(),
+        ca_fingerprint: muster_shared::join::fingerprint(ca),
+        id: muster_shared::join::TokenId([0; 8]),
+        secret: muster_shared::join::TokenSecret([0; 16]),
+        expires: 0,
+    };
+    let old = identity();
+    assert!(old.is_of(&token(&[1]), &old.node));
+    assert!(!old.is_of(&token(&[9]), &old.node), "the controller was installed anew");
+    assert!(!old.is_of(&token(&[1]), &"web-2".parse().unwrap()));
+}
+
+#[test]
+fn what_could_not_be_read_again_is_not_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = StateDir::open(dir.path()).unwrap();
+    state.write_entry(&entry(1)).unwrap();
+    let large = Entry { before: Some(Before(vec![0; record::SIZE_MAX as usize])), ..entry(1) };
+    assert!(state.write_entry(&large).is_err());
+    drop(state);
+    assert_eq!(ledger(dir.path()), [entry(1)]);
+}

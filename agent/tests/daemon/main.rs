@@ -1,0 +1,83 @@
+//! The running agent, against a controller that does what the test says.
+
+#![allow(clippy::unwrap_used, reason = "all of this is test code, also what stands outside a test function")]
+
+mod controller;
+
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use controller::{Controller, Seen, now};
+
+/// Ends with the value.
+struct Agent(Child);
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Agent {
+    fn join(state: &Path, token: &str) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_muster-agent"));
+        command.arg("--state-dir").arg(state.join("state")).args(["join", token, "--name", "web-1.test"]);
+        command.env_clear().env("NOTIFY_SOCKET", state.join("notify")).stderr(Stdio::null());
+        Self(command.spawn().unwrap())
+    }
+
+    fn terminate(mut self) -> ExitStatus {
+        kill(Pid::from_raw(self.0.id().try_into().unwrap()), Signal::SIGTERM).unwrap();
+        self.0.wait().unwrap()
+    }
+}
+
+fn notified(socket: &UnixDatagram) -> String {
+    let mut bytes = [0; 4096];
+    let length = socket.recv(&mut bytes).unwrap();
+    String::from_utf8(bytes[..length].to_vec()).unwrap().trim().to_owned()
+}
+
+#[test]
+fn systemd_hears_that_it_is_ready_and_sigterm_ends_it_cleanly() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = UnixDatagram::bind(dir.path().join("notify")).unwrap();
+    let controller = Controller::start(|_| now() + 3600);
+    let agent = Agent::join(dir.path(), &controller.token());
+    assert_eq!(notified(&socket), "READY=1");
+    let Seen::Joined(first) = controller.next() else { panic!("it joins first") };
+    assert_eq!(controller.next(), Seen::Node(first));
+    assert!(agent.terminate().success());
+    assert_eq!(notified(&socket), "STOPPING=1");
+}
+
+#[test]
+fn a_certificate_that_has_run_out_is_renewed_and_the_new_one_used() {
+    let dir = tempfile::tempdir().unwrap();
+    let _socket = UnixDatagram::bind(dir.path().join("notify")).unwrap();
+    let controller = Controller::start(|grants| if grants == 0 { now() } else { now() + 3600 });
+    let agent = Agent::join(dir.path(), &controller.token());
+    let Seen::Joined(first) = controller.next() else { panic!("it joins first") };
+    let Seen::Renewed(second) = controller.next() else { panic!("then it renews") };
+    assert_ne!(first, second);
+    assert_eq!(controller.next(), Seen::Node(second), "it connects with the new one");
+    assert!(agent.terminate().success());
+}
+
+#[test]
+fn a_clock_years_ahead_renews_once_for_each_connection() {
+    let dir = tempfile::tempdir().unwrap();
+    let _socket = UnixDatagram::bind(dir.path().join("notify")).unwrap();
+    // To the agent every certificate is too old.
+    let controller = Controller::start(|_| now() - 1);
+    let agent = Agent::join(dir.path(), &controller.token());
+    assert!(matches!(controller.next(), Seen::Joined(_)));
+    let Seen::Renewed(second) = controller.next() else { panic!("then it renews") };
+    assert_eq!(controller.next(), Seen::Node(second), "whether it is valid is for the controller to say");
+    assert!(agent.terminate().success());
+}

@@ -6,6 +6,9 @@
 //!
 //! Absent: making directories; following links; anything that is no regular file.
 
+mod before;
+mod error;
+
 use std::fs::{self, File as Handle, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
@@ -16,133 +19,20 @@ use muster_shared::model::{ContentDigest, File, OnDelete};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid};
-use serde::{Deserialize, Serialize};
-use thiserror::Error;
+
+pub use before::{FileBefore, Kept};
+pub use error::FileError;
 
 /// Previous content up to this is kept in the ledger's record, larger ones in a file of their own.
 const INLINE_MAX: u64 = 64 * 1024;
+/// Previous content that is copied aside at most: more would fill the disk that the ledger is on.
+const KEPT_MAX: u64 = 256 * 1024 * 1024;
 /// Read and written at a time; other work of the agent's one thread goes on in between.
 const PIECE: usize = 256 * 1024;
+const LEFT_BEHIND: &str = "remove what a crash left behind";
 /// `NAME_MAX` of Linux's file systems.
 const NAME_MAX: usize = 255;
 const PERMISSION_BITS: u32 = 0o7777;
-
-/// Why a file is not as desired.
-#[derive(Debug, Error)]
-pub enum FileError {
-    /// It lies nowhere.
-    #[error("{}: the directory {} does not exist: create it first", path.display(), directory.display())]
-    NoDirectory {
-        /// The file.
-        path: PathBuf,
-        /// Its directory.
-        directory: PathBuf,
-    },
-    /// Something else is there.
-    #[error("{}: there is {found}, which Muster leaves alone: move it away or name another path", path.display())]
-    NotRegular {
-        /// The path.
-        path: PathBuf,
-        /// What is there.
-        found: &'static str,
-    },
-    /// No such user or group on this node.
-    #[error("{}: there is no {kind} '{name}' on this node", path.display())]
-    NoOwner {
-        /// The file.
-        path: PathBuf,
-        /// User or group.
-        kind: &'static str,
-        /// Its name.
-        name: String,
-    },
-    /// Read back, it is not what was written.
-    #[error("{}: read back, its {what} differs: something else writes this file", path.display())]
-    Differs {
-        /// The file.
-        path: PathBuf,
-        /// Content, mode or owner.
-        what: &'static str,
-    },
-    /// The content kept aside is gone or damaged.
-    #[error("{}: what was there before Muster cannot be put back: {why}", path.display())]
-    BeforeLost {
-        /// The file.
-        path: PathBuf,
-        /// For the operator.
-        why: String,
-    },
-    /// The system refuses.
-    #[error("{}: cannot {action}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What was tried.
-        action: &'static str,
-        /// Why it failed.
-        source: io::Error,
-    },
-}
-
-impl FileError {
-    /// Trying the same again cannot help: an operator must change the node or the template.
-    pub fn is_permanent(&self) -> bool {
-        match self {
-            FileError::NoDirectory { .. }
-            | FileError::NotRegular { .. }
-            | FileError::NoOwner { .. }
-            | FileError::BeforeLost { .. } => true,
-            FileError::Differs { .. } | FileError::Io { .. } => false,
-        }
-    }
-}
-
-/// What was at the path before Muster.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum FileBefore {
-    /// Nothing.
-    Absent,
-    /// A file.
-    Present {
-        /// Permission bits.
-        mode: u32,
-        /// User.
-        uid: u32,
-        /// Group.
-        gid: u32,
-        /// Its content.
-        content: Kept,
-    },
-}
-
-/// Where previous content is kept.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Kept {
-    /// Here.
-    Inline(Vec<u8>),
-    /// In a file of that name in the state directory.
-    Aside(ContentDigest),
-}
-
-impl FileBefore {
-    /// As bytes for the ledger.
-    pub fn encode(&self) -> Vec<u8> {
-        postcard::to_stdvec(self).expect("these types have no map of unknown length")
-    }
-
-    /// From the ledger; nothing if it is damaged.
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
-        postcard::from_bytes(bytes).ok()
-    }
-
-    /// The file in the state directory that it needs.
-    pub fn aside(&self) -> Option<ContentDigest> {
-        match self {
-            FileBefore::Present { content: Kept::Aside(digest), .. } => Some(*digest),
-            FileBefore::Present { content: Kept::Inline(_), .. } | FileBefore::Absent => None,
-        }
-    }
-}
 
 /// Where a content comes from.
 #[derive(Clone, Copy)]
@@ -181,7 +71,9 @@ impl Files {
         let path = Path::new(&file.path);
         directory_of(path)?;
         let Some((mut handle, meta)) = open_regular(path)? else { return Ok(FileBefore::Absent) };
-        let content = if meta.len() <= INLINE_MAX {
+        let content = if meta.len() > KEPT_MAX {
+            return Err(FileError::TooLarge { path: path.to_owned() });
+        } else if meta.len() <= INLINE_MAX {
             let mut bytes = Vec::new();
             (&mut handle).take(INLINE_MAX + 1).read_to_end(&mut bytes).map_err(io(path, "read it"))?;
             Kept::Inline(bytes)
@@ -226,7 +118,7 @@ impl Files {
     ) -> Result<(), FileError> {
         let path = Path::new(&file.path);
         if file.on_delete == OnDelete::Keep {
-            return Ok(());
+            return remove_if_there(&temporary(path, resource)).map_err(io(path, LEFT_BEHIND));
         }
         match before {
             FileBefore::Absent => remove(resource, path),
@@ -259,18 +151,27 @@ impl Files {
         Ok(())
     }
 
-    async fn keep_aside(&self, path: &Path, handle: &mut Handle) -> Result<ContentDigest, FileError> {
+    async fn keep_aside(&self, path: &Path, from: &mut impl Read) -> Result<ContentDigest, FileError> {
         let temporary = self.aside.join("new");
         let kept = async {
             let mut copy =
                 OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-            let digest = copy_pieces(handle, &mut copy).await?;
+            // It may grow meanwhile, for ever.
+            let digest = copy_pieces(&mut from.take(KEPT_MAX + 1), &mut copy).await?;
+            if copy.metadata()?.len() > KEPT_MAX {
+                return Err(ErrorKind::FileTooLarge.into());
+            }
             copy.sync_all()?;
             fs::rename(&temporary, self.aside.join(digest.to_string()))?;
             Handle::open(&self.aside)?.sync_all()?;
             Ok(digest)
         };
-        kept.await.map_err(io(path, "keep what is there aside"))
+        let kept = kept.await;
+        if kept.is_err() {
+            // The ledger is on the same disk and needs the room.
+            let _ = remove_if_there(&temporary);
+        }
+        kept.map_err(io(path, "keep what is there aside"))
     }
 
     async fn verified_aside(&self, path: &Path, digest: ContentDigest) -> Result<PathBuf, FileError> {
@@ -289,19 +190,23 @@ impl Files {
 async fn reach(resource: ResourceId, path: &Path, wanted: &Wanted<'_>) -> Result<(), FileError> {
     let directory = directory_of(path)?;
     let temporary = temporary(path, resource);
-    remove_if_there(&temporary).map_err(io(path, "remove what a crash left behind"))?;
-    if difference(path, wanted).await?.is_none() {
-        return Ok(());
-    }
+    remove_if_there(&temporary).map_err(io(path, LEFT_BEHIND))?;
+    let is_there = difference(path, wanted).await?.is_none();
     let written = async {
-        write_new(&temporary, wanted).await?;
-        fs::rename(&temporary, path)?;
+        if !is_there {
+            write_new(&temporary, wanted).await?;
+            fs::rename(&temporary, path)?;
+        }
+        // Also what is there already: it may be the rename of a run that was killed before this.
         Handle::open(directory)?.sync_all()
     };
     if let Err(source) = written.await {
         // The first error is the one to tell; the name is known to the next run.
         let _ = remove_if_there(&temporary);
         return Err(FileError::Io { path: path.to_owned(), action: "write it", source });
+    }
+    if is_there {
+        return Ok(());
     }
     match difference(path, wanted).await? {
         None => Ok(()),

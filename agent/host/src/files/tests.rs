@@ -218,3 +218,29 @@ async fn what_was_there_can_be_kept() {
     bed.files.restore(RESOURCE, &file, &FileBefore::Absent).await.unwrap();
     assert_eq!(fs::read(bed.path("motd")).unwrap(), b"new");
 }
+
+#[tokio::test]
+async fn a_copy_that_fails_leaves_nothing_in_the_state_directory() {
+    let bed = Bed::new();
+    let file = bed.file("large");
+    let large = fs::File::create(bed.path("large")).unwrap();
+    large.set_len(KEPT_MAX + 1).unwrap();
+    let error = bed.files.capture(&file).await.map(|_| ()).unwrap_err();
+    assert!(error.is_permanent() && error.to_string().contains("move it away"), "{error}");
+    // Grows while it is copied, or the disk is full: the copy stops.
+    let mut handle = Handle::open("/dev/zero").unwrap();
+    assert!(
+        bed.files.keep_aside(Path::new("/dev/zero"), &mut (&mut handle).take(KEPT_MAX + 1)).await.is_err()
+    );
+    assert_eq!(fs::read_dir(bed.path("aside")).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn what_a_crash_left_behind_goes_also_where_the_file_is_kept() {
+    let bed = Bed::new();
+    let file = File { on_delete: OnDelete::Keep, ..bed.file("motd") };
+    bed.apply(&file, b"new").await.unwrap();
+    fs::write(temporary(&bed.path("motd"), RESOURCE), b"half").unwrap();
+    bed.files.restore(RESOURCE, &file, &FileBefore::Absent).await.unwrap();
+    assert_eq!(bed.names(), ["aside", "motd"]);
+}

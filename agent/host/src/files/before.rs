@@ -1,0 +1,51 @@
+//! What was there before Muster, as the ledger keeps it.
+
+use muster_shared::model::ContentDigest;
+use serde::{Deserialize, Serialize};
+
+/// What was at the path before Muster.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FileBefore {
+    /// Nothing.
+    Absent,
+    /// A file.
+    Present {
+        /// Permission bits.
+        mode: u32,
+        /// User.
+        uid: u32,
+        /// Group.
+        gid: u32,
+        /// Its content.
+        content: Kept,
+    },
+}
+
+/// Where previous content is kept.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kept {
+    /// Here.
+    Inline(Vec<u8>),
+    /// In a file of that name in the state directory.
+    Aside(ContentDigest),
+}
+
+impl FileBefore {
+    /// As bytes for the ledger.
+    pub fn encode(&self) -> Vec<u8> {
+        postcard::to_stdvec(self).expect("these types have no map of unknown length")
+    }
+
+    /// From the ledger; nothing if it is damaged.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        postcard::from_bytes(bytes).ok()
+    }
+
+    /// The file in the state directory that it needs.
+    pub fn aside(&self) -> Option<ContentDigest> {
+        match self {
+            FileBefore::Present { content: Kept::Aside(digest), .. } => Some(*digest),
+            FileBefore::Present { content: Kept::Inline(_), .. } | FileBefore::Absent => None,
+        }
+    }
+}

@@ -8,6 +8,8 @@
 //! full disk), what was in hand is answered with that, the engine is built again from what is durable, agents
 //! are disconnected so that they say again what was lost, and until a probe succeeds only reads are answered.
 
+mod handle;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -19,13 +21,14 @@ use muster_shared::{MonoTime, NodeId, StackName, wire};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout_at;
 
+use handle::{Ask, Query, Watcher};
+pub use handle::{DriverHandle, DriverInbox, channel};
+
 use crate::link::{JoinGrant, LinkEvent, LinkHandle};
 use crate::store::{Store, StoreError};
 
 /// Inputs in one turn: bounds how long a commit can get, and with it how long an answer can take.
 const TURN_MAX: usize = 8192;
-/// Requests that wait for the driver; more are refused as overload.
-const REQUESTS_MAX: usize = 1024;
 /// Link events that wait; more hold their connections up.
 pub const LINK_EVENTS_MAX: usize = 4096;
 /// While the store cannot write, it is tried this often.
@@ -34,86 +37,6 @@ const PROBE: Duration = Duration::from_secs(1);
 const GONE_MAX: usize = 1000;
 /// Watchers at a time.
 const WATCHERS_MAX: usize = 4096;
-
-/// What the API asks of the driver.
-enum Ask {
-    Request(Box<Request>, oneshot::Sender<Result<Answer, Refusal>>),
-    Query(Box<dyn FnOnce(&Engine) + Send>),
-    Watch(Watcher),
-    Stop,
-}
-
-struct Watcher {
-    name: StackName,
-    traversal: Option<u64>,
-    seq: u64,
-    reply: oneshot::Sender<Option<StackView>>,
-}
-
-/// Asks the driver; clones ask the same one.
-#[derive(Clone)]
-pub struct DriverHandle(mpsc::Sender<Ask>);
-
-impl DriverHandle {
-    /// Carries out an operator's wish; answered once it is durable.
-    ///
-    /// # Errors
-    /// The engine's refusal, or [`Refusal::Unavailable`] when the controller stops, is overloaded or cannot write.
-    pub async fn request(&self, request: Request) -> Result<Answer, Refusal> {
-        let (reply, answer) = oneshot::channel();
-        self.ask(Ask::Request(Box::new(request), reply))?;
-        answer.await.unwrap_or_else(|_| Err(stopping()))
-    }
-
-    /// Looks at the engine between two turns.
-    ///
-    /// # Errors
-    /// [`Refusal::Unavailable`] as above.
-    pub async fn query<T: Send + 'static>(
-        &self,
-        look: impl FnOnce(&Engine) -> T + Send + 'static,
-    ) -> Result<T, Refusal> {
-        let (reply, answer) = oneshot::channel();
-        // The asker may be gone by then.
-        self.ask(Ask::Query(Box::new(move |engine| drop(reply.send(look(engine))))))?;
-        answer.await.map_err(|_| stopping())
-    }
-
-    /// A stack's view as soon as its `seq` is another than the given; none if there is no such stack. Of a stack
-    /// whose delete has ended, the last view.
-    ///
-    /// # Errors
-    /// [`Refusal::Unavailable`] as above.
-    pub async fn watch(
-        &self,
-        name: StackName,
-        traversal: Option<u64>,
-        seq: u64,
-    ) -> Result<Option<StackView>, Refusal> {
-        let (reply, answer) = oneshot::channel();
-        self.ask(Ask::Watch(Watcher { name, traversal, seq, reply }))?;
-        answer.await.map_err(|_| stopping())
-    }
-
-    /// Ends the loop after the present turn.
-    pub async fn stop(&self) {
-        // It may have ended already.
-        let _ = self.0.send(Ask::Stop).await;
-    }
-
-    fn ask(&self, ask: Ask) -> Result<(), Refusal> {
-        self.0.try_send(ask).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => {
-                Refusal::Unavailable("the controller is overloaded: try again in a moment".into())
-            }
-            mpsc::error::TrySendError::Closed(_) => stopping(),
-        })
-    }
-}
-
-fn stopping() -> Refusal {
-    Refusal::Unavailable("the controller is stopping".into())
-}
 
 /// Where messages to nodes go.
 pub trait Outbox {
@@ -149,6 +72,8 @@ pub struct Driver<S, O> {
     waiters: BTreeMap<u64, Waiter>,
     next_id: u64,
     watchers: Vec<Watcher>,
+    /// They see what is durable: they wait for the commit of their turn.
+    queries: Vec<Query>,
     /// Stacks whose delete has ended: the traversal that did it, newest last.
     gone: VecDeque<(StackName, u64)>,
     /// Nodes that are there, with their newest connection.
@@ -158,6 +83,8 @@ pub struct Driver<S, O> {
     read_only: Option<String>,
     /// While that is so: when to try again.
     probe_at: Instant,
+    /// The engine knows of what is not durable, for it could not be built again yet.
+    stale: bool,
 }
 
 impl<S: Store, O: Outbox> Driver<S, O> {
@@ -181,11 +108,13 @@ impl<S: Store, O: Outbox> Driver<S, O> {
             waiters: BTreeMap::new(),
             next_id: 0,
             watchers: Vec::new(),
+            queries: Vec::new(),
             gone: VecDeque::new(),
             here: BTreeMap::new(),
             seen: Vec::new(),
             read_only: None,
             probe_at: Instant::now(),
+            stale: false,
         })
     }
 
@@ -236,13 +165,23 @@ impl<S: Store, O: Outbox> Driver<S, O> {
     fn wake(&mut self) {
         if self.read_only.is_none() {
             self.input(Input::Timeout);
-        } else if self.store.probe().is_ok() {
+        } else if self.store.probe().is_ok() && (!self.stale || self.reload().is_ok()) {
             tracing::info!("the database can be written again");
             self.read_only = None;
             self.input(Input::Timeout); // takes up what the store has under way
         } else {
             self.probe_at = Instant::now() + PROBE;
         }
+    }
+
+    /// Builds the engine again from what is durable.
+    fn reload(&mut self) -> Result<(), StoreError> {
+        self.stale = true;
+        let snapshot = self.store.load()?;
+        let now = MonoTime(self.started.elapsed());
+        self.engine = Engine::load((self.make_config)(self.engine.epoch()), snapshot, now);
+        self.stale = false;
+        Ok(())
     }
 
     fn input(&mut self, input: Input) {
@@ -257,7 +196,7 @@ impl<S: Store, O: Outbox> Driver<S, O> {
                 Some(why) => drop(reply.send(Err(Refusal::Unavailable(why.clone())))),
                 None => self.request(*request, Waiter::Operator(reply)),
             },
-            Ask::Query(look) => look(&self.engine),
+            Ask::Query(look) => self.queries.push(look),
             Ask::Watch(watcher) => {
                 if self.watchers.len() < WATCHERS_MAX {
                     self.watchers.push(watcher);
@@ -310,7 +249,12 @@ impl<S: Store, O: Outbox> Driver<S, O> {
                 self.request(Request::Join(ask), Waiter::Joiner(reply));
             }
             // The asker may have given up.
-            LinkEvent::NodeKey { node, reply } => drop(reply.send(self.engine.node_seal(&node))),
+            LinkEvent::NodeKey { node, reply } => {
+                let look = move |engine: &Engine| {
+                    let _ = reply.send(engine.node_seal(&node));
+                };
+                self.queries.push(Box::new(look));
+            }
         }
     }
 
@@ -345,6 +289,9 @@ impl<S: Store, O: Outbox> Driver<S, O> {
             if !follows {
                 break;
             }
+        }
+        for look in std::mem::take(&mut self.queries) {
+            look(&self.engine);
         }
         self.serve_watchers();
     }
@@ -412,13 +359,8 @@ impl<S: Store, O: Outbox> Driver<S, O> {
         for node in self.here.keys() {
             self.outbox.close(node);
         }
-        match self.store.load() {
-            Ok(snapshot) => {
-                let epoch = self.engine.epoch();
-                let now = MonoTime(self.started.elapsed());
-                self.engine = Engine::load((self.make_config)(epoch), snapshot, now);
-            }
-            Err(error) => tracing::error!(%error, "the database cannot be read either"),
+        if let Err(error) = self.reload() {
+            tracing::error!(%error, "the database cannot be read either");
         }
         self.read_only = Some(why);
         self.probe_at = Instant::now() + PROBE;
@@ -458,11 +400,5 @@ impl<S: Store, O: Outbox> Driver<S, O> {
     }
 }
 
-/// The receiving end of [`DriverHandle`].
-pub struct DriverInbox(mpsc::Receiver<Ask>);
-
-/// A handle, and what the driver reads.
-pub fn channel() -> (DriverHandle, DriverInbox) {
-    let (sender, receiver) = mpsc::channel(REQUESTS_MAX);
-    (DriverHandle(sender), DriverInbox(receiver))
-}
+#[cfg(test)]
+mod tests;

@@ -61,14 +61,12 @@ pub(super) fn load(store: &mut Sqlite) -> Result<Snapshot, StoreError> {
         let source = match (record.status, record.action) {
             (Status::Complete, _) => None,
             (_, StackAction::Delete) => Some(Source::nothing()),
-            _ => store.source(&record.name, record.revision)?.map(Source::parse).transpose().map_err(
-                |errors| {
-                    StoreError::Format(format!(
-                        "stack {}: its revision cannot be read: {errors}",
-                        record.name
-                    ))
-                },
-            )?,
+            // One that this version does not take holds up its own stack, not the site.
+            _ => store.source(&record.name, record.revision)?.and_then(|text| {
+                let unreadable =
+                    |errors| tracing::error!(stack = %record.name, "its revision cannot be read: {errors}");
+                Source::parse(text).map_err(unreadable).ok()
+            }),
         };
         snapshot.stacks.push((record, source));
     }

@@ -1,5 +1,6 @@
 //! SQLite: one writer, WAL, a full fsync per commit.
 
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use muster_engine::SourceText;
@@ -34,6 +35,10 @@ impl Sqlite {
     /// # Errors
     /// [`StoreError`] if it cannot be opened or is of a newer version.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
+        // Parameters are in it: for the owner's eyes only. SQLite makes its other files likewise.
+        let made =
+            std::fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
+        made.map_err(|error| StoreError::Format(format!("{} cannot be opened: {error}", path.display())))?;
         let db = Connection::open(path)?;
         db.busy_timeout(std::time::Duration::from_secs(5))?;
         db.pragma_update(None, "journal_mode", "WAL")?;
@@ -72,7 +77,6 @@ impl Sqlite {
     /// # Errors
     /// [`StoreError`], also when the file exists; what was written of it is removed.
     pub fn backup(&self, keys: &Path, to: &Path) -> Result<(), StoreError> {
-        use std::os::unix::fs::OpenOptionsExt as _;
         let failed = |error| StoreError::Format(format!("cannot write {}: {error}", to.display()));
         // The keys are in it: for the owner's eyes only, from the first byte.
         std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(to).map_err(failed)?;

@@ -1,0 +1,101 @@
+//! How the rest of the controller asks the driver.
+
+use muster_engine::view::StackView;
+use muster_engine::{Answer, Engine, Refusal, Request};
+use muster_shared::StackName;
+use tokio::sync::{mpsc, oneshot};
+
+/// Requests that wait for the driver; more are refused as overload.
+const REQUESTS_MAX: usize = 1024;
+
+/// What the API asks of the driver.
+pub(super) enum Ask {
+    Request(Box<Request>, oneshot::Sender<Result<Answer, Refusal>>),
+    Query(Query),
+    Watch(Watcher),
+    Stop,
+}
+
+/// Looks at the engine between two turns.
+pub(super) type Query = Box<dyn FnOnce(&Engine) + Send>;
+
+pub(super) struct Watcher {
+    pub name: StackName,
+    pub traversal: Option<u64>,
+    pub seq: u64,
+    pub reply: oneshot::Sender<Option<StackView>>,
+}
+
+/// Asks the driver; clones ask the same one.
+#[derive(Clone)]
+pub struct DriverHandle(mpsc::Sender<Ask>);
+
+impl DriverHandle {
+    /// Carries out an operator's wish; answered once it is durable.
+    ///
+    /// # Errors
+    /// The engine's refusal, or [`Refusal::Unavailable`] when the controller stops, is overloaded or cannot write.
+    pub async fn request(&self, request: Request) -> Result<Answer, Refusal> {
+        let (reply, answer) = oneshot::channel();
+        self.ask(Ask::Request(Box::new(request), reply))?;
+        answer.await.unwrap_or_else(|_| Err(stopping()))
+    }
+
+    /// Looks at the engine between two turns.
+    ///
+    /// # Errors
+    /// [`Refusal::Unavailable`] as above.
+    pub async fn query<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Engine) -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let (reply, answer) = oneshot::channel();
+        // The asker may be gone by then.
+        self.ask(Ask::Query(Box::new(move |engine| drop(reply.send(look(engine))))))?;
+        answer.await.map_err(|_| stopping())
+    }
+
+    /// A stack's view as soon as its `seq` is another than the given; none if there is no such stack. Of a stack
+    /// whose delete has ended, the last view.
+    ///
+    /// # Errors
+    /// [`Refusal::Unavailable`] as above.
+    pub async fn watch(
+        &self,
+        name: StackName,
+        traversal: Option<u64>,
+        seq: u64,
+    ) -> Result<Option<StackView>, Refusal> {
+        let (reply, answer) = oneshot::channel();
+        self.ask(Ask::Watch(Watcher { name, traversal, seq, reply }))?;
+        answer.await.map_err(|_| stopping())
+    }
+
+    /// Ends the loop after the present turn.
+    pub async fn stop(&self) {
+        // It may have ended already.
+        let _ = self.0.send(Ask::Stop).await;
+    }
+
+    fn ask(&self, ask: Ask) -> Result<(), Refusal> {
+        self.0.try_send(ask).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => {
+                Refusal::Unavailable("the controller is overloaded: try again in a moment".into())
+            }
+            mpsc::error::TrySendError::Closed(_) => stopping(),
+        })
+    }
+}
+
+fn stopping() -> Refusal {
+    Refusal::Unavailable("the controller is stopping".into())
+}
+
+/// The receiving end of [`DriverHandle`].
+pub struct DriverInbox(pub(super) mpsc::Receiver<Ask>);
+
+/// A handle, and what the driver reads.
+pub fn channel() -> (DriverHandle, DriverInbox) {
+    let (sender, receiver) = mpsc::channel(REQUESTS_MAX);
+    (DriverHandle(sender), DriverInbox(receiver))
+}

@@ -4,6 +4,8 @@
 //! to be done now; only then the machine hears that they are on disk. Jobs run as tasks, so that a slow one
 //! holds nothing else up.
 
+mod reach;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::future::pending;
 use std::net::IpAddr;
@@ -14,25 +16,23 @@ use muster_agent_core::{Agent, Before, Config, ContentState, ContentStep, Effect
 use muster_shared::MonoTime;
 use muster_shared::model::{ContentDigest, Job, Observed, ReportKey};
 use rustls::ClientConfig;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::{AbortHandle, JoinSet, yield_now};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::contents::Contents;
 use crate::host::{Host, Ran, kept_aside};
-use crate::join::{self, EnrolError};
-use crate::link::{Connection, LinkEvent, Peer, resolve};
+use crate::join::EnrolError;
+use crate::link::{Connection, LinkEvent};
 use crate::signals::{Signal, Signals};
 use crate::state_dir::{Identity, StateDir};
-use crate::tls::{self, Root};
+use crate::tls;
+use reach::{node_tls, renew_in};
 
 /// Running jobs get this long when the agent is told to stop; what has not ended runs again after the restart.
 const STOP_WITHIN: Duration = Duration::from_secs(3);
-/// The wall clock may be set while we wait for a certificate's time, so it is looked at this often.
-const CLOCK_CHECK: Duration = Duration::from_secs(3600);
-/// For looking up the controller's addresses at the start.
-const FIND_WITHIN: Duration = Duration::from_secs(5);
-/// Between renewals, also after one that failed: there is a third of the certificate's life left.
-const RENEW_AGAIN: Duration = Duration::from_secs(600);
+/// Inputs handled in one turn: a packet may hold thousands of jobs, each a write of some milliseconds on a slow
+/// disk, and the connection must not die meanwhile.
+const INPUTS_PER_TURN: usize = 32;
 
 /// What a task of the driver came to.
 enum Done {
@@ -125,10 +125,11 @@ impl Driver {
         let mut alive_at = watchdog.map(|every| Instant::now() + every);
         notify(&[sd_notify::NotifyState::Ready]);
         loop {
-            self.settle();
+            let more = self.turn();
             let wake = self.machine.poll_timeout().map(|(at, _)| self.start + at.0);
             tokio::select! {
-                event = next_event(&mut self.connection) => self.event(event),
+                // What is here comes first, or it would grow without a bound.
+                event = next_event(&mut self.connection), if !more => self.event(event),
                 Some(done) = self.tasks.join_next() => match done {
                     Ok(done) => self.done(done),
                     Err(error) if error.is_cancelled() => {}
@@ -140,6 +141,8 @@ impl Driver {
                     notify(&[sd_notify::NotifyState::Watchdog]);
                     alive_at = watchdog.map(|every| Instant::now() + every);
                 }
+                // The link, the jobs and the watchdog have their turns in between.
+                () = yield_now(), if more => {}
                 signal = signals.next() => match signal {
                     Signal::Stop => break,
                     Signal::Reload => reload(),
@@ -152,16 +155,22 @@ impl Driver {
         Ok(())
     }
 
-    /// Feeds the machine and does what it asks, until there is nothing left to do now.
-    fn settle(&mut self) {
-        loop {
-            while let Some(effect) = self.machine.poll_effect() {
-                self.execute(effect);
-            }
-            self.sync();
-            let Some(input) = self.inbox.pop_front() else { return };
-            let now = MonoTime(self.start.elapsed());
-            self.machine.handle(now, input);
+    /// Does what the machine asks and feeds it, up to a bound; what was written on the way becomes durable at
+    /// once, and is told with the next turn. Whether there is more to do now.
+    fn turn(&mut self) -> bool {
+        self.execute_all();
+        for _ in 0..INPUTS_PER_TURN {
+            let Some(input) = self.inbox.pop_front() else { break };
+            self.machine.handle(MonoTime(self.start.elapsed()), input);
+            self.execute_all();
+        }
+        self.sync();
+        !self.inbox.is_empty()
+    }
+
+    fn execute_all(&mut self) {
+        while let Some(effect) = self.machine.poll_effect() {
+            self.execute(effect);
         }
     }
 
@@ -268,103 +277,6 @@ impl Driver {
         self.inbox.push_back(Input::Ran { key, outcome, before });
     }
 
-    fn event(&mut self, event: Option<LinkEvent>) {
-        match event {
-            Some(LinkEvent::Connected { remote }) => {
-                tracing::info!(controller = %remote, "connected");
-                self.controller = vec![remote];
-                self.inbox.push_back(Input::Connected);
-            }
-            Some(LinkEvent::Received(messages)) => {
-                self.inbox.extend(messages.into_iter().map(Input::Received));
-            }
-            Some(LinkEvent::Disconnected(error)) => {
-                if error.is_expired() {
-                    self.identity.not_after = 0;
-                }
-                self.disconnect(&error.to_string());
-            }
-            None => self.disconnect("the link's task ended: a bug, please report it"),
-        }
-    }
-
-    fn connect(&mut self) {
-        if join::now() >= self.identity.not_after {
-            tracing::warn!("the node's certificate has run out: renewing it");
-            self.connect_renewed = true;
-            return self.renew();
-        }
-        self.open();
-    }
-
-    fn open(&mut self) {
-        let peer = Peer::node(&self.identity, Arc::clone(&self.tls));
-        self.connection = Some(Connection::open(peer, Arc::new(self.identity.seal())));
-    }
-
-    fn disconnect(&mut self, reason: &str) {
-        tracing::warn!("not connected: {reason}");
-        self.connection = None;
-        self.inbox.push_back(Input::Disconnected);
-    }
-
-    fn renew_if_due(&mut self) {
-        if join::now() >= self.identity.renew_at() {
-            self.renew();
-        }
-        self.renew_at = renew_in(&self.identity).max(Instant::now() + RENEW_AGAIN);
-    }
-
-    fn renew(&mut self) {
-        if !self.renewing {
-            self.renewing = true;
-            let identity = self.identity.clone();
-            self.tasks.spawn_local(async move { Done::Renewed(Box::new(join::renew(identity).await)) });
-        }
-    }
-
-    fn renewed(&mut self, renewed: Result<Identity, EnrolError>) {
-        self.renewing = false;
-        let taken = renewed.map_err(anyhow::Error::from).and_then(|identity| {
-            self.tls = node_tls(&identity)?;
-            self.state.write_identity(&identity)?;
-            // A clock that is wrong by years must not renew again at once.
-            self.renew_at = renew_in(&identity).max(Instant::now() + RENEW_AGAIN);
-            self.identity = identity;
-            Ok(())
-        });
-        let connect = std::mem::take(&mut self.connect_renewed);
-        match taken {
-            Ok(()) => {
-                tracing::info!("the node's certificate was renewed");
-                // Not by our clock, which may be wrong: the controller knows whether it is valid.
-                if connect {
-                    self.open();
-                }
-            }
-            Err(error) => {
-                tracing::error!("cannot renew the node's certificate: {error:#}");
-                if connect {
-                    self.inbox.push_back(Input::Disconnected);
-                }
-            }
-        }
-    }
-
-    /// Jobs that a crash left behind run before there is a connection: the way to the controller must be
-    /// known then as well.
-    async fn find_controller(&mut self) {
-        let find = async {
-            for address in &self.identity.addresses {
-                if let Ok(numbers) = resolve(address).await {
-                    self.controller.extend(numbers.iter().map(|number| number.ip()));
-                }
-            }
-        };
-        // Without it network jobs are refused until there is a connection.
-        let _ = timeout(FIND_WITHIN, find).await;
-    }
-
     /// Lets running jobs end, for a while, and says nothing any more.
     async fn stop(&mut self) {
         self.connection = None;
@@ -393,16 +305,6 @@ impl Driver {
         }
         self.sync();
     }
-}
-
-fn node_tls(identity: &Identity) -> Result<Arc<ClientConfig>, rustls::Error> {
-    let root = Root::Certificate(identity.ca_der.clone());
-    Ok(Arc::new(tls::client(root, Some((&identity.certificate_der, &identity.key_der)))?))
-}
-
-fn renew_in(identity: &Identity) -> Instant {
-    let left = Duration::from_secs(identity.renew_at().saturating_sub(join::now()));
-    Instant::now() + left.min(CLOCK_CHECK)
 }
 
 async fn next_event(connection: &mut Option<Connection>) -> Option<LinkEvent> {

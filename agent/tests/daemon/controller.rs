@@ -79,9 +79,13 @@ impl Controller {
     }
 
     pub fn token(&self) -> String {
+        self.token_at("127.0.0.1")
+    }
+
+    pub fn token_at(&self, host: &str) -> String {
         JoinToken {
             site: "lab".parse().unwrap(),
-            addresses: vec![format!("127.0.0.1:{}", self.port).parse().unwrap()],
+            addresses: vec![format!("{host}:{}", self.port).parse().unwrap()],
             ca_fingerprint: fingerprint(&self.site.ca_der),
             id: TokenId([1; 8]),
             secret: TokenSecret([2; 16]),

@@ -81,3 +81,33 @@ fn a_clock_years_ahead_renews_once_for_each_connection() {
     assert_eq!(controller.next(), Seen::Node(second), "whether it is valid is for the controller to say");
     assert!(agent.terminate().success());
 }
+
+/// In a network where packets to the resolver vanish; needs root, as namespaces do.
+#[test]
+fn a_resolver_that_does_not_answer_does_not_hold_the_end_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = UnixDatagram::bind(dir.path().join("notify")).unwrap();
+    let controller = Controller::start(|_| now() + 3600);
+    let agent = Agent::join(dir.path(), &controller.token_at("localhost"));
+    assert_eq!(notified(&socket), "READY=1");
+    assert!(agent.terminate().success());
+    assert_eq!(notified(&socket), "STOPPING=1");
+
+    let resolvers = dir.path().join("resolv.conf");
+    std::fs::write(&resolvers, "nameserver 192.0.2.1\noptions timeout:30 attempts:5\n").unwrap();
+    let switch = dir.path().join("nsswitch.conf");
+    std::fs::write(&switch, "hosts: dns\n").unwrap();
+    let script = format!(
+        "ip link set lo up && ip route add 192.0.2.1 dev lo && mount --bind {} /etc/resolv.conf && \
+         mount --bind {} /etc/nsswitch.conf && exec {} --state-dir {}",
+        resolvers.display(),
+        switch.display(),
+        env!("CARGO_BIN_EXE_muster-agent"),
+        dir.path().join("state").display(),
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--net", "--mount", "sh", "-ec", &script]).env("NOTIFY_SOCKET", dir.path().join("notify"));
+    let agent = Agent(command.stderr(Stdio::null()).spawn().unwrap());
+    assert_eq!(notified(&socket), "READY=1", "it does not wait for a name for ever");
+    assert!(agent.terminate().success());
+}

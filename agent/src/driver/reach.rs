@@ -1,0 +1,130 @@
+//! The driver's way to its controller: where that is, the connection, and a certificate that is taken there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_agent_core::Input;
+use rustls::ClientConfig;
+use tokio::time::{Instant, timeout};
+
+use super::{Done, Driver};
+use crate::join::{self, EnrolError};
+use crate::link::{Connection, LinkEvent, Peer, resolve};
+use crate::state_dir::Identity;
+use crate::tls::{self, Root};
+
+/// The wall clock may be set while we wait for a certificate's time, so it is looked at this often.
+const CLOCK_CHECK: Duration = Duration::from_secs(3600);
+/// For looking up the controller's addresses at the start.
+const FIND_WITHIN: Duration = Duration::from_secs(5);
+/// Between renewals, also after one that failed: there is a third of the certificate's life left.
+const RENEW_AGAIN: Duration = Duration::from_secs(600);
+
+impl Driver {
+    /// Jobs that a crash left behind run before there is a connection: the way to the controller must be
+    /// known then as well.
+    pub(super) async fn find_controller(&mut self) {
+        let find = async {
+            for address in &self.identity.addresses {
+                if let Ok(numbers) = resolve(address).await {
+                    self.controller.extend(numbers.iter().map(|number| number.ip()));
+                }
+            }
+        };
+        // Without it network jobs are refused until there is a connection.
+        let _ = timeout(FIND_WITHIN, find).await;
+    }
+
+    pub(super) fn event(&mut self, event: Option<LinkEvent>) {
+        match event {
+            Some(LinkEvent::Connected { remote }) => {
+                tracing::info!(controller = %remote, "connected");
+                self.controller = vec![remote];
+                self.inbox.push_back(Input::Connected);
+            }
+            Some(LinkEvent::Received(messages)) => {
+                self.inbox.extend(messages.into_iter().map(Input::Received));
+            }
+            Some(LinkEvent::Disconnected(error)) => {
+                if error.is_expired() {
+                    self.identity.not_after = 0;
+                }
+                self.disconnect(&error.to_string());
+            }
+            None => self.disconnect("the link's task ended: a bug, please report it"),
+        }
+    }
+
+    pub(super) fn connect(&mut self) {
+        if join::now() >= self.identity.not_after {
+            tracing::warn!("the node's certificate has run out: renewing it");
+            self.connect_renewed = true;
+            return self.renew();
+        }
+        self.open();
+    }
+
+    fn open(&mut self) {
+        let peer = Peer::node(&self.identity, Arc::clone(&self.tls));
+        self.connection = Some(Connection::open(peer, Arc::new(self.identity.seal())));
+    }
+
+    pub(super) fn disconnect(&mut self, reason: &str) {
+        tracing::warn!("not connected: {reason}");
+        self.connection = None;
+        self.inbox.push_back(Input::Disconnected);
+    }
+
+    pub(super) fn renew_if_due(&mut self) {
+        if join::now() >= self.identity.renew_at() {
+            self.renew();
+        }
+        self.renew_at = renew_in(&self.identity).max(Instant::now() + RENEW_AGAIN);
+    }
+
+    fn renew(&mut self) {
+        if !self.renewing {
+            self.renewing = true;
+            let identity = self.identity.clone();
+            self.tasks.spawn_local(async move { Done::Renewed(Box::new(join::renew(identity).await)) });
+        }
+    }
+
+    pub(super) fn renewed(&mut self, renewed: Result<Identity, EnrolError>) {
+        self.renewing = false;
+        let taken = renewed.map_err(anyhow::Error::from).and_then(|identity| {
+            self.tls = node_tls(&identity)?;
+            self.state.write_identity(&identity)?;
+            // A clock that is wrong by years must not renew again at once.
+            self.renew_at = renew_in(&identity).max(Instant::now() + RENEW_AGAIN);
+            self.identity = identity;
+            Ok(())
+        });
+        let connect = std::mem::take(&mut self.connect_renewed);
+        match taken {
+            Ok(()) => {
+                tracing::info!("the node's certificate was renewed");
+                // Not by our clock, which may be wrong: the controller knows whether it is valid.
+                if connect {
+                    self.open();
+                }
+            }
+            Err(error) => {
+                tracing::error!("cannot renew the node's certificate: {error:#}");
+                if connect {
+                    self.inbox.push_back(Input::Disconnected);
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn node_tls(identity: &Identity) -> Result<Arc<ClientConfig>, rustls::Error> {
+    let root = Root::Certificate(identity.ca_der.clone());
+    Ok(Arc::new(tls::client(root, Some((&identity.certificate_der, &identity.key_der)))?))
+}
+
+pub(super) fn renew_in(identity: &Identity) -> Instant {
+    let left = Duration::from_secs(identity.renew_at().saturating_sub(join::now()));
+    Instant::now() + left.min(CLOCK_CHECK)
+}

@@ -197,7 +197,7 @@ impl Driver {
                 let task = async move { Done::Captured { key, before: host.capture(&spec, known).await } };
                 self.tasks.spawn_local(task);
             }
-            Effect::Run { job, before, previous: _ } => self.begin(*job, before),
+            Effect::Run { job, before } => self.begin(*job, before),
             Effect::Cancel(key) => {
                 if let Some(run) = self.runs.remove(&key) {
                     run.abort();

@@ -171,11 +171,13 @@ impl Agent {
     }
 
     fn welcome(&mut self, welcome: Welcome) {
-        if welcome.epoch < self.epoch {
+        // One that is on its way to disk counts.
+        let seen = self.greeting.as_ref().map_or(self.epoch, |(_, greeting)| greeting.epoch.max(self.epoch));
+        if welcome.epoch < seen {
             return self.disconnect(format!(
                 "the controller is of epoch {}, this node has obeyed epoch {}: it was replaced or restored \
                  from a backup",
-                welcome.epoch.0, self.epoch.0
+                welcome.epoch.0, seen.0
             ));
         }
         if welcome.epoch == self.epoch {

@@ -137,8 +137,6 @@ pub enum Effect {
         job: Box<Job>,
         /// What was there before Muster.
         before: Option<Before>,
-        /// What this resource last was; a fetched or inline content is named by its digest alone.
-        previous: Option<Spec>,
     },
     /// Stop this run; it is not answered any more.
     Cancel(ReportKey),

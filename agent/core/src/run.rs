@@ -184,9 +184,8 @@ impl Agent {
         };
         let Some(entry) = self.ledger.get(key.resource) else { return };
         let before = entry.before.clone();
-        let previous = entry.applied.as_ref().map(|applied| applied.spec.clone());
         let (deadline, progress) = (self.now + job.timeout, self.now + PROGRESS_FIRST);
-        self.effects.push_back(Effect::Run { job: Box::new(job), before, previous });
+        self.effects.push_back(Effect::Run { job: Box::new(job), before });
         self.set_phase(key.resource, Phase::Running { deadline, progress });
     }
 

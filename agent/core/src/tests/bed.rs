@@ -24,7 +24,7 @@ pub struct Bed {
     /// Writes are answered at once.
     pub disk_is_quick: bool,
     pub captures: Vec<(ReportKey, Vec<Before>)>,
-    pub runs: Vec<(Job, Option<Before>, Option<Spec>)>,
+    pub runs: Vec<(Job, Option<Before>)>,
     pub contents: Vec<(ContentDigest, ContentStep)>,
     pub sent: Vec<Up>,
     pub warnings: Vec<String>,
@@ -239,7 +239,7 @@ impl Bed {
                 Effect::WriteEpoch { write, epoch } => self.writes.push_back((write, None, epoch)),
                 Effect::Remove(resource) => self.remove(resource),
                 Effect::Capture { key, known, .. } => self.captures.push((key, known)),
-                Effect::Run { job, before, previous } => self.runs.push((*job, before, previous)),
+                Effect::Run { job, before } => self.runs.push((*job, before)),
                 Effect::Cancel(key) => {
                     self.runs.retain(|(job, ..)| job.key() != key);
                     self.cancelled.push(key);

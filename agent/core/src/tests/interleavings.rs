@@ -61,7 +61,7 @@ struct Witness {
 impl Witness {
     fn look(&mut self, bed: &Bed, disk_may_fail: bool) {
         let mut lanes = BTreeMap::new();
-        for (job, before, _) in &bed.runs {
+        for (job, before) in &bed.runs {
             let running = lanes.insert(job.spec.lane(), job.resource);
             assert_eq!(running, None, "two jobs of one lane run");
             let entry = &bed.disk[&job.resource];

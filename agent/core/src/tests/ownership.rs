@@ -84,7 +84,7 @@ impl Site {
             let text = String::from_utf8(before.0).expect("the texts of this test");
             self.bed.captured(n, if fails { Err(failed("no")) } else { Ok(&text) });
         }
-        if let Some((job, before, _)) = self.bed.runs.first().cloned() {
+        if let Some((job, before)) = self.bed.runs.first().cloned() {
             let Spec::File(file) = &job.spec else { unreachable!("only files here") };
             let content = match (job.action, before) {
                 (Action::Delete, before) => before.expect("there is something to put back").0,

@@ -138,3 +138,15 @@ fn idle_and_connected_it_wakes_for_the_heartbeat_alone() {
         bed.input(Input::Timeout);
     }
 }
+
+#[test]
+fn an_epoch_on_its_way_to_disk_counts() {
+    let mut bed = Bed::online();
+    bed.disk_is_quick = false;
+    bed.down(welcome(5, false));
+    bed.down(welcome(3, false));
+    assert_eq!(bed.disconnects.len(), 1);
+    bed.write_one();
+    bed.write_one();
+    assert_eq!(bed.epoch, Epoch(5));
+}

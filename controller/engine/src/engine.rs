@@ -382,7 +382,7 @@ impl Engine {
     fn next_dirty(&mut self) -> Option<Change> {
         while let Some(id) = self.dirty_stacks.pop_first() {
             if let Some(stack) = self.stacks.get(&id) {
-                return Some(Change::Stack(stack.record()));
+                return Some(Change::Stack(Box::new(stack.record())));
             }
         }
         while let Some(slot) = self.dirty_rows.front().copied() {
@@ -398,7 +398,7 @@ impl Engine {
                     let node = row.node.map(|key| self.nodes[key].name.clone());
                     Change::Resource(Box::new(row.record(node)))
                 } else {
-                    Change::Progress(row.progress_record())
+                    Change::Progress(Box::new(row.progress_record()))
                 });
             }
             row.dirty.edges = false;

@@ -175,7 +175,7 @@ impl Engine {
         }
         let record = TokenRecord { uses_left: token.uses, token };
         self.nodes.tokens.insert(record.token.id, record.clone());
-        self.change(Change::Token(record));
+        self.change(Change::Token(Box::new(record)));
         Ok(Answer::Done)
     }
 
@@ -228,7 +228,7 @@ impl Engine {
             self.change(Change::TokenRemoved(ask.token_id));
         } else {
             self.nodes.tokens.insert(ask.token_id, left.clone());
-            self.change(Change::Token(left));
+            self.change(Change::Token(Box::new(left)));
         }
         let joined = NodeRecord {
             name: ask.name.clone(),
@@ -239,7 +239,7 @@ impl Engine {
             joined_with: (ask.token_id, secret_hash),
         };
         self.nodes.join(joined.clone());
-        self.change(Change::Node(joined));
+        self.change(Change::Node(Box::new(joined)));
         self.place_the_unplaced();
         Ok(Answer::Joined { node: ask.name })
     }

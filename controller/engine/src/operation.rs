@@ -324,7 +324,7 @@ impl Engine {
     fn new_row(&mut self, stack: u64, template: &Template, index: usize) -> Slot {
         let resource = &template.resources[index];
         let (id, physical) = self.next_ids();
-        let slot = self.rows.insert(Row::new(id, physical, stack, resource.name.clone(), resource.kind));
+        let slot = self.rows.insert(Row::new(id, physical, stack, Arc::from(&*resource.name), resource.kind));
         self.by_physical.insert(physical, slot);
         self.rows[slot].revision = self.stacks[&stack].revision;
         self.rows[slot].index = u32::try_from(index).expect("bounded by RESOURCES_MAX");
@@ -400,7 +400,7 @@ impl Engine {
                 {
                     let owner = &self.rows[owner];
                     // One that changes may let it go; its index is still that of the template before.
-                    let index = template.resources.binary_search_by(|other| other.name.cmp(&owner.name));
+                    let index = template.resources.binary_search_by(|other| (*other.name).cmp(&*owner.name));
                     let changes = owner.stack == stack && index.is_ok_and(|index| plan.dirty[index]);
                     if !changes {
                         return Err(self.claimed(&claim, &node, owner, &resource.name));

@@ -16,7 +16,7 @@ use crate::view::OutputView;
 #[derive(Clone, Debug)]
 pub enum Change {
     /// Inserts or replaces.
-    Stack(StackRecord),
+    Stack(Box<StackRecord>),
     /// The stack is gone, with its revisions, rows and events.
     StackRemoved {
         /// The stack.
@@ -38,7 +38,7 @@ pub enum Change {
     /// Inserts or replaces.
     Resource(Box<ResourceRecord>),
     /// The part of a resource that changes while jobs run.
-    Progress(ProgressRecord),
+    Progress(Box<ProgressRecord>),
     /// The row is gone: its removal was observed.
     ResourceRemoved(u64),
     /// Replaces the edges to what this row needs.
@@ -49,9 +49,9 @@ pub enum Change {
         requires: Vec<u64>,
     },
     /// Inserts or replaces.
-    Node(NodeRecord),
+    Node(Box<NodeRecord>),
     /// Inserts or replaces.
-    Token(TokenRecord),
+    Token(Box<TokenRecord>),
     /// The token is gone.
     TokenRemoved([u8; 8]),
     /// Content that agents fetch.
@@ -128,7 +128,7 @@ pub struct ResourceRecord {
     /// Its stack.
     pub stack: u64,
     /// Its name in the template.
-    pub name: Box<str>,
+    pub name: Arc<str>,
     /// Its type.
     pub kind: Kind,
     /// Where it is.
@@ -214,7 +214,7 @@ pub struct EventRecord {
     /// Counts up within the stack.
     pub number: u64,
     /// The resource; none for the stack itself.
-    pub resource: Option<(Box<str>, ResourceId)>,
+    pub resource: Option<(Arc<str>, ResourceId)>,
     /// CREATE, …
     pub action: &'static str,
     /// IN_PROGRESS, …

@@ -1,6 +1,7 @@
 //! A row: one physical thing, and where a traversal is with it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use muster_shared::model::Action;
 use muster_shared::{Attempt, Generation, MonoTime, NodeId, ResourceId};
@@ -19,7 +20,7 @@ pub(crate) struct Row {
     pub id: u64,
     pub physical: ResourceId,
     pub stack: u64,
-    pub name: Box<str>,
+    pub name: Arc<str>,
     pub kind: Kind,
     pub node: Option<NodeKey>,
     pub definition: u128,
@@ -142,7 +143,7 @@ impl Dirty {
 }
 
 impl Row {
-    pub fn new(id: u64, physical: ResourceId, stack: u64, name: Box<str>, kind: Kind) -> Self {
+    pub fn new(id: u64, physical: ResourceId, stack: u64, name: Arc<str>, kind: Kind) -> Self {
         Self {
             id,
             physical,

@@ -109,7 +109,7 @@ impl Engine {
         {
             joined.agent_version = hello.agent_version;
             let joined = joined.clone();
-            self.change(Change::Node(joined));
+            self.change(Change::Node(Box::new(joined)));
         }
         let welcome = Welcome { epoch: self.epoch, want_ledger, heartbeat: self.limits.heartbeat };
         self.send(key, Down::Welcome(welcome));

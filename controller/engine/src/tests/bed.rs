@@ -39,7 +39,7 @@ impl Tables {
             Change::Stack(stack) => {
                 self.highest.1 = self.highest.1.max(stack.id);
                 self.highest.2 = self.highest.2.max(stack.traversal);
-                self.stacks.insert(stack.id, stack);
+                self.stacks.insert(stack.id, *stack);
             }
             Change::StackRemoved { id, .. } => {
                 self.stacks.remove(&id);
@@ -57,7 +57,7 @@ impl Tables {
             }
             Change::Progress(progress) => {
                 let row = self.resources.get_mut(&progress.id).expect("a row exists before its progress");
-                row.progress = progress;
+                row.progress = *progress;
             }
             Change::ResourceRemoved(id) => {
                 self.resources.remove(&id);
@@ -67,10 +67,10 @@ impl Tables {
                 self.edges.insert(needed_by, requires);
             }
             Change::Node(node) => {
-                self.nodes.insert(node.name.clone(), node);
+                self.nodes.insert(node.name.clone(), *node);
             }
             Change::Token(token) => {
-                self.tokens.insert(token.token.id, token);
+                self.tokens.insert(token.token.id, *token);
             }
             Change::TokenRemoved(id) => {
                 self.tokens.remove(&id);
@@ -101,6 +101,7 @@ impl Tables {
             edges: self.edges.iter().flat_map(|(by, needs)| needs.iter().map(|n| (*by, *n))).collect(),
             nodes: self.nodes.values().cloned().collect(),
             tokens: self.tokens.values().cloned().collect(),
+            contents: self.contents.keys().copied().collect(),
             highest: self.highest,
         }
     }
@@ -224,13 +225,23 @@ impl Bed {
     }
 
     pub fn join(&mut self, name: &NodeId) {
+        self.join_as(name, None, 0);
+    }
+
+    /// With new keys, and a token for that name.
+    pub fn rejoin(&mut self, name: &NodeId) {
+        let key = u8::try_from(self.next_connection % 250).unwrap() + 1;
+        self.join_as(name, Some(name.to_string()), key);
+    }
+
+    fn join_as(&mut self, name: &NodeId, bound: Option<String>, key: u8) {
         let secret = TokenSecret([1; 16]);
         self.ask(Request::NewToken(NewToken {
             id: [1; 8],
             secret_hash: secret.digest(),
             expires: 10,
             uses: 1,
-            name: None,
+            name: bound,
             labels: BTreeMap::new(),
         }))
         .unwrap();
@@ -238,7 +249,7 @@ impl Bed {
             token_id: [1; 8],
             secret,
             name: name.clone(),
-            seal_public: SealPublic([0; 32]),
+            seal_public: SealPublic([key; 32]),
             agent_version: "t".into(),
             wall: 1,
         };
@@ -335,6 +346,7 @@ impl Bed {
                     }
                 }
             }
+            self.engine.audit();
             let Some((node, connection, message)) = replies.pop_front() else { return };
             self.engine.handle(self.now, Input::Received { node, connection, message });
         }

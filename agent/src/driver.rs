@@ -20,7 +20,7 @@ use tokio::task::{AbortHandle, JoinSet, yield_now};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::contents::Contents;
-use crate::host::{Host, Ran, kept_aside};
+use crate::host::{Host, Ran};
 use crate::join::EnrolError;
 use crate::link::{Connection, LinkEvent};
 use crate::signals::{Signal, Signals};
@@ -71,18 +71,7 @@ impl Driver {
     /// The state directory cannot be read, or its keys do not fit.
     pub fn new(state: StateDir, identity: Identity, host: Host) -> anyhow::Result<Self> {
         let entries = state.ledger()?;
-        let specs = |entry: &muster_agent_core::Entry| {
-            let jobs = [&entry.current, &entry.next];
-            let job = jobs.into_iter().flatten().map(|accepted| accepted.job.spec.clone()).next();
-            entry.applied.as_ref().map(|applied| applied.spec.clone()).or(job)
-        };
-        let kept: Vec<_> =
-            entries.iter().filter_map(|entry| Some((specs(entry)?, entry.before.clone()?))).collect();
-        // A failed job that left a record of before has neither state nor job: its content must stay too.
-        let sure = entries.iter().all(|entry| entry.before.is_none() || specs(entry).is_some());
-        if sure {
-            host.files.keep_only(&kept_aside(kept.iter().map(|(spec, before)| (spec, before))))?;
-        }
+        host.sweep(entries.iter())?;
         let config = Config {
             seed: u64::from_le_bytes(tls::random()?),
             boot_id: boot_id(),
@@ -136,7 +125,10 @@ impl Driver {
                     Err(error) => tracing::error!(%error, "a task failed: a bug, please report it"),
                 },
                 () = sleep_to(wake) => self.inbox.push_back(Input::Timeout),
-                () = sleep_until(self.renew_at) => self.renew_if_due(),
+                () = sleep_until(self.renew_at) => {
+                    self.renew_if_due();
+                    self.sweep();
+                }
                 () = sleep_to(alive_at) => {
                     notify(&[sd_notify::NotifyState::Watchdog]);
                     alive_at = watchdog.map(|every| Instant::now() + every);
@@ -166,6 +158,18 @@ impl Driver {
         }
         self.sync();
         !self.inbox.is_empty()
+    }
+
+    /// Drops what was kept aside for files that are gone.
+    fn sweep(&self) {
+        // A copy that is being made is in no entry yet, and after a crash the entries on disk are what counts.
+        if self.tasks.is_empty()
+            && self.inbox.is_empty()
+            && self.machine.is_on_disk()
+            && let Err(error) = self.host.sweep(self.machine.entries())
+        {
+            tracing::warn!(%error, "cannot drop what was kept aside");
+        }
     }
 
     fn execute_all(&mut self) {

@@ -1,16 +1,17 @@
 //! One job on this host: by resource type to the code that knows how.
 
+use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use muster_agent_core::{Before, RunError};
+use muster_agent_core::{Before, Entry, RunError};
 use muster_host::files::{FileBefore, FileError, Files, Source};
 use muster_host::net::{NetError, Network, Snapshot};
 use muster_shared::ResourceId;
 use muster_shared::model::network::{NetworkDocument, NicMapping};
 use muster_shared::model::{
-    Action, Content, ContentDigest, Dummy, FailOn, File, Job, NetworkConfig, Observed, OnDelete, Spec,
+    Action, Content, Dummy, FailOn, File, Job, NetworkConfig, Observed, OnDelete, Spec,
 };
 
 /// This server.
@@ -32,6 +33,25 @@ pub struct Ran {
 }
 
 impl Host {
+    /// Drops contents kept aside that no entry needs any more.
+    ///
+    /// # Errors
+    /// Some may still be there.
+    pub fn sweep<'a>(&self, entries: impl Iterator<Item = &'a Entry>) -> io::Result<()> {
+        let mut needed = Vec::new();
+        for entry in entries {
+            let Some(before) = &entry.before else { continue };
+            let jobs = [&entry.current, &entry.next].into_iter().flatten().map(|accepted| &accepted.job.spec);
+            match entry.applied.iter().map(|applied| &applied.spec).chain(jobs).next() {
+                Some(Spec::File(_)) => needed.extend(FileBefore::decode(&before.0).and_then(|b| b.aside())),
+                Some(Spec::Dummy(_) | Spec::Network(_)) => {}
+                // What a failed job left: whose it is, is not known, and it must stay.
+                None => return Ok(()),
+            }
+        }
+        self.files.keep_only(&needed)
+    }
+
     /// What is there before `spec` is applied; what is `known` already counts more.
     ///
     /// # Errors
@@ -145,14 +165,6 @@ impl Host {
     }
 }
 
-/// Contents that were kept aside and are still needed.
-pub fn kept_aside<'a>(befores: impl Iterator<Item = (&'a Spec, &'a Before)>) -> Vec<ContentDigest> {
-    befores
-        .filter(|(spec, _)| matches!(spec, Spec::File(_)))
-        .filter_map(|(_, before)| FileBefore::decode(&before.0)?.aside())
-        .collect()
-}
-
 async fn dummy_run(dummy: &Dummy, action: Action) -> Result<Observed, RunError> {
     tokio::time::sleep(Duration::from_millis(dummy.milliseconds)).await;
     if dummy.fail == Some(FailOn::Any) || dummy.fail == Some(FailOn::Action(action)) {
@@ -198,3 +210,6 @@ fn network_failed(error: NetError) -> RunError {
     );
     RunError { reason: muster_host::net::chain(&error), permanent }
 }
+
+#[cfg(test)]
+mod tests;

@@ -112,6 +112,11 @@ impl Agent {
         self.ledger.iter()
     }
 
+    /// Whether the entries are on disk as they are here.
+    pub fn is_on_disk(&self) -> bool {
+        self.writes.is_empty() && self.stale.is_empty()
+    }
+
     /// The highest epoch seen.
     pub fn epoch(&self) -> Epoch {
         self.epoch

@@ -98,8 +98,10 @@ fn a_full_disk_while_taking_over_changes_nothing() {
     bed.disk_is_quick = false;
     bed.job(&file(2, 2, Action::Create));
     bed.write_one();
+    assert!(!bed.agent.is_on_disk());
     bed.fail_one();
     bed.write_one();
+    assert!(!bed.agent.is_on_disk(), "what was refused is not");
     assert!(matches!(bed.report().outcome, Outcome::Failed { permanent: false, .. }));
     bed.disk_is_quick = true;
     bed.job(&file(1, 3, Action::Delete));

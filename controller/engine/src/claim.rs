@@ -19,6 +19,11 @@ impl Claims {
         self.owners.get(&(node, claim.clone())).copied()
     }
 
+    #[cfg(test)]
+    pub fn owners(&self) -> impl Iterator<Item = Slot> {
+        self.owners.values().copied()
+    }
+
     /// From whoever has it.
     pub fn take(&mut self, node: NodeKey, claim: Claim, slot: Slot) {
         if let Some(old) = self.owners.insert((node, claim.clone()), slot) {

@@ -4,11 +4,10 @@
 use std::collections::BTreeMap;
 
 use muster_shared::MonoTime;
-use muster_shared::model::{Action, LedgerEntry};
+use muster_shared::model::{Action, ContentDigest, LedgerEntry};
 
 use crate::engine::{Config, Engine, Todo};
-use crate::record::PackedSpec;
-use crate::record::{NodeRecord, ResourceRecord, StackRecord, Status, TokenRecord};
+use crate::record::{Change, NodeRecord, PackedSpec, ResourceRecord, StackRecord, Status, TokenRecord};
 use crate::request::Source;
 use crate::resource::{Role, Row, Slot, Work, WorkState};
 use crate::stack::{Adjacency, Stack, Stage, Walk};
@@ -27,6 +26,8 @@ pub struct Snapshot {
     pub nodes: Vec<NodeRecord>,
     /// All.
     pub tokens: Vec<TokenRecord>,
+    /// All that are kept.
+    pub contents: Vec<ContentDigest>,
     /// The highest ids ever given: row, stack, traversal.
     pub highest: (u64, u64, u64),
 }
@@ -60,6 +61,12 @@ impl Engine {
         }
         for (slot, requires) in requires {
             engine.rows[slot].requires = requires.into();
+        }
+        // What only the state before a job needed, when the controller ended.
+        for digest in snapshot.contents {
+            if !engine.contents.contains_key(&digest) {
+                engine.change(Change::ContentRemoved(digest));
+            }
         }
         for (record, source) in snapshot.stacks {
             let rows = by_stack.remove(&record.id).unwrap_or_default();

@@ -23,16 +23,16 @@ impl Engine {
             self.superseded(slot, key, by);
             return;
         }
-        // An answer to a withdrawal counts whatever attempt it names: the generation is over either way.
+        // An answer to a withdrawal counts whatever attempt it names: the last may never have reached the agent.
+        let withdrawing = row.work.as_ref().is_some_and(|work| work.state == WorkState::Withdrawing);
         let current = row.generation == report.key.generation
-            && (row.attempt == report.key.attempt.0 || report.outcome == Outcome::Withdrawn);
+            && (row.attempt == report.key.attempt.0 || withdrawing || report.outcome == Outcome::Withdrawn);
         if !current || (!row.is_sent() && row.status != Some(Status::Failed)) {
             return;
         }
         match report.outcome {
             Outcome::Done(observed) => self.done(slot, key, observed),
             Outcome::Failed { reason, permanent } => {
-                let withdrawing = row.work.as_ref().is_some_and(|work| work.state == WorkState::Withdrawing);
                 let walk = self.stacks.get(&self.rows[slot].stack).and_then(|stack| stack.walk.as_ref());
                 let reason = walk.map(|walk| walk.parameters.without_hidden(&reason)).unwrap_or(reason);
                 if withdrawing {
@@ -95,8 +95,8 @@ impl Engine {
         self.event(stack, Some(slot));
         self.not_failed(slot); // its outcome may come late
         match role {
-            Role::Cleanup if deleted => self.drop_row(slot),
-            // Either it is what this traversal wants, or visit() finds what is to be done after it.
+            // Either it is what this traversal wants, or visit() finds what is to be done after it, in its turn: a
+            // row whose thing is gone may still be needed by one that was to be made on it.
             Role::Cleanup | Role::Forward => self.agenda.push_back(Todo::Visit(slot)),
             Role::Steady => {}
         }

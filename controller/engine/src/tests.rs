@@ -1,5 +1,6 @@
 //! The machine as a whole: tables of operations, and random graphs, interruptions and restarts.
 
+mod accounts;
 mod bed;
 mod claims;
 mod jobs;

@@ -147,7 +147,8 @@ impl Engine {
     pub(crate) fn begin_cleanup(&mut self, id: u64) {
         let mut extras: Vec<Slot> = self.stacks[&id].extras.iter().copied().collect();
         for slot in &extras {
-            self.rows[*slot].blocked = 0;
+            let row = &mut self.rows[*slot];
+            (row.blocked, row.failed) = (0, false);
         }
         for slot in &extras {
             for required in self.rows[*slot].requires.clone() {

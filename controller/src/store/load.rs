@@ -7,6 +7,7 @@ use muster_engine::record::{
     action_from_name,
 };
 use muster_engine::{NewToken, Snapshot, Source};
+use muster_shared::model::ContentDigest;
 use muster_shared::seal::SealPublic;
 use muster_shared::{Epoch, Generation, ResourceId};
 use muster_template::Kind;
@@ -44,6 +45,10 @@ pub(super) fn load(store: &mut Sqlite) -> Result<Snapshot, StoreError> {
         let mut select = db.prepare("SELECT * FROM tokens")?;
         for token in select.query_map([], token)? {
             snapshot.tokens.push(token?);
+        }
+        let mut select = db.prepare("SELECT digest FROM contents")?;
+        for digest in select.query_map([], |row| row.get(0).map(ContentDigest))? {
+            snapshot.contents.push(digest?);
         }
         let meta = |key: &str| {
             db.query_row("SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?1", [key], |row| {

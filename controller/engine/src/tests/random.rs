@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
-use super::bed::{Bed, node, stack, template};
-use crate::Source;
+use super::bed::{Bed, files, node, stack, template};
+use crate::{Limits, Source};
 
 /// More for a long run: `PROPTEST_CASES=20000 cargo test -p muster-engine`.
 fn cases() -> u32 {
@@ -49,10 +49,12 @@ fn names(bed: &Bed) -> Vec<String> {
 }
 
 fn settle(bed: &mut Bed) {
-    for index in 0..2 {
-        if bed.hosts[&node(index)].connection.is_none() {
-            bed.connect(&node(index));
-        }
+    let away = |bed: &Bed| {
+        let host = bed.hosts.iter().find(|(_, host)| host.connection.is_none());
+        host.map(|(name, _)| name.clone())
+    };
+    while let Some(host) = away(bed) {
+        bed.connect(&host);
     }
     bed.idle();
 }
@@ -149,6 +151,107 @@ proptest! {
         settle(&mut bed);
         prop_assert!(bed.engine.stack_view(&stack()).is_none());
         prop_assert!(bed.reality().is_empty() && bed.tables.resources.is_empty() && bed.tables.contents.is_empty());
+    }
+
+    /// Files that swap, hand over and leave their paths, jobs that fail, nodes that lose all they had, stacks
+    /// deleted and made anew: in the end the disk is what the last revision says, and nothing is kept for nobody.
+    #[test]
+    fn whatever_happens_the_disk_is_the_last_revision(seed: u64) {
+        let mut dice = Dice(seed);
+        let narrow = |dice: &mut Dice| if dice.roll(2) == 0 { 1 + dice.roll(3) } else { 1000 };
+        let (per_node, per_stack) = (narrow(&mut dice), narrow(&mut dice));
+        let mut bed = Bed::with(
+            1,
+            Limits { in_flight_per_node: per_node, in_flight_per_stack: per_stack, ..Limits::default() },
+        );
+        bed.create(paths(&mut dice).0).unwrap();
+        for _ in 0..dice.roll(40) {
+            disturb(&mut bed, &mut dice);
+        }
+        settle(&mut bed);
+        let (source, wanted) = paths(&mut dice);
+        match bed.status().as_str() {
+            "gone" => drop(bed.create(source).unwrap()),
+            status if status.starts_with("DELETE") => {
+                bed.delete().unwrap();
+                settle(&mut bed);
+                bed.create(source).unwrap();
+            }
+            _ => drop(bed.update(source).unwrap()),
+        }
+        settle(&mut bed);
+        prop_assert!(bed.status().ends_with("_COMPLETE"), "{} {:?} {:#?}", bed.status(), bed.view(), bed.resources());
+        prop_assert_eq!(bed.disk(), wanted);
+        bed.delete().unwrap();
+        settle(&mut bed);
+        prop_assert_eq!(bed.status(), "gone");
+        prop_assert!(bed.disk().is_empty() && bed.tables.resources.is_empty() && bed.tables.edges.is_empty());
+        prop_assert!(bed.tables.contents.is_empty(), "a content nobody needs");
+        prop_assert!(bed.engine.claims.owners().next().is_none(), "a claim of nobody");
+        prop_assert!(bed.engine.poll_timeout().is_none(), "a timer for nothing");
+    }
+}
+
+/// Up to six files on some of seven paths, and what the disk is to be then.
+fn paths(dice: &mut Dice) -> (Source, Vec<String>) {
+    let mut free: Vec<usize> = (1..8).collect();
+    let (mut lines, mut wanted) = (String::new(), Vec::new());
+    let mut earlier: Vec<&str> = Vec::new();
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        if dice.roll(4) == 0 {
+            continue;
+        }
+        let path = free.remove(dice.roll(free.len()));
+        // One in three is too large for a job.
+        let content = ["x", "y", "z"][dice.roll(3)].repeat(if dice.roll(3) == 0 { 70_000 } else { 1 });
+        let needs: Vec<&str> = earlier.iter().filter(|_| dice.roll(3) == 0).copied().collect();
+        lines.push_str(&format!("{name}: /{path} {content} | {}\n", needs.join(" ")));
+        let shown = match content.len() {
+            1 => content,
+            _ => muster_shared::model::ContentDigest::of(content.as_bytes()).to_string(),
+        };
+        wanted.push(format!("/{path} {shown}"));
+        earlier.insert(dice.roll(earlier.len() + 1), name);
+    }
+    wanted.sort();
+    (files(&lines), wanted)
+}
+
+fn disturb(bed: &mut Bed, dice: &mut Dice) {
+    let host = node(0);
+    match dice.roll(20) {
+        0 | 1 if bed.status() == "gone" => drop(bed.create(paths(dice).0).unwrap()),
+        0 | 1 => drop(bed.update(paths(dice).0)), // refused while it is being deleted
+        2 => drop(bed.rollback(None)),
+        3 => drop(bed.delete()),
+        4 => bed.restart(),
+        5 => bed.disconnect(&host),
+        6 => {
+            bed.disconnect(&host);
+            bed.hosts.get_mut(&host).unwrap().queue.clear();
+            bed.connect(&host);
+        }
+        7 => {
+            bed.dying = true;
+            bed.run_at(&host, 0);
+            bed.restart();
+        }
+        8 => {
+            // A new server joins under the name.
+            bed.disconnect(&host);
+            *bed.hosts.get_mut(&host).unwrap() = super::bed::Host::default();
+            bed.rejoin(&host);
+            bed.connect(&host);
+        }
+        9 => bed.fail_next(&host, dice.roll(2) == 0),
+        10 => bed.pass(std::time::Duration::from_secs(5)),
+        _ if bed.hosts[&host].connection.is_none() && dice.roll(3) == 0 => bed.connect(&host),
+        _ => {
+            if let Some(host) = pick(bed, dice) {
+                let at = dice.roll(bed.hosts[&host].queue.len());
+                bed.run_at(&host, at);
+            }
+        }
     }
 }
 

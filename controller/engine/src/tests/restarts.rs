@@ -111,6 +111,19 @@ fn refused() -> Outcome {
 }
 
 #[test]
+fn a_withdrawn_attempt_that_never_reached_the_agent_is_over_with_the_outcome_of_the_one_before() {
+    let mut bed = Bed::new(1);
+    bed.create(template("a: x=1")).unwrap();
+    bed.fail_next(&node(0), false);
+    bed.pass(std::time::Duration::from_secs(2));
+    assert!(bed.hosts.get_mut(&node(0)).unwrap().queue.pop_back().is_some(), "lost on its way");
+    bed.update(template("a: x=2")).unwrap();
+    bed.idle();
+    assert_eq!((bed.status().as_str(), bed.reality()[0].1["x"].as_str()), ("UPDATE_COMPLETE", "2"));
+    assert!(bed.now < muster_shared::MonoTime(std::time::Duration::from_secs(100)), "{:?}", bed.now);
+}
+
+#[test]
 fn an_agent_cannot_use_the_numbers_up() {
     let mut bed = Bed::new(1);
     let top = Generation { epoch: Epoch(u32::MAX), number: u64::MAX };

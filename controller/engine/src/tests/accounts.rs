@@ -1,0 +1,50 @@
+//! The machine's own accounts, counted again from the rows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::Engine;
+use crate::record::PackedSpec;
+use crate::resource::{Role, Row, Slot};
+use crate::visit::stored_content;
+
+impl Engine {
+    /// Panics where a count is not what the rows say.
+    pub fn audit(&self) {
+        let rows: BTreeMap<Slot, &Row> =
+            self.by_physical.values().map(|slot| (*slot, &self.rows[*slot])).collect();
+        for (id, stack) in &self.stacks {
+            let mine = || rows.values().filter(|row| row.stack == *id);
+            assert_eq!(stack.active, mine().filter(|row| row.work.is_some()).count(), "active");
+            let with_agents =
+                |row: &&&Row| row.is_sent() && row.node.is_some_and(|key| self.nodes[key].ready);
+            assert_eq!(stack.in_flight, mine().filter(with_agents).count(), "in flight");
+            assert_eq!(stack.forward.len() + stack.extras.len(), mine().count(), "rows of a stack");
+            if let Some(walk) = &stack.walk {
+                assert_eq!(walk.failed, mine().filter(|row| row.failed).count(), "failed");
+                let left = mine().filter(|row| row.role == Role::Forward && !row.ready).count();
+                assert_eq!(walk.forward_left, left, "left");
+            }
+            assert!(stack.walk.is_some() || stack.extras.is_empty(), "rows that nobody takes away");
+        }
+        for (key, node) in self.nodes.iter() {
+            let sent: BTreeSet<Slot> =
+                rows.iter().filter(|(_, r)| r.node == Some(key) && r.is_sent()).map(|(s, _)| *s).collect();
+            assert_eq!(node.sent, sent, "sent");
+            let count = rows.values().filter(|row| row.node == Some(key)).count();
+            assert_eq!(node.rows, count as u64, "rows of a node");
+        }
+        let mut contents: BTreeSet<_> = BTreeSet::new();
+        for row in rows.values() {
+            let previous = row.work.as_ref().and_then(|work| work.previous.as_ref()?.spec.as_ref());
+            let specs = row.spec.iter().chain(previous).map(PackedSpec::unpack);
+            contents.extend(specs.filter_map(|spec| stored_content(&spec)));
+        }
+        assert_eq!(self.contents.keys().copied().collect::<BTreeSet<_>>(), contents, "contents");
+        for owner in self.claims.owners() {
+            assert!(rows.contains_key(&owner), "a claim of a row that is gone");
+        }
+        for row in rows.values() {
+            assert!(row.requires.iter().all(|slot| rows.contains_key(slot)), "an edge to a row that is gone");
+        }
+    }
+}

@@ -19,7 +19,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum StoreError {
     /// SQLite said no; its message says whether the disk is full.
-    #[error("the database {0}")]
+    #[error("the database cannot be used: {0}")]
     Sqlite(#[from] rusqlite::Error),
     /// The file is not ours, or newer than this controller.
     #[error("{0}")]

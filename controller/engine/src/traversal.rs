@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use muster_shared::model::Action;
+use muster_template::Parameters;
 use serde_json::Value;
 
 use crate::engine::{Engine, Todo};
@@ -275,8 +276,27 @@ impl Engine {
         let render = |(index, output): (usize, &muster_template::Output)| OutputView {
             key: output.key.to_string(),
             description: output.description.as_deref().unwrap_or_default().to_owned(),
-            value: walk.template.render_output(index, &walk.parameters, &references).unwrap_or(Value::Null),
+            value: walk
+                .template
+                .render_output(index, &walk.parameters, &references)
+                .map_or(Value::Null, |value| masked(value, &walk.parameters)),
         };
         walk.template.outputs().iter().enumerate().map(render).collect()
+    }
+}
+
+/// A value for operators, with what hidden parameters hold masked in every text of it.
+fn masked(value: Value, parameters: &Parameters) -> Value {
+    match value {
+        Value::String(text) => Value::String(parameters.without_hidden(&text)),
+        Value::Array(items) => items.into_iter().map(|item| masked(item, parameters)).collect(),
+        Value::Object(entries) => {
+            entries.into_iter().map(|(key, value)| (key, masked(value, parameters))).collect()
+        }
+        // A hidden number, for one.
+        other => match parameters.without_hidden(&other.to_string()) {
+            text if text == other.to_string() => other,
+            text => Value::String(text),
+        },
     }
 }

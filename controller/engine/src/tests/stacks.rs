@@ -196,3 +196,28 @@ resources:
     let Err(Refusal::Invalid(why)) = bed.create(source) else { panic!("not a path") };
     assert!(!why.contains("hunter2"), "{why}");
 }
+
+#[test]
+fn outputs_show_no_hidden_value() {
+    let text = "heat_template_version: 2018-08-31
+parameters:
+  secret: {type: string, hidden: true}
+  pin: {type: number, hidden: true}
+resources:
+  a:
+    type: Muster::Dummy
+    properties: {values: {v: {get_param: secret}}}
+outputs:
+  of: {value: {list_join: ['-', [a, {get_attr: [a, v]}]]}}
+  pin: {value: {get_param: pin}}
+";
+    let parameters = [("secret".to_owned(), "hunter2".into()), ("pin".to_owned(), 4711.into())].into();
+    let source =
+        parse(SourceText { name: "t".into(), template: text.into(), parameters, ..SourceText::default() });
+    let mut bed = Bed::new(1);
+    bed.create(source).unwrap();
+    bed.idle();
+    let shown: Vec<String> = bed.view().unwrap().outputs.iter().map(|o| o.value.to_string()).collect();
+    assert_eq!(shown, ["\"a-******\"", "\"******\""]);
+    assert_eq!(bed.reality()[0].1["v"], "hunter2");
+}

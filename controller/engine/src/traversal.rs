@@ -65,7 +65,9 @@ impl Engine {
         row.action.get_or_insert(Action::Create);
         row.reason = Some(reason.into());
         let stack = row.stack;
+        // A ready one is none of the traversal's any more: it failed to be made again for an agent that had lost it.
         if row.role != Role::Steady
+            && !row.ready
             && let Some(walk) = self.stacks.get_mut(&stack).and_then(|stack| stack.walk.as_mut())
             && !std::mem::replace(&mut row.failed, true)
         {

@@ -157,39 +157,58 @@ proptest! {
     /// deleted and made anew: in the end the disk is what the last revision says, and nothing is kept for nobody.
     #[test]
     fn whatever_happens_the_disk_is_the_last_revision(seed: u64) {
-        let mut dice = Dice(seed);
-        let narrow = |dice: &mut Dice| if dice.roll(2) == 0 { 1 + dice.roll(3) } else { 1000 };
-        let (per_node, per_stack) = (narrow(&mut dice), narrow(&mut dice));
-        let mut bed = Bed::with(
-            1,
-            Limits { in_flight_per_node: per_node, in_flight_per_stack: per_stack, ..Limits::default() },
-        );
-        bed.create(paths(&mut dice).0).unwrap();
-        for _ in 0..dice.roll(40) {
-            disturb(&mut bed, &mut dice);
-        }
-        settle(&mut bed);
-        let (source, wanted) = paths(&mut dice);
-        match bed.status().as_str() {
-            "gone" => drop(bed.create(source).unwrap()),
-            status if status.starts_with("DELETE") => {
-                bed.delete().unwrap();
-                settle(&mut bed);
-                bed.create(source).unwrap();
-            }
-            _ => drop(bed.update(source).unwrap()),
-        }
-        settle(&mut bed);
-        prop_assert!(bed.status().ends_with("_COMPLETE"), "{} {:?} {:#?}", bed.status(), bed.view(), bed.resources());
-        prop_assert_eq!(bed.disk(), wanted);
-        bed.delete().unwrap();
-        settle(&mut bed);
-        prop_assert_eq!(bed.status(), "gone");
-        prop_assert!(bed.disk().is_empty() && bed.tables.resources.is_empty() && bed.tables.edges.is_empty());
-        prop_assert!(bed.tables.contents.is_empty(), "a content nobody needs");
-        prop_assert!(bed.engine.claims.owners().next().is_none(), "a claim of nobody");
-        prop_assert!(bed.engine.poll_timeout().is_none(), "a timer for nothing");
+        files_come_and_go(seed)?;
     }
+}
+
+/// Seeds that once failed.
+#[test]
+fn what_once_failed() {
+    for seed in [16_065_722_576_162_717_154] {
+        files_come_and_go(seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+}
+
+fn files_come_and_go(seed: u64) -> Result<(), TestCaseError> {
+    let mut dice = Dice(seed);
+    let narrow = |dice: &mut Dice| if dice.roll(2) == 0 { 1 + dice.roll(3) } else { 1000 };
+    let (per_node, per_stack) = (narrow(&mut dice), narrow(&mut dice));
+    let mut bed = Bed::with(
+        1,
+        Limits { in_flight_per_node: per_node, in_flight_per_stack: per_stack, ..Limits::default() },
+    );
+    bed.create(paths(&mut dice).0).unwrap();
+    for _ in 0..dice.roll(40) {
+        disturb(&mut bed, &mut dice);
+    }
+    settle(&mut bed);
+    let (source, wanted) = paths(&mut dice);
+    match bed.status().as_str() {
+        "gone" => drop(bed.create(source).unwrap()),
+        status if status.starts_with("DELETE") => {
+            bed.delete().unwrap();
+            settle(&mut bed);
+            bed.create(source).unwrap();
+        }
+        _ => drop(bed.update(source).unwrap()),
+    }
+    settle(&mut bed);
+    prop_assert!(
+        bed.status().ends_with("_COMPLETE"),
+        "{} {:?} {:#?}",
+        bed.status(),
+        bed.view(),
+        bed.resources()
+    );
+    prop_assert_eq!(bed.disk(), wanted);
+    bed.delete().unwrap();
+    settle(&mut bed);
+    prop_assert_eq!(bed.status(), "gone");
+    prop_assert!(bed.disk().is_empty() && bed.tables.resources.is_empty() && bed.tables.edges.is_empty());
+    prop_assert!(bed.tables.contents.is_empty(), "a content nobody needs");
+    prop_assert!(bed.engine.claims.owners().next().is_none(), "a claim of nobody");
+    prop_assert!(bed.engine.poll_timeout().is_none(), "a timer for nothing");
+    Ok(())
 }
 
 /// Up to six files on some of seven paths, and what the disk is to be then.

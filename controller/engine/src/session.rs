@@ -166,11 +166,18 @@ impl Engine {
     /// The agent has no record of a resource that was in place, or one of another state: its own was lost.
     pub(crate) fn make_again(&mut self, slot: Slot, node: NodeKey) {
         let row = &mut self.rows[slot];
-        if row.work.is_some() || row.status != Some(Status::Complete) || row.role == Role::Cleanup {
+        if let Some(work) = &mut row.work {
+            // The job sees to it; should it turn out never to have begun, what was before it is not there either.
+            if let Some(previous) = &mut work.previous {
+                previous.status = None;
+            }
+            return;
+        }
+        if row.status != Some(Status::Complete) {
             return; // it is seen to already
         }
-        if !row.ready {
-            row.status = None; // in its turn
+        if !row.ready || row.role == Role::Cleanup {
+            row.status = None; // in its turn, or should a later revision want it after all
             return;
         }
         let spec = row.spec.clone();

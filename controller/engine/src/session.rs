@@ -176,9 +176,9 @@ impl Engine {
         if row.status != Some(Status::Complete) {
             return; // it is seen to already
         }
+        row.status = None; // also for a later revision, should this one's job be taken back
         if !row.ready || row.role == Role::Cleanup {
-            row.status = None; // in its turn, or should a later revision want it after all
-            return;
+            return; // in its turn, if it is wanted
         }
         let spec = row.spec.clone();
         let action = if row.held.is_some() { Action::Update } else { Action::Create };

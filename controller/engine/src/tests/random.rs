@@ -164,7 +164,7 @@ proptest! {
 /// Seeds that once failed.
 #[test]
 fn what_once_failed() {
-    for seed in [16_065_722_576_162_717_154, 11_328_772_647_999_336_370] {
+    for seed in [16_065_722_576_162_717_154, 11_328_772_647_999_336_370, 1_212_163_386_786_329_735] {
         files_come_and_go(seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }
 }

@@ -296,9 +296,10 @@ fn masked(value: Value, parameters: &Parameters) -> Value {
             entries.into_iter().map(|(key, value)| (key, masked(value, parameters))).collect()
         }
         // A hidden number, for one.
-        other => match parameters.without_hidden(&other.to_string()) {
-            text if text == other.to_string() => other,
-            text => Value::String(text),
-        },
+        other => {
+            let text = other.to_string();
+            let shown = parameters.without_hidden(&text);
+            if shown == text { other } else { Value::String(shown) }
+        }
     }
 }

@@ -14,6 +14,7 @@
 
 mod claim;
 mod engine;
+mod hook;
 mod job;
 mod load;
 mod node;
@@ -31,9 +32,12 @@ pub mod view;
 mod visit;
 
 pub use engine::{Config, Effect, Engine, Input};
+pub use hook::Hook;
 pub use job::Limits;
 pub use load::Snapshot;
-pub use request::{Answer, JoinAsk, NewToken, Options, Refusal, Request, Source, SourceText};
+pub use request::{
+    Answer, EnvironmentText, JoinAsk, NewToken, Options, Refusal, Request, Source, SourceText,
+};
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use muster_shared::model::{Action, ContentDigest, LedgerEntry};
 use crate::engine::{Config, Engine, Todo};
 use crate::record::{Change, NodeRecord, PackedSpec, ResourceRecord, StackRecord, Status, TokenRecord};
 use crate::request::Source;
-use crate::resource::{Role, Row, Slot, Work, WorkState};
+use crate::resource::{Rare, Role, Row, Slot, Work, WorkState};
 use crate::stack::{Adjacency, Stack, Stage, Walk};
 use crate::visit::stored_content;
 
@@ -97,6 +97,17 @@ impl Engine {
         row.retry_count = progress.retry_count;
         row.ready = progress.observed_ready;
         row.attributes = progress.attributes;
+        row.observed = progress.observed;
+        row.retain = record.retain;
+        let rare = Rare {
+            external_id: record.external_id,
+            lost_from: record.lost_from,
+            unhealthy: progress.unhealthy,
+            hook: progress.hook,
+            hooks_cleared: progress.hooks_cleared,
+            causes: progress.causes,
+        };
+        row.rare = (rare != Rare::default()).then(|| Box::new(rare));
         if row.status == Some(Status::InProgress) {
             let work = |state| Some(Box::new(Work { state, since: self.now, due: None, previous: None }));
             match progress.in_flight {
@@ -147,10 +158,12 @@ impl Engine {
         stack.traversal = record.traversal;
         stack.timeout_s = record.timeout_s;
         stack.rollback = record.rollback;
+        stack.delete_first = record.delete_first;
         stack.complete = record.complete;
         stack.outputs = record.outputs;
         stack.parameters = record.parameters;
         stack.events = record.events;
+        stack.failures = record.failures;
         stack.seq = self.seq;
         rows.sort_by(|a, b| {
             let (a, b) = (&self.rows[*a], &self.rows[*b]);

@@ -93,7 +93,7 @@ impl Engine {
             return Ok(self.begun(id, Vec::new()));
         }
         let timeout = Duration::from_secs(stack.timeout_s);
-        let options = Options { rollback: false, require_nodes: false, timeout };
+        let options = Options { timeout, ..Options::default() };
         self.begin(id, Source::nothing(), Target { action: StackAction::Delete, revision: None, options })
     }
 
@@ -150,7 +150,7 @@ impl Engine {
 
     fn roll_back_to(&mut self, id: u64, revision: u32, source: Source) -> Result<Answer, Refusal> {
         let timeout = Duration::from_secs(self.stacks[&id].timeout_s);
-        let options = Options { rollback: false, require_nodes: false, timeout };
+        let options = Options { timeout, ..Options::default() };
         self.begin(id, source, Target { action: StackAction::Rollback, revision: Some(revision), options })
     }
 
@@ -199,7 +199,12 @@ impl Engine {
         let checked = self.check(id, &plan, &template, &parameters, &target.options);
         let warnings = checked.map_err(|refusal| refusal.map(shown))?.into_iter().map(shown).collect();
         if target.action != StackAction::Delete {
-            self.change(Change::Revision(RevisionRecord { stack: id, number, text }));
+            self.change(Change::Revision(RevisionRecord {
+                stack: id,
+                number,
+                made_by: made_by(&target),
+                text,
+            }));
             if number > REVISIONS_KEPT {
                 // What a rollback without --to leads to stays.
                 let good = self.stacks[&id].complete.iter().take(2).next_back().copied().unwrap_or(number);
@@ -230,6 +235,7 @@ impl Engine {
         stack.traversal = traversal;
         stack.timeout_s = target.options.timeout.as_secs();
         stack.rollback = target.options.rollback;
+        stack.delete_first = target.options.delete_first;
         self.stack_changed(id);
     }
 
@@ -437,6 +443,14 @@ impl Engine {
             Some(near) => format!("node {name} has never joined and is waited for; did you mean {near}?"),
             None => format!("node {name} has never joined and is waited for"),
         }
+    }
+}
+
+/// As `stack revisions` shows it.
+fn made_by(target: &Target) -> String {
+    match (target.action, target.revision) {
+        (StackAction::Rollback, Some(to)) => format!("{} to {to}", target.action.as_str()),
+        (action, _) => action.as_str().into(),
     }
 }
 

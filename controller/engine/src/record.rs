@@ -9,8 +9,9 @@ use muster_shared::{Epoch, Generation, NodeId, ResourceId, StackName};
 use muster_template::Kind;
 use serde::{Deserialize, Serialize};
 
+use crate::hook::Hook;
 use crate::request::{NewToken, SourceText};
-use crate::view::OutputView;
+use crate::view::{FailureView, OutputView};
 
 /// One change of the durable state. All changes of a turn are committed together.
 #[derive(Clone, Debug)]
@@ -97,6 +98,8 @@ pub struct StackRecord {
     pub timeout_s: u64,
     /// Roll back on failure.
     pub rollback: bool,
+    /// Clean up before anything new is made.
+    pub delete_first: bool,
     /// The last COMPLETE revisions, newest first.
     pub complete: Vec<u32>,
     /// Computed when last COMPLETE.
@@ -105,6 +108,8 @@ pub struct StackRecord {
     pub parameters: BTreeMap<String, serde_json::Value>,
     /// Event numbers begin after this.
     pub events: u64,
+    /// What failed in the last operation.
+    pub failures: Vec<FailureView>,
 }
 
 /// Table `revisions`.
@@ -114,6 +119,8 @@ pub struct RevisionRecord {
     pub stack: u64,
     /// Counts up from 1.
     pub number: u32,
+    /// The operation: `CREATE`, `UPDATE`, `ROLLBACK to 3`.
+    pub made_by: String,
     /// What the operator sent.
     pub text: Arc<SourceText>,
 }
@@ -147,6 +154,12 @@ pub struct ResourceRecord {
     pub replaces: Option<u64>,
     /// The row that replaces it.
     pub replaced_by: Option<u64>,
+    /// When it is cleaned up, its thing is left.
+    pub retain: bool,
+    /// It stands for a thing that others made, by this id.
+    pub external_id: Option<Box<str>>,
+    /// It may be on a node that was removed; the stack it belonged to. Then `stack` is 0.
+    pub lost_from: Option<StackName>,
     /// What changes while jobs run.
     pub progress: ProgressRecord,
 }
@@ -178,6 +191,47 @@ pub struct ProgressRecord {
     pub observed_ready: bool,
     /// Attributes that do not follow from the desired state.
     pub attributes: BTreeMap<String, String>,
+    /// What was last read back.
+    pub observed: Observation,
+    /// An operator does not trust it: it is replaced.
+    pub unhealthy: bool,
+    /// Where it waits for an operator.
+    pub hook: Option<Hook>,
+    /// A bit for each hook that was cleared in this traversal, in the order of [`Hook::ALL`].
+    pub hooks_cleared: u8,
+    /// Why each attempt of its present job failed.
+    pub causes: Vec<Box<str>>,
+}
+
+/// How a thing was when it was last looked at, against its desired state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Observation {
+    /// Nobody has looked, or something is being done.
+    #[default]
+    Unknown,
+    /// Equal.
+    InSync,
+    /// Different.
+    Drifted,
+    /// Not there.
+    Missing,
+}
+
+impl Observation {
+    /// As operators see it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Observation::Unknown => "unknown",
+            Observation::InSync => "in_sync",
+            Observation::Drifted => "drifted",
+            Observation::Missing => "missing",
+        }
+    }
+
+    /// From [`Observation::as_str`].
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Unknown, Self::InSync, Self::Drifted, Self::Missing].into_iter().find(|o| o.as_str() == name)
+    }
 }
 
 /// Table `nodes`.

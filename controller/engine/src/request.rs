@@ -55,6 +55,18 @@ pub struct SourceText {
     pub files: BTreeMap<String, String>,
     /// Parameter values as given, defaults not filled in.
     pub parameters: BTreeMap<String, serde_json::Value>,
+    /// Environments, in the order given: a later one goes over an earlier one.
+    #[serde(default)]
+    pub environments: Vec<EnvironmentText>,
+}
+
+/// An environment as an operator sent it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EnvironmentText {
+    /// The file's name, for error places.
+    pub name: String,
+    /// What is in it.
+    pub text: String,
 }
 
 /// How an operation is to be carried out.
@@ -64,13 +76,20 @@ pub struct Options {
     pub rollback: bool,
     /// Refuse, rather than wait for, nodes that have never joined.
     pub require_nodes: bool,
+    /// Take away what is no longer wanted before anything new is made.
+    pub delete_first: bool,
     /// The stack is FAILED when it has not ended by then.
     pub timeout: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { rollback: false, require_nodes: false, timeout: Duration::from_secs(3600) }
+        Self {
+            rollback: false,
+            require_nodes: false,
+            delete_first: false,
+            timeout: Duration::from_secs(3600),
+        }
     }
 }
 

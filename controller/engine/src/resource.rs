@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_shared::model::Action;
-use muster_shared::{Attempt, Generation, MonoTime, NodeId, ResourceId};
+use muster_shared::{Attempt, Generation, MonoTime, NodeId, ResourceId, StackName};
 use muster_template::Kind;
 
+use crate::hook::Hook;
 use crate::node::NodeKey;
-use crate::record::{PackedSpec, ProgressRecord, ResourceRecord, Status};
+use crate::record::{Observation, PackedSpec, ProgressRecord, ResourceRecord, Status};
 
 /// Where a row lies in memory; reused after the row is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,6 +47,11 @@ pub(crate) struct Row {
     pub failed: bool,
     /// Those that do not follow from the spec.
     pub attributes: BTreeMap<String, String>,
+    pub observed: Observation,
+    /// When it is cleaned up, its thing is left.
+    pub retain: bool,
+    /// What few rows have; see [`Row::rare`].
+    pub rare: Option<Box<Rare>>,
     pub role: Role,
     /// Of the resource in the stack's template.
     pub index: u32,
@@ -54,6 +60,26 @@ pub(crate) struct Row {
     pub work: Option<Box<Work>>,
     pub dirty: Dirty,
 }
+
+/// What few rows have: kept apart, for there may be a million rows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rare {
+    pub external_id: Option<Box<str>>,
+    pub lost_from: Option<StackName>,
+    pub unhealthy: bool,
+    pub hook: Option<Hook>,
+    pub hooks_cleared: u8,
+    pub causes: Vec<Box<str>>,
+}
+
+static NOTHING_RARE: Rare = Rare {
+    external_id: None,
+    lost_from: None,
+    unhealthy: false,
+    hook: None,
+    hooks_cleared: 0,
+    causes: Vec::new(),
+};
 
 /// What the current traversal wants of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,12 +196,23 @@ impl Row {
             ready: false,
             failed: false,
             attributes: BTreeMap::new(),
+            observed: Observation::Unknown,
+            retain: false,
+            rare: None,
             role: Role::Steady,
             index: u32::MAX,
             blocked: 0,
             work: None,
             dirty: Dirty::default(),
         }
+    }
+
+    pub fn rare(&self) -> &Rare {
+        self.rare.as_deref().unwrap_or(&NOTHING_RARE)
+    }
+
+    pub fn rare_mut(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
     }
 
     pub fn is_sent(&self) -> bool {
@@ -205,6 +242,9 @@ impl Row {
             handed_over: self.handed_over,
             replaces: self.replaces,
             replaced_by: self.replaced_by,
+            retain: self.retain,
+            external_id: self.rare().external_id.clone(),
+            lost_from: self.rare().lost_from.clone(),
             progress: self.progress_record(),
         }
     }
@@ -223,6 +263,11 @@ impl Row {
             retry_count: self.retry_count,
             observed_ready: self.ready,
             attributes: self.attributes.clone(),
+            observed: self.observed,
+            unhealthy: self.rare().unhealthy,
+            hook: self.rare().hook,
+            hooks_cleared: self.rare().hooks_cleared,
+            causes: self.rare().causes.clone(),
         }
     }
 }

@@ -9,7 +9,7 @@ use muster_template::{Parameters, Template};
 
 use crate::record::{StackAction, StackRecord, Status};
 use crate::resource::Slot;
-use crate::view::OutputView;
+use crate::view::{FailureView, OutputView};
 
 /// A named set of resources.
 pub(crate) struct Stack {
@@ -22,10 +22,12 @@ pub(crate) struct Stack {
     pub traversal: u64,
     pub timeout_s: u64,
     pub rollback: bool,
+    pub delete_first: bool,
     pub complete: Vec<u32>,
     pub outputs: Vec<OutputView>,
     pub parameters: BTreeMap<String, serde_json::Value>,
     pub events: u64,
+    pub failures: Vec<FailureView>,
     /// Rows of the current revision, by name, which is the order of the template's resources.
     pub forward: Vec<Slot>,
     /// Rows to be cleaned up.
@@ -113,10 +115,12 @@ impl Stack {
             traversal: 0,
             timeout_s: 0,
             rollback: false,
+            delete_first: false,
             complete: Vec::new(),
             outputs: Vec::new(),
             parameters: BTreeMap::new(),
             events: 0,
+            failures: Vec::new(),
             forward: Vec::new(),
             extras: IndexSet::new(),
             queue: VecDeque::new(),
@@ -138,10 +142,12 @@ impl Stack {
             traversal: self.traversal,
             timeout_s: self.timeout_s,
             rollback: self.rollback,
+            delete_first: self.delete_first,
             complete: self.complete.clone(),
             outputs: self.outputs.clone(),
             parameters: self.parameters.clone(),
             events: self.events,
+            failures: self.failures.clone(),
         }
     }
 }

@@ -120,6 +120,26 @@ pub struct ResourceView {
     pub retry_count: u32,
 }
 
+/// `stack failures -o json`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailureView {
+    /// Its name in the template.
+    pub resource: String,
+    /// The one thing it stands for.
+    pub physical_id: String,
+    /// Muster::File, …
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Where it is; empty until known.
+    pub node: String,
+    /// CREATE, UPDATE, DELETE or CHECK.
+    pub action: String,
+    /// The last cause.
+    pub reason: String,
+    /// Why each attempt failed, oldest first.
+    pub causes: Vec<String>,
+}
+
 /// `node list -o json`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeView {

@@ -97,8 +97,13 @@ pub async fn create(held: Held) -> Result<(StackName, Source, Options), ApiError
     blocking(move || {
         let CreateBody { name, template, parameters, options } = parse_json(&held)?;
         let options = options.try_into()?;
-        let text =
-            SourceText { name: template.name, template: template.text, files: template.files, parameters };
+        let text = SourceText {
+            name: template.name,
+            template: template.text,
+            files: template.files,
+            parameters,
+            environments: Vec::new(),
+        };
         Ok((name, Source::parse(text)?, options))
     })
     .await
@@ -148,7 +153,7 @@ fn merged(
         None => (current.name, current.template, current.files),
     };
     parameters.extend(given);
-    Ok(SourceText { name, template, files, parameters })
+    Ok(SourceText { name, template, files, parameters, environments: current.environments })
 }
 
 impl TryFrom<OptionsBody> for Options {
@@ -164,6 +169,6 @@ impl TryFrom<OptionsBody> for Options {
                 return Err(ApiError::invalid(message));
             }
         };
-        Ok(Self { rollback, require_nodes, timeout })
+        Ok(Self { rollback, require_nodes, timeout, ..Self::default() })
     }
 }

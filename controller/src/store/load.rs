@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use muster_engine::record::{
-    NodeRecord, PackedSpec, ProgressRecord, ResourceRecord, StackAction, StackRecord, Status, TokenRecord,
-    action_from_name,
+    NodeRecord, Observation, PackedSpec, ProgressRecord, ResourceRecord, StackAction, StackRecord, Status,
+    TokenRecord, action_from_name,
 };
-use muster_engine::{NewToken, Snapshot, Source};
+use muster_engine::{Hook, NewToken, Snapshot, Source};
 use muster_shared::model::ContentDigest;
 use muster_shared::seal::SealPublic;
 use muster_shared::{Epoch, Generation, ResourceId};
@@ -116,10 +116,12 @@ fn stack(row: &Row<'_>) -> rusqlite::Result<StackRecord> {
         traversal: number(row, "traversal")?,
         timeout_s: number(row, "timeout_s")?,
         rollback: row.get("rollback")?,
+        delete_first: row.get("delete_first")?,
         complete: json(row, "complete")?,
         outputs: json(row, "outputs")?,
         parameters: json(row, "parameters")?,
         events: number(row, "events")?.max(number(row, "last_event")?),
+        failures: json(row, "failures")?,
     })
 }
 
@@ -138,6 +140,7 @@ fn resource(row: &Row<'_>) -> rusqlite::Result<ResourceRecord> {
         epoch.zip(number).map(|(epoch, number)| Generation { epoch: Epoch(epoch), number })
     };
     let attributes: Option<String> = row.get("attributes")?;
+    let causes: Option<String> = row.get("causes")?;
     Ok(ResourceRecord {
         id: number(row, "id")?,
         physical: ResourceId(parsed(row, "physical_id", |text| uuid::Uuid::parse_str(text).ok())?),
@@ -152,6 +155,11 @@ fn resource(row: &Row<'_>) -> rusqlite::Result<ResourceRecord> {
         handed_over: row.get("handed_over")?,
         replaces: optional(row, "replaces")?,
         replaced_by: optional(row, "replaced_by")?,
+        retain: row.get("retain")?,
+        external_id: known("external_id")?.map(Into::into),
+        lost_from: known("lost_from")?
+            .map(|text| text.parse().map_err(|e| bad("lost_from", e)))
+            .transpose()?,
         progress: ProgressRecord {
             id: number(row, "id")?,
             action: known("action")?.as_deref().and_then(action_from_name),
@@ -167,6 +175,14 @@ fn resource(row: &Row<'_>) -> rusqlite::Result<ResourceRecord> {
             attributes: match attributes {
                 Some(text) => serde_json::from_str(&text).map_err(|e| bad("attributes", e))?,
                 None => BTreeMap::new(),
+            },
+            observed: parsed(row, "observed", Observation::from_name)?,
+            unhealthy: row.get("unhealthy")?,
+            hook: known("hook")?.as_deref().and_then(Hook::from_name),
+            hooks_cleared: row.get("hooks_cleared")?,
+            causes: match causes {
+                Some(text) => serde_json::from_str(&text).map_err(|e| bad("causes", e))?,
+                None => Vec::new(),
             },
         },
     })

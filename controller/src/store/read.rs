@@ -129,7 +129,7 @@ pub(super) fn source(
     revision: Option<u32>,
 ) -> Result<Option<(u32, SourceText)>, StoreError> {
     let mut select = db.prepare_cached(
-        "SELECT number, source_name, template, files, parameters FROM revisions
+        "SELECT number, source_name, template, files, parameters, environments FROM revisions
          WHERE stack_id = (SELECT id FROM stacks WHERE name = ?1) AND (?2 IS NULL OR number = ?2)
          ORDER BY number DESC LIMIT 1",
     )?;
@@ -141,10 +141,11 @@ pub(super) fn source(
                 row.get(2)?,
                 row.get::<_, String>(3)?,
                 row.get::<_, String>(4)?,
+                row.get::<_, String>(5)?,
             ))
         })
         .optional()?;
-    let Some((number, name, template, files, parameters)) = found else { return Ok(None) };
+    let Some((number, name, template, files, parameters, environments)) = found else { return Ok(None) };
     let bad =
         |e: serde_json::Error| StoreError::Format(format!("revision {number} of {stack} is damaged: {e}"));
     Ok(Some((
@@ -154,6 +155,7 @@ pub(super) fn source(
             template,
             files: serde_json::from_str(&files).map_err(bad)?,
             parameters: serde_json::from_str(&parameters).map_err(bad)?,
+            environments: serde_json::from_str(&environments).map_err(bad)?,
         },
     )))
 }

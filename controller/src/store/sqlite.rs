@@ -3,16 +3,16 @@
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use muster_engine::SourceText;
 use muster_engine::record::{Change, EventRecord, ProgressRecord, ResourceRecord, StackRecord, action_str};
+use muster_engine::{Hook, SourceText};
 use muster_shared::model::ContentDigest;
 use muster_shared::{Epoch, NodeId, StackName};
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
 use super::{Store, StoreError};
 
-/// `user_version` of the newest schema.
-const SCHEMA: i64 = 1;
+/// Each brings the database to the next version; `user_version` counts those that were applied.
+const SCHEMAS: [&str; 2] = [include_str!("schema-1.sql"), include_str!("schema-2.sql")];
 /// Of the encoding of `resources.spec`.
 pub(super) const SPEC_VERSION: u8 = 1;
 /// Pages held in memory, in KiB: the engine has the working set, this is for the tree's inner pages.
@@ -54,17 +54,21 @@ impl Sqlite {
 
     fn migrate(&mut self) -> Result<(), StoreError> {
         let version: i64 = self.db.pragma_query_value(None, "user_version", |row| row.get(0))?;
-        if version > SCHEMA {
+        let newest = SCHEMAS.len();
+        let Some(missing) = usize::try_from(version).ok().and_then(|version| SCHEMAS.get(version..)) else {
             return Err(StoreError::Format(format!(
-                "the database is of version {version}, this controller knows {SCHEMA}: upgrade the controller"
+                "the database is of version {version}, this controller knows {newest}: upgrade the controller"
             )));
+        };
+        if missing.is_empty() {
+            return Ok(());
         }
-        if version < 1 {
-            let transaction = self.db.transaction()?;
-            transaction.execute_batch(include_str!("schema.sql"))?;
-            transaction.pragma_update(None, "user_version", SCHEMA)?;
-            transaction.commit()?;
+        let transaction = self.db.transaction()?;
+        for schema in missing {
+            transaction.execute_batch(schema)?;
         }
+        transaction.pragma_update(None, "user_version", i64::try_from(newest).unwrap_or(i64::MAX))?;
+        transaction.commit()?;
         Ok(())
     }
 
@@ -196,7 +200,7 @@ fn apply(db: &Transaction<'_>, change: &Change, now: &str) -> Result<(), StoreEr
         }
         Change::Revision(revision) => {
             let text = &revision.text;
-            db.prepare_cached("INSERT INTO revisions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?.execute(
+            db.prepare_cached("INSERT INTO revisions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?.execute(
                 params![
                     int(revision.stack),
                     revision.number,
@@ -205,6 +209,8 @@ fn apply(db: &Transaction<'_>, change: &Change, now: &str) -> Result<(), StoreEr
                     json(&text.files),
                     json(&text.parameters),
                     now,
+                    json(&text.environments),
+                    revision.made_by,
                 ],
             )?;
         }
@@ -281,10 +287,10 @@ fn hex(bytes: &[u8]) -> String {
 
 fn put_stack(db: &Transaction<'_>, stack: &StackRecord, now: &str) -> Result<(), StoreError> {
     db.prepare_cached(
-        "INSERT INTO stacks VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14)
+        "INSERT INTO stacks VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14, ?15, ?16)
          ON CONFLICT (id) DO UPDATE SET action = ?3, status = ?4, status_reason = ?5, revision = ?6, traversal = ?7,
              timeout_s = ?8, rollback = ?9, complete = ?10, outputs = ?11, parameters = ?12, events = ?13,
-             updated_at = ?14",
+             updated_at = ?14, delete_first = ?15, failures = ?16",
     )?
     .execute(params![
         int(stack.id),
@@ -301,6 +307,8 @@ fn put_stack(db: &Transaction<'_>, stack: &StackRecord, now: &str) -> Result<(),
         json(&stack.parameters),
         int(stack.events),
         now,
+        stack.delete_first,
+        json(&stack.failures),
     ])?;
     for (key, value) in [("highest_stack", stack.id), ("highest_traversal", stack.traversal)] {
         raise(db, key, value)?;
@@ -321,7 +329,8 @@ fn put_resource(db: &Transaction<'_>, r: &ResourceRecord) -> Result<(), StoreErr
     let mut physical = [0; uuid::fmt::Hyphenated::LENGTH];
     db.prepare_cached(
         "INSERT OR REPLACE INTO resources VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
-             ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26)",
+             ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26,
+             ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34)",
     )?
     .execute(params![
         int(r.id),
@@ -350,6 +359,14 @@ fn put_resource(db: &Transaction<'_>, r: &ResourceRecord) -> Result<(), StoreErr
         p.retry_count,
         p.observed_ready,
         (!p.attributes.is_empty()).then(|| json(&p.attributes)),
+        r.retain,
+        r.external_id,
+        r.lost_from.as_ref().map(StackName::as_str),
+        p.observed.as_str(),
+        p.unhealthy,
+        p.hook.map(Hook::as_str),
+        p.hooks_cleared,
+        (!p.causes.is_empty()).then(|| json(&p.causes)),
     ])?;
     Ok(())
 }
@@ -358,7 +375,8 @@ fn put_progress(db: &Transaction<'_>, p: &ProgressRecord) -> Result<(), StoreErr
     db.prepare_cached(
         "UPDATE resources SET action = ?2, status = ?3, status_reason = ?4, applied = ?5, held_epoch = ?6,
              held_number = ?7, epoch = ?8, number = ?9, attempt = ?10, in_flight = ?11, retry_count = ?12,
-             observed_ready = ?13, attributes = ?14 WHERE id = ?1",
+             observed_ready = ?13, attributes = ?14,
+             observed = ?15, unhealthy = ?16, hook = ?17, hooks_cleared = ?18, causes = ?19 WHERE id = ?1",
     )?
     .execute(params![
         int(p.id),
@@ -375,6 +393,11 @@ fn put_progress(db: &Transaction<'_>, p: &ProgressRecord) -> Result<(), StoreErr
         p.retry_count,
         p.observed_ready,
         (!p.attributes.is_empty()).then(|| json(&p.attributes)),
+        p.observed.as_str(),
+        p.unhealthy,
+        p.hook.map(Hook::as_str),
+        p.hooks_cleared,
+        (!p.causes.is_empty()).then(|| json(&p.causes)),
     ])?;
     Ok(())
 }

@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use muster_engine::{Limits, NewToken, Options, SourceText};
+use muster_engine::record::Change;
+use muster_engine::{Engine, Limits, NewToken, Options, Source, SourceText};
 use muster_shared::Epoch;
 use muster_shared::join::{TokenId, TokenSecret};
 use muster_shared::model::{Hello, Observed, Outcome, Report, Up};
@@ -239,10 +240,10 @@ fn a_full_disk_forgets_what_is_not_durable_says_so_and_recovers() {
     assert_eq!(bench.log(), ["close web-1"]);
     assert!(matches!(bench.turn(create(1)), Err(Refusal::Unavailable(_))));
     bench.driver.wake();
-    assert!(bench.driver.read_only.is_some());
+    assert!(bench.driver.turns.read_only().is_some());
     bench.breaks(false, false);
     bench.driver.wake();
-    assert!(bench.driver.read_only.is_none());
+    assert!(bench.driver.turns.read_only().is_none());
     bench.connect();
     bench.turn(create(1)).unwrap();
     assert_eq!(bench.log(), ["commit", "send"]);
@@ -266,7 +267,7 @@ fn a_report_that_could_not_be_written_is_not_acknowledged_and_counts_when_it_com
     bench.receive(done());
     bench.driver.turn_over();
     assert!(acknowledged(&bench));
-    let view = bench.driver.engine.stack_view(&name()).unwrap();
+    let view = bench.driver.turns.engine().stack_view(&name()).unwrap();
     assert_eq!((view.action.as_str(), view.status.as_str()), ("CREATE", "COMPLETE"));
 }
 
@@ -279,7 +280,9 @@ fn an_engine_that_could_not_be_built_again_never_writes() {
     assert!(answer.try_recv().unwrap().is_err());
     bench.breaks(false, true);
     bench.driver.wake();
-    assert!(bench.driver.read_only.is_some(), "it cannot be read yet");
+    assert!(bench.driver.turns.read_only().is_some(), "it cannot be read yet");
+    bench.driver.turn_over();
+    assert!(!bench.log().contains(&"commit".to_owned()), "what nobody was promised is not written either");
     bench.breaks(false, false);
     bench.driver.wake();
     let mut seen = bench.query();
@@ -297,7 +300,7 @@ fn who_joins_under_a_name_ends_the_connection_of_who_had_it() {
     assert!(!bench.log().contains(&"close web-1".to_owned()));
     bench.join(Some("web-1".into()), 2).unwrap();
     assert_eq!(bench.log().last().unwrap(), "close web-1");
-    assert_eq!(bench.driver.engine.node_seal(&web()).unwrap().0, [2; 32]);
+    assert_eq!(bench.driver.turns.engine().node_seal(&web()).unwrap().0, [2; 32]);
 }
 
 #[test]
@@ -307,8 +310,8 @@ fn one_revision_that_cannot_be_read_holds_up_its_own_stack_only() {
     let file = bench.dir.path().join("muster.db");
     let db = rusqlite::Connection::open(&file).unwrap();
     db.execute("UPDATE revisions SET template = 'resources: ['", []).unwrap();
-    bench.driver.reload().unwrap();
-    let view = bench.driver.engine.stack_view(&name()).unwrap();
+    bench.driver.turns.reload(MonoTime::default()).unwrap();
+    let view = bench.driver.turns.engine().stack_view(&name()).unwrap();
     assert_eq!(view.status, "FAILED");
     assert!(view.status_reason.contains("cannot be read"), "{}", view.status_reason);
     bench.turn(Request::Delete { name: name() }).unwrap();

@@ -6,9 +6,12 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 
 use crate::digest;
+use crate::environment::Environment;
 use crate::error::{Errors, Path, Place, Sink, cut, suggestion};
+use crate::parameter::ParameterDef;
 use crate::template::Template;
 
+const MISSING: &str = "this parameter must be given; it has no default";
 /// Stands for the value of a hidden parameter, as in Heat.
 const MASK: &str = "******";
 
@@ -28,11 +31,21 @@ struct Bound {
 impl Template {
     /// Checks and converts what was given, and adds defaults.
     pub fn bind(&self, given: &BTreeMap<String, Value>) -> Result<Parameters, Errors> {
+        self.bind_with(&Environment::default(), given)
+    }
+
+    /// The same, with an environment: what is given goes over its parameters, these over its defaults, and these over
+    /// the template's.
+    pub fn bind_with(
+        &self,
+        environment: &Environment,
+        given: &BTreeMap<String, Value>,
+    ) -> Result<Parameters, Errors> {
         let mut errors = Sink::new(&self.file);
         let mut path = Path::default();
         path.key("parameters");
         for name in given.keys() {
-            if self.parameters.binary_search_by(|p| (*p.name).cmp(name)).is_err() {
+            if self.parameter(name).is_none() {
                 let near = suggestion(name, self.parameters.iter().map(|p| &*p.name));
                 errors.push(
                     Place::default(),
@@ -41,13 +54,15 @@ impl Template {
                 );
             }
         }
+        environment.unknown(self).for_each(|error| errors.take(error));
         let mut bound = Vec::with_capacity(self.parameters.len());
         for definition in &self.parameters {
             let before = path.key(&definition.name);
-            let value = match (given.get(&*definition.name), &definition.default) {
-                (Some(given), _) => definition.kind.convert(given),
-                (None, Some(default)) => Ok(default.clone()),
-                (None, None) => Err("this parameter must be given; it has no default".to_owned()),
+            let from_environment = environment.value(&definition.name);
+            let value = match (given.get(&*definition.name), from_environment, &definition.default) {
+                (Some(given), _, _) | (None, Some(given), _) => definition.kind.convert(given),
+                (None, None, Some(default)) => Ok(default.clone()),
+                (None, None, None) => Err(MISSING.to_owned()),
             };
             match value {
                 Ok(value) => bound.push(Bound {
@@ -56,11 +71,29 @@ impl Template {
                     digest: digest::of_value(&value),
                     value,
                 }),
+                Err(message) if !given.contains_key(&*definition.name) && from_environment.is_some() => {
+                    errors.take(environment.error(&definition.name, &message));
+                }
                 Err(message) => errors.push(definition.at, path.as_str(), message),
             }
             path.leave(before);
         }
         if errors.is_empty() { Ok(Parameters(bound.into())) } else { Err(errors.into_errors()) }
+    }
+
+    /// Names of the parameters that have no value: not given, not in the environment, without a default.
+    pub fn missing_parameters(
+        &self,
+        environment: &Environment,
+        given: &BTreeMap<String, Value>,
+    ) -> Vec<&str> {
+        let mut names = self.required_parameters();
+        names.retain(|name| !given.contains_key(*name) && environment.value(name).is_none());
+        names
+    }
+
+    pub(crate) fn parameter(&self, name: &str) -> Option<&ParameterDef> {
+        self.parameters.binary_search_by(|p| (*p.name).cmp(name)).ok().map(|index| &self.parameters[index])
     }
 }
 

@@ -105,6 +105,13 @@ impl Sink {
         }
     }
 
+    /// One that has its place already, perhaps in another file.
+    pub fn take(&mut self, error: Error) {
+        if !self.is_full() {
+            self.errors.push(error);
+        }
+    }
+
     pub fn is_full(&self) -> bool {
         self.errors.len() >= Limits::ERRORS
     }
@@ -114,7 +121,11 @@ impl Sink {
     }
 
     pub fn into_errors(mut self) -> Errors {
-        self.errors.sort_by_key(|error| (error.line, error.column));
+        let file = &self.file;
+        self.errors.sort_by(|a, b| {
+            let (a, b) = ((a.file != *file, a), (b.file != *file, b)); // its own file's first
+            a.cmp(&b)
+        });
         Errors(self.errors)
     }
 }

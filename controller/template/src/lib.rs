@@ -11,11 +11,13 @@ mod bind;
 mod build;
 mod check;
 mod digest;
+mod environment;
 mod error;
 mod expression;
 mod function;
 mod parameter;
 mod parse;
+mod policy;
 mod render;
 mod resolve;
 mod scalar;
@@ -24,9 +26,11 @@ mod text;
 pub mod types;
 
 pub use bind::Parameters;
+pub use environment::Environment;
 pub use error::{Error, Errors};
 pub use parameter::{ParameterDef, ParameterType};
 pub use parse::{parse, referenced_files};
+pub use policy::{Hook, Policy, Restriction};
 pub use render::{References, RenderError};
 pub use template::{Output, Resource, Template};
 pub use types::{Kind, PropertyError, node, spec};
@@ -48,6 +52,10 @@ impl Limits {
     pub const RENDERED: usize = 64 * 1024 * 1024;
     /// Bytes of template times params that one `str_replace` looks through: about a second.
     pub const SEARCHED: usize = 1 << 30;
+    /// Environments of one stack: each is read whole.
+    pub const ENVIRONMENTS: usize = 100;
+    /// Patterns in one environment: each resource is held against all of them.
+    pub const PATTERNS: usize = 1000;
     /// Characters of a parameter's or resource's name, as in Heat.
     pub const NAME: usize = 255;
 }

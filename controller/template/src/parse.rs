@@ -76,15 +76,15 @@ pub(crate) struct DraftResource {
     pub depends_on: Vec<(u32, Place)>,
 }
 
-/// A template's text as the YAML parser gets it.
-struct Source<'t> {
-    text: Cow<'t, str>,
+/// A document's text as the YAML parser gets it.
+pub(crate) struct Source<'t> {
+    pub text: Cow<'t, str>,
     /// Characters put before the first line.
-    shift: u32,
+    pub shift: u32,
 }
 
 impl<'t> Source<'t> {
-    fn new(text: &'t str) -> Self {
+    pub fn new(text: &'t str) -> Self {
         const MARK: &str = "--- ";
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         // A whole JSON document could be a key for all the parser knows, and it would keep every token of it until the
@@ -96,13 +96,41 @@ impl<'t> Source<'t> {
     }
 }
 
+/// What to say of a text that is too large.
+pub(crate) fn too_large(what: &str, source: &Source<'_>) -> Option<String> {
+    let bytes = source.text.len().saturating_sub(source.shift as usize);
+    let say = || format!("{what} has {bytes} bytes; at most {} MiB are allowed", Limits::TEXT >> 20);
+    (bytes > Limits::TEXT).then(say)
+}
+
+/// Reads up to the first section; none if the document is empty.
+pub(crate) fn begin(reader: &mut Reader<'_>, what: &str) -> Result<Option<Place>, Stop> {
+    reader.next()?;
+    let (event, at) = reader.next()?;
+    if event == Event::StreamEnd {
+        return Ok(None);
+    }
+    debug_assert!(matches!(event, Event::DocumentStart(_)), "{event:?} at {at}");
+    match reader.next()? {
+        (Event::MappingStart(..), at) => Ok(Some(at)),
+        (_, at) => reader.stop(at, format!("{what} is a map of sections; this is something else")),
+    }
+}
+
+/// Reads what may follow the last section: nothing.
+pub(crate) fn end(reader: &mut Reader<'_>, what: &str) -> Result<(), Stop> {
+    reader.next()?;
+    match reader.next()? {
+        (Event::StreamEnd, _) => Ok(()),
+        (_, at) => reader.stop(at, format!("{what} is one document; a second one begins here")),
+    }
+}
+
 /// `Err` where reading cannot go on to the end.
 fn read<'t>(name: &str, source: &'t Source<'_>) -> Result<Draft<'t>, Errors> {
     let text = &*source.text;
-    if text.len() > Limits::TEXT + source.shift as usize {
+    if let Some(message) = too_large("the template", source) {
         let mut errors = Sink::new(name);
-        let message =
-            format!("the template has {} bytes; at most {} MiB are allowed", text.len(), Limits::TEXT >> 20);
         errors.push(Place::default(), "", message);
         return Err(errors.into_errors());
     }
@@ -122,23 +150,11 @@ fn read<'t>(name: &str, source: &'t Source<'_>) -> Result<Draft<'t>, Errors> {
 
 impl<'t> Draft<'t> {
     fn document(&mut self) -> Result<(), Stop> {
-        self.reader.next()?;
-        let (event, at) = self.reader.next()?;
-        if event == Event::StreamEnd {
-            return self.reader.stop(Place { line: 1, column: 1 }, "the template is empty");
+        match begin(&mut self.reader, "a template")? {
+            None => return self.reader.stop(Place { line: 1, column: 1 }, "the template is empty"),
+            Some(at) => self.sections(at)?,
         }
-        debug_assert!(matches!(event, Event::DocumentStart(_)), "{event:?} at {at}");
-        match self.reader.next()? {
-            (Event::MappingStart(..), at) => self.sections(at)?,
-            (_, at) => {
-                return self.reader.stop(at, "a template is a map of sections; this is something else");
-            }
-        }
-        self.reader.next()?;
-        match self.reader.next()? {
-            (Event::StreamEnd, _) => Ok(()),
-            (_, at) => self.reader.stop(at, "a template is one document; a second one begins here"),
-        }
+        end(&mut self.reader, "a template")
     }
 
     fn sections(&mut self, start: Place) -> Result<(), Stop> {
@@ -206,7 +222,7 @@ impl<'t> Draft<'t> {
 }
 
 /// Reads a section that is a map, an entry at a time.
-fn entries<'t>(
+pub(crate) fn entries<'t>(
     reader: &mut Reader<'t>,
     mut each: impl FnMut(&mut Reader<'t>, &str, Place, Expr),
 ) -> Result<(), Stop> {

@@ -12,7 +12,6 @@
 //!
 //! Absent on purpose: MQTT, HTTP, SQL, threads, clocks, randomness other than the seed.
 
-mod cancel;
 mod claim;
 mod engine;
 mod hook;

@@ -23,8 +23,6 @@ pub(crate) struct Stack {
     pub timeout_s: u64,
     pub rollback: bool,
     pub delete_first: bool,
-    /// Its operation was cancelled: nothing more of it begins.
-    pub cancelled: bool,
     pub complete: Vec<u32>,
     pub outputs: Vec<OutputView>,
     pub parameters: BTreeMap<String, serde_json::Value>,
@@ -118,7 +116,6 @@ impl Stack {
             timeout_s: 0,
             rollback: false,
             delete_first: false,
-            cancelled: false,
             complete: Vec::new(),
             outputs: Vec::new(),
             parameters: BTreeMap::new(),
@@ -134,10 +131,6 @@ impl Stack {
         }
     }
 
-    pub fn is_being_deleted(&self) -> bool {
-        self.action == StackAction::Delete && self.status == Status::InProgress
-    }
-
     pub fn record(&self) -> StackRecord {
         StackRecord {
             id: self.id,
@@ -150,7 +143,6 @@ impl Stack {
             timeout_s: self.timeout_s,
             rollback: self.rollback,
             delete_first: self.delete_first,
-            cancelled: self.cancelled,
             complete: self.complete.clone(),
             outputs: self.outputs.clone(),
             parameters: self.parameters.clone(),

@@ -2,7 +2,6 @@
 
 mod accounts;
 mod bed;
-mod cancel;
 mod claims;
 mod jobs;
 mod random;

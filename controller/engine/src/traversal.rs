@@ -126,7 +126,7 @@ impl Engine {
     }
 
     pub(crate) fn check_end(&mut self, id: u64) {
-        let Some(stack) = self.stacks.get_mut(&id).filter(|stack| !stack.cancelled) else { return };
+        let Some(stack) = self.stacks.get_mut(&id) else { return };
         let Some(walk) = &mut stack.walk else { return };
         match walk.stage {
             Stage::Forward if walk.forward_left == 0 && !stack.extras.is_empty() => {
@@ -183,6 +183,7 @@ impl Engine {
         stack.complete.truncate(COMPLETE_KEPT);
         if stack.action == StackAction::Delete {
             let (name, traversal) = (stack.name.clone(), stack.traversal);
+            self.event(id, None);
             self.stacks.remove(&id);
             self.names.remove(&name);
             self.seq += 1;

@@ -11,6 +11,10 @@ use crate::record::{Status, action_str};
 use crate::resource::{Role, Row, Slot, WorkState};
 use crate::stack::Stack;
 
+mod graph;
+
+pub use graph::{GraphEdgeView, GraphNodeView, GraphView};
+
 /// `stack show -o json`; `created_at` and `updated_at` are added by whoever keeps the clock.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StackView {
@@ -215,6 +219,16 @@ impl Engine {
         Some(self.stacks.get(self.names.get(name)?)?.seq)
     }
 
+    /// A stack's id: another may have its name later.
+    pub fn stack_id(&self, name: &StackName) -> Option<u64> {
+        self.names.get(name).copied()
+    }
+
+    /// What failed in a stack's last operation.
+    pub fn failure_views(&self, name: &StackName) -> Option<Vec<FailureView>> {
+        Some(self.stacks.get(self.names.get(name)?)?.failures.clone())
+    }
+
     fn short_view(&self, stack: &Stack) -> StackView {
         let in_flight = u64::try_from(stack.in_flight).unwrap_or(u64::MAX);
         let progress = match &stack.walk {
@@ -302,15 +316,13 @@ impl Engine {
             }
             Some(work) => work.state.phase(),
             None if row.role == Role::Steady || row.ready || row.status == Some(Status::Failed) => "",
-            None if self.stacks.get(&row.stack).is_some_and(|stack| stack.cancelled) => "",
             None if row.blocked == 0 => WorkState::NodeAway.phase(), // no node has joined
             None => "waiting",
         }
     }
 
     fn waits_for(&self, stack: &Stack, row: &Row) -> Vec<String> {
-        let waits = row.blocked > 0 && !stack.cancelled;
-        let Some(walk) = stack.walk.as_ref().filter(|_| waits) else { return Vec::new() };
+        let Some(walk) = stack.walk.as_ref().filter(|_| row.blocked > 0) else { return Vec::new() };
         match row.role {
             Role::Forward => walk.template.resources[row.index as usize]
                 .requires

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   POST /v1/stacks                       GET /v1/stacks/{stack}/template?revision=
-//!   GET  /v1/stacks                       GET /v1/stacks/{stack}/outputs
-//!   GET|PUT|DELETE /v1/stacks/{stack}     GET /v1/stacks/{stack}/events?after=
+//!   GET  /v1/stacks                       GET /v1/stacks/{stack}/outputs|graph|revisions|failures
+//!   GET|PUT|DELETE /v1/stacks/{stack}     GET /v1/stacks/{stack}/events?after=&id=
 //!   POST /v1/stacks/{stack}/rollback      GET /v1/stacks/{stack}/resources?all=&status=
 //!   GET  /v1/stacks/{stack}/watch?seq=&traversal=       GET /v1/stacks/{stack}/resources/{resource}
 //!   GET|POST /v1/tokens    DELETE /v1/tokens/{id}       GET /v1/nodes    GET /v1/nodes/{node}    GET /v1/version
@@ -28,6 +28,7 @@ use axum::Router;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{DefaultBodyLimit, Query};
 use axum::routing::{delete, get, post};
+use muster_engine::Engine;
 use muster_shared::StackName;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
@@ -51,8 +52,6 @@ pub struct ApiConfig {
     pub addresses: Vec<String>,
     /// Bytes of a request.
     pub body_max: usize,
-    /// Bytes of a template.
-    pub template_max: usize,
 }
 
 /// What every request needs.
@@ -79,6 +78,18 @@ impl Api {
         Self { driver, reader, pki, config: Arc::new(config), bodies, stopped }
     }
 
+    /// Looks at a stack.
+    async fn look<T: Send + 'static>(
+        &self,
+        name: &StackName,
+        look: impl FnOnce(&Engine, &StackName) -> Option<T> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let name = name.clone();
+        let found =
+            self.driver.query(move |engine| look(engine, &name).ok_or_else(|| engine.no_stack(&name)));
+        Ok(found.await??)
+    }
+
     /// Reads what the engine does not keep in memory.
     async fn read<T: Send + 'static>(
         &self,
@@ -97,6 +108,9 @@ fn router(api: Api) -> Router {
         .route("/v1/stacks/{stack}/watch", get(poll::watch))
         .route("/v1/stacks/{stack}/template", get(stack::template))
         .route("/v1/stacks/{stack}/outputs", get(stack::outputs))
+        .route("/v1/stacks/{stack}/graph", get(stack::graph))
+        .route("/v1/stacks/{stack}/revisions", get(stack::revisions))
+        .route("/v1/stacks/{stack}/failures", get(stack::failures))
         .route("/v1/stacks/{stack}/events", get(stack::events))
         .route("/v1/stacks/{stack}/resources", get(resource::list))
         .route("/v1/stacks/{stack}/resources/{resource}", get(resource::show))

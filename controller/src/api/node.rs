@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use muster_engine::view::NodeView;
+use muster_template::suggestion;
 
 use super::Api;
 use super::error::ApiError;
@@ -19,7 +20,10 @@ pub async fn list(State(api): State<Api>) -> Result<Json<Vec<NodeView>>, ApiErro
 
 /// GET /v1/nodes/{node}
 pub async fn show(state: State<Api>, Path(name): Path<String>) -> Result<Json<NodeView>, ApiError> {
-    let Json(nodes) = list(state).await?;
-    let found = nodes.into_iter().find(|node| node.name == name);
-    found.map(Json).ok_or_else(|| ApiError::not_found(format!("no node '{name}': see 'muster node list'")))
+    let Json(mut nodes) = list(state).await?;
+    let found = nodes.iter().position(|node| node.name == name).map(|index| nodes.swap_remove(index));
+    found.map(Json).ok_or_else(|| {
+        let near = suggestion(&name, nodes.iter().map(|node| &*node.name));
+        ApiError::not_found(format!("no node '{name}'{near}"))
+    })
 }

@@ -57,6 +57,10 @@ pub async fn watch(
             seq: seq.wrapping_add(1),
             ..StackView::default()
         })),
-        (None, None) => Err(ApiError::not_found(format!("no stack '{name}'"))),
+        (None, None) => Err(api
+            .driver
+            .query(move |engine| engine.no_stack(&name))
+            .await
+            .map_or_else(From::from, From::from)),
     }
 }

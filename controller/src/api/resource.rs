@@ -5,6 +5,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use muster_engine::view::ResourceView;
 use muster_shared::StackName;
+use muster_template::suggestion;
 use serde::Deserialize;
 
 use super::error::ApiError;
@@ -27,7 +28,7 @@ pub async fn list(
     which: Result<Query<Which>, QueryRejection>,
 ) -> Result<Json<Vec<ResourceView>>, ApiError> {
     let (name, Which { all, status }) = (stack_name(name)?, query(which)?);
-    let mut rows = rows(&api, name, all || status.is_some()).await?;
+    let mut rows = rows(&api, &name, all || status.is_some()).await?;
     rows.retain(|row| status.as_ref().is_none_or(|status| row.status == *status));
     Ok(Json(rows))
 }
@@ -39,16 +40,15 @@ pub async fn show(
 ) -> Result<Json<ResourceView>, ApiError> {
     let name = stack_name(name)?;
     // Rows of the current revision come first.
-    let mut rows = rows(&api, name.clone(), true).await?.into_iter();
-    rows.find(|row| row.name == wanted || row.physical_id == wanted).map(Json).ok_or_else(|| {
-        ApiError::not_found(format!(
-            "no resource '{wanted}' in stack '{name}': see 'muster resource list {name}'"
-        ))
+    let mut rows = rows(&api, &name, true).await?;
+    let found = rows.iter().position(|row| row.name == wanted || row.physical_id == wanted);
+    let row = found.map(|index| rows.swap_remove(index));
+    row.map(Json).ok_or_else(|| {
+        let near = suggestion(&wanted, rows.iter().map(|row| &*row.name));
+        ApiError::not_found(format!("no resource '{wanted}' in stack '{name}'{near}"))
     })
 }
 
-async fn rows(api: &Api, name: StackName, all: bool) -> Result<Vec<ResourceView>, ApiError> {
-    let asked = name.clone();
-    let rows = api.driver.query(move |engine| engine.resource_views(&asked, all)).await?;
-    rows.ok_or_else(|| ApiError::not_found(format!("no stack '{name}'")))
+async fn rows(api: &Api, name: &StackName, all: bool) -> Result<Vec<ResourceView>, ApiError> {
+    api.look(name, move |engine, name| engine.resource_views(name, all)).await
 }

@@ -70,12 +70,7 @@ pub struct OptionsBody {
 }
 
 /// A body that was read, and the right to hold it in memory.
-pub struct Held {
-    bytes: Bytes,
-    /// Bytes of a template in it.
-    template_max: usize,
-    _permit: OwnedSemaphorePermit,
-}
+pub struct Held(Bytes, OwnedSemaphorePermit);
 
 /// Reads a body.
 pub async fn read(api: &Api, body: Body) -> Result<Held, ApiError> {
@@ -89,7 +84,7 @@ pub async fn read(api: &Api, body: Body) -> Result<Held, ApiError> {
             api.config.body_max
         ))
     })?;
-    Ok(Held { bytes, template_max: api.config.template_max, _permit: permit })
+    Ok(Held(bytes, permit))
 }
 
 /// A small body as what it should be.
@@ -109,7 +104,7 @@ pub async fn create(held: Held) -> Result<(StackName, Source, Options), ApiError
             parameters,
             environments: Vec::new(),
         };
-        Ok((name, Source::parse_within(text, held.template_max)?, options))
+        Ok((name, Source::parse(text)?, options))
     })
     .await
 }
@@ -121,14 +116,13 @@ pub async fn update(held: Held, name: StackName, reader: Reader) -> Result<(Sour
         let options = options.try_into()?;
         let current =
             if existing || template.is_none() { current(&reader, &name)? } else { SourceText::default() };
-        let text = merged(current, template, parameters, existing, held.template_max)?;
-        Ok((Source::parse_within(text, held.template_max)?, options))
+        Ok((Source::parse(merged(current, template, parameters, existing)?)?, options))
     })
     .await
 }
 
-fn parse_json<T: DeserializeOwned>(held: &Held) -> Result<T, ApiError> {
-    serde_json::from_slice(&held.bytes)
+fn parse_json<T: DeserializeOwned>(Held(bytes, _permit): &Held) -> Result<T, ApiError> {
+    serde_json::from_slice(bytes)
         .map_err(|error| ApiError::invalid(format!("the request's body is wrong: {error}")))
 }
 
@@ -146,13 +140,12 @@ fn merged(
     template: Option<TemplateBody>,
     given: BTreeMap<String, Value>,
     existing: bool,
-    template_max: usize,
 ) -> Result<SourceText, ApiError> {
     let mut parameters = if existing { current.parameters } else { BTreeMap::new() };
     let (name, template, files) = match template {
         Some(TemplateBody { name, text, files }) => {
             if !parameters.is_empty() {
-                let parsed = muster_template::parse_within(&name, &text, &files, template_max)?;
+                let parsed = muster_template::parse(&name, &text, &files)?;
                 parameters.retain(|key, _| parsed.parameters().any(|known| *known.name == **key));
             }
             (name, text, files)

@@ -5,7 +5,7 @@ use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
-use muster_engine::view::{OutputView, StackView};
+use muster_engine::view::{FailureView, GraphView, OutputView, StackView};
 use muster_engine::{Answer, Request};
 use muster_shared::StackName;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::error::ApiError;
 use super::{Api, query, source, stack_name};
-use crate::store::EventRow;
+use crate::store::{EventRow, RevisionRow};
 
 /// Events in one answer; the next ones are asked for with `after`.
 const EVENTS_MAX: u32 = 1000;
@@ -46,6 +46,7 @@ pub async fn create(State(api): State<Api>, body: Body) -> Result<Begun, ApiErro
 /// PUT /v1/stacks/{stack}
 pub async fn update(State(api): State<Api>, Path(name): Path<String>, body: Body) -> Result<Begun, ApiError> {
     let name = stack_name(name)?;
+    api.look(&name, |engine, name| engine.stack_id(name)).await?;
     let held = source::read(&api, body).await?;
     let (source, options) = source::update(held, name.clone(), api.reader.clone()).await?;
     tracing::info!(stack = %name, "update");
@@ -135,16 +136,16 @@ pub async fn template(
     asked: Result<Query<Revision>, QueryRejection>,
 ) -> Result<Json<Value>, ApiError> {
     let (name, Revision { revision }) = (stack_name(name)?, query(asked)?);
+    api.look(&name, |engine, name| engine.stack_seq(name)).await?;
     let found = {
         let name = name.clone();
         api.read(move |reader| reader.source(&name, revision)).await?
     };
-    match (found, revision) {
-        (Some((revision, text)), _) => Ok(Json(json!({"revision": revision, "name": text.name,
+    match found {
+        Some((revision, text)) => Ok(Json(json!({"revision": revision, "name": text.name,
             "template": text.template, "files": text.files}))),
-        (None, None) => Err(ApiError::not_found(format!("no stack '{name}'"))),
-        (None, Some(revision)) => Err(ApiError::not_found(format!(
-            "no stack '{name}', or it has no revision {revision}: see 'muster stack show {name}'"
+        None => Err(ApiError::not_found(format!(
+            "stack '{name}' has no such revision: see 'muster stack revisions {name}'"
         ))),
     }
 }
@@ -155,28 +156,55 @@ pub struct Revision {
     revision: Option<u32>,
 }
 
-/// GET /v1/stacks/{stack}/events
+/// GET /v1/stacks/{stack}/graph
+pub async fn graph(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<GraphView>, ApiError> {
+    let name = stack_name(name)?;
+    api.look(&name, |engine, name| engine.graph_view(name)).await.map(Json)
+}
+
+/// GET /v1/stacks/{stack}/revisions
+pub async fn revisions(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+) -> Result<Json<Vec<RevisionRow>>, ApiError> {
+    let name = stack_name(name)?;
+    api.look(&name, |engine, name| engine.stack_seq(name)).await?;
+    Ok(Json(api.read(move |reader| reader.revisions(&name)).await?))
+}
+
+/// GET /v1/stacks/{stack}/failures
+pub async fn failures(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+) -> Result<Json<Vec<FailureView>>, ApiError> {
+    let name = stack_name(name)?;
+    api.look(&name, |engine, name| engine.failure_views(name)).await.map(Json)
+}
+
+/// GET /v1/stacks/{stack}/events; with the stack's id also when it has gone meanwhile.
 pub async fn events(
     State(api): State<Api>,
     Path(name): Path<String>,
     asked: Result<Query<After>, QueryRejection>,
 ) -> Result<Json<Vec<EventRow>>, ApiError> {
-    let (name, After { after }) = (stack_name(name)?, query(asked)?);
-    current(&api, &name).await?;
-    Ok(Json(api.read(move |reader| reader.events(&name, after, EVENTS_MAX)).await?))
+    let (name, After { after, id }) = (stack_name(name)?, query(asked)?);
+    let id = match id {
+        Some(id) => id,
+        None => api.look(&name, |engine, name| engine.stack_id(name)).await?,
+    };
+    Ok(Json(api.read(move |reader| reader.events(id, after, EVENTS_MAX)).await?))
 }
 
-/// `?after=`
+/// `?after=&id=`
 #[derive(Deserialize)]
 pub struct After {
     #[serde(default)]
     after: u64,
+    id: Option<u64>,
 }
 
 async fn current(api: &Api, name: &StackName) -> Result<StackView, ApiError> {
-    let asked = name.clone();
-    let view = api.driver.query(move |engine| engine.stack_view(&asked)).await?;
-    view.ok_or_else(|| ApiError::not_found(format!("no stack '{name}'")))
+    api.look(name, |engine, name| engine.stack_view(name)).await
 }
 
 /// A view with what the store knows: when.

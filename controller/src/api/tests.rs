@@ -101,7 +101,6 @@ fn config_in(folder: &TempDir) -> ApiConfig {
         socket: folder.path().join("api.sock"),
         addresses: vec!["controller.example.org:8883".to_owned()],
         body_max: 64 * 1024,
-        template_max: 16 * 1024,
     }
 }
 
@@ -154,7 +153,27 @@ async fn a_stack_from_create_to_delete() {
     let watch = format!("/v1/stacks/web/watch?seq=0&traversal={}", begun["traversal"]);
     let (status, gone) = world.get(&watch).await;
     assert_eq!((status, &gone["action"], &gone["status"]), (200, &json!("DELETE"), &json!("COMPLETE")));
-    for path in ["", "/watch", "/template", "/outputs", "/events", "/resources", "/resources/x"] {
+    let gone = format!("/v1/stacks/web/events?after={}&id={}", last["number"], begun["id"].as_str().unwrap());
+    let (_, events) = world.get(&gone).await;
+    let stages: Vec<String> =
+        events.as_array().unwrap().iter().map(|e| format!("{} {}", e["action"], e["status"])).collect();
+    assert_eq!(
+        stages,
+        [r#""DELETE" "IN_PROGRESS""#, r#""DELETE" "COMPLETE""#],
+        "who follows a stack reads its end"
+    );
+    for path in [
+        "",
+        "/watch",
+        "/template",
+        "/outputs",
+        "/events",
+        "/graph",
+        "/revisions",
+        "/failures",
+        "/resources",
+        "/resources/x",
+    ] {
         let path = format!("/v1/stacks/{}{path}", if path == "/watch" { "other" } else { "web" });
         let (status, answer) = world.get(&path).await;
         assert_eq!((status, &answer["error"]["class"]), (404, &json!("not_found")), "{path}");
@@ -186,6 +205,72 @@ async fn an_update_takes_what_is_not_given_from_the_current_revision() {
     assert_eq!((status, &begun["action"]), (202, &json!("ROLLBACK")));
     assert_eq!(world.get("/v1/stacks/web/outputs").await.1[0]["value"], "hi");
     assert_eq!(world.ask("PUT /v1/stacks/other", &json!({})).await.0, 404);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn revisions_say_what_made_them_and_which_is_current() {
+    let world = World::new().await;
+    world.create("web", EMPTY).await;
+    world.ask("PUT /v1/stacks/web", &json!({"template": {"name": "other.yaml", "text": WAITING}})).await;
+    world.ask("POST /v1/stacks/web/rollback", &json!({"to": 1})).await;
+    let (_, list) = world.get("/v1/stacks/web/revisions").await;
+    let rows: Vec<Value> = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| json!([r["number"], r["made_by"], r["source_name"], r["complete"], r["current"]]))
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            json!([1, "CREATE", "t.yaml", true, false]),
+            json!([2, "UPDATE", "other.yaml", false, false]),
+            json!([3, "ROLLBACK to 1", "t.yaml", true, true]),
+        ]
+    );
+    assert!(list[0]["created_at"].as_str().unwrap().ends_with('Z'));
+    assert_eq!(world.get("/v1/stacks/web/failures").await, (200, json!([])));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn the_graph_has_rows_and_what_needs_what() {
+    let world = World::new().await;
+    let text = format!(
+        "{WAITING}  other:\n    type: Muster::Dummy\n    depends_on: motd\n    properties: {{node: web-1}}\n"
+    );
+    world.create("web", &text).await;
+    let (_, graph) = world.get("/v1/stacks/web/graph").await;
+    let (motd, other) = (&graph["nodes"][0], &graph["nodes"][1]);
+    assert_eq!(
+        (&motd["name"], &motd["role"], &motd["phase"]),
+        (&json!("motd"), &json!("forward"), &json!("node_away"))
+    );
+    assert_eq!(
+        (&other["phase"], &other["ready"], &other["replaces"]),
+        (&json!("waiting"), &json!(false), &Value::Null)
+    );
+    assert_eq!(graph["edges"], json!([{"resource_id": motd["id"], "needed_by": other["id"]}]));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn names_that_are_nearly_right_are_put_right() {
+    let world = World::new().await;
+    world.create("web", WAITING).await;
+    for (line, message) in [
+        ("GET /v1/stacks/wep", "no stack 'wep'; did you mean 'web'?"),
+        ("GET /v1/stacks/wep/watch", "no stack 'wep'; did you mean 'web'?"),
+        ("GET /v1/stacks/wep/template", "no stack 'wep'; did you mean 'web'?"),
+        ("DELETE /v1/stacks/wep", "no stack 'wep'; did you mean 'web'?"),
+        ("GET /v1/stacks/database", "no stack 'database'"),
+        ("GET /v1/stacks/web/resources/mtod", "no resource 'mtod' in stack 'web'; did you mean 'motd'?"),
+        ("GET /v1/nodes/web-1", "no node 'web-1'"),
+    ] {
+        let (status, answer) = world.ask(line, &Value::Null).await;
+        assert_eq!((status, &answer["error"]["message"]), (404, &json!(message)), "{line}");
+    }
     world.stop().await;
 }
 

@@ -6,7 +6,7 @@ mod load;
 mod read;
 mod sqlite;
 
-pub use read::{EventRow, Reader, Times};
+pub use read::{EventRow, Reader, RevisionRow, Times};
 pub use sqlite::Sqlite;
 
 use muster_engine::record::Change;

@@ -34,6 +34,23 @@ pub struct EventRow {
     pub reason: String,
 }
 
+/// One revision.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RevisionRow {
+    /// Counts up from 1.
+    pub number: u32,
+    /// RFC 3339 UTC.
+    pub created_at: String,
+    /// The stack was COMPLETE with it.
+    pub complete: bool,
+    /// It is the stack's newest.
+    pub current: bool,
+    /// The template's file.
+    pub source_name: String,
+    /// CREATE, UPDATE, ROLLBACK to N; empty where it was not written down.
+    pub made_by: String,
+}
+
 /// When a stack was made and last changed, RFC 3339 UTC.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Times {
@@ -71,17 +88,43 @@ impl Reader {
         self.with(|db| source(db, stack, revision))
     }
 
-    /// Events after number `after`, oldest first.
+    /// The revisions of a stack that are kept, oldest first; none if there is no such stack.
     ///
     /// # Errors
     /// [`StoreError`]
-    pub fn events(&self, stack: &StackName, after: u64, limit: u32) -> Result<Vec<EventRow>, StoreError> {
+    pub fn revisions(&self, stack: &StackName) -> Result<Vec<RevisionRow>, StoreError> {
+        self.with(|db| {
+            let mut select = db.prepare_cached(
+                "SELECT r.number, r.created_at, r.source_name, r.made_by, r.number = s.revision AS current,
+                     EXISTS (SELECT 1 FROM json_each(s.complete) WHERE value = r.number) AS complete
+                 FROM stacks s JOIN revisions r ON r.stack_id = s.id WHERE s.name = ?1 ORDER BY r.number",
+            )?;
+            let rows = select.query_map([stack.as_str()], |row| {
+                Ok(RevisionRow {
+                    number: row.get("number")?,
+                    created_at: row.get("created_at")?,
+                    complete: row.get("complete")?,
+                    current: row.get("current")?,
+                    source_name: row.get("source_name")?,
+                    made_by: row.get("made_by")?,
+                })
+            })?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+    }
+
+    /// Events after number `after`, oldest first. By the stack's id also those of one that is gone, for a while.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn events(&self, stack: u64, after: u64, limit: u32) -> Result<Vec<EventRow>, StoreError> {
         self.with(|db| {
             let mut select = db.prepare_cached(
                 "SELECT number, time, resource, physical_id, action, status, reason FROM events
-                 WHERE stack_id = (SELECT id FROM stacks WHERE name = ?1) AND number > ?2 ORDER BY number LIMIT ?3",
+                 WHERE stack_id = ?1 AND number > ?2 ORDER BY number LIMIT ?3",
             )?;
-            let rows = select.query_map(params![stack.as_str(), super::sqlite::int(after), limit], |row| {
+            let (stack, after) = (super::sqlite::int(stack), super::sqlite::int(after));
+            let rows = select.query_map(params![stack, after, limit], |row| {
                 Ok(EventRow {
                     number: row.get::<_, i64>(0)?.unsigned_abs(),
                     time: row.get(1)?,

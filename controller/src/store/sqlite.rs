@@ -24,6 +24,9 @@ const WAL_MAX: i64 = 64 * 1024 * 1024;
 /// Newest events kept per stack.
 const EVENTS_KEPT: u64 = 200_000;
 
+/// Deleted stacks whose events are still there.
+const GONE_KEPT: usize = 20;
+
 /// The default store.
 pub struct Sqlite {
     db: Connection,
@@ -188,12 +191,12 @@ fn apply(db: &Transaction<'_>, change: &Change, now: &str) -> Result<(), StoreEr
     match change {
         Change::Stack(stack) => put_stack(db, stack, now)?,
         Change::StackRemoved { id, .. } => {
+            bury(db, *id)?;
             for sql in [
                 "DELETE FROM stacks WHERE id = ?1",
                 "DELETE FROM revisions WHERE stack_id = ?1",
                 "DELETE FROM graph WHERE needed_by IN (SELECT id FROM resources WHERE stack_id = ?1)",
                 "DELETE FROM resources WHERE stack_id = ?1",
-                "DELETE FROM events WHERE stack_id = ?1",
             ] {
                 db.execute(sql, [int(*id)])?;
             }
@@ -287,10 +290,10 @@ fn hex(bytes: &[u8]) -> String {
 
 fn put_stack(db: &Transaction<'_>, stack: &StackRecord, now: &str) -> Result<(), StoreError> {
     db.prepare_cached(
-        "INSERT INTO stacks VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14, ?15, ?16, ?17)
+        "INSERT INTO stacks VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14, ?15, ?16)
          ON CONFLICT (id) DO UPDATE SET action = ?3, status = ?4, status_reason = ?5, revision = ?6, traversal = ?7,
              timeout_s = ?8, rollback = ?9, complete = ?10, outputs = ?11, parameters = ?12, events = ?13,
-             updated_at = ?14, delete_first = ?15, cancelled = ?16, failures = ?17",
+             updated_at = ?14, delete_first = ?15, failures = ?16",
     )?
     .execute(params![
         int(stack.id),
@@ -308,7 +311,6 @@ fn put_stack(db: &Transaction<'_>, stack: &StackRecord, now: &str) -> Result<(),
         int(stack.events),
         now,
         stack.delete_first,
-        stack.cancelled,
         json(&stack.failures),
     ])?;
     for (key, value) in [("highest_stack", stack.id), ("highest_traversal", stack.traversal)] {
@@ -321,6 +323,23 @@ fn put_stack(db: &Transaction<'_>, stack: &StackRecord, now: &str) -> Result<(),
 fn raise(db: &Transaction<'_>, key: &str, value: u64) -> Result<(), StoreError> {
     db.prepare_cached("UPDATE meta SET value = ?2 WHERE key = ?1 AND CAST(value AS INTEGER) < ?2")?
         .execute(params![key, int(value)])?;
+    Ok(())
+}
+
+/// A stack goes. Its events stay until [`GONE_KEPT`] others have gone: those who follow it read how it ended.
+fn bury(db: &Transaction<'_>, id: u64) -> Result<(), StoreError> {
+    let mut select = db.prepare_cached("SELECT value FROM meta WHERE key = 'gone'")?;
+    let gone: Option<String> = select.query_row([], |row| row.get(0)).optional()?;
+    let mut gone: Vec<u64> = match gone {
+        Some(text) => serde_json::from_str(&text)
+            .map_err(|error| StoreError::Format(format!("meta.gone is damaged: {error}")))?,
+        None => Vec::new(),
+    };
+    gone.push(id);
+    for old in gone.drain(..gone.len().saturating_sub(GONE_KEPT)) {
+        db.prepare_cached("DELETE FROM events WHERE stack_id = ?1")?.execute([int(old)])?;
+    }
+    db.prepare_cached("INSERT OR REPLACE INTO meta VALUES ('gone', ?1)")?.execute([json(&gone)])?;
     Ok(())
 }
 

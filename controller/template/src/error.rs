@@ -189,7 +189,7 @@ fn printable(text: &str) -> String {
 }
 
 /// `; did you mean 'X'?` with the nearest name, or nothing where none is near.
-pub(crate) fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+pub fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(name, known).map_or_else(String::new, |near| format!("; did you mean '{}'?", cut(near)))
 }
 

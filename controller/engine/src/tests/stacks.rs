@@ -221,3 +221,30 @@ outputs:
     assert_eq!(shown, ["\"a-******\"", "\"******\""]);
     assert_eq!(bed.reality()[0].1["v"], "hunter2");
 }
+
+#[test]
+fn the_graph_shows_rows_of_both_roles_and_what_needs_what() {
+    let mut bed = Bed::new(1);
+    bed.create(template("a: !x=1\n b: y=@a.!x")).unwrap();
+    bed.idle();
+    bed.update(template("a: !x=2\n b: y=@a.!x")).unwrap();
+    bed.run_at(&node(0), 0);
+    let graph = bed.engine.graph_view(&stack()).unwrap();
+    let nodes: Vec<String> =
+        graph.nodes.iter().map(|n| format!("{} {} {} {}", n.name, n.role, n.status, n.ready)).collect();
+    assert_eq!(
+        nodes,
+        ["a forward COMPLETE true", "b forward IN_PROGRESS false", "a clean-up COMPLETE false"]
+    );
+    let [new, b, old] = &graph.nodes[..] else { panic!("{graph:?}") };
+    assert_eq!(
+        (&new.replaces, &old.replaced_by),
+        (&Some(old.physical_id.clone()), &Some(new.physical_id.clone()))
+    );
+    let mut needs: Vec<(&str, &str)> =
+        graph.edges.iter().map(|e| (e.resource_id.as_str(), e.needed_by.as_str())).collect();
+    needs.sort_unstable();
+    let mut wanted = [(new.id.as_str(), b.id.as_str()), (old.id.as_str(), b.id.as_str())];
+    wanted.sort_unstable();
+    assert_eq!(needs, wanted, "while its job is out, b needs what it will need and what it needed");
+}

@@ -1,0 +1,121 @@
+//! A stack's graph as operators see it: its rows, and which of them needs which, as in the view `resource_graph`.
+
+use std::collections::BTreeMap;
+
+use muster_shared::{ResourceId, StackName};
+use serde::{Deserialize, Serialize};
+
+use crate::engine::Engine;
+use crate::record::{Status, action_str};
+use crate::resource::Slot;
+
+/// `stack graph -o json`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GraphView {
+    /// The stack's name.
+    pub name: String,
+    /// CREATE, UPDATE, …
+    pub action: String,
+    /// IN_PROGRESS, COMPLETE or FAILED.
+    pub status: String,
+    /// The current revision.
+    pub revision: u32,
+    /// Rows of the current revision by name, then those that are cleaned up.
+    pub nodes: Vec<GraphNodeView>,
+    /// In the order of the nodes that need.
+    pub edges: Vec<GraphEdgeView>,
+}
+
+/// A row.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GraphNodeView {
+    /// The row, as in [`GraphEdgeView`].
+    pub id: String,
+    /// Its name in the template.
+    pub name: String,
+    /// The one thing it stands for.
+    pub physical_id: String,
+    /// Muster::File, …
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Where it is; empty until known.
+    pub node: String,
+    /// forward or clean-up.
+    pub role: String,
+    /// INIT, CREATE, UPDATE or DELETE.
+    pub action: String,
+    /// IN_PROGRESS, COMPLETE or FAILED; INIT before anything was done.
+    pub status: String,
+    /// Why.
+    pub status_reason: String,
+    /// As in [`super::ResourceView`].
+    pub phase: String,
+    /// The graph node is done: those that need it may go.
+    pub ready: bool,
+    /// Physical id of the row it replaces.
+    pub replaces: Option<String>,
+    /// Physical id of the row that replaces it.
+    pub replaced_by: Option<String>,
+}
+
+/// One row needs another.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GraphEdgeView {
+    /// The row that is needed.
+    pub resource_id: String,
+    /// The row that needs it.
+    pub needed_by: String,
+}
+
+impl Engine {
+    /// The graph of a stack.
+    pub fn graph_view(&self, name: &StackName) -> Option<GraphView> {
+        let stack = self.stacks.get(self.names.get(name)?)?;
+        let slots = || stack.forward.iter().chain(&stack.extras);
+        let replacements: BTreeMap<u64, ResourceId> = slots()
+            .map(|slot| &self.rows[*slot])
+            .filter(|row| row.replaces.is_some() || row.replaced_by.is_some())
+            .map(|row| (row.id, row.physical))
+            .collect();
+        let forward = stack.forward.iter().map(|slot| (slot, "forward"));
+        let extras = stack.extras.iter().map(|slot| (slot, "clean-up"));
+        Some(GraphView {
+            name: stack.name.to_string(),
+            action: stack.action.as_str().into(),
+            status: stack.status.as_str().into(),
+            revision: stack.revision,
+            nodes: forward
+                .chain(extras)
+                .map(|(slot, role)| self.graph_node(*slot, role, &replacements))
+                .collect(),
+            edges: slots().flat_map(|slot| self.graph_edges(*slot)).collect(),
+        })
+    }
+
+    fn graph_node(&self, slot: Slot, role: &str, replacements: &BTreeMap<u64, ResourceId>) -> GraphNodeView {
+        let row = &self.rows[slot];
+        let physical_of = |id: Option<u64>| replacements.get(&id?).map(ResourceId::to_string);
+        GraphNodeView {
+            id: row.id.to_string(),
+            name: row.name.to_string(),
+            physical_id: row.physical.to_string(),
+            kind: row.kind.name().into(),
+            node: self.node_of(row),
+            role: role.into(),
+            action: action_str(row.action).into(),
+            status: row.status.map_or("INIT", Status::as_str).into(),
+            status_reason: row.reason.as_deref().unwrap_or_default().into(),
+            phase: self.phase(row).into(),
+            ready: row.ready,
+            replaces: physical_of(row.replaces),
+            replaced_by: physical_of(row.replaced_by),
+        }
+    }
+
+    fn graph_edges(&self, slot: Slot) -> impl Iterator<Item = GraphEdgeView> {
+        let row = &self.rows[slot];
+        let needed = row.requires.iter().filter_map(|required| self.rows.get(*required));
+        needed
+            .map(|needed| GraphEdgeView { resource_id: needed.id.to_string(), needed_by: row.id.to_string() })
+    }
+}

@@ -148,7 +148,8 @@ fn answer(status: StatusCode, body: &[u8]) -> Result<Value, Failure> {
         || format!("the controller answered {status}; is something else listening there?"),
         ToOwned::to_owned,
     );
-    Err(Failure { exit, lines: vec![message], passing: error["class"] == "unavailable" })
+    let (passing, missing) = (error["class"] == "unavailable", error["class"] == "not_found");
+    Err(Failure { exit, lines: vec![message], passing, missing })
 }
 
 #[cfg(test)]

@@ -28,27 +28,33 @@ pub struct Failure {
     pub lines: Vec<String>,
     /// It is the controller's state that stands against it: whoever waits may ask again.
     pub passing: bool,
+    /// There is no such thing.
+    pub missing: bool,
 }
 
 impl Failure {
     /// Exit code 1.
     pub fn failed(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Failed, lines: vec![message.into()], passing: false }
+        Self::of(Exit::Failed, message)
     }
 
     /// Exit code 2.
     pub fn usage(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Usage, lines: vec![message.into()], passing: false }
+        Self::of(Exit::Usage, message)
     }
 
     /// Exit code 3.
     pub fn timed_out(message: impl Into<String>) -> Self {
-        Self { exit: Exit::TimedOut, lines: vec![message.into()], passing: false }
+        Self::of(Exit::TimedOut, message)
     }
 
     /// Exit code 4.
     pub fn unreachable(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Unreachable, lines: vec![message.into()], passing: true }
+        Self { passing: true, ..Self::of(Exit::Unreachable, message) }
+    }
+
+    fn of(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, lines: vec![message.into()], passing: false, missing: false }
     }
 
     /// Writes the lines. Nobody is left to tell when stderr is closed.
@@ -62,6 +68,6 @@ impl Failure {
 
 impl From<Errors> for Failure {
     fn from(errors: Errors) -> Self {
-        Self { exit: Exit::Usage, lines: errors.0.iter().map(ToString::to_string).collect(), passing: false }
+        Self { lines: errors.0.iter().map(ToString::to_string).collect(), ..Self::usage("") }
     }
 }

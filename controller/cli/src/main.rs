@@ -24,7 +24,8 @@ use clap_complete::Shell;
 
 use client::Client;
 use failure::Failure;
-use output::Format;
+use output::{Format, Output};
+use stack::StackVerb;
 
 /// Configures servers: stacks of resources, from templates, through the agents on the nodes
 ///
@@ -36,8 +37,8 @@ struct Cli {
     #[command(subcommand)]
     noun: Noun,
     /// How to print what is asked for
-    #[arg(short, long, global = true, value_enum, default_value_t)]
-    output: Format,
+    #[arg(short, long, global = true, value_parser = Output::of_documents(), default_value = "table")]
+    output: Output,
     /// Where the controller is
     #[arg(
         long,
@@ -56,7 +57,7 @@ enum Noun {
     Node(node::NodeVerb),
     /// Stacks: what the servers are to be
     #[command(subcommand, after_help = "Example:\n  muster stack show web")]
-    Stack(stack::StackVerb),
+    Stack(StackVerb),
     /// The resources of a stack
     #[command(subcommand, after_help = "Example:\n  muster resource list web")]
     Resource(resource::ResourceVerb),
@@ -101,6 +102,13 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<(), Failure> {
+    let format = match (cli.output, &cli.noun) {
+        (Output::Document(format), _) => format,
+        (_, Noun::Stack(StackVerb::Graph(_))) => Format::default(),
+        (Output::Dot | Output::Svg, _) => {
+            return Err(Failure::usage("-o dot and -o svg are for 'muster stack graph' alone"));
+        }
+    };
     match cli.noun {
         Noun::Completion { shell } => {
             let shell = shell.parse::<Shell>().map_err(Failure::usage)?;
@@ -116,7 +124,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
                 .enable_all()
                 .build()
                 .map_err(|error| Failure::failed(format!("cannot start: {error}")))?
-                .block_on(talk(noun, &mut client, cli.output))
+                .block_on(talk(noun, &mut client, format))
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, Write};
 
 use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -15,6 +16,36 @@ pub enum Format {
     Table,
     Json,
     Yaml,
+}
+
+/// What `-o` takes: a format, or a picture where there is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    Document(Format),
+    Dot,
+    Svg,
+}
+
+impl Output {
+    /// Reads `-o`; pictures are not shown among the values, and refused later by name.
+    pub fn of_documents() -> impl TypedValueParser<Value = Self> {
+        Self::parser(true)
+    }
+
+    /// Reads `-o` where there are pictures.
+    pub fn of_graphs() -> impl TypedValueParser<Value = Self> {
+        Self::parser(false)
+    }
+
+    fn parser(hide: bool) -> impl TypedValueParser<Value = Self> {
+        let documents = Format::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+        let pictures = ["dot", "svg"].map(|name| PossibleValue::new(name).hide(hide));
+        PossibleValuesParser::new(documents.chain(pictures)).try_map(|text| match text.as_str() {
+            "dot" => Ok(Self::Dot),
+            "svg" => Ok(Self::Svg),
+            text => Format::from_str(text, false).map(Self::Document),
+        })
+    }
 }
 
 /// A column of a table: heading and key.
@@ -43,10 +74,10 @@ pub fn print(text: &str) -> Result<(), Failure> {
 /// A list of objects as rows under headings.
 pub fn table(columns: &[Column], list: &Value) -> String {
     let heading = columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
-    let rows = list.as_array().into_iter().flatten();
-    aligned(
+    let list = list.as_array().into_iter().flatten();
+    rows(
         std::iter::once(heading)
-            .chain(rows.map(|row| columns.iter().map(|(_, key)| cell(&row[*key])).collect())),
+            .chain(list.map(|row| columns.iter().map(|(_, key)| cell(&row[*key])).collect())),
     )
 }
 
@@ -55,7 +86,7 @@ pub fn fields(order: &[&str], object: &Value) -> String {
     let Some(map) = object.as_object() else { return String::new() };
     let rest = map.keys().map(String::as_str).filter(|key| !order.contains(key));
     let keys = order.iter().copied().filter(|key| map.contains_key(*key)).chain(rest);
-    aligned(keys.map(|key| vec![printable(key), cell(&map[key])]))
+    rows(keys.map(|key| vec![printable(key), cell(&map[key])]))
 }
 
 /// One value on one line.
@@ -88,7 +119,8 @@ pub fn printable(text: &str) -> String {
     })
 }
 
-fn aligned(rows: impl Iterator<Item = Vec<String>>) -> String {
+/// Cells, aligned; they are printable.
+pub fn rows(rows: impl Iterator<Item = Vec<String>>) -> String {
     const GAP: usize = 2;
     let rows: Vec<Vec<String>> = rows.collect();
     let mut widths = Vec::new();

@@ -56,7 +56,7 @@ impl Progress {
     /// A line of its own, above the bar.
     pub fn note(&mut self, text: &str) {
         self.clear();
-        write(&format!("{}\n", printable(text)));
+        note(text);
     }
 
     /// Takes the bar away.
@@ -67,6 +67,11 @@ impl Progress {
         }
         self.shown.clear();
     }
+}
+
+/// A line for whoever looks on.
+pub fn note(text: &str) {
+    write(&format!("{}\n", printable(text)));
 }
 
 /// Nobody is left to see progress when stderr is closed.

@@ -8,9 +8,11 @@ use serde_json::Value;
 
 use crate::client::{Client, path};
 use crate::failure::Failure;
-use crate::output::{Column, Format, cell, document, fields, print, table};
+use crate::output::{Column, Format, Output, cell, document, fields, print, table};
 
 mod events;
+mod graph;
+mod history;
 mod operation;
 mod validate;
 
@@ -45,9 +47,27 @@ pub enum StackVerb {
     /// List a stack's outputs
     #[command(after_help = "Example:\n  muster stack outputs web")]
     Outputs(Name),
+    /// List a stack's revisions that are kept
+    #[command(after_help = "Example:\n  muster stack revisions web")]
+    Revisions(Name),
+    /// List what failed in a stack's last operation, with the cause of each attempt
+    #[command(after_help = "Example:\n  muster stack failures web")]
+    Failures(Name),
     /// List what happened to a stack
-    #[command(after_help = "Example:\n  muster stack events web --follow")]
+    ///
+    /// With --follow it goes on with what happens next, across restarts of the controller, until the stack is gone; one
+    /// line for each event, which with -o json is a JSON document of its own.
+    #[command(after_help = "Example:\n  muster stack events web\n  muster stack events web --follow -o json")]
     Events(Events),
+    /// Show which resource needs which: as a table, JSON, Graphviz's language or a picture
+    ///
+    /// Boxes have the colour of their status. The picture draws up to 1,000 resources, those first that failed or
+    /// are under way, and says what it leaves out.
+    #[command(
+        after_help = "Example:\n  muster stack graph web\n  muster stack graph web -o svg > web.svg\n  \
+                            muster stack graph web -o dot > web.dot"
+    )]
+    Graph(Graph),
     /// Check a template; needs no controller
     ///
     /// Parameters that must be given and were not are listed; they are no error.
@@ -168,9 +188,20 @@ pub struct Template {
 pub struct Events {
     /// The stack
     name: StackName,
-    /// Go on with what happens next; ends when the stack is gone
+    /// Go on with what happens next, until the stack is gone
     #[arg(long)]
     follow: bool,
+}
+
+/// `stack graph`
+#[derive(Args)]
+pub struct Graph {
+    /// The stack
+    name: StackName,
+    /// How to print it
+    // The same as everywhere, with two more values.
+    #[arg(short, long, value_parser = Output::of_graphs(), default_value = "table")]
+    output: Output,
 }
 
 /// `stack validate`
@@ -189,6 +220,15 @@ const STACKS: [Column; 5] = [
     ("STATUS", "status"),
     ("REVISION", "revision"),
     ("UPDATED", "updated_at"),
+];
+
+const REVISIONS: [Column; 6] = [
+    ("NUMBER", "number"),
+    ("CREATED", "created_at"),
+    ("MADE BY", "made_by"),
+    ("COMPLETE", "complete"),
+    ("CURRENT", "current"),
+    ("TEMPLATE", "source_name"),
 ];
 
 const OUTPUTS: [Column; 3] = [("KEY", "key"), ("VALUE", "value"), ("DESCRIPTION", "description")];
@@ -223,6 +263,15 @@ pub async fn run(verb: StackVerb, client: &mut Client, format: Format) -> Result
         StackVerb::Outputs(Name { name }) => {
             let list = client.get(&path(["stacks", name.as_str(), "outputs"])).await?;
             document(format, &list, |list| table(&OUTPUTS, list))
+        }
+        StackVerb::Graph(graph) => graph::run(graph, client).await,
+        StackVerb::Revisions(Name { name }) => {
+            let list = client.get(&path(["stacks", name.as_str(), "revisions"])).await?;
+            document(format, &list, |list| table(&REVISIONS, &history::plain(list)))
+        }
+        StackVerb::Failures(Name { name }) => {
+            let list = client.get(&path(["stacks", name.as_str(), "failures"])).await?;
+            document(format, &list, history::failures)
         }
         StackVerb::Events(events) => events::run(events, client, format).await,
         StackVerb::Validate(validate) => validate::run(&validate, format),

@@ -9,12 +9,14 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::client::{Client, path};
 use crate::failure::{Exit, Failure};
 use crate::output::cell;
-use crate::progress::Progress;
+use crate::progress::{Progress, note};
 
 /// How long a controller may be away: a restart with a million resources takes a few seconds.
 const AWAY_MAX: Duration = Duration::from_secs(30);
 /// Between two tries to reach it again.
 const AWAY_PAUSE: Duration = Duration::from_millis(250);
+/// Said once for each time.
+const AWAY: &str = "the controller is away; waiting for it";
 /// The stack's own timeout was sent too; its reason, which names what is missing, comes this much later at most.
 const REASON_TIME: Duration = Duration::from_secs(3);
 /// A rollback that was asked for begins this much after the failure at most: its revision is loaded first.
@@ -124,7 +126,7 @@ async fn watch(
             }
             Some(Err(failure)) if failure.passing => {
                 let since = *away_since.get_or_insert_with(|| {
-                    progress.note("the controller is away; waiting for it");
+                    progress.note(AWAY);
                     Instant::now()
                 });
                 if since.elapsed() > AWAY_MAX {
@@ -135,6 +137,26 @@ async fn watch(
                 }
             }
             Some(Err(failure)) => return Err(failure),
+        }
+    }
+}
+
+/// GET, across a restart of the controller.
+pub async fn get_patiently(client: &mut Client, at: &str) -> Result<Value, Failure> {
+    let mut since = None;
+    loop {
+        match client.get(at).await {
+            Err(failure) if failure.passing => {
+                let since = *since.get_or_insert_with(|| {
+                    note(AWAY);
+                    Instant::now()
+                });
+                if since.elapsed() > AWAY_MAX {
+                    return Err(failure);
+                }
+                sleep(AWAY_PAUSE).await;
+            }
+            other => return other,
         }
     }
 }

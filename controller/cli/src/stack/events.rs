@@ -6,7 +6,8 @@ use super::Events;
 use crate::client::{Client, path};
 use crate::failure::Failure;
 use crate::output::{Column, Format, cell, document, print, table};
-use crate::wait::is_gone;
+use crate::progress::note;
+use crate::wait::{get_patiently, is_gone};
 
 const COLUMNS: [Column; 6] = [
     ("TIME", "time"),
@@ -23,38 +24,54 @@ pub async fn run(asked: Events, client: &mut Client, format: Format) -> Result<(
         return follow(name, client, format).await;
     }
     let mut all = Vec::new();
-    while let page @ [.., _] = &mut page(name, last(&all), client).await?[..] {
-        all.extend(page.iter_mut().map(Value::take));
+    loop {
+        let mut page = page(name, last(&all), None, client).await?;
+        if page.is_empty() {
+            return document(format, &Value::from(all), |list| table(&COLUMNS, list));
+        }
+        all.append(&mut page);
     }
-    document(format, &Value::from(all), |list| table(&COLUMNS, list))
 }
 
-/// One line per event: text, or a JSON document.
+/// One line per event: text, or a JSON document. Ends when the stack is gone, or another has its name.
 async fn follow(name: &str, client: &mut Client, format: Format) -> Result<(), Failure> {
     if format == Format::Yaml {
         return Err(Failure::usage("--follow prints lines: want -o table or -o json"));
     }
     let (mut after, mut seq) = (0, 0);
+    let mut followed: Option<String> = None;
     loop {
         // First the number, then the events: what happens in between is seen in the next round.
         let watch = format!("{}?seq={seq}", path(["stacks", name, "watch"]));
-        let view = client.get(&watch).await?;
+        let view = match followed {
+            None => client.get(&watch).await?,
+            Some(_) => match get_patiently(client, &watch).await {
+                // A controller that was restarted since does not know of it any more.
+                Err(failure) if failure.missing => Value::Null,
+                other => other?,
+            },
+        };
+        let id = view["id"].as_str().unwrap_or_default();
+        if followed.is_none() && is_gone(&view) {
+            return Err(Failure::failed(format!("no stack '{name}'")));
+        }
+        let followed = followed.get_or_insert_with(|| id.to_owned());
         seq = view["seq"].as_u64().unwrap_or(0);
         loop {
-            let events = match page(name, after, client).await {
-                Ok(events) => events,
-                Err(_) if is_gone(&view) => return Ok(()),
-                Err(failure) => return Err(failure),
-            };
+            let events = page(name, after, Some(followed), client).await?;
             if events.is_empty() {
                 break;
+            }
+            let first = events[0]["number"].as_u64().unwrap_or(0);
+            if after > 0 && first > after + 1 {
+                note(&format!("events {} to {} are not kept any more", after + 1, first - 1));
             }
             after = last(&events);
             for event in &events {
                 print(&line(event, format))?;
             }
         }
-        if is_gone(&view) {
+        if id != followed {
             return Ok(());
         }
     }
@@ -68,8 +85,14 @@ fn line(event: &Value, format: Format) -> String {
     format!("{}\n", cells.join("  "))
 }
 
-async fn page(name: &str, after: u64, client: &mut Client) -> Result<Vec<Value>, Failure> {
-    match client.get(&format!("{}?after={after}", path(["stacks", name, "events"]))).await? {
+/// The next events; by the stack's id also when it has gone meanwhile.
+async fn page(name: &str, after: u64, id: Option<&str>, client: &mut Client) -> Result<Vec<Value>, Failure> {
+    let at = format!("{}?after={after}", path(["stacks", name, "events"]));
+    let answer = match id {
+        Some(id) => get_patiently(client, &format!("{at}&id={id}")).await,
+        None => client.get(&at).await,
+    };
+    match answer? {
         Value::Array(events) => Ok(events),
         other => Err(Failure::failed(format!("the controller answered no list of events: {other}"))),
     }

@@ -1,0 +1,143 @@
+//! `stack graph`: what needs what, as a table, a document, Graphviz's language or a picture of our own.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::Graph;
+use crate::client::{Client, path};
+use crate::failure::Failure;
+use crate::output::{Output, document, print, printable, rows};
+
+mod dot;
+mod layout;
+mod svg;
+
+/// Names in one cell of the table.
+const NAMED: usize = 8;
+
+/// What is drawn: the controller's answer, with edges as indices.
+struct Picture {
+    title: String,
+    nodes: Vec<Node>,
+    /// `(from, to)`: `to` needs `from`.
+    edges: Vec<(usize, usize)>,
+}
+
+/// A row of the stack; no text of it drives a terminal.
+#[derive(Clone, Default)]
+struct Node {
+    id: String,
+    name: String,
+    kind: String,
+    node: String,
+    action: String,
+    status: String,
+    reason: String,
+    phase: String,
+    physical_id: String,
+    cleanup: bool,
+    ready: bool,
+    replaces: Option<String>,
+}
+
+/// Does it.
+pub async fn run(asked: Graph, client: &mut Client) -> Result<(), Failure> {
+    let answer = client.get(&path(["stacks", asked.name.as_str(), "graph"])).await?;
+    match asked.output {
+        Output::Document(format) => document(format, &answer, |answer| table(&Picture::of(answer))),
+        Output::Dot => print(&dot::document(&Picture::of(&answer))),
+        Output::Svg => print(&svg::document(&Picture::of(&answer))),
+    }
+}
+
+impl Picture {
+    fn of(answer: &Value) -> Self {
+        let nodes: Vec<Node> = list(answer, "nodes").map(Node::of).collect();
+        let index: HashMap<&str, usize> =
+            nodes.iter().enumerate().map(|(index, node)| (node.id.as_str(), index)).collect();
+        let end = |edge: &Value, key: &str| index.get(text(edge, key).as_str()).copied();
+        let edges: Vec<(usize, usize)> = list(answer, "edges")
+            .filter_map(|edge| Some((end(edge, "resource_id")?, end(edge, "needed_by")?)))
+            .collect();
+        let title = format!(
+            "{}: {} {}, revision {}, {} resources, {} edges",
+            text(answer, "name"),
+            text(answer, "action"),
+            text(answer, "status"),
+            answer["revision"],
+            nodes.len(),
+            edges.len()
+        );
+        Self { title, nodes, edges }
+    }
+}
+
+impl Node {
+    fn of(row: &Value) -> Self {
+        Self {
+            id: text(row, "id"),
+            name: text(row, "name"),
+            kind: text(row, "type"),
+            node: text(row, "node"),
+            action: text(row, "action"),
+            status: text(row, "status"),
+            reason: text(row, "status_reason"),
+            phase: text(row, "phase"),
+            physical_id: text(row, "physical_id"),
+            cleanup: row["role"] == "clean-up",
+            ready: row["ready"] == true,
+            replaces: row["replaces"].as_str().map(printable),
+        }
+    }
+
+    /// `CREATE IN_PROGRESS, running`
+    fn state(&self) -> String {
+        let mut state = match self.action.as_str() {
+            "INIT" => self.status.clone(),
+            action => format!("{action} {}", self.status),
+        };
+        if !self.phase.is_empty() {
+            state = format!("{state}, {}", self.phase);
+        }
+        state
+    }
+
+    fn label(&self) -> String {
+        if self.cleanup { format!("{} (clean-up)", self.name) } else { self.name.clone() }
+    }
+}
+
+fn list<'a>(answer: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+    answer[key].as_array().into_iter().flatten()
+}
+
+fn text(value: &Value, key: &str) -> String {
+    printable(value[key].as_str().unwrap_or_default())
+}
+
+/// A line for each row, after those of the rows it needs.
+fn table(picture: &Picture) -> String {
+    let nodes = &picture.nodes;
+    let layers = layout::layers(nodes.len(), &picture.edges);
+    let mut needs: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
+    picture.edges.iter().for_each(|(from, to)| needs[*to].push(*from));
+    let mut order: Vec<usize> = (0..nodes.len()).collect();
+    order.sort_by_key(|index| layers[*index]);
+    let heading = ["RESOURCE", "NODE", "STATE", "NEEDS"].map(ToOwned::to_owned).to_vec();
+    let filled = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
+    let line = |index: usize| {
+        let node = &nodes[index];
+        let mut named: Vec<String> =
+            needs[index].iter().take(NAMED).map(|needed| nodes[*needed].label()).collect();
+        named.sort();
+        if needs[index].len() > NAMED {
+            named.push(format!("{} more", needs[index].len() - NAMED));
+        }
+        vec![node.label(), filled(&node.node), node.state(), filled(&named.join(", "))]
+    };
+    rows(std::iter::once(heading).chain(order.into_iter().map(line)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+use serde_json::json;
+
+use super::*;
+
+fn answer() -> Value {
+    let row = |id: &str, name: &str, role: &str, status: &str, phase: &str| {
+        json!({"id": id, "name": name, "physical_id": format!("p{id}"), "type": "Muster::File", "node": "web-1", "role": role,
+            "action": if status == "INIT" { "INIT" } else { "CREATE" }, "status": status, "status_reason": "", "phase": phase,
+            "ready": status == "COMPLETE", "replaces": null, "replaced_by": null})
+    };
+    let mut answer = json!({"name": "web", "action": "UPDATE", "status": "IN_PROGRESS", "revision": 2,
+    "nodes": [
+        row("3", "motd", "forward", "IN_PROGRESS", "running"),
+        row("1", "net", "forward", "COMPLETE", ""),
+        row("4", "zone", "forward", "INIT", "waiting"),
+        row("2", "motd", "clean-up", "COMPLETE", ""),
+    ],
+    "edges": [
+        {"resource_id": "1", "needed_by": "3"},
+        {"resource_id": "3", "needed_by": "4"},
+        {"resource_id": "1", "needed_by": "2"},
+        {"resource_id": "9", "needed_by": "2"},
+    ]});
+    answer["nodes"][0]["replaces"] = json!("p2");
+    answer["nodes"][3]["replaced_by"] = json!("p3");
+    answer
+}
+
+/// Names that are none of a template's, from a controller that is none of ours.
+fn hostile() -> Value {
+    let mut answer = answer();
+    answer["nodes"][1]["name"] = json!("a\"];\n</title><script>&'\\\u{1b}[2J\u{fffe}");
+    answer["nodes"][1]["id"] = json!("1\\");
+    answer["nodes"][1]["node"] = json!({"not": "a text"});
+    answer["edges"][0]["resource_id"] = json!("1\\");
+    answer
+}
+
+#[test]
+fn the_table_has_what_is_needed_above_what_needs_it() {
+    assert_eq!(
+        table(&Picture::of(&answer())),
+        "\
+RESOURCE         NODE   STATE                        NEEDS
+net              web-1  CREATE COMPLETE              -
+motd             web-1  CREATE IN_PROGRESS, running  net
+motd (clean-up)  web-1  CREATE COMPLETE              net
+zone             web-1  INIT, waiting                motd
+"
+    );
+    assert_eq!(table(&Picture::of(&Value::Null)), "RESOURCE  NODE  STATE  NEEDS\n");
+}
+
+#[test]
+fn dot() {
+    insta::assert_snapshot!(dot::document(&Picture::of(&answer())));
+}
+
+#[test]
+fn nothing_breaks_out_of_a_quoted_string_of_dot() {
+    let text = dot::document(&Picture::of(&hostile()));
+    for line in text.lines() {
+        let mut quoted = false;
+        let mut escaped = false;
+        for c in line.chars() {
+            match c {
+                _ if escaped => escaped = false,
+                '\\' if quoted => escaped = true,
+                '"' => quoted = !quoted,
+                c => assert!(quoted || !c.is_control()),
+            }
+        }
+        assert!(!quoted && !escaped, "{line}");
+    }
+    assert!(text.contains(r#"label="a\"];\\n</title><script>&'\\\\u{1b}[2J"#), "{text}");
+    assert!(text.contains(r#"  "1\\" -> "3";"#), "{text}");
+}
+
+#[test]
+fn svg() {
+    insta::assert_snapshot!(svg::document(&Picture::of(&answer())));
+}
+
+#[test]
+fn nothing_breaks_out_of_a_text_of_svg() {
+    let text = svg::document(&Picture::of(&hostile()));
+    assert!(!text.contains("<script") && !text.contains('\u{1b}') && !text.contains('\u{fffe}'), "{text}");
+    assert!(text.contains("&lt;/title&gt;&lt;script&gt;&amp;&#39;"), "{text}");
+    let opened = text.matches("<g>").count();
+    assert_eq!((opened, text.matches("</g>").count()), (4, 4));
+}
+
+#[test]
+fn a_large_graph_is_drawn_in_part_and_says_so() {
+    let row = |index: usize| {
+        let status = if index == 4999 { "FAILED" } else { "COMPLETE" };
+        json!({"id": index.to_string(), "name": format!("r{index:05}"), "role": "forward", "action": "CREATE",
+            "status": status, "ready": status == "COMPLETE"})
+    };
+    let edge = |index: usize| json!({"resource_id": (index % 30).to_string(), "needed_by": (30 + index / 30).to_string()});
+    let answer = json!({"name": "web", "nodes": (0..5000).map(row).collect::<Vec<_>>(),
+        "edges": (0..20_000).map(edge).collect::<Vec<_>>()});
+    let text = svg::document(&Picture::of(&answer));
+    assert!(text.contains("1000 of 5000 resources are drawn"), "{}", &text[..2000]);
+    assert!(text.contains("5000 of ") && text.contains("arrows are drawn"));
+    assert!(text.contains(">r04999<"), "what failed is drawn");
+    assert_eq!(text.matches("<g>").count(), 1000);
+}

@@ -37,7 +37,7 @@ pub(crate) struct Plan {
 
 /// Chooses rows and finds what changed.
 pub(crate) fn plan(ground: &Ground<'_>, template: &Template, parameters: &Parameters) -> Plan {
-    let (chosen, dropped) = choose(ground, template);
+    let (chosen, dropped) = choose(ground, template, parameters);
     let resources = &template.resources;
     let mut dirty: Vec<bool> = resources
         .iter()
@@ -84,7 +84,11 @@ fn same_requires(row: &Row, requires: &[u32], chosen: &[Option<Slot>]) -> bool {
 }
 
 /// Both the rows and the template are in the order of names: one pass.
-fn choose(ground: &Ground<'_>, template: &Template) -> (Vec<Option<Slot>>, Vec<Slot>) {
+fn choose(
+    ground: &Ground<'_>,
+    template: &Template,
+    parameters: &Parameters,
+) -> (Vec<Option<Slot>>, Vec<Slot>) {
     let rows = ground.rows;
     let mut others: BTreeMap<&str, Vec<Slot>> = BTreeMap::new();
     for slot in ground.extras {
@@ -105,11 +109,13 @@ fn choose(ground: &Ground<'_>, template: &Template) -> (Vec<Option<Slot>>, Vec<S
                     dropped.push(slot);
                 }
             }
+            // Asked for only where there is a choice.
+            let wanted = (candidates.len() > 1).then(|| resource.definition_digest(parameters));
             let best = candidates
                 .iter()
                 .copied()
                 .filter(|slot| is_usable(&rows[*slot]))
-                .max_by_key(|slot| (score(ground, &rows[*slot]), rows[*slot].id));
+                .max_by_key(|slot| (score(ground, &rows[*slot], wanted), rows[*slot].id));
             dropped.extend(candidates.into_iter().filter(|slot| Some(*slot) != best));
             best
         })
@@ -124,8 +130,9 @@ fn is_usable(row: &Row) -> bool {
     row.action != Some(Action::Delete) || row.work.is_some()
 }
 
-/// How well a row fits; weights as in Heat's `_get_best_existing_rsrc_db_id`.
-fn score(ground: &Ground<'_>, row: &Row) -> i32 {
+/// How well a row fits; weights as in Heat's `_get_best_existing_rsrc_db_id`, and more for one that is as `wanted`
+/// already: who takes back an update that has begun to replace it keeps the thing.
+fn score(ground: &Ground<'_>, row: &Row, wanted: Option<u128>) -> i32 {
     let stood_in =
         |revision: u32| row.revision <= revision && row.dropped.is_none_or(|dropped| revision < dropped);
     let mut score = 0;
@@ -140,6 +147,9 @@ fn score(ground: &Ground<'_>, row: &Row) -> i32 {
     }
     if stood_in(ground.previous) {
         score += 5;
+    }
+    if wanted == Some(row.definition) && row.status == Some(Status::Complete) {
+        score += 8;
     }
     if ground.target.is_some_and(stood_in) {
         score += 10;

@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use muster_tests::scale::Shape;
-use muster_tests::scenario::Scenario;
+use muster_tests::scenario::command;
 
 #[derive(Parser)]
 #[command(name = "muster-sim", version, about = "Runs Muster's engine without servers")]
@@ -18,12 +17,10 @@ struct Cli {
 #[derive(Subcommand)]
 enum Verb {
     /// Scripted runs over one engine and one simulated node; ends with 'N passed, N failed'
-    #[command(after_help = "Example: muster-sim scenario tests/scenarios/*.json")]
-    Scenario {
-        /// Scenario files
-        #[arg(required = true)]
-        files: Vec<PathBuf>,
-    },
+    #[command(
+        after_help = "Examples: muster-sim scenario tests/scenarios/*.json\n          muster-sim scenario --interleave --orders 5 tests/scenarios/*.json"
+    )]
+    Scenario(command::Wish),
     /// Engine and database with many resources, without a network; prints its figures as JSON
     #[command(after_help = "Example: muster-sim scale --shape wide --resources 100000")]
     Scale {
@@ -44,7 +41,10 @@ enum Verb {
 
 fn main() -> ExitCode {
     match Cli::parse().verb {
-        Verb::Scenario { files } => scenarios(&files),
+        Verb::Scenario(wish) => match command::run(&wish).failed {
+            0 => ExitCode::SUCCESS,
+            _ => ExitCode::FAILURE,
+        },
         Verb::Scale { shape, resources, nodes, dir } => {
             let dir = dir.unwrap_or_else(std::env::temp_dir);
             let figures = muster_tests::scale::run(shape, resources, nodes, &dir)
@@ -61,26 +61,4 @@ fn main() -> ExitCode {
             }
         }
     }
-}
-
-fn scenarios(files: &[PathBuf]) -> ExitCode {
-    let (mut passed, mut failed) = (0, 0);
-    for file in files {
-        let result = std::fs::read(file)
-            .map_err(anyhow::Error::from)
-            .and_then(|text| serde_json::from_slice::<Scenario>(&text).context("not a scenario"))
-            .and_then(|scenario| scenario.run().map(|()| scenario.name));
-        match result {
-            Ok(name) => {
-                passed += 1;
-                println!("ok    {name}");
-            }
-            Err(error) => {
-                failed += 1;
-                println!("FAIL  {}: {error:#}", file.display());
-            }
-        }
-    }
-    println!("{passed} passed, {failed} failed");
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

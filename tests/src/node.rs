@@ -1,49 +1,108 @@
-//! A simulated node: takes jobs in the order they were sent, runs one when told to, and answers.
+//! A simulated node: takes jobs, runs those it is told to run, and answers.
 //!
-//! Only `Muster::Dummy` is real to it; its things live in memory.
+//! Only `Muster::Dummy` is real to it; its things live in memory. It has no ledger: what the agent makes of
+//! lost and repeated messages is for the real agent core.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use muster_shared::model::{
     Action, Down, Dummy, FailOn, Job, Observed, Outcome, Report, ReportKey, Spec, Up,
 };
-use muster_shared::{Attempt, ResourceId};
+use muster_shared::{Attempt, Generation, ResourceId};
 
 /// Of one dummy; small, for there may be a hundred thousand.
 pub type Values = Box<[(String, String)]>;
+
+/// What becomes of a running job that is withdrawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Withdrawn {
+    /// It ends by itself, and its outcome counts.
+    #[default]
+    RunsOn,
+    /// It is interrupted before it changed anything.
+    StopsBefore,
+    /// It is interrupted when all it was to do is done.
+    StopsAfter,
+}
 
 /// One simulated server.
 #[derive(Debug, Default)]
 pub struct SimNode {
     queue: VecDeque<Job>,
+    running: Option<Job>,
+    withdrawn: Withdrawn,
     /// What exists on it.
     pub things: BTreeMap<ResourceId, Values>,
 }
 
 impl SimNode {
+    /// With nothing on it.
+    pub fn new(withdrawn: Withdrawn) -> Self {
+        Self { withdrawn, ..Self::default() }
+    }
+
     /// Takes a message; what it answers at once comes back.
     pub fn receive(&mut self, message: Down) -> Option<Up> {
         match message {
             Down::Job(job) => {
-                self.queue.retain(|old| old.resource != job.resource);
-                self.queue.push_back(job);
+                let runs = self.running.as_ref().is_some_and(|running| running.key() == job.key());
+                if !runs {
+                    self.queue.retain(|old| old.resource != job.resource);
+                    self.queue.push_back(job);
+                }
                 None
             }
-            Down::Withdraw { resource, generation } => {
-                let before = self.queue.len();
-                self.queue.retain(|job| (job.resource, job.generation) != (resource, generation));
-                let key = ReportKey { resource, generation, attempt: Attempt(0) };
-                (self.queue.len() < before).then_some(Up::Report(Report { key, outcome: Outcome::Withdrawn }))
-            }
+            Down::Withdraw { resource, generation } => self.withdraw(resource, generation),
             Down::Welcome(_) | Down::Acknowledge(_) | Down::Chunk { .. } => None,
         }
     }
 
-    /// Runs the job that waits longest to its end.
-    pub fn run_one(&mut self) -> Option<Up> {
-        let job = self.queue.pop_front()?;
+    /// Jobs that have not begun.
+    pub fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Whether a job has begun and not ended.
+    pub fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Begins the job that waits at this place in the order they came in; none if there is none, or one runs.
+    pub fn start(&mut self, at: usize) -> Option<ReportKey> {
+        if self.running.is_some() {
+            return None;
+        }
+        self.running = self.queue.remove(at);
+        self.running.as_ref().map(Job::key)
+    }
+
+    /// Ends the job that runs.
+    pub fn finish(&mut self) -> Option<Up> {
+        let job = self.running.take()?;
         let key = job.key();
         Some(Up::Report(Report { key, outcome: self.apply(job) }))
+    }
+
+    /// Runs the job that waits longest to its end.
+    pub fn run_one(&mut self) -> Option<Up> {
+        self.start(0);
+        self.finish()
+    }
+
+    fn withdraw(&mut self, resource: ResourceId, generation: Generation) -> Option<Up> {
+        let is = |job: &Job| (job.resource, job.generation) == (resource, generation);
+        if let Some(job) = self.running.take_if(|job| is(job) && self.withdrawn != Withdrawn::RunsOn) {
+            let key = job.key();
+            if self.withdrawn == Withdrawn::StopsAfter {
+                self.apply(job);
+            }
+            let reason = "interrupted by a newer operation".to_owned();
+            return Some(Up::Report(Report { key, outcome: Outcome::Failed { reason, permanent: false } }));
+        }
+        let before = self.queue.len();
+        self.queue.retain(|job| !is(job));
+        let key = ReportKey { resource, generation, attempt: Attempt(0) };
+        (self.queue.len() < before).then_some(Up::Report(Report { key, outcome: Outcome::Withdrawn }))
     }
 
     fn apply(&mut self, job: Job) -> Outcome {

@@ -1,0 +1,72 @@
+//! What each stack must be, kept naively beside the engine.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_engine::Source;
+use muster_engine::view::StackView;
+
+use super::content::Content;
+
+/// What an operation asks for.
+#[derive(Clone)]
+pub(super) struct Wanted {
+    pub content: Content,
+    pub source: Source,
+}
+
+impl Wanted {
+    pub fn nothing() -> Self {
+        Self { content: Content::default(), source: Source::nothing() }
+    }
+}
+
+/// One stack, from its creation until it is gone.
+#[derive(Clone)]
+pub(super) struct History {
+    /// By the last operation.
+    pub wanted: Wanted,
+    revisions: BTreeMap<u32, Wanted>,
+    /// Revisions that were COMPLETE, in that order.
+    complete: Vec<u32>,
+    /// Traversals that were seen to end.
+    ended: BTreeSet<u64>,
+    status: String,
+    pub deleting: bool,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self {
+            wanted: Wanted::nothing(),
+            revisions: BTreeMap::new(),
+            complete: Vec::new(),
+            ended: BTreeSet::new(),
+            status: String::new(),
+            deleting: false,
+        }
+    }
+}
+
+impl History {
+    /// Where a rollback leads to now: the last revision that was COMPLETE, and the one before it if that is in force.
+    pub fn before(&self) -> Wanted {
+        let skipped = usize::from(self.status == "COMPLETE");
+        let revision = self.complete.iter().rev().nth(skipped);
+        revision.and_then(|revision| self.revisions.get(revision)).cloned().unwrap_or_else(Wanted::nothing)
+    }
+
+    /// The engine has taken the operation, as this revision.
+    pub fn begun(&mut self, revision: u32) {
+        if !self.deleting {
+            self.revisions.insert(revision, self.wanted.clone());
+        }
+    }
+
+    /// As the engine shows the stack now.
+    pub fn observe(&mut self, view: &StackView) {
+        self.status.clone_from(&view.status);
+        if view.status == "COMPLETE" && self.ended.insert(view.traversal) {
+            self.complete.push(view.revision);
+        }
+    }
+}

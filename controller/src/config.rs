@@ -51,6 +51,8 @@ pub struct Limits {
     pub retries: u32,
     /// Bytes of an API request.
     pub api_body: usize,
+    /// Bytes of a template.
+    pub template: usize,
     /// Seconds between an agent's heartbeats.
     pub heartbeat: u64,
 }
@@ -96,6 +98,7 @@ impl Default for Limits {
             in_flight_per_stack: engine.in_flight_per_stack,
             retries: engine.retries,
             api_body: 256 * 1024 * 1024,
+            template: 16 * 1024 * 1024,
             heartbeat: engine.heartbeat.as_secs(),
         }
     }

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use muster_template::{Errors, Limits, parse, referenced_files};
+use muster_template::{Errors, parse, referenced_files};
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -42,7 +42,7 @@ pub fn parameters(given: &[(String, String)]) -> BTreeMap<String, Value> {
 /// Reads a template and all that it names, relative to its own place.
 pub fn read(template: &Path) -> Result<Source, Failure> {
     let name = template.display().to_string();
-    let text = text_of(template, Limits::TEXT).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+    let text = text_of(template, FILES_MAX).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
     let keys = referenced_files(&name, &text)?;
     let folder = template.parent().unwrap_or(Path::new(""));
     let mut files = BTreeMap::new();

@@ -33,12 +33,20 @@ impl Source {
         Self::parse(text).expect("a valid template without parameters")
     }
 
-    /// Parses and binds what an operator sent.
+    /// Parses and binds what was taken before, when its size was checked.
     ///
     /// # Errors
     /// Every error of the template or its parameters, with its place.
     pub fn parse(text: SourceText) -> Result<Self, muster_template::Errors> {
-        let template = muster_template::parse(&text.name, &text.template, &text.files)?;
+        Self::parse_within(text, usize::MAX)
+    }
+
+    /// Parses and binds what an operator sent, a template of at most `text_max` bytes.
+    ///
+    /// # Errors
+    /// Every error of the template or its parameters, with its place.
+    pub fn parse_within(text: SourceText, text_max: usize) -> Result<Self, muster_template::Errors> {
+        let template = muster_template::parse_within(&text.name, &text.template, &text.files, text_max)?;
         let parameters = template.bind(&text.parameters)?;
         Ok(Self { template: Arc::new(template), parameters: Arc::new(parameters), text: Arc::new(text) })
     }

@@ -52,6 +52,8 @@ pub struct ApiConfig {
     pub addresses: Vec<String>,
     /// Bytes of a request.
     pub body_max: usize,
+    /// Bytes of a template.
+    pub template_max: usize,
 }
 
 /// What every request needs.

@@ -70,7 +70,12 @@ pub struct OptionsBody {
 }
 
 /// A body that was read, and the right to hold it in memory.
-pub struct Held(Bytes, OwnedSemaphorePermit);
+pub struct Held {
+    bytes: Bytes,
+    /// Bytes of a template in it.
+    template_max: usize,
+    _permit: OwnedSemaphorePermit,
+}
 
 /// Reads a body.
 pub async fn read(api: &Api, body: Body) -> Result<Held, ApiError> {
@@ -84,7 +89,7 @@ pub async fn read(api: &Api, body: Body) -> Result<Held, ApiError> {
             api.config.body_max
         ))
     })?;
-    Ok(Held(bytes, permit))
+    Ok(Held { bytes, template_max: api.config.template_max, _permit: permit })
 }
 
 /// A small body as what it should be.
@@ -104,7 +109,7 @@ pub async fn create(held: Held) -> Result<(StackName, Source, Options), ApiError
             parameters,
             environments: Vec::new(),
         };
-        Ok((name, Source::parse(text)?, options))
+        Ok((name, Source::parse_within(text, held.template_max)?, options))
     })
     .await
 }
@@ -116,13 +121,14 @@ pub async fn update(held: Held, name: StackName, reader: Reader) -> Result<(Sour
         let options = options.try_into()?;
         let current =
             if existing || template.is_none() { current(&reader, &name)? } else { SourceText::default() };
-        Ok((Source::parse(merged(current, template, parameters, existing)?)?, options))
+        let text = merged(current, template, parameters, existing, held.template_max)?;
+        Ok((Source::parse_within(text, held.template_max)?, options))
     })
     .await
 }
 
-fn parse_json<T: DeserializeOwned>(Held(bytes, _permit): &Held) -> Result<T, ApiError> {
-    serde_json::from_slice(bytes)
+fn parse_json<T: DeserializeOwned>(held: &Held) -> Result<T, ApiError> {
+    serde_json::from_slice(&held.bytes)
         .map_err(|error| ApiError::invalid(format!("the request's body is wrong: {error}")))
 }
 
@@ -140,12 +146,13 @@ fn merged(
     template: Option<TemplateBody>,
     given: BTreeMap<String, Value>,
     existing: bool,
+    template_max: usize,
 ) -> Result<SourceText, ApiError> {
     let mut parameters = if existing { current.parameters } else { BTreeMap::new() };
     let (name, template, files) = match template {
         Some(TemplateBody { name, text, files }) => {
             if !parameters.is_empty() {
-                let parsed = muster_template::parse(&name, &text, &files)?;
+                let parsed = muster_template::parse_within(&name, &text, &files, template_max)?;
                 parameters.retain(|key, _| parsed.parameters().any(|known| *known.name == **key));
             }
             (name, text, files)

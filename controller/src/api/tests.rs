@@ -101,6 +101,7 @@ fn config_in(folder: &TempDir) -> ApiConfig {
         socket: folder.path().join("api.sock"),
         addresses: vec!["controller.example.org:8883".to_owned()],
         body_max: 64 * 1024,
+        template_max: 16 * 1024,
     }
 }
 

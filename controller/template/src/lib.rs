@@ -29,7 +29,7 @@ pub use bind::Parameters;
 pub use environment::Environment;
 pub use error::{Error, Errors, suggestion};
 pub use parameter::{ParameterDef, ParameterType};
-pub use parse::{parse, referenced_files};
+pub use parse::{parse, parse_within, referenced_files};
 pub use policy::{Hook, Policy, Restriction};
 pub use render::{References, RenderError};
 pub use template::{Output, Resource, Template};
@@ -40,7 +40,7 @@ pub use types::{Kind, PropertyError, node, spec};
 pub struct Limits;
 
 impl Limits {
-    /// Bytes of a template's text: 100,000 resources are 9 MB.
+    /// Bytes of a template's text, unless the caller allows more: 100,000 resources are 9 MB.
     pub const TEXT: usize = 16 * 1024 * 1024;
     /// Nesting of maps and lists. People write about ten levels; every walk recurses this deep at most.
     pub const DEPTH: usize = 64;

@@ -44,12 +44,31 @@ const OUTPUT_KEYS: [&str; 2] = ["value", "description"];
 /// Reads and validates a template. `name` is the file's name for errors; `files` has the contents for `get_file`, by
 /// the text written there.
 pub fn parse(name: &str, text: &str, files: &BTreeMap<String, String>) -> Result<Template, Errors> {
+    parse_within(name, text, files, Limits::TEXT)
+}
+
+/// As [`parse`], for a text of at most `text_max` bytes.
+pub fn parse_within(
+    name: &str,
+    text: &str,
+    files: &BTreeMap<String, String>,
+    text_max: usize,
+) -> Result<Template, Errors> {
+    check_size(name, text, text_max)?;
     let source = Source::new(text);
     let draft = read(name, &source)?;
     resolve::resolve(name, draft, files)
 }
 
-/// What `get_file` names in a template, so that the caller can fetch it. Checks no more than reading needs.
+fn check_size(name: &str, text: &str, text_max: usize) -> Result<(), Errors> {
+    let Some(message) = too_large("the template", text, text_max) else { return Ok(()) };
+    let mut errors = Sink::new(name);
+    errors.push(Place::default(), "", message);
+    Err(errors.into_errors())
+}
+
+/// What `get_file` names in a template, so that the caller can fetch it. Checks no more than reading needs; the caller
+/// has bounded the text.
 pub fn referenced_files(name: &str, text: &str) -> Result<BTreeSet<String>, Errors> {
     let source = Source::new(text);
     let draft = read(name, &source)?;
@@ -89,7 +108,7 @@ impl<'t> Source<'t> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         // A whole JSON document could be a key for all the parser knows, and it would keep every token of it until the
         // end: 0.5 GB for 12 MB. After a document's mark no key can begin.
-        if text.starts_with('{') && text.len() <= Limits::TEXT {
+        if text.starts_with('{') {
             return Self { text: Cow::Owned([MARK, text].concat()), shift: 4 };
         }
         Self { text: Cow::Borrowed(text), shift: 0 }
@@ -97,10 +116,9 @@ impl<'t> Source<'t> {
 }
 
 /// What to say of a text that is too large.
-pub(crate) fn too_large(what: &str, source: &Source<'_>) -> Option<String> {
-    let bytes = source.text.len().saturating_sub(source.shift as usize);
-    let say = || format!("{what} has {bytes} bytes; at most {} MiB are allowed", Limits::TEXT >> 20);
-    (bytes > Limits::TEXT).then(say)
+pub(crate) fn too_large(what: &str, text: &str, max: usize) -> Option<String> {
+    let say = || format!("{what} has {} bytes; at most {} MiB are allowed", text.len(), max >> 20);
+    (text.len() > max).then(say)
 }
 
 /// Reads up to the first section; none if the document is empty.
@@ -128,14 +146,8 @@ pub(crate) fn end(reader: &mut Reader<'_>, what: &str) -> Result<(), Stop> {
 
 /// `Err` where reading cannot go on to the end.
 fn read<'t>(name: &str, source: &'t Source<'_>) -> Result<Draft<'t>, Errors> {
-    let text = &*source.text;
-    if let Some(message) = too_large("the template", source) {
-        let mut errors = Sink::new(name);
-        errors.push(Place::default(), "", message);
-        return Err(errors.into_errors());
-    }
     let mut draft = Draft {
-        reader: Reader::new(name, text, source.shift),
+        reader: Reader::new(name, &source.text, source.shift),
         version: Box::default(),
         description: None,
         parameters: Vec::new(),

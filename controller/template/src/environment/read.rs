@@ -17,7 +17,7 @@ const RESOURCE_KEYS: [&str; 2] = ["hooks", "restricted_actions"];
 /// `file` is its place among the environments of the stack.
 pub(super) fn read(name: &str, text: &str, file: usize) -> Result<Environment, Errors> {
     let source = Source::new(text);
-    if let Some(message) = too_large("the environment", &source) {
+    if let Some(message) = too_large("the environment", text, Limits::TEXT) {
         let mut errors = Sink::new(name);
         errors.push(Place::default(), "", message);
         return Err(errors.into_errors());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::{Limits, Template, parse};
+use crate::{Limits, Template, parse, parse_within};
 
 fn read(text: &str) -> Result<Template, String> {
     parse("t", text, &BTreeMap::new()).map_err(|errors| errors.to_string())
@@ -79,6 +79,9 @@ fn a_billion_laughs_are_refused() {
 fn size_and_number_of_errors_are_bounded() {
     let error = read(&" ".repeat(Limits::TEXT + 1)).unwrap_err();
     assert!(error.contains("at most 16 MiB"), "{error}");
+    let large = format!("heat_template_version: 2018-08-31\n{}", "#\n".repeat(Limits::TEXT / 2));
+    assert!(read(&large).is_err());
+    assert!(parse_within("t", &large, &BTreeMap::new(), large.len()).is_ok());
     let mut text = String::from("heat_template_version: 2018-08-31\n");
     for i in 0..1000 {
         writeln!(text, "section{i}: 1").unwrap();

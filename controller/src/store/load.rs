@@ -1,7 +1,5 @@
 //! Builds the engine's snapshot from the tables.
 
-use std::collections::BTreeMap;
-
 use muster_engine::record::{
     NodeRecord, Observation, PackedSpec, ProgressRecord, ResourceRecord, StackAction, StackRecord, Status,
     TokenRecord, action_from_name,
@@ -12,7 +10,7 @@ use muster_shared::seal::SealPublic;
 use muster_shared::{Epoch, Generation, ResourceId};
 use muster_template::Kind;
 use rusqlite::Row;
-use rusqlite::types::Type;
+use rusqlite::types::{FromSql, Type};
 
 use super::sqlite::{SPEC_VERSION, Sqlite};
 use super::{Store as _, StoreError};
@@ -30,7 +28,7 @@ pub(super) fn load(store: &mut Sqlite) -> Result<Snapshot, StoreError> {
         for stack in select.query_map([], stack)? {
             stacks.push(stack?);
         }
-        let mut select = db.prepare("SELECT * FROM resources ORDER BY id")?;
+        let mut select = db.prepare(RESOURCES)?;
         for resource in select.query_map([], resource)? {
             snapshot.resources.push(resource?);
         }
@@ -87,10 +85,6 @@ fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     u64::try_from(row.get::<_, i64>(column)?).map_err(|e| bad("number", e))
 }
 
-fn optional(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<u64>> {
-    row.get::<_, Option<i64>>(column)?.map(u64::try_from).transpose().map_err(|e| bad(column, e))
-}
-
 fn number(row: &Row<'_>, column: &str) -> rusqlite::Result<u64> {
     u64::try_from(row.get::<_, i64>(column)?).map_err(|e| bad(column, e))
 }
@@ -125,65 +119,101 @@ fn stack(row: &Row<'_>) -> rusqlite::Result<StackRecord> {
     })
 }
 
+/// A row's columns in the order of their select: a million rows are not looked at by name.
+struct Columns<'r> {
+    row: &'r Row<'r>,
+    at: usize,
+}
+
+impl Columns<'_> {
+    fn next<T: FromSql>(&mut self) -> rusqlite::Result<T> {
+        self.at += 1;
+        self.row.get(self.at - 1)
+    }
+
+    fn number(&mut self) -> rusqlite::Result<u64> {
+        u64::try_from(self.next::<i64>()?).map_err(|e| bad(self.name(), e))
+    }
+
+    fn optional(&mut self) -> rusqlite::Result<Option<u64>> {
+        self.next::<Option<i64>>()?.map(u64::try_from).transpose().map_err(|e| bad(self.name(), e))
+    }
+
+    /// A text that must be what `parse` knows.
+    fn parsed<T>(&mut self, parse: impl Fn(&str) -> Option<T>) -> rusqlite::Result<Option<T>> {
+        self.at += 1;
+        let Some(text) = self.row.get_ref(self.at - 1)?.as_str_or_null()? else { return Ok(None) };
+        let unknown = || bad(self.name(), format!("unknown value '{text}'"));
+        parse(text).map(Some).ok_or_else(unknown)
+    }
+
+    fn required<T>(&mut self, parse: impl Fn(&str) -> Option<T>) -> rusqlite::Result<T> {
+        self.parsed(parse)?.ok_or_else(|| bad(self.name(), "it is null"))
+    }
+
+    fn json<T: serde::de::DeserializeOwned + Default>(&mut self) -> rusqlite::Result<T> {
+        let value = self.parsed(|text| serde_json::from_str(text).ok())?;
+        Ok(value.unwrap_or_default())
+    }
+
+    /// Of the column that was read last.
+    fn name(&self) -> &str {
+        self.row.as_ref().column_name(self.at - 1).unwrap_or("?")
+    }
+}
+
+/// In the order of `resource()`.
+const RESOURCES: &str = "SELECT id, physical_id, stack_id, name, type, node, definition, revision, dropped, spec,
+    handed_over, replaces, replaced_by, retain, external_id, lost_from, action, status, status_reason, applied,
+    held_epoch, held_number, epoch, number, attempt, in_flight, retry_count, observed_ready, attributes, observed,
+    unhealthy, hook, hooks_cleared, causes FROM resources ORDER BY id";
+
 fn resource(row: &Row<'_>) -> rusqlite::Result<ResourceRecord> {
-    let known = |column: &str| -> rusqlite::Result<Option<String>> { row.get(column) };
-    let spec: Option<Vec<u8>> = row.get("spec")?;
-    let spec = spec
-        .map(|bytes| match bytes.split_first() {
-            Some((&SPEC_VERSION, packed)) => {
-                PackedSpec::from_bytes(packed).ok_or_else(|| bad("spec", "no spec"))
-            }
-            _ => Err(bad("spec", "unknown version")),
-        })
-        .transpose()?;
+    let mut columns = Columns { row, at: 0 };
+    let c = &mut columns;
+    let spec = |bytes: &[u8]| match bytes.split_first() {
+        Some((&SPEC_VERSION, packed)) => PackedSpec::from_bytes(packed).ok_or_else(|| bad("spec", "no spec")),
+        _ => Err(bad("spec", "unknown version")),
+    };
     let generation = |epoch: Option<u32>, number: Option<u64>| {
         epoch.zip(number).map(|(epoch, number)| Generation { epoch: Epoch(epoch), number })
     };
-    let attributes: Option<String> = row.get("attributes")?;
-    let causes: Option<String> = row.get("causes")?;
+    let id = c.number()?;
     Ok(ResourceRecord {
-        id: number(row, "id")?,
-        physical: ResourceId(parsed(row, "physical_id", |text| uuid::Uuid::parse_str(text).ok())?),
-        stack: number(row, "stack_id")?,
-        name: row.get::<_, String>("name")?.into(),
-        kind: parsed(row, "type", Kind::from_name)?,
-        node: known("node")?.map(|text| text.parse().map_err(|e| bad("node", e))).transpose()?,
-        definition: u128::from_le_bytes(row.get("definition")?),
-        revision: row.get("revision")?,
-        dropped: row.get("dropped")?,
-        spec,
-        handed_over: row.get("handed_over")?,
-        replaces: optional(row, "replaces")?,
-        replaced_by: optional(row, "replaced_by")?,
-        retain: row.get("retain")?,
-        external_id: known("external_id")?.map(Into::into),
-        lost_from: known("lost_from")?
-            .map(|text| text.parse().map_err(|e| bad("lost_from", e)))
-            .transpose()?,
+        id,
+        physical: ResourceId(c.required(|text| uuid::Uuid::parse_str(text).ok())?),
+        stack: c.number()?,
+        name: c.required(|text| Some(text.into()))?,
+        kind: c.required(Kind::from_name)?,
+        node: c.parsed(|text| text.parse().ok())?,
+        definition: u128::from_le_bytes(c.next()?),
+        revision: c.next()?,
+        dropped: c.next()?,
+        spec: c.next::<Option<Vec<u8>>>()?.map(|bytes| spec(&bytes)).transpose()?,
+        handed_over: c.next()?,
+        replaces: c.optional()?,
+        replaced_by: c.optional()?,
+        retain: c.next()?,
+        external_id: c.parsed(|text| Some(text.into()))?,
+        lost_from: c.parsed(|text| text.parse().ok())?,
         progress: ProgressRecord {
-            id: number(row, "id")?,
-            action: known("action")?.as_deref().and_then(action_from_name),
-            status: known("status")?.as_deref().and_then(Status::from_name),
-            reason: known("status_reason")?.map(Into::into),
-            applied: row.get("applied")?,
-            held: generation(row.get("held_epoch")?, optional(row, "held_number")?),
-            generation: Generation { epoch: Epoch(row.get("epoch")?), number: number(row, "number")? },
-            attempt: row.get("attempt")?,
-            in_flight: row.get("in_flight")?,
-            retry_count: row.get("retry_count")?,
-            observed_ready: row.get("observed_ready")?,
-            attributes: match attributes {
-                Some(text) => serde_json::from_str(&text).map_err(|e| bad("attributes", e))?,
-                None => BTreeMap::new(),
-            },
-            observed: parsed(row, "observed", Observation::from_name)?,
-            unhealthy: row.get("unhealthy")?,
-            hook: known("hook")?.as_deref().and_then(Hook::from_name),
-            hooks_cleared: row.get("hooks_cleared")?,
-            causes: match causes {
-                Some(text) => serde_json::from_str(&text).map_err(|e| bad("causes", e))?,
-                None => Vec::new(),
-            },
+            id,
+            action: c.parsed(action_from_name)?,
+            status: c.parsed(Status::from_name)?,
+            reason: c.parsed(|text| Some(text.into()))?,
+            applied: c.next()?,
+            held: generation(c.next()?, c.optional()?),
+            generation: Generation { epoch: Epoch(c.next()?), number: c.number()? },
+            attempt: c.next()?,
+            in_flight: c.next()?,
+            retry_count: c.next()?,
+            observed_ready: c.next()?,
+            attributes: c.json()?,
+            observed: c.required(Observation::from_name)?,
+            unhealthy: c.next()?,
+            hook: c.parsed(Hook::from_name)?,
+            hooks_cleared: c.next()?,
+            causes: c.json()?,
         },
     })
 }

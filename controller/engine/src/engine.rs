@@ -260,6 +260,7 @@ impl Engine {
                 Ok(None) => return, // answered when the revision is loaded
                 Err(refusal) => Err(refusal),
             },
+            Request::Cancel { name } => self.cancel(&name),
             Request::NewToken(token) => self.new_token(token),
             Request::RevokeToken { id } => self.revoke_token(id),
             Request::Join(ask) => self.join(ask),

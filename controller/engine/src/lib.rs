@@ -12,6 +12,7 @@
 //!
 //! Absent on purpose: MQTT, HTTP, SQL, threads, clocks, randomness other than the seed.
 
+mod cancel;
 mod claim;
 mod engine;
 mod hook;

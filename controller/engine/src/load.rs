@@ -159,6 +159,7 @@ impl Engine {
         stack.timeout_s = record.timeout_s;
         stack.rollback = record.rollback;
         stack.delete_first = record.delete_first;
+        stack.cancelled = record.cancelled;
         stack.complete = record.complete;
         stack.outputs = record.outputs;
         stack.parameters = record.parameters;
@@ -246,7 +247,12 @@ impl Engine {
             row.role = Role::Cleanup;
             row.blocked = 1; // counted when clean-up begins
         }
+        let cancelled = stack.cancelled;
         stack.walk = Some(walk);
+        if cancelled {
+            return self.take_back_all(id);
+        }
+        let Some(stack) = self.stacks.get(&id) else { return };
         // A job of an earlier traversal may be out: its thing may have gone over to another row since.
         let waits = |slot: &&Slot| self.rows[**slot].blocked > 0;
         let remains = |slot: &&Slot| self.rows[**slot].action != Some(Action::Delete);

@@ -89,7 +89,7 @@ impl Engine {
     pub(crate) fn delete(&mut self, name: &StackName) -> Result<Answer, Refusal> {
         let id = self.find(name)?;
         let stack = &self.stacks[&id];
-        if stack.action == StackAction::Delete && stack.status == Status::InProgress {
+        if stack.is_being_deleted() {
             return Ok(self.begun(id, Vec::new()));
         }
         let timeout = Duration::from_secs(stack.timeout_s);
@@ -130,11 +130,9 @@ impl Engine {
     pub(crate) fn revision_loaded(&mut self, load: u64, source: Result<Source, String>) {
         let Some(pending) = self.pending.remove(&load) else { return };
         let Pending { stack, traversal, revision, request } = pending;
-        let current = self.stacks.get(&stack).map(|stack| (stack.action, stack.traversal));
+        let current = self.stacks.get(&stack).map(|stack| (stack.is_being_deleted(), stack.traversal));
         let result = match (current, source) {
-            (None | Some((StackAction::Delete, _)), _) => {
-                Err(Refusal::Conflict("the stack is being deleted".into()))
-            }
+            (None | Some((true, _)), _) => Err(Refusal::Conflict("the stack is being deleted".into())),
             (Some((_, now)), _) if request.is_none() && now != traversal => return,
             (Some(_), Err(why)) => {
                 Err(Refusal::NotFound(format!("revision {revision} cannot be loaded: {why}")))
@@ -160,21 +158,21 @@ impl Engine {
         Refusal::NotFound(format!("no stack '{name}'{near}"))
     }
 
-    fn find(&self, name: &StackName) -> Result<u64, Refusal> {
+    pub(crate) fn find(&self, name: &StackName) -> Result<u64, Refusal> {
         self.names.get(name).copied().ok_or_else(|| self.no_stack(name))
     }
 
     fn changeable(&self, name: &StackName) -> Result<u64, Refusal> {
         let id = self.find(name)?;
-        if self.stacks[&id].action == StackAction::Delete {
+        if self.stacks[&id].is_being_deleted() {
             return Err(Refusal::Conflict(format!(
-                "stack '{name}' is being deleted: wait until it is gone, or delete it again if that failed"
+                "stack '{name}' is being deleted: wait until it is gone, or stop that with 'muster stack cancel {name}'"
             )));
         }
         Ok(id)
     }
 
-    fn begun(&self, id: u64, warnings: Vec<String>) -> Answer {
+    pub(crate) fn begun(&self, id: u64, warnings: Vec<String>) -> Answer {
         let stack = &self.stacks[&id];
         Answer::Stack {
             name: stack.name.clone(),
@@ -242,6 +240,7 @@ impl Engine {
         stack.timeout_s = target.options.timeout.as_secs();
         stack.rollback = target.options.rollback;
         stack.delete_first = target.options.delete_first;
+        stack.cancelled = false;
         self.stack_changed(id);
     }
 

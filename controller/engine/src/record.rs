@@ -100,6 +100,8 @@ pub struct StackRecord {
     pub rollback: bool,
     /// Clean up before anything new is made.
     pub delete_first: bool,
+    /// Its operation was cancelled: nothing of it is taken up again.
+    pub cancelled: bool,
     /// The last COMPLETE revisions, newest first.
     pub complete: Vec<u32>,
     /// Computed when last COMPLETE.

@@ -133,6 +133,11 @@ pub enum Request {
         /// Which; by default the last good one before the current.
         to: Option<u32>,
     },
+    /// Nothing more of what is being done with a stack begins.
+    Cancel {
+        /// Its name.
+        name: StackName,
+    },
     /// A join token.
     NewToken(NewToken),
     /// No more joining with it.

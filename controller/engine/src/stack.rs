@@ -23,6 +23,8 @@ pub(crate) struct Stack {
     pub timeout_s: u64,
     pub rollback: bool,
     pub delete_first: bool,
+    /// Its operation was cancelled: nothing more of it begins.
+    pub cancelled: bool,
     pub complete: Vec<u32>,
     pub outputs: Vec<OutputView>,
     pub parameters: BTreeMap<String, serde_json::Value>,
@@ -116,6 +118,7 @@ impl Stack {
             timeout_s: 0,
             rollback: false,
             delete_first: false,
+            cancelled: false,
             complete: Vec::new(),
             outputs: Vec::new(),
             parameters: BTreeMap::new(),
@@ -131,6 +134,10 @@ impl Stack {
         }
     }
 
+    pub fn is_being_deleted(&self) -> bool {
+        self.action == StackAction::Delete && self.status == Status::InProgress
+    }
+
     pub fn record(&self) -> StackRecord {
         StackRecord {
             id: self.id,
@@ -143,6 +150,7 @@ impl Stack {
             timeout_s: self.timeout_s,
             rollback: self.rollback,
             delete_first: self.delete_first,
+            cancelled: self.cancelled,
             complete: self.complete.clone(),
             outputs: self.outputs.clone(),
             parameters: self.parameters.clone(),

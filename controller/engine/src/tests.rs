@@ -2,6 +2,7 @@
 
 mod accounts;
 mod bed;
+mod cancel;
 mod claims;
 mod jobs;
 mod random;

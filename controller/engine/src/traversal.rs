@@ -126,7 +126,7 @@ impl Engine {
     }
 
     pub(crate) fn check_end(&mut self, id: u64) {
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        let Some(stack) = self.stacks.get_mut(&id).filter(|stack| !stack.cancelled) else { return };
         let Some(walk) = &mut stack.walk else { return };
         match walk.stage {
             Stage::Forward if walk.forward_left == 0 && !stack.extras.is_empty() => {

@@ -316,13 +316,15 @@ impl Engine {
             }
             Some(work) => work.state.phase(),
             None if row.role == Role::Steady || row.ready || row.status == Some(Status::Failed) => "",
+            None if self.stacks.get(&row.stack).is_some_and(|stack| stack.cancelled) => "",
             None if row.blocked == 0 => WorkState::NodeAway.phase(), // no node has joined
             None => "waiting",
         }
     }
 
     fn waits_for(&self, stack: &Stack, row: &Row) -> Vec<String> {
-        let Some(walk) = stack.walk.as_ref().filter(|_| row.blocked > 0) else { return Vec::new() };
+        let waits = row.blocked > 0 && !stack.cancelled;
+        let Some(walk) = stack.walk.as_ref().filter(|_| waits) else { return Vec::new() };
         match row.role {
             Role::Forward => walk.template.resources[row.index as usize]
                 .requires

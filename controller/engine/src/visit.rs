@@ -34,7 +34,8 @@ impl Engine {
     /// Does what a graph node needs now that all it waits for is done.
     pub(crate) fn visit(&mut self, slot: Slot) {
         let Some(row) = self.rows.get(slot) else { return };
-        if row.ready || row.blocked > 0 {
+        let cancelled = self.stacks.get(&row.stack).is_some_and(|stack| stack.cancelled);
+        if row.ready || row.blocked > 0 || cancelled {
             return;
         }
         match row.role {

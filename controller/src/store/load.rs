@@ -111,6 +111,7 @@ fn stack(row: &Row<'_>) -> rusqlite::Result<StackRecord> {
         timeout_s: number(row, "timeout_s")?,
         rollback: row.get("rollback")?,
         delete_first: row.get("delete_first")?,
+        cancelled: row.get("cancelled")?,
         complete: json(row, "complete")?,
         outputs: json(row, "outputs")?,
         parameters: json(row, "parameters")?,

@@ -1,6 +1,7 @@
 -- Version 2: convergence in full.
 
 ALTER TABLE stacks ADD COLUMN delete_first INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE stacks ADD COLUMN cancelled INTEGER NOT NULL DEFAULT 0;    -- nothing of its operation is taken up again
 ALTER TABLE stacks ADD COLUMN failures TEXT NOT NULL DEFAULT '[]';      -- JSON: what failed in the last operation
 
 ALTER TABLE revisions ADD COLUMN environments TEXT NOT NULL DEFAULT '[]'; -- JSON, as given

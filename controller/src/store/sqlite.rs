@@ -290,10 +290,10 @@ fn hex(bytes: &[u8]) -> String {
 
 fn put_stack(db: &Transaction<'_>, stack: &StackRecord, now: &str) -> Result<(), StoreError> {
     db.prepare_cached(
-        "INSERT INTO stacks VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14, ?15, ?16)
+        "INSERT INTO stacks VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14, ?15, ?16, ?17)
          ON CONFLICT (id) DO UPDATE SET action = ?3, status = ?4, status_reason = ?5, revision = ?6, traversal = ?7,
              timeout_s = ?8, rollback = ?9, complete = ?10, outputs = ?11, parameters = ?12, events = ?13,
-             updated_at = ?14, delete_first = ?15, failures = ?16",
+             updated_at = ?14, delete_first = ?15, cancelled = ?16, failures = ?17",
     )?
     .execute(params![
         int(stack.id),
@@ -311,6 +311,7 @@ fn put_stack(db: &Transaction<'_>, stack: &StackRecord, now: &str) -> Result<(),
         int(stack.events),
         now,
         stack.delete_first,
+        stack.cancelled,
         json(&stack.failures),
     ])?;
     for (key, value) in [("highest_stack", stack.id), ("highest_traversal", stack.traversal)] {

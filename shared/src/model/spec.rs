@@ -188,6 +188,14 @@ impl fmt::Display for Claim {
 }
 
 impl Spec {
+    /// Whether a job of it may be ended while it runs; another is left to end, for half of it would be worse.
+    pub fn is_interruptible(&self) -> bool {
+        match self {
+            Spec::Dummy(_) => true,
+            Spec::File(_) | Spec::Network(_) => false,
+        }
+    }
+
     /// Which lane its jobs run in.
     pub fn lane(&self) -> Lane {
         match self {

@@ -112,6 +112,8 @@ impl Tables {
 pub struct Host {
     pub connection: Option<u64>,
     pub queue: VecDeque<Job>,
+    /// Jobs that have begun.
+    pub running: Vec<Job>,
     pub things: BTreeMap<ResourceId, (Spec, LedgerEntry)>,
     /// Paths: which resource wrote the file last, and what is in it.
     pub files: BTreeMap<String, (ResourceId, Content)>,
@@ -308,6 +310,10 @@ impl Bed {
         self.ask(Request::Rollback { name: stack(), to })
     }
 
+    pub fn cancel(&mut self) -> Result<Answer, Refusal> {
+        self.ask(Request::Cancel { name: stack() })
+    }
+
     pub fn receive(&mut self, name: &NodeId, message: Up) {
         if let Some(connection) = self.hosts[name].connection {
             self.input(Input::Received { node: name.clone(), connection, message });
@@ -355,13 +361,35 @@ impl Bed {
     /// Lets the host's job at `at` run to its end and report.
     pub fn run_at(&mut self, name: &NodeId, at: usize) -> bool {
         let Some(job) = self.hosts.get_mut(name).and_then(|host| host.queue.remove(at)) else { return false };
+        let earlier = self.hosts[name].running.iter().position(|earlier| earlier.resource == job.resource);
+        if let Some(earlier) = earlier {
+            let earlier = self.hosts.get_mut(name).unwrap().running.remove(earlier);
+            self.finish(name, earlier);
+        }
+        self.finish(name, job);
+        true
+    }
+
+    fn finish(&mut self, name: &NodeId, job: Job) {
         let row = self.tables.resources.values().find(|row| row.physical == job.resource);
         let row = row.expect("a row exists before its job is sent");
         self.ran.push(format!("{:?} {}", job.action, row.name));
         let host = self.hosts.get_mut(name).unwrap();
         let report = host.run(job);
         self.receive(name, Up::Report(report));
-        true
+    }
+
+    /// The host's first job begins, and ends when told to.
+    pub fn begin(&mut self, name: &NodeId) {
+        let host = self.hosts.get_mut(name).unwrap();
+        let job = host.queue.pop_front().expect("a job waits");
+        host.running.push(job);
+    }
+
+    /// The job that began first ends.
+    pub fn end(&mut self, name: &NodeId) {
+        let job = self.hosts.get_mut(name).unwrap().running.remove(0);
+        self.finish(name, job);
     }
 
     /// The host's first job fails; `permanent`: trying again cannot help.
@@ -459,6 +487,9 @@ impl Host {
                 if let Some(known) = self.outcomes.get(&job.resource).filter(|known| known.key == job.key()) {
                     return Some(Up::Report(known.clone()));
                 }
+                if self.running.iter().any(|running| running.key() == job.key()) {
+                    return None;
+                }
                 if let Some(queued) = self.queue.iter_mut().find(|queued| queued.resource == job.resource) {
                     *queued = job;
                 } else {
@@ -467,7 +498,18 @@ impl Host {
                 None
             }
             Down::Withdraw { resource, generation } => {
-                self.queue.retain(|job| (job.resource, job.generation) != (resource, generation));
+                let is_it = |job: &Job| (job.resource, job.generation) == (resource, generation);
+                self.queue.retain(|job| !is_it(job));
+                if let Some(at) = self.running.iter().position(is_it) {
+                    if !self.running[at].spec.is_interruptible() {
+                        return None;
+                    }
+                    let key = self.running.remove(at).key();
+                    let reason = "interrupted by a newer operation".into();
+                    let report = Report { key, outcome: Outcome::Failed { reason, permanent: false } };
+                    self.outcomes.insert(resource, report.clone());
+                    return Some(Up::Report(report));
+                }
                 let known = self.outcomes.get(&resource).filter(|known| known.key.generation == generation);
                 let key = ReportKey { resource, generation, attempt: Attempt(0) };
                 Some(Up::Report(known.cloned().unwrap_or(Report { key, outcome: Outcome::Withdrawn })))

@@ -1,0 +1,69 @@
+//! An operator stops an operation: nothing more of it begins, and what has begun ends and is recorded.
+//!
+//! What the traversal has left neither ready nor failed waits for the next operation, also over a restart.
+
+use muster_shared::StackName;
+
+use crate::engine::Engine;
+use crate::record::Status;
+use crate::request::{Answer, Refusal};
+use crate::resource::Slot;
+use crate::timer::TimerKey;
+
+/// The reason of a stack whose operation was cancelled.
+const CANCELLED: &str = "cancelled";
+
+impl Engine {
+    pub(crate) fn cancel(&mut self, name: &StackName) -> Result<Answer, Refusal> {
+        let id = self.find(name)?;
+        let stack = &self.stacks[&id];
+        let begins = self.pending.values().any(|pending| pending.stack == id);
+        if stack.status != Status::InProgress && !begins {
+            return Err(Refusal::Conflict(format!(
+                "nothing of stack '{name}' is IN_PROGRESS: it is {}_{}",
+                stack.action.as_str(),
+                stack.status.as_str()
+            )));
+        }
+        self.cancel_pending(id);
+        if self.stacks[&id].status == Status::InProgress {
+            self.stop(id);
+        }
+        Ok(self.begun(id, Vec::new()))
+    }
+
+    /// A rollback whose revision is being loaded does not begin.
+    fn cancel_pending(&mut self, id: u64) {
+        let (cancelled, others): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.pending).into_iter().partition(|(_, pending)| pending.stack == id);
+        self.pending = others.into_iter().collect();
+        for request in cancelled.into_iter().filter_map(|(_, pending)| pending.request) {
+            self.answer(request, Err(Refusal::Conflict("the rollback was cancelled before it began".into())));
+        }
+    }
+
+    fn stop(&mut self, id: u64) {
+        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        stack.cancelled = true;
+        stack.status = Status::Failed;
+        stack.reason = CANCELLED.into();
+        stack.rollback = false;
+        let traversal = stack.traversal;
+        if let Some(due) = stack.walk.as_mut().and_then(|walk| walk.timeout.take()) {
+            self.timers.clear(due, TimerKey::Stack(id, traversal));
+        }
+        self.take_back_all(id);
+        self.stack_changed(id);
+        self.event(id, None);
+    }
+
+    /// What the traversal has under way. A ready row with work is none of it: its agent had lost it.
+    pub(crate) fn take_back_all(&mut self, id: u64) {
+        let Some(stack) = self.stacks.get(&id) else { return };
+        let works = |slot: &&Slot| self.rows[**slot].work.is_some() && !self.rows[**slot].ready;
+        let slots: Vec<Slot> = stack.forward.iter().chain(&stack.extras).filter(works).copied().collect();
+        for slot in slots {
+            self.take_back(slot);
+        }
+    }
+}

@@ -13,7 +13,7 @@ use muster_shared::model::network::NetworkDocument;
 use muster_shared::model::{Down, Up};
 use muster_shared::seal::{Seal, SealPublic, SealSecret};
 use muster_shared::wire::{self, BODY_MAX, Message};
-use muster_template::{Parameters, References, Template};
+use muster_template::{Environment, Hook, Parameters, References, Template};
 use serde_json::Value;
 
 /// Something that reads bytes from outside.
@@ -25,7 +25,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 11] = [
     Target { name: "wire_packet", run: wire_packet },
     Target { name: "wire_down", run: wire_body::<Down> },
     Target { name: "wire_up", run: wire_body::<Up> },
@@ -34,6 +34,7 @@ pub const TARGETS: [Target; 10] = [
     Target { name: "join_token", run: join_token },
     Target { name: "mqtt", run: mqtt },
     Target { name: "template", run: template },
+    Target { name: "environment", run: environment },
     Target { name: "network_document", run: network_document },
     Target { name: "node_name", run: node_name },
 ];
@@ -125,6 +126,21 @@ fn template(bytes: &[u8]) {
     assert!(named.is_ok_and(|named| named.iter().all(|name| name == "file")));
     let Ok(parameters) = template.bind(&BTreeMap::new()) else { return };
     assert_eq!(render(&template, &parameters), render(&template, &parameters), "rendering is deterministic");
+}
+
+/// Environments, with a zero byte between them.
+fn environment(bytes: &[u8]) {
+    const TEMPLATE: &str = "{heat_template_version: 2018-08-31, parameters: {p: {type: json, default: {}}}}";
+    let text = String::from_utf8_lossy(bytes);
+    let Ok(environment) = Environment::parse(text.split('\0').map(|text| ("e.yaml", text))) else { return };
+    let waits = |name| environment.policies().of(name).waits_at(Hook::PreCreate);
+    assert_eq!(waits("web-1"), waits("web-1"), "what is said is said again");
+    let template = muster_template::parse("t.yaml", TEMPLATE, &BTreeMap::new()).expect("a valid template");
+    let given = BTreeMap::from([("p".to_owned(), Value::Array(Vec::new()))]);
+    if template.bind_with(&environment, &BTreeMap::new()).is_ok() {
+        let bound = template.bind_with(&environment, &given).expect("an unknown name would have been said");
+        assert_eq!(bound.get("p"), Some(&given["p"]), "what is given goes over an environment");
+    }
 }
 
 /// Names only.

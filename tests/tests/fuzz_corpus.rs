@@ -123,7 +123,7 @@ macro_rules! targets {
 }
 
 targets! {
-    wire_packet wire_down wire_up join_request join_answer join_token mqtt template network_document node_name
+    wire_packet wire_down wire_up join_request join_answer join_token mqtt template environment network_document node_name
 }
 
 #[test]
@@ -163,6 +163,10 @@ fn the_golden_seeds_are_understood() {
     all("join_token", |seed| String::from_utf8_lossy(seed).parse::<JoinToken>().is_ok());
     all("mqtt", |seed| muster_controller::link::direct::count_packets(seed) > 0);
     all("network_document", |seed| NetworkDocument::from_json(&String::from_utf8_lossy(seed)).is_ok());
+    all("environment", |seed| {
+        let text = String::from_utf8_lossy(seed);
+        muster_template::Environment::parse(text.split('\0').map(|text| ("e", text))).is_ok()
+    });
     all("template", |seed| {
         let files = [("file".to_owned(), String::new())].into();
         let text = String::from_utf8_lossy(seed);

@@ -33,9 +33,9 @@ pub mod view;
 mod visit;
 
 pub use engine::{Config, Effect, Engine, Input};
-pub use hook::Hook;
 pub use job::Limits;
 pub use load::Snapshot;
+pub use muster_template::Hook;
 pub use request::{
     Answer, EnvironmentText, JoinAsk, NewToken, Options, Refusal, Request, Source, SourceText,
 };

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use muster_shared::MonoTime;
 use muster_shared::model::{Action, ContentDigest, LedgerEntry};
+use muster_template::Policies;
 
 use crate::engine::{Config, Engine, Todo};
 use crate::record::{Change, NodeRecord, PackedSpec, ResourceRecord, StackRecord, Status, TokenRecord};
@@ -18,6 +19,8 @@ use crate::visit::stored_content;
 pub struct Snapshot {
     /// With the source of the current revision for those that are not COMPLETE.
     pub stacks: Vec<(StackRecord, Option<Source>)>,
+    /// What the environments of current revisions say of resources, by stack; the others say nothing.
+    pub policies: BTreeMap<u64, Policies>,
     /// Of all stacks, in any order.
     pub resources: Vec<ResourceRecord>,
     /// (row, row it needs)
@@ -68,9 +71,11 @@ impl Engine {
                 engine.change(Change::ContentRemoved(digest));
             }
         }
+        let mut policies = snapshot.policies;
         for (record, source) in snapshot.stacks {
             let rows = by_stack.remove(&record.id).unwrap_or_default();
-            engine.load_stack(record, source, rows);
+            let policies = policies.remove(&record.id).unwrap_or_default();
+            engine.load_stack(record, source, policies, rows);
         }
         engine
     }
@@ -148,7 +153,13 @@ impl Engine {
         slot
     }
 
-    fn load_stack(&mut self, record: StackRecord, source: Option<Source>, mut rows: Vec<Slot>) {
+    fn load_stack(
+        &mut self,
+        record: StackRecord,
+        source: Option<Source>,
+        policies: Policies,
+        mut rows: Vec<Slot>,
+    ) {
         let id = record.id;
         let mut stack = Stack::new(id, record.name.clone());
         stack.action = record.action;
@@ -165,6 +176,7 @@ impl Engine {
         stack.parameters = record.parameters;
         stack.events = record.events;
         stack.failures = record.failures;
+        stack.policies = policies;
         stack.seq = self.seq;
         rows.sort_by(|a, b| {
             let (a, b) = (&self.rows[*a], &self.rows[*b]);

@@ -185,7 +185,7 @@ impl Engine {
 
     /// Checks everything that can be known now, then begins the traversal. A refusal has changed nothing.
     fn begin(&mut self, id: u64, source: Source, target: Target) -> Result<Answer, Refusal> {
-        let Source { template, parameters, text } = source;
+        let Source { template, parameters, policies, text } = source;
         if template.resources.len() > RESOURCES_MAX {
             return Err(Refusal::Invalid(format!("a stack has at most {RESOURCES_MAX} resources")));
         }
@@ -217,6 +217,11 @@ impl Engine {
             }
         }
         self.enter(id, number, &target);
+        if target.action != StackAction::Delete
+            && let Some(stack) = self.stacks.get_mut(&id)
+        {
+            stack.policies = policies;
+        }
         self.lay_out(id, plan, template, parameters);
         self.event(id, None);
         self.agenda.push_back(Todo::CheckEnd(id));

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use muster_shared::model::{Action, ContentDigest, Spec};
 use muster_shared::seal::SealPublic;
 use muster_shared::{Epoch, Generation, NodeId, ResourceId, StackName};
-use muster_template::Kind;
+use muster_template::{Hook, Kind};
 use serde::{Deserialize, Serialize};
 
-use crate::hook::Hook;
 use crate::request::{NewToken, SourceText};
 use crate::view::{FailureView, OutputView};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use muster_shared::join::TokenSecret;
 use muster_shared::seal::SealPublic;
 use muster_shared::{NodeId, StackName};
-use muster_template::{Parameters, Template};
+use muster_template::{Environment, Parameters, Policies, Template};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -18,6 +18,8 @@ pub struct Source {
     pub template: Arc<Template>,
     /// Validated values.
     pub parameters: Arc<Parameters>,
+    /// What its environments say of resources.
+    pub policies: Policies,
     /// What is kept with the revision.
     pub text: Arc<SourceText>,
 }
@@ -36,7 +38,7 @@ impl Source {
     /// Parses and binds what was taken before, when its size was checked.
     ///
     /// # Errors
-    /// Every error of the template or its parameters, with its place.
+    /// Every error of the template, its environments or its parameters, with its place.
     pub fn parse(text: SourceText) -> Result<Self, muster_template::Errors> {
         Self::parse_within(text, usize::MAX)
     }
@@ -44,11 +46,18 @@ impl Source {
     /// Parses and binds what an operator sent, a template of at most `text_max` bytes.
     ///
     /// # Errors
-    /// Every error of the template or its parameters, with its place.
+    /// Every error of the template, its environments or its parameters, with its place.
     pub fn parse_within(text: SourceText, text_max: usize) -> Result<Self, muster_template::Errors> {
         let template = muster_template::parse_within(&text.name, &text.template, &text.files, text_max)?;
-        let parameters = template.bind(&text.parameters)?;
-        Ok(Self { template: Arc::new(template), parameters: Arc::new(parameters), text: Arc::new(text) })
+        let environments = text.environments.iter().map(|it| (&*it.name, &*it.text));
+        let environment = Environment::parse(environments)?;
+        let parameters = template.bind_with(&environment, &text.parameters)?;
+        Ok(Self {
+            template: Arc::new(template),
+            parameters: Arc::new(parameters),
+            policies: environment.policies().clone(),
+            text: Arc::new(text),
+        })
     }
 }
 

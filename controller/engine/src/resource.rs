@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use muster_shared::model::Action;
 use muster_shared::{Attempt, Generation, MonoTime, NodeId, ResourceId, StackName};
-use muster_template::Kind;
+use muster_template::{Hook, Kind};
 
-use crate::hook::Hook;
 use crate::node::NodeKey;
 use crate::record::{Observation, PackedSpec, ProgressRecord, ResourceRecord, Status};
 

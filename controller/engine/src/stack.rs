@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use indexmap::IndexSet;
 use muster_shared::{MonoTime, StackName};
-use muster_template::{Parameters, Template};
+use muster_template::{Parameters, Policies, Template};
 
 use crate::record::{StackAction, StackRecord, Status};
 use crate::resource::Slot;
@@ -30,6 +30,8 @@ pub(crate) struct Stack {
     pub parameters: BTreeMap<String, serde_json::Value>,
     pub events: u64,
     pub failures: Vec<FailureView>,
+    /// What the environments of the current revision say of resources.
+    pub policies: Policies,
     /// Rows of the current revision, by name, which is the order of the template's resources.
     pub forward: Vec<Slot>,
     /// Rows to be cleaned up.
@@ -124,6 +126,7 @@ impl Stack {
             parameters: BTreeMap::new(),
             events: 0,
             failures: Vec::new(),
+            policies: Policies::default(),
             forward: Vec::new(),
             extras: IndexSet::new(),
             queue: VecDeque::new(),

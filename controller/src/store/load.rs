@@ -1,16 +1,18 @@
 //! Builds the engine's snapshot from the tables.
 
+use std::collections::BTreeMap;
+
 use muster_engine::record::{
     NodeRecord, Observation, PackedSpec, ProgressRecord, ResourceRecord, StackAction, StackRecord, Status,
     TokenRecord, action_from_name,
 };
-use muster_engine::{Hook, NewToken, Snapshot, Source};
+use muster_engine::{EnvironmentText, Hook, NewToken, Snapshot, Source};
 use muster_shared::model::ContentDigest;
 use muster_shared::seal::SealPublic;
 use muster_shared::{Epoch, Generation, ResourceId};
-use muster_template::Kind;
-use rusqlite::Row;
+use muster_template::{Environment, Kind, Policies};
 use rusqlite::types::{FromSql, Type};
+use rusqlite::{Connection, Row};
 
 use super::sqlite::{SPEC_VERSION, Sqlite};
 use super::{Store as _, StoreError};
@@ -60,6 +62,7 @@ pub(super) fn load(store: &mut Sqlite) -> Result<Snapshot, StoreError> {
         )?;
         snapshot.highest = (rows, meta("highest_stack")?, meta("highest_traversal")?);
     }
+    snapshot.policies = policies(store.db())?;
     for record in stacks {
         let source = match (record.status, record.action) {
             (Status::Complete, _) => None,
@@ -74,6 +77,26 @@ pub(super) fn load(store: &mut Sqlite) -> Result<Snapshot, StoreError> {
         snapshot.stacks.push((record, source));
     }
     Ok(snapshot)
+}
+
+/// What the current revisions' environments say of resources.
+fn policies(db: &Connection) -> Result<BTreeMap<u64, Policies>, StoreError> {
+    let mut select = db.prepare(
+        "SELECT stack_id, environments FROM revisions JOIN stacks ON id = stack_id AND revision = number
+         WHERE environments <> '[]'",
+    )?;
+    let texts = select
+        .query_map([], |row| Ok((unsigned(row, 0)?, json::<Vec<EnvironmentText>>(row, "environments")?)))?;
+    let mut found = BTreeMap::new();
+    for text in texts {
+        let (stack, texts) = text?;
+        match Environment::parse(texts.iter().map(|it| (&*it.name, &*it.text))) {
+            Ok(environment) => drop(found.insert(stack, environment.policies().clone())),
+            // One that this version does not take holds up its own stack, not the site.
+            Err(errors) => tracing::error!(stack, "its environments cannot be read: {errors}"),
+        }
+    }
+    Ok(found)
 }
 
 fn bad(column: &str, message: impl std::fmt::Display) -> rusqlite::Error {

@@ -7,12 +7,11 @@ mod read;
 
 use std::collections::BTreeMap;
 
-use muster_shared::pattern;
 use serde_json::Value;
 
 use crate::Limits;
 use crate::error::{Error, Errors, Path, Place, cut, suggestion};
-use crate::policy::Policy;
+use crate::policy::Policies;
 use crate::template::Template;
 
 /// All environments of a stack as one. The default says nothing.
@@ -22,10 +21,7 @@ pub struct Environment {
     files: Vec<Box<str>>,
     parameters: BTreeMap<Box<str>, Given>,
     defaults: BTreeMap<Box<str>, Given>,
-    /// By a resource's own name.
-    named: BTreeMap<Box<str>, Rule>,
-    /// By a pattern with `*` in it.
-    patterns: BTreeMap<Box<str>, Rule>,
+    policies: Policies,
 }
 
 /// A value with where it stands.
@@ -34,23 +30,6 @@ struct Given {
     value: Value,
     file: usize,
     at: Place,
-}
-
-/// What is said under one name or pattern; none: nothing is said of it.
-#[derive(Clone, Copy, Default)]
-struct Rule {
-    hooks: Option<u8>,
-    restricted: Option<u8>,
-}
-
-impl Rule {
-    fn policy(self) -> Policy {
-        Policy { hooks: self.hooks.unwrap_or(0), restricted: self.restricted.unwrap_or(0) }
-    }
-
-    fn over(self, earlier: Self) -> Self {
-        Self { hooks: self.hooks.or(earlier.hooks), restricted: self.restricted.or(earlier.restricted) }
-    }
 }
 
 impl Environment {
@@ -83,24 +62,12 @@ impl Environment {
         self.files.push(name.into());
         self.parameters.extend(later.parameters);
         self.defaults.extend(later.defaults);
-        for (mine, theirs) in [(&mut self.named, later.named), (&mut self.patterns, later.patterns)] {
-            for (key, rule) in theirs {
-                let known = mine.entry(key).or_default();
-                *known = rule.over(*known);
-            }
-        }
+        self.policies.take(later.policies);
     }
 
-    /// What holds for a resource: all that is said of its name, and under each pattern that fits it.
-    pub fn policy(&self, resource: &str) -> Policy {
-        let named = self.named.get(resource).copied().unwrap_or_default().policy();
-        let fitting = self.patterns.iter().filter(|(pattern, _)| pattern::matches(pattern, resource));
-        fitting.fold(named, |all, (_, rule)| all.join(rule.policy()))
-    }
-
-    /// Resources that are named, patterns left out.
-    pub fn named_resources(&self) -> impl Iterator<Item = &str> {
-        self.named.keys().map(|name| &**name)
+    /// What is said of resources.
+    pub fn policies(&self) -> &Policies {
+        &self.policies
     }
 
     /// The value of a parameter, unless the template's default holds.

@@ -30,7 +30,7 @@ pub use environment::Environment;
 pub use error::{Error, Errors, suggestion};
 pub use parameter::{ParameterDef, ParameterType};
 pub use parse::{parse, parse_within, referenced_files};
-pub use policy::{Hook, Policy, Restriction};
+pub use policy::{Hook, Policies, Policy, Restriction};
 pub use render::{References, RenderError};
 pub use template::{Output, Resource, Template};
 pub use types::{Kind, PropertyError, node, spec};

@@ -95,7 +95,12 @@ impl Tables {
             (_, StackAction::Delete) => Some(Source::nothing()),
             _ => self.revisions.get(&(record.id, record.revision)).map(|text| parse(text.clone())),
         };
+        let policies = |record: &StackRecord| {
+            let text = self.revisions.get(&(record.id, record.revision))?;
+            Some((record.id, parse(text.clone()).policies))
+        };
         Snapshot {
+            policies: self.stacks.values().filter_map(policies).collect(),
             stacks: self.stacks.values().map(|record| (record.clone(), source(record))).collect(),
             resources: self.resources.values().cloned().collect(),
             edges: self.edges.iter().flat_map(|(by, needs)| needs.iter().map(|n| (*by, *n))).collect(),

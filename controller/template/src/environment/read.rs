@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::{Environment, Given, Rule};
+use super::{Environment, Given};
 use crate::Limits;
 use crate::build::{Reader, Stop};
 use crate::error::{Errors, Place, Sink, cut, suggestion, suggestion_or_all};
 use crate::expression::{Expr, ExprKind};
 use crate::parse::{Source, begin, end, entries, too_large};
-use crate::policy::{Hook, Restriction};
+use crate::policy::{Hook, Policies, Restriction, Rule};
 
 const SECTIONS: [&str; 3] = ["parameters", "parameter_defaults", "resource_registry"];
 const SECTIONS_NOT_YET: [&str; 3] = ["encrypted_param_names", "event_sinks", "parameter_merge_strategies"];
@@ -43,7 +43,7 @@ fn document(reader: &mut Reader<'_>, environment: &mut Environment, file: usize)
         match &*key {
             "parameters" => values(reader, &mut environment.parameters, file)?,
             "parameter_defaults" => values(reader, &mut environment.defaults, file)?,
-            "resource_registry" => registry(reader, environment)?,
+            "resource_registry" => registry(reader, &mut environment.policies)?,
             _ => {
                 reader.error(at, unknown_section(&key));
                 reader.expr(1)?; // read for the syntax alone
@@ -71,13 +71,13 @@ fn values(reader: &mut Reader<'_>, found: &mut BTreeMap<Box<str>, Given>, file: 
     })
 }
 
-fn registry(reader: &mut Reader<'_>, environment: &mut Environment) -> Result<(), Stop> {
+fn registry(reader: &mut Reader<'_>, policies: &mut Policies) -> Result<(), Stop> {
     entries(reader, |reader, key, at, body| match (key, body.kind) {
         ("resources", ExprKind::Null) => {}
         ("resources", ExprKind::Map(resources)) => {
             for entry in resources {
                 let before = reader.path.key(&entry.key);
-                resource(reader, environment, &entry.key, entry.at, &entry.value);
+                resource(reader, policies, &entry.key, entry.at, &entry.value);
                 reader.path.leave(before);
             }
         }
@@ -100,7 +100,7 @@ fn registry(reader: &mut Reader<'_>, environment: &mut Environment) -> Result<()
     })
 }
 
-fn resource(reader: &mut Reader<'_>, environment: &mut Environment, name: &str, at: Place, body: &Expr) {
+fn resource(reader: &mut Reader<'_>, policies: &mut Policies, name: &str, at: Place, body: &Expr) {
     if name.is_empty() || name.chars().count() > Limits::NAME || name.contains(['?', '[', ']']) {
         let message = format!(
             "want a resource's name of 1 to {} characters, or a pattern in which '*' stands for any characters; '?', '[' and ']' are not supported",
@@ -141,11 +141,11 @@ fn resource(reader: &mut Reader<'_>, environment: &mut Environment, name: &str, 
         }
         reader.path.leave(before);
     }
-    let rules = if name.contains('*') { &mut environment.patterns } else { &mut environment.named };
+    let rules = if name.contains('*') { &mut policies.patterns } else { &mut policies.named };
     rules.insert(name.into(), rule);
-    if environment.patterns.len() > Limits::PATTERNS {
+    if policies.patterns.len() > Limits::PATTERNS {
         reader.error(at, format!("at most {} patterns are taken", Limits::PATTERNS));
-        environment.patterns.clear();
+        policies.patterns.clear();
     }
 }
 

@@ -163,13 +163,13 @@ fn resources_are_named_or_matched() {
         ("db", &[], &[Restriction::Update, Restriction::Replace]),
         ("other", &[], &[]),
     ] {
-        let policy = all.policy(name);
+        let policy = all.policies().of(name);
         let waits: Vec<Hook> = Hook::ALL.into_iter().filter(|hook| policy.waits_at(*hook)).collect();
         let refuses: Vec<_> = Restriction::ALL.into_iter().filter(|r| policy.restricts(*r)).collect();
         assert_eq!((&*waits, &*refuses), (hooks, restricted), "{name}");
     }
-    assert_eq!(all.named_resources().collect::<Vec<_>>(), ["db", "web-1"]);
-    assert_eq!(Environment::default().policy("db"), crate::Policy::default());
+    assert_eq!(all.policies().named().collect::<Vec<_>>(), ["db", "web-1"]);
+    assert_eq!(Environment::default().policies().of("db"), crate::Policy::default());
 }
 
 #[test]

@@ -324,8 +324,14 @@ impl Engine {
         }
         row.dirty.progress = true;
         row.dirty.full |= full;
-        let stack = row.stack;
+        let (stack, index) = (row.stack, row.index as usize);
         self.touch(stack);
+        if let Some(stack) = self.stacks.get_mut(&stack)
+            && stack.forward.get(index) == Some(&slot)
+            && let Some(settled) = stack.settled.get_mut(index)
+        {
+            *settled = 0;
+        }
     }
 
     pub(crate) fn edges_changed(&mut self, slot: Slot) {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use muster_shared::MonoTime;
 use muster_shared::model::{Action, ContentDigest, LedgerEntry};
-use muster_template::Policies;
+use muster_template::{Policies, names_digest};
 
 use crate::engine::{Config, Engine, Todo};
 use crate::record::{Change, NodeRecord, PackedSpec, ResourceRecord, StackRecord, Status, TokenRecord};
@@ -183,14 +183,18 @@ impl Engine {
             (&a.name, a.id).cmp(&(&b.name, b.id))
         });
         for slot in rows {
-            let row = &self.rows[slot];
+            let row = &mut self.rows[slot];
             stack.active += usize::from(row.work.is_some());
             if row.dropped.is_some() {
                 stack.extras.insert(slot);
             } else {
+                row.index = u32::try_from(stack.forward.len()).expect("bounded when the revision was taken");
                 stack.forward.push(slot);
             }
         }
+        // Known no better than the rows.
+        stack.settled = vec![0; stack.forward.len()];
+        stack.names = names_digest(stack.forward.iter().map(|slot| &*self.rows[*slot].name));
         self.names.insert(record.name, id);
         self.stacks.insert(id, stack);
         match source {
@@ -227,6 +231,7 @@ impl Engine {
             template: template.clone(),
             parameters,
             stage: Stage::Forward,
+            visits: Vec::new(),
             total: stack.extras.len(),
             forward_left: 0,
             failed: 0,
@@ -240,8 +245,8 @@ impl Engine {
                 .filter(|required| !self.rows[stack.forward[**required as usize]].ready)
                 .count();
             let row = &mut self.rows[*slot];
-            row.index = u32::try_from(index).expect("bounded when the revision was taken");
             if !row.ready {
+                walk.visits.push(row.index);
                 row.role = Role::Forward;
                 row.blocked = u32::try_from(blocked).expect("bounded when the revision was taken");
                 walk.total += 1;

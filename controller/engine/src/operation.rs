@@ -14,7 +14,7 @@ use crate::plan::{Ground, Plan, plan};
 use crate::record::{Change, RevisionRecord, StackAction, Status};
 use crate::request::{Answer, Options, Refusal, Source};
 use crate::resource::{Role, Row, Slot};
-use crate::stack::{Adjacency, Stack, Stage, Walk};
+use crate::stack::{Stack, Stage, Walk};
 use crate::timer::TimerKey;
 
 /// Warnings in one answer: more say the same.
@@ -193,6 +193,8 @@ impl Engine {
         let ground = Ground {
             rows: &self.rows,
             forward: &stack.forward,
+            settled: &stack.settled,
+            names: stack.names,
             extras: &stack.extras,
             previous: stack.revision,
             target: target.revision,
@@ -216,13 +218,15 @@ impl Engine {
                 self.change(Change::RevisionsTrimmed { stack: id, below });
             }
         }
+        let stack = &self.stacks[&id];
+        let steady = plan.same_rows && stack.status == Status::Complete && stack.walk.is_none();
         self.enter(id, number, &target);
         if target.action != StackAction::Delete
             && let Some(stack) = self.stacks.get_mut(&id)
         {
             stack.policies = policies;
         }
-        self.lay_out(id, plan, template, parameters);
+        self.lay_out(id, plan, steady, template, parameters);
         self.event(id, None);
         self.agenda.push_back(Todo::CheckEnd(id));
         Ok(self.begun(id, warnings))
@@ -259,36 +263,17 @@ impl Engine {
     }
 
     /// Gives every graph node its role and lets those go that need nothing more.
-    fn lay_out(&mut self, id: u64, plan: Plan, template: Arc<Template>, parameters: Arc<Parameters>) {
-        let Plan { chosen, dirty, dropped } = plan;
+    fn lay_out(
+        &mut self,
+        id: u64,
+        plan: Plan,
+        steady: bool,
+        template: Arc<Template>,
+        parameters: Arc<Parameters>,
+    ) {
         let revision = self.stacks[&id].revision;
-        let mut forward = Vec::with_capacity(chosen.len());
-        for (index, slot) in chosen.iter().enumerate() {
-            let slot = slot.unwrap_or_else(|| self.new_row(id, &template, index));
-            forward.push(slot);
-            let row = &mut self.rows[slot];
-            row.index = u32::try_from(index).expect("bounded by RESOURCES_MAX");
-            let revived = row.dropped.take().is_some() | row.replaced_by.take().is_some();
-            if !dirty[index] {
-                row.role = Role::Steady;
-                continue;
-            }
-            row.role = Role::Forward;
-            (row.ready, row.failed) = (false, false);
-            row.retry_count = 0;
-            let requires = &template.resources[index].requires;
-            row.blocked = u32::try_from(requires.iter().filter(|r| dirty[**r as usize]).count())
-                .expect("bounded by RESOURCES_MAX");
-            self.row_changed(slot, revived);
-        }
-        for (index, slot) in forward.iter().enumerate().filter(|(index, _)| chosen[*index].is_none()) {
-            let requires: Box<[Slot]> =
-                template.resources[index].requires.iter().map(|r| forward[*r as usize]).collect();
-            if !requires.is_empty() {
-                self.rows[*slot].requires = requires;
-                self.edges_changed(*slot);
-            }
-        }
+        let (forward, settled) = self.lay_out_forward(id, &plan, steady, &template);
+        let Plan { dirty, dropped, needed_by, .. } = plan;
         for slot in &dropped {
             let row = &mut self.rows[*slot];
             row.role = Role::Cleanup;
@@ -298,21 +283,20 @@ impl Engine {
             row.dropped.get_or_insert(revision);
             self.row_changed(*slot, true);
         }
-        let total = dirty.iter().filter(|d| **d).count();
-        let needed_by = if total == 0 {
-            Adjacency::reversed(0, |_| &[])
-        } else {
-            Adjacency::reversed(template.resources.len(), |index| &template.resources[index].requires)
-        };
-        let visits: Vec<Slot> =
-            forward.iter().copied().zip(&dirty).filter(|(_, d)| **d).map(|(s, _)| s).collect();
+        let visits: Vec<u32> =
+            (0u32..).zip(&dirty).filter(|(_, dirty)| **dirty).map(|(index, _)| index).collect();
+        let total = visits.len();
         let shown = parameters.masked();
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         let timeout = self.now + Duration::from_secs(stack.timeout_s);
         self.timers.set(timeout, TimerKey::Stack(id, stack.traversal));
         stack.parameters = shown;
+        let slots: Vec<Slot> = visits.iter().map(|index| forward[*index as usize]).collect();
         stack.forward = forward;
+        stack.settled = settled;
+        stack.names = template.names;
         stack.walk = Some(Walk {
+            visits,
             template,
             parameters,
             needed_by,
@@ -325,16 +309,71 @@ impl Engine {
         });
         stack.extras = dropped.iter().copied().collect();
         // Work of an earlier traversal is taken back where it can be; what fits the new one is found by visit().
-        let blocked = visits.iter().filter(|slot| self.rows[**slot].blocked > 0);
+        let blocked = slots.iter().filter(|slot| self.rows[**slot].blocked > 0);
         let obsolete: Vec<Slot> = dropped.iter().chain(blocked).copied().collect();
         for slot in obsolete {
             self.take_back(slot);
         }
-        for slot in visits {
+        for slot in slots {
             if self.rows[slot].blocked == 0 {
                 self.agenda.push_back(Todo::Visit(slot));
             }
         }
+    }
+
+    /// The rows of the new revision, by index, and what is known of them without a look. `steady`: those that are
+    /// neither dirty nor new are as they should be.
+    fn lay_out_forward(
+        &mut self,
+        id: u64,
+        plan: &Plan,
+        steady: bool,
+        template: &Template,
+    ) -> (Vec<Slot>, Vec<u128>) {
+        let known =
+            self.stacks.get_mut(&id).filter(|_| steady).map(|stack| std::mem::take(&mut stack.settled));
+        let mut forward = Vec::with_capacity(plan.chosen.len());
+        let mut settled = known.unwrap_or_else(|| vec![0; plan.chosen.len()]);
+        let mut new = Vec::new();
+        for (index, slot) in plan.chosen.iter().enumerate() {
+            if let Some(slot) = slot
+                && !plan.dirty[index]
+                && settled[index] != 0
+            {
+                forward.push(*slot);
+                continue;
+            }
+            let slot = slot.unwrap_or_else(|| {
+                new.push(index);
+                self.new_row(id, template, index)
+            });
+            forward.push(slot);
+            let row = &mut self.rows[slot];
+            row.index = u32::try_from(index).expect("bounded by RESOURCES_MAX");
+            let revived = row.dropped.take().is_some() | row.replaced_by.take().is_some();
+            if !plan.dirty[index] {
+                row.role = Role::Steady;
+                settled[index] = row.definition;
+                continue;
+            }
+            settled[index] = 0;
+            row.role = Role::Forward;
+            (row.ready, row.failed) = (false, false);
+            row.retry_count = 0;
+            let requires = &template.resources[index].requires;
+            row.blocked = u32::try_from(requires.iter().filter(|r| plan.dirty[**r as usize]).count())
+                .expect("bounded by RESOURCES_MAX");
+            self.row_changed(slot, revived);
+        }
+        for index in new {
+            let requires: Box<[Slot]> =
+                template.resources[index].requires.iter().map(|r| forward[*r as usize]).collect();
+            if !requires.is_empty() {
+                self.rows[forward[index]].requires = requires;
+                self.edges_changed(forward[index]);
+            }
+        }
+        (forward, settled)
     }
 
     fn new_row(&mut self, stack: u64, template: &Template, index: usize) -> Slot {
@@ -363,6 +402,7 @@ impl Engine {
         self.edges_changed(new);
         let Some(stack) = self.stacks.get_mut(&stack_id) else { return new };
         stack.forward[index] = new;
+        stack.settled[index] = 0;
         stack.extras.insert(old);
         if let Some(walk) = &mut stack.walk {
             walk.total += 1;

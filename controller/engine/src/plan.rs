@@ -17,6 +17,10 @@ pub(crate) struct Ground<'a> {
     pub rows: &'a Rows,
     /// By name.
     pub forward: &'a [Slot],
+    /// See [`Stack::settled`](crate::stack::Stack::settled).
+    pub settled: &'a [u128],
+    /// Digest of the names of `forward`.
+    pub names: u128,
     pub extras: &'a IndexSet<Slot>,
     /// The stack's revision before.
     pub previous: u32,
@@ -25,7 +29,6 @@ pub(crate) struct Ground<'a> {
 }
 
 /// What a traversal does.
-#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// A row for each resource of the template, in its order; none: a new one is needed.
     pub chosen: Vec<Option<Slot>>,
@@ -33,16 +36,24 @@ pub(crate) struct Plan {
     pub dirty: Vec<bool>,
     /// Rows to be cleaned up.
     pub dropped: Vec<Slot>,
+    /// The rows chosen are those of `forward`, or none.
+    pub same_rows: bool,
+    /// Who needs whom; empty if nothing must be visited.
+    pub needed_by: Adjacency,
 }
 
 /// Chooses rows and finds what changed.
 pub(crate) fn plan(ground: &Ground<'_>, template: &Template, parameters: &Parameters) -> Plan {
-    let (chosen, dropped) = choose(ground, template, parameters);
+    let same_rows = ground.extras.is_empty() && ground.names == template.names;
+    let (chosen, dropped) = if same_rows { keep(ground) } else { choose(ground, template, parameters) };
     let resources = &template.resources;
+    let settled = |index: usize| if same_rows { ground.settled[index] } else { 0 };
     let mut dirty: Vec<bool> = resources
         .iter()
         .zip(&chosen)
-        .map(|(resource, slot)| match slot {
+        .enumerate()
+        .map(|(index, (resource, slot))| match slot {
+            Some(_) if settled(index) != 0 => settled(index) != resource.definition_digest(parameters),
             Some(slot) => {
                 let row = &ground.rows[*slot];
                 !(is_settled(row)
@@ -53,8 +64,9 @@ pub(crate) fn plan(ground: &Ground<'_>, template: &Template, parameters: &Parame
             None => true,
         })
         .collect();
+    let mut needed_by = Adjacency::default();
     if dirty.contains(&true) {
-        let needed_by = Adjacency::reversed(resources.len(), |index| &resources[index].requires);
+        needed_by = Adjacency::reversed(resources.len(), |index| &resources[index].requires);
         let mut queue: Vec<usize> = (0..dirty.len()).filter(|index| dirty[*index]).collect();
         while let Some(index) = queue.pop() {
             for &next in needed_by.of(index) {
@@ -64,11 +76,24 @@ pub(crate) fn plan(ground: &Ground<'_>, template: &Template, parameters: &Parame
             }
         }
     }
-    Plan { chosen, dirty, dropped }
+    Plan { chosen, dirty, dropped, same_rows, needed_by }
+}
+
+/// The names are the same and there is one row for each.
+fn keep(ground: &Ground<'_>) -> (Vec<Option<Slot>>, Vec<Slot>) {
+    let mut dropped = Vec::new();
+    let kept = |(slot, settled): (&Slot, &u128)| {
+        let usable = *settled != 0 || is_usable(&ground.rows[*slot]);
+        if !usable {
+            dropped.push(*slot);
+        }
+        usable.then_some(*slot)
+    };
+    (ground.forward.iter().zip(ground.settled).map(kept).collect(), dropped)
 }
 
 /// As it was asked for, observed, and with nothing under way.
-fn is_settled(row: &Row) -> bool {
+pub(crate) fn is_settled(row: &Row) -> bool {
     row.status == Some(Status::Complete)
         && row.action != Some(Action::Delete)
         && row.ready

@@ -34,6 +34,11 @@ pub(crate) struct Stack {
     pub policies: Policies,
     /// Rows of the current revision, by name, which is the order of the template's resources.
     pub forward: Vec<Slot>,
+    /// Beside `forward`, so that a million can be compared without a look at the rows: the definition of a row that is
+    /// as it was asked for and that nothing has touched since; 0 where the row itself must be looked at.
+    pub settled: Vec<u128>,
+    /// [`muster_template::names_digest`] of `forward`.
+    pub names: u128,
     /// Rows to be cleaned up.
     pub extras: IndexSet<Slot>,
     /// Rows that wait because the stack has enough in flight.
@@ -53,6 +58,8 @@ pub(crate) struct Walk {
     pub parameters: Arc<Parameters>,
     pub needed_by: Adjacency,
     pub stage: Stage,
+    /// What was laid out to be visited, by index.
+    pub visits: Vec<u32>,
     /// Graph nodes of this traversal.
     pub total: usize,
     /// Forward nodes that are not ready.
@@ -71,6 +78,7 @@ pub(crate) enum Stage {
 }
 
 /// Who needs a resource, by index in the template.
+#[derive(Default)]
 pub(crate) struct Adjacency {
     offsets: Box<[u32]>,
     targets: Box<[u32]>,
@@ -128,6 +136,8 @@ impl Stack {
             failures: Vec::new(),
             policies: Policies::default(),
             forward: Vec::new(),
+            settled: Vec::new(),
+            names: 0,
             extras: IndexSet::new(),
             queue: VecDeque::new(),
             in_flight: 0,

@@ -43,6 +43,7 @@ impl Engine {
         }
         self.row_changed(slot, redefined);
         let Some(stack) = self.stacks.get_mut(&stack_id) else { return };
+        stack.settled[index] = definition;
         let Some(walk) = &mut stack.walk else { return };
         walk.forward_left -= 1;
         for &next in walk.needed_by.of(index) {
@@ -170,11 +171,12 @@ impl Engine {
 
     pub(crate) fn complete(&mut self, id: u64) {
         let outputs = self.outputs(&self.stacks[&id]);
+        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        for index in stack.walk.as_ref().map(|walk| walk.visits.as_slice()).unwrap_or_default() {
+            self.rows[stack.forward[*index as usize]].role = Role::Steady;
+        }
         self.leave_walk(id);
         let Some(stack) = self.stacks.get_mut(&id) else { return };
-        for slot in &stack.forward {
-            self.rows[*slot].role = Role::Steady;
-        }
         stack.status = Status::Complete;
         stack.reason = String::new();
         stack.outputs = outputs;

@@ -32,6 +32,16 @@ impl Resource {
     }
 }
 
+/// Of names in their order: two templates with equal ones have the same resources by name.
+pub fn names_digest<'a>(names: impl Iterator<Item = &'a str>) -> u128 {
+    let mut hasher = blake3::Hasher::new();
+    for name in names {
+        hasher.update(name.as_bytes());
+        hasher.update(b"\0"); // which YAML does not allow in a text
+    }
+    short(&hasher.finalize())
+}
+
 /// Of a resource, without the values of parameters. `depends_on` is sorted.
 pub(crate) fn of_resource(
     kind: &str,

@@ -26,6 +26,7 @@ mod text;
 pub mod types;
 
 pub use bind::Parameters;
+pub use digest::names_digest;
 pub use environment::Environment;
 pub use error::{Error, Errors, suggestion};
 pub use parameter::{ParameterDef, ParameterType};

@@ -63,7 +63,8 @@ pub(crate) fn resolve(
         .collect();
     let names = NamesOf { parameters: &parameter_names, resources: &resource_names, files: &files };
     let resources = finish(resources, uses, &names);
-    Ok(Template { resources, file: file.into(), version, description, parameters, outputs, files })
+    let names = digest::names_digest(resources.iter().map(|resource| &*resource.name));
+    Ok(Template { resources, names, file: file.into(), version, description, parameters, outputs, files })
 }
 
 fn finish(resources: Vec<DraftResource>, uses: Vec<Uses>, names: &NamesOf<'_>) -> Vec<Resource> {

@@ -12,6 +12,8 @@ use crate::types::Kind;
 pub struct Template {
     /// Sorted by name; an index into this list is what [`Resource::requires`] holds.
     pub resources: Vec<Resource>,
+    /// [`names_digest`] of the resources' names.
+    pub names: u128,
     pub(crate) file: Box<str>,
     pub(crate) version: Box<str>,
     pub(crate) description: Option<Box<str>>,

@@ -19,6 +19,13 @@ impl Engine {
                 |row: &&&Row| row.is_sent() && row.node.is_some_and(|key| self.nodes[key].ready);
             assert_eq!(stack.in_flight, mine().filter(with_agents).count(), "in flight");
             assert_eq!(stack.forward.len() + stack.extras.len(), mine().count(), "rows of a stack");
+            assert_eq!(stack.settled.len(), stack.forward.len(), "known of the rows");
+            for (index, (slot, settled)) in stack.forward.iter().zip(&stack.settled).enumerate() {
+                let row = &self.rows[*slot];
+                assert_eq!(row.index as usize, index, "the place of {}", row.name);
+                let same = || row.definition == *settled && crate::plan::is_settled(row);
+                assert!(*settled == 0 || same(), "{} is not settled: {row:?}", row.name);
+            }
             if let Some(walk) = &stack.walk {
                 assert_eq!(walk.failed, mine().filter(|row| row.failed).count(), "failed");
                 let left = mine().filter(|row| row.role == Role::Forward && !row.ready).count();

@@ -190,8 +190,12 @@ impl Engine {
         }
     }
 
-    /// The job never began: the row is as it was before.
+    /// The job never began: the row is as it was before. Unless it is a further try: an earlier one may have done
+    /// something.
     pub(crate) fn undo_work(&mut self, slot: Slot) {
+        if self.rows[slot].attempt > 0 {
+            return self.abandon_work(slot);
+        }
         let Some(work) = self.end_work(slot) else { return };
         let row = &mut self.rows[slot];
         let new = row.spec.clone().filter(|_| row.action != Some(Action::Delete) && work.previous.is_some());

@@ -88,3 +88,24 @@ fn work_in_flight_is_bounded_per_node() {
     bed.idle();
     assert_eq!((bed.status().as_str(), bed.reality().len()), ("CREATE_COMPLETE", 600));
 }
+
+/// A try that failed may have done something before it did: it is not as if there had been no job.
+#[test]
+fn a_further_try_that_is_taken_back_leaves_something_to_clean_up() {
+    for away in [false, true] {
+        let mut bed = Bed::new(1);
+        bed.create(template("a: x=1\n b: x=1")).unwrap();
+        bed.fail_next(&node(0), false);
+        if away {
+            bed.disconnect(&node(0));
+        }
+        bed.pass(Duration::from_secs(2));
+        bed.update(template("b: x=1")).unwrap();
+        if away {
+            bed.connect(&node(0));
+        }
+        bed.idle();
+        assert_eq!(bed.ran, ["Create b", "Delete a"]);
+        assert_eq!((bed.status().as_str(), bed.resources().len()), ("UPDATE_COMPLETE", 1));
+    }
+}

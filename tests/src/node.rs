@@ -83,6 +83,18 @@ impl SimNode {
         Some(Up::Report(Report { key, outcome: self.apply(job) }))
     }
 
+    /// Ends the job that runs with a failure, whether or not it did what it was to do. One that failed twice is
+    /// let succeed, and so has not failed for good.
+    pub fn fail(&mut self, done: bool) -> Option<Up> {
+        let job = self.running.take_if(|job| job.attempt < Attempt(2))?;
+        let key = job.key();
+        if done {
+            self.apply(job);
+        }
+        let reason = "once in a while".to_owned();
+        Some(Up::Report(Report { key, outcome: Outcome::Failed { reason, permanent: false } }))
+    }
+
     /// Runs the job that waits longest to its end.
     pub fn run_one(&mut self) -> Option<Up> {
         self.start(0);

@@ -23,6 +23,11 @@ pub(super) enum Choice {
     Up(usize),
     /// The job that runs ends.
     Finish,
+    /// It fails, perhaps after it has done all it was to do.
+    Fail {
+        /// It has.
+        done: bool,
+    },
     /// This job begins.
     Start(usize),
 }
@@ -34,7 +39,7 @@ pub(super) enum Order {
     AsSent,
     /// Messages arrive at once; any job that waits may be the next.
     AnyJob(Dice),
-    /// Messages and jobs wait as long as the dice say, and reports overtake each other.
+    /// Messages and jobs wait as long as the dice say, reports overtake each other, and some jobs fail at first.
     Anyhow(Dice),
 }
 
@@ -72,6 +77,9 @@ impl Order {
     }
 }
 
+/// Often enough that most runs have a few, seldom enough that most jobs of a run go through.
+const FAILS_ONE_IN: usize = 8;
+
 fn choose_any(dice: &mut Dice, choices: &Choices) -> Option<Choice> {
     let mut can = Vec::new();
     if choices.down {
@@ -81,7 +89,10 @@ fn choose_any(dice: &mut Dice, choices: &Choices) -> Option<Choice> {
         can.push(Choice::Up(dice.roll(choices.up)));
     }
     if choices.running {
-        can.push(Choice::Finish);
+        can.push(match dice.roll(FAILS_ONE_IN) {
+            0 => Choice::Fail { done: dice.roll(2) == 0 },
+            _ => Choice::Finish,
+        });
     } else if choices.waiting > 0 {
         can.push(Choice::Start(dice.roll(choices.waiting)));
     }

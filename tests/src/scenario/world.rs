@@ -186,8 +186,12 @@ impl World {
                 let key = self.node.start(at);
                 self.up.extend(key.map(|key| Up::Progress(Progress { key, settling: false })));
             }
-            Some(Choice::Finish) => {
-                self.up.extend(self.node.finish());
+            Some(end @ (Choice::Finish | Choice::Fail { .. })) => {
+                let report = match end {
+                    Choice::Fail { done } => self.node.fail(done).or_else(|| self.node.finish()),
+                    _ => self.node.finish(),
+                };
+                self.up.extend(report);
                 self.check_things()?;
                 return Ok(Moved::Job);
             }

@@ -61,6 +61,11 @@ impl Engine {
         let row = &mut self.rows[slot];
         row.generation = generation;
         row.attempt = 0;
+        // What is there is not what this store says it was before the job.
+        let previous = row.work.as_mut().and_then(|work| work.previous.take());
+        if row.action != Some(Action::Delete) {
+            self.release_previous(previous);
+        }
         self.row_changed(slot, false);
         self.transmit(slot, node);
     }

@@ -144,6 +144,19 @@ fn an_agent_cannot_use_the_numbers_up() {
 }
 
 #[test]
+fn a_job_taken_back_that_an_older_store_gave_leaves_what_the_agent_has_to_be_cleaned_up() {
+    let mut bed = Bed::new(1);
+    bed.create(template("a: x=1")).unwrap();
+    let job = bed.hosts.get_mut(&node(0)).unwrap().queue.pop_front().unwrap();
+    let by = Generation { number: job.generation.number + 5, ..job.generation };
+    bed.receive(&node(0), Up::Report(Report { key: job.key(), outcome: Outcome::Superseded { by } }));
+    bed.update(template("b: x=1")).unwrap();
+    bed.idle();
+    assert_eq!(bed.ran, ["Create b", "Delete a"]);
+    assert_eq!((bed.status().as_str(), bed.resources().len()), ("UPDATE_COMPLETE", 1));
+}
+
+#[test]
 fn a_stack_whose_revision_cannot_be_read_is_failed_and_can_be_deleted() {
     let mut bed = Bed::new(1);
     bed.create(template("a: x=1\n b: x=1 | a")).unwrap();

@@ -12,7 +12,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_agent_core::{Agent, Before, Config, ContentState, ContentStep, Effect, Input, RunError, WriteId};
+use muster_agent_core::{
+    Agent, Before, Config, ContentState, ContentStep, Effect, Found, Input, RunError, WriteId,
+};
 use muster_shared::MonoTime;
 use muster_shared::model::{ContentDigest, Job, Observed, ReportKey};
 use rustls::ClientConfig;
@@ -38,6 +40,7 @@ const INPUTS_PER_TURN: usize = 32;
 enum Done {
     Captured { key: ReportKey, before: Result<Before, RunError> },
     Ran { key: ReportKey, ran: Result<Ran, RunError> },
+    Checked { key: ReportKey, found: Result<Found, RunError> },
     Verified { digest: ContentDigest, state: Result<ContentState, String> },
     Renewed(Box<Result<Identity, EnrolError>>),
 }
@@ -202,6 +205,14 @@ impl Driver {
                 self.tasks.spawn_local(task);
             }
             Effect::Run { job, before } => self.begin(*job, before),
+            Effect::Check { job, applied, before } => {
+                let (key, host) = (job.key(), Arc::clone(&self.host));
+                tracing::info!(resource = %job.resource, generation = %job.generation, "check");
+                let check = async move {
+                    Done::Checked { key, found: host.check(&job.spec, applied.as_ref(), before).await }
+                };
+                self.runs.insert(key, self.tasks.spawn_local(check));
+            }
             Effect::Cancel(key) => {
                 if let Some(run) = self.runs.remove(&key) {
                     run.abort();
@@ -263,6 +274,11 @@ impl Driver {
                 // Otherwise it was cancelled just as it ended.
                 if self.runs.remove(&key).is_some() {
                     self.ran(key, ran);
+                }
+            }
+            Done::Checked { key, found } => {
+                if self.runs.remove(&key).is_some() {
+                    self.inbox.push_back(Input::Checked { key, found });
                 }
             }
             Done::Verified { digest, state } => self.inbox.push_back(Input::Content { digest, state }),

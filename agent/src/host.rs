@@ -1,12 +1,13 @@
 //! One job on this host: by resource type to the code that knows how.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use muster_agent_core::{Before, Entry, RunError};
-use muster_host::files::{FileBefore, FileError, Files, Source};
+use muster_agent_core::{Before, Entry, Found, RunError};
+use muster_host::files::{FileBefore, FileDifference, FileError, Files, Source};
 use muster_host::net::{NetError, Network, Snapshot};
 use muster_shared::ResourceId;
 use muster_shared::model::network::{NetworkDocument, NicMapping};
@@ -97,6 +98,33 @@ impl Host {
         Ok(Ran { observed, before: None })
     }
 
+    /// Compares what is there with `spec` and changes nothing. A dummy is what the ledger has of it.
+    ///
+    /// # Errors
+    /// It cannot be known.
+    pub async fn check(
+        &self,
+        spec: &Spec,
+        applied: Option<&Spec>,
+        before: Option<Before>,
+    ) -> Result<Found, RunError> {
+        match spec {
+            Spec::Dummy(dummy) => Ok(dummy_check(dummy, applied)),
+            Spec::File(file) => {
+                let found = self.files.check(file).await.map_err(file_failed)?;
+                let reasons: Vec<String> = found.iter().map(ToString::to_string).collect();
+                let reason = format!("{}: {}", file.path, reasons.join(", "));
+                Ok(compared(found.is_empty(), found.contains(&FileDifference::Missing), reason))
+            }
+            Spec::Network(config) => {
+                let (document, mapping) = parsed(config)?;
+                let before = before.as_ref().map(snapshot).transpose()?.unwrap_or_default();
+                let found = self.network.check(&document, &mapping, &before).await.map_err(network_failed)?;
+                Ok(compared(found.is_empty(), false, muster_host::net::listed(&found)))
+            }
+        }
+    }
+
     async fn file(
         &self,
         resource: ResourceId,
@@ -172,8 +200,22 @@ async fn dummy_run(dummy: &Dummy, action: Action) -> Result<Observed, RunError> 
     }
     Ok(match action {
         Action::Create | Action::Update => Observed { attributes: dummy.values.clone() },
-        Action::Delete => Observed::default(),
+        Action::Delete | Action::Check | Action::Retain => Observed::default(),
     })
+}
+
+fn dummy_check(dummy: &Dummy, applied: Option<&Spec>) -> Found {
+    let Some(Spec::Dummy(kept)) = applied else {
+        return compared(false, true, "nothing of it is kept here".into());
+    };
+    let keys: BTreeSet<&str> = dummy.values.keys().chain(kept.values.keys()).map(String::as_str).collect();
+    let differ: Vec<&str> =
+        keys.into_iter().filter(|key| dummy.values.get(*key) != kept.values.get(*key)).collect();
+    compared(differ.is_empty(), false, format!("other values are kept of {}", differ.join(", ")))
+}
+
+fn compared(equal: bool, missing: bool, reason: String) -> Found {
+    if equal { Found::AsDesired } else { Found::Differs { missing, reason } }
 }
 
 fn parsed(config: &NetworkConfig) -> Result<(NetworkDocument, NicMapping), RunError> {

@@ -129,9 +129,16 @@ impl SimNode {
                 self.things.insert(job.resource, values.clone().into_iter().collect());
                 Outcome::Done(Observed { attributes: values })
             }
-            Action::Delete => {
+            Action::Delete | Action::Retain => {
                 self.things.remove(&job.resource);
                 Outcome::Done(Observed::default())
+            }
+            Action::Check => {
+                let wanted: Values = values.into_iter().collect();
+                match self.things.get(&job.resource) {
+                    Some(kept) if *kept == wanted => Outcome::Done(Observed::default()),
+                    kept => Outcome::Differs { missing: kept.is_none(), reason: "other values".into() },
+                }
             }
         }
     }

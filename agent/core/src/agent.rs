@@ -84,6 +84,7 @@ impl Agent {
             Input::WriteFailed { write, reason } => self.written(write, Some(reason)),
             Input::Captured { key, before } => self.captured(key, before),
             Input::Ran { key, outcome, before } => self.ran(key, outcome, before),
+            Input::Checked { key, found } => self.checked(key, found),
             Input::Content { digest, state } => {
                 let settled = self.fetch.content(digest, state, now, &mut self.effects);
                 self.settled(settled);

@@ -56,6 +56,13 @@ pub enum Input {
         /// What is to be kept of the time before Muster from now on, where that changed.
         before: Option<Before>,
     },
+    /// The answer to [`Effect::Check`].
+    Checked {
+        /// The job.
+        key: ReportKey,
+        /// How what is there compares, or why that is not known.
+        found: Result<Found, RunError>,
+    },
     /// The answer to every [`Effect::Content`] but [`ContentStep::Drop`].
     Content {
         /// Which content.
@@ -65,6 +72,20 @@ pub enum Input {
     },
     /// The time of [`poll_timeout`](crate::Agent::poll_timeout) has come; too early does no harm.
     Timeout,
+}
+
+/// What is there, compared with the desired state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// It is as desired.
+    AsDesired,
+    /// It is not.
+    Differs {
+        /// Nothing is there at all.
+        missing: bool,
+        /// What differs, for the operator, free of content.
+        reason: String,
+    },
 }
 
 /// Why a job was not applied.
@@ -138,7 +159,16 @@ pub enum Effect {
         /// What was there before Muster.
         before: Option<Before>,
     },
-    /// Stop this run; it is not answered any more.
+    /// Compare what is there with the job's desired state, and change nothing.
+    Check {
+        /// The job. A content that would be fetched is named by its digest, which is enough.
+        job: Box<Job>,
+        /// The last good state, its content named by digest; none if there is none.
+        applied: Option<Spec>,
+        /// What was there before Muster.
+        before: Option<Before>,
+    },
+    /// Stop this run or check; it is not answered any more.
     Cancel(ReportKey),
     /// Work on a content in the state directory.
     Content {

@@ -152,9 +152,15 @@ impl Entry {
     }
 }
 
-/// What makes two jobs of one generation the same: whether they delete, and the desired state.
+/// What makes two jobs of one generation the same: what they are for, and the desired state. On disk.
 pub fn digest(job: &Job) -> ContentDigest {
-    let bytes = postcard::to_stdvec(&(job.action == Action::Delete, &job.spec))
+    let purpose: u8 = match job.action {
+        Action::Create | Action::Update => 0,
+        Action::Delete => 1,
+        Action::Check => 2,
+        Action::Retain => 3,
+    };
+    let bytes = postcard::to_stdvec(&(purpose, &job.spec))
         .expect("a spec is plain data, which postcard always writes");
     ContentDigest::of(&bytes)
 }

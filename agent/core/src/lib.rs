@@ -13,6 +13,7 @@
 
 mod agent;
 mod backoff;
+mod check;
 mod face;
 mod fetch;
 mod lanes;
@@ -24,7 +25,7 @@ mod take_over;
 
 pub use agent::Agent;
 pub use backoff::Backoff;
-pub use face::{Config, ContentState, ContentStep, Effect, Input, RunError, WriteId};
+pub use face::{Config, ContentState, ContentStep, Effect, Found, Input, RunError, WriteId};
 pub use ledger::{Accepted, Applied, Before, Ended, Entry, TOMBSTONES_MAX};
 
 #[cfg(test)]

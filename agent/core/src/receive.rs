@@ -1,6 +1,6 @@
 //! What the controller says about jobs, and when a job is new, old, known or wrong.
 
-use muster_shared::model::{Action, Content, ContentDigest, Job, Outcome, Report, ReportKey, Spec};
+use muster_shared::model::{Content, ContentDigest, Job, Outcome, Report, ReportKey, Spec};
 use muster_shared::{Attempt, Generation, ResourceId};
 
 use crate::agent::{After, Agent};
@@ -143,7 +143,7 @@ impl Agent {
             self.record_withdrawn(key, job.map(|accepted| ledger::digest(&accepted.job)));
         } else if is_it(&entry.current) {
             if self.runs.get(&key.resource).is_some_and(Run::may_have_begun) {
-                return;
+                return self.interrupt(key);
             }
             self.leave_queue(key.resource);
             self.runs.remove(&key.resource);
@@ -201,7 +201,7 @@ impl Agent {
 /// The content that must be fetched before the job can run.
 pub(crate) fn stored(job: &Job) -> Option<(ContentDigest, u64)> {
     match &job.spec {
-        _ if job.action == Action::Delete => None,
+        _ if !job.action.applies() => None,
         Spec::File(file) => match &file.content {
             Content::Stored { digest, size } => Some((*digest, *size)),
             Content::Inline(_) => None,

@@ -73,8 +73,9 @@ impl Agent {
         let accepted: Vec<(ResourceId, bool)> = self
             .ledger
             .iter()
-            .filter(|entry| entry.current.is_some())
-            .map(|entry| (entry.resource, entry.exists()))
+            .filter_map(|entry| Some((entry, &entry.current.as_ref()?.job)))
+            // A check leaves nothing behind.
+            .map(|(entry, job)| (entry.resource, entry.exists() && job.action != Action::Check))
             .collect();
         for (resource, recovered) in accepted {
             self.runs.insert(resource, Run { phase: Phase::Accepting, recovered });
@@ -165,6 +166,8 @@ impl Agent {
             match action {
                 Action::Create | Action::Update => self.take_over(key, &claims),
                 Action::Delete => self.begin_delete(key, &claims),
+                Action::Check => self.check(key),
+                Action::Retain => self.retain(key, &claims),
             }
         }
     }
@@ -184,9 +187,13 @@ impl Agent {
         };
         let Some(entry) = self.ledger.get(key.resource) else { return };
         let before = entry.before.clone();
-        let (deadline, progress) = (self.now + job.timeout, self.now + PROGRESS_FIRST);
+        self.set_running(&job);
         self.effects.push_back(Effect::Run { job: Box::new(job), before });
-        self.set_phase(key.resource, Phase::Running { deadline, progress });
+    }
+
+    pub(crate) fn set_running(&mut self, job: &Job) {
+        let (deadline, progress) = (self.now + job.timeout, self.now + PROGRESS_FIRST);
+        self.set_phase(job.resource, Phase::Running { deadline, progress });
     }
 
     /// The answer to [`Effect::Run`].
@@ -213,8 +220,10 @@ impl Agent {
     /// Records the outcome of the current job; it is reported once that is on disk.
     pub(crate) fn end(&mut self, key: ReportKey, mut outcome: Outcome) {
         let resource = key.resource;
-        if let Outcome::Failed { reason, .. } = &mut outcome {
+        if let Outcome::Failed { reason, .. } | Outcome::Differs { reason, .. } = &mut outcome {
             reason.truncate(reason.floor_char_boundary(REASON_MAX));
+        }
+        if let Outcome::Failed { .. } = &outcome {
             // On disk before this end is: after a crash in between, the job runs again and takes over again.
             let entry = self.ledger.get(resource);
             let claims =
@@ -235,11 +244,18 @@ impl Agent {
                     entry.applied = Some(Applied { generation: key.generation, spec });
                     entry.handed_over = None;
                 }
-                (Outcome::Done(_), Action::Delete) => {
+                (Outcome::Done(_), Action::Delete | Action::Retain) => {
                     (entry.applied, entry.before, entry.handed_over) = (None, None, None);
                     entry.claims.clear();
                 }
-                (Outcome::Failed { .. } | Outcome::Withdrawn | Outcome::Superseded { .. }, _) => {}
+                (Outcome::Done(_), Action::Check) => {}
+                (
+                    Outcome::Failed { .. }
+                    | Outcome::Withdrawn
+                    | Outcome::Superseded { .. }
+                    | Outcome::Differs { .. },
+                    _,
+                ) => {}
             }
             let digest = Some(ledger::digest(job));
             entry.end(Ended { order: accepted.order, key, digest, outcome: outcome.clone() });

@@ -124,7 +124,7 @@ impl Agent {
     pub(crate) fn give_back_lost(&mut self) {
         let failed = |entry: &Entry| {
             let pending = [&entry.current, &entry.next].into_iter().flatten();
-            let ends = pending.map(|accepted| accepted.job.action).all(|action| action == Action::Delete);
+            let ends = !pending.map(|accepted| accepted.job.action).any(Action::applies);
             let done = entry.last.as_ref().is_some_and(|last| matches!(last.outcome, Outcome::Done(_)));
             ends && !entry.exists() && !done
         };

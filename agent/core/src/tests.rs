@@ -1,10 +1,12 @@
 //! The machine against a disk, a host and a controller that do what the test says.
 
 mod bed;
+mod check;
 mod delivery;
 mod fetching;
 mod interleavings;
 mod ownership;
 mod restart;
+mod retain;
 mod session;
 mod taking_over;

@@ -7,6 +7,7 @@
 //! Absent: making directories; following links; anything that is no regular file.
 
 mod before;
+mod check;
 mod error;
 
 use std::fs::{self, File as Handle, OpenOptions, Permissions};
@@ -21,6 +22,7 @@ use nix::fcntl::OFlag;
 use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid};
 
 pub use before::{FileBefore, Kept};
+pub use check::FileDifference;
 pub use error::FileError;
 
 /// Previous content up to this is kept in the ledger's record, larger ones in a file of their own.
@@ -95,14 +97,7 @@ impl Files {
         content: Source<'_>,
     ) -> Result<(), FileError> {
         let path = Path::new(&file.path);
-        let uid = match &file.owner {
-            None => geteuid().as_raw(),
-            Some(name) => user(name).ok_or_else(|| no_owner(path, "user", name))?,
-        };
-        let gid = match &file.group {
-            None => getegid().as_raw(),
-            Some(name) => group(name).ok_or_else(|| no_owner(path, "group", name))?,
-        };
+        let (uid, gid) = owners(path, file)?;
         reach(resource, path, &Wanted { content, mode: file.mode & PERMISSION_BITS, uid, gid }).await
     }
 
@@ -343,6 +338,19 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
+}
+
+/// User and group it is to belong to.
+fn owners(path: &Path, file: &File) -> Result<(u32, u32), FileError> {
+    let uid = match &file.owner {
+        None => geteuid().as_raw(),
+        Some(name) => user(name).ok_or_else(|| no_owner(path, "user", name))?,
+    };
+    let gid = match &file.group {
+        None => getegid().as_raw(),
+        Some(name) => group(name).ok_or_else(|| no_owner(path, "group", name))?,
+    };
+    Ok((uid, gid))
 }
 
 fn user(name: &str) -> Option<u32> {

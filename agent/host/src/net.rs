@@ -32,7 +32,7 @@ use std::time::Duration;
 use muster_shared::model::network::{NetworkDocument, NicMapping, ObjectKind};
 use serde_json::Value;
 
-pub use error::{NetError, chain};
+pub use error::{NetError, chain, listed};
 pub use execute::{Cause, StepError};
 pub use guard::touches;
 pub use plan::{PlanError, plan};

@@ -50,3 +50,30 @@ fn what_was_kept_aside_goes_with_the_last_that_needs_it() {
     host.sweep([&entry(1, Some(needed)), &entry(2, None)].into_iter()).unwrap();
     assert!(!there(gone) && there(needed));
 }
+
+#[tokio::test]
+async fn a_check_compares_with_what_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = Host {
+        files: Files::new(dir.path().to_owned()),
+        network: Network::new(HostConfig::default()),
+        contents: dir.path().to_owned(),
+    };
+    let dummy = |pairs: &[(&str, &str)]| {
+        let values = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        Spec::Dummy(Dummy { values, ..Dummy::default() })
+    };
+    let wanted = dummy(&[("a", "1"), ("b", "secret")]);
+    for (kept, want) in [
+        (Some(wanted.clone()), Found::AsDesired),
+        (None, Found::Differs { missing: true, reason: "nothing of it is kept here".into() }),
+        (
+            Some(dummy(&[("a", "2"), ("c", "1")])),
+            Found::Differs { missing: false, reason: "other values are kept of a, b, c".into() },
+        ),
+    ] {
+        assert_eq!(host.check(&wanted, kept.as_ref(), None).await, Ok(want));
+    }
+    let missing = host.check(&file(), None, None).await.unwrap();
+    assert_eq!(missing, Found::Differs { missing: true, reason: "/etc/large: it is not there".into() });
+}

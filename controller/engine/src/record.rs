@@ -332,6 +332,8 @@ pub fn action_str(action: Option<Action>) -> &'static str {
         Some(Action::Create) => "CREATE",
         Some(Action::Update) => "UPDATE",
         Some(Action::Delete) => "DELETE",
+        Some(Action::Check) => "CHECK",
+        Some(Action::Retain) => "RETAIN",
     }
 }
 
@@ -351,7 +353,9 @@ impl Status {
 
 /// From [`action_str`].
 pub fn action_from_name(name: &str) -> Option<Action> {
-    [Action::Create, Action::Update, Action::Delete].into_iter().find(|a| action_str(Some(*a)) == name)
+    [Action::Create, Action::Update, Action::Delete, Action::Check, Action::Retain]
+        .into_iter()
+        .find(|a| action_str(Some(*a)) == name)
 }
 
 /// A spec as bytes: a tenth of its size as a tree, and a resource needs it only when a job is made.

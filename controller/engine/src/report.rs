@@ -47,7 +47,8 @@ impl Engine {
                 self.undo_work(slot);
                 self.agenda.push_back(Todo::Visit(slot));
             }
-            Outcome::Withdrawn | Outcome::Superseded { .. } => {}
+            Outcome::Differs { reason, .. } if row.is_sent() => self.attempt_failed(slot, &reason, false),
+            Outcome::Withdrawn | Outcome::Superseded { .. } | Outcome::Differs { .. } => {}
         }
     }
 

@@ -22,7 +22,7 @@ pub struct Job {
     pub action: Action,
     /// The agent ends the job as failed after this.
     pub timeout: Duration,
-    /// The desired state; for [`Action::Delete`] the last one known.
+    /// The desired state; for [`Action::Delete`] and [`Action::Retain`] the last one known.
     pub spec: Spec,
 }
 
@@ -33,7 +33,8 @@ pub enum Down {
     Welcome(Welcome),
     /// Do this.
     Job(Job),
-    /// Do not start this; answered with [`Outcome::Withdrawn`], or by its outcome if it runs or ran.
+    /// Do not start this; answered with [`Outcome::Withdrawn`], or by its outcome if it runs or ran. What may be
+    /// interrupted is, and fails.
     Withdraw {
         /// The job's resource.
         resource: ResourceId,
@@ -127,7 +128,7 @@ pub struct Report {
 /// How a job ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// Applied, read back, equal to the desired state.
+    /// What is there is as desired: applied and read back, or checked.
     Done(Observed),
     /// Not applied, or what was read back differs.
     Failed {
@@ -142,6 +143,13 @@ pub enum Outcome {
     Superseded {
         /// The newer one.
         by: Generation,
+    },
+    /// The answer to [`Action::Check`] where what is there is not as desired.
+    Differs {
+        /// Nothing is there at all.
+        missing: bool,
+        /// What differs, for the operator; bounded, free of content.
+        reason: String,
     },
 }
 

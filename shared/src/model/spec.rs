@@ -15,6 +15,10 @@ pub enum Action {
     Update,
     /// Take it away, and put back what was there before.
     Delete,
+    /// Compare what is there with the desired state; nothing changes, neither there nor in the ledger's last state.
+    Check,
+    /// Forget the resource and leave what is there.
+    Retain,
 }
 
 /// Desired state by resource type.
@@ -184,6 +188,24 @@ impl fmt::Display for ClaimKind {
 impl fmt::Display for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.kind, self.key)
+    }
+}
+
+impl Action {
+    /// Brings the thing to its desired state.
+    pub fn applies(self) -> bool {
+        match self {
+            Action::Create | Action::Update => true,
+            Action::Delete | Action::Check | Action::Retain => false,
+        }
+    }
+
+    /// The resource is gone afterwards, with its thing or without.
+    pub fn removes(self) -> bool {
+        match self {
+            Action::Delete | Action::Retain => true,
+            Action::Create | Action::Update | Action::Check => false,
+        }
     }
 }
 

@@ -192,6 +192,8 @@ fn action_out(action: Action) -> v1::Action {
         Action::Create => v1::Action::Create,
         Action::Update => v1::Action::Update,
         Action::Delete => v1::Action::Delete,
+        Action::Check => v1::Action::Check,
+        Action::Retain => v1::Action::Retain,
     }
 }
 
@@ -200,6 +202,8 @@ fn action_in(action: v1::Action) -> Action {
         v1::Action::Create => Action::Create,
         v1::Action::Update => Action::Update,
         v1::Action::Delete => Action::Delete,
+        v1::Action::Check => Action::Check,
+        v1::Action::Retain => Action::Retain,
     }
 }
 
@@ -291,15 +295,18 @@ fn outcome_out(outcome: &Outcome) -> v1::Outcome {
     match outcome {
         Outcome::Done(observed) => v1::Outcome::Done { attributes: observed.attributes.clone() },
         Outcome::Failed { reason, permanent } => {
-            let mut end = reason.len().min(REASON_MAX);
-            while !reason.is_char_boundary(end) {
-                end -= 1;
-            }
-            v1::Outcome::Failed { reason: reason[..end].to_owned(), permanent: *permanent }
+            v1::Outcome::Failed { reason: reason_out(reason), permanent: *permanent }
         }
         Outcome::Withdrawn => v1::Outcome::Withdrawn,
         Outcome::Superseded { by } => v1::Outcome::Superseded { by: generation_out(*by) },
+        Outcome::Differs { missing, reason } => {
+            v1::Outcome::Differs { missing: *missing, reason: reason_out(reason) }
+        }
     }
+}
+
+fn reason_out(reason: &str) -> String {
+    reason[..reason.floor_char_boundary(REASON_MAX)].to_owned()
 }
 
 fn outcome_in(outcome: v1::Outcome) -> Result<Outcome, WireError> {
@@ -314,5 +321,9 @@ fn outcome_in(outcome: v1::Outcome) -> Result<Outcome, WireError> {
         }
         v1::Outcome::Withdrawn => Outcome::Withdrawn,
         v1::Outcome::Superseded { by } => Outcome::Superseded { by: generation_in(by) },
+        v1::Outcome::Differs { missing, reason } => {
+            at_most("reason", reason.len(), REASON_MAX)?;
+            Outcome::Differs { missing, reason }
+        }
     })
 }

@@ -70,7 +70,16 @@ fn downs() -> Vec<Down> {
         Down::Withdraw { resource: key().resource, generation: key().generation },
         Down::Acknowledge(key()),
         Down::Chunk { digest: ContentDigest([9; 32]), offset: 5, bytes: vec![1, 2, 3] },
+        acting(Action::Check),
+        acting(Action::Retain),
     ]
+}
+
+fn acting(action: Action) -> Down {
+    match job(file(Content::Inline(b"hello\n".to_vec()))) {
+        Down::Job(job) => Down::Job(Job { action, ..job }),
+        _ => unreachable!(),
+    }
 }
 
 fn ups() -> Vec<Up> {
@@ -88,6 +97,7 @@ fn ups() -> Vec<Up> {
         },
         Up::Fetch { digest: ContentDigest([9; 32]), offset: 131_072 },
         Up::Heartbeat,
+        report(Outcome::Differs { missing: false, reason: "content differs".into() }),
     ]
 }
 
@@ -164,14 +174,20 @@ fn bounds_are_kept() {
 #[test]
 fn a_long_reason_is_cut_at_a_character() {
     let (controller, agent) = seals();
-    let outcome = Outcome::Failed { reason: "ä".repeat(4000), permanent: false };
-    let packet = pack(&agent, &[Up::Report(Report { key: key(), outcome })], nonces()).unwrap().remove(0);
-    let Up::Report(Report { outcome: Outcome::Failed { reason, .. }, .. }) =
-        unpack::<Up>(&controller, &packet).unwrap().remove(0)
-    else {
-        panic!("a report")
-    };
-    assert_eq!(reason, "ä".repeat(2048));
+    let reason = "ä".repeat(4000);
+    for outcome in [
+        Outcome::Failed { reason: reason.clone(), permanent: false },
+        Outcome::Differs { missing: false, reason: reason.clone() },
+    ] {
+        let packet = pack(&agent, &[Up::Report(Report { key: key(), outcome })], nonces()).unwrap().remove(0);
+        match unpack::<Up>(&controller, &packet).unwrap().remove(0) {
+            Up::Report(Report {
+                outcome: Outcome::Failed { reason, .. } | Outcome::Differs { reason, .. },
+                ..
+            }) => assert_eq!(reason, "ä".repeat(2048)),
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 #[test]

@@ -35,6 +35,8 @@ mod types {
         Create,
         Update,
         Delete,
+        Check,
+        Retain,
     }
 
     #[derive(Serialize, Deserialize)]
@@ -82,6 +84,7 @@ mod types {
         Failed { reason: String, permanent: bool },
         Withdrawn,
         Superseded { by: Generation },
+        Differs { missing: bool, reason: String },
     }
 }
 

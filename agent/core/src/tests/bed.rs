@@ -8,7 +8,9 @@ use muster_shared::model::{
 use muster_shared::{Attempt, Epoch, Generation, MonoTime, ResourceId};
 use uuid::Uuid;
 
-use crate::{Agent, Before, Config, ContentState, ContentStep, Effect, Entry, Input, RunError, WriteId};
+use crate::{
+    Agent, Before, Config, ContentState, ContentStep, Effect, Entry, Found, Input, RunError, WriteId,
+};
 
 pub const HEARTBEAT: Duration = Duration::from_secs(30);
 pub const TIMEOUT: Duration = Duration::from_secs(60);
@@ -25,6 +27,7 @@ pub struct Bed {
     pub disk_is_quick: bool,
     pub captures: Vec<(ReportKey, Vec<Before>)>,
     pub runs: Vec<(Job, Option<Before>)>,
+    pub checks: Vec<Job>,
     pub contents: Vec<(ContentDigest, ContentStep)>,
     pub sent: Vec<Up>,
     pub warnings: Vec<String>,
@@ -103,6 +106,7 @@ impl Bed {
             disk_is_quick: true,
             captures: Vec::new(),
             runs: Vec::new(),
+            checks: Vec::new(),
             contents: Vec::new(),
             sent: Vec::new(),
             warnings: Vec::new(),
@@ -156,6 +160,13 @@ impl Bed {
         let (job, ..) = self.runs.remove(place);
         let outcome = outcome.map(|()| Observed::default());
         self.input(Input::Ran { key: job.key(), outcome, before: None });
+    }
+
+    /// The check of resource `n` has an answer.
+    pub fn checked(&mut self, n: u128, found: Found) {
+        let place = self.checks.iter().position(|job| job.resource == id(n)).expect("it is checked");
+        let key = self.checks.remove(place).key();
+        self.input(Input::Checked { key, found: Ok(found) });
     }
 
     /// What was there before resource `n`.
@@ -240,8 +251,10 @@ impl Bed {
                 Effect::Remove(resource) => self.remove(resource),
                 Effect::Capture { key, known, .. } => self.captures.push((key, known)),
                 Effect::Run { job, before } => self.runs.push((*job, before)),
+                Effect::Check { job, .. } => self.checks.push(*job),
                 Effect::Cancel(key) => {
                     self.runs.retain(|(job, ..)| job.key() != key);
+                    self.checks.retain(|job| job.key() != key);
                     self.cancelled.push(key);
                 }
                 Effect::Content { digest, step } => self.contents.push((digest, step)),

@@ -3,7 +3,7 @@
 use muster_shared::Attempt;
 use muster_shared::model::{Action, Down, Outcome, Report, Up};
 
-use super::bed::{Bed, again, create, done, dummy, failed, generation, id, job, key};
+use super::bed::{Bed, again, create, done, dummy, failed, generation, id, job, key, plain};
 use crate::TOMBSTONES_MAX;
 
 #[test]
@@ -99,7 +99,7 @@ fn one_resource_never_has_two_jobs_running() {
 /// A withdrawal of generation 5 in every state.
 #[test]
 fn withdrawing() {
-    let first = create(1, 5);
+    let interrupted = Outcome::Failed { reason: "interrupted by a newer operation".into(), permanent: false };
     let withdraw = |number| Down::Withdraw { resource: id(1), generation: generation(number) };
     for (state, want) in [
         ("unknown", Some(Outcome::Withdrawn)),
@@ -107,9 +107,15 @@ fn withdrawing() {
         ("newer known", Some(Outcome::Superseded { by: generation(6) })),
         ("queued", Some(Outcome::Withdrawn)),
         ("follows", Some(Outcome::Withdrawn)),
-        ("running", None),
+        ("running", Some(interrupted)),
+        ("a file is written", None),
+        ("a file is read", None),
         ("ended", Some(done())),
     ] {
+        let first = match state {
+            "a file is written" | "a file is read" => job(1, 5, Action::Create, plain("/etc/motd")),
+            _ => create(1, 5),
+        };
         let mut bed = Bed::online();
         match state {
             "unknown" => {}
@@ -126,7 +132,11 @@ fn withdrawing() {
                 bed.job(&create(1, 4));
                 bed.job(&first);
             }
-            "running" => bed.job(&first),
+            "running" | "a file is read" => bed.job(&first),
+            "a file is written" => {
+                bed.job(&first);
+                bed.captured(1, Ok("old"));
+            }
             _ => {
                 bed.job(&first);
                 bed.ran(1, Ok(()));
@@ -136,7 +146,7 @@ fn withdrawing() {
         bed.down(withdraw(5));
         assert_eq!(bed.reports().pop().map(|report| report.outcome), want, "{state}");
         while let Some((job, ..)) = bed.runs.first().cloned() {
-            assert!(job.generation != generation(5) || state == "running", "{state}");
+            assert!(job.generation != generation(5) || state.starts_with("a file"), "{state}");
             bed.ran(job.resource.0.as_u128(), Ok(()));
         }
         bed.sent.clear();

@@ -7,7 +7,7 @@ use muster_shared::model::{Action, Down, Job, Outcome, Spec};
 use proptest::prelude::*;
 
 use super::bed::{Bed, again, dummy, failed, generation, id, job, plain};
-use crate::Input;
+use crate::{Found, Input};
 
 const RESOURCES: u128 = 4;
 
@@ -28,10 +28,12 @@ enum Step {
 /// One generation always has the same content, as with a controller that is right.
 fn wanted(n: u128, number: u64, attempt: u32) -> Job {
     let spec = if n.is_multiple_of(2) { plain(&format!("/{}", n % 4)) } else { dummy(&number.to_string()) };
-    let action = match number % 3 {
+    let action = match number % 5 {
         0 => Action::Delete,
         1 => Action::Create,
-        _ => Action::Update,
+        2 => Action::Update,
+        3 => Action::Check,
+        _ => Action::Retain,
     };
     again(&job(n, number, action, spec), attempt)
 }
@@ -61,7 +63,12 @@ struct Witness {
 impl Witness {
     fn look(&mut self, bed: &Bed, disk_may_fail: bool) {
         let mut lanes = BTreeMap::new();
+        for job in &bed.checks {
+            assert_eq!(lanes.insert(job.spec.lane(), job.resource), None, "a check runs beside something");
+            assert_eq!(job.action, Action::Check);
+        }
         for (job, before) in &bed.runs {
+            assert!(matches!(job.action, Action::Create | Action::Update | Action::Delete), "{job:?}");
             let running = lanes.insert(job.spec.lane(), job.resource);
             assert_eq!(running, None, "two jobs of one lane run");
             let entry = &bed.disk[&job.resource];
@@ -138,6 +145,11 @@ fn end_capture(bed: &mut Bed) {
 }
 
 fn end_run(bed: &mut Bed, fails: bool) {
+    if let Some(job) = bed.checks.first() {
+        let differs = Found::Differs { missing: false, reason: "mode".into() };
+        let found = if fails { differs } else { Found::AsDesired };
+        return bed.checked(job.resource.0.as_u128(), found);
+    }
     if let Some((job, ..)) = bed.runs.first() {
         let outcome = if fails { Err(failed("no")) } else { Ok(()) };
         bed.ran(job.resource.0.as_u128(), outcome);
@@ -167,7 +179,7 @@ fn settle(mut bed: Bed) {
     }
     let (digest, restarted) = (bed.agent.ledger.digest(), bed.crash());
     assert_eq!(restarted.agent.ledger.digest(), digest);
-    assert!(restarted.runs.is_empty() && restarted.captures.is_empty());
+    assert!(restarted.runs.is_empty() && restarted.captures.is_empty() && restarted.checks.is_empty());
 }
 
 proptest! {

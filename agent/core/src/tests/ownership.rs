@@ -7,7 +7,7 @@ use muster_shared::model::{Action, Down, Job, Spec};
 use proptest::prelude::*;
 
 use super::bed::{Bed, again, failed, job, plain};
-use crate::Before;
+use crate::{Before, Found};
 
 const RESOURCES: u128 = 4;
 const PATHS: u128 = 2;
@@ -16,6 +16,7 @@ const PATHS: u128 = 2;
 enum Step {
     Want { n: u128, path: u128 },
     Delete { n: u128 },
+    Check { n: u128 },
     Withdraw { n: u128 },
     Work { fails: bool },
     FailWrite,
@@ -26,6 +27,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (0..RESOURCES, 0..PATHS).prop_map(|(n, path)| Step::Want { n, path }),
         2 => (0..RESOURCES).prop_map(|n| Step::Delete { n }),
+        1 => (0..RESOURCES).prop_map(|n| Step::Check { n }),
         1 => (0..RESOURCES).prop_map(|n| Step::Withdraw { n }),
         12 => prop::bool::weighted(0.2).prop_map(|fails| Step::Work { fails }),
         1 => Just(Step::FailWrite),
@@ -74,6 +76,13 @@ impl Site {
         }
     }
 
+    fn check(&mut self, n: u128) {
+        if let Some(job) = self.newest.get(&n) {
+            let spec = job.spec.clone();
+            self.send(n, Action::Check, spec);
+        }
+    }
+
     /// One write, one look, one job.
     fn work(&mut self, fails: bool) {
         self.bed.write_one();
@@ -89,11 +98,16 @@ impl Site {
             let content = match (job.action, before) {
                 (Action::Delete, before) => before.expect("there is something to put back").0,
                 (Action::Create | Action::Update, _) => b"Muster's".to_vec(),
+                (Action::Check | Action::Retain, _) => unreachable!("the host is not touched"),
             };
             if !fails {
                 self.files.insert(file.path.clone(), content);
             }
             self.bed.ran(job.resource.0.as_u128(), if fails { Err(failed("no")) } else { Ok(()) });
+        }
+        if let Some(job) = self.bed.checks.first() {
+            let differs = Found::Differs { missing: false, reason: "content".into() };
+            self.bed.checked(job.resource.0.as_u128(), if fails { differs } else { Found::AsDesired });
         }
         for report in self.bed.reports() {
             self.bed.down(Down::Acknowledge(report.key));
@@ -136,6 +150,7 @@ fn play(steps: Vec<Step>, order: &[u128]) {
         match step {
             Step::Want { n, path } => site.want(n, path),
             Step::Delete { n } => site.delete(n),
+            Step::Check { n } => site.check(n),
             Step::Withdraw { n } => {
                 if let Some(job) = site.newest.get(&n) {
                     let (resource, generation) = (job.resource, job.generation);

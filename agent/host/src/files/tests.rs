@@ -244,3 +244,36 @@ async fn what_a_crash_left_behind_goes_also_where_the_file_is_kept() {
     bed.files.restore(RESOURCE, &file, &FileBefore::Absent).await.unwrap();
     assert_eq!(bed.names(), ["aside", "motd"]);
 }
+
+#[tokio::test]
+async fn a_check_says_what_differs_and_changes_nothing() {
+    let bed = Bed::new();
+    let file = File { content: Content::Inline(b"hello\n".to_vec()), ..bed.file("motd") };
+    let path = bed.path("motd");
+    assert_eq!(bed.files.check(&file).await.unwrap(), [FileDifference::Missing]);
+    assert_eq!(bed.names(), ["aside"]);
+    bed.apply(&file, b"hello\n").await.unwrap();
+    assert_eq!(bed.files.check(&file).await.unwrap(), []);
+    let stored = Content::Stored { digest: ContentDigest::of(b"hello\n"), size: 6 };
+    let fetched = File { content: stored, ..file.clone() };
+    assert_eq!(bed.files.check(&fetched).await.unwrap(), [], "its digest is enough");
+
+    fs::write(&path, b"hullo\n").unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    for file in [&file, &fetched] {
+        let found = bed.files.check(file).await.unwrap();
+        assert_eq!(found, [FileDifference::Content, FileDifference::Mode { is: 0o600 }]);
+        let shown: Vec<String> = found.iter().map(ToString::to_string).collect();
+        assert_eq!(shown, ["its content differs", "its mode is 0600"]);
+    }
+    assert_eq!((fs::read(&path).unwrap().as_slice(), mode(&path)), (&b"hullo\n"[..], 0o600));
+
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    assert_eq!(bed.files.check(&file).await.unwrap(), [FileDifference::Kind("a directory")]);
+    fs::remove_dir(&path).unwrap();
+    let below = File { path: bed.path("aside/none/motd").to_str().unwrap().to_owned(), ..file.clone() };
+    assert_eq!(bed.files.check(&below).await.unwrap(), [FileDifference::Missing]);
+    let nobody = File { owner: Some("no-such-user".into()), ..file };
+    assert!(matches!(bed.files.check(&nobody).await, Err(FileError::NoOwner { .. })));
+}

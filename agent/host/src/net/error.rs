@@ -100,7 +100,8 @@ pub fn chain(error: &dyn Error) -> String {
     text
 }
 
-fn listed(differences: &[Difference]) -> String {
+/// The first differences in one line, and how many more there are.
+pub fn listed(differences: &[Difference]) -> String {
     let shown: Vec<String> = differences.iter().take(SHOWN).map(ToString::to_string).collect();
     match differences.len().saturating_sub(SHOWN) {
         0 => shown.join("; "),

@@ -1,0 +1,61 @@
+//! Jobs that change nothing on the host, and jobs that are ended before their time.
+//!
+//! A check compares; whatever it finds, the last good state and who holds the thing stay as they are. A resource
+//! that is retained is forgotten: who took over from it, or handed over to it, stands as after a delete.
+
+use muster_shared::model::{Action, Claim, Observed, Outcome, ReportKey};
+
+use crate::agent::Agent;
+use crate::face::{Effect, Found, RunError};
+use crate::run::Phase;
+
+impl Agent {
+    pub(crate) fn check(&mut self, key: ReportKey) {
+        let Some(job) = self.current(key, |phase| phase == Phase::Queued).cloned() else { return };
+        let entry = self.ledger.get(key.resource);
+        let applied = entry.and_then(|entry| entry.applied.as_ref()).map(|applied| applied.spec.clone());
+        let before = entry.and_then(|entry| entry.before.clone());
+        self.set_running(&job);
+        self.effects.push_back(Effect::Check { job: Box::new(job), applied, before });
+    }
+
+    /// The answer to [`Effect::Check`].
+    pub(crate) fn checked(&mut self, key: ReportKey, found: Result<Found, RunError>) {
+        let job = self.current(key, |phase| matches!(phase, Phase::Running { .. }));
+        if job.is_some_and(|job| job.action == Action::Check) {
+            self.end(
+                key,
+                match found {
+                    Ok(Found::AsDesired) => Outcome::Done(Observed::default()),
+                    Ok(Found::Differs { missing, reason }) => Outcome::Differs { missing, reason },
+                    Err(error) => error.into(),
+                },
+            );
+        }
+    }
+
+    pub(crate) fn retain(&mut self, key: ReportKey, claims: &[Claim]) {
+        self.leaves_alone(key.resource, claims);
+        self.end(key, Outcome::Done(Observed::default()));
+    }
+
+    /// Ends a job that may have begun, if its type allows that; else it is left to end by itself.
+    pub(crate) fn interrupt(&mut self, key: ReportKey) {
+        let Some(job) = self.current(key, |phase| !matches!(phase, Phase::Ending(_))) else { return };
+        let outcome = match job.action {
+            Action::Check => Outcome::Withdrawn,
+            Action::Create | Action::Update | Action::Delete if job.spec.is_interruptible() => {
+                let reason = "interrupted by a newer operation".into();
+                Outcome::Failed { reason, permanent: false }
+            }
+            Action::Create | Action::Update | Action::Delete | Action::Retain => return,
+        };
+        if let Some(accepted) = self.ledger.get(key.resource).and_then(|entry| entry.current.as_ref()) {
+            self.lanes.withdraw(accepted.job.spec.lane(), accepted.order);
+        }
+        if self.current(key, |phase| matches!(phase, Phase::Running { .. })).is_some() {
+            self.effects.push_back(Effect::Cancel(key));
+        }
+        self.end(key, outcome);
+    }
+}

@@ -1,0 +1,80 @@
+//! Whether a file is as desired. Nothing is changed.
+
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use muster_shared::model::{Content, ContentDigest, File};
+
+use super::{FileError, Files, PERMISSION_BITS, digest, io, open_regular, owners};
+
+/// How a file differs from its desired state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FileDifference {
+    /// Nothing is there.
+    Missing,
+    /// Something is there that is no regular file.
+    Kind(&'static str),
+    /// Other bytes.
+    Content,
+    /// Other permission bits.
+    Mode {
+        /// Those it has.
+        is: u32,
+    },
+    /// Another user or group.
+    Owner {
+        /// Those it has.
+        is: (u32, u32),
+    },
+}
+
+impl Files {
+    /// Where the file differs; nothing if it is as desired. A content that was fetched is known by its digest.
+    ///
+    /// # Errors
+    /// [`FileError`]: it cannot be known.
+    pub async fn check(&self, file: &File) -> Result<Vec<FileDifference>, FileError> {
+        let path = Path::new(&file.path);
+        let owner = owners(path, file)?;
+        let (mut handle, meta) = match open_regular(path) {
+            Ok(Some(found)) => found,
+            Ok(None) => return Ok(vec![FileDifference::Missing]),
+            Err(FileError::NotRegular { found, .. }) => return Ok(vec![FileDifference::Kind(found)]),
+            Err(FileError::Io { source, .. }) if source.kind() == ErrorKind::NotADirectory => {
+                return Ok(vec![FileDifference::Missing]);
+            }
+            Err(error) => return Err(error),
+        };
+        let mut found = Vec::new();
+        let wanted = match &file.content {
+            Content::Inline(bytes) => ContentDigest::of(bytes),
+            Content::Stored { digest, .. } => *digest,
+        };
+        let same = meta.len() == file.content.size()
+            && digest(&mut handle).await.map_err(io(path, "read it"))? == wanted;
+        if !same {
+            found.push(FileDifference::Content);
+        }
+        let mode = meta.mode() & PERMISSION_BITS;
+        if mode != file.mode & PERMISSION_BITS {
+            found.push(FileDifference::Mode { is: mode });
+        }
+        if (meta.uid(), meta.gid()) != owner {
+            found.push(FileDifference::Owner { is: (meta.uid(), meta.gid()) });
+        }
+        Ok(found)
+    }
+}
+
+impl std::fmt::Display for FileDifference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            FileDifference::Missing => f.write_str("it is not there"),
+            FileDifference::Kind(found) => write!(f, "there is {found}"),
+            FileDifference::Content => f.write_str("its content differs"),
+            FileDifference::Mode { is } => write!(f, "its mode is {is:04o}"),
+            FileDifference::Owner { is: (user, group) } => write!(f, "it belongs to {user}:{group}"),
+        }
+    }
+}

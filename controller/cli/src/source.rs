@@ -39,6 +39,16 @@ pub fn parameters(given: &[(String, String)]) -> BTreeMap<String, Value> {
     given.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str()))).collect()
 }
 
+/// All `-e`: the name of each, as the operator wrote it, and its text.
+pub fn environments(files: &[PathBuf]) -> Result<Vec<(String, String)>, Failure> {
+    let read = |file: &PathBuf| {
+        let name = file.display().to_string();
+        let text = text_of(file, FILES_MAX).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+        Ok((name, text))
+    };
+    files.iter().map(read).collect()
+}
+
 /// Reads a template and all that it names, relative to its own place.
 pub fn read(template: &Path) -> Result<Source, Failure> {
     let name = template.display().to_string();

@@ -25,9 +25,10 @@ pub enum StackVerb {
     /// Bring a stack to a changed template or changed parameters
     ///
     /// Without --template the current one is used. Parameters that are not given get their defaults, with
-    /// --existing their current values.
+    /// --existing their current values; environments likewise.
     #[command(after_help = "Example:\n  muster stack update web -t web.yaml --wait\n  \
-                            muster stack update web --existing -P greeting=hi --wait")]
+                            muster stack update web --existing -P greeting=hi --wait\n  \
+                            muster stack update web -t web.yaml -e site.yaml --delete-first")]
     Update(Update),
     /// Take everything of a stack away, then the stack
     #[command(after_help = "Example:\n  muster stack delete web --wait")]
@@ -35,6 +36,12 @@ pub enum StackVerb {
     /// Bring a stack back to an older revision
     #[command(after_help = "Example:\n  muster stack rollback web --to 3 --wait")]
     Rollback(Rollback),
+    /// Stop the operation that is in progress
+    ///
+    /// Nothing more of it begins; what runs on nodes ends and is recorded. The stack is FAILED with the reason
+    /// 'cancelled' and is not rolled back. The next operation goes on from what is there.
+    #[command(after_help = "Example:\n  muster stack cancel web")]
+    Cancel(Name),
     /// List the stacks
     #[command(after_help = "Example:\n  muster stack list -o json")]
     List,
@@ -82,9 +89,12 @@ pub struct Name {
     name: StackName,
 }
 
-/// `-P`
+/// `-e` and `-P`
 #[derive(Args)]
 pub struct Given {
+    /// An environment: values for parameters, hooks and restricted actions; may be repeated, the last one counts
+    #[arg(short = 'e', long = "environment", value_name = "FILE")]
+    environments: Vec<PathBuf>,
     /// A parameter's value; may be repeated
     #[arg(short = 'P', long = "parameter", value_name = "KEY=VALUE", value_parser = crate::source::parameter)]
     parameters: Vec<(String, String)>,
@@ -96,6 +106,9 @@ pub struct How {
     /// Roll back when it fails
     #[arg(long)]
     rollback: bool,
+    /// Take away what is no longer wanted before anything new is made, where there is no room for both
+    #[arg(long)]
+    delete_first: bool,
     /// Refuse nodes that have never joined, rather than wait for them
     #[arg(long)]
     require_nodes: bool,
@@ -143,7 +156,7 @@ pub struct Update {
     /// The template's file; the current template if left out
     #[arg(short, long, value_name = "FILE")]
     template: Option<PathBuf>,
-    /// Keep the values of parameters that are not given
+    /// Keep the values of parameters, and the environments, that are not given
     #[arg(long)]
     existing: bool,
     #[command(flatten)]
@@ -255,6 +268,7 @@ pub async fn run(verb: StackVerb, client: &mut Client, format: Format) -> Result
         StackVerb::Update(update) => operation::update(update, client, format).await,
         StackVerb::Delete(delete) => operation::delete(delete, client, format).await,
         StackVerb::Rollback(rollback) => operation::rollback(rollback, client, format).await,
+        StackVerb::Cancel(Name { name }) => operation::cancel(name.as_str(), client, format).await,
         StackVerb::List => {
             document(format, &client.get(&path(["stacks"])).await?, |list| table(&STACKS, list))
         }

@@ -4,7 +4,7 @@
 //!   POST /v1/stacks                       GET /v1/stacks/{stack}/template?revision=
 //!   GET  /v1/stacks                       GET /v1/stacks/{stack}/outputs|graph|revisions|failures
 //!   GET|PUT|DELETE /v1/stacks/{stack}     GET /v1/stacks/{stack}/events?after=&id=
-//!   POST /v1/stacks/{stack}/rollback      GET /v1/stacks/{stack}/resources?all=&status=
+//!   POST /v1/stacks/{stack}/rollback|cancel   GET /v1/stacks/{stack}/resources?all=&status=
 //!   GET  /v1/stacks/{stack}/watch?seq=&traversal=       GET /v1/stacks/{stack}/resources/{resource}
 //!   GET|POST /v1/tokens    DELETE /v1/tokens/{id}       GET /v1/nodes    GET /v1/nodes/{node}    GET /v1/version
 //! ```
@@ -107,6 +107,7 @@ fn router(api: Api) -> Router {
         .route("/v1/stacks", get(stack::list).post(stack::create))
         .route("/v1/stacks/{stack}", get(stack::show).put(stack::update).delete(stack::delete))
         .route("/v1/stacks/{stack}/rollback", post(stack::rollback))
+        .route("/v1/stacks/{stack}/cancel", post(stack::cancel))
         .route("/v1/stacks/{stack}/watch", get(poll::watch))
         .route("/v1/stacks/{stack}/template", get(stack::template))
         .route("/v1/stacks/{stack}/outputs", get(stack::outputs))

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, to_bytes};
-use muster_engine::{Options, Source, SourceText};
+use muster_engine::{EnvironmentText, Options, Source, SourceText};
 use muster_shared::StackName;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -28,6 +28,8 @@ pub struct CreateBody {
     name: StackName,
     template: TemplateBody,
     #[serde(default)]
+    environments: Vec<EnvironmentText>,
+    #[serde(default)]
     parameters: BTreeMap<String, Value>,
     #[serde(default)]
     options: OptionsBody,
@@ -39,6 +41,8 @@ pub struct CreateBody {
 pub struct UpdateBody {
     /// The current one if absent.
     template: Option<TemplateBody>,
+    #[serde(default)]
+    environments: Vec<EnvironmentText>,
     #[serde(default)]
     parameters: BTreeMap<String, Value>,
     /// Keeps the current values of parameters that are not given.
@@ -65,6 +69,7 @@ pub struct TemplateBody {
 pub struct OptionsBody {
     rollback: bool,
     require_nodes: bool,
+    delete_first: bool,
     /// Seconds.
     timeout: Option<u64>,
 }
@@ -100,14 +105,14 @@ pub async fn json<T: DeserializeOwned>(api: &Api, body: Body) -> Result<T, ApiEr
 /// For a create: name, source, options.
 pub async fn create(held: Held) -> Result<(StackName, Source, Options), ApiError> {
     blocking(move || {
-        let CreateBody { name, template, parameters, options } = parse_json(&held)?;
+        let CreateBody { name, template, environments, parameters, options } = parse_json(&held)?;
         let options = options.try_into()?;
         let text = SourceText {
             name: template.name,
             template: template.text,
             files: template.files,
             parameters,
-            environments: Vec::new(),
+            environments,
         };
         Ok((name, Source::parse_within(text, held.template_max)?, options))
     })
@@ -117,11 +122,14 @@ pub async fn create(held: Held) -> Result<(StackName, Source, Options), ApiError
 /// For an update: source, options. What is not given is taken from the current revision.
 pub async fn update(held: Held, name: StackName, reader: Reader) -> Result<(Source, Options), ApiError> {
     blocking(move || {
-        let UpdateBody { template, parameters, existing, options } = parse_json(&held)?;
-        let options = options.try_into()?;
-        let current =
-            if existing || template.is_none() { current(&reader, &name)? } else { SourceText::default() };
-        let text = merged(current, template, parameters, existing, held.template_max)?;
+        let mut body: UpdateBody = parse_json(&held)?;
+        let options = std::mem::take(&mut body.options).try_into()?;
+        let current = if body.existing || body.template.is_none() {
+            current(&reader, &name)?
+        } else {
+            SourceText::default()
+        };
+        let text = merged(current, body, held.template_max)?;
         Ok((Source::parse_within(text, held.template_max)?, options))
     })
     .await
@@ -139,16 +147,15 @@ fn current(reader: &Reader, name: &StackName) -> Result<SourceText, ApiError> {
     }
 }
 
-/// As Heat's PARAM_EXISTING: given values go over existing ones, and those that a new template does not know any
-/// more fall away.
-fn merged(
-    current: SourceText,
-    template: Option<TemplateBody>,
-    given: BTreeMap<String, Value>,
-    existing: bool,
-    template_max: usize,
-) -> Result<SourceText, ApiError> {
-    let mut parameters = if existing { current.parameters } else { BTreeMap::new() };
+/// As Heat's PARAM_EXISTING: given values and environments go over existing ones, an environment takes the place of one
+/// of its name, and values that a new template does not know any more fall away.
+fn merged(current: SourceText, body: UpdateBody, template_max: usize) -> Result<SourceText, ApiError> {
+    let UpdateBody { template, environments: given_environments, parameters: given, existing, options: _ } =
+        body;
+    let (mut parameters, mut environments) =
+        if existing { (current.parameters, current.environments) } else { Default::default() };
+    environments.retain(|known| !given_environments.iter().any(|given| given.name == known.name));
+    environments.extend(given_environments);
     let (name, template, files) = match template {
         Some(TemplateBody { name, text, files }) => {
             if !parameters.is_empty() {
@@ -160,14 +167,14 @@ fn merged(
         None => (current.name, current.template, current.files),
     };
     parameters.extend(given);
-    Ok(SourceText { name, template, files, parameters, environments: current.environments })
+    Ok(SourceText { name, template, files, parameters, environments })
 }
 
 impl TryFrom<OptionsBody> for Options {
     type Error = ApiError;
 
     fn try_from(body: OptionsBody) -> Result<Self, ApiError> {
-        let OptionsBody { rollback, require_nodes, timeout } = body;
+        let OptionsBody { rollback, require_nodes, delete_first, timeout } = body;
         let timeout = match timeout {
             None => Options::default().timeout,
             Some(seconds) if (1..=TIMEOUT_MAX).contains(&seconds) => Duration::from_secs(seconds),
@@ -176,6 +183,6 @@ impl TryFrom<OptionsBody> for Options {
                 return Err(ApiError::invalid(message));
             }
         };
-        Ok(Self { rollback, require_nodes, timeout, ..Self::default() })
+        Ok(Self { rollback, require_nodes, delete_first, timeout })
     }
 }

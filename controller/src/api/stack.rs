@@ -77,6 +77,15 @@ pub async fn rollback(
     begun("ROLLBACK", api.driver.request(Request::Rollback { name, to }).await?)
 }
 
+/// POST /v1/stacks/{stack}/cancel: the stack as it is then.
+pub async fn cancel(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<StackView>, ApiError> {
+    let name = stack_name(name)?;
+    tracing::info!(stack = %name, "cancel");
+    api.driver.request(Request::Cancel { name: name.clone() }).await?;
+    let view = current(&api, &name).await?;
+    with_times(&api, name, view).await.map(Json)
+}
+
 fn begun(action: &str, answer: Answer) -> Result<Begun, ApiError> {
     let Answer::Stack { name, id, traversal, revision, warnings } = answer else {
         return Err(ApiError::internal("the engine gave no stack as its answer"));

@@ -236,6 +236,51 @@ async fn revisions_say_what_made_them_and_which_is_current() {
 }
 
 #[tokio::test]
+async fn environments_are_kept_only_where_asked() {
+    let world = World::new().await;
+    let template = json!({"name": "t.yaml", "text": EMPTY});
+    let says = |name: &str, greeting: &str| json!({"name": name, "text": format!("parameters: {{greeting: {greeting}}}")});
+    let body =
+        json!({"name": "web", "template": template, "environments": [says("a", "one"), says("b", "two")]});
+    assert_eq!(world.ask("POST /v1/stacks", &body).await.0, 202);
+    for (body, said) in [
+        (json!({"existing": true}), "two"),
+        (json!({"existing": true, "environments": [says("a", "three")]}), "three"),
+        (
+            json!({"existing": true, "environments": [says("b", "four")], "parameters": {"greeting": "five"}}),
+            "five",
+        ),
+        (json!({"environments": [says("c", "six")]}), "six"),
+        (json!({}), "hello"),
+    ] {
+        let (status, answer) = world.ask("PUT /v1/stacks/web", &body).await;
+        assert_eq!(status, 202, "{answer}");
+        assert_eq!(world.get("/v1/stacks/web/outputs").await.1[0]["value"], said, "{body}");
+    }
+    let wrong = json!({"environments": [{"name": "e.yaml", "text": "parameters: {greting: x}"}]});
+    let (status, answer) = world.ask("PUT /v1/stacks/web", &wrong).await;
+    let error = &answer["error"]["errors"][0];
+    assert_eq!((status, &error["file"], &error["line"]), (400, &json!("e.yaml"), &json!(1)), "{answer}");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn cancel_is_for_what_is_in_progress() {
+    let world = World::new().await;
+    world.create("web", WAITING).await;
+    let (status, view) = world.ask("POST /v1/stacks/web/cancel", &Value::Null).await;
+    assert_eq!(
+        (status, &view["status"], &view["status_reason"]),
+        (200, &json!("FAILED"), &json!("cancelled"))
+    );
+    for (stack, status, class) in [("web", 409, "conflict"), ("other", 404, "not_found")] {
+        let answer = world.ask(&format!("POST /v1/stacks/{stack}/cancel"), &Value::Null).await;
+        assert_eq!((answer.0, &answer.1["error"]["class"]), (status, &json!(class)), "{}", answer.1);
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn the_graph_has_rows_and_what_needs_what() {
     let world = World::new().await;
     let text = format!(

@@ -1,6 +1,7 @@
 //! create, update, delete, rollback: send, then wait where asked to.
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use hyper::Method;
@@ -11,7 +12,7 @@ use super::{Create, Delete, How, Rollback, Update, Wait, show};
 use crate::client::{Client, path};
 use crate::failure::Failure;
 use crate::output::{Format, cell, document, print, printable};
-use crate::source::{Source, parameters, read};
+use crate::source::{Source, environments, parameters, read};
 use crate::wait::{Limit, Operation, is_gone, wait};
 
 pub async fn create(asked: Create, client: &mut Client, format: Format) -> Result<(), Failure> {
@@ -19,6 +20,7 @@ pub async fn create(asked: Create, client: &mut Client, format: Format) -> Resul
     let body = json!({
         "name": asked.name.as_str(),
         "template": template(read(&asked.template)?),
+        "environments": texts(&asked.given.environments)?,
         "parameters": parameters(&asked.given.parameters),
         "options": options(&asked.how),
     });
@@ -31,6 +33,7 @@ pub async fn update(asked: Update, client: &mut Client, format: Format) -> Resul
     let source = asked.template.as_deref().map(read).transpose()?;
     let body = json!({
         "template": source.map(template),
+        "environments": texts(&asked.given.environments)?,
         "parameters": parameters(&asked.given.parameters),
         "existing": asked.existing,
         "options": options(&asked.how),
@@ -51,6 +54,16 @@ pub async fn rollback(asked: Rollback, client: &mut Client, format: Format) -> R
     let at = path(["stacks", asked.name.as_str(), "rollback"]);
     let answer = client.send(Method::POST, &at, Some(&body)).await?;
     follow(&answer, asked.wait.wait(since), false, client, format).await
+}
+
+pub async fn cancel(name: &str, client: &mut Client, format: Format) -> Result<(), Failure> {
+    let view = client.send(Method::POST, &path(["stacks", name, "cancel"]), None).await?;
+    if format == Format::Table {
+        let [name, action, status, reason] =
+            ["name", "action", "status", "status_reason"].map(|key| cell(&view[key]));
+        return print(&format!("{name}: {action} {status}: {reason}\n"));
+    }
+    show(view, format)
 }
 
 /// How long to wait for the end, if at all.
@@ -74,8 +87,14 @@ fn template(source: Source) -> Value {
     json!({"name": source.name, "text": source.text, "files": source.files})
 }
 
+fn texts(given: &[PathBuf]) -> Result<Value, Failure> {
+    let environment = |(name, text)| json!({"name": name, "text": text});
+    Ok(environments(given)?.into_iter().map(environment).collect())
+}
+
 fn options(how: &How) -> Value {
-    json!({"rollback": how.rollback, "require_nodes": how.require_nodes, "timeout": how.timeout})
+    json!({"rollback": how.rollback, "require_nodes": how.require_nodes, "delete_first": how.delete_first,
+        "timeout": how.timeout})
 }
 
 /// Says what has begun, waits for it where asked to, and says how it ended.

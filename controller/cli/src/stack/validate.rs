@@ -2,21 +2,22 @@
 
 use std::fmt::Write;
 
-use muster_template::parse;
+use muster_template::{Environment, parse};
 use serde_json::{Value, json};
 
 use super::Validate;
 use crate::failure::Failure;
 use crate::output::{Format, document};
-use crate::source::{parameters, read};
+use crate::source::{environments, parameters, read};
 
 pub fn run(asked: &Validate, format: Format) -> Result<(), Failure> {
     let source = read(&asked.template)?;
     let template = parse(&source.name, &source.text, &source.files)?;
+    let environments = environments(&asked.given.environments)?;
+    let environment = Environment::parse(environments.iter().map(|(name, text)| (&**name, &**text)))?;
     let given = parameters(&asked.given.parameters);
-    let missing: Vec<&str> =
-        template.required_parameters().into_iter().filter(|name| !given.contains_key(*name)).collect();
-    if let Err(mut errors) = template.bind(&given) {
+    let missing = template.missing_parameters(&environment, &given);
+    if let Err(mut errors) = template.bind_with(&environment, &given) {
         let is_missing = |path: &str| missing.iter().any(|name| path == format!("parameters.{name}"));
         errors.0.retain(|error| !is_missing(&error.path));
         if !errors.0.is_empty() {

@@ -32,7 +32,9 @@ fn wrong_usage_ends_with_2() {
         "stack create 1web -t x.yaml",
         "stack create web -t x.yaml -P nonsense",
         "stack create web -t x.yaml --timeout 0",
-        "stack create web -t x.yaml -e env.yaml",
+        "stack create web -t x.yaml -e",
+        "stack cancel",
+        "stack graph web -o png",
         "stack update web --converge",
         "stack delete web --timeout 5",
         "node show UPPER",
@@ -109,6 +111,42 @@ fn a_valid_template() {
     assert_eq!(code, Some(0));
     assert_eq!(answer["valid"], true);
     assert_eq!(answer["missing_parameters"], serde_json::json!(["greeting"]));
+}
+
+#[test]
+fn environments_give_values_and_have_places() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = written(folder.path(), TEMPLATE);
+    let environment = |name: &str, text: &str| {
+        fs::write(folder.path().join(name), text).unwrap();
+        folder.path().join(name).display().to_string()
+    };
+    let good = environment(
+        "a.yaml",
+        "parameters: {greeting: hi}\nresource_registry: {resources: {mo*: {hooks: pre-create}}}\n",
+    );
+    let bad = environment("b.yaml", "parameters: {port: x}\n");
+    let worse = environment("c.yaml", "event_sinks: []\nparameters: {prot: 1}\n");
+    let validate = |environments: &[&str]| {
+        let mut command = muster("stack validate -t");
+        command.arg(&file);
+        for name in environments {
+            command.args(["-e", name]);
+        }
+        outcome(&mut command)
+    };
+    assert_eq!(validate(&[&good]), (Some(0), format!("{file} is valid: 1 resources\n"), String::new()));
+    let (code, stdout, stderr) = validate(&[&good, &bad]);
+    assert_eq!((code, stdout.as_str()), (Some(2), ""));
+    assert!(stderr.starts_with(&format!("error: {bad}:1:20: parameters.port: want a number")), "{stderr}");
+    let (code, _, stderr) = validate(&[&worse]);
+    assert_eq!(code, Some(2));
+    assert!(stderr.starts_with(&format!("error: {worse}:1:1: event_sinks: ")), "{stderr}");
+    let (code, _, stderr) = validate(&["/nonexistent/e.yaml"]);
+    assert_eq!(
+        (code, stderr.as_str()),
+        (Some(2), "error: /nonexistent/e.yaml: No such file or directory (os error 2)\n")
+    );
 }
 
 #[test]

@@ -154,10 +154,14 @@ fn what_is_sent() {
                 content: {get_file: c}}\n";
     std::fs::write(&file, text).unwrap();
     std::fs::write(folder.path().join("c"), "content").unwrap();
+    let environment = folder.path().join("e.yaml").display().to_string();
+    std::fs::write(&environment, "parameters: {a: x}").unwrap();
     let answers = vec![begun("CREATE"), view("CREATE", 3, "IN_PROGRESS", 1)];
     let controller = Controller::with(answers);
-    let mut command = muster("stack create web -P a=b=c --timeout 9 --require-nodes -o json -t");
-    let (code, stdout, _) = outcome(command.arg(&file).args(["--url", &controller.url()]));
+    let mut command =
+        muster("stack create web -P a=b=c --timeout 9 --require-nodes --delete-first -o json -t");
+    let (code, stdout, _) =
+        outcome(command.arg(&file).args(["-e", &environment, "--url", &controller.url()]));
     assert_eq!(code, Some(0));
     let shown: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!(shown["status"], "IN_PROGRESS");
@@ -168,9 +172,20 @@ fn what_is_sent() {
     assert_eq!(
         body,
         json!({"name": "web", "template": {"name": name, "text": text, "files": {"c": "content"}},
-            "parameters": {"a": "b=c"}, "options": {"rollback": false, "require_nodes": true, "timeout": 9}})
+            "environments": [{"name": environment, "text": "parameters: {a: x}"}], "parameters": {"a": "b=c"},
+            "options": {"rollback": false, "require_nodes": true, "delete_first": true, "timeout": 9}})
     );
     assert_eq!(requests[1], "GET /v1/stacks/web");
+}
+
+#[test]
+fn cancelling() {
+    let mut cancelled = stack("UPDATE", 3, "FAILED", 9);
+    cancelled["status_reason"] = json!("cancelled");
+    let controller = Controller::with(vec![Act::Answer(200, cancelled)]);
+    let (code, stdout, _) = outcome(muster("stack cancel web --url").arg(controller.url()));
+    assert_eq!((code, stdout.as_str()), (Some(0), "web: UPDATE FAILED: cancelled\n"));
+    assert_eq!(controller.requests(), ["POST /v1/stacks/web/cancel"]);
 }
 
 #[test]

@@ -231,7 +231,7 @@ impl Bed {
                     Effect::Answer { answer, .. } => {
                         answer?;
                     }
-                    Effect::SendChunk { .. } | Effect::LoadRevision { .. } => {
+                    Effect::SendChunk { .. } | Effect::Close { .. } | Effect::LoadRevision { .. } => {
                         bail!("an effect that is not needed here")
                     }
                 }

@@ -91,6 +91,11 @@ pub enum Effect {
         /// What.
         answer: Result<Answer, Refusal>,
     },
+    /// End the node's connection: it may not speak any more.
+    Close {
+        /// Whose.
+        node: NodeId,
+    },
     /// Read an older revision and give it back as [`Input::RevisionLoaded`].
     LoadRevision {
         /// To be given back.
@@ -264,6 +269,9 @@ impl Engine {
             Request::NewToken(token) => self.new_token(token),
             Request::RevokeToken { id } => self.revoke_token(id),
             Request::Join(ask) => self.join(ask),
+            Request::LabelNode { node, labels } => self.label_node(&node, labels),
+            Request::RevokeNode { node } => self.revoke_node(&node),
+            Request::RemoveNode { node } => self.remove_node(&node),
         };
         self.answer(id, answer);
     }
@@ -380,6 +388,21 @@ impl Engine {
                     reason: row.reason.clone().unwrap_or_default(),
                 }
             }
+        };
+        self.change(Change::Event(record));
+    }
+
+    /// Tells what an operator wants to know of a stack, whose state stays as it is.
+    pub(crate) fn note(&mut self, stack: u64, reason: String) {
+        let Some(found) = self.stacks.get_mut(&stack) else { return };
+        found.events += 1;
+        let record = EventRecord {
+            stack,
+            number: found.events,
+            resource: None,
+            action: found.action.as_str(),
+            status: found.status.as_str(),
+            reason: reason.into(),
         };
         self.change(Change::Event(record));
     }

@@ -91,14 +91,24 @@ impl Engine {
         }
         self.row_changed(slot, true);
         self.event(stack, Some(slot));
-        self.nodes[node].queue.push_back(slot);
+        self.line_up(slot, node);
+    }
+
+    fn line_up(&mut self, slot: Slot, node: NodeKey) {
+        let lost = self.rows[slot].is_lost();
+        let node_at = &mut self.nodes[node];
+        if lost {
+            node_at.lost.queue.push_back(slot)
+        } else {
+            node_at.queue.push_back(slot)
+        };
         self.agenda.push_back(Todo::Pump(node));
     }
 
     /// Sends what waits for this node, as far as there is room.
     pub(crate) fn pump(&mut self, node: NodeKey) {
         while self.nodes[node].ready && self.nodes[node].sent.len() < self.limits.in_flight_per_node {
-            let Some(slot) = self.nodes[node].queue.pop_front() else { return };
+            let Some(slot) = self.nodes[node].next_in_line() else { return };
             let waits = self.rows.get(slot).is_some_and(|row| {
                 let state = row.work.as_ref().map(|work| work.state);
                 row.node == Some(node) && matches!(state, Some(WorkState::Queued | WorkState::NodeAway))
@@ -106,11 +116,12 @@ impl Engine {
             if !waits {
                 continue;
             }
-            let Some(stack) = self.stacks.get_mut(&self.rows[slot].stack) else { continue };
-            if stack.in_flight >= self.limits.in_flight_per_stack {
-                stack.queue.push_back(slot);
-            } else {
-                self.send_job(slot, node);
+            match self.stacks.get_mut(&self.rows[slot].stack) {
+                Some(stack) if stack.in_flight >= self.limits.in_flight_per_stack => {
+                    stack.queue.push_back(slot);
+                }
+                // A lost row has none.
+                Some(_) | None => self.send_job(slot, node),
             }
         }
     }
@@ -122,8 +133,7 @@ impl Engine {
         }
         let Some(slot) = stack.queue.pop_front() else { return };
         if let Some(node) = self.rows.get(slot).and_then(|row| row.node) {
-            self.nodes[node].queue.push_back(slot);
-            self.agenda.push_back(Todo::Pump(node));
+            self.line_up(slot, node);
         }
         self.agenda.push_back(Todo::PumpStack(id));
     }
@@ -300,8 +310,7 @@ impl Engine {
                 let state = if self.nodes[node].ready { WorkState::Queued } else { WorkState::NodeAway };
                 self.set_work(slot, state);
                 self.row_changed(slot, false);
-                self.nodes[node].queue.push_back(slot);
-                self.agenda.push_back(Todo::Pump(node));
+                self.line_up(slot, node);
             }
             WorkState::Withdrawing => {
                 if let Some(node) = row.node {

@@ -65,6 +65,9 @@ impl Engine {
         for (slot, requires) in requires {
             engine.rows[slot].requires = requires.into();
         }
+        for key in engine.nodes.iter().map(|(key, _)| key).collect::<Vec<_>>() {
+            engine.count_lost(key);
+        }
         // What only the state before a job needed, when the controller ended.
         for digest in snapshot.contents {
             if !engine.contents.contains_key(&digest) {
@@ -125,6 +128,7 @@ impl Engine {
             }
         }
         let (node, held, sent, handed_over) = (row.node, row.held, row.is_sent(), row.handed_over);
+        let lost = row.is_lost();
         let slot = self.rows.insert(row);
         self.by_physical.insert(physical, slot);
         if let Some(key) = node {
@@ -139,7 +143,7 @@ impl Engine {
                 node.ledger ^= LedgerEntry { resource: physical, generation }.digest();
             }
             if let Some(spec) = self.rows[slot].spec.as_ref().map(PackedSpec::unpack) {
-                for claim in spec.claims() {
+                for claim in spec.claims().into_iter().filter(|_| !lost) {
                     // What was handed over, perhaps not all, is claimed only where nobody else does.
                     if !handed_over || self.claims.owner(key, &claim).is_none() {
                         self.claims.take(key, claim, slot);
@@ -148,6 +152,12 @@ impl Engine {
                 if let Some(digest) = stored_content(&spec) {
                     *self.contents.entry(digest).or_default() += 1;
                 }
+            }
+        }
+        if lost {
+            self.rows[slot].role = Role::Cleanup;
+            if let Some(key) = node {
+                self.nodes[key].lost.insert(slot);
             }
         }
         slot
@@ -204,7 +214,7 @@ impl Engine {
     }
 
     /// A traversal that cannot be taken up is not IN_PROGRESS for ever.
-    fn abandon(&mut self, id: u64, reason: &str) {
+    pub(crate) fn abandon(&mut self, id: u64, reason: &str) {
         let Some(stack) = self.stacks.get_mut(&id).filter(|stack| stack.status == Status::InProgress) else {
             return;
         };
@@ -214,7 +224,7 @@ impl Engine {
     }
 
     /// Takes up a traversal where the store left it.
-    fn resume(&mut self, id: u64, source: Source) {
+    pub(crate) fn resume(&mut self, id: u64, source: Source) {
         let Source { template, parameters, .. } = source;
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         if stack.forward.len() != template.resources.len() {

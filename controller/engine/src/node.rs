@@ -7,6 +7,8 @@ use muster_shared::pattern::matches;
 use muster_shared::{NodeId, ResourceId};
 
 use crate::engine::Engine;
+use crate::lost::Lost;
+use crate::membership::{LABELS_MAX, check_label};
 use crate::record::{Change, NodeRecord, TokenRecord};
 use crate::request::{Answer, JoinAsk, NewToken, Refusal};
 use crate::resource::Slot;
@@ -33,21 +35,38 @@ pub(crate) struct Node {
     pub ledger: u128,
     /// Pages of its ledger, while they come in.
     pub pages: Option<BTreeMap<ResourceId, LedgerEntry>>,
-    /// Rows on it.
+    /// Rows on it, lost ones among them.
     pub rows: u64,
+    /// What may be left on it from before it was removed.
+    pub lost: Lost,
+}
+
+impl Node {
+    /// Who waits for room, in their order.
+    pub fn in_line(&self) -> Vec<Slot> {
+        self.lost.queue.iter().chain(&self.queue).copied().collect()
+    }
+
+    /// What the node may have from before it was removed goes before all else.
+    pub fn next_in_line(&mut self) -> Option<Slot> {
+        match self.lost.queue.pop_front() {
+            Some(slot) => Some(slot),
+            None if self.lost.is_open() => None,
+            None => self.queue.pop_front(),
+        }
+    }
 }
 
 /// Nodes known or named; more are refused, for each costs memory.
 const NODES_MAX: usize = 200_000;
 /// Tokens open at a time.
 const TOKENS_MAX: usize = 10_000;
-const LABELS_MAX: usize = 64;
 
 #[derive(Debug, Default)]
 pub(crate) struct Nodes {
     nodes: Vec<Node>,
     by_name: BTreeMap<NodeId, NodeKey>,
-    /// Those that have joined, by name.
+    /// Those that have joined and may have jobs, by name.
     joined: Vec<NodeKey>,
     pub tokens: BTreeMap<[u8; 8], TokenRecord>,
 }
@@ -68,6 +87,7 @@ impl Nodes {
             ledger: 0,
             pages: None,
             rows: 0,
+            lost: Lost::default(),
         });
         self.by_name.insert(name.clone(), key);
         key
@@ -85,10 +105,16 @@ impl Nodes {
     /// A node has joined, perhaps again.
     pub fn join(&mut self, record: NodeRecord) {
         let key = self.key(&record.name);
-        if let Err(at) = self.joined.binary_search_by(|other| self[*other].name.cmp(&record.name)) {
-            self.joined.insert(at, key);
+        match self.joined.binary_search_by(|other| self[*other].name.cmp(&record.name)) {
+            Err(at) if !record.revoked => self.joined.insert(at, key),
+            Ok(_) | Err(_) => {}
         }
         self[key].joined = Some(record);
+    }
+
+    /// Nothing that may be anywhere goes there any more.
+    pub fn leave(&mut self, key: NodeKey) {
+        self.joined.retain(|other| *other != key);
     }
 
     /// A node for a resource that may be anywhere: spread by row.
@@ -158,6 +184,9 @@ impl Engine {
                 "a token has at least one use and at most {LABELS_MAX} labels"
             )));
         }
+        for (key, value) in &token.labels {
+            check_label(key, value)?;
+        }
         let record = TokenRecord { uses_left: token.uses, token };
         self.nodes.tokens.insert(record.token.id, record.clone());
         self.change(Change::Token(Box::new(record)));
@@ -197,7 +226,7 @@ impl Engine {
                 ask.name
             )));
         }
-        if self.nodes.is_joined(&ask.name) && record.token.name.as_deref() != Some(ask.name.as_str()) {
+        if self.is_taken(&ask.name) && record.token.name.as_deref() != Some(ask.name.as_str()) {
             return Err(Refusal::Conflict(format!(
                 "'{}' has joined before: to join again it needs a token for that name (--name {})",
                 ask.name, ask.name
@@ -223,10 +252,28 @@ impl Engine {
             revoked: false,
             joined_with: (ask.token_id, secret_hash),
         };
+        if let Some(key) = self.nodes.find(&ask.name) {
+            // Whoever speaks under that name until now has other keys.
+            self.away(key);
+        }
         self.nodes.join(joined.clone());
         self.change(Change::Node(Box::new(joined)));
         self.place_the_unplaced();
         Ok(Answer::Joined { node: ask.name })
+    }
+}
+
+impl Engine {
+    /// The name was a node's that was removed, and something may be left on it.
+    pub(crate) fn was_removed(&self, name: &NodeId) -> bool {
+        let node = self.nodes.find(name).map(|key| &self.nodes[key]);
+        node.is_some_and(|node| node.joined.is_none() && !node.lost.is_empty())
+    }
+
+    /// The name was a node's, and something of that node counts still.
+    fn is_taken(&self, name: &NodeId) -> bool {
+        let node = self.nodes.find(name).map(|key| &self.nodes[key]);
+        node.is_some_and(|node| node.joined.is_some() || !node.lost.is_empty())
     }
 }
 

@@ -34,6 +34,8 @@ pub(crate) struct Pending {
     pub revision: u32,
     /// The operator's request; none: the engine decided.
     pub request: Option<u64>,
+    /// It is no rollback: the current revision is walked again.
+    pub take_up: bool,
 }
 
 /// Where an operation leads.
@@ -119,7 +121,8 @@ impl Engine {
         };
         match revision {
             Some(revision) => {
-                let pending = Pending { stack: id, traversal: stack.traversal, revision, request };
+                let pending =
+                    Pending { stack: id, traversal: stack.traversal, revision, request, take_up: false };
                 self.load_revision(name.clone(), revision, pending);
                 Ok(None)
             }
@@ -129,7 +132,10 @@ impl Engine {
 
     pub(crate) fn revision_loaded(&mut self, load: u64, source: Result<Source, String>) {
         let Some(pending) = self.pending.remove(&load) else { return };
-        let Pending { stack, traversal, revision, request } = pending;
+        let Pending { stack, traversal, revision, request, take_up } = pending;
+        if take_up {
+            return self.taken_up(stack, traversal, source);
+        }
         let current = self.stacks.get(&stack).map(|stack| (stack.is_being_deleted(), stack.traversal));
         let result = match (current, source) {
             (None | Some((true, _)), _) => Err(Refusal::Conflict("the stack is being deleted".into())),
@@ -490,6 +496,7 @@ impl Engine {
 
     pub(crate) fn never_joined(&self, name: &NodeId) -> String {
         match self.nodes.nearest(name.as_str()) {
+            _ if self.was_removed(name) => format!("node {name} was removed and is waited for"),
             Some(near) => format!("node {name} has never joined and is waited for; did you mean {near}?"),
             None => format!("node {name} has never joined and is waited for"),
         }

@@ -50,6 +50,8 @@ pub enum Change {
     },
     /// Inserts or replaces.
     Node(Box<NodeRecord>),
+    /// The node is no more.
+    NodeRemoved(NodeId),
     /// Inserts or replaces.
     Token(Box<TokenRecord>),
     /// The token is gone.

@@ -11,6 +11,8 @@ use muster_template::{Environment, Parameters, Policies, Template};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::node_view::LostView;
+
 /// A parsed and bound template with the text it came from.
 #[derive(Clone)]
 pub struct Source {
@@ -156,6 +158,23 @@ pub enum Request {
     },
     /// A server wants to become a node.
     Join(JoinAsk),
+    /// Changes a node's labels.
+    LabelNode {
+        /// Its name.
+        node: NodeId,
+        /// Those to be set, and those to go (none).
+        labels: BTreeMap<String, Option<String>>,
+    },
+    /// Cuts a node off: no connection and no job until it joins again, with a token for its name.
+    RevokeNode {
+        /// Its name.
+        node: NodeId,
+    },
+    /// A node is gone for ever: what may be on it is lost, and cleaned up first should it come back.
+    RemoveNode {
+        /// Its name.
+        node: NodeId,
+    },
 }
 
 /// What a join token allows.
@@ -214,6 +233,15 @@ pub enum Answer {
     Joined {
         /// The node.
         node: NodeId,
+    },
+    /// The node is no more.
+    NodeRemoved {
+        /// The node.
+        node: NodeId,
+        /// What may be left on it, by stack and name; of very many the first.
+        lost: Vec<LostView>,
+        /// How many there are.
+        lost_total: u64,
     },
 }
 

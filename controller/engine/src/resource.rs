@@ -214,6 +214,11 @@ impl Row {
         self.rare.get_or_insert_default()
     }
 
+    /// Its node was removed, and it is no stack's any more.
+    pub fn is_lost(&self) -> bool {
+        self.rare().lost_from.is_some()
+    }
+
     pub fn is_sent(&self) -> bool {
         self.work.as_ref().is_some_and(|work| work.state.is_sent())
     }

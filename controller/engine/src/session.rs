@@ -46,7 +46,7 @@ impl Engine {
             self.touch(id);
             self.agenda.push_back(Todo::PumpStack(id));
         }
-        for slot in self.nodes[key].queue.clone() {
+        for slot in self.nodes[key].in_line() {
             self.set_work_if_waiting(slot, WorkState::NodeAway);
         }
     }
@@ -123,9 +123,10 @@ impl Engine {
             }
             self.transmit(slot, key);
         }
-        for slot in self.nodes[key].queue.clone() {
+        for slot in self.nodes[key].in_line() {
             self.set_work_if_waiting(slot, WorkState::Queued);
         }
+        self.honour(key);
         self.agenda.push_back(Todo::Pump(key));
     }
 

@@ -5,6 +5,7 @@ mod bed;
 mod cancel;
 mod claims;
 mod jobs;
+mod nodes;
 mod random;
 mod restarts;
 mod stacks;

@@ -61,6 +61,9 @@ impl Engine {
 
     /// This graph node has failed for good; independent branches go on.
     pub(crate) fn fail_row(&mut self, slot: Slot, reason: String) {
+        if self.rows[slot].is_lost() {
+            return self.not_found(slot, reason);
+        }
         let row = &mut self.rows[slot];
         row.status = Some(Status::Failed);
         row.action.get_or_insert(Action::Create);
@@ -100,6 +103,9 @@ impl Engine {
             self.nodes[node].rows -= 1;
         }
         self.change(Change::ResourceRemoved(row.id));
+        if row.is_lost() {
+            return self.found(slot, &row);
+        }
         let Some(stack) = self.stacks.get_mut(&row.stack) else { return };
         stack.extras.swap_remove(&slot);
         let mut released: Vec<Slot> = Vec::new();
@@ -181,7 +187,10 @@ impl Engine {
         stack.reason = String::new();
         stack.outputs = outputs;
         stack.queue = std::collections::VecDeque::new();
-        stack.complete.insert(0, stack.revision);
+        // One that is walked again is the same.
+        if stack.complete.first() != Some(&stack.revision) {
+            stack.complete.insert(0, stack.revision);
+        }
         stack.complete.truncate(COMPLETE_KEPT);
         if stack.action == StackAction::Delete {
             let (name, traversal) = (stack.name.clone(), stack.traversal);
@@ -232,11 +241,12 @@ impl Engine {
                     self.load_revision(
                         name,
                         revision,
-                        Pending { stack: id, traversal, revision, request: None },
+                        Pending { stack: id, traversal, revision, request: None, take_up: false },
                     );
                 }
                 None => {
-                    let pending = Pending { stack: id, traversal, revision: 0, request: None };
+                    let pending =
+                        Pending { stack: id, traversal, revision: 0, request: None, take_up: false };
                     self.pending.insert(0, pending);
                     self.revision_loaded(0, Ok(Source::nothing()));
                 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::engine::Engine;
+pub use crate::node_view::{LostView, NodeView, TokenView};
 use crate::record::{Status, action_str};
 use crate::resource::{Role, Row, Slot, WorkState};
 use crate::stack::Stack;
@@ -142,40 +143,6 @@ pub struct FailureView {
     pub reason: String,
     /// Why each attempt failed, oldest first.
     pub causes: Vec<String>,
-}
-
-/// `node list -o json`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeView {
-    /// Its fqdn.
-    pub name: String,
-    /// online, offline, maintenance, revoked or lost.
-    pub state: String,
-    /// From its token.
-    pub labels: BTreeMap<String, String>,
-    /// As it said last.
-    pub agent_version: String,
-    /// RFC 3339 UTC; null if it was never connected.
-    pub last_seen: Option<String>,
-    /// Rows on it.
-    pub resources: u64,
-    /// Of them, those that differ from their desired state.
-    pub drifted: u64,
-}
-
-/// `node tokens -o json`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TokenView {
-    /// Its id; the secret is not kept.
-    pub id: String,
-    /// Unix seconds.
-    pub expires: u64,
-    /// How many nodes may still join.
-    pub uses_left: u32,
-    /// Name or pattern it is bound to.
-    pub name: Option<String>,
-    /// Labels it gives.
-    pub labels: BTreeMap<String, String>,
 }
 
 /// Resources shown as active: a screen's worth.
@@ -335,51 +302,6 @@ impl Engine {
                 .collect(),
             Role::Cleanup | Role::Steady => Vec::new(),
         }
-    }
-
-    /// Nodes that have joined, by name.
-    pub fn node_views(&self) -> Vec<NodeView> {
-        self.nodes
-            .iter()
-            .filter_map(|(_, node)| {
-                let joined = node.joined.as_ref()?;
-                let state = match (joined.revoked, node.ready) {
-                    (true, _) => "revoked",
-                    (false, true) => "online",
-                    (false, false) => "offline",
-                };
-                Some(NodeView {
-                    name: node.name.to_string(),
-                    state: state.into(),
-                    labels: joined.labels.clone(),
-                    agent_version: joined.agent_version.clone(),
-                    last_seen: None,
-                    resources: node.rows,
-                    drifted: 0,
-                })
-            })
-            .collect()
-    }
-
-    /// Open join tokens.
-    pub fn token_views(&self) -> Vec<TokenView> {
-        self.nodes
-            .tokens
-            .values()
-            .map(|record| TokenView {
-                id: record.token.id.iter().map(|b| format!("{b:02x}")).collect(),
-                expires: record.token.expires,
-                uses_left: record.uses_left,
-                name: record.token.name.clone(),
-                labels: record.token.labels.clone(),
-            })
-            .collect()
-    }
-
-    /// The key a node seals with; none if it has not joined or was revoked.
-    pub fn node_seal(&self, name: &muster_shared::NodeId) -> Option<muster_shared::seal::SealPublic> {
-        let node = &self.nodes[self.nodes.find(name)?];
-        node.joined.as_ref().filter(|joined| !joined.revoked).map(|joined| joined.seal_public)
     }
 
     /// Every row with its last desired state, dropped ones included: for simulation and tests.

@@ -39,6 +39,7 @@ impl Engine {
             return;
         }
         match row.role {
+            _ if row.is_lost() => self.visit_lost(slot),
             Role::Steady => {}
             Role::Forward => self.visit_forward(slot),
             Role::Cleanup => self.visit_cleanup(slot),

@@ -213,6 +213,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
                     let chunk = Down::Chunk { digest, offset, bytes: bytes.unwrap_or_default() };
                     outgoing.entry((node, connection)).or_default().push(chunk);
                 }
+                Effect::Close { node } => self.outbox.close(&node),
                 Effect::Answer { id, answer } => {
                     // Who has the name from now on has other keys: the old ones get no more jobs.
                     if let Ok(Answer::Joined { node }) = &answer {

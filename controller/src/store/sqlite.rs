@@ -251,6 +251,9 @@ fn apply(db: &Transaction<'_>, change: &Change, now: &str) -> Result<(), StoreEr
                 node.joined_with.1,
             ])?;
         }
+        Change::NodeRemoved(name) => {
+            db.prepare_cached("DELETE FROM nodes WHERE name = ?1")?.execute([name.as_str()])?;
+        }
         Change::Token(record) => {
             let token = &record.token;
             db.prepare_cached("INSERT OR REPLACE INTO tokens VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?.execute(

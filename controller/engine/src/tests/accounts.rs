@@ -37,6 +37,9 @@ impl Engine {
             let sent: BTreeSet<Slot> =
                 rows.iter().filter(|(_, r)| r.node == Some(key) && r.is_sent()).map(|(s, _)| *s).collect();
             assert_eq!(node.sent, sent, "sent");
+            let lost: BTreeSet<Slot> =
+                rows.iter().filter(|(_, r)| r.node == Some(key) && r.is_lost()).map(|(s, _)| *s).collect();
+            assert_eq!(node.lost.slots().collect::<BTreeSet<_>>(), lost, "lost rows of a node");
             let count = rows.values().filter(|row| row.node == Some(key)).count();
             assert_eq!(node.rows, count as u64, "rows of a node");
         }
@@ -48,10 +51,12 @@ impl Engine {
         }
         assert_eq!(self.contents.keys().copied().collect::<BTreeSet<_>>(), contents, "contents");
         for owner in self.claims.owners() {
-            assert!(rows.contains_key(&owner), "a claim of a row that is gone");
+            assert!(rows.get(&owner).is_some_and(|row| !row.is_lost()), "a claim of a row that is gone");
         }
         for row in rows.values() {
-            assert!(row.requires.iter().all(|slot| rows.contains_key(slot)), "an edge to a row that is gone");
+            let fits = |slot: &Slot| rows.get(slot).is_some_and(|other| other.stack == row.stack);
+            assert!(row.requires.iter().all(fits), "an edge to a row that is gone, or another stack's");
+            assert_eq!(row.is_lost(), row.stack == 0, "a lost row is no stack's");
         }
     }
 }

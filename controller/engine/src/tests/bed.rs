@@ -28,6 +28,8 @@ pub struct Tables {
     pub tokens: BTreeMap<[u8; 8], TokenRecord>,
     pub contents: BTreeMap<muster_shared::model::ContentDigest, usize>,
     pub events: Vec<String>,
+    /// Of all events.
+    pub reasons: Vec<String>,
     pub highest: (u64, u64, u64),
     pub writes: usize,
 }
@@ -69,6 +71,9 @@ impl Tables {
             Change::Node(node) => {
                 self.nodes.insert(node.name.clone(), *node);
             }
+            Change::NodeRemoved(name) => {
+                self.nodes.remove(&name);
+            }
             Change::Token(token) => {
                 self.tokens.insert(token.token.id, *token);
             }
@@ -84,6 +89,7 @@ impl Tables {
             Change::Event(e) => {
                 let name = e.resource.map_or_else(|| "stack".into(), |(name, _)| name);
                 self.events.push(format!("{name} {}_{}", e.action, e.status));
+                self.reasons.push(e.reason.into());
             }
             Change::Counters(_) => {}
         }
@@ -241,30 +247,39 @@ impl Bed {
         self.join_as(name, Some(name.to_string()), key);
     }
 
-    fn join_as(&mut self, name: &NodeId, bound: Option<String>, key: u8) {
-        let secret = TokenSecret([1; 16]);
+    /// With the keys it has, and a token for that name, or for any.
+    pub fn try_join(&mut self, name: &NodeId, bound: Option<&str>) -> Result<Answer, Refusal> {
+        self.token(bound, 1);
+        self.ask(Request::Join(ask_to_join(name, 0)))
+    }
+
+    pub fn token(&mut self, bound: Option<&str>, uses: u32) {
+        self.token_of([1; 8], bound, uses);
+    }
+
+    pub fn token_of(&mut self, id: [u8; 8], bound: Option<&str>, uses: u32) {
         self.ask(Request::NewToken(NewToken {
-            id: [1; 8],
-            secret_hash: secret.digest(),
+            id,
+            secret_hash: TokenSecret([1; 16]).digest(),
             expires: 10,
-            uses: 1,
-            name: bound,
+            uses,
+            name: bound.map(str::to_owned),
             labels: BTreeMap::new(),
         }))
         .unwrap();
-        let ask = JoinAsk {
-            token_id: [1; 8],
-            secret,
-            name: name.clone(),
-            seal_public: SealPublic([key; 32]),
-            agent_version: "t".into(),
-            wall: 1,
-        };
-        self.ask(Request::Join(ask)).unwrap();
+    }
+
+    fn join_as(&mut self, name: &NodeId, bound: Option<String>, key: u8) {
+        self.token(bound.as_deref(), 1);
+        self.ask(Request::Join(ask_to_join(name, key))).unwrap();
         self.hosts.entry(name.clone()).or_default();
     }
 
+    /// The link lets in whom the machine knows.
     pub fn connect(&mut self, name: &NodeId) {
+        if self.engine.node_seal(name).is_none() {
+            return;
+        }
         self.next_connection += 1;
         let connection = self.next_connection;
         let host = self.hosts.get_mut(name).unwrap();
@@ -319,6 +334,27 @@ impl Bed {
         self.ask(Request::Cancel { name: stack() })
     }
 
+    /// The removed node's lost resources, by name.
+    pub fn remove(&mut self, name: &NodeId) -> Vec<String> {
+        let answer = self.ask(Request::RemoveNode { node: name.clone() }).unwrap();
+        let Answer::NodeRemoved { lost, .. } = answer else { panic!("removed") };
+        lost.into_iter().map(|lost| lost.resource).collect()
+    }
+
+    /// What is listed as lost on a node.
+    pub fn lost(&self, name: &NodeId) -> Vec<String> {
+        let views = self.engine.node_views().into_iter().filter(|view| view.name == name.as_str());
+        views.flat_map(|view| view.lost).map(|lost| format!("{} {}", lost.resource, lost.reason)).collect()
+    }
+
+    pub fn node_state(&self, name: &NodeId) -> String {
+        let views = self.engine.node_views();
+        views
+            .into_iter()
+            .find(|view| view.name == name.as_str())
+            .map_or_else(|| "none".into(), |view| view.state)
+    }
+
     pub fn receive(&mut self, name: &NodeId, message: Up) {
         if let Some(connection) = self.hosts[name].connection {
             self.input(Input::Received { node: name.clone(), connection, message });
@@ -331,7 +367,7 @@ impl Bed {
     }
 
     fn settle(&mut self) {
-        let mut replies = VecDeque::new();
+        let (mut replies, mut closed) = (VecDeque::new(), Vec::new());
         loop {
             while let Some(effect) = self.engine.poll_effect() {
                 match effect {
@@ -345,6 +381,11 @@ impl Bed {
                         }
                     }
                     Effect::SendChunk { .. } => {}
+                    Effect::Close { node } => {
+                        if let Some(host) = self.hosts.get_mut(&node) {
+                            closed.extend(host.connection.take().map(|connection| (node, connection)));
+                        }
+                    }
                     Effect::Answer { id, answer } => {
                         self.answers.insert(id, answer);
                     }
@@ -356,6 +397,9 @@ impl Bed {
                         self.engine.handle(self.now, Input::RevisionLoaded { load, source });
                     }
                 }
+            }
+            for (node, connection) in std::mem::take(&mut closed) {
+                self.engine.handle(self.now, Input::Disconnected { node, connection });
             }
             self.engine.audit();
             let Some((node, connection, message)) = replies.pop_front() else { return };
@@ -476,6 +520,17 @@ impl Bed {
             .collect();
         all.sort();
         all
+    }
+}
+
+fn ask_to_join(name: &NodeId, key: u8) -> JoinAsk {
+    JoinAsk {
+        token_id: [1; 8],
+        secret: TokenSecret([1; 16]),
+        name: name.clone(),
+        seal_public: SealPublic([key; 32]),
+        agent_version: "t".into(),
+        wall: 1,
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::bed::{Bed, files, node, stack, template};
-use crate::{Limits, Source};
+use crate::{Limits, Request, Source};
 
 /// More for a long run: `PROPTEST_CASES=20000 cargo test -p muster-engine`.
 fn cases() -> u32 {
@@ -54,7 +54,7 @@ fn settle(bed: &mut Bed) {
         host.map(|(name, _)| name.clone())
     };
     while let Some(host) = away(bed) {
-        bed.connect(&host);
+        bring_back(bed, &host);
     }
     let running = |bed: &Bed| {
         let host = bed.hosts.iter().find(|(_, host)| !host.running.is_empty());
@@ -64,6 +64,31 @@ fn settle(bed: &mut Bed) {
         bed.end(&host);
     }
     bed.idle();
+    // What could not be cleaned up is tried again when the node comes again.
+    for host in bed.hosts.keys().cloned().collect::<Vec<_>>() {
+        if !bed.lost(&host).is_empty() {
+            bed.disconnect(&host);
+            bed.connect(&host);
+        }
+    }
+    bed.idle();
+}
+
+/// Connects, after joining again where that is needed.
+fn bring_back(bed: &mut Bed, host: &muster_shared::NodeId) {
+    if ["none", "lost", "revoked"].contains(&&*bed.node_state(host)) {
+        bed.rejoin(host);
+    }
+    bed.connect(host);
+}
+
+/// An operator takes a node out of the site, or back in.
+fn operate(bed: &mut Bed, dice: &mut Dice, host: &muster_shared::NodeId) {
+    match dice.roll(3) {
+        0 => drop(bed.ask(Request::RevokeNode { node: host.clone() })),
+        1 => drop(bed.ask(Request::RemoveNode { node: host.clone() })),
+        _ => bring_back(bed, host),
+    }
 }
 
 /// A host's first job begins, or the one that began first ends.
@@ -118,7 +143,11 @@ proptest! {
         bed.create(source.clone()).unwrap();
         let mut latest = source;
         for _ in 0..dice.roll(30) {
-            match dice.roll(14) {
+            match dice.roll(15) {
+                14 => {
+                    let host = node(dice.roll(2));
+                    operate(&mut bed, &mut dice, &host);
+                }
                 0 => {
                     let (source, next) = graph(&mut dice);
                     bed.update(source.clone()).unwrap();
@@ -265,8 +294,9 @@ fn paths(dice: &mut Dice) -> (Source, Vec<String>) {
 
 fn disturb_in_any_way(bed: &mut Bed, dice: &mut Dice) {
     let host = node(0);
-    match dice.roll(30) {
+    match dice.roll(33) {
         0 => drop(bed.cancel()),
+        30.. => operate(bed, dice, &host),
         1..=5 => begin_or_end(bed, &host, dice.roll(2) == 0),
         _ => disturb(bed, dice),
     }

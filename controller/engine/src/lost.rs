@@ -1,0 +1,470 @@
+//! Nodes that are gone for ever, and what may be left on them.
+//!
+//! ```text
+//!   remove ─▶ row whose job may have reached the node ─▶ lost row ── the name joins again, Hello ─▶ Delete ─▶ done: gone
+//!                │                                        ▲                                          └─▶ failed: listed still
+//!                └ live: a new thing takes its place      └── failed ones are tried again at the next Hello
+//! ```
+//!
+//! A lost row belongs to no stack (`stack` 0) and claims nothing, so no operation waits for it; it is forgotten only
+//! when the node itself has said that nothing of it is there. Until the clean-up of a node that came back has ended,
+//! nothing else is sent to it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use muster_shared::model::Action;
+use muster_shared::{NodeId, StackName};
+
+use crate::engine::{Engine, Todo};
+use crate::node::NodeKey;
+use crate::operation::Pending;
+use crate::record::{Change, StackAction, Status};
+use crate::request::{Answer, Refusal, Source, SourceText};
+use crate::resource::{Dirty, Role, Row, Slot};
+use crate::stack::Stage;
+
+/// Names in one event or reason: a line.
+const NAMED: usize = 10;
+
+/// The lost rows of a node.
+#[derive(Debug, Default)]
+pub(crate) struct Lost {
+    all: BTreeSet<Slot>,
+    /// Those whose clean-up has not ended since the node's last Hello.
+    open: BTreeSet<Slot>,
+    /// Those that wait for room.
+    pub queue: VecDeque<Slot>,
+}
+
+impl Lost {
+    pub fn insert(&mut self, slot: Slot) {
+        self.all.insert(slot);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub fn slots(&self) -> impl Iterator<Item = Slot> {
+        self.all.iter().copied()
+    }
+
+    /// Nothing else is sent to the node while this holds.
+    pub fn is_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+}
+
+/// What a removal does to one stack.
+#[derive(Default)]
+struct Loss {
+    /// Slots of live rows that stand for a new thing now.
+    anew: BTreeSet<Slot>,
+    /// Names of the rows that are lost.
+    left: Vec<String>,
+}
+
+impl Engine {
+    /// Takes a node out of the site, in whatever state it is.
+    pub(crate) fn remove_node(&mut self, name: &NodeId) -> Result<Answer, Refusal> {
+        let key = self.removable(name)?;
+        self.cut_off(key);
+        self.nodes.leave(key);
+        self.nodes[key].joined = None;
+        self.change(Change::NodeRemoved(name.clone()));
+        let mut losses: BTreeMap<u64, Loss> = BTreeMap::new();
+        // Where lost rows were before, for those that need them.
+        let mut moved: BTreeMap<Slot, Slot> = BTreeMap::new();
+        for slot in self.rows_on(key) {
+            self.end_for_good(slot);
+            if self.rows[slot].rare().lost_from.is_none() {
+                let loss = losses.entry(self.rows[slot].stack).or_default();
+                if let Some(lost) = self.leave_behind(slot, loss) {
+                    moved.insert(slot, lost);
+                }
+            }
+        }
+        let node = &mut self.nodes[key];
+        node.queue.clear();
+        node.lost.queue.clear();
+        node.lost.open.clear();
+        self.keep_order_of(key, &moved);
+        for (stack, loss) in losses {
+            self.go_on_without(stack, &loss, name);
+        }
+        let lost: Vec<Slot> = moved.into_values().collect();
+        let lost_total = lost.len() as u64;
+        Ok(Answer::NodeRemoved { node: name.clone(), lost: self.lost_views(lost.into_iter()), lost_total })
+    }
+
+    fn removable(&self, name: &NodeId) -> Result<NodeKey, Refusal> {
+        let waiting = self.nodes.find(name).map(|key| &self.nodes[key]).filter(|node| node.joined.is_none());
+        match waiting {
+            Some(node) if !node.lost.is_empty() => Err(Refusal::Conflict(format!(
+                "node '{name}' was removed before; what may be left on it ({} resources, see 'muster node show {name}') \
+                 is cleaned up should it join again",
+                node.lost.len()
+            ))),
+            Some(node) if node.rows > 0 => Err(Refusal::NotFound(format!(
+                "node '{name}' has not joined, so there is nothing to remove; {} resources wait for it: let it join, \
+                 or update their stacks",
+                node.rows
+            ))),
+            _ => self.joined(name),
+        }
+    }
+
+    /// In the order of their ids.
+    fn rows_on(&self, key: NodeKey) -> Vec<Slot> {
+        let on_it = |slot: &Slot| self.rows[*slot].node == Some(key);
+        let mut slots: Vec<Slot> = self.by_physical.values().copied().filter(on_it).collect();
+        slots.sort_by_key(|slot| self.rows[*slot].id);
+        slots
+    }
+
+    /// Nobody will say what became of its job.
+    fn end_for_good(&mut self, slot: Slot) {
+        if self.rows[slot].is_sent() {
+            self.abandon_work(slot);
+        } else {
+            self.take_back(slot);
+        }
+        self.not_failed(slot);
+    }
+
+    /// Makes a row of the node independent of it; the lost row, if something may be there.
+    fn leave_behind(&mut self, slot: Slot, loss: &mut Loss) -> Option<Slot> {
+        self.claims.keep(slot, &[]);
+        let row = &self.rows[slot];
+        let (stack, dropped) = (row.stack, row.dropped.is_some());
+        // What others made is theirs, and what never was there is not lost.
+        let (is_there, adopted) = (row.applied, row.rare().external_id.is_some());
+        if !is_there || (adopted && dropped) {
+            self.off_the_node(slot);
+            self.agenda.push_back(Todo::Visit(slot));
+            return None;
+        }
+        if dropped {
+            self.stacks.get_mut(&stack)?.extras.swap_remove(&slot);
+            self.lose(slot, stack);
+            loss.left.push(self.rows[slot].name.to_string());
+            return Some(slot);
+        }
+        let old = self.make_anew(slot);
+        loss.anew.insert(slot);
+        if adopted {
+            self.forget(&old);
+            return None;
+        }
+        loss.left.push(old.name.to_string());
+        let physical = old.physical;
+        let lost = self.rows.insert(old);
+        self.by_physical.insert(physical, lost);
+        self.lose(lost, stack);
+        Some(lost)
+    }
+
+    /// Nothing of the row is on its node.
+    fn off_the_node(&mut self, slot: Slot) {
+        let row = &mut self.rows[slot];
+        row.applied = false;
+        let spec = row.spec.take();
+        if let Some(node) = row.node.take() {
+            self.nodes[node].rows -= 1;
+        }
+        if let Some(spec) = spec {
+            self.release_content(&spec.unpack());
+        }
+        self.row_changed(slot, true);
+    }
+
+    /// The row stays where it is in its stack and stands for a thing that is yet to be made; the row as it was.
+    fn make_anew(&mut self, slot: Slot) -> Row {
+        let (id, physical) = self.next_ids();
+        let old = &self.rows[slot];
+        let mut new = Row::new(id, physical, old.stack, old.name.clone(), old.kind);
+        (new.definition, new.revision) = (old.definition, old.revision);
+        (new.role, new.index, new.blocked) = (Role::Forward, old.index, old.blocked);
+        (new.replaces, new.retain) = (old.replaces, old.retain);
+        new.requires = old.requires.clone();
+        let (before, stack) = (old.id, old.stack);
+        let old = std::mem::replace(&mut self.rows[slot], new);
+        self.by_physical.insert(physical, slot);
+        self.row_changed(slot, true);
+        self.edges_changed(slot);
+        let extras: Vec<Slot> =
+            self.stacks.get(&stack).map(|stack| stack.extras.iter().copied().collect()).unwrap_or_default();
+        for other in extras {
+            if self.rows[other].replaced_by == Some(before) {
+                self.rows[other].replaced_by = Some(id);
+                self.row_changed(other, true);
+            }
+        }
+        old
+    }
+
+    /// A row that nothing is to be remembered of.
+    fn forget(&mut self, row: &Row) {
+        self.by_physical.swap_remove(&row.physical);
+        if let Some(node) = row.node {
+            self.nodes[node].rows -= 1;
+        }
+        if let Some(spec) = &row.spec {
+            self.release_content(&spec.unpack());
+        }
+        self.change(Change::ResourceRemoved(row.id));
+    }
+
+    /// The row is no stack's any more.
+    fn lose(&mut self, slot: Slot, stack: u64) {
+        let from = self.stacks.get(&stack).map(|stack| stack.name.clone());
+        let row = &mut self.rows[slot];
+        row.stack = 0;
+        (row.role, row.ready, row.failed, row.blocked) = (Role::Cleanup, false, false, 0);
+        (row.replaces, row.replaced_by, row.reason) = (None, None, None);
+        row.dropped.get_or_insert(row.revision);
+        row.rare = None;
+        row.rare_mut().lost_from = from;
+        // Of the place it was in before.
+        row.dirty = Dirty::default();
+        if let Some(node) = row.node {
+            self.nodes[node].lost.insert(slot);
+        }
+        self.row_changed(slot, true);
+    }
+
+    /// Lost rows need each other as they did: who needed another goes first.
+    fn keep_order_of(&mut self, key: NodeKey, moved: &BTreeMap<Slot, Slot>) {
+        for &slot in moved.values() {
+            let requires = self.rows[slot].requires.iter();
+            let requires: BTreeSet<Slot> = requires.filter_map(|slot| moved.get(slot)).copied().collect();
+            self.rows[slot].requires = requires.into_iter().collect();
+            self.edges_changed(slot);
+        }
+        self.count_lost(key);
+    }
+
+    /// How many others each lost row of a node waits for: one that is needed goes last, whatever becomes known of it.
+    pub(crate) fn count_lost(&mut self, key: NodeKey) {
+        let all: Vec<Slot> = self.nodes[key].lost.slots().collect();
+        for slot in &all {
+            self.rows[*slot].blocked = 0;
+        }
+        for slot in &all {
+            for required in self.rows[*slot].requires.clone() {
+                self.rows[required].blocked += 1;
+            }
+        }
+    }
+
+    /// What a stack does now that some of its rows are lost: it ends its clean-up, and makes anew what it wants.
+    fn go_on_without(&mut self, id: u64, loss: &Loss, node: &NodeId) {
+        self.mend_edges(id, &loss.anew);
+        self.unready_those_that_need(id, &loss.anew);
+        if !loss.left.is_empty() {
+            let mut reason = format!("node {node} was removed; may be left on it: {}", named(&loss.left));
+            if !loss.anew.is_empty() {
+                let anew: Vec<String> =
+                    loss.anew.iter().map(|slot| self.rows[*slot].name.to_string()).collect();
+                reason.push_str(&format!("; to be made anew: {}", named(&anew)));
+            }
+            self.note(id, reason);
+        }
+        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        let stage = stack.walk.as_ref().map(|walk| walk.stage);
+        match (loss.anew.is_empty(), stage) {
+            (true, Some(Stage::Cleanup)) => self.count_again(id),
+            (true, _) => {}
+            (false, Some(_)) => self.take_up_walk(id),
+            (false, None) if stack.status == Status::Complete => self.begin_again(id, node),
+            (false, None) => {} // its revision cannot be read; a newer one finds what is missing
+        }
+        self.agenda.push_back(Todo::CheckEnd(id));
+    }
+
+    /// No row of a stack needs one that is lost.
+    fn mend_edges(&mut self, id: u64, anew: &BTreeSet<Slot>) {
+        let Some(stack) = self.stacks.get(&id) else { return };
+        let slots: Vec<Slot> = stack.forward.iter().chain(&stack.extras).copied().collect();
+        for slot in slots {
+            let needs = &self.rows[slot].requires;
+            let kept: Vec<Slot> = needs.iter().copied().filter(|slot| self.rows[*slot].stack == id).collect();
+            // One that stands for a new thing has a new id.
+            if kept.len() < needs.len() || kept.iter().any(|slot| anew.contains(slot)) {
+                self.rows[slot].requires = kept.into();
+                self.edges_changed(slot);
+            }
+        }
+    }
+
+    /// What was made with a thing that is made anew is looked at again after it.
+    fn unready_those_that_need(&mut self, id: u64, anew: &BTreeSet<Slot>) {
+        let Some(stack) = self.stacks.get(&id).filter(|_| !anew.is_empty()) else { return };
+        let mut needed_by: BTreeMap<Slot, Vec<Slot>> = BTreeMap::new();
+        for slot in &stack.forward {
+            for required in &self.rows[*slot].requires {
+                needed_by.entry(*required).or_default().push(*slot);
+            }
+        }
+        let mut queue: Vec<Slot> = anew.iter().copied().collect();
+        while let Some(slot) = queue.pop() {
+            for next in needed_by.remove(&slot).unwrap_or_default() {
+                if !anew.contains(&next) && std::mem::take(&mut self.rows[next].ready) {
+                    self.row_changed(next, false);
+                }
+                queue.push(next);
+            }
+        }
+    }
+
+    /// As after a restart of the controller: what is not ready is to be made.
+    fn take_up_walk(&mut self, id: u64) {
+        let Some(stack) = self.stacks.get(&id) else { return };
+        let Some(walk) = &stack.walk else { return };
+        let source = Source {
+            template: walk.template.clone(),
+            parameters: walk.parameters.clone(),
+            policies: stack.policies.clone(),
+            text: SourceText::default().into(),
+        };
+        for slot in stack.forward.iter().chain(&stack.extras) {
+            if let Some(row) = self.rows.get_mut(*slot) {
+                row.failed = false;
+                if row.ready {
+                    row.role = Role::Steady;
+                }
+            }
+        }
+        self.leave_walk(id);
+        self.resume(id, source);
+    }
+
+    /// A COMPLETE stack is so no more: its revision is walked again.
+    fn begin_again(&mut self, id: u64, node: &NodeId) {
+        let traversal = self.next_traversal;
+        self.next_traversal += 1;
+        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        stack.action = StackAction::Update;
+        stack.status = Status::InProgress;
+        stack.reason = format!("node {node} was removed: what was on it is made anew");
+        stack.traversal = traversal;
+        stack.rollback = false;
+        let (name, revision) = (stack.name.clone(), stack.revision);
+        self.stack_changed(id);
+        self.event(id, None);
+        let pending = Pending { stack: id, traversal, revision, request: None, take_up: true };
+        self.load_revision(name, revision, pending);
+    }
+
+    /// The revision that [`Engine::begin_again`] asked for.
+    pub(crate) fn taken_up(&mut self, id: u64, traversal: u64, source: Result<Source, String>) {
+        let waits = |stack: &crate::stack::Stack| stack.traversal == traversal && stack.walk.is_none();
+        if !self.stacks.get(&id).is_some_and(waits) {
+            return; // a newer operation has seen to it
+        }
+        match source {
+            Ok(source) => self.resume(id, source),
+            Err(why) => {
+                self.abandon(id, &format!("its revision cannot be read: {why}; update or delete the stack"));
+            }
+        }
+    }
+
+    /// Rows that waited for the clean-up of lost ones go.
+    fn count_again(&mut self, id: u64) {
+        let Some(stack) = self.stacks.get(&id) else { return };
+        let extras: Vec<Slot> = stack.extras.iter().copied().collect();
+        let mut blocked: BTreeMap<Slot, u32> = extras.iter().map(|slot| (*slot, 0)).collect();
+        for slot in &extras {
+            for required in &self.rows[*slot].requires {
+                if let Some(count) = blocked.get_mut(required) {
+                    *count += 1;
+                }
+            }
+        }
+        for (slot, count) in blocked {
+            let row = &mut self.rows[slot];
+            if std::mem::replace(&mut row.blocked, count) > 0 && count == 0 {
+                self.agenda.push_back(Todo::Visit(slot));
+            }
+        }
+    }
+
+    /// The node is back: what it may have from before comes first.
+    pub(crate) fn honour(&mut self, key: NodeKey) {
+        let all = self.nodes[key].lost.all.clone();
+        self.agenda.extend(all.iter().copied().map(Todo::Visit));
+        self.nodes[key].lost.open = all;
+    }
+
+    /// All that needed it on its node is gone.
+    pub(crate) fn visit_lost(&mut self, slot: Slot) {
+        let row = &self.rows[slot];
+        match row.node {
+            _ if row.work.is_some() => {}
+            Some(node) if row.applied => {
+                if self.nodes[node].ready && self.nodes[node].lost.open.contains(&slot) {
+                    self.queue_job(slot, node, Action::Delete, None, None);
+                }
+            }
+            _ => self.drop_row(slot),
+        }
+    }
+
+    /// The row is gone; those that it needed may go.
+    pub(crate) fn found(&mut self, slot: Slot, row: &Row) {
+        let Some(node) = row.node else { return };
+        self.nodes[node].lost.all.remove(&slot);
+        self.nodes[node].lost.open.remove(&slot);
+        self.tell_of_lost(row.rare().lost_from.clone(), &row.name, node, "was cleaned up");
+        for required in &row.requires {
+            let other = &mut self.rows[*required];
+            other.blocked = other.blocked.saturating_sub(1);
+            if other.blocked == 0 {
+                self.agenda.push_back(Todo::Visit(*required));
+            }
+        }
+        self.agenda.push_back(Todo::Pump(node));
+    }
+
+    /// It cannot be cleaned up now. It stays listed, and so do those it needs; the rest of the node goes on.
+    pub(crate) fn not_found(&mut self, slot: Slot, reason: String) {
+        let what = format!("could not be cleaned up: {reason}");
+        let row = &mut self.rows[slot];
+        row.status = Some(Status::Failed);
+        row.reason = Some(reason.into());
+        let Some(node) = row.node else { return };
+        let (name, from) = (row.name.clone(), row.rare().lost_from.clone());
+        self.row_changed(slot, false);
+        self.nodes[node].lost.open.remove(&slot);
+        self.tell_of_lost(from, &name, node, &what);
+        let mut waiting: Vec<Slot> = self.rows[slot].requires.to_vec();
+        while let Some(next) = waiting.pop() {
+            if self.nodes[node].lost.open.remove(&next) {
+                let row = &mut self.rows[next];
+                row.reason = Some(format!("it is needed by {name}, which could not be cleaned up").into());
+                waiting.extend(row.requires.iter().copied());
+                self.row_changed(next, false);
+            }
+        }
+        self.agenda.push_back(Todo::Pump(node));
+    }
+
+    /// In the events of the stack that it was of, if that is still there.
+    fn tell_of_lost(&mut self, from: Option<StackName>, name: &str, node: NodeKey, what: &str) {
+        let Some(id) = from.and_then(|from| self.names.get(&from)).copied() else { return };
+        let node = &self.nodes[node].name;
+        self.note(id, format!("{name}, which node {node} had when it was removed, {what}"));
+    }
+}
+
+fn named(names: &[String]) -> String {
+    match names.len() {
+        0..=NAMED => names.join(", "),
+        more => format!("{} and {} more", names[..NAMED].join(", "), more - NAMED),
+    }
+}

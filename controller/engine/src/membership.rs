@@ -1,0 +1,105 @@
+//! What operators say of nodes: their labels, and who is cut off. Who is gone for ever is in `lost`.
+
+use std::collections::BTreeMap;
+
+use muster_shared::NodeId;
+
+use crate::engine::{Effect, Engine};
+use crate::node::NodeKey;
+use crate::record::{Change, NodeRecord};
+use crate::request::{Answer, Refusal};
+
+/// Labels of a node: selectors are matched against all of them, and every list shows them.
+pub(crate) const LABELS_MAX: usize = 64;
+/// Bytes of a label's key or value: what fits a column.
+const LABEL_MAX: usize = 63;
+
+impl Engine {
+    /// Sets and removes labels. Joining again starts from the labels of the token.
+    pub(crate) fn label_node(
+        &mut self,
+        name: &NodeId,
+        labels: BTreeMap<String, Option<String>>,
+    ) -> Result<Answer, Refusal> {
+        let key = self.joined(name)?;
+        for (label, value) in &labels {
+            check_label(label, value.as_deref().unwrap_or_default())?;
+        }
+        let Some(record) = &self.nodes[key].joined else { return Ok(Answer::Done) };
+        let mut new = record.labels.clone();
+        for (label, value) in labels {
+            match value {
+                Some(value) => new.insert(label, value),
+                None => new.remove(&label),
+            };
+        }
+        if new.len() > LABELS_MAX {
+            return Err(Refusal::Invalid(format!(
+                "node '{name}' would have {} labels: it can have {LABELS_MAX}",
+                new.len()
+            )));
+        }
+        if new != record.labels {
+            self.change_node(key, |record| record.labels = new);
+        }
+        Ok(Answer::Done)
+    }
+
+    /// Cuts a node off at once. Its work stays as that of a node that is away.
+    pub(crate) fn revoke_node(&mut self, name: &NodeId) -> Result<Answer, Refusal> {
+        let key = self.joined(name)?;
+        if self.nodes[key].joined.as_ref().is_some_and(|record| record.revoked) {
+            return Ok(Answer::Done);
+        }
+        self.cut_off(key);
+        self.change_node(key, |record| record.revoked = true);
+        self.nodes.leave(key);
+        // It may know their secrets, and would be back at once.
+        let of_it = |name: &NodeId, bound: &Option<String>| bound.as_deref() == Some(name.as_str());
+        let tokens = self.nodes.tokens.iter().filter(|(_, record)| of_it(name, &record.token.name));
+        for id in tokens.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.nodes.tokens.remove(&id);
+            self.change(Change::TokenRemoved(id));
+        }
+        Ok(Answer::Done)
+    }
+
+    /// No word of its present connection counts any more.
+    pub(crate) fn cut_off(&mut self, key: NodeKey) {
+        self.away(key);
+        let node = self.nodes[key].name.clone();
+        self.effect(Effect::Close { node });
+    }
+
+    /// The node of this name, if it has joined.
+    pub(crate) fn joined(&self, name: &NodeId) -> Result<NodeKey, Refusal> {
+        if let Some(key) = self.nodes.find(name).filter(|key| self.nodes[*key].joined.is_some()) {
+            return Ok(key);
+        }
+        Err(Refusal::NotFound(match self.nodes.nearest(name.as_str()) {
+            Some(near) => format!("no node '{name}' has joined; did you mean {near}?"),
+            None => format!("no node '{name}' has joined: see 'muster node list'"),
+        }))
+    }
+
+    fn change_node(&mut self, key: NodeKey, change: impl FnOnce(&mut NodeRecord)) {
+        if let Some(record) = &mut self.nodes[key].joined {
+            change(record);
+            let record = record.clone();
+            self.change(Change::Node(Box::new(record)));
+        }
+    }
+}
+
+/// Neither a selector's characters nor anything a terminal would take for its own.
+pub(crate) fn check_label(key: &str, value: &str) -> Result<(), Refusal> {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'/' | b':');
+    let fits = |text: &str| text.len() <= LABEL_MAX && text.bytes().all(allowed);
+    if !key.is_empty() && fits(key) && fits(value) {
+        return Ok(());
+    }
+    let shown: String = key.chars().take(LABEL_MAX).flat_map(char::escape_default).collect();
+    Err(Refusal::Invalid(format!(
+        "label '{shown}': want at most {LABEL_MAX} letters, digits, '-', '.', '_', '/' and ':' on either side"
+    )))
+}

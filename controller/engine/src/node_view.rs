@@ -1,0 +1,140 @@
+//! Nodes and tokens as operators see them.
+
+use std::collections::BTreeMap;
+
+use muster_shared::NodeId;
+use muster_shared::seal::SealPublic;
+use serde::{Deserialize, Serialize};
+
+use crate::engine::Engine;
+use crate::resource::{Row, Slot};
+
+/// Lost resources shown of one node: more fill screens and answers, and their number is said.
+const LOST_SHOWN: usize = 1000;
+
+/// `node list -o json`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeView {
+    /// Its fqdn.
+    pub name: String,
+    /// online, offline, maintenance, revoked or lost.
+    pub state: String,
+    /// From its token.
+    pub labels: BTreeMap<String, String>,
+    /// As it said last.
+    pub agent_version: String,
+    /// RFC 3339 UTC; null if it was never connected.
+    pub last_seen: Option<String>,
+    /// Rows on it, lost ones not counted.
+    pub resources: u64,
+    /// Of them, those that differ from their desired state.
+    pub drifted: u64,
+    /// What may be left on it from before it was removed; of very many the first.
+    #[serde(default)]
+    pub lost: Vec<LostView>,
+    /// How many there are.
+    #[serde(default)]
+    pub lost_total: u64,
+}
+
+/// What a removed node may still have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostView {
+    /// The stack that made it.
+    pub stack: String,
+    /// Its name in that stack's template.
+    pub resource: String,
+    /// The thing.
+    pub physical_id: String,
+    /// Muster::File, …
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Where it is.
+    pub node: String,
+    /// Why it could not be cleaned up when the node came back; else empty.
+    #[serde(default)]
+    pub reason: String,
+}
+
+/// `node tokens -o json`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenView {
+    /// Its id; the secret is not kept.
+    pub id: String,
+    /// Unix seconds.
+    pub expires: u64,
+    /// How many nodes may still join.
+    pub uses_left: u32,
+    /// Name or pattern it is bound to.
+    pub name: Option<String>,
+    /// Labels it gives.
+    pub labels: BTreeMap<String, String>,
+}
+
+impl Engine {
+    /// Nodes that have joined, and those that were removed with something left on them, by name.
+    pub fn node_views(&self) -> Vec<NodeView> {
+        self.nodes
+            .iter()
+            .filter_map(|(_, node)| {
+                let state = match &node.joined {
+                    Some(joined) if joined.revoked => "revoked",
+                    Some(_) if node.ready => "online",
+                    Some(_) => "offline",
+                    None if node.lost.is_empty() => return None,
+                    None => "lost",
+                };
+                let joined = node.joined.as_ref();
+                let lost_total = node.lost.len() as u64;
+                Some(NodeView {
+                    name: node.name.to_string(),
+                    state: state.into(),
+                    labels: joined.map(|joined| joined.labels.clone()).unwrap_or_default(),
+                    agent_version: joined.map(|joined| joined.agent_version.clone()).unwrap_or_default(),
+                    last_seen: None,
+                    resources: node.rows.saturating_sub(lost_total),
+                    drifted: 0,
+                    lost: self.lost_views(node.lost.slots()),
+                    lost_total,
+                })
+            })
+            .collect()
+    }
+
+    /// By stack and name.
+    pub(crate) fn lost_views(&self, slots: impl Iterator<Item = Slot>) -> Vec<LostView> {
+        let mut rows: Vec<&Row> = slots.map(|slot| &self.rows[slot]).collect();
+        rows.sort_by(|a, b| (&a.rare().lost_from, &a.name, a.id).cmp(&(&b.rare().lost_from, &b.name, b.id)));
+        rows.truncate(LOST_SHOWN);
+        let view = |row: &Row| LostView {
+            stack: row.rare().lost_from.as_ref().map(ToString::to_string).unwrap_or_default(),
+            resource: row.name.to_string(),
+            physical_id: row.physical.to_string(),
+            kind: row.kind.name().into(),
+            node: row.node.map(|key| self.nodes[key].name.to_string()).unwrap_or_default(),
+            reason: row.reason.as_deref().unwrap_or_default().into(),
+        };
+        rows.into_iter().map(view).collect()
+    }
+
+    /// Open join tokens.
+    pub fn token_views(&self) -> Vec<TokenView> {
+        self.nodes
+            .tokens
+            .values()
+            .map(|record| TokenView {
+                id: record.token.id.iter().map(|b| format!("{b:02x}")).collect(),
+                expires: record.token.expires,
+                uses_left: record.uses_left,
+                name: record.token.name.clone(),
+                labels: record.token.labels.clone(),
+            })
+            .collect()
+    }
+
+    /// The key a node seals with; none if it has not joined or was revoked.
+    pub fn node_seal(&self, name: &NodeId) -> Option<SealPublic> {
+        let node = &self.nodes[self.nodes.find(name)?];
+        node.joined.as_ref().filter(|joined| !joined.revoked).map(|joined| joined.seal_public)
+    }
+}

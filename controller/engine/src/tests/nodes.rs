@@ -1,0 +1,395 @@
+//! Labels, revoking, and nodes that are gone for ever and come back.
+
+use std::collections::BTreeMap;
+
+use muster_shared::NodeId;
+use muster_shared::model::{Observed, Outcome, Report, Up};
+
+use super::bed::{Bed, Host, files, node, options, stack, template};
+use crate::{Answer, Limits, Refusal, Request};
+
+fn label(bed: &mut Bed, labels: &[(&str, Option<&str>)]) -> Result<Answer, Refusal> {
+    let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), value.map(str::to_owned))).collect();
+    bed.ask(Request::LabelNode { node: node(0), labels })
+}
+
+fn labels(bed: &Bed) -> BTreeMap<String, String> {
+    bed.engine.node_views().remove(0).labels
+}
+
+#[test]
+fn labels_are_set_and_removed_and_bounded() {
+    let mut bed = Bed::new(1);
+    label(&mut bed, &[("role", Some("web")), ("zone", Some("a"))]).unwrap();
+    label(&mut bed, &[("zone", None), ("rack", Some("")), ("never", None)]).unwrap();
+    let wanted: BTreeMap<String, String> =
+        [("role", "web"), ("rack", "")].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+    assert_eq!(labels(&bed), wanted);
+    let writes = bed.tables.writes;
+    label(&mut bed, &[("role", Some("web"))]).unwrap();
+    assert_eq!(bed.tables.writes, writes, "nothing changed");
+    for wrong in ["", "a b", "a=b", "a,b", "ä", &"x".repeat(64)] {
+        assert!(matches!(label(&mut bed, &[(wrong, Some("x"))]), Err(Refusal::Invalid(_))), "{wrong}");
+    }
+    assert!(matches!(label(&mut bed, &[("a", Some("x y"))]), Err(Refusal::Invalid(_))));
+    let many: Vec<String> = (0..63).map(|n| format!("l{n}")).collect();
+    let many: Vec<(&str, Option<&str>)> = many.iter().map(|key| (key.as_str(), Some("x"))).collect();
+    let Err(Refusal::Invalid(why)) = label(&mut bed, &many) else { panic!("65 labels") };
+    assert!(why.contains("65") && why.contains("64"), "{why}");
+    bed.restart();
+    assert_eq!(labels(&bed), wanted, "durable");
+    let nobody = Request::LabelNode { node: "node-9".parse().unwrap(), labels: BTreeMap::new() };
+    let Err(Refusal::NotFound(why)) = bed.ask(nobody) else { panic!("no such node") };
+    assert!(why.contains("did you mean node-0?"), "{why}");
+}
+
+#[test]
+fn a_revoked_node_has_no_connection_and_no_job_until_it_joins_again_with_a_token_for_its_name() {
+    let mut bed = Bed::new(2);
+    bed.create(template("a: x=1 node=node-0\n b: x=1 node=node-1")).unwrap();
+    bed.ask(Request::RevokeNode { node: node(0) }).unwrap();
+    assert_eq!((bed.hosts[&node(0)].connection, bed.node_state(&node(0)).as_str()), (None, "revoked"));
+    assert!(bed.engine.node_seal(&node(0)).is_none());
+    assert_eq!(bed.resource("a").phase, "node_away");
+    bed.connect(&node(0));
+    bed.idle();
+    assert_eq!(
+        (bed.status().as_str(), bed.resource("a").phase.as_str()),
+        ("CREATE_IN_PROGRESS", "node_away")
+    );
+    bed.ask(Request::RevokeNode { node: node(0) }).unwrap();
+    bed.restart();
+    assert_eq!(bed.node_state(&node(0)), "revoked");
+    assert!(bed.engine.node_seal(&node(0)).is_none());
+    let anywhere = Request::Create {
+        name: "t".parse().unwrap(),
+        source: template("c: x=1\n d: x=1"),
+        options: options(),
+    };
+    bed.ask(anywhere).unwrap();
+    let views = bed.engine.resource_views(&"t".parse().unwrap(), true).unwrap();
+    assert!(views.iter().all(|view| view.node == "node-1"), "nothing new goes there: {views:?}");
+    assert!(bed.try_join(&node(0), None).is_err(), "a token for any name is not enough");
+    bed.rejoin(&node(0));
+    bed.connect(&node(0));
+    bed.connect(&node(1));
+    bed.idle();
+    assert_eq!((bed.status().as_str(), bed.node_state(&node(0)).as_str()), ("CREATE_COMPLETE", "online"));
+}
+
+#[test]
+fn a_token_that_was_open_for_a_revoked_name_is_worth_nothing() {
+    let mut bed = Bed::new(1);
+    bed.token(Some("node-0"), 5);
+    bed.token_of([2; 8], None, 5);
+    bed.ask(Request::RevokeNode { node: node(0) }).unwrap();
+    let open: Vec<Option<String>> = bed.engine.token_views().into_iter().map(|token| token.name).collect();
+    assert_eq!(open, [None]);
+    assert_eq!(bed.tables.tokens.len(), 1);
+}
+
+#[test]
+fn a_delete_ends_with_the_removal_of_the_node_it_waits_for_and_the_node_is_cleaned_up_when_it_returns() {
+    for restart in [false, true] {
+        let mut bed = Bed::new(2);
+        bed.create(template("a: x=1 node=node-0\n b: x=1 node=node-1 | a\n c: x=1 node=node-0 | a")).unwrap();
+        bed.idle();
+        bed.disconnect(&node(0));
+        bed.delete().unwrap();
+        bed.idle();
+        assert_eq!(bed.status(), "DELETE_IN_PROGRESS");
+        assert_eq!(bed.remove(&node(0)), ["a", "c"]);
+        assert_eq!((bed.status().as_str(), bed.node_state(&node(0)).as_str()), ("gone", "lost"));
+        assert_eq!(bed.tables.resources.len(), 2, "nothing is forgotten");
+        assert!(bed.tables.resources.values().all(|row| row.stack == 0 && row.lost_from == Some(stack())));
+        if restart {
+            bed.restart();
+            bed.connect(&node(1));
+        }
+        assert_eq!(bed.lost(&node(0)), ["a ", "c "]);
+        assert!(bed.try_join(&node(0), None).is_err(), "a token for any name is not enough");
+        bed.rejoin(&node(0));
+        assert_eq!(bed.node_state(&node(0)), "offline");
+        bed.ran.clear();
+        bed.connect(&node(0));
+        bed.idle();
+        assert_eq!(bed.ran, ["Delete c", "Delete a"], "who needed another goes first");
+        assert!(bed.reality().is_empty() && bed.tables.resources.is_empty() && bed.tables.edges.is_empty());
+        assert_eq!((bed.lost(&node(0)).len(), bed.node_state(&node(0)).as_str()), (0, "online"));
+    }
+}
+
+#[test]
+fn what_the_stack_still_wants_is_made_anew_after_what_was_there_is_gone() {
+    for restart in [false, true] {
+        let mut bed = Bed::new(2);
+        bed.create(template("a: x=1 node=node-0\n b: x=@a.x node=node-1\n c: x=1 node=node-1")).unwrap();
+        bed.idle();
+        let old = bed.resource("a").physical_id;
+        assert_eq!(bed.remove(&node(0)), ["a"]);
+        if restart {
+            bed.restart();
+            bed.connect(&node(1));
+        }
+        assert_eq!(bed.status(), "UPDATE_IN_PROGRESS");
+        assert!(bed.view().unwrap().status_reason.contains("node-0"));
+        assert_eq!(
+            (bed.resource("a").phase.as_str(), bed.resource("b").waits_for),
+            ("node_away", vec!["a".into()])
+        );
+        assert_ne!(bed.resource("a").physical_id, old);
+        bed.idle();
+        assert_eq!(bed.status(), "UPDATE_IN_PROGRESS");
+        bed.ran.clear();
+        bed.rejoin(&node(0));
+        bed.connect(&node(0));
+        assert_eq!(bed.hosts[&node(0)].queue.len(), 1, "the clean-up alone");
+        bed.idle();
+        assert_eq!(bed.ran, ["Delete a", "Create a"], "b is as it was");
+        assert_eq!(
+            (bed.status().as_str(), bed.reality().len(), bed.lost(&node(0)).len()),
+            ("UPDATE_COMPLETE", 3, 0)
+        );
+        assert_eq!(bed.view().unwrap().revision, 1);
+        bed.rollback(None).unwrap();
+        bed.idle();
+        assert_eq!(
+            bed.reality().len(),
+            0,
+            "the one COMPLETE revision is the first: before it there was nothing"
+        );
+    }
+}
+
+#[test]
+fn a_new_revision_puts_elsewhere_what_was_on_a_removed_node() {
+    let mut bed = Bed::new(2);
+    bed.create(template("a: x=1 node=node-0")).unwrap();
+    bed.idle();
+    bed.remove(&node(0));
+    let Answer::Stack { warnings, .. } =
+        bed.update(template("a: x=1 node=node-0\n b: x=1 node=node-1")).unwrap()
+    else {
+        panic!("a stack")
+    };
+    assert_eq!(warnings, ["node node-0 was removed and is waited for"]);
+    bed.update(template("a: x=1 node=node-1")).unwrap();
+    bed.idle();
+    assert_eq!((bed.status().as_str(), bed.resource("a").node.as_str()), ("UPDATE_COMPLETE", "node-1"));
+    assert_eq!(bed.lost(&node(0)), ["a "]);
+    bed.rejoin(&node(0));
+    bed.connect(&node(0));
+    bed.idle();
+    assert_eq!(bed.reality().len(), 1);
+}
+
+#[test]
+fn what_may_be_anywhere_gets_another_node() {
+    let mut bed = Bed::new(2);
+    bed.create(template("a: x=1\n b: x=1\n c: x=1 | a b")).unwrap();
+    bed.idle();
+    let gone: NodeId = bed.resource("a").node.parse().unwrap();
+    let lost = bed.remove(&gone);
+    bed.idle();
+    assert_eq!(bed.status(), "UPDATE_COMPLETE");
+    assert!(bed.resources().iter().all(|row| row.node != gone.as_str() && row.observed == "in_sync"));
+    assert_eq!(bed.tables.resources.len(), 3 + lost.len());
+}
+
+/// Where a removal finds the jobs of node-0: what is lost, and what the stack comes to once the node is back.
+#[test]
+fn a_removal_at_any_point_of_a_job() {
+    type Prepare = fn(&mut Bed);
+    let one_at_a_time = Limits { in_flight_per_node: 1, ..Limits::default() };
+    let cases: [(&str, Prepare, &[&str]); 9] = [
+        ("never sent: the node was away", |_| {}, &[]),
+        ("the second waits for room", |_| {}, &["a"]),
+        (
+            "sent, and the agent never had it",
+            |bed| bed.hosts.get_mut(&node(0)).unwrap().queue.clear(),
+            &["a"],
+        ),
+        ("in backoff", |bed| bed.fail_next(&node(0), false), &["a", "b"]),
+        ("failed", |bed| bed.fail_next(&node(0), true), &["a", "b"]),
+        (
+            "failed once, then away",
+            |bed| {
+                bed.fail_next(&node(0), false);
+                bed.disconnect(&node(0));
+                bed.pass(std::time::Duration::from_secs(2));
+            },
+            &["a", "b"],
+        ),
+        ("done and sent", |bed| assert!(bed.run_at(&node(0), 0)), &["a", "b"]),
+        (
+            "withdrawing",
+            |bed| {
+                bed.hosts.get_mut(&node(0)).unwrap().connection = None; // nothing arrives any more
+                bed.update(template("a: x=2 node=node-0 | b\n b: x=1 node=node-0")).unwrap();
+            },
+            &["a"],
+        ),
+        ("complete", Bed::idle, &["a", "b"]),
+    ];
+    for (name, prepare, lost) in cases {
+        for restart in [false, true] {
+            let mut bed = Bed::with(2, one_at_a_time);
+            if lost.is_empty() {
+                bed.disconnect(&node(0));
+            }
+            bed.create(template("a: x=1 node=node-0\n b: x=1 node=node-0\n c: x=1 node=node-1 | a b"))
+                .unwrap();
+            prepare(&mut bed);
+            assert_eq!(bed.remove(&node(0)), lost, "{name}");
+            if restart {
+                bed.restart();
+                bed.connect(&node(1));
+            }
+            bed.idle();
+            bed.update(template("a: x=3 node=node-0\n b: x=3 node=node-0\n c: x=3 node=node-1 | a b"))
+                .unwrap();
+            bed.idle();
+            assert_eq!(bed.status(), "UPDATE_IN_PROGRESS", "{name}");
+            bed.rejoin(&node(0));
+            bed.connect(&node(0));
+            bed.idle();
+            assert_eq!((bed.status().as_str(), bed.reality().len()), ("UPDATE_COMPLETE", 3), "{name}");
+            assert!(bed.lost(&node(0)).is_empty(), "{name}");
+            bed.delete().unwrap();
+            bed.idle();
+            assert!(bed.reality().is_empty() && bed.tables.resources.is_empty(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_clean_up_that_fails_is_listed_and_tried_again_and_holds_nothing_else_up() {
+    let mut bed = Bed::new(1);
+    bed.create(template("a: x=1\n b: x=1 | a\n c: x=1")).unwrap();
+    bed.idle();
+    bed.delete().unwrap();
+    bed.remove(&node(0));
+    assert_eq!(bed.status(), "gone");
+    bed.create(template("d: x=1 node=node-0")).unwrap();
+    bed.rejoin(&node(0));
+    bed.connect(&node(0));
+    assert_eq!(bed.hosts[&node(0)].queue.len(), 2, "b and c, and not d");
+    bed.fail_next(&node(0), true);
+    bed.idle();
+    assert_eq!(bed.status(), "CREATE_COMPLETE");
+    assert_eq!(
+        bed.lost(&node(0)),
+        ["a it is needed by b, which could not be cleaned up", "b refused"],
+        "c is gone"
+    );
+    bed.restart();
+    assert_eq!(bed.lost(&node(0)).len(), 2);
+    bed.connect(&node(0));
+    bed.idle();
+    assert_eq!((bed.lost(&node(0)).len(), bed.tables.resources.len()), (0, 1));
+}
+
+#[test]
+fn a_server_with_an_empty_disk_has_nothing_to_clean_up() {
+    let mut bed = Bed::new(1);
+    bed.create(files("a: /a x\n b: /b y | a")).unwrap();
+    bed.idle();
+    bed.remove(&node(0));
+    *bed.hosts.get_mut(&node(0)).unwrap() = Host::default();
+    bed.rejoin(&node(0));
+    bed.connect(&node(0));
+    bed.idle();
+    assert_eq!((bed.status().as_str(), bed.lost(&node(0)).len()), ("UPDATE_COMPLETE", 0));
+    assert_eq!(bed.disk(), ["/a x", "/b y"]);
+}
+
+#[test]
+fn a_claim_of_a_lost_resource_is_free() {
+    let mut bed = Bed::new(1);
+    bed.create(files("a: /a x")).unwrap();
+    bed.idle();
+    bed.update(files("b: /a y")).unwrap();
+    bed.run_at(&node(0), 0);
+    bed.remove(&node(0));
+    let other = "t".parse().unwrap();
+    let Err(Refusal::Conflict(_)) =
+        bed.ask(Request::Create { name: other, source: files("c: /a z"), options: options() })
+    else {
+        panic!("b claims it, wherever it is")
+    };
+    bed.update(files("c: /a z")).unwrap();
+    bed.rejoin(&node(0));
+    bed.connect(&node(0));
+    bed.idle();
+    assert_eq!((bed.status().as_str(), bed.disk()), ("UPDATE_COMPLETE", vec!["/a z".to_owned()]));
+    assert!(bed.lost(&node(0)).is_empty());
+}
+
+#[test]
+fn a_replaced_pair_on_a_removed_node() {
+    for done in [0, 1, 2] {
+        let mut bed = Bed::new(2);
+        bed.create(template("a: !x=1 node=node-0\n b: y=@a.!x node=node-1")).unwrap();
+        bed.idle();
+        bed.update(template("a: !x=2 node=node-0\n b: y=@a.!x node=node-1")).unwrap();
+        for _ in 0..done {
+            let busy = [0, 1].map(node).into_iter().find(|name| !bed.hosts[name].queue.is_empty()).unwrap();
+            bed.run_at(&busy, 0);
+        }
+        assert_eq!(bed.remove(&node(0)), ["a", "a"], "{done}");
+        assert_eq!(bed.resource("a").physical_id.len(), 36);
+        bed.rejoin(&node(0));
+        bed.connect(&node(0));
+        bed.idle();
+        assert_eq!((bed.status().as_str(), bed.reality().len()), ("UPDATE_COMPLETE", 2), "{done}");
+        assert!(bed.reality().iter().all(|(_, values)| values.values().all(|value| value == "2")), "{done}");
+    }
+}
+
+#[test]
+fn a_removed_node_is_removed_once_and_one_that_never_joined_not_at_all() {
+    let mut bed = Bed::new(2);
+    bed.create(template("a: x=1 node=node-0\n b: x=1 node=waited-for")).unwrap();
+    bed.idle();
+    bed.remove(&node(0));
+    let why = |bed: &mut Bed, name: &str| {
+        bed.ask(Request::RemoveNode { node: name.parse().unwrap() }).unwrap_err().to_string()
+    };
+    assert!(why(&mut bed, "node-0").contains("was removed before"));
+    assert!(why(&mut bed, "waited-for").contains("1 resources wait for it"));
+    assert!(why(&mut bed, "node-11").contains("did you mean node-1?"));
+    assert!(matches!(bed.ask(Request::RevokeNode { node: node(0) }), Err(Refusal::NotFound(_))));
+    bed.remove(&node(1));
+    assert_eq!(bed.node_state(&node(1)), "none", "nothing was on it");
+}
+
+#[test]
+fn what_the_old_connection_says_changes_nothing() {
+    let mut bed = Bed::new(1);
+    bed.create(template("a: x=1")).unwrap();
+    let (job, old) = (bed.hosts[&node(0)].queue[0].clone(), bed.hosts[&node(0)].connection);
+    bed.remove(&node(0));
+    bed.hosts.get_mut(&node(0)).unwrap().connection = old;
+    let writes = bed.tables.writes;
+    let report = Report { key: job.key(), outcome: Outcome::Done(Observed::default()) };
+    bed.receive(&node(0), Up::Report(report));
+    assert_eq!((bed.tables.writes, bed.lost(&node(0)).len()), (writes, 1));
+}
+
+#[test]
+fn the_events_of_a_stack_say_what_was_left_behind_and_what_became_of_it() {
+    let mut bed = Bed::new(1);
+    bed.create(template("a: x=1 node=node-0\n b: x=1 node=node-0")).unwrap();
+    bed.idle();
+    bed.remove(&node(0));
+    bed.rejoin(&node(0));
+    bed.connect(&node(0));
+    bed.idle();
+    let said = |bed: &Bed, what: &str| bed.tables.reasons.iter().any(|reason| reason == what);
+    assert!(
+        said(&bed, "node node-0 was removed; may be left on it: a, b; to be made anew: a, b"),
+        "{:?}",
+        bed.tables.reasons
+    );
+    assert!(said(&bed, "a, which node node-0 had when it was removed, was cleaned up"));
+}

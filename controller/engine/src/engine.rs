@@ -266,6 +266,7 @@ impl Engine {
                 Err(refusal) => Err(refusal),
             },
             Request::Cancel { name } => self.cancel(&name),
+            Request::ClearHook { stack, resource, hook } => self.clear_hook(&stack, &resource, hook),
             Request::NewToken(token) => self.new_token(token),
             Request::RevokeToken { id } => self.revoke_token(id),
             Request::Join(ask) => self.join(ask),

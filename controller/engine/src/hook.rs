@@ -1,1 +1,221 @@
-//! Hooks: places where a graph node waits until an operator clears it.
+//! Hooks: places where a graph node waits until an operator clears it. Restricted actions: what may not be done at all.
+//!
+//! ```text
+//!   visited ── pre-X ──▶ waits ── cleared ──▶ job ── done ── post-X ──▶ waits ── cleared ──▶ ready, or gone
+//! ```
+//!
+//! What was cleared stays so until the traversal is over; the next one begins with all hooks set. A node that waits has
+//! no job, and nothing of it changes.
+
+use muster_shared::StackName;
+use muster_shared::model::Action;
+use muster_template::{Hook, Restriction, suggestion};
+
+use crate::engine::{Engine, Todo};
+use crate::record::{Change, EventRecord, Status};
+use crate::request::{Answer, Refusal};
+use crate::resource::{Role, Row, Slot};
+
+/// Beside the bits of cleared hooks: a job has ended whose hook is still to come.
+const POST_CREATE_DUE: u8 = 1 << 6;
+const POST_UPDATE_DUE: u8 = 1 << 7;
+/// Hooks that a reason names: a line's worth.
+const NAMED_MAX: usize = 10;
+
+impl Engine {
+    /// Whether a node waits before a job of this kind; told once.
+    pub(crate) fn waits_before(&mut self, slot: Slot, action: Action) -> bool {
+        let hook = match action {
+            Action::Create => Hook::PreCreate,
+            Action::Update => Hook::PreUpdate,
+            Action::Delete | Action::Retain => Hook::PreDelete,
+            Action::Check => return false,
+        };
+        self.waits_at(slot, hook)
+    }
+
+    /// Whether a forward node waits although it is as it should be.
+    pub(crate) fn waits_after(&mut self, slot: Slot) -> bool {
+        let due = self.rows[slot].rare().hooks_cleared;
+        (due & POST_CREATE_DUE != 0 && self.waits_at(slot, Hook::PostCreate))
+            || (due & POST_UPDATE_DUE != 0 && self.waits_at(slot, Hook::PostUpdate))
+    }
+
+    /// Whether a row waits although its thing is gone.
+    pub(crate) fn waits_after_delete(&mut self, slot: Slot) -> bool {
+        let row = &self.rows[slot];
+        let deleted = matches!(row.action, Some(Action::Delete | Action::Retain))
+            && row.status == Some(Status::Complete);
+        deleted && self.waits_at(slot, Hook::PostDelete)
+    }
+
+    /// A job of a forward node has ended well: is there a hook to come?
+    pub(crate) fn job_ended(&mut self, slot: Slot) {
+        let row = &self.rows[slot];
+        let (hook, due) = match row.action {
+            Some(Action::Create) => (Hook::PostCreate, POST_CREATE_DUE),
+            Some(Action::Update) => (Hook::PostUpdate, POST_UPDATE_DUE),
+            Some(Action::Delete | Action::Retain | Action::Check) | None => return,
+        };
+        let Some(stack) = self.stacks.get(&row.stack) else { return };
+        if row.role == Role::Forward && !row.ready && stack.policies.of(&row.name).waits_at(hook) {
+            self.rows[slot].rare_mut().hooks_cleared |= due;
+        }
+    }
+
+    fn waits_at(&mut self, slot: Slot, hook: Hook) -> bool {
+        let row = &self.rows[slot];
+        let Some(stack) = self.stacks.get_mut(&row.stack) else { return false };
+        let Some(walk) = &mut stack.walk else { return false };
+        if row.rare().hooks_cleared & hook.bit() != 0 || !stack.policies.of(&row.name).waits_at(hook) {
+            return false;
+        }
+        walk.at_hooks.insert((row.name.clone(), slot));
+        if row.rare().hook != Some(hook) {
+            self.rows[slot].rare_mut().hook = Some(hook);
+            self.row_changed(slot, false);
+            let reason = self.hook_reason(slot, hook);
+            self.hook_event(slot, hook, &reason);
+        }
+        true
+    }
+
+    /// What an operator reads of a row that waits.
+    pub(crate) fn hook_reason(&self, slot: Slot, hook: Hook) -> String {
+        let row = &self.rows[slot];
+        let stack = self.stacks.get(&row.stack).map_or("?", |stack| stack.name.as_str());
+        let (name, hook) = (&row.name, hook.as_str());
+        format!("waits at hook {hook}: clear it with 'muster resource clear-hook {stack} {name} {hook}'")
+    }
+
+    /// It waits no more: it goes on, or nothing is wanted of it any more.
+    pub(crate) fn leave_hook(&mut self, slot: Slot) {
+        let row = &mut self.rows[slot];
+        let Some(rare) = &mut row.rare else { return };
+        rare.hook = None;
+        if let Some(walk) = self.stacks.get_mut(&row.stack).and_then(|stack| stack.walk.as_mut()) {
+            walk.at_hooks.remove(&(row.name.clone(), slot));
+        }
+    }
+
+    /// A job begins: the hooks that follow it are those of this job.
+    pub(crate) fn job_begins(&mut self, slot: Slot) {
+        self.leave_hook(slot);
+        if let Some(rare) = &mut self.rows[slot].rare {
+            rare.hooks_cleared &= !(POST_CREATE_DUE | POST_UPDATE_DUE);
+        }
+    }
+
+    pub(crate) fn clear_hook(
+        &mut self,
+        name: &StackName,
+        resource: &str,
+        hook: Hook,
+    ) -> Result<Answer, Refusal> {
+        let id = self.find(name)?;
+        let stack = &self.stacks[&id];
+        let named = |slot: &&Slot| *self.rows[**slot].name == *resource;
+        let waiting = stack.walk.as_ref().filter(|_| !stack.cancelled);
+        let waiting = waiting.into_iter().flat_map(|walk| walk.at_hooks_of(resource));
+        let slots: Vec<Slot> = waiting.filter(|slot| self.rows[*slot].rare().hook == Some(hook)).collect();
+        if slots.is_empty() {
+            let rows: Vec<&Row> = stack
+                .forward
+                .iter()
+                .chain(&stack.extras)
+                .filter(named)
+                .map(|slot| &self.rows[*slot])
+                .collect();
+            if rows.is_empty() {
+                let names = stack.forward.iter().chain(&stack.extras).map(|slot| &*self.rows[*slot].name);
+                let near = suggestion(resource, names);
+                return Err(Refusal::NotFound(format!("stack '{name}' has no resource '{resource}'{near}")));
+            }
+            return Err(Refusal::Conflict(not_waiting(name, resource, hook, &rows)));
+        }
+        for slot in slots {
+            self.leave_hook(slot);
+            let rare = self.rows[slot].rare_mut();
+            rare.hooks_cleared |= hook.bit();
+            self.row_changed(slot, false);
+            self.hook_event(slot, hook, &format!("hook {} was cleared", hook.as_str()));
+            self.agenda.push_back(Todo::Visit(slot));
+        }
+        self.agenda.push_back(Todo::CheckEnd(id));
+        Ok(Answer::Done)
+    }
+
+    /// Why it must not be changed so, if that is so.
+    pub(crate) fn restricted(&self, slot: Slot, restriction: Restriction) -> Option<String> {
+        let row = &self.rows[slot];
+        let restricts = self.stacks[&row.stack].policies.of(&row.name).restricts(restriction);
+        restricts.then(|| format!("{} is restricted by the environment", restriction.as_str()))
+    }
+
+    /// For the reason of a stack whose time is over: `; waits at hooks: a pre-create, …`
+    pub(crate) fn hooks_waited_at(&self, stack: u64) -> String {
+        let walk = self.stacks.get(&stack).and_then(|stack| stack.walk.as_ref());
+        let waiting: Vec<String> = walk
+            .into_iter()
+            .flat_map(|walk| &walk.at_hooks)
+            .filter_map(|(name, slot)| Some(format!("{name} {}", self.rows[*slot].rare().hook?.as_str())))
+            .collect();
+        match waiting.len() {
+            0 => String::new(),
+            1..=NAMED_MAX => format!("; waits at hooks: {}", waiting.join(", ")),
+            n => format!("; {n} resources wait at hooks: {}, …", waiting[..NAMED_MAX].join(", ")),
+        }
+    }
+
+    fn hook_event(&mut self, slot: Slot, hook: Hook, reason: &str) {
+        let row = &self.rows[slot];
+        let Some(stack) = self.stacks.get_mut(&row.stack) else { return };
+        stack.events += 1;
+        let (action, status) = match hook {
+            Hook::PreCreate => ("CREATE", Status::InProgress),
+            Hook::PostCreate => ("CREATE", Status::Complete),
+            Hook::PreUpdate => ("UPDATE", Status::InProgress),
+            Hook::PostUpdate => ("UPDATE", Status::Complete),
+            Hook::PreDelete => ("DELETE", Status::InProgress),
+            Hook::PostDelete => ("DELETE", Status::Complete),
+        };
+        let record = EventRecord {
+            stack: stack.id,
+            number: stack.events,
+            resource: Some((row.name.clone(), row.physical)),
+            action,
+            status: status.as_str(),
+            reason: reason.into(),
+        };
+        self.change(Change::Event(record));
+    }
+}
+
+impl Row {
+    /// A new operation: all hooks are set again. What has ended and was not cleared after it still waits for that.
+    pub(crate) fn set_hooks_again(&mut self) {
+        if let Some(rare) = &mut self.rare {
+            rare.hook = None;
+            rare.hooks_cleared &= POST_CREATE_DUE | POST_UPDATE_DUE;
+        }
+    }
+
+    /// Nothing of this traversal is to come.
+    pub(crate) fn forget_hooks(&mut self) {
+        if let Some(rare) = &mut self.rare {
+            rare.hook = None;
+            rare.hooks_cleared = 0;
+        }
+    }
+}
+
+fn not_waiting(stack: &StackName, resource: &str, hook: Hook, rows: &[&Row]) -> String {
+    let now = if let Some(waits) = rows.iter().find_map(|row| row.rare().hook) {
+        format!("it waits at {}", waits.as_str())
+    } else if rows.iter().any(|row| row.rare().hooks_cleared & hook.bit() != 0) {
+        "it was cleared already".to_owned()
+    } else {
+        format!("see its phase in 'muster resource list {stack}'")
+    };
+    format!("resource '{resource}' of stack '{stack}' does not wait at hook {}: {now}", hook.as_str())
+}

@@ -59,6 +59,7 @@ impl Engine {
             self.keep_content(&spec.unpack(), content);
         }
         self.not_failed(slot);
+        self.job_begins(slot);
         let generation = self.next_generation();
         let row = &mut self.rows[slot];
         let previous = Previous {

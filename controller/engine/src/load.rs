@@ -1,7 +1,7 @@
 //! The machine after a restart: rows and stacks as the store has them, every job in flight asked about again
 //! when its node says `Hello`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use muster_shared::MonoTime;
 use muster_shared::model::{Action, ContentDigest, LedgerEntry};
@@ -245,6 +245,7 @@ impl Engine {
             total: stack.extras.len(),
             forward_left: 0,
             failed: 0,
+            at_hooks: BTreeSet::new(),
             ended: stack.status == Status::Failed,
             timeout: timed.then_some(timeout),
         };
@@ -261,7 +262,7 @@ impl Engine {
                 row.blocked = u32::try_from(blocked).expect("bounded when the revision was taken");
                 walk.total += 1;
                 walk.forward_left += 1;
-                if row.status == Some(Status::Failed) && row.blocked == 0 {
+                if row.status == Some(Status::Failed) && row.blocked == 0 && row.rare().hook.is_none() {
                     walk.failed += 1;
                     row.failed = true;
                 } else {

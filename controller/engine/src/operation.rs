@@ -286,6 +286,7 @@ impl Engine {
             (row.ready, row.failed) = (false, false);
             row.blocked = 1; // counted when clean-up begins
             row.retry_count = 0;
+            row.set_hooks_again();
             row.dropped.get_or_insert(revision);
             self.row_changed(*slot, true);
         }
@@ -310,6 +311,7 @@ impl Engine {
             total: total + dropped.len(),
             forward_left: total,
             failed: 0,
+            at_hooks: BTreeSet::new(),
             ended: false,
             timeout: Some(timeout),
         });
@@ -366,6 +368,7 @@ impl Engine {
             row.role = Role::Forward;
             (row.ready, row.failed) = (false, false);
             row.retry_count = 0;
+            row.set_hooks_again();
             let requires = &template.resources[index].requires;
             row.blocked = u32::try_from(requires.iter().filter(|r| plan.dirty[**r as usize]).count())
                 .expect("bounded by RESOURCES_MAX");
@@ -399,6 +402,7 @@ impl Engine {
         let stack_id = self.rows[old].stack;
         let new = self.new_row(stack_id, template, index);
         self.not_failed(old);
+        self.leave_hook(old);
         let (old_id, new_id) = (self.rows[old].id, self.rows[new].id);
         let requires = self.rows[old].requires.clone();
         let row = &mut self.rows[new];

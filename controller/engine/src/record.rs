@@ -200,7 +200,8 @@ pub struct ProgressRecord {
     pub unhealthy: bool,
     /// Where it waits for an operator.
     pub hook: Option<Hook>,
-    /// A bit for each hook that was cleared in this traversal, in the order of [`Hook::ALL`].
+    /// A bit for each hook that was cleared in this traversal, in the order of [`Hook::ALL`]; two more for a job that
+    /// has ended: its post-create or post-update hook is still to come.
     pub hooks_cleared: u8,
     /// Why each attempt of its present job failed.
     pub causes: Vec<Box<str>>,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use muster_shared::join::TokenSecret;
 use muster_shared::seal::SealPublic;
 use muster_shared::{NodeId, StackName};
-use muster_template::{Environment, Parameters, Policies, Template};
+use muster_template::{Environment, Hook, Parameters, Policies, Template};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -148,6 +148,15 @@ pub enum Request {
     Cancel {
         /// Its name.
         name: StackName,
+    },
+    /// Lets a resource that waits at a hook go on.
+    ClearHook {
+        /// Its stack.
+        stack: StackName,
+        /// Its name; all rows of that name.
+        resource: String,
+        /// Where it waits.
+        hook: Hook,
     },
     /// A join token.
     NewToken(NewToken),

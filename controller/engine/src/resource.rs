@@ -219,6 +219,11 @@ impl Row {
         self.rare().lost_from.is_some()
     }
 
+    /// It failed, but without a job: its agent holds what the last job made.
+    pub fn is_intact(&self) -> bool {
+        self.status == Some(Status::Failed) && self.held == Some(self.generation) && !self.rare().unhealthy
+    }
+
     pub fn is_sent(&self) -> bool {
         self.work.as_ref().is_some_and(|work| work.state.is_sent())
     }

@@ -1,6 +1,6 @@
 //! A stack and the traversal that walks it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use indexmap::IndexSet;
@@ -65,6 +65,8 @@ pub(crate) struct Walk {
     /// Forward nodes that are not ready.
     pub forward_left: usize,
     pub failed: usize,
+    /// Rows that wait for an operator, by name.
+    pub at_hooks: BTreeSet<(Arc<str>, Slot)>,
     /// Nothing more can be done, for something failed; an outcome that comes late may yet revive it.
     pub ended: bool,
     pub timeout: Option<MonoTime>,
@@ -112,6 +114,15 @@ impl Adjacency {
     /// In the order of the template, which is by name.
     pub fn of(&self, index: usize) -> &[u32] {
         &self.targets[self.offsets[index] as usize..self.offsets[index + 1] as usize]
+    }
+}
+
+impl Walk {
+    /// Rows of a name that wait for an operator.
+    pub fn at_hooks_of(&self, name: &str) -> impl Iterator<Item = Slot> {
+        let name: Arc<str> = name.into();
+        let from = (Arc::clone(&name), Slot(0));
+        self.at_hooks.range(from..).take_while(move |(other, _)| *other == name).map(|(_, slot)| *slot)
     }
 }
 

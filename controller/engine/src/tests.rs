@@ -4,6 +4,7 @@ mod accounts;
 mod bed;
 mod cancel;
 mod claims;
+mod hooks;
 mod jobs;
 mod nodes;
 mod random;

@@ -27,6 +27,7 @@ const COMPLETE_KEPT: usize = 100;
 impl Engine {
     /// A forward node is as the revision wants it: those that need it may go.
     pub(crate) fn row_ready(&mut self, slot: Slot) {
+        self.leave_hook(slot);
         let stack_id = self.rows[slot].stack;
         let Some(walk) = self.stacks.get(&stack_id).and_then(|stack| stack.walk.as_ref()) else { return };
         let template = Arc::clone(&walk.template);
@@ -36,6 +37,7 @@ impl Engine {
         let revision = self.stacks[&stack_id].revision;
         let row = &mut self.rows[slot];
         row.ready = true;
+        row.forget_hooks();
         let redefined = row.definition != definition;
         if redefined {
             row.definition = definition;
@@ -64,6 +66,7 @@ impl Engine {
         if self.rows[slot].is_lost() {
             return self.not_found(slot, reason);
         }
+        self.leave_hook(slot);
         let row = &mut self.rows[slot];
         row.status = Some(Status::Failed);
         row.action.get_or_insert(Action::Create);
@@ -96,6 +99,7 @@ impl Engine {
     /// The row's thing is not there (any more): nothing is left to remember.
     pub(crate) fn drop_row(&mut self, slot: Slot) {
         self.let_go(slot);
+        self.leave_hook(slot);
         let Some(row) = self.rows.remove(slot) else { return };
         self.by_physical.swap_remove(&row.physical);
         self.unplaced.remove(&slot);
@@ -146,7 +150,8 @@ impl Engine {
                 self.complete(id);
             }
             Stage::Forward | Stage::Cleanup => {
-                if stack.active == 0 && walk.failed > 0 && !walk.ended {
+                let rests = stack.active == 0 && walk.at_hooks.is_empty();
+                if rests && walk.failed > 0 && !walk.ended {
                     walk.ended = true;
                     self.stuck(id);
                 }
@@ -277,12 +282,13 @@ impl Engine {
         missing.sort();
         missing.dedup();
         let seconds = stack.timeout_s;
+        let hooks = self.hooks_waited_at(id);
         let reason = match missing.len() {
             0 => format!("timed out after {seconds} s"),
             1..=10 => format!("timed out after {seconds} s; missing nodes: {}", missing.join(", ")),
             n => format!("timed out after {seconds} s; {n} nodes missing: {}, …", missing[..10].join(", ")),
         };
-        self.end_failed(id, reason);
+        self.end_failed(id, reason + &hooks);
     }
 
     pub(crate) fn outputs(&self, stack: &Stack) -> Vec<OutputView> {

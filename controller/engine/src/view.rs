@@ -155,8 +155,9 @@ impl Engine {
         let mut view = self.short_view(stack);
         view.outputs.clone_from(&stack.outputs);
         view.parameters.clone_from(&stack.parameters);
-        if stack.active > 0 {
-            let working = |slot: &&Slot| self.rows[**slot].work.is_some();
+        let waits = |row: &Row| row.rare().hook.is_some() && !stack.cancelled;
+        if stack.active > 0 || stack.walk.as_ref().is_some_and(|walk| !walk.at_hooks.is_empty()) {
+            let working = |slot: &&Slot| self.rows[**slot].work.is_some() || waits(&self.rows[**slot]);
             view.active = stack
                 .forward
                 .iter()
@@ -260,7 +261,10 @@ impl Engine {
             node: self.node_of(row),
             action: action_str(row.action).into(),
             status: row.status.map_or("INIT", Status::as_str).into(),
-            status_reason: row.reason.as_deref().unwrap_or_default().into(),
+            status_reason: match row.rare().hook.filter(|_| !stack.cancelled) {
+                Some(hook) => self.hook_reason(slot, hook),
+                None => row.reason.as_deref().unwrap_or_default().into(),
+            },
             generation: row.generation.to_string(),
             observed: observed(row).into(),
             phase: self.phase(row).into(),
@@ -282,8 +286,10 @@ impl Engine {
                 WorkState::NodeAway.phase()
             }
             Some(work) => work.state.phase(),
-            None if row.role == Role::Steady || row.ready || row.status == Some(Status::Failed) => "",
+            None if row.role == Role::Steady || row.ready => "",
             None if self.stacks.get(&row.stack).is_some_and(|stack| stack.cancelled) => "",
+            None if row.rare().hook.is_some() => "hook",
+            None if row.status == Some(Status::Failed) => "",
             None if row.blocked == 0 => WorkState::NodeAway.phase(), // no node has joined
             None => "waiting",
         }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use muster_shared::model::{Action, Claim, Content, ContentDigest, Spec};
-use muster_template::{References, Template};
+use muster_template::{References, Restriction, Template};
 use serde_json::Value;
 
 use crate::engine::{Engine, Todo};
@@ -23,6 +23,7 @@ enum Decision {
         node: NodeKey,
         action: Action,
         spec: PackedSpec,
+        claims: Vec<Claim>,
         content: Option<Arc<[u8]>>,
     },
     Replace,
@@ -65,9 +66,17 @@ impl Engine {
                 }
             }
             Err(reason) => self.fail_row(slot, reason),
-            Ok(Decision::Nothing) => self.row_ready(slot),
-            Ok(Decision::Apply { node, action, spec, content }) => {
+            Ok(Decision::Nothing) => {
+                self.mend(slot);
+                if !self.waits_after(slot) {
+                    self.row_ready(slot);
+                }
+            }
+            Ok(Decision::Apply { node, action, spec, claims, content }) => {
                 if self.rows[slot].work.is_none() {
+                    if !self.may_begin(slot, node, action, claims) {
+                        return;
+                    }
                     self.set_requires(slot, &template, true);
                     let row = &mut self.rows[slot];
                     row.kind = template.resources[row.index as usize].kind;
@@ -87,6 +96,11 @@ impl Engine {
                         return;
                     }
                 }
+                let gone = self.rows[slot].action == Some(Action::Delete);
+                if let Some(reason) = self.restricted(slot, Restriction::Replace).filter(|_| !gone) {
+                    self.rows[slot].action = Some(Action::Update);
+                    return self.fail_row(slot, reason);
+                }
                 // The old row keeps its work, if any, and is cleaned up after that has ended.
                 let new = self.replace(slot, &template);
                 self.agenda.push_back(Todo::Visit(new));
@@ -94,6 +108,37 @@ impl Engine {
             Ok(Decision::Unplaced) => {
                 self.unplaced.insert(slot);
             }
+        }
+    }
+
+    /// Before a job: it may be forbidden, wait for an operator, or claim what is another's.
+    fn may_begin(&mut self, slot: Slot, node: NodeKey, action: Action, claims: Vec<Claim>) -> bool {
+        if action == Action::Update
+            && let Some(reason) = self.restricted(slot, Restriction::Update)
+        {
+            self.rows[slot].action = Some(action);
+            self.fail_row(slot, reason);
+            return false;
+        }
+        if self.waits_before(slot, action) {
+            return false;
+        }
+        if let Err(reason) = self.claim(slot, node, claims) {
+            let stack = &self.stacks[&self.rows[slot].stack];
+            let shown = stack.walk.as_ref().map(|walk| walk.parameters.without_hidden(&reason));
+            self.fail_row(slot, shown.unwrap_or(reason));
+            return false;
+        }
+        true
+    }
+
+    /// It failed without a job, and is wanted again as it is.
+    fn mend(&mut self, slot: Slot) {
+        if self.rows[slot].status == Some(Status::Failed) {
+            self.not_failed(slot);
+            let row = &mut self.rows[slot];
+            row.status = Some(Status::Complete);
+            row.reason = None;
         }
     }
 
@@ -144,18 +189,18 @@ impl Engine {
                 return Ok(Decision::Replace);
             }
         }
-        let settled = row.status == Some(Status::Complete) && row.work.is_none() && !row.handed_over;
+        let settled = row.work.is_none()
+            && !row.handed_over
+            && (row.status == Some(Status::Complete) || row.is_intact());
         if settled && row.spec.as_ref() == Some(&packed) {
             return Ok(Decision::Nothing);
         }
-        self.claim(slot, node, &spec)?;
-        let action = if self.rows[slot].held.is_some() { Action::Update } else { Action::Create };
-        Ok(Decision::Apply { node, action, spec: packed, content })
+        let action = if row.held.is_some() { Action::Update } else { Action::Create };
+        Ok(Decision::Apply { node, action, spec: packed, claims: spec.claims(), content })
     }
 
     /// Takes what the spec claims, from a row that is being dropped if need be.
-    pub(crate) fn claim(&mut self, slot: Slot, node: NodeKey, spec: &Spec) -> Result<(), String> {
-        let claims = spec.claims();
+    pub(crate) fn claim(&mut self, slot: Slot, node: NodeKey, claims: Vec<Claim>) -> Result<(), String> {
         for claim in &claims {
             let Some(owner) = self.claims.owner(node, claim).filter(|owner| *owner != slot) else { continue };
             let (row, other) = (&self.rows[slot], &self.rows[owner]);
@@ -204,9 +249,14 @@ impl Engine {
             return; // visited again when its outcome is known
         }
         let row = &self.rows[slot];
-        match row.node {
-            Some(node) if row.applied => self.queue_job(slot, node, Action::Delete, None, None),
-            _ => self.drop_row(slot),
+        match row.node.filter(|_| row.applied) {
+            Some(node) => {
+                if !self.waits_before(slot, Action::Delete) {
+                    self.queue_job(slot, node, Action::Delete, None, None);
+                }
+            }
+            None if self.waits_after_delete(slot) => {}
+            None => self.drop_row(slot),
         }
     }
 

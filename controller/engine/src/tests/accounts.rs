@@ -28,6 +28,13 @@ impl Engine {
             }
             if let Some(walk) = &stack.walk {
                 assert_eq!(walk.failed, mine().filter(|row| row.failed).count(), "failed");
+                for (name, slot) in &walk.at_hooks {
+                    let row = &rows[slot];
+                    let rests = row.work.is_none() && !row.ready && row.blocked == 0 && !row.failed;
+                    assert!(row.name == *name && rests && row.rare().hook.is_some(), "at a hook: {row:?}");
+                }
+                let waits = |row: &&&Row| row.rare().hook.is_some();
+                assert!(stack.cancelled || walk.at_hooks.len() == mine().filter(waits).count(), "at hooks");
                 let left = mine().filter(|row| row.role == Role::Forward && !row.ready).count();
                 assert_eq!(walk.forward_left, left, "left");
             }

@@ -15,7 +15,7 @@ use crate::view::{ResourceView, StackView};
 use crate::{
     Answer, Config, Effect, Engine, Input, JoinAsk, Limits, NewToken, Options, Refusal, Request, Snapshot,
 };
-use crate::{Source, SourceText};
+use crate::{EnvironmentText, Hook, Source, SourceText};
 
 /// What is durable.
 #[derive(Default)]
@@ -207,6 +207,13 @@ pub fn files(lines: &str) -> Source {
     parse(SourceText { name: "t".into(), template: text, ..SourceText::default() })
 }
 
+/// With what an environment says of resources: `name: {hooks: …}, …`
+pub fn under(source: Source, resources: &str) -> Source {
+    let text = format!("resource_registry: {{resources: {{{resources}}}}}");
+    let environments = vec![EnvironmentText { name: "e".into(), text }];
+    parse(SourceText { environments, ..(*source.text).clone() })
+}
+
 pub fn options() -> Options {
     Options { timeout: Duration::from_secs(100_000), ..Options::default() }
 }
@@ -353,6 +360,10 @@ impl Bed {
             .into_iter()
             .find(|view| view.name == name.as_str())
             .map_or_else(|| "none".into(), |view| view.state)
+    }
+
+    pub fn clear(&mut self, resource: &str, hook: Hook) -> Result<Answer, Refusal> {
+        self.ask(Request::ClearHook { stack: stack(), resource: resource.into(), hook })
     }
 
     pub fn receive(&mut self, name: &NodeId, message: Up) {

@@ -49,6 +49,8 @@ enum Wish {
     Update(Wanted),
     Delete,
     Rollback,
+    /// Not in recorded scenarios: Heat cannot say what becomes of the work in flight.
+    Cancel,
 }
 
 /// As it is written.
@@ -74,6 +76,9 @@ enum Line {
         stack: StackName,
     },
     Rollback {
+        stack: StackName,
+    },
+    Cancel {
         stack: StackName,
     },
     #[serde(rename = "step")]
@@ -119,6 +124,7 @@ impl TryFrom<Line> for Step {
             Line::Update { stack, template } => operation(stack, Wish::Update(wanted(&template)?)),
             Line::Delete { stack } => operation(stack, Wish::Delete),
             Line::Rollback { stack } => operation(stack, Wish::Rollback),
+            Line::Cancel { stack } => operation(stack, Wish::Cancel),
             Line::Jobs { n } => Step::Jobs(n),
             Line::Until { count, resource } => Step::Until { count, resource },
             Line::Idle => Step::Idle,
@@ -143,6 +149,7 @@ impl Operation {
             Wish::Update(_) => "update",
             Wish::Delete => "delete",
             Wish::Rollback => "rollback",
+            Wish::Cancel => "cancel",
         };
         format!("{verb} {}", self.stack)
     }
@@ -150,7 +157,7 @@ impl Operation {
     fn wanted(&self) -> Option<&Wanted> {
         match &self.wish {
             Wish::Create(wanted) | Wish::Update(wanted) => Some(wanted),
-            Wish::Delete | Wish::Rollback => None,
+            Wish::Delete | Wish::Rollback | Wish::Cancel => None,
         }
     }
 }

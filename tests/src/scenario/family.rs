@@ -142,11 +142,13 @@ impl World {
     /// An operation that may come when it cannot be taken; then nothing has changed.
     fn take(&mut self, operation: &Operation) -> anyhow::Result<()> {
         let exists = self.engine().stack_view(&operation.stack);
-        let deleting = exists.as_ref().is_some_and(|view| view.action == "DELETE");
+        let busy = exists.as_ref().is_some_and(|view| view.status == "IN_PROGRESS");
+        let deleting = busy && exists.as_ref().is_some_and(|view| view.action == "DELETE");
         let may_refuse = match operation.wish {
             Wish::Create(_) => exists.is_some(),
             Wish::Update(_) | Wish::Rollback => exists.is_none() || deleting,
             Wish::Delete => exists.is_none(),
+            Wish::Cancel => !busy,
         };
         match self.operate(operation)? {
             Ok(()) => Ok(()),
@@ -159,6 +161,10 @@ impl World {
     fn is_as_wanted(&self, stays: bool) -> anyhow::Result<()> {
         for (name, history) in &self.stacks {
             let view = self.engine().stack_view(name).with_context(|| format!("no stack {name}"))?;
+            if history.cancelled {
+                ensure!(view.status == "FAILED" && view.status_reason == "cancelled", "{name}: {view:?}");
+                continue;
+            }
             if view.status == "FAILED" && (stays || history.wanted.content.fails()) {
                 ensure!(!view.status_reason.is_empty(), "{name} has FAILED and nobody says why");
                 continue;
@@ -200,7 +206,7 @@ impl World {
                 let same = Wish::Update(history.wanted.clone());
                 self.operate(&Operation { stack: stack.clone(), wish: same })??;
                 let ran = self.run(usize::MAX)?;
-                ensure!(ran == 0, "an update to what is there ran {ran} jobs");
+                ensure!(ran == 0 || history.cancelled, "an update to what is there ran {ran} jobs");
                 self.is_as_wanted(false).context("after an update to what was there")?;
             }
             self.operate(&Operation { stack: stack.clone(), wish: Wish::Delete })??;

@@ -32,6 +32,8 @@ pub(super) struct History {
     ended: BTreeSet<u64>,
     status: String,
     pub deleting: bool,
+    /// By the last operation.
+    pub cancelled: bool,
 }
 
 impl Default for History {
@@ -43,6 +45,7 @@ impl Default for History {
             ended: BTreeSet::new(),
             status: String::new(),
             deleting: false,
+            cancelled: false,
         }
     }
 }

@@ -112,15 +112,18 @@ impl World {
             }
             Wish::Delete => Request::Delete { name: name.clone() },
             Wish::Rollback => Request::Rollback { name: name.clone(), to: None },
+            Wish::Cancel => Request::Cancel { name: name.clone() },
         };
         // Noted before the engine is asked: the jobs that follow at once are checked against it.
         let mut history = before.clone().unwrap_or_default();
+        history.cancelled = matches!(operation.wish, Wish::Cancel);
+        history.deleting = matches!(operation.wish, Wish::Delete) || history.cancelled && history.deleting;
         history.wanted = match &operation.wish {
             Wish::Create(wanted) | Wish::Update(wanted) => wanted.clone(),
             Wish::Delete => Wanted::nothing(),
             Wish::Rollback => history.before(),
+            Wish::Cancel => history.wanted,
         };
-        history.deleting = matches!(operation.wish, Wish::Delete);
         if before.is_some() || matches!(operation.wish, Wish::Create(_)) {
             self.stacks.insert(name.clone(), history);
         }
@@ -275,12 +278,14 @@ impl World {
     /// At the moment a job is sent.
     fn check_job(&self, job: &Job) -> anyhow::Result<()> {
         let (stack, name) = self.names.get(&job.resource).context("a job for a thing without a row")?;
+        let history = self.stacks.get(stack).context("a job of a stack that is gone")?;
+        ensure!(!history.cancelled, "a job for {name} although the operation was cancelled");
         if job.action == Action::Delete {
             let referring = self.referring_to(job.resource);
             ensure!(referring.is_none(), "{name} is to be deleted while {referring:?} refers to it");
             return Ok(());
         }
-        let content = &self.stacks.get(stack).context("a job of a stack that is gone")?.wanted.content;
+        let content = &history.wanted.content;
         ensure!(content.has(name), "a job to make {name}, which the last operation does not want");
         for need in content.needs(name) {
             ensure!(self.live(Some(stack), Some(&need)) > 0, "a job for {name}, which needs {need}");

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, path};
 use crate::failure::Failure;
-use crate::output::{Column, Format, document, fields, print, table};
+use crate::output::{Column, Format, cell, document, fields, print, table};
 use crate::selector::Selector;
 
 /// Verbs.
@@ -37,9 +37,36 @@ pub enum NodeVerb {
         #[arg(short = 'l', long, value_name = "SELECTOR", default_value = "", hide_default_value = true)]
         selector: Selector,
     },
-    /// Show one node
+    /// Show one node, and what may be left on it from before it was removed
     #[command(after_help = "Example:\n  muster node show web-1.example.org")]
     Show {
+        /// Its name
+        node: NodeId,
+    },
+    /// Set and remove labels
+    #[command(after_help = "Example:\n  muster node label web-1.example.org role=web zone=b old-")]
+    Label {
+        /// Its name
+        node: NodeId,
+        /// A label to set, or one to remove: its key and '-'
+        #[arg(required = true, value_name = "KEY=VALUE|KEY-", value_parser = label)]
+        labels: Vec<(String, Option<String>)>,
+    },
+    /// Cut a node off at once
+    ///
+    /// Its resources stay; their work waits, as that of a node that is away. It joins again only with a token for
+    /// exactly its name.
+    #[command(after_help = "Example:\n  muster node revoke web-1.example.org")]
+    Revoke {
+        /// Its name
+        node: NodeId,
+    },
+    /// Take a node that is gone for ever out of the site
+    ///
+    /// What may be left on it is listed and remembered: should a node of that name join again, it is cleaned up before
+    /// anything else. Resources that stacks want there wait for a node of that name, those that may be anywhere move.
+    #[command(after_help = "Example:\n  muster node remove web-1.example.org")]
+    Remove {
         /// Its name
         node: NodeId,
     },
@@ -80,6 +107,14 @@ const TOKENS: [Column; 5] = [
     ("LABELS", "labels"),
 ];
 
+const LOST: [Column; 5] = [
+    ("STACK", "stack"),
+    ("RESOURCE", "resource"),
+    ("TYPE", "type"),
+    ("PHYSICAL ID", "physical_id"),
+    ("REASON", "reason"),
+];
+
 /// Does it.
 pub async fn run(verb: NodeVerb, client: &mut Client, format: Format) -> Result<(), Failure> {
     match verb {
@@ -107,9 +142,70 @@ pub async fn run(verb: NodeVerb, client: &mut Client, format: Format) -> Result<
             document(format, &list, |list| table(&NODES, list))
         }
         NodeVerb::Show { node } => {
-            let answer = client.get(&path(["nodes", node.as_str()])).await?;
-            document(format, &answer, |node| fields(&NODES.map(|(_, key)| key), node))
+            document(format, &client.get(&path(["nodes", node.as_str()])).await?, shown)
         }
+        NodeVerb::Label { node, labels } => {
+            let labels: BTreeMap<String, Option<String>> = labels.into_iter().collect();
+            let at = path(["nodes", node.as_str()]);
+            let answer = client.send(Method::PATCH, &at, Some(&json!({"labels": labels}))).await?;
+            document(format, &answer, |view| format!("{node}: {}\n", cell(&view["labels"])))
+        }
+        NodeVerb::Revoke { node } => {
+            let at = path(["nodes", node.as_str(), "revoke"]);
+            let answer = client.send(Method::POST, &at, None).await?;
+            let text = format!(
+                "{node} is cut off; it joins again with a token for its name: muster node token --name {node}\n"
+            );
+            document(format, &answer, |_| text)
+        }
+        NodeVerb::Remove { node } => {
+            let answer = client.send(Method::DELETE, &path(["nodes", node.as_str()]), None).await?;
+            document(format, &answer, |removed| left_behind(&node, removed))
+        }
+    }
+}
+
+fn shown(node: &Value) -> String {
+    let mut own = node.clone();
+    let lost = own.as_object_mut().and_then(|node| node.remove("lost"));
+    let mut out = fields(&NODES.map(|(_, key)| key), &own);
+    if let Some(lost) = lost.filter(|lost| lost.as_array().is_some_and(|lost| !lost.is_empty())) {
+        out.push_str("\nLeft behind when it was removed; cleaned up should it join again:\n");
+        out.push_str(&table(&LOST, &lost));
+        out.push_str(&more(node));
+    }
+    out
+}
+
+fn left_behind(node: &NodeId, removed: &Value) -> String {
+    match removed["lost_total"].as_u64().unwrap_or(0) {
+        0 => format!("{node} is removed; nothing was left behind on it\n"),
+        total => format!(
+            "{node} is removed; {total} resources may be left on it, and are cleaned up should it join again:\n{}{}",
+            table(&LOST, &removed["lost"]),
+            more(removed)
+        ),
+    }
+}
+
+/// Of very many lost resources only the first are told.
+fn more(node: &Value) -> String {
+    let total = node["lost_total"].as_u64().unwrap_or(0);
+    let told = node["lost"].as_array().map_or(0, Vec::len) as u64;
+    if total > told { format!("and {} more\n", total - told) } else { String::new() }
+}
+
+/// `KEY=VALUE`, or `KEY-`.
+fn label(text: &str) -> Result<(String, Option<String>), String> {
+    let (key, value) = match (text.split_once('='), text.strip_suffix('-')) {
+        (Some((key, value)), _) => (key, Some(value.to_owned())),
+        (None, Some(key)) => (key, None),
+        (None, None) => ("", None),
+    };
+    if key.is_empty() {
+        Err("want KEY=VALUE, or KEY- to remove it".to_owned())
+    } else {
+        Ok((key.to_owned(), value))
     }
 }
 
@@ -136,6 +232,24 @@ fn seconds(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn labels() {
+        for (text, wanted) in [
+            ("role=web", Some(("role", Some("web")))),
+            ("role=", Some(("role", Some("")))),
+            ("role=a-", Some(("role", Some("a-")))),
+            ("role-", Some(("role", None))),
+            ("a-b-", Some(("a-b", None))),
+            ("role", None),
+            ("-", None),
+            ("=web", None),
+            ("", None),
+        ] {
+            let wanted = wanted.map(|(key, value)| (key.to_owned(), value.map(ToOwned::to_owned)));
+            assert_eq!(label(text).ok(), wanted, "{text}");
+        }
+    }
 
     #[test]
     fn times() {

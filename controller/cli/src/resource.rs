@@ -1,11 +1,15 @@
 //! `muster resource …`
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
+use hyper::Method;
 use muster_shared::StackName;
+use muster_template::Hook;
+use serde_json::{Value, json};
 
 use crate::client::{Client, path};
 use crate::failure::Failure;
-use crate::output::{Column, Format, document, fields, table};
+use crate::output::{Column, Format, cell, document, fields, printable, table};
 
 /// Verbs.
 #[derive(Subcommand)]
@@ -15,7 +19,13 @@ pub enum ResourceVerb {
     List(List),
     /// Show one resource
     #[command(after_help = "Example:\n  muster resource show web motd")]
-    Show(Show),
+    Show(Which),
+    /// Say that a resource is not to be trusted: the next update replaces it
+    #[command(after_help = "Example:\n  muster resource unhealthy web motd")]
+    Unhealthy(Which),
+    /// Let a resource go on that waits at a hook of an environment
+    #[command(after_help = "Example:\n  muster resource clear-hook web motd pre-update")]
+    ClearHook(ClearHook),
 }
 
 /// `resource list`
@@ -28,13 +38,25 @@ pub struct List {
     all: bool,
 }
 
-/// `resource show`
+/// One resource.
 #[derive(Args)]
-pub struct Show {
+pub struct Which {
     /// The stack
     stack: StackName,
     /// Its name in the template, or its physical id
     resource: String,
+}
+
+/// `resource clear-hook`
+#[derive(Args)]
+pub struct ClearHook {
+    /// The stack
+    stack: StackName,
+    /// Its name in the template
+    resource: String,
+    /// Where it waits
+    #[arg(value_parser = PossibleValuesParser::new(Hook::ALL.map(Hook::as_str)))]
+    hook: String,
 }
 
 const COLUMNS: [Column; 7] = [
@@ -66,6 +88,39 @@ const FIELDS: [&str; 16] = [
     "replaced_by",
 ];
 
+/// One line for each field, then one for each attempt that failed.
+fn shown(row: &Value) -> String {
+    let mut row = row.clone();
+    let mut causes = Value::Null;
+    if let Some(row) = row.as_object_mut() {
+        causes = row.remove("causes").unwrap_or_default();
+        if let Some(seconds) = row.remove("phase_seconds").and_then(|seconds| seconds.as_u64())
+            && let Some(phase) = row.get("phase").and_then(Value::as_str).filter(|phase| !phase.is_empty())
+        {
+            let phase = format!("{phase} for {}", span(seconds));
+            row.insert("phase".to_owned(), Value::from(phase));
+        }
+    }
+    let mut out = fields(&FIELDS, &row);
+    for (index, cause) in causes.as_array().into_iter().flatten().enumerate() {
+        out.push_str(&format!("attempt {}: {}\n", index + 1, cell(cause)));
+    }
+    out
+}
+
+/// `5 s`, `2 min 5 s`, `3 h 2 min`, `2 d 3 h`: as exact as anyone asks.
+fn span(seconds: u64) -> String {
+    const UNITS: [(&str, u64); 4] = [("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)];
+    let first = UNITS.iter().position(|(_, size)| seconds >= *size).unwrap_or(3);
+    let parts = UNITS[first..].iter().take(2).scan(seconds, |rest, (unit, size)| {
+        let count = *rest / size;
+        *rest %= size;
+        Some((count, unit))
+    });
+    let parts = parts.enumerate().filter(|(index, (count, _))| *index == 0 || *count > 0);
+    parts.map(|(_, (count, unit))| format!("{count} {unit}")).collect::<Vec<_>>().join(" ")
+}
+
 /// Does it.
 pub async fn run(verb: ResourceVerb, client: &mut Client, format: Format) -> Result<(), Failure> {
     match verb {
@@ -73,9 +128,58 @@ pub async fn run(verb: ResourceVerb, client: &mut Client, format: Format) -> Res
             let at = format!("{}?all={all}", path(["stacks", stack.as_str(), "resources"]));
             document(format, &client.get(&at).await?, |list| table(&COLUMNS, list))
         }
-        ResourceVerb::Show(Show { stack, resource }) => {
+        ResourceVerb::Show(Which { stack, resource }) => {
             let at = path(["stacks", stack.as_str(), "resources", &resource]);
-            document(format, &client.get(&at).await?, |row| fields(&FIELDS, row))
+            document(format, &client.get(&at).await?, shown)
         }
+        ResourceVerb::Unhealthy(Which { stack, resource }) => {
+            let at = path(["stacks", stack.as_str(), "resources", &resource, "unhealthy"]);
+            let answer = client.send(Method::POST, &at, None).await?;
+            document(format, &answer, |row| {
+                format!(
+                    "{} of {stack} is marked unhealthy: the next update replaces it\n",
+                    cell(&row["name"])
+                )
+            })
+        }
+        ResourceVerb::ClearHook(ClearHook { stack, resource, hook }) => {
+            let at = path(["stacks", stack.as_str(), "resources", &resource, "clear-hook"]);
+            let answer = client.send(Method::POST, &at, Some(&json!({"hook": hook}))).await?;
+            let text = format!("{} of {stack}: hook {hook} is cleared\n", printable(&resource));
+            document(format, &answer, |_| text)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans() {
+        for (seconds, wanted) in [
+            (0, "0 s"),
+            (59, "59 s"),
+            (60, "1 min"),
+            (125, "2 min 5 s"),
+            (3600, "1 h"),
+            (10_925, "3 h 2 min"),
+            (86_400, "1 d"),
+            (90_061, "1 d 1 h"),
+            (u64::MAX, "213503982334601 d 7 h"),
+        ] {
+            assert_eq!(span(seconds), wanted);
+        }
+    }
+
+    #[test]
+    fn a_resource_says_how_long_it_has_been_where_it_is() {
+        let row = json!({"name": "motd", "phase": "backoff", "phase_seconds": 61, "causes": ["no\nroom", "no disk"]});
+        assert_eq!(
+            shown(&row),
+            "name   motd\nphase  backoff for 1 min 1 s\nattempt 1: no\\nroom\nattempt 2: no disk\n"
+        );
+        let row = json!({"name": "motd", "phase": "", "phase_seconds": 61, "causes": []});
+        assert_eq!(shown(&row), "name   motd\nphase  -\n");
     }
 }

@@ -42,6 +42,11 @@ pub enum StackVerb {
     /// 'cancelled' and is not rolled back. The next operation goes on from what is there.
     #[command(after_help = "Example:\n  muster stack cancel web")]
     Cancel(Name),
+    /// Look at every resource of a stack on its node, and change nothing
+    ///
+    /// Those that differ from what was asked for are FAILED until the next update puts them right.
+    #[command(after_help = "Example:\n  muster stack check web --wait")]
+    Check(Check),
     /// List the stacks
     #[command(after_help = "Example:\n  muster stack list -o json")]
     List,
@@ -186,6 +191,15 @@ pub struct Rollback {
     wait: Wait,
 }
 
+/// `stack check`
+#[derive(Args)]
+pub struct Check {
+    /// The stack
+    name: StackName,
+    #[command(flatten)]
+    wait: Wait,
+}
+
 /// `stack template`
 #[derive(Args)]
 pub struct Template {
@@ -269,6 +283,7 @@ pub async fn run(verb: StackVerb, client: &mut Client, format: Format) -> Result
         StackVerb::Delete(delete) => operation::delete(delete, client, format).await,
         StackVerb::Rollback(rollback) => operation::rollback(rollback, client, format).await,
         StackVerb::Cancel(Name { name }) => operation::cancel(name.as_str(), client, format).await,
+        StackVerb::Check(check) => operation::check(check, client, format).await,
         StackVerb::List => {
             document(format, &client.get(&path(["stacks"])).await?, |list| table(&STACKS, list))
         }

@@ -2,9 +2,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
+use muster_engine::JoinAsk;
 use muster_shared::NodeId;
 use muster_shared::join::JoinToken;
 use muster_shared::model::Down;
+use muster_shared::seal::SealPublic;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
@@ -86,6 +88,21 @@ impl World {
     async fn create(&self, name: &str, template: &str) -> (u16, Value) {
         self.ask("POST /v1/stacks", &json!({"name": name, "template": {"name": "t.yaml", "text": template}}))
             .await
+    }
+
+    /// A server joins; its agent is never there.
+    async fn join(&self, name: &str) {
+        let (_, answer) = self.ask("POST /v1/tokens", &json!({"ttl": 60, "uses": 1, "name": name})).await;
+        let token: JoinToken = answer["token"].as_str().unwrap().parse().unwrap();
+        let ask = JoinAsk {
+            token_id: token.id.0,
+            secret: token.secret,
+            name: name.parse().unwrap(),
+            seal_public: SealPublic([7; 32]),
+            agent_version: "1".to_owned(),
+            wall: 0,
+        };
+        self.driver.request(muster_engine::Request::Join(ask)).await.unwrap();
     }
 
     async fn stop(self) {
@@ -277,6 +294,68 @@ async fn cancel_is_for_what_is_in_progress() {
         let answer = world.ask(&format!("POST /v1/stacks/{stack}/cancel"), &Value::Null).await;
         assert_eq!((answer.0, &answer.1["error"]["class"]), (status, &json!(class)), "{}", answer.1);
     }
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn hooks_are_cleared_once() {
+    let world = World::new().await;
+    let hook = "resource_registry: {resources: {motd: {hooks: pre-create}}}";
+    let body = json!({"name": "web", "template": {"name": "t.yaml", "text": WAITING},
+        "environments": [{"name": "e.yaml", "text": hook}]});
+    assert_eq!(world.ask("POST /v1/stacks", &body).await.0, 202);
+    let (_, row) = world.get("/v1/stacks/web/resources/motd").await;
+    assert_eq!(row["phase"], "hook", "{row}");
+    let (_, graph) = world.get("/v1/stacks/web/graph").await;
+    assert_eq!(
+        (&graph["nodes"][0]["phase"], &graph["nodes"][0]["status_reason"]),
+        (&json!("hook"), &row["status_reason"])
+    );
+    let clear = |resource: &str| format!("POST /v1/stacks/web/resources/{resource}/clear-hook");
+    for (resource, hook, status) in [
+        ("motd", "post-create", 409),
+        ("motd", "pre-creat", 400),
+        ("mtod", "pre-create", 404),
+        ("motd", "pre-create", 200),
+        ("motd", "pre-create", 409),
+    ] {
+        let (code, answer) = world.ask(&clear(resource), &json!({"hook": hook})).await;
+        assert_eq!(code, status, "{answer}");
+    }
+    assert_eq!(world.get("/v1/stacks/web/resources/motd").await.1["phase"], "node_away");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn nodes_are_labelled_revoked_and_removed() {
+    let world = World::new().await;
+    world.join("web-1").await;
+    world.create("web", WAITING).await;
+    let labels = json!({"labels": {"role": "db", "zone": "a"}});
+    let (status, node) = world.ask("PATCH /v1/nodes/web-1", &labels).await;
+    assert_eq!((status, &node["labels"], &node["state"]), (200, &labels["labels"], &json!("offline")));
+    let (_, node) = world.ask("PATCH /v1/nodes/web-1", &json!({"labels": {"zone": null}})).await;
+    assert_eq!(node["labels"], json!({"role": "db"}));
+    let (status, node) = world.ask("POST /v1/nodes/web-1/revoke", &Value::Null).await;
+    assert_eq!((status, &node["state"]), (200, &json!("revoked")));
+    for (line, body, status) in [
+        ("PATCH /v1/nodes/web-1", json!({"labels": {"a b": "c"}}), 400),
+        ("PATCH /v1/nodes/web-1", json!({"lables": {}}), 400),
+        ("PATCH /v1/nodes/web-2", labels, 404),
+        ("POST /v1/nodes/web-2/revoke", Value::Null, 404),
+        ("POST /v1/nodes/WEB/revoke", Value::Null, 400),
+        ("DELETE /v1/nodes/web-2", Value::Null, 404),
+    ] {
+        let answer = world.ask(line, &body).await;
+        assert_eq!(answer.0, status, "{line} {}", answer.1);
+    }
+    let (status, removed) = world.ask("DELETE /v1/nodes/web-1", &Value::Null).await;
+    assert_eq!(
+        (status, removed),
+        (200, json!({"name": "web-1", "lost": [], "lost_total": 0})),
+        "no job ever left"
+    );
+    assert_eq!(world.get("/v1/nodes/web-1").await.0, 404);
     world.stop().await;
 }
 

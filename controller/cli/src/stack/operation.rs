@@ -8,7 +8,7 @@ use hyper::Method;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Create, Delete, How, Rollback, Update, Wait, show};
+use super::{Check, Create, Delete, How, Rollback, Update, Wait, show};
 use crate::client::{Client, path};
 use crate::failure::Failure;
 use crate::output::{Format, cell, document, print, printable};
@@ -53,6 +53,12 @@ pub async fn rollback(asked: Rollback, client: &mut Client, format: Format) -> R
     let body = json!({"to": asked.to});
     let at = path(["stacks", asked.name.as_str(), "rollback"]);
     let answer = client.send(Method::POST, &at, Some(&body)).await?;
+    follow(&answer, asked.wait.wait(since), false, client, format).await
+}
+
+pub async fn check(asked: Check, client: &mut Client, format: Format) -> Result<(), Failure> {
+    let since = Instant::now();
+    let answer = client.send(Method::POST, &path(["stacks", asked.name.as_str(), "check"]), None).await?;
     follow(&answer, asked.wait.wait(since), false, client, format).await
 }
 

@@ -116,6 +116,14 @@ fn waiting() {
             "",
         ),
         (
+            "checked",
+            "check web --wait",
+            vec![begun("CHECK"), view("CHECK", 3, "FAILED", 5), failed_resources()],
+            1,
+            "",
+            "error: stack 'web': CHECK FAILED: why\nerror: resource 'motd' on web-1: CREATE FAILED: no room\n",
+        ),
+        (
             "not waited for",
             "rollback web",
             vec![begun("ROLLBACK")],
@@ -186,6 +194,74 @@ fn cancelling() {
     let (code, stdout, _) = outcome(muster("stack cancel web --url").arg(controller.url()));
     assert_eq!((code, stdout.as_str()), (Some(0), "web: UPDATE FAILED: cancelled\n"));
     assert_eq!(controller.requests(), ["POST /v1/stacks/web/cancel"]);
+}
+
+/// Arguments, the controller's answer; what it is asked and what is printed.
+#[test]
+fn nodes_and_resources_are_acted_on() {
+    let lost = json!([{"stack": "web", "resource": "motd", "type": "Muster::File", "physical_id": "p1", "node": "web-1", "reason": ""}]);
+    let node = json!({"name": "web-1", "state": "online", "labels": {"role": "web"}, "agent_version": "1", "last_seen": null,
+        "resources": 1, "drifted": 0, "lost": [], "lost_total": 0});
+    let mut gone = node.clone();
+    (gone["state"], gone["lost"], gone["lost_total"]) = (json!("lost"), lost.clone(), json!(2));
+    let row = json!({"name": "motd"});
+    for (arguments, answer, request, wanted) in [
+        (
+            "node label web-1 role=web old-",
+            node.clone(),
+            r#"PATCH /v1/nodes/web-1 {"labels":{"old":null,"role":"web"}}"#,
+            "web-1: role=web\n",
+        ),
+        (
+            "node revoke web-1",
+            node,
+            "POST /v1/nodes/web-1/revoke",
+            "web-1 is cut off; it joins again with a token for its name: muster node token --name web-1\n",
+        ),
+        (
+            "node remove web-1",
+            json!({"name": "web-1", "lost": [], "lost_total": 0}),
+            "DELETE /v1/nodes/web-1",
+            "web-1 is removed; nothing was left behind on it\n",
+        ),
+        (
+            "node remove web-1",
+            json!({"name": "web-1", "lost": lost, "lost_total": 1}),
+            "DELETE /v1/nodes/web-1",
+            "web-1 is removed; 1 resources may be left on it, and are cleaned up should it join again:\n\
+             STACK  RESOURCE  TYPE          PHYSICAL ID  REASON\nweb    motd      Muster::File  p1           -\n",
+        ),
+        (
+            "node show web-1",
+            gone,
+            "GET /v1/nodes/web-1",
+            "name           web-1\nstate          lost\nlabels         role=web\nagent_version  1\nlast_seen      -\n\
+             resources      1\ndrifted        0\nlost_total     2\n\n\
+             Left behind when it was removed; cleaned up should it join again:\n\
+             STACK  RESOURCE  TYPE          PHYSICAL ID  REASON\nweb    motd      Muster::File  p1           -\nand 1 more\n",
+        ),
+        (
+            "resource unhealthy web motd",
+            row.clone(),
+            "POST /v1/stacks/web/resources/motd/unhealthy",
+            "motd of web is marked unhealthy: the next update replaces it\n",
+        ),
+        (
+            "resource clear-hook web motd pre-create",
+            row,
+            r#"POST /v1/stacks/web/resources/motd/clear-hook {"hook":"pre-create"}"#,
+            "motd of web: hook pre-create is cleared\n",
+        ),
+    ] {
+        let controller = Controller::with(vec![Act::Answer(200, answer.clone())]);
+        let (code, stdout, stderr) = outcome(muster(arguments).args(["--url", &controller.url()]));
+        assert_eq!((code, stdout.as_str(), stderr.as_str()), (Some(0), wanted, ""), "{arguments}");
+        assert_eq!(controller.requests(), [request]);
+        let controller = Controller::with(vec![Act::Answer(200, answer.clone())]);
+        let (_, stdout, _) = outcome(muster(arguments).args(["-o", "json", "--url", &controller.url()]));
+        assert_eq!(serde_json::from_str::<Value>(&stdout).unwrap(), answer);
+        controller.requests();
+    }
 }
 
 #[test]

@@ -6,8 +6,8 @@ use muster_shared::{ResourceId, StackName};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
-use crate::record::{Status, action_str};
 use crate::resource::Slot;
+use crate::stack::Stack;
 
 /// `stack graph -o json`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,29 +86,34 @@ impl Engine {
             revision: stack.revision,
             nodes: forward
                 .chain(extras)
-                .map(|(slot, role)| self.graph_node(*slot, role, &replacements))
+                .map(|(slot, role)| self.graph_node(stack, *slot, role, &replacements))
                 .collect(),
             edges: slots().flat_map(|slot| self.graph_edges(*slot)).collect(),
         })
     }
 
-    fn graph_node(&self, slot: Slot, role: &str, replacements: &BTreeMap<u64, ResourceId>) -> GraphNodeView {
-        let row = &self.rows[slot];
-        let physical_of = |id: Option<u64>| replacements.get(&id?).map(ResourceId::to_string);
+    fn graph_node(
+        &self,
+        stack: &Stack,
+        slot: Slot,
+        role: &str,
+        replacements: &BTreeMap<u64, ResourceId>,
+    ) -> GraphNodeView {
+        let row = self.resource_view(stack, slot, replacements);
         GraphNodeView {
-            id: row.id.to_string(),
-            name: row.name.to_string(),
-            physical_id: row.physical.to_string(),
-            kind: row.kind.name().into(),
-            node: self.node_of(row),
+            id: row.id,
+            name: row.name,
+            physical_id: row.physical_id,
+            kind: row.kind,
+            node: row.node,
             role: role.into(),
-            action: action_str(row.action).into(),
-            status: row.status.map_or("INIT", Status::as_str).into(),
-            status_reason: row.reason.as_deref().unwrap_or_default().into(),
-            phase: self.phase(row).into(),
-            ready: row.ready,
-            replaces: physical_of(row.replaces),
-            replaced_by: physical_of(row.replaced_by),
+            action: row.action,
+            status: row.status,
+            status_reason: row.status_reason,
+            phase: row.phase,
+            ready: self.rows[slot].ready,
+            replaces: row.replaces,
+            replaced_by: row.replaced_by,
         }
     }
 

@@ -34,6 +34,8 @@ const TURN_MAX: usize = 8192;
 pub const LINK_EVENTS_MAX: usize = 4096;
 /// Deleted stacks whose end can still be watched for.
 const GONE_MAX: usize = 1000;
+/// Templates with fewer resources are freed in the turn: that takes a millisecond.
+const DISCARDED_HERE: usize = 5000;
 /// Watchers at a time.
 const WATCHERS_MAX: usize = 4096;
 
@@ -221,6 +223,10 @@ impl<S: Store, O: Outbox> Driver<S, O> {
             if let Some(waiter) = self.waiters.remove(&id) {
                 waiter.tell(answer);
             }
+        }
+        if told.discarded.iter().any(|template| template.resources.len() >= DISCARDED_HERE) {
+            // Nobody waits for it.
+            drop(tokio::task::spawn_blocking(move || drop(told.discarded)));
         }
         for look in std::mem::take(&mut self.queries) {
             look(self.turns.engine());

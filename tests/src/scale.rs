@@ -231,6 +231,8 @@ impl Bed {
                     Effect::Answer { answer, .. } => {
                         answer?;
                     }
+                    // As the driver does it.
+                    Effect::Discard(template) => drop(std::thread::spawn(|| drop(template))),
                     Effect::SendChunk { .. } | Effect::Close { .. } | Effect::LoadRevision { .. } => {
                         bail!("an effect that is not needed here")
                     }

@@ -1,10 +1,12 @@
 //! The machine's face and its state; what it does lies beside: operations, traversals, jobs, nodes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use indexmap::IndexMap;
 use muster_shared::model::{ContentDigest, Down, Up};
 use muster_shared::{Epoch, Generation, MonoTime, NodeId, ResourceId, StackName};
+use muster_template::Template;
 
 use crate::claim::Claims;
 use crate::job::Limits;
@@ -96,6 +98,8 @@ pub enum Effect {
         /// Whose.
         node: NodeId,
     },
+    /// Nobody needs this any more. To free a million resources takes a third of a second: elsewhere, if need be.
+    Discard(Arc<Template>),
     /// Read an older revision and give it back as [`Input::RevisionLoaded`].
     LoadRevision {
         /// To be given back.

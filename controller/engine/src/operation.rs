@@ -9,7 +9,7 @@ use muster_shared::{NodeId, StackName};
 use muster_template::{Parameters, References, RenderError, Template};
 use serde_json::Value;
 
-use crate::engine::{Engine, Todo};
+use crate::engine::{Effect, Engine, Todo};
 use crate::plan::{Ground, Plan, plan};
 use crate::record::{Change, RevisionRecord, StackAction, Status};
 use crate::request::{Answer, Options, Refusal, Source};
@@ -263,9 +263,11 @@ impl Engine {
     pub(crate) fn leave_walk(&mut self, id: u64) {
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         let traversal = stack.traversal;
-        if let Some(due) = stack.walk.take().and_then(|walk| walk.timeout) {
+        let Some(walk) = stack.walk.take() else { return };
+        if let Some(due) = walk.timeout {
             self.timers.clear(due, TimerKey::Stack(id, traversal));
         }
+        self.effect(Effect::Discard(walk.template));
     }
 
     /// Gives every graph node its role and lets those go that need nothing more.

@@ -2,12 +2,14 @@
 //! what leaves. The loop around it says what time it is; so the simulator drives the very same code.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use muster_engine::record::Change;
 use muster_engine::{Answer, Config, Effect, Engine, Input, Refusal, Request, Source};
 use muster_shared::model::{Down, Up};
 use muster_shared::{Epoch, MonoTime, NodeId, StackName, wire};
+use muster_template::Template;
 
 use super::Outbox;
 use crate::store::{Store, StoreError};
@@ -22,6 +24,8 @@ pub struct Told {
     pub answers: Vec<(u64, Result<Answer, Refusal>)>,
     /// Stacks that are gone now, with the traversal that did it.
     pub ended: Vec<(StackName, u64)>,
+    /// What takes its time to free.
+    pub discarded: Vec<Arc<Template>>,
 }
 
 /// Why nothing can be written at present.
@@ -222,6 +226,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
                     self.open.remove(&id);
                     self.told.answers.push((id, answer));
                 }
+                Effect::Discard(template) => self.told.discarded.push(template),
                 Effect::LoadRevision { load, stack, revision } => {
                     let source = self.load_revision(&stack, revision);
                     self.engine.handle(now, Input::RevisionLoaded { load, source });

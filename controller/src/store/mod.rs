@@ -5,6 +5,7 @@
 mod load;
 mod read;
 mod sqlite;
+mod text;
 
 pub use read::{EventRow, Reader, RevisionRow, Times};
 pub use sqlite::Sqlite;

@@ -10,6 +10,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 use serde::{Deserialize, Serialize};
 
 use super::StoreError;
+use super::text::Unpacked;
 
 /// Reads the database; clones share one connection. Blocking.
 #[derive(Clone)]
@@ -181,8 +182,8 @@ pub(super) fn source(
             Ok((
                 row.get::<_, u32>(0)?,
                 row.get(1)?,
-                row.get(2)?,
-                row.get::<_, String>(3)?,
+                row.get::<_, Unpacked>(2)?,
+                row.get::<_, Unpacked>(3)?,
                 row.get::<_, String>(4)?,
                 row.get::<_, String>(5)?,
             ))
@@ -195,8 +196,8 @@ pub(super) fn source(
         number,
         SourceText {
             name,
-            template,
-            files: serde_json::from_str(&files).map_err(bad)?,
+            template: template.0,
+            files: serde_json::from_str(&files.0).map_err(bad)?,
             parameters: serde_json::from_str(&parameters).map_err(bad)?,
             environments: serde_json::from_str(&environments).map_err(bad)?,
         },

@@ -9,6 +9,7 @@ use muster_shared::model::ContentDigest;
 use muster_shared::{Epoch, NodeId, StackName};
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
+use super::text::Packed;
 use super::{Store, StoreError};
 
 /// Each brings the database to the next version; `user_version` counts those that were applied.
@@ -208,8 +209,8 @@ fn apply(db: &Transaction<'_>, change: &Change, now: &str) -> Result<(), StoreEr
                     int(revision.stack),
                     revision.number,
                     text.name,
-                    text.template,
-                    json(&text.files),
+                    Packed(&text.template),
+                    Packed(&json(&text.files)),
                     json(&text.parameters),
                     now,
                     json(&text.environments),

@@ -230,6 +230,7 @@ impl World {
                     self.down.push_back(message);
                 }
                 Effect::Answer { answer, .. } => self.answered = Some(answer),
+                Effect::Discard(_) => {}
                 Effect::LoadRevision { load, stack, revision } => {
                     let id = self.stack_ids.get(&stack).copied().unwrap_or_default();
                     let text = self.revisions.get(&(id, revision)).cloned();

@@ -400,6 +400,7 @@ impl Bed {
                     Effect::Answer { id, answer } => {
                         self.answers.insert(id, answer);
                     }
+                    Effect::Discard(_) => {}
                     Effect::LoadRevision { load, stack, revision } => {
                         let id = self.tables.stacks.values().find(|s| s.name == stack).map(|s| s.id);
                         let text = id.and_then(|id| self.tables.revisions.get(&(id, revision)));

@@ -8,8 +8,13 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde::Deserialize;
 
+use crate::store::Bounds;
+
 /// Where the file is if no flag says otherwise; it may be absent there.
 pub const DEFAULT_FILE: &str = "/etc/muster/controller.toml";
+
+/// An empty database and room for what it is kept writable by.
+const DATABASE_MIN: u64 = 16 * 1024 * 1024;
 
 /// All settings of the controller.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -55,6 +60,14 @@ pub struct Limits {
     pub template: usize,
     /// Seconds between an agent's heartbeats.
     pub heartbeat: u64,
+    /// Seconds without any progress of a stack before an event says so.
+    pub quiet: u64,
+    /// Revisions kept per stack.
+    pub revisions_kept: u32,
+    /// Events kept per stack.
+    pub events_kept: u64,
+    /// Of the database; 0 for no bound but the disk.
+    pub database_bytes: u64,
 }
 
 /// `[log]`
@@ -100,6 +113,10 @@ impl Default for Limits {
             api_body: 256 * 1024 * 1024,
             template: 16 * 1024 * 1024,
             heartbeat: engine.heartbeat.as_secs(),
+            quiet: engine.quiet.as_secs(),
+            revisions_kept: engine.revisions_kept,
+            events_kept: Bounds::default().events,
+            database_bytes: Bounds::default().bytes,
         }
     }
 }
@@ -151,7 +168,20 @@ impl Settings {
             (1..=86_400).contains(&self.limits.heartbeat),
             "limits.heartbeat must be 1 to 86400 seconds"
         );
+        let limits = &self.limits;
+        anyhow::ensure!((1..=86_400).contains(&limits.quiet), "limits.quiet must be 1 to 86400 seconds");
+        anyhow::ensure!(limits.revisions_kept > 0, "limits.revisions_kept must be at least 1");
+        anyhow::ensure!(limits.events_kept > 0, "limits.events_kept must be at least 1");
+        anyhow::ensure!(
+            limits.database_bytes == 0 || limits.database_bytes >= DATABASE_MIN,
+            "limits.database_bytes must be 0, or at least {DATABASE_MIN}"
+        );
         Ok(())
+    }
+
+    /// What the database is to keep to.
+    pub fn bounds(&self) -> Bounds {
+        Bounds { events: self.limits.events_kept, bytes: self.limits.database_bytes }
     }
 
     /// What the engine is to keep to.
@@ -161,6 +191,8 @@ impl Settings {
             in_flight_per_stack: self.limits.in_flight_per_stack,
             retries: self.limits.retries,
             heartbeat: Duration::from_secs(self.limits.heartbeat),
+            quiet: Duration::from_secs(self.limits.quiet),
+            revisions_kept: self.limits.revisions_kept,
         }
     }
 }
@@ -191,6 +223,10 @@ mod tests {
         for (toml, wanted) in [
             ("[limits]\nretires = 5\n", "retires"),
             ("[limits]\nheartbeat = 0\n", "heartbeat"),
+            ("[limits]\nquiet = 0\n", "limits.quiet"),
+            ("[limits]\nrevisions_kept = 0\n", "limits.revisions_kept"),
+            ("[limits]\nevents_kept = 0\n", "limits.events_kept"),
+            ("[limits]\ndatabase_bytes = 4096\n", "limits.database_bytes"),
             ("[controller]\nlisten = \"nowhere\"\n", "listen"),
             ("[log]\nformat = \"xml\"\n", "xml"),
             ("[limits\n", "controller.toml"),

@@ -130,7 +130,8 @@ fn run(settings: Settings, config_file: Option<PathBuf>) -> anyhow::Result<()> {
     let data_dir = &settings.controller.data_dir;
     let _lock = muster_controller::data_dir::open(data_dir)?;
     let pki = Arc::new(Pki::open(data_dir).context("the site's keys cannot be read or made")?);
-    let store = Sqlite::open(&database(&settings)).context("the database cannot be opened")?;
+    let store = Sqlite::open(&database(&settings)).and_then(|store| store.within(settings.bounds()));
+    let store = store.context("the database cannot be opened")?;
     let reader = Reader::open(&database(&settings)).context("the database cannot be opened")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let (handle, inbox) = driver::channel();

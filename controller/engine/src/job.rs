@@ -24,6 +24,10 @@ pub struct Limits {
     pub retries: u32,
     /// How often agents are to say that they are there.
     pub heartbeat: Duration,
+    /// After so long without any progress of a stack an event says so.
+    pub quiet: Duration,
+    /// Newest revisions kept of a stack.
+    pub revisions_kept: u32,
 }
 
 impl Default for Limits {
@@ -33,6 +37,8 @@ impl Default for Limits {
             in_flight_per_stack: 20_000,
             retries: 3,
             heartbeat: Duration::from_secs(60),
+            quiet: Duration::from_secs(60),
+            revisions_kept: 100,
         }
     }
 }

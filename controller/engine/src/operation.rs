@@ -19,8 +19,6 @@ use crate::timer::TimerKey;
 
 /// Warnings in one answer: more say the same.
 const WARNINGS_MAX: usize = 20;
-/// Revisions kept per stack.
-const REVISIONS_KEPT: u32 = 100;
 /// Stacks in a site.
 const STACKS_MAX: usize = 100_000;
 /// Resources in a stack.
@@ -217,10 +215,11 @@ impl Engine {
                 made_by: made_by(&target),
                 text,
             }));
-            if number > REVISIONS_KEPT {
+            let kept = self.limits.revisions_kept;
+            if number > kept {
                 // What a rollback without --to leads to stays.
                 let good = self.stacks[&id].complete.iter().take(2).next_back().copied().unwrap_or(number);
-                let below = (number - REVISIONS_KEPT).min(good);
+                let below = (number - kept).saturating_add(1).min(good);
                 self.change(Change::RevisionsTrimmed { stack: id, below });
             }
         }

@@ -248,7 +248,11 @@ impl<S: Store, O: Outbox> Turns<S, O> {
 
     /// The disk is full, or worse: forget what is not durable, say so, and serve reads only.
     fn cannot_write(&mut self, now: MonoTime, error: &StoreError) {
-        let why = format!("the controller cannot write and is read-only: {error}; free space on its disk");
+        let advice = match error {
+            StoreError::Full { .. } => "raise that and restart it",
+            StoreError::Sqlite(_) | StoreError::Format(_) => "free space on its disk",
+        };
+        let why = format!("the controller cannot write and is read-only: {error}; {advice}");
         tracing::error!("{why}");
         for id in std::mem::take(&mut self.open) {
             self.told.answers.push((id, Err(Refusal::Unavailable(why.clone()))));

@@ -2,11 +2,13 @@
 //!
 //! Absent: decisions. What is written, and in which order, is the engine's affair; when, the driver's.
 
+mod bounds;
 mod load;
 mod read;
 mod sqlite;
 mod text;
 
+pub use bounds::Bounds;
 pub use read::{EventRow, Reader, RevisionRow, Times};
 pub use sqlite::Sqlite;
 
@@ -22,6 +24,12 @@ pub enum StoreError {
     /// SQLite said no; its message says whether the disk is full.
     #[error("the database cannot be used: {0}")]
     Sqlite(#[from] rusqlite::Error),
+    /// It is as large as it may be.
+    #[error("the database has reached its bound of {bytes} bytes, limits.database_bytes")]
+    Full {
+        /// The bound.
+        bytes: u64,
+    },
     /// The file is not ours, or newer than this controller.
     #[error("{0}")]
     Format(String),

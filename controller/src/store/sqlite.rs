@@ -10,7 +10,7 @@ use muster_shared::{Epoch, NodeId, StackName};
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
 use super::text::Packed;
-use super::{Store, StoreError};
+use super::{Bounds, Store, StoreError};
 
 /// Each brings the database to the next version; `user_version` counts those that were applied.
 const SCHEMAS: [&str; 2] = [include_str!("schema-1.sql"), include_str!("schema-2.sql")];
@@ -22,8 +22,6 @@ const CACHE_KIB: i64 = 8 * 1024;
 const CHECKPOINT_PAGES: i64 = 8192;
 /// The WAL is cut back to this after a checkpoint.
 const WAL_MAX: i64 = 64 * 1024 * 1024;
-/// Newest events kept per stack.
-const EVENTS_KEPT: u64 = 200_000;
 
 /// Deleted stacks whose events are still there.
 const GONE_KEPT: usize = 20;
@@ -31,6 +29,7 @@ const GONE_KEPT: usize = 20;
 /// The default store.
 pub struct Sqlite {
     db: Connection,
+    pub(super) bounds: Bounds,
 }
 
 impl Sqlite {
@@ -51,7 +50,7 @@ impl Sqlite {
         db.pragma_update(None, "journal_size_limit", WAL_MAX)?;
         db.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
         db.set_prepared_statement_cache_capacity(64);
-        let mut store = Self { db };
+        let mut store = Self { db, bounds: Bounds::default() };
         store.migrate()?;
         Ok(store)
     }
@@ -72,6 +71,24 @@ impl Sqlite {
             transaction.execute_batch(schema)?;
         }
         transaction.pragma_update(None, "user_version", i64::try_from(newest).unwrap_or(i64::MAX))?;
+        transaction.commit()?;
+        Ok(())
+    }
+
+    fn write(
+        &mut self,
+        changes: &mut dyn Iterator<Item = Change>,
+        seen: &[NodeId],
+    ) -> Result<(), StoreError> {
+        let (now, bounds) = (now(), self.bounds);
+        let transaction = self.db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        for change in changes {
+            apply(&transaction, &change, &now, &bounds)?;
+        }
+        for node in seen {
+            let mut update = transaction.prepare_cached("UPDATE nodes SET last_seen = ?2 WHERE name = ?1")?;
+            update.execute(params![node.as_str(), now])?;
+        }
         transaction.commit()?;
         Ok(())
     }
@@ -124,17 +141,10 @@ impl Store for Sqlite {
         if changes.peek().is_none() && seen.is_empty() {
             return Ok(());
         }
-        let now = now();
-        let transaction = self.db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-        for change in changes {
-            apply(&transaction, &change, &now)?;
-        }
-        for node in seen {
-            let mut update = transaction.prepare_cached("UPDATE nodes SET last_seen = ?2 WHERE name = ?1")?;
-            update.execute(params![node.as_str(), now])?;
-        }
-        transaction.commit()?;
-        Ok(())
+        self.write(&mut changes, seen).map_err(|error| match self.has_room() {
+            Err(full @ StoreError::Full { .. }) => full,
+            Ok(()) | Err(_) => error,
+        })
     }
 
     fn load(&mut self) -> Result<muster_engine::Snapshot, StoreError> {
@@ -151,6 +161,7 @@ impl Store for Sqlite {
     }
 
     fn probe(&mut self) -> Result<(), StoreError> {
+        self.has_room()?;
         self.db.execute("UPDATE meta SET value = CAST(value AS INTEGER) + 1 WHERE key = 'probe'", [])?;
         Ok(())
     }
@@ -188,7 +199,7 @@ pub(super) fn now() -> String {
     time::OffsetDateTime::now_utc().format(&format).expect("a year of four digits")
 }
 
-fn apply(db: &Transaction<'_>, change: &Change, now: &str) -> Result<(), StoreError> {
+fn apply(db: &Transaction<'_>, change: &Change, now: &str, bounds: &Bounds) -> Result<(), StoreError> {
     match change {
         Change::Stack(stack) => put_stack(db, stack, now)?,
         Change::StackRemoved { id, .. } => {
@@ -279,7 +290,7 @@ fn apply(db: &Transaction<'_>, change: &Change, now: &str) -> Result<(), StoreEr
         Change::ContentRemoved(digest) => {
             db.prepare_cached("DELETE FROM contents WHERE digest = ?1")?.execute(params![digest.0])?;
         }
-        Change::Event(event) => put_event(db, event, now)?,
+        Change::Event(event) => put_event(db, event, now, bounds)?,
         Change::Counters(counters) => {
             db.prepare_cached("UPDATE meta SET value = max(CAST(value AS INTEGER), ?1) WHERE key = 'epoch'")?
                 .execute([counters.epoch.0])?;
@@ -427,7 +438,12 @@ fn put_progress(db: &Transaction<'_>, p: &ProgressRecord) -> Result<(), StoreErr
     Ok(())
 }
 
-fn put_event(db: &Transaction<'_>, event: &EventRecord, now: &str) -> Result<(), StoreError> {
+fn put_event(
+    db: &Transaction<'_>,
+    event: &EventRecord,
+    now: &str,
+    bounds: &Bounds,
+) -> Result<(), StoreError> {
     let (resource, physical) = event.resource.as_ref().map(|(name, id)| (&**name, id.to_string())).unzip();
     db.prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?.execute(params![
         int(event.stack),
@@ -439,9 +455,9 @@ fn put_event(db: &Transaction<'_>, event: &EventRecord, now: &str) -> Result<(),
         event.status,
         event.reason,
     ])?;
-    if event.number.is_multiple_of(EVENTS_KEPT) {
+    if let Some(below) = bounds.cut(event.number) {
         db.prepare_cached("DELETE FROM events WHERE stack_id = ?1 AND number <= ?2")?
-            .execute(params![int(event.stack), int(event.number.saturating_sub(EVENTS_KEPT))])?;
+            .execute(params![int(event.stack), int(below)])?;
     }
     Ok(())
 }

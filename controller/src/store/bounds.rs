@@ -1,0 +1,124 @@
+//! How large the database may get.
+
+use super::{Sqlite, StoreError};
+
+/// Free pages without which nothing is written: a commit may need that many, and a probe that found one would let the
+/// controller fail again at once.
+const SPARE_PAGES: u64 = 256;
+
+/// Bounds of the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Newest events kept per stack, and up to a tenth more until they are next cut.
+    pub events: u64,
+    /// Of the file, without what is on its way there (64 MiB at most); 0: as large as the disk.
+    pub bytes: u64,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { events: 10_000, bytes: 0 }
+    }
+}
+
+impl Bounds {
+    /// Events up to this number go, now that `number` was written.
+    pub(super) fn cut(&self, number: u64) -> Option<u64> {
+        let step = (self.events / 10).max(1);
+        number.is_multiple_of(step).then(|| number.saturating_sub(self.events)).filter(|below| *below > 0)
+    }
+}
+
+impl Sqlite {
+    /// The same database, kept within these bounds.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn within(mut self, bounds: Bounds) -> Result<Self, StoreError> {
+        let pages = match bounds.bytes {
+            0 => u64::from(u32::MAX) - 1, // SQLite's own
+            bytes => (bytes / self.pragma("page_size")?.max(1)).max(1),
+        };
+        // One that is larger already does not grow.
+        self.db().pragma_update_and_check(
+            None,
+            "max_page_count",
+            i64::try_from(pages).unwrap_or(i64::MAX),
+            |_| Ok(()),
+        )?;
+        self.bounds = bounds;
+        Ok(self)
+    }
+
+    /// # Errors
+    /// [`StoreError::Full`] if the bound is reached.
+    pub(super) fn has_room(&self) -> Result<(), StoreError> {
+        if self.bounds.bytes == 0 {
+            return Ok(());
+        }
+        let left = self.pragma("max_page_count")?.saturating_sub(self.pragma("page_count")?);
+        if left + self.pragma("freelist_count")? < SPARE_PAGES {
+            return Err(StoreError::Full { bytes: self.bounds.bytes });
+        }
+        Ok(())
+    }
+
+    fn pragma(&self, name: &str) -> Result<u64, StoreError> {
+        let value: i64 = self.db().pragma_query_value(None, name, |row| row.get(0))?;
+        Ok(value.unsigned_abs())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_engine::record::{Change, EventRecord};
+    use muster_shared::model::ContentDigest;
+
+    use super::*;
+    use crate::store::Store as _;
+
+    fn store(bounds: Bounds) -> (tempfile::TempDir, Sqlite) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Sqlite::open(&dir.path().join("muster.db")).unwrap().within(bounds).unwrap();
+        (dir, store)
+    }
+
+    fn content(store: &mut Sqlite, number: u32) -> Result<(), StoreError> {
+        let bytes = vec![7; 1 << 20];
+        let digest = ContentDigest::of(&number.to_le_bytes());
+        store.commit(&mut std::iter::once(Change::Content { digest, bytes: bytes.into() }), &[])
+    }
+
+    #[test]
+    fn a_database_that_is_full_says_so_until_there_is_room() {
+        let (_dir, mut store) = store(Bounds { bytes: 8 << 20, ..Bounds::default() });
+        let mut taken = 0;
+        let error = loop {
+            match content(&mut store, taken) {
+                Ok(()) => taken += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!((4..8).contains(&taken), "{taken}");
+        assert!(matches!(error, StoreError::Full { .. }), "{error}");
+        assert!(error.to_string().contains("limits.database_bytes"), "{error}");
+        assert!(matches!(store.probe(), Err(StoreError::Full { .. })), "not writable and full again at once");
+        let gone = ContentDigest::of(&0u32.to_le_bytes());
+        store.db().execute("DELETE FROM contents WHERE digest = ?1", [gone.0]).unwrap();
+        store.probe().unwrap();
+        content(&mut store, 0).unwrap();
+    }
+
+    #[test]
+    fn only_the_newest_events_are_kept() {
+        let (_dir, mut store) = store(Bounds { events: 20, bytes: 0 });
+        let event = |number| {
+            let (action, status, reason) = ("CREATE", "COMPLETE", "".into());
+            Change::Event(EventRecord { stack: 1, number, resource: None, action, status, reason })
+        };
+        store.commit(&mut (1..=99).map(event), &[]).unwrap();
+        let kept = "SELECT min(number), max(number) FROM events";
+        let kept: (i64, i64) = store.db().query_row(kept, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        assert_eq!(kept, (79, 99));
+    }
+}

@@ -133,6 +133,7 @@ impl Engine {
         } else {
             self.take_back(slot);
         }
+        self.leave_hook(slot);
         self.not_failed(slot);
     }
 
@@ -313,7 +314,9 @@ impl Engine {
         let mut queue: Vec<Slot> = anew.iter().copied().collect();
         while let Some(slot) = queue.pop() {
             for next in needed_by.remove(&slot).unwrap_or_default() {
-                if !anew.contains(&next) && std::mem::take(&mut self.rows[next].ready) {
+                self.leave_hook(next);
+                if !anew.contains(&next) {
+                    self.rows[next].ready = false;
                     self.row_changed(next, false);
                 }
                 queue.push(next);
@@ -325,6 +328,7 @@ impl Engine {
     fn take_up_walk(&mut self, id: u64) {
         let Some(stack) = self.stacks.get(&id) else { return };
         let Some(walk) = &stack.walk else { return };
+        let extras: Vec<Slot> = stack.extras.iter().copied().collect();
         let source = Source {
             template: walk.template.clone(),
             parameters: walk.parameters.clone(),
@@ -339,6 +343,8 @@ impl Engine {
                 }
             }
         }
+        // Their turn comes again.
+        extras.into_iter().for_each(|slot| self.leave_hook(slot));
         self.leave_walk(id);
         self.resume(id, source);
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use muster_shared::NodeId;
 use muster_shared::model::{Observed, Outcome, Report, Up};
 
-use super::bed::{Bed, Host, files, node, options, stack, template};
+use super::bed::{Bed, Host, files, node, options, stack, template, under};
 use crate::{Answer, Limits, Refusal, Request};
 
 fn label(bed: &mut Bed, labels: &[(&str, Option<&str>)]) -> Result<Answer, Refusal> {
@@ -392,4 +392,50 @@ fn the_events_of_a_stack_say_what_was_left_behind_and_what_became_of_it() {
         bed.tables.reasons
     );
     assert!(said(&bed, "a, which node node-0 had when it was removed, was cleaned up"));
+}
+
+#[test]
+fn what_waits_at_a_hook_on_a_removed_node_or_needs_what_was_there() {
+    // Where b, which needs a, waits on node-1, or a itself; and what goes on when a's node is removed.
+    for hooks in ["b: {hooks: pre-create}", "b: {hooks: post-create}", "a: {hooks: post-create}"] {
+        for restart in [false, true] {
+            let mut bed = Bed::new(2);
+            let source = template("a: x=1 node=node-0\n b: x=1 node=node-1 | a\n c: x=1 node=node-1 | b");
+            bed.create(under(source, hooks)).unwrap();
+            bed.idle();
+            assert_eq!(bed.remove(&node(0)), ["a"]);
+            if restart {
+                bed.restart();
+                bed.connect(&node(1));
+            }
+            assert_eq!(
+                (bed.resource("a").phase.as_str(), bed.resource("b").phase.as_str()),
+                ("node_away", "waiting")
+            );
+            bed.rejoin(&node(0));
+            bed.connect(&node(0));
+            bed.idle();
+            let (name, hook) = hooks.split_once(": {hooks: ").unwrap();
+            assert_eq!(
+                (bed.status().as_str(), bed.resource(name).phase.as_str()),
+                ("CREATE_IN_PROGRESS", "hook")
+            );
+            bed.clear(name, crate::Hook::from_name(hook.trim_end_matches('}')).unwrap()).unwrap();
+            bed.idle();
+            assert_eq!((bed.status().as_str(), bed.reality().len()), ("CREATE_COMPLETE", 3), "{hooks}");
+        }
+    }
+    let mut bed = Bed::new(2);
+    bed.create(under(template("a: x=1 node=node-0\n b: x=1 node=node-1 | a"), "'*': {hooks: pre-delete}"))
+        .unwrap();
+    bed.idle();
+    bed.delete().unwrap();
+    bed.clear("b", crate::Hook::PreDelete).unwrap();
+    bed.idle();
+    assert_eq!(bed.remove(&node(0)), ["a"], "it waited at its hook");
+    assert_eq!(bed.status(), "gone");
+    bed.rejoin(&node(0));
+    bed.connect(&node(0));
+    bed.idle();
+    assert!(bed.reality().is_empty());
 }

@@ -249,12 +249,18 @@ impl Engine {
     }
 
     fn run_agenda(&mut self) {
-        while let Some(todo) = self.agenda.pop_front() {
-            match todo {
-                Todo::Visit(slot) => self.visit(slot),
-                Todo::CheckEnd(stack) => self.check_end(stack),
-                Todo::Pump(node) => self.pump(node),
-                Todo::PumpStack(stack) => self.pump_stack(stack),
+        let mut ends = BTreeSet::new();
+        loop {
+            match self.agenda.pop_front() {
+                Some(Todo::Visit(slot)) => self.visit(slot),
+                // A traversal has not come to its end while something of it is still to be visited.
+                Some(Todo::CheckEnd(stack)) => drop(ends.insert(stack)),
+                Some(Todo::Pump(node)) => self.pump(node),
+                Some(Todo::PumpStack(stack)) => self.pump_stack(stack),
+                None => match ends.pop_first() {
+                    Some(stack) => self.check_end(stack),
+                    None => return,
+                },
             }
         }
     }

@@ -262,6 +262,10 @@ impl Engine {
                 row.blocked = u32::try_from(blocked).expect("bounded when the revision was taken");
                 walk.total += 1;
                 walk.forward_left += 1;
+                // What it needs is made anew: it does not wait for the operator yet.
+                if let Some(rare) = row.rare.as_mut().filter(|_| blocked > 0) {
+                    rare.hook = None;
+                }
                 if row.status == Some(Status::Failed) && row.blocked == 0 && row.rare().hook.is_none() {
                     walk.failed += 1;
                     row.failed = true;
@@ -274,6 +278,9 @@ impl Engine {
             let row = &mut self.rows[*slot];
             row.role = Role::Cleanup;
             row.blocked = 1; // counted when clean-up begins
+            if let Some(rare) = row.rare.as_mut().filter(|_| walk.forward_left > 0) {
+                rare.hook = None;
+            }
         }
         let cancelled = stack.cancelled;
         stack.walk = Some(walk);

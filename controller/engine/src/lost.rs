@@ -128,6 +128,7 @@ impl Engine {
 
     /// Nobody will say what became of its job.
     fn end_for_good(&mut self, slot: Slot) {
+        self.leave_hook(slot);
         if self.rows[slot].is_sent() {
             self.abandon_work(slot);
         } else {

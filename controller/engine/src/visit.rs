@@ -98,8 +98,12 @@ impl Engine {
                 }
                 let gone = self.rows[slot].action == Some(Action::Delete);
                 if let Some(reason) = self.restricted(slot, Restriction::Replace).filter(|_| !gone) {
-                    self.rows[slot].action = Some(Action::Update);
-                    return self.fail_row(slot, reason);
+                    // While its work is taken back, what that leaves is not known.
+                    if self.rows[slot].work.is_none() {
+                        self.rows[slot].action = Some(Action::Update);
+                        self.fail_row(slot, reason);
+                    }
+                    return;
                 }
                 // The old row keeps its work, if any, and is cleaned up after that has ended.
                 let new = self.replace(slot, &template);

@@ -366,6 +366,20 @@ impl Bed {
         self.ask(Request::ClearHook { stack: stack(), resource: resource.into(), hook })
     }
 
+    /// Clears all that waits now; whether anything did.
+    pub fn clear_all(&mut self) -> bool {
+        let waiting: Vec<ResourceView> =
+            self.resources().into_iter().filter(|row| row.phase == "hook").collect();
+        for row in &waiting {
+            let hook = Hook::ALL
+                .into_iter()
+                .find(|hook| row.status_reason.starts_with(&format!("waits at hook {}:", hook.as_str())));
+            // Two rows of a name are cleared together.
+            let _ = self.clear(&row.name, hook.unwrap());
+        }
+        !waiting.is_empty()
+    }
+
     pub fn receive(&mut self, name: &NodeId, message: Up) {
         if let Some(connection) = self.hosts[name].connection {
             self.input(Input::Received { node: name.clone(), connection, message });

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
-use super::bed::{Bed, files, node, stack, template};
-use crate::{Limits, Request, Source};
+use super::bed::{Bed, files, node, options, stack, template, under};
+use crate::{Hook, Limits, Options, Request, Source};
 
 /// More for a long run: `PROPTEST_CASES=20000 cargo test -p muster-engine`.
 fn cases() -> u32 {
@@ -72,6 +72,23 @@ fn settle(bed: &mut Bed) {
         }
     }
     bed.idle();
+    while bed.clear_all() {
+        bed.idle();
+    }
+}
+
+/// What an environment may say of some of the files.
+fn policies(dice: &mut Dice) -> String {
+    let mut rules = String::new();
+    for name in ["a", "b", "c", "'*'"] {
+        let hook = Hook::ALL[dice.roll(6)].as_str();
+        rules.push_str(&match dice.roll(5) {
+            0 | 1 => format!("{name}: {{hooks: {hook}}}, "),
+            2 => format!("{name}: {{restricted_actions: {}}}, ", ["update", "replace"][dice.roll(2)]),
+            _ => String::new(),
+        });
+    }
+    rules
 }
 
 /// Connects, after joining again where that is needed.
@@ -294,8 +311,14 @@ fn paths(dice: &mut Dice) -> (Source, Vec<String>) {
 
 fn disturb_in_any_way(bed: &mut Bed, dice: &mut Dice) {
     let host = node(0);
-    match dice.roll(33) {
+    match dice.roll(41) {
         0 => drop(bed.cancel()),
+        33..=36 => {
+            let source = under(paths(dice).0, &policies(dice));
+            let options = Options { rollback: dice.roll(3) == 0, ..options() };
+            drop(bed.ask(Request::Update { name: stack(), source, options })); // refused while there is none
+        }
+        37.. => drop(bed.clear_all()),
         30.. => operate(bed, dice, &host),
         1..=5 => begin_or_end(bed, &host, dice.roll(2) == 0),
         _ => disturb(bed, dice),

@@ -52,6 +52,7 @@ impl Engine {
         if let Some(due) = stack.walk.as_mut().and_then(|walk| walk.timeout.take()) {
             self.timers.clear(due, TimerKey::Stack(id, traversal));
         }
+        self.watch_no_more(id);
         self.take_back_all(id);
         self.stack_changed(id);
         self.event(id, None);

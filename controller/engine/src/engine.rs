@@ -225,6 +225,7 @@ impl Engine {
             match key {
                 TimerKey::Work(slot) => self.work_due(slot, due),
                 TimerKey::Stack(stack, traversal) => self.stack_due(stack, traversal),
+                TimerKey::Quiet(stack) => self.quiet_due(stack, due),
             }
             self.run_agenda();
         }
@@ -371,6 +372,11 @@ impl Engine {
         self.seq += 1;
         if let Some(stack) = self.stacks.get_mut(&stack) {
             stack.seq = self.seq;
+            if let Some((old, due)) = stack.quiet.moved(self.now, self.limits.quiet) {
+                let key = TimerKey::Quiet(stack.id);
+                self.timers.clear(old, key);
+                self.timers.set(due, key);
+            }
         }
     }
 

@@ -80,6 +80,9 @@ impl Engine {
         row.generation = generation;
         row.attempt = 0;
         row.retry_count = 0;
+        if let Some(rare) = &mut row.rare {
+            rare.causes.clear();
+        }
         if let Some(spec) = spec {
             row.spec = Some(spec);
         }
@@ -333,6 +336,7 @@ impl Engine {
 
     pub(crate) fn attempt_failed(&mut self, slot: Slot, reason: &str, permanent: bool) {
         let limit = self.limits.retries;
+        self.add_cause(slot, reason);
         let row = &mut self.rows[slot];
         row.reason = Some(reason.into());
         if permanent || row.retry_count >= limit {
@@ -343,6 +347,7 @@ impl Engine {
         row.retry_count += 1;
         let delay = BACKOFF_FIRST.saturating_mul(1 << (row.retry_count - 1).min(16)).min(BACKOFF_MAX);
         let (stack, node) = (row.stack, row.node);
+        self.tell_of_attempt(slot, reason, delay.as_secs());
         if let Some(node) = node
             && self.nodes[node].sent.remove(&slot)
         {

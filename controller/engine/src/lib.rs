@@ -15,6 +15,7 @@
 mod cancel;
 mod claim;
 mod engine;
+mod failure;
 mod hook;
 mod job;
 mod load;
@@ -24,6 +25,7 @@ mod node;
 mod node_view;
 mod operation;
 mod plan;
+mod progress;
 pub mod record;
 mod report;
 mod request;

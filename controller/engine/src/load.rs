@@ -8,7 +8,9 @@ use muster_shared::model::{Action, ContentDigest, LedgerEntry};
 use muster_template::{Policies, names_digest};
 
 use crate::engine::{Config, Engine, Todo};
-use crate::record::{Change, NodeRecord, PackedSpec, ResourceRecord, StackRecord, Status, TokenRecord};
+use crate::record::{
+    Change, NodeRecord, PackedSpec, ResourceRecord, StackAction, StackRecord, Status, TokenRecord,
+};
 use crate::request::Source;
 use crate::resource::{Rare, Role, Row, Slot, Work, WorkState};
 use crate::stack::{Adjacency, Stack, Stage, Walk};
@@ -112,6 +114,7 @@ impl Engine {
             lost_from: record.lost_from,
             unhealthy: progress.unhealthy,
             hook: progress.hook,
+            hook_since: progress.hook.map(|_| self.now),
             hooks_cleared: progress.hooks_cleared,
             causes: progress.causes,
         };
@@ -186,6 +189,8 @@ impl Engine {
         stack.parameters = record.parameters;
         stack.events = record.events;
         stack.failures = record.failures;
+        // Whose they are is not known any more: what was of the operation before is to stay.
+        stack.failures_before = if stack.action == StackAction::Rollback { stack.failures.len() } else { 0 };
         stack.policies = policies;
         stack.seq = self.seq;
         rows.sort_by(|a, b| {
@@ -241,6 +246,7 @@ impl Engine {
             template: template.clone(),
             parameters,
             stage: Stage::Forward,
+            since: self.now,
             visits: Vec::new(),
             total: stack.extras.len(),
             forward_left: 0,
@@ -284,6 +290,9 @@ impl Engine {
         }
         let cancelled = stack.cancelled;
         stack.walk = Some(walk);
+        if timed {
+            self.watch(id);
+        }
         if cancelled {
             return self.take_back_all(id);
         }

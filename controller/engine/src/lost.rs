@@ -360,6 +360,7 @@ impl Engine {
         stack.reason = format!("node {node} was removed: what was on it is made anew");
         stack.traversal = traversal;
         stack.rollback = false;
+        (stack.failures, stack.failures_before) = (Vec::new(), 0);
         let (name, revision) = (stack.name.clone(), stack.revision);
         self.stack_changed(id);
         self.event(id, None);

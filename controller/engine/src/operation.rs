@@ -141,7 +141,14 @@ impl Engine {
             (Some(_), Err(why)) => {
                 Err(Refusal::NotFound(format!("revision {revision} cannot be loaded: {why}")))
             }
-            (Some(_), Ok(source)) => self.roll_back_to(stack, revision, source),
+            (Some(_), Ok(source)) => {
+                let failures = self.stacks[&stack].failures.clone();
+                let begun = self.roll_back_to(stack, revision, source);
+                if begun.is_ok() && request.is_none() {
+                    self.keep_failures(stack, failures);
+                }
+                begun
+            }
         };
         match (request, result) {
             (Some(id), answer) => self.answer(id, answer),
@@ -232,6 +239,7 @@ impl Engine {
             stack.policies = policies;
         }
         self.lay_out(id, plan, steady, template, parameters);
+        self.watch(id);
         self.event(id, None);
         self.agenda.push_back(Todo::CheckEnd(id));
         Ok(self.begun(id, warnings))
@@ -255,11 +263,13 @@ impl Engine {
         stack.rollback = target.options.rollback;
         stack.delete_first = target.options.delete_first;
         stack.cancelled = false;
+        (stack.failures, stack.failures_before) = (Vec::new(), 0);
         self.stack_changed(id);
     }
 
     /// The traversal that ran until now releases nothing more.
     pub(crate) fn leave_walk(&mut self, id: u64) {
+        self.watch_no_more(id);
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         let traversal = stack.traversal;
         let Some(walk) = stack.walk.take() else { return };
@@ -309,6 +319,7 @@ impl Engine {
             parameters,
             needed_by,
             stage: Stage::Forward,
+            since: self.now,
             total: total + dropped.len(),
             forward_left: total,
             failed: 0,

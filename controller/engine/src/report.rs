@@ -100,6 +100,7 @@ impl Engine {
         self.row_changed(slot, true);
         self.event(stack, Some(slot));
         self.not_failed(slot); // its outcome may come late
+        self.mended(slot);
         self.job_ended(slot);
         match role {
             // Either it is what this traversal wants, or visit() finds what is to be done after it, in its turn: a

@@ -67,6 +67,8 @@ pub(crate) struct Rare {
     pub lost_from: Option<StackName>,
     pub unhealthy: bool,
     pub hook: Option<Hook>,
+    /// Since when it waits there.
+    pub hook_since: Option<MonoTime>,
     pub hooks_cleared: u8,
     pub causes: Vec<Box<str>>,
 }
@@ -76,6 +78,7 @@ static NOTHING_RARE: Rare = Rare {
     lost_from: None,
     unhealthy: false,
     hook: None,
+    hook_since: None,
     hooks_cleared: 0,
     causes: Vec::new(),
 };

@@ -7,6 +7,7 @@ use indexmap::IndexSet;
 use muster_shared::{MonoTime, StackName};
 use muster_template::{Parameters, Policies, Template};
 
+use crate::progress::Quiet;
 use crate::record::{StackAction, StackRecord, Status};
 use crate::resource::Slot;
 use crate::view::{FailureView, OutputView};
@@ -30,6 +31,9 @@ pub(crate) struct Stack {
     pub parameters: BTreeMap<String, serde_json::Value>,
     pub events: u64,
     pub failures: Vec<FailureView>,
+    /// As many of them are of the operation that this rollback followed.
+    pub failures_before: usize,
+    pub quiet: Quiet,
     /// What the environments of the current revision say of resources.
     pub policies: Policies,
     /// Rows of the current revision, by name, which is the order of the template's resources.
@@ -58,6 +62,8 @@ pub(crate) struct Walk {
     pub parameters: Arc<Parameters>,
     pub needed_by: Adjacency,
     pub stage: Stage,
+    /// When that stage began.
+    pub since: MonoTime,
     /// What was laid out to be visited, by index.
     pub visits: Vec<u32>,
     /// Graph nodes of this traversal.
@@ -145,6 +151,8 @@ impl Stack {
             parameters: BTreeMap::new(),
             events: 0,
             failures: Vec::new(),
+            failures_before: 0,
+            quiet: Quiet::default(),
             policies: Policies::default(),
             forward: Vec::new(),
             settled: Vec::new(),

@@ -8,6 +8,11 @@ use crate::resource::{Role, Row, Slot};
 use crate::visit::stored_content;
 
 impl Engine {
+    /// When the next job is due: a backoff is over, or an answer.
+    pub fn next_job(&self) -> Option<muster_shared::MonoTime> {
+        self.timers.next_job()
+    }
+
     /// Panics where a count is not what the rows say.
     pub fn audit(&self) {
         let rows: BTreeMap<Slot, &Row> =

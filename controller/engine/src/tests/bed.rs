@@ -483,7 +483,7 @@ impl Bed {
                 self.hosts.iter().find(|(_, host)| host.connection.is_some() && !host.queue.is_empty());
             if let Some(name) = busy.map(|(name, _)| name.clone()) {
                 self.run_at(&name, 0);
-            } else if let Some((due, "a job is due")) = self.engine.poll_timeout() {
+            } else if let Some(due) = self.engine.next_job() {
                 self.now = self.now.max(due);
                 self.input(Input::Timeout);
             } else {

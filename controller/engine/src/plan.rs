@@ -102,10 +102,14 @@ pub(crate) fn is_settled(row: &Row) -> bool {
 }
 
 fn same_requires(row: &Row, requires: &[u32], chosen: &[Option<Slot>]) -> bool {
+    // One may need a hundred thousand.
+    let sorted = |mut slots: Vec<Slot>| {
+        slots.sort_unstable();
+        slots
+    };
+    let wanted: Option<Vec<Slot>> = requires.iter().map(|index| chosen[*index as usize]).collect();
     row.requires.len() == requires.len()
-        && requires
-            .iter()
-            .all(|index| chosen[*index as usize].is_some_and(|slot| row.requires.contains(&slot)))
+        && wanted.is_some_and(|wanted| sorted(wanted) == sorted(row.requires.to_vec()))
 }
 
 /// Both the rows and the template are in the order of names: one pass.

@@ -278,6 +278,11 @@ impl Engine {
             },
             Request::Cancel { name } => self.cancel(&name),
             Request::ClearHook { stack, resource, hook } => self.clear_hook(&stack, &resource, hook),
+            Request::Check { name } => match self.check_stack(&name, id) {
+                Ok(()) => return, // answered when the revision is loaded
+                Err(refusal) => Err(refusal),
+            },
+            Request::Unhealthy { stack, resource } => self.mark_unhealthy(&stack, &resource),
             Request::NewToken(token) => self.new_token(token),
             Request::RevokeToken { id } => self.revoke_token(id),
             Request::Join(ask) => self.join(ask),

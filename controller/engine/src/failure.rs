@@ -51,7 +51,7 @@ impl Engine {
         }
         let failure = FailureView {
             resource: row.name.to_string(),
-            physical_id: row.physical.to_string(),
+            physical_id: row.shown_id(),
             kind: row.kind.name().into(),
             node: row.node.map(|key| self.nodes[key].name.to_string()).unwrap_or_default(),
             action: action_str(row.action).into(),
@@ -76,13 +76,12 @@ impl Engine {
         if let Some(rare) = &mut row.rare {
             rare.causes.clear();
         }
-        let (id, physical) = (row.stack, row.physical);
+        let (id, physical) = (row.stack, row.shown_id());
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         let before = stack.failures_before;
         if stack.failures.len() == before {
             return;
         }
-        let physical = physical.to_string();
         let found = stack.failures[before..].iter().position(|failure| failure.physical_id == physical);
         if let Some(at) = found {
             stack.failures.remove(before + at);

@@ -9,7 +9,7 @@ use muster_shared::{Attempt, MonoTime};
 use crate::engine::{Effect, Engine, Todo};
 use crate::node::NodeKey;
 use crate::record::PackedSpec;
-use crate::record::Status;
+use crate::record::{Observation, Status};
 use crate::resource::{Previous, Slot, Work, WorkState};
 use crate::timer::TimerKey;
 
@@ -83,6 +83,9 @@ impl Engine {
         if let Some(rare) = &mut row.rare {
             rare.causes.clear();
         }
+        if action != Action::Check {
+            row.observed = Observation::Unknown;
+        }
         if let Some(spec) = spec {
             row.spec = Some(spec);
         }
@@ -151,7 +154,7 @@ impl Engine {
     pub(crate) fn send_job(&mut self, slot: Slot, node: NodeKey) {
         self.nodes[node].sent.insert(slot);
         let row = &mut self.rows[slot];
-        row.applied = true;
+        row.applied |= row.action != Some(Action::Check);
         let stack = row.stack;
         if let Some(stack) = self.stacks.get_mut(&stack) {
             stack.in_flight += 1;
@@ -218,7 +221,7 @@ impl Engine {
         }
         let Some(work) = self.end_work(slot) else { return };
         let row = &mut self.rows[slot];
-        let new = row.spec.clone().filter(|_| row.action != Some(Action::Delete) && work.previous.is_some());
+        let new = row.spec.clone().filter(|_| !row.is_going() && work.previous.is_some());
         match work.previous {
             Some(previous) => {
                 row.action = previous.action;
@@ -248,7 +251,7 @@ impl Engine {
         let previous = self.end_work(slot).and_then(|work| work.previous);
         let row = &mut self.rows[slot];
         row.status = Some(Status::Failed);
-        if row.action != Some(Action::Delete) {
+        if !row.is_going() {
             self.release_previous(previous);
         }
         self.row_changed(slot, false);

@@ -12,7 +12,9 @@
 //!
 //! Absent on purpose: MQTT, HTTP, SQL, threads, clocks, randomness other than the seed.
 
+mod adopt;
 mod cancel;
+mod check;
 mod claim;
 mod engine;
 mod failure;
@@ -34,6 +36,7 @@ mod session;
 mod stack;
 mod timer;
 mod traversal;
+mod unhealthy;
 pub mod view;
 mod visit;
 

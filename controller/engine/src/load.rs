@@ -124,6 +124,10 @@ impl Engine {
             match progress.in_flight {
                 // It may be with its agent, and is asked about.
                 true => row.work = work(WorkState::Sent),
+                // It stood; a check that is taken up asks again.
+                false if row.ready && row.action == Some(Action::Check) => {
+                    (row.status, row.action) = (Some(Status::Complete), Some(Action::Update));
+                }
                 // To be made again for an agent that had lost it: no traversal sees to that.
                 false if row.ready => row.work = work(WorkState::NodeAway),
                 // Decided on again.
@@ -220,6 +224,7 @@ impl Engine {
 
     /// A traversal that cannot be taken up is not IN_PROGRESS for ever.
     pub(crate) fn abandon(&mut self, id: u64, reason: &str) {
+        self.end_checks(id);
         let Some(stack) = self.stacks.get_mut(&id).filter(|stack| stack.status == Status::InProgress) else {
             return;
         };
@@ -230,6 +235,9 @@ impl Engine {
 
     /// Takes up a traversal where the store left it.
     pub(crate) fn resume(&mut self, id: u64, source: Source) {
+        if self.stacks.get(&id).is_some_and(|stack| stack.action == StackAction::Check) {
+            return self.take_up_check(id, source);
+        }
         let Source { template, parameters, .. } = source;
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         if stack.forward.len() != template.resources.len() {
@@ -250,6 +258,7 @@ impl Engine {
             visits: Vec::new(),
             total: stack.extras.len(),
             forward_left: 0,
+            asked: BTreeSet::new(),
             failed: 0,
             at_hooks: BTreeSet::new(),
             ended: stack.status == Status::Failed,
@@ -299,7 +308,7 @@ impl Engine {
         let Some(stack) = self.stacks.get(&id) else { return };
         // A job of an earlier traversal may be out: its thing may have gone over to another row since.
         let waits = |slot: &&Slot| self.rows[**slot].blocked > 0;
-        let remains = |slot: &&Slot| self.rows[**slot].action != Some(Action::Delete);
+        let remains = |slot: &&Slot| !self.rows[**slot].is_going();
         let (forward, extras) = (stack.forward.iter(), stack.extras.iter());
         let obsolete: Vec<Slot> = forward.filter(waits).chain(extras.filter(remains)).copied().collect();
         for slot in obsolete {

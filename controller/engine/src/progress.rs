@@ -51,7 +51,7 @@ impl Engine {
             }
             Some(work) => work.state.phase(),
             None if row.role == Role::Steady || row.ready => "",
-            None if self.stacks.get(&row.stack).is_some_and(|stack| stack.cancelled) => "",
+            None if self.stacks.get(&row.stack).is_some_and(Stack::is_still) => "",
             None if row.rare().hook.is_some() => "hook",
             None if row.failed => "",
             None if row.blocked > 0 => "waiting",
@@ -98,7 +98,7 @@ impl Engine {
     /// The names of what a row waits for.
     pub(crate) fn waits_for(&self, stack: &Stack, slot: Slot, needed: &NeededBy<'_>) -> Vec<String> {
         let row = &self.rows[slot];
-        let waits = row.blocked > 0 && !stack.cancelled;
+        let waits = row.blocked > 0 && !stack.is_still();
         let Some(walk) = stack.walk.as_ref().filter(|_| waits) else { return Vec::new() };
         match row.role {
             Role::Forward => walk.template.resources[row.index as usize]

@@ -227,6 +227,16 @@ impl Row {
         self.status == Some(Status::Failed) && self.held == Some(self.generation) && !self.rare().unhealthy
     }
 
+    /// Its thing is gone, or being taken away, or half gone.
+    pub fn is_going(&self) -> bool {
+        self.action.is_some_and(Action::removes)
+    }
+
+    /// A check asks about it; the row itself is as it was before.
+    pub fn is_asked(&self) -> bool {
+        self.action == Some(Action::Check) && self.ready && self.work.is_some()
+    }
+
     pub fn is_sent(&self) -> bool {
         self.work.as_ref().is_some_and(|work| work.state.is_sent())
     }

@@ -70,6 +70,8 @@ pub(crate) struct Walk {
     pub total: usize,
     /// Forward nodes that are not ready.
     pub forward_left: usize,
+    /// In a check: rows that have not answered.
+    pub asked: BTreeSet<Slot>,
     pub failed: usize,
     /// Rows that wait for an operator, by name.
     pub at_hooks: BTreeSet<(Arc<str>, Slot)>,
@@ -83,6 +85,8 @@ pub(crate) struct Walk {
 pub(crate) enum Stage {
     Forward,
     Cleanup,
+    /// Nothing is walked: rows are asked about.
+    Check,
 }
 
 /// Who needs a resource, by index in the template.
@@ -164,6 +168,11 @@ impl Stack {
             walk: None,
             seq: 0,
         }
+    }
+
+    /// Nothing of its traversal begins.
+    pub fn is_still(&self) -> bool {
+        self.cancelled || self.action == StackAction::Check
     }
 
     pub fn is_being_deleted(&self) -> bool {

@@ -12,7 +12,7 @@ use muster_template::Parameters;
 use serde_json::Value;
 
 use crate::engine::{Engine, Todo};
-use crate::operation::Pending;
+use crate::operation::{Pending, Purpose};
 use crate::record::PackedSpec;
 use crate::record::{Change, StackAction, Status};
 use crate::request::Source;
@@ -84,6 +84,7 @@ impl Engine {
         self.row_changed(slot, false);
         self.event(stack, Some(slot));
         self.add_failure(slot);
+        self.answered(slot);
         self.agenda.push_back(Todo::CheckEnd(stack));
     }
 
@@ -142,6 +143,7 @@ impl Engine {
         let Some(stack) = self.stacks.get_mut(&id).filter(|stack| !stack.cancelled) else { return };
         let Some(walk) = &mut stack.walk else { return };
         match walk.stage {
+            Stage::Check => self.end_of_check(id),
             Stage::Forward if walk.forward_left == 0 && !stack.extras.is_empty() => {
                 walk.stage = Stage::Cleanup;
                 walk.since = self.now;
@@ -221,6 +223,7 @@ impl Engine {
     /// FAILED, and rolled back where that was asked for.
     pub(crate) fn end_failed(&mut self, id: u64, reason: String) {
         self.watch_no_more(id);
+        self.end_checks(id);
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         stack.status = Status::Failed;
         stack.reason = reason;
@@ -235,12 +238,17 @@ impl Engine {
                     self.load_revision(
                         name,
                         revision,
-                        Pending { stack: id, traversal, revision, request: None, take_up: false },
+                        Pending { stack: id, traversal, revision, request: None, purpose: Purpose::RollBack },
                     );
                 }
                 None => {
-                    let pending =
-                        Pending { stack: id, traversal, revision: 0, request: None, take_up: false };
+                    let pending = Pending {
+                        stack: id,
+                        traversal,
+                        revision: 0,
+                        request: None,
+                        purpose: Purpose::RollBack,
+                    };
                     self.pending.insert(0, pending);
                     self.revision_loaded(0, Ok(Source::nothing()));
                 }

@@ -9,9 +9,9 @@ use serde_json::Value;
 use crate::engine::Engine;
 pub use crate::node_view::{LostView, NodeView, TokenView};
 use crate::progress::NeededBy;
-use crate::record::{Status, action_str};
+use crate::record::{Observation, Status, action_str};
 use crate::resource::{Row, Slot};
-use crate::stack::Stack;
+use crate::stack::{Stack, Stage};
 
 mod graph;
 
@@ -210,7 +210,10 @@ impl Engine {
         let in_flight = u64::try_from(stack.in_flight).unwrap_or(u64::MAX);
         let progress = match &stack.walk {
             Some(walk) => {
-                let left = walk.forward_left + stack.extras.len();
+                let left = match walk.stage {
+                    Stage::Check => walk.asked.len(),
+                    Stage::Forward | Stage::Cleanup => walk.forward_left + stack.extras.len(),
+                };
                 ProgressView {
                     done: walk.total.saturating_sub(left) as u64,
                     total: walk.total as u64,
@@ -267,7 +270,7 @@ impl Engine {
         ResourceView {
             name: row.name.to_string(),
             id: row.id.to_string(),
-            physical_id: row.physical.to_string(),
+            physical_id: row.shown_id(),
             kind: row.kind.name().into(),
             node: self.node_of(row),
             action: action_str(row.action).into(),
@@ -301,9 +304,11 @@ impl Engine {
 }
 
 fn observed(row: &Row) -> &'static str {
-    match (row.status, row.applied) {
-        (_, false) => "missing",
-        (Some(Status::Complete), true) => "in_sync",
-        (_, true) => "unknown",
+    let is_there = row.applied || row.is_adopted();
+    match (row.observed, row.status) {
+        (Observation::Drifted | Observation::Missing, _) => row.observed.as_str(),
+        (Observation::Unknown | Observation::InSync, _) if !is_there => "missing",
+        (Observation::Unknown | Observation::InSync, Some(Status::Complete)) => "in_sync",
+        (Observation::Unknown | Observation::InSync, _) => "unknown",
     }
 }

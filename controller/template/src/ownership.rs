@@ -69,6 +69,11 @@ impl Template {
         self.resources[index].retain
     }
 
+    /// Whether the resource stands for a thing that others made.
+    pub fn is_adopted(&self, index: usize) -> bool {
+        self.resources[index].external_id.is_some()
+    }
+
     /// The id of the thing that others made and the resource only stands for.
     ///
     /// # Errors

@@ -160,7 +160,7 @@ proptest! {
         bed.create(source.clone()).unwrap();
         let mut latest = source;
         for _ in 0..dice.roll(30) {
-            match dice.roll(15) {
+            match dice.roll(18) {
                 14 => {
                     let host = node(dice.roll(2));
                     operate(&mut bed, &mut dice, &host);
@@ -171,6 +171,8 @@ proptest! {
                     (latest, expected) = (source, next);
                 }
                 6 => drop(bed.cancel()), // refused where nothing is IN_PROGRESS
+                15 | 16 => drop(bed.check()), // and these where something is
+                17 => drop(bed.unhealthy(["a", "b", "c"][dice.roll(3)])),
                 7 | 8 => {
                     let host = node(dice.roll(2));
                     begin_or_end(&mut bed, &host, dice.roll(2) == 0);
@@ -207,7 +209,9 @@ proptest! {
             prop_assert!(!there.iter().any(|name| name.starts_with("forgotten")), "a thing without a row: {there:?}");
         }
         settle(&mut bed);
-        if bed.view().is_some_and(|view| view.status_reason == "cancelled") {
+        let failed = |bed: &Bed| bed.resources().iter().any(|row| row.status == "FAILED");
+        let cancelled = bed.view().is_some_and(|view| view.status_reason == "cancelled");
+        if cancelled || bed.status() == "CHECK_FAILED" || failed(&bed) {
             bed.update(latest).unwrap();
             settle(&mut bed);
         }
@@ -311,14 +315,16 @@ fn paths(dice: &mut Dice) -> (Source, Vec<String>) {
 
 fn disturb_in_any_way(bed: &mut Bed, dice: &mut Dice) {
     let host = node(0);
-    match dice.roll(41) {
+    match dice.roll(44) {
         0 => drop(bed.cancel()),
         33..=36 => {
             let source = under(paths(dice).0, &policies(dice));
             let options = Options { rollback: dice.roll(3) == 0, ..options() };
             drop(bed.ask(Request::Update { name: stack(), source, options })); // refused while there is none
         }
-        37.. => drop(bed.clear_all()),
+        37..=40 => drop(bed.clear_all()),
+        41 | 42 => drop(bed.check()),
+        43 => drop(bed.unhealthy(["a", "b", "c"][dice.roll(3)])),
         30.. => operate(bed, dice, &host),
         1..=5 => begin_or_end(bed, &host, dice.roll(2) == 0),
         _ => disturb(bed, dice),

@@ -5,7 +5,7 @@
 //! ever having been applied, gives it back.
 
 use muster_shared::ResourceId;
-use muster_shared::model::{Action, Claim, Outcome, ReportKey};
+use muster_shared::model::{Action, Claim, Outcome, ReportKey, Spec};
 
 use crate::agent::{After, Agent};
 use crate::face::{Effect, RunError};
@@ -51,7 +51,12 @@ impl Agent {
         let Some(entry) = self.ledger.get(key.resource) else { return };
         let Some(job) = entry.current.as_ref().map(|accepted| &accepted.job) else { return };
         let claims = job.spec.claims();
-        let is_known = claims.iter().all(|claim| entry.claims.contains(claim));
+        if let (Spec::Dummy(_), false) = (&job.spec, entry.exists()) {
+            // Nothing to ask for; that it may have begun must be on disk all the same.
+            self.set_phase(key.resource, Phase::Capturing);
+            return self.captured(key, Ok(Before(Vec::new())));
+        }
+        let is_known = entry.exists() && claims.iter().all(|claim| entry.claims.contains(claim));
         if is_known && entry.handed_over.is_none() {
             return self.run(key);
         }

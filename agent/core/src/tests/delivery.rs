@@ -14,6 +14,9 @@ fn accepted_is_on_disk_before_it_runs_and_done_before_it_is_reported() {
     assert!(bed.runs.is_empty(), "not on disk yet");
     bed.write_one();
     assert_eq!(bed.disk[&id(1)].current.as_ref().unwrap().job, create(1, 1));
+    assert!(bed.runs.is_empty(), "that it may have begun is not on disk yet, though it claims nothing");
+    bed.write_one();
+    assert!(bed.disk[&id(1)].exists());
     assert_eq!(bed.runs.len(), 1);
     bed.ran(1, Ok(()));
     assert_eq!(bed.reports(), []);

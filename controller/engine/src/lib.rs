@@ -12,12 +12,9 @@
 //!
 //! Absent on purpose: MQTT, HTTP, SQL, threads, clocks, randomness other than the seed.
 
-mod adopt;
 mod cancel;
-mod check;
 mod claim;
 mod engine;
-mod failure;
 mod hook;
 mod job;
 mod load;
@@ -27,7 +24,6 @@ mod node;
 mod node_view;
 mod operation;
 mod plan;
-mod progress;
 pub mod record;
 mod report;
 mod request;
@@ -36,7 +32,6 @@ mod session;
 mod stack;
 mod timer;
 mod traversal;
-mod unhealthy;
 pub mod view;
 mod visit;
 

@@ -3,15 +3,16 @@
 
 use std::sync::Arc;
 
+use muster_shared::NodeId;
 use muster_shared::model::{Action, Claim, Content, ContentDigest, Spec};
-use muster_template::{References, Restriction, Template};
+use muster_template::{Kind, References, Restriction, Template};
 use serde_json::Value;
 
 use crate::engine::{Engine, Todo};
 use crate::node::NodeKey;
 use crate::record::{Change, PackedSpec, Status};
 use crate::resource::{Role, Slot, WorkState};
-use crate::stack::{Stack, Stage};
+use crate::stack::Stack;
 
 /// A job must fit one message together with its frame.
 const SPEC_MAX: usize = 240 * 1024;
@@ -35,11 +36,8 @@ impl Engine {
     /// Does what a graph node needs now that all it waits for is done.
     pub(crate) fn visit(&mut self, slot: Slot) {
         let Some(row) = self.rows.get(slot) else { return };
-        let stack = self.stacks.get(&row.stack);
-        if stack.and_then(|stack| stack.walk.as_ref()).is_some_and(|walk| walk.stage == Stage::Check) {
-            return self.visit_to_check(slot);
-        }
-        if row.ready || row.blocked > 0 || stack.is_some_and(|stack| stack.cancelled) {
+        let cancelled = self.stacks.get(&row.stack).is_some_and(|stack| stack.cancelled);
+        if row.ready || row.blocked > 0 || cancelled {
             return;
         }
         match row.role {
@@ -99,14 +97,10 @@ impl Engine {
                         return;
                     }
                 }
-                let gone = self.rows[slot].is_going();
+                let gone = self.rows[slot].action == Some(Action::Delete);
                 if let Some(reason) = self.restricted(slot, Restriction::Replace).filter(|_| !gone) {
-                    // While its work is taken back, what that leaves is not known.
-                    if self.rows[slot].work.is_none() {
-                        self.rows[slot].action = Some(Action::Update);
-                        self.fail_row(slot, reason);
-                    }
-                    return;
+                    self.rows[slot].action = Some(Action::Update);
+                    return self.fail_row(slot, reason);
                 }
                 // The old row keeps its work, if any, and is cleaned up after that has ended.
                 let new = self.replace(slot, &template);
@@ -154,7 +148,7 @@ impl Engine {
         let row = &self.rows[slot];
         row.node == Some(node)
             && row.spec.as_ref() == Some(spec)
-            && !row.is_going()
+            && row.action != Some(Action::Delete)
             && row.work.as_ref().is_some_and(|work| work.state != WorkState::Withdrawing)
     }
 
@@ -169,8 +163,8 @@ impl Engine {
         let wrong = |error| template.property_error(index, &error).to_string();
         let mut spec = muster_template::spec(kind, &properties).map_err(wrong)?;
         let node = muster_template::node(&properties).map_err(wrong)?;
-        if (row.is_going() && row.work.is_none()) || row.rare().unhealthy {
-            return Ok(Decision::Replace); // its thing is gone, or half gone, or not to be trusted
+        if row.action == Some(Action::Delete) && row.work.is_none() {
+            return Ok(Decision::Replace); // its thing is gone, or half gone
         }
         let node = match node {
             Some(name) => self.nodes.key(&name),
@@ -188,7 +182,7 @@ impl Engine {
             ));
         }
         let row = &self.rows[slot];
-        if row.applied || (row.is_adopted() && row.spec.is_some()) {
+        if row.applied {
             let differs = row.kind != kind
                 || row.node != Some(node)
                 || row.spec.as_ref().is_none_or(|old| old.unpack().needs_replacement(&spec));
@@ -202,11 +196,7 @@ impl Engine {
         if settled && row.spec.as_ref() == Some(&packed) {
             return Ok(Decision::Nothing);
         }
-        let action = match row {
-            row if row.is_adopted() => Action::Check,
-            row if row.held.is_some() => Action::Update,
-            _ => Action::Create,
-        };
+        let action = if row.held.is_some() { Action::Update } else { Action::Create };
         Ok(Decision::Apply { node, action, spec: packed, claims: spec.claims(), content })
     }
 
@@ -217,10 +207,6 @@ impl Engine {
             let (row, other) = (&self.rows[slot], &self.rows[owner]);
             if other.stack != row.stack || !(other.role == Role::Cleanup || self.leaves(owner, node, claim)) {
                 return Err(self.claimed(claim, &self.nodes[node].name, other, &row.name).to_string());
-            }
-            if self.takes_it_away(row.is_adopted(), owner) {
-                let node = &self.nodes[node].name;
-                return Err(self.adopted_from_its_maker(claim, node, owner, &row.name).to_string());
             }
         }
         for claim in claims {
@@ -240,17 +226,28 @@ impl Engine {
         let Some(walk) = stack.walk.as_ref().filter(|_| row.role == Role::Forward && !row.ready) else {
             return false;
         };
+        let (template, index) = (&walk.template, row.index as usize);
+        let kind = template.resources[index].kind;
+        if row.kind != kind {
+            return true; // another thing takes its place
+        }
         let references = Rendered { engine: self, stack };
-        let Ok(properties) = walk.template.render(row.index as usize, &walk.parameters, &references) else {
-            return false; // not known yet, so it keeps what it has
-        };
-        let kind = walk.template.resources[row.index as usize].kind;
-        let spec = muster_template::spec(kind, &properties);
-        let elsewhere = match muster_template::node(&properties) {
-            Ok(Some(name)) => self.nodes.find(&name) != Some(node),
-            Ok(None) | Err(_) => false,
-        };
-        spec.is_ok_and(|spec| elsewhere || !spec.claims().contains(claim))
+        // As much as is known yet; what is not keeps what it has.
+        let known =
+            |name| template.render_property(index, name, &walk.parameters, &references).ok().flatten();
+        let node_name: Option<NodeId> = known("node").and_then(|name| name.as_str()?.parse().ok());
+        if node_name.is_some_and(|name| self.nodes.find(&name) != Some(node)) {
+            return true;
+        }
+        match kind {
+            Kind::Dummy => true,
+            Kind::File => known("path").is_some_and(|path| path.as_str() != Some(&claim.key)),
+            Kind::NetworkConfig => {
+                template.render(index, &walk.parameters, &references).is_ok_and(|properties| {
+                    muster_template::spec(kind, &properties).is_ok_and(|spec| !spec.claims().contains(claim))
+                })
+            }
+        }
     }
 
     pub(crate) fn place_the_unplaced(&mut self) {
@@ -266,9 +263,8 @@ impl Engine {
         let row = &self.rows[slot];
         match row.node.filter(|_| row.applied) {
             Some(node) => {
-                let farewell = row.farewell();
-                if !self.waits_before(slot, farewell) {
-                    self.queue_job(slot, node, farewell, None, None);
+                if !self.waits_before(slot, Action::Delete) {
+                    self.queue_job(slot, node, Action::Delete, None, None);
                 }
             }
             None if self.waits_after_delete(slot) => {}
@@ -350,7 +346,7 @@ pub(crate) struct Rendered<'a> {
 impl References for Rendered<'_> {
     fn resource_id(&self, index: u32) -> Option<String> {
         let slot = self.stack.forward.get(index as usize)?;
-        Some(self.engine.rows[*slot].shown_id())
+        Some(self.engine.rows[*slot].physical.to_string())
     }
 
     fn is_ready(&self, index: u32) -> bool {

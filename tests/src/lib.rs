@@ -4,4 +4,5 @@ pub mod fuzz;
 pub mod node;
 pub mod scale;
 pub mod scenario;
+pub mod sim;
 pub mod testbed;

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use muster_tests::scale::Shape;
 use muster_tests::scenario::command;
+use muster_tests::sim;
 
 #[derive(Parser)]
 #[command(name = "muster-sim", version, about = "Runs Muster's engine without servers")]
@@ -16,6 +17,24 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
+    /// Random operations on a simulated site, with faults; one seed is one run
+    #[command(after_help = "Example: muster-sim run --seeds 1000 --faults heavy")]
+    Run {
+        #[command(flatten)]
+        world: WorldArgs,
+        /// How many seeds, beginning with --seed
+        #[arg(long, default_value_t = 1)]
+        seeds: u64,
+        /// Write every step of the first seed to this file
+        #[arg(long)]
+        trace: Option<PathBuf>,
+    },
+    /// The same run again, every step printed
+    #[command(after_help = "Example: muster-sim replay --seed 17 --faults heavy")]
+    Replay {
+        #[command(flatten)]
+        world: WorldArgs,
+    },
     /// Scripted runs over one engine and one simulated node; ends with 'N passed, N failed'
     #[command(
         after_help = "Examples: muster-sim scenario tests/scenarios/*.json\n          muster-sim scenario --interleave --orders 5 tests/scenarios/*.json"
@@ -39,8 +58,41 @@ enum Verb {
     },
 }
 
+#[derive(Args)]
+struct WorldArgs {
+    /// Everything follows from it
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many servers there are
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    nodes: u64,
+    /// How many stacks operators work on
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
+    stacks: u64,
+    /// Virtual minutes until the faults stop
+    #[arg(long, default_value_t = 20)]
+    minutes: u64,
+    /// How much goes wrong
+    #[arg(long, value_enum, default_value = "heavy")]
+    faults: sim::Level,
+}
+
+impl WorldArgs {
+    fn options(&self) -> sim::Options {
+        sim::Options {
+            seed: self.seed,
+            nodes: self.nodes as usize,
+            stacks: self.stacks as usize,
+            minutes: self.minutes,
+            faults: self.faults,
+        }
+    }
+}
+
 fn main() -> ExitCode {
     match Cli::parse().verb {
+        Verb::Run { world, seeds, trace } => sim::cli::run_verb(world.options(), seeds, trace.as_deref()),
+        Verb::Replay { world } => sim::cli::replay(world.options()),
         Verb::Scenario(wish) => match command::run(&wish).failed {
             0 => ExitCode::SUCCESS,
             _ => ExitCode::FAILURE,

@@ -15,7 +15,6 @@ mod environment;
 mod error;
 mod expression;
 mod function;
-mod ownership;
 mod parameter;
 mod parse;
 mod policy;

@@ -6,7 +6,6 @@ mod away;
 mod bad_input;
 mod content;
 mod disk;
-mod gone;
 mod kill;
 mod layers;
 mod ledger;

@@ -1,0 +1,254 @@
+//! Connections between agents and controller: every message passes the real wire format. What is on its way when one
+//! breaks is lost, either side may notice late, and only what goes one way over one connection keeps its order.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use muster_agent_core::Input;
+use muster_shared::model::{Down, Up};
+use muster_shared::{MonoTime, NodeId, wire};
+
+use super::controller::Inlet;
+use super::fault::Kind;
+use super::world::{Event, World};
+
+/// The way a message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// To the agent.
+    Down,
+    /// To the controller.
+    Up,
+}
+
+/// Either end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The agent's.
+    Agent,
+    /// The controller's.
+    Controller,
+}
+
+/// A connection.
+pub struct Line {
+    /// The name in its certificate.
+    pub node: NodeId,
+    /// Which server.
+    pub machine: usize,
+    /// Which start of its agent.
+    pub life: u64,
+    /// Which start of the controller.
+    pub run: u64,
+    /// Nothing gets through any more.
+    pub broken: bool,
+    down: Pipe,
+    up: Pipe,
+}
+
+#[derive(Default)]
+struct Pipe {
+    packets: VecDeque<Vec<u8>>,
+    last: MonoTime,
+}
+
+/// All connections there ever were.
+#[derive(Default)]
+pub struct Bus {
+    /// By number.
+    pub lines: BTreeMap<u64, Line>,
+    /// The one that each node has, as the controller sees it.
+    pub registered: BTreeMap<NodeId, u64>,
+    next: u64,
+}
+
+impl Line {
+    fn pipe(&mut self, way: Way) -> &mut Pipe {
+        match way {
+            Way::Down => &mut self.down,
+            Way::Up => &mut self.up,
+        }
+    }
+}
+
+impl World {
+    /// An agent wants a connection.
+    pub fn agent_connects(&mut self, at: usize) {
+        let whom = self.machines[at].name.to_string();
+        let fails = self.faults.strikes(self.now, Kind::ConnectFails, &whom);
+        let life = self.machines[at].life;
+        if let Some(process) = &mut self.machines[at].process {
+            process.connecting = true;
+        }
+        let unreachable = self.controller.turns.is_none() || self.now < self.machines[at].cut_off_until;
+        let after =
+            if fails || unreachable { self.dice.net.millis(10, 5000) } else { self.dice.net.millis(2, 60) };
+        let event =
+            if fails || unreachable { Event::ConnectFails(at, life) } else { Event::Connected(at, life) };
+        self.later(after, event);
+    }
+
+    /// The attempt came to nothing.
+    pub fn connect_fails(&mut self, at: usize, life: u64) {
+        let machine = &mut self.machines[at];
+        let Some(process) = machine.process.as_mut().filter(|_| machine.life == life) else { return };
+        process.connecting = false;
+        self.tell_agent(at, Input::Disconnected);
+    }
+
+    /// The attempt got through; the controller lets in whom it knows by this key.
+    pub fn connected(&mut self, at: usize, life: u64) {
+        let machine = &self.machines[at];
+        if machine.life != life || machine.process.is_none() {
+            return;
+        }
+        let known = self.controller.turns.as_ref().and_then(|turns| turns.engine().node_seal(&machine.name));
+        if known != Some(machine.key) || self.now < machine.cut_off_until {
+            return self.connect_fails(at, life);
+        }
+        let node = machine.name.clone();
+        if let Some(old) = self.bus.registered.get(&node).copied() {
+            let (agent, controller) = (self.dice.net.millis(1, 50), self.dice.net.millis(0, 20));
+            self.line_ends(old, Some(agent), Some(controller));
+        }
+        self.bus.next += 1;
+        let number = self.bus.next;
+        let (down, up) = (Pipe::default(), Pipe::default());
+        let line =
+            Line { node: node.clone(), machine: at, life, run: self.controller.run, broken: false, down, up };
+        self.bus.lines.insert(number, line);
+        self.bus.registered.insert(node.clone(), number);
+        self.shared.borrow_mut().keys.insert(number, self.machines[at].key);
+        self.note(|_| format!("{node} connected {number}"));
+        self.tell_controller(Inlet::Connected { node, connection: number });
+        if let Some(process) = &mut self.machines[at].process {
+            (process.connecting, process.line) = (false, Some(number));
+        }
+        self.tell_agent(at, Input::Connected);
+    }
+
+    /// What an agent says.
+    pub fn post_up(&mut self, line: u64, messages: &[Up]) {
+        let Some(machine) = self.bus.lines.get(&line).map(|line| line.machine) else { return };
+        let seal = std::rc::Rc::clone(&self.machines[machine].seal);
+        self.post(line, Way::Up, wire::pack(&seal, messages, || [0; 24]));
+    }
+
+    /// What the controller says.
+    pub fn post_down(&mut self, line: u64, messages: &[Down]) {
+        let Some(machine) = self.bus.lines.get(&line).map(|line| line.machine) else { return };
+        let seal = std::rc::Rc::clone(&self.machines[machine].seal);
+        self.post(line, Way::Down, wire::pack(&seal, messages, || [0; 24]));
+    }
+
+    fn post(&mut self, line: u64, way: Way, packed: Result<Vec<Vec<u8>>, wire::WireError>) {
+        match packed {
+            Ok(packets) => packets.into_iter().for_each(|packet| self.post_packet(line, way, packet)),
+            Err(error) => self.violate(format!("a message cannot travel: {error}")),
+        }
+    }
+
+    /// A packet on its way.
+    pub fn post_packet(&mut self, number: u64, way: Way, packet: Vec<u8>) {
+        let Some(line) = self.bus.lines.get(&number).filter(|line| !line.broken) else { return };
+        let whom = format!("{way:?} {}", line.node);
+        let mut takes = self.dice.net.millis(0, 5);
+        if self.faults.strikes(self.now, Kind::MessageDelayed, &whom) {
+            takes += self.dice.net.millis(100, 15_000);
+        }
+        if self.faults.strikes(self.now, Kind::MessageTwice, &whom) {
+            let after = self.dice.net.millis(10, 5000);
+            self.later(after, Event::Again(number, way, packet.clone()));
+        }
+        let out_at = if way == Way::Down { self.controller.busy_until.max(self.now) } else { self.now };
+        let due = out_at + takes;
+        let Some(line) = self.bus.lines.get_mut(&number) else { return };
+        let pipe = line.pipe(way);
+        pipe.last = pipe.last.max(due);
+        pipe.packets.push_back(packet);
+        let due = pipe.last;
+        self.at(due, Event::Deliver(number, way));
+    }
+
+    /// The oldest packet on this way arrives.
+    pub fn deliver(&mut self, number: u64, way: Way) {
+        let run = self.controller.run;
+        let Some(line) = self.bus.lines.get_mut(&number) else { return };
+        let machine = line.machine;
+        if !line.broken && self.now < self.machines[machine].cut_off_until {
+            let due = self.machines[machine].cut_off_until;
+            return self.at(due, Event::Deliver(number, way));
+        }
+        let Some(packet) = line.pipe(way).packets.pop_front() else { return };
+        if line.broken {
+            return;
+        }
+        let (node, life) = (line.node.clone(), line.life);
+        let is_there = match way {
+            Way::Up => line.run == run && self.controller.turns.is_some(),
+            Way::Down => {
+                let machine = &self.machines[machine];
+                machine.life == life && machine.process.as_ref().is_some_and(|p| p.line == Some(number))
+            }
+        };
+        if !is_there {
+            return;
+        }
+        let seal = std::rc::Rc::clone(&self.machines[machine].seal);
+        match way {
+            Way::Up => match wire::unpack::<Up>(&seal, &packet) {
+                Ok(messages) => self.tell_controller(Inlet::Received { node, connection: number, messages }),
+                Err(error) => self.violate(format!("what {node} says cannot be read: {error}")),
+            },
+            Way::Down => match wire::unpack::<Down>(&seal, &packet) {
+                Ok(messages) => {
+                    for message in messages {
+                        self.note(|_| format!("{node} hears {message:?}"));
+                        self.tell_agent(machine, Input::Received(message));
+                    }
+                }
+                Err(error) => self.violate(format!("what {node} is told cannot be read: {error}")),
+            },
+        }
+    }
+
+    /// A connection is over; who is to notice does so after the given time.
+    pub fn line_ends(&mut self, number: u64, agent: Option<Duration>, controller: Option<Duration>) {
+        let Some(line) = self.bus.lines.get_mut(&number) else { return };
+        line.broken = true;
+        line.down.packets.clear();
+        line.up.packets.clear();
+        for (end, after) in [(End::Agent, agent), (End::Controller, controller)] {
+            if let Some(after) = after {
+                self.later(after, Event::Notices(number, end));
+            }
+        }
+    }
+
+    /// One end notices that the connection is over.
+    pub fn notices(&mut self, number: u64, end: End) {
+        let Some(line) = self.bus.lines.get(&number) else { return };
+        match end {
+            End::Agent => {
+                let machine = &mut self.machines[line.machine];
+                let Some(process) = machine.process.as_mut().filter(|_| machine.life == line.life) else {
+                    return;
+                };
+                if process.line.take_if(|own| *own == number).is_some() {
+                    let at = line.machine;
+                    self.tell_agent(at, Input::Disconnected);
+                }
+            }
+            End::Controller => {
+                if line.run != self.controller.run {
+                    return;
+                }
+                let node = line.node.clone();
+                if self.bus.registered.get(&node) == Some(&number) {
+                    self.bus.registered.remove(&node);
+                }
+                self.tell_controller(Inlet::Disconnected { node, connection: number });
+            }
+        }
+    }
+}

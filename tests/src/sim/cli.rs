@@ -1,0 +1,89 @@
+//! `muster-sim run` and `replay`.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use super::count::Counts;
+use super::{Options, Outcome, run};
+
+/// Threads: each takes the next seed.
+const THREADS: usize = 2;
+/// Failing seeds that are looked into: more would say the same.
+const FAILURES_MAX: usize = 10;
+
+/// Runs seeds; ends with how often what happened.
+pub fn run_seeds(first: Options, seeds: u64) -> (Counts, Vec<(Options, Outcome)>) {
+    let next = AtomicU64::new(0);
+    let stop = AtomicBool::new(false);
+    let totals: Mutex<(Counts, Vec<(Options, Outcome)>)> = Mutex::default();
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let n = next.fetch_add(1, Ordering::Relaxed);
+                    if n >= seeds {
+                        return;
+                    }
+                    let options = Options { seed: first.seed.wrapping_add(n), ..first };
+                    let outcome = run(options, BTreeSet::new(), None);
+                    let Ok(mut totals) = totals.lock() else { return };
+                    totals.0.merge(&outcome.counts);
+                    if outcome.violation.is_some() {
+                        totals.1.push((options, outcome));
+                        stop.fetch_or(totals.1.len() >= FAILURES_MAX, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    let mut totals = totals.into_inner().unwrap_or_default();
+    totals.1.sort_by_key(|(options, _)| options.seed);
+    totals
+}
+
+/// `muster-sim run`
+pub fn run_verb(first: Options, seeds: u64, trace: Option<&Path>) -> ExitCode {
+    quiet_panics();
+    if let Some(path) = trace {
+        match std::fs::File::create(path) {
+            Ok(file) => drop(run(first, BTreeSet::new(), Some(Box::new(std::io::BufWriter::new(file))))),
+            Err(error) => {
+                eprintln!("error: cannot write {}: {error}", path.display());
+                return ExitCode::from(2);
+            }
+        }
+    }
+    let began = Instant::now();
+    let (counts, failures) = run_seeds(first, seeds);
+    print!("{counts}");
+    for (options, outcome) in &failures {
+        println!("FAIL  seed {}: {}", options.seed, outcome.violation.as_deref().unwrap_or_default());
+        println!("      {}", options.command());
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    println!("{} seeds, {} failed, {seconds:.1} s", seeds, failures.len());
+    if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// `muster-sim replay`
+pub fn replay(options: Options) -> ExitCode {
+    quiet_panics();
+    let outcome = run(options, BTreeSet::new(), Some(Box::new(std::io::stdout())));
+    println!("{} steps, digest {}", outcome.steps, outcome.digest);
+    match outcome.violation {
+        None => ExitCode::SUCCESS,
+        Some(violation) => {
+            println!("FAIL  {violation}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A panic is told with its seed, not as it comes.
+fn quiet_panics() {
+    std::panic::set_hook(Box::new(|_| {}));
+}

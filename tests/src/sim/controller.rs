@@ -1,0 +1,307 @@
+//! The controller: the real engine and the real turns of the driver, over the simulated disk and connections.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+use muster_controller::driver::Turns;
+use muster_engine::{Answer, Config, Limits, Refusal, Request};
+use muster_shared::model::Up;
+use muster_shared::{MonoTime, NodeId};
+
+use super::fault::Kind;
+use super::store::{Leaving, SimOutbox, SimStore};
+use super::world::{Event, World};
+
+/// Inputs in one turn, as in the real driver.
+const TURN_MAX: usize = 8192;
+/// Timers that come due at one moment: more are a loop.
+const WAKES_MAX: u32 = 10_000;
+
+/// The controller's process.
+pub struct Controller {
+    /// While it runs.
+    pub turns: Option<Turns<SimStore, SimOutbox>>,
+    /// Counts its starts.
+    pub run: u64,
+    /// It stands still, or waits for its disk, until then.
+    pub busy_until: MonoTime,
+    /// Bounds of this site.
+    pub limits: Limits,
+    started: MonoTime,
+    inbox: VecDeque<Inlet>,
+    turn_due: bool,
+    timer: u64,
+    woken: (MonoTime, u32),
+}
+
+/// What comes in.
+pub enum Inlet {
+    /// A node is here.
+    Connected { node: NodeId, connection: u64 },
+    /// It is gone.
+    Disconnected { node: NodeId, connection: u64 },
+    /// It said something.
+    Received { node: NodeId, connection: u64, messages: Vec<Up> },
+}
+
+impl Controller {
+    /// Not started yet.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            turns: None,
+            run: 0,
+            busy_until: MonoTime::default(),
+            limits,
+            started: MonoTime::default(),
+            inbox: VecDeque::new(),
+            turn_due: false,
+            timer: 0,
+            woken: (MonoTime::default(), 0),
+        }
+    }
+}
+
+impl World {
+    /// It starts; if its disk does not let it, again a little later.
+    pub fn controller_starts(&mut self) {
+        if self.controller.turns.is_some() {
+            return;
+        }
+        self.controller.run += 1;
+        let (run, limits) = (self.controller.run, self.controller.limits);
+        let seed = self.dice.controller.bytes();
+        let mut configs = 0u8;
+        let config = move |epoch| {
+            configs = configs.wrapping_add(1);
+            let mut seed = seed;
+            seed[0] ^= configs;
+            Config { epoch, seed, limits }
+        };
+        {
+            let mut shared = self.shared.borrow_mut();
+            (shared.fuse, shared.blown) = (None, false);
+        }
+        let (store, outbox) = (SimStore(Rc::clone(&self.shared)), SimOutbox(Rc::clone(&self.shared)));
+        match Turns::new(store, outbox, config, MonoTime::default()) {
+            Ok(turns) => {
+                self.controller.turns = Some(turns);
+                self.controller.started = self.now;
+                self.controller.busy_until = self.now;
+                self.controller.turn_due = false;
+                self.bus.registered.clear();
+                self.note(|_| format!("controller starts, run {run}"));
+                self.controller_wakes_now();
+                self.controller_turn();
+            }
+            Err(_) => self.later(Duration::from_secs(5), Event::ControllerStarts),
+        }
+    }
+
+    /// It ends wherever it is; what it had not written is lost.
+    pub fn controller_ends(&mut self) {
+        if self.controller.turns.take().is_none() {
+            return;
+        }
+        self.note(|_| "controller ends".to_owned());
+        self.controller.inbox.clear();
+        {
+            let mut shared = self.shared.borrow_mut();
+            shared.leaving.clear();
+            (shared.fuse, shared.blown) = (None, false);
+        }
+        let run = self.controller.run;
+        let lines = self.bus.lines.iter().filter(|(_, line)| line.run == run && !line.broken);
+        for number in lines.map(|(number, _)| *number).collect::<Vec<_>>() {
+            let notice = if self.dice.net.one_in(4) {
+                self.dice.net.millis(1000, 60_000)
+            } else {
+                self.dice.net.millis(1, 200)
+            };
+            self.line_ends(number, Some(notice), None);
+        }
+        let back = self.dice.controller.millis(100, 15_000);
+        self.later(back, Event::ControllerStarts);
+    }
+
+    /// For its next turn.
+    pub fn tell_controller(&mut self, inlet: Inlet) {
+        if self.controller.turns.is_some() {
+            self.controller.inbox.push_back(inlet);
+            self.controller_has_something();
+        }
+    }
+
+    fn controller_has_something(&mut self) {
+        if !std::mem::replace(&mut self.controller.turn_due, true) {
+            let due = self.controller.busy_until.max(self.now);
+            let run = self.controller.run;
+            self.at(due, Event::ControllerTurn(run));
+        }
+    }
+
+    /// Its turn has come.
+    pub fn controller_turn_due(&mut self, run: u64) {
+        if run != self.controller.run || self.controller.turns.is_none() {
+            return;
+        }
+        self.controller.turn_due = false;
+        if self.now < self.controller.busy_until {
+            return self.controller_has_something();
+        }
+        self.controller_turn();
+    }
+
+    /// Takes what waits, commits once, lets leave.
+    pub fn controller_turn(&mut self) {
+        let now = self.controller_now();
+        let Some(turns) = &mut self.controller.turns else { return };
+        for _ in 0..TURN_MAX {
+            // While nothing can be written, what agents say waits.
+            if turns.read_only().is_some() {
+                break;
+            }
+            match self.controller.inbox.pop_front() {
+                Some(Inlet::Connected { node, connection }) => turns.connected(now, node, connection),
+                Some(Inlet::Disconnected { node, connection }) => turns.disconnected(now, node, connection),
+                Some(Inlet::Received { node, connection, messages }) => {
+                    turns.received(now, &node, connection, messages);
+                }
+                None => break,
+            }
+        }
+        self.controller_turns_over();
+    }
+
+    fn controller_now(&self) -> MonoTime {
+        MonoTime(self.now.since(self.controller.started))
+    }
+
+    /// Its timer has come due.
+    pub fn controller_wakes(&mut self, run: u64, timer: u64) {
+        if run != self.controller.run || timer != self.controller.timer {
+            return;
+        }
+        if self.now < self.controller.busy_until {
+            let due = self.controller.busy_until;
+            return self.at(due, Event::ControllerWakes(run, timer));
+        }
+        let (at, times) = self.controller.woken;
+        self.controller.woken = if at == self.now { (at, times + 1) } else { (self.now, 0) };
+        if times > WAKES_MAX {
+            self.violate("a timer of the controller comes due for ever".into());
+        }
+        self.controller_wakes_now();
+        self.controller_turn();
+    }
+
+    fn controller_wakes_now(&mut self) {
+        let now = self.controller_now();
+        if let Some(turns) = &mut self.controller.turns {
+            turns.wake(now);
+        }
+    }
+
+    /// Commits and lets leave; the answers come back, unless it ends on the way.
+    pub fn controller_turns_over(&mut self) -> Vec<(u64, Result<Answer, Refusal>)> {
+        let now = self.controller_now();
+        let Some(turns) = &mut self.controller.turns else { return Vec::new() };
+        let written = self.shared.borrow().changes;
+        let told = turns.turn_over(now);
+        let wrote = self.shared.borrow().changes > written;
+        if wrote {
+            self.last_write = self.now;
+            let mut takes = self.dice.disks.millis(0, 5);
+            if self.faults.strikes(self.now, Kind::StoreStalls, "the controller") {
+                takes = self.dice.disks.millis(1000, 40_000);
+            }
+            self.controller.busy_until = self.controller.busy_until.max(self.now + takes);
+        }
+        self.what_left();
+        let mut answers = Vec::new();
+        for answer in told.answers {
+            if self.shared.borrow_mut().step() {
+                answers.push(answer);
+            }
+        }
+        self.noted();
+        if self.shared.borrow().blown {
+            self.controller_ends();
+            return answers;
+        }
+        self.look();
+        self.controller_timer();
+        // A turn that was cut short goes on.
+        let waits = !self.controller.inbox.is_empty()
+            && self.controller.turns.as_ref().is_some_and(|turns| turns.read_only().is_none());
+        if waits {
+            self.controller_has_something();
+        }
+        answers
+    }
+
+    fn controller_timer(&mut self) {
+        let Some(turns) = &self.controller.turns else { return };
+        self.controller.timer += 1;
+        if let Some(due) = turns.poll_timeout() {
+            let due = (self.controller.started + due.0).max(self.now);
+            let (run, timer) = (self.controller.run, self.controller.timer);
+            self.at(due, Event::ControllerWakes(run, timer));
+        }
+    }
+
+    /// What left the controller goes its way.
+    fn what_left(&mut self) {
+        let leaving = std::mem::take(&mut self.shared.borrow_mut().leaving);
+        for it in leaving {
+            match it {
+                Leaving::Send { node, connection, messages } => {
+                    self.note(|_| format!("controller to {node}: {messages:?}"));
+                    self.post_down(connection, &messages);
+                }
+                Leaving::Close(node) => {
+                    self.note(|_| format!("controller closes {node}"));
+                    if let Some(line) = self.bus.registered.get(&node).copied() {
+                        let agent = self.dice.net.millis(1, 1000);
+                        self.line_ends(line, Some(agent), Some(Duration::ZERO));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Does what is due and takes what waits.
+    pub fn controller_catches_up(&mut self) {
+        self.controller_wakes_now();
+        self.controller_turn();
+    }
+
+    /// Asks, in a turn of its own or in one with what waits. None: no answer came, for the controller ended.
+    pub fn ask(&mut self, request: Request, alone: bool) -> Option<Result<Answer, Refusal>> {
+        let now = self.controller_now();
+        let turns = self.controller.turns.as_mut()?;
+        let id = match turns.request(now, request) {
+            Ok(id) => id,
+            Err(refusal) => return Some(Err(refusal)),
+        };
+        if !alone {
+            self.controller_takes_more();
+        }
+        let answers = self.controller_turns_over();
+        answers.into_iter().find(|(of, _)| *of == id).map(|(_, answer)| answer)
+    }
+
+    fn controller_takes_more(&mut self) {
+        let now = self.controller_now();
+        let Some(turns) = &mut self.controller.turns else { return };
+        for inlet in std::mem::take(&mut self.controller.inbox) {
+            match inlet {
+                Inlet::Connected { node, connection } => turns.connected(now, node, connection),
+                Inlet::Disconnected { node, connection } => turns.disconnected(now, node, connection),
+                Inlet::Received { node, connection, messages } => {
+                    turns.received(now, &node, connection, messages);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Which faults happen, and when. Each that would happen has a number: a run in which some numbers are left out is
+//! again one run exactly, and that is how a failing one is made smaller.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_shared::MonoTime;
+
+use super::dice::Dice;
+
+/// How bad the world is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Level {
+    /// Nothing goes wrong but what operators do.
+    None,
+    /// Now and then.
+    Light,
+    /// All the time.
+    Heavy,
+}
+
+/// What can go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// A message takes seconds.
+    MessageDelayed,
+    /// A message comes twice.
+    MessageTwice,
+    /// A connection ends, and what was on its way is lost.
+    ConnectionBreaks,
+    /// The same, and a side notices late.
+    ConnectionSilent,
+    /// A connection cannot be made.
+    ConnectFails,
+    /// A node cannot be reached for a while.
+    Partition,
+    /// No node can be reached for a while.
+    PartitionOfAll,
+    /// The controller ends at one of its next effects.
+    ControllerCrash,
+    /// The controller stands still, then its clock jumps.
+    ControllerFrozen,
+    /// The controller's disk is full for a while.
+    StoreFull,
+    /// It can be neither written nor read for a while.
+    StoreBroken,
+    /// A commit takes seconds.
+    StoreStalls,
+    /// An agent ends at one of its next effects.
+    AgentCrash,
+    /// An agent stands still, then its clock jumps.
+    AgentFrozen,
+    /// A server loses power: what was not synced may be lost.
+    PowerCut,
+    /// A server's disk is full for a while.
+    LedgerFull,
+    /// What was fetched is not what was sent.
+    ContentDamaged,
+    /// What is there cannot be read.
+    CaptureFails,
+    /// A job fails, nothing changed.
+    JobFails,
+    /// A job fails after it changed what it was to change.
+    JobFailsLate,
+    /// A job is refused for good.
+    JobRefused,
+    /// A job hangs before it did anything.
+    JobHangs,
+    /// A job did all and hangs.
+    JobSilent,
+    /// A job takes long.
+    JobSlow,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 24] = [
+        Self::MessageDelayed,
+        Self::MessageTwice,
+        Self::ConnectionBreaks,
+        Self::ConnectionSilent,
+        Self::ConnectFails,
+        Self::Partition,
+        Self::PartitionOfAll,
+        Self::ControllerCrash,
+        Self::ControllerFrozen,
+        Self::StoreFull,
+        Self::StoreBroken,
+        Self::StoreStalls,
+        Self::AgentCrash,
+        Self::AgentFrozen,
+        Self::PowerCut,
+        Self::LedgerFull,
+        Self::ContentDamaged,
+        Self::CaptureFails,
+        Self::JobFails,
+        Self::JobFailsLate,
+        Self::JobRefused,
+        Self::JobHangs,
+        Self::JobSilent,
+        Self::JobSlow,
+    ];
+
+    /// For reports.
+    pub fn name(self) -> String {
+        let mut name = String::new();
+        for c in format!("{self:?}").chars() {
+            if c.is_uppercase() && !name.is_empty() {
+                name.push('-');
+            }
+            name.push(c.to_ascii_lowercase());
+        }
+        name
+    }
+
+    /// Thousandths, each time it could happen, under heavy faults. Those that chaos brings have none.
+    fn rate(self) -> u64 {
+        match self {
+            Kind::MessageDelayed | Kind::MessageTwice => 30,
+            Kind::ConnectFails => 200,
+            Kind::StoreStalls => 5,
+            Kind::ContentDamaged => 60,
+            Kind::CaptureFails => 20,
+            Kind::JobFails => 60,
+            Kind::JobFailsLate => 30,
+            Kind::JobRefused => 8,
+            Kind::JobHangs | Kind::JobSilent => 10,
+            Kind::JobSlow => 60,
+            Kind::ConnectionBreaks
+            | Kind::ConnectionSilent
+            | Kind::Partition
+            | Kind::PartitionOfAll
+            | Kind::ControllerCrash
+            | Kind::ControllerFrozen
+            | Kind::StoreFull
+            | Kind::StoreBroken
+            | Kind::AgentCrash
+            | Kind::AgentFrozen
+            | Kind::PowerCut
+            | Kind::LedgerFull => 0,
+        }
+    }
+}
+
+/// What chaos brings, as often as it stands here.
+pub const CHAOS: [Kind; 20] = [
+    Kind::ConnectionBreaks,
+    Kind::ConnectionBreaks,
+    Kind::ConnectionBreaks,
+    Kind::ConnectionSilent,
+    Kind::ConnectionSilent,
+    Kind::Partition,
+    Kind::Partition,
+    Kind::PartitionOfAll,
+    Kind::ControllerCrash,
+    Kind::ControllerCrash,
+    Kind::ControllerCrash,
+    Kind::ControllerFrozen,
+    Kind::StoreFull,
+    Kind::StoreBroken,
+    Kind::AgentCrash,
+    Kind::AgentCrash,
+    Kind::AgentCrash,
+    Kind::AgentFrozen,
+    Kind::PowerCut,
+    Kind::LedgerFull,
+];
+
+/// One that happened.
+#[derive(Clone, Debug)]
+pub struct Fired {
+    /// Its number in the run.
+    pub number: u64,
+    /// When.
+    pub at: MonoTime,
+    /// What.
+    pub kind: Kind,
+    /// To whom.
+    pub whom: String,
+}
+
+/// Decides.
+pub struct Faults {
+    /// How bad.
+    pub level: Level,
+    /// They have not stopped yet.
+    pub on: bool,
+    /// Those that happened.
+    pub fired: Vec<Fired>,
+    dice: BTreeMap<Kind, Dice>,
+    number: u64,
+    left_out: BTreeSet<u64>,
+}
+
+impl Faults {
+    /// Of a run, without those `left_out`.
+    pub fn new(seed: u64, level: Level, left_out: BTreeSet<u64>) -> Self {
+        let dice = Kind::ALL.into_iter().map(|kind| (kind, Dice::new(seed, &kind.name()))).collect();
+        Self { level, on: level != Level::None, fired: Vec::new(), dice, number: 0, left_out }
+    }
+
+    /// Whether it happens here and now.
+    pub fn strikes(&mut self, at: MonoTime, kind: Kind, whom: &str) -> bool {
+        if !self.on {
+            return false;
+        }
+        let rate = match self.level {
+            Level::None => 0,
+            Level::Light => kind.rate().div_ceil(8),
+            Level::Heavy => kind.rate(),
+        };
+        self.dice(kind).per_mille(rate) && self.happens(at, kind, whom)
+    }
+
+    /// It is to happen here and now, unless it is left out.
+    pub fn happens(&mut self, at: MonoTime, kind: Kind, whom: &str) -> bool {
+        let number = self.number;
+        self.number += 1;
+        if self.left_out.contains(&number) {
+            return false;
+        }
+        self.fired.push(Fired { number, at, kind, whom: whom.to_owned() });
+        true
+    }
+
+    /// For how bad it is.
+    pub fn dice(&mut self, kind: Kind) -> &mut Dice {
+        self.dice.entry(kind).or_insert_with(|| Dice::new(0, &kind.name()))
+    }
+}

@@ -1,0 +1,287 @@
+//! A server with state: dummies, files and links, of which some were there before Muster.
+
+use std::collections::BTreeMap;
+
+use muster_agent_core::{Before, Found, RunError};
+use muster_shared::model::{
+    Action, Content, ContentDigest, Dummy, FailOn, File, Job, NetworkConfig, Observed, OnDelete, Spec,
+};
+use muster_shared::{Generation, ResourceId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::dice::Dice;
+
+/// A file, its content by digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileState {
+    /// Of its content.
+    pub digest: ContentDigest,
+    /// Permission bits.
+    pub mode: u32,
+}
+
+/// What an agent keeps of the time before Muster.
+#[derive(Serialize, Deserialize)]
+enum Was {
+    Nothing,
+    File(Option<FileState>),
+    Links(BTreeMap<String, u32>),
+}
+
+/// The state of a server. It survives its agent.
+#[derive(Clone, Debug, Default)]
+pub struct Host {
+    /// Values of each dummy.
+    pub dummies: BTreeMap<ResourceId, BTreeMap<String, String>>,
+    /// By path.
+    pub files: BTreeMap<String, FileState>,
+    /// MTU by name.
+    pub links: BTreeMap<String, u32>,
+    /// As it is without Muster.
+    pub files_before: BTreeMap<String, FileState>,
+    /// As they are without Muster.
+    pub links_before: BTreeMap<String, u32>,
+    /// Who wrote a path or link last, while it is there.
+    pub made_by: BTreeMap<String, ResourceId>,
+    /// The newest that was applied.
+    applied: BTreeMap<ResourceId, Generation>,
+}
+
+fn failed(reason: &str) -> RunError {
+    RunError { reason: reason.into(), permanent: false }
+}
+
+fn encode(was: &Was) -> Before {
+    Before(postcard::to_stdvec(was).expect("plain data"))
+}
+
+fn decode(before: &Before) -> Was {
+    postcard::from_bytes(&before.0).unwrap_or(Was::Nothing)
+}
+
+/// Links of a document with their MTU.
+fn links_of(config: &NetworkConfig) -> BTreeMap<String, u32> {
+    let document: Value = serde_json::from_str(&config.document).unwrap_or_default();
+    let link = |object: &Value| {
+        let mtu = object["mtu"].as_u64().and_then(|mtu| u32::try_from(mtu).ok())?;
+        Some((object["name"].as_str()?.to_owned(), mtu))
+    };
+    document.as_array().into_iter().flatten().filter_map(link).collect()
+}
+
+impl Host {
+    /// With some things of its own.
+    pub fn new(dice: &mut Dice, stacks: usize) -> Self {
+        let mut host = Self::default();
+        let paths = (0..stacks).flat_map(|stack| (0..5).map(move |n| format!("/etc/s{stack}-{n}")));
+        for path in paths.chain(["/etc/shared-0".to_owned()]) {
+            if dice.one_in(3) {
+                let digest = ContentDigest::of(format!("of old {}", dice.below(100)).as_bytes());
+                host.files.insert(path, FileState { digest, mode: 0o600 });
+            }
+        }
+        for stack in 0..stacks {
+            for link in 1..5 {
+                host.links.insert(format!("eth{link}{stack}"), 1500);
+            }
+        }
+        (host.files_before, host.links_before) = (host.files.clone(), host.links.clone());
+        host
+    }
+
+    /// What is there before `spec` is applied; what is `known` counts more.
+    pub fn capture(&self, spec: &Spec, known: &[Before]) -> Before {
+        match spec {
+            Spec::Dummy(_) => encode(&Was::Nothing),
+            Spec::File(file) => match known.first() {
+                Some(known) => known.clone(),
+                None => encode(&Was::File(self.files.get(&file.path).copied())),
+            },
+            Spec::Network(config) => {
+                let mut was = BTreeMap::new();
+                for known in known {
+                    if let Was::Links(links) = decode(known) {
+                        for (link, mtu) in links {
+                            was.entry(link).or_insert(mtu);
+                        }
+                    }
+                }
+                for link in links_of(config).into_keys() {
+                    let mtu = self.links.get(&link).copied().unwrap_or_default();
+                    was.entry(link).or_insert(mtu);
+                }
+                encode(&Was::Links(was))
+            }
+        }
+    }
+
+    /// Compares what is there with what a job wants, and changes nothing.
+    pub fn check(&self, job: &Job) -> Found {
+        let (missing, equal) = match &job.spec {
+            Spec::Dummy(dummy) => {
+                let there = self.dummies.get(&job.resource);
+                (there.is_none(), there == Some(&dummy.values))
+            }
+            Spec::File(file) => {
+                let digest = match &file.content {
+                    Content::Inline(bytes) => ContentDigest::of(bytes),
+                    Content::Stored { digest, .. } => *digest,
+                };
+                let there = self.files.get(&file.path);
+                (there.is_none(), there == Some(&FileState { digest, mode: file.mode }))
+            }
+            Spec::Network(config) => {
+                let there = |(link, mtu): (&String, &u32)| self.links.get(link) == Some(mtu);
+                (false, links_of(config).iter().all(there))
+            }
+        };
+        if equal {
+            Found::AsDesired
+        } else {
+            Found::Differs { missing, reason: "it is not as desired".into() }
+        }
+    }
+
+    /// Why a job is not to begin here, as far as the host can see.
+    pub fn out_of_order(&self, job: &Job) -> Option<String> {
+        let newest = self.applied.get(&job.resource).filter(|newest| **newest > job.generation)?;
+        Some(format!("generation {} of {} runs after {newest}", job.generation, job.resource))
+    }
+
+    /// Applies a job. `contents`: what was fetched. `kind`: a dummy that is told to fail does so.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn run(
+        &mut self,
+        job: &Job,
+        before: Option<&Before>,
+        contents: &BTreeMap<ContentDigest, Vec<u8>>,
+        kind: bool,
+    ) -> Result<(Observed, Option<Before>), RunError> {
+        let newest = self.applied.entry(job.resource).or_default();
+        *newest = job.generation.max(*newest);
+        let was = before.map_or(Was::Nothing, decode);
+        match &job.spec {
+            Spec::Dummy(dummy) => Ok((self.dummy(job, dummy, kind)?, None)),
+            Spec::File(file) if job.action == Action::Delete => {
+                if file.on_delete == OnDelete::Keep {
+                    self.keep_file(&file.path);
+                } else {
+                    let Was::File(was) = was else { return Err(failed("what was before is not known")) };
+                    self.put(&file.path, was, None);
+                }
+                Ok((Observed::default(), None))
+            }
+            Spec::File(file) => Ok((self.file(job.resource, file, contents)?, None)),
+            Spec::Network(config) => {
+                let Was::Links(was) = was else { return Err(failed("what was before is not known")) };
+                Ok((Observed::default(), self.network(job, config, was)))
+            }
+        }
+    }
+
+    fn dummy(&mut self, job: &Job, dummy: &Dummy, kind: bool) -> Result<Observed, RunError> {
+        // In the end somebody has seen to what could not be taken away.
+        let mended = job.action == Action::Delete && !kind;
+        if !mended && (dummy.fail == Some(FailOn::Any) || dummy.fail == Some(FailOn::Action(job.action))) {
+            return Err(failed("told to fail"));
+        }
+        if job.action == Action::Delete {
+            self.dummies.remove(&job.resource);
+            return Ok(Observed::default());
+        }
+        self.dummies.insert(job.resource, dummy.values.clone());
+        Ok(Observed { attributes: dummy.values.clone() })
+    }
+
+    fn file(
+        &mut self,
+        resource: ResourceId,
+        file: &File,
+        contents: &BTreeMap<ContentDigest, Vec<u8>>,
+    ) -> Result<Observed, RunError> {
+        let digest = match &file.content {
+            Content::Inline(bytes) => ContentDigest::of(bytes),
+            Content::Stored { digest, .. } => match contents.get(digest) {
+                Some(bytes) => ContentDigest::of(bytes),
+                None => return Err(failed("the content is not there")),
+            },
+        };
+        self.put(&file.path, Some(FileState { digest, mode: file.mode }), Some(resource));
+        let attributes = BTreeMap::from([("path".to_owned(), file.path.clone())]);
+        Ok(Observed { attributes })
+    }
+
+    fn network(
+        &mut self,
+        job: &Job,
+        config: &NetworkConfig,
+        mut was: BTreeMap<String, u32>,
+    ) -> Option<Before> {
+        if job.action == Action::Delete && config.on_delete == OnDelete::Keep {
+            for link in was.keys() {
+                let now = self.links.get(link).copied().unwrap_or_default();
+                self.links_before.insert(link.clone(), now);
+                self.made_by.remove(link);
+            }
+            return None;
+        }
+        let wanted = if job.action == Action::Delete { BTreeMap::new() } else { links_of(config) };
+        for (link, mtu) in was.iter().filter(|(link, _)| !wanted.contains_key(*link)) {
+            self.links.insert(link.clone(), *mtu);
+            self.made_by.remove(link);
+        }
+        for (link, mtu) in &wanted {
+            self.links.insert(link.clone(), *mtu);
+            self.made_by.insert(link.clone(), job.resource);
+        }
+        was.retain(|link, _| wanted.contains_key(link));
+        (job.action != Action::Delete).then(|| encode(&Was::Links(was)))
+    }
+
+    fn keep_file(&mut self, path: &str) {
+        match self.files.get(path) {
+            Some(file) => drop(self.files_before.insert(path.to_owned(), *file)),
+            None => drop(self.files_before.remove(path)),
+        }
+        self.made_by.remove(path);
+    }
+
+    fn put(&mut self, path: &str, file: Option<FileState>, by: Option<ResourceId>) {
+        match file {
+            Some(file) => drop(self.files.insert(path.to_owned(), file)),
+            None => drop(self.files.remove(path)),
+        }
+        match by {
+            Some(by) => drop(self.made_by.insert(path.to_owned(), by)),
+            None => drop(self.made_by.remove(path)),
+        }
+    }
+
+    /// Things of a resource that are here.
+    pub fn things_of(&self, resource: ResourceId) -> Vec<String> {
+        let dummy = self.dummies.contains_key(&resource).then(|| "a dummy".to_owned());
+        let made = self.made_by.iter().filter(|(_, by)| **by == resource).map(|(what, _)| what.clone());
+        dummy.into_iter().chain(made).collect()
+    }
+
+    /// A delete by `resource` would change what another one made.
+    pub fn takes_from_another(&self, job: &Job, before: Option<&Before>) -> Option<String> {
+        if job.action != Action::Delete {
+            return None;
+        }
+        let things: Vec<String> = match &job.spec {
+            Spec::Dummy(_) => Vec::new(),
+            Spec::File(file) => vec![file.path.clone()],
+            Spec::Network(_) => match before.map(decode) {
+                Some(Was::Links(was)) => was.into_keys().collect(),
+                _ => Vec::new(),
+            },
+        };
+        let other = |thing: &&String| self.made_by.get(*thing).is_some_and(|by| *by != job.resource);
+        let thing = things.iter().find(other)?;
+        Some(format!("{} goes and takes {thing} away, which {} made", job.resource, self.made_by[thing]))
+    }
+}

@@ -1,0 +1,147 @@
+//! What must hold after every step, looked at from outside: in what the controller writes, in what leaves it, and on
+//! the hosts. None of it asks the engine.
+
+use std::collections::BTreeSet;
+
+use muster_engine::record::{Change, ResourceRecord};
+use muster_shared::NodeId;
+use muster_shared::model::{Action, Claim, Down, Job, ReportKey};
+
+use super::plan::HIDDEN;
+use super::store::{Shared, Tables};
+
+/// A hidden value where operators read.
+pub fn leak(change: &Change) -> Option<String> {
+    let show = |what: &str, text: &str| {
+        text.contains(HIDDEN).then(|| format!("a hidden value is in {what}: {text}"))
+    };
+    match change {
+        Change::Event(event) => show("an event", &event.reason),
+        Change::Stack(stack) => show("a stack's reason", &stack.reason)
+            .or_else(|| show("a stack's outputs", &format!("{:?}", stack.outputs)))
+            .or_else(|| show("a stack's parameters", &format!("{:?}", stack.parameters)))
+            .or_else(|| show("a stack's failures", &format!("{:?}", stack.failures))),
+        Change::Resource(row) => progress_leak(&row.progress),
+        Change::Progress(progress) => progress_leak(progress),
+        _ => None,
+    }
+}
+
+fn progress_leak(progress: &muster_engine::record::ProgressRecord) -> Option<String> {
+    let mut texts = progress.reason.iter().chain(&progress.causes);
+    let leaked = texts.find(|text| text.contains(HIDDEN))?;
+    Some(format!("a hidden value is in the reason of row {}: {leaked}", progress.id))
+}
+
+/// A claim has one owner.
+pub fn claimed_twice(tables: &Tables, touched: &BTreeSet<(NodeId, Claim)>) -> Option<String> {
+    let doubled = touched.iter().find(|key| tables.claims.get(key).is_some_and(|owners| owners.len() > 1))?;
+    let (node, claim) = doubled;
+    Some(format!("{claim} on {node} is claimed by rows {:?}", tables.claims[doubled]))
+}
+
+/// What leaves the controller for a node, against what is durable at this moment.
+pub fn leaves(shared: &mut Shared, node: &NodeId, connection: u64, message: &Down) -> Option<String> {
+    match message {
+        Down::Job(job) => {
+            let first = shared.sent.insert((job.resource, job.generation));
+            let key = shared.keys.get(&connection).copied();
+            let known =
+                shared.tables.nodes.get(node).filter(|node| !node.revoked).map(|node| node.seal_public);
+            if key.is_none() || key != known {
+                return Some(format!("a job for {node} leaves on a connection of somebody else"));
+            }
+            job_leaves(shared, node, job, first)
+        }
+        Down::Acknowledge(key) => acknowledged(&shared.tables, *key),
+        Down::Welcome(_) | Down::Withdraw { .. } | Down::Chunk { .. } => None,
+    }
+}
+
+fn job_leaves(shared: &Shared, node: &NodeId, job: &Job, first: bool) -> Option<String> {
+    let tables = &shared.tables;
+    let name = |why: String| Some(format!("{:?} of {} is sent to {node}: {why}", job.action, job.resource));
+    let Some(row) = tables.physical.get(&job.resource).and_then(|id| tables.rows.get(id)) else {
+        return name("it has no row".into());
+    };
+    let progress = &row.progress;
+    let written = progress.in_flight
+        && progress.generation == job.generation
+        && progress.attempt == job.attempt.0
+        && progress.action == Some(job.action)
+        && row.node.as_ref() == Some(node)
+        && row.spec.as_ref().is_some_and(|spec| spec.unpack() == job.spec);
+    if !written {
+        return name(format!("what is durable says otherwise: {row:?}"));
+    }
+    let with_node = tables
+        .rows
+        .values()
+        .filter(|row| row.progress.in_flight && row.node.as_ref() == Some(node))
+        .take(shared.in_flight_per_node + 1)
+        .count();
+    if first && with_node > shared.in_flight_per_node {
+        return name(format!("{with_node} jobs are in flight there already"));
+    }
+    match job.action {
+        Action::Create | Action::Update => too_early(shared, row).and_then(name),
+        Action::Delete if first => still_needed(tables, row).and_then(name),
+        _ => None,
+    }
+}
+
+/// A job is never sent before all its resource needs is observed ready.
+fn too_early(shared: &Shared, row: &ResourceRecord) -> Option<String> {
+    let tables = &shared.tables;
+    if row.progress.observed_ready {
+        return None; // made again, for its agent had lost it
+    }
+    if row.dropped.is_some() {
+        return Some(format!("{} is to be cleaned up", row.name));
+    }
+    let stack = tables.stacks.get(&row.stack)?;
+    let text = tables.revisions.get(&(stack.id, stack.revision))?;
+    let plan = shared.plans.get(&text.name)?;
+    let Some(resource) = plan.resources.get(&*row.name) else {
+        return Some(format!("{} is not in {}", row.name, plan.name));
+    };
+    let ready = |need: &String| {
+        let mut rows = tables.rows.values();
+        rows.any(|other| {
+            other.stack == row.stack
+                && *other.name == **need
+                && other.dropped.is_none()
+                && other.progress.observed_ready
+        })
+    };
+    let needs = resource.needs();
+    let missing = needs.iter().find(|need| !ready(need))?;
+    Some(format!("{} needs {missing}, which is not ready ({})", row.name, plan.name))
+}
+
+/// Clean-up comes last, and only when nothing needs the row any more.
+fn still_needed(tables: &Tables, row: &ResourceRecord) -> Option<String> {
+    if row.lost_from.is_some() {
+        return None;
+    }
+    if row.dropped.is_none() {
+        return Some(format!("{} is wanted", row.name));
+    }
+    let needed_by = tables.edges.iter().find(|(by, needs)| **by != row.id && needs.contains(&row.id));
+    if let Some((by, _)) = needed_by.filter(|(by, _)| tables.rows.contains_key(by)) {
+        return Some(format!("{} is still needed by {}", row.name, tables.rows[by].name));
+    }
+    let stack = tables.stacks.get(&row.stack).filter(|stack| !stack.delete_first)?;
+    let mut rows = tables.rows.values().filter(|other| other.stack == stack.id && other.dropped.is_none());
+    let unready = rows.find(|other| !other.progress.observed_ready)?;
+    Some(format!("{} is not ready yet, and clean-up comes last", unready.name))
+}
+
+/// A report is acknowledged once what follows from it is durable.
+fn acknowledged(tables: &Tables, key: ReportKey) -> Option<String> {
+    let row = tables.physical.get(&key.resource).and_then(|id| tables.rows.get(id))?;
+    let progress = &row.progress;
+    let open =
+        progress.in_flight && progress.generation == key.generation && progress.attempt == key.attempt.0;
+    open.then(|| format!("the report {key:?} of {} is acknowledged and not durable", row.name))
+}

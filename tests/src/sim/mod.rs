@@ -1,0 +1,71 @@
+//! The simulator: the real engine, the real turns of the driver and the real agents on a clock of their own, with fake
+//! hosts, and with everything going wrong that can.
+//!
+//! ```text
+//!   operators ─▶ engine + driver ─▶ store (fails, stalls, ends) ─▶ bus (late, twice, never) ─▶ agents ─▶ ledgers ─▶ hosts
+//!        └──────────────── reference model ──────────── compares, in the end ─────────────────────────────┘
+//! ```
+//!
+//! **Phases.** Faults; then they stop and everything is mended, and every stack must come to an end; then operators
+//! ask for what can be done, and it must be done; then they delete all, and nothing must be left.
+//!
+//! **Invariants.** One seed is one run, bit for bit. Nothing here asks the engine what is right.
+//!
+//! Absent: threads, clocks, files, sockets.
+
+mod bus;
+pub mod cli;
+mod controller;
+mod count;
+mod dice;
+mod fault;
+mod host;
+mod invariant;
+mod machine;
+mod operator;
+mod plan;
+mod reference;
+mod run;
+mod store;
+mod world;
+
+pub use count::Counts;
+pub use fault::{Fired, Kind, Level};
+pub use run::{Outcome, run};
+
+/// What a run is made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Everything follows from it.
+    pub seed: u64,
+    /// Servers.
+    pub nodes: usize,
+    /// Stacks that operators work on.
+    pub stacks: usize,
+    /// Virtual minutes in which things go wrong.
+    pub minutes: u64,
+    /// How much goes wrong.
+    pub faults: Level,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { seed: 1, nodes: 10, stacks: 3, minutes: 20, faults: Level::Heavy }
+    }
+}
+
+impl Options {
+    /// The command that runs it again.
+    pub fn command(&self) -> String {
+        use clap::ValueEnum as _;
+        let faults = self.faults.to_possible_value().map(|value| value.get_name().to_owned());
+        format!(
+            "muster-sim replay --seed {} --nodes {} --stacks {} --minutes {} --faults {}",
+            self.seed,
+            self.nodes,
+            self.stacks,
+            self.minutes,
+            faults.unwrap_or_default()
+        )
+    }
+}

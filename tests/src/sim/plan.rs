@@ -1,0 +1,321 @@
+//! What operators want: small stacks made at random, as data that the reference model knows and as templates that
+//! Muster is given.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_engine::SourceText;
+use muster_shared::model::OnDelete;
+use serde_json::{Map, Value as Json, json};
+
+use super::dice::Dice;
+
+/// In every hidden value: no operator may ever read it.
+pub const HIDDEN: &str = "hush-";
+
+/// A stack as an operator wants it.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// Unique in a run; the name of the source.
+    pub name: String,
+    /// By name.
+    pub resources: BTreeMap<String, Resource>,
+    /// The value of the hidden parameter.
+    pub hidden: String,
+}
+
+/// One resource.
+#[derive(Clone, Debug)]
+pub struct Resource {
+    /// Where; anywhere if absent.
+    pub node: Option<String>,
+    /// After these.
+    pub depends_on: BTreeSet<String>,
+    /// What.
+    pub what: What,
+}
+
+/// What a resource is.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// `Muster::Dummy`
+    Dummy { values: BTreeMap<String, Value>, millis: u64, fail: Option<&'static str> },
+    /// `Muster::File`
+    File { path: String, content: Value, size: usize, mode: u32, on_delete: OnDelete },
+    /// `Muster::NetworkConfig`: link → MTU.
+    Network { links: BTreeMap<String, u32>, on_delete: OnDelete },
+}
+
+/// A value with what it refers to.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// As it stands.
+    Text(String),
+    /// The hidden parameter.
+    Hidden,
+    /// A resource's physical id.
+    Id(String),
+    /// A resource's attribute.
+    Attribute(String, String),
+}
+
+impl Value {
+    fn json(&self) -> Json {
+        match self {
+            Value::Text(text) => json!(text),
+            Value::Hidden => json!({"get_param": "secret"}),
+            Value::Id(of) => json!({"get_resource": of}),
+            Value::Attribute(of, key) => json!({"get_attr": [of, key]}),
+        }
+    }
+
+    fn refers_to(&self) -> Option<&String> {
+        match self {
+            Value::Id(of) | Value::Attribute(of, _) => Some(of),
+            Value::Text(_) | Value::Hidden => None,
+        }
+    }
+}
+
+impl Resource {
+    /// All it needs.
+    pub fn needs(&self) -> BTreeSet<String> {
+        let mut needs = self.depends_on.clone();
+        match &self.what {
+            What::Dummy { values, .. } => needs.extend(values.values().filter_map(Value::refers_to).cloned()),
+            What::File { content, .. } => needs.extend(content.refers_to().cloned()),
+            What::Network { .. } => {}
+        }
+        needs
+    }
+
+    fn json(&self) -> Json {
+        let mut properties = Map::new();
+        if let Some(node) = &self.node {
+            properties.insert("node".into(), json!(node));
+        }
+        let kind = match &self.what {
+            What::Dummy { values, millis, fail } => {
+                let values: Map<String, Json> = values.iter().map(|(k, v)| (k.clone(), v.json())).collect();
+                properties.insert("values".into(), values.into());
+                if *millis > 0 {
+                    properties.insert("seconds".into(), json!(*millis as f64 / 1000.0));
+                }
+                if let Some(fail) = fail {
+                    properties.insert("fail".into(), json!(fail));
+                }
+                "Muster::Dummy"
+            }
+            What::File { path, content, size, mode, on_delete } => {
+                properties.insert("path".into(), json!(path));
+                let content = match size {
+                    0 => content.json(),
+                    size => json!({"list_join": ["", [content.json(), "x".repeat(*size)]]}),
+                };
+                properties.insert("content".into(), content);
+                properties.insert("mode".into(), json!(format!("{mode:04o}")));
+                if *on_delete == OnDelete::Keep {
+                    properties.insert("on_delete".into(), json!("keep"));
+                }
+                "Muster::File"
+            }
+            What::Network { links, on_delete } => {
+                let link =
+                    |(name, mtu): (&String, &u32)| json!({"type": "interface", "name": name, "mtu": mtu});
+                let links: Vec<Json> = links.iter().map(link).collect();
+                properties.insert("network_config".into(), links.into());
+                if *on_delete == OnDelete::Keep {
+                    properties.insert("on_delete".into(), json!("keep"));
+                }
+                "Muster::NetworkConfig"
+            }
+        };
+        let mut resource = Map::new();
+        resource.insert("type".into(), json!(kind));
+        resource.insert("properties".into(), properties.into());
+        if !self.depends_on.is_empty() {
+            resource.insert("depends_on".into(), json!(self.depends_on));
+        }
+        resource.into()
+    }
+}
+
+impl Plan {
+    /// As an operator sends it.
+    pub fn source(&self) -> SourceText {
+        let resources: Map<String, Json> =
+            self.resources.iter().map(|(name, resource)| (name.clone(), resource.json())).collect();
+        let outputs: Map<String, Json> = self
+            .resources
+            .keys()
+            .take(1)
+            .map(|name| ("first".to_owned(), json!({"value": {"get_resource": name}})))
+            .collect();
+        let template = json!({
+            "heat_template_version": "2018-08-31",
+            "parameters": {"secret": {"type": "string", "hidden": true}},
+            "resources": resources,
+            "outputs": outputs,
+        });
+        SourceText {
+            name: self.name.clone(),
+            template: template.to_string(),
+            parameters: BTreeMap::from([("secret".to_owned(), json!(self.hidden))]),
+            ..SourceText::default()
+        }
+    }
+}
+
+/// What plans are made of.
+pub struct Maker {
+    dice: Dice,
+    made: u64,
+    nodes: Vec<String>,
+}
+
+/// Names are few, so that rows are found again.
+const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
+const LINKS: [&str; 4] = ["eth1", "eth2", "eth3", "eth4"];
+/// Over what a job carries itself.
+const LARGE: usize = 70_000;
+
+/// How a plan is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mood {
+    /// Anything goes.
+    Any,
+    /// It must be possible to carry it out.
+    Sound,
+}
+
+impl Maker {
+    /// For these nodes.
+    pub fn new(seed: u64, nodes: Vec<String>) -> Self {
+        Self { dice: Dice::new(seed, "plans"), made: 0, nodes }
+    }
+
+    /// A new plan for stack number `stack`.
+    pub fn make(&mut self, stack: usize, mood: Mood) -> Plan {
+        self.made += 1;
+        let mut names = NAMES.to_vec();
+        for i in (1..names.len()).rev() {
+            names.swap(i, self.dice.index(i + 1));
+        }
+        names.truncate(1 + self.dice.index(NAMES.len()));
+        let mut plan = Plan {
+            name: format!("plan-{}", self.made),
+            hidden: format!("{HIDDEN}{}-{}", self.made, self.dice.below(1000)),
+            ..Plan::default()
+        };
+        let mut taken = BTreeSet::new();
+        for (at, name) in names.iter().enumerate() {
+            let resource = self.resource(stack, mood, &plan, &names[..at], &mut taken);
+            plan.resources.insert((*name).to_owned(), resource);
+        }
+        plan
+    }
+
+    fn resource(
+        &mut self,
+        stack: usize,
+        mood: Mood,
+        plan: &Plan,
+        earlier: &[&str],
+        taken: &mut BTreeSet<String>,
+    ) -> Resource {
+        let mut depends_on = BTreeSet::new();
+        for name in earlier {
+            if self.dice.one_in(4) {
+                depends_on.insert((*name).to_owned());
+            }
+        }
+        // Few at a time, so that they meet.
+        let few = self.nodes.len().min(3 + self.dice.index(8));
+        let mut node = self.nodes[self.dice.index(few)].clone();
+        if mood == Mood::Any && self.dice.one_in(60) {
+            node = format!("ghost-{}", self.dice.below(2));
+        }
+        let what = match self.dice.below(10) {
+            0..5 => self.dummy(mood, plan, earlier),
+            5..9 => self.file(stack, mood, plan, earlier, &node, taken),
+            _ => self.network(stack, &node, taken),
+        };
+        let anywhere = matches!(what, What::Dummy { .. }) && self.dice.one_in(10);
+        Resource { node: (!anywhere).then_some(node), depends_on, what }
+    }
+
+    fn value(&mut self, plan: &Plan, earlier: &[&str]) -> Value {
+        if earlier.is_empty() || self.dice.below(3) > 0 {
+            return match self.dice.below(6) {
+                0 => Value::Hidden,
+                _ => Value::Text(format!("v{}", self.dice.below(4))),
+            };
+        }
+        let of = (*self.dice.pick(earlier)).to_owned();
+        match &plan.resources[&of].what {
+            What::Dummy { values, .. } if !values.is_empty() => {
+                let keys: Vec<&String> = values.keys().collect();
+                let key = (*self.dice.pick(&keys)).clone();
+                if self.dice.one_in(2) { Value::Id(of) } else { Value::Attribute(of, key) }
+            }
+            What::File { .. } if self.dice.one_in(2) => Value::Attribute(of, "path".into()),
+            What::Dummy { .. } | What::File { .. } | What::Network { .. } => Value::Id(of),
+        }
+    }
+
+    fn dummy(&mut self, mood: Mood, plan: &Plan, earlier: &[&str]) -> What {
+        let mut values = BTreeMap::new();
+        for key in ["k", "l", "!r"] {
+            if self.dice.below(3) > 0 {
+                let value = match key {
+                    // What makes another thing of it changes less often.
+                    "!r" => Value::Text(format!("r{}", self.dice.below(2))),
+                    _ => self.value(plan, earlier),
+                };
+                values.insert(key.to_owned(), value);
+            }
+        }
+        let fail = (mood == Mood::Any && self.dice.one_in(15))
+            .then(|| *self.dice.pick(&["create", "update", "delete", "true"]));
+        let millis = if self.dice.one_in(5) { 1 + self.dice.below(20_000) } else { 0 };
+        What::Dummy { values, millis, fail }
+    }
+
+    fn file(
+        &mut self,
+        stack: usize,
+        mood: Mood,
+        plan: &Plan,
+        earlier: &[&str],
+        node: &str,
+        taken: &mut BTreeSet<String>,
+    ) -> What {
+        let mut path = format!("/etc/s{stack}-{}", self.dice.below(5));
+        if mood == Mood::Any && self.dice.one_in(12) {
+            path = format!("/etc/shared-{}", self.dice.below(2));
+        }
+        let mut further = 0;
+        while !(taken.insert(format!("{node} {path}")) || mood == Mood::Any && self.dice.one_in(40)) {
+            path = format!("/etc/s{stack}-more-{further}");
+            further += 1;
+        }
+        What::File {
+            path,
+            content: self.value(plan, earlier),
+            size: if self.dice.one_in(12) { LARGE + self.dice.index(200_000) } else { 0 },
+            mode: *self.dice.pick(&[0o644, 0o600, 0o640]),
+            on_delete: if self.dice.one_in(10) { OnDelete::Keep } else { OnDelete::Restore },
+        }
+    }
+
+    fn network(&mut self, stack: usize, node: &str, taken: &mut BTreeSet<String>) -> What {
+        let mut links = BTreeMap::new();
+        for link in LINKS {
+            let link = format!("{link}{stack}");
+            if self.dice.one_in(2) && taken.insert(format!("{node} link {link}")) {
+                links.insert(link, 1400 + u32::try_from(self.dice.below(5)).unwrap_or_default());
+            }
+        }
+        let on_delete = if self.dice.one_in(10) { OnDelete::Keep } else { OnDelete::Restore };
+        What::Network { links, on_delete }
+    }
+}

@@ -1,0 +1,290 @@
+//! What must be in the end, worked out from what operators asked for and was begun, with nothing of the engine: plans
+//! as data, revisions by hand, and hosts as they were before Muster.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use muster_engine::record::{StackAction, StackRecord, Status};
+use muster_shared::model::ContentDigest;
+use muster_shared::{ResourceId, StackName};
+
+use super::host::FileState;
+use super::machine::Machine;
+use super::plan::{Plan, Value, What};
+use super::store::Tables;
+
+/// What an operator asked for.
+#[derive(Clone, Debug)]
+pub enum Asked {
+    /// A new stack.
+    Create(Rc<Plan>),
+    /// A new revision.
+    Update(Rc<Plan>),
+    /// An older one.
+    Rollback(Option<u32>),
+    /// Nothing.
+    Delete,
+}
+
+impl Asked {
+    /// For reports.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Asked::Create(_) => "create",
+            Asked::Update(_) => "update",
+            Asked::Rollback(None) => "rollback",
+            Asked::Rollback(Some(_)) => "rollback --to",
+            Asked::Delete => "delete",
+        }
+    }
+
+    fn action(&self) -> StackAction {
+        match self {
+            Asked::Create(_) => StackAction::Create,
+            Asked::Update(_) => StackAction::Update,
+            Asked::Rollback(_) => StackAction::Rollback,
+            Asked::Delete => StackAction::Delete,
+        }
+    }
+}
+
+/// One stack's history.
+#[derive(Clone, Debug, Default)]
+struct History {
+    id: u64,
+    traversal: u64,
+    revision: u32,
+    /// None: nothing.
+    revisions: BTreeMap<u32, Option<Rc<Plan>>>,
+    /// Newest first.
+    complete: Vec<u32>,
+    is_complete: bool,
+}
+
+/// All that operators did, as it was taken.
+#[derive(Default)]
+pub struct Reference {
+    stacks: BTreeMap<StackName, History>,
+    expected: Option<(StackName, Asked)>,
+}
+
+impl History {
+    fn begin(&mut self, asked: &Asked) {
+        let plan = match asked {
+            Asked::Create(plan) | Asked::Update(plan) => Some(Rc::clone(plan)),
+            Asked::Rollback(to) => {
+                let target = match to {
+                    Some(to) => Some(to),
+                    None if self.is_complete => self.complete.get(1),
+                    None => self.complete.first(),
+                };
+                target.and_then(|to| self.revisions.get(to).cloned().flatten())
+            }
+            Asked::Delete => return,
+        };
+        self.revision += 1;
+        self.revisions.insert(self.revision, plan);
+        self.is_complete = false;
+    }
+
+    /// What the stack is to be.
+    fn plan(&self) -> Option<&Plan> {
+        self.revisions.get(&self.revision)?.as_deref()
+    }
+}
+
+impl Reference {
+    /// This is asked now.
+    pub fn expect(&mut self, name: &StackName, asked: Asked) {
+        self.expected = Some((name.clone(), asked));
+    }
+
+    /// It was refused, or has begun.
+    pub fn expected(&mut self) {
+        self.expected = None;
+    }
+
+    /// A stack's record changed; what is wrong with that comes back.
+    pub fn stack_went(
+        &mut self,
+        was: Option<&StackRecord>,
+        is: &StackRecord,
+        tables: &Tables,
+    ) -> Option<String> {
+        if was.is_none() {
+            self.stacks.insert(is.name.clone(), History { id: is.id, ..History::default() });
+        }
+        let history = self.stacks.entry(is.name.clone()).or_default();
+        if history.traversal != is.traversal {
+            history.traversal = is.traversal;
+            let asked = self.expected.take_if(|(name, _)| *name == is.name).map(|(_, asked)| asked);
+            if let Some(asked) = &asked {
+                history.begin(asked);
+            }
+            match asked.map(|asked| asked.action()) {
+                Some(action) if action == is.action => {}
+                // By itself, because the one before failed.
+                None | Some(_) if is.action == StackAction::Rollback => {
+                    history.is_complete = false;
+                    history.begin(&Asked::Rollback(None));
+                }
+                None | Some(_) => {
+                    return Some(format!("stack {} began {} unasked", is.name, is.action.as_str()));
+                }
+            }
+            let has = tables.revisions.get(&(is.id, is.revision)).map(|text| text.name.as_str());
+            let wanted =
+                history.revisions.get(&is.revision).map(|plan| plan.as_ref().map_or("nothing", |p| &p.name));
+            if history.revision != is.revision || (has != wanted && is.action != StackAction::Delete) {
+                return Some(format!(
+                    "{} of stack {} leads to revision {} with {has:?}, and should to {} with {wanted:?}",
+                    is.action.as_str(),
+                    is.name,
+                    is.revision,
+                    history.revision
+                ));
+            }
+        }
+        let is_complete = is.status == Status::Complete;
+        if is_complete && !history.is_complete {
+            history.complete.insert(0, is.revision);
+        }
+        history.is_complete = is_complete;
+        None
+    }
+
+    /// A stack has been deleted.
+    pub fn stack_is_gone(&mut self, stack: &StackRecord) {
+        self.expected.take_if(|(name, asked)| *name == stack.name && matches!(asked, Asked::Delete));
+        self.stacks.remove(&stack.name);
+    }
+
+    /// Where reality is not what the stacks that are COMPLETE say, and, but for things of others, what was before.
+    pub fn differs(&self, tables: &Tables, machines: &[Machine]) -> Option<String> {
+        let machines: Vec<&Machine> = machines.iter().filter(|machine| !machine.scrapped).collect();
+        let mut wanted = Wanted::new(&machines);
+        let mut open: BTreeSet<&str> = BTreeSet::new();
+        for (name, history) in &self.stacks {
+            let is_complete = tables.stacks.get(&history.id).is_some_and(|s| s.status == Status::Complete);
+            match history.plan().filter(|_| is_complete) {
+                Some(plan) => {
+                    if let Err(wrong) = wanted.add(history.id, plan, tables, &machines) {
+                        return Some(format!("stack {name}: {wrong}"));
+                    }
+                }
+                None if is_complete => {}
+                None => drop(open.insert(name.as_str())),
+            }
+        }
+        machines.iter().find_map(|machine| wanted.differs(machine, tables, &open))
+    }
+}
+
+/// Hosts as they should be, by the machine's name.
+struct Wanted {
+    dummies: BTreeMap<String, BTreeMap<ResourceId, BTreeMap<String, String>>>,
+    files: BTreeMap<String, BTreeMap<String, FileState>>,
+    links: BTreeMap<String, BTreeMap<String, u32>>,
+}
+
+impl Wanted {
+    fn new(machines: &[&Machine]) -> Self {
+        let name = |machine: &Machine| machine.name.to_string();
+        Self {
+            dummies: machines.iter().map(|m| (name(m), BTreeMap::new())).collect(),
+            files: machines.iter().map(|m| (name(m), m.host.files_before.clone())).collect(),
+            links: machines.iter().map(|m| (name(m), m.host.links_before.clone())).collect(),
+        }
+    }
+
+    fn add(&mut self, stack: u64, plan: &Plan, tables: &Tables, machines: &[&Machine]) -> Result<(), String> {
+        for (name, resource) in &plan.resources {
+            let physical = physical(stack, name, tables)?;
+            let node = match &resource.node {
+                Some(node) => node.clone(),
+                None => machines
+                    .iter()
+                    .find(|machine| machine.host.dummies.contains_key(&physical))
+                    .map(|machine| machine.name.to_string())
+                    .ok_or_else(|| format!("{name} is nowhere"))?,
+            };
+            let nowhere = || format!("{name} is to be on {node}, which is no server");
+            match &resource.what {
+                What::Dummy { values, .. } => {
+                    let text = |value| text(value, stack, plan, tables);
+                    let values: Result<_, String> =
+                        values.iter().map(|(key, value)| Ok((key.clone(), text(value)?))).collect();
+                    self.dummies.get_mut(&node).ok_or_else(nowhere)?.insert(physical, values?);
+                }
+                What::File { path, content, size, mode, .. } => {
+                    let mut content = text(content, stack, plan, tables)?;
+                    content.push_str(&"x".repeat(*size));
+                    let file = FileState { digest: ContentDigest::of(content.as_bytes()), mode: *mode };
+                    self.files.get_mut(&node).ok_or_else(nowhere)?.insert(path.clone(), file);
+                }
+                What::Network { links, .. } => {
+                    let all = self.links.get_mut(&node).ok_or_else(nowhere)?;
+                    all.extend(links.iter().map(|(link, mtu)| (link.clone(), *mtu)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn differs(&self, machine: &Machine, tables: &Tables, open: &BTreeSet<&str>) -> Option<String> {
+        let name = machine.name.as_str();
+        // What a stack that is not COMPLETE may have made is its own affair.
+        let is_open = |thing: &String| {
+            thing.contains("shared") && !open.is_empty()
+                || open.iter().any(|stack| {
+                    thing.contains(&format!("/{stack}-"))
+                        || thing.starts_with("eth") && thing.get(4..) == stack.get(1..)
+                })
+        };
+        let row_open = |id: &ResourceId| {
+            let row = tables.physical.get(id).and_then(|row| tables.rows.get(row));
+            row.and_then(|row| tables.stacks.get(&row.stack))
+                .is_some_and(|stack| open.contains(stack.name.as_str()))
+        };
+        compare("dummy", name, &self.dummies[name], &machine.host.dummies, row_open)
+            .or_else(|| compare("file", name, &self.files[name], &machine.host.files, is_open))
+            .or_else(|| compare("link", name, &self.links[name], &machine.host.links, is_open))
+    }
+}
+
+fn compare<K: Ord + std::fmt::Debug, V: PartialEq + std::fmt::Debug>(
+    what: &str,
+    node: &str,
+    wanted: &BTreeMap<K, V>,
+    is: &BTreeMap<K, V>,
+    is_open: impl Fn(&K) -> bool,
+) -> Option<String> {
+    let keys: BTreeSet<&K> = wanted.keys().chain(is.keys()).collect();
+    let key = keys.into_iter().find(|key| wanted.get(key) != is.get(key) && !is_open(key))?;
+    Some(format!("{what} {key:?} on {node} is {:?}, and should be {:?}", is.get(key), wanted.get(key)))
+}
+
+fn physical(stack: u64, name: &str, tables: &Tables) -> Result<ResourceId, String> {
+    let is_it = |row: &&muster_engine::record::ResourceRecord| {
+        row.stack == stack && *row.name == *name && row.dropped.is_none()
+    };
+    let mut rows = tables.rows.values().filter(is_it);
+    match (rows.next(), rows.next()) {
+        (Some(row), None) => Ok(row.physical),
+        (None, _) => Err(format!("{name} has no row")),
+        (Some(_), Some(_)) => Err(format!("{name} has more than one row")),
+    }
+}
+
+fn text(value: &Value, stack: u64, plan: &Plan, tables: &Tables) -> Result<String, String> {
+    match value {
+        Value::Text(text) => Ok(text.clone()),
+        Value::Hidden => Ok(plan.hidden.clone()),
+        Value::Id(of) => Ok(physical(stack, of, tables)?.to_string()),
+        Value::Attribute(of, key) => match &plan.resources[of].what {
+            What::Dummy { values, .. } => text(&values[key], stack, plan, tables),
+            What::File { path, .. } => Ok(path.clone()),
+            What::Network { .. } => Err(format!("{of} has no attributes")),
+        },
+    }
+}

@@ -1,0 +1,243 @@
+//! One run from its beginning to its end.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::time::Duration;
+
+use muster_engine::record::{StackAction, Status};
+use muster_engine::{Options as How, Request};
+use muster_shared::MonoTime;
+
+use super::Options;
+use super::count::Counts;
+use super::dice::Dice;
+use super::fault::{Fired, Level};
+use super::operator::stack_name;
+use super::plan::Mood;
+use super::reference::Asked;
+use super::world::{Event, World};
+
+/// What a run came to.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What must not be, and was.
+    pub violation: Option<String>,
+    /// Of all its steps: the same for the same run.
+    pub digest: String,
+    /// How many there were.
+    pub steps: u64,
+    /// How often what happened.
+    pub counts: Counts,
+    /// The faults that happened.
+    pub fired: Vec<Fired>,
+}
+
+/// Virtual time in which everything must have come to an end once the faults have stopped: a few jobs of five minutes
+/// that hang, one after the other.
+const SETTLED_WITHIN: Duration = Duration::from_secs(2 * 3600);
+/// So long nothing may be written before all counts as quiet: the longest backoff, and some.
+const QUIET: Duration = Duration::from_secs(90);
+
+/// Runs it, without the faults `left_out`; each step goes to `out`.
+pub fn run(options: Options, left_out: BTreeSet<u64>, out: Option<Box<dyn std::io::Write>>) -> Outcome {
+    let mut world = World::new(options, left_out);
+    world.trace.out = out;
+    let panicked = catch_unwind(AssertUnwindSafe(|| world.lives())).err();
+    if let Some(panic) = panicked {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        // What it left borrowed does not matter any more.
+        let shared = Rc::clone(&world.shared);
+        let what = format!("panic: {}", text.unwrap_or_default());
+        match shared.try_borrow_mut() {
+            Ok(mut shared) => shared.violate(what),
+            Err(_) => {
+                world.shared = Rc::new(RefCell::new(super::store::Shared {
+                    violation: Some(what),
+                    ..Default::default()
+                }))
+            }
+        }
+    }
+    let mut counts = world.shared.borrow().counts.clone();
+    for fault in &world.faults.fired {
+        counts.add(format!("fault {}", fault.kind.name()));
+    }
+    Outcome {
+        violation: world.violation(),
+        digest: world.digest(),
+        steps: world.trace.steps,
+        counts,
+        fired: std::mem::take(&mut world.faults.fired),
+    }
+}
+
+impl World {
+    fn lives(&mut self) {
+        self.begins();
+        self.run_until(MonoTime(Duration::from_secs(60 * self.options.minutes)));
+        self.operators.done = true;
+        self.heal();
+        self.settles("after the faults");
+        self.is_as_it_should_be("after the faults", false);
+        self.everybody_updates();
+        self.settles("after the last update");
+        self.is_as_it_should_be("after the last update", true);
+        self.everybody_deletes();
+        self.settles("after the last delete");
+        self.nothing_is_left();
+    }
+
+    fn begins(&mut self) {
+        let mut setup = Dice::new(self.options.seed, "arrivals");
+        self.at(MonoTime::default(), Event::ControllerStarts);
+        for at in 0..self.machines.len() {
+            let due = if setup.one_in(6) { setup.millis(0, 120_000) } else { setup.millis(100, 3000) };
+            self.later(due, Event::Joins(at));
+        }
+        self.later(Duration::from_secs(1), Event::Operator);
+        if self.options.faults != Level::None {
+            self.later(Duration::from_secs(5), Event::Chaos);
+        }
+    }
+
+    /// Until nothing is under way any more.
+    fn settles(&mut self, when: &str) {
+        let end = self.now + SETTLED_WITHIN;
+        loop {
+            let next = self.now + Duration::from_secs(10);
+            self.run_until(next);
+            if self.violation().is_some() {
+                return;
+            }
+            let quiet = self.now.since(self.last_write) > QUIET;
+            match self.is_busy() {
+                None if quiet => return,
+                busy if self.now >= end => {
+                    let busy = busy.unwrap_or_else(|| "something is written again and again".to_owned());
+                    return self.violate(format!("{when}, and {} s later: {busy}", SETTLED_WITHIN.as_secs()));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn is_busy(&self) -> Option<String> {
+        let shared = self.shared.borrow();
+        let tables = &shared.tables;
+        if let Some(stack) = tables.stacks.values().find(|stack| stack.status == Status::InProgress) {
+            return Some(format!("stack {} is still {} IN_PROGRESS", stack.name, stack.action.as_str()));
+        }
+        if let Some(row) = tables.rows.values().find(|row| row.progress.in_flight) {
+            return Some(format!("a job of {} is still out: {row:?}", row.name));
+        }
+        let away = self.machines.iter().find(|machine| !machine.scrapped && !machine.is_online());
+        away.map(|machine| format!("{} is not online", machine.name))
+    }
+
+    fn is_as_it_should_be(&mut self, when: &str, all_complete: bool) {
+        if self.violation().is_some() {
+            return;
+        }
+        let wrong = {
+            let shared = self.shared.borrow();
+            let tables = &shared.tables;
+            let open = tables.stacks.values().find(|stack| all_complete && stack.status != Status::Complete);
+            open.map(|stack| {
+                format!(
+                    "stack {} is {} {}: {}",
+                    stack.name,
+                    stack.action.as_str(),
+                    stack.status.as_str(),
+                    stack.reason
+                )
+            })
+            .or_else(|| self.reference.differs(tables, &self.machines))
+        };
+        if let Some(wrong) = wrong {
+            self.violate(format!("{when}: {wrong}"));
+        }
+    }
+
+    /// Every stack gets a revision that can be carried out.
+    fn everybody_updates(&mut self) {
+        for n in 0..self.options.stacks {
+            if self.violation().is_some() {
+                return;
+            }
+            let name = stack_name(n);
+            let deleting = {
+                let shared = self.shared.borrow();
+                let stack = shared.tables.names.get(&name).and_then(|id| shared.tables.stacks.get(id));
+                stack.map(|stack| stack.action == StackAction::Delete)
+            };
+            if deleting == Some(true) {
+                self.asks(&name, Asked::Delete, Request::Delete { name: name.clone() });
+                self.settles("after a delete that had failed");
+            }
+            let exists = self.shared.borrow().tables.names.contains_key(&name);
+            let plan = Rc::new(self.operators.maker.make(n, Mood::Sound));
+            let how = How { timeout: SETTLED_WITHIN, ..How::default() };
+            match self.applies(&name, plan, how, !exists) {
+                Some(Ok(_)) => {}
+                other => self.violate(format!("a sound plan for {name} was not taken: {other:?}")),
+            }
+        }
+    }
+
+    fn everybody_deletes(&mut self) {
+        for n in 0..self.options.stacks {
+            if self.violation().is_some() {
+                return;
+            }
+            let name = stack_name(n);
+            let answer = self.asks(&name, Asked::Delete, Request::Delete { name: name.clone() });
+            if !matches!(answer, Some(Ok(_))) {
+                self.violate(format!("the delete of {name} was not taken: {answer:?}"));
+            }
+        }
+    }
+
+    fn nothing_is_left(&mut self) {
+        if self.violation().is_some() {
+            return;
+        }
+        let wrong = {
+            let shared = self.shared.borrow();
+            let tables = &shared.tables;
+            let row = tables.rows.values().next().map(|row| format!("the row of {} is left", row.name));
+            row.or_else(|| tables.stacks.values().next().map(|stack| format!("stack {} is left", stack.name)))
+                .or_else(|| {
+                    tables.contents.keys().next().map(|digest| format!("the content {digest} is left"))
+                })
+                .or_else(|| {
+                    tables
+                        .edges
+                        .iter()
+                        .find(|(_, n)| !n.is_empty())
+                        .map(|(row, _)| format!("edges of row {row} are left"))
+                })
+                .or_else(|| {
+                    tables.claims.keys().next().map(|(node, claim)| format!("{claim} on {node} is claimed"))
+                })
+                .or_else(|| self.reference.differs(tables, &self.machines))
+                .or_else(|| self.ledgers_hold())
+                .or_else(|| {
+                    let due = self.controller.turns.as_ref()?.poll_timeout()?;
+                    Some(format!("a timer of the controller is set to {due:?} for nothing"))
+                })
+        };
+        if let Some(wrong) = wrong {
+            self.violate(format!("after everything was deleted: {wrong}"));
+        }
+    }
+
+    fn ledgers_hold(&self) -> Option<String> {
+        self.machines.iter().filter(|machine| !machine.scrapped).find_map(|machine| {
+            let entry = machine.disk.entries().find(|entry| entry.exists() || entry.current.is_some())?;
+            Some(format!("the ledger of {} holds {}", machine.name, entry.resource))
+        })
+    }
+}

@@ -1,0 +1,391 @@
+//! The controller's disk: tables in memory that change by whole commits, can be full, and end with the controller
+//! at any of its effects. What the controller writes and what it lets leave are watched here, at the very moment.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use muster_controller::driver::Outbox;
+use muster_controller::store::{Store, StoreError};
+use muster_engine::record::{
+    Change, NodeRecord, ResourceRecord, StackAction, StackRecord, Status, TokenRecord,
+};
+use muster_engine::{Snapshot, Source, SourceText};
+use muster_shared::model::{Claim, ContentDigest, Down};
+use muster_shared::seal::SealPublic;
+use muster_shared::{Epoch, Generation, NodeId, ResourceId, StackName};
+use muster_template::Environment;
+
+use super::count::Counts;
+use super::invariant;
+use super::plan::Plan;
+
+/// What the database holds.
+#[derive(Default)]
+pub struct Tables {
+    /// By id.
+    pub stacks: BTreeMap<u64, StackRecord>,
+    /// Name to id.
+    pub names: BTreeMap<StackName, u64>,
+    /// By stack and number.
+    pub revisions: BTreeMap<(u64, u32), Arc<SourceText>>,
+    /// By id.
+    pub rows: BTreeMap<u64, ResourceRecord>,
+    /// Physical id to row.
+    pub physical: BTreeMap<ResourceId, u64>,
+    /// What each row needs.
+    pub edges: BTreeMap<u64, Vec<u64>>,
+    /// By name.
+    pub nodes: BTreeMap<NodeId, NodeRecord>,
+    tokens: BTreeMap<[u8; 8], TokenRecord>,
+    /// Contents that agents fetch.
+    pub contents: BTreeMap<ContentDigest, Arc<[u8]>>,
+    last_event: BTreeMap<u64, u64>,
+    epoch: u32,
+    highest: (u64, u64, u64),
+    /// Rows that own what they claim.
+    pub claims: BTreeMap<(NodeId, Claim), BTreeSet<u64>>,
+}
+
+/// Something that left the controller.
+pub enum Leaving {
+    /// Messages to a node.
+    Send { node: NodeId, connection: u64, messages: Vec<Down> },
+    /// The node's connection is ended.
+    Close(NodeId),
+}
+
+/// What became durable and others have to know of.
+pub enum Noted {
+    /// A stack changed.
+    Stack { was: Option<StackRecord>, is: StackRecord },
+    /// A stack is gone.
+    StackGone(StackRecord),
+    /// A row is gone.
+    RowGone(Box<ResourceRecord>),
+}
+
+/// The controller's surroundings. It survives the controller.
+#[derive(Default)]
+pub struct Shared {
+    /// What is durable.
+    pub tables: Tables,
+    /// The controller ends after so many effects.
+    pub fuse: Option<u32>,
+    /// It has ended: nothing it does counts any more.
+    pub blown: bool,
+    /// Nothing can be written.
+    pub full: bool,
+    /// Nor read.
+    pub broken: bool,
+    /// What left in this turn.
+    pub leaving: Vec<Leaving>,
+    /// What became durable in this turn.
+    pub noted: Vec<Noted>,
+    /// Changes committed so far.
+    pub changes: u64,
+    /// The first thing that must not be.
+    pub violation: Option<String>,
+    /// How often what happened.
+    pub counts: Counts,
+    /// What operators sent, by the name of the source.
+    pub plans: BTreeMap<String, Rc<Plan>>,
+    /// The key at the other end of each connection.
+    pub keys: BTreeMap<u64, SealPublic>,
+    /// Jobs that left at least once.
+    pub sent: BTreeSet<(ResourceId, Generation)>,
+    /// Jobs that may be with one node at a time.
+    pub in_flight_per_node: usize,
+}
+
+impl Shared {
+    /// The next effect happens, unless the controller has ended by then.
+    pub fn step(&mut self) -> bool {
+        if let Some(left) = &mut self.fuse {
+            if *left == 0 {
+                self.blown = true;
+            } else {
+                *left -= 1;
+            }
+        }
+        !self.blown
+    }
+
+    /// Keeps the first one.
+    pub fn violate(&mut self, what: String) {
+        self.violation.get_or_insert(what);
+    }
+
+    fn apply(&mut self, change: Change, claims: &mut BTreeSet<(NodeId, Claim)>) {
+        if let Some(leak) = invariant::leak(&change) {
+            self.violate(leak);
+        }
+        let tables = &mut self.tables;
+        match change {
+            Change::Stack(stack) => {
+                tables.names.insert(stack.name.clone(), stack.id);
+                tables.highest.1 = tables.highest.1.max(stack.id);
+                tables.highest.2 = tables.highest.2.max(stack.traversal);
+                let was = tables.stacks.insert(stack.id, (*stack).clone());
+                let from = was.as_ref().map_or("none".to_owned(), state);
+                let to = state(&stack);
+                if from != to {
+                    self.counts.add(format!("stack {from} -> {to}"));
+                }
+                self.noted.push(Noted::Stack { was, is: *stack });
+            }
+            Change::StackRemoved { id, name, .. } => {
+                tables.names.remove(&name);
+                tables.revisions.retain(|(stack, _), _| *stack != id);
+                let left: Vec<&str> =
+                    tables.rows.values().filter(|row| row.stack == id).map(|row| &*row.name).collect();
+                let left = (!left.is_empty()).then(|| format!("stack {name} is gone but for {left:?}"));
+                if let Some(stack) = tables.stacks.remove(&id) {
+                    self.counts.add(format!("stack {} -> gone", state(&stack)));
+                    self.noted.push(Noted::StackGone(stack));
+                }
+                left.into_iter().for_each(|left| self.violate(left));
+            }
+            Change::Revision(revision) => {
+                tables.revisions.insert((revision.stack, revision.number), revision.text);
+            }
+            Change::RevisionsTrimmed { stack, below } => {
+                tables.revisions.retain(|(of, number), _| *of != stack || *number >= below);
+            }
+            Change::Resource(row) => {
+                let was = tables.rows.get(&row.id).map(row_state);
+                tables.highest.0 = tables.highest.0.max(row.id);
+                tables.physical.insert(row.physical, row.id);
+                tables.disclaim(row.id, claims);
+                tables.claim(&row, claims);
+                let is = row_state(&row);
+                tables.rows.insert(row.id, *row);
+                self.row_went(was, is);
+            }
+            Change::Progress(progress) => {
+                let Some(row) = tables.rows.get_mut(&progress.id) else {
+                    let what = format!("progress of row {}, which was never written", progress.id);
+                    return self.violate(what);
+                };
+                let was = Some(row_state(row));
+                row.progress = *progress;
+                let is = row_state(row);
+                self.row_went(was, is);
+            }
+            Change::ResourceRemoved(id) => {
+                tables.disclaim(id, claims);
+                tables.edges.remove(&id);
+                if let Some(row) = tables.rows.remove(&id) {
+                    tables.physical.remove(&row.physical);
+                    self.counts.add(format!("row {} -> gone", row_state(&row)));
+                    self.noted.push(Noted::RowGone(Box::new(row)));
+                }
+            }
+            Change::Edges { needed_by, requires } => drop(tables.edges.insert(needed_by, requires)),
+            Change::Node(node) => drop(tables.nodes.insert(node.name.clone(), *node)),
+            Change::NodeRemoved(name) => drop(tables.nodes.remove(&name)),
+            Change::Token(token) => drop(tables.tokens.insert(token.token.id, *token)),
+            Change::TokenRemoved(id) => drop(tables.tokens.remove(&id)),
+            Change::Content { digest, bytes } => drop(tables.contents.insert(digest, bytes)),
+            Change::ContentRemoved(digest) => drop(tables.contents.remove(&digest)),
+            Change::Event(event) => drop(tables.last_event.insert(event.stack, event.number)),
+            Change::Counters(counters) => tables.epoch = tables.epoch.max(counters.epoch.0),
+        }
+    }
+
+    fn row_went(&mut self, was: Option<String>, is: String) {
+        let was = was.unwrap_or_else(|| "none".to_owned());
+        if was != is {
+            self.counts.add(format!("row {was} -> {is}"));
+        }
+    }
+}
+
+impl Tables {
+    fn disclaim(&mut self, id: u64, touched: &mut BTreeSet<(NodeId, Claim)>) {
+        let Some(row) = self.rows.get(&id) else { return };
+        for key in owned(row) {
+            if let Some(owners) = self.claims.get_mut(&key) {
+                owners.remove(&id);
+                if owners.is_empty() {
+                    self.claims.remove(&key);
+                }
+            }
+            touched.insert(key);
+        }
+    }
+
+    fn claim(&mut self, row: &ResourceRecord, touched: &mut BTreeSet<(NodeId, Claim)>) {
+        for key in owned(row) {
+            self.claims.entry(key.clone()).or_default().insert(row.id);
+            touched.insert(key);
+        }
+    }
+}
+
+/// What a row owns.
+fn owned(row: &ResourceRecord) -> Vec<(NodeId, Claim)> {
+    let (Some(node), Some(spec)) = (&row.node, &row.spec) else { return Vec::new() };
+    if row.handed_over || row.lost_from.is_some() || row.external_id.is_some() {
+        return Vec::new();
+    }
+    spec.unpack().claims().into_iter().map(|claim| (node.clone(), claim)).collect()
+}
+
+fn state(stack: &StackRecord) -> String {
+    format!("{} {}", stack.action.as_str(), stack.status.as_str())
+}
+
+fn row_state(row: &ResourceRecord) -> String {
+    let action = muster_engine::record::action_str(row.progress.action);
+    let status = row.progress.status.map_or("INIT", Status::as_str);
+    let more = match (row.progress.in_flight, row.progress.retry_count > 0) {
+        (true, _) => " sent",
+        (false, true) if row.progress.status == Some(Status::InProgress) => " backoff",
+        (false, _) => "",
+    };
+    format!("{action} {status}{more}")
+}
+
+/// The store that the driver has.
+pub struct SimStore(pub Rc<RefCell<Shared>>);
+
+fn no(what: &str) -> StoreError {
+    StoreError::Format(what.to_owned())
+}
+
+impl SimStore {
+    fn read<T>(&self, read: impl FnOnce(&Tables) -> T) -> Result<T, StoreError> {
+        let shared = self.0.borrow();
+        if shared.broken { Err(no("input/output error")) } else { Ok(read(&shared.tables)) }
+    }
+}
+
+impl Store for SimStore {
+    fn commit(&mut self, changes: &mut dyn Iterator<Item = Change>, _: &[NodeId]) -> Result<(), StoreError> {
+        let mut shared = self.0.borrow_mut();
+        if shared.full || shared.broken {
+            let _ = changes.take(2).count(); // it fails in the middle
+            return Err(no("disk is full"));
+        }
+        let changes: Vec<Change> = changes.collect();
+        if changes.is_empty() || !shared.step() {
+            return Ok(());
+        }
+        let mut claims = BTreeSet::new();
+        for change in changes {
+            shared.changes += 1;
+            shared.apply(change, &mut claims);
+        }
+        if let Some(doubled) = invariant::claimed_twice(&shared.tables, &claims) {
+            shared.violate(doubled);
+        }
+        shared.step();
+        Ok(())
+    }
+
+    fn load(&mut self) -> Result<Snapshot, StoreError> {
+        self.read(|tables| {
+            let source = |stack: &StackRecord| match (stack.status, stack.action) {
+                (Status::Complete, _) => None,
+                (_, StackAction::Delete) => Some(Source::nothing()),
+                _ => {
+                    let text = tables.revisions.get(&(stack.id, stack.revision))?;
+                    Source::parse((**text).clone()).ok()
+                }
+            };
+            let stacks = tables.stacks.values().map(|stack| {
+                let last = tables.last_event.get(&stack.id).copied().unwrap_or_default();
+                let record = StackRecord { events: stack.events.max(last), ..stack.clone() };
+                (record, source(stack))
+            });
+            let edges = tables.edges.iter().flat_map(|(row, needs)| needs.iter().map(|need| (*row, *need)));
+            let environments = tables.stacks.values().filter_map(|stack| {
+                let text = tables.revisions.get(&(stack.id, stack.revision))?;
+                let texts = text.environments.iter().map(|it| (&*it.name, &*it.text));
+                let environment = Environment::parse(texts).ok().filter(|_| !text.environments.is_empty())?;
+                Some((stack.id, environment.policies().clone()))
+            });
+            Snapshot {
+                policies: environments.collect(),
+                stacks: stacks.collect(),
+                resources: tables.rows.values().cloned().collect(),
+                edges: edges.collect(),
+                nodes: tables.nodes.values().cloned().collect(),
+                tokens: tables.tokens.values().cloned().collect(),
+                contents: tables.contents.keys().copied().collect(),
+                highest: tables.highest,
+            }
+        })
+    }
+
+    fn next_epoch(&mut self) -> Result<Epoch, StoreError> {
+        let mut shared = self.0.borrow_mut();
+        if shared.full || shared.broken {
+            return Err(no("disk is full"));
+        }
+        shared.tables.epoch += 1;
+        Ok(Epoch(shared.tables.epoch))
+    }
+
+    fn probe(&mut self) -> Result<(), StoreError> {
+        let shared = self.0.borrow();
+        if shared.full || shared.broken { Err(no("disk is full")) } else { Ok(()) }
+    }
+
+    fn source(&mut self, stack: &StackName, revision: u32) -> Result<Option<SourceText>, StoreError> {
+        self.read(|tables| {
+            let id = tables.names.get(stack)?;
+            tables.revisions.get(&(*id, revision)).map(|text| (**text).clone())
+        })
+    }
+
+    fn content(
+        &mut self,
+        digest: ContentDigest,
+        offset: u64,
+        length: usize,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        self.read(|tables| {
+            let bytes = tables.contents.get(&digest)?;
+            let from = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+            Some(bytes[from..bytes.len().min(from + length)].to_vec())
+        })
+    }
+}
+
+/// The way to the nodes that the driver has.
+pub struct SimOutbox(pub Rc<RefCell<Shared>>);
+
+impl Outbox for SimOutbox {
+    fn send(&self, node: &NodeId, connection: u64, messages: &[Down]) {
+        let mut shared = self.0.borrow_mut();
+        for message in messages {
+            if !shared.step() {
+                return;
+            }
+            if let Some(wrong) = invariant::leaves(&mut shared, node, connection, message) {
+                shared.violate(wrong);
+            }
+            match shared.leaving.last_mut() {
+                Some(Leaving::Send { node: to, connection: over, messages })
+                    if to == node && *over == connection =>
+                {
+                    messages.push(message.clone());
+                }
+                _ => {
+                    let (node, messages) = (node.clone(), vec![message.clone()]);
+                    shared.leaving.push(Leaving::Send { node, connection, messages });
+                }
+            }
+        }
+    }
+
+    fn close(&self, node: &NodeId) {
+        let mut shared = self.0.borrow_mut();
+        if shared.step() {
+            shared.leaving.push(Leaving::Close(node.clone()));
+        }
+    }
+}

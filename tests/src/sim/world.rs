@@ -1,0 +1,433 @@
+//! The world of one run: everything in it, one queue of what happens next, and no time but its own.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use muster_agent_core::Before;
+use muster_engine::Limits;
+use muster_shared::model::{Action, Job, ReportKey};
+use muster_shared::seal::{Seal, SealSecret};
+use muster_shared::{MonoTime, NodeId, ResourceId};
+
+use super::Options;
+use super::bus::{Bus, End, Way};
+use super::controller::Controller;
+use super::dice::Dice;
+use super::fault::{CHAOS, Faults, Kind, Level};
+use super::host::Host;
+use super::machine::{Machine, Work};
+use super::operator::Operators;
+use super::reference::Reference;
+use super::store::{Noted, Shared};
+
+/// What happens at a time.
+#[derive(Clone)]
+pub enum Event {
+    /// The controller's process starts.
+    ControllerStarts,
+    /// What waits for it is taken.
+    ControllerTurn(u64),
+    /// Its timer is due.
+    ControllerWakes(u64, u64),
+    /// A server asks to become a node.
+    Joins(usize),
+    /// An agent's process starts.
+    AgentStarts(usize),
+    /// What waits for it is taken.
+    AgentTurn(usize, u64),
+    /// Its timer is due.
+    AgentWakes(usize, u64, u64),
+    /// Its host is done with something.
+    HostWork(usize, u64, Work),
+    /// An attempt to connect fails.
+    ConnectFails(usize, u64),
+    /// An attempt to connect gets through.
+    Connected(usize, u64),
+    /// A packet arrives.
+    Deliver(u64, Way),
+    /// A packet is sent once more.
+    Again(u64, Way, Vec<u8>),
+    /// A connection's end is noticed.
+    Notices(u64, End),
+    /// An operator does something.
+    Operator,
+    /// Something breaks.
+    Chaos,
+    /// The controller's disk is well again.
+    StoreMends,
+    /// A server's disk is well again.
+    LedgerMends(usize),
+}
+
+/// Streams of random numbers, one per purpose.
+pub struct Streams {
+    /// Delays on the network.
+    pub net: Dice,
+    /// Delays and tempers of disks.
+    pub disks: Dice,
+    /// How long things take on hosts.
+    pub hosts: Dice,
+    /// Seeds and restarts of agents.
+    pub agents: Dice,
+    /// Seeds and restarts of the controller.
+    pub controller: Dice,
+    /// What breaks, and when.
+    pub chaos: Dice,
+}
+
+/// Where a run's steps go.
+pub struct Trace {
+    hasher: blake3::Hasher,
+    /// Each step is printed there, where someone wants to see them.
+    pub out: Option<Box<dyn std::io::Write>>,
+    /// Steps so far.
+    pub steps: u64,
+}
+
+/// All of it.
+pub struct World {
+    /// Of this run.
+    pub options: Options,
+    /// The present moment.
+    pub now: MonoTime,
+    queue: BTreeMap<(MonoTime, u64), Event>,
+    order: u64,
+    /// What goes wrong.
+    pub faults: Faults,
+    /// Random streams.
+    pub dice: Streams,
+    /// What survives the controller.
+    pub shared: Rc<RefCell<Shared>>,
+    /// The controller.
+    pub controller: Controller,
+    /// Servers, also those that were replaced.
+    pub machines: Vec<Machine>,
+    /// Connections.
+    pub bus: Bus,
+    /// Jobs that run at this moment, on any host.
+    pub running: BTreeMap<ResourceId, (usize, ReportKey)>,
+    /// What operators do.
+    pub operators: Operators,
+    /// What must be in the end.
+    pub reference: Reference,
+    /// When something was written last.
+    pub last_write: MonoTime,
+    /// What happened.
+    pub trace: Trace,
+    site: SealSecret,
+}
+
+impl World {
+    /// Before anything has happened.
+    pub fn new(options: Options, left_out: std::collections::BTreeSet<u64>) -> Self {
+        let seed = options.seed;
+        let dice = |purpose| Dice::new(seed, purpose);
+        let mut setup = dice("setup");
+        let limits = Limits {
+            in_flight_per_node: *setup.pick(&[1, 2, 4, 256, 256]),
+            in_flight_per_stack: *setup.pick(&[1, 3, 20_000, 20_000]),
+            ..Limits::default()
+        };
+        let shared = Shared { in_flight_per_node: limits.in_flight_per_node, ..Shared::default() };
+        let site = SealSecret::from_bytes(setup.bytes());
+        let names: Vec<String> = (0..options.nodes).map(|n| format!("node-{n}")).collect();
+        let mut world = Self {
+            now: MonoTime::default(),
+            queue: BTreeMap::new(),
+            order: 0,
+            faults: Faults::new(seed, options.faults, left_out),
+            dice: Streams {
+                net: dice("net"),
+                disks: dice("disks"),
+                hosts: dice("hosts"),
+                agents: dice("agents"),
+                controller: dice("controller"),
+                chaos: dice("chaos"),
+            },
+            shared: Rc::new(RefCell::new(shared)),
+            controller: Controller::new(limits),
+            machines: Vec::new(),
+            bus: Bus::default(),
+            running: BTreeMap::new(),
+            operators: Operators::new(seed, options.stacks, names.clone()),
+            reference: Reference::default(),
+            last_write: MonoTime::default(),
+            trace: Trace { hasher: blake3::Hasher::new(), out: None, steps: 0 },
+            site,
+            options,
+        };
+        for name in names {
+            world.add_machine(&name, &mut setup);
+        }
+        world
+    }
+
+    /// A new server that is to have this name.
+    pub fn add_machine(&mut self, name: &str, setup: &mut Dice) -> usize {
+        let node: NodeId = name.parse().expect("made from letters and digits");
+        let host = Host::new(setup, self.options.stacks);
+        let (key, seal) = self.new_key(&node, setup);
+        self.machines.push(Machine::new(node, seal, key, host));
+        self.machines.len() - 1
+    }
+
+    /// Fresh keys of a server.
+    pub fn new_key(&self, node: &NodeId, dice: &mut Dice) -> (muster_shared::seal::SealPublic, Rc<Seal>) {
+        let secret = SealSecret::from_bytes(dice.bytes());
+        let site = "sim".parse().expect("a name of letters");
+        (secret.public(), Rc::new(Seal::new(&secret, &self.site.public(), site, node.clone())))
+    }
+
+    /// Happens after this time.
+    pub fn later(&mut self, after: Duration, event: Event) {
+        self.at(self.now + after, event);
+    }
+
+    /// Happens at this time.
+    pub fn at(&mut self, due: MonoTime, event: Event) {
+        self.order += 1;
+        self.queue.insert((due, self.order), event);
+    }
+
+    /// Says what happened.
+    pub fn note(&mut self, what: impl FnOnce(&Self) -> String) {
+        let line = what(self);
+        let seconds = self.now.0.as_secs_f64();
+        self.trace.steps += 1;
+        self.trace.hasher.update(&self.now.0.as_micros().to_le_bytes());
+        self.trace.hasher.update(line.as_bytes());
+        if let Some(out) = &mut self.trace.out {
+            // Who watches may have gone.
+            let _ = writeln!(out, "{seconds:12.6} {line}");
+        }
+    }
+
+    /// Of all steps so far.
+    pub fn digest(&self) -> String {
+        self.trace.hasher.finalize().to_hex()[..16].to_owned()
+    }
+
+    /// Something that must not be.
+    pub fn violate(&mut self, what: String) {
+        self.shared.borrow_mut().violate(what);
+    }
+
+    /// The first thing that must not be, if there is one.
+    pub fn violation(&self) -> Option<String> {
+        self.shared.borrow().violation.clone()
+    }
+
+    /// The next thing happens; false if nothing is left.
+    pub fn step(&mut self) -> bool {
+        let Some(((due, _), event)) = self.queue.pop_first() else { return false };
+        self.now = due;
+        match event {
+            Event::ControllerStarts => self.controller_starts(),
+            Event::ControllerTurn(run) => self.controller_turn_due(run),
+            Event::ControllerWakes(run, timer) => self.controller_wakes(run, timer),
+            Event::Joins(at) => self.joins(at),
+            Event::AgentStarts(at) => self.agent_starts(at),
+            Event::AgentTurn(at, life) => self.agent_turn(at, life),
+            Event::AgentWakes(at, life, timer) => self.agent_wakes(at, life, timer),
+            Event::HostWork(at, life, work) => self.host_works(at, life, work),
+            Event::ConnectFails(at, life) => self.connect_fails(at, life),
+            Event::Connected(at, life) => self.connected(at, life),
+            Event::Deliver(line, way) => self.deliver(line, way),
+            Event::Again(line, way, packet) => self.post_packet(line, way, packet),
+            Event::Notices(line, end) => self.notices(line, end),
+            Event::Operator => self.operator_acts(),
+            Event::Chaos => self.chaos(),
+            Event::StoreMends => {
+                let mut shared = self.shared.borrow_mut();
+                (shared.full, shared.broken) = (false, false);
+            }
+            Event::LedgerMends(at) => self.machines[at].disk.full = false,
+        }
+        true
+    }
+
+    /// Until this time, or until something is wrong.
+    pub fn run_until(&mut self, end: MonoTime) {
+        while self.violation().is_none() {
+            match self.queue.first_key_value() {
+                Some(((due, _), _)) if *due <= end => drop(self.step()),
+                _ => break,
+            }
+        }
+        self.now = self.now.max(end);
+    }
+
+    /// The next thing breaks.
+    fn chaos(&mut self) {
+        if !self.faults.on {
+            return;
+        }
+        let kind = *self.dice.chaos.pick(&CHAOS);
+        let at = self.dice.chaos.index(self.machines.len());
+        let (long, effects) = (self.dice.chaos.millis(200, 60_000), self.dice.chaos.below(40));
+        let often = if self.faults.level == Level::Heavy { 12_000 } else { 90_000 };
+        let next = self.dice.chaos.millis(10, often);
+        self.later(next, Event::Chaos);
+        let whom = match kind {
+            Kind::ControllerCrash | Kind::ControllerFrozen | Kind::StoreFull | Kind::StoreBroken => {
+                "controller".to_owned()
+            }
+            Kind::PartitionOfAll => "all".to_owned(),
+            _ => self.machines[at].name.to_string(),
+        };
+        if self.faults.happens(self.now, kind, &whom) {
+            self.note(|_| format!("FAULT {} {whom} {long:?}", kind.name()));
+            self.breaks(kind, at, long, effects);
+        }
+    }
+
+    fn breaks(&mut self, kind: Kind, at: usize, long: Duration, effects: u64) {
+        let until = self.now + long;
+        let fuse = u32::try_from(effects).unwrap_or_default();
+        match kind {
+            Kind::ConnectionBreaks | Kind::ConnectionSilent => {
+                let late = kind == Kind::ConnectionSilent;
+                let line = self.machines[at].process.as_ref().and_then(|process| process.line);
+                if let Some(line) = line {
+                    let most = if late { 60_000 } else { 50 };
+                    let (agent, controller) = (self.dice.net.millis(0, most), self.dice.net.millis(0, most));
+                    self.line_ends(line, Some(agent), Some(controller));
+                }
+            }
+            Kind::Partition => self.machines[at].cut_off_until = until,
+            Kind::PartitionOfAll => {
+                self.machines.iter_mut().for_each(|machine| machine.cut_off_until = until);
+            }
+            Kind::ControllerCrash => self.shared.borrow_mut().fuse = Some(fuse),
+            Kind::ControllerFrozen => self.controller.busy_until = self.controller.busy_until.max(until),
+            Kind::StoreFull => {
+                self.shared.borrow_mut().full = true;
+                self.later(long, Event::StoreMends);
+            }
+            Kind::StoreBroken => {
+                self.shared.borrow_mut().broken = true;
+                self.later(long, Event::StoreMends);
+            }
+            Kind::AgentCrash => {
+                if let Some(process) = &mut self.machines[at].process {
+                    process.fuse = Some(fuse);
+                }
+            }
+            Kind::AgentFrozen => self.machines[at].frozen_until = until,
+            Kind::PowerCut => self.agent_ends(at, true),
+            Kind::LedgerFull => {
+                self.machines[at].disk.full = true;
+                self.later(long, Event::LedgerMends(at));
+            }
+            _ => {}
+        }
+    }
+
+    /// No more faults, and what is broken is mended.
+    pub fn heal(&mut self) {
+        self.faults.on = false;
+        self.note(|_| "no more faults".to_owned());
+        {
+            let mut shared = self.shared.borrow_mut();
+            (shared.full, shared.broken, shared.fuse) = (false, false, None);
+        }
+        for machine in &mut self.machines {
+            machine.cut_off_until = self.now;
+            machine.disk.full = false;
+            if let Some(process) = &mut machine.process {
+                process.fuse = None;
+            }
+        }
+    }
+
+    /// Whether a job must not begin on this host.
+    pub fn job_must_not_begin(&self, at: usize, job: &Job, before: Option<&Before>) -> Option<String> {
+        let machine = &self.machines[at];
+        let name = &machine.name;
+        if let Some((other, key)) = self.running.get(&job.resource) {
+            let other = &self.machines[*other].name;
+            return Some(format!("{} has two jobs at once: {key:?} on {other}, and on {name}", job.resource));
+        }
+        if let Some(wrong) = machine.host.out_of_order(job).or(machine.host.takes_from_another(job, before)) {
+            return Some(format!("on {name}: {wrong}"));
+        }
+        if job.action == Action::Delete {
+            return None;
+        }
+        let shared = self.shared.borrow();
+        let row = shared.tables.physical.get(&job.resource).and_then(|id| shared.tables.rows.get(id));
+        match row {
+            None => Some(format!("{name} makes {}, which has no row", job.resource)),
+            Some(row) if row.node.as_ref() != Some(name) => {
+                Some(format!("{name} makes {}, which is of {:?}", row.name, row.node))
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// What became durable in the last turn.
+    pub fn noted(&mut self) {
+        let noted = std::mem::take(&mut self.shared.borrow_mut().noted);
+        for it in noted {
+            match it {
+                Noted::RowGone(row) => {
+                    for machine in self.machines.iter().filter(|machine| !machine.scrapped) {
+                        let left = machine.host.things_of(row.physical);
+                        if !left.is_empty() && !row.retain && row.external_id.is_none() {
+                            let what = format!(
+                                "the row of {} ({}) is gone, and on {} is {left:?}",
+                                row.name, row.physical, machine.name
+                            );
+                            return self.violate(what);
+                        }
+                    }
+                }
+                Noted::Stack { was, is } => {
+                    self.note(|_| {
+                        format!(
+                            "stack {} is {} {} r{} {}",
+                            is.name,
+                            is.action.as_str(),
+                            is.status.as_str(),
+                            is.revision,
+                            is.reason
+                        )
+                    });
+                    let wrong = self.reference.stack_went(was.as_ref(), &is, &self.shared.borrow().tables);
+                    wrong.into_iter().for_each(|wrong| self.violate(wrong));
+                }
+                Noted::StackGone(stack) => {
+                    self.note(|_| format!("stack {} is gone", stack.name));
+                    self.reference.stack_is_gone(&stack);
+                }
+            }
+        }
+    }
+
+    /// What an operator would see after this turn.
+    pub fn look(&mut self) {
+        let Some(turns) = &self.controller.turns else { return };
+        let engine = turns.engine();
+        let mut wrong = None;
+        for stack in engine.stack_views() {
+            let Ok(name) = stack.name.parse() else { continue };
+            if stack.status == "FAILED" && stack.status_reason.is_empty() {
+                wrong = Some(format!("stack {name} is FAILED without a reason"));
+            }
+            for row in engine.resource_views(&name, true).unwrap_or_default() {
+                if row.status == "IN_PROGRESS" && row.phase.is_empty() {
+                    wrong = Some(format!("{} of {name} is IN_PROGRESS and in no phase: {row:?}", row.name));
+                }
+                if row.status == "FAILED" && row.status_reason.is_empty() {
+                    wrong = Some(format!("{} of {name} is FAILED without a reason: {row:?}", row.name));
+                }
+            }
+            if stack.status == "IN_PROGRESS" && turns.poll_timeout().is_none() {
+                wrong = Some(format!("stack {name} is IN_PROGRESS and no timer is set"));
+            }
+        }
+        wrong.into_iter().for_each(|wrong| self.violate(wrong));
+    }
+}

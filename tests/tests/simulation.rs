@@ -1,0 +1,77 @@
+//! The simulator: seeds that once failed, and fresh ones for a bounded time.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use clap::ValueEnum as _;
+use muster_tests::sim::{Level, Options, run};
+
+/// Fresh seeds are run for so long.
+const FRESH: Duration = Duration::from_secs(45);
+
+fn passes(options: Options) {
+    let outcome = run(options, BTreeSet::new(), None);
+    if let Some(violation) = outcome.violation {
+        panic!("{violation}\n{}", options.command());
+    }
+}
+
+/// Lines of `tests/seeds`.
+fn corpus() -> Vec<Options> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds");
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let mut seeds = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        for line in text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let [seed, nodes, stacks, minutes, faults] = words[..] else {
+                panic!("{}: {line}", file.display())
+            };
+            seeds.push(Options {
+                seed: seed.parse().unwrap(),
+                nodes: nodes.parse().unwrap(),
+                stacks: stacks.parse().unwrap(),
+                minutes: minutes.parse().unwrap(),
+                faults: Level::from_str(faults, true).unwrap(),
+            });
+        }
+    }
+    seeds
+}
+
+#[test]
+fn what_once_failed() {
+    let seeds = corpus();
+    assert!(!seeds.is_empty());
+    seeds.into_iter().for_each(passes);
+}
+
+#[test]
+fn one_seed_is_one_run() {
+    for seed in [1, 2] {
+        let options = Options { seed, minutes: 5, ..Options::default() };
+        let [first, second] = [(); 2].map(|()| run(options, BTreeSet::new(), None));
+        assert_eq!((first.digest, first.steps, first.counts), (second.digest, second.steps, second.counts));
+        assert!(first.steps > 100);
+    }
+}
+
+#[test]
+fn fresh_seeds() {
+    let began = Instant::now();
+    let run_id = std::env::var("CI_RUN_ID").ok().and_then(|id| id.parse().ok());
+    let today = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() / 86_400;
+    let first: u64 = run_id.unwrap_or_else(today) * 100_000;
+    let mut seeds = 0;
+    while began.elapsed() < FRESH {
+        let faults = [Level::Heavy, Level::Heavy, Level::Light, Level::None][seeds as usize % 4];
+        passes(Options { seed: first + seeds, faults, ..Options::default() });
+        seeds += 1;
+    }
+    println!("{seeds} fresh seeds from {first}");
+}

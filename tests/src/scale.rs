@@ -84,7 +84,9 @@ pub fn run(shape: Shape, resources: usize, nodes: usize, dir: &Path) -> anyhow::
         bed.expect(&name, "UPDATE", resources)
     };
     let ((), noop_s) = timed(|| update(&mut bed, unchanged, 0))?;
+    bed.rest();
     let ((), update_one_s) = timed(|| update(&mut bed, changed, 1))?;
+    bed.rest();
     let ((), restart_s) = timed(|| bed.restart())?;
     bed.expect(&name, "UPDATE", resources)?;
     let ((), delete_s) = timed(|| {
@@ -151,13 +153,21 @@ struct Bed {
     nodes: BTreeMap<NodeId, SimNode>,
     started: Instant,
     jobs: usize,
+    discards: Vec<std::thread::JoinHandle<()>>,
 }
 
 impl Bed {
     fn new(dir: &Path, nodes: usize) -> anyhow::Result<Self> {
         let mut store = Sqlite::open(&dir.join("muster.db"))?;
         let engine = Engine::new(config(store.next_epoch()?));
-        let mut bed = Self { engine, store, nodes: BTreeMap::new(), started: Instant::now(), jobs: 0 };
+        let mut bed = Self {
+            engine,
+            store,
+            nodes: BTreeMap::new(),
+            started: Instant::now(),
+            jobs: 0,
+            discards: Vec::new(),
+        };
         let secret = TokenSecret([1; 16]);
         bed.ask(Request::NewToken(NewToken {
             id: [1; 8],
@@ -231,8 +241,8 @@ impl Bed {
                     Effect::Answer { answer, .. } => {
                         answer?;
                     }
-                    // As the driver does it.
-                    Effect::Discard(template) => drop(std::thread::spawn(|| drop(template))),
+                    // As the driver does it: beside the turn.
+                    Effect::Discard(template) => self.discards.push(std::thread::spawn(|| drop(template))),
                     Effect::SendChunk { .. } | Effect::Close { .. } | Effect::LoadRevision { .. } => {
                         bail!("an effect that is not needed here")
                     }
@@ -244,6 +254,13 @@ impl Bed {
             for (node, message) in reports {
                 self.input(Input::Received { node, connection, message });
             }
+        }
+    }
+
+    /// Until what is done beside the turns is done: the next figure is not to contain it.
+    fn rest(&mut self) {
+        for discard in self.discards.drain(..) {
+            discard.join().expect("freeing does not panic");
         }
     }
 

@@ -7,6 +7,7 @@ mod content;
 mod family;
 mod history;
 mod order;
+pub mod random;
 mod script;
 mod world;
 

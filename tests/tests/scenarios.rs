@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use muster_tests::scenario::{Bounds, Variant, command};
+use muster_tests::scenario::{Bounds, Scenario, Variant, command, random};
 
 /// Ours, and those recorded elsewhere where they are at hand.
 fn files() -> Vec<PathBuf> {
@@ -65,7 +65,7 @@ fn operations_at_any_moment() {
     all(|file| {
         let scenario = command::read(file).unwrap();
         let (mut failed, mut runs) = (Vec::new(), 0);
-        scenario.interleave(Bounds { orders: 2, stride: 1 }, &mut |variant: &Variant, result| {
+        scenario.interleave(Bounds { orders: 1, stride: 1 }, &mut |variant: &Variant, result| {
             runs += 1;
             failed.extend(
                 result
@@ -75,4 +75,27 @@ fn operations_at_any_moment() {
         });
         (failed, runs)
     });
+}
+
+/// More for a long run: `MUSTER_SCENARIOS=100000`.
+#[test]
+fn scenarios_that_nobody_has_thought_of() {
+    let count = std::env::var("MUSTER_SCENARIOS").ok().and_then(|n| n.parse().ok()).unwrap_or(1000);
+    let failed: Vec<String> = (0..count)
+        .filter_map(|seed| {
+            let (file, variant) = random::scenario(seed);
+            let scenario: Scenario = serde_json::from_value(file.clone()).expect("a scenario");
+            let error = scenario.run_variant(&variant).err()?;
+            let path = std::env::temp_dir().join(format!("muster-random-{seed}.json"));
+            std::fs::write(&path, file.to_string()).expect("a temporary file");
+            Some(format!("muster-sim scenario {} {variant}\n  {error:#}", path.display()))
+        })
+        .collect();
+    println!("{count} random scenarios, {} failed", failed.len());
+    assert!(
+        failed.is_empty(),
+        "{} of {count} failed, among them:\n{}",
+        failed.len(),
+        failed[..failed.len().min(5)].join("\n")
+    );
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, path};
 use crate::failure::Failure;
-use crate::output::{Column, Format, cell, document, fields, print, table};
+use crate::output::{Column, Format, cell, count, document, fields, print, table};
 use crate::selector::Selector;
 
 /// Verbs.
@@ -170,7 +170,7 @@ fn shown(node: &Value) -> String {
     let lost = own.as_object_mut().and_then(|node| node.remove("lost"));
     let mut out = fields(&NODES.map(|(_, key)| key), &own);
     if let Some(lost) = lost.filter(|lost| lost.as_array().is_some_and(|lost| !lost.is_empty())) {
-        out.push_str("\nLeft behind when it was removed; cleaned up should it join again:\n");
+        out.push_str("\nMay be left on it since it was removed; cleaned up first should it join again:\n");
         out.push_str(&table(&LOST, &lost));
         out.push_str(&more(node));
     }
@@ -181,7 +181,8 @@ fn left_behind(node: &NodeId, removed: &Value) -> String {
     match removed["lost_total"].as_u64().unwrap_or(0) {
         0 => format!("{node} is removed; nothing was left behind on it\n"),
         total => format!(
-            "{node} is removed; {total} resources may be left on it, and are cleaned up should it join again:\n{}{}",
+            "{node} is removed; {} may be left on it, cleaned up first should it join again:\n{}{}",
+            count(total, "resource"),
             table(&LOST, &removed["lost"]),
             more(removed)
         ),

@@ -107,6 +107,11 @@ pub fn cell(value: &Value) -> String {
     }
 }
 
+/// `1 resource`, `2 resources`
+pub fn count(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
 /// Control characters escaped: what others wrote must not drive this terminal.
 pub fn printable(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut out, c| {

@@ -32,17 +32,21 @@ impl Engine {
         Ok(self.begun(id, Vec::new()))
     }
 
-    /// A rollback whose revision is being loaded does not begin.
+    /// What waits for its revision to be loaded does not begin.
     fn cancel_pending(&mut self, id: u64) {
         let (cancelled, others): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.pending).into_iter().partition(|(_, pending)| pending.stack == id);
         self.pending = others.into_iter().collect();
         for request in cancelled.into_iter().filter_map(|(_, pending)| pending.request) {
-            self.answer(request, Err(Refusal::Conflict("the rollback was cancelled before it began".into())));
+            self.answer(
+                request,
+                Err(Refusal::Conflict("the operation was cancelled before it began".into())),
+            );
         }
     }
 
     fn stop(&mut self, id: u64) {
+        self.end_checks(id);
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         stack.cancelled = true;
         stack.status = Status::Failed;
@@ -52,6 +56,7 @@ impl Engine {
         if let Some(due) = stack.walk.as_mut().and_then(|walk| walk.timeout.take()) {
             self.timers.clear(due, TimerKey::Stack(id, traversal));
         }
+        self.watch_no_more(id);
         self.take_back_all(id);
         self.stack_changed(id);
         self.event(id, None);

@@ -225,6 +225,7 @@ impl Engine {
             match key {
                 TimerKey::Work(slot) => self.work_due(slot, due),
                 TimerKey::Stack(stack, traversal) => self.stack_due(stack, traversal),
+                TimerKey::Quiet(stack) => self.quiet_due(stack, due),
             }
             self.run_agenda();
         }
@@ -249,12 +250,18 @@ impl Engine {
     }
 
     fn run_agenda(&mut self) {
-        while let Some(todo) = self.agenda.pop_front() {
-            match todo {
-                Todo::Visit(slot) => self.visit(slot),
-                Todo::CheckEnd(stack) => self.check_end(stack),
-                Todo::Pump(node) => self.pump(node),
-                Todo::PumpStack(stack) => self.pump_stack(stack),
+        let mut ends = BTreeSet::new();
+        loop {
+            match self.agenda.pop_front() {
+                Some(Todo::Visit(slot)) => self.visit(slot),
+                // A traversal has not come to its end while something of it is still to be visited.
+                Some(Todo::CheckEnd(stack)) => drop(ends.insert(stack)),
+                Some(Todo::Pump(node)) => self.pump(node),
+                Some(Todo::PumpStack(stack)) => self.pump_stack(stack),
+                None => match ends.pop_first() {
+                    Some(stack) => self.check_end(stack),
+                    None => return,
+                },
             }
         }
     }
@@ -271,6 +278,11 @@ impl Engine {
             },
             Request::Cancel { name } => self.cancel(&name),
             Request::ClearHook { stack, resource, hook } => self.clear_hook(&stack, &resource, hook),
+            Request::Check { name } => match self.check_stack(&name, id) {
+                Ok(()) => return, // answered when the revision is loaded
+                Err(refusal) => Err(refusal),
+            },
+            Request::Unhealthy { stack, resource } => self.mark_unhealthy(&stack, &resource),
             Request::NewToken(token) => self.new_token(token),
             Request::RevokeToken { id } => self.revoke_token(id),
             Request::Join(ask) => self.join(ask),
@@ -365,6 +377,11 @@ impl Engine {
         self.seq += 1;
         if let Some(stack) = self.stacks.get_mut(&stack) {
             stack.seq = self.seq;
+            if let Some((old, due)) = stack.quiet.moved(self.now, self.limits.quiet) {
+                let key = TimerKey::Quiet(stack.id);
+                self.timers.clear(old, key);
+                self.timers.set(due, key);
+            }
         }
     }
 

@@ -72,7 +72,9 @@ impl Engine {
         }
         walk.at_hooks.insert((row.name.clone(), slot));
         if row.rare().hook != Some(hook) {
-            self.rows[slot].rare_mut().hook = Some(hook);
+            let now = self.now;
+            let rare = self.rows[slot].rare_mut();
+            (rare.hook, rare.hook_since) = (Some(hook), Some(now));
             self.row_changed(slot, false);
             let reason = self.hook_reason(slot, hook);
             self.hook_event(slot, hook, &reason);

@@ -9,7 +9,7 @@ use muster_shared::{Attempt, MonoTime};
 use crate::engine::{Effect, Engine, Todo};
 use crate::node::NodeKey;
 use crate::record::PackedSpec;
-use crate::record::Status;
+use crate::record::{Observation, Status};
 use crate::resource::{Previous, Slot, Work, WorkState};
 use crate::timer::TimerKey;
 
@@ -80,6 +80,12 @@ impl Engine {
         row.generation = generation;
         row.attempt = 0;
         row.retry_count = 0;
+        if let Some(rare) = &mut row.rare {
+            rare.causes.clear();
+        }
+        if action != Action::Check {
+            row.observed = Observation::Unknown;
+        }
         if let Some(spec) = spec {
             row.spec = Some(spec);
         }
@@ -148,7 +154,7 @@ impl Engine {
     pub(crate) fn send_job(&mut self, slot: Slot, node: NodeKey) {
         self.nodes[node].sent.insert(slot);
         let row = &mut self.rows[slot];
-        row.applied = true;
+        row.applied |= row.action != Some(Action::Check);
         let stack = row.stack;
         if let Some(stack) = self.stacks.get_mut(&stack) {
             stack.in_flight += 1;
@@ -215,7 +221,7 @@ impl Engine {
         }
         let Some(work) = self.end_work(slot) else { return };
         let row = &mut self.rows[slot];
-        let new = row.spec.clone().filter(|_| row.action != Some(Action::Delete) && work.previous.is_some());
+        let new = row.spec.clone().filter(|_| !row.is_going() && work.previous.is_some());
         match work.previous {
             Some(previous) => {
                 row.action = previous.action;
@@ -248,7 +254,7 @@ impl Engine {
         let previous = self.end_work(slot).and_then(|work| work.previous);
         let row = &mut self.rows[slot];
         row.status = Some(Status::Failed);
-        if row.action != Some(Action::Delete) {
+        if !row.is_going() {
             self.release_previous(previous);
         }
         self.row_changed(slot, false);
@@ -336,6 +342,7 @@ impl Engine {
 
     pub(crate) fn attempt_failed(&mut self, slot: Slot, reason: &str, permanent: bool) {
         let limit = self.limits.retries;
+        self.add_cause(slot, reason);
         let row = &mut self.rows[slot];
         row.reason = Some(reason.into());
         if permanent || row.retry_count >= limit {
@@ -346,6 +353,7 @@ impl Engine {
         row.retry_count += 1;
         let delay = BACKOFF_FIRST.saturating_mul(1 << (row.retry_count - 1).min(16)).min(BACKOFF_MAX);
         let (stack, node) = (row.stack, row.node);
+        self.tell_of_attempt(slot, reason, delay.as_secs());
         if let Some(node) = node
             && self.nodes[node].sent.remove(&slot)
         {

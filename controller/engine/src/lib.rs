@@ -12,9 +12,12 @@
 //!
 //! Absent on purpose: MQTT, HTTP, SQL, threads, clocks, randomness other than the seed.
 
+mod adopt;
 mod cancel;
+mod check;
 mod claim;
 mod engine;
+mod failure;
 mod hook;
 mod job;
 mod load;
@@ -24,6 +27,7 @@ mod node;
 mod node_view;
 mod operation;
 mod plan;
+mod progress;
 pub mod record;
 mod report;
 mod request;
@@ -32,6 +36,7 @@ mod session;
 mod stack;
 mod timer;
 mod traversal;
+mod unhealthy;
 pub mod view;
 mod visit;
 

@@ -8,7 +8,9 @@ use muster_shared::model::{Action, ContentDigest, LedgerEntry};
 use muster_template::{Policies, names_digest};
 
 use crate::engine::{Config, Engine, Todo};
-use crate::record::{Change, NodeRecord, PackedSpec, ResourceRecord, StackRecord, Status, TokenRecord};
+use crate::record::{
+    Change, NodeRecord, PackedSpec, ResourceRecord, StackAction, StackRecord, Status, TokenRecord,
+};
 use crate::request::Source;
 use crate::resource::{Rare, Role, Row, Slot, Work, WorkState};
 use crate::stack::{Adjacency, Stack, Stage, Walk};
@@ -112,6 +114,7 @@ impl Engine {
             lost_from: record.lost_from,
             unhealthy: progress.unhealthy,
             hook: progress.hook,
+            hook_since: progress.hook.map(|_| self.now),
             hooks_cleared: progress.hooks_cleared,
             causes: progress.causes,
         };
@@ -121,6 +124,10 @@ impl Engine {
             match progress.in_flight {
                 // It may be with its agent, and is asked about.
                 true => row.work = work(WorkState::Sent),
+                // It stood; a check that is taken up asks again.
+                false if row.ready && row.action == Some(Action::Check) => {
+                    (row.status, row.action) = (Some(Status::Complete), Some(Action::Update));
+                }
                 // To be made again for an agent that had lost it: no traversal sees to that.
                 false if row.ready => row.work = work(WorkState::NodeAway),
                 // Decided on again.
@@ -186,6 +193,8 @@ impl Engine {
         stack.parameters = record.parameters;
         stack.events = record.events;
         stack.failures = record.failures;
+        // Whose they are is not known any more: what was of the operation before is to stay.
+        stack.failures_before = if stack.action == StackAction::Rollback { stack.failures.len() } else { 0 };
         stack.policies = policies;
         stack.seq = self.seq;
         rows.sort_by(|a, b| {
@@ -215,6 +224,7 @@ impl Engine {
 
     /// A traversal that cannot be taken up is not IN_PROGRESS for ever.
     pub(crate) fn abandon(&mut self, id: u64, reason: &str) {
+        self.end_checks(id);
         let Some(stack) = self.stacks.get_mut(&id).filter(|stack| stack.status == Status::InProgress) else {
             return;
         };
@@ -225,6 +235,9 @@ impl Engine {
 
     /// Takes up a traversal where the store left it.
     pub(crate) fn resume(&mut self, id: u64, source: Source) {
+        if self.stacks.get(&id).is_some_and(|stack| stack.action == StackAction::Check) {
+            return self.take_up_check(id, source);
+        }
         let Source { template, parameters, .. } = source;
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         if stack.forward.len() != template.resources.len() {
@@ -241,9 +254,11 @@ impl Engine {
             template: template.clone(),
             parameters,
             stage: Stage::Forward,
+            since: self.now,
             visits: Vec::new(),
             total: stack.extras.len(),
             forward_left: 0,
+            asked: BTreeSet::new(),
             failed: 0,
             at_hooks: BTreeSet::new(),
             ended: stack.status == Status::Failed,
@@ -262,6 +277,10 @@ impl Engine {
                 row.blocked = u32::try_from(blocked).expect("bounded when the revision was taken");
                 walk.total += 1;
                 walk.forward_left += 1;
+                // What it needs is made anew: it does not wait for the operator yet.
+                if let Some(rare) = row.rare.as_mut().filter(|_| blocked > 0) {
+                    rare.hook = None;
+                }
                 if row.status == Some(Status::Failed) && row.blocked == 0 && row.rare().hook.is_none() {
                     walk.failed += 1;
                     row.failed = true;
@@ -274,18 +293,24 @@ impl Engine {
             let row = &mut self.rows[*slot];
             row.role = Role::Cleanup;
             row.blocked = 1; // counted when clean-up begins
+            if let Some(rare) = row.rare.as_mut().filter(|_| walk.forward_left > 0) {
+                rare.hook = None;
+            }
         }
         let cancelled = stack.cancelled;
         // Clean-up comes last, also that of the traversal before.
         let cleans = walk.forward_left == 0 || stack.delete_first;
         stack.walk = Some(walk);
+        if timed {
+            self.watch(id);
+        }
         if cancelled {
             return self.take_back_all(id);
         }
         let Some(stack) = self.stacks.get(&id) else { return };
         // A job of an earlier traversal may be out: its thing may have gone over to another row since.
         let waits = |slot: &&Slot| self.rows[**slot].blocked > 0;
-        let remains = |slot: &&Slot| !cleans || self.rows[**slot].action != Some(Action::Delete);
+        let remains = |slot: &&Slot| !cleans || !self.rows[**slot].is_going();
         let (forward, extras) = (stack.forward.iter(), stack.extras.iter());
         let obsolete: Vec<Slot> = forward.filter(waits).chain(extras.filter(remains)).copied().collect();
         for slot in obsolete {

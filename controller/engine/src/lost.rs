@@ -12,12 +12,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use muster_shared::model::Action;
 use muster_shared::{NodeId, StackName};
 
 use crate::engine::{Engine, Todo};
 use crate::node::NodeKey;
-use crate::operation::Pending;
+use crate::operation::{Pending, Purpose};
 use crate::record::{Change, StackAction, Status};
 use crate::request::{Answer, Refusal, Source, SourceText};
 use crate::resource::{Dirty, Role, Row, Slot};
@@ -128,6 +127,7 @@ impl Engine {
 
     /// Nobody will say what became of its job.
     fn end_for_good(&mut self, slot: Slot) {
+        self.leave_hook(slot);
         if self.rows[slot].is_sent() {
             self.abandon_work(slot);
         } else {
@@ -144,7 +144,7 @@ impl Engine {
         let (stack, dropped) = (row.stack, row.dropped.is_some());
         // What others made is theirs, and what never was there is not lost.
         let (is_there, adopted) = (row.applied, row.rare().external_id.is_some());
-        if !is_there || (adopted && dropped) {
+        if !(is_there || adopted) || (adopted && dropped) {
             self.off_the_node(slot);
             self.agenda.push_back(Todo::Visit(slot));
             return None;
@@ -191,6 +191,9 @@ impl Engine {
         (new.definition, new.revision) = (old.definition, old.revision);
         (new.role, new.index, new.blocked) = (Role::Forward, old.index, old.blocked);
         (new.replaces, new.retain) = (old.replaces, old.retain);
+        if let Some(external_id) = &old.rare().external_id {
+            new.rare_mut().external_id = Some(external_id.clone());
+        }
         new.requires = old.requires.clone();
         let (before, stack) = (old.id, old.stack);
         let old = std::mem::replace(&mut self.rows[slot], new);
@@ -359,10 +362,11 @@ impl Engine {
         stack.reason = format!("node {node} was removed: what was on it is made anew");
         stack.traversal = traversal;
         stack.rollback = false;
+        (stack.failures, stack.failures_before) = (Vec::new(), 0);
         let (name, revision) = (stack.name.clone(), stack.revision);
         self.stack_changed(id);
         self.event(id, None);
-        let pending = Pending { stack: id, traversal, revision, request: None, take_up: true };
+        let pending = Pending { stack: id, traversal, revision, request: None, purpose: Purpose::TakeUp };
         self.load_revision(name, revision, pending);
     }
 
@@ -414,7 +418,8 @@ impl Engine {
             _ if row.work.is_some() => {}
             Some(node) if row.applied => {
                 if self.nodes[node].ready && self.nodes[node].lost.open.contains(&slot) {
-                    self.queue_job(slot, node, Action::Delete, None, None);
+                    let farewell = row.farewell();
+                    self.queue_job(slot, node, farewell, None, None);
                 }
             }
             _ => self.drop_row(slot),

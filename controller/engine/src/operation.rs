@@ -24,16 +24,26 @@ const STACKS_MAX: usize = 100_000;
 /// Resources in a stack.
 const RESOURCES_MAX: usize = 2_000_000;
 
-/// A rollback that waits for its revision to be loaded.
+/// An operation that waits for a revision to be loaded.
 pub(crate) struct Pending {
     pub stack: u64,
-    /// The traversal it was decided in; a newer one makes an automatic rollback moot.
+    /// The traversal it was decided in; a newer one makes what the engine decided moot.
     pub traversal: u64,
     pub revision: u32,
     /// The operator's request; none: the engine decided.
     pub request: Option<u64>,
-    /// It is no rollback: the current revision is walked again.
-    pub take_up: bool,
+    pub purpose: Purpose,
+}
+
+/// What a loaded revision is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Its content comes back.
+    RollBack,
+    /// The current one is walked again.
+    TakeUp,
+    /// What is there is compared with the current one.
+    Check,
 }
 
 /// Where an operation leads.
@@ -114,13 +124,22 @@ impl Engine {
                 )));
             }
             Some(to) => Some(to),
+            // A check says nothing of the revision.
+            None if stack.action == StackAction::Check => {
+                stack.complete.iter().find(|good| **good != stack.revision).copied()
+            }
             None if stack.status == Status::Complete => stack.complete.get(1).copied(),
             None => stack.complete.first().copied(),
         };
         match revision {
             Some(revision) => {
-                let pending =
-                    Pending { stack: id, traversal: stack.traversal, revision, request, take_up: false };
+                let pending = Pending {
+                    stack: id,
+                    traversal: stack.traversal,
+                    revision,
+                    request,
+                    purpose: Purpose::RollBack,
+                };
                 self.load_revision(name.clone(), revision, pending);
                 Ok(None)
             }
@@ -130,9 +149,14 @@ impl Engine {
 
     pub(crate) fn revision_loaded(&mut self, load: u64, source: Result<Source, String>) {
         let Some(pending) = self.pending.remove(&load) else { return };
-        let Pending { stack, traversal, revision, request, take_up } = pending;
-        if take_up {
-            return self.taken_up(stack, traversal, source);
+        let Pending { stack, traversal, revision, request, purpose } = pending;
+        match (purpose, request) {
+            (Purpose::RollBack, _) => {}
+            (Purpose::TakeUp, _) => return self.taken_up(stack, traversal, source),
+            (Purpose::Check, request) => {
+                let answer = self.check_loaded(stack, traversal, source);
+                return request.into_iter().for_each(|request| self.answer(request, answer.clone()));
+            }
         }
         let current = self.stacks.get(&stack).map(|stack| (stack.is_being_deleted(), stack.traversal));
         let result = match (current, source) {
@@ -141,7 +165,14 @@ impl Engine {
             (Some(_), Err(why)) => {
                 Err(Refusal::NotFound(format!("revision {revision} cannot be loaded: {why}")))
             }
-            (Some(_), Ok(source)) => self.roll_back_to(stack, revision, source),
+            (Some(_), Ok(source)) => {
+                let failures = self.stacks[&stack].failures.clone();
+                let begun = self.roll_back_to(stack, revision, source);
+                if begun.is_ok() && request.is_none() {
+                    self.keep_failures(stack, failures);
+                }
+                begun
+            }
         };
         match (request, result) {
             (Some(id), answer) => self.answer(id, answer),
@@ -232,6 +263,7 @@ impl Engine {
             stack.policies = policies;
         }
         self.lay_out(id, plan, steady, template, parameters);
+        self.watch(id);
         self.event(id, None);
         self.agenda.push_back(Todo::CheckEnd(id));
         Ok(self.begun(id, warnings))
@@ -255,11 +287,14 @@ impl Engine {
         stack.rollback = target.options.rollback;
         stack.delete_first = target.options.delete_first;
         stack.cancelled = false;
+        (stack.failures, stack.failures_before) = (Vec::new(), 0);
         self.stack_changed(id);
     }
 
     /// The traversal that ran until now releases nothing more.
     pub(crate) fn leave_walk(&mut self, id: u64) {
+        self.watch_no_more(id);
+        self.end_checks(id);
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         let traversal = stack.traversal;
         let Some(walk) = stack.walk.take() else { return };
@@ -279,7 +314,7 @@ impl Engine {
         parameters: Arc<Parameters>,
     ) {
         let revision = self.stacks[&id].revision;
-        let (forward, settled) = self.lay_out_forward(id, &plan, steady, &template);
+        let (forward, settled) = self.lay_out_forward(id, &plan, steady, &template, &parameters);
         let Plan { dirty, dropped, needed_by, .. } = plan;
         for slot in &dropped {
             let row = &mut self.rows[*slot];
@@ -309,8 +344,10 @@ impl Engine {
             parameters,
             needed_by,
             stage: Stage::Forward,
+            since: self.now,
             total: total + dropped.len(),
             forward_left: total,
+            asked: BTreeSet::new(),
             failed: 0,
             at_hooks: BTreeSet::new(),
             ended: false,
@@ -338,6 +375,7 @@ impl Engine {
         plan: &Plan,
         steady: bool,
         template: &Template,
+        parameters: &Parameters,
     ) -> (Vec<Slot>, Vec<u128>) {
         let known =
             self.stacks.get_mut(&id).filter(|_| steady).map(|stack| std::mem::take(&mut stack.settled));
@@ -374,6 +412,7 @@ impl Engine {
             row.blocked = u32::try_from(requires.iter().filter(|r| plan.dirty[**r as usize]).count())
                 .expect("bounded by RESOURCES_MAX");
             self.row_changed(slot, revived);
+            self.own(slot, template, index, parameters);
         }
         for index in new {
             let requires: Box<[Slot]> =
@@ -406,10 +445,15 @@ impl Engine {
         self.leave_hook(old);
         let (old_id, new_id) = (self.rows[old].id, self.rows[new].id);
         let requires = self.rows[old].requires.clone();
+        let (retain, external_id) = (self.rows[old].retain, self.rows[old].rare().external_id.clone());
         let row = &mut self.rows[new];
         row.role = Role::Forward;
         row.replaces = Some(old_id);
         row.requires = requires;
+        row.retain = retain;
+        if external_id.is_some() {
+            row.rare_mut().external_id = external_id;
+        }
         self.edges_changed(new);
         let Some(stack) = self.stacks.get_mut(&stack_id) else { return new };
         stack.forward[index] = new;
@@ -436,6 +480,7 @@ impl Engine {
         parameters: &Parameters,
         options: &Options,
     ) -> Result<Vec<String>, Refusal> {
+        self.check_ownership(plan, template, parameters)?;
         let dropped: BTreeSet<Slot> = plan.dropped.iter().copied().collect();
         let mut claims: BTreeMap<(NodeId, Claim), usize> = BTreeMap::new();
         let mut absent: BTreeSet<NodeId> = BTreeSet::new();
@@ -452,6 +497,7 @@ impl Engine {
             let node = muster_template::node(&properties).map_err(invalid)?;
             let spec = muster_template::spec(resource.kind, &properties).map_err(invalid)?;
             let Some(node) = node else { continue };
+            let adopts = template.is_adopted(index);
             if !self.nodes.is_joined(&node) {
                 absent.insert(node.clone());
             }
@@ -463,8 +509,11 @@ impl Engine {
                     )));
                 }
                 let owner = self.nodes.find(&node).and_then(|key| self.claims.owner(key, &claim));
-                if let Some(owner) = owner.filter(|o| plan.chosen[index] != Some(*o) && !dropped.contains(o))
-                {
+                let owner = owner.filter(|owner| plan.chosen[index] != Some(*owner));
+                if let Some(owner) = owner.filter(|owner| self.takes_it_away(adopts, *owner)) {
+                    return Err(self.adopted_from_its_maker(&claim, &node, owner, &resource.name));
+                }
+                if let Some(owner) = owner.filter(|owner| !dropped.contains(owner)) {
                     let owner = &self.rows[owner];
                     // One that changes may let it go; its index is still that of the template before.
                     let index = template.resources.binary_search_by(|other| (*other.name).cmp(&*owner.name));

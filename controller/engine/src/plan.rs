@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 
 use indexmap::IndexSet;
-use muster_shared::model::Action;
 use muster_template::{Parameters, Template};
 
 use crate::record::Status;
@@ -94,18 +93,22 @@ fn keep(ground: &Ground<'_>) -> (Vec<Option<Slot>>, Vec<Slot>) {
 
 /// As it was asked for, observed, and with nothing under way.
 pub(crate) fn is_settled(row: &Row) -> bool {
-    row.status == Some(Status::Complete)
-        && row.action != Some(Action::Delete)
+    (row.is_asked() || (row.status == Some(Status::Complete) && row.work.is_none()))
         && row.ready
-        && row.work.is_none()
+        && !row.is_going()
         && !row.handed_over
+        && !row.rare().unhealthy
 }
 
 fn same_requires(row: &Row, requires: &[u32], chosen: &[Option<Slot>]) -> bool {
+    // One may need a hundred thousand.
+    let sorted = |mut slots: Vec<Slot>| {
+        slots.sort_unstable();
+        slots
+    };
+    let wanted: Option<Vec<Slot>> = requires.iter().map(|index| chosen[*index as usize]).collect();
     row.requires.len() == requires.len()
-        && requires
-            .iter()
-            .all(|index| chosen[*index as usize].is_some_and(|slot| row.requires.contains(&slot)))
+        && wanted.is_some_and(|wanted| sorted(wanted) == sorted(row.requires.to_vec()))
 }
 
 /// Both the rows and the template are in the order of names: one pass.
@@ -152,7 +155,7 @@ fn choose(
 
 /// A row whose thing is gone, or half gone, stands for nothing that could be kept.
 fn is_usable(row: &Row) -> bool {
-    row.action != Some(Action::Delete) || row.work.is_some()
+    !row.is_going() || row.work.is_some()
 }
 
 /// How well a row fits; weights as in Heat's `_get_best_existing_rsrc_db_id`, and more for one that is as `wanted`
@@ -164,7 +167,7 @@ fn score(ground: &Ground<'_>, row: &Row, wanted: Option<u128>) -> i32 {
     if row.status == Some(Status::Failed) {
         score -= 30;
     }
-    if row.action == Some(Action::Delete) {
+    if row.is_going() {
         score -= 50;
     }
     if row.replaced_by.is_some() {

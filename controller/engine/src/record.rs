@@ -292,6 +292,8 @@ pub enum StackAction {
     Delete,
     /// To the content of an older revision.
     Rollback,
+    /// Nowhere: what is there is compared with the current revision.
+    Check,
 }
 
 /// How a stack or a resource stands.
@@ -313,6 +315,7 @@ impl StackAction {
             StackAction::Update => "UPDATE",
             StackAction::Delete => "DELETE",
             StackAction::Rollback => "ROLLBACK",
+            StackAction::Check => "CHECK",
         }
     }
 }
@@ -343,7 +346,9 @@ pub fn action_str(action: Option<Action>) -> &'static str {
 impl StackAction {
     /// From [`StackAction::as_str`].
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Create, Self::Update, Self::Delete, Self::Rollback].into_iter().find(|a| a.as_str() == name)
+        [Self::Create, Self::Update, Self::Delete, Self::Rollback, Self::Check]
+            .into_iter()
+            .find(|a| a.as_str() == name)
     }
 }
 

@@ -30,11 +30,15 @@ impl Engine {
         if !current || (!row.is_sent() && row.status != Some(Status::Failed)) {
             return;
         }
+        let checks = row.action == Some(Action::Check);
+        if checks && !row.is_sent() {
+            return; // said again
+        }
         match report.outcome {
+            Outcome::Done(_) if checks => self.found_in_sync(slot),
             Outcome::Done(observed) => self.done(slot, key, observed),
             Outcome::Failed { reason, permanent } => {
-                let walk = self.stacks.get(&self.rows[slot].stack).and_then(|stack| stack.walk.as_ref());
-                let reason = walk.map(|walk| walk.parameters.without_hidden(&reason)).unwrap_or(reason);
+                let reason = self.shown(slot, reason);
                 if withdrawing {
                     self.abandon_work(slot);
                     self.rows[slot].reason = Some(reason.into());
@@ -44,12 +48,29 @@ impl Engine {
                 }
             }
             Outcome::Withdrawn if row.is_sent() => {
-                self.undo_work(slot);
+                match row.is_asked() {
+                    true => self.end_check(slot),
+                    false => self.undo_work(slot),
+                }
                 self.agenda.push_back(Todo::Visit(slot));
             }
-            Outcome::Differs { reason, .. } if row.is_sent() => self.attempt_failed(slot, &reason, false),
+            Outcome::Differs { reason, .. } if withdrawing => {
+                self.abandon_work(slot);
+                self.rows[slot].reason = Some(self.shown(slot, reason).into());
+                self.agenda.push_back(Todo::Visit(slot));
+            }
+            Outcome::Differs { missing, reason } if checks => {
+                let reason = self.shown(slot, reason);
+                self.found_different(slot, missing, &reason);
+            }
             Outcome::Withdrawn | Outcome::Superseded { .. } | Outcome::Differs { .. } => {}
         }
+    }
+
+    /// What an agent says, without what parameters hide.
+    fn shown(&self, slot: Slot, reason: String) -> String {
+        let walk = self.stacks.get(&self.rows[slot].stack).and_then(|stack| stack.walk.as_ref());
+        walk.map(|walk| walk.parameters.without_hidden(&reason)).unwrap_or(reason)
     }
 
     /// The agent knows a newer generation than this controller: the store is older than the fleet.
@@ -74,8 +95,7 @@ impl Engine {
     pub(crate) fn done(&mut self, slot: Slot, node: NodeKey, observed: Observed) {
         let previous = self.end_work(slot).and_then(|work| work.previous);
         let row = &mut self.rows[slot];
-        let (resource, generation, deleted) =
-            (row.physical, row.generation, row.action == Some(Action::Delete));
+        let (resource, generation, deleted) = (row.physical, row.generation, row.is_going());
         let held = std::mem::replace(&mut row.held, (!deleted).then_some(generation));
         let ledger = &mut self.nodes[node].ledger;
         for generation in [held, self.rows[slot].held].into_iter().flatten() {
@@ -102,7 +122,9 @@ impl Engine {
         self.row_changed(slot, true);
         self.event(stack, Some(slot));
         self.not_failed(slot); // its outcome may come late
+        self.mended(slot);
         self.job_ended(slot);
+        self.answered(slot);
         match role {
             // Either it is what this traversal wants, or visit() finds what is to be done after it, in its turn: a
             // row whose thing is gone may still be needed by one that was to be made on it.

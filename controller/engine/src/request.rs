@@ -144,6 +144,18 @@ pub enum Request {
         /// Which; by default the last good one before the current.
         to: Option<u32>,
     },
+    /// Compares what is there with what a stack wants; changes nothing.
+    Check {
+        /// Its name.
+        name: StackName,
+    },
+    /// The next update makes another thing in place of this one.
+    Unhealthy {
+        /// The stack.
+        stack: StackName,
+        /// The resource's name in the template.
+        resource: String,
+    },
     /// Nothing more of what is being done with a stack begins.
     Cancel {
         /// Its name.

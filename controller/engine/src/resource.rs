@@ -67,6 +67,8 @@ pub(crate) struct Rare {
     pub lost_from: Option<StackName>,
     pub unhealthy: bool,
     pub hook: Option<Hook>,
+    /// Since when it waits there.
+    pub hook_since: Option<MonoTime>,
     pub hooks_cleared: u8,
     pub causes: Vec<Box<str>>,
 }
@@ -76,6 +78,7 @@ static NOTHING_RARE: Rare = Rare {
     lost_from: None,
     unhealthy: false,
     hook: None,
+    hook_since: None,
     hooks_cleared: 0,
     causes: Vec::new(),
 };
@@ -222,6 +225,16 @@ impl Row {
     /// It failed, but without a job: its agent holds what the last job made.
     pub fn is_intact(&self) -> bool {
         self.status == Some(Status::Failed) && self.held == Some(self.generation) && !self.rare().unhealthy
+    }
+
+    /// Its thing is gone, or being taken away, or half gone.
+    pub fn is_going(&self) -> bool {
+        self.action.is_some_and(Action::removes)
+    }
+
+    /// A check asks about it; the row itself is as it was before.
+    pub fn is_asked(&self) -> bool {
+        self.action == Some(Action::Check) && self.ready && self.work.is_some()
     }
 
     pub fn is_sent(&self) -> bool {

@@ -166,6 +166,9 @@ impl Engine {
 
     /// The agent has no record of a resource that was in place, or one of another state: its own was lost.
     pub(crate) fn make_again(&mut self, slot: Slot, node: NodeKey) {
+        if self.rows[slot].is_asked() {
+            self.end_check(slot);
+        }
         let row = &mut self.rows[slot];
         if let Some(work) = &mut row.work {
             // The job sees to it; should it turn out never to have begun, what was before it is not there either.

@@ -7,6 +7,7 @@ use indexmap::IndexSet;
 use muster_shared::{MonoTime, StackName};
 use muster_template::{Parameters, Policies, Template};
 
+use crate::progress::Quiet;
 use crate::record::{StackAction, StackRecord, Status};
 use crate::resource::Slot;
 use crate::view::{FailureView, OutputView};
@@ -30,6 +31,9 @@ pub(crate) struct Stack {
     pub parameters: BTreeMap<String, serde_json::Value>,
     pub events: u64,
     pub failures: Vec<FailureView>,
+    /// As many of them are of the operation that this rollback followed.
+    pub failures_before: usize,
+    pub quiet: Quiet,
     /// What the environments of the current revision say of resources.
     pub policies: Policies,
     /// Rows of the current revision, by name, which is the order of the template's resources.
@@ -58,12 +62,16 @@ pub(crate) struct Walk {
     pub parameters: Arc<Parameters>,
     pub needed_by: Adjacency,
     pub stage: Stage,
+    /// When that stage began.
+    pub since: MonoTime,
     /// What was laid out to be visited, by index.
     pub visits: Vec<u32>,
     /// Graph nodes of this traversal.
     pub total: usize,
     /// Forward nodes that are not ready.
     pub forward_left: usize,
+    /// In a check: rows that have not answered.
+    pub asked: BTreeSet<Slot>,
     pub failed: usize,
     /// Rows that wait for an operator, by name.
     pub at_hooks: BTreeSet<(Arc<str>, Slot)>,
@@ -77,6 +85,8 @@ pub(crate) struct Walk {
 pub(crate) enum Stage {
     Forward,
     Cleanup,
+    /// Nothing is walked: rows are asked about.
+    Check,
 }
 
 /// Who needs a resource, by index in the template.
@@ -145,6 +155,8 @@ impl Stack {
             parameters: BTreeMap::new(),
             events: 0,
             failures: Vec::new(),
+            failures_before: 0,
+            quiet: Quiet::default(),
             policies: Policies::default(),
             forward: Vec::new(),
             settled: Vec::new(),
@@ -156,6 +168,11 @@ impl Stack {
             walk: None,
             seq: 0,
         }
+    }
+
+    /// Nothing of its traversal begins.
+    pub fn is_still(&self) -> bool {
+        self.cancelled || self.action == StackAction::Check
     }
 
     pub fn is_being_deleted(&self) -> bool {

@@ -3,10 +3,14 @@
 mod accounts;
 mod bed;
 mod cancel;
+mod check;
 mod claims;
+mod failures;
 mod hooks;
 mod jobs;
 mod nodes;
+mod ownership;
+mod progress;
 mod random;
 mod restarts;
 mod stacks;

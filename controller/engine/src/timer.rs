@@ -13,6 +13,8 @@ pub(crate) enum TimerKey {
     Work(Slot),
     /// A stack's operation has had its time: stack, traversal.
     Stack(u64, u64),
+    /// Has anything of a stack moved?
+    Quiet(u64),
 }
 
 #[derive(Debug, Default)]
@@ -32,8 +34,15 @@ impl Timers {
         let why = match key {
             TimerKey::Work(_) => "a job is due",
             TimerKey::Stack(..) => "a stack's time is over",
+            TimerKey::Quiet(_) => "a stack is to have moved",
         };
         Some((*due, why))
+    }
+
+    /// When the next job is due.
+    #[cfg(test)]
+    pub fn next_job(&self) -> Option<MonoTime> {
+        self.0.iter().find(|(_, key)| matches!(key, TimerKey::Work(_))).map(|(due, _)| *due)
     }
 
     pub fn pop(&mut self, now: MonoTime) -> Option<(MonoTime, TimerKey)> {

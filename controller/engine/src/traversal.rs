@@ -12,7 +12,7 @@ use muster_template::Parameters;
 use serde_json::Value;
 
 use crate::engine::{Engine, Todo};
-use crate::operation::Pending;
+use crate::operation::{Pending, Purpose};
 use crate::record::PackedSpec;
 use crate::record::{Change, StackAction, Status};
 use crate::request::Source;
@@ -34,6 +34,7 @@ impl Engine {
         let index = self.rows[slot].index as usize;
         let definition = template.resources[index].definition_digest(&walk.parameters);
         self.set_requires(slot, &template, false);
+        self.mended(slot);
         let revision = self.stacks[&stack_id].revision;
         let row = &mut self.rows[slot];
         row.ready = true;
@@ -82,6 +83,8 @@ impl Engine {
         }
         self.row_changed(slot, false);
         self.event(stack, Some(slot));
+        self.add_failure(slot);
+        self.answered(slot);
         self.agenda.push_back(Todo::CheckEnd(stack));
     }
 
@@ -140,8 +143,10 @@ impl Engine {
         let Some(stack) = self.stacks.get_mut(&id).filter(|stack| !stack.cancelled) else { return };
         let Some(walk) = &mut stack.walk else { return };
         match walk.stage {
+            Stage::Check => self.end_of_check(id),
             Stage::Forward if walk.forward_left == 0 && !stack.extras.is_empty() => {
                 walk.stage = Stage::Cleanup;
+                walk.since = self.now;
                 walk.failed = 0;
                 walk.ended = false;
                 self.begin_cleanup(id);
@@ -211,27 +216,14 @@ impl Engine {
     }
 
     pub(crate) fn stuck(&mut self, id: u64) {
-        let Some(stack) = self.stacks.get(&id) else { return };
-        let mut reason = String::new();
-        for slot in stack.forward.iter().chain(&stack.extras) {
-            let row = &self.rows[*slot];
-            if row.status == Some(Status::Failed) && row.role != Role::Steady {
-                // Three causes say enough in one line; each resource has its own.
-                if reason.matches("; ").count() >= 2 {
-                    reason.push_str("; …");
-                    break;
-                }
-                if !reason.is_empty() {
-                    reason.push_str("; ");
-                }
-                reason.push_str(&format!("{}: {}", row.name, row.reason.as_deref().unwrap_or("failed")));
-            }
-        }
+        let reason = self.why_stuck(id);
         self.end_failed(id, reason);
     }
 
     /// FAILED, and rolled back where that was asked for.
     pub(crate) fn end_failed(&mut self, id: u64, reason: String) {
+        self.watch_no_more(id);
+        self.end_checks(id);
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         stack.status = Status::Failed;
         stack.reason = reason;
@@ -246,12 +238,17 @@ impl Engine {
                     self.load_revision(
                         name,
                         revision,
-                        Pending { stack: id, traversal, revision, request: None, take_up: false },
+                        Pending { stack: id, traversal, revision, request: None, purpose: Purpose::RollBack },
                     );
                 }
                 None => {
-                    let pending =
-                        Pending { stack: id, traversal, revision: 0, request: None, take_up: false };
+                    let pending = Pending {
+                        stack: id,
+                        traversal,
+                        revision: 0,
+                        request: None,
+                        purpose: Purpose::RollBack,
+                    };
                     self.pending.insert(0, pending);
                     self.revision_loaded(0, Ok(Source::nothing()));
                 }

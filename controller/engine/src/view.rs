@@ -8,9 +8,10 @@ use serde_json::Value;
 
 use crate::engine::Engine;
 pub use crate::node_view::{LostView, NodeView, TokenView};
-use crate::record::{Status, action_str};
-use crate::resource::{Role, Row, Slot, WorkState};
-use crate::stack::Stack;
+use crate::progress::NeededBy;
+use crate::record::{Observation, Status, action_str};
+use crate::resource::{Row, Slot};
+use crate::stack::{Stack, Stage};
 
 mod graph;
 
@@ -85,6 +86,9 @@ pub struct ActiveView {
     pub node: String,
     /// See [`ResourceView::phase`].
     pub phase: String,
+    /// See [`ResourceView::phase_seconds`].
+    #[serde(default)]
+    pub phase_seconds: u64,
 }
 
 /// `resource list -o json`.
@@ -113,7 +117,11 @@ pub struct ResourceView {
     pub observed: String,
     /// While IN_PROGRESS: waiting, hook, rollout, node_away, queued, running, settling or backoff; else empty.
     pub phase: String,
-    /// The resources it still waits for.
+    /// Seconds since it has been in that phase.
+    #[serde(default)]
+    pub phase_seconds: u64,
+    /// The resources it still waits for: those it needs, or, to be cleaned up, those that need it. Of very many the
+    /// first.
     pub waits_for: Vec<String>,
     /// The resources it needs.
     pub requires: Vec<String>,
@@ -170,6 +178,7 @@ impl Engine {
                         name: row.name.to_string(),
                         node: self.node_of(row),
                         phase: self.phase(row).into(),
+                        phase_seconds: self.phase_time(row).as_secs(),
                     }
                 })
                 .collect();
@@ -201,7 +210,10 @@ impl Engine {
         let in_flight = u64::try_from(stack.in_flight).unwrap_or(u64::MAX);
         let progress = match &stack.walk {
             Some(walk) => {
-                let left = walk.forward_left + stack.extras.len();
+                let left = match walk.stage {
+                    Stage::Check => walk.asked.len(),
+                    Stage::Forward | Stage::Cleanup => walk.forward_left + stack.extras.len(),
+                };
                 ProgressView {
                     done: walk.total.saturating_sub(left) as u64,
                     total: walk.total as u64,
@@ -240,7 +252,8 @@ impl Engine {
             .filter(|row| row.replaces.is_some() || row.replaced_by.is_some())
             .map(|row| (row.id, row.physical))
             .collect();
-        let view = |slot: &Slot| self.resource_view(stack, *slot, &replacements);
+        let needed = self.still_needed(stack);
+        let view = |slot: &Slot| self.resource_view(stack, *slot, &replacements, &needed);
         Some(stack.forward.iter().chain(extras).map(view).collect())
     }
 
@@ -249,6 +262,7 @@ impl Engine {
         stack: &Stack,
         slot: Slot,
         replacements: &BTreeMap<u64, ResourceId>,
+        needed: &NeededBy<'_>,
     ) -> ResourceView {
         let row = &self.rows[slot];
         let name_of = |slot: &Slot| self.rows.get(*slot).map(|row| row.name.to_string());
@@ -256,7 +270,7 @@ impl Engine {
         ResourceView {
             name: row.name.to_string(),
             id: row.id.to_string(),
-            physical_id: row.physical.to_string(),
+            physical_id: row.shown_id(),
             kind: row.kind.name().into(),
             node: self.node_of(row),
             action: action_str(row.action).into(),
@@ -268,7 +282,8 @@ impl Engine {
             generation: row.generation.to_string(),
             observed: observed(row).into(),
             phase: self.phase(row).into(),
-            waits_for: self.waits_for(stack, row),
+            phase_seconds: self.phase_time(row).as_secs(),
+            waits_for: self.waits_for(stack, slot, needed),
             requires: row.requires.iter().filter_map(name_of).collect(),
             replaces: physical_of(row.replaces),
             replaced_by: physical_of(row.replaced_by),
@@ -280,36 +295,6 @@ impl Engine {
         row.node.map(|key| self.nodes[key].name.to_string()).unwrap_or_default()
     }
 
-    fn phase(&self, row: &Row) -> &'static str {
-        match &row.work {
-            Some(work) if work.state.is_sent() && row.node.is_some_and(|key| !self.nodes[key].ready) => {
-                WorkState::NodeAway.phase()
-            }
-            Some(work) => work.state.phase(),
-            None if row.role == Role::Steady || row.ready => "",
-            None if self.stacks.get(&row.stack).is_some_and(|stack| stack.cancelled) => "",
-            None if row.rare().hook.is_some() => "hook",
-            None if row.status == Some(Status::Failed) => "",
-            None if row.blocked == 0 => WorkState::NodeAway.phase(), // no node has joined
-            None => "waiting",
-        }
-    }
-
-    fn waits_for(&self, stack: &Stack, row: &Row) -> Vec<String> {
-        let waits = row.blocked > 0 && !stack.cancelled;
-        let Some(walk) = stack.walk.as_ref().filter(|_| waits) else { return Vec::new() };
-        match row.role {
-            Role::Forward => walk.template.resources[row.index as usize]
-                .requires
-                .iter()
-                .map(|required| &self.rows[stack.forward[*required as usize]])
-                .filter(|required| !required.ready)
-                .map(|required| required.name.to_string())
-                .collect(),
-            Role::Cleanup | Role::Steady => Vec::new(),
-        }
-    }
-
     /// Every row with its last desired state, dropped ones included: for simulation and tests.
     pub fn physical_ids(&self, name: &StackName) -> Vec<(String, ResourceId)> {
         let Some(stack) = self.names.get(name).and_then(|id| self.stacks.get(id)) else { return Vec::new() };
@@ -319,9 +304,11 @@ impl Engine {
 }
 
 fn observed(row: &Row) -> &'static str {
-    match (row.status, row.applied) {
-        (_, false) => "missing",
-        (Some(Status::Complete), true) => "in_sync",
-        (_, true) => "unknown",
+    let is_there = row.applied || row.is_adopted();
+    match (row.observed, row.status) {
+        (Observation::Drifted | Observation::Missing, _) => row.observed.as_str(),
+        (Observation::Unknown | Observation::InSync, _) if !is_there => "missing",
+        (Observation::Unknown | Observation::InSync, Some(Status::Complete)) => "in_sync",
+        (Observation::Unknown | Observation::InSync, _) => "unknown",
     }
 }

@@ -12,7 +12,7 @@ use crate::engine::{Engine, Todo};
 use crate::node::NodeKey;
 use crate::record::{Change, PackedSpec, Status};
 use crate::resource::{Role, Slot, WorkState};
-use crate::stack::Stack;
+use crate::stack::{Stack, Stage};
 
 /// A job must fit one message together with its frame.
 const SPEC_MAX: usize = 240 * 1024;
@@ -36,8 +36,11 @@ impl Engine {
     /// Does what a graph node needs now that all it waits for is done.
     pub(crate) fn visit(&mut self, slot: Slot) {
         let Some(row) = self.rows.get(slot) else { return };
-        let cancelled = self.stacks.get(&row.stack).is_some_and(|stack| stack.cancelled);
-        if row.ready || row.blocked > 0 || cancelled {
+        let stack = self.stacks.get(&row.stack);
+        if stack.and_then(|stack| stack.walk.as_ref()).is_some_and(|walk| walk.stage == Stage::Check) {
+            return self.visit_to_check(slot);
+        }
+        if row.ready || row.blocked > 0 || stack.is_some_and(|stack| stack.cancelled) {
             return;
         }
         match row.role {
@@ -97,10 +100,14 @@ impl Engine {
                         return;
                     }
                 }
-                let gone = self.rows[slot].action == Some(Action::Delete);
+                let gone = self.rows[slot].is_going();
                 if let Some(reason) = self.restricted(slot, Restriction::Replace).filter(|_| !gone) {
-                    self.rows[slot].action = Some(Action::Update);
-                    return self.fail_row(slot, reason);
+                    // While its work is taken back, what that leaves is not known.
+                    if self.rows[slot].work.is_none() {
+                        self.rows[slot].action = Some(Action::Update);
+                        self.fail_row(slot, reason);
+                    }
+                    return;
                 }
                 // The old row keeps its work, if any, and is cleaned up after that has ended.
                 let new = self.replace(slot, &template);
@@ -148,7 +155,7 @@ impl Engine {
         let row = &self.rows[slot];
         row.node == Some(node)
             && row.spec.as_ref() == Some(spec)
-            && row.action != Some(Action::Delete)
+            && !row.is_going()
             && row.work.as_ref().is_some_and(|work| work.state != WorkState::Withdrawing)
     }
 
@@ -163,8 +170,8 @@ impl Engine {
         let wrong = |error| template.property_error(index, &error).to_string();
         let mut spec = muster_template::spec(kind, &properties).map_err(wrong)?;
         let node = muster_template::node(&properties).map_err(wrong)?;
-        if row.action == Some(Action::Delete) && row.work.is_none() {
-            return Ok(Decision::Replace); // its thing is gone, or half gone
+        if (row.is_going() && row.work.is_none()) || row.rare().unhealthy {
+            return Ok(Decision::Replace); // its thing is gone, or half gone, or not to be trusted
         }
         let node = match node {
             Some(name) => self.nodes.key(&name),
@@ -182,7 +189,7 @@ impl Engine {
             ));
         }
         let row = &self.rows[slot];
-        if row.applied {
+        if row.applied || (row.is_adopted() && row.spec.is_some()) {
             let differs = row.kind != kind
                 || row.node != Some(node)
                 || row.spec.as_ref().is_none_or(|old| old.unpack().needs_replacement(&spec));
@@ -196,7 +203,11 @@ impl Engine {
         if settled && row.spec.as_ref() == Some(&packed) {
             return Ok(Decision::Nothing);
         }
-        let action = if row.held.is_some() { Action::Update } else { Action::Create };
+        let action = match row {
+            row if row.is_adopted() => Action::Check,
+            row if row.held.is_some() => Action::Update,
+            _ => Action::Create,
+        };
         Ok(Decision::Apply { node, action, spec: packed, claims: spec.claims(), content })
     }
 
@@ -207,6 +218,10 @@ impl Engine {
             let (row, other) = (&self.rows[slot], &self.rows[owner]);
             if other.stack != row.stack || !(other.role == Role::Cleanup || self.leaves(owner, node, claim)) {
                 return Err(self.claimed(claim, &self.nodes[node].name, other, &row.name).to_string());
+            }
+            if self.takes_it_away(row.is_adopted(), owner) {
+                let node = &self.nodes[node].name;
+                return Err(self.adopted_from_its_maker(claim, node, owner, &row.name).to_string());
             }
         }
         for claim in claims {
@@ -263,8 +278,9 @@ impl Engine {
         let row = &self.rows[slot];
         match row.node.filter(|_| row.applied) {
             Some(node) => {
-                if !self.waits_before(slot, Action::Delete) {
-                    self.queue_job(slot, node, Action::Delete, None, None);
+                let farewell = row.farewell();
+                if !self.waits_before(slot, farewell) {
+                    self.queue_job(slot, node, farewell, None, None);
                 }
             }
             None if self.waits_after_delete(slot) => {}
@@ -346,7 +362,7 @@ pub(crate) struct Rendered<'a> {
 impl References for Rendered<'_> {
     fn resource_id(&self, index: u32) -> Option<String> {
         let slot = self.stack.forward.get(index as usize)?;
-        Some(self.engine.rows[*slot].physical.to_string())
+        Some(self.engine.rows[*slot].shown_id())
     }
 
     fn is_ready(&self, index: u32) -> bool {

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::bind::Parameters;
 use crate::expression::{Call, Expr, ExprKind};
+use crate::parse::DraftResource;
 use crate::template::{Attached, Resource};
 
 /// What indexes in expressions stand for.
@@ -17,8 +18,8 @@ pub(crate) struct NamesOf<'a> {
 }
 
 impl Resource {
-    /// Equal between two revisions if and only if type, properties, `depends_on`, the values of the parameters used and
-    /// the files used are equal. Whitespace, comments, order of keys and unused parameters do not matter.
+    /// Equal between two revisions if and only if type, properties, `depends_on`, `deletion_policy`, `external_id`, the
+    /// values of the parameters used and the files used are equal. Whitespace, comments, order of keys and unused parameters do not matter.
     pub fn definition_digest(&self, parameters: &Parameters) -> u128 {
         if self.parameters.is_empty() {
             return self.digest;
@@ -45,7 +46,7 @@ pub fn names_digest<'a>(names: impl Iterator<Item = &'a str>) -> u128 {
 /// Of a resource, without the values of parameters. `depends_on` is sorted.
 pub(crate) fn of_resource(
     kind: &str,
-    properties: &Expr,
+    draft: &DraftResource,
     depends_on: &[u32],
     names: &NamesOf<'_>,
     buffer: &mut Vec<u8>,
@@ -56,7 +57,15 @@ pub(crate) fn of_resource(
     for &index in depends_on {
         text(buffer, b't', names.resources[index as usize]);
     }
-    expr(buffer, properties, names);
+    // Where neither is given, as it was before they could be.
+    if draft.retain {
+        buffer.push(b'r');
+    }
+    if let Some(id) = &draft.external_id {
+        buffer.push(b'x');
+        expr(buffer, id, names);
+    }
+    expr(buffer, &draft.properties, names);
     of_bytes(buffer)
 }
 

@@ -15,6 +15,7 @@ mod environment;
 mod error;
 mod expression;
 mod function;
+mod ownership;
 mod parameter;
 mod parse;
 mod policy;

@@ -9,6 +9,7 @@ use crate::Limits;
 use crate::build::{Reader, Stop};
 use crate::error::{Errors, Place, Sink, cut, suggestion, suggestion_or_all};
 use crate::expression::{Entry, Expr, ExprKind};
+use crate::ownership;
 use crate::parameter::{self, ParameterDef};
 use crate::resolve;
 use crate::template::{Output, Template};
@@ -36,9 +37,9 @@ const VERSIONS: [&str; 17] = [
 ];
 const SECTIONS: [&str; 5] = ["heat_template_version", "description", "parameters", "resources", "outputs"];
 const SECTIONS_NOT_YET: [&str; 3] = ["conditions", "parameter_groups", "parameter_merge_strategies"];
-const RESOURCE_KEYS: [&str; 5] = ["type", "properties", "depends_on", "metadata", "description"];
-const RESOURCE_KEYS_NOT_YET: [&str; 6] =
-    ["condition", "deletion_policy", "external_id", "for_each", "rollout", "update_policy"];
+const RESOURCE_KEYS: [&str; 7] =
+    ["type", "properties", "depends_on", "deletion_policy", "external_id", "metadata", "description"];
+const RESOURCE_KEYS_NOT_YET: [&str; 4] = ["condition", "for_each", "rollout", "update_policy"];
 const OUTPUT_KEYS: [&str; 2] = ["value", "description"];
 
 /// Reads and validates a template. `name` is the file's name for errors; `files` has the contents for `get_file`, by
@@ -93,6 +94,8 @@ pub(crate) struct DraftResource {
     pub properties: Expr,
     /// Numbers in [`Reader::resources`].
     pub depends_on: Vec<(u32, Place)>,
+    pub retain: bool,
+    pub external_id: Option<Box<Expr>>,
 }
 
 /// A document's text as the YAML parser gets it.
@@ -295,7 +298,15 @@ fn description(reader: &mut Reader<'_>, value: Expr) -> Option<Box<str>> {
 
 fn resource(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr) -> DraftResource {
     let properties = Expr::new(at, ExprKind::Map(Box::default()));
-    let mut draft = DraftResource { name: name.into(), at, kind: None, properties, depends_on: Vec::new() };
+    let mut draft = DraftResource {
+        name: name.into(),
+        at,
+        kind: None,
+        properties,
+        depends_on: Vec::new(),
+        retain: false,
+        external_id: None,
+    };
     if name.is_empty() || name.chars().count() > Limits::NAME || name.contains(['/', '[', ']']) {
         let message =
             format!("a resource's name has 1 to {} characters, without '/', '[' and ']'", Limits::NAME);
@@ -319,6 +330,8 @@ fn resource(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr) -> Draft
                 _ => reader.error(entry.value.at, format!("want a map, got {}", entry.value.describe())),
             },
             "depends_on" => draft.depends_on = depends_on(reader, &entry.value),
+            "deletion_policy" => draft.retain = ownership::retains(reader, &entry.value),
+            "external_id" => draft.external_id = ownership::external_id(reader, entry.value),
             "metadata"
                 if matches!(entry.value.kind, ExprKind::Map(_) | ExprKind::Null | ExprKind::Call(_)) => {}
             "metadata" => reader.error(entry.value.at, format!("want a map, got {}", entry.value.describe())),

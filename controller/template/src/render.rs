@@ -99,7 +99,7 @@ impl Template {
         self.rendered(&output.value, parameters, refs, &["outputs", &output.key, "value"])
     }
 
-    fn rendered(
+    pub(crate) fn rendered(
         &self,
         expr: &Expr,
         parameters: &Parameters,
@@ -115,15 +115,20 @@ impl Template {
                 let mut path = String::new();
                 place.iter().for_each(|key| push_key(&mut path, key));
                 failure.steps.iter().rev().for_each(|step| step.push(&mut path));
-                RenderError::Failed {
-                    file: self.file.to_string(),
-                    line: failure.at.line,
-                    column: failure.at.column,
-                    path,
-                    message: failure.message,
-                }
+                self.failed_at(failure.at, path, failure.message)
             }
         })
+    }
+
+    /// An error about what stands at this place.
+    pub(crate) fn failed(&self, at: Place, place: &[&str], message: String) -> RenderError {
+        let mut path = String::new();
+        place.iter().for_each(|key| push_key(&mut path, key));
+        self.failed_at(at, path, message)
+    }
+
+    fn failed_at(&self, at: Place, path: String, message: String) -> RenderError {
+        RenderError::Failed { file: self.file.to_string(), line: at.line, column: at.column, path, message }
     }
 }
 

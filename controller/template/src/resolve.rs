@@ -72,14 +72,15 @@ fn finish(resources: Vec<DraftResource>, uses: Vec<Uses>, names: &NamesOf<'_>) -
     let mut finished = Vec::with_capacity(resources.len());
     for (draft, uses) in resources.into_iter().zip(uses) {
         let kind = draft.kind.expect("a resource without a type is an error, and there are none");
-        let digest =
-            digest::of_resource(kind.name(), &draft.properties, &uses.depends_on, names, &mut buffer);
+        let digest = digest::of_resource(kind.name(), &draft, &uses.depends_on, names, &mut buffer);
         finished.push(Resource {
             name: draft.name,
             kind,
             requires: uses.requires.into(),
             parameters: uses.parameters.into(),
             digest,
+            retain: draft.retain,
+            external_id: draft.external_id,
             properties: draft.properties,
             at: draft.at,
         });
@@ -140,6 +141,11 @@ impl Resolver<'_> {
             }
         }
         self.path.leave(inner);
+        if let Some(id) = &mut resource.external_id {
+            self.path.key("external_id");
+            self.expr(id, &mut uses);
+            self.path.leave(inner);
+        }
         self.path.key("properties");
         self.expr(&mut resource.properties, &mut uses);
         if let Some(kind) = resource.kind {

@@ -35,8 +35,11 @@ pub struct Resource {
     pub requires: Box<[u32]>,
     /// Indexes of the parameters its properties use; sorted, unique.
     pub(crate) parameters: Box<[u32]>,
-    /// Of type, properties and `depends_on`, without the values of parameters.
+    /// Of type, properties, `depends_on` and whose the thing is, without the values of parameters.
     pub(crate) digest: u128,
+    /// Its thing is left where it is when it goes.
+    pub(crate) retain: bool,
+    pub(crate) external_id: Option<Box<Expr>>,
     pub(crate) properties: Expr,
     pub(crate) at: Place,
 }

@@ -90,9 +90,17 @@ fn everything(template: &Template, parameters: &Parameters, refs: &Known<'_>) ->
             Ok(_) => json!("valid"),
             Err(error) => json!(error.to_string()),
         });
-        let entry = json!({
+        let mut entry = json!({
             "type": resource.kind.name(), "requires": requires, "properties": shown(rendered), "spec": spec,
         });
+        if template.retains(i) {
+            entry["retain"] = json!(true);
+        }
+        match template.external_id(i, parameters) {
+            Ok(None) => {}
+            Ok(Some(id)) => entry["external_id"] = json!(id),
+            Err(error) => entry["external_id"] = json!(format!("error: {error}")),
+        }
         resources.insert(resource.name.to_string(), entry);
     }
     let outputs: Map<String, Value> = template

@@ -6,6 +6,7 @@ mod away;
 mod bad_input;
 mod content;
 mod disk;
+mod gone;
 mod kill;
 mod layers;
 mod ledger;

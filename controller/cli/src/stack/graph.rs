@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::Graph;
 use crate::client::{Client, path};
 use crate::failure::Failure;
-use crate::output::{Output, document, print, printable, rows};
+use crate::output::{Output, count, document, print, printable, rows};
 
 mod dot;
 mod layout;
@@ -61,13 +61,13 @@ impl Picture {
             .filter_map(|edge| Some((end(edge, "resource_id")?, end(edge, "needed_by")?)))
             .collect();
         let title = format!(
-            "{}: {} {}, revision {}, {} resources, {} edges",
+            "{}: {} {}, revision {}, {}, {}",
             text(answer, "name"),
             text(answer, "action"),
             text(answer, "status"),
             answer["revision"],
-            nodes.len(),
-            edges.len()
+            count(nodes.len() as u64, "resource"),
+            count(edges.len() as u64, "edge")
         );
         Self { title, nodes, edges }
     }

@@ -228,7 +228,7 @@ fn nodes_and_resources_are_acted_on() {
             "node remove web-1",
             json!({"name": "web-1", "lost": lost, "lost_total": 1}),
             "DELETE /v1/nodes/web-1",
-            "web-1 is removed; 1 resources may be left on it, and are cleaned up should it join again:\n\
+            "web-1 is removed; 1 resource may be left on it, cleaned up first should it join again:\n\
              STACK  RESOURCE  TYPE          PHYSICAL ID  REASON\nweb    motd      Muster::File  p1           -\n",
         ),
         (
@@ -237,7 +237,7 @@ fn nodes_and_resources_are_acted_on() {
             "GET /v1/nodes/web-1",
             "name           web-1\nstate          lost\nlabels         role=web\nagent_version  1\nlast_seen      -\n\
              resources      1\ndrifted        0\nlost_total     2\n\n\
-             Left behind when it was removed; cleaned up should it join again:\n\
+             May be left on it since it was removed; cleaned up first should it join again:\n\
              STACK  RESOURCE  TYPE          PHYSICAL ID  REASON\nweb    motd      Muster::File  p1           -\nand 1 more\n",
         ),
         (

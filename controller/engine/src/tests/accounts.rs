@@ -8,6 +8,11 @@ use crate::resource::{Role, Row, Slot};
 use crate::visit::stored_content;
 
 impl Engine {
+    /// When the next job is due: a backoff is over, or an answer.
+    pub fn next_job(&self) -> Option<muster_shared::MonoTime> {
+        self.timers.next_job()
+    }
+
     /// Panics where a count is not what the rows say.
     pub fn audit(&self) {
         let rows: BTreeMap<Slot, &Row> =
@@ -33,8 +38,9 @@ impl Engine {
                     let rests = row.work.is_none() && !row.ready && row.blocked == 0 && !row.failed;
                     assert!(row.name == *name && rests && row.rare().hook.is_some(), "at a hook: {row:?}");
                 }
-                let waits = |row: &&&Row| row.rare().hook.is_some();
-                assert!(stack.cancelled || walk.at_hooks.len() == mine().filter(waits).count(), "at hooks");
+                for row in mine().filter(|row| row.rare().hook.is_some() && !stack.cancelled) {
+                    assert!(walk.at_hooks_of(&row.name).count() > 0, "not at its hook: {row:?}");
+                }
                 let left = mine().filter(|row| row.role == Role::Forward && !row.ready).count();
                 assert_eq!(walk.forward_left, left, "left");
             }

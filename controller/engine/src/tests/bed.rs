@@ -126,6 +126,8 @@ pub struct Host {
     /// Jobs that have begun.
     pub running: Vec<Job>,
     pub things: BTreeMap<ResourceId, (Spec, LedgerEntry)>,
+    /// What others made.
+    pub foreign: Vec<Spec>,
     /// Paths: which resource wrote the file last, and what is in it.
     pub files: BTreeMap<String, (ResourceId, Content)>,
     /// Outcomes of the newest job of each resource, to be said again.
@@ -337,6 +339,14 @@ impl Bed {
         self.ask(Request::Rollback { name: stack(), to })
     }
 
+    pub fn check(&mut self) -> Result<Answer, Refusal> {
+        self.ask(Request::Check { name: stack() })
+    }
+
+    pub fn unhealthy(&mut self, resource: &str) -> Result<Answer, Refusal> {
+        self.ask(Request::Unhealthy { stack: stack(), resource: resource.into() })
+    }
+
     pub fn cancel(&mut self) -> Result<Answer, Refusal> {
         self.ask(Request::Cancel { name: stack() })
     }
@@ -364,6 +374,20 @@ impl Bed {
 
     pub fn clear(&mut self, resource: &str, hook: Hook) -> Result<Answer, Refusal> {
         self.ask(Request::ClearHook { stack: stack(), resource: resource.into(), hook })
+    }
+
+    /// Clears all that waits now; whether anything did.
+    pub fn clear_all(&mut self) -> bool {
+        let waiting: Vec<ResourceView> =
+            self.resources().into_iter().filter(|row| row.phase == "hook").collect();
+        for row in &waiting {
+            let hook = Hook::ALL
+                .into_iter()
+                .find(|hook| row.status_reason.starts_with(&format!("waits at hook {}:", hook.as_str())));
+            // Two rows of a name are cleared together.
+            let _ = self.clear(&row.name, hook.unwrap());
+        }
+        !waiting.is_empty()
     }
 
     pub fn receive(&mut self, name: &NodeId, message: Up) {
@@ -469,7 +493,7 @@ impl Bed {
                 self.hosts.iter().find(|(_, host)| host.connection.is_some() && !host.queue.is_empty());
             if let Some(name) = busy.map(|(name, _)| name.clone()) {
                 self.run_at(&name, 0);
-            } else if let Some((due, "a job is due")) = self.engine.poll_timeout() {
+            } else if let Some(due) = self.engine.next_job() {
                 self.now = self.now.max(due);
                 self.input(Input::Timeout);
             } else {
@@ -594,6 +618,22 @@ impl Host {
         }
     }
 
+    /// A thing that nobody made here is there if it has the desired state, kept under no id.
+    fn check(&self, job: &Job) -> Outcome {
+        let is_there = match &job.spec {
+            Spec::File(file) => self.files.get(&file.path).map(|(_, content)| *content == file.content),
+            spec => self
+                .things
+                .get(&job.resource)
+                .map(|(kept, _)| kept == spec)
+                .or(self.foreign.contains(spec).then_some(true)),
+        };
+        match is_there {
+            Some(true) => Outcome::Done(Observed::default()),
+            other => Outcome::Differs { missing: other.is_none(), reason: "content".into() },
+        }
+    }
+
     fn run(&mut self, job: Job) -> Report {
         let key = job.key();
         let fail = match &job.spec {
@@ -602,6 +642,11 @@ impl Host {
         };
         let outcome = if fail == Some(FailOn::Any) || fail == Some(FailOn::Action(job.action)) {
             Outcome::Failed { reason: "told to fail".into(), permanent: false }
+        } else if job.action == Action::Check {
+            self.check(&job)
+        } else if job.action == Action::Retain {
+            self.things.remove(&job.resource);
+            Outcome::Done(Observed::default())
         } else if job.action == Action::Delete {
             if let Spec::File(file) = &job.spec
                 && self.files.get(&file.path).is_some_and(|(owner, _)| *owner == job.resource)

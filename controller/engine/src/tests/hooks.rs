@@ -336,6 +336,22 @@ fn restricted_actions_fail_the_resource_and_change_nothing() {
 }
 
 #[test]
+fn a_branch_that_is_to_be_replaced_is_not_cut_short_by_a_failure_beside_it() {
+    let mut bed = Bed::new(1);
+    let restricted = "b: {restricted_actions: update}";
+    bed.create(under(template("a: x=1\n b: x=@a.x\n c: !y=@a.x\n d: x=@c.!y"), restricted)).unwrap();
+    bed.idle();
+    bed.ran.clear();
+    bed.update(under(template("a: x=2\n b: x=@a.x\n c: !y=@a.x\n d: x=@c.!y"), restricted)).unwrap();
+    bed.run_at(&node(0), 0);
+    assert_eq!(bed.resource("b").status, "FAILED");
+    assert_eq!(bed.status(), "UPDATE_IN_PROGRESS", "c is being made, and d follows it");
+    bed.idle();
+    assert_eq!(bed.status(), "UPDATE_FAILED");
+    assert_eq!(bed.ran, ["Update a", "Create c", "Update d"]);
+}
+
+#[test]
 fn only_what_is_named_is_restricted() {
     let mut bed = Bed::new(1);
     bed.create(template("a: x=1 !y=1")).unwrap();

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
-use super::bed::{Bed, files, node, stack, template};
-use crate::{Limits, Request, Source};
+use super::bed::{Bed, files, node, options, stack, template, under};
+use crate::{Hook, Limits, Options, Request, Source};
 
 /// More for a long run: `PROPTEST_CASES=20000 cargo test -p muster-engine`.
 fn cases() -> u32 {
@@ -72,6 +72,23 @@ fn settle(bed: &mut Bed) {
         }
     }
     bed.idle();
+    while bed.clear_all() {
+        bed.idle();
+    }
+}
+
+/// What an environment may say of some of the files.
+fn policies(dice: &mut Dice) -> String {
+    let mut rules = String::new();
+    for name in ["a", "b", "c", "'*'"] {
+        let hook = Hook::ALL[dice.roll(6)].as_str();
+        rules.push_str(&match dice.roll(5) {
+            0 | 1 => format!("{name}: {{hooks: {hook}}}, "),
+            2 => format!("{name}: {{restricted_actions: {}}}, ", ["update", "replace"][dice.roll(2)]),
+            _ => String::new(),
+        });
+    }
+    rules
 }
 
 /// Connects, after joining again where that is needed.
@@ -143,7 +160,7 @@ proptest! {
         bed.create(source.clone()).unwrap();
         let mut latest = source;
         for _ in 0..dice.roll(30) {
-            match dice.roll(15) {
+            match dice.roll(18) {
                 14 => {
                     let host = node(dice.roll(2));
                     operate(&mut bed, &mut dice, &host);
@@ -154,6 +171,8 @@ proptest! {
                     (latest, expected) = (source, next);
                 }
                 6 => drop(bed.cancel()), // refused where nothing is IN_PROGRESS
+                15 | 16 => drop(bed.check()), // and these where something is
+                17 => drop(bed.unhealthy(["a", "b", "c"][dice.roll(3)])),
                 7 | 8 => {
                     let host = node(dice.roll(2));
                     begin_or_end(&mut bed, &host, dice.roll(2) == 0);
@@ -190,7 +209,9 @@ proptest! {
             prop_assert!(!there.iter().any(|name| name.starts_with("forgotten")), "a thing without a row: {there:?}");
         }
         settle(&mut bed);
-        if bed.view().is_some_and(|view| view.status_reason == "cancelled") {
+        let failed = |bed: &Bed| bed.resources().iter().any(|row| row.status == "FAILED");
+        let cancelled = bed.view().is_some_and(|view| view.status_reason == "cancelled");
+        if cancelled || bed.status() == "CHECK_FAILED" || failed(&bed) {
             bed.update(latest).unwrap();
             settle(&mut bed);
         }
@@ -294,8 +315,16 @@ fn paths(dice: &mut Dice) -> (Source, Vec<String>) {
 
 fn disturb_in_any_way(bed: &mut Bed, dice: &mut Dice) {
     let host = node(0);
-    match dice.roll(33) {
+    match dice.roll(44) {
         0 => drop(bed.cancel()),
+        33..=36 => {
+            let source = under(paths(dice).0, &policies(dice));
+            let options = Options { rollback: dice.roll(3) == 0, ..options() };
+            drop(bed.ask(Request::Update { name: stack(), source, options })); // refused while there is none
+        }
+        37..=40 => drop(bed.clear_all()),
+        41 | 42 => drop(bed.check()),
+        43 => drop(bed.unhealthy(["a", "b", "c"][dice.roll(3)])),
         30.. => operate(bed, dice, &host),
         1..=5 => begin_or_end(bed, &host, dice.roll(2) == 0),
         _ => disturb(bed, dice),

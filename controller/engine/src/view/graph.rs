@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
 use crate::resource::Slot;
-use crate::stack::Stack;
+use crate::view::ResourceView;
 
 /// `stack graph -o json`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,6 +77,7 @@ impl Engine {
             .filter(|row| row.replaces.is_some() || row.replaced_by.is_some())
             .map(|row| (row.id, row.physical))
             .collect();
+        let needed = self.still_needed(stack);
         let forward = stack.forward.iter().map(|slot| (slot, "forward"));
         let extras = stack.extras.iter().map(|slot| (slot, "clean-up"));
         Some(GraphView {
@@ -86,20 +87,15 @@ impl Engine {
             revision: stack.revision,
             nodes: forward
                 .chain(extras)
-                .map(|(slot, role)| self.graph_node(stack, *slot, role, &replacements))
+                .map(|(slot, role)| {
+                    self.graph_node(role, self.resource_view(stack, *slot, &replacements, &needed), *slot)
+                })
                 .collect(),
             edges: slots().flat_map(|slot| self.graph_edges(*slot)).collect(),
         })
     }
 
-    fn graph_node(
-        &self,
-        stack: &Stack,
-        slot: Slot,
-        role: &str,
-        replacements: &BTreeMap<u64, ResourceId>,
-    ) -> GraphNodeView {
-        let row = self.resource_view(stack, slot, replacements);
+    fn graph_node(&self, role: &str, row: ResourceView, slot: Slot) -> GraphNodeView {
         GraphNodeView {
             id: row.id,
             name: row.name,

@@ -260,3 +260,29 @@ fn properties_that_are_refused() {
         assert!(error.contains(message), "{given}: {error}");
     }
 }
+
+#[test]
+fn a_definition_differs_where_the_ownership_does() {
+    let digest = |keys: &str, id: &str| {
+        let text = format!(
+            "heat_template_version: 2018-08-31\nparameters: {{id: {{type: string, default: {id}}}}}\n\
+             resources: {{a: {{type: Muster::Dummy, {keys}}}}}\n"
+        );
+        let template = parse("t", &text, &BTreeMap::new()).unwrap();
+        let parameters = template.bind(&BTreeMap::new()).unwrap();
+        template.resources[0].definition_digest(&parameters)
+    };
+    let plain = digest("", "x");
+    assert_eq!(digest("deletion_policy: delete", "x"), plain, "the default, said aloud");
+    let all = [
+        plain,
+        digest("deletion_policy: retain", "x"),
+        digest("external_id: x", "x"),
+        digest("external_id: x, deletion_policy: retain", "x"),
+        digest("external_id: {get_param: id}", "x"),
+        digest("external_id: {get_param: id}", "y"),
+        digest("properties: {values: {external_id: x}}", "x"),
+    ];
+    let different: std::collections::BTreeSet<u128> = all.into_iter().collect();
+    assert_eq!(different.len(), all.len());
+}

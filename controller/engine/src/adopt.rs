@@ -1,0 +1,103 @@
+//! Whose a resource's thing is: whether it is left when the resource goes, and whether others made it.
+//!
+//! A row with an external id stands for a thing of others. It is compared and never made, changed or taken away, so
+//! that nothing of it is `applied`.
+
+use muster_shared::NodeId;
+use muster_shared::model::{Action, Claim};
+use muster_template::{Parameters, Template};
+
+use crate::engine::Engine;
+use crate::plan::Plan;
+use crate::record::Status;
+use crate::request::Refusal;
+use crate::resource::{Row, Slot};
+
+impl Row {
+    /// Stands for a thing that others made.
+    pub fn is_adopted(&self) -> bool {
+        self.rare().external_id.is_some()
+    }
+
+    /// How it is cleaned up.
+    pub fn farewell(&self) -> Action {
+        if self.retain { Action::Retain } else { Action::Delete }
+    }
+
+    /// Its thing stays when it is cleaned up.
+    fn leaves_its_thing(&self) -> bool {
+        self.retain || self.is_adopted()
+    }
+
+    /// As operators see it, and other resources.
+    pub fn shown_id(&self) -> String {
+        self.rare().external_id.as_deref().map_or_else(|| self.physical.to_string(), str::to_owned)
+    }
+}
+
+impl Engine {
+    /// What the template says of ownership, in the row that stands for the resource. Checked when it was accepted.
+    pub(crate) fn own(&mut self, slot: Slot, template: &Template, index: usize, parameters: &Parameters) {
+        let retain = template.retains(index);
+        let external_id = template.external_id(index, parameters).ok().flatten().map(String::into_boxed_str);
+        let row = &mut self.rows[slot];
+        if row.retain == retain && row.rare().external_id == external_id {
+            return;
+        }
+        row.retain = retain;
+        if row.rare().external_id != external_id {
+            row.rare_mut().external_id = external_id;
+        }
+        self.row_changed(slot, true);
+    }
+
+    /// A resource is adopted when it is new, or never.
+    pub(crate) fn check_ownership(
+        &self,
+        plan: &Plan,
+        template: &Template,
+        parameters: &Parameters,
+    ) -> Result<(), Refusal> {
+        for (index, resource) in template.resources.iter().enumerate() {
+            if !plan.dirty[index] {
+                continue;
+            }
+            let id = template
+                .external_id(index, parameters)
+                .map_err(|error| Refusal::Invalid(error.to_string()))?;
+            let Some(row) = plan.chosen[index].map(|slot| &self.rows[slot]) else { continue };
+            let stands = row.applied || row.work.is_some() || row.status == Some(Status::Complete);
+            if !stands || row.rare().external_id.as_deref() == id.as_deref() {
+                continue;
+            }
+            return Err(Refusal::Invalid(format!(
+                "the external_id of resource {} cannot be added, changed or removed while the resource exists: take \
+                 the resource out of the template in one update (with 'deletion_policy: retain' its thing stays) and \
+                 put it back in the next",
+                resource.name
+            )));
+        }
+        Ok(())
+    }
+
+    /// Whether who adopts a thing would see it taken away by its owner's clean-up.
+    pub(crate) fn takes_it_away(&self, adopts: bool, owner: Slot) -> bool {
+        adopts && !self.rows[owner].leaves_its_thing()
+    }
+
+    /// As [`Engine::takes_it_away`], as a refusal.
+    pub(crate) fn adopted_from_its_maker(
+        &self,
+        claim: &Claim,
+        node: &NodeId,
+        owner: Slot,
+        asker: &str,
+    ) -> Refusal {
+        let owner = &self.rows[owner];
+        Refusal::Conflict(format!(
+            "resource {asker} adopts {claim} on {node}, which resource {} made and would take away: give {} the \
+             deletion_policy retain first",
+            owner.name, owner.name
+        ))
+    }
+}

@@ -1,0 +1,264 @@
+//! Asks the nodes whether what is there is still as the revision wants it. Nothing is changed by that.
+//!
+//! A check is a traversal of its own without a revision: every live row that stands is asked of its node, in no order.
+//! A row that does not stand (never applied, failed, left behind by a cancelled operation) fails the check unasked. A
+//! newer operation ends the questions that are open and finds the rows as they were.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use muster_shared::StackName;
+use muster_shared::model::{Action, Down};
+
+use crate::engine::{Engine, Todo};
+use crate::operation::{Pending, Purpose};
+use crate::plan::is_settled;
+use crate::record::{Observation, StackAction, Status};
+use crate::request::{Answer, Refusal, Source};
+use crate::resource::{Role, Slot};
+use crate::stack::{Adjacency, Stack, Stage, Walk};
+use crate::timer::TimerKey;
+
+/// Resources named in the reason of a stack: a line.
+const NAMED: usize = 3;
+
+impl Engine {
+    /// Answered when the revision is loaded: what its parameters hide must not show in what the agents find.
+    pub(crate) fn check_stack(&mut self, name: &StackName, request: u64) -> Result<(), Refusal> {
+        let id = self.find(name)?;
+        let stack = &self.stacks[&id];
+        if stack.status == Status::InProgress || self.pending.values().any(|pending| pending.stack == id) {
+            return Err(Refusal::Conflict(format!(
+                "stack '{name}' is {}_IN_PROGRESS: wait until that has ended, or stop it with 'muster stack cancel {name}'",
+                stack.action.as_str()
+            )));
+        }
+        if stack.action == StackAction::Delete {
+            return Err(Refusal::Conflict(format!(
+                "the delete of stack '{name}' has not ended: delete it again, or bring it back with an update"
+            )));
+        }
+        let (revision, traversal) = (stack.revision, stack.traversal);
+        let pending =
+            Pending { stack: id, traversal, revision, request: Some(request), purpose: Purpose::Check };
+        self.load_revision(name.clone(), revision, pending);
+        Ok(())
+    }
+
+    pub(crate) fn check_loaded(
+        &mut self,
+        id: u64,
+        traversal: u64,
+        source: Result<Source, String>,
+    ) -> Result<Answer, Refusal> {
+        let unchanged = self.stacks.get(&id).is_some_and(|stack| stack.traversal == traversal);
+        if !unchanged {
+            return Err(Refusal::Conflict(
+                "a newer operation has begun: check again when it has ended".into(),
+            ));
+        }
+        let source = source.map_err(|why| {
+            Refusal::Conflict(format!("the stack's revision cannot be read: {why}; update it"))
+        })?;
+        self.leave_walk(id);
+        let traversal = self.next_traversal;
+        self.next_traversal += 1;
+        if let Some(stack) = self.stacks.get_mut(&id) {
+            stack.action = StackAction::Check;
+            stack.status = Status::InProgress;
+            stack.reason = String::new();
+            stack.traversal = traversal;
+            (stack.rollback, stack.cancelled) = (false, false);
+        }
+        self.keep_failures(id, Vec::new());
+        self.stack_changed(id);
+        self.event(id, None);
+        self.take_up_check(id, source);
+        Ok(self.begun(id, Vec::new()))
+    }
+
+    /// Also after a restart: who was not known to have answered is asked again. One that has ended stays as it is.
+    pub(crate) fn take_up_check(&mut self, id: u64, source: Source) {
+        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        let due = self.now + Duration::from_secs(stack.timeout_s);
+        let timed = stack.status == Status::InProgress;
+        if timed {
+            self.timers.set(due, TimerKey::Stack(id, stack.traversal));
+        }
+        for slot in &stack.forward {
+            let row = &mut self.rows[*slot];
+            (row.role, row.failed) = (Role::Steady, false);
+        }
+        for slot in &stack.extras {
+            let row = &mut self.rows[*slot];
+            (row.role, row.failed) = (Role::Cleanup, false);
+        }
+        // One that is being made again for an agent that had lost it is as good as asked.
+        let stands = |slot: &Slot| {
+            let row = &self.rows[*slot];
+            is_settled(row) || (row.ready && row.work.is_some())
+        };
+        let asked: BTreeSet<Slot> =
+            stack.forward.iter().copied().filter(|slot| timed && stands(slot)).collect();
+        stack.walk = Some(Walk {
+            template: source.template,
+            parameters: source.parameters,
+            needed_by: Adjacency::default(),
+            stage: Stage::Check,
+            since: self.now,
+            visits: Vec::new(),
+            total: stack.forward.len() + stack.extras.len(),
+            forward_left: 0,
+            asked: asked.clone(),
+            at_hooks: BTreeSet::new(),
+            failed: 0,
+            ended: !timed,
+            timeout: timed.then_some(due),
+        });
+        if timed {
+            self.watch(id);
+        }
+        for slot in asked {
+            self.agenda.push_back(Todo::Visit(slot));
+        }
+        self.agenda.push_back(Todo::CheckEnd(id));
+    }
+
+    /// Asks, unless that is done already or something else is under way that tells as much.
+    pub(crate) fn visit_to_check(&mut self, slot: Slot) {
+        let row = &self.rows[slot];
+        let walk = self.stacks.get(&row.stack).and_then(|stack| stack.walk.as_ref());
+        if row.work.is_some() || !walk.is_some_and(|walk| walk.asked.contains(&slot)) {
+            return;
+        }
+        match row.node {
+            Some(node) if is_settled(row) => {
+                let spec = row.spec.clone();
+                self.queue_job(slot, node, Action::Check, spec, None);
+            }
+            _ => self.answered(slot),
+        }
+    }
+
+    /// It is known how the row stands.
+    pub(crate) fn answered(&mut self, slot: Slot) {
+        let stack = self.rows[slot].stack;
+        if let Some(walk) = self.stacks.get_mut(&stack).and_then(|stack| stack.walk.as_mut())
+            && walk.asked.remove(&slot)
+        {
+            self.agenda.push_back(Todo::CheckEnd(stack));
+        }
+    }
+
+    /// What is there is as desired: of a row that was asked, or of one that adopts it.
+    pub(crate) fn found_in_sync(&mut self, slot: Slot) {
+        let previous = self.end_work(slot).and_then(|work| work.previous);
+        let row = &mut self.rows[slot];
+        row.status = Some(Status::Complete);
+        row.reason = None;
+        row.observed = Observation::InSync;
+        let (stack, role) = (row.stack, row.role);
+        let claims = row.spec.as_ref().map(|spec| spec.unpack().claims()).unwrap_or_default();
+        self.claims.keep(slot, &claims);
+        self.release_previous(previous);
+        self.row_changed(slot, false);
+        self.event(stack, Some(slot));
+        self.not_failed(slot);
+        self.mended(slot);
+        self.answered(slot);
+        if role != Role::Steady {
+            self.agenda.push_back(Todo::Visit(slot));
+        }
+    }
+
+    /// What is there is not as desired. Who adopts it tries again, for others may yet make it so.
+    pub(crate) fn found_different(&mut self, slot: Slot, missing: bool, reason: &str) {
+        let reason = format!("not as desired: {reason}");
+        let row = &mut self.rows[slot];
+        row.observed = if missing { Observation::Missing } else { Observation::Drifted };
+        if row.is_asked() {
+            self.abandon_work(slot);
+            self.fail_row(slot, reason);
+        } else {
+            self.attempt_failed(slot, &reason, false);
+        }
+    }
+
+    /// Takes all open questions back; their rows are as they were before.
+    pub(crate) fn end_checks(&mut self, id: u64) {
+        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        if stack.action != StackAction::Check || stack.status != Status::InProgress {
+            return;
+        }
+        if let Some(walk) = &mut stack.walk {
+            walk.asked.clear();
+        }
+        let asked = |slot: &&Slot| self.rows[**slot].is_asked();
+        let slots: Vec<Slot> = stack.forward.iter().filter(asked).copied().collect();
+        for slot in slots {
+            self.end_check(slot);
+        }
+    }
+
+    /// Whatever the agent may still say of the question is of no interest any more.
+    pub(crate) fn end_check(&mut self, slot: Slot) {
+        let row = &self.rows[slot];
+        let withdraw = Down::Withdraw { resource: row.physical, generation: row.generation };
+        if let Some(node) = row.node.filter(|node| row.is_sent() && self.nodes[*node].ready) {
+            self.send(node, withdraw);
+        }
+        let previous = self.end_work(slot).and_then(|work| work.previous);
+        let generation = self.next_generation();
+        let row = &mut self.rows[slot];
+        row.generation = generation;
+        (row.attempt, row.retry_count) = (0, 0);
+        row.status = Some(Status::Complete);
+        row.action = previous.as_ref().and_then(|previous| previous.action).or(Some(Action::Update));
+        row.reason = None;
+        self.release_previous(previous);
+        self.row_changed(slot, false);
+    }
+
+    /// All that could be asked has answered.
+    pub(crate) fn end_of_check(&mut self, id: u64) {
+        let open = |stack: &&mut Stack| stack.status == Status::InProgress;
+        let Some(stack) = self.stacks.get_mut(&id).filter(open) else { return };
+        let Some(walk) = stack.walk.as_mut().filter(|walk| walk.asked.is_empty()) else { return };
+        walk.ended = true;
+        let live = stack.forward.iter().filter(|slot| !is_settled(&self.rows[**slot]));
+        let failing: Vec<Slot> = live.chain(&stack.extras).copied().collect();
+        if failing.is_empty() {
+            self.leave_walk(id);
+            let Some(stack) = self.stacks.get_mut(&id) else { return };
+            stack.status = Status::Complete;
+            self.stack_changed(id);
+            self.event(id, None);
+            return;
+        }
+        walk.failed = failing.len();
+        let mut reasons: Vec<String> = Vec::new();
+        for slot in &failing {
+            self.rows[*slot].failed = true;
+            if self.rows[*slot].status == Some(Status::Failed) {
+                self.add_failure(*slot);
+            }
+            if reasons.len() < NAMED {
+                reasons.push(self.why_it_fails(*slot));
+            }
+        }
+        if failing.len() > NAMED {
+            reasons.push("…".into());
+        }
+        self.end_failed(id, reasons.join("; "));
+    }
+
+    fn why_it_fails(&self, slot: Slot) -> String {
+        let row = &self.rows[slot];
+        let why = match (row.status, row.role) {
+            (Some(Status::Failed), _) => row.reason.as_deref().unwrap_or("failed"),
+            (_, Role::Cleanup) => "is still to be taken away",
+            _ => "is not as the current revision wants it yet",
+        };
+        format!("{}: {why}", row.name)
+    }
+}

@@ -1,0 +1,117 @@
+//! What failed in a stack's operation, with every cause; kept until the next operation begins, so that a rollback that
+//! followed by itself leaves it to be read.
+
+use crate::engine::Engine;
+use crate::record::{Change, EventRecord, Status, action_str};
+use crate::resource::{Role, Slot};
+use crate::view::FailureView;
+
+/// Causes kept of one job, the newest.
+const CAUSES_MAX: usize = 20;
+/// Failures kept of one operation: more are not read one by one.
+const FAILURES_MAX: usize = 1000;
+/// Failures that a stack's reason tells of: each resource has its own.
+const TOLD: usize = 3;
+
+impl Engine {
+    /// An attempt of a row's job has come to nothing.
+    pub(crate) fn add_cause(&mut self, slot: Slot, reason: &str) {
+        let causes = &mut self.rows[slot].rare_mut().causes;
+        if causes.len() >= CAUSES_MAX {
+            causes.remove(0);
+        }
+        causes.push(reason.into());
+    }
+
+    /// It is tried again.
+    pub(crate) fn tell_of_attempt(&mut self, slot: Slot, reason: &str, again_s: u64) {
+        let row = &self.rows[slot];
+        let Some(stack) = self.stacks.get_mut(&row.stack) else { return };
+        stack.events += 1;
+        let record = EventRecord {
+            stack: row.stack,
+            number: stack.events,
+            resource: Some((row.name.clone(), row.physical)),
+            action: action_str(row.action),
+            status: Status::InProgress.as_str(),
+            reason: format!("attempt {} failed, tried again in {again_s} s: {reason}", row.attempt + 1)
+                .into(),
+        };
+        self.change(Change::Event(record));
+    }
+
+    /// A resource has failed for good.
+    pub(crate) fn add_failure(&mut self, slot: Slot) {
+        let row = &self.rows[slot];
+        let Some(stack) = self.stacks.get(&row.stack) else { return };
+        let reason = row.reason.as_deref().unwrap_or_default().to_owned();
+        let mut causes: Vec<String> = row.rare().causes.iter().map(ToString::to_string).collect();
+        if causes.last() != Some(&reason) {
+            causes.push(reason.clone());
+        }
+        let failure = FailureView {
+            resource: row.name.to_string(),
+            physical_id: row.shown_id(),
+            kind: row.kind.name().into(),
+            node: row.node.map(|key| self.nodes[key].name.to_string()).unwrap_or_default(),
+            action: action_str(row.action).into(),
+            reason,
+            causes,
+        };
+        let (id, before) = (row.stack, stack.failures_before);
+        let known =
+            stack.failures[before..].iter().position(|known| known.physical_id == failure.physical_id);
+        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        match known {
+            Some(at) => stack.failures[before + at] = failure,
+            None if stack.failures.len() < FAILURES_MAX => stack.failures.push(failure),
+            None => return,
+        }
+        self.stack_changed(id);
+    }
+
+    /// What had failed has ended well after all.
+    pub(crate) fn mended(&mut self, slot: Slot) {
+        let row = &mut self.rows[slot];
+        if let Some(rare) = &mut row.rare {
+            rare.causes.clear();
+        }
+        let (id, physical) = (row.stack, row.shown_id());
+        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        let before = stack.failures_before;
+        if stack.failures.len() == before {
+            return;
+        }
+        let found = stack.failures[before..].iter().position(|failure| failure.physical_id == physical);
+        if let Some(at) = found {
+            stack.failures.remove(before + at);
+            self.stack_changed(id);
+        }
+    }
+
+    /// What is told of the operation that an automatic rollback follows is told of it as well.
+    pub(crate) fn keep_failures(&mut self, id: u64, failures: Vec<FailureView>) {
+        if let Some(stack) = self.stacks.get_mut(&id) {
+            stack.failures_before = failures.len();
+            stack.failures = failures;
+        }
+    }
+
+    /// Why nothing can go on: `3 resources failed: a: …; b: …; c: …`.
+    pub(crate) fn why_stuck(&self, id: u64) -> String {
+        let Some(stack) = self.stacks.get(&id) else { return String::new() };
+        let rows = stack.forward.iter().chain(&stack.extras).map(|slot| &self.rows[*slot]);
+        let mut failed = rows.filter(|row| row.failed && row.role != Role::Steady);
+        let told: Vec<String> = failed
+            .by_ref()
+            .take(TOLD)
+            .map(|row| format!("{}: {}", row.name, row.reason.as_deref().unwrap_or("failed")))
+            .collect();
+        let more = failed.count();
+        match (told.len(), more) {
+            (0 | 1, _) => told.concat(),
+            (n, 0) => format!("{n} resources failed: {}", told.join("; ")),
+            (n, more) => format!("{} resources failed: {}; …", n + more, told.join("; ")),
+        }
+    }
+}

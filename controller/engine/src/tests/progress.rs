@@ -1,0 +1,114 @@
+//! Who waits for what, since when, and what is said when nothing moves.
+
+use std::time::Duration;
+
+use super::bed::{Bed, node, template, under};
+
+fn said(bed: &Bed) -> Vec<&str> {
+    let reasons = bed.tables.reasons.iter().map(String::as_str);
+    reasons.filter(|reason| reason.starts_with("no progress")).collect()
+}
+
+fn pass(bed: &mut Bed, seconds: u64) {
+    for _ in 0..seconds {
+        bed.pass(Duration::from_secs(1));
+    }
+}
+
+#[test]
+fn each_says_its_phase_and_since_when() {
+    let mut bed = Bed::new(2);
+    bed.disconnect(&node(1));
+    let source = template("a: x=1 node=node-0\n b: x=1 node=node-1\n c: x=1 | a b\n d: x=1 | c");
+    bed.create(under(source, "c: {hooks: pre-create}")).unwrap();
+    pass(&mut bed, 10);
+    let phases = |bed: &Bed| {
+        let rows = bed.resources().into_iter();
+        rows.map(|row| format!("{} {} {}", row.name, row.phase, row.phase_seconds)).collect::<Vec<_>>()
+    };
+    assert_eq!(phases(&bed), ["a queued 10", "b node_away 10", "c waiting 10", "d waiting 10"]);
+    assert_eq!(bed.resource("c").waits_for, ["a", "b"]);
+    bed.connect(&node(1));
+    bed.run_at(&node(0), 0);
+    bed.run_at(&node(1), 0);
+    pass(&mut bed, 5);
+    assert_eq!(phases(&bed), ["a  0", "b  0", "c hook 5", "d waiting 15"]);
+}
+
+#[test]
+fn what_is_cleaned_up_waits_for_those_that_need_it() {
+    let mut bed = Bed::new(1);
+    bed.create(template("a: !x=1\n b: y=@a.!x\n c: x=1 | b")).unwrap();
+    bed.idle();
+    let waits = |bed: &Bed| {
+        let rows = bed.resources().into_iter().filter(|row| row.phase == "waiting");
+        rows.map(|row| format!("{} {}", row.name, row.waits_for.join(" "))).collect::<Vec<_>>()
+    };
+    bed.update(template("a: !x=2\n b: y=@a.!x\n c: x=1 | b")).unwrap();
+    assert_eq!(
+        waits(&bed),
+        ["b a", "c b", "a a b"],
+        "the old a waits for the new one and for b, which has the old still"
+    );
+    bed.run_at(&node(0), 0);
+    assert_eq!(waits(&bed), ["c b", "a b"]);
+    bed.idle();
+    bed.delete().unwrap();
+    assert_eq!(waits(&bed), ["a b", "b c"]);
+    bed.run_at(&node(0), 0);
+    assert_eq!(waits(&bed), ["a b"]);
+}
+
+#[test]
+fn when_nothing_moves_an_event_names_what_is_waited_for_and_then_less_and_less_often() {
+    let mut bed = Bed::new(2);
+    bed.disconnect(&node(1));
+    bed.create(template("a: x=1 node=node-0\n b: x=1 node=node-1\n c: x=1 node=nobody\n d: x=1 | b"))
+        .unwrap();
+    pass(&mut bed, 50);
+    bed.run_at(&node(0), 0);
+    pass(&mut bed, 59);
+    assert!(said(&bed).is_empty(), "a moved");
+    pass(&mut bed, 1);
+    let waits = "b (node_away on node-1), c (node_away on nobody)";
+    assert_eq!(said(&bed), [format!("no progress for 60 s: {waits}")]);
+    pass(&mut bed, 119);
+    assert_eq!(said(&bed).len(), 1);
+    pass(&mut bed, 1);
+    assert_eq!(said(&bed)[1], format!("no progress for 180 s: {waits}"));
+    bed.connect(&node(1));
+    bed.idle();
+    pass(&mut bed, 60);
+    assert_eq!(said(&bed)[2..], ["no progress for 60 s: c (node_away on nobody)"], "sooner again");
+    pass(&mut bed, 12_000);
+    let seconds: Vec<&str> = said(&bed)[3..].iter().map(|said| said.split(' ').nth(3).unwrap()).collect();
+    assert_eq!(seconds, ["180", "420", "900", "1860", "3780", "7380", "10980"]);
+    bed.restart();
+    let before = said(&bed).len();
+    pass(&mut bed, 60);
+    assert_eq!(said(&bed).len(), before + 1);
+}
+
+#[test]
+fn many_are_named_once_and_what_has_ended_is_quiet() {
+    let mut bed = Bed::new(0);
+    let lines: String = (10..22).map(|i| format!("r{i}: x=1\n")).collect();
+    bed.create(under(template(&lines), "r10: {hooks: pre-create}")).unwrap();
+    pass(&mut bed, 60);
+    let [once] = said(&bed)[..] else { panic!("{:?}", said(&bed)) };
+    assert!(once.starts_with("no progress for 60 s: r10 (node_away: no node has joined"), "{once}");
+    assert!(once.ends_with("r19 (node_away: no node has joined that could have it) and 2 more"), "{once}");
+    bed.cancel().unwrap();
+    assert!(bed.engine.poll_timeout().is_none(), "nothing is waited for");
+    bed.join(&node(0));
+    bed.connect(&node(0));
+    bed.update(template("a: x=1")).unwrap();
+    bed.idle();
+    assert_eq!(bed.status(), "UPDATE_COMPLETE");
+    assert!(bed.engine.poll_timeout().is_none());
+    bed.update(template("a: x=1 fail=update")).unwrap();
+    bed.fail_next(&node(0), true);
+    assert_eq!(bed.status(), "UPDATE_FAILED");
+    pass(&mut bed, 200);
+    assert_eq!(said(&bed).len(), 1);
+}

@@ -1,0 +1,108 @@
+//! Whose a resource's thing is: what becomes of it when the resource goes, and whether others made it.
+
+use serde_json::Value;
+
+use crate::bind::Parameters;
+use crate::build::Reader;
+use crate::error::{cut, suggestion_or_all};
+use crate::expression::{Call, Expr, ExprKind};
+use crate::render::{References, RenderError};
+use crate::template::Template;
+
+/// Characters of an external id: it stands in lists and events.
+const EXTERNAL_ID_MAX: usize = 255;
+
+/// Whether the thing is left where it is when the resource goes.
+pub(crate) fn retains(reader: &mut Reader<'_>, value: &Expr) -> bool {
+    let ExprKind::Text(policy) = &value.kind else {
+        reader.error(value.at, format!("want delete or retain, got {}", value.describe()));
+        return false;
+    };
+    match &**policy {
+        "retain" | "Retain" => return true,
+        "delete" | "Delete" => {}
+        "snapshot" | "Snapshot" => {
+            let message = "the policy 'snapshot' is not supported: no type here can make a snapshot; delete and \
+                           retain are";
+            reader.error(value.at, message);
+        }
+        other => {
+            let near = suggestion_or_all(other, &["delete", "retain"]);
+            reader.error(value.at, format!("unknown policy '{}'{near}", cut(other)));
+        }
+    }
+    false
+}
+
+/// What it is in the world of those who made it: known before anything runs.
+pub(crate) fn external_id(reader: &mut Reader<'_>, value: Expr) -> Option<Box<Expr>> {
+    match &value.kind {
+        ExprKind::Null => return None,
+        ExprKind::Text(text) => {
+            if let Err(message) = checked(text) {
+                reader.error(value.at, message);
+            }
+        }
+        ExprKind::Number(_) | ExprKind::Invalid => {}
+        ExprKind::Call(call) if matches!(**call, Call::GetParam { .. }) => {}
+        _ => {
+            let message = format!("want text or get_param, got {}", value.describe());
+            reader.error(value.at, message);
+        }
+    }
+    Some(Box::new(value))
+}
+
+fn checked(id: &str) -> Result<(), String> {
+    let length = id.chars().count();
+    if length == 0 || length > EXTERNAL_ID_MAX || id.contains(char::is_control) {
+        return Err(format!(
+            "an external id has 1 to {EXTERNAL_ID_MAX} characters, none of them a control character"
+        ));
+    }
+    Ok(())
+}
+
+impl Template {
+    /// Whether the thing of a resource is left where it is when the resource goes.
+    pub fn retains(&self, index: usize) -> bool {
+        self.resources[index].retain
+    }
+
+    /// Whether the resource stands for a thing that others made.
+    pub fn is_adopted(&self, index: usize) -> bool {
+        self.resources[index].external_id.is_some()
+    }
+
+    /// The id of the thing that others made and the resource only stands for.
+    ///
+    /// # Errors
+    /// [`RenderError::Failed`] if a parameter gives no such id.
+    pub fn external_id(&self, index: usize, parameters: &Parameters) -> Result<Option<String>, RenderError> {
+        let resource = &self.resources[index];
+        let Some(expr) = &resource.external_id else { return Ok(None) };
+        let place = ["resources", &resource.name, "external_id"];
+        let (id, wrong) = match self.rendered(expr, parameters, &Unknown, &place)? {
+            Value::String(id) => (id, None),
+            Value::Number(number) => (number.to_string(), None),
+            _ => (String::new(), Some("want text as external_id".to_owned())),
+        };
+        match wrong.or_else(|| checked(&id).err()) {
+            None => Ok(Some(id)),
+            Some(message) => Err(self.failed(expr.at, &place, message)),
+        }
+    }
+}
+
+/// Only parameters are looked at.
+struct Unknown;
+
+impl References for Unknown {
+    fn resource_id(&self, _: u32) -> Option<String> {
+        None
+    }
+
+    fn attribute(&self, _: u32, _: &str) -> Option<Value> {
+        None
+    }
+}

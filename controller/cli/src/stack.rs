@@ -14,6 +14,7 @@ mod events;
 mod graph;
 mod history;
 mod operation;
+mod preview;
 mod validate;
 
 /// Verbs.
@@ -30,6 +31,14 @@ pub enum StackVerb {
                             muster stack update web --existing -P greeting=hi --wait\n  \
                             muster stack update web -t web.yaml -e site.yaml --delete-first")]
     Update(Update),
+    /// Show what an update would create, change, replace and take away; changes nothing
+    ///
+    /// Takes what an update takes. A stack that does not exist would be created. Secrets are masked.
+    #[command(
+        after_help = "Example:\n  muster stack preview web -t web.yaml -e site.yaml -P greeting=hi\n  \
+                            muster stack preview web --existing -P greeting=hi -o json"
+    )]
+    Preview(Preview),
     /// Take everything of a stack away, then the stack
     #[command(after_help = "Example:\n  muster stack delete web --wait")]
     Delete(Delete),
@@ -170,6 +179,21 @@ pub struct Update {
     how: How,
 }
 
+/// `stack preview`
+#[derive(Args)]
+pub struct Preview {
+    /// The stack
+    name: StackName,
+    /// The template's file; the current template if left out
+    #[arg(short, long, value_name = "FILE")]
+    template: Option<PathBuf>,
+    /// Keep the values of parameters, and the environments, that are not given
+    #[arg(long)]
+    existing: bool,
+    #[command(flatten)]
+    given: Given,
+}
+
 /// `stack delete`
 #[derive(Args)]
 pub struct Delete {
@@ -280,6 +304,7 @@ pub async fn run(verb: StackVerb, client: &mut Client, format: Format) -> Result
     match verb {
         StackVerb::Create(create) => operation::create(create, client, format).await,
         StackVerb::Update(update) => operation::update(update, client, format).await,
+        StackVerb::Preview(preview) => preview::run(preview, client, format).await,
         StackVerb::Delete(delete) => operation::delete(delete, client, format).await,
         StackVerb::Rollback(rollback) => operation::rollback(rollback, client, format).await,
         StackVerb::Cancel(Name { name }) => operation::cancel(name.as_str(), client, format).await,

@@ -131,6 +131,12 @@ pub struct ResourceView {
     pub replaced_by: Option<String>,
     /// How often its job was tried again.
     pub retry_count: u32,
+    /// Why each attempt of its present job failed, oldest first.
+    #[serde(default)]
+    pub causes: Vec<String>,
+    /// Where it waits for an operator.
+    #[serde(default)]
+    pub hook: Option<String>,
 }
 
 /// `stack failures -o json`.
@@ -288,6 +294,8 @@ impl Engine {
             replaces: physical_of(row.replaces),
             replaced_by: physical_of(row.replaced_by),
             retry_count: row.retry_count,
+            causes: row.rare().causes.iter().map(ToString::to_string).collect(),
+            hook: row.rare().hook.filter(|_| !stack.cancelled).map(|hook| hook.as_str().into()),
         }
     }
 

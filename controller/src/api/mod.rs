@@ -1,12 +1,13 @@
 //! The HTTP API for operators: JSON under `/v1`, on a Unix socket that belongs to root and the group `muster`.
 //!
 //! ```text
-//!   POST /v1/stacks                       GET /v1/stacks/{stack}/template?revision=
-//!   GET  /v1/stacks                       GET /v1/stacks/{stack}/outputs|graph|revisions|failures
-//!   GET|PUT|DELETE /v1/stacks/{stack}     GET /v1/stacks/{stack}/events?after=&id=
-//!   POST /v1/stacks/{stack}/rollback|cancel   GET /v1/stacks/{stack}/resources?all=&status=
-//!   GET  /v1/stacks/{stack}/watch?seq=&traversal=       GET /v1/stacks/{stack}/resources/{resource}
-//!   GET|POST /v1/tokens    DELETE /v1/tokens/{id}       GET /v1/nodes    GET /v1/nodes/{node}    GET /v1/version
+//!   GET|POST /v1/stacks                            GET /v1/stacks/{stack}/template?revision=
+//!   GET|PUT|DELETE /v1/stacks/{stack}              GET /v1/stacks/{stack}/outputs|graph|revisions|failures
+//!   POST /v1/stacks/{stack}/rollback|cancel|check  GET /v1/stacks/{stack}/events?after=&id=
+//!   GET  /v1/stacks/{stack}/watch?seq=&traversal=  GET /v1/stacks/{stack}/resources?all=&status=
+//!   GET  /v1/stacks/{stack}/resources/{resource}   POST /v1/stacks/{stack}/resources/{resource}/unhealthy|clear-hook
+//!   GET  /v1/nodes                                 GET|PATCH|DELETE /v1/nodes/{node}    POST /v1/nodes/{node}/revoke
+//!   GET|POST /v1/tokens                            DELETE /v1/tokens/{id}               GET /v1/version
 //! ```
 //!
 //! An error is `{"error": {"class", "message", "errors"}}`, see [`error`]. Templates are parsed here, beside the
@@ -108,6 +109,7 @@ fn router(api: Api) -> Router {
         .route("/v1/stacks/{stack}", get(stack::show).put(stack::update).delete(stack::delete))
         .route("/v1/stacks/{stack}/rollback", post(stack::rollback))
         .route("/v1/stacks/{stack}/cancel", post(stack::cancel))
+        .route("/v1/stacks/{stack}/check", post(stack::check))
         .route("/v1/stacks/{stack}/watch", get(poll::watch))
         .route("/v1/stacks/{stack}/template", get(stack::template))
         .route("/v1/stacks/{stack}/outputs", get(stack::outputs))
@@ -118,6 +120,7 @@ fn router(api: Api) -> Router {
         .route("/v1/stacks/{stack}/resources", get(resource::list))
         .route("/v1/stacks/{stack}/resources/{resource}", get(resource::show))
         .route("/v1/stacks/{stack}/resources/{resource}/clear-hook", post(resource::clear_hook))
+        .route("/v1/stacks/{stack}/resources/{resource}/unhealthy", post(resource::unhealthy))
         .route("/v1/tokens", get(token::list).post(token::create))
         .route("/v1/tokens/{id}", delete(token::revoke))
         .route("/v1/nodes", get(node::list))

@@ -10,7 +10,7 @@ use muster_shared::StackName;
 use muster_template::{Hook, suggestion};
 use serde::Deserialize;
 
-use super::error::ApiError;
+use super::error::{ApiError, Class};
 use super::{Api, query, source, stack_name};
 
 /// `?all=&status=`
@@ -40,7 +40,19 @@ pub async fn show(
     State(api): State<Api>,
     Path((name, wanted)): Path<(String, String)>,
 ) -> Result<Json<ResourceView>, ApiError> {
-    one(&api, &stack_name(name)?, &wanted).await
+    one(&api, &stack_name(name)?, &wanted, true).await.map(Json)
+}
+
+/// POST /v1/stacks/{stack}/resources/{resource}/unhealthy: the resource as it is then.
+pub async fn unhealthy(
+    State(api): State<Api>,
+    Path((name, wanted)): Path<(String, String)>,
+) -> Result<Json<ResourceView>, ApiError> {
+    let stack = stack_name(name)?;
+    let row = one(&api, &stack, &wanted, false).await?;
+    tracing::info!(%stack, resource = row.name, "unhealthy");
+    api.driver.request(Request::Unhealthy { stack: stack.clone(), resource: row.name.clone() }).await?;
+    again(&api, &stack, row).await
 }
 
 /// POST /v1/stacks/{stack}/resources/{resource}/clear-hook: the resource as it is then, or as it was if it is gone.
@@ -56,22 +68,34 @@ pub async fn clear_hook(
     }
     let stack = stack_name(name)?;
     let Clear { hook } = source::json(&api, body).await?;
-    let Json(before) = one(&api, &stack, &wanted).await?;
-    tracing::info!(%stack, resource = before.name, hook = hook.as_str(), "clear hook");
-    let resource = before.name.clone();
+    let row = one(&api, &stack, &wanted, true).await?;
+    tracing::info!(%stack, resource = row.name, hook = hook.as_str(), "clear hook");
+    let resource = row.name.clone();
     api.driver.request(Request::ClearHook { stack: stack.clone(), resource, hook }).await?;
-    one(&api, &stack, &before.physical_id).await.or(Ok(Json(before)))
+    again(&api, &stack, row).await
 }
 
-async fn one(api: &Api, name: &StackName, wanted: &str) -> Result<Json<ResourceView>, ApiError> {
+async fn one(api: &Api, name: &StackName, wanted: &str, all: bool) -> Result<ResourceView, ApiError> {
     // Rows of the current revision come first.
-    let mut rows = rows(api, name, true).await?;
-    let found = rows.iter().position(|row| row.name == wanted || row.physical_id == wanted);
-    let row = found.map(|index| rows.swap_remove(index));
-    row.map(Json).ok_or_else(|| {
+    let mut rows = rows(api, name, all).await?;
+    let found = rows
+        .iter()
+        .position(|row| row.name == wanted)
+        .or_else(|| rows.iter().position(|row| row.physical_id == wanted));
+    found.map(|index| rows.swap_remove(index)).ok_or_else(|| {
         let near = suggestion(wanted, rows.iter().map(|row| &*row.name));
         ApiError::not_found(format!("no resource '{wanted}' in stack '{name}'{near}"))
     })
+}
+
+/// The row as it is now; as it was, if it is gone meanwhile.
+async fn again(api: &Api, name: &StackName, before: ResourceView) -> Result<Json<ResourceView>, ApiError> {
+    let now = match rows(api, name, true).await {
+        Ok(rows) => rows.into_iter().find(|row| row.id == before.id),
+        Err(error) if error.class == Class::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    Ok(Json(now.unwrap_or(before)))
 }
 
 async fn rows(api: &Api, name: &StackName, all: bool) -> Result<Vec<ResourceView>, ApiError> {

@@ -77,6 +77,13 @@ pub async fn rollback(
     begun("ROLLBACK", api.driver.request(Request::Rollback { name, to }).await?)
 }
 
+/// POST /v1/stacks/{stack}/check
+pub async fn check(State(api): State<Api>, Path(name): Path<String>) -> Result<Begun, ApiError> {
+    let name = stack_name(name)?;
+    tracing::info!(stack = %name, "check");
+    begun("CHECK", api.driver.request(Request::Check { name }).await?)
+}
+
 /// POST /v1/stacks/{stack}/cancel: the stack as it is then.
 pub async fn cancel(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<StackView>, ApiError> {
     let name = stack_name(name)?;

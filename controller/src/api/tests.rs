@@ -327,6 +327,35 @@ async fn hooks_are_cleared_once() {
 }
 
 #[tokio::test]
+async fn what_is_in_progress_is_neither_checked_nor_distrusted() {
+    let world = World::new().await;
+    world.create("web", WAITING).await;
+    world.create("none", EMPTY).await;
+    let unhealthy =
+        |stack: &str, resource: &str| format!("POST /v1/stacks/{stack}/resources/{resource}/unhealthy");
+    for (line, status) in [
+        ("POST /v1/stacks/web/check".to_owned(), 409),
+        ("POST /v1/stacks/other/check".to_owned(), 404),
+        (unhealthy("web", "motd"), 409),
+        (unhealthy("web", "mtod"), 404),
+        (unhealthy("other", "motd"), 404),
+        ("POST /v1/stacks/none/check".to_owned(), 202),
+    ] {
+        let (code, answer) = world.ask(&line, &Value::Null).await;
+        assert_eq!(code, status, "{line} {answer}");
+    }
+    let (_, view) = world.get("/v1/stacks/none").await;
+    assert_eq!(
+        (&view["action"], &view["status"], &view["revision"]),
+        (&json!("CHECK"), &json!("COMPLETE"), &json!(1))
+    );
+    world.ask("POST /v1/stacks/web/cancel", &Value::Null).await;
+    let (status, row) = world.ask(&unhealthy("web", "motd"), &Value::Null).await;
+    assert_eq!((status, &row["status"], &row["name"]), (200, &json!("FAILED"), &json!("motd")), "{row}");
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn nodes_are_labelled_revoked_and_removed() {
     let world = World::new().await;
     world.join("web-1").await;

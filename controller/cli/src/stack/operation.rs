@@ -89,11 +89,13 @@ impl Wait {
     }
 }
 
-fn template(source: Source) -> Value {
+/// A template with its files, as the API takes it.
+pub fn template(source: Source) -> Value {
     json!({"name": source.name, "text": source.text, "files": source.files})
 }
 
-fn texts(given: &[PathBuf]) -> Result<Value, Failure> {
+/// Environments, as the API takes them.
+pub fn texts(given: &[PathBuf]) -> Result<Value, Failure> {
     let environment = |(name, text)| json!({"name": name, "text": text});
     Ok(environments(given)?.into_iter().map(environment).collect())
 }

@@ -75,7 +75,7 @@ pub async fn wait(
     if operation.limit.is_some_and(|limit| limit.since.elapsed() >= limit.time) {
         failure.exit = Exit::TimedOut;
     }
-    failure.lines.extend(failed_resources(client, &operation.name).await);
+    failure.lines.extend(failures(client, &operation.name).await);
     Err(failure)
 }
 
@@ -190,24 +190,21 @@ fn timed_out(operation: &Operation) -> Failure {
 }
 
 /// One line for each; it is detail, so that it cannot be had is no failure.
-async fn failed_resources(client: &mut Client, stack: &str) -> Vec<String> {
-    let at = format!("{}?status=FAILED", path(["stacks", stack, "resources"]));
-    let Ok(list) = client.get(&at).await else { return Vec::new() };
+async fn failures(client: &mut Client, stack: &str) -> Vec<String> {
+    let Ok(list) = client.get(&path(["stacks", stack, "failures"])).await else { return Vec::new() };
     let Some(list) = list.as_array() else { return Vec::new() };
     let mut lines: Vec<String> = list
         .iter()
         .take(NAMED)
-        .map(|row| {
-            let (name, node) = (cell(&row["name"]), cell(&row["node"]));
-            format!(
-                "resource '{name}' on {node}: {} FAILED: {}",
-                cell(&row["action"]),
-                cell(&row["status_reason"])
-            )
+        .map(|failure| {
+            let [name, node, action, reason] =
+                ["resource", "node", "action", "reason"].map(|key| cell(&failure[key]));
+            let on = if node == "-" { String::new() } else { format!(" on {node}") };
+            format!("resource '{name}'{on}: {action} FAILED: {reason}")
         })
         .collect();
     if list.len() > NAMED {
-        lines.push(format!("and {} more: muster resource list {stack}", list.len() - NAMED));
+        lines.push(format!("and {} more: muster stack failures {stack}", list.len() - NAMED));
     }
     lines
 }

@@ -24,7 +24,7 @@ fn stack(action: &str, traversal: u64, status: &str, seq: u64) -> Value {
 fn failed_resources() -> Act {
     Act::Answer(
         200,
-        json!([{"name": "motd", "node": "web-1", "action": "CREATE", "status_reason": "no room"}]),
+        json!([{"resource": "motd", "node": "web-1", "action": "CREATE", "reason": "no room", "causes": []}]),
     )
 }
 

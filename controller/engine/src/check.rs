@@ -110,6 +110,7 @@ impl Engine {
             total: stack.forward.len() + stack.extras.len(),
             forward_left: 0,
             asked: asked.clone(),
+            delete_first: None,
             at_hooks: BTreeSet::new(),
             failed: 0,
             ended: !timed,

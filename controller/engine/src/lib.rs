@@ -16,6 +16,7 @@ mod adopt;
 mod cancel;
 mod check;
 mod claim;
+mod delete_first;
 mod engine;
 mod failure;
 mod hook;

@@ -7,6 +7,7 @@ use muster_shared::MonoTime;
 use muster_shared::model::{Action, ContentDigest, LedgerEntry};
 use muster_template::{Policies, names_digest};
 
+use crate::delete_first::UNCOUNTED;
 use crate::engine::{Config, Engine, Todo};
 use crate::record::{
     Change, NodeRecord, PackedSpec, ResourceRecord, StackAction, StackRecord, Status, TokenRecord,
@@ -260,6 +261,7 @@ impl Engine {
             forward_left: 0,
             asked: BTreeSet::new(),
             failed: 0,
+            delete_first: None,
             at_hooks: BTreeSet::new(),
             ended: stack.status == Status::Failed,
             timeout: timed.then_some(timeout),
@@ -277,10 +279,6 @@ impl Engine {
                 row.blocked = u32::try_from(blocked).expect("bounded when the revision was taken");
                 walk.total += 1;
                 walk.forward_left += 1;
-                // What it needs is made anew: it does not wait for the operator yet.
-                if let Some(rare) = row.rare.as_mut().filter(|_| blocked > 0) {
-                    rare.hook = None;
-                }
                 if row.status == Some(Status::Failed) && row.blocked == 0 && row.rare().hook.is_none() {
                     walk.failed += 1;
                     row.failed = true;
@@ -292,10 +290,7 @@ impl Engine {
         for slot in &stack.extras {
             let row = &mut self.rows[*slot];
             row.role = Role::Cleanup;
-            row.blocked = 1; // counted when clean-up begins
-            if let Some(rare) = row.rare.as_mut().filter(|_| walk.forward_left > 0) {
-                rare.hook = None;
-            }
+            row.blocked = UNCOUNTED;
         }
         let cancelled = stack.cancelled;
         // Clean-up comes last, also that of the traversal before.
@@ -316,6 +311,7 @@ impl Engine {
         for slot in obsolete {
             self.take_back(slot);
         }
+        self.begin_first(id);
         self.agenda.push_back(Todo::CheckEnd(id));
     }
 }

@@ -127,7 +127,6 @@ impl Engine {
 
     /// Nobody will say what became of its job.
     fn end_for_good(&mut self, slot: Slot) {
-        self.leave_hook(slot);
         if self.rows[slot].is_sent() {
             self.abandon_work(slot);
         } else {
@@ -152,6 +151,7 @@ impl Engine {
         if dropped {
             self.stacks.get_mut(&stack)?.extras.swap_remove(&slot);
             self.lose(slot, stack);
+            self.room_made(stack, slot);
             loss.left.push(self.rows[slot].name.to_string());
             return Some(slot);
         }
@@ -282,6 +282,7 @@ impl Engine {
         let stage = stack.walk.as_ref().map(|walk| walk.stage);
         match (loss.anew.is_empty(), stage) {
             (true, Some(Stage::Cleanup)) => self.count_again(id),
+            (true, Some(Stage::First)) => self.visit_first(id),
             (true, _) => {}
             (false, Some(_)) => self.take_up_walk(id),
             (false, None) if stack.status == Status::Complete => self.begin_again(id, node),

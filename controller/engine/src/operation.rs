@@ -9,6 +9,7 @@ use muster_shared::{NodeId, StackName};
 use muster_template::{Parameters, References, RenderError, Template};
 use serde_json::Value;
 
+use crate::delete_first::UNCOUNTED;
 use crate::engine::{Effect, Engine, Todo};
 use crate::plan::{Ground, Plan, plan};
 use crate::record::{Change, RevisionRecord, StackAction, Status};
@@ -182,8 +183,10 @@ impl Engine {
     }
 
     fn roll_back_to(&mut self, id: u64, revision: u32, source: Source) -> Result<Answer, Refusal> {
-        let timeout = Duration::from_secs(self.stacks[&id].timeout_s);
-        let options = Options { timeout, ..Options::default() };
+        let stack = &self.stacks[&id];
+        let timeout = Duration::from_secs(stack.timeout_s);
+        // Where there was no room for both on the way there, there is none on the way back.
+        let options = Options { timeout, delete_first: stack.delete_first, ..Options::default() };
         self.begin(id, source, Target { action: StackAction::Rollback, revision: Some(revision), options })
     }
 
@@ -320,7 +323,7 @@ impl Engine {
             let row = &mut self.rows[*slot];
             row.role = Role::Cleanup;
             (row.ready, row.failed) = (false, false);
-            row.blocked = 1; // counted when clean-up begins
+            row.blocked = UNCOUNTED;
             row.retry_count = 0;
             row.set_hooks_again();
             row.dropped.get_or_insert(revision);
@@ -349,6 +352,7 @@ impl Engine {
             forward_left: total,
             asked: BTreeSet::new(),
             failed: 0,
+            delete_first: None,
             at_hooks: BTreeSet::new(),
             ended: false,
             timeout: Some(timeout),
@@ -365,6 +369,7 @@ impl Engine {
                 self.agenda.push_back(Todo::Visit(slot));
             }
         }
+        self.begin_first(id);
     }
 
     /// The rows of the new revision, by index, and what is known of them without a look. `steady`: those that are
@@ -444,17 +449,15 @@ impl Engine {
         self.not_failed(old);
         self.leave_hook(old);
         let (old_id, new_id) = (self.rows[old].id, self.rows[new].id);
-        let requires = self.rows[old].requires.clone();
         let (retain, external_id) = (self.rows[old].retain, self.rows[old].rare().external_id.clone());
         let row = &mut self.rows[new];
         row.role = Role::Forward;
         row.replaces = Some(old_id);
-        row.requires = requires;
         row.retain = retain;
         if external_id.is_some() {
             row.rare_mut().external_id = external_id;
         }
-        self.edges_changed(new);
+        self.set_requires(new, template, false);
         let Some(stack) = self.stacks.get_mut(&stack_id) else { return new };
         stack.forward[index] = new;
         stack.settled[index] = 0;
@@ -465,7 +468,7 @@ impl Engine {
         let row = &mut self.rows[old];
         row.replaced_by = Some(new_id);
         row.role = Role::Cleanup;
-        row.blocked = 1; // counted when clean-up begins
+        row.blocked = UNCOUNTED;
         row.dropped = Some(stack.revision);
         self.row_changed(old, true);
         new

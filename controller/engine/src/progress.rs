@@ -54,7 +54,7 @@ impl Engine {
             None if self.stacks.get(&row.stack).is_some_and(Stack::is_still) => "",
             None if row.rare().hook.is_some() => "hook",
             None if row.failed => "",
-            None if row.blocked > 0 => "waiting",
+            None if row.blocked > 0 || self.waits_for_first(row) => "waiting",
             None if row.status == Some(Status::Failed) => "",
             None => WorkState::NodeAway.phase(), // no node has joined
         }
@@ -98,17 +98,17 @@ impl Engine {
     /// The names of what a row waits for.
     pub(crate) fn waits_for(&self, stack: &Stack, slot: Slot, needed: &NeededBy<'_>) -> Vec<String> {
         let row = &self.rows[slot];
-        let waits = row.blocked > 0 && !stack.is_still();
+        let waits = (row.blocked > 0 || self.waits_for_first(row)) && !stack.is_still();
         let Some(walk) = stack.walk.as_ref().filter(|_| waits) else { return Vec::new() };
         match row.role {
-            Role::Forward => walk.template.resources[row.index as usize]
-                .requires
-                .iter()
-                .map(|required| &self.rows[stack.forward[*required as usize]])
-                .filter(|required| !required.ready)
-                .map(|required| required.name.to_string())
-                .take(WAITS_FOR_MAX)
-                .collect(),
+            Role::Forward => {
+                let requires = walk.template.resources[row.index as usize].requires.iter();
+                let unready = requires
+                    .map(|required| &self.rows[stack.forward[*required as usize]])
+                    .filter(|required| !required.ready)
+                    .map(|required| required.name.to_string());
+                unready.chain(self.waits_for_room_of(stack, row)).take(WAITS_FOR_MAX).collect()
+            }
             Role::Cleanup => {
                 let names = needed.get(&slot).into_iter().flatten();
                 names.take(WAITS_FOR_MAX).map(ToString::to_string).collect()

@@ -7,6 +7,7 @@ use indexmap::IndexSet;
 use muster_shared::{MonoTime, StackName};
 use muster_template::{Parameters, Policies, Template};
 
+use crate::delete_first::DeleteFirst;
 use crate::progress::Quiet;
 use crate::record::{StackAction, StackRecord, Status};
 use crate::resource::Slot;
@@ -73,6 +74,8 @@ pub(crate) struct Walk {
     /// In a check: rows that have not answered.
     pub asked: BTreeSet<Slot>,
     pub failed: usize,
+    /// If it deletes first.
+    pub delete_first: Option<Box<DeleteFirst>>,
     /// Rows that wait for an operator, by name.
     pub at_hooks: BTreeSet<(Arc<str>, Slot)>,
     /// Nothing more can be done, for something failed; an outcome that comes late may yet revive it.
@@ -80,9 +83,10 @@ pub(crate) struct Walk {
     pub timeout: Option<MonoTime>,
 }
 
-/// Clean-up comes last.
+/// Clean-up comes last, and where it was asked for also first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
+    First,
     Forward,
     Cleanup,
     /// Nothing is walked: rows are asked about.

@@ -1,8 +1,8 @@
 //! The walk of a graph: a node whose needs are ready is visited; what it decides becomes a job, or nothing.
 //!
 //! ```text
-//!   Forward ── all ready ──▶ Cleanup ── all gone ──▶ COMPLETE (or, for DELETE, no stack)
-//!      └──────── nothing can go on ────┴──────────▶ FAILED, or rolled back
+//!   (First ▶) Forward ── all ready ──▶ Cleanup ── all gone ──▶ COMPLETE (or, for DELETE, no stack)
+//!                └──────── nothing can go on ────┴──────────▶ FAILED, or rolled back
 //! ```
 
 use std::sync::Arc;
@@ -115,6 +115,7 @@ impl Engine {
         }
         let Some(stack) = self.stacks.get_mut(&row.stack) else { return };
         stack.extras.swap_remove(&slot);
+        self.room_made(row.stack, slot);
         let mut released: Vec<Slot> = Vec::new();
         for required in &row.requires {
             let Some(other) = self.rows.get_mut(*required) else { continue };
@@ -142,8 +143,10 @@ impl Engine {
     pub(crate) fn check_end(&mut self, id: u64) {
         let Some(stack) = self.stacks.get_mut(&id).filter(|stack| !stack.cancelled) else { return };
         let Some(walk) = &mut stack.walk else { return };
+        let rests = stack.active == 0 && walk.at_hooks.is_empty();
         match walk.stage {
             Stage::Check => self.end_of_check(id),
+            Stage::First if walk.failed == 0 => self.end_first(id),
             Stage::Forward if walk.forward_left == 0 && !stack.extras.is_empty() => {
                 walk.stage = Stage::Cleanup;
                 walk.since = self.now;
@@ -154,8 +157,7 @@ impl Engine {
             Stage::Forward | Stage::Cleanup if walk.forward_left == 0 && stack.extras.is_empty() => {
                 self.complete(id);
             }
-            Stage::Forward | Stage::Cleanup => {
-                let rests = stack.active == 0 && walk.at_hooks.is_empty();
+            Stage::First | Stage::Forward | Stage::Cleanup => {
                 if rests && walk.failed > 0 && !walk.ended {
                     walk.ended = true;
                     self.stuck(id);

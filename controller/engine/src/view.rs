@@ -218,7 +218,7 @@ impl Engine {
             Some(walk) => {
                 let left = match walk.stage {
                     Stage::Check => walk.asked.len(),
-                    Stage::Forward | Stage::Cleanup => walk.forward_left + stack.extras.len(),
+                    Stage::First | Stage::Forward | Stage::Cleanup => walk.forward_left + stack.extras.len(),
                 };
                 ProgressView {
                     done: walk.total.saturating_sub(left) as u64,

@@ -46,6 +46,7 @@ impl Engine {
         match row.role {
             _ if row.is_lost() => self.visit_lost(slot),
             Role::Steady => {}
+            Role::Forward if self.is_first(row.stack) => {}
             Role::Forward => self.visit_forward(slot),
             Role::Cleanup => self.visit_cleanup(slot),
         }
@@ -111,7 +112,9 @@ impl Engine {
                 }
                 // The old row keeps its work, if any, and is cleaned up after that has ended.
                 let new = self.replace(slot, &template);
-                self.agenda.push_back(Todo::Visit(new));
+                if !self.waits_for_room(slot, new) {
+                    self.agenda.push_back(Todo::Visit(new));
+                }
             }
             Ok(Decision::Unplaced) => {
                 self.unplaced.insert(slot);

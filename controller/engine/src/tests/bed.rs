@@ -331,6 +331,11 @@ impl Bed {
         self.ask(Request::Update { name: stack(), source, options: options() })
     }
 
+    pub fn delete_first(&mut self, source: Source, rollback: bool) -> Result<Answer, Refusal> {
+        let options = Options { delete_first: true, rollback, ..options() };
+        self.ask(Request::Update { name: stack(), source, options })
+    }
+
     pub fn delete(&mut self) -> Result<Answer, Refusal> {
         self.ask(Request::Delete { name: stack() })
     }

@@ -319,7 +319,8 @@ fn disturb_in_any_way(bed: &mut Bed, dice: &mut Dice) {
         0 => drop(bed.cancel()),
         33..=36 => {
             let source = under(paths(dice).0, &policies(dice));
-            let options = Options { rollback: dice.roll(3) == 0, ..options() };
+            let (rollback, delete_first) = (dice.roll(3) == 0, dice.roll(3) == 0);
+            let options = Options { rollback, delete_first, ..options() };
             drop(bed.ask(Request::Update { name: stack(), source, options })); // refused while there is none
         }
         37..=40 => drop(bed.clear_all()),

@@ -1,0 +1,195 @@
+//! Delete-first: what is no longer wanted goes before anything new is made, where an operator needs the room.
+//!
+//! ```text
+//!   First ── all that nobody needs is gone ──▶ Forward ── …
+//!     └───────── nothing can go on ─────────▶ FAILED, and nothing new was made
+//! ```
+//!
+//! In Forward, a replacement is made after the old thing is gone. What another thing still needs stays until that has
+//! let go of it: then the old one goes last, as without this. After a restart the first stage is looked for again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::engine::{Engine, Todo};
+use crate::resource::{Role, Row, Slot};
+use crate::stack::{Stack, Stage};
+
+/// `blocked` of a row to be cleaned up while those that need it are not counted: that of others never counts it down.
+pub(crate) const UNCOUNTED: u32 = 1 << 31;
+
+/// What a traversal that deletes first knows besides.
+#[derive(Default)]
+pub(crate) struct DeleteFirst {
+    /// Rows that are cleaned up before anything else; empty after the first stage.
+    first: BTreeSet<Slot>,
+    /// Who needed each row when the traversal began: a row is needed by none but these.
+    needed_by: BTreeMap<Slot, Vec<Slot>>,
+    /// New rows that wait until the old one is gone.
+    awaited: BTreeMap<Slot, Slot>,
+}
+
+impl Engine {
+    /// Begins with the clean-up of what nobody needs, if that was asked for.
+    pub(crate) fn begin_first(&mut self, id: u64) {
+        let Some(stack) = self.stacks.get(&id).filter(|stack| stack.delete_first) else { return };
+        let first = self.needed_by_none(stack);
+        let mut needed_by: BTreeMap<Slot, Vec<Slot>> = BTreeMap::new();
+        for slot in stack.forward.iter().chain(&stack.extras) {
+            for required in &self.rows[*slot].requires {
+                needed_by.entry(*required).or_default().push(*slot);
+            }
+        }
+        let unready: Vec<Slot> =
+            stack.forward.iter().copied().filter(|slot| !self.rows[*slot].ready).collect();
+        let begins = !first.is_empty();
+        let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };
+        walk.delete_first =
+            Some(Box::new(DeleteFirst { first: first.clone(), needed_by, awaited: BTreeMap::new() }));
+        if !begins {
+            return;
+        }
+        walk.stage = Stage::First;
+        for slot in unready {
+            // Their turn comes after; what is under way of an earlier traversal would make something new.
+            self.not_failed(slot);
+            self.leave_hook(slot);
+            self.take_back(slot);
+        }
+        self.visit_first(id);
+    }
+
+    /// Counts who waits for whom in the first stage, and visits all of it.
+    pub(crate) fn visit_first(&mut self, id: u64) {
+        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        let Some(known) = stack.walk.as_ref().and_then(|walk| walk.delete_first.as_ref()) else { return };
+        let mut first: Vec<Slot> = known.first.iter().copied().collect();
+        for slot in &first {
+            self.rows[*slot].blocked = 0;
+        }
+        for slot in &first {
+            for required in self.rows[*slot].requires.clone() {
+                if first.binary_search(&required).is_ok() {
+                    self.rows[required].blocked += 1;
+                }
+            }
+        }
+        first.sort_by(|a, b| {
+            let (a, b) = (&self.rows[*a], &self.rows[*b]);
+            (&a.name, a.id).cmp(&(&b.name, b.id))
+        });
+        self.agenda.extend(first.into_iter().map(Todo::Visit));
+        self.agenda.push_back(Todo::CheckEnd(id));
+    }
+
+    /// Rows to be cleaned up that no kept row's thing needs, not even by way of others.
+    fn needed_by_none(&self, stack: &Stack) -> BTreeSet<Slot> {
+        let mut first: BTreeSet<Slot> = stack.extras.iter().copied().collect();
+        let exists = |slot: &&Slot| self.rows[**slot].applied;
+        let mut queue: Vec<Slot> = stack.forward.iter().filter(exists).copied().collect();
+        while let Some(slot) = queue.pop() {
+            for required in &self.rows[slot].requires {
+                if first.remove(required) {
+                    queue.push(*required);
+                }
+            }
+        }
+        first
+    }
+
+    /// Whether nothing but the first stage's clean-up may go on.
+    pub(crate) fn is_first(&self, stack: u64) -> bool {
+        let walk = self.stacks.get(&stack).and_then(|stack| stack.walk.as_ref());
+        walk.is_some_and(|walk| walk.stage == Stage::First)
+    }
+
+    /// Goes on to what is new, once all of the first stage is gone.
+    pub(crate) fn end_first(&mut self, id: u64) {
+        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        let Some(walk) = &mut stack.walk else { return };
+        if walk.delete_first.as_ref().is_some_and(|known| !known.first.is_empty()) {
+            return;
+        }
+        walk.stage = Stage::Forward;
+        for index in &walk.visits {
+            self.agenda.push_back(Todo::Visit(stack.forward[*index as usize]));
+        }
+        self.agenda.push_back(Todo::CheckEnd(id));
+    }
+
+    /// A row to be cleaned up is gone, or is this stack's no more.
+    pub(crate) fn room_made(&mut self, stack: u64, slot: Slot) {
+        let walk = self.stacks.get_mut(&stack).and_then(|stack| stack.walk.as_mut());
+        let Some(known) = walk.and_then(|walk| walk.delete_first.as_mut()) else { return };
+        known.first.remove(&slot);
+        let needed_by = known.needed_by.remove(&slot).unwrap_or_default();
+        let new = known.awaited.remove(&slot);
+        // Those whose own thing is yet to be made.
+        for other in needed_by {
+            let Some(row) = self.rows.get_mut(other).filter(|row| row.requires.contains(&slot)) else {
+                continue;
+            };
+            row.requires = row.requires.iter().copied().filter(|required| *required != slot).collect();
+            self.edges_changed(other);
+        }
+        let Some(new) = new else { return };
+        if let Some(row) = self.rows.get_mut(new) {
+            row.blocked = row.blocked.saturating_sub(1);
+            self.agenda.push_back(Todo::Visit(new));
+        }
+    }
+
+    /// Has a replacement wait until the old thing is gone, which begins now. False if it is not to wait.
+    pub(crate) fn waits_for_room(&mut self, old: Slot, new: Slot) -> bool {
+        let row = &self.rows[old];
+        let Some(stack) = self.stacks.get(&row.stack) else { return false };
+        let Some(known) = stack.walk.as_ref().and_then(|walk| walk.delete_first.as_ref()) else {
+            return false;
+        };
+        if !row.applied {
+            return false;
+        }
+        let needs = |slot: &&Slot| {
+            let other = self.rows.get(**slot);
+            **slot != new && other.is_some_and(|other| other.applied && other.requires.contains(&old))
+        };
+        let needed_by = known.needed_by.get(&old).into_iter().flatten().find(needs);
+        if let Some(needed_by) = needed_by {
+            let needed_by = &self.rows[*needed_by].name;
+            let note =
+                format!("{} is made anew before the old one is deleted: {needed_by} needs that", row.name);
+            let id = row.stack;
+            self.note(id, note);
+            return false;
+        }
+        let id = row.stack;
+        if let Some(known) =
+            self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()?.delete_first.as_mut())
+        {
+            known.awaited.insert(old, new);
+        }
+        self.rows[new].blocked += 1;
+        self.rows[old].blocked = 0;
+        self.agenda.push_back(Todo::Visit(old));
+        true
+    }
+
+    /// Whether a row is to be made or changed after the first stage, which is not over.
+    pub(crate) fn waits_for_first(&self, row: &Row) -> bool {
+        row.role == Role::Forward && !row.ready && self.is_first(row.stack)
+    }
+
+    /// What a row waits for besides those it needs, by name: all of the first stage, or its own old row.
+    pub(crate) fn waits_for_room_of<'a>(
+        &'a self,
+        stack: &'a Stack,
+        row: &'a Row,
+    ) -> impl Iterator<Item = String> + 'a {
+        let walk = stack.walk.as_ref();
+        let known = walk.and_then(|walk| walk.delete_first.as_ref());
+        let first = known.into_iter().flat_map(|known| &known.first).map(|slot| &self.rows[*slot]);
+        let awaits =
+            |(old, new): (&'a Slot, &'a Slot)| (self.rows[*new].id == row.id).then(|| &self.rows[*old]);
+        let own = known.filter(|_| row.replaces.is_some()).into_iter().flat_map(|known| &known.awaited);
+        first.chain(own.filter_map(awaits)).map(|row| row.name.to_string())
+    }
+}

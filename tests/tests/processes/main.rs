@@ -13,3 +13,4 @@ mod ledger;
 mod lossy;
 mod main_path;
 mod network;
+mod operating;

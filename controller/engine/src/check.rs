@@ -158,11 +158,14 @@ impl Engine {
         row.status = Some(Status::Complete);
         row.reason = None;
         row.observed = Observation::InSync;
-        let (stack, role) = (row.stack, row.role);
+        let (stack, role, node) = (row.stack, row.role, row.node);
         let claims = row.spec.as_ref().map(|spec| spec.unpack().claims()).unwrap_or_default();
+        // Another row may have taken over since the job was sent.
+        let owned = |claim| node.is_some_and(|node| self.claims.owner(node, claim) == Some(slot));
+        self.rows[slot].handed_over = !claims.iter().all(owned);
         self.claims.keep(slot, &claims);
         self.release_previous(previous);
-        self.row_changed(slot, false);
+        self.row_changed(slot, true);
         self.event(stack, Some(slot));
         self.not_failed(slot);
         self.mended(slot);

@@ -71,10 +71,31 @@ impl Engine {
             (stack.rollback, stack.cancelled) = (false, false);
         }
         self.keep_failures(id, Vec::new());
+        self.forget_verdicts(id);
         self.stack_changed(id);
         self.event(id, None);
         self.take_up_check(id, source);
         Ok(self.begun(id, Vec::new()))
+    }
+
+    /// What a check has found is asked again by the next one: somebody may have put it right.
+    fn forget_verdicts(&mut self, id: u64) {
+        let Some(stack) = self.stacks.get(&id) else { return };
+        let failed = |slot: &Slot| {
+            let row = &self.rows[*slot];
+            row.action == Some(Action::Check)
+                && row.status == Some(Status::Failed)
+                && row.work.is_none()
+                && row.ready
+                && !row.rare().unhealthy
+        };
+        let slots: Vec<Slot> = stack.forward.iter().copied().filter(failed).collect();
+        for slot in slots {
+            let row = &mut self.rows[slot];
+            row.status = Some(Status::Complete);
+            row.reason = None;
+            self.row_changed(slot, false);
+        }
     }
 
     /// Also after a restart: who was not known to have answered is asked again. One that has ended stays as it is.
@@ -216,9 +237,15 @@ impl Engine {
         let row = &mut self.rows[slot];
         row.generation = generation;
         (row.attempt, row.retry_count) = (0, 0);
-        row.status = Some(Status::Complete);
         row.action = previous.as_ref().and_then(|previous| previous.action).or(Some(Action::Update));
-        row.reason = None;
+        (row.status, row.reason) = match row.observed {
+            Observation::Unknown | Observation::InSync => (Some(Status::Complete), None),
+            // The check before has seen it so.
+            Observation::Drifted | Observation::Missing => {
+                row.action = Some(Action::Check);
+                (Some(Status::Failed), Some("not as desired when it was looked at".into()))
+            }
+        };
         self.release_previous(previous);
         self.row_changed(slot, false);
     }

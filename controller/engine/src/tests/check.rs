@@ -32,6 +32,17 @@ fn change(bed: &mut Bed, resource: &str, away: bool) {
     }
 }
 
+/// Somebody undoes what [`change`] did.
+fn put_right(bed: &mut Bed, resource: &str) {
+    let row = bed.tables.resources.values().find(|row| &*row.name == resource).unwrap();
+    let (id, wanted) = (row.physical, row.spec.as_ref().unwrap().unpack());
+    for host in bed.hosts.values_mut() {
+        if let Some((spec, _)) = host.things.get_mut(&id) {
+            *spec = wanted.clone();
+        }
+    }
+}
+
 fn reason(bed: &Bed) -> String {
     bed.view().unwrap().status_reason
 }
@@ -169,6 +180,51 @@ fn what_never_was_as_wanted_fails_unasked() {
     bed.update(template("a: x=1\n b: x=1\n c: x=1 | b")).unwrap();
     bed.idle();
     assert_eq!((bed.status().as_str(), bed.reality().len()), ("UPDATE_COMPLETE", 3));
+}
+
+#[test]
+fn what_differed_is_asked_again() {
+    for withdrawn in [false, true] {
+        let mut bed = made(TWO, 2);
+        change(&mut bed, "b", false);
+        bed.check().unwrap();
+        bed.idle();
+        assert_eq!(bed.status(), "CHECK_FAILED");
+        bed.ran.clear();
+        bed.check().unwrap();
+        if withdrawn {
+            bed.cancel().unwrap();
+            bed.idle();
+            let b = bed.resource("b");
+            assert_eq!(
+                (b.status.as_str(), b.observed.as_str()),
+                ("FAILED", "drifted"),
+                "nobody has seen it otherwise"
+            );
+            bed.ran.clear();
+            bed.update(template(TWO)).unwrap();
+            bed.idle();
+            assert_eq!(bed.ran, ["Update b"]);
+            continue;
+        }
+        bed.idle();
+        assert_eq!((bed.status().as_str(), bed.ran.len()), ("CHECK_FAILED", 2), "it differs still");
+        bed.update(template(TWO)).unwrap();
+        bed.idle();
+        change(&mut bed, "b", false);
+        bed.check().unwrap();
+        bed.idle();
+        put_right(&mut bed, "b");
+        bed.check().unwrap();
+        bed.idle();
+        assert_eq!(
+            (bed.status().as_str(), bed.resource("b").observed.as_str()),
+            ("CHECK_COMPLETE", "in_sync")
+        );
+        bed.ran.clear();
+        bed.update(template(TWO)).unwrap();
+        assert_eq!((bed.status().as_str(), bed.ran.len()), ("UPDATE_COMPLETE", 0));
+    }
 }
 
 #[test]

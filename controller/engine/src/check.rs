@@ -72,6 +72,7 @@ impl Engine {
         }
         self.keep_failures(id, Vec::new());
         self.forget_verdicts(id);
+        self.leave_all_hooks(id);
         self.stack_changed(id);
         self.event(id, None);
         self.take_up_check(id, source);
@@ -94,6 +95,17 @@ impl Engine {
             let row = &mut self.rows[slot];
             row.status = Some(Status::Complete);
             row.reason = None;
+            self.row_changed(slot, false);
+        }
+    }
+
+    /// What waited for an operator is not waited for any more: nothing follows it.
+    fn leave_all_hooks(&mut self, id: u64) {
+        let Some(stack) = self.stacks.get(&id) else { return };
+        let waits = |slot: &Slot| self.rows[*slot].rare().hook.is_some();
+        let slots: Vec<Slot> = stack.forward.iter().chain(&stack.extras).copied().filter(waits).collect();
+        for slot in slots {
+            self.rows[slot].set_hooks_again();
             self.row_changed(slot, false);
         }
     }

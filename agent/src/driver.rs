@@ -199,9 +199,10 @@ impl Driver {
                 let result = self.state.write_epoch(epoch).map_err(|error| error.to_string());
                 self.written.push((write, result));
             }
-            Effect::Capture { key, spec, known } => {
+            Effect::Capture { key, spec, known, own } => {
                 let host = Arc::clone(&self.host);
-                let task = async move { Done::Captured { key, before: host.capture(&spec, known).await } };
+                let task =
+                    async move { Done::Captured { key, before: host.capture(&spec, known, own).await } };
                 self.tasks.spawn_local(task);
             }
             Effect::Run { job, before } => self.begin(*job, before),

@@ -12,7 +12,7 @@ use muster_host::net::{NetError, Network, Snapshot};
 use muster_shared::ResourceId;
 use muster_shared::model::network::{NetworkDocument, NicMapping};
 use muster_shared::model::{
-    Action, Content, Dummy, FailOn, File, Job, NetworkConfig, Observed, OnDelete, Spec,
+    Action, Content, ContentDigest, Dummy, FailOn, File, Job, NetworkConfig, Observed, OnDelete, Spec,
 };
 
 /// This server.
@@ -53,16 +53,21 @@ impl Host {
         self.files.keep_only(&needed)
     }
 
-    /// What is there before `spec` is applied; what is `known` already counts more.
+    /// What is there before `spec` is applied; what is `known` already counts more. `own`: what is as `spec` wants it
+    /// is of our own making.
     ///
     /// # Errors
     /// Nothing was changed.
-    pub async fn capture(&self, spec: &Spec, known: Vec<Before>) -> Result<Before, RunError> {
+    pub async fn capture(&self, spec: &Spec, known: Vec<Before>, own: bool) -> Result<Before, RunError> {
         match spec {
             Spec::Dummy(_) => Ok(Before(Vec::new())),
             Spec::File(file) => match known.into_iter().next() {
                 Some(known) => Ok(known),
-                None => Ok(Before(self.files.capture(file).await.map_err(file_failed)?.encode())),
+                None => {
+                    let there = self.files.capture(file).await.map_err(file_failed)?;
+                    let ours = own && there.content() == Some(digest(&file.content));
+                    Ok(Before(if ours { FileBefore::Absent } else { there }.encode()))
+                }
             },
             Spec::Network(config) => {
                 let (document, mapping) = parsed(config)?;
@@ -216,6 +221,13 @@ fn dummy_check(dummy: &Dummy, applied: Option<&Spec>) -> Found {
 
 fn compared(equal: bool, missing: bool, reason: String) -> Found {
     if equal { Found::AsDesired } else { Found::Differs { missing, reason } }
+}
+
+fn digest(content: &Content) -> ContentDigest {
+    match content {
+        Content::Inline(bytes) => ContentDigest::of(bytes),
+        Content::Stored { digest, .. } => *digest,
+    }
 }
 
 fn parsed(config: &NetworkConfig) -> Result<(NetworkDocument, NicMapping), RunError> {

@@ -151,6 +151,9 @@ pub enum Effect {
         /// What is known already of what was there first: the resource's own record, then those of resources
         /// it takes over. It counts more than what is there now; the answer must hold all of it.
         known: Vec<Before>,
+        /// The controller knows it to be made, and nothing else does: the ledger was lost. If what is there is as
+        /// wanted, it is Muster's own, and before it there is nothing that anybody knows of.
+        own: bool,
     },
     /// Apply the job and read back.
     Run {

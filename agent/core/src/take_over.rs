@@ -63,7 +63,8 @@ impl Agent {
         let others = self.ledger.held_by_others(&claims, key.resource);
         let others = others.iter().filter_map(|&other| self.ledger.get(other)?.before.clone());
         let known: Vec<Before> = entry.before.clone().into_iter().chain(others).collect();
-        self.effects.push_back(Effect::Capture { key, spec: job.spec.clone(), known });
+        let own = job.action == Action::Update && !entry.exists() && known.is_empty();
+        self.effects.push_back(Effect::Capture { key, spec: job.spec.clone(), known, own });
         self.set_phase(key.resource, Phase::Capturing);
     }
 

@@ -77,3 +77,34 @@ async fn a_check_compares_with_what_is_kept() {
     let missing = host.check(&file(), None, None).await.unwrap();
     assert_eq!(missing, Found::Differs { missing: true, reason: "/etc/large: it is not there".into() });
 }
+
+#[tokio::test]
+async fn what_an_agent_without_a_ledger_finds_as_it_is_wanted_is_of_its_own_making() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = Host {
+        files: Files::new(dir.path().to_owned()),
+        network: Network::new(HostConfig::default()),
+        contents: dir.path().to_owned(),
+    };
+    let path = dir.path().join("motd");
+    let Spec::File(mut wanted) = file() else { unreachable!() };
+    wanted.path = path.to_str().unwrap().into();
+    let large = vec![b'x'; 100_000];
+    for (there, content, own, absent) in [
+        (&b"hello"[..], &b"hello"[..], true, true),
+        (b"hello", b"hello", false, false),
+        (b"another's", b"hello", true, false),
+        (&large, &large, true, true),
+    ] {
+        fs::write(&path, there).unwrap();
+        let content = match content.len() {
+            ..100 => Content::Inline(content.to_vec()),
+            size => Content::Stored { digest: ContentDigest::of(content), size: size as u64 },
+        };
+        let spec = Spec::File(File { content, ..wanted.clone() });
+        let before = host.capture(&spec, Vec::new(), own).await.unwrap();
+        assert_eq!(FileBefore::decode(&before.0) == Some(FileBefore::Absent), absent, "{own}");
+        let known = Before(b"known".to_vec());
+        assert_eq!(host.capture(&spec, vec![known.clone()], own).await.unwrap(), known);
+    }
+}

@@ -185,7 +185,7 @@ impl Engine {
             return; // in its turn, if it is wanted
         }
         let spec = row.spec.clone();
-        let action = if row.held.is_some() { Action::Update } else { Action::Create };
-        self.queue_job(slot, node, action, spec, None);
+        // Not Create: what is there is no one else's.
+        self.queue_job(slot, node, Action::Update, spec, None);
     }
 }

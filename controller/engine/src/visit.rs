@@ -206,9 +206,11 @@ impl Engine {
         if settled && row.spec.as_ref() == Some(&packed) {
             return Ok(Decision::Nothing);
         }
+        // An agent that has lost its ledger has what was made there before all the same.
+        let is_made = row.held.is_some() || (row.applied && row.definition != 0);
         let action = match row {
             row if row.is_adopted() => Action::Check,
-            row if row.held.is_some() => Action::Update,
+            _ if is_made => Action::Update,
             _ => Action::Create,
         };
         Ok(Decision::Apply { node, action, spec: packed, claims: spec.claims(), content })

@@ -32,6 +32,37 @@ fn what_a_lost_ledger_knew_is_made_again() {
 }
 
 #[test]
+fn a_file_that_a_lost_ledger_knew_as_our_own_goes_with_its_stack() {
+    let site = Site::start();
+    let mut web1 = site.join("web-1");
+    fs::write(web1.file("foreign"), "theirs").unwrap();
+    let file = |name: &str| {
+        format!(
+            "{name}: {{type: Muster::File, properties: {{node: web-1, path: {}, content: x}}}}",
+            web1.file(name).display()
+        )
+    };
+    let template = site.file(&format!(
+        "heat_template_version: 2018-08-31\nresources:\n  {}\n  {}\n",
+        file("mine"),
+        file("foreign")
+    ));
+    site.ok(&["stack", "create", "s", "-t", &template, "--wait"]);
+    web1.daemon.kill();
+    fs::remove_dir_all(web1.state.join("ledger")).unwrap();
+    // Someone has changed it since.
+    fs::write(web1.file("foreign"), "theirs").unwrap();
+    web1.daemon.restart();
+    eventually("it is ours again", || (web1.content("foreign").as_deref() == Some("x")).then_some(()));
+    eventually("all is COMPLETE", || {
+        let rows = site.json(&["resource", "list", "s"]);
+        rows.as_array().unwrap().iter().all(|row| row["observed"] == "in_sync").then_some(())
+    });
+    site.ok(&["stack", "delete", "s", "--wait"]);
+    assert_eq!((web1.content("mine"), web1.content("foreign").as_deref()), (None, Some("theirs")));
+}
+
+#[test]
 fn a_record_that_cannot_be_read_is_put_aside_and_comes_again() {
     let site = Site::start();
     let mut web1 = site.join("web-1");

@@ -25,6 +25,8 @@ pub struct Bed {
     pub writes: VecDeque<(WriteId, Option<Entry>, Epoch)>,
     /// Writes are answered at once.
     pub disk_is_quick: bool,
+    /// Captures for what is to be of its own making.
+    pub own: Vec<ResourceId>,
     pub captures: Vec<(ReportKey, Vec<Before>)>,
     pub runs: Vec<(Job, Option<Before>)>,
     pub checks: Vec<Job>,
@@ -104,6 +106,7 @@ impl Bed {
             epoch,
             writes: VecDeque::new(),
             disk_is_quick: true,
+            own: Vec::new(),
             captures: Vec::new(),
             runs: Vec::new(),
             checks: Vec::new(),
@@ -249,7 +252,10 @@ impl Bed {
                 }
                 Effect::WriteEpoch { write, epoch } => self.writes.push_back((write, None, epoch)),
                 Effect::Remove(resource) => self.remove(resource),
-                Effect::Capture { key, known, .. } => self.captures.push((key, known)),
+                Effect::Capture { key, known, own, .. } => {
+                    self.captures.push((key, known));
+                    self.own.extend(own.then_some(key.resource));
+                }
                 Effect::Run { job, before } => self.runs.push((*job, before)),
                 Effect::Check { job, .. } => self.checks.push(*job),
                 Effect::Cancel(key) => {

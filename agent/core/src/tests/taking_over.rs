@@ -204,3 +204,22 @@ fn a_long_reason_is_cut_where_it_may_be() {
     let Outcome::Failed { reason, .. } = bed.report().outcome else { panic!("it failed") };
     assert_eq!(reason, "é".repeat(REASON_MAX / 2), "the record of a resource stays small");
 }
+
+#[test]
+fn what_the_controller_knows_to_be_made_is_ones_own_where_no_record_says_otherwise() {
+    let mut bed = Bed::online();
+    bed.job(&file(1, 1, Action::Create));
+    assert!(bed.own.is_empty(), "it may be anyone's");
+    bed.captured(1, Ok("old"));
+    bed.ran(1, Ok(()));
+    bed.job(&job(1, 2, Action::Update, plain("/etc/issue")));
+    assert!(bed.own.is_empty(), "what it made is in its record");
+    bed.captured(1, Ok("old"));
+    bed.ran(1, Ok(()));
+    bed.job(&file(2, 3, Action::Update));
+    assert_eq!(bed.own, [id(2)], "its record was lost");
+    let mut bed = taken_over();
+    bed.ran(2, Ok(()));
+    bed.job(&file(3, 4, Action::Update));
+    assert!(bed.own.is_empty(), "another's record says what was there before");
+}

@@ -41,6 +41,15 @@ impl FileBefore {
         postcard::from_bytes(bytes).ok()
     }
 
+    /// What was in it, if it was there.
+    pub fn content(&self) -> Option<ContentDigest> {
+        match self {
+            FileBefore::Present { content: Kept::Aside(digest), .. } => Some(*digest),
+            FileBefore::Present { content: Kept::Inline(bytes), .. } => Some(ContentDigest::of(bytes)),
+            FileBefore::Absent => None,
+        }
+    }
+
     /// The file in the state directory that it needs.
     pub fn aside(&self) -> Option<ContentDigest> {
         match self {

@@ -62,7 +62,7 @@ fn what_an_agent_has_lost_is_made_again() {
     bed.connect(&node(0));
     bed.idle();
     assert_eq!(bed.reality().len(), 2);
-    assert_eq!(bed.ran[2..], ["Create a", "Create b"]);
+    assert_eq!(bed.ran[2..], ["Update a", "Update b"], "what is there is no one else's");
 }
 
 #[test]

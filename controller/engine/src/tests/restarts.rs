@@ -74,7 +74,7 @@ fn what_an_agent_lost_while_a_traversal_is_on_its_way_is_made_in_order() {
     bed.connect(&node(1));
     assert!(bed.hosts[&node(1)].queue.is_empty(), "it waits for a");
     bed.idle();
-    assert_eq!(bed.ran, ["Update a", "Create b"]);
+    assert_eq!(bed.ran, ["Update a", "Update b"]);
     assert_eq!((bed.status().as_str(), bed.reality().len()), ("UPDATE_COMPLETE", 2));
 }
 

@@ -17,7 +17,7 @@ use muster_shared::{NodeId, StackName};
 use crate::engine::{Engine, Todo};
 use crate::node::NodeKey;
 use crate::operation::{Pending, Purpose};
-use crate::record::{Change, StackAction, Status};
+use crate::record::{Change, Observation, StackAction, Status};
 use crate::request::{Answer, Refusal, Source, SourceText};
 use crate::resource::{Dirty, Role, Row, Slot};
 use crate::stack::Stage;
@@ -141,13 +141,20 @@ impl Engine {
         self.claims.keep(slot, &[]);
         let row = &self.rows[slot];
         let (stack, dropped) = (row.stack, row.dropped.is_some());
-        // What others made is theirs, and what never was there is not lost.
-        let (is_there, adopted) = (row.applied, row.rare().external_id.is_some());
-        if !(is_there || adopted) || (adopted && dropped) {
+        // What others made is not applied, and theirs.
+        if !row.applied {
+            let stands = row.is_adopted() && !dropped;
             self.off_the_node(slot);
+            if stands {
+                let row = &mut self.rows[slot];
+                (row.ready, row.status, row.observed) = (false, None, Observation::Unknown);
+                loss.anew.insert(slot);
+            }
+            self.answered(slot);
             self.agenda.push_back(Todo::Visit(slot));
             return None;
         }
+        self.answered(slot);
         if dropped {
             self.stacks.get_mut(&stack)?.extras.swap_remove(&slot);
             self.lose(slot, stack);
@@ -157,10 +164,6 @@ impl Engine {
         }
         let old = self.make_anew(slot);
         loss.anew.insert(slot);
-        if adopted {
-            self.forget(&old);
-            return None;
-        }
         loss.left.push(old.name.to_string());
         let physical = old.physical;
         let lost = self.rows.insert(old);
@@ -189,7 +192,7 @@ impl Engine {
         let old = &self.rows[slot];
         let mut new = Row::new(id, physical, old.stack, old.name.clone(), old.kind);
         (new.definition, new.revision) = (old.definition, old.revision);
-        (new.role, new.index, new.blocked) = (Role::Forward, old.index, old.blocked);
+        (new.index, new.blocked) = (old.index, old.blocked);
         (new.replaces, new.retain) = (old.replaces, old.retain);
         if let Some(external_id) = &old.rare().external_id {
             new.rare_mut().external_id = Some(external_id.clone());
@@ -209,18 +212,6 @@ impl Engine {
             }
         }
         old
-    }
-
-    /// A row that nothing is to be remembered of.
-    fn forget(&mut self, row: &Row) {
-        self.by_physical.swap_remove(&row.physical);
-        if let Some(node) = row.node {
-            self.nodes[node].rows -= 1;
-        }
-        if let Some(spec) = &row.spec {
-            self.release_content(&spec.unpack());
-        }
-        self.change(Change::ResourceRemoved(row.id));
     }
 
     /// The row is no stack's any more.
@@ -284,6 +275,8 @@ impl Engine {
             (true, Some(Stage::Cleanup)) => self.count_again(id),
             (true, Some(Stage::First)) => self.visit_first(id),
             (true, _) => {}
+            // It says what is not as it should be; the next operation makes it so.
+            (false, Some(Stage::Check)) => {}
             (false, Some(_)) => self.take_up_walk(id),
             (false, None) if stack.status == Status::Complete => self.begin_again(id, node),
             (false, None) => {} // its revision cannot be read; a newer one finds what is missing

@@ -60,6 +60,13 @@ fn decode(before: &Before) -> Was {
     postcard::from_bytes(&before.0).unwrap_or(Was::Nothing)
 }
 
+fn digest_of(file: &File) -> ContentDigest {
+    match &file.content {
+        Content::Inline(bytes) => ContentDigest::of(bytes),
+        Content::Stored { digest, .. } => *digest,
+    }
+}
+
 /// Links of a document with their MTU.
 fn links_of(config: &NetworkConfig) -> BTreeMap<String, u32> {
     let document: Value = serde_json::from_str(&config.document).unwrap_or_default();
@@ -91,12 +98,15 @@ impl Host {
     }
 
     /// What is there before `spec` is applied; what is `known` counts more.
-    pub fn capture(&self, spec: &Spec, known: &[Before]) -> Before {
+    pub fn capture(&self, spec: &Spec, known: &[Before], own: bool) -> Before {
         match spec {
             Spec::Dummy(_) => encode(&Was::Nothing),
             Spec::File(file) => match known.first() {
                 Some(known) => known.clone(),
-                None => encode(&Was::File(self.files.get(&file.path).copied())),
+                None => {
+                    let there = self.files.get(&file.path).copied();
+                    encode(&Was::File(there.filter(|there| !own || there.digest != digest_of(file))))
+                }
             },
             Spec::Network(config) => {
                 let mut was = BTreeMap::new();
@@ -124,12 +134,8 @@ impl Host {
                 (there.is_none(), there == Some(&dummy.values))
             }
             Spec::File(file) => {
-                let digest = match &file.content {
-                    Content::Inline(bytes) => ContentDigest::of(bytes),
-                    Content::Stored { digest, .. } => *digest,
-                };
                 let there = self.files.get(&file.path);
-                (there.is_none(), there == Some(&FileState { digest, mode: file.mode }))
+                (there.is_none(), there == Some(&FileState { digest: digest_of(file), mode: file.mode }))
             }
             Spec::Network(config) => {
                 let there = |(link, mtu): (&String, &u32)| self.links.get(link) == Some(mtu);

@@ -102,7 +102,7 @@ enum Fate {
 #[derive(Clone, Debug)]
 pub enum Work {
     /// What was there is read.
-    Capture(ReportKey, Box<Spec>, Vec<Before>),
+    Capture(ReportKey, Box<Spec>, Vec<Before>, bool),
     /// What is there is compared.
     Check(ReportKey),
     /// The change is made.
@@ -379,9 +379,9 @@ impl World {
                 }
                 self.written(at, write, taken);
             }
-            Effect::Capture { key, spec, known } => {
+            Effect::Capture { key, spec, known, own } => {
                 let after = self.dice.hosts.millis(0, 20);
-                self.work_later(at, after, Work::Capture(key, Box::new(spec), known));
+                self.work_later(at, after, Work::Capture(key, Box::new(spec), known, own));
             }
             Effect::Run { job, before } => self.job_begins(at, *job, before),
             Effect::Check { job, .. } => {
@@ -460,12 +460,12 @@ impl World {
             return self.at(due, Event::HostWork(at, life, work));
         }
         match work {
-            Work::Capture(key, spec, known) => {
+            Work::Capture(key, spec, known, own) => {
                 let whom = format!("{} {}", self.machines[at].name, key.resource);
                 let before = if self.faults.strikes(self.now, Kind::CaptureFails, &whom) {
                     Err(RunError { reason: "input/output error".into(), permanent: false })
                 } else {
-                    Ok(self.machines[at].host.capture(&spec, &known))
+                    Ok(self.machines[at].host.capture(&spec, &known, own))
                 };
                 self.tell_agent(at, Input::Captured { key, before });
             }

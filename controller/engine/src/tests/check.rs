@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use muster_shared::model::{Content, LedgerEntry};
 
-use super::bed::{Bed, files, node, options, stack, template};
+use super::bed::{Bed, files, node, options, stack, template, under};
 use crate::{Limits, Options, Refusal, Request};
 
 const TWO: &str = "a: x=1 node=node-0\n b: x=2 node=node-1";
@@ -110,13 +110,11 @@ fn what_differs_is_named_and_mended_by_the_next_update() {
             assert_eq!((bed.status().as_str(), bed.ran.len()), ("CHECK_FAILED", 2));
             assert_eq!(bed.resource("b").observed, observed);
             bed.ran.clear();
-            // To an agent that has nothing of it, it is new.
-            let mended = if away && restarts { "Create b" } else { "Update b" };
             bed.update(template(TWO)).unwrap();
             bed.idle();
             assert_eq!(
                 (bed.status().as_str(), bed.ran.as_slice()),
-                ("UPDATE_COMPLETE", &[mended.to_owned()][..])
+                ("UPDATE_COMPLETE", &["Update b".to_owned()][..])
             );
             assert_eq!((bed.reality().len(), bed.resource("b").observed.as_str()), (2, "in_sync"));
         }
@@ -337,7 +335,7 @@ fn what_an_agent_lost_meanwhile_is_made_again() {
     bed.connect(&node(0));
     bed.idle();
     assert_eq!((bed.status().as_str(), bed.reality().len()), ("CHECK_COMPLETE", 1));
-    assert_eq!(bed.ran, ["Create a"], "an answer to the check would not have told");
+    assert_eq!(bed.ran, ["Update a"], "an answer to the check would not have told");
 }
 
 #[test]
@@ -393,4 +391,40 @@ fn what_is_hidden_does_not_show() {
     bed.receive(&node(0), muster_shared::model::Up::Report(report));
     assert_eq!(bed.status(), "CHECK_FAILED");
     assert!(!format!("{:?} {:?}", bed.view(), bed.resources()).contains("hunter2"));
+}
+
+#[test]
+fn a_check_says_what_is_gone_with_a_removed_node_and_the_next_update_makes_it_anew() {
+    for (before, restart) in [(0, false), (1, false), (1, true), (2, false)] {
+        let mut bed = made("a: x=1 node=node-0\n b: x=@a.x node=node-1\n c: x=1 node=node-1", 2);
+        bed.check().unwrap();
+        for index in 0..before {
+            bed.run_at(&node(index), 0);
+        }
+        assert_eq!(bed.remove(&node(0)), ["a"]);
+        if restart {
+            bed.restart();
+            bed.connect(&node(1));
+        }
+        bed.idle();
+        assert_eq!(bed.status(), "CHECK_FAILED");
+        let wanted =
+            "a: is not as the current revision wants it yet; b: is not as the current revision wants it yet";
+        assert_eq!(reason(&bed), wanted);
+        bed.update(template("a: x=1 node=node-1\n b: x=@a.x node=node-1\n c: x=1 node=node-1")).unwrap();
+        bed.idle();
+        assert_eq!(bed.status(), "UPDATE_COMPLETE");
+    }
+}
+
+#[test]
+fn what_waited_at_a_hook_when_its_time_was_over_does_not_wait_while_it_is_checked() {
+    let mut bed = Bed::new(1);
+    bed.create(under(template("a: x=1"), "a: {hooks: pre-create}")).unwrap();
+    bed.pass(Duration::from_secs(100_001));
+    bed.check().unwrap();
+    assert_eq!((bed.status().as_str(), bed.resource("a").phase.as_str()), ("CHECK_FAILED", ""));
+    assert!(bed.clear("a", crate::Hook::PreCreate).is_err());
+    bed.restart();
+    assert_eq!(bed.resource("a").phase, "");
 }

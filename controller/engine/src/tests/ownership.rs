@@ -320,3 +320,41 @@ fn what_is_marked_unhealthy_is_replaced_by_the_next_update() {
         assert!(bed.ran.is_empty(), "once");
     }
 }
+
+#[test]
+fn what_is_to_stay_stays_when_its_node_was_removed_and_returns() {
+    let mut bed = Bed::new(1);
+    bed.create(file("a", "/a", "deletion_policy: retain, ")).unwrap();
+    bed.idle();
+    bed.delete().unwrap();
+    assert_eq!(bed.remove(&node(0)), ["a"]);
+    assert_eq!(bed.status(), "gone");
+    bed.restart();
+    bed.rejoin(&node(0));
+    bed.connect(&node(0));
+    bed.idle();
+    assert_eq!(bed.ran.last().map(String::as_str), Some("Retain a"));
+    assert_eq!((bed.disk(), bed.lost(&node(0)).len()), (vec!["/a hello".to_owned()], 0));
+}
+
+#[test]
+fn what_others_made_is_not_lost_with_its_node_and_is_looked_at_again_when_it_returns() {
+    for restart in [false, true] {
+        let mut bed = Bed::new(1);
+        bed.hosts.get_mut(&node(0)).unwrap().foreign.push(spec("1"));
+        bed.create(template("a: external_id: one; x: 1")).unwrap();
+        bed.idle();
+        assert_eq!(bed.status(), "CREATE_COMPLETE");
+        assert!(bed.remove(&node(0)).is_empty());
+        if restart {
+            bed.restart();
+        }
+        assert_eq!(bed.status(), "UPDATE_IN_PROGRESS");
+        assert_eq!((bed.resource("a").phase.as_str(), &*bed.resource("a").physical_id), ("node_away", "one"));
+        bed.rejoin(&node(0));
+        bed.connect(&node(0));
+        bed.ran.clear();
+        bed.idle();
+        assert_eq!((bed.status().as_str(), bed.ran.join(" ").as_str()), ("UPDATE_COMPLETE", "Check a"));
+    }
+}

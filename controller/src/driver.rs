@@ -163,7 +163,10 @@ impl<S: Store, O: Outbox> Driver<S, O> {
     fn ask(&mut self, ask: Ask) {
         match ask {
             Ask::Request(request, reply) => self.request(*request, Waiter::Operator(reply)),
-            Ask::Query(look) => self.queries.push(look),
+            Ask::Query(look) => {
+                self.turns.pass(self.now());
+                self.queries.push(look);
+            }
             Ask::Watch(watcher) => {
                 if self.watchers.len() < WATCHERS_MAX {
                     self.watchers.push(watcher);

@@ -327,6 +327,19 @@ async fn hooks_are_cleared_once() {
 }
 
 #[tokio::test]
+async fn what_waits_says_for_how_long_although_nothing_happens() {
+    let world = World::new().await;
+    world.create("web", WAITING).await;
+    let waits = async {
+        while world.get("/v1/stacks/web/resources/motd").await.1["phase_seconds"] == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), waits).await.unwrap();
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn what_is_in_progress_is_neither_checked_nor_distrusted() {
     let world = World::new().await;
     world.create("web", WAITING).await;

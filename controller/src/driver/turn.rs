@@ -116,6 +116,13 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         }
     }
 
+    /// Somebody is about to look: what is shown says how long it has been so.
+    pub fn pass(&mut self, now: MonoTime) {
+        if self.read_only.is_none() {
+            self.engine.handle(now, Input::Timeout);
+        }
+    }
+
     /// Builds the engine again from what is durable.
     pub(super) fn reload(&mut self, now: MonoTime) -> Result<(), StoreError> {
         self.stale = true;

@@ -219,6 +219,7 @@ impl Operation {
         let text = |key: &str| view[key].as_str().unwrap_or_default();
         let (action, status, reason) = (text("action"), text("status"), text("status_reason"));
         let traversal = view["traversal"].as_u64().unwrap_or(0);
+        let because = if reason.is_empty() { String::new() } else { format!(": {reason}") };
         let name = &self.name;
         if is_gone(view) || text("id") != self.id {
             return if self.action == "DELETE" {
@@ -234,11 +235,11 @@ impl Operation {
             "IN_PROGRESS" if own || undo => Verdict::Going,
             "COMPLETE" if own => Verdict::Complete,
             "FAILED" if own && self.rollback => {
-                Verdict::Failing(format!("stack '{name}': {action} FAILED: {reason}"))
+                Verdict::Failing(format!("stack '{name}': {action} FAILED{because}"))
             }
-            "FAILED" if own => Verdict::Failed(format!("stack '{name}': {action} FAILED: {reason}")),
+            "FAILED" if own => Verdict::Failed(format!("stack '{name}': {action} FAILED{because}")),
             _ if undo => Verdict::Failed(format!(
-                "stack '{name}': {} failed; ROLLBACK {status}: {reason}",
+                "stack '{name}': {} failed; ROLLBACK {status}{because}",
                 self.action
             )),
             _ => Verdict::Failed(format!("{} of stack '{name}' was pre-empted by {action}", self.action)),

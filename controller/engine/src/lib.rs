@@ -28,6 +28,7 @@ mod node;
 mod node_view;
 mod operation;
 mod plan;
+mod preview;
 mod progress;
 pub mod record;
 mod report;
@@ -45,6 +46,7 @@ pub use engine::{Config, Effect, Engine, Input};
 pub use job::Limits;
 pub use load::Snapshot;
 pub use muster_template::Hook;
+pub use preview::{PreviewRow, PreviewView, PropertyView};
 pub use request::{
     Answer, EnvironmentText, JoinAsk, NewToken, Options, Refusal, Request, Source, SourceText,
 };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use muster_shared::model::Claim;
 use muster_shared::{NodeId, StackName};
-use muster_template::{Parameters, References, RenderError, Template};
+use muster_template::{Parameters, Policies, References, RenderError, Template, suggestion};
 use serde_json::Value;
 
 use crate::delete_first::UNCOUNTED;
@@ -20,6 +20,8 @@ use crate::timer::TimerKey;
 
 /// Warnings in one answer: more say the same.
 const WARNINGS_MAX: usize = 20;
+/// Names that a mistyped one is compared with: a fraction of a second.
+const SUGGESTED_MAX: usize = 10_000;
 /// Stacks in a site.
 const STACKS_MAX: usize = 100_000;
 /// Resources in a stack.
@@ -53,6 +55,13 @@ struct Target {
     /// In a rollback: the revision that comes back.
     revision: Option<u32>,
     options: Options,
+}
+
+/// What an operation would do.
+pub(crate) struct Planned {
+    pub plan: Plan,
+    /// What deserves attention but hinders nothing.
+    pub warnings: Vec<String>,
 }
 
 impl Engine {
@@ -192,7 +201,7 @@ impl Engine {
 
     /// What to say of a name that no stack has.
     pub fn no_stack(&self, name: &StackName) -> Refusal {
-        let near = muster_template::suggestion(name.as_str(), self.names.keys().map(StackName::as_str));
+        let near = suggestion(name.as_str(), self.names.keys().map(StackName::as_str));
         Refusal::NotFound(format!("no stack '{name}'{near}"))
     }
 
@@ -200,7 +209,7 @@ impl Engine {
         self.names.get(name).copied().ok_or_else(|| self.no_stack(name))
     }
 
-    fn changeable(&self, name: &StackName) -> Result<u64, Refusal> {
+    pub(crate) fn changeable(&self, name: &StackName) -> Result<u64, Refusal> {
         let id = self.find(name)?;
         if self.stacks[&id].is_being_deleted() {
             return Err(Refusal::Conflict(format!(
@@ -223,25 +232,10 @@ impl Engine {
 
     /// Checks everything that can be known now, then begins the traversal. A refusal has changed nothing.
     fn begin(&mut self, id: u64, source: Source, target: Target) -> Result<Answer, Refusal> {
-        let Source { template, parameters, policies, text } = source;
-        if template.resources.len() > RESOURCES_MAX {
-            return Err(Refusal::Invalid(format!("a stack has at most {RESOURCES_MAX} resources")));
-        }
         let stack = &self.stacks[&id];
-        let ground = Ground {
-            rows: &self.rows,
-            forward: &stack.forward,
-            settled: &stack.settled,
-            names: stack.names,
-            extras: &stack.extras,
-            previous: stack.revision,
-            target: target.revision,
-        };
-        let plan = plan(&ground, &template, &parameters);
         let number = stack.revision + u32::from(target.action != StackAction::Delete);
-        let shown = |text: String| parameters.without_hidden(&text);
-        let checked = self.check(id, &plan, &template, &parameters, &target.options);
-        let warnings = checked.map_err(|refusal| refusal.map(shown))?.into_iter().map(shown).collect();
+        let Planned { plan, warnings } = self.planned(stack, &source, target.revision, &target.options)?;
+        let Source { template, parameters, policies, text } = source;
         if target.action != StackAction::Delete {
             self.change(Change::Revision(RevisionRecord {
                 stack: id,
@@ -270,6 +264,54 @@ impl Engine {
         self.event(id, None);
         self.agenda.push_back(Todo::CheckEnd(id));
         Ok(self.begun(id, warnings))
+    }
+
+    /// What an operation on a stack would walk, checked as far as it can be known now.
+    pub(crate) fn planned(
+        &self,
+        stack: &Stack,
+        source: &Source,
+        target: Option<u32>,
+        options: &Options,
+    ) -> Result<Planned, Refusal> {
+        let Source { template, parameters, policies, .. } = source;
+        if template.resources.len() > RESOURCES_MAX {
+            return Err(Refusal::Invalid(format!("a stack has at most {RESOURCES_MAX} resources")));
+        }
+        let ground = Ground {
+            rows: &self.rows,
+            forward: &stack.forward,
+            settled: &stack.settled,
+            names: stack.names,
+            extras: &stack.extras,
+            previous: stack.revision,
+            target,
+        };
+        let plan = plan(&ground, template, parameters);
+        let shown = |text: String| parameters.without_hidden(&text);
+        let checked = self.check(stack.id, &plan, template, parameters, options);
+        let mut warnings: Vec<String> =
+            checked.map_err(|refusal| refusal.map(shown))?.into_iter().map(shown).collect();
+        warnings.extend(self.named_by_none(stack, template, policies));
+        Ok(Planned { plan, warnings })
+    }
+
+    /// Environments serve many stacks, but a resource's name may be mistyped in one.
+    fn named_by_none(&self, stack: &Stack, template: &Template, policies: &Policies) -> Vec<String> {
+        let mut unknown: Vec<&str> =
+            policies.named().filter(|name| template.index_of(name).is_none()).collect();
+        if unknown.is_empty() {
+            return Vec::new();
+        }
+        let rows: BTreeSet<&str> =
+            stack.forward.iter().chain(&stack.extras).map(|slot| &*self.rows[*slot].name).collect();
+        unknown.retain(|name| !rows.contains(name));
+        let said = |name: &str| {
+            let known = template.resources.iter().take(SUGGESTED_MAX).map(|resource| &*resource.name);
+            let near = suggestion(name, known);
+            format!("an environment names the resource '{name}', which the template does not have{near}")
+        };
+        unknown.into_iter().take(WARNINGS_MAX).map(said).collect()
     }
 
     fn enter(&mut self, id: u64, number: u32, target: &Target) {

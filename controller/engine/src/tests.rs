@@ -11,6 +11,7 @@ mod hooks;
 mod jobs;
 mod nodes;
 mod ownership;
+mod preview;
 mod progress;
 mod random;
 mod restarts;

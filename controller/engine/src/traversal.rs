@@ -306,7 +306,7 @@ impl Engine {
 }
 
 /// A value for operators, with what hidden parameters hold masked in every text of it.
-fn masked(value: Value, parameters: &Parameters) -> Value {
+pub(crate) fn masked(value: Value, parameters: &Parameters) -> Value {
     match value {
         Value::String(text) => Value::String(parameters.without_hidden(&text)),
         Value::Array(items) => items.into_iter().map(|item| masked(item, parameters)).collect(),

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::engine::{Engine, Todo};
 use crate::node::NodeKey;
 use crate::record::{Change, PackedSpec, Status};
-use crate::resource::{Role, Slot, WorkState};
+use crate::resource::{Role, Row, Slot, WorkState};
 use crate::stack::{Stack, Stage};
 
 /// A job must fit one message together with its frame.
@@ -30,6 +30,49 @@ enum Decision {
     Replace,
     /// No node has joined that could have it.
     Unplaced,
+}
+
+/// What a row needs to become what is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needed {
+    Nothing,
+    Apply(Action),
+    Replace,
+}
+
+impl Row {
+    /// Its thing is gone, or half gone, or not to be trusted.
+    pub fn is_beyond_use(&self) -> bool {
+        (self.is_going() && self.work.is_none()) || self.rare().unhealthy
+    }
+
+    /// What leads from the row to a desired state; `packed` is `spec`, `node` where it is to be.
+    pub fn needed(&self, kind: Kind, node: Option<NodeKey>, spec: &Spec, packed: &PackedSpec) -> Needed {
+        if self.is_beyond_use() {
+            return Needed::Replace;
+        }
+        if self.applied || (self.is_adopted() && self.spec.is_some()) {
+            let differs = self.kind != kind
+                || self.node != node
+                || self.spec.as_ref().is_none_or(|old| old.unpack().needs_replacement(spec));
+            if differs {
+                return Needed::Replace;
+            }
+        }
+        let settled = self.work.is_none()
+            && !self.handed_over
+            && (self.status == Some(Status::Complete) || self.is_intact());
+        if settled && self.spec.as_ref() == Some(packed) {
+            return Needed::Nothing;
+        }
+        // An agent that has lost its ledger has what was made there before all the same.
+        let is_made = self.held.is_some() || (self.applied && self.definition != 0);
+        Needed::Apply(match self {
+            row if row.is_adopted() => Action::Check,
+            _ if is_made => Action::Update,
+            _ => Action::Create,
+        })
+    }
 }
 
 impl Engine {
@@ -173,8 +216,8 @@ impl Engine {
         let wrong = |error| template.property_error(index, &error).to_string();
         let mut spec = muster_template::spec(kind, &properties).map_err(wrong)?;
         let node = muster_template::node(&properties).map_err(wrong)?;
-        if (row.is_going() && row.work.is_none()) || row.rare().unhealthy {
-            return Ok(Decision::Replace); // its thing is gone, or half gone, or not to be trusted
+        if row.is_beyond_use() {
+            return Ok(Decision::Replace);
         }
         let node = match node {
             Some(name) => self.nodes.key(&name),
@@ -191,29 +234,13 @@ impl Engine {
                 packed.bytes().len()
             ));
         }
-        let row = &self.rows[slot];
-        if row.applied || (row.is_adopted() && row.spec.is_some()) {
-            let differs = row.kind != kind
-                || row.node != Some(node)
-                || row.spec.as_ref().is_none_or(|old| old.unpack().needs_replacement(&spec));
-            if differs {
-                return Ok(Decision::Replace);
+        Ok(match self.rows[slot].needed(kind, Some(node), &spec, &packed) {
+            Needed::Nothing => Decision::Nothing,
+            Needed::Replace => Decision::Replace,
+            Needed::Apply(action) => {
+                Decision::Apply { node, action, spec: packed, claims: spec.claims(), content }
             }
-        }
-        let settled = row.work.is_none()
-            && !row.handed_over
-            && (row.status == Some(Status::Complete) || row.is_intact());
-        if settled && row.spec.as_ref() == Some(&packed) {
-            return Ok(Decision::Nothing);
-        }
-        // An agent that has lost its ledger has what was made there before all the same.
-        let is_made = row.held.is_some() || (row.applied && row.definition != 0);
-        let action = match row {
-            row if row.is_adopted() => Action::Check,
-            _ if is_made => Action::Update,
-            _ => Action::Create,
-        };
-        Ok(Decision::Apply { node, action, spec: packed, claims: spec.claims(), content })
+        })
     }
 
     /// Takes what the spec claims, from a row that is being dropped if need be.
@@ -335,7 +362,7 @@ impl Engine {
 }
 
 /// Large content leaves the spec: it is fetched by its digest.
-fn externalise(spec: &mut Spec) -> Option<Arc<[u8]>> {
+pub(crate) fn externalise(spec: &mut Spec) -> Option<Arc<[u8]>> {
     let Spec::File(file) = spec else { return None };
     match &mut file.content {
         Content::Inline(bytes) if bytes.len() > Content::INLINE_MAX => {
@@ -375,7 +402,12 @@ impl References for Rendered<'_> {
     }
 
     fn attribute(&self, index: u32, name: &str) -> Option<Value> {
-        let row = &self.engine.rows[*self.stack.forward.get(index as usize)?];
+        Self::attribute_of(&self.engine.rows[*self.stack.forward.get(index as usize)?], name)
+    }
+}
+
+impl Rendered<'_> {
+    pub fn attribute_of(row: &Row, name: &str) -> Option<Value> {
         if let Some(value) = row.attributes.get(name) {
             return Some(Value::String(value.clone()));
         }

@@ -2,6 +2,7 @@
 
 mod message;
 pub mod network;
+mod properties;
 mod spec;
 
 pub use message::{

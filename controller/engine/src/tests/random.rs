@@ -4,18 +4,18 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
-use super::bed::{Bed, files, node, options, stack, template, under};
-use crate::{Hook, Limits, Options, Request, Source};
+use super::bed::{Bed, files, node, options, parse, stack, template, under};
+use crate::{Hook, Limits, Options, Request, Source, SourceText};
 
 /// More for a long run: `PROPTEST_CASES=20000 cargo test -p muster-engine`.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(300)
 }
 
-struct Dice(u64);
+pub struct Dice(pub u64);
 
 impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
+    pub fn roll(&mut self, sides: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(self.0 >> 33).unwrap() % sides
     }
@@ -42,6 +42,28 @@ fn graph(dice: &mut Dice) -> (Source, Vec<(String, Vec<String>)>) {
         expected.push((name.clone(), needs));
     }
     (template(&lines), expected)
+}
+
+/// Up to eight resources whose values come from others: their attributes and their ids.
+pub fn graph_with_references(dice: &mut Dice) -> Source {
+    let mut text = String::from("heat_template_version: 2018-08-31\nresources:\n");
+    let names: Vec<&str> =
+        ["a", "b", "c", "d", "e", "f", "g", "h"].into_iter().filter(|_| dice.roll(4) > 0).collect();
+    for (at, name) in names.iter().enumerate() {
+        let forced = if dice.roll(3) == 0 { "!" } else { "" };
+        let value = match (dice.roll(4), at) {
+            (0, 1..) => format!("{{get_resource: {}}}", names[dice.roll(at)]),
+            // Every resource has the value 'v'.
+            (1, 1..) => format!("{{get_attr: [{}, v]}}", names[dice.roll(at)]),
+            _ => dice.roll(3).to_string(),
+        };
+        let place = ["", "node: node-0, ", "node: node-1, "][dice.roll(3)];
+        text.push_str(&format!(
+            "  {name}: {{type: Muster::Dummy, properties: {{{place}values: {{v: {value}, '{forced}w': {}}}}}}}\n",
+            dice.roll(2)
+        ));
+    }
+    parse(SourceText { name: "t".into(), template: text, ..SourceText::default() })
 }
 
 fn names(bed: &Bed) -> Vec<String> {

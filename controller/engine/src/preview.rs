@@ -1,0 +1,435 @@
+//! What an update would do, without doing it: the plan, and for what it touches the decision that a visit would come to.
+//!
+//! A value that follows from a thing which is yet to be made is not known. It is rendered as a mark that no real value
+//! has, so that it differs from whatever is there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_shared::model::{Action, Spec};
+use muster_shared::{NodeId, StackName};
+use muster_template::{Kind, Parameters, References, Restriction};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::engine::Engine;
+use crate::operation::Planned;
+use crate::plan::Plan;
+use crate::record::PackedSpec;
+use crate::request::{Options, Refusal, Source};
+use crate::resource::{Row, Slot};
+use crate::stack::Stack;
+use crate::traversal::masked;
+use crate::visit::{Needed, Rendered, externalise};
+
+/// Resources that are listed; all are counted.
+const LISTED_MAX: usize = 10_000;
+/// Unchanged resources that are listed.
+const UNCHANGED_MAX: usize = 1000;
+/// Bytes of properties in one answer.
+const PROPERTIES_MAX: usize = 64 * 1024 * 1024;
+/// Stands for what is not known: a private character, which no real value has.
+const UNKNOWN: &str = "\u{f8ff}muster:unknown\u{f8ff}";
+/// Instead of an old value that may be a secret.
+const MASK: &str = "******";
+
+/// `stack preview -o json`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PreviewView {
+    /// What changes, by name; then up to 1000 of what does not.
+    pub resources: Vec<PreviewRow>,
+    /// How many there are of each change.
+    pub counts: BTreeMap<String, u64>,
+    /// What deserves attention but hinders nothing.
+    pub warnings: Vec<String>,
+}
+
+/// What would become of one resource.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PreviewRow {
+    /// Its name in the template.
+    pub name: String,
+    /// Muster::File, …
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Where it is, or will be; empty where any node will do.
+    pub node: String,
+    /// create, adopt, update, replace, delete or unchanged.
+    pub change: String,
+    /// The environment forbids that: the resource would fail.
+    pub restricted: bool,
+    /// delete or retain: what its clean-up does with the thing.
+    pub deletion_policy: String,
+    /// Those that differ.
+    pub properties: Vec<PropertyView>,
+}
+
+/// One property that differs; hidden values are masked.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PropertyView {
+    /// Such as `content` or `values.a`.
+    pub path: String,
+    /// As it was applied last; null: not given.
+    pub old: Value,
+    /// As it will be; null: not given, or not known before another resource is made.
+    pub new: Value,
+    /// `new` is not known before another resource is made.
+    #[serde(default)]
+    pub unknown: bool,
+}
+
+/// What is known of a resource after the update.
+struct Predicted {
+    change: &'static str,
+    restricted: bool,
+    /// Its row goes on to stand for it.
+    keeps: Option<Slot>,
+    node: Option<NodeId>,
+    external_id: Option<String>,
+    /// None: as it is, or nothing is known of it.
+    spec: Option<Spec>,
+    /// As rendered; marks stand for what is not known.
+    new: Map<String, Value>,
+}
+
+/// A preview under way.
+struct Preview<'a> {
+    engine: &'a Engine,
+    stack: &'a Stack,
+    source: &'a Source,
+    plan: &'a Plan,
+    done: BTreeMap<u32, Predicted>,
+}
+
+impl Engine {
+    /// What an update of a stack, or the creation of one that is not there, would do. `old`: the parameters of its
+    /// current revision, so that their hidden values can be masked; without them no old value is shown where there are
+    /// hidden ones.
+    ///
+    /// # Errors
+    /// What an update would be refused for.
+    pub fn preview(
+        &self,
+        name: &StackName,
+        source: &Source,
+        old: Option<&Parameters>,
+        options: &Options,
+    ) -> Result<PreviewView, Refusal> {
+        let new;
+        let stack = match self.find(name) {
+            Ok(_) => &self.stacks[&self.changeable(name)?],
+            Err(_) => {
+                new = Stack::new(u64::MAX, name.clone());
+                &new
+            }
+        };
+        let Planned { plan, warnings } = self.planned(stack, source, None, options)?;
+        let mut preview = Preview { engine: self, stack, source, plan: &plan, done: BTreeMap::new() };
+        preview.predict_all();
+        Ok(preview.view(old, warnings))
+    }
+}
+
+impl Preview<'_> {
+    /// Each after those it needs.
+    fn predict_all(&mut self) {
+        let resources = &self.source.template.resources;
+        let dirty = &self.plan.dirty;
+        let mut waits: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut queue = Vec::new();
+        for (index, resource) in resources.iter().enumerate().filter(|(index, _)| dirty[*index]) {
+            let count = resource.requires.iter().filter(|required| dirty[**required as usize]).count();
+            if count == 0 {
+                queue.push(index);
+            } else {
+                waits.insert(index, count);
+            }
+        }
+        while let Some(index) = queue.pop() {
+            let predicted = self.predict(index);
+            self.done.insert(u32::try_from(index).expect("bounded by RESOURCES_MAX"), predicted);
+            for next in self.plan.needed_by.of(index) {
+                let next = *next as usize;
+                if let Some(count) = waits.get_mut(&next) {
+                    *count -= 1;
+                    if *count == 0 {
+                        queue.push(next);
+                    }
+                }
+            }
+        }
+    }
+
+    fn predict(&self, index: usize) -> Predicted {
+        let Source { template, parameters, .. } = self.source;
+        let resource = &template.resources[index];
+        let row = self.plan.chosen[index].map(|slot| &self.engine.rows[slot]);
+        let external_id = template.external_id(index, parameters).ok().flatten();
+        let new = match template.render(index, parameters, self) {
+            Ok(Value::Object(new)) => new,
+            // It would fail when its turn comes; what it would say is not known now.
+            Ok(_) | Err(_) => Map::new(),
+        };
+        let given = Value::Object(new.clone());
+        let node = muster_template::node(&given);
+        let mut spec = muster_template::spec(resource.kind, &given);
+        if let Ok(spec) = &mut spec {
+            externalise(spec);
+        }
+        let place = match &node {
+            Ok(Some(name)) => Some(name.clone()),
+            Ok(None) => row.and_then(|row| row.node).map(|key| self.engine.nodes[key].name.clone()),
+            Err(_) => None,
+        };
+        let needed = match (row, &spec, &node) {
+            (None, ..) => Needed::Apply(if external_id.is_some() { Action::Check } else { Action::Create }),
+            (Some(row), Ok(spec), Ok(_)) => {
+                let key = place.as_ref().and_then(|name| self.engine.nodes.find(name));
+                row.needed(resource.kind, key, spec, &PackedSpec::new(spec))
+            }
+            (Some(row), Err(error), _) => guess(row, resource.kind, &error.path),
+            (Some(row), _, Err(error)) => guess(row, resource.kind, &error.path),
+        };
+        let policy = self.source.policies.of(&resource.name);
+        let (change, restricted) = match needed {
+            Needed::Nothing => ("unchanged", false),
+            Needed::Replace => {
+                let gone = row.is_some_and(Row::is_going);
+                ("replace", !gone && policy.restricts(Restriction::Replace))
+            }
+            Needed::Apply(Action::Check) => ("adopt", false),
+            Needed::Apply(Action::Update) => ("update", policy.restricts(Restriction::Update)),
+            Needed::Apply(Action::Create | Action::Delete | Action::Retain) => ("create", false),
+        };
+        Predicted {
+            change,
+            restricted,
+            keeps: self.plan.chosen[index].filter(|_| !matches!(change, "replace" | "create")),
+            node: place,
+            external_id,
+            spec: spec.ok().filter(|_| change != "unchanged"),
+            new,
+        }
+    }
+
+    fn view(&self, old: Option<&Parameters>, mut warnings: Vec<String>) -> PreviewView {
+        let template = &self.source.template;
+        let mut view = PreviewView::default();
+        let mut budget = PROPERTIES_MAX;
+        let mut changed: Vec<PreviewRow> = Vec::new();
+        let mut unchanged: Vec<usize> = Vec::new();
+        for index in 0..template.resources.len() {
+            match self.predicted(index) {
+                Some(predicted) if predicted.change != "unchanged" => {
+                    count(&mut view, predicted.change);
+                    if changed.len() < LISTED_MAX {
+                        changed.push(self.changed(index, predicted, old, &mut budget));
+                    }
+                }
+                _ => {
+                    count(&mut view, "unchanged");
+                    if unchanged.len() < UNCHANGED_MAX {
+                        unchanged.push(index);
+                    }
+                }
+            }
+        }
+        for slot in &self.plan.dropped {
+            let row = &self.engine.rows[*slot];
+            // Where nothing was made, nothing is taken away.
+            if row.applied {
+                count(&mut view, "delete");
+                if changed.len() < LISTED_MAX {
+                    changed.push(self.dropped(row, old, &mut budget));
+                }
+            }
+        }
+        changed.sort_by(|a, b| a.name.cmp(&b.name));
+        let restricted = changed.iter().filter(|row| row.restricted).count();
+        if restricted > 0 {
+            warnings.push(format!(
+                "{restricted} resources would fail, for the environment restricts it, and what needs them would wait"
+            ));
+        }
+        if budget == 0 {
+            warnings.push("not all properties are shown: there are too many".into());
+        }
+        view.resources = changed;
+        view.resources.extend(unchanged.into_iter().map(|index| self.unchanged(index)));
+        view.warnings = warnings;
+        view
+    }
+
+    fn predicted(&self, index: usize) -> Option<&Predicted> {
+        self.done.get(&u32::try_from(index).ok()?)
+    }
+
+    fn changed(
+        &self,
+        index: usize,
+        predicted: &Predicted,
+        old: Option<&Parameters>,
+        budget: &mut usize,
+    ) -> PreviewRow {
+        let resource = &self.source.template.resources[index];
+        let row = self.plan.chosen[index].map(|slot| &self.engine.rows[slot]);
+        let mut new = match &predicted.spec {
+            Some(spec) => spec.properties(),
+            None => predicted.new.clone(),
+        };
+        if let Some(node) = &predicted.node {
+            new.insert("node".into(), Value::from(node.as_str()));
+        }
+        PreviewRow {
+            name: resource.name.to_string(),
+            kind: resource.kind.name().into(),
+            node: predicted.node.as_ref().map(ToString::to_string).unwrap_or_default(),
+            change: predicted.change.into(),
+            restricted: predicted.restricted,
+            deletion_policy: deletion_policy(self.source.template.retains(index)),
+            properties: self.differences(row, new, old, budget),
+        }
+    }
+
+    fn dropped(&self, row: &Row, old: Option<&Parameters>, budget: &mut usize) -> PreviewRow {
+        PreviewRow {
+            name: row.name.to_string(),
+            kind: row.kind.name().into(),
+            node: row.node.map(|key| self.engine.nodes[key].name.to_string()).unwrap_or_default(),
+            change: "delete".into(),
+            restricted: false,
+            deletion_policy: deletion_policy(row.retain),
+            properties: self.differences(Some(row), Map::new(), old, budget),
+        }
+    }
+
+    fn unchanged(&self, index: usize) -> PreviewRow {
+        let resource = &self.source.template.resources[index];
+        let node = self.plan.chosen[index].and_then(|slot| self.engine.rows[slot].node);
+        PreviewRow {
+            name: resource.name.to_string(),
+            kind: resource.kind.name().into(),
+            node: node.map(|key| self.engine.nodes[key].name.to_string()).unwrap_or_default(),
+            change: "unchanged".into(),
+            deletion_policy: deletion_policy(self.source.template.retains(index)),
+            ..PreviewRow::default()
+        }
+    }
+
+    fn differences(
+        &self,
+        row: Option<&Row>,
+        new: Map<String, Value>,
+        old: Option<&Parameters>,
+        budget: &mut usize,
+    ) -> Vec<PropertyView> {
+        let mut before = Map::new();
+        if let Some(row) = row.filter(|row| row.applied || row.is_adopted()) {
+            before = row.spec.as_ref().map(|spec| spec.unpack().properties()).unwrap_or_default();
+            if let Some(node) = row.node.filter(|_| !before.is_empty()) {
+                before.insert("node".into(), Value::from(self.engine.nodes[node].name.as_str()));
+            }
+        }
+        let mut found = Vec::new();
+        let (before, new) = (Value::Object(before), Value::Object(new));
+        differences(String::new(), Some(&before), Some(&new), &mut found);
+        // Of what is not as the current revision has it, nobody knows which values were hidden.
+        let known = row.is_some_and(crate::plan::is_settled);
+        let hides = self.stack.parameters.values().any(|value| value == MASK);
+        for property in &mut found {
+            property.old = match old.filter(|_| known || !hides) {
+                _ if property.old.is_null() => Value::Null,
+                Some(old) => masked(masked(property.old.take(), old), &self.source.parameters),
+                None if hides => Value::from(MASK),
+                None => masked(property.old.take(), &self.source.parameters),
+            };
+            property.new = masked(property.new.take(), &self.source.parameters);
+            let weight =
+                property.path.len() + property.old.to_string().len() + property.new.to_string().len();
+            *budget = budget.saturating_sub(weight);
+        }
+        if *budget == 0 { Vec::new() } else { found }
+    }
+}
+
+/// Of others as they will be.
+impl References for Preview<'_> {
+    fn resource_id(&self, index: u32) -> Option<String> {
+        let slot = match self.done.get(&index) {
+            Some(predicted) => match (predicted.keeps, &predicted.external_id) {
+                (Some(slot), _) => slot,
+                (None, Some(id)) => return Some(id.clone()),
+                (None, None) => return Some(UNKNOWN.into()),
+            },
+            None => self.plan.chosen[index as usize]?,
+        };
+        Some(self.engine.rows[slot].shown_id())
+    }
+
+    fn is_ready(&self, _: u32) -> bool {
+        true
+    }
+
+    fn attribute(&self, index: u32, name: &str) -> Option<Value> {
+        match self.done.get(&index) {
+            Some(predicted) if predicted.change != "unchanged" => {
+                let follows = predicted.spec.as_ref().and_then(|spec| spec.attribute(name));
+                Some(follows.unwrap_or_else(|| Value::from(UNKNOWN)))
+            }
+            _ => {
+                let row = &self.engine.rows[self.plan.chosen[index as usize]?];
+                Rendered::attribute_of(row, name)
+            }
+        }
+    }
+}
+
+/// Where what is not known decides on what it cannot be.
+fn guess(row: &Row, kind: Kind, path: &str) -> Needed {
+    let moves = path == "node" || (kind == Kind::File && path == "path");
+    match row.applied {
+        true if moves => Needed::Replace,
+        true => Needed::Apply(Action::Update),
+        false => Needed::Apply(Action::Create),
+    }
+}
+
+fn deletion_policy(retain: bool) -> String {
+    if retain { "retain" } else { "delete" }.into()
+}
+
+fn count(view: &mut PreviewView, change: &str) {
+    *view.counts.entry(change.into()).or_default() += 1;
+}
+
+/// Maps are compared key by key, lists of one length item by item.
+fn differences(path: String, old: Option<&Value>, new: Option<&Value>, found: &mut Vec<PropertyView>) {
+    match (old, new) {
+        (old, new) if old == new => {}
+        (Some(Value::Object(old)), Some(Value::Object(new))) => {
+            let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+            for key in keys {
+                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                differences(path, old.get(key), new.get(key), found);
+            }
+        }
+        (Some(Value::Array(old)), Some(Value::Array(new))) if old.len() == new.len() => {
+            for (index, (old, new)) in old.iter().zip(new).enumerate() {
+                differences(format!("{path}[{index}]"), Some(old), Some(new), found);
+            }
+        }
+        (old, new) => {
+            let unknown = new.is_some_and(is_unknown);
+            let new = new.filter(|_| !unknown).cloned().unwrap_or_default();
+            found.push(PropertyView { path, old: old.cloned().unwrap_or_default(), new, unknown });
+        }
+    }
+}
+
+fn is_unknown(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains(UNKNOWN),
+        Value::Array(items) => items.iter().any(is_unknown),
+        Value::Object(map) => map.iter().any(|(key, value)| key.contains(UNKNOWN) || is_unknown(value)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}

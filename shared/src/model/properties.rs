@@ -1,0 +1,122 @@
+//! A desired state as the properties that a template gives it by: for people, who compare two of them.
+
+use serde_json::{Map, Value, json};
+
+use super::spec::{Action, Content, ContentDigest, Dummy, FailOn, File, NetworkConfig, OnDelete, Spec};
+
+/// Longer contents are shown by digest and size.
+const CONTENT_SHOWN: usize = 4096;
+
+impl Spec {
+    /// Property → value. What was not given and has no default is left out.
+    pub fn properties(&self) -> Map<String, Value> {
+        let value = match self {
+            Spec::Dummy(dummy) => of_dummy(dummy),
+            Spec::File(file) => of_file(file),
+            Spec::Network(network) => of_network(network),
+        };
+        match value {
+            Value::Object(map) => map.into_iter().filter(|(_, value)| !value.is_null()).collect(),
+            _ => Map::new(),
+        }
+    }
+}
+
+fn of_dummy(dummy: &Dummy) -> Value {
+    let fail = dummy.fail.map(|fail| match fail {
+        FailOn::Any => json!(true),
+        FailOn::Action(Action::Create) => json!("create"),
+        FailOn::Action(Action::Update) => json!("update"),
+        FailOn::Action(Action::Delete) => json!("delete"),
+        FailOn::Action(Action::Check) => json!("check"),
+        FailOn::Action(Action::Retain) => json!("retain"),
+    });
+    let seconds = std::time::Duration::from_millis(dummy.milliseconds).as_secs_f64();
+    json!({"values": dummy.values, "seconds": seconds, "fail": fail})
+}
+
+fn of_file(file: &File) -> Value {
+    json!({
+        "path": file.path,
+        "content": of_content(&file.content),
+        "mode": format!("{:04o}", file.mode),
+        "owner": file.owner,
+        "group": file.group,
+        "on_delete": of_on_delete(file.on_delete),
+    })
+}
+
+fn of_content(content: &Content) -> Value {
+    let stored = |digest: ContentDigest, size: u64| json!({"digest": digest.to_string(), "size": size});
+    match content {
+        Content::Inline(bytes) if bytes.len() <= CONTENT_SHOWN => match std::str::from_utf8(bytes) {
+            Ok(text) => json!(text),
+            Err(_) => stored(ContentDigest::of(bytes), bytes.len() as u64),
+        },
+        Content::Inline(bytes) => stored(ContentDigest::of(bytes), bytes.len() as u64),
+        Content::Stored { digest, size } => stored(*digest, *size),
+    }
+}
+
+fn of_network(network: &NetworkConfig) -> Value {
+    let document = serde_json::from_str(&network.document);
+    json!({
+        "network_config": document.unwrap_or_else(|_| json!(network.document)),
+        "mapping": network.mapping,
+        "confirm_timeout": network.confirm_timeout,
+        "on_delete": of_on_delete(network.on_delete),
+    })
+}
+
+fn of_on_delete(on_delete: OnDelete) -> &'static str {
+    match on_delete {
+        OnDelete::Restore => "restore",
+        OnDelete::Keep => "keep",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_a_template_gives_them() {
+        let dummy = Dummy {
+            values: [("a".to_owned(), "1".to_owned())].into(),
+            milliseconds: 250,
+            fail: Some(FailOn::Action(Action::Update)),
+        };
+        let shown = Value::Object(Spec::Dummy(dummy).properties());
+        assert_eq!(shown, json!({"values": {"a": "1"}, "seconds": 0.25, "fail": "update"}));
+        let file = |content: &str| {
+            Spec::File(File {
+                path: "/etc/motd".into(),
+                content: Content::Inline(content.into()),
+                mode: 0o644,
+                owner: None,
+                group: Some("adm".into()),
+                on_delete: OnDelete::Restore,
+            })
+            .properties()
+        };
+        assert_eq!(
+            Value::Object(file("hi")),
+            json!({"path": "/etc/motd", "content": "hi", "mode": "0644", "group": "adm", "on_delete": "restore"})
+        );
+        let long = "x".repeat(CONTENT_SHOWN + 1);
+        let digest = ContentDigest::of(long.as_bytes()).to_string();
+        assert_eq!(file(&long)["content"], json!({"digest": digest, "size": CONTENT_SHOWN + 1}));
+        let network = NetworkConfig {
+            document: "[{\"type\": \"interface\"}]".into(),
+            mapping: [("nic1".to_owned(), "eth0".to_owned())].into(),
+            confirm_timeout: 30,
+            on_delete: OnDelete::Keep,
+        };
+        let shown = Value::Object(Spec::Network(network).properties());
+        assert_eq!(
+            shown,
+            json!({"network_config": [{"type": "interface"}], "mapping": {"nic1": "eth0"}, "confirm_timeout": 30,
+                "on_delete": "keep"})
+        );
+    }
+}

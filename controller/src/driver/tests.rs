@@ -321,3 +321,34 @@ fn one_revision_that_cannot_be_read_holds_up_its_own_stack_only() {
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }
 }
+
+#[test]
+fn a_removed_node_is_sent_away_once_that_is_durable_and_what_it_had_is_known_after_a_restart() {
+    let mut bench = Bench::new();
+    bench.turn(create(1)).unwrap();
+    let key = bench.job().key();
+    bench.receive(Up::Report(Report { key, outcome: Outcome::Done(Observed::default()) }));
+    bench.driver.turn_over();
+    bench.log();
+    let removed = bench.turn(Request::RemoveNode { node: web() }).unwrap();
+    let Answer::NodeRemoved { lost, lost_total: 1, .. } = removed else { panic!("{removed:?}") };
+    assert_eq!(lost[0].physical_id, key.resource.to_string());
+    assert_eq!(bench.log()[..2], ["commit", "close web-1"]);
+    for _ in 0..2 {
+        let engine = bench.driver.turns.engine();
+        assert!(engine.node_seal(&web()).is_none());
+        let node = engine.node_views().remove(0);
+        assert_eq!((node.state.as_str(), &node.lost), ("lost", &lost));
+        let rows = engine.resource_views(&name(), true).unwrap();
+        assert_eq!((rows.len(), rows[0].phase.as_str()), (1, "node_away"));
+        assert_ne!(rows[0].physical_id, lost[0].physical_id);
+        bench.driver.turns.reload(MonoTime::default()).unwrap();
+    }
+    // Who was let in before hears that it is over.
+    bench.driver.link_event(LinkEvent::Connected { node: web(), connection: 99 });
+    assert_eq!(bench.log().last().map(String::as_str), Some("close web-1"));
+    bench.join(Some("web-1".into()), 2).unwrap();
+    bench.connect();
+    let down = bench.job();
+    assert_eq!((down.resource, down.action), (key.resource, muster_shared::model::Action::Delete));
+}

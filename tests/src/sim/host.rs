@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::dice::Dice;
+use super::plan::FOUND;
 
 /// A file, its content by digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,6 +89,8 @@ impl Host {
                 host.files.insert(path, FileState { digest, mode: 0o600 });
             }
         }
+        let (path, content, mode) = FOUND;
+        host.files.insert(path.into(), FileState { digest: ContentDigest::of(content.as_bytes()), mode });
         for stack in 0..stacks {
             for link in 1..5 {
                 host.links.insert(format!("eth{link}{stack}"), 1500);
@@ -95,6 +98,12 @@ impl Host {
         }
         (host.files_before, host.links_before) = (host.files.clone(), host.links.clone());
         host
+    }
+
+    /// It has nothing where Muster is to make something.
+    pub fn is_bare(&mut self) {
+        self.files.retain(|path, _| path == FOUND.0);
+        self.files_before = self.files.clone();
     }
 
     /// What is there before `spec` is applied; what is `known` counts more.
@@ -266,6 +275,18 @@ impl Host {
         }
     }
 
+    /// What this resource made is nobody's any more and stays.
+    pub fn retains(&mut self, resource: ResourceId, thing: &str) {
+        if self.files.contains_key(thing) {
+            self.keep_file(thing);
+        } else if let Some(mtu) = self.links.get(thing) {
+            self.links_before.insert(thing.to_owned(), *mtu);
+            self.made_by.remove(thing);
+        } else {
+            self.dummies.remove(&resource);
+        }
+    }
+
     /// Things of a resource that are here.
     pub fn things_of(&self, resource: ResourceId) -> Vec<String> {
         let dummy = self.dummies.contains_key(&resource).then(|| "a dummy".to_owned());
@@ -274,7 +295,7 @@ impl Host {
     }
 
     /// A delete by `resource` would change what another one made.
-    pub fn takes_from_another(&self, job: &Job, before: Option<&Before>) -> Option<String> {
+    pub fn takes_from_another(&self, job: &Job, before: Option<&Before>) -> Option<(String, ResourceId)> {
         if job.action != Action::Delete {
             return None;
         }
@@ -288,6 +309,6 @@ impl Host {
         };
         let other = |thing: &&String| self.made_by.get(*thing).is_some_and(|by| *by != job.resource);
         let thing = things.iter().find(other)?;
-        Some(format!("{} goes and takes {thing} away, which {} made", job.resource, self.made_by[thing]))
+        Some((thing.clone(), self.made_by[thing]))
     }
 }

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use muster_engine::record::{Change, ResourceRecord};
+use muster_engine::Hook;
+use muster_engine::record::{Change, ResourceRecord, StackAction, Status};
 use muster_shared::NodeId;
 use muster_shared::model::{Action, Claim, Down, Job, ReportKey};
 
@@ -83,11 +84,46 @@ fn job_leaves(shared: &Shared, node: &NodeId, job: &Job, first: bool) -> Option<
     if first && with_node > shared.in_flight_per_node {
         return name(format!("{with_node} jobs are in flight there already"));
     }
-    match job.action {
-        Action::Create | Action::Update => too_early(shared, row).and_then(name),
-        Action::Delete if first => still_needed(tables, row).and_then(name),
-        _ => None,
+    if first && let Some(hook) = hooked(shared, row, job) {
+        return name(format!("{} was not cleared", hook.as_str()));
     }
+    match job.action {
+        Action::Create | Action::Update => {
+            let unclean = first.then(|| unclean(tables, node)).flatten();
+            unclean.or_else(|| too_early(shared, row)).and_then(name)
+        }
+        Action::Delete | Action::Retain if first => still_needed(tables, row).and_then(name),
+        Action::Delete | Action::Retain | Action::Check => None,
+    }
+}
+
+/// A hook before this job that no operator has cleared.
+fn hooked(shared: &Shared, row: &ResourceRecord, job: &Job) -> Option<Hook> {
+    let stack = shared.tables.stacks.get(&row.stack)?;
+    let hook = match job.action {
+        Action::Create => Hook::PreCreate,
+        Action::Update => Hook::PreUpdate,
+        Action::Delete | Action::Retain => Hook::PreDelete,
+        Action::Check => return None,
+    };
+    let began = shared.began.get(&(job.resource, job.generation));
+    if row.progress.observed_ready || began != Some(&stack.traversal) || stack.action == StackAction::Delete {
+        return None;
+    }
+    let text = shared.tables.revisions.get(&(stack.id, stack.revision))?;
+    let hooks = shared.plans.get(&text.name)?.hooks.get(&*row.name)?;
+    let bit = Hook::ALL.iter().position(|other| *other == hook)?;
+    (hooks.contains(&hook) && row.progress.hooks_cleared & (1 << bit) == 0).then_some(hook)
+}
+
+/// What a node that had been removed still has goes before anything new is made there.
+fn unclean(tables: &Tables, node: &NodeId) -> Option<String> {
+    let lost = tables.rows.values().find(|row| {
+        row.lost_from.is_some()
+            && row.node.as_ref() == Some(node)
+            && row.progress.status != Some(Status::Failed)
+    })?;
+    Some(format!("{} was left behind there and is not cleaned up", lost.name))
 }
 
 /// A job is never sent before all its resource needs is observed ready.

@@ -4,11 +4,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use muster_engine::record::Status;
-use muster_engine::{Answer, JoinAsk, NewToken, Options as How, Refusal, Request, Source};
+use muster_engine::{Answer, Hook, JoinAsk, NewToken, Options as How, Refusal, Request, Source};
 use muster_shared::StackName;
 use muster_shared::join::TokenSecret;
 
 use super::dice::Dice;
+use super::machine::Machine;
 use super::plan::{Maker, Mood, Plan};
 use super::reference::Asked;
 use super::world::{Event, World};
@@ -34,6 +35,13 @@ enum Deed {
     Update,
     Delete,
     Rollback(Option<u32>),
+    Check,
+    Cancel,
+    Unhealthy,
+    ClearHook,
+    Label,
+    Revoke,
+    Remove,
 }
 
 impl Operators {
@@ -52,8 +60,8 @@ impl Operators {
         How {
             rollback: self.dice.one_in(4),
             require_nodes: self.dice.one_in(20),
+            delete_first: self.dice.one_in(6),
             timeout: Duration::from_secs(*self.dice.pick(&[5, 20, 60, 180, 600])),
-            ..How::default()
         }
     }
 }
@@ -131,13 +139,20 @@ impl World {
         };
         let dice = &mut self.operators.dice;
         let deed = match (newest, dice.below(100)) {
-            (None, 0..90) | (Some(_), 0..2) => Deed::Create,
-            (_, 0..62) => Deed::Update,
-            (_, 62..78) => Deed::Rollback(None),
-            (newest, 78..86) => {
+            (_, 0..4) => Deed::Revoke,
+            (_, 4..8) => Deed::Remove,
+            (_, 8..10) => Deed::Label,
+            (None, 10..90) | (Some(_), 10..12) => Deed::Create,
+            (_, 12..50) => Deed::Update,
+            (_, 50..60) => Deed::Rollback(None),
+            (newest, 60..65) => {
                 let most = u64::from(newest.unwrap_or_default()) + 2;
                 Deed::Rollback(Some(u32::try_from(dice.below(most)).unwrap_or_default()))
             }
+            (_, 65..71) => Deed::Cancel,
+            (_, 71..77) => Deed::Check,
+            (_, 77..82) => Deed::Unhealthy,
+            (_, 82..91) => Deed::ClearHook,
             _ => Deed::Delete,
         };
         self.does(n, &deed);
@@ -156,7 +171,118 @@ impl World {
                 let request = Request::Rollback { name: name.clone(), to: *to };
                 self.asks(&name, Asked::Rollback(*to), request);
             }
+            Deed::Check => drop(self.asks(&name, Asked::Check, Request::Check { name: name.clone() })),
+            Deed::Cancel => drop(self.asks(&name, Asked::Cancel, Request::Cancel { name: name.clone() })),
+            Deed::Unhealthy => self.marks_unhealthy(&name),
+            Deed::ClearHook => self.clears_a_hook(&name),
+            Deed::Label | Deed::Revoke | Deed::Remove => self.sees_to_a_node(deed),
         }
+    }
+
+    /// The names of a stack's rows, and what each waits for.
+    fn names(&self, name: &StackName) -> Vec<(String, Option<Hook>)> {
+        let shared = self.shared.borrow();
+        let id = shared.tables.names.get(name).copied().unwrap_or_default();
+        let rows = shared.tables.rows.values().filter(|row| row.stack == id && id != 0);
+        rows.map(|row| (row.name.to_string(), row.progress.hook)).collect()
+    }
+
+    fn marks_unhealthy(&mut self, name: &StackName) {
+        let mut names: Vec<String> = self.names(name).into_iter().map(|(name, _)| name).collect();
+        names.push("nothing".into());
+        let resource = self.operators.dice.pick(&names).clone();
+        let request = Request::Unhealthy { stack: name.clone(), resource: resource.clone() };
+        let answer = self.tries("unhealthy", request);
+        if matches!(answer, Some(Ok(_))) {
+            let shared = self.shared.borrow();
+            self.reference.marks(name, &resource, &shared.tables);
+        }
+    }
+
+    fn clears_a_hook(&mut self, name: &StackName) {
+        let names = self.names(name);
+        let waiting: Vec<_> = names.iter().filter(|(_, hook)| hook.is_some()).cloned().collect();
+        let from = if waiting.is_empty() { &names } else { &waiting };
+        if from.is_empty() {
+            return;
+        }
+        let (resource, hook) = self.operators.dice.pick(from).clone();
+        let hook = hook.unwrap_or(Hook::PreCreate);
+        self.tries("clear-hook", Request::ClearHook { stack: name.clone(), resource, hook });
+    }
+
+    fn sees_to_a_node(&mut self, deed: &Deed) {
+        let there = |machine: &Machine| machine.joined && !machine.scrapped;
+        let ats: Vec<usize> = (0..self.machines.len()).filter(|at| there(&self.machines[*at])).collect();
+        if ats.is_empty() {
+            return;
+        }
+        let at = *self.operators.dice.pick(&ats);
+        let node = self.machines[at].name.clone();
+        match deed {
+            Deed::Label => {
+                let labels = [("role".to_owned(), Some(format!("r{}", self.operators.dice.below(3))))].into();
+                self.tries("label", Request::LabelNode { node, labels });
+                return;
+            }
+            Deed::Revoke => drop(self.tries("revoke", Request::RevokeNode { node: node.clone() })),
+            _ => {
+                self.reference.removing = true;
+                drop(self.tries("remove", Request::RemoveNode { node: node.clone() }));
+                self.reference.removing = false;
+            }
+        }
+        let cut_off = self.shared.borrow().tables.nodes.get(&node).is_none_or(|node| node.revoked);
+        if cut_off {
+            // It, or a new server in its place, is back sooner or later.
+            let (after, new) = (self.operators.dice.millis(100, 120_000), self.operators.dice.one_in(3));
+            self.machines[at].joined = false;
+            self.later(after, Event::Rejoins(at, new));
+        }
+    }
+
+    /// One that was cut off joins again with new keys, or a new server does in its place.
+    pub fn rejoins(&mut self, at: usize, new: bool) {
+        self.agent_ends(at, false);
+        let mut dice = Dice::new(
+            self.options.seed,
+            &format!("again {}", self.machines.len() + self.trace.steps as usize),
+        );
+        let name = self.machines[at].name.clone();
+        if new {
+            self.machines[at].scrapped = true;
+            let new = self.add_machine(name.as_str(), &mut dice);
+            self.machines[new].host.is_bare();
+            return self.joins(new);
+        }
+        let (key, seal) = self.new_key(&name, &mut dice);
+        (self.machines[at].key, self.machines[at].seal) = (key, seal);
+        self.joins(at);
+    }
+
+    /// Asks for something that begins no operation.
+    fn tries(&mut self, what: &str, request: Request) -> Option<Result<Answer, Refusal>> {
+        self.controller_catches_up();
+        let written = self.shared.borrow().changes;
+        let answer = self.ask(request, true);
+        let text = match &answer {
+            None => "no answer".to_owned(),
+            Some(Ok(answer)) => format!("{answer:?}"),
+            Some(Err(refusal)) => format!("refused: {refusal}"),
+        };
+        self.note(|_| format!("operator: {what}: {text}"));
+        let mut shared = self.shared.borrow_mut();
+        let came = match &answer {
+            None => "no answer",
+            Some(Ok(_)) => "taken",
+            Some(Err(_)) => "refused",
+        };
+        shared.counts.add(format!("operator {what}: {came}"));
+        if matches!(&answer, Some(Err(_))) && shared.changes != written {
+            shared.violate(format!("{what} was refused and changed something: {text}"));
+        }
+        drop(shared);
+        answer
     }
 
     /// Creates or updates a stack.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_engine::SourceText;
+use muster_engine::{EnvironmentText, Hook, SourceText};
 use muster_shared::model::OnDelete;
 use serde_json::{Map, Value as Json, json};
 
@@ -21,6 +21,10 @@ pub struct Plan {
     pub resources: BTreeMap<String, Resource>,
     /// The value of the hidden parameter.
     pub hidden: String,
+    /// Where a resource waits for an operator.
+    pub hooks: BTreeMap<String, Vec<Hook>>,
+    /// What must not be done to a resource.
+    pub restricted: BTreeMap<String, &'static str>,
 }
 
 /// One resource.
@@ -32,6 +36,10 @@ pub struct Resource {
     pub depends_on: BTreeSet<String>,
     /// What.
     pub what: What,
+    /// Its thing stays when it goes.
+    pub retain: bool,
+    /// It stands for a thing that was there before, by this id.
+    pub external: Option<String>,
 }
 
 /// What a resource is.
@@ -132,6 +140,12 @@ impl Resource {
         let mut resource = Map::new();
         resource.insert("type".into(), json!(kind));
         resource.insert("properties".into(), properties.into());
+        if self.retain {
+            resource.insert("deletion_policy".into(), json!("retain"));
+        }
+        if let Some(id) = &self.external {
+            resource.insert("external_id".into(), json!(id));
+        }
         if !self.depends_on.is_empty() {
             resource.insert("depends_on".into(), json!(self.depends_on));
         }
@@ -160,8 +174,46 @@ impl Plan {
             name: self.name.clone(),
             template: template.to_string(),
             parameters: BTreeMap::from([("secret".to_owned(), json!(self.hidden))]),
+            environments: self.environment().into_iter().collect(),
             ..SourceText::default()
         }
+    }
+
+    fn environment(&self) -> Option<EnvironmentText> {
+        if self.hooks.is_empty() && self.restricted.is_empty() {
+            return None;
+        }
+        let mut resources: BTreeMap<&String, Map<String, Json>> = BTreeMap::new();
+        for (name, hooks) in &self.hooks {
+            let hooks: Vec<&str> = hooks.iter().map(|hook| hook.as_str()).collect();
+            resources.entry(name).or_default().insert("hooks".into(), json!(hooks));
+        }
+        for (name, action) in &self.restricted {
+            resources.entry(name).or_default().insert("restricted_actions".into(), json!(action));
+        }
+        let text = json!({"resource_registry": {"resources": resources}}).to_string();
+        Some(EnvironmentText { name: "env".into(), text })
+    }
+}
+
+/// A file that is on every server.
+pub const FOUND: (&str, &str, u32) = ("/etc/found", "found", 0o600);
+
+/// Each stack adopts it on a node of its own.
+fn adopted(stack: usize) -> Resource {
+    let (path, content, mode) = FOUND;
+    Resource {
+        node: Some(format!("node-{stack}")),
+        depends_on: BTreeSet::new(),
+        what: What::File {
+            path: path.into(),
+            content: Value::Text(content.into()),
+            size: 0,
+            mode,
+            on_delete: OnDelete::Restore,
+        },
+        retain: false,
+        external: Some(format!("found-{stack}")),
     }
 }
 
@@ -211,7 +263,29 @@ impl Maker {
             let resource = self.resource(stack, mood, &plan, &names[..at], &mut taken);
             plan.resources.insert((*name).to_owned(), resource);
         }
+        if self.dice.one_in(6) {
+            plan.resources.insert("x".to_owned(), adopted(stack));
+        }
+        if mood == Mood::Any && self.dice.one_in(5) {
+            self.environment(&mut plan);
+        }
         plan
+    }
+
+    fn environment(&mut self, plan: &mut Plan) {
+        let names: Vec<String> = plan.resources.keys().cloned().collect();
+        for _ in 0..1 + self.dice.below(2) {
+            let hook = *self.dice.pick(&Hook::ALL);
+            plan.hooks.entry(self.dice.pick(&names).clone()).or_default().push(hook);
+        }
+        plan.hooks.values_mut().for_each(|hooks| {
+            hooks.sort();
+            hooks.dedup();
+        });
+        if self.dice.one_in(3) {
+            let action = *self.dice.pick(&["update", "replace"]);
+            plan.restricted.insert(self.dice.pick(&names).clone(), action);
+        }
     }
 
     fn resource(
@@ -240,7 +314,8 @@ impl Maker {
             _ => self.network(stack, &node, taken),
         };
         let anywhere = matches!(what, What::Dummy { .. }) && self.dice.one_in(10);
-        Resource { node: (!anywhere).then_some(node), depends_on, what }
+        let retain = self.dice.one_in(20);
+        Resource { node: (!anywhere).then_some(node), depends_on, what, retain, external: None }
     }
 
     fn value(&mut self, plan: &Plan, earlier: &[&str]) -> Value {

@@ -24,6 +24,10 @@ pub enum Asked {
     Rollback(Option<u32>),
     /// Nothing.
     Delete,
+    /// How it is.
+    Check,
+    /// To stop.
+    Cancel,
 }
 
 impl Asked {
@@ -35,15 +39,19 @@ impl Asked {
             Asked::Rollback(None) => "rollback",
             Asked::Rollback(Some(_)) => "rollback --to",
             Asked::Delete => "delete",
+            Asked::Check => "check",
+            Asked::Cancel => "cancel",
         }
     }
 
-    fn action(&self) -> StackAction {
+    fn action(&self) -> Option<StackAction> {
         match self {
-            Asked::Create(_) => StackAction::Create,
-            Asked::Update(_) => StackAction::Update,
-            Asked::Rollback(_) => StackAction::Rollback,
-            Asked::Delete => StackAction::Delete,
+            Asked::Create(_) => Some(StackAction::Create),
+            Asked::Update(_) => Some(StackAction::Update),
+            Asked::Rollback(_) => Some(StackAction::Rollback),
+            Asked::Delete => Some(StackAction::Delete),
+            Asked::Check => Some(StackAction::Check),
+            Asked::Cancel => None,
         }
     }
 }
@@ -59,6 +67,8 @@ struct History {
     /// Newest first.
     complete: Vec<u32>,
     is_complete: bool,
+    /// The last operation was a check.
+    is_checked: bool,
 }
 
 /// All that operators did, as it was taken.
@@ -66,21 +76,31 @@ struct History {
 pub struct Reference {
     stacks: BTreeMap<StackName, History>,
     expected: Option<(StackName, Asked)>,
+    marked: BTreeMap<(StackName, String), ResourceId>,
+    /// A node is being removed.
+    pub removing: bool,
 }
 
 impl History {
     fn begin(&mut self, asked: &Asked) {
+        let was_checked = std::mem::replace(&mut self.is_checked, matches!(asked, Asked::Check));
         let plan = match asked {
             Asked::Create(plan) | Asked::Update(plan) => Some(Rc::clone(plan)),
             Asked::Rollback(to) => {
                 let target = match to {
                     Some(to) => Some(to),
-                    None if self.is_complete => self.complete.get(1),
+                    // A check says nothing of the revision.
+                    None if self.is_complete || was_checked => {
+                        self.complete.iter().find(|other| **other != self.revision)
+                    }
                     None => self.complete.first(),
                 };
                 target.and_then(|to| self.revisions.get(to).cloned().flatten())
             }
-            Asked::Delete => return,
+            Asked::Delete | Asked::Check | Asked::Cancel => {
+                self.is_complete = false;
+                return;
+            }
         };
         self.revision += 1;
         self.revisions.insert(self.revision, plan);
@@ -121,21 +141,29 @@ impl Reference {
             if let Some(asked) = &asked {
                 history.begin(asked);
             }
-            match asked.map(|asked| asked.action()) {
+            match asked.and_then(|asked| asked.action()) {
                 Some(action) if action == is.action => {}
                 // By itself, because the one before failed.
                 None | Some(_) if is.action == StackAction::Rollback => {
                     history.is_complete = false;
                     history.begin(&Asked::Rollback(None));
                 }
+                // What was on a node that is gone for ever is made anew.
+                None if self.removing
+                    && is.action == StackAction::Update
+                    && history.revision == is.revision =>
+                {
+                    history.is_complete = false;
+                }
                 None | Some(_) => {
                     return Some(format!("stack {} began {} unasked", is.name, is.action.as_str()));
                 }
             }
+            let keeps = matches!(is.action, StackAction::Delete | StackAction::Check);
             let has = tables.revisions.get(&(is.id, is.revision)).map(|text| text.name.as_str());
             let wanted =
                 history.revisions.get(&is.revision).map(|plan| plan.as_ref().map_or("nothing", |p| &p.name));
-            if history.revision != is.revision || (has != wanted && is.action != StackAction::Delete) {
+            if history.revision != is.revision || (has != wanted && !keeps) {
                 return Some(format!(
                     "{} of stack {} leads to revision {} with {has:?}, and should to {} with {wanted:?}",
                     is.action.as_str(),
@@ -146,17 +174,36 @@ impl Reference {
             }
         }
         let is_complete = is.status == Status::Complete;
-        if is_complete && !history.is_complete {
+        if is_complete && !history.is_complete && is.action != StackAction::Check {
             history.complete.insert(0, is.revision);
+            let id = is.id;
+            let trusted = self.marked.extract_if(.., |(stack, _), _| *stack == is.name);
+            for ((_, resource), marked) in trusted.collect::<Vec<_>>() {
+                if physical(id, &resource, tables) == Ok(marked) {
+                    return Some(format!(
+                        "{resource} of {} was marked unhealthy and is {marked} still",
+                        is.name
+                    ));
+                }
+            }
         }
         history.is_complete = is_complete;
         None
+    }
+
+    /// An operator does not trust a resource.
+    pub fn marks(&mut self, stack: &StackName, resource: &str, tables: &Tables) {
+        let id = self.stacks.get(stack).map(|history| history.id).unwrap_or_default();
+        if let Ok(physical) = physical(id, resource, tables) {
+            self.marked.insert((stack.clone(), resource.to_owned()), physical);
+        }
     }
 
     /// A stack has been deleted.
     pub fn stack_is_gone(&mut self, stack: &StackRecord) {
         self.expected.take_if(|(name, asked)| *name == stack.name && matches!(asked, Asked::Delete));
         self.stacks.remove(&stack.name);
+        self.marked.retain(|(name, _), _| *name != stack.name);
     }
 
     /// Where reality is not what the stacks that are COMPLETE say, and, but for things of others, what was before.
@@ -280,7 +327,10 @@ fn text(value: &Value, stack: u64, plan: &Plan, tables: &Tables) -> Result<Strin
     match value {
         Value::Text(text) => Ok(text.clone()),
         Value::Hidden => Ok(plan.hidden.clone()),
-        Value::Id(of) => Ok(physical(stack, of, tables)?.to_string()),
+        Value::Id(of) => match &plan.resources[of].external {
+            Some(id) => Ok(id.clone()),
+            None => Ok(physical(stack, of, tables)?.to_string()),
+        },
         Value::Attribute(of, key) => match &plan.resources[of].what {
             What::Dummy { values, .. } => text(&values[key], stack, plan, tables),
             What::File { path, .. } => Ok(path.clone()),

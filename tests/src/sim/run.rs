@@ -128,7 +128,9 @@ impl World {
         let shared = self.shared.borrow();
         let tables = &shared.tables;
         if let Some(stack) = tables.stacks.values().find(|stack| stack.status == Status::InProgress) {
-            return Some(format!("stack {} is still {} IN_PROGRESS", stack.name, stack.action.as_str()));
+            let open = tables.rows.values().find(|row| row.stack == stack.id && !row.progress.observed_ready);
+            let action = stack.action.as_str();
+            return Some(format!("stack {} is still {action} IN_PROGRESS: {open:?}", stack.name));
         }
         if let Some(row) = tables.rows.values().find(|row| row.progress.in_flight) {
             return Some(format!("a job of {} is still out: {row:?}", row.name));
@@ -179,7 +181,7 @@ impl World {
             }
             let exists = self.shared.borrow().tables.names.contains_key(&name);
             let plan = Rc::new(self.operators.maker.make(n, Mood::Sound));
-            let how = How { timeout: SETTLED_WITHIN, ..How::default() };
+            let how = How { timeout: SETTLED_WITHIN + QUIET, ..How::default() };
             match self.applies(&name, plan, how, !exists) {
                 Some(Ok(_)) => {}
                 other => self.violate(format!("a sound plan for {name} was not taken: {other:?}")),

@@ -95,6 +95,8 @@ pub struct Shared {
     pub keys: BTreeMap<u64, SealPublic>,
     /// Jobs that left at least once.
     pub sent: BTreeSet<(ResourceId, Generation)>,
+    /// The traversal in which each job that may be out began.
+    pub began: BTreeMap<(ResourceId, Generation), u64>,
     /// Jobs that may be with one node at a time.
     pub in_flight_per_node: usize,
 }
@@ -160,6 +162,7 @@ impl Shared {
                 tables.disclaim(row.id, claims);
                 tables.claim(&row, claims);
                 let is = row_state(&row);
+                begins(&mut self.began, tables, &row);
                 tables.rows.insert(row.id, *row);
                 self.row_went(was, is);
             }
@@ -171,6 +174,8 @@ impl Shared {
                 let was = Some(row_state(row));
                 row.progress = *progress;
                 let is = row_state(row);
+                let row = row.clone();
+                begins(&mut self.began, tables, &row);
                 self.row_went(was, is);
             }
             Change::ResourceRemoved(id) => {
@@ -221,6 +226,15 @@ impl Tables {
             self.claims.entry(key.clone()).or_default().insert(row.id);
             touched.insert(key);
         }
+    }
+}
+
+/// Remembers in which traversal a job began.
+fn begins(began: &mut BTreeMap<(ResourceId, Generation), u64>, tables: &Tables, row: &ResourceRecord) {
+    if let Some(stack) = tables.stacks.get(&row.stack)
+        && row.progress.in_flight
+    {
+        began.entry((row.physical, row.progress.generation)).or_insert(stack.traversal);
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use muster_agent_core::Before;
 use muster_engine::Limits;
+use muster_engine::record::ResourceRecord;
 use muster_shared::model::{Action, Job, ReportKey};
 use muster_shared::seal::{Seal, SealSecret};
 use muster_shared::{MonoTime, NodeId, ResourceId};
@@ -33,6 +34,8 @@ pub enum Event {
     ControllerWakes(u64, u64),
     /// A server asks to become a node.
     Joins(usize),
+    /// One that was cut off joins again, or a new one in its place.
+    Rejoins(usize, bool),
     /// An agent's process starts.
     AgentStarts(usize),
     /// What waits for it is taken.
@@ -228,6 +231,7 @@ impl World {
             Event::ControllerTurn(run) => self.controller_turn_due(run),
             Event::ControllerWakes(run, timer) => self.controller_wakes(run, timer),
             Event::Joins(at) => self.joins(at),
+            Event::Rejoins(at, new) => self.rejoins(at, new),
             Event::AgentStarts(at) => self.agent_starts(at),
             Event::AgentTurn(at, life) => self.agent_turn(at, life),
             Event::AgentWakes(at, life, timer) => self.agent_wakes(at, life, timer),
@@ -350,13 +354,19 @@ impl World {
             let other = &self.machines[*other].name;
             return Some(format!("{} has two jobs at once: {key:?} on {other}, and on {name}", job.resource));
         }
-        if let Some(wrong) = machine.host.out_of_order(job).or(machine.host.takes_from_another(job, before)) {
+        if let Some(wrong) = machine.host.out_of_order(job) {
             return Some(format!("on {name}: {wrong}"));
         }
-        if job.action == Action::Delete {
-            return None;
-        }
         let shared = self.shared.borrow();
+        if job.action == Action::Delete {
+            let (thing, other) = machine.host.takes_from_another(job, before)?;
+            // One that is gone, or gives it up, is nobody to take from.
+            let owner = shared.tables.physical.get(&other).and_then(|id| shared.tables.rows.get(id))?;
+            let owns = owner.dropped.is_none() && !owner.handed_over && owner.lost_from.is_none();
+            return owns.then(|| {
+                format!("on {name} {} goes and takes {thing} away, which is of {}", job.resource, owner.name)
+            });
+        }
         let row = shared.tables.physical.get(&job.resource).and_then(|id| shared.tables.rows.get(id));
         match row {
             None => Some(format!("{name} makes {}, which has no row", job.resource)),
@@ -373,14 +383,17 @@ impl World {
         for it in noted {
             match it {
                 Noted::RowGone(row) => {
-                    for machine in self.machines.iter().filter(|machine| !machine.scrapped) {
-                        let left = machine.host.things_of(row.physical);
-                        if !left.is_empty() && !row.retain && row.external_id.is_none() {
+                    let left = self.left_behind(&row);
+                    for (at, thing) in left {
+                        let on = &self.machines[at].name;
+                        if row.retain {
+                            self.machines[at].host.retains(row.physical, &thing);
+                        } else if row.external_id.is_none() {
                             let what = format!(
-                                "the row of {} ({}) is gone, and on {} is {left:?}",
-                                row.name, row.physical, machine.name
+                                "the row of {} ({}) is gone, and on {on} is {thing}",
+                                row.name, row.physical
                             );
-                            return self.violate(what);
+                            self.violate(what);
                         }
                     }
                 }
@@ -404,6 +417,25 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Things of a row that is gone, and that no other row stands for.
+    fn left_behind(&self, row: &ResourceRecord) -> Vec<(usize, String)> {
+        let shared = self.shared.borrow();
+        let claims = |other: &ResourceRecord, node: &NodeId, thing: &String| {
+            let spec = other.spec.as_ref().filter(|_| other.node.as_ref() == Some(node));
+            spec.is_some_and(|spec| spec.unpack().claims().iter().any(|claim| claim.key == *thing))
+        };
+        let mut all = Vec::new();
+        for (at, machine) in self.machines.iter().enumerate().filter(|(_, machine)| !machine.scrapped) {
+            let mut left = machine.host.things_of(row.physical);
+            // Who was to take it over has it to put back.
+            left.retain(|thing| {
+                !shared.tables.rows.values().any(|other| claims(other, &machine.name, thing))
+            });
+            all.extend(left.into_iter().map(|thing| (at, thing)));
+        }
+        all
     }
 
     /// What an operator would see after this turn.

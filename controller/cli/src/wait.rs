@@ -238,10 +238,9 @@ impl Operation {
                 Verdict::Failing(format!("stack '{name}': {action} FAILED{because}"))
             }
             "FAILED" if own => Verdict::Failed(format!("stack '{name}': {action} FAILED{because}")),
-            _ if undo => Verdict::Failed(format!(
-                "stack '{name}': {} failed; ROLLBACK {status}{because}",
-                self.action
-            )),
+            _ if undo => {
+                Verdict::Failed(format!("stack '{name}': {} failed; ROLLBACK {status}{because}", self.action))
+            }
             _ => Verdict::Failed(format!("{} of stack '{name}' was pre-empted by {action}", self.action)),
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes, to_bytes};
 use muster_engine::{EnvironmentText, Options, Source, SourceText};
 use muster_shared::StackName;
+use muster_template::Parameters;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -131,6 +132,15 @@ pub async fn update(held: Held, name: StackName, reader: Reader) -> Result<(Sour
         };
         let text = merged(current, body, held.template_max)?;
         Ok((Source::parse_within(text, held.template_max)?, options))
+    })
+    .await
+}
+
+/// Those of a stack's current revision; none if it is not there, or its revision cannot be read any more.
+pub async fn parameters(name: StackName, reader: Reader) -> Result<Option<Parameters>, ApiError> {
+    blocking(move || {
+        let text = reader.source(&name, None)?.map(|(_, text)| text);
+        Ok(text.and_then(|text| Source::parse(text).ok()).map(|source| (*source.parameters).clone()))
     })
     .await
 }

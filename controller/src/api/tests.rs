@@ -282,6 +282,43 @@ async fn environments_are_kept_only_where_asked() {
 }
 
 #[tokio::test]
+async fn a_preview_shows_what_differs_and_changes_nothing() {
+    let world = World::new().await;
+    let told = |greeting: &str, secret: &str| {
+        format!(
+            "heat_template_version: 2018-08-31
+parameters:
+  secret: {{type: string, hidden: true, default: {secret}}}
+resources:
+  motd:
+    type: Muster::File
+    properties: {{node: web-1, path: /etc/motd, content: {{list_join: [' ', [{greeting}, {{get_param: secret}}]]}}}}
+"
+        )
+    };
+    let body = |text: &str| json!({"template": {"name": "t.yaml", "text": text}});
+    let (status, view) = world.ask("POST /v1/stacks/web/preview", &body(&told("hi", "hush"))).await;
+    assert_eq!((status, &view["resources"][0]["change"]), (200, &json!("create")), "{view}");
+    assert_eq!(view["warnings"], json!(["node web-1 has never joined and is waited for"]));
+    let (status, _) = world.get("/v1/stacks/web").await;
+    assert_eq!(status, 404, "nothing was made");
+    world.create("web", &told("hi", "hush")).await;
+    let (status, view) = world.ask("POST /v1/stacks/web/preview", &body(&told("ho", "hash"))).await;
+    assert_eq!(
+        (status, view["counts"].clone()),
+        (200, json!({"create": 1})),
+        "nothing was applied yet: {view}"
+    );
+    let text = view.to_string();
+    assert!(text.contains("ho ******") && !text.contains("hash") && !text.contains("hush"), "{text}");
+    let (status, _) = world.ask("POST /v1/stacks/web/preview", &body("resources: {")).await;
+    assert_eq!(status, 400);
+    let (_, view) = world.get("/v1/stacks/web").await;
+    assert_eq!(view["revision"], 1);
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn cancel_is_for_what_is_in_progress() {
     let world = World::new().await;
     world.create("web", WAITING).await;

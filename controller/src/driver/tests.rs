@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use muster_engine::record::Change;
-use muster_engine::{Engine, Limits, NewToken, Options, Source, SourceText};
+use muster_engine::{Engine, EnvironmentText, Hook, Limits, NewToken, Options, Source, SourceText};
 use muster_shared::Epoch;
 use muster_shared::join::{TokenId, TokenSecret};
 use muster_shared::model::{Hello, Observed, Outcome, Report, Up};
@@ -301,6 +301,33 @@ fn who_joins_under_a_name_ends_the_connection_of_who_had_it() {
     bench.join(Some("web-1".into()), 2).unwrap();
     assert_eq!(bench.log().last().unwrap(), "close web-1");
     assert_eq!(bench.driver.turns.engine().node_seal(&web()).unwrap().0, [2; 32]);
+}
+
+#[test]
+fn what_environments_say_of_resources_is_known_after_a_restart() {
+    let mut bench = Bench::new();
+    let Request::Create { name: stack, source, options } = create(1) else { panic!("a create") };
+    let text = "resource_registry: {resources: {a: {hooks: [pre-create, pre-delete]}}}".to_owned();
+    let environments = vec![EnvironmentText { name: "e".into(), text }];
+    let source = Source::parse(SourceText { environments, ..(*source.text).clone() }).unwrap();
+    bench.turn(Request::Create { name: stack.clone(), source, options }).unwrap();
+    let hooks = [Hook::PreCreate, Hook::PreDelete];
+    for hook in hooks {
+        bench.driver.turns.reload(MonoTime::default()).unwrap();
+        bench.connect();
+        if hook == Hook::PreDelete {
+            bench.turn(Request::Delete { name: name() }).unwrap();
+        }
+        let clear = |hook| Request::ClearHook { stack: name(), resource: "a".into(), hook };
+        for other in hooks.into_iter().filter(|other| *other != hook) {
+            assert!(matches!(bench.turn(clear(other)), Err(Refusal::Conflict(_))), "{other:?}");
+        }
+        bench.turn(clear(hook)).unwrap();
+        let key = bench.job().key();
+        bench.receive(Up::Report(Report { key, outcome: Outcome::Done(Observed::default()) }));
+        bench.driver.turn_over();
+    }
+    assert!(bench.driver.turns.engine().stack_view(&stack).is_none());
 }
 
 #[test]

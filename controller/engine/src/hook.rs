@@ -133,7 +133,15 @@ impl Engine {
                 let near = suggestion(resource, names);
                 return Err(Refusal::NotFound(format!("stack '{name}' has no resource '{resource}'{near}")));
             }
-            return Err(Refusal::Conflict(not_waiting(name, resource, hook, &rows)));
+            let why = if stack.is_still() {
+                format!("the stack is {}_{}", stack.action.as_str(), stack.status.as_str())
+            } else {
+                why_not_waiting(name, hook, &rows)
+            };
+            return Err(Refusal::Conflict(format!(
+                "resource '{resource}' of stack '{name}' does not wait at hook {}: {why}",
+                hook.as_str()
+            )));
         }
         for slot in slots {
             self.leave_hook(slot);
@@ -211,13 +219,12 @@ impl Row {
     }
 }
 
-fn not_waiting(stack: &StackName, resource: &str, hook: Hook, rows: &[&Row]) -> String {
-    let now = if let Some(waits) = rows.iter().find_map(|row| row.rare().hook) {
+fn why_not_waiting(stack: &StackName, hook: Hook, rows: &[&Row]) -> String {
+    if let Some(waits) = rows.iter().find_map(|row| row.rare().hook) {
         format!("it waits at {}", waits.as_str())
     } else if rows.iter().any(|row| row.rare().hooks_cleared & hook.bit() != 0) {
         "it was cleared already".to_owned()
     } else {
         format!("see its phase in 'muster resource list {stack}'")
-    };
-    format!("resource '{resource}' of stack '{stack}' does not wait at hook {}: {now}", hook.as_str())
+    }
 }

@@ -170,7 +170,8 @@ fn what_waits_is_let_go_by_cancel_rollback_and_delete() {
     let mut bed = waits_at("pre-create");
     bed.ask(Request::Cancel { name: stack() }).unwrap();
     assert!(waiting(&bed).is_empty());
-    assert!(matches!(bed.clear("b", Hook::PreCreate), Err(Refusal::Conflict(_))));
+    let Err(Refusal::Conflict(why)) = bed.clear("b", Hook::PreCreate) else { panic!("cancelled") };
+    assert!(why.ends_with("does not wait at hook pre-create: the stack is CREATE_FAILED"), "{why}");
     bed.restart();
     bed.connect(&node(0));
     assert!(waiting(&bed).is_empty());

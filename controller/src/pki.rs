@@ -19,6 +19,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use muster_shared::model::ContentDigest;
 use muster_shared::seal::{Nonce, Seal, SealPublic, SealSecret};
 use muster_shared::{NodeId, SiteId, join};
 use rcgen::{
@@ -34,6 +35,8 @@ use time::{Duration, OffsetDateTime};
 
 /// The CA outlives the hardware: replacing it means joining every node again.
 const CA_DAYS: i64 = 20 * 365;
+/// Octets of the serial number of a node's certificate.
+const BOUND_SERIAL: usize = 20;
 /// Short enough that a lost key is soon worth nothing, long enough for a server that is off for a while.
 const NODE_DAYS: i64 = 90;
 /// The server's certificate is made anew when two thirds of this have passed.
@@ -184,12 +187,14 @@ impl Pki {
         Ok(ProvenKey(request.public_key))
     }
 
-    /// A certificate for a node.
+    /// A certificate for a node, good for as long as its sealing key is this one: whoever has the name later has
+    /// another.
     ///
     /// # Errors
     /// [`PkiError`], of our own making.
-    pub fn issue(&self, node: &NodeId, key: &ProvenKey) -> Result<Issued, PkiError> {
+    pub fn issue(&self, node: &NodeId, key: &ProvenKey, seal: &SealPublic) -> Result<Issued, PkiError> {
         let mut params = parameters(node.as_str(), NODE_DAYS)?;
+        params.serial_number = Some(SerialNumber::from_slice(&bound_serial(seal)?));
         params.subject_alt_names = vec![SanType::DnsName(node.as_str().try_into()?)];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
@@ -313,6 +318,22 @@ fn parameters(common_name: &str, days: i64) -> Result<CertificateParams, PkiErro
     params.serial_number = Some(SerialNumber::from_slice(&serial));
     params.use_authority_key_identifier_extension = true;
     Ok(params)
+}
+
+/// RFC 5280: positive, at most 20 octets, never the same twice. The last ones say which sealing key it is for.
+fn bound_serial(seal: &SealPublic) -> Result<[u8; BOUND_SERIAL], PkiError> {
+    let mut serial = [0; BOUND_SERIAL];
+    let (fresh, bound) = serial.split_at_mut(BOUND_SERIAL - 8);
+    fresh.copy_from_slice(&random::<{ BOUND_SERIAL - 8 }>()?);
+    fresh[0] = fresh[0] & 0x7f | 0x40;
+    bound.copy_from_slice(&ContentDigest::of(&seal.0).0[..8]);
+    Ok(serial)
+}
+
+/// Whether a certificate with this serial number was issued for this sealing key. One of before they were bound is
+/// good until it runs out.
+pub fn is_bound_to(serial: &[u8], seal: &SealPublic) -> bool {
+    serial.len() != BOUND_SERIAL || serial[BOUND_SERIAL - 8..] == ContentDigest::of(&seal.0).0[..8]
 }
 
 fn alternative_name(name: &str) -> Option<SanType> {

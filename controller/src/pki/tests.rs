@@ -83,7 +83,7 @@ fn a_nodes_certificate_says_what_the_controller_says() {
     let proven = pki.prove(&request(params, &key)).unwrap();
     for node in ["web-1.example.org", &vec!["a".repeat(63); 3].join(".")] {
         let node: NodeId = node.parse().unwrap();
-        let issued = pki.issue(&node, &proven).unwrap();
+        let issued = pki.issue(&node, &proven, &SealPublic([1; 32])).unwrap();
         assert_eq!(names(&issued.der), [format!("DNSName({node})")]);
         let (_, parsed) = x509_parser::parse_x509_certificate(&issued.der).unwrap();
         assert!(!parsed.is_ca());
@@ -92,9 +92,11 @@ fn a_nodes_certificate_says_what_the_controller_says() {
         assert!(usage.client_auth && !usage.server_auth && !usage.any);
         let days = (issued.not_after as i64 - OffsetDateTime::now_utc().unix_timestamp()) / 86_400;
         assert!((NODE_DAYS - 1..=NODE_DAYS).contains(&days), "{days}");
-        let again = pki.issue(&node, &proven).unwrap();
+        let again = pki.issue(&node, &proven, &SealPublic([1; 32])).unwrap();
         let (_, again) = x509_parser::parse_x509_certificate(&again.der).unwrap();
         assert_ne!(parsed.raw_serial(), again.raw_serial());
+        assert!(is_bound_to(again.raw_serial(), &SealPublic([1; 32])));
+        assert!(!is_bound_to(again.raw_serial(), &SealPublic([2; 32])), "whoever has the name later");
     }
 }
 
@@ -123,7 +125,7 @@ fn a_node_cannot_pose_as_the_server() {
     }
     let key = KeyPair::generate().unwrap();
     let proven = pki.prove(&request(CertificateParams::default(), &key)).unwrap();
-    let node = pki.issue(&"localhost".parse().unwrap(), &proven).unwrap();
+    let node = pki.issue(&"localhost".parse().unwrap(), &proven, &SealPublic([1; 32])).unwrap();
     assert!(verify(&node.der.into()).is_err());
 }
 

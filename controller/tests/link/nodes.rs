@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use muster_controller::pki::Pki;
 use muster_shared::model::Up;
+use muster_shared::seal::SealPublic;
 use muster_shared::topic;
 use rumqttc::v5::mqttbytes::QoS;
 use rumqttc::v5::mqttbytes::v5::{ConnectProperties, ConnectReturnCode, Packet};
@@ -129,7 +130,8 @@ async fn a_certificate_of_another_ca_is_refused() {
     let elsewhere = tempfile::tempdir().unwrap();
     let other = Pki::open(elsewhere.path()).unwrap();
     let (key, csr) = request();
-    let forged = other.issue(&"web-1".parse().unwrap(), &other.prove(&csr).unwrap()).unwrap();
+    let forged =
+        other.issue(&"web-1".parse().unwrap(), &other.prove(&csr).unwrap(), &SealPublic([1; 32])).unwrap();
     let mut client = Client::new(&world, "web-1", world.tls(Some((&forged.der, &key))));
     assert!(matches!(
         client.next().await,
@@ -165,6 +167,24 @@ async fn an_unknown_or_revoked_node_is_refused_and_a_revoked_one_is_cut_off() {
         other => panic!("{other:?}"),
     }
     world.driver.saw_nothing();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_had_the_name_before_is_refused_and_disturbs_nobody() {
+    let mut world = World::start().await;
+    let old = world.node("web-1");
+    let new = world.node("web-1");
+    let mut client = Client::subscribed(&world, &new).await;
+    let connection = world.driver.connected(&new.id).await;
+    let mut before = Client::new(&world, "web-1", world.tls(old.identity()));
+    match before.next().await {
+        Err(ConnectionError::ConnectionRefused(ConnectReturnCode::NotAuthorized)) => {}
+        other => panic!("{other:?}"),
+    }
+    world.driver.saw_nothing();
+    world.handle.close(&new.id);
+    assert!(client.next().await.is_err());
+    assert_eq!(world.driver.next().await, Seen::Disconnected(new.id.clone(), connection));
 }
 
 #[tokio::test(flavor = "multi_thread")]

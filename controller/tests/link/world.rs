@@ -92,7 +92,8 @@ impl World {
         self.driver.keys.lock().unwrap().insert(id.clone(), seal_secret.public());
         let seal = Seal::new(&seal_secret, &self.pki.seal_public(), self.site().clone(), id.clone());
         let (key, csr) = request();
-        let certificate = self.pki.issue(&id, &self.pki.prove(&csr).unwrap()).unwrap().der;
+        let proven = self.pki.prove(&csr).unwrap();
+        let certificate = self.pki.issue(&id, &proven, &seal_secret.public()).unwrap().der;
         Node { id, secret, certificate, key, seal }
     }
 

@@ -23,8 +23,9 @@ use super::reason::{Reason, Refusal};
 use super::registry::Peer;
 use super::session::{End, Inbox, Pending, Session, Terms};
 use super::stream::{Stream, Turn};
-use super::tls::node_of;
+use super::tls::{Named, node_of};
 use crate::link::LinkEvent;
+use crate::pki::is_bound_to;
 
 /// What our side takes unacknowledged. Each publish is delivered before the next is read, so this only lets a
 /// client send on without waiting for the network.
@@ -44,7 +45,7 @@ pub async fn serve(shared: Arc<Shared>, socket: TcpStream, remote: IpAddr, waiti
         Err(_) => return tracing::debug!(%remote, "no TLS in time"),
     };
     match tls.get_ref().1.peer_certificates().and_then(<[_]>::first).map(node_of) {
-        Some(Some(node)) => serve_node(shared, tls, remote, node, waiting).await,
+        Some(Some(named)) => serve_node(shared, tls, remote, named, waiting).await,
         Some(None) => {
             let refusal = Refusal::new(Reason::NotAuthorized, "the certificate is not a node's, or ran out");
             refuse(&shared, Stream::new(tls, 0), remote, None, &refusal).await;
@@ -57,12 +58,12 @@ async fn serve_node(
     shared: Arc<Shared>,
     tls: TlsStream<TcpStream>,
     remote: IpAddr,
-    node: NodeId,
+    Named { node, serial }: Named,
     waiting: Waiting,
 ) {
     let max = MESSAGE_MAX + PUBLISH_OVERHEAD;
     let mut stream = Stream::new(tls, max);
-    let (connect, peer) = match greet_node(&shared, &mut stream, &node, max).await {
+    let (connect, peer) = match greet_node(&shared, &mut stream, &node, &serial, max).await {
         Ok(greeted) => greeted,
         Err(End::Gone) => return,
         Err(End::Refused(refusal)) => return refuse(&shared, stream, remote, Some(&node), &refusal).await,
@@ -100,6 +101,7 @@ async fn greet_node(
     shared: &Shared,
     stream: &mut Stream,
     node: &NodeId,
+    serial: &[u8],
     max: usize,
 ) -> Result<(Connect, Arc<Peer>), End> {
     let connect = first_packet(stream, Instant::now() + shared.limits.connect).await?;
@@ -116,6 +118,11 @@ async fn greet_node(
         .await
         .ok_or(Refusal::new(Reason::ServerUnavailable, "the controller is busy: try again"))?
         .ok_or(Refusal::new(Reason::NotAuthorized, "the node is unknown or revoked"))?;
+    if !is_bound_to(serial, &key) {
+        return Err(
+            Refusal::new(Reason::NotAuthorized, "another server has joined under that name since").into()
+        );
+    }
     let outbound = Arc::new(Outbound::new(shared.limits.queue_packets, shared.limits.queue_bytes));
     let peer = shared.registry.enter(node.clone(), shared.pki.seal(node, &key), outbound)?;
     Ok((connect, peer))

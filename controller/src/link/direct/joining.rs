@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use muster_shared::NodeId;
 use muster_shared::join::{self, JoinAnswer, JoinRequest};
+use muster_shared::seal::SealPublic;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -48,29 +49,29 @@ async fn answer(shared: &Shared, payload: &[u8]) -> Result<JoinAnswer, String> {
             let key = shared.pki.prove(&csr_der).map_err(|error| error.to_string())?;
             let ask = JoinAsk { token_id, secret, name: name.clone(), seal_public, agent_version };
             let JoinGrant = shared.ask(|reply| LinkEvent::Join { ask, reply }).await.ok_or(BUSY)??;
-            grant(shared, name, &key)
+            grant(shared, name, &key, &seal_public)
         }
         JoinRequest::Renew { node, packet } => {
             // Who cannot prove the key learns nothing about the node, not even whether it exists.
             let refused =
                 || format!("not proved to be {node}: if it has lost its key, join again with a token");
-            let key = shared
+            let seal_public = shared
                 .ask(|reply| LinkEvent::NodeKey { node: node.clone(), reply })
                 .await
                 .ok_or(BUSY)?
                 .ok_or_else(refused)?;
-            let seal = shared.pki.seal(&node, &key);
+            let seal = shared.pki.seal(&node, &seal_public);
             let csr_der = join::open_renewal(&seal, &packet).map_err(|_| refused())?;
             let key = shared.pki.prove(&csr_der).map_err(|error| error.to_string())?;
-            grant(shared, node, &key)
+            grant(shared, node, &key, &seal_public)
         }
     }
 }
 
 const BUSY: &str = "the controller is busy: try again";
 
-fn grant(shared: &Shared, node: NodeId, key: &ProvenKey) -> Result<JoinAnswer, String> {
-    let issued = shared.pki.issue(&node, key).map_err(|error| {
+fn grant(shared: &Shared, node: NodeId, key: &ProvenKey, seal: &SealPublic) -> Result<JoinAnswer, String> {
+    let issued = shared.pki.issue(&node, key, seal).map_err(|error| {
         tracing::error!(%node, %error, "cannot make a certificate");
         "the controller cannot make a certificate: its log says why".to_owned()
     })?;

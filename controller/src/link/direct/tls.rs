@@ -37,13 +37,23 @@ pub fn acceptor(pki: Arc<Pki>, names: Vec<String>) -> io::Result<TlsAcceptor> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
+/// What a client's certificate says.
+pub struct Named {
+    /// Which node it is.
+    pub node: NodeId,
+    /// Of the certificate.
+    pub serial: Vec<u8>,
+}
+
 /// Which node a client's certificate names. TLS has verified its chain, but maybe when the session that is now
 /// resumed began: so its time is looked at again.
-pub fn node_of(certificate: &CertificateDer<'_>) -> Option<NodeId> {
+pub fn node_of(certificate: &CertificateDer<'_>) -> Option<Named> {
     let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
     let names = &parsed.subject_alternative_name().ok()??.value.general_names;
     match names.as_slice() {
-        [GeneralName::DNSName(name)] if parsed.validity().is_valid() => name.parse().ok(),
+        [GeneralName::DNSName(name)] if parsed.validity().is_valid() => {
+            Some(Named { node: name.parse().ok()?, serial: parsed.raw_serial().to_vec() })
+        }
         _ => None,
     }
 }

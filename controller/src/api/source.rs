@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, to_bytes};
-use muster_engine::{EnvironmentText, Options, Source, SourceText};
+use muster_engine::{EnvironmentText, Options, Refusal, Source, SourceText};
 use muster_shared::StackName;
-use muster_template::Parameters;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -136,11 +135,36 @@ pub async fn update(held: Held, name: StackName, reader: Reader) -> Result<(Sour
     .await
 }
 
-/// Those of a stack's current revision; none if it is not there, or its revision cannot be read any more.
-pub async fn parameters(name: StackName, reader: Reader) -> Result<Option<Parameters>, ApiError> {
+/// What a preview is made of.
+pub struct Previewed {
+    /// What the stack would become.
+    pub source: Source,
+    /// What it is; none if there is no such stack, or its revision cannot be read.
+    pub current: Option<Source>,
+    /// How.
+    pub options: Options,
+}
+
+/// As for an update; where the stack is `missing`, as for a create.
+pub async fn preview(
+    held: Held,
+    name: StackName,
+    missing: Option<Refusal>,
+    reader: Reader,
+) -> Result<Previewed, ApiError> {
     blocking(move || {
-        let text = reader.source(&name, None)?.map(|(_, text)| text);
-        Ok(text.and_then(|text| Source::parse(text).ok()).map(|source| (*source.parameters).clone()))
+        let mut body: UpdateBody = parse_json(&held)?;
+        let options = std::mem::take(&mut body.options).try_into()?;
+        let current = match missing {
+            Some(refusal) if body.template.is_none() => return Err(refusal.into()),
+            Some(_) => None,
+            None => reader.source(&name, None)?.map(|(_, text)| text),
+        };
+        let kept = body.existing || body.template.is_none();
+        let base = current.clone().filter(|_| kept).unwrap_or_default();
+        let text = merged(base, body, held.template_max)?;
+        let source = Source::parse_within(text, held.template_max)?;
+        Ok(Previewed { source, current: current.and_then(|text| Source::parse(text).ok()), options })
     })
     .await
 }

@@ -6,7 +6,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use muster_engine::view::{FailureView, GraphView, OutputView, StackView};
-use muster_engine::{Answer, Engine, PreviewView, Request};
+use muster_engine::{Answer, Request};
 use muster_shared::StackName;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -82,21 +82,6 @@ pub async fn check(State(api): State<Api>, Path(name): Path<String>) -> Result<B
     let name = stack_name(name)?;
     tracing::info!(stack = %name, "check");
     begun("CHECK", api.driver.request(Request::Check { name }).await?)
-}
-
-/// POST /v1/stacks/{stack}/preview: what an update with that body would do, or the creation of a stack that is not there.
-pub async fn preview(
-    State(api): State<Api>,
-    Path(name): Path<String>,
-    body: Body,
-) -> Result<Json<PreviewView>, ApiError> {
-    let name = stack_name(name)?;
-    let held = source::read(&api, body).await?;
-    let (source, options) = source::update(held, name.clone(), api.reader.clone()).await?;
-    // What it hides must not show among the old values.
-    let old = source::parameters(name.clone(), api.reader.clone()).await?;
-    let look = move |engine: &Engine| engine.preview(&name, &source, old.as_ref(), &options);
-    Ok(Json(api.driver.query(look).await??))
 }
 
 /// POST /v1/stacks/{stack}/cancel: the stack as it is then.

@@ -10,7 +10,7 @@ use super::Preview;
 use super::operation::{template, texts};
 use crate::client::{Client, path};
 use crate::failure::Failure;
-use crate::output::{Format, cell, document, printable};
+use crate::output::{Format, cell, count, document, printable};
 use crate::source::{parameters, read};
 
 /// Characters of a value on a line; JSON has all of it.
@@ -53,22 +53,26 @@ fn table(answer: &Value) -> String {
     let mut out = String::new();
     let (unchanged, changed): (Vec<&Value>, Vec<&Value>) =
         resources.iter().partition(|resource| resource["change"] == "unchanged");
-    for resource in changed {
+    for resource in &changed {
         out.push_str(&paragraph(resource));
+    }
+    let unlisted = total(answer, |change| change != "unchanged").saturating_sub(changed.len() as u64);
+    if unlisted > 0 {
+        writeln!(out, "and {} more that would change", count(unlisted, "resource"))
+            .expect("writing to a String does not fail");
     }
     if !unchanged.is_empty() {
         let mut names: Vec<String> =
             unchanged.iter().take(NAMED).map(|resource| cell(&resource["name"])).collect();
-        if unchanged.len() > NAMED {
-            names.push(format!("{} more", unchanged.len() - NAMED));
+        let unnamed = total(answer, |change| change == "unchanged").saturating_sub(names.len() as u64);
+        if unnamed > 0 {
+            names.push(format!("{unnamed} more"));
         }
         writeln!(out, "unchanged: {}", names.join(", ")).expect("writing to a String does not fail");
     }
     let counts: Vec<String> = CHANGES
         .iter()
-        .map(|(change, text)| {
-            (resources.iter().filter(|resource| resource["change"] == **change).count(), text)
-        })
+        .map(|(change, text)| (total(answer, |counted| counted == *change), text))
         .filter(|(count, _)| *count > 0)
         .map(|(count, text)| format!("{count} {text}"))
         .collect();
@@ -77,13 +81,25 @@ fn table(answer: &Value) -> String {
     out
 }
 
+/// All of these changes, also where not all are listed.
+fn total(answer: &Value, wanted: impl Fn(&str) -> bool) -> u64 {
+    let counts = answer["counts"].as_object().into_iter().flatten();
+    counts.filter(|(change, _)| wanted(change)).filter_map(|(_, count)| count.as_u64()).sum()
+}
+
 /// The resource, then a line for each property.
 fn paragraph(resource: &Value) -> String {
     let text = |key: &str| cell(&resource[key]);
     let on = if text("node") == "-" { String::new() } else { format!(" on {}", text("node")) };
-    let restricted =
-        if resource["restricted"] == true { ", which the environment restricts: it would fail" } else { "" };
-    let mut out = format!("{} ({}){on}: {}{restricted}\n", text("name"), text("type"), text("change"));
+    let mut out = format!("{} ({}){on}: {}", text("name"), text("type"), text("change"));
+    let goes = resource["change"] == "delete" || resource["change"] == "replace";
+    if goes && resource["deletion_policy"] == "retain" {
+        out.push_str(", and what is there is left (deletion_policy: retain)");
+    }
+    if resource["restricted"] == true {
+        out.push_str(", which the environment restricts: it would fail");
+    }
+    out.push('\n');
     for property in resource["properties"].as_array().into_iter().flatten() {
         let new =
             if property["unknown"] == true { "(known later)".to_owned() } else { value(&property["new"]) };
@@ -117,10 +133,12 @@ mod tests {
     fn each_change_and_each_property() {
         let row = |name: &str, change: &str, properties: Value| {
             json!({"name": name, "type": "Muster::File", "node": "web-1", "change": change, "restricted": name == "c",
+                "deletion_policy": if name == "d" { "retain" } else { "delete" },
                 "properties": properties})
         };
         let long = "x".repeat(200);
-        let answer = json!({"warnings": [], "resources": [
+        let counts = json!({"create": 1, "update": 4, "replace": 1, "delete": 1, "unchanged": 2});
+        let answer = json!({"warnings": [], "counts": counts, "resources": [
             row("a", "create", json!([{"path": "path", "old": null, "new": "/etc/a\u{1b}"},
                 {"path": "content", "old": null, "new": null, "unknown": true}])),
             row("b", "update", json!([{"path": "content", "old": "1", "new": long},
@@ -137,9 +155,10 @@ mod tests {
                 "a (Muster::File) on web-1: create\n  path: \"/etc/a\\u001b\"\n  content: (known later)\n\
                  b (Muster::File) on web-1: update\n  content: \"1\" → {cut}\n  mode: (none) → 420\n\
                  c (Muster::File) on web-1: replace, which the environment restricts: it would fail\n  path: \"/c\" → \"/d\"\n\
-                 d (Muster::File) on web-1: delete\n\
+                 d (Muster::File) on web-1: delete, and what is there is left (deletion_policy: retain)\n\
+                 and 3 resources more that would change\n\
                  unchanged: e, f\n\
-                 1 to create, 1 to update, 1 to replace, 1 to delete, 2 unchanged\n"
+                 1 to create, 4 to update, 1 to replace, 1 to delete, 2 unchanged\n"
             )
         );
         assert_eq!(table(&json!({"resources": []})), "no resources\n");

@@ -1,0 +1,40 @@
+//! Previews: what an update would do.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use muster_engine::PreviewView;
+
+use super::error::ApiError;
+use super::{Api, source, stack_name};
+
+/// POST /v1/stacks/{stack}/preview: takes what an update takes; a stack that is not there would be created.
+pub async fn preview(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    body: Body,
+) -> Result<Json<PreviewView>, ApiError> {
+    let name = stack_name(name)?;
+    let missing = {
+        let name = name.clone();
+        let look = move |engine: &muster_engine::Engine| {
+            engine.stack_id(&name).is_none().then(|| engine.no_stack(&name))
+        };
+        api.driver.query(look).await?
+    };
+    let held = source::read(&api, body).await?;
+    let asked = Arc::new(source::preview(held, name.clone(), missing, api.reader.clone()).await?);
+    let view = {
+        let asked = Arc::clone(&asked);
+        let look = move |engine: &muster_engine::Engine| {
+            let old = asked.current.as_ref().map(|source| &*source.parameters);
+            engine.preview(&name, &asked.source, old, &asked.options)
+        };
+        api.driver.query(look).await
+    };
+    // A large template takes its time to be freed: not here.
+    drop(tokio::task::spawn_blocking(move || drop(asked)));
+    Ok(Json(view??))
+}

@@ -1,0 +1,296 @@
+//! What operators do with stacks and nodes that are there.
+
+use super::*;
+
+#[tokio::test]
+async fn revisions_say_what_made_them_and_which_is_current() {
+    let world = World::new().await;
+    world.create("web", EMPTY).await;
+    world.ask("PUT /v1/stacks/web", &json!({"template": {"name": "other.yaml", "text": WAITING}})).await;
+    world.ask("POST /v1/stacks/web/rollback", &json!({"to": 1})).await;
+    let (_, list) = world.get("/v1/stacks/web/revisions").await;
+    let rows: Vec<Value> = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| json!([r["number"], r["made_by"], r["source_name"], r["complete"], r["current"]]))
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            json!([1, "CREATE", "t.yaml", true, false]),
+            json!([2, "UPDATE", "other.yaml", false, false]),
+            json!([3, "ROLLBACK to 1", "t.yaml", true, true]),
+        ]
+    );
+    assert!(list[0]["created_at"].as_str().unwrap().ends_with('Z'));
+    assert_eq!(world.get("/v1/stacks/web/failures").await, (200, json!([])));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn environments_are_kept_only_where_asked() {
+    let world = World::new().await;
+    let template = json!({"name": "t.yaml", "text": EMPTY});
+    let says = |name: &str, greeting: &str| json!({"name": name, "text": format!("parameters: {{greeting: {greeting}}}")});
+    let body =
+        json!({"name": "web", "template": template, "environments": [says("a", "one"), says("b", "two")]});
+    assert_eq!(world.ask("POST /v1/stacks", &body).await.0, 202);
+    for (body, said) in [
+        (json!({"existing": true}), "two"),
+        (json!({"existing": true, "environments": [says("a", "three")]}), "three"),
+        (
+            json!({"existing": true, "environments": [says("b", "four")], "parameters": {"greeting": "five"}}),
+            "five",
+        ),
+        (json!({"environments": [says("c", "six")]}), "six"),
+        (json!({}), "hello"),
+    ] {
+        let (status, answer) = world.ask("PUT /v1/stacks/web", &body).await;
+        assert_eq!(status, 202, "{answer}");
+        assert_eq!(world.get("/v1/stacks/web/outputs").await.1[0]["value"], said, "{body}");
+    }
+    let wrong = json!({"environments": [{"name": "e.yaml", "text": "parameters: {greting: x}"}]});
+    let (status, answer) = world.ask("PUT /v1/stacks/web", &wrong).await;
+    let error = &answer["error"]["errors"][0];
+    assert_eq!((status, &error["file"], &error["line"]), (400, &json!("e.yaml"), &json!(1)), "{answer}");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn cancel_is_for_what_is_in_progress() {
+    let world = World::new().await;
+    world.create("web", WAITING).await;
+    let (status, view) = world.ask("POST /v1/stacks/web/cancel", &Value::Null).await;
+    assert_eq!(
+        (status, &view["status"], &view["status_reason"]),
+        (200, &json!("FAILED"), &json!("cancelled"))
+    );
+    for (stack, status, class) in [("web", 409, "conflict"), ("other", 404, "not_found")] {
+        let answer = world.ask(&format!("POST /v1/stacks/{stack}/cancel"), &Value::Null).await;
+        assert_eq!((answer.0, &answer.1["error"]["class"]), (status, &json!(class)), "{}", answer.1);
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn hooks_are_cleared_once() {
+    let world = World::new().await;
+    let hook = "resource_registry: {resources: {motd: {hooks: pre-create}}}";
+    let body = json!({"name": "web", "template": {"name": "t.yaml", "text": WAITING},
+        "environments": [{"name": "e.yaml", "text": hook}]});
+    assert_eq!(world.ask("POST /v1/stacks", &body).await.0, 202);
+    let (_, row) = world.get("/v1/stacks/web/resources/motd").await;
+    assert_eq!(row["phase"], "hook", "{row}");
+    let (_, graph) = world.get("/v1/stacks/web/graph").await;
+    assert_eq!(
+        (&graph["nodes"][0]["phase"], &graph["nodes"][0]["status_reason"]),
+        (&json!("hook"), &row["status_reason"])
+    );
+    let clear = |resource: &str| format!("POST /v1/stacks/web/resources/{resource}/clear-hook");
+    for (resource, hook, status) in [
+        ("motd", "post-create", 409),
+        ("motd", "pre-creat", 400),
+        ("mtod", "pre-create", 404),
+        ("motd", "pre-create", 200),
+        ("motd", "pre-create", 409),
+    ] {
+        let (code, answer) = world.ask(&clear(resource), &json!({"hook": hook})).await;
+        assert_eq!(code, status, "{answer}");
+    }
+    assert_eq!(world.get("/v1/stacks/web/resources/motd").await.1["phase"], "node_away");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn what_waits_says_for_how_long_although_nothing_happens() {
+    let world = World::new().await;
+    world.create("web", WAITING).await;
+    let waits = async {
+        while world.get("/v1/stacks/web/resources/motd").await.1["phase_seconds"] == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), waits).await.unwrap();
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_in_progress_is_neither_checked_nor_distrusted() {
+    let world = World::new().await;
+    world.create("web", WAITING).await;
+    world.create("none", EMPTY).await;
+    let unhealthy =
+        |stack: &str, resource: &str| format!("POST /v1/stacks/{stack}/resources/{resource}/unhealthy");
+    for (line, status) in [
+        ("POST /v1/stacks/web/check".to_owned(), 409),
+        ("POST /v1/stacks/other/check".to_owned(), 404),
+        (unhealthy("web", "motd"), 409),
+        (unhealthy("web", "mtod"), 404),
+        (unhealthy("other", "motd"), 404),
+        ("POST /v1/stacks/none/check".to_owned(), 202),
+    ] {
+        let (code, answer) = world.ask(&line, &Value::Null).await;
+        assert_eq!(code, status, "{line} {answer}");
+    }
+    let (_, view) = world.get("/v1/stacks/none").await;
+    assert_eq!(
+        (&view["action"], &view["status"], &view["revision"]),
+        (&json!("CHECK"), &json!("COMPLETE"), &json!(1))
+    );
+    world.ask("POST /v1/stacks/web/cancel", &Value::Null).await;
+    let (status, row) = world.ask(&unhealthy("web", "motd"), &Value::Null).await;
+    assert_eq!((status, &row["status"], &row["name"]), (200, &json!("FAILED"), &json!("motd")), "{row}");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn nodes_are_labelled_revoked_and_removed() {
+    let world = World::new().await;
+    world.join("web-1").await;
+    world.create("web", WAITING).await;
+    let labels = json!({"labels": {"role": "db", "zone": "a"}});
+    let (status, node) = world.ask("PATCH /v1/nodes/web-1", &labels).await;
+    assert_eq!((status, &node["labels"], &node["state"]), (200, &labels["labels"], &json!("offline")));
+    let (_, node) = world.ask("PATCH /v1/nodes/web-1", &json!({"labels": {"zone": null}})).await;
+    assert_eq!(node["labels"], json!({"role": "db"}));
+    let (status, node) = world.ask("POST /v1/nodes/web-1/revoke", &Value::Null).await;
+    assert_eq!((status, &node["state"]), (200, &json!("revoked")));
+    for (line, body, status) in [
+        ("PATCH /v1/nodes/web-1", json!({"labels": {"a b": "c"}}), 400),
+        ("PATCH /v1/nodes/web-1", json!({"lables": {}}), 400),
+        ("PATCH /v1/nodes/web-2", labels, 404),
+        ("POST /v1/nodes/web-2/revoke", Value::Null, 404),
+        ("POST /v1/nodes/WEB/revoke", Value::Null, 400),
+        ("DELETE /v1/nodes/web-2", Value::Null, 404),
+    ] {
+        let answer = world.ask(line, &body).await;
+        assert_eq!(answer.0, status, "{line} {}", answer.1);
+    }
+    let (status, removed) = world.ask("DELETE /v1/nodes/web-1", &Value::Null).await;
+    assert_eq!(
+        (status, removed),
+        (200, json!({"name": "web-1", "lost": [], "lost_total": 0})),
+        "no job ever left"
+    );
+    assert_eq!(world.get("/v1/nodes/web-1").await.0, 404);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn the_graph_has_rows_and_what_needs_what() {
+    let world = World::new().await;
+    let text = format!(
+        "{WAITING}  other:\n    type: Muster::Dummy\n    depends_on: motd\n    properties: {{node: web-1}}\n"
+    );
+    world.create("web", &text).await;
+    let (_, graph) = world.get("/v1/stacks/web/graph").await;
+    let (motd, other) = (&graph["nodes"][0], &graph["nodes"][1]);
+    assert_eq!(
+        (&motd["name"], &motd["role"], &motd["phase"]),
+        (&json!("motd"), &json!("forward"), &json!("node_away"))
+    );
+    assert_eq!(
+        (&other["phase"], &other["ready"], &other["replaces"]),
+        (&json!("waiting"), &json!(false), &Value::Null)
+    );
+    assert_eq!(graph["edges"], json!([{"resource_id": motd["id"], "needed_by": other["id"]}]));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn names_that_are_nearly_right_are_put_right() {
+    let world = World::new().await;
+    world.create("web", WAITING).await;
+    for (line, message) in [
+        ("GET /v1/stacks/wep", "no stack 'wep'; did you mean 'web'?"),
+        ("GET /v1/stacks/wep/watch", "no stack 'wep'; did you mean 'web'?"),
+        ("GET /v1/stacks/wep/template", "no stack 'wep'; did you mean 'web'?"),
+        ("DELETE /v1/stacks/wep", "no stack 'wep'; did you mean 'web'?"),
+        ("GET /v1/stacks/database", "no stack 'database'"),
+        ("GET /v1/stacks/web/resources/mtod", "no resource 'mtod' in stack 'web'; did you mean 'motd'?"),
+        ("GET /v1/nodes/web-1", "no node 'web-1'"),
+    ] {
+        let (status, answer) = world.ask(line, &Value::Null).await;
+        assert_eq!((status, &answer["error"]["message"]), (404, &json!(message)), "{line}");
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_preview_says_what_would_become_of_each_and_changes_nothing() {
+    let world = World::new().await;
+    let secret = "\
+heat_template_version: 2018-08-31
+parameters:
+  word: {type: string, hidden: true, default: hush}
+resources:
+  a: {type: Muster::Dummy, properties: {node: web-1, values: {x: {get_param: word}}}}
+";
+    let template = |text: &str| json!({"name": "t.yaml", "text": text});
+    let (status, view) =
+        world.ask("POST /v1/stacks/web/preview", &json!({"template": template(secret)})).await;
+    assert_eq!((status, &view["counts"]["create"]), (200, &json!(1)), "{view}");
+    assert_eq!(world.get("/v1/stacks").await.1, json!([]));
+
+    world.create("web", secret).await;
+    let before = world.get("/v1/stacks/web").await;
+    let changed = secret.replace("  a:", "  b:");
+    let (_, view) = world.ask("POST /v1/stacks/web/preview", &json!({"template": template(&changed)})).await;
+    let rows: Vec<Value> =
+        view["resources"].as_array().unwrap().iter().map(|row| json!([row["name"], row["change"]])).collect();
+    assert_eq!(rows, [json!(["b", "create"])], "nothing of a was ever made");
+    assert!(!view.to_string().contains("hush"), "{view}");
+    let (_, view) = world
+        .ask("POST /v1/stacks/web/preview", &json!({"existing": true, "parameters": {"word": "tell"}}))
+        .await;
+    assert!(!view.to_string().contains("tell") && !view.to_string().contains("hush"), "{view}");
+    for (line, body, status) in [
+        ("POST /v1/stacks/wep/preview", json!({}), 404),
+        ("POST /v1/stacks/web/preview", json!({"template": template("resources: {}")}), 400),
+        ("POST /v1/stacks/web/preview", json!({"templat": 1}), 400),
+    ] {
+        let answer = world.ask(line, &body).await;
+        assert_eq!(answer.0, status, "{}", answer.1);
+    }
+    assert_eq!(world.get("/v1/stacks/web").await, before);
+    assert_eq!(world.get("/v1/stacks/web/revisions").await.1.as_array().unwrap().len(), 1);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_preview_shows_what_differs_and_changes_nothing() {
+    let world = World::new().await;
+    let told = |greeting: &str, secret: &str| {
+        format!(
+            "heat_template_version: 2018-08-31
+parameters:
+  secret: {{type: string, hidden: true, default: {secret}}}
+resources:
+  motd:
+    type: Muster::File
+    properties: {{node: web-1, path: /etc/motd, content: {{list_join: [' ', [{greeting}, {{get_param: secret}}]]}}}}
+"
+        )
+    };
+    let body = |text: &str| json!({"template": {"name": "t.yaml", "text": text}});
+    let (status, view) = world.ask("POST /v1/stacks/web/preview", &body(&told("hi", "hush"))).await;
+    assert_eq!((status, &view["resources"][0]["change"]), (200, &json!("create")), "{view}");
+    assert_eq!(view["warnings"], json!(["node web-1 has never joined and is waited for"]));
+    let (status, _) = world.get("/v1/stacks/web").await;
+    assert_eq!(status, 404, "nothing was made");
+    world.create("web", &told("hi", "hush")).await;
+    let (status, view) = world.ask("POST /v1/stacks/web/preview", &body(&told("ho", "hash"))).await;
+    assert_eq!(
+        (status, view["counts"].clone()),
+        (200, json!({"create": 1})),
+        "nothing was applied yet: {view}"
+    );
+    let text = view.to_string();
+    assert!(text.contains("ho ******") && !text.contains("hash") && !text.contains("hush"), "{text}");
+    let (status, _) = world.ask("POST /v1/stacks/web/preview", &body("resources: {")).await;
+    assert_eq!(status, 400);
+    let (_, view) = world.get("/v1/stacks/web").await;
+    assert_eq!(view["revision"], 1);
+    world.stop().await;
+}

@@ -105,7 +105,7 @@ pub struct ResourceView {
     pub kind: String,
     /// Where it is; empty until known.
     pub node: String,
-    /// INIT, CREATE, UPDATE or DELETE.
+    /// INIT, CREATE, UPDATE, DELETE, CHECK or RETAIN.
     pub action: String,
     /// IN_PROGRESS, COMPLETE or FAILED; INIT before anything was done.
     pub status: String,
@@ -151,7 +151,7 @@ pub struct FailureView {
     pub kind: String,
     /// Where it is; empty until known.
     pub node: String,
-    /// CREATE, UPDATE, DELETE or CHECK.
+    /// CREATE, UPDATE, DELETE, CHECK or RETAIN.
     pub action: String,
     /// The last cause.
     pub reason: String,

@@ -64,7 +64,7 @@ fn a_check_finds_what_others_changed_and_an_update_mends_it() {
 
 #[test]
 fn what_is_retained_or_adopted_outlives_the_stack() {
-    let site = Site::start();
+    let mut site = Site::start();
     let web1 = site.join("web-1");
     fs::write(web1.file("mine"), "hello").unwrap();
     fs::set_permissions(web1.file("mine"), std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
@@ -86,6 +86,10 @@ fn what_is_retained_or_adopted_outlives_the_stack() {
     site.muster(&["stack", "update", "web", "-t", &template(&site, &[wrong])])
         .refused(2, &["deletion_policy", "did you mean 'retain'?"]);
 
+    site.kill();
+    site.restart();
+    site.until_node("web-1", "online");
+    assert_eq!(site.resource("web", "mine")["physical_id"], "theirs-7");
     site.ok(&["stack", "delete", "web", "--wait"]);
     assert_eq!(web1.listing(), ["kept", "mine"]);
     assert_eq!(

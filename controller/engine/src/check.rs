@@ -152,6 +152,8 @@ impl Engine {
         if timed {
             self.watch(id);
         }
+        // Nothing of the operation before goes on, also what a restart has forgotten to be taken back.
+        self.take_back_all(id);
         for slot in asked {
             self.agenda.push_back(Todo::Visit(slot));
         }

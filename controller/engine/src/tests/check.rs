@@ -428,3 +428,21 @@ fn what_waited_at_a_hook_when_its_time_was_over_does_not_wait_while_it_is_checke
     bed.restart();
     assert_eq!(bed.resource("a").phase, "");
 }
+
+#[test]
+fn what_was_taken_back_before_a_check_stays_so_over_a_restart() {
+    let mut bed = made("a: x=1 node=node-0", 2);
+    bed.update(template(TWO)).unwrap();
+    bed.disconnect(&node(1)); // with its job
+    bed.hosts.get_mut(&node(1)).unwrap().queue.clear();
+    bed.cancel().unwrap();
+    bed.check().unwrap();
+    bed.idle();
+    assert_eq!(bed.status(), "CHECK_FAILED");
+    bed.restart();
+    bed.connect(&node(0));
+    bed.connect(&node(1));
+    bed.idle();
+    assert!(!bed.ran.contains(&"Create b".to_owned()), "{:?}", bed.ran);
+    assert_eq!((bed.status().as_str(), bed.reality().len()), ("CHECK_FAILED", 1));
+}

@@ -43,6 +43,8 @@ enum Step {
 struct Operation {
     stack: StackName,
     wish: Wish,
+    /// Only in an update, and not in recorded scenarios.
+    delete_first: bool,
 }
 
 enum Wish {
@@ -72,6 +74,8 @@ enum Line {
     Update {
         stack: StackName,
         template: Value,
+        #[serde(default)]
+        delete_first: bool,
     },
     Delete {
         stack: StackName,
@@ -119,10 +123,12 @@ impl TryFrom<Line> for Step {
     type Error = muster_template::Errors;
 
     fn try_from(line: Line) -> Result<Self, Self::Error> {
-        let operation = |stack, wish| Step::Operation(Operation { stack, wish });
+        let operation = |stack, wish| Step::Operation(Operation { stack, wish, delete_first: false });
         Ok(match line {
             Line::Create { stack, template } => operation(stack, Wish::Create(wanted(&template)?)),
-            Line::Update { stack, template } => operation(stack, Wish::Update(wanted(&template)?)),
+            Line::Update { stack, template, delete_first } => {
+                Step::Operation(Operation { stack, wish: Wish::Update(wanted(&template)?), delete_first })
+            }
             Line::Delete { stack } => operation(stack, Wish::Delete),
             Line::Rollback { stack } => operation(stack, Wish::Rollback),
             Line::Cancel { stack } => operation(stack, Wish::Cancel),

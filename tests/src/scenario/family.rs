@@ -204,12 +204,12 @@ impl World {
         for (stack, history) in &stacks {
             if !history.wanted.content.fails() {
                 let same = Wish::Update(history.wanted.clone());
-                self.operate(&Operation { stack: stack.clone(), wish: same })??;
+                self.operate(&Operation { stack: stack.clone(), wish: same, delete_first: false })??;
                 let ran = self.run(usize::MAX)?;
                 ensure!(ran == 0 || history.cancelled, "an update to what is there ran {ran} jobs");
                 self.is_as_wanted(false).context("after an update to what was there")?;
             }
-            self.operate(&Operation { stack: stack.clone(), wish: Wish::Delete })??;
+            self.operate(&Operation { stack: stack.clone(), wish: Wish::Delete, delete_first: false })??;
         }
         self.run(usize::MAX)?;
         if !self.is_empty() || !self.stacks.is_empty() {

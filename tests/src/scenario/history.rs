@@ -34,6 +34,8 @@ pub(super) struct History {
     pub deleting: bool,
     /// By the last operation.
     pub cancelled: bool,
+    /// The last operation takes away before it makes anything.
+    pub delete_first: bool,
 }
 
 impl Default for History {
@@ -46,6 +48,7 @@ impl Default for History {
             status: String::new(),
             deleting: false,
             cancelled: false,
+            delete_first: false,
         }
     }
 }
@@ -63,6 +66,20 @@ impl History {
         if !self.deleting {
             self.revisions.insert(revision, self.wanted.clone());
         }
+    }
+
+    /// Whether something of this name may have been needed when the last operation came: by what is wanted, as some
+    /// revision has said, or by what that needed.
+    pub fn may_be_needed(&self, name: &str) -> bool {
+        let contents = || self.revisions.values().map(|wanted| &wanted.content);
+        let mut needed: BTreeSet<String> = BTreeSet::new();
+        let mut open: Vec<String> = self.wanted.content.names().map(str::to_owned).collect();
+        while let Some(by) = open.pop() {
+            for content in contents().filter(|content| content.has(&by)) {
+                open.extend(content.needs(&by).into_iter().filter(|need| needed.insert(need.clone())));
+            }
+        }
+        needed.contains(name)
     }
 
     /// As the engine shows the stack now.

@@ -45,8 +45,14 @@ pub fn scenario(seed: u64) -> (Value, Variant) {
             5 | 6 => json!({"op": "delete", "stack": "s"}),
             kind => {
                 design.change(&mut dice);
-                let op = if kind < 9 { "create" } else { "update" };
-                json!({"op": op, "stack": "s", "template": design.template()})
+                let template = design.template();
+                match kind {
+                    7 | 8 => json!({"op": "create", "stack": "s", "template": template}),
+                    9..=12 => {
+                        json!({"op": "update", "stack": "s", "template": template, "delete_first": true})
+                    }
+                    _ => json!({"op": "update", "stack": "s", "template": template}),
+                }
             }
         });
         arrivals.push((dice.roll(4) > 0).then(|| dice.roll(12)));

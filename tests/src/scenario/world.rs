@@ -103,12 +103,13 @@ impl World {
     pub fn operate(&mut self, operation: &Operation) -> anyhow::Result<Result<(), Refusal>> {
         let name = operation.stack.clone();
         let before = self.stacks.get(&name).cloned();
+        let options = Options { delete_first: operation.delete_first, ..options() };
         let request = match &operation.wish {
             Wish::Create(Wanted { source, .. }) => {
-                Request::Create { name: name.clone(), source: source.clone(), options: options() }
+                Request::Create { name: name.clone(), source: source.clone(), options }
             }
             Wish::Update(Wanted { source, .. }) => {
-                Request::Update { name: name.clone(), source: source.clone(), options: options() }
+                Request::Update { name: name.clone(), source: source.clone(), options }
             }
             Wish::Delete => Request::Delete { name: name.clone() },
             Wish::Rollback => Request::Rollback { name: name.clone(), to: None },
@@ -116,6 +117,7 @@ impl World {
         };
         // Noted before the engine is asked: the jobs that follow at once are checked against it.
         let mut history = before.clone().unwrap_or_default();
+        history.delete_first = operation.delete_first;
         history.cancelled = matches!(operation.wish, Wish::Cancel);
         history.deleting = matches!(operation.wish, Wish::Delete) || history.cancelled && history.deleting;
         history.wanted = match &operation.wish {
@@ -288,6 +290,9 @@ impl World {
         }
         let content = &history.wanted.content;
         ensure!(content.has(name), "a job to make {name}, which the last operation does not want");
+        if history.delete_first {
+            self.check_room(stack, history, name)?;
+        }
         for need in content.needs(name) {
             ensure!(self.live(Some(stack), Some(&need)) > 0, "a job for {name}, which needs {need}");
         }
@@ -296,6 +301,14 @@ impl World {
                 self.check_value(name, value)?;
             }
         }
+        Ok(())
+    }
+
+    /// At the moment something is to be made or changed in an operation that takes away first.
+    fn check_room(&self, stack: &StackName, history: &History, name: &str) -> anyhow::Result<()> {
+        let mut there = self.ids(Some(stack), None).map(|id| self.name_of(id));
+        let left = there.find(|old| !history.wanted.content.has(old) && !history.may_be_needed(old));
+        ensure!(left.is_none(), "a job for {name} although {left:?} was to go first");
         Ok(())
     }
 

@@ -34,6 +34,7 @@ pub mod record;
 mod report;
 mod request;
 mod resource;
+mod returned;
 mod session;
 mod stack;
 mod timer;

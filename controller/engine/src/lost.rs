@@ -8,11 +8,11 @@
 //!
 //! A lost row belongs to no stack (`stack` 0) and claims nothing, so no operation waits for it; it is forgotten only
 //! when the node itself has said that nothing of it is there. Until the clean-up of a node that came back has ended,
-//! nothing else is sent to it.
+//! nothing else is sent to it: see `returned`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use muster_shared::{NodeId, StackName};
+use muster_shared::NodeId;
 
 use crate::engine::{Engine, Todo};
 use crate::node::NodeKey;
@@ -28,9 +28,9 @@ const NAMED: usize = 10;
 /// The lost rows of a node.
 #[derive(Debug, Default)]
 pub(crate) struct Lost {
-    all: BTreeSet<Slot>,
+    pub all: BTreeSet<Slot>,
     /// Those whose clean-up has not ended since the node's last Hello.
-    open: BTreeSet<Slot>,
+    pub open: BTreeSet<Slot>,
     /// Those that wait for room.
     pub queue: VecDeque<Slot>,
 }
@@ -243,19 +243,6 @@ impl Engine {
         self.count_lost(key);
     }
 
-    /// How many others each lost row of a node waits for: one that is needed goes last, whatever becomes known of it.
-    pub(crate) fn count_lost(&mut self, key: NodeKey) {
-        let all: Vec<Slot> = self.nodes[key].lost.slots().collect();
-        for slot in &all {
-            self.rows[*slot].blocked = 0;
-        }
-        for slot in &all {
-            for required in self.rows[*slot].requires.clone() {
-                self.rows[required].blocked += 1;
-            }
-        }
-    }
-
     /// What a stack does now that some of its rows are lost: it ends its clean-up, and makes anew what it wants.
     fn go_on_without(&mut self, id: u64, loss: &Loss, node: &NodeId) {
         self.mend_edges(id, &loss.anew);
@@ -396,74 +383,6 @@ impl Engine {
                 self.agenda.push_back(Todo::Visit(slot));
             }
         }
-    }
-
-    /// The node is back: what it may have from before comes first.
-    pub(crate) fn honour(&mut self, key: NodeKey) {
-        let all = self.nodes[key].lost.all.clone();
-        self.agenda.extend(all.iter().copied().map(Todo::Visit));
-        self.nodes[key].lost.open = all;
-    }
-
-    /// All that needed it on its node is gone.
-    pub(crate) fn visit_lost(&mut self, slot: Slot) {
-        let row = &self.rows[slot];
-        match row.node {
-            _ if row.work.is_some() => {}
-            Some(node) if row.applied => {
-                if self.nodes[node].ready && self.nodes[node].lost.open.contains(&slot) {
-                    let farewell = row.farewell();
-                    self.queue_job(slot, node, farewell, None, None);
-                }
-            }
-            _ => self.drop_row(slot),
-        }
-    }
-
-    /// The row is gone; those that it needed may go.
-    pub(crate) fn found(&mut self, slot: Slot, row: &Row) {
-        let Some(node) = row.node else { return };
-        self.nodes[node].lost.all.remove(&slot);
-        self.nodes[node].lost.open.remove(&slot);
-        self.tell_of_lost(row.rare().lost_from.clone(), &row.name, node, "was cleaned up");
-        for required in &row.requires {
-            let other = &mut self.rows[*required];
-            other.blocked = other.blocked.saturating_sub(1);
-            if other.blocked == 0 {
-                self.agenda.push_back(Todo::Visit(*required));
-            }
-        }
-        self.agenda.push_back(Todo::Pump(node));
-    }
-
-    /// It cannot be cleaned up now. It stays listed, and so do those it needs; the rest of the node goes on.
-    pub(crate) fn not_found(&mut self, slot: Slot, reason: String) {
-        let what = format!("could not be cleaned up: {reason}");
-        let row = &mut self.rows[slot];
-        row.status = Some(Status::Failed);
-        row.reason = Some(reason.into());
-        let Some(node) = row.node else { return };
-        let (name, from) = (row.name.clone(), row.rare().lost_from.clone());
-        self.row_changed(slot, false);
-        self.nodes[node].lost.open.remove(&slot);
-        self.tell_of_lost(from, &name, node, &what);
-        let mut waiting: Vec<Slot> = self.rows[slot].requires.to_vec();
-        while let Some(next) = waiting.pop() {
-            if self.nodes[node].lost.open.remove(&next) {
-                let row = &mut self.rows[next];
-                row.reason = Some(format!("it is needed by {name}, which could not be cleaned up").into());
-                waiting.extend(row.requires.iter().copied());
-                self.row_changed(next, false);
-            }
-        }
-        self.agenda.push_back(Todo::Pump(node));
-    }
-
-    /// In the events of the stack that it was of, if that is still there.
-    fn tell_of_lost(&mut self, from: Option<StackName>, name: &str, node: NodeKey, what: &str) {
-        let Some(id) = from.and_then(|from| self.names.get(&from)).copied() else { return };
-        let node = &self.nodes[node].name;
-        self.note(id, format!("{name}, which node {node} had when it was removed, {what}"));
     }
 }
 

@@ -200,6 +200,9 @@ impl Engine {
     pub(crate) fn take_back(&mut self, slot: Slot) {
         let row = &self.rows[slot];
         let (Some(work), Some(node)) = (&row.work, row.node) else { return };
+        if row.action == Some(Action::Check) && !row.is_adopted() {
+            return self.end_check(slot);
+        }
         match work.state {
             WorkState::NodeAway | WorkState::Queued => self.undo_work(slot),
             WorkState::Backoff => self.abandon_work(slot),

@@ -12,6 +12,7 @@
 //!
 //! Absent on purpose: MQTT, HTTP, SQL, threads, clocks, randomness other than the seed.
 
+mod acceptance;
 mod adopt;
 mod cancel;
 mod check;
@@ -21,6 +22,7 @@ mod engine;
 mod failure;
 mod hook;
 mod job;
+mod layout;
 mod load;
 mod lost;
 mod membership;

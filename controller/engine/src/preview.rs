@@ -11,8 +11,8 @@ use muster_template::{Kind, Parameters, References, Restriction};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::acceptance::Planned;
 use crate::engine::Engine;
-use crate::operation::Planned;
 use crate::plan::Plan;
 use crate::record::PackedSpec;
 use crate::request::{Options, Refusal, Source};

@@ -1,0 +1,176 @@
+//! What is checked before an operation begins: a refusal has changed nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_shared::NodeId;
+use muster_shared::model::Claim;
+use muster_template::{Parameters, Policies, References, RenderError, Template, suggestion};
+use serde_json::Value;
+
+use crate::engine::Engine;
+use crate::plan::{Ground, Plan, plan};
+use crate::request::{Options, Refusal, Source};
+use crate::resource::{Row, Slot};
+use crate::stack::Stack;
+
+/// Warnings in one answer: more say the same.
+const WARNINGS_MAX: usize = 20;
+/// Names that a mistyped one is compared with: a fraction of a second.
+const SUGGESTED_MAX: usize = 10_000;
+/// Resources in a stack.
+const RESOURCES_MAX: usize = 2_000_000;
+
+/// What an operation would do.
+pub(crate) struct Planned {
+    pub plan: Plan,
+    /// What deserves attention but hinders nothing.
+    pub warnings: Vec<String>,
+}
+
+impl Engine {
+    /// What an operation on a stack would walk, checked as far as it can be known now.
+    pub(crate) fn planned(
+        &self,
+        stack: &Stack,
+        source: &Source,
+        target: Option<u32>,
+        options: &Options,
+    ) -> Result<Planned, Refusal> {
+        let Source { template, parameters, policies, .. } = source;
+        if template.resources.len() > RESOURCES_MAX {
+            return Err(Refusal::Invalid(format!("a stack has at most {RESOURCES_MAX} resources")));
+        }
+        let ground = Ground {
+            rows: &self.rows,
+            forward: &stack.forward,
+            settled: &stack.settled,
+            names: stack.names,
+            extras: &stack.extras,
+            previous: stack.revision,
+            target,
+        };
+        let plan = plan(&ground, template, parameters);
+        let shown = |text: String| parameters.without_hidden(&text);
+        let checked = self.check(stack.id, &plan, template, parameters, options);
+        let mut warnings: Vec<String> =
+            checked.map_err(|refusal| refusal.map(shown))?.into_iter().map(shown).collect();
+        warnings.extend(self.named_by_none(stack, template, policies));
+        Ok(Planned { plan, warnings })
+    }
+
+    /// Environments serve many stacks, but a resource's name may be mistyped in one.
+    fn named_by_none(&self, stack: &Stack, template: &Template, policies: &Policies) -> Vec<String> {
+        let mut unknown: Vec<&str> =
+            policies.named().filter(|name| template.index_of(name).is_none()).collect();
+        if unknown.is_empty() {
+            return Vec::new();
+        }
+        let rows: BTreeSet<&str> =
+            stack.forward.iter().chain(&stack.extras).map(|slot| &*self.rows[*slot].name).collect();
+        unknown.retain(|name| !rows.contains(name));
+        let said = |name: &str| {
+            let known = template.resources.iter().take(SUGGESTED_MAX).map(|resource| &*resource.name);
+            let near = suggestion(name, known);
+            format!("an environment names the resource '{name}', which the template does not have{near}")
+        };
+        unknown.into_iter().take(WARNINGS_MAX).map(said).collect()
+    }
+
+    /// What can be known before anything runs: property values, claims, nodes.
+    fn check(
+        &self,
+        stack: u64,
+        plan: &Plan,
+        template: &Template,
+        parameters: &Parameters,
+        options: &Options,
+    ) -> Result<Vec<String>, Refusal> {
+        self.check_ownership(plan, template, parameters)?;
+        let dropped: BTreeSet<Slot> = plan.dropped.iter().copied().collect();
+        let mut claims: BTreeMap<(NodeId, Claim), usize> = BTreeMap::new();
+        let mut absent: BTreeSet<NodeId> = BTreeSet::new();
+        for (index, resource) in template.resources.iter().enumerate() {
+            if !plan.dirty[index] {
+                continue;
+            }
+            let invalid = |error| Refusal::Invalid(template.property_error(index, &error).to_string());
+            let properties = match template.render(index, parameters, &Nothing) {
+                Ok(properties) => properties,
+                Err(RenderError::NotYet { .. }) => continue,
+                Err(error) => return Err(Refusal::Invalid(error.to_string())),
+            };
+            let node = muster_template::node(&properties).map_err(invalid)?;
+            let spec = muster_template::spec(resource.kind, &properties).map_err(invalid)?;
+            let Some(node) = node else { continue };
+            let adopts = template.is_adopted(index);
+            if !self.nodes.is_joined(&node) {
+                absent.insert(node.clone());
+            }
+            for claim in spec.claims() {
+                if let Some(other) = claims.insert((node.clone(), claim.clone()), index) {
+                    return Err(Refusal::Conflict(format!(
+                        "resources {} and {} both claim {claim} on {node}: one thing has one owner",
+                        template.resources[other].name, resource.name
+                    )));
+                }
+                let owner = self.nodes.find(&node).and_then(|key| self.claims.owner(key, &claim));
+                let owner = owner.filter(|owner| plan.chosen[index] != Some(*owner));
+                if let Some(owner) = owner.filter(|owner| self.takes_it_away(adopts, *owner)) {
+                    return Err(self.adopted_from_its_maker(&claim, &node, owner, &resource.name));
+                }
+                if let Some(owner) = owner.filter(|owner| !dropped.contains(owner)) {
+                    let owner = &self.rows[owner];
+                    // One that changes may let it go; its index is still that of the template before.
+                    let index = template.resources.binary_search_by(|other| (*other.name).cmp(&*owner.name));
+                    let changes = owner.stack == stack && index.is_ok_and(|index| plan.dirty[index]);
+                    if !changes {
+                        return Err(self.claimed(&claim, &node, owner, &resource.name));
+                    }
+                }
+            }
+        }
+        if options.require_nodes && !absent.is_empty() {
+            let names: Vec<&str> = absent.iter().take(WARNINGS_MAX).map(NodeId::as_str).collect();
+            return Err(Refusal::Conflict(format!("these nodes have never joined: {}", names.join(", "))));
+        }
+        let unknown = absent.iter().filter(|name| self.nodes.find(name).is_none()).count();
+        if !self.nodes.has_room(unknown) {
+            return Err(Refusal::Conflict("too many nodes are named that have never joined".into()));
+        }
+        let mut warnings: Vec<String> =
+            absent.iter().take(WARNINGS_MAX).map(|name| self.never_joined(name)).collect();
+        if absent.len() > WARNINGS_MAX {
+            warnings.push(format!("{} more nodes have never joined", absent.len() - WARNINGS_MAX));
+        }
+        Ok(warnings)
+    }
+
+    pub(crate) fn claimed(&self, claim: &Claim, node: &NodeId, owner: &Row, asker: &str) -> Refusal {
+        let stack = self.stacks.get(&owner.stack).map_or("?", |stack| stack.name.as_str());
+        Refusal::Conflict(format!(
+            "resource {asker} claims {claim} on {node}, which belongs to resource {} of stack {stack}",
+            owner.name
+        ))
+    }
+
+    pub(crate) fn never_joined(&self, name: &NodeId) -> String {
+        match self.nodes.nearest(name.as_str()) {
+            _ if self.was_removed(name) => format!("node {name} was removed and is waited for"),
+            Some(near) => format!("node {name} has never joined and is waited for; did you mean {near}?"),
+            None => format!("node {name} has never joined and is waited for"),
+        }
+    }
+}
+
+/// Before anything runs nothing is known of other resources.
+struct Nothing;
+
+impl References for Nothing {
+    fn resource_id(&self, _: u32) -> Option<String> {
+        None
+    }
+
+    fn attribute(&self, _: u32, _: &str) -> Option<Value> {
+        None
+    }
+}

@@ -1,0 +1,183 @@
+//! How a traversal is laid out: the role of every graph node, and rows for what is new.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_template::{Parameters, Template};
+
+use crate::delete_first::UNCOUNTED;
+use crate::engine::{Engine, Todo};
+use crate::plan::Plan;
+use crate::resource::{Role, Row, Slot};
+use crate::stack::{Stage, Walk};
+use crate::timer::TimerKey;
+
+impl Engine {
+    /// Gives every graph node its role and lets those go that need nothing more.
+    pub(crate) fn lay_out(
+        &mut self,
+        id: u64,
+        plan: Plan,
+        steady: bool,
+        template: Arc<Template>,
+        parameters: Arc<Parameters>,
+    ) {
+        let revision = self.stacks[&id].revision;
+        let (forward, settled) = self.lay_out_forward(id, &plan, steady, &template, &parameters);
+        let Plan { dirty, dropped, needed_by, .. } = plan;
+        for slot in &dropped {
+            let row = &mut self.rows[*slot];
+            row.role = Role::Cleanup;
+            (row.ready, row.failed) = (false, false);
+            row.blocked = UNCOUNTED;
+            row.retry_count = 0;
+            row.set_hooks_again();
+            row.dropped.get_or_insert(revision);
+            self.row_changed(*slot, true);
+        }
+        let visits: Vec<u32> =
+            (0u32..).zip(&dirty).filter(|(_, dirty)| **dirty).map(|(index, _)| index).collect();
+        let total = visits.len();
+        let shown = parameters.masked();
+        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        let timeout = self.now + Duration::from_secs(stack.timeout_s);
+        self.timers.set(timeout, TimerKey::Stack(id, stack.traversal));
+        stack.parameters = shown;
+        let slots: Vec<Slot> = visits.iter().map(|index| forward[*index as usize]).collect();
+        stack.forward = forward;
+        stack.settled = settled;
+        stack.names = template.names;
+        stack.walk = Some(Walk {
+            visits,
+            template,
+            parameters,
+            needed_by,
+            stage: Stage::Forward,
+            since: self.now,
+            total: total + dropped.len(),
+            forward_left: total,
+            asked: BTreeSet::new(),
+            failed: 0,
+            delete_first: None,
+            at_hooks: BTreeSet::new(),
+            ended: false,
+            timeout: Some(timeout),
+        });
+        stack.extras = dropped.iter().copied().collect();
+        // Work of an earlier traversal is taken back where it can be; what fits the new one is found by visit().
+        let blocked = slots.iter().filter(|slot| self.rows[**slot].blocked > 0);
+        let obsolete: Vec<Slot> = dropped.iter().chain(blocked).copied().collect();
+        for slot in obsolete {
+            self.take_back(slot);
+        }
+        for slot in slots {
+            if self.rows[slot].blocked == 0 {
+                self.agenda.push_back(Todo::Visit(slot));
+            }
+        }
+        self.begin_first(id);
+    }
+
+    /// The rows of the new revision, by index, and what is known of them without a look. `steady`: those that are
+    /// neither dirty nor new are as they should be.
+    fn lay_out_forward(
+        &mut self,
+        id: u64,
+        plan: &Plan,
+        steady: bool,
+        template: &Template,
+        parameters: &Parameters,
+    ) -> (Vec<Slot>, Vec<u128>) {
+        let known =
+            self.stacks.get_mut(&id).filter(|_| steady).map(|stack| std::mem::take(&mut stack.settled));
+        let mut forward = Vec::with_capacity(plan.chosen.len());
+        let mut settled = known.unwrap_or_else(|| vec![0; plan.chosen.len()]);
+        let mut new = Vec::new();
+        for (index, slot) in plan.chosen.iter().enumerate() {
+            if let Some(slot) = slot
+                && !plan.dirty[index]
+                && settled[index] != 0
+            {
+                forward.push(*slot);
+                continue;
+            }
+            let slot = slot.unwrap_or_else(|| {
+                new.push(index);
+                self.new_row(id, template, index)
+            });
+            forward.push(slot);
+            let row = &mut self.rows[slot];
+            row.index = u32::try_from(index).expect("bounded by RESOURCES_MAX");
+            let revived = row.dropped.take().is_some() | row.replaced_by.take().is_some();
+            if !plan.dirty[index] {
+                row.role = Role::Steady;
+                settled[index] = row.definition;
+                continue;
+            }
+            settled[index] = 0;
+            row.role = Role::Forward;
+            (row.ready, row.failed) = (false, false);
+            row.retry_count = 0;
+            row.set_hooks_again();
+            let requires = &template.resources[index].requires;
+            row.blocked = u32::try_from(requires.iter().filter(|r| plan.dirty[**r as usize]).count())
+                .expect("bounded by RESOURCES_MAX");
+            self.row_changed(slot, revived);
+            self.own(slot, template, index, parameters);
+        }
+        for index in new {
+            let requires: Box<[Slot]> =
+                template.resources[index].requires.iter().map(|r| forward[*r as usize]).collect();
+            if !requires.is_empty() {
+                self.rows[forward[index]].requires = requires;
+                self.edges_changed(forward[index]);
+            }
+        }
+        (forward, settled)
+    }
+
+    fn new_row(&mut self, stack: u64, template: &Template, index: usize) -> Slot {
+        let resource = &template.resources[index];
+        let (id, physical) = self.next_ids();
+        let slot = self.rows.insert(Row::new(id, physical, stack, Arc::from(&*resource.name), resource.kind));
+        self.by_physical.insert(physical, slot);
+        self.rows[slot].revision = self.stacks[&stack].revision;
+        self.rows[slot].index = u32::try_from(index).expect("bounded by RESOURCES_MAX");
+        self.row_changed(slot, true);
+        slot
+    }
+
+    /// A new row for the same resource; the old one is cleaned up when all is ready.
+    pub(crate) fn replace(&mut self, old: Slot, template: &Template) -> Slot {
+        let index = self.rows[old].index as usize;
+        let stack_id = self.rows[old].stack;
+        let new = self.new_row(stack_id, template, index);
+        self.not_failed(old);
+        self.leave_hook(old);
+        let (old_id, new_id) = (self.rows[old].id, self.rows[new].id);
+        let (retain, external_id) = (self.rows[old].retain, self.rows[old].rare().external_id.clone());
+        let row = &mut self.rows[new];
+        row.role = Role::Forward;
+        row.replaces = Some(old_id);
+        row.retain = retain;
+        if external_id.is_some() {
+            row.rare_mut().external_id = external_id;
+        }
+        self.set_requires(new, template, false);
+        let Some(stack) = self.stacks.get_mut(&stack_id) else { return new };
+        stack.forward[index] = new;
+        stack.settled[index] = 0;
+        stack.extras.insert(old);
+        if let Some(walk) = &mut stack.walk {
+            walk.total += 1;
+        }
+        let row = &mut self.rows[old];
+        row.replaced_by = Some(new_id);
+        row.role = Role::Cleanup;
+        row.blocked = UNCOUNTED;
+        row.dropped = Some(stack.revision);
+        self.row_changed(old, true);
+        new
+    }
+}

@@ -8,7 +8,7 @@ use std::time::Duration;
 use muster_agent_core::{
     Agent, Before, Config, ContentState, ContentStep, Effect, Entry, Input, RunError, WriteId,
 };
-use muster_shared::model::{ContentDigest, Job, Observed, ReportKey, Spec, Up};
+use muster_shared::model::{Action, ContentDigest, Job, Observed, ReportKey, Spec, Up};
 use muster_shared::seal::{Seal, SealPublic};
 use muster_shared::{Epoch, MonoTime, NodeId, ResourceId};
 
@@ -500,7 +500,12 @@ impl World {
         if matches!(run.fate, Fate::Fails { .. } | Fate::Hangs) {
             return;
         }
-        run.result = Some(machine.host.run(&run.job, run.before.as_ref(), &machine.disk.contents, faults_on));
+        let result = machine.host.run(&run.job, run.before.as_ref(), &machine.disk.contents, faults_on);
+        let gone = result.is_ok() && run.job.action == Action::Delete;
+        run.result = Some(result);
+        if gone {
+            self.taken_away(key.resource);
+        }
     }
 
     fn job_answers(&mut self, at: usize, key: ReportKey) {

@@ -25,6 +25,7 @@ mod machine;
 mod operator;
 mod plan;
 mod reference;
+mod referring;
 mod run;
 mod store;
 mod world;

@@ -89,6 +89,9 @@ pub struct Trace {
     pub steps: u64,
 }
 
+/// More in one moment is no work but a loop.
+const AT_ONCE_MAX: u32 = 200_000;
+
 /// All of it.
 pub struct World {
     /// Of this run.
@@ -97,6 +100,8 @@ pub struct World {
     pub now: MonoTime,
     queue: BTreeMap<(MonoTime, u64), Event>,
     order: u64,
+    /// Events of the present moment.
+    at_once: u32,
     /// What goes wrong.
     pub faults: Faults,
     /// Random streams.
@@ -140,6 +145,7 @@ impl World {
             now: MonoTime::default(),
             queue: BTreeMap::new(),
             order: 0,
+            at_once: 0,
             faults: Faults::new(seed, options.faults, left_out),
             dice: Streams {
                 net: dice("net"),
@@ -225,6 +231,10 @@ impl World {
     /// The next thing happens; false if nothing is left.
     pub fn step(&mut self) -> bool {
         let Some(((due, _), event)) = self.queue.pop_first() else { return false };
+        self.at_once = if due > self.now { 0 } else { self.at_once + 1 };
+        if self.at_once == AT_ONCE_MAX {
+            self.violate(format!("somebody goes round in circles: {AT_ONCE_MAX} things happen at once"));
+        }
         self.now = due;
         match event {
             Event::ControllerStarts => self.controller_starts(),

@@ -123,6 +123,11 @@ impl Nodes {
         self.joined.get(usize::try_from(row % count).ok()?).copied()
     }
 
+    /// It has joined and was not cut off since.
+    pub fn is_welcome(&self, key: NodeKey) -> bool {
+        self[key].joined.as_ref().is_some_and(|joined| !joined.revoked)
+    }
+
     pub fn is_joined(&self, name: &NodeId) -> bool {
         self.find(name).is_some_and(|key| self[key].joined.is_some())
     }

@@ -221,7 +221,12 @@ impl Engine {
         }
         let node = match node {
             Some(name) => self.nodes.key(&name),
-            None => match row.node.or_else(|| self.nodes.any(row.id)) {
+            // One that never was anywhere does not wait for a node that may never come.
+            None => match row
+                .node
+                .filter(|key| row.applied || self.nodes.is_welcome(*key))
+                .or_else(|| self.nodes.any(row.id))
+            {
                 Some(node) => node,
                 None => return Ok(Decision::Unplaced),
             },

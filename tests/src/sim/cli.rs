@@ -8,12 +8,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::count::Counts;
-use super::{Options, Outcome, run};
+use super::shrink::shrink;
+use super::{Level, Options, Outcome, required, run};
 
 /// Threads: each takes the next seed.
 const THREADS: usize = 2;
 /// Failing seeds that are looked into: more would say the same.
 const FAILURES_MAX: usize = 10;
+
+/// Failures that are made smaller: each takes a minute.
+const SHRUNK_MAX: usize = 1;
 
 /// Runs seeds; ends with how often what happened.
 pub fn run_seeds(first: Options, seeds: u64) -> (Counts, Vec<(Options, Outcome)>) {
@@ -60,13 +64,31 @@ pub fn run_verb(first: Options, seeds: u64, trace: Option<&Path>) -> ExitCode {
     let began = Instant::now();
     let (counts, failures) = run_seeds(first, seeds);
     print!("{counts}");
-    for (options, outcome) in &failures {
-        println!("FAIL  seed {}: {}", options.seed, outcome.violation.as_deref().unwrap_or_default());
+    let failed = failures.len();
+    for (n, (options, outcome)) in failures.into_iter().enumerate() {
+        let violation = outcome.violation.unwrap_or_default();
+        println!("FAIL  seed {}: {violation}", options.seed);
         println!("      {}", options.command());
+        if n < SHRUNK_MAX {
+            let (faults, violation) = shrink(options, outcome.fired, violation);
+            println!("      with {} faults left: {violation}", faults.len());
+            for fault in faults {
+                let at = fault.at.0.as_secs_f64();
+                println!("        {at:12.6} fault {} {} {}", fault.number, fault.kind.name(), fault.whom);
+            }
+        }
+    }
+    let missing = if seeds >= required::SEEDS && first.faults == Level::Heavy && failed == 0 {
+        required::missing(&counts)
+    } else {
+        Vec::new()
+    };
+    for what in &missing {
+        println!("FAIL  it never happened: {what}");
     }
     let seconds = began.elapsed().as_secs_f64();
-    println!("{} seeds, {} failed, {seconds:.1} s", seeds, failures.len());
-    if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    println!("{seeds} seeds, {failed} failed, {} things never happened, {seconds:.1} s", missing.len());
+    if failed == 0 && missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// `muster-sim replay`

@@ -252,7 +252,14 @@ impl World {
 
     /// What left the controller goes its way.
     fn what_left(&mut self) {
-        let leaving = std::mem::take(&mut self.shared.borrow_mut().leaving);
+        let (leaving, suspects) = {
+            let mut shared = self.shared.borrow_mut();
+            (std::mem::take(&mut shared.leaving), std::mem::take(&mut shared.suspects))
+        };
+        let blown = self.shared.borrow().blown;
+        if let Some((.., wrong)) = suspects.into_iter().next().filter(|_| !blown) {
+            self.violate(wrong);
+        }
         for it in leaving {
             match it {
                 Leaving::Send { node, connection, messages } => {

@@ -44,6 +44,10 @@ pub fn claimed_twice(tables: &Tables, touched: &BTreeSet<(NodeId, Claim)>) -> Op
 /// What leaves the controller for a node, against what is durable at this moment.
 pub fn leaves(shared: &mut Shared, node: &NodeId, connection: u64, message: &Down) -> Option<String> {
     match message {
+        Down::Withdraw { resource, generation } => {
+            shared.suspects.retain(|(of, its, _)| (of, its) != (resource, generation));
+            None
+        }
         Down::Job(job) => {
             let first = shared.sent.insert((job.resource, job.generation));
             let key = shared.keys.get(&connection).copied();
@@ -52,28 +56,44 @@ pub fn leaves(shared: &mut Shared, node: &NodeId, connection: u64, message: &Dow
             if key.is_none() || key != known {
                 return Some(format!("a job for {node} leaves on a connection of somebody else"));
             }
-            job_leaves(shared, node, job, first)
+            if let Some(wrong) = out_of_turn(shared, node, job, first) {
+                // It may be taken back in the same turn.
+                shared.suspects.push((job.resource, job.generation, wrong));
+            }
+            not_written(&shared.tables, node, job)
         }
         Down::Acknowledge(key) => acknowledged(&shared.tables, *key),
-        Down::Welcome(_) | Down::Withdraw { .. } | Down::Chunk { .. } => None,
+        Down::Welcome(_) | Down::Chunk { .. } => None,
     }
 }
 
-fn job_leaves(shared: &Shared, node: &NodeId, job: &Job, first: bool) -> Option<String> {
-    let tables = &shared.tables;
+/// A job is durable as it is sent.
+fn not_written(tables: &Tables, node: &NodeId, job: &Job) -> Option<String> {
     let name = |why: String| Some(format!("{:?} of {} is sent to {node}: {why}", job.action, job.resource));
     let Some(row) = tables.physical.get(&job.resource).and_then(|id| tables.rows.get(id)) else {
         return name("it has no row".into());
     };
     let progress = &row.progress;
-    let written = progress.in_flight
-        && progress.generation == job.generation
-        && progress.attempt == job.attempt.0
+    let written = progress.generation == job.generation
+        && progress.attempt >= job.attempt.0
         && progress.action == Some(job.action)
         && row.node.as_ref() == Some(node)
         && row.spec.as_ref().is_some_and(|spec| spec.unpack() == job.spec);
     if !written {
         return name(format!("what is durable says otherwise: {row:?}"));
+    }
+    // What came in the same turn may have ended it already.
+    let known = progress.in_flight || progress.retry_count > 0 || progress.status != Some(Status::InProgress);
+    if known { None } else { name("it is not known to be out".into()) }
+}
+
+/// A job must not be out now.
+fn out_of_turn(shared: &Shared, node: &NodeId, job: &Job, first: bool) -> Option<String> {
+    let tables = &shared.tables;
+    let name = |why: String| Some(format!("{:?} of {} is sent to {node}: {why}", job.action, job.resource));
+    let row = tables.physical.get(&job.resource).and_then(|id| tables.rows.get(id))?;
+    if !row.progress.in_flight {
+        return None;
     }
     let with_node = tables
         .rows
@@ -163,9 +183,10 @@ fn still_needed(tables: &Tables, row: &ResourceRecord) -> Option<String> {
     if row.dropped.is_none() {
         return Some(format!("{} is wanted", row.name));
     }
-    let needed_by = tables.edges.iter().find(|(by, needs)| **by != row.id && needs.contains(&row.id));
-    if let Some((by, _)) = needed_by.filter(|(by, _)| tables.rows.contains_key(by)) {
-        return Some(format!("{} is still needed by {}", row.name, tables.rows[by].name));
+    let is_there = |by: &u64| tables.rows.get(by).filter(|by| by.progress.applied && by.id != row.id);
+    let mut needed_by = tables.edges.iter().filter(|(_, needs)| needs.contains(&row.id));
+    if let Some(by) = needed_by.find_map(|(by, _)| is_there(by)) {
+        return Some(format!("{} is still needed by {}", row.name, by.name));
     }
     let stack = tables.stacks.get(&row.stack).filter(|stack| !stack.delete_first)?;
     let mut rows = tables.rows.values().filter(|other| other.stack == stack.id && other.dropped.is_none());

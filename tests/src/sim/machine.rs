@@ -8,7 +8,7 @@ use std::time::Duration;
 use muster_agent_core::{
     Agent, Before, Config, ContentState, ContentStep, Effect, Entry, Input, RunError, WriteId,
 };
-use muster_shared::model::{Action, ContentDigest, Job, Observed, ReportKey, Spec, Up};
+use muster_shared::model::{Action, ContentDigest, Job, Observed, Outcome, ReportKey, Spec, Up};
 use muster_shared::seal::{Seal, SealPublic};
 use muster_shared::{Epoch, MonoTime, NodeId, ResourceId};
 
@@ -348,6 +348,9 @@ impl World {
 
     fn agent_effect(&mut self, at: usize, effect: Effect) {
         self.note(|world| format!("{} {}", world.machines[at].name, shown(&effect)));
+        if let Some(what) = counted(&effect) {
+            self.shared.borrow_mut().counts.add(what);
+        }
         match effect {
             Effect::Connect => self.agent_connects(at),
             Effect::Disconnect { .. } => {
@@ -576,4 +579,34 @@ fn shown(effect: &Effect) -> String {
         Effect::Send(up) => format!("says {up:?}"),
         other => format!("{other:?}"),
     }
+}
+
+/// What of an effect is counted.
+fn counted(effect: &Effect) -> Option<String> {
+    Some(match effect {
+        Effect::Run { job, .. } => format!("agent runs {:?}", job.action),
+        Effect::Check { .. } => "agent checks".into(),
+        Effect::Capture { known, .. } if known.is_empty() => "agent captures".into(),
+        Effect::Capture { .. } => "agent captures what it takes over".into(),
+        Effect::Cancel(_) => "agent cancels".into(),
+        Effect::Remove(_) => "agent forgets".into(),
+        Effect::Warn(_) => "agent warns".into(),
+        Effect::WriteEpoch { .. } => "agent writes an epoch".into(),
+        Effect::Disconnect { .. } => "agent disconnects".into(),
+        Effect::Content { step: ContentStep::Verify, .. } => "agent has fetched".into(),
+        Effect::Send(Up::Progress(_)) => "agent says progress".into(),
+        Effect::Send(Up::Ledger { .. }) => "agent sends its ledger".into(),
+        Effect::Send(Up::Report(report)) => format!(
+            "outcome {}",
+            match &report.outcome {
+                Outcome::Done(_) => "done",
+                Outcome::Failed { permanent: false, .. } => "failed",
+                Outcome::Failed { permanent: true, .. } => "failed for good",
+                Outcome::Withdrawn => "withdrawn",
+                Outcome::Superseded { .. } => "superseded",
+                Outcome::Differs { .. } => "differs",
+            }
+        ),
+        _ => return None,
+    })
 }

@@ -26,7 +26,9 @@ mod operator;
 mod plan;
 mod reference;
 mod referring;
+mod required;
 mod run;
+mod shrink;
 mod store;
 mod world;
 

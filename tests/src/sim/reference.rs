@@ -76,7 +76,8 @@ struct History {
 pub struct Reference {
     stacks: BTreeMap<StackName, History>,
     expected: Option<(StackName, Asked)>,
-    marked: BTreeMap<(StackName, String), ResourceId>,
+    /// With the traversal in which it was marked.
+    marked: BTreeMap<(StackName, String), (ResourceId, u64)>,
     /// A node is being removed.
     pub removing: bool,
 }
@@ -177,12 +178,15 @@ impl Reference {
         if is_complete && !history.is_complete && is.action != StackAction::Check {
             history.complete.insert(0, is.revision);
             let id = is.id;
-            let trusted = self.marked.extract_if(.., |(stack, _), _| *stack == is.name);
+            let newer = |(stack, _): &(StackName, String), (_, traversal): &mut (ResourceId, u64)| {
+                *stack == is.name && *traversal < is.traversal
+            };
+            let trusted = self.marked.extract_if(.., newer);
             for ((_, resource), marked) in trusted.collect::<Vec<_>>() {
-                if physical(id, &resource, tables) == Ok(marked) {
+                if physical(id, &resource, tables) == Ok(marked.0) {
                     return Some(format!(
-                        "{resource} of {} was marked unhealthy and is {marked} still",
-                        is.name
+                        "{resource} of {} was marked unhealthy and is {} still",
+                        is.name, marked.0
                     ));
                 }
             }
@@ -193,9 +197,9 @@ impl Reference {
 
     /// An operator does not trust a resource.
     pub fn marks(&mut self, stack: &StackName, resource: &str, tables: &Tables) {
-        let id = self.stacks.get(stack).map(|history| history.id).unwrap_or_default();
-        if let Ok(physical) = physical(id, resource, tables) {
-            self.marked.insert((stack.clone(), resource.to_owned()), physical);
+        let Some(history) = self.stacks.get(stack) else { return };
+        if let Ok(physical) = physical(history.id, resource, tables) {
+            self.marked.insert((stack.clone(), resource.to_owned()), (physical, history.traversal));
         }
     }
 

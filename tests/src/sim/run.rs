@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
-use muster_engine::record::{StackAction, Status};
+use muster_engine::record::{ResourceRecord, StackAction, Status};
 use muster_engine::{Options as How, Request};
 use muster_shared::MonoTime;
 
@@ -128,12 +128,14 @@ impl World {
         let shared = self.shared.borrow();
         let tables = &shared.tables;
         if let Some(stack) = tables.stacks.values().find(|stack| stack.status == Status::InProgress) {
-            let open = tables.rows.values().find(|row| row.stack == stack.id && !row.progress.observed_ready);
             let action = stack.action.as_str();
-            return Some(format!("stack {} is still {action} IN_PROGRESS: {open:?}", stack.name));
+            let rows =
+                tables.rows.values().filter(|row| row.stack == stack.id && !row.progress.observed_ready);
+            let open: Vec<String> = rows.map(brief).collect();
+            return Some(format!("stack {} is still {action} IN_PROGRESS: {}", stack.name, open.join("; ")));
         }
         if let Some(row) = tables.rows.values().find(|row| row.progress.in_flight) {
-            return Some(format!("a job of {} is still out: {row:?}", row.name));
+            return Some(format!("a job is still out: {}", brief(row)));
         }
         let away = self.machines.iter().find(|machine| !machine.scrapped && !machine.is_online());
         away.map(|machine| format!("{} is not online", machine.name))
@@ -242,4 +244,22 @@ impl World {
             Some(format!("the ledger of {} holds {}", machine.name, entry.resource))
         })
     }
+}
+
+/// A row in a line.
+fn brief(row: &ResourceRecord) -> String {
+    let progress = &row.progress;
+    let dropped = if row.dropped.is_some() { " dropped" } else { "" };
+    format!(
+        "row {} {} on {:?}{dropped} {} {:?} applied {} sent {} handed over {} hook {:?}",
+        row.id,
+        row.name,
+        row.node,
+        muster_engine::record::action_str(progress.action),
+        progress.status,
+        progress.applied,
+        progress.in_flight,
+        row.handed_over,
+        progress.hook
+    )
 }

@@ -95,6 +95,8 @@ pub struct Shared {
     pub keys: BTreeMap<u64, SealPublic>,
     /// Jobs that left at least once.
     pub sent: BTreeSet<(ResourceId, Generation)>,
+    /// Jobs that must not be out unless they are taken back in the same turn.
+    pub suspects: Vec<(ResourceId, Generation, String)>,
     /// The traversal in which each job that may be out began.
     pub began: BTreeMap<(ResourceId, Generation), u64>,
     /// Jobs that may be with one node at a time.

@@ -120,6 +120,8 @@ pub struct World {
     pub operators: Operators,
     /// What must be in the end.
     pub reference: Reference,
+    /// Gone, and their things stay.
+    pub retained: Vec<ResourceId>,
     /// When something was written last.
     pub last_write: MonoTime,
     /// What happened.
@@ -162,6 +164,7 @@ impl World {
             running: BTreeMap::new(),
             operators: Operators::new(seed, options.stacks, names.clone()),
             reference: Reference::default(),
+            retained: Vec::new(),
             last_write: MonoTime::default(),
             trace: Trace { hasher: blake3::Hasher::new(), out: None, steps: 0 },
             site,
@@ -393,18 +396,22 @@ impl World {
         for it in noted {
             match it {
                 Noted::RowGone(row) => {
-                    let left = self.left_behind(&row);
-                    for (at, thing) in left {
-                        let on = &self.machines[at].name;
-                        if row.retain {
-                            self.machines[at].host.retains(row.physical, &thing);
-                        } else if row.external_id.is_none() {
-                            let what = format!(
-                                "the row of {} ({}) is gone, and on {on} is {thing}",
-                                row.name, row.physical
-                            );
-                            self.violate(what);
+                    if row.retain || row.progress.action == Some(Action::Retain) {
+                        self.retained.push(row.physical);
+                    }
+                    for resource in self.retained.clone() {
+                        for (at, thing) in self.left_behind(resource) {
+                            self.machines[at].host.retains(resource, &thing);
                         }
+                    }
+                    if let Some((at, thing)) = self.left_behind(row.physical).first()
+                        && row.external_id.is_none()
+                    {
+                        let (name, on) = (&row.name, &self.machines[*at].name);
+                        self.violate(format!(
+                            "the row of {name} ({}) is gone, and on {on} is {thing}",
+                            row.physical
+                        ));
                     }
                 }
                 Noted::Stack { was, is } => {
@@ -430,7 +437,7 @@ impl World {
     }
 
     /// Things of a row that is gone, and that no other row stands for.
-    fn left_behind(&self, row: &ResourceRecord) -> Vec<(usize, String)> {
+    fn left_behind(&self, resource: ResourceId) -> Vec<(usize, String)> {
         let shared = self.shared.borrow();
         let claims = |other: &ResourceRecord, node: &NodeId, thing: &String| {
             let spec = other.spec.as_ref().filter(|_| other.node.as_ref() == Some(node));
@@ -438,7 +445,7 @@ impl World {
         };
         let mut all = Vec::new();
         for (at, machine) in self.machines.iter().enumerate().filter(|(_, machine)| !machine.scrapped) {
-            let mut left = machine.host.things_of(row.physical);
+            let mut left = machine.host.things_of(resource);
             // Who was to take it over has it to put back.
             left.retain(|thing| {
                 !shared.tables.rows.values().any(|other| claims(other, &machine.name, thing))

@@ -5,6 +5,7 @@
 
 mod controller;
 mod offline;
+mod operating;
 mod talking;
 
 use assert_cmd::Command;

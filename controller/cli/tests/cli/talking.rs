@@ -10,11 +10,11 @@ fn begun(action: &str) -> Act {
     )
 }
 
-fn view(action: &str, traversal: u64, status: &str, seq: u64) -> Act {
+pub fn view(action: &str, traversal: u64, status: &str, seq: u64) -> Act {
     Act::Answer(200, stack(action, traversal, status, seq))
 }
 
-fn stack(action: &str, traversal: u64, status: &str, seq: u64) -> Value {
+pub fn stack(action: &str, traversal: u64, status: &str, seq: u64) -> Value {
     json!({"name": "web", "id": "7", "action": action, "status": status, "status_reason": "why", "revision": 2,
         "traversal": traversal, "created_at": "2026-01-01T00:00:00Z", "updated_at": "2026-01-01T00:00:00Z",
         "parameters": {}, "outputs": [], "active": [{"name": "motd", "node": "web-1", "phase": "running"}],
@@ -28,7 +28,7 @@ fn failed_resources() -> Act {
     )
 }
 
-fn error(status: u16, class: &str) -> Act {
+pub fn error(status: u16, class: &str) -> Act {
     Act::Answer(status, json!({"error": {"class": class, "message": "the reason", "errors": []}}))
 }
 
@@ -196,74 +196,6 @@ fn cancelling() {
     assert_eq!(controller.requests(), ["POST /v1/stacks/web/cancel"]);
 }
 
-/// Arguments, the controller's answer; what it is asked and what is printed.
-#[test]
-fn nodes_and_resources_are_acted_on() {
-    let lost = json!([{"stack": "web", "resource": "motd", "type": "Muster::File", "physical_id": "p1", "node": "web-1", "reason": ""}]);
-    let node = json!({"name": "web-1", "state": "online", "labels": {"role": "web"}, "agent_version": "1", "last_seen": null,
-        "resources": 1, "drifted": 0, "lost": [], "lost_total": 0});
-    let mut gone = node.clone();
-    (gone["state"], gone["lost"], gone["lost_total"]) = (json!("lost"), lost.clone(), json!(2));
-    let row = json!({"name": "motd"});
-    for (arguments, answer, request, wanted) in [
-        (
-            "node label web-1 role=web old-",
-            node.clone(),
-            r#"PATCH /v1/nodes/web-1 {"labels":{"old":null,"role":"web"}}"#,
-            "web-1: role=web\n",
-        ),
-        (
-            "node revoke web-1",
-            node,
-            "POST /v1/nodes/web-1/revoke",
-            "web-1 is cut off; it joins again with a token for its name: muster node token --name web-1\n",
-        ),
-        (
-            "node remove web-1",
-            json!({"name": "web-1", "lost": [], "lost_total": 0}),
-            "DELETE /v1/nodes/web-1",
-            "web-1 is removed; nothing was left behind on it\n",
-        ),
-        (
-            "node remove web-1",
-            json!({"name": "web-1", "lost": lost, "lost_total": 1}),
-            "DELETE /v1/nodes/web-1",
-            "web-1 is removed; 1 resource may be left on it, cleaned up first should it join again:\n\
-             STACK  RESOURCE  TYPE          PHYSICAL ID  REASON\nweb    motd      Muster::File  p1           -\n",
-        ),
-        (
-            "node show web-1",
-            gone,
-            "GET /v1/nodes/web-1",
-            "name           web-1\nstate          lost\nlabels         role=web\nagent_version  1\nlast_seen      -\n\
-             resources      1\ndrifted        0\nlost_total     2\n\n\
-             May be left on it since it was removed; cleaned up first should it join again:\n\
-             STACK  RESOURCE  TYPE          PHYSICAL ID  REASON\nweb    motd      Muster::File  p1           -\nand 1 more\n",
-        ),
-        (
-            "resource unhealthy web motd",
-            row.clone(),
-            "POST /v1/stacks/web/resources/motd/unhealthy",
-            "motd of web is marked unhealthy: the next update replaces it\n",
-        ),
-        (
-            "resource clear-hook web motd pre-create",
-            row,
-            r#"POST /v1/stacks/web/resources/motd/clear-hook {"hook":"pre-create"}"#,
-            "motd of web: hook pre-create is cleared\n",
-        ),
-    ] {
-        let controller = Controller::with(vec![Act::Answer(200, answer.clone())]);
-        let (code, stdout, stderr) = outcome(muster(arguments).args(["--url", &controller.url()]));
-        assert_eq!((code, stdout.as_str(), stderr.as_str()), (Some(0), wanted, ""), "{arguments}");
-        assert_eq!(controller.requests(), [request]);
-        let controller = Controller::with(vec![Act::Answer(200, answer.clone())]);
-        let (_, stdout, _) = outcome(muster(arguments).args(["-o", "json", "--url", &controller.url()]));
-        assert_eq!(serde_json::from_str::<Value>(&stdout).unwrap(), answer);
-        controller.requests();
-    }
-}
-
 #[test]
 fn a_token_is_alone_on_stdout() {
     let answer = json!({"token": "muster1-abc", "id": "01", "expires": "2026-01-01T00:00:00Z"});
@@ -289,153 +221,5 @@ fn errors_of_a_template_have_their_places_wherever_they_are_found() {
     assert_eq!(
         stderr,
         "error: t.yaml:3:5: resources.x: no such type\nerror: t.yaml: parameters.p: must be given\n"
-    );
-}
-
-#[test]
-fn events_are_read_page_by_page_and_followed() {
-    let event = |number: u64| {
-        json!({"number": number, "time": "2026-01-01T00:00:00Z", "resource": null, "action": "CREATE",
-        "status": "COMPLETE", "reason": "", "physical_id": null})
-    };
-    let page = |numbers: &[u64]| Act::Answer(200, numbers.iter().map(|number| event(*number)).collect());
-    let controller = Controller::with(vec![page(&[1, 2]), page(&[3]), page(&[])]);
-    let (code, stdout, _) = outcome(muster("stack events web -o json --url").arg(controller.url()));
-    assert_eq!(code, Some(0));
-    assert_eq!(serde_json::from_str::<Vec<Value>>(&stdout).unwrap().len(), 3);
-    assert_eq!(controller.requests()[1], "GET /v1/stacks/web/events?after=2");
-
-    let gone = || {
-        Act::Answer(
-            200,
-            json!({"name": "web", "id": "", "action": "DELETE", "status": "COMPLETE", "traversal": 4, "seq": 6}),
-        )
-    };
-    let script = vec![
-        view("CREATE", 3, "IN_PROGRESS", 4),
-        page(&[1]),
-        page(&[]),
-        view("DELETE", 4, "IN_PROGRESS", 5),
-        page(&[2]),
-        page(&[]),
-        gone(),
-        page(&[3]),
-        page(&[]),
-    ];
-    let controller = Controller::with(script);
-    let (code, stdout, stderr) = outcome(muster("stack events web --follow --url").arg(controller.url()));
-    assert_eq!((code, stderr.as_str()), (Some(0), ""));
-    assert_eq!(stdout.lines().count(), 3, "{stdout}");
-    let requests = controller.requests();
-    assert_eq!(requests[3], "GET /v1/stacks/web/watch?seq=4");
-    assert_eq!(requests[7], "GET /v1/stacks/web/events?after=2&id=7", "by its id, for the name is free");
-}
-
-#[test]
-fn following_outlives_the_controller_and_loses_nothing() {
-    let event =
-        |number: u64| json!({"number": number, "action": "CREATE", "status": "COMPLETE", "reason": "x"});
-    let page = |numbers: &[u64]| Act::Answer(200, numbers.iter().map(|number| event(*number)).collect());
-    let script = vec![
-        view("CREATE", 3, "IN_PROGRESS", 4),
-        page(&[1]),
-        Act::Break, // in the middle of the pages
-        error(503, "unavailable"),
-        page(&[2]),
-        page(&[]),
-        Act::Break, // in a watch
-        view("CREATE", 3, "COMPLETE", 1),
-        page(&[5]),
-        page(&[]),
-        Act::Break,
-        error(404, "not_found"), // deleted, and the controller was restarted since
-        page(&[6]),
-        page(&[]),
-    ];
-    let controller = Controller::with(script);
-    let (code, stdout, stderr) =
-        outcome(muster("stack events web --follow -o json --url").arg(controller.url()));
-    let away = "the controller is away; waiting for it\n";
-    assert_eq!((code, stderr), (Some(0), format!("{away}{away}events 3 to 4 are not kept any more\n{away}")));
-    let numbers: Vec<Value> =
-        stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["number"].clone()).collect();
-    assert_eq!(numbers, [1, 2, 5, 6]);
-    controller.requests();
-}
-
-#[test]
-fn following_ends_where_another_stack_has_the_name() {
-    let mut other = stack("CREATE", 9, "IN_PROGRESS", 1);
-    other["id"] = json!("8");
-    let page = |events: Value| Act::Answer(200, events);
-    let script = vec![
-        view("DELETE", 3, "IN_PROGRESS", 4),
-        page(json!([])),
-        Act::Answer(200, other),
-        page(json!([{"number": 1}])),
-        page(json!([])),
-    ];
-    let controller = Controller::with(script);
-    let (code, stdout, _) = outcome(muster("stack events web --follow --url").arg(controller.url()));
-    assert_eq!((code, stdout.lines().count()), (Some(0), 1));
-    assert_eq!(controller.requests()[3], "GET /v1/stacks/web/events?after=0&id=7");
-    let controller = Controller::with(vec![error(404, "not_found")]);
-    let (code, _, stderr) = outcome(muster("stack events web --follow --url").arg(controller.url()));
-    assert_eq!((code, stderr.as_str()), (Some(1), "error: the reason\n"));
-    controller.requests();
-}
-
-#[test]
-fn revisions_and_failures() {
-    let list = json!([
-        {"number": 1, "created_at": "2026-01-01T00:00:00Z", "made_by": "CREATE", "complete": true, "current": false, "source_name": "t.yaml"},
-        {"number": 2, "created_at": "2026-01-02T00:00:00Z", "made_by": "ROLLBACK to 1", "complete": false, "current": true, "source_name": "t.yaml"},
-    ]);
-    let controller = Controller::with(vec![Act::Answer(200, list.clone())]);
-    let (code, stdout, _) = outcome(muster("stack revisions web --url").arg(controller.url()));
-    assert_eq!(code, Some(0));
-    assert_eq!(
-        stdout,
-        "NUMBER  CREATED               MADE BY        COMPLETE  CURRENT  TEMPLATE\n\
-         1       2026-01-01T00:00:00Z  CREATE         yes       no       t.yaml\n\
-         2       2026-01-02T00:00:00Z  ROLLBACK to 1  no        yes      t.yaml\n"
-    );
-    controller.requests();
-    let controller = Controller::with(vec![Act::Answer(200, list.clone())]);
-    let (_, stdout, _) = outcome(muster("stack revisions web -o json --url").arg(controller.url()));
-    assert_eq!(serde_json::from_str::<Value>(&stdout).unwrap(), list);
-    assert_eq!(controller.requests()[0], "GET /v1/stacks/web/revisions");
-    let controller = Controller::with(vec![Act::Answer(200, json!([]))]);
-    let (code, stdout, _) = outcome(muster("stack failures web --url").arg(controller.url()));
-    assert_eq!((code, stdout.as_str()), (Some(0), "nothing failed\n"));
-    controller.requests();
-}
-
-#[test]
-fn pictures_are_of_graphs_alone() {
-    let graph = json!({"name": "web", "action": "CREATE", "status": "COMPLETE", "revision": 1, "edges": [],
-        "nodes": [{"id": "1", "name": "a", "role": "forward", "status": "COMPLETE", "action": "CREATE"}]});
-    for (arguments, begins) in [
-        ("", "RESOURCE  "),
-        (" -o json", "{\n"),
-        (" -o yaml", "action: CREATE\n"),
-        (" -o dot", "// An arrow "),
-        (" -o svg", "<svg "),
-    ] {
-        let controller = Controller::with(vec![Act::Answer(200, graph.clone())]);
-        let (code, stdout, _) =
-            outcome(muster(&format!("stack graph web{arguments} --url")).arg(controller.url()));
-        assert_eq!(code, Some(0));
-        assert!(stdout.starts_with(begins), "{arguments}: {stdout}");
-        assert_eq!(controller.requests(), ["GET /v1/stacks/web/graph"]);
-    }
-    let controller = Controller::with(vec![Act::Answer(200, graph)]);
-    let (_, stdout, _) = outcome(muster("-o svg stack graph web --url").arg(controller.url()));
-    assert!(stdout.starts_with("<svg "), "{stdout}");
-    controller.requests();
-    let (code, _, stderr) = outcome(&mut muster("stack list -o svg"));
-    assert_eq!(
-        (code, stderr.as_str()),
-        (Some(2), "error: -o dot and -o svg are for 'muster stack graph' alone\n")
     );
 }

@@ -1,8 +1,11 @@
 //! Nothing is taken away while another thing refers to it, as the hosts themselves see it: what is durable of who needs
 //! whom could be wrong in the same way as the job.
 
+use muster_engine::record::ResourceRecord;
 use muster_shared::ResourceId;
 
+use super::plan::{Value, What};
+use super::store::Tables;
 use super::world::World;
 
 impl World {
@@ -14,20 +17,46 @@ impl World {
 
     fn still_referred_to(&self, gone: ResourceId) -> Option<String> {
         let shared = self.shared.borrow();
-        let row = |id: &ResourceId| shared.tables.physical.get(id).and_then(|id| shared.tables.rows.get(id));
-        // What a removed node had is nobody's, and what was retained has no row.
-        let counts = |id: &ResourceId| row(id).is_some_and(|row| row.lost_from.is_none());
-        if !counts(&gone) {
-            return None;
+        let gone = row(&shared.tables, gone)?;
+        let id = gone.physical.to_string();
+        let machines = self.machines.iter().filter(|machine| !machine.scrapped);
+        for (machine, thing, values) in
+            machines.flat_map(|machine| machine.host.dummies.iter().map(move |(id, v)| (machine, id, v)))
+        {
+            let Some(by) = row(&shared.tables, *thing) else { continue };
+            let mut keys = values.iter().filter(|(_, value)| **value == id).map(|(key, _)| key);
+            if keys.any(|key| self.refers_itself(by, key)) {
+                return Some(format!(
+                    "{} is taken away while {} on {} refers to it",
+                    gone.name, by.name, machine.name
+                ));
+            }
         }
-        let text = gone.to_string();
-        let mut things =
-            self.machines.iter().filter(|machine| !machine.scrapped).flat_map(|machine| {
-                machine.host.dummies.iter().map(move |(id, values)| (machine, id, values))
-            });
-        let (machine, by, _) =
-            things.find(|(_, id, values)| counts(id) && values.values().any(|value| *value == text))?;
-        let (by, gone) = (&row(by)?.name, &row(&gone)?.name);
-        Some(format!("{gone} is taken away while {by} on {} refers to it", machine.name))
+        None
     }
+
+    /// Whether that value was the id of another resource whenever it was one. What comes as an attribute of a third one
+    /// may be the id of something that only that one needs.
+    fn refers_itself(&self, by: &ResourceRecord, key: &str) -> bool {
+        let shared = self.shared.borrow();
+        let revisions = shared.tables.revisions.range((by.stack, 0)..=(by.stack, u32::MAX));
+        let mut found = false;
+        for plan in revisions.filter_map(|(_, text)| shared.plans.get(&text.name)) {
+            match plan.resources.get(&*by.name).map(|resource| &resource.what) {
+                Some(What::Dummy { values, .. }) => match values.get(key) {
+                    Some(Value::Attribute(..)) => return false,
+                    Some(Value::Id(_)) => found = true,
+                    Some(Value::Text(_) | Value::Hidden) | None => {}
+                },
+                Some(What::File { .. } | What::Network { .. }) | None => {}
+            }
+        }
+        found
+    }
+}
+
+/// What a removed node had is nobody's, and what was retained has no row.
+fn row(tables: &Tables, id: ResourceId) -> Option<&ResourceRecord> {
+    let row = tables.physical.get(&id).and_then(|id| tables.rows.get(id))?;
+    row.lost_from.is_none().then_some(row)
 }

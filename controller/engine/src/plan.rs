@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use indexmap::IndexSet;
 use muster_template::{Parameters, Template};
 
-use crate::record::Status;
+use crate::record::{Observation, Status};
 use crate::resource::{Row, Rows, Slot};
 use crate::stack::Adjacency;
 
@@ -93,7 +93,9 @@ fn keep(ground: &Ground<'_>) -> (Vec<Option<Slot>>, Vec<Slot>) {
 
 /// As it was asked for, observed, and with nothing under way.
 pub(crate) fn is_settled(row: &Row) -> bool {
-    (row.is_asked() || (row.status == Some(Status::Complete) && row.work.is_none()))
+    // When its question is taken back, it is again what the check before has found.
+    let stood = row.is_asked() && !matches!(row.observed, Observation::Drifted | Observation::Missing);
+    (stood || (row.status == Some(Status::Complete) && row.work.is_none()))
         && row.ready
         && !row.is_going()
         && !row.handed_over

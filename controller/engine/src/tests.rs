@@ -5,6 +5,7 @@ mod bed;
 mod cancel;
 mod check;
 mod claims;
+mod crossings;
 mod delete_first;
 mod failures;
 mod hooks;

@@ -1,0 +1,60 @@
+//! Operations, removals and restarts that cross each other's way.
+
+use muster_shared::model::{Outcome, Report, Spec, Up};
+
+use super::bed::{Bed, node, options, parse, stack, template, under};
+use crate::{Options, Request, SourceText};
+
+fn made(lines: &str, nodes: usize) -> Bed {
+    let mut bed = Bed::new(nodes);
+    bed.create(template(lines)).unwrap();
+    bed.idle();
+    bed.ran.clear();
+    bed
+}
+
+/// Somebody changes a dummy by hand.
+fn change(bed: &mut Bed, name: &str) {
+    let id = bed.tables.resources.values().find(|row| &*row.name == name).unwrap().physical;
+    for host in bed.hosts.values_mut() {
+        if let Some((Spec::Dummy(dummy), _)) = host.things.get_mut(&id) {
+            dummy.values.insert("x".into(), "other".into());
+        }
+    }
+}
+
+#[test]
+fn an_update_during_a_second_check_mends_what_the_first_found() {
+    for begun in [false, true] {
+        let mut bed = made("a: x=1\n b: x=2", 1);
+        change(&mut bed, "b");
+        bed.check().unwrap();
+        bed.idle();
+        bed.ran.clear();
+        bed.check().unwrap();
+        if begun {
+            bed.begin(&node(0));
+        }
+        bed.update(template("a: x=1\n b: x=2")).unwrap();
+        bed.idle();
+        assert_eq!(
+            (bed.status().as_str(), bed.ran.as_slice()),
+            ("UPDATE_COMPLETE", &["Update b".to_owned()][..])
+        );
+        assert_eq!(bed.resource("b").status, "COMPLETE");
+    }
+}
+
+#[test]
+fn an_update_ends_the_questions_about_what_needs_a_thing_that_is_lost() {
+    let lines = "a: x=1 node=node-0\n b: y=@a.x node=node-1";
+    let mut bed = made(lines, 2);
+    bed.check().unwrap();
+    bed.remove(&node(0));
+    let id = bed.tables.resources.values().find(|row| &*row.name == "b").unwrap().physical;
+    bed.hosts.get_mut(&node(1)).unwrap().things.remove(&id);
+    bed.update(template("a: x=1 node=node-1\n b: y=@a.x node=node-1")).unwrap();
+    bed.idle();
+    assert!(bed.ran.iter().all(|ran| !ran.starts_with("Check")), "{:?}", bed.ran);
+    assert_eq!(bed.status(), "UPDATE_COMPLETE");
+}

@@ -168,6 +168,8 @@ impl Engine {
     pub(crate) fn make_again(&mut self, slot: Slot, node: NodeKey) {
         if self.rows[slot].is_asked() {
             self.end_check(slot);
+            // The check waits for it no more if it is not made again now.
+            self.agenda.push_back(Todo::Visit(slot));
         }
         let row = &mut self.rows[slot];
         if let Some(work) = &mut row.work {

@@ -46,6 +46,22 @@ fn an_update_during_a_second_check_mends_what_the_first_found() {
 }
 
 #[test]
+fn a_check_ends_although_an_agent_lost_what_the_check_before_found_changed() {
+    let mut bed = made("a: x=1\n b: x=2", 1);
+    change(&mut bed, "b");
+    bed.check().unwrap();
+    bed.idle();
+    bed.check().unwrap();
+    bed.disconnect(&node(0));
+    let host = bed.hosts.get_mut(&node(0)).unwrap();
+    host.things.clear();
+    host.queue.clear();
+    bed.connect(&node(0));
+    bed.idle();
+    assert_eq!(bed.status(), "CHECK_FAILED");
+}
+
+#[test]
 fn an_update_ends_the_questions_about_what_needs_a_thing_that_is_lost() {
     let lines = "a: x=1 node=node-0\n b: y=@a.x node=node-1";
     let mut bed = made(lines, 2);

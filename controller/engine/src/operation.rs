@@ -151,8 +151,8 @@ impl Engine {
         }
         let current = self.stacks.get(&stack).map(|stack| (stack.is_being_deleted(), stack.traversal));
         let result = match (current, source) {
+            (current, _) if request.is_none() && current.is_none_or(|(_, now)| now != traversal) => return,
             (None | Some((true, _)), _) => Err(Refusal::Conflict("the stack is being deleted".into())),
-            (Some((_, now)), _) if request.is_none() && now != traversal => return,
             (Some(_), Err(why)) => {
                 Err(Refusal::NotFound(format!("revision {revision} cannot be loaded: {why}")))
             }

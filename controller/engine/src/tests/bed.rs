@@ -144,6 +144,9 @@ pub struct Bed {
     pub ran: Vec<String>,
     /// The controller dies after its next commits: nothing it sends arrives.
     pub dying: bool,
+    /// Revisions are read slowly: not before [`Bed::read`].
+    pub slow: bool,
+    unread: Vec<Input>,
     pub answers: BTreeMap<u64, Result<Answer, Refusal>>,
     pub limits: Limits,
     next_id: u64,
@@ -234,6 +237,8 @@ impl Bed {
             epoch: 1,
             ran: Vec::new(),
             dying: false,
+            slow: false,
+            unread: Vec::new(),
             answers: BTreeMap::new(),
             limits,
             next_id: 0,
@@ -309,11 +314,19 @@ impl Bed {
     pub fn restart(&mut self) {
         self.epoch += 1;
         self.dying = false;
+        self.unread.clear();
         self.engine = Engine::load(config(self.epoch, self.limits), self.tables.snapshot(), self.now);
         for host in self.hosts.values_mut() {
             host.connection = None;
         }
         self.input(Input::Timeout);
+    }
+
+    /// The revisions that were asked for are read.
+    pub fn read(&mut self) {
+        for read in std::mem::take(&mut self.unread) {
+            self.input(read);
+        }
     }
 
     pub fn ask(&mut self, request: Request) -> Result<Answer, Refusal> {
@@ -435,7 +448,11 @@ impl Bed {
                         let text = id.and_then(|id| self.tables.revisions.get(&(id, revision)));
                         let source =
                             text.map(|text| parse(text.clone())).ok_or_else(|| "not kept".to_owned());
-                        self.engine.handle(self.now, Input::RevisionLoaded { load, source });
+                        let read = Input::RevisionLoaded { load, source };
+                        match self.slow {
+                            true => self.unread.push(read),
+                            false => self.engine.handle(self.now, read),
+                        }
                     }
                 }
             }

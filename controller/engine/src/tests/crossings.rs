@@ -61,6 +61,23 @@ fn a_check_ends_although_an_agent_lost_what_the_check_before_found_changed() {
     assert_eq!(bed.status(), "CHECK_FAILED");
 }
 
+fn fails_into_rollback(bed: &mut Bed) {
+    bed.slow = true;
+    let options = Options { rollback: true, ..options() };
+    bed.ask(Request::Update { name: stack(), source: template("a: x=2"), options }).unwrap();
+    bed.fail_next(&node(0), true);
+}
+
+#[test]
+fn a_delete_goes_on_when_the_revision_of_a_rollback_is_read_too_late() {
+    let mut bed = made("a: x=1", 1);
+    fails_into_rollback(&mut bed);
+    assert_eq!(bed.status(), "UPDATE_FAILED");
+    bed.delete().unwrap();
+    bed.read();
+    assert_eq!(bed.status(), "DELETE_IN_PROGRESS");
+}
+
 #[test]
 fn an_update_ends_the_questions_about_what_needs_a_thing_that_is_lost() {
     let lines = "a: x=1 node=node-0\n b: y=@a.x node=node-1";

@@ -85,7 +85,7 @@ impl Engine {
         row.attempt = 0;
         // What is there is not what this store says it was before the job.
         let previous = row.work.as_mut().and_then(|work| work.previous.take());
-        if row.action != Some(Action::Delete) {
+        if !row.is_going() {
             self.release_previous(previous);
         }
         self.row_changed(slot, false);

@@ -2,7 +2,7 @@
 
 use muster_shared::model::{Outcome, Report, Spec, Up};
 
-use super::bed::{Bed, node, options, parse, stack, template, under};
+use super::bed::{Bed, node, options, parse, stack, template};
 use crate::{Options, Request, SourceText};
 
 fn made(lines: &str, nodes: usize) -> Bed {
@@ -90,4 +90,31 @@ fn an_update_ends_the_questions_about_what_needs_a_thing_that_is_lost() {
     bed.idle();
     assert!(bed.ran.iter().all(|ran| !ran.starts_with("Check")), "{:?}", bed.ran);
     assert_eq!(bed.status(), "UPDATE_COMPLETE");
+}
+
+#[test]
+fn content_that_two_share_stays_when_an_older_store_lets_one_go() {
+    let content = "x".repeat(70_000);
+    let file = |name: &str, keys: &str| {
+        format!(
+            "  {name}: {{type: Muster::File, {keys}properties: {{node: node-0, path: /{name}, content: {content}}}}}\n"
+        )
+    };
+    let head = "heat_template_version: 2018-08-31\nresources:\n";
+    let source = |resources: String| {
+        parse(SourceText {
+            name: "t".into(),
+            template: format!("{head}{resources}"),
+            ..SourceText::default()
+        })
+    };
+    let mut bed = Bed::new(1);
+    bed.create(source(file("a", "deletion_policy: retain, ") + &file("b", ""))).unwrap();
+    bed.idle();
+    bed.update(source(file("b", ""))).unwrap();
+    let job = bed.hosts.get_mut(&node(0)).unwrap().queue.pop_front().unwrap();
+    let by = muster_shared::Generation { number: job.generation.number + 5, ..job.generation };
+    bed.receive(&node(0), Up::Report(Report { key: job.key(), outcome: Outcome::Superseded { by } }));
+    bed.idle();
+    assert_eq!((bed.status().as_str(), bed.tables.contents.len()), ("UPDATE_COMPLETE", 1));
 }

@@ -37,6 +37,7 @@ impl Engine {
         let (cancelled, others): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.pending).into_iter().partition(|(_, pending)| pending.stack == id);
         self.pending = others.into_iter().collect();
+        self.owe_no_rollback(id);
         for request in cancelled.into_iter().filter_map(|(_, pending)| pending.request) {
             self.answer(
                 request,

@@ -221,6 +221,7 @@ impl Engine {
             Some(source) => self.resume(id, source),
             None => self.abandon(id, "its revision cannot be read: update or delete the stack"),
         }
+        self.roll_back_if_owed(id);
     }
 
     /// A traversal that cannot be taken up is not IN_PROGRESS for ever.
@@ -231,6 +232,7 @@ impl Engine {
         };
         stack.status = Status::Failed;
         stack.reason = reason.into();
+        stack.rollback = false;
         self.stack_changed(id);
     }
 

@@ -168,7 +168,19 @@ impl Engine {
         match (request, result) {
             (Some(id), answer) => self.answer(id, answer),
             (None, Ok(_)) => {}
-            (None, Err(refusal)) => self.end_failed(stack, format!("rollback failed: {refusal}")),
+            (None, Err(refusal)) => {
+                self.owe_no_rollback(stack);
+                self.end_failed(stack, format!("rollback failed: {refusal}"));
+            }
+        }
+    }
+
+    /// It could not be made, or is not wanted any more.
+    pub(crate) fn owe_no_rollback(&mut self, id: u64) {
+        if let Some(stack) = self.stacks.get_mut(&id)
+            && std::mem::take(&mut stack.rollback)
+        {
+            self.stack_changed(id);
         }
     }
 

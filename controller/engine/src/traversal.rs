@@ -229,31 +229,32 @@ impl Engine {
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         stack.status = Status::Failed;
         stack.reason = reason;
-        let roll_back = std::mem::take(&mut stack.rollback);
-        let (name, traversal) = (stack.name.clone(), stack.traversal);
-        let revision = stack.complete.first().copied();
         self.stack_changed(id);
         self.event(id, None);
-        if roll_back {
-            match revision {
-                Some(revision) => {
-                    self.load_revision(
-                        name,
-                        revision,
-                        Pending { stack: id, traversal, revision, request: None, purpose: Purpose::RollBack },
-                    );
-                }
-                None => {
-                    let pending = Pending {
-                        stack: id,
-                        traversal,
-                        revision: 0,
-                        request: None,
-                        purpose: Purpose::RollBack,
-                    };
-                    self.pending.insert(0, pending);
-                    self.revision_loaded(0, Ok(Source::nothing()));
-                }
+        self.roll_back_if_owed(id);
+    }
+
+    /// The rollback that was asked for in case of failure. It is owed until it has begun, also over a restart.
+    pub(crate) fn roll_back_if_owed(&mut self, id: u64) {
+        let Some(stack) = self.stacks.get(&id) else { return };
+        let begins = |pending: &Pending| pending.stack == id && pending.traversal == stack.traversal;
+        if !stack.rollback || stack.status != Status::Failed || self.pending.values().any(begins) {
+            return;
+        }
+        let (name, traversal) = (stack.name.clone(), stack.traversal);
+        let revision = stack.complete.first().copied();
+        let pending = Pending {
+            stack: id,
+            traversal,
+            revision: revision.unwrap_or(0),
+            request: None,
+            purpose: Purpose::RollBack,
+        };
+        match revision {
+            Some(revision) => self.load_revision(name, revision, pending),
+            None => {
+                self.pending.insert(0, pending);
+                self.revision_loaded(0, Ok(Source::nothing()));
             }
         }
     }

@@ -79,6 +79,35 @@ fn a_delete_goes_on_when_the_revision_of_a_rollback_is_read_too_late() {
 }
 
 #[test]
+fn a_rollback_that_followed_by_itself_does_so_over_a_restart() {
+    let mut bed = made("a: x=1", 1);
+    fails_into_rollback(&mut bed);
+    bed.restart();
+    bed.connect(&node(0));
+    bed.read();
+    assert_eq!(bed.status(), "ROLLBACK_IN_PROGRESS");
+    bed.restart();
+    bed.connect(&node(0));
+    bed.idle();
+    assert_eq!(bed.status(), "ROLLBACK_COMPLETE");
+    let (traversal, count) = (bed.view().unwrap().traversal, bed.tables.events.len());
+    bed.restart();
+    bed.read();
+    assert_eq!((bed.view().unwrap().traversal, bed.tables.events.len()), (traversal, count), "once");
+}
+
+#[test]
+fn a_rollback_that_was_cancelled_before_it_began_stays_so_over_a_restart() {
+    let mut bed = made("a: x=1", 1);
+    fails_into_rollback(&mut bed);
+    bed.cancel().unwrap();
+    bed.restart();
+    bed.connect(&node(0));
+    bed.read();
+    assert_eq!(bed.status(), "UPDATE_FAILED");
+}
+
+#[test]
 fn an_update_ends_the_questions_about_what_needs_a_thing_that_is_lost() {
     let lines = "a: x=1 node=node-0\n b: y=@a.x node=node-1";
     let mut bed = made(lines, 2);

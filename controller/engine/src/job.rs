@@ -349,6 +349,9 @@ impl Engine {
         let row = &mut self.rows[slot];
         row.reason = Some(reason.into());
         if permanent || row.retry_count >= limit {
+            if row.action == Some(Action::Check) && row.observed == Observation::InSync {
+                row.observed = Observation::Unknown;
+            }
             self.abandon_work(slot);
             self.fail_row(slot, reason.to_owned());
             return;

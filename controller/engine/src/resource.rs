@@ -222,9 +222,10 @@ impl Row {
         self.rare().lost_from.is_some()
     }
 
-    /// It failed, but without a job: its agent holds what the last job made.
+    /// It failed, but without a job: its agent holds what the last job made, or has found it as it is to be since.
     pub fn is_intact(&self) -> bool {
-        self.status == Some(Status::Failed) && self.held == Some(self.generation) && !self.rare().unhealthy
+        let holds = self.held == Some(self.generation) || self.observed == Observation::InSync;
+        self.status == Some(Status::Failed) && holds && !self.rare().unhealthy
     }
 
     /// Its thing is gone, or being taken away, or half gone.
@@ -232,9 +233,9 @@ impl Row {
         self.action.is_some_and(Action::removes)
     }
 
-    /// A check asks about it; the row itself is as it was before.
+    /// A check asks about it; the row itself is as it was before. Who adopts a thing asks too, until it is ready.
     pub fn is_asked(&self) -> bool {
-        self.action == Some(Action::Check) && self.ready && self.work.is_some()
+        self.action == Some(Action::Check) && self.work.is_some() && (self.ready || !self.is_adopted())
     }
 
     pub fn is_sent(&self) -> bool {

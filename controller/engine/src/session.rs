@@ -5,7 +5,7 @@ use muster_shared::{Generation, NodeId};
 
 use crate::engine::{Effect, Engine, Todo};
 use crate::node::NodeKey;
-use crate::record::{Change, PackedSpec, Status};
+use crate::record::{Change, Observation, PackedSpec, Status};
 use crate::resource::{Role, Slot, WorkState};
 use crate::visit::stored_content;
 
@@ -182,7 +182,8 @@ impl Engine {
         if row.status != Some(Status::Complete) {
             return; // it is seen to already
         }
-        row.status = None; // also for a later revision, should this one's job be taken back
+        // Also for a later revision, should this one's job be taken back.
+        (row.status, row.observed) = (None, Observation::Unknown);
         if !row.ready || row.role == Role::Cleanup {
             return; // in its turn, if it is wanted
         }

@@ -2,7 +2,7 @@
 
 use muster_shared::model::{Outcome, Report, Spec, Up};
 
-use super::bed::{Bed, node, options, parse, stack, template};
+use super::bed::{Bed, node, options, parse, stack, template, under};
 use crate::{Options, Request, SourceText};
 
 fn made(lines: &str, nodes: usize) -> Bed {
@@ -108,6 +108,36 @@ fn a_rollback_that_was_cancelled_before_it_began_stays_so_over_a_restart() {
 }
 
 #[test]
+fn what_was_restricted_after_a_check_is_as_it_was_when_it_is_wanted_again() {
+    let mut bed = made("a: x=1", 1);
+    bed.check().unwrap();
+    bed.idle();
+    bed.ran.clear();
+    bed.update(under(template("a: x=2"), "a: {restricted_actions: update}")).unwrap();
+    assert_eq!(bed.status(), "UPDATE_FAILED");
+    bed.update(under(template("a: x=1"), "a: {restricted_actions: update}")).unwrap();
+    bed.idle();
+    assert_eq!((bed.status().as_str(), bed.ran.len()), ("UPDATE_COMPLETE", 0));
+}
+
+#[test]
+fn what_could_not_be_checked_is_applied_again() {
+    let mut bed = made("a: x=1", 1);
+    bed.check().unwrap();
+    bed.idle();
+    bed.check().unwrap();
+    bed.fail_next(&node(0), true);
+    assert_eq!(bed.status(), "CHECK_FAILED");
+    bed.ran.clear();
+    bed.update(template("a: x=1")).unwrap();
+    bed.idle();
+    assert_eq!(
+        (bed.status().as_str(), bed.ran.as_slice()),
+        ("UPDATE_COMPLETE", &["Update a".to_owned()][..])
+    );
+}
+
+#[test]
 fn an_update_ends_the_questions_about_what_needs_a_thing_that_is_lost() {
     let lines = "a: x=1 node=node-0\n b: y=@a.x node=node-1";
     let mut bed = made(lines, 2);
@@ -115,7 +145,7 @@ fn an_update_ends_the_questions_about_what_needs_a_thing_that_is_lost() {
     bed.remove(&node(0));
     let id = bed.tables.resources.values().find(|row| &*row.name == "b").unwrap().physical;
     bed.hosts.get_mut(&node(1)).unwrap().things.remove(&id);
-    bed.update(template("a: x=1 node=node-1\n b: y=@a.x node=node-1")).unwrap();
+    bed.update(template("b: y=1 node=node-1")).unwrap();
     bed.idle();
     assert!(bed.ran.iter().all(|ran| !ran.starts_with("Check")), "{:?}", bed.ran);
     assert_eq!(bed.status(), "UPDATE_COMPLETE");

@@ -18,6 +18,11 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+/// A large template is freed in millions of pieces; the C library's allocator then takes a second for the next large
+/// piece. See `docs/decisions/0003-allocator.md`.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[derive(Parser)]
 #[command(
     name = "muster-controller",

@@ -8,6 +8,10 @@ use muster_tests::scale::Shape;
 use muster_tests::scenario::command;
 use muster_tests::sim;
 
+/// As the controller has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[derive(Parser)]
 #[command(name = "muster-sim", version, about = "Runs Muster's engine without servers")]
 struct Cli {

@@ -100,7 +100,7 @@ impl Engine {
         self.rows[slot].work =
             Some(Box::new(Work { state, since: self.now, due: None, previous: Some(previous) }));
         if let Some(stack) = self.stacks.get_mut(&stack) {
-            stack.active += 1;
+            stack.working.insert(slot);
         }
         self.row_changed(slot, true);
         self.event(stack, Some(slot));
@@ -275,20 +275,18 @@ impl Engine {
         let row = &mut self.rows[slot];
         let work = *row.work.take()?;
         let (stack_id, node) = (row.stack, row.node);
-        let stack = self.stacks.get_mut(&stack_id);
+        let mut stack = self.stacks.get_mut(&stack_id);
+        if let Some(stack) = &mut stack {
+            stack.working.remove(&slot);
+        }
         if let Some(node) = node
             && self.nodes[node].sent.remove(&slot)
         {
             self.agenda.push_back(Todo::Pump(node));
-            if let Some(stack) = stack {
-                stack.active -= 1;
-                if self.nodes[node].ready {
-                    stack.in_flight -= 1;
-                    self.agenda.push_back(Todo::PumpStack(stack_id));
-                }
+            if let Some(stack) = stack.filter(|_| self.nodes[node].ready) {
+                stack.in_flight -= 1;
+                self.agenda.push_back(Todo::PumpStack(stack_id));
             }
-        } else if let Some(stack) = stack {
-            stack.active -= 1;
         }
         self.agenda.push_back(Todo::CheckEnd(stack_id));
         Some(work)

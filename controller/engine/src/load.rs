@@ -204,7 +204,9 @@ impl Engine {
         });
         for slot in rows {
             let row = &mut self.rows[slot];
-            stack.active += usize::from(row.work.is_some());
+            if row.work.is_some() {
+                stack.working.insert(slot);
+            }
             if row.dropped.is_some() {
                 stack.extras.insert(slot);
             } else {

@@ -50,8 +50,8 @@ pub(crate) struct Stack {
     pub queue: VecDeque<Slot>,
     /// Jobs with agents that are there.
     pub in_flight: usize,
-    /// Rows with work.
-    pub active: usize,
+    /// Rows with work: those who watch are not to look through a million rows for them.
+    pub working: BTreeSet<Slot>,
     pub walk: Option<Walk>,
     /// The last change, in the engine's count of changes.
     pub seq: u64,
@@ -168,7 +168,7 @@ impl Stack {
             extras: IndexSet::new(),
             queue: VecDeque::new(),
             in_flight: 0,
-            active: 0,
+            working: BTreeSet::new(),
             walk: None,
             seq: 0,
         }

@@ -143,7 +143,7 @@ impl Engine {
     pub(crate) fn check_end(&mut self, id: u64) {
         let Some(stack) = self.stacks.get_mut(&id).filter(|stack| !stack.cancelled) else { return };
         let Some(walk) = &mut stack.walk else { return };
-        let rests = stack.active == 0 && walk.at_hooks.is_empty();
+        let rests = stack.working.is_empty() && walk.at_hooks.is_empty();
         match walk.stage {
             Stage::Check => self.end_of_check(id),
             Stage::First if walk.failed == 0 => self.end_first(id),

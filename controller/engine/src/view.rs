@@ -169,26 +169,19 @@ impl Engine {
         let mut view = self.short_view(stack);
         view.outputs.clone_from(&stack.outputs);
         view.parameters.clone_from(&stack.parameters);
-        let waits = |row: &Row| row.rare().hook.is_some() && !stack.cancelled;
-        if stack.active > 0 || stack.walk.as_ref().is_some_and(|walk| !walk.at_hooks.is_empty()) {
-            let working = |slot: &&Slot| self.rows[**slot].work.is_some() || waits(&self.rows[**slot]);
-            view.active = stack
-                .forward
-                .iter()
-                .chain(&stack.extras)
-                .filter(working)
-                .take(ACTIVE_MAX)
-                .map(|slot| {
-                    let row = &self.rows[*slot];
-                    ActiveView {
-                        name: row.name.to_string(),
-                        node: self.node_of(row),
-                        phase: self.phase(row).into(),
-                        phase_seconds: self.phase_time(row).as_secs(),
-                    }
-                })
-                .collect();
-        }
+        let hooks = stack.walk.iter().filter(|_| !stack.cancelled).flat_map(|walk| &walk.at_hooks);
+        let busy = stack.working.iter().chain(hooks.map(|(_, slot)| slot)).take(ACTIVE_MAX);
+        let active = |slot: &Slot| {
+            let row = &self.rows[*slot];
+            ActiveView {
+                name: row.name.to_string(),
+                node: self.node_of(row),
+                phase: self.phase(row).into(),
+                phase_seconds: self.phase_time(row).as_secs(),
+            }
+        };
+        view.active = busy.map(active).collect();
+        view.active.sort_by(|a, b| a.name.cmp(&b.name));
         Some(view)
     }
 

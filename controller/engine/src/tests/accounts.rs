@@ -19,7 +19,8 @@ impl Engine {
             self.by_physical.values().map(|slot| (*slot, &self.rows[*slot])).collect();
         for (id, stack) in &self.stacks {
             let mine = || rows.values().filter(|row| row.stack == *id);
-            assert_eq!(stack.active, mine().filter(|row| row.work.is_some()).count(), "active");
+            assert_eq!(stack.working.len(), mine().filter(|row| row.work.is_some()).count(), "working");
+            assert!(stack.working.iter().all(|slot| self.rows[*slot].work.is_some()), "working");
             let with_agents =
                 |row: &&&Row| row.is_sent() && row.node.is_some_and(|key| self.nodes[key].ready);
             assert_eq!(stack.in_flight, mine().filter(with_agents).count(), "in flight");

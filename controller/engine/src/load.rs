@@ -131,8 +131,11 @@ impl Engine {
                 }
                 // To be made again for an agent that had lost it: no traversal sees to that.
                 false if row.ready => row.work = work(WorkState::NodeAway),
-                // Decided on again.
-                false => row.status = None,
+                // Decided on again; of what never left, nothing is claimed.
+                false => {
+                    row.status = None;
+                    row.spec.take_if(|_| !row.applied);
+                }
             }
         }
         let (node, held, sent, handed_over) = (row.node, row.held, row.is_sent(), row.handed_over);

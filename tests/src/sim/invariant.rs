@@ -9,7 +9,7 @@ use muster_shared::NodeId;
 use muster_shared::model::{Action, Claim, Down, Job, ReportKey};
 
 use super::plan::HIDDEN;
-use super::store::{Shared, Tables};
+use super::store::{Shared, Tables, brief};
 
 /// A hidden value where operators read.
 pub fn leak(change: &Change) -> Option<String> {
@@ -38,7 +38,8 @@ fn progress_leak(progress: &muster_engine::record::ProgressRecord) -> Option<Str
 pub fn claimed_twice(tables: &Tables, touched: &BTreeSet<(NodeId, Claim)>) -> Option<String> {
     let doubled = touched.iter().find(|key| tables.claims.get(key).is_some_and(|owners| owners.len() > 1))?;
     let (node, claim) = doubled;
-    Some(format!("{claim} on {node} is claimed by rows {:?}", tables.claims[doubled]))
+    let rows = tables.claims[doubled].iter().filter_map(|id| tables.rows.get(id)).map(brief);
+    Some(format!("{claim} on {node} is claimed twice: {}", rows.collect::<Vec<_>>().join("; ")))
 }
 
 /// What leaves the controller for a node, against what is durable at this moment.
@@ -73,6 +74,9 @@ fn not_written(tables: &Tables, node: &NodeId, job: &Job) -> Option<String> {
     let Some(row) = tables.physical.get(&job.resource).and_then(|id| tables.rows.get(id)) else {
         return name("it has no row".into());
     };
+    if job.action == Action::Check {
+        return None; // it changes nothing, and a check may be over in the same turn
+    }
     let progress = &row.progress;
     let written = progress.generation == job.generation
         && progress.attempt >= job.attempt.0
@@ -138,11 +142,13 @@ fn hooked(shared: &Shared, row: &ResourceRecord, job: &Job) -> Option<Hook> {
 
 /// What a node that had been removed still has goes before anything new is made there.
 fn unclean(tables: &Tables, node: &NodeId) -> Option<String> {
-    let lost = tables.rows.values().find(|row| {
-        row.lost_from.is_some()
-            && row.node.as_ref() == Some(node)
-            && row.progress.status != Some(Status::Failed)
-    })?;
+    let here = |row: &&ResourceRecord| row.lost_from.is_some() && row.node.as_ref() == Some(node);
+    let lost = tables.rows.values().find(here)?;
+    // One that could not be taken away holds those up that it needs, and nobody else.
+    let failed = |row: &ResourceRecord| row.progress.status == Some(Status::Failed);
+    if tables.rows.values().filter(here).any(failed) {
+        return None;
+    }
     Some(format!("{} was left behind there and is not cleaned up", lost.name))
 }
 

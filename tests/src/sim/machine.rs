@@ -132,6 +132,17 @@ impl Machine {
         }
     }
 
+    /// What a resource made that the agent has forgotten since is as if it had always been there.
+    fn forgets_retained(&mut self, taker: ResourceId, spec: &Spec) {
+        for claim in spec.claims() {
+            let made_by = self.host.made_by.get(&claim.key).copied().filter(|by| *by != taker);
+            let held = |by: &ResourceId| self.disk.entries.get(by).is_some_and(Entry::exists);
+            if let Some(by) = made_by.filter(|by| !held(by)) {
+                self.host.retains(by, &claim.key);
+            }
+        }
+    }
+
     /// Whether its agent hears the controller.
     pub fn is_online(&self) -> bool {
         self.process.as_ref().is_some_and(|process| process.agent.is_online())
@@ -468,6 +479,7 @@ impl World {
                 let before = if self.faults.strikes(self.now, Kind::CaptureFails, &whom) {
                     Err(RunError { reason: "input/output error".into(), permanent: false })
                 } else {
+                    self.machines[at].forgets_retained(key.resource, &spec);
                     Ok(self.machines[at].host.capture(&spec, &known, own))
                 };
                 self.tell_agent(at, Input::Captured { key, before });

@@ -76,8 +76,8 @@ struct History {
 pub struct Reference {
     stacks: BTreeMap<StackName, History>,
     expected: Option<(StackName, Asked)>,
-    /// With the traversal in which it was marked.
-    marked: BTreeMap<(StackName, String), (ResourceId, u64)>,
+    /// With the revision that it was marked in.
+    marked: BTreeMap<(StackName, String), (ResourceId, u32)>,
     /// A node is being removed.
     pub removing: bool,
 }
@@ -178,8 +178,8 @@ impl Reference {
         if is_complete && !history.is_complete && is.action != StackAction::Check {
             history.complete.insert(0, is.revision);
             let id = is.id;
-            let newer = |(stack, _): &(StackName, String), (_, traversal): &mut (ResourceId, u64)| {
-                *stack == is.name && *traversal < is.traversal
+            let newer = |(stack, _): &(StackName, String), (_, revision): &mut (ResourceId, u32)| {
+                *stack == is.name && *revision < is.revision
             };
             let trusted = self.marked.extract_if(.., newer);
             for ((_, resource), marked) in trusted.collect::<Vec<_>>() {
@@ -199,7 +199,7 @@ impl Reference {
     pub fn marks(&mut self, stack: &StackName, resource: &str, tables: &Tables) {
         let Some(history) = self.stacks.get(stack) else { return };
         if let Ok(physical) = physical(history.id, resource, tables) {
-            self.marked.insert((stack.clone(), resource.to_owned()), (physical, history.traversal));
+            self.marked.insert((stack.clone(), resource.to_owned()), (physical, history.revision));
         }
     }
 

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
-use muster_engine::record::{ResourceRecord, StackAction, Status};
+use muster_engine::record::{StackAction, Status};
 use muster_engine::{Options as How, Request};
 use muster_shared::MonoTime;
 
@@ -17,6 +17,7 @@ use super::fault::{Fired, Level};
 use super::operator::stack_name;
 use super::plan::Mood;
 use super::reference::Asked;
+use super::store::brief;
 use super::world::{Event, World};
 
 /// What a run came to.
@@ -244,22 +245,4 @@ impl World {
             Some(format!("the ledger of {} holds {}", machine.name, entry.resource))
         })
     }
-}
-
-/// A row in a line.
-fn brief(row: &ResourceRecord) -> String {
-    let progress = &row.progress;
-    let dropped = if row.dropped.is_some() { " dropped" } else { "" };
-    format!(
-        "row {} {} on {:?}{dropped} {} {:?} applied {} sent {} handed over {} hook {:?}",
-        row.id,
-        row.name,
-        row.node,
-        muster_engine::record::action_str(progress.action),
-        progress.status,
-        progress.applied,
-        progress.in_flight,
-        row.handed_over,
-        progress.hook
-    )
 }

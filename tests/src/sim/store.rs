@@ -169,14 +169,17 @@ impl Shared {
                 self.row_went(was, is);
             }
             Change::Progress(progress) => {
-                let Some(row) = tables.rows.get_mut(&progress.id) else {
+                if !tables.rows.contains_key(&progress.id) {
                     let what = format!("progress of row {}, which was never written", progress.id);
                     return self.violate(what);
-                };
+                }
+                tables.disclaim(progress.id, claims);
+                let Some(row) = tables.rows.get_mut(&progress.id) else { return };
                 let was = Some(row_state(row));
                 row.progress = *progress;
                 let is = row_state(row);
                 let row = row.clone();
+                tables.claim(&row, claims);
                 begins(&mut self.began, tables, &row);
                 self.row_went(was, is);
             }
@@ -240,10 +243,29 @@ fn begins(began: &mut BTreeMap<(ResourceId, Generation), u64>, tables: &Tables, 
     }
 }
 
+/// A row in a line.
+pub fn brief(row: &ResourceRecord) -> String {
+    let progress = &row.progress;
+    let dropped = if row.dropped.is_some() { " dropped" } else { "" };
+    format!(
+        "row {} {} on {:?}{dropped} {} {:?} applied {} sent {} handed over {} hook {:?}",
+        row.id,
+        row.name,
+        row.node,
+        muster_engine::record::action_str(progress.action),
+        progress.status,
+        progress.applied,
+        progress.in_flight,
+        row.handed_over,
+        progress.hook
+    )
+}
+
 /// What a row owns.
 fn owned(row: &ResourceRecord) -> Vec<(NodeId, Claim)> {
     let (Some(node), Some(spec)) = (&row.node, &row.spec) else { return Vec::new() };
-    if row.handed_over || row.lost_from.is_some() || row.external_id.is_some() {
+    // What never left owns nothing after a restart.
+    if row.handed_over || row.lost_from.is_some() || row.external_id.is_some() || !row.progress.applied {
         return Vec::new();
     }
     spec.unpack().claims().into_iter().map(|claim| (node.clone(), claim)).collect()

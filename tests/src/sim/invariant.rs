@@ -72,7 +72,8 @@ pub fn leaves(shared: &mut Shared, node: &NodeId, connection: u64, message: &Dow
 fn not_written(tables: &Tables, node: &NodeId, job: &Job) -> Option<String> {
     let name = |why: String| Some(format!("{:?} of {} is sent to {node}: {why}", job.action, job.resource));
     let Some(row) = tables.physical.get(&job.resource).and_then(|id| tables.rows.get(id)) else {
-        return name("it has no row".into());
+        // What was to go may have gone in the same turn.
+        return if job.action.applies() { name("it has no row".into()) } else { None };
     };
     if job.action == Action::Check {
         return None; // it changes nothing, and a check may be over in the same turn

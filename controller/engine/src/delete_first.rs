@@ -26,6 +26,8 @@ pub(crate) struct DeleteFirst {
     needed_by: BTreeMap<Slot, Vec<Slot>>,
     /// New rows that wait until the old one is gone.
     awaited: BTreeMap<Slot, Slot>,
+    /// The same, by the new row.
+    awaits: BTreeMap<Slot, Slot>,
 }
 
 impl Engine {
@@ -44,7 +46,7 @@ impl Engine {
         let begins = !first.is_empty();
         let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };
         walk.delete_first =
-            Some(Box::new(DeleteFirst { first: first.clone(), needed_by, awaited: BTreeMap::new() }));
+            Some(Box::new(DeleteFirst { first: first.clone(), needed_by, ..DeleteFirst::default() }));
         if !begins {
             return;
         }
@@ -123,6 +125,7 @@ impl Engine {
         known.first.remove(&slot);
         let needed_by = known.needed_by.remove(&slot).unwrap_or_default();
         let new = known.awaited.remove(&slot);
+        known.awaits.remove(&new.unwrap_or(slot));
         // Those whose own thing is yet to be made.
         for other in needed_by {
             let Some(row) = self.rows.get_mut(other).filter(|row| row.requires.contains(&slot)) else {
@@ -166,6 +169,7 @@ impl Engine {
             self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()?.delete_first.as_mut())
         {
             known.awaited.insert(old, new);
+            known.awaits.insert(new, old);
         }
         self.rows[new].blocked += 1;
         self.rows[old].blocked = 0;
@@ -182,14 +186,12 @@ impl Engine {
     pub(crate) fn waits_for_room_of<'a>(
         &'a self,
         stack: &'a Stack,
-        row: &'a Row,
+        slot: Slot,
     ) -> impl Iterator<Item = String> + 'a {
         let walk = stack.walk.as_ref();
         let known = walk.and_then(|walk| walk.delete_first.as_ref());
         let first = known.into_iter().flat_map(|known| &known.first).map(|slot| &self.rows[*slot]);
-        let awaits =
-            |(old, new): (&'a Slot, &'a Slot)| (self.rows[*new].id == row.id).then(|| &self.rows[*old]);
-        let own = known.filter(|_| row.replaces.is_some()).into_iter().flat_map(|known| &known.awaited);
-        first.chain(own.filter_map(awaits)).map(|row| row.name.to_string())
+        let own = known.and_then(|known| known.awaits.get(&slot)).map(|slot| &self.rows[*slot]);
+        first.chain(own).map(|row| row.name.to_string())
     }
 }

@@ -203,8 +203,9 @@ impl Engine {
         self.by_physical.insert(physical, slot);
         self.row_changed(slot, true);
         self.edges_changed(slot);
-        let extras: Vec<Slot> =
-            self.stacks.get(&stack).map(|stack| stack.extras.iter().copied().collect()).unwrap_or_default();
+        // Only one that replaces another is known to that.
+        let known = self.stacks.get(&stack).filter(|_| old.replaces.is_some());
+        let extras: Vec<Slot> = known.map(|stack| stack.extras.iter().copied().collect()).unwrap_or_default();
         for other in extras {
             if self.rows[other].replaced_by == Some(before) {
                 self.rows[other].replaced_by = Some(id);

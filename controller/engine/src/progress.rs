@@ -107,7 +107,7 @@ impl Engine {
                     .map(|required| &self.rows[stack.forward[*required as usize]])
                     .filter(|required| !required.ready)
                     .map(|required| required.name.to_string());
-                unready.chain(self.waits_for_room_of(stack, row)).take(WAITS_FOR_MAX).collect()
+                unready.chain(self.waits_for_room_of(stack, slot)).take(WAITS_FOR_MAX).collect()
             }
             Role::Cleanup => {
                 let names = needed.get(&slot).into_iter().flatten();

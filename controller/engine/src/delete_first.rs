@@ -44,6 +44,8 @@ impl Engine {
         let unready: Vec<Slot> =
             stack.forward.iter().copied().filter(|slot| !self.rows[*slot].ready).collect();
         let begins = !first.is_empty();
+        let last: Vec<Slot> = stack.extras.iter().copied().filter(|slot| !first.contains(slot)).collect();
+        last.into_iter().for_each(|slot| self.leave_hook(slot));
         let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };
         walk.delete_first =
             Some(Box::new(DeleteFirst { first: first.clone(), needed_by, ..DeleteFirst::default() }));

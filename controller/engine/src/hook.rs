@@ -94,9 +94,12 @@ impl Engine {
     pub(crate) fn leave_hook(&mut self, slot: Slot) {
         let row = &mut self.rows[slot];
         let Some(rare) = &mut row.rare else { return };
-        rare.hook = None;
+        let waited = rare.hook.take().is_some();
         if let Some(walk) = self.stacks.get_mut(&row.stack).and_then(|stack| stack.walk.as_mut()) {
             walk.at_hooks.remove(&(row.name.clone(), slot));
+        }
+        if waited {
+            self.row_changed(slot, false);
         }
     }
 

@@ -316,6 +316,9 @@ impl Engine {
         let (forward, extras) = (stack.forward.iter(), stack.extras.iter());
         let obsolete: Vec<Slot> = forward.filter(waits).chain(extras.filter(remains)).copied().collect();
         for slot in obsolete {
+            if !cleans || self.rows[slot].role == Role::Forward {
+                self.leave_hook(slot); // its turn comes again
+            }
             self.take_back(slot);
         }
         self.begin_first(id);

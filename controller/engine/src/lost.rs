@@ -313,7 +313,6 @@ impl Engine {
     fn take_up_walk(&mut self, id: u64) {
         let Some(stack) = self.stacks.get(&id) else { return };
         let Some(walk) = &stack.walk else { return };
-        let extras: Vec<Slot> = stack.extras.iter().copied().collect();
         let source = Source {
             template: walk.template.clone(),
             parameters: walk.parameters.clone(),
@@ -328,8 +327,6 @@ impl Engine {
                 }
             }
         }
-        // Their turn comes again.
-        extras.into_iter().for_each(|slot| self.leave_hook(slot));
         self.leave_walk(id);
         self.resume(id, source);
     }

@@ -177,3 +177,26 @@ fn content_that_two_share_stays_when_an_older_store_lets_one_go() {
     bed.idle();
     assert_eq!((bed.status().as_str(), bed.tables.contents.len()), ("UPDATE_COMPLETE", 1));
 }
+
+#[test]
+fn what_waited_to_be_deleted_waits_for_what_is_made_anew_also_after_a_restart() {
+    let env = "b: {hooks: pre-delete}";
+    let mut bed = made("a: x=1 node=node-1\n b: x=1 node=node-0", 2);
+    bed.update(under(template("a: x=1 node=node-1"), env)).unwrap();
+    let hook = |bed: &Bed| bed.resources().into_iter().find(|row| row.name == "b").unwrap().hook;
+    assert_eq!(hook(&bed).as_deref(), Some("pre-delete"));
+    bed.remove(&node(1));
+    assert_eq!(hook(&bed), None);
+    bed.restart();
+    assert_eq!(hook(&bed), None);
+}
+
+#[test]
+fn what_waits_at_a_hook_waits_for_what_it_is_to_need_when_that_is_made_anew() {
+    let mut bed = made("a: x=1 node=node-1\n b: x=1 node=node-0", 2);
+    let new = "a: x=1 node=node-1\n b: x=2 node=node-0 | a";
+    bed.update(under(template(new), "b: {hooks: pre-update}")).unwrap();
+    assert_eq!(bed.resource("b").hook.as_deref(), Some("pre-update"));
+    bed.remove(&node(1));
+    assert_eq!(bed.resource("b").hook, None);
+}

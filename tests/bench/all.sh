@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Speed and size, one line of JSON for each measurement; nothing passes or fails by it. `make bench` builds, then runs this.
-# Usage: tests/bench/all.sh [scale|agent|update]…     all three by default
+# Usage: tests/bench/all.sh [scale|agent|update|sim]…     all of them by default
 #
 # fsync_s, the median of a small write and fsync on the same disk, stands beside what depends on it.
 set -euo pipefail
@@ -56,9 +56,10 @@ start() {
 }
 
 bench_scale() {
-  local shape
-  "$release/muster-sim" scale --shape wide --resources 1000 --dir "$dir"
-  "$release/muster-sim" scale --shape wide --resources 100000 --dir "$dir"
+  local shape resources
+  for resources in 1000 100000 1000000; do
+    "$release/muster-sim" scale --shape wide --resources "$resources" --dir "$dir"
+  done
   for shape in chain fanin layers; do
     "$release/muster-sim" scale --shape "$shape" --resources 10000 --dir "$dir"
   done
@@ -111,10 +112,20 @@ bench_update() {
   muster stack delete one --wait &>"$dir/muster.log"
 }
 
-[ $# -gt 0 ] || set -- scale agent update
+# Simulated sites of 10 nodes, 3 stacks and 20 virtual minutes with heavy faults, on two threads.
+bench_sim() {
+  local seeds=400 began ended
+  began=${EPOCHREALTIME/./}
+  "$release/muster-sim" run --seed 1 --seeds "$seeds" --faults heavy >"$dir/sim.log" || tail -n 5 "$dir/sim.log" >&2
+  ended=${EPOCHREALTIME/./}
+  awk -v seeds="$seeds" -v us="$((ended - began))" 'BEGIN {
+    printf "{\"bench\":\"sim\",\"seeds\":%d,\"seconds\":%.2f,\"seeds_per_minute\":%.0f}\n", seeds, us / 1e6, seeds * 6e7 / us }'
+}
+
+[ $# -gt 0 ] || set -- scale agent update sim
 for bench in "$@"; do
   case $bench in
-    scale | agent | update) "bench_$bench" ;;
+    scale | agent | update | sim) "bench_$bench" ;;
     *) sed -n '2,5s/^# //p' "$0" >&2; exit 2 ;;
   esac
 done

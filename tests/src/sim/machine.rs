@@ -434,7 +434,8 @@ impl World {
 
     fn job_begins(&mut self, at: usize, job: Job, before: Option<Before>) {
         let key = job.key();
-        let wrong = self.job_must_not_begin(at, &job, before.as_ref());
+        let wrong =
+            self.job_must_not_begin(at, &job, before.as_ref()).or_else(|| self.forgets_needs(at, &job));
         wrong.into_iter().for_each(|wrong| self.violate(wrong));
         self.running.insert(job.resource, (at, key));
         let whom = format!("{} {:?} of {}", self.machines[at].name, job.action, job.resource);

@@ -3,6 +3,7 @@
 
 use muster_engine::record::ResourceRecord;
 use muster_shared::ResourceId;
+use muster_shared::model::Job;
 
 use super::plan::{Value, What};
 use super::store::Tables;
@@ -33,6 +34,22 @@ impl World {
             }
         }
         None
+    }
+
+    /// A job begins that changes a thing: until its outcome is known, the thing needs what it refers to now.
+    pub fn forgets_needs(&self, at: usize, job: &Job) -> Option<String> {
+        let shared = self.shared.borrow();
+        let by = row(&shared.tables, job.resource).filter(|_| job.action.applies())?;
+        let values = self.machines[at].host.dummies.get(&job.resource)?;
+        let needs = shared.tables.edges.get(&by.id).map(Vec::as_slice).unwrap_or_default();
+        let forgotten = values.iter().find_map(|(key, value)| {
+            let target = row(&shared.tables, ResourceId(value.parse().ok()?))?;
+            (!needs.contains(&target.id) && self.refers_itself(by, key)).then_some(target)
+        })?;
+        Some(format!(
+            "{} is being changed and refers to {}, which it is not said to need any more",
+            by.name, forgotten.name
+        ))
     }
 
     /// Whether that value was the id of another resource whenever it was one. What comes as an attribute of a third one

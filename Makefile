@@ -14,13 +14,13 @@ AGENT := $(TARGET)/dist/muster-agent
 CARGO_BUILD := $(CARGO) build --locked -j$(JOBS)
 SCENARIOS := $(wildcard tests/scenarios/*.json)
 RECORDED := $(wildcard ../shared/samples/scenarios/*.json)
-SCRIPTS := .ci/run .ci/packages packaging/demo $(wildcard tests/bench/*.sh)
+SCRIPTS := .ci/run .ci/packages packaging/demo tests/mutations/run $(wildcard tests/bench/*.sh)
 NEXTEST := $(shell command -v cargo-nextest 2>/dev/null)
 DENY := $(shell command -v cargo-deny 2>/dev/null)
 # With a nightly toolchain and cargo-fuzz: how long each target is fuzzed.
 FUZZ_SECONDS ?= 10
 
-.PHONY: help build agent test lint fuzz demo clean-demo bench soak install uninstall
+.PHONY: help build agent test lint fuzz demo clean-demo bench mutations soak install uninstall
 
 help:
 	@echo 'make demo      builds, and shows three servers being configured (root; asks apt for what is missing)'
@@ -30,6 +30,7 @@ help:
 	@echo 'make agent     the small agent: target/dist/muster-agent'
 	@echo 'make install   what build made, with units and default configuration (DESTDIR, PREFIX, SYSCONFDIR)'
 	@echo 'make bench     speed and size, one line of JSON each'
+	@echo 'make mutations  what a programmer may get wrong, and whether the simulator sees it (long)'
 	@echo 'make soak      the kill tests, 20 times'
 	@echo 'make fuzz      fuzz targets, $(FUZZ_SECONDS) seconds each (nightly and cargo-fuzz; without them make test has their corpus)'
 	@echo 'make clean-demo   ends a demo that was kept with DEMO_KEEP=1'
@@ -95,6 +96,10 @@ bench:
 	$(CARGO_BUILD) --release -p muster-controller -p muster-cli -p muster-tests --bins
 	$(CARGO_BUILD) --profile dist -p muster-agent
 	@tests/bench/all.sh
+
+mutations:
+	@.ci/packages build
+	JOBS=$(JOBS) tests/mutations/run
 
 soak:
 	@[ "$$(id -u)" = 0 ] || { echo 'make soak needs root: its servers are network namespaces' >&2; exit 1; }

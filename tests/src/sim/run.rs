@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use muster_engine::record::{StackAction, Status};
 use muster_engine::{Options as How, Request};
-use muster_shared::MonoTime;
+use muster_shared::{MonoTime, NodeId};
 
 use super::Options;
 use super::count::Counts;
@@ -201,6 +201,21 @@ impl World {
             let answer = self.asks(&name, Asked::Delete, Request::Delete { name: name.clone() });
             if !matches!(answer, Some(Ok(_))) {
                 self.violate(format!("the delete of {name} was not taken: {answer:?}"));
+            }
+        }
+        self.what_is_lost_is_tried_again();
+    }
+
+    /// What a node that came back could not clean up is tried again when its agent says that it is there.
+    fn what_is_lost_is_tried_again(&mut self) {
+        let with_lost: BTreeSet<NodeId> = {
+            let shared = self.shared.borrow();
+            let lost = shared.tables.rows.values().filter(|row| row.lost_from.is_some());
+            lost.filter_map(|row| row.node.clone()).collect()
+        };
+        for at in 0..self.machines.len() {
+            if with_lost.contains(&self.machines[at].name) {
+                self.agent_ends(at, false);
             }
         }
     }

@@ -324,6 +324,12 @@ impl Store for SimStore {
     }
 
     fn load(&mut self) -> Result<Snapshot, StoreError> {
+        {
+            // What was about to leave when the controller ended may be out for all that anybody knows.
+            let shared = &mut *self.0.borrow_mut();
+            let out = shared.tables.rows.values().filter(|row| row.progress.in_flight);
+            shared.sent.extend(out.map(|row| (row.physical, row.progress.generation)));
+        }
         self.read(|tables| {
             let source = |stack: &StackRecord| match (stack.status, stack.action) {
                 (Status::Complete, _) => None,

@@ -154,7 +154,8 @@ impl Reference {
                     && is.action == StackAction::Update
                     && history.revision == is.revision =>
                 {
-                    history.is_complete = false;
+                    // It is not COMPLETE any more, whatever a check has said.
+                    (history.is_complete, history.is_checked) = (false, false);
                 }
                 None | Some(_) => {
                     return Some(format!("stack {} began {} unasked", is.name, is.action.as_str()));
@@ -293,9 +294,13 @@ impl Wanted {
                 })
         };
         let row_open = |id: &ResourceId| {
-            let row = tables.physical.get(id).and_then(|row| tables.rows.get(row));
-            row.and_then(|row| tables.stacks.get(&row.stack))
-                .is_some_and(|stack| open.contains(stack.name.as_str()))
+            let Some(row) = tables.physical.get(id).and_then(|row| tables.rows.get(row)) else {
+                return false;
+            };
+            // What could not be cleaned up on a node that came back is listed until it can.
+            let lost = row.lost_from.is_some() && row.progress.status == Some(Status::Failed);
+            let stack = tables.stacks.get(&row.stack);
+            lost || stack.is_some_and(|stack| open.contains(stack.name.as_str()))
         };
         compare("dummy", name, &self.dummies[name], &machine.host.dummies, row_open)
             .or_else(|| compare("file", name, &self.files[name], &machine.host.files, is_open))

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use muster_engine::record::{StackAction, StackRecord, Status};
+use muster_engine::record::{ResourceRecord, StackAction, StackRecord, Status};
 use muster_shared::model::ContentDigest;
 use muster_shared::{ResourceId, StackName};
 
@@ -254,6 +254,7 @@ impl Wanted {
             let physical = physical(stack, name, tables)?;
             let node = match &resource.node {
                 Some(node) => node.clone(),
+                None if has_failed(&physical, tables) => continue,
                 None => machines
                     .iter()
                     .find(|machine| machine.host.dummies.contains_key(&physical))
@@ -285,9 +286,21 @@ impl Wanted {
 
     fn differs(&self, machine: &Machine, tables: &Tables, open: &BTreeSet<&str>) -> Option<String> {
         let name = machine.name.as_str();
+        // What operators read to be FAILED may be anything: a resource of a stack that is COMPLETE is when somebody does not
+        // trust it, or when it could not be made again for an agent that had lost everything.
+        let here = |row: &&ResourceRecord| row.node.as_ref() == Some(&machine.name);
+        let failed: BTreeSet<String> = tables
+            .rows
+            .values()
+            .filter(here)
+            .filter(|row| row.progress.status == Some(Status::Failed))
+            .flat_map(|row| row.spec.as_ref().map(|spec| spec.unpack().claims()).unwrap_or_default())
+            .map(|claim| claim.key)
+            .collect();
         // What a stack that is not COMPLETE may have made is its own affair.
         let is_open = |thing: &String| {
-            thing.contains("shared") && !open.is_empty()
+            failed.contains(thing)
+                || thing.contains("shared") && !open.is_empty()
                 || open.iter().any(|stack| {
                     thing.contains(&format!("/{stack}-"))
                         || thing.starts_with("eth") && thing.get(4..) == stack.get(1..)
@@ -297,10 +310,8 @@ impl Wanted {
             let Some(row) = tables.physical.get(id).and_then(|row| tables.rows.get(row)) else {
                 return false;
             };
-            // What could not be cleaned up on a node that came back is listed until it can.
-            let lost = row.lost_from.is_some() && row.progress.status == Some(Status::Failed);
             let stack = tables.stacks.get(&row.stack);
-            lost || stack.is_some_and(|stack| open.contains(stack.name.as_str()))
+            has_failed(id, tables) || stack.is_some_and(|stack| open.contains(stack.name.as_str()))
         };
         compare("dummy", name, &self.dummies[name], &machine.host.dummies, row_open)
             .or_else(|| compare("file", name, &self.files[name], &machine.host.files, is_open))
@@ -320,10 +331,13 @@ fn compare<K: Ord + std::fmt::Debug, V: PartialEq + std::fmt::Debug>(
     Some(format!("{what} {key:?} on {node} is {:?}, and should be {:?}", is.get(key), wanted.get(key)))
 }
 
+fn has_failed(id: &ResourceId, tables: &Tables) -> bool {
+    let row = tables.physical.get(id).and_then(|row| tables.rows.get(row));
+    row.is_some_and(|row| row.progress.status == Some(Status::Failed))
+}
+
 fn physical(stack: u64, name: &str, tables: &Tables) -> Result<ResourceId, String> {
-    let is_it = |row: &&muster_engine::record::ResourceRecord| {
-        row.stack == stack && *row.name == *name && row.dropped.is_none()
-    };
+    let is_it = |row: &&ResourceRecord| row.stack == stack && *row.name == *name && row.dropped.is_none();
     let mut rows = tables.rows.values().filter(is_it);
     match (rows.next(), rows.next()) {
         (Some(row), None) => Ok(row.physical),

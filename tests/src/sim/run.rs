@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
-use muster_engine::record::{StackAction, Status};
+use muster_engine::record::{ResourceRecord, StackAction, Status};
 use muster_engine::{Options as How, Request};
 use muster_shared::{MonoTime, NodeId};
 
@@ -158,6 +158,13 @@ impl World {
                     stack.status.as_str(),
                     stack.reason
                 )
+            })
+            .or_else(|| {
+                let is_failed = |row: &&ResourceRecord| {
+                    row.progress.status == Some(Status::Failed) && row.lost_from.is_none()
+                };
+                let failed = tables.rows.values().find(|row| all_complete && is_failed(row))?;
+                Some(format!("all stacks are COMPLETE, and {}", brief(failed)))
             })
             .or_else(|| self.reference.differs(tables, &self.machines))
         };

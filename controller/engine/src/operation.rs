@@ -149,6 +149,9 @@ impl Engine {
                 return request.into_iter().for_each(|request| self.answer(request, answer.clone()));
             }
         }
+        if request.is_none() && self.stacks.get(&stack).is_some_and(|stack| stack.status != Status::Failed) {
+            return; // what had failed has ended well meanwhile
+        }
         let current = self.stacks.get(&stack).map(|stack| (stack.is_being_deleted(), stack.traversal));
         let result = match (current, source) {
             (current, _) if request.is_none() && current.is_none_or(|(_, now)| now != traversal) => return,

@@ -61,7 +61,7 @@ pub fn leaves(shared: &mut Shared, node: &NodeId, connection: u64, message: &Dow
                 // It may be taken back in the same turn.
                 shared.suspects.push((job.resource, job.generation, wrong));
             }
-            not_written(&shared.tables, node, job)
+            not_written(&shared.tables, node, job, first)
         }
         Down::Acknowledge(key) => acknowledged(&shared.tables, *key),
         Down::Welcome(_) | Down::Chunk { .. } => None,
@@ -69,7 +69,7 @@ pub fn leaves(shared: &mut Shared, node: &NodeId, connection: u64, message: &Dow
 }
 
 /// A job is durable as it is sent.
-fn not_written(tables: &Tables, node: &NodeId, job: &Job) -> Option<String> {
+fn not_written(tables: &Tables, node: &NodeId, job: &Job, first: bool) -> Option<String> {
     let name = |why: String| Some(format!("{:?} of {} is sent to {node}: {why}", job.action, job.resource));
     let Some(row) = tables.physical.get(&job.resource).and_then(|id| tables.rows.get(id)) else {
         // What was to go may have gone in the same turn.
@@ -79,6 +79,9 @@ fn not_written(tables: &Tables, node: &NodeId, job: &Job) -> Option<String> {
         return None; // it changes nothing, and a check may be over in the same turn
     }
     let progress = &row.progress;
+    if !first && progress.generation > job.generation {
+        return None; // said once more, and followed by a newer one in the same turn
+    }
     let written = progress.generation == job.generation
         && progress.attempt >= job.attempt.0
         && progress.action == Some(job.action)

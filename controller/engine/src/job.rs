@@ -1,5 +1,6 @@
 //! Jobs: queued, sent, withdrawn, tried again.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +48,8 @@ impl Default for Limits {
 const JOB_TIMEOUT: Duration = Duration::from_secs(300);
 /// What is allowed beyond the agent's own timeout before a job counts as lost.
 const ANSWER_GRACE: Duration = Duration::from_secs(30);
+/// Places in a node's line beyond two for each of its rows, before those that nobody stands at are given up.
+const PLACES_SPARE: u64 = 64;
 /// Delays between tries: this, doubled each time, up to the longest.
 const BACKOFF_FIRST: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_secs(60);
@@ -115,18 +118,35 @@ impl Engine {
         } else {
             node_at.queue.push_back(slot)
         };
+        self.close_ranks(node);
         self.agenda.push_back(Todo::Pump(node));
+    }
+
+    /// Jobs that were taken back leave their places in the line of a node that is away: a year of operations must not
+    /// make it long.
+    fn close_ranks(&mut self, node: NodeKey) {
+        let places = u64::try_from(self.nodes[node].queue.len()).unwrap_or(u64::MAX);
+        if places <= 2 * self.nodes[node].rows + PLACES_SPARE {
+            return;
+        }
+        let mut queue = std::mem::take(&mut self.nodes[node].queue);
+        let mut seen = BTreeSet::new();
+        queue.retain(|slot| self.waits_in_line(*slot, node) && seen.insert(*slot));
+        self.nodes[node].queue = queue;
+    }
+
+    fn waits_in_line(&self, slot: Slot, node: NodeKey) -> bool {
+        self.rows.get(slot).is_some_and(|row| {
+            let state = row.work.as_ref().map(|work| work.state);
+            row.node == Some(node) && matches!(state, Some(WorkState::Queued | WorkState::NodeAway))
+        })
     }
 
     /// Sends what waits for this node, as far as there is room.
     pub(crate) fn pump(&mut self, node: NodeKey) {
         while self.nodes[node].ready && self.nodes[node].sent.len() < self.limits.in_flight_per_node {
             let Some(slot) = self.nodes[node].next_in_line() else { return };
-            let waits = self.rows.get(slot).is_some_and(|row| {
-                let state = row.work.as_ref().map(|work| work.state);
-                row.node == Some(node) && matches!(state, Some(WorkState::Queued | WorkState::NodeAway))
-            });
-            if !waits {
+            if !self.waits_in_line(slot, node) {
                 continue;
             }
             match self.stacks.get_mut(&self.rows[slot].stack) {

@@ -200,3 +200,14 @@ fn what_waits_at_a_hook_waits_for_what_it_is_to_need_when_that_is_made_anew() {
     bed.remove(&node(1));
     assert_eq!(bed.resource("b").hook, None);
 }
+
+#[test]
+fn the_line_of_a_node_that_is_away_stays_short() {
+    let mut bed = made("a: x=1", 1);
+    bed.disconnect(&node(0));
+    for value in 0..500 {
+        bed.update(template(&format!("a: x={value}"))).unwrap();
+    }
+    let longest = bed.engine.nodes.iter().map(|(_, node)| node.queue.len()).max();
+    assert!(longest < Some(100), "{longest:?}");
+}

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use clap::ValueEnum as _;
 use muster_tests::sim::{Level, Options, run};
 
-/// Fresh seeds are run for so long.
+/// Fresh seeds are run for so long, and at most so many: `muster-sim run` is for more.
 const FRESH: Duration = Duration::from_secs(45);
+const FRESH_MAX: u64 = 80;
 
 fn passes(options: Options) {
     let outcome = run(options, BTreeSet::new(), None);
@@ -68,7 +69,7 @@ fn fresh_seeds() {
     let today = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() / 86_400;
     let first: u64 = run_id.unwrap_or_else(today) * 100_000;
     let mut seeds = 0;
-    while began.elapsed() < FRESH {
+    while began.elapsed() < FRESH && seeds < FRESH_MAX {
         let faults = [Level::Heavy, Level::Heavy, Level::Light, Level::None][seeds as usize % 4];
         passes(Options { seed: first + seeds, faults, ..Options::default() });
         seeds += 1;

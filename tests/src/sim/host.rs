@@ -181,9 +181,8 @@ impl Host {
         match &job.spec {
             Spec::Dummy(dummy) => Ok((self.dummy(job, dummy, kind)?, None)),
             Spec::File(file) if job.action == Action::Delete => {
-                if file.on_delete == OnDelete::Keep {
-                    self.keep_file(&file.path);
-                } else {
+                // One that is kept is a file of others once its row is gone.
+                if file.on_delete != OnDelete::Keep {
                     let Was::File(was) = was else { return Err(failed("what was before is not known")) };
                     self.put(&file.path, was, None);
                 }

@@ -137,6 +137,11 @@ impl Machine {
         for claim in spec.claims() {
             let made_by = self.host.made_by.get(&claim.key).copied().filter(|by| *by != taker);
             let held = |by: &ResourceId| self.disk.entries.get(by).is_some_and(Entry::exists);
+            // One that had it before knows what was there before Muster.
+            let known = |entry: &Entry| entry.exists() && entry.claims.contains(&claim);
+            if self.disk.entries.get(&taker).is_some_and(known) {
+                continue;
+            }
             if let Some(by) = made_by.filter(|by| !held(by)) {
                 self.host.retains(by, &claim.key);
             }
@@ -516,20 +521,7 @@ impl World {
         if matches!(run.fate, Fate::Fails { .. } | Fate::Hangs) {
             return;
         }
-        // A file that is kept is a file of others from now on, unless one that it was taken over from is here still: that
-        // one has it back, with what was there before Muster.
-        let has_back = |entry: &Entry| entry.resource != key.resource && entry.exists();
-        let mut others = machine.disk.entries.values().filter(|entry| has_back(entry));
-        let kept = run.job.spec.claims().into_iter().next();
-        let kept =
-            kept.filter(|claim| others.any(|entry| entry.claims.contains(claim))).map(|claim| claim.key);
-        let before = kept.as_ref().and_then(|path| machine.host.files_before.get(path).copied());
         let result = machine.host.run(&run.job, run.before.as_ref(), &machine.disk.contents, faults_on);
-        match (kept, before) {
-            (Some(path), Some(before)) => drop(machine.host.files_before.insert(path, before)),
-            (Some(path), None) => drop(machine.host.files_before.remove(&path)),
-            (None, _) => {}
-        }
         let gone = result.is_ok() && run.job.action == Action::Delete;
         run.result = Some(result);
         if gone {

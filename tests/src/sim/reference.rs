@@ -287,13 +287,14 @@ impl Wanted {
     fn differs(&self, machine: &Machine, tables: &Tables, open: &BTreeSet<&str>) -> Option<String> {
         let name = machine.name.as_str();
         // What operators read to be FAILED may be anything: a resource of a stack that is COMPLETE is when somebody does not
-        // trust it, or when it could not be made again for an agent that had lost everything.
+        // trust it, or when it could not be made again for an agent that had lost everything. So may what is lost: one
+        // that cannot be cleaned up holds back those that it needs.
         let here = |row: &&ResourceRecord| row.node.as_ref() == Some(&machine.name);
         let failed: BTreeSet<String> = tables
             .rows
             .values()
             .filter(here)
-            .filter(|row| row.progress.status == Some(Status::Failed))
+            .filter(|row| row.progress.status == Some(Status::Failed) || row.lost_from.is_some())
             .flat_map(|row| row.spec.as_ref().map(|spec| spec.unpack().claims()).unwrap_or_default())
             .map(|claim| claim.key)
             .collect();
@@ -311,7 +312,9 @@ impl Wanted {
                 return false;
             };
             let stack = tables.stacks.get(&row.stack);
-            has_failed(id, tables) || stack.is_some_and(|stack| open.contains(stack.name.as_str()))
+            has_failed(id, tables)
+                || row.lost_from.is_some()
+                || stack.is_some_and(|stack| open.contains(stack.name.as_str()))
         };
         compare("dummy", name, &self.dummies[name], &machine.host.dummies, row_open)
             .or_else(|| compare("file", name, &self.files[name], &machine.host.files, is_open))

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use muster_agent_core::Before;
 use muster_engine::Limits;
-use muster_engine::record::ResourceRecord;
-use muster_shared::model::{Action, Job, ReportKey};
+use muster_engine::record::{PackedSpec, ResourceRecord};
+use muster_shared::model::{Action, Job, OnDelete, ReportKey, Spec};
 use muster_shared::seal::{Seal, SealSecret};
 use muster_shared::{MonoTime, NodeId, ResourceId};
 
@@ -396,7 +396,7 @@ impl World {
         for it in noted {
             match it {
                 Noted::RowGone(row) => {
-                    if row.retain || row.progress.action == Some(Action::Retain) {
+                    if row.retain || row.progress.action == Some(Action::Retain) || keeps(&row) {
                         self.retained.push(row.physical);
                     }
                     for resource in self.retained.clone() {
@@ -479,4 +479,10 @@ impl World {
         }
         wrong.into_iter().for_each(|wrong| self.violate(wrong));
     }
+}
+
+/// What its row has made stays when that goes.
+fn keeps(row: &ResourceRecord) -> bool {
+    let spec = row.spec.as_ref().map(PackedSpec::unpack);
+    matches!(spec, Some(Spec::File(file)) if file.on_delete == OnDelete::Keep)
 }

@@ -217,8 +217,10 @@ fn lanes_do_not_wait_for_each_other() {
         bed.job(&job);
     }
     let running = |bed: &Bed| bed.runs.iter().map(|(job, ..)| job.resource).collect::<Vec<_>>();
+    bed.captured(3, Ok("before"));
     assert_eq!(running(&bed), [id(1), id(3)]);
     bed.ran(3, Err(failed("no such link")));
+    bed.captured(4, Ok("before"));
     assert_eq!(running(&bed), [id(1), id(4)]);
     bed.ran(1, Ok(()));
     assert_eq!(running(&bed), [id(4), id(2)]);

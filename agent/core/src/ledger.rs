@@ -73,7 +73,8 @@ pub struct Entry {
     pub resource: ResourceId,
     /// What was there before Muster; kept until the resource is gone. Present: the host may have begun.
     pub before: Option<Before>,
-    /// What `before` is about.
+    /// What `before` is about. Of a resource that is gone: what it held, so that what others handed over to it
+    /// is known to be gone with it.
     pub claims: Vec<Claim>,
     /// The last good state.
     pub applied: Option<Applied>,
@@ -220,6 +221,11 @@ impl Ledger {
     /// All of them, by id.
     pub fn iter(&self) -> impl Iterator<Item = &Entry> {
         self.entries.values()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
     }
 
     /// The only way to change an entry; one that holds nothing at all afterwards is not kept.

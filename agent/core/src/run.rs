@@ -246,9 +246,10 @@ impl Agent {
                 }
                 (Outcome::Done(_), Action::Delete | Action::Retain) => {
                     (entry.applied, entry.before, entry.handed_over) = (None, None, None);
-                    entry.claims.clear();
                 }
                 (Outcome::Done(_), Action::Check) => {}
+                // What it held in an earlier life says nothing of what was handed over to this one.
+                (_, action) if action.applies() && !entry.exists() => entry.claims.clear(),
                 (
                     Outcome::Failed { .. }
                     | Outcome::Withdrawn

@@ -5,7 +5,7 @@
 //! ever having been applied, gives it back.
 
 use muster_shared::ResourceId;
-use muster_shared::model::{Action, Claim, Outcome, ReportKey, Spec};
+use muster_shared::model::{Action, Claim, ReportKey, Spec};
 
 use crate::agent::{After, Agent};
 use crate::face::{Effect, RunError};
@@ -76,6 +76,9 @@ impl Agent {
             Ok(before) => {
                 let was = self.ledger.edit(key.resource, |entry| {
                     let was = entry.clone();
+                    if !entry.exists() {
+                        entry.claims.clear();
+                    }
                     entry.before = Some(before);
                     entry.claims.extend(claims);
                     entry.claims.sort();
@@ -126,27 +129,57 @@ impl Agent {
         self.hand_on(self.givers(resource, &unheld), to);
     }
 
-    /// After a restart: what was given back and not written down any more.
+    /// After a restart: what was given back and not written down any more, and what was on its way to a resource
+    /// whose turn may now come after another's. It is taken over again then.
     pub(crate) fn give_back_lost(&mut self) {
-        let failed = |entry: &Entry| {
-            let pending = [&entry.current, &entry.next].into_iter().flatten();
-            let ends = !pending.map(|accepted| accepted.job.action).any(Action::applies);
-            let done = entry.last.as_ref().is_some_and(|last| matches!(last.outcome, Outcome::Done(_)));
-            ends && !entry.exists() && !done
+        let holds_not = |entry: &Entry| {
+            let mut pending = [&entry.current, &entry.next].into_iter().flatten();
+            let is_wanted = pending.any(|accepted| accepted.job.action.applies());
+            !entry.exists() && (is_wanted || entry.claims.is_empty())
         };
         let giver = |entry: &&Entry| {
             let to = entry.handed_over.and_then(|to| self.ledger.get(to));
-            to.is_some_and(failed)
+            to.is_some_and(holds_not)
         };
         let givers: Vec<ResourceId> = self.ledger.iter().filter(giver).map(|entry| entry.resource).collect();
         self.hand_on(givers, None);
+        self.open_rings();
+    }
+
+    /// A resource that takes back what it once handed over and fails leaves a ring of hand-overs on disk when it
+    /// crashes before the other's record: of those in it, the one that was applied last is the holder.
+    fn open_rings(&mut self) {
+        let next = |entry: &Entry| self.ledger.get(entry.handed_over?).map(|to| (to.resource, to));
+        let mut holders = Vec::new();
+        for entry in self.ledger.iter() {
+            let onwards = std::iter::successors(next(entry), |(_, to)| next(to)).take(self.ledger.len());
+            let mut ring = Vec::new();
+            for (resource, to) in onwards {
+                ring.push((to.applied.as_ref().map(|applied| applied.generation), resource));
+                if resource == entry.resource {
+                    holders.extend(ring.iter().max().map(|(_, holder)| *holder));
+                    break;
+                }
+            }
+        }
+        holders.sort_unstable();
+        holders.dedup();
+        self.hand_on(holders, None);
     }
 
     fn hand_on(&mut self, givers: Vec<ResourceId>, to: Option<ResourceId>) {
         for giver in givers {
-            self.ledger.edit(giver, |entry| entry.handed_over = to.filter(|to| *to != giver));
+            let to = to.filter(|&to| !self.leads_to(to, giver));
+            self.ledger.edit(giver, |entry| entry.handed_over = to);
             self.write(giver, After::Nothing(giver));
         }
+    }
+
+    /// Whether what `from` held has come to `holder`. Were `holder` to hand it to `from`, nobody would hold it.
+    fn leads_to(&self, from: ResourceId, holder: ResourceId) -> bool {
+        let next = |resource: &ResourceId| self.ledger.get(*resource)?.handed_over;
+        let mut chain = std::iter::successors(Some(from), next).take(self.ledger.len());
+        chain.any(|resource| resource == holder)
     }
 
     /// Resources that handed over to this one.

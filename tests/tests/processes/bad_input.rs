@@ -131,20 +131,20 @@ fn a_file_in_a_directory_that_is_missing_is_failed_with_that_reason() {
 #[test]
 fn a_stack_that_is_being_deleted_is_not_updated_and_a_wait_ends_in_time() {
     let site = Site::start();
-    let web1 = site.join("web-1");
-    // Its delete takes a while, its create does not.
+    let mut web1 = site.join("web-1");
     let slow = site.file(&template("  x: {type: Muster::Dummy, properties: {node: web-1, seconds: 3}}\n"));
-    let ran = site.muster(&["stack", "create", "t", "-t", &slow, "--wait", "--timeout", "1"]);
+    let ran = site.muster(&["stack", "create", "s", "-t", &slow, "--wait", "--timeout", "1"]);
     ran.refused(3, &["timed out after 1 s"]);
-    site.ok(&["stack", "delete", "t"]);
-    site.ok(&["stack", "create", "s", "-t", &slow]);
+    web1.daemon.kill();
+    site.until_node("web-1", "offline");
     site.muster(&["stack", "delete", "s", "--wait", "--timeout", "1"])
         .refused(3, &["has not ended within 1 s"]);
+    site.ok(&["stack", "delete", "s"]);
     let ran = site.muster(&["stack", "update", "s", "-t", &slow]);
     ran.refused(1, &["deleted"]);
+    web1.daemon.restart();
     let gone = || site.muster(&["stack", "show", "s"]).status != 0;
     eventually("it is deleted", || gone().then_some(()));
-    drop(web1);
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use muster_shared::model::{Action, Down, Job, Spec};
 use proptest::prelude::*;
 
-use super::bed::{Bed, again, failed, job, plain};
-use crate::{Before, Found};
+use super::bed::{Bed, again, failed, id, job, plain};
+use crate::{Before, Entry, Found};
 
 const RESOURCES: u128 = 4;
 const PATHS: u128 = 2;
@@ -76,9 +76,11 @@ impl Site {
         }
     }
 
+    /// What stands is checked; the rest fails the controller's check unasked.
     fn check(&mut self, n: u128) {
-        if let Some(job) = self.newest.get(&n) {
-            let spec = job.spec.clone();
+        let stands = |entry: &Entry| entry.resource == id(n) && entry.applied.is_some();
+        if self.bed.agent.entries().any(stands) {
+            let spec = self.newest[&n].spec.clone();
             self.send(n, Action::Check, spec);
         }
     }

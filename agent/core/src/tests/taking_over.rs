@@ -223,3 +223,74 @@ fn what_the_controller_knows_to_be_made_is_ones_own_where_no_record_says_otherwi
     bed.job(&file(3, 4, Action::Update));
     assert!(bed.own.is_empty(), "another's record says what was there before");
 }
+
+/// Resources 1, 2 and 3 made the file one after the other, each taking it over.
+fn a_chain() -> Bed {
+    let mut bed = Bed::online();
+    for n in 1..4 {
+        bed.apply_file(&file(n, u64::try_from(n).unwrap(), Action::Create), "old");
+    }
+    assert_eq!((bed.disk[&id(1)].handed_over, bed.disk[&id(2)].handed_over), (Some(id(2)), Some(id(3))));
+    bed
+}
+
+/// All go, one of them gives back what was there before Muster.
+fn one_gives_back(mut bed: Bed, order: [u128; 3]) {
+    for (n, number) in order.into_iter().zip(10..) {
+        bed.job(&file(n, number, Action::Delete));
+        if let Some((_, before)) = bed.runs.first() {
+            assert_eq!(*before, old());
+            bed.ran(n, Ok(()));
+            return;
+        }
+    }
+    panic!("nobody holds what was there before Muster: {order:?}");
+}
+
+#[test]
+fn the_first_of_a_chain_that_takes_back_and_cannot_leaves_it_with_the_last() {
+    for order in [[1, 2, 3], [3, 2, 1], [2, 1, 3]] {
+        let mut bed = a_chain();
+        bed.job(&file(1, 4, Action::Update));
+        bed.captured(1, Err(failed("no answer")));
+        assert_eq!(bed.disk[&id(3)].handed_over, None);
+        one_gives_back(bed, order);
+    }
+}
+
+#[test]
+fn a_ring_that_a_crash_left_on_disk_is_opened_where_it_was_applied_last() {
+    for order in [[1, 2, 3], [3, 2, 1], [2, 1, 3]] {
+        let mut bed = a_chain();
+        bed.disk.get_mut(&id(3)).unwrap().handed_over = Some(id(1));
+        let mut bed = bed.crash();
+        assert_eq!(bed.disk[&id(3)].handed_over, None);
+        bed.greet();
+        one_gives_back(bed, order);
+    }
+}
+
+#[test]
+fn what_a_crash_left_with_one_that_never_held_it_comes_back() {
+    let mut bed = a_chain();
+    bed.job(&file(4, 4, Action::Delete));
+    assert!(bed.disk[&id(4)].claims.is_empty());
+    // The record that takes it back was refused and never came again.
+    bed.disk.get_mut(&id(3)).unwrap().handed_over = Some(id(4));
+    let bed = bed.crash();
+    assert_eq!(bed.disk[&id(3)].handed_over, None);
+}
+
+#[test]
+fn what_is_gone_with_the_one_that_took_it_over_stays_gone_after_a_crash() {
+    let mut bed = a_chain();
+    bed.job(&file(3, 4, Action::Delete));
+    bed.ran(3, Ok(()));
+    let key = bed.report().key;
+    bed.down(Down::Acknowledge(key));
+    let mut bed = bed.crash();
+    assert_eq!(bed.disk[&id(2)].handed_over, Some(id(3)));
+    bed.greet();
+    bed.job(&file(2, 5, Action::Delete));
+    assert_eq!((bed.runs.len(), bed.report().outcome), (0, done()), "it is not restored twice");
+}

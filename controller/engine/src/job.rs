@@ -135,7 +135,8 @@ impl Engine {
         self.nodes[node].queue = queue;
     }
 
-    fn waits_in_line(&self, slot: Slot, node: NodeKey) -> bool {
+    /// A place in line outlives the job that was taken back.
+    pub(crate) fn waits_in_line(&self, slot: Slot, node: NodeKey) -> bool {
         self.rows.get(slot).is_some_and(|row| {
             let state = row.work.as_ref().map(|work| work.state);
             row.node == Some(node) && matches!(state, Some(WorkState::Queued | WorkState::NodeAway))

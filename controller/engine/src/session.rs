@@ -47,13 +47,13 @@ impl Engine {
             self.agenda.push_back(Todo::PumpStack(id));
         }
         for slot in self.nodes[key].in_line() {
-            self.set_work_if_waiting(slot, WorkState::NodeAway);
+            self.set_work_if_waiting(slot, key, WorkState::NodeAway);
         }
     }
 
-    pub(crate) fn set_work_if_waiting(&mut self, slot: Slot, state: WorkState) {
-        let waits = self.rows.get(slot).and_then(|row| row.work.as_ref()).is_some_and(|w| !w.state.is_sent());
-        if waits {
+    /// Nothing of a row that left its place: what waits to be tried again, or for another node, goes on as it is.
+    fn set_work_if_waiting(&mut self, slot: Slot, node: NodeKey, state: WorkState) {
+        if self.waits_in_line(slot, node) {
             self.set_work(slot, state);
         }
     }
@@ -124,7 +124,7 @@ impl Engine {
             self.transmit(slot, key);
         }
         for slot in self.nodes[key].in_line() {
-            self.set_work_if_waiting(slot, WorkState::Queued);
+            self.set_work_if_waiting(slot, key, WorkState::Queued);
         }
         self.honour(key);
         self.agenda.push_back(Todo::Pump(key));

@@ -109,3 +109,32 @@ fn a_further_try_that_is_taken_back_leaves_something_to_clean_up() {
         assert_eq!((bed.status().as_str(), bed.resources().len()), ("UPDATE_COMPLETE", 1));
     }
 }
+
+/// What was in line for one node and failed on another is tried again there, and cleaned up, whatever the first one does.
+#[test]
+fn a_place_that_was_left_in_line_is_nobodys() {
+    for connects in [true, false] {
+        for wanted in [true, false] {
+            let mut bed = Bed::new(2);
+            bed.disconnect(&node(1));
+            bed.create(template("a: node=node-1 x=1\n b: node=node-0 x=1")).unwrap();
+            bed.update(template("a: node=node-0 x=1\n b: node=node-0 x=1")).unwrap();
+            bed.run_at(&node(0), 0);
+            bed.fail_next(&node(0), false);
+            bed.connect(&node(1));
+            if !connects {
+                bed.disconnect(&node(1));
+            }
+            assert_eq!(bed.resource("a").phase, "backoff");
+            if wanted {
+                bed.idle();
+                assert_eq!(bed.ran, ["Create b", "Create a"]);
+            } else {
+                bed.update(template("b: node=node-0 x=1")).unwrap();
+                bed.idle();
+                assert_eq!(bed.ran, ["Create b", "Delete a"]);
+            }
+            assert_eq!(bed.status(), "UPDATE_COMPLETE");
+        }
+    }
+}

@@ -234,12 +234,8 @@ impl Host {
         config: &NetworkConfig,
         mut was: BTreeMap<String, u32>,
     ) -> Option<Before> {
+        // Kept links are links of others once their row is gone: until then another resource may take them over.
         if job.action == Action::Delete && config.on_delete == OnDelete::Keep {
-            for link in was.keys() {
-                let now = self.links.get(link).copied().unwrap_or_default();
-                self.links_before.insert(link.clone(), now);
-                self.made_by.remove(link);
-            }
             return None;
         }
         let wanted = if job.action == Action::Delete { BTreeMap::new() } else { links_of(config) };

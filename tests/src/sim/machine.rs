@@ -136,16 +136,20 @@ impl Machine {
     fn forgets_retained(&mut self, taker: ResourceId, spec: &Spec) {
         for claim in spec.claims() {
             let made_by = self.host.made_by.get(&claim.key).copied().filter(|by| *by != taker);
-            let held = |by: &ResourceId| self.disk.entries.get(by).is_some_and(Entry::exists);
             // One that had it before knows what was there before Muster.
             let known = |entry: &Entry| entry.exists() && entry.claims.contains(&claim);
             if self.disk.entries.get(&taker).is_some_and(known) {
                 continue;
             }
-            if let Some(by) = made_by.filter(|by| !held(by)) {
+            if let Some(by) = made_by.filter(|by| !self.holds(*by)) {
                 self.host.retains(by, &claim.key);
             }
         }
+    }
+
+    /// Whether its agent knows that something of a resource may be here.
+    pub fn holds(&self, resource: ResourceId) -> bool {
+        self.disk.entries.get(&resource).is_some_and(Entry::exists)
     }
 
     /// Whether its agent hears the controller.

@@ -398,6 +398,7 @@ impl World {
                 Noted::RowGone(row) => {
                     if row.retain || row.progress.action == Some(Action::Retain) || keeps(&row) {
                         self.retained.push(row.physical);
+                        self.stays_with(&row);
                     }
                     for resource in self.retained.clone() {
                         for (at, thing) in self.left_behind(resource) {
@@ -436,13 +437,25 @@ impl World {
         }
     }
 
+    /// What a row that is retained had taken over stays with it, if who made it has gone before and left it alone.
+    fn stays_with(&mut self, row: &ResourceRecord) {
+        let Some(spec) = row.spec.as_ref().map(PackedSpec::unpack) else { return };
+        let shared = self.shared.borrow();
+        let here = |machine: &&mut Machine| !machine.scrapped && row.node.as_ref() == Some(&machine.name);
+        for machine in self.machines.iter_mut().filter(here) {
+            for thing in spec.claims().into_iter().map(|claim| claim.key) {
+                let Some(maker) = machine.host.made_by.get(&thing).copied() else { continue };
+                let mut others = shared.tables.rows.values().filter(|other| other.physical != maker);
+                if !machine.holds(maker) && !others.any(|other| claims(other, &machine.name, &thing)) {
+                    machine.host.retains(maker, &thing);
+                }
+            }
+        }
+    }
+
     /// Things of a row that is gone, and that no other row stands for.
     fn left_behind(&self, resource: ResourceId) -> Vec<(usize, String)> {
         let shared = self.shared.borrow();
-        let claims = |other: &ResourceRecord, node: &NodeId, thing: &String| {
-            let spec = other.spec.as_ref().filter(|_| other.node.as_ref() == Some(node));
-            spec.is_some_and(|spec| spec.unpack().claims().iter().any(|claim| claim.key == *thing))
-        };
         let mut all = Vec::new();
         for (at, machine) in self.machines.iter().enumerate().filter(|(_, machine)| !machine.scrapped) {
             let mut left = machine.host.things_of(resource);
@@ -481,8 +494,16 @@ impl World {
     }
 }
 
+fn claims(row: &ResourceRecord, node: &NodeId, thing: &String) -> bool {
+    let spec = row.spec.as_ref().filter(|_| row.node.as_ref() == Some(node));
+    spec.is_some_and(|spec| spec.unpack().claims().iter().any(|claim| claim.key == *thing))
+}
+
 /// What its row has made stays when that goes.
 fn keeps(row: &ResourceRecord) -> bool {
-    let spec = row.spec.as_ref().map(PackedSpec::unpack);
-    matches!(spec, Some(Spec::File(file)) if file.on_delete == OnDelete::Keep)
+    match row.spec.as_ref().map(PackedSpec::unpack) {
+        Some(Spec::File(file)) => file.on_delete == OnDelete::Keep,
+        Some(Spec::Network(network)) => network.on_delete == OnDelete::Keep,
+        Some(Spec::Dummy(_)) | None => false,
+    }
 }

@@ -71,9 +71,13 @@ impl Agent {
     /// The answer to [`Effect::Capture`].
     pub(crate) fn captured(&mut self, key: ReportKey, before: Result<Before, RunError>) {
         let Some(job) = self.current(key, |phase| phase == Phase::Capturing) else { return };
-        let claims = job.spec.claims();
+        let mut claims = job.spec.claims();
         match before {
             Ok(before) => {
+                // All that they knew is known here now, also of what this job does not claim: it is put back.
+                let givers = self.givers(key.resource, &claims);
+                let theirs = givers.iter().filter_map(|&giver| self.ledger.get(giver));
+                claims.extend(theirs.flat_map(|giver| giver.claims.iter().cloned()).collect::<Vec<_>>());
                 let was = self.ledger.edit(key.resource, |entry| {
                     let was = entry.clone();
                     if !entry.exists() {

@@ -1,6 +1,10 @@
 //! A resource that claims what another one made.
 
-use muster_shared::model::{Action, Content, ContentDigest, Down, Job, Outcome};
+use std::collections::BTreeMap;
+
+use muster_shared::model::{
+    Action, Content, ContentDigest, Down, Job, NetworkConfig, OnDelete, Outcome, Spec,
+};
 use muster_shared::wire::REASON_MAX;
 
 use super::bed::{Bed, done, failed, generation, id, job, plain};
@@ -293,4 +297,37 @@ fn what_is_gone_with_the_one_that_took_it_over_stays_gone_after_a_crash() {
     bed.greet();
     bed.job(&file(2, 5, Action::Delete));
     assert_eq!((bed.runs.len(), bed.report().outcome), (0, done()), "it is not restored twice");
+}
+
+fn links(n: u128, number: u64, action: Action, names: &[&str]) -> Job {
+    let links: Vec<String> =
+        names.iter().map(|name| format!(r#"{{"type": "interface", "name": "{name}"}}"#)).collect();
+    let config = NetworkConfig {
+        document: format!("[{}]", links.join(", ")),
+        mapping: BTreeMap::default(),
+        confirm_timeout: 0,
+        on_delete: OnDelete::default(),
+    };
+    job(n, number, action, Spec::Network(config))
+}
+
+/// Resource 2 took over two links of resource 1 and wants only one: until it has put the other back, that is its own.
+#[test]
+fn what_it_took_over_and_does_not_want_is_its_own_until_that_is_put_back() {
+    for works in [true, false] {
+        let mut bed = Bed::online();
+        bed.apply_file(&links(1, 1, Action::Create, &["eth1", "eth2"]), "both");
+        bed.job(&links(2, 2, Action::Create, &["eth1"]));
+        bed.captured(2, Ok("both"));
+        bed.ran(2, if works { Ok(()) } else { Err(failed("no carrier")) });
+        bed.reports();
+        bed.captures.clear();
+        bed.job(&links(3, 3, Action::Create, &["eth2"]));
+        let known = &bed.captures[0].1;
+        if works {
+            assert!(known.is_empty(), "what is there now is as it was before the first of them");
+        } else {
+            assert_eq!(*known, [Before(b"both".to_vec())]);
+        }
+    }
 }

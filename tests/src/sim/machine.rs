@@ -193,6 +193,20 @@ impl Disk {
         }
     }
 
+    /// Resources that are to put a thing back.
+    pub fn holders(&self, thing: &str) -> impl Iterator<Item = ResourceId> {
+        let holds = |entry: &&Entry| entry.exists() && entry.handed_over.is_none();
+        let about = move |entry: &&Entry| entry.claims.iter().any(|claim| claim.key == *thing);
+        self.entries.values().filter(holds).filter(about).map(|entry| entry.resource)
+    }
+
+    /// Whether this is the end of a job that leaves what there is.
+    fn ends_retained(&self, entry: &Entry) -> bool {
+        let job = self.entries.get(&entry.resource).and_then(|old| old.current.as_ref()).map(|a| &a.job);
+        let last = entry.last.as_ref().filter(|last| matches!(last.outcome, Outcome::Done(_)));
+        job.is_some_and(|job| job.action == Action::Retain && last.is_some_and(|last| last.key == job.key()))
+    }
+
     /// Entries, as an agent that starts reads them.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.entries.values()
@@ -390,7 +404,12 @@ impl World {
                 // A disk that is full may have taken it all the same.
                 let taken = !self.machines[at].disk.full || self.dice.disks.one_in(4);
                 if taken {
-                    self.machines[at].disk.write(*entry);
+                    let disk = &mut self.machines[at].disk;
+                    if disk.ends_retained(&entry) {
+                        // Its agent does not know it any more, whatever is asked of it next.
+                        self.retained.push(entry.resource);
+                    }
+                    disk.write(*entry);
                 }
                 self.written(at, write, taken);
             }

@@ -398,6 +398,8 @@ impl World {
                 Noted::RowGone(row) => {
                     if row.retain || row.progress.action == Some(Action::Retain) || keeps(&row) {
                         self.retained.push(row.physical);
+                    }
+                    if self.retained.contains(&row.physical) {
                         self.stays_with(&row);
                     }
                     for resource in self.retained.clone() {
@@ -459,9 +461,12 @@ impl World {
         let mut all = Vec::new();
         for (at, machine) in self.machines.iter().enumerate().filter(|(_, machine)| !machine.scrapped) {
             let mut left = machine.host.things_of(resource);
-            // Who was to take it over has it to put back.
+            // Who was to take it over has it to put back, and so has who did, as its agent has written down.
             left.retain(|thing| {
-                !shared.tables.rows.values().any(|other| claims(other, &machine.name, thing))
+                let on_disk = machine.disk.holders(thing);
+                let mut holders = on_disk.filter_map(|holder| shared.tables.physical.get(&holder));
+                !holders.any(|row| shared.tables.rows.contains_key(row))
+                    && !shared.tables.rows.values().any(|other| claims(other, &machine.name, thing))
             });
             all.extend(left.into_iter().map(|thing| (at, thing)));
         }

@@ -15,7 +15,7 @@ use muster_shared::{Epoch, MonoTime, NodeId, ResourceId};
 use super::dice::Dice;
 use super::fault::Kind;
 use super::host::Host;
-use super::world::{Event, World};
+use super::world::{Event, World, is_kept};
 
 /// Inputs in one turn, as in the real agent.
 const INPUTS_PER_TURN: usize = 32;
@@ -204,7 +204,11 @@ impl Disk {
     fn ends_retained(&self, entry: &Entry) -> bool {
         let job = self.entries.get(&entry.resource).and_then(|old| old.current.as_ref()).map(|a| &a.job);
         let last = entry.last.as_ref().filter(|last| matches!(last.outcome, Outcome::Done(_)));
-        job.is_some_and(|job| job.action == Action::Retain && last.is_some_and(|last| last.key == job.key()))
+        job.filter(|job| last.is_some_and(|last| last.key == job.key())).is_some_and(|job| match job.action {
+            Action::Retain => true,
+            Action::Delete => is_kept(&job.spec),
+            Action::Create | Action::Update | Action::Check => false,
+        })
     }
 
     /// Entries, as an agent that starts reads them.

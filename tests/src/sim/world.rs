@@ -504,11 +504,15 @@ fn claims(row: &ResourceRecord, node: &NodeId, thing: &String) -> bool {
     spec.is_some_and(|spec| spec.unpack().claims().iter().any(|claim| claim.key == *thing))
 }
 
-/// What its row has made stays when that goes.
 fn keeps(row: &ResourceRecord) -> bool {
-    match row.spec.as_ref().map(PackedSpec::unpack) {
-        Some(Spec::File(file)) => file.on_delete == OnDelete::Keep,
-        Some(Spec::Network(network)) => network.on_delete == OnDelete::Keep,
-        Some(Spec::Dummy(_)) | None => false,
+    row.spec.as_ref().is_some_and(|spec| is_kept(&spec.unpack()))
+}
+
+/// What was made by it stays when that is deleted.
+pub fn is_kept(spec: &Spec) -> bool {
+    match spec {
+        Spec::File(file) => file.on_delete == OnDelete::Keep,
+        Spec::Network(network) => network.on_delete == OnDelete::Keep,
+        Spec::Dummy(_) => false,
     }
 }

@@ -62,10 +62,18 @@ impl Agent {
         }
         let others = self.ledger.held_by_others(&claims, key.resource);
         let others = others.iter().filter_map(|&other| self.ledger.get(other)?.before.clone());
-        let known: Vec<Before> = entry.before.clone().into_iter().chain(others).collect();
+        let before = entry.before.clone().filter(|_| !self.is_taken(entry));
+        let known: Vec<Before> = before.into_iter().chain(others).collect();
         let own = job.action == Action::Update && !entry.exists() && known.is_empty();
         self.effects.push_back(Effect::Capture { key, spec: job.spec.clone(), known, own });
         self.set_phase(key.resource, Phase::Capturing);
+    }
+
+    /// Another one came to hold what this one held, and has put back what it did not want of it: what was there before
+    /// is known to that one alone.
+    fn is_taken(&self, entry: &Entry) -> bool {
+        let taker = entry.handed_over.and_then(|to| self.ledger.get(to));
+        taker.is_some_and(|taker| taker.exists() && taker.applied.is_some())
     }
 
     /// The answer to [`Effect::Capture`].
@@ -78,9 +86,10 @@ impl Agent {
                 let givers = self.givers(key.resource, &claims);
                 let theirs = givers.iter().filter_map(|&giver| self.ledger.get(giver));
                 claims.extend(theirs.flat_map(|giver| giver.claims.iter().cloned()).collect::<Vec<_>>());
+                let taken = self.ledger.get(key.resource).is_some_and(|entry| self.is_taken(entry));
                 let was = self.ledger.edit(key.resource, |entry| {
                     let was = entry.clone();
-                    if !entry.exists() {
+                    if taken || !entry.exists() {
                         entry.claims.clear();
                     }
                     entry.before = Some(before);

@@ -331,3 +331,14 @@ fn what_it_took_over_and_does_not_want_is_its_own_until_that_is_put_back() {
         }
     }
 }
+
+/// Resource 2 has the link of resource 1, which is then to have none: it puts nothing back.
+#[test]
+fn one_that_gives_up_what_another_took_over_leaves_it_alone() {
+    let mut bed = Bed::online();
+    bed.apply_file(&links(1, 1, Action::Create, &["eth1"]), "one");
+    bed.apply_file(&links(2, 2, Action::Create, &["eth1"]), "one");
+    bed.captures.clear();
+    bed.job(&links(1, 3, Action::Update, &[]));
+    assert!(bed.captures[0].1.is_empty(), "what was there before is known to the other alone");
+}

@@ -4,8 +4,8 @@
 //!   visited ── pre-X ──▶ waits ── cleared ──▶ job ── done ── post-X ──▶ waits ── cleared ──▶ ready, or gone
 //! ```
 //!
-//! What was cleared stays so until the traversal is over; the next one begins with all hooks set. A node that waits has
-//! no job, and nothing of it changes.
+//! What was cleared stays so until the traversal is over; the next one begins with all hooks set, also for a job that
+//! has not left yet. A node that waits has no job, and nothing of it changes.
 
 use muster_shared::StackName;
 use muster_shared::model::Action;
@@ -14,7 +14,7 @@ use muster_template::{Hook, Restriction, suggestion};
 use crate::engine::{Engine, Todo};
 use crate::record::{Change, EventRecord, Status};
 use crate::request::{Answer, Refusal};
-use crate::resource::{Role, Row, Slot};
+use crate::resource::{Role, Row, Slot, WorkState};
 
 /// Beside the bits of cleared hooks: a job has ended whose hook is still to come.
 const POST_CREATE_DUE: u8 = 1 << 6;
@@ -25,13 +25,18 @@ const NAMED_MAX: usize = 10;
 impl Engine {
     /// Whether a node waits before a job of this kind; told once.
     pub(crate) fn waits_before(&mut self, slot: Slot, action: Action) -> bool {
-        let hook = match action {
-            Action::Create => Hook::PreCreate,
-            Action::Update => Hook::PreUpdate,
-            Action::Delete | Action::Retain => Hook::PreDelete,
-            Action::Check => return false,
-        };
-        self.waits_at(slot, hook)
+        before(action).is_some_and(|hook| self.waits_at(slot, hook))
+    }
+
+    /// Whether the job that was decided on in an earlier traversal is to wait, or not to be, in this one. What the
+    /// agent may have goes on.
+    pub(crate) fn is_held_back(&self, slot: Slot) -> bool {
+        let row = &self.rows[slot];
+        let (Some(work), Some(action)) = (&row.work, row.action) else { return false };
+        let left = row.attempt > 0 || !matches!(work.state, WorkState::NodeAway | WorkState::Queued);
+        let hooked = before(action).is_some_and(|hook| self.is_set(slot, hook));
+        let forbidden = action == Action::Update && self.restricted(slot, Restriction::Update).is_some();
+        !left && (hooked || forbidden)
     }
 
     /// Whether a forward node waits although it is as it should be.
@@ -63,13 +68,20 @@ impl Engine {
         }
     }
 
-    fn waits_at(&mut self, slot: Slot, hook: Hook) -> bool {
+    /// A hook that nobody has cleared in this traversal.
+    fn is_set(&self, slot: Slot, hook: Hook) -> bool {
         let row = &self.rows[slot];
-        let Some(stack) = self.stacks.get_mut(&row.stack) else { return false };
-        let Some(walk) = &mut stack.walk else { return false };
-        if row.rare().hooks_cleared & hook.bit() != 0 || !stack.policies.of(&row.name).waits_at(hook) {
+        row.rare().hooks_cleared & hook.bit() == 0
+            && self.stacks.get(&row.stack).is_some_and(|stack| stack.policies.of(&row.name).waits_at(hook))
+    }
+
+    fn waits_at(&mut self, slot: Slot, hook: Hook) -> bool {
+        if !self.is_set(slot, hook) {
             return false;
         }
+        let row = &self.rows[slot];
+        let walk = self.stacks.get_mut(&row.stack).and_then(|stack| stack.walk.as_mut());
+        let Some(walk) = walk else { return false };
         walk.at_hooks.insert((row.name.clone(), slot));
         if row.rare().hook != Some(hook) {
             let now = self.now;
@@ -219,6 +231,16 @@ impl Row {
             rare.hook = None;
             rare.hooks_cleared = 0;
         }
+    }
+}
+
+/// The hook before a job of this kind.
+fn before(action: Action) -> Option<Hook> {
+    match action {
+        Action::Create => Some(Hook::PreCreate),
+        Action::Update => Some(Hook::PreUpdate),
+        Action::Delete | Action::Retain => Some(Hook::PreDelete),
+        Action::Check => None,
     }
 }
 

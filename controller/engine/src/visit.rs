@@ -129,7 +129,7 @@ impl Engine {
                     let row = &mut self.rows[slot];
                     row.kind = template.resources[row.index as usize].kind;
                     self.queue_job(slot, node, action, Some(spec), content);
-                } else if !self.is_same_work(slot, node, &spec) {
+                } else if !self.is_same_work(slot, node, &spec) || self.is_held_back(slot) {
                     self.take_back(slot);
                     if self.rows[slot].work.is_none() {
                         self.agenda.push_back(Todo::Visit(slot));

@@ -129,6 +129,48 @@ fn a_newer_operation_begins_with_all_hooks_set() {
     assert_eq!(bed.status(), "UPDATE_COMPLETE", "a was made long ago: nothing waits after it");
 }
 
+/// What an operator holds back now must not go because it was on its way to a node that is away.
+#[test]
+fn a_job_that_has_not_left_waits_at_the_hooks_of_a_newer_operation() {
+    const HOOKS: &str = "a: {hooks: [pre-create, pre-update]}";
+    // Before the first operation, between the two, and what is decided of the resource then.
+    for (made, first, cleared, hook) in [
+        (false, "a: {hooks: pre-create}", Some(Hook::PreCreate), Hook::PreCreate),
+        (false, "", None, Hook::PreCreate),
+        (true, "", None, Hook::PreUpdate),
+    ] {
+        let mut bed = Bed::new(1);
+        bed.create(template(if made { "a: x=1" } else { "z: x=1" })).unwrap();
+        bed.idle();
+        bed.disconnect(&node(0));
+        bed.update(under(template("a: x=2"), first)).unwrap();
+        if let Some(hook) = cleared {
+            bed.clear("a", hook).unwrap();
+        }
+        assert_eq!(bed.resource("a").phase, "node_away");
+        bed.update(under(template("a: x=2"), HOOKS)).unwrap();
+        let waits = [format!("a {}", hook.as_str())];
+        assert_eq!(waiting(&bed), waits);
+        bed.ran.clear();
+        bed.connect(&node(0));
+        bed.idle();
+        assert_eq!((bed.ran.len(), waiting(&bed).as_slice()), (0, &waits[..]));
+        bed.clear("a", hook).unwrap();
+        bed.idle();
+        assert_eq!(bed.status(), "UPDATE_COMPLETE");
+    }
+    let mut bed = Bed::new(1);
+    bed.create(template("a: x=1")).unwrap();
+    bed.idle();
+    bed.disconnect(&node(0));
+    bed.update(template("a: x=2")).unwrap();
+    bed.update(under(template("a: x=2"), "a: {restricted_actions: update}")).unwrap();
+    bed.ran.clear();
+    bed.connect(&node(0));
+    bed.idle();
+    assert_eq!((bed.status().as_str(), bed.ran.len()), ("UPDATE_FAILED", 0), "nor what is forbidden now");
+}
+
 #[test]
 fn a_stack_whose_time_is_over_names_the_hook_and_goes_on_when_it_is_cleared() {
     let mut bed = Bed::new(1);

@@ -129,6 +129,9 @@ impl Engine {
     fn end_for_good(&mut self, slot: Slot) {
         if self.rows[slot].is_sent() {
             self.abandon_work(slot);
+            let node = self.rows[slot].node.map(|node| self.nodes[node].name.to_string());
+            let row = &mut self.rows[slot];
+            row.reason = row.reason.take().or_else(|| Some(format!("node {} was removed", node?).into()));
         } else {
             self.take_back(slot);
         }

@@ -13,6 +13,8 @@ use super::{Level, Options, Outcome, required, run};
 
 /// Threads: each takes the next seed.
 const THREADS: usize = 2;
+/// A line for whoever waits, every so many seeds.
+const PROGRESS: u64 = 1000;
 /// Failing seeds that are looked into: more would say the same.
 const FAILURES_MAX: usize = 10;
 
@@ -36,7 +38,11 @@ pub fn run_seeds(first: Options, seeds: u64) -> (Counts, Vec<(Options, Outcome)>
                     let outcome = run(options, BTreeSet::new(), None);
                     let Ok(mut totals) = totals.lock() else { return };
                     totals.0.merge(&outcome.counts);
-                    if outcome.violation.is_some() {
+                    if (n + 1).is_multiple_of(PROGRESS) {
+                        eprintln!("{} of {seeds} seeds, {} failed", n + 1, totals.1.len());
+                    }
+                    if let Some(violation) = &outcome.violation {
+                        eprintln!("seed {} fails: {violation}", options.seed);
                         totals.1.push((options, outcome));
                         stop.fetch_or(totals.1.len() >= FAILURES_MAX, Ordering::Relaxed);
                     }

@@ -136,8 +136,11 @@ impl Machine {
     fn forgets_retained(&mut self, taker: ResourceId, spec: &Spec) {
         for claim in spec.claims() {
             let made_by = self.host.made_by.get(&claim.key).copied().filter(|by| *by != taker);
-            // One that had it before knows what was there before Muster.
-            let known = |entry: &Entry| entry.exists() && entry.claims.contains(&claim);
+            // One that holds it, or hands it over, knows what was there before Muster.
+            let known = |entry: &Entry| {
+                let holds = entry.exists() && entry.claims.contains(&claim);
+                holds && entry.handed_over.is_none_or(|to| to == taker)
+            };
             if self.disk.entries.values().any(known) {
                 continue;
             }

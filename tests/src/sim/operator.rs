@@ -56,6 +56,13 @@ impl Operators {
         }
     }
 
+    /// Some updates change one thing only.
+    fn plan(&mut self, stack: usize, is_create: bool) -> Plan {
+        let change = !is_create && self.dice.one_in(3);
+        let changed = if change { self.maker.change(stack) } else { None };
+        changed.unwrap_or_else(|| self.maker.make(stack, Mood::Any))
+    }
+
     fn how(&mut self) -> How {
         How {
             rollback: self.dice.one_in(4),
@@ -163,8 +170,9 @@ impl World {
         let how = self.operators.how();
         match deed {
             Deed::Create | Deed::Update => {
-                let plan = Rc::new(self.operators.maker.make(n, Mood::Any));
-                self.applies(&name, plan, how, matches!(deed, Deed::Create));
+                let is_create = matches!(deed, Deed::Create);
+                let plan = Rc::new(self.operators.plan(n, is_create));
+                self.applies(&name, plan, how, is_create);
             }
             Deed::Delete => drop(self.asks(&name, Asked::Delete, Request::Delete { name: name.clone() })),
             Deed::Rollback(to) => {

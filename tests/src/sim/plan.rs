@@ -222,6 +222,8 @@ pub struct Maker {
     dice: Dice,
     made: u64,
     nodes: Vec<String>,
+    /// By stack number.
+    newest: BTreeMap<usize, Plan>,
 }
 
 /// Names are few, so that rows are found again.
@@ -242,7 +244,25 @@ pub enum Mood {
 impl Maker {
     /// For these nodes.
     pub fn new(seed: u64, nodes: Vec<String>) -> Self {
-        Self { dice: Dice::new(seed, "plans"), made: 0, nodes }
+        Self { dice: Dice::new(seed, "plans"), made: 0, nodes, newest: BTreeMap::new() }
+    }
+
+    /// The newest plan of stack number `stack` with one thing changed in one resource, if there is one: what needs
+    /// that resource has to follow, and nothing else.
+    pub fn change(&mut self, stack: usize) -> Option<Plan> {
+        let mut plan = self.newest.get(&stack)?.clone();
+        let names: Vec<String> = plan.resources.keys().filter(|name| *name != "x").cloned().collect();
+        let name = self.dice.pick(&names);
+        let value = Value::Text(format!("w{}", self.dice.below(1000)));
+        match &mut plan.resources.get_mut(name)?.what {
+            What::Dummy { values, .. } => drop(values.insert("k".to_owned(), value)),
+            What::File { content, .. } => *content = value,
+            What::Network { links, .. } => links.values_mut().take(1).for_each(|mtu| *mtu = 2900 - *mtu),
+        }
+        self.made += 1;
+        plan.name = format!("plan-{}", self.made);
+        self.newest.insert(stack, plan.clone());
+        Some(plan)
     }
 
     /// A new plan for stack number `stack`.
@@ -269,6 +289,7 @@ impl Maker {
         if mood == Mood::Any && self.dice.one_in(5) {
             self.environment(&mut plan);
         }
+        self.newest.insert(stack, plan.clone());
         plan
     }
 

@@ -358,3 +358,18 @@ fn what_others_made_is_not_lost_with_its_node_and_is_looked_at_again_when_it_ret
         assert_eq!((bed.status().as_str(), bed.ran.join(" ").as_str()), ("UPDATE_COMPLETE", "Check a"));
     }
 }
+
+#[test]
+fn what_stands_for_a_thing_on_a_removed_node_says_why_it_failed() {
+    let mut bed = Bed::new(1);
+    bed.hosts.get_mut(&node(0)).unwrap().foreign.push(spec("1"));
+    bed.create(template("a: external_id: one; x: 1\n b: ; x: 1")).unwrap();
+    bed.hosts.get_mut(&node(0)).unwrap().connection = None; // nothing arrives any more
+    bed.update(template("b: ; x: 1")).unwrap();
+    bed.cancel().unwrap();
+    bed.remove(&node(0));
+    for row in bed.resources() {
+        assert!(row.status != "FAILED" || row.status_reason == "node node-0 was removed", "{row:?}");
+    }
+    assert_eq!(bed.resources().len(), 2);
+}

@@ -9,7 +9,7 @@ use muster_shared::NodeId;
 use muster_shared::model::{Action, Claim, Down, Job, ReportKey};
 
 use super::plan::HIDDEN;
-use super::store::{Shared, Tables, brief};
+use super::store::{Leaving, Shared, Tables, brief};
 
 /// A hidden value where operators read.
 pub fn leak(change: &Change) -> Option<String> {
@@ -117,7 +117,7 @@ fn out_of_turn(shared: &Shared, node: &NodeId, job: &Job, first: bool) -> Option
     }
     match job.action {
         Action::Create | Action::Update => {
-            let unclean = first.then(|| unclean(tables, node)).flatten();
+            let unclean = first.then(|| unclean(shared, node)).flatten();
             unclean.or_else(|| too_early(shared, row)).and_then(name)
         }
         Action::Delete | Action::Retain if first => still_needed(tables, row).and_then(name),
@@ -145,12 +145,19 @@ fn hooked(shared: &Shared, row: &ResourceRecord, job: &Job) -> Option<Hook> {
 }
 
 /// What a node that had been removed still has goes before anything new is made there.
-fn unclean(tables: &Tables, node: &NodeId) -> Option<String> {
+fn unclean(shared: &Shared, node: &NodeId) -> Option<String> {
+    let tables = &shared.tables;
     let here = |row: &&ResourceRecord| row.lost_from.is_some() && row.node.as_ref() == Some(node);
     let lost = tables.rows.values().find(here)?;
-    // One that could not be taken away holds those up that it needs, and nobody else.
+    // One that could not be taken away holds those up that it needs, and nobody else. It may have said so in this
+    // turn, and be tried again since.
     let failed = |row: &ResourceRecord| row.progress.status == Some(Status::Failed);
-    if tables.rows.values().filter(here).any(failed) {
+    let of = |message: &Down| matches!(message, Down::Acknowledge(key) if key.resource == lost.physical);
+    let heard = shared
+        .leaving
+        .iter()
+        .any(|leaving| matches!(leaving, Leaving::Send { messages, .. } if messages.iter().any(of)));
+    if heard || tables.rows.values().filter(here).any(failed) {
         return None;
     }
     Some(format!("{} was left behind there and is not cleaned up", lost.name))

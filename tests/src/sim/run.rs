@@ -86,6 +86,9 @@ impl World {
         self.everybody_updates();
         self.settles("after the last update");
         self.is_as_it_should_be("after the last update", true);
+        self.everybody_changes();
+        self.settles("after the last change");
+        self.is_as_it_should_be("after the last change", true);
         self.everybody_deletes();
         self.settles("after the last delete");
         self.nothing_is_left();
@@ -195,6 +198,20 @@ impl World {
             match self.applies(&name, plan, how, !exists) {
                 Some(Ok(_)) => {}
                 other => self.violate(format!("a sound plan for {name} was not taken: {other:?}")),
+            }
+        }
+    }
+
+    /// One thing changes, and what needs it follows.
+    fn everybody_changes(&mut self) {
+        for n in 0..self.options.stacks {
+            let Some(plan) = self.operators.maker.change(n) else { continue };
+            let name = stack_name(n);
+            let how = How { timeout: SETTLED_WITHIN + QUIET, ..How::default() };
+            match self.applies(&name, Rc::new(plan), how, false) {
+                _ if self.violation().is_some() => return,
+                Some(Ok(_)) => {}
+                other => self.violate(format!("a change of {name} was not taken: {other:?}")),
             }
         }
     }

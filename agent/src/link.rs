@@ -59,6 +59,12 @@ pub enum LinkError {
         /// Another server behind our address is joining just now.
         busy: bool,
     },
+    /// It is there, and knows this node no more.
+    #[error(
+        "the controller at {0} does not let this node in (NotAuthorized): it was revoked or removed, another server has \
+         joined under its name, or its certificate ran out; 'muster-agent join' with a token for its name lets it in"
+    )]
+    NotLetIn(String),
     /// Its name is unknown.
     #[error("cannot resolve {address}: {why}")]
     Unresolved {
@@ -93,6 +99,13 @@ impl LinkError {
             LinkError::Lost(source) => format!("{source:?}").contains("CertificateExpired"),
             _ => false,
         }
+    }
+
+    fn is_not_let_in(&self) -> bool {
+        matches!(self, LinkError::Lost(source) if matches!(
+            **source,
+            ConnectionError::ConnectionRefused(ConnectReturnCode::NotAuthorized)
+        ))
     }
 
     /// Another server behind our address is joining just now: one at a time is let in.
@@ -275,6 +288,7 @@ pub async fn greet(peer: &Peer) -> Result<(Mqtt, IpAddr), LinkError> {
         for number in numbers {
             match timeout(CONNECT_WITHIN, greet_one(peer, number)).await {
                 Ok(Ok(mqtt)) => return Ok((mqtt, number.ip())),
+                Ok(Err(error)) if error.is_not_let_in() => last = LinkError::NotLetIn(number.to_string()),
                 Ok(Err(error)) => {
                     let (expired, busy) = (error.is_expired(), error.is_busy());
                     let why = match error {

@@ -53,7 +53,9 @@ fn a_delete_ends_when_its_dead_node_is_removed_and_the_node_is_cleaned_up_first_
 
     // What it was is worth nothing any more.
     web1.daemon.restart();
-    eventually("it is sent away", || web1.daemon.log().contains("NotAuthorized").then_some(()));
+    eventually("it is sent away", || {
+        web1.daemon.log().contains("does not let this node in (NotAuthorized)").then_some(())
+    });
     assert_eq!(site.node_state("web-1").as_deref(), Some("lost"));
     web1.daemon.kill();
     let any = site.ok(&["node", "token"]);

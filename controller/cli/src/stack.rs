@@ -33,7 +33,7 @@ pub enum StackVerb {
     Update(Update),
     /// Show what an update would create, change, replace and take away; changes nothing
     ///
-    /// Takes what an update takes. A stack that does not exist would be created. Secrets are masked.
+    /// Takes the template and the values as an update does. A stack that does not exist would be created. Secrets are masked.
     #[command(
         after_help = "Example:\n  muster stack preview web -t web.yaml -e site.yaml -P greeting=hi\n  \
                             muster stack preview web --existing -P greeting=hi -o json"
@@ -47,8 +47,9 @@ pub enum StackVerb {
     Rollback(Rollback),
     /// Stop the operation that is in progress
     ///
-    /// Nothing more of it begins; what runs on nodes ends and is recorded. The stack is FAILED with the reason
-    /// 'cancelled' and is not rolled back. The next operation goes on from what is there.
+    /// Nothing more of it begins; what runs on nodes ends, or is interrupted where its type allows that, and is
+    /// recorded. The stack is FAILED with the reason 'cancelled' and is not rolled back. The next operation goes on from
+    /// what is there.
     #[command(after_help = "Example:\n  muster stack cancel web")]
     Cancel(Name),
     /// Look at every resource of a stack on its node, and change nothing

@@ -185,7 +185,7 @@ fn timed_out(operation: &Operation) -> Failure {
     let Operation { name, action, .. } = operation;
     let seconds = operation.limit.map_or(0, |limit| limit.time.as_secs());
     Failure::timed_out(format!(
-        "{action} of stack '{name}' has not ended within {seconds} s; it goes on: muster stack show {name}"
+        "{action} of stack '{name}' has not ended within {seconds} s; it goes on; what it waits for: muster stack graph {name}"
     ))
 }
 

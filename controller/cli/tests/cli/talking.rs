@@ -83,7 +83,7 @@ fn waiting() {
             vec![begun("DELETE"), Act::Hang],
             3,
             "",
-            "error: DELETE of stack 'web' has not ended within 1 s; it goes on: muster stack show web\n",
+            "error: DELETE of stack 'web' has not ended within 1 s; it goes on; what it waits for: muster stack graph web\n",
         ),
         (
             "restarted",

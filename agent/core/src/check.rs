@@ -45,7 +45,7 @@ impl Agent {
         let outcome = match job.action {
             Action::Check => Outcome::Withdrawn,
             Action::Create | Action::Update | Action::Delete if job.spec.is_interruptible() => {
-                let reason = "interrupted by a newer operation".into();
+                let reason = "interrupted: a cancel or a newer operation took its job back".into();
                 Outcome::Failed { reason, permanent: false }
             }
             Action::Create | Action::Update | Action::Delete | Action::Retain => return,

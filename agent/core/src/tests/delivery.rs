@@ -102,7 +102,10 @@ fn one_resource_never_has_two_jobs_running() {
 /// A withdrawal of generation 5 in every state.
 #[test]
 fn withdrawing() {
-    let interrupted = Outcome::Failed { reason: "interrupted by a newer operation".into(), permanent: false };
+    let interrupted = Outcome::Failed {
+        reason: "interrupted: a cancel or a newer operation took its job back".into(),
+        permanent: false,
+    };
     let withdraw = |number| Down::Withdraw { resource: id(1), generation: generation(number) };
     for (state, want) in [
         ("unknown", Some(Outcome::Withdrawn)),

@@ -623,7 +623,7 @@ impl Host {
                         return None;
                     }
                     let key = self.running.remove(at).key();
-                    let reason = "interrupted by a newer operation".into();
+                    let reason = "interrupted: a cancel or a newer operation took its job back".into();
                     let report = Report { key, outcome: Outcome::Failed { reason, permanent: false } };
                     self.outcomes.insert(resource, report.clone());
                     return Some(Up::Report(report));

@@ -78,7 +78,10 @@ fn what_may_be_interrupted_is() {
     bed.cancel().unwrap();
     bed.idle();
     let a = bed.resource("a");
-    assert_eq!((a.status.as_str(), a.status_reason.as_str()), ("FAILED", "interrupted by a newer operation"));
+    assert_eq!(
+        (a.status.as_str(), a.status_reason.as_str()),
+        ("FAILED", "interrupted: a cancel or a newer operation took its job back")
+    );
     assert!(bed.ran.is_empty());
     bed.delete().unwrap();
     bed.idle();

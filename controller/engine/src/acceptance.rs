@@ -130,7 +130,12 @@ impl Engine {
             }
         }
         if options.require_nodes && !absent.is_empty() {
-            let names: Vec<&str> = absent.iter().take(WARNINGS_MAX).map(NodeId::as_str).collect();
+            let names =
+                absent.iter().take(WARNINGS_MAX).map(|name| match self.nodes.nearest(name.as_str()) {
+                    Some(near) => format!("{name} (did you mean {near}?)"),
+                    None => name.to_string(),
+                });
+            let names: Vec<String> = names.collect();
             return Err(Refusal::Conflict(format!("these nodes have never joined: {}", names.join(", "))));
         }
         let unknown = absent.iter().filter(|name| self.nodes.find(name).is_none()).count();
@@ -148,7 +153,8 @@ impl Engine {
     pub(crate) fn claimed(&self, claim: &Claim, node: &NodeId, owner: &Row, asker: &str) -> Refusal {
         let stack = self.stacks.get(&owner.stack).map_or("?", |stack| stack.name.as_str());
         Refusal::Conflict(format!(
-            "resource {asker} claims {claim} on {node}, which belongs to resource {} of stack {stack}",
+            "resource {asker} claims {claim} on {node}, which belongs to resource {} of stack {stack}: \
+             one thing has one owner; take it out of one of the two",
             owner.name
         ))
     }

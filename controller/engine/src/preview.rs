@@ -246,8 +246,9 @@ impl Preview<'_> {
         changed.sort_by(|a, b| a.name.cmp(&b.name));
         let restricted = changed.iter().filter(|row| row.restricted).count();
         if restricted > 0 {
+            let (resources, them) = if restricted == 1 { ("resource", "it") } else { ("resources", "them") };
             warnings.push(format!(
-                "{restricted} resources would fail, for the environment restricts it, and what needs them would wait"
+                "{restricted} {resources} would fail, for the environment restricts it, and what needs {them} would wait"
             ));
         }
         if budget == 0 {

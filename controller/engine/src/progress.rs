@@ -160,7 +160,7 @@ impl Engine {
 
     /// The first resources that keep a stack from going on, each with what it waits for. Those that wait for others say
     /// nothing new. None: nothing is waited for.
-    fn what_is_waited_for(&self, id: u64) -> Option<String> {
+    pub(crate) fn what_is_waited_for(&self, id: u64) -> Option<String> {
         let stack = self.stacks.get(&id)?;
         let rows = stack.forward.iter().chain(&stack.extras).map(|slot| &self.rows[*slot]);
         let mut causes = rows.filter(|row| !matches!(self.phase(row), "" | "waiting"));

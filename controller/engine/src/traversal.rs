@@ -284,6 +284,10 @@ impl Engine {
         let seconds = stack.timeout_s;
         let hooks = self.hooks_waited_at(id);
         let reason = match missing.len() {
+            0 if hooks.is_empty() => match self.what_is_waited_for(id) {
+                Some(waiting) => format!("timed out after {seconds} s; not ended: {waiting}"),
+                None => format!("timed out after {seconds} s"),
+            },
             0 => format!("timed out after {seconds} s"),
             1..=10 => format!("timed out after {seconds} s; missing nodes: {}", missing.join(", ")),
             n => format!("timed out after {seconds} s; {n} nodes missing: {}, …", missing[..10].join(", ")),

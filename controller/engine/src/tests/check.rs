@@ -164,6 +164,15 @@ fn a_node_that_is_away_is_waited_for_until_the_time_is_over() {
 }
 
 #[test]
+fn a_stack_whose_time_is_over_names_what_has_not_ended() {
+    let mut bed = Bed::new(1);
+    let options = Options { timeout: Duration::from_secs(60), ..options() };
+    bed.ask(Request::Create { name: stack(), source: template("a: x=1"), options }).unwrap();
+    bed.pass(Duration::from_secs(60));
+    assert_eq!(reason(&bed), "timed out after 60 s; not ended: a (queued on node-0)");
+}
+
+#[test]
 fn what_never_was_as_wanted_fails_unasked() {
     let mut bed = Bed::new(1);
     bed.create(template("a: x=1\n b: x=1 fail=create\n c: x=1 | b")).unwrap();

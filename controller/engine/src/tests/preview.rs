@@ -125,7 +125,9 @@ fn what_an_update_would_be_refused_for() {
     bed.idle();
     let other = "other".parse().unwrap();
     let refused = bed.engine.preview(&other, &files("b: /etc/motd"), None, &options());
-    assert!(matches!(refused, Err(Refusal::Conflict(why)) if why.contains("resource a of stack s")));
+    assert!(
+        matches!(refused, Err(Refusal::Conflict(why)) if why.contains("resource a of stack s: one thing has one owner"))
+    );
     let required = Options { require_nodes: true, ..options() };
     let refused = bed.engine.preview(&stack(), &template("b: node=node-7"), None, &required);
     assert!(matches!(refused, Err(Refusal::Conflict(why)) if why.contains("node-7")));

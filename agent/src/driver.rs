@@ -205,7 +205,7 @@ impl Driver {
                     async move { Done::Captured { key, before: host.capture(&spec, known, own).await } };
                 self.tasks.spawn_local(task);
             }
-            Effect::Run { job, before } => self.begin(*job, before),
+            Effect::Run { job, before, theirs } => self.begin(*job, before, theirs),
             Effect::Check { job, applied, before } => {
                 let (key, host) = (job.key(), Arc::clone(&self.host));
                 tracing::info!(resource = %job.resource, generation = %job.generation, "check");
@@ -239,7 +239,7 @@ impl Driver {
         }
     }
 
-    fn begin(&mut self, job: Job, before: Option<Before>) {
+    fn begin(&mut self, job: Job, before: Option<Before>, theirs: Vec<Before>) {
         let key = job.key();
         tracing::info!(
             resource = %job.resource, generation = %job.generation, attempt = job.attempt.0,
@@ -247,7 +247,7 @@ impl Driver {
         );
         let (host, controller) = (Arc::clone(&self.host), self.controller.clone());
         let run = self.tasks.spawn_local(async move {
-            let ran = host.run(&job, before, &controller).await;
+            let ran = host.run(&job, before, theirs, &controller).await;
             Done::Ran { key, ran }
         });
         self.runs.insert(key, run);

@@ -85,7 +85,8 @@ impl Host {
         }
     }
 
-    /// Applies and reads back. `controller` is where the controller is: the way to it is left alone.
+    /// Applies and reads back. `controller` is where the controller is: the way to it is left alone. So is on delete
+    /// what `theirs` know of: others have it back.
     ///
     /// # Errors
     /// It is not as desired.
@@ -93,12 +94,17 @@ impl Host {
         &self,
         job: &Job,
         before: Option<Before>,
+        theirs: Vec<Before>,
         controller: &[IpAddr],
     ) -> Result<Ran, RunError> {
         let observed = match &job.spec {
             Spec::Dummy(dummy) => dummy_run(dummy, job.action).await?,
             Spec::File(file) => self.file(job.resource, job.action, file, before).await?,
-            Spec::Network(config) => return self.network(job.action, config, before, controller).await,
+            Spec::Network(config) => {
+                let before = before.as_ref().map(snapshot).transpose()?.unwrap_or_default();
+                let before = if job.action == Action::Delete { without(before, &theirs)? } else { before };
+                return self.network(job.action, config, before, controller).await;
+            }
         };
         Ok(Ran { observed, before: None })
     }
@@ -162,7 +168,7 @@ impl Host {
         &self,
         action: Action,
         config: &NetworkConfig,
-        before: Option<Before>,
+        before: Snapshot,
         controller: &[IpAddr],
     ) -> Result<Ran, RunError> {
         if controller.is_empty() {
@@ -170,7 +176,6 @@ impl Host {
                 "where the controller is is not known yet, so the way to it cannot be protected".into();
             return Err(RunError { reason, permanent: false });
         }
-        let before = before.as_ref().map(snapshot).transpose()?.unwrap_or_default();
         if action == Action::Delete {
             if config.on_delete == OnDelete::Restore {
                 let nothing = (NetworkDocument::default(), NicMapping::default());
@@ -238,6 +243,15 @@ fn parsed(config: &NetworkConfig) -> Result<(NetworkDocument, NicMapping), RunEr
 
 fn snapshot(before: &Before) -> Result<Snapshot, RunError> {
     serde_json::from_slice(&before.0).map_err(|_| damaged())
+}
+
+/// What is to be put back, but for the links that others know of.
+fn without(mut before: Snapshot, theirs: &[Before]) -> Result<Snapshot, RunError> {
+    for theirs in theirs {
+        let theirs = snapshot(theirs)?;
+        before.links.retain(|link, _| !theirs.links.contains_key(link));
+    }
+    Ok(before)
 }
 
 fn encoded(snapshot: &Snapshot) -> Result<Before, RunError> {

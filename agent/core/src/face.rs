@@ -161,6 +161,8 @@ pub enum Effect {
         job: Box<Job>,
         /// What was there before Muster.
         before: Option<Before>,
+        /// Of resources that have back what this one took over from them: a delete leaves alone what they know of.
+        theirs: Vec<Before>,
     },
     /// Compare what is there with the job's desired state, and change nothing.
     Check {

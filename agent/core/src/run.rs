@@ -187,8 +187,10 @@ impl Agent {
         };
         let Some(entry) = self.ledger.get(key.resource) else { return };
         let before = entry.before.clone();
+        let givers = if job.action == Action::Delete { self.have_back(key.resource) } else { Vec::new() };
+        let theirs = givers.iter().filter_map(|&giver| self.ledger.get(giver)?.before.clone()).collect();
         self.set_running(&job);
-        self.effects.push_back(Effect::Run { job: Box::new(job), before });
+        self.effects.push_back(Effect::Run { job: Box::new(job), before, theirs });
     }
 
     pub(crate) fn set_running(&mut self, job: &Job) {
@@ -230,6 +232,12 @@ impl Agent {
                 entry.and_then(|entry| entry.current.as_ref()).map(|accepted| accepted.job.spec.claims());
             self.give_back(resource, &claims.unwrap_or_default());
         }
+        let action = self.ledger.get(resource).and_then(|e| e.current.as_ref()).map(|a| a.job.action);
+        let goes = matches!(outcome, Outcome::Done(_))
+            && action.is_some_and(|action| matches!(action, Action::Delete | Action::Retain));
+        let have_back = if goes { self.have_back(resource) } else { Vec::new() };
+        let gives_back = !have_back.is_empty();
+        self.hand_on(have_back, None);
         self.set_phase(resource, Phase::Ending(key));
         let content = self.ledger.edit(resource, |entry| {
             let accepted = entry.current.take_if(|accepted| accepted.job.key() == key)?;
@@ -246,6 +254,10 @@ impl Agent {
                 }
                 (Outcome::Done(_), Action::Delete | Action::Retain) => {
                     (entry.applied, entry.before, entry.handed_over) = (None, None, None);
+                    if gives_back {
+                        // Should a crash lose that they have it back, it has not gone with this one.
+                        entry.claims.clear();
+                    }
                 }
                 (Outcome::Done(_), Action::Check) => {}
                 // What it held in an earlier life says nothing of what was handed over to this one.

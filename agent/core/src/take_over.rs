@@ -123,12 +123,18 @@ impl Agent {
         if !entry.exists() || entry.handed_over.is_some() {
             return true;
         }
-        let givers = self.givers(resource, &entry.claims);
-        let gives_back = entry.applied.is_none() && !givers.is_empty();
-        if gives_back {
-            self.hand_on(givers, None);
-        }
-        gives_back
+        let givers = self.have_back(resource);
+        let theirs = givers.iter().filter_map(|&giver| self.ledger.get(giver)).map(|giver| &giver.claims);
+        !givers.is_empty()
+            && entry.claims.iter().all(|claim| theirs.clone().any(|theirs| theirs.contains(claim)))
+    }
+
+    /// Resources to which this one's end gives back what it took over: it was never applied. What it claims besides
+    /// is its own to put back.
+    pub(crate) fn have_back(&self, resource: ResourceId) -> Vec<ResourceId> {
+        let holds = |entry: &&Entry| entry.exists() && entry.handed_over.is_none() && entry.applied.is_none();
+        let entry = self.ledger.get(resource).filter(holds);
+        entry.map_or_else(Vec::new, |entry| self.givers(resource, &entry.claims))
     }
 
     /// What others handed over to this resource and it does not hold is theirs again, or goes where what this
@@ -180,7 +186,7 @@ impl Agent {
         self.hand_on(holders, None);
     }
 
-    fn hand_on(&mut self, givers: Vec<ResourceId>, to: Option<ResourceId>) {
+    pub(crate) fn hand_on(&mut self, givers: Vec<ResourceId>, to: Option<ResourceId>) {
         for giver in givers {
             let to = to.filter(|&to| !self.leads_to(to, giver));
             self.ledger.edit(giver, |entry| entry.handed_over = to);

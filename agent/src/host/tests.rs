@@ -108,3 +108,20 @@ async fn what_an_agent_without_a_ledger_finds_as_it_is_wanted_is_of_its_own_maki
         assert_eq!(host.capture(&spec, vec![known.clone()], own).await.unwrap(), known);
     }
 }
+
+#[test]
+fn what_others_have_back_is_not_put_back() {
+    let links = |names: &[&str]| {
+        let absent = |name: &&str| ((*name).to_owned(), muster_host::net::snapshot::Before::Absent);
+        Snapshot { links: names.iter().map(absent).collect(), uses_ovs: false }
+    };
+    for (theirs, left) in [
+        (vec![], vec!["eth1", "eth4"]),
+        (vec![vec!["eth1", "eth2"]], vec!["eth4"]),
+        (vec![vec!["eth1"], vec!["eth4"]], vec![]),
+    ] {
+        let theirs: Vec<Before> = theirs.iter().map(|names| encoded(&links(names)).unwrap()).collect();
+        assert_eq!(without(links(&["eth1", "eth4"]), &theirs), Ok(links(&left)));
+    }
+    assert!(without(links(&[]), &[Before(b"?".to_vec())]).is_err());
+}

@@ -135,6 +135,17 @@ impl Host {
         }
     }
 
+    /// What is to be put back while others have the links back that they know of.
+    pub fn without(before: &Before, theirs: &[Before]) -> Before {
+        let Was::Links(mut was) = decode(before) else { return before.clone() };
+        for theirs in theirs {
+            if let Was::Links(links) = decode(theirs) {
+                was.retain(|link, _| !links.contains_key(link));
+            }
+        }
+        encode(&Was::Links(was))
+    }
+
     /// Compares what is there with what a job wants, and changes nothing.
     pub fn check(&self, job: &Job) -> Found {
         let (missing, equal) = match &job.spec {

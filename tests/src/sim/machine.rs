@@ -85,6 +85,7 @@ pub struct Process {
 struct Run {
     job: Job,
     before: Option<Before>,
+    theirs: Vec<Before>,
     fate: Fate,
     result: Option<Result<(Observed, Option<Before>), RunError>>,
 }
@@ -432,7 +433,7 @@ impl World {
                 let after = self.dice.hosts.millis(0, 20);
                 self.work_later(at, after, Work::Capture(key, Box::new(spec), known, own));
             }
-            Effect::Run { job, before } => self.job_begins(at, *job, before),
+            Effect::Run { job, before, theirs } => self.job_begins(at, *job, before, theirs),
             Effect::Check { job, .. } => {
                 let after = self.dice.hosts.millis(0, 200);
                 if let Some(process) = &mut self.machines[at].process {
@@ -467,10 +468,11 @@ impl World {
         self.later(after, Event::HostWork(at, life, work));
     }
 
-    fn job_begins(&mut self, at: usize, job: Job, before: Option<Before>) {
+    fn job_begins(&mut self, at: usize, job: Job, before: Option<Before>, theirs: Vec<Before>) {
         let key = job.key();
-        let wrong =
-            self.job_must_not_begin(at, &job, before.as_ref()).or_else(|| self.forgets_needs(at, &job));
+        // What others have back is left alone.
+        let own = before.as_ref().map(|before| Host::without(before, &theirs));
+        let wrong = self.job_must_not_begin(at, &job, own.as_ref()).or_else(|| self.forgets_needs(at, &job));
         wrong.into_iter().for_each(|wrong| self.violate(wrong));
         self.running.insert(job.resource, (at, key));
         let whom = format!("{} {:?} of {}", self.machines[at].name, job.action, job.resource);
@@ -494,7 +496,7 @@ impl World {
             takes += Duration::from_millis(dummy.milliseconds);
         }
         if let Some(process) = &mut self.machines[at].process {
-            process.runs.insert(key, Run { job, before, fate, result: None });
+            process.runs.insert(key, Run { job, before, theirs, fate, result: None });
         }
         self.work_later(at, takes.mul_f64(0.7), Work::Apply(key));
         self.work_later(at, takes, Work::Answer(key));
@@ -551,7 +553,8 @@ impl World {
         if matches!(run.fate, Fate::Fails { .. } | Fate::Hangs) {
             return;
         }
-        let result = machine.host.run(&run.job, run.before.as_ref(), &machine.disk.contents, faults_on);
+        let before = run.before.as_ref().map(|before| Host::without(before, &run.theirs));
+        let result = machine.host.run(&run.job, before.as_ref(), &machine.disk.contents, faults_on);
         let gone = result.is_ok() && run.job.action == Action::Delete;
         run.result = Some(result);
         if gone {

@@ -28,6 +28,8 @@ pub struct Bed {
     /// Captures for what is to be of its own making.
     pub own: Vec<ResourceId>,
     pub captures: Vec<(ReportKey, Vec<Before>)>,
+    /// What others had back when a job ran.
+    pub theirs: Vec<Vec<Before>>,
     pub runs: Vec<(Job, Option<Before>)>,
     pub checks: Vec<Job>,
     pub contents: Vec<(ContentDigest, ContentStep)>,
@@ -108,6 +110,7 @@ impl Bed {
             disk_is_quick: true,
             own: Vec::new(),
             captures: Vec::new(),
+            theirs: Vec::new(),
             runs: Vec::new(),
             checks: Vec::new(),
             contents: Vec::new(),
@@ -256,7 +259,10 @@ impl Bed {
                     self.captures.push((key, known));
                     self.own.extend(own.then_some(key.resource));
                 }
-                Effect::Run { job, before } => self.runs.push((*job, before)),
+                Effect::Run { job, before, theirs } => {
+                    self.theirs.push(theirs);
+                    self.runs.push((*job, before));
+                }
                 Effect::Check { job, .. } => self.checks.push(*job),
                 Effect::Cancel(key) => {
                     self.runs.retain(|(job, ..)| job.key() != key);

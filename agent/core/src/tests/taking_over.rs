@@ -7,7 +7,7 @@ use muster_shared::model::{
 };
 use muster_shared::wire::REASON_MAX;
 
-use super::bed::{Bed, done, failed, generation, id, job, plain};
+use super::bed::{Bed, again, done, failed, generation, id, job, plain};
 use crate::{Before, ContentState};
 
 fn file(n: u128, number: u64, action: Action) -> Job {
@@ -341,4 +341,52 @@ fn one_that_gives_up_what_another_took_over_leaves_it_alone() {
     bed.captures.clear();
     bed.job(&links(1, 3, Action::Update, &[]));
     assert!(bed.captures[0].1.is_empty(), "what was there before is known to the other alone");
+}
+
+/// Resource 2 took over a link of resource 1, changed another one besides, and failed: its end gives back the one and
+/// puts back the other, also when a crash comes in between.
+#[test]
+fn one_that_never_was_applied_puts_back_what_it_did_not_take_over() {
+    for crash in [false, true] {
+        let mut bed = Bed::online();
+        bed.apply_file(&links(1, 1, Action::Create, &["eth1", "eth2"]), "eth1, eth2");
+        bed.job(&links(2, 2, Action::Create, &["eth1", "eth4"]));
+        bed.captured(2, Ok("all"));
+        bed.ran(2, Err(failed("it differs after all")));
+        bed.job(&links(2, 3, Action::Delete, &["eth1", "eth4"]));
+        assert_eq!(bed.disk[&id(1)].handed_over, Some(id(2)), "not before the end");
+        if crash {
+            bed = bed.crash();
+            bed.greet();
+        }
+        assert_eq!(bed.runs.last().map(|(job, _)| job.action), Some(Action::Delete));
+        let (_, before) = bed.runs.last().unwrap();
+        assert_eq!(*before, Some(Before(b"all".to_vec())));
+        assert_eq!(bed.theirs.last(), Some(&vec![Before(b"eth1, eth2".to_vec())]));
+        bed.ran(2, Err(failed("no carrier")));
+        bed.job(&again(&links(2, 3, Action::Delete, &["eth1", "eth4"]), 1));
+        assert_eq!(bed.theirs.last().map(Vec::len), Some(1), "nor is it forgotten in another attempt");
+        bed.ran(2, Ok(()));
+        let bed = if crash {
+            bed.disk.get_mut(&id(1)).unwrap().handed_over = Some(id(2));
+            bed.crash()
+        } else {
+            bed
+        };
+        assert_eq!(bed.disk[&id(1)].handed_over, None);
+    }
+}
+
+/// Resource 2 has nothing of its own besides: its end changes nothing.
+#[test]
+fn one_that_never_was_applied_and_has_only_what_it_took_over_leaves_all_of_it() {
+    let mut bed = Bed::online();
+    bed.apply_file(&links(1, 1, Action::Create, &["eth1", "eth2"]), "eth1, eth2");
+    bed.job(&links(2, 2, Action::Create, &["eth1"]));
+    bed.captured(2, Ok("eth1, eth2"));
+    bed.ran(2, Err(failed("it differs after all")));
+    bed.reports();
+    bed.job(&links(2, 3, Action::Delete, &["eth1"]));
+    assert_eq!((bed.runs.len(), bed.report().outcome), (0, done()));
+    assert_eq!(bed.disk[&id(1)].handed_over, None);
 }

@@ -293,6 +293,15 @@ impl Host {
         }
     }
 
+    /// What others made and have given up is this resource's from now on.
+    pub fn falls_to(&mut self, resource: ResourceId, things: &[(String, ResourceId)]) {
+        for (thing, maker) in things {
+            if let Some(by) = self.made_by.get_mut(thing).filter(|by| *by == maker) {
+                *by = resource;
+            }
+        }
+    }
+
     /// Things of a resource that are here.
     pub fn things_of(&self, resource: ResourceId) -> Vec<String> {
         let dummy = self.dummies.contains_key(&resource).then(|| "a dummy".to_owned());

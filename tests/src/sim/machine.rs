@@ -204,6 +204,24 @@ impl Disk {
         self.entries.values().filter(holds).filter(about).map(|entry| entry.resource)
     }
 
+    /// What a resource holds that others handed over to it, with those, as long as it has made something itself:
+    /// it goes with the resource. Of one that has not, they have it back.
+    fn given_up_to(&self, resource: ResourceId) -> Vec<(String, ResourceId)> {
+        let holds = |entry: &&Entry| entry.applied.is_some() && entry.handed_over.is_none();
+        let Some(holder) = self.entries.get(&resource).filter(holds) else { return Vec::new() };
+        let next = |from: &ResourceId| self.entries.get(from)?.handed_over;
+        let leads_here = |from: &Entry| {
+            let mut chain = std::iter::successors(from.handed_over, next).take(self.entries.len());
+            chain.any(|to| to == resource)
+        };
+        let givers = self.entries.values().filter(|entry| entry.exists() && leads_here(entry));
+        givers
+            .flat_map(|giver| giver.claims.iter().map(move |claim| (claim, giver.resource)))
+            .filter(|(claim, _)| holder.claims.contains(claim))
+            .map(|(claim, giver)| (claim.key.clone(), giver))
+            .collect()
+    }
+
     /// Whether this is the end of a job that leaves what there is.
     fn ends_retained(&self, entry: &Entry) -> bool {
         let job = self.entries.get(&entry.resource).and_then(|old| old.current.as_ref()).map(|a| &a.job);
@@ -416,8 +434,10 @@ impl World {
                     if disk.ends_retained(&entry) {
                         // Its agent does not know it any more, whatever is asked of it next.
                         self.retained.push(entry.resource);
+                        let held = disk.given_up_to(entry.resource);
+                        self.machines[at].host.falls_to(entry.resource, &held);
                     }
-                    disk.write(*entry);
+                    self.machines[at].disk.write(*entry);
                 }
                 self.written(at, write, taken);
             }

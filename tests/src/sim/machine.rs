@@ -8,7 +8,7 @@ use std::time::Duration;
 use muster_agent_core::{
     Agent, Before, Config, ContentState, ContentStep, Effect, Entry, Input, RunError, WriteId,
 };
-use muster_shared::model::{Action, ContentDigest, Job, Observed, Outcome, ReportKey, Spec, Up};
+use muster_shared::model::{Action, Claim, ContentDigest, Job, Observed, Outcome, ReportKey, Spec, Up};
 use muster_shared::seal::{Seal, SealPublic};
 use muster_shared::{Epoch, MonoTime, NodeId, ResourceId};
 
@@ -149,6 +149,11 @@ impl Machine {
                 self.host.retains(by, &claim.key);
             }
         }
+    }
+
+    /// What a resource holds, or held, as its agent has written down.
+    pub fn held_by(&self, resource: ResourceId) -> Vec<Claim> {
+        self.disk.entries.get(&resource).map(|entry| entry.claims.clone()).unwrap_or_default()
     }
 
     /// Whether its agent knows that something of a resource may be here.

@@ -1,14 +1,14 @@
 //! The world of one run: everything in it, one queue of what happens next, and no time but its own.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
 use muster_agent_core::Before;
 use muster_engine::Limits;
 use muster_engine::record::{PackedSpec, ResourceRecord};
-use muster_shared::model::{Action, Job, OnDelete, ReportKey, Spec};
+use muster_shared::model::{Action, Claim, Job, OnDelete, ReportKey, Spec};
 use muster_shared::seal::{Seal, SealSecret};
 use muster_shared::{MonoTime, NodeId, ResourceId};
 
@@ -131,7 +131,7 @@ pub struct World {
 
 impl World {
     /// Before anything has happened.
-    pub fn new(options: Options, left_out: std::collections::BTreeSet<u64>) -> Self {
+    pub fn new(options: Options, left_out: BTreeSet<u64>) -> Self {
         let seed = options.seed;
         let dice = |purpose| Dice::new(seed, purpose);
         let mut setup = dice("setup");
@@ -445,7 +445,10 @@ impl World {
         let shared = self.shared.borrow();
         let here = |machine: &&mut Machine| !machine.scrapped && row.node.as_ref() == Some(&machine.name);
         for machine in self.machines.iter_mut().filter(here) {
-            for thing in spec.claims().into_iter().map(|claim| claim.key) {
+            // What it had to put back and does not name is in its agent's record.
+            let held: BTreeSet<Claim> =
+                spec.claims().into_iter().chain(machine.held_by(row.physical)).collect();
+            for thing in held.into_iter().map(|claim| claim.key) {
                 let Some(maker) = machine.host.made_by.get(&thing).copied() else { continue };
                 let mut others = shared.tables.rows.values().filter(|other| other.physical != maker);
                 if !machine.holds(maker) && !others.any(|other| claims(other, &machine.name, &thing)) {

@@ -192,9 +192,9 @@ impl Engine {
         let row = &mut self.rows[slot];
         row.status = Some(Status::Complete);
         row.reason = None;
-        row.observed = Observation::InSync;
         let (stack, role, node) = (row.stack, row.role, row.node);
         let claims = row.spec.as_ref().map(|spec| spec.unpack().claims()).unwrap_or_default();
+        self.observe(slot, Observation::InSync);
         // Another row may have taken over since the job was sent.
         let owned = |claim| node.is_some_and(|node| self.claims.owner(node, claim) == Some(slot));
         self.rows[slot].handed_over = !claims.iter().all(owned);
@@ -213,14 +213,22 @@ impl Engine {
     /// What is there is not as desired. Who adopts it tries again, for others may yet make it so.
     pub(crate) fn found_different(&mut self, slot: Slot, missing: bool, reason: &str) {
         let reason = format!("not as desired: {reason}");
-        let row = &mut self.rows[slot];
-        row.observed = if missing { Observation::Missing } else { Observation::Drifted };
-        if row.is_asked() {
+        self.observe(slot, if missing { Observation::Missing } else { Observation::Drifted });
+        if self.rows[slot].is_asked() {
             self.abandon_work(slot);
             self.fail_row(slot, reason);
         } else {
             self.attempt_failed(slot, &reason, false);
         }
+    }
+
+    /// How the thing was found, or that nobody knows any more.
+    pub(crate) fn observe(&mut self, slot: Slot, observed: Observation) {
+        self.rows[slot].observed = observed;
+        match observed {
+            Observation::Drifted | Observation::Missing => self.drifted.insert(slot),
+            Observation::Unknown | Observation::InSync => self.drifted.remove(&slot),
+        };
     }
 
     /// Takes all open questions back; their rows are as they were before.

@@ -149,6 +149,8 @@ pub struct Engine {
     pub(crate) contents: BTreeMap<ContentDigest, u32>,
     pub(crate) timers: Timers,
     pub(crate) pending: BTreeMap<u64, Pending>,
+    /// Rows that were seen drifted or missing; only [`Engine::observe`] changes that.
+    pub(crate) drifted: BTreeSet<Slot>,
     /// Rows of resources that may be anywhere, while no node has joined.
     pub(crate) unplaced: BTreeSet<Slot>,
     /// What follows from the input in hand.
@@ -196,6 +198,7 @@ impl Engine {
             contents: BTreeMap::new(),
             timers: Timers::default(),
             pending: BTreeMap::new(),
+            drifted: BTreeSet::new(),
             unplaced: BTreeSet::new(),
             agenda: VecDeque::new(),
             // So that one who watches across a restart does not take a new state for the one it knows.

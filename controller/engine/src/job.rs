@@ -86,9 +86,6 @@ impl Engine {
         if let Some(rare) = &mut row.rare {
             rare.causes.clear();
         }
-        if action != Action::Check {
-            row.observed = Observation::Unknown;
-        }
         if let Some(spec) = spec {
             row.spec = Some(spec);
         }
@@ -99,6 +96,9 @@ impl Engine {
             self.nodes[node].rows += 1;
         }
         let stack = row.stack;
+        if action != Action::Check {
+            self.observe(slot, Observation::Unknown);
+        }
         let state = if self.nodes[node].ready { WorkState::Queued } else { WorkState::NodeAway };
         self.rows[slot].work =
             Some(Box::new(Work { state, since: self.now, due: None, previous: Some(previous) }));
@@ -369,7 +369,7 @@ impl Engine {
         row.reason = Some(reason.into());
         if permanent || row.retry_count >= limit {
             if row.action == Some(Action::Check) && row.observed == Observation::InSync {
-                row.observed = Observation::Unknown;
+                self.observe(slot, Observation::Unknown);
             }
             self.abandon_work(slot);
             self.fail_row(slot, reason.to_owned());

@@ -108,7 +108,6 @@ impl Engine {
         row.retry_count = progress.retry_count;
         row.ready = progress.observed_ready;
         row.attributes = progress.attributes;
-        row.observed = progress.observed;
         row.retain = record.retain;
         let rare = Rare {
             external_id: record.external_id,
@@ -142,6 +141,7 @@ impl Engine {
         let lost = row.is_lost();
         let slot = self.rows.insert(row);
         self.by_physical.insert(physical, slot);
+        self.observe(slot, progress.observed);
         if let Some(key) = node {
             let node = &mut self.nodes[key];
             node.rows += 1;

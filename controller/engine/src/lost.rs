@@ -150,7 +150,8 @@ impl Engine {
             self.off_the_node(slot);
             if stands {
                 let row = &mut self.rows[slot];
-                (row.ready, row.status, row.observed) = (false, None, Observation::Unknown);
+                (row.ready, row.status) = (false, None);
+                self.observe(slot, Observation::Unknown);
                 loss.anew.insert(slot);
             }
             self.answered(slot);

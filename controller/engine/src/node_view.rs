@@ -7,6 +7,7 @@ use muster_shared::seal::SealPublic;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
+use crate::node::NodeKey;
 use crate::resource::{Row, Slot};
 
 /// Lost resources shown of one node: more fill screens and answers, and their number is said.
@@ -27,7 +28,7 @@ pub struct NodeView {
     pub last_seen: Option<String>,
     /// Rows on it, lost ones not counted.
     pub resources: u64,
-    /// Of them, those that differ from their desired state.
+    /// Of them, those that were not as desired, or not there, when they were looked at last.
     pub drifted: u64,
     /// What may be left on it from before it was removed; of very many the first.
     #[serde(default)]
@@ -74,9 +75,10 @@ pub struct TokenView {
 impl Engine {
     /// Nodes that have joined, and those that were removed with something left on them, by name.
     pub fn node_views(&self) -> Vec<NodeView> {
+        let drifted = self.drifted_on_nodes();
         self.nodes
             .iter()
-            .filter_map(|(_, node)| {
+            .filter_map(|(key, node)| {
                 let state = match &node.joined {
                     Some(joined) if joined.revoked => "revoked",
                     Some(_) if node.ready => "online",
@@ -93,12 +95,22 @@ impl Engine {
                     agent_version: joined.map(|joined| joined.agent_version.clone()).unwrap_or_default(),
                     last_seen: None,
                     resources: node.rows.saturating_sub(lost_total),
-                    drifted: 0,
+                    drifted: drifted.get(&key).copied().unwrap_or_default(),
                     lost: self.lost_views(node.lost.slots()),
                     lost_total,
                 })
             })
             .collect()
+    }
+
+    /// How many of each node's rows are known to differ; lost ones are none of its rows.
+    fn drifted_on_nodes(&self) -> BTreeMap<NodeKey, u64> {
+        let mut counts = BTreeMap::new();
+        let rows = self.drifted.iter().map(|slot| &self.rows[*slot]).filter(|row| !row.is_lost());
+        for key in rows.filter_map(|row| row.node) {
+            *counts.entry(key).or_default() += 1;
+        }
+        counts
     }
 
     /// By stack and name.

@@ -183,7 +183,9 @@ impl Engine {
             return; // it is seen to already
         }
         // Also for a later revision, should this one's job be taken back.
-        (row.status, row.observed) = (None, Observation::Unknown);
+        row.status = None;
+        self.observe(slot, Observation::Unknown);
+        let row = &self.rows[slot];
         if !row.ready || row.role == Role::Cleanup {
             return; // in its turn, if it is wanted
         }

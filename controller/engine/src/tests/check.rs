@@ -43,6 +43,11 @@ fn put_right(bed: &mut Bed, resource: &str) {
     }
 }
 
+/// How many resources of each node are known to differ.
+fn drifted(bed: &Bed) -> Vec<u64> {
+    bed.engine.node_views().iter().map(|view| view.drifted).collect()
+}
+
 fn reason(bed: &Bed) -> String {
     bed.view().unwrap().status_reason
 }
@@ -101,6 +106,7 @@ fn what_differs_is_named_and_mended_by_the_next_update() {
                 ("CHECK", "FAILED", observed)
             );
             assert_eq!(bed.resource("a").status, "COMPLETE", "all are asked although one fails");
+            assert_eq!(drifted(&bed), [0, 1], "of the nodes");
             if restarts {
                 bed.restart();
                 bed.connect(&node(0));
@@ -108,7 +114,7 @@ fn what_differs_is_named_and_mended_by_the_next_update() {
                 bed.idle();
             }
             assert_eq!((bed.status().as_str(), bed.ran.len()), ("CHECK_FAILED", 2));
-            assert_eq!(bed.resource("b").observed, observed);
+            assert_eq!((bed.resource("b").observed.as_str(), drifted(&bed)), (observed, vec![0, 1]));
             bed.ran.clear();
             bed.update(template(TWO)).unwrap();
             bed.idle();
@@ -117,6 +123,7 @@ fn what_differs_is_named_and_mended_by_the_next_update() {
                 ("UPDATE_COMPLETE", &["Update b".to_owned()][..])
             );
             assert_eq!((bed.reality().len(), bed.resource("b").observed.as_str()), (2, "in_sync"));
+            assert_eq!(drifted(&bed), [0, 0]);
         }
     }
 }

@@ -393,20 +393,14 @@ impl World {
     /// What became durable in the last turn.
     pub fn noted(&mut self) {
         let noted = std::mem::take(&mut self.shared.borrow_mut().noted);
+        for it in &noted {
+            if let Noted::RowGone(row) = it {
+                self.leaves_what_it_retains(row);
+            }
+        }
         for it in noted {
             match it {
                 Noted::RowGone(row) => {
-                    if row.retain || row.progress.action == Some(Action::Retain) || keeps(&row) {
-                        self.retained.push(row.physical);
-                    }
-                    if self.retained.contains(&row.physical) {
-                        self.stays_with(&row);
-                    }
-                    for resource in self.retained.clone() {
-                        for (at, thing) in self.left_behind(resource) {
-                            self.machines[at].host.retains(resource, &thing);
-                        }
-                    }
                     if let Some((at, thing)) = self.left_behind(row.physical).first()
                         && row.external_id.is_none()
                     {
@@ -435,6 +429,21 @@ impl World {
                     self.note(|_| format!("stack {} is gone", stack.name));
                     self.reference.stack_is_gone(&stack);
                 }
+            }
+        }
+    }
+
+    /// Those that are retained leave what they made, also to one that goes in the same turn.
+    fn leaves_what_it_retains(&mut self, row: &ResourceRecord) {
+        if row.retain || row.progress.action == Some(Action::Retain) || keeps(row) {
+            self.retained.push(row.physical);
+        }
+        if self.retained.contains(&row.physical) {
+            self.stays_with(row);
+        }
+        for resource in self.retained.clone() {
+            for (at, thing) in self.left_behind(resource) {
+                self.machines[at].host.retains(resource, &thing);
             }
         }
     }

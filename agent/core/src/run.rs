@@ -35,21 +35,34 @@ pub(crate) enum Phase {
 }
 
 /// A current job under way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Run {
     phase: Phase,
     /// It was accepted before a restart and may have been running then.
     recovered: bool,
+    /// Resources that hand over to it; after a restart, others may have done so.
+    givers: Vec<ResourceId>,
 }
 
 impl Run {
     pub(crate) fn new(phase: Phase) -> Self {
-        Self { phase, recovered: false }
+        Self { phase, recovered: false, givers: Vec::new() }
     }
 
     /// Its job is being recorded.
     pub(crate) fn is_accepting(&self) -> bool {
         self.phase == Phase::Accepting
+    }
+
+    /// Resources begin to hand over to it.
+    pub(crate) fn takes_over_from(&mut self, givers: &[ResourceId]) {
+        self.phase = Phase::HandingOver { left: givers.len() };
+        self.givers = givers.to_vec();
+    }
+
+    /// Whether that one hands over in this run, or may have done so in the same job before a restart.
+    pub(crate) fn may_take_over_from(&self, giver: ResourceId) -> bool {
+        self.recovered || self.givers.contains(&giver)
     }
 
     /// Too late to replace or withdraw it.
@@ -78,7 +91,7 @@ impl Agent {
             .map(|(entry, job)| (entry.resource, entry.exists() && job.action != Action::Check))
             .collect();
         for (resource, recovered) in accepted {
-            self.runs.insert(resource, Run { phase: Phase::Accepting, recovered });
+            self.runs.insert(resource, Run { recovered, ..Run::new(Phase::Accepting) });
             self.admit(resource);
         }
         let following = |entry: &&Entry| entry.current.is_none() && entry.next.is_some();

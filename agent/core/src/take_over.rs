@@ -17,7 +17,9 @@ impl Agent {
         let resource = key.resource;
         let mut others = self.ledger.held_by_others(claims, resource);
         others.retain(|&other| self.ledger.get(other).is_some_and(|entry| entry.handed_over.is_none()));
-        self.set_phase(resource, Phase::HandingOver { left: others.len() });
+        if let Some(run) = self.runs.get_mut(&resource) {
+            run.takes_over_from(&others);
+        }
         for &other in &others {
             self.ledger.edit(other, |entry| entry.handed_over = Some(resource));
             self.write(other, After::HandedOver { other, to: key });
@@ -60,7 +62,7 @@ impl Agent {
         if is_known && entry.handed_over.is_none() {
             return self.run(key);
         }
-        let others = self.ledger.held_by_others(&claims, key.resource);
+        let others = self.new_givers(key.resource, &claims);
         let others = others.iter().filter_map(|&other| self.ledger.get(other)?.before.clone());
         let before = entry.before.clone().filter(|_| !self.is_taken(entry));
         let known: Vec<Before> = before.into_iter().chain(others).collect();
@@ -83,7 +85,7 @@ impl Agent {
         match before {
             Ok(before) => {
                 // All that they knew is known here now, also of what this job does not claim: it is put back.
-                let givers = self.givers(key.resource, &claims);
+                let givers = self.new_givers(key.resource, &claims);
                 let theirs = givers.iter().filter_map(|&giver| self.ledger.get(giver));
                 claims.extend(theirs.flat_map(|giver| giver.claims.iter().cloned()).collect::<Vec<_>>());
                 let taken = self.ledger.get(key.resource).is_some_and(|entry| self.is_taken(entry));
@@ -199,6 +201,14 @@ impl Agent {
         let next = |resource: &ResourceId| self.ledger.get(*resource)?.handed_over;
         let mut chain = std::iter::successors(Some(from), next).take(self.ledger.len());
         chain.any(|resource| resource == holder)
+    }
+
+    /// Resources that hand over to this one in its current job. What those knew that did so in an earlier one, this one
+    /// knows itself, as far as it has not put it back.
+    fn new_givers(&self, resource: ResourceId, claims: &[Claim]) -> Vec<ResourceId> {
+        let mut givers = self.givers(resource, claims);
+        givers.retain(|&giver| self.runs.get(&resource).is_some_and(|run| run.may_take_over_from(giver)));
+        givers
     }
 
     /// Resources that handed over to this one.

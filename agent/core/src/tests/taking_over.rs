@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use muster_shared::model::{
-    Action, Content, ContentDigest, Down, Job, NetworkConfig, OnDelete, Outcome, Spec,
+    Action, Content, ContentDigest, Down, Job, NetworkConfig, Observed, OnDelete, Outcome, Spec,
 };
 use muster_shared::wire::REASON_MAX;
 
 use super::bed::{Bed, again, done, failed, generation, id, job, plain};
-use crate::{Before, ContentState};
+use crate::{Before, ContentState, Input};
 
 fn file(n: u128, number: u64, action: Action) -> Job {
     job(n, number, action, plain("/etc/motd"))
@@ -389,4 +389,21 @@ fn one_that_never_was_applied_and_has_only_what_it_took_over_leaves_all_of_it() 
     bed.job(&links(2, 3, Action::Delete, &["eth1"]));
     assert_eq!((bed.runs.len(), bed.report().outcome), (0, done()));
     assert_eq!(bed.disk[&id(1)].handed_over, None);
+}
+
+/// Resource 2 took over from resource 1 and put back what it did not want of it; another one may have that by now.
+#[test]
+fn what_was_put_back_of_what_it_took_over_is_not_put_back_again() {
+    let mut bed = Bed::online();
+    bed.apply_file(&links(1, 1, Action::Create, &["eth1", "eth2"]), "eth1, eth2");
+    bed.job(&links(2, 2, Action::Create, &["eth1"]));
+    bed.captured(2, Ok("eth1, eth2"));
+    let (key, observed) = (bed.runs.pop().unwrap().0.key(), Ok(Observed::default()));
+    bed.input(Input::Ran { key, outcome: observed, before: Some(Before(b"eth1".to_vec())) });
+    bed.captures.clear();
+    bed.job(&links(2, 3, Action::Update, &["eth1", "eth3"]));
+    assert_eq!(bed.captures[0].1, [Before(b"eth1".to_vec())]);
+    bed.captured(2, Ok("eth1, eth3"));
+    let claims = bed.disk[&id(2)].claims.iter().map(|claim| claim.key.as_str());
+    assert_eq!(claims.collect::<Vec<_>>(), ["eth1", "eth3"]);
 }

@@ -137,10 +137,11 @@ impl Machine {
     fn forgets_retained(&mut self, taker: ResourceId, spec: &Spec) {
         for claim in spec.claims() {
             let made_by = self.host.made_by.get(&claim.key).copied().filter(|by| *by != taker);
-            // One that holds it, or hands it over, knows what was there before Muster.
+            // One that holds it, or hands it over, knows what was there before Muster, and so does one that takes it
+            // again.
             let known = |entry: &Entry| {
                 let holds = entry.exists() && entry.claims.contains(&claim);
-                holds && entry.handed_over.is_none_or(|to| to == taker)
+                holds && (entry.resource == taker || entry.handed_over.is_none_or(|to| to == taker))
             };
             if self.disk.entries.values().any(known) {
                 continue;

@@ -47,9 +47,10 @@ impl Engine {
     }
 
     fn stop(&mut self, id: u64) {
-        self.end_checks(id);
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         stack.cancelled = true;
+        self.end_checks(id);
+        let Some(stack) = self.stacks.get_mut(&id) else { return };
         stack.status = Status::Failed;
         stack.reason = CANCELLED.into();
         stack.rollback = false;

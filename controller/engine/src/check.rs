@@ -254,6 +254,7 @@ impl Engine {
         if let Some(node) = row.node.filter(|node| row.is_sent() && self.nodes[*node].ready) {
             self.send(node, withdraw);
         }
+        self.tell_taken_back(slot, Some(Action::Check), "unanswered");
         let previous = self.end_work(slot).and_then(|work| work.previous);
         let generation = self.next_generation();
         let row = &mut self.rows[slot];

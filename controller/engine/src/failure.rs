@@ -1,6 +1,8 @@
 //! What failed in a stack's operation, with every cause; kept until the next operation begins, so that a rollback that
 //! followed by itself leaves it to be read.
 
+use muster_shared::model::Action;
+
 use crate::engine::Engine;
 use crate::record::{Change, EventRecord, Status, action_str};
 use crate::resource::{Role, Slot};
@@ -36,6 +38,27 @@ impl Engine {
             status: Status::InProgress.as_str(),
             reason: format!("attempt {} failed, tried again in {again_s} s: {reason}", row.attempt + 1)
                 .into(),
+        };
+        self.change(Change::Event(record));
+    }
+
+    /// The end of a job whose beginning was told: it was taken back, `when`.
+    pub(crate) fn tell_taken_back(&mut self, slot: Slot, action: Option<Action>, when: &str) {
+        let row = &self.rows[slot];
+        let Some(stack) = self.stacks.get_mut(&row.stack) else { return };
+        stack.events += 1;
+        let action = action_str(action);
+        let why = match stack.cancelled {
+            true => "the operation was cancelled",
+            false => "something else is wanted of it now",
+        };
+        let record = EventRecord {
+            stack: row.stack,
+            number: stack.events,
+            resource: Some((row.name.clone(), row.physical)),
+            action,
+            status: Status::Failed.as_str(),
+            reason: format!("{action} was taken back {when}: {why}").into(),
         };
         self.change(Change::Event(record));
     }

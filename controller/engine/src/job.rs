@@ -226,7 +226,7 @@ impl Engine {
         }
         match work.state {
             WorkState::NodeAway | WorkState::Queued => self.undo_work(slot),
-            WorkState::Backoff => self.abandon_work(slot),
+            WorkState::Backoff => self.give_up_trying(slot),
             WorkState::Sent | WorkState::Running | WorkState::Settling => {
                 self.set_work(slot, WorkState::Withdrawing);
                 if self.nodes[node].ready {
@@ -241,8 +241,9 @@ impl Engine {
     /// something.
     pub(crate) fn undo_work(&mut self, slot: Slot) {
         if self.rows[slot].attempt > 0 {
-            return self.abandon_work(slot);
+            return self.give_up_trying(slot);
         }
+        self.tell_taken_back(slot, self.rows[slot].action, "before it began");
         let Some(work) = self.end_work(slot) else { return };
         let row = &mut self.rows[slot];
         let new = row.spec.clone().filter(|_| !row.is_going() && work.previous.is_some());
@@ -271,6 +272,12 @@ impl Engine {
             self.release_content(&new);
         }
         self.row_changed(slot, true);
+    }
+
+    /// Earlier tries failed, and there is no further one.
+    fn give_up_trying(&mut self, slot: Slot) {
+        self.tell_taken_back(slot, self.rows[slot].action, "before it was tried again");
+        self.abandon_work(slot);
     }
 
     /// The job ended without success: what is there is anyone's guess. What was claimed before stays claimed.

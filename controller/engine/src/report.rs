@@ -40,9 +40,7 @@ impl Engine {
             Outcome::Failed { reason, permanent } => {
                 let reason = self.shown(slot, reason);
                 if withdrawing {
-                    self.abandon_work(slot);
-                    self.rows[slot].reason = Some(reason.into());
-                    self.agenda.push_back(Todo::Visit(slot));
+                    self.interrupted(slot, reason);
                 } else if row.is_sent() {
                     self.attempt_failed(slot, &reason, permanent);
                 }
@@ -55,9 +53,8 @@ impl Engine {
                 self.agenda.push_back(Todo::Visit(slot));
             }
             Outcome::Differs { reason, .. } if withdrawing => {
-                self.abandon_work(slot);
-                self.rows[slot].reason = Some(self.shown(slot, reason).into());
-                self.agenda.push_back(Todo::Visit(slot));
+                let reason = self.shown(slot, reason);
+                self.interrupted(slot, reason);
             }
             Outcome::Differs { missing, reason } if checks => {
                 let reason = self.shown(slot, reason);
@@ -65,6 +62,15 @@ impl Engine {
             }
             Outcome::Withdrawn | Outcome::Superseded { .. } | Outcome::Differs { .. } => {}
         }
+    }
+
+    /// A job that was taken back had begun: what became of it is told as of any other, but is no failure of the
+    /// operation.
+    fn interrupted(&mut self, slot: Slot, reason: String) {
+        self.abandon_work(slot);
+        self.rows[slot].reason = Some(reason.into());
+        self.event(self.rows[slot].stack, Some(slot));
+        self.agenda.push_back(Todo::Visit(slot));
     }
 
     /// What an agent says, without what parameters hide.

@@ -30,7 +30,11 @@ fn what_was_not_begun_is_taken_back() {
     assert_eq!((bed.status().as_str(), view.status_reason.as_str()), ("CREATE_FAILED", "cancelled"));
     assert!(bed.hosts[&node(0)].queue.is_empty() && bed.engine.poll_timeout().is_none());
     assert_eq!(statuses(&bed), ["a CREATE_COMPLETE", "b INIT_INIT", "c INIT_INIT"]);
-    assert_eq!(bed.tables.events.last().unwrap(), "stack CREATE_FAILED");
+    assert_eq!(bed.tables.events[4..], ["stack CREATE_FAILED", "b CREATE_FAILED"]);
+    assert_eq!(
+        bed.tables.reasons.last().unwrap(),
+        "CREATE was taken back before it began: the operation was cancelled"
+    );
     bed.restart();
     bed.connect(&node(0));
     bed.idle();
@@ -97,6 +101,63 @@ fn a_newer_operation_interrupts_as_well() {
     bed.idle();
     assert_eq!((bed.status().as_str(), bed.reality()[0].1["x"].as_str()), ("UPDATE_COMPLETE", "2"));
     assert_eq!(bed.reality().len(), 1);
+}
+
+/// Of each resource, what was told of its jobs.
+fn told(bed: &Bed, resource: &str) -> Vec<String> {
+    let all = bed.tables.events.iter().zip(&bed.tables.reasons);
+    let of_it = all.filter(|(event, _)| event.starts_with(&format!("{resource} ")));
+    of_it.map(|(event, reason)| format!("{event} {reason}")).collect()
+}
+
+#[test]
+fn every_job_whose_beginning_is_told_has_an_end_that_is_told() {
+    const CANCELLED: &str = "the operation was cancelled";
+    const NEWER: &str = "something else is wanted of it now";
+    const BOTH: &str = "interrupted: a cancel or a newer operation took its job back";
+    for (cancelled, why) in [(true, CANCELLED), (false, NEWER)] {
+        let mut bed = Bed::new(2);
+        let all = |x| {
+            template(
+                &["run", "wait", "away", "fail"]
+                    .map(|name| {
+                        let node = match name {
+                            "away" => 2,
+                            "fail" => 1,
+                            _ => 0,
+                        };
+                        format!("{name}: x={x} node=node-{node}\n")
+                    })
+                    .concat(),
+            )
+        };
+        bed.create(all(1)).unwrap();
+        bed.begin(&node(0));
+        bed.fail_next(&node(1), false);
+        match cancelled {
+            true => bed.cancel().unwrap(),
+            false => bed.update(all(2)).unwrap(),
+        };
+        bed.idle();
+        let ends = |name: &str| told(&bed, name).iter().find(|line| !line.contains("IN_PROGRESS")).cloned();
+        let back = |when: &str| Some(format!("CREATE_FAILED CREATE was taken back before it {when}: {why}"));
+        let of = |name: &str, line: Option<String>| line.map(|line| format!("{name} {line}"));
+        assert_eq!(ends("run"), Some(format!("run CREATE_FAILED {BOTH}")));
+        assert_eq!(ends("wait"), of("wait", back("began")));
+        assert_eq!(ends("away"), of("away", back("began")));
+        assert_eq!(ends("fail"), of("fail", back("was tried again")));
+        if !cancelled {
+            let done = "run CREATE_COMPLETE ";
+            assert_eq!(told(&bed, "run").last().unwrap(), done, "and the next has its own");
+        }
+    }
+    let mut bed = Bed::new(1);
+    bed.create(template("a: x=1")).unwrap();
+    bed.idle();
+    bed.check().unwrap();
+    bed.cancel().unwrap();
+    let end = format!("a CHECK_FAILED CHECK was taken back unanswered: {CANCELLED}");
+    assert_eq!(told(&bed, "a").last(), Some(&end));
 }
 
 #[test]

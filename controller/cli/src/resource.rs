@@ -88,6 +88,24 @@ const FIELDS: [&str; 16] = [
     "replaced_by",
 ];
 
+/// `node_away 35 s`, `hook pre-update 2 min 5 s`: what a row waits for, and how long it has. Empty: for nothing.
+pub fn phase_since(row: &Value) -> String {
+    let text = |key: &str| row[key].as_str().filter(|text| !text.is_empty()).map(printable);
+    let Some(phase) = text("phase") else { return String::new() };
+    let hook = text("hook").filter(|_| phase == "hook");
+    let since = row["phase_seconds"].as_u64().map(span);
+    [Some(phase), hook, since].into_iter().flatten().collect::<Vec<_>>().join(" ")
+}
+
+/// A line for each row.
+fn listed(list: &Value) -> String {
+    let mut list = list.clone();
+    for row in list.as_array_mut().into_iter().flatten() {
+        row["phase"] = phase_since(row).into();
+    }
+    table(&COLUMNS, &list)
+}
+
 /// One line for each field, then one for each attempt that failed.
 fn shown(row: &Value) -> String {
     let mut row = row.clone();
@@ -126,7 +144,7 @@ pub async fn run(verb: ResourceVerb, client: &mut Client, format: Format) -> Res
     match verb {
         ResourceVerb::List(List { stack, all }) => {
             let at = format!("{}?all={all}", path(["stacks", stack.as_str(), "resources"]));
-            document(format, &client.get(&at).await?, |list| table(&COLUMNS, list))
+            document(format, &client.get(&at).await?, listed)
         }
         ResourceVerb::Show(Which { stack, resource }) => {
             let at = path(["stacks", stack.as_str(), "resources", &resource]);
@@ -170,6 +188,21 @@ mod tests {
         ] {
             assert_eq!(span(seconds), wanted);
         }
+    }
+
+    #[test]
+    fn a_list_says_what_each_waits_for_and_since_when() {
+        let row = |name: &str, phase: &str, hook: Value| json!({"name": name, "phase": phase, "phase_seconds": 125, "hook": hook});
+        let rows = json!([
+            row("a", "node_away", Value::Null),
+            row("b", "hook", json!("pre-update")),
+            row("c", "", Value::Null)
+        ]);
+        let phases: Vec<String> = rows.as_array().unwrap().iter().map(phase_since).collect();
+        assert_eq!(phases, ["node_away 2 min 5 s", "hook pre-update 2 min 5 s", ""]);
+        let listed = listed(&rows);
+        assert!(listed.contains(" hook pre-update 2 min 5 s "), "{listed}");
+        assert_eq!(phase_since(&json!({"phase": "queued"})), "queued", "of an older controller");
     }
 
     #[test]

@@ -124,7 +124,7 @@ pub struct How {
     /// Take away what is no longer wanted before anything new is made, where there is no room for both
     #[arg(long)]
     delete_first: bool,
-    /// Refuse nodes that have never joined, rather than wait for them
+    /// Refuse nodes that have never joined or are revoked, rather than wait for them
     #[arg(long)]
     require_nodes: bool,
     /// The stack is FAILED when it has not ended by then; with --wait, also how long to wait

@@ -89,6 +89,7 @@ impl Engine {
         let dropped: BTreeSet<Slot> = plan.dropped.iter().copied().collect();
         let mut claims: BTreeMap<(NodeId, Claim), usize> = BTreeMap::new();
         let mut absent: BTreeSet<NodeId> = BTreeSet::new();
+        let mut revoked: BTreeSet<NodeId> = BTreeSet::new();
         for (index, resource) in template.resources.iter().enumerate() {
             if !plan.dirty[index] {
                 continue;
@@ -105,6 +106,8 @@ impl Engine {
             let adopts = template.is_adopted(index);
             if !self.nodes.is_joined(&node) {
                 absent.insert(node.clone());
+            } else if !self.nodes.find(&node).is_some_and(|key| self.nodes.is_welcome(key)) {
+                revoked.insert(node.clone());
             }
             for claim in spec.claims() {
                 if let Some(other) = claims.insert((node.clone(), claim.clone()), index) {
@@ -138,6 +141,10 @@ impl Engine {
             let names: Vec<String> = names.collect();
             return Err(Refusal::Conflict(format!("these nodes have never joined: {}", names.join(", "))));
         }
+        if options.require_nodes && !revoked.is_empty() {
+            let names: Vec<&str> = revoked.iter().take(WARNINGS_MAX).map(NodeId::as_str).collect();
+            return Err(Refusal::Conflict(format!("these nodes are revoked: {}", names.join(", "))));
+        }
         let unknown = absent.iter().filter(|name| self.nodes.find(name).is_none()).count();
         if !self.nodes.has_room(unknown) {
             return Err(Refusal::Conflict("too many nodes are named that have never joined".into()));
@@ -146,6 +153,11 @@ impl Engine {
             absent.iter().take(WARNINGS_MAX).map(|name| self.never_joined(name)).collect();
         if absent.len() > WARNINGS_MAX {
             warnings.push(format!("{} more nodes have never joined", absent.len() - WARNINGS_MAX));
+        }
+        let told = revoked.iter().take(WARNINGS_MAX);
+        warnings.extend(told.map(|name| format!("node {name} is revoked and is waited for")));
+        if revoked.len() > WARNINGS_MAX {
+            warnings.push(format!("{} more nodes are revoked", revoked.len() - WARNINGS_MAX));
         }
         Ok(warnings)
     }

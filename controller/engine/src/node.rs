@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use muster_shared::model::LedgerEntry;
 use muster_shared::pattern::matches;
-use muster_shared::{NodeId, ResourceId};
+use muster_shared::{MonoTime, NodeId, ResourceId};
 
 use crate::engine::Engine;
 use crate::lost::Lost;
@@ -25,6 +25,8 @@ pub(crate) struct Node {
     pub joined: Option<NodeRecord>,
     /// Its present connection.
     pub connection: Option<u64>,
+    /// When something of it arrived last on this connection.
+    pub heard: MonoTime,
     /// The agent said `Hello` on this connection.
     pub ready: bool,
     /// Rows whose job it may have.
@@ -81,6 +83,7 @@ impl Nodes {
             name: name.clone(),
             joined: None,
             connection: None,
+            heard: MonoTime::default(),
             ready: false,
             sent: BTreeSet::new(),
             queue: VecDeque::new(),

@@ -1,6 +1,7 @@
 //! Nodes and tokens as operators see them.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use muster_shared::NodeId;
 use muster_shared::seal::SealPublic;
@@ -26,6 +27,9 @@ pub struct NodeView {
     pub agent_version: String,
     /// RFC 3339 UTC; null if it was never connected.
     pub last_seen: Option<String>,
+    /// While it is connected: how long nothing was heard of it. Whoever keeps the clock makes `last_seen` of it.
+    #[serde(skip)]
+    pub silent: Option<Duration>,
     /// Rows on it, lost ones not counted.
     pub resources: u64,
     /// Of them, those that were not as desired, or not there, when they were looked at last.
@@ -94,6 +98,7 @@ impl Engine {
                     labels: joined.map(|joined| joined.labels.clone()).unwrap_or_default(),
                     agent_version: joined.map(|joined| joined.agent_version.clone()).unwrap_or_default(),
                     last_seen: None,
+                    silent: node.connection.map(|_| self.now.0.saturating_sub(node.heard.0)),
                     resources: node.rows.saturating_sub(lost_total),
                     drifted: drifted.get(&key).copied().unwrap_or_default(),
                     lost: self.lost_views(node.lost.slots()),

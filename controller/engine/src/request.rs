@@ -93,7 +93,7 @@ pub struct EnvironmentText {
 pub struct Options {
     /// Roll back when it fails.
     pub rollback: bool,
-    /// Refuse, rather than wait for, nodes that have never joined.
+    /// Refuse, rather than wait for, nodes that have never joined or were revoked.
     pub require_nodes: bool,
     /// Take away what is no longer wanted before anything new is made.
     pub delete_first: bool,

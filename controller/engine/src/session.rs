@@ -19,7 +19,7 @@ impl Engine {
             return;
         }
         self.away(key);
-        self.nodes[key].connection = Some(connection);
+        (self.nodes[key].connection, self.nodes[key].heard) = (Some(connection), self.now);
     }
 
     pub(crate) fn disconnected(&mut self, name: &NodeId, connection: u64) {
@@ -63,6 +63,7 @@ impl Engine {
         if self.nodes[key].connection != Some(connection) {
             return; // from a connection that is over; said again on the present one
         }
+        self.nodes[key].heard = self.now;
         match message {
             Up::Hello(hello) => self.hello(key, hello),
             Up::Report(report) => self.report(key, report),

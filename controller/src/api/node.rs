@@ -6,21 +6,26 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use muster_engine::view::NodeView;
-use muster_engine::{Answer, Request};
+use muster_engine::{Answer, Engine, Request};
 use muster_shared::NodeId;
 use muster_template::suggestion;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use time::OffsetDateTime;
 
 use super::error::ApiError;
 use super::{Api, source};
+use crate::store::rfc3339;
 
 /// GET /v1/nodes
 pub async fn list(State(api): State<Api>) -> Result<Json<Vec<NodeView>>, ApiError> {
-    let mut nodes = api.driver.query(|engine| engine.node_views()).await?;
+    let look = |engine: &Engine| (engine.node_views(), OffsetDateTime::now_utc());
+    let (mut nodes, now) = api.driver.query(look).await?;
     let mut seen = api.read(|reader| reader.last_seen()).await?;
     for node in &mut nodes {
-        node.last_seen = seen.remove(&node.name);
+        let stored = seen.remove(&node.name);
+        // What is heard of a node that is there is not written each time.
+        node.last_seen = node.silent.map(|silent| rfc3339(now - silent)).or(stored);
     }
     Ok(Json(nodes))
 }

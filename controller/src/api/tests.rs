@@ -50,7 +50,7 @@ struct World {
     driver: DriverHandle,
     pki: Arc<Pki>,
     api: ApiHandle,
-    _events: mpsc::Sender<crate::link::LinkEvent>,
+    events: mpsc::Sender<crate::link::LinkEvent>,
 }
 
 impl World {
@@ -71,7 +71,7 @@ impl World {
         let config = config_in(&folder);
         let reader = Reader::open(&database).unwrap();
         let api = serve(config, driver.clone(), reader, Arc::clone(&pki)).await.unwrap();
-        Self { folder, driver, pki, api, _events: events }
+        Self { folder, driver, pki, api, events }
     }
 
     fn socket(&self) -> PathBuf {

@@ -11,6 +11,7 @@ mod text;
 pub use bounds::Bounds;
 pub use read::{EventRow, Reader, RevisionRow, Times};
 pub use sqlite::Sqlite;
+pub(crate) use sqlite::rfc3339;
 
 use muster_engine::record::Change;
 use muster_engine::{Snapshot, SourceText};

@@ -193,10 +193,15 @@ pub(super) fn json<T: serde::Serialize>(value: &T) -> String {
 }
 
 pub(super) fn now() -> String {
+    rfc3339(time::OffsetDateTime::now_utc())
+}
+
+/// As times are kept and shown: UTC, to the millisecond.
+pub(crate) fn rfc3339(time: time::OffsetDateTime) -> String {
     let format = time::macros::format_description!(
         "[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z"
     );
-    time::OffsetDateTime::now_utc().format(&format).expect("a year of four digits")
+    time.format(&format).expect("a year of four digits")
 }
 
 fn apply(db: &Transaction<'_>, change: &Change, now: &str, bounds: &Bounds) -> Result<(), StoreError> {

@@ -8,6 +8,7 @@ use super::Graph;
 use crate::client::{Client, path};
 use crate::failure::Failure;
 use crate::output::{Output, count, document, print, printable, rows};
+use crate::resource::phase_since;
 
 mod dot;
 mod layout;
@@ -35,6 +36,8 @@ struct Node {
     status: String,
     reason: String,
     phase: String,
+    /// The phase with its hook, and how long it has been so.
+    since: String,
     physical_id: String,
     cleanup: bool,
     ready: bool,
@@ -84,6 +87,7 @@ impl Node {
             status: text(row, "status"),
             reason: text(row, "status_reason"),
             phase: text(row, "phase"),
+            since: phase_since(row),
             physical_id: text(row, "physical_id"),
             cleanup: row["role"] == "clean-up",
             ready: row["ready"] == true,
@@ -93,12 +97,16 @@ impl Node {
 
     /// `CREATE IN_PROGRESS, running`
     fn state(&self) -> String {
+        self.state_with(&self.phase)
+    }
+
+    fn state_with(&self, phase: &str) -> String {
         let mut state = match self.action.as_str() {
             "INIT" => self.status.clone(),
             action => format!("{action} {}", self.status),
         };
-        if !self.phase.is_empty() {
-            state = format!("{state}, {}", self.phase);
+        if !phase.is_empty() {
+            state = format!("{state}, {phase}");
         }
         state
     }
@@ -134,7 +142,7 @@ fn table(picture: &Picture) -> String {
         if needs[index].len() > NAMED {
             named.push(format!("{} more", needs[index].len() - NAMED));
         }
-        vec![node.label(), filled(&node.node), node.state(), filled(&named.join(", "))]
+        vec![node.label(), filled(&node.node), node.state_with(&node.since), filled(&named.join(", "))]
     };
     rows(std::iter::once(heading).chain(order.into_iter().map(line)))
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Engine;
+use crate::record::Observation;
 use crate::record::PackedSpec;
 use crate::resource::{Role, Row, Slot};
 use crate::visit::stored_content;
@@ -47,6 +48,9 @@ impl Engine {
             }
             assert!(stack.walk.is_some() || stack.extras.is_empty(), "rows that nobody takes away");
         }
+        let differ = |row: &&Row| matches!(row.observed, Observation::Drifted | Observation::Missing);
+        let drifted: BTreeSet<Slot> = rows.iter().filter(|(_, r)| differ(r)).map(|(s, _)| *s).collect();
+        assert_eq!(self.drifted, drifted, "drifted");
         for (key, node) in self.nodes.iter() {
             let sent: BTreeSet<Slot> =
                 rows.iter().filter(|(_, r)| r.node == Some(key) && r.is_sent()).map(|(s, _)| *s).collect();

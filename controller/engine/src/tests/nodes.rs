@@ -1,12 +1,13 @@
 //! Labels, revoking, and nodes that are gone for ever and come back.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use muster_shared::NodeId;
 use muster_shared::model::{Observed, Outcome, Report, Up};
 
 use super::bed::{Bed, Host, files, node, options, stack, template, under};
-use crate::{Answer, Limits, Refusal, Request};
+use crate::{Answer, Limits, Options, Refusal, Request};
 
 fn label(bed: &mut Bed, labels: &[(&str, Option<&str>)]) -> Result<Answer, Refusal> {
     let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), value.map(str::to_owned))).collect();
@@ -15,6 +16,22 @@ fn label(bed: &mut Bed, labels: &[(&str, Option<&str>)]) -> Result<Answer, Refus
 
 fn labels(bed: &Bed) -> BTreeMap<String, String> {
     bed.engine.node_views().remove(0).labels
+}
+
+#[test]
+fn a_node_is_silent_since_it_was_last_heard_and_that_is_not_written() {
+    let mut bed = Bed::new(1);
+    let silent = |bed: &Bed| bed.engine.node_views().remove(0).silent.map(|time| time.as_secs());
+    bed.pass(Duration::from_secs(40));
+    assert_eq!(silent(&bed), Some(40), "since it connected");
+    let writes = bed.tables.writes;
+    bed.receive(&node(0), Up::Heartbeat);
+    bed.pass(Duration::from_secs(20));
+    assert_eq!((silent(&bed), bed.tables.writes), (Some(20), writes));
+    bed.disconnect(&node(0));
+    assert_eq!(silent(&bed), None, "whoever keeps the clock knows");
+    bed.connect(&node(0));
+    assert_eq!(silent(&bed), Some(0));
 }
 
 #[test]
@@ -75,6 +92,21 @@ fn a_revoked_node_has_no_connection_and_no_job_until_it_joins_again_with_a_token
     bed.connect(&node(1));
     bed.idle();
     assert_eq!((bed.status().as_str(), bed.node_state(&node(0)).as_str()), ("CREATE_COMPLETE", "online"));
+}
+
+#[test]
+fn who_names_a_revoked_node_is_warned_or_refused_as_asked() {
+    let mut bed = Bed::new(2);
+    bed.create(template("a: x=1 node=node-0\n b: x=1 node=node-1")).unwrap();
+    bed.idle();
+    bed.ask(Request::RevokeNode { node: node(0) }).unwrap();
+    let source = || template("a: x=2 node=node-0\n b: x=2 node=node-1");
+    let required = Options { require_nodes: true, ..options() };
+    let refused = bed.ask(Request::Update { name: stack(), source: source(), options: required });
+    let Err(Refusal::Conflict(why)) = refused else { panic!("{refused:?}") };
+    assert_eq!(why, "these nodes are revoked: node-0");
+    let Answer::Stack { warnings, .. } = bed.update(source()).unwrap() else { panic!("a stack") };
+    assert_eq!(warnings, ["node node-0 is revoked and is waited for"]);
 }
 
 #[test]
@@ -216,7 +248,7 @@ fn a_removal_at_any_point_of_a_job() {
             |bed| {
                 bed.fail_next(&node(0), false);
                 bed.disconnect(&node(0));
-                bed.pass(std::time::Duration::from_secs(2));
+                bed.pass(Duration::from_secs(2));
             },
             &["a", "b"],
         ),

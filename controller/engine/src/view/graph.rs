@@ -50,6 +50,12 @@ pub struct GraphNodeView {
     pub status_reason: String,
     /// As in [`super::ResourceView`].
     pub phase: String,
+    /// As in [`super::ResourceView`].
+    #[serde(default)]
+    pub phase_seconds: u64,
+    /// Where it waits for an operator.
+    #[serde(default)]
+    pub hook: Option<String>,
     /// The graph node is done: those that need it may go.
     pub ready: bool,
     /// Physical id of the row it replaces.
@@ -107,6 +113,8 @@ impl Engine {
             status: row.status,
             status_reason: row.status_reason,
             phase: row.phase,
+            phase_seconds: row.phase_seconds,
+            hook: row.hook,
             ready: self.rows[slot].ready,
             replaces: row.replaces,
             replaced_by: row.replaced_by,

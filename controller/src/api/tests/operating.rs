@@ -1,6 +1,9 @@
 //! What operators do with stacks and nodes that are there.
 
+use muster_shared::model::Up;
+
 use super::*;
+use crate::link::LinkEvent;
 
 #[tokio::test]
 async fn revisions_say_what_made_them_and_which_is_current() {
@@ -58,6 +61,35 @@ async fn environments_are_kept_only_where_asked() {
 }
 
 #[tokio::test]
+async fn a_node_that_is_there_was_last_seen_when_it_was_last_heard() {
+    let world = World::new().await;
+    world.join("web-1").await;
+    let node: NodeId = "web-1".parse().unwrap();
+    let seen = async || world.get("/v1/nodes/web-1").await.1["last_seen"].as_str().map(str::to_owned);
+    let stored = || Reader::open(&world.folder.path().join("muster.db")).unwrap().last_seen().unwrap();
+    assert_eq!(seen().await, None);
+    let event = LinkEvent::Connected { node: node.clone(), connection: 1 };
+    world.events.send(event).await.unwrap();
+    let connected = loop {
+        if let Some(seen) = seen().await {
+            break seen;
+        }
+    };
+    let written = stored();
+    loop {
+        let messages = vec![Up::Heartbeat];
+        let heard = LinkEvent::Received { node: node.clone(), connection: 1, messages };
+        world.events.send(heard).await.unwrap();
+        // A moment later by the clock, however fast it answers.
+        if seen().await.is_some_and(|seen| seen > connected) {
+            break;
+        }
+    }
+    assert_eq!(stored(), written, "that is not written each time");
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn cancel_is_for_what_is_in_progress() {
     let world = World::new().await;
     world.create("web", WAITING).await;
@@ -83,10 +115,12 @@ async fn hooks_are_cleared_once() {
     let (_, row) = world.get("/v1/stacks/web/resources/motd").await;
     assert_eq!(row["phase"], "hook", "{row}");
     let (_, graph) = world.get("/v1/stacks/web/graph").await;
+    let at = &graph["nodes"][0];
     assert_eq!(
-        (&graph["nodes"][0]["phase"], &graph["nodes"][0]["status_reason"]),
-        (&json!("hook"), &row["status_reason"])
+        (&at["phase"], &at["hook"], &at["status_reason"]),
+        (&json!("hook"), &json!("pre-create"), &row["status_reason"])
     );
+    assert!(at["phase_seconds"].is_u64(), "{at}");
     let clear = |resource: &str| format!("POST /v1/stacks/web/resources/{resource}/clear-hook");
     for (resource, hook, status) in [
         ("motd", "post-create", 409),

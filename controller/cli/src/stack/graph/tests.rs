@@ -21,6 +21,7 @@ fn answer() -> Value {
         {"resource_id": "1", "needed_by": "2"},
         {"resource_id": "9", "needed_by": "2"},
     ]});
+    answer["nodes"][0]["phase_seconds"] = json!(35);
     answer["nodes"][0]["replaces"] = json!("p2");
     answer["nodes"][3]["replaced_by"] = json!("p3");
     answer
@@ -38,14 +39,17 @@ fn hostile() -> Value {
 
 #[test]
 fn the_table_has_what_is_needed_above_what_needs_it() {
+    let mut answer = answer();
+    answer["nodes"][2]["phase"] = json!("hook");
+    answer["nodes"][2]["hook"] = json!("pre-create");
     assert_eq!(
-        table(&Picture::of(&answer())),
+        table(&Picture::of(&answer)),
         "\
-RESOURCE         NODE   STATE                        NEEDS
-net              web-1  CREATE COMPLETE              -
-motd             web-1  CREATE IN_PROGRESS, running  net
-motd (clean-up)  web-1  CREATE COMPLETE              net
-zone             web-1  INIT, waiting                motd
+RESOURCE         NODE   STATE                             NEEDS
+net              web-1  CREATE COMPLETE                   -
+motd             web-1  CREATE IN_PROGRESS, running 35 s  net
+motd (clean-up)  web-1  CREATE COMPLETE                   net
+zone             web-1  INIT, hook pre-create             motd
 "
     );
     assert_eq!(table(&Picture::of(&Value::Null)), "RESOURCE  NODE  STATE  NEEDS\n");

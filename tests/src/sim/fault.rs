@@ -69,11 +69,13 @@ pub enum Kind {
     JobSilent,
     /// A job takes long.
     JobSlow,
+    /// A thing is not as it should be while it is looked at: somebody changes it, and changes it back.
+    ForeignChange,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::MessageDelayed,
         Self::MessageTwice,
         Self::ConnectionBreaks,
@@ -98,6 +100,7 @@ impl Kind {
         Self::JobHangs,
         Self::JobSilent,
         Self::JobSlow,
+        Self::ForeignChange,
     ];
 
     /// For reports.
@@ -124,7 +127,7 @@ impl Kind {
             Kind::JobFailsLate => 30,
             Kind::JobRefused => 8,
             Kind::JobHangs | Kind::JobSilent => 10,
-            Kind::JobSlow => 60,
+            Kind::JobSlow | Kind::ForeignChange => 60,
             Kind::ConnectionBreaks
             | Kind::ConnectionSilent
             | Kind::Partition

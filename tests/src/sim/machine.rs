@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use muster_agent_core::{
-    Agent, Before, Config, ContentState, ContentStep, Effect, Entry, Input, RunError, WriteId,
+    Agent, Before, Config, ContentState, ContentStep, Effect, Entry, Found, Input, RunError, WriteId,
 };
 use muster_shared::model::{Action, Claim, ContentDigest, Job, Observed, Outcome, ReportKey, Spec, Up};
 use muster_shared::seal::{Seal, SealPublic};
@@ -552,8 +552,12 @@ impl World {
                 let machine = &mut self.machines[at];
                 let job = machine.process.as_mut().and_then(|process| process.checks.remove(&key));
                 if let Some(job) = job {
-                    let found = Ok(machine.host.check(&job));
-                    self.tell_agent(at, Input::Checked { key, found });
+                    let mut found = machine.host.check(&job);
+                    let whom = format!("{} {}", machine.name, key.resource);
+                    if self.faults.strikes(self.now, Kind::ForeignChange, &whom) {
+                        found = Found::Differs { missing: false, reason: "somebody changes it".into() };
+                    }
+                    self.tell_agent(at, Input::Checked { key, found: Ok(found) });
                 }
             }
             Work::Apply(key) => self.job_applies(at, key),

@@ -24,8 +24,8 @@ pub(crate) enum After {
     HandedOver { other: ResourceId, to: ReportKey },
     /// What was there before is recorded for this job; how the entry was until then.
     Captured { key: ReportKey, was: Box<Entry> },
-    /// A job ended.
-    Ended(Report),
+    /// A job ended; what its resource held until then, if it let go of it.
+    Ended { report: Report, held: Option<Box<Entry>> },
     /// A report was acknowledged, or something else that can be written later as well.
     Nothing(ResourceId),
 }
@@ -269,7 +269,7 @@ impl Agent {
 
     /// Whether this outcome is not on disk yet.
     pub(crate) fn is_ending(&self, key: &ReportKey) -> bool {
-        self.writes.values().any(|after| matches!(after, After::Ended(report) if report.key == *key))
+        self.writes.values().any(|after| matches!(after, After::Ended { report, .. } if report.key == *key))
     }
 
     /// Whether this job is not on disk yet.
@@ -295,7 +295,7 @@ impl Agent {
             (After::HandedOver { other, to }, Some(reason)) => self.not_handed_over(other, to, &reason),
             (After::Captured { key, .. }, None) => self.run(key),
             (After::Captured { key, was }, Some(reason)) => self.not_captured(key, *was, &reason),
-            (After::Ended(report), failed) => self.ended(report, failed),
+            (After::Ended { report, held }, failed) => self.ended(report, held, failed),
             (After::Nothing(_), None) => {}
             (After::Nothing(resource), Some(reason)) => {
                 self.write_later(resource);

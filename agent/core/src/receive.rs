@@ -162,7 +162,7 @@ impl Agent {
         let outcome = Outcome::Withdrawn;
         let report = Report { key, outcome: outcome.clone() };
         self.ledger.edit(key.resource, |entry| entry.end(Ended { order, key, digest, outcome }));
-        self.write(key.resource, After::Ended(report));
+        self.write(key.resource, After::Ended { report, held: None });
     }
 
     pub(crate) fn acknowledge(&mut self, key: ReportKey) {

@@ -96,7 +96,10 @@ impl Agent {
         }
         let following = |entry: &&Entry| entry.current.is_none() && entry.next.is_some();
         let following: Vec<_> = self.ledger.iter().filter(following).map(|e| e.resource).collect();
-        following.into_iter().for_each(|resource| self.promote(resource));
+        for resource in following {
+            self.promote(resource);
+            self.admit(resource);
+        }
     }
 
     /// The job `key` if it is its entry's current one and stands in this phase.
@@ -251,6 +254,7 @@ impl Agent {
         let have_back = if goes { self.have_back(resource) } else { Vec::new() };
         let gives_back = !have_back.is_empty();
         self.hand_on(have_back, None);
+        let held = self.ledger.get(resource).filter(|_| goes && !gives_back).cloned().map(Box::new);
         self.set_phase(resource, Phase::Ending(key));
         let content = self.ledger.edit(resource, |entry| {
             let accepted = entry.current.take_if(|accepted| accepted.job.key() == key)?;
@@ -290,12 +294,13 @@ impl Agent {
         if let Some((digest, _)) = content {
             self.fetch.release(resource, digest, self.now, &mut self.effects);
         }
-        self.write(resource, After::Ended(Report { key, outcome }));
+        self.write(resource, After::Ended { report: Report { key, outcome }, held });
     }
 
     /// The outcome is on disk, or cannot be; what follows it begins.
-    pub(crate) fn ended(&mut self, mut report: Report, failed: Option<String>) {
+    pub(crate) fn ended(&mut self, mut report: Report, held: Option<Box<Entry>>, failed: Option<String>) {
         let key = report.key;
+        let is_refused = failed.is_some();
         if let Some(reason) = failed {
             self.warn(format!("cannot record a job's outcome: {reason}"));
             report.outcome = disk_failed(&reason);
@@ -306,28 +311,40 @@ impl Agent {
                 if let Some(last) = entry.last.as_mut().filter(|last| last.key == key) {
                     last.outcome = outcome;
                 }
+                if let Some(held) = held {
+                    // As it is on disk: what it retains stays its own, to be asked for again, and a removal is repeated.
+                    (entry.applied, entry.before, entry.handed_over) =
+                        (held.applied, held.before, held.handed_over);
+                }
             });
-            self.write(key.resource, After::Nothing(key.resource));
         }
         self.report(report);
-        if self.runs.get(&key.resource).is_some_and(|run| run.phase == Phase::Ending(key)) {
+        let next = if self.runs.get(&key.resource).is_some_and(|run| run.phase == Phase::Ending(key)) {
             self.lanes.release(key.resource);
             self.runs.remove(&key.resource);
-            self.promote(key.resource);
+            self.promote(key.resource)
+        } else {
+            None
+        };
+        match next {
+            // On disk is still the job that has ended, and runs again after a crash: never once a later one has run.
+            Some(next) if is_refused => self.write(key.resource, After::Accepted(next)),
+            None if is_refused => self.write(key.resource, After::Nothing(key.resource)),
+            Some(next) if !self.is_accepting(next) => self.admit(key.resource),
+            Some(_) | None => {}
         }
     }
 
     /// The job that follows becomes the current one.
-    fn promote(&mut self, resource: ResourceId) {
+    fn promote(&mut self, resource: ResourceId) -> Option<ReportKey> {
         let next = self.ledger.edit(resource, |entry| {
             entry.current = entry.next.take();
             entry.current.as_ref().map(|accepted| accepted.job.key())
         });
-        let Some(key) = next else { return };
-        self.runs.insert(resource, Run::new(Phase::Accepting));
-        if !self.is_accepting(key) {
-            self.admit(resource);
+        if next.is_some() {
+            self.runs.insert(resource, Run::new(Phase::Accepting));
         }
+        next
     }
 
     pub(crate) fn run_timeout(&self) -> Option<(MonoTime, &'static str)> {

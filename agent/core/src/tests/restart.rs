@@ -83,6 +83,27 @@ fn a_job_that_follows_survives() {
 }
 
 #[test]
+fn what_follows_a_job_whose_end_the_disk_refused_waits_for_the_disk() {
+    let following = || {
+        let mut bed = Bed::online();
+        bed.job(&create(1, 1));
+        bed.job(&create(1, 2));
+        bed.disk_is_quick = false;
+        bed.ran(1, Ok(()));
+        bed.fail_one();
+        assert_eq!(bed.runs.len(), 0, "after a crash the first would run again, after the second");
+        bed
+    };
+    let mut bed = following();
+    bed.write_one();
+    assert_eq!(bed.runs[0].0.key(), key(1, 2, 0));
+    let mut bed = following();
+    bed.fail_one();
+    let outcomes: Vec<_> = bed.reports().into_iter().map(|report| report.key).collect();
+    assert_eq!((outcomes, bed.runs.len()), (vec![key(1, 1, 0), key(1, 2, 0)], 0));
+}
+
+#[test]
 fn what_may_have_begun_before_a_crash_is_not_withdrawn() {
     let mut bed = Bed::online();
     let first = job(2, 1, Action::Create, plain("/etc/motd"));

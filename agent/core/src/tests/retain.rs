@@ -1,6 +1,6 @@
 //! A resource that is forgotten while its thing stays.
 
-use muster_shared::model::{Action, Job};
+use muster_shared::model::{Action, Job, Outcome};
 
 use super::bed::{Bed, done, failed, id, job, plain};
 use crate::Before;
@@ -40,6 +40,28 @@ fn a_crash_at_either_write_leaves_the_thing_all_the_same() {
         assert!(bed.runs.is_empty());
         assert_eq!(bed.reports().pop().unwrap().outcome, done());
         assert!(!bed.disk[&id(1)].exists(), "after {survives} writes");
+    }
+}
+
+#[test]
+fn what_could_not_be_recorded_is_still_its_own() {
+    for action in [Action::Retain, Action::Delete] {
+        let mut bed = Bed::online();
+        bed.apply_file(&file(1, 1, Action::Create), "old");
+        bed.disk_is_quick = false;
+        bed.job(&file(1, 2, action));
+        bed.write_one();
+        if action == Action::Delete {
+            bed.ran(1, Ok(()));
+        }
+        bed.fail_one();
+        assert!(matches!(bed.report().outcome, Outcome::Failed { .. }), "{action:?}");
+        bed.disk_is_quick = true;
+        bed.runs.clear();
+        bed.job(&file(1, 3, Action::Delete));
+        assert_eq!(bed.runs[0].1, Some(Before(b"old".to_vec())), "{action:?}");
+        bed.ran(1, Ok(()));
+        assert!(!bed.disk[&id(1)].exists(), "{action:?}");
     }
 }
 

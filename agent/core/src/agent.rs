@@ -1,6 +1,6 @@
 //! The machine itself: takes inputs, hands out effects, and knows what each write on its way to disk is for.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use muster_shared::model::{ContentDigest, Down, Hello, Outcome, Report, ReportKey, Up, Welcome};
 use muster_shared::{Epoch, MonoTime, ResourceId};
@@ -48,7 +48,7 @@ pub struct Agent {
     writes: BTreeMap<WriteId, After>,
     last_write: u64,
     /// Entries that the disk did not take, to be written when it may.
-    stale: BTreeSet<ResourceId>,
+    pub(crate) stale: BTreeMap<ResourceId, WriteId>,
 }
 
 impl Agent {
@@ -68,7 +68,7 @@ impl Agent {
             greeting: None,
             writes: BTreeMap::new(),
             last_write: 0,
-            stale: BTreeSet::new(),
+            stale: BTreeMap::new(),
         }
     }
 
@@ -259,7 +259,7 @@ impl Agent {
 
     /// With the next heartbeat.
     pub(crate) fn write_later(&mut self, resource: ResourceId) {
-        self.stale.insert(resource);
+        self.stale.insert(resource, WriteId(self.last_write));
     }
 
     fn next_write(&mut self) -> WriteId {
@@ -275,6 +275,16 @@ impl Agent {
     /// Whether this job is not on disk yet.
     pub(crate) fn is_accepting(&self, key: ReportKey) -> bool {
         self.writes.values().any(|after| matches!(after, After::Accepted(accepted) if *accepted == key))
+    }
+
+    /// Records the job with its entry as it is now; what is on its way to disk of it does not count.
+    pub(crate) fn accept_again(&mut self, key: ReportKey) {
+        for after in self.writes.values_mut() {
+            if matches!(after, After::Accepted(accepted) if *accepted == key) {
+                *after = After::Nothing(key.resource);
+            }
+        }
+        self.write(key.resource, After::Accepted(key));
     }
 
     fn written(&mut self, write: WriteId, failed: Option<String>) {
@@ -296,7 +306,12 @@ impl Agent {
             (After::Captured { key, .. }, None) => self.run(key),
             (After::Captured { key, was }, Some(reason)) => self.not_captured(key, *was, &reason),
             (After::Ended { report, held }, failed) => self.ended(report, held, failed),
-            (After::Nothing(_), None) => {}
+            (After::Nothing(resource), None) => {
+                // One that was on its way before does not say what was refused since.
+                if self.stale.get(&resource).is_some_and(|&refused| write > refused) {
+                    self.stale.remove(&resource);
+                }
+            }
             (After::Nothing(resource), Some(reason)) => {
                 self.write_later(resource);
                 self.warn(format!("cannot write the ledger, will try again: {reason}"));
@@ -320,7 +335,7 @@ impl Agent {
             Some(Due::Heartbeat) => {
                 self.effects.push_back(Effect::Send(Up::Heartbeat));
                 self.report_again();
-                for resource in std::mem::take(&mut self.stale) {
+                for resource in self.stale.keys().copied().collect::<Vec<_>>() {
                     self.write(resource, After::Nothing(resource));
                 }
             }

@@ -60,9 +60,14 @@ impl Run {
         self.givers = givers.to_vec();
     }
 
+    /// Whether that one hands over in this run.
+    pub(crate) fn took_over_from(&self, giver: ResourceId) -> bool {
+        self.givers.contains(&giver)
+    }
+
     /// Whether that one hands over in this run, or may have done so in the same job before a restart.
     pub(crate) fn may_take_over_from(&self, giver: ResourceId) -> bool {
-        self.recovered || self.givers.contains(&giver)
+        self.recovered || self.took_over_from(giver)
     }
 
     /// Too late to replace or withdraw it.
@@ -181,6 +186,12 @@ impl Agent {
             };
             match action {
                 Action::Create | Action::Update => self.take_over(key, &claims),
+                Action::Delete | Action::Retain if self.is_held_up(resource, &claims) => {
+                    self.end(
+                        key,
+                        disk_failed("who holds what this resource once took over is not recorded yet"),
+                    );
+                }
                 Action::Delete => self.begin_delete(key, &claims),
                 Action::Check => self.check(key),
                 Action::Retain => self.retain(key, &claims),
@@ -328,9 +339,9 @@ impl Agent {
         };
         match next {
             // On disk is still the job that has ended, and runs again after a crash: never once a later one has run.
-            Some(next) if is_refused => self.write(key.resource, After::Accepted(next)),
-            None if is_refused => self.write(key.resource, After::Nothing(key.resource)),
+            Some(next) if is_refused => self.accept_again(next),
             Some(next) if !self.is_accepting(next) => self.admit(key.resource),
+            None if is_refused => self.write(key.resource, After::Nothing(key.resource)),
             Some(_) | None => {}
         }
     }

@@ -131,6 +131,15 @@ impl Agent {
             && entry.claims.iter().all(|claim| theirs.clone().any(|theirs| theirs.contains(claim)))
     }
 
+    /// Whether the disk refused to record that others have back what this resource claims. Should it go before that is
+    /// there, they would have gone with it after a crash.
+    pub(crate) fn is_held_up(&mut self, resource: ResourceId, claims: &[Claim]) -> bool {
+        let mut others = self.ledger.held_by_others(claims, resource);
+        others.retain(|other| self.stale.contains_key(other));
+        others.iter().for_each(|&other| self.write(other, After::Nothing(other)));
+        !others.is_empty()
+    }
+
     /// Resources to which this one's end gives back what it took over: it was never applied. What it claims besides
     /// is its own to put back.
     pub(crate) fn have_back(&self, resource: ResourceId) -> Vec<ResourceId> {
@@ -140,14 +149,22 @@ impl Agent {
     }
 
     /// What others handed over to this resource and it does not hold is theirs again, or goes where what this
-    /// resource held has gone.
+    /// resource held has gone: theirs is what they held until this very job.
     pub(crate) fn give_back(&mut self, resource: ResourceId, claims: &[Claim]) {
         let entry = self.ledger.get(resource);
         let holder = entry.filter(|entry| entry.exists() && entry.handed_over.is_none());
         let holds = |claim| holder.is_some_and(|holder| holder.claims.contains(claim));
         let unheld: Vec<Claim> = claims.iter().filter(|claim| !holds(claim)).cloned().collect();
         let to = entry.and_then(|entry| entry.handed_over);
-        self.hand_on(self.givers(resource, &unheld), to);
+        let applies = entry.and_then(|entry| entry.current.as_ref()).is_some_and(|a| a.job.action.applies());
+        let is_gone = to.is_some_and(|to| !self.ledger.get(to).is_some_and(Entry::exists));
+        let (held, other): (Vec<_>, Vec<_>) =
+            self.givers(resource, &unheld).into_iter().partition(|&giver| {
+                let run = self.runs.get(&resource).filter(|_| applies);
+                run.is_some_and(|run| run.took_over_from(giver) || is_gone && run.may_take_over_from(giver))
+            });
+        self.hand_on(held, None);
+        self.hand_on(other, to);
     }
 
     /// After a restart: what was given back and not written down any more, and what was on its way to a resource
@@ -167,20 +184,25 @@ impl Agent {
         self.open_rings();
     }
 
-    /// A resource that takes back what it once handed over and fails leaves a ring of hand-overs on disk when it
-    /// crashes before the other's record: of those in it, the one that was applied last is the holder.
+    /// A resource that takes back what it once handed over and fails leaves on disk, when it crashes before the other's
+    /// record, a ring of hand-overs, or a way to one that has gone before: of those on the way, the one that was applied
+    /// last is the holder.
     fn open_rings(&mut self) {
-        let next = |entry: &Entry| self.ledger.get(entry.handed_over?).map(|to| (to.resource, to));
+        let next = |entry: &Entry| self.ledger.get(entry.handed_over?);
+        let applied = |entry: &Entry| entry.applied.as_ref().map(|applied| applied.generation);
         let mut holders = Vec::new();
-        for entry in self.ledger.iter() {
-            let onwards = std::iter::successors(next(entry), |(_, to)| next(to)).take(self.ledger.len());
-            let mut ring = Vec::new();
-            for (resource, to) in onwards {
-                ring.push((to.applied.as_ref().map(|applied| applied.generation), resource));
-                if resource == entry.resource {
-                    holders.extend(ring.iter().max().map(|(_, holder)| *holder));
+        for entry in self.ledger.iter().filter(|entry| entry.exists()) {
+            let way = std::iter::successors(Some(entry), |at| next(at)).take(self.ledger.len() + 1);
+            let mut newest = (None, entry.resource);
+            for (place, at) in way.enumerate() {
+                // What was applied later than that one went has not gone with it.
+                let went = at.last.as_ref().filter(|_| !at.exists()).map(|last| last.key.generation);
+                let is_ring = place > 0 && at.resource == entry.resource;
+                if is_ring || went.is_some_and(|went| newest.0 > Some(went)) {
+                    holders.push(newest.1);
                     break;
                 }
+                newest = newest.max((applied(at), at.resource));
             }
         }
         holders.sort_unstable();

@@ -199,7 +199,7 @@ impl Engine {
         stack.status = Status::Complete;
         stack.reason = String::new();
         stack.outputs = outputs;
-        stack.queue = std::collections::VecDeque::new();
+        stack.queue.shrink_to_fit(); // What is made again for an agent that lost it may still wait.
         // One that is walked again is the same.
         if stack.complete.first() != Some(&stack.revision) {
             stack.complete.insert(0, stack.revision);

@@ -58,6 +58,12 @@ impl Engine {
             let lost: BTreeSet<Slot> =
                 rows.iter().filter(|(_, r)| r.node == Some(key) && r.is_lost()).map(|(s, _)| *s).collect();
             assert_eq!(node.lost.slots().collect::<BTreeSet<_>>(), lost, "lost rows of a node");
+            let line: BTreeSet<Slot> = node.in_line().into_iter().collect();
+            for (slot, row) in rows.iter().filter(|(slot, _)| self.waits_in_line(**slot, key)) {
+                let behind =
+                    |slot| self.stacks.get(&row.stack).is_some_and(|stack| stack.queue.contains(slot));
+                assert!(line.contains(slot) || behind(slot), "{} waits in no line", row.name);
+            }
             let count = rows.values().filter(|row| row.node == Some(key)).count();
             assert_eq!(node.rows, count as u64, "rows of a node");
         }

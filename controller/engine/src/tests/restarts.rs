@@ -89,6 +89,22 @@ fn rows_that_are_gone_hold_nobody_up_who_waits_for_room() {
 }
 
 #[test]
+fn what_is_made_again_waits_for_room_longer_than_the_operation_lasts() {
+    let mut bed = Bed::with(2, Limits { in_flight_per_stack: 1, ..Limits::default() });
+    bed.create(template("a: x=1 node=node-1\n b: x=1 node=node-1\n c: x=1 node=node-0")).unwrap();
+    bed.idle();
+    bed.update(template("a: x=1 node=node-1\n b: x=1 node=node-1\n c: x=2 node=node-0")).unwrap();
+    bed.disconnect(&node(1));
+    bed.hosts.get_mut(&node(1)).unwrap().things.clear();
+    bed.connect(&node(1));
+    assert!(bed.hosts[&node(1)].queue.is_empty(), "c has the only place");
+    bed.run_at(&node(0), 0);
+    assert_eq!(bed.status(), "UPDATE_COMPLETE");
+    bed.idle();
+    assert_eq!(bed.reality().len(), 3);
+}
+
+#[test]
 fn a_late_success_of_an_older_failure_hides_no_newer_one() {
     let mut bed = Bed::new(1);
     bed.create(template("a: x=1\n b: x=1\n c: x=1")).unwrap();

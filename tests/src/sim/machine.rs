@@ -5,17 +5,15 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-use muster_agent_core::{
-    Agent, Before, Config, ContentState, ContentStep, Effect, Entry, Found, Input, RunError, WriteId,
-};
-use muster_shared::model::{Action, Claim, ContentDigest, Job, Observed, Outcome, ReportKey, Spec, Up};
+use muster_agent_core::{Agent, Config, ContentStep, Effect, Entry, Input, WriteId};
+use muster_shared::model::{Claim, Down, Job, Outcome, ReportKey, Spec, Up};
 use muster_shared::seal::{Seal, SealPublic};
 use muster_shared::{Epoch, MonoTime, NodeId, ResourceId};
 
-use super::dice::Dice;
-use super::fault::Kind;
+use super::disk::Disk;
 use super::host::Host;
-use super::world::{Event, World, is_kept};
+use super::work::{Run, Work};
+use super::world::{Event, World};
 
 /// Inputs in one turn, as in the real agent.
 const INPUTS_PER_TURN: usize = 32;
@@ -47,19 +45,6 @@ pub struct Machine {
     boot: u128,
 }
 
-/// The state directory.
-#[derive(Default)]
-pub struct Disk {
-    entries: BTreeMap<ResourceId, Entry>,
-    /// As they were when last synced, of those that were written since.
-    unsynced: BTreeMap<ResourceId, Option<Entry>>,
-    epoch: Epoch,
-    epoch_synced: Epoch,
-    contents: BTreeMap<ContentDigest, Vec<u8>>,
-    /// Nothing can be written.
-    pub full: bool,
-}
-
 /// A running agent.
 pub struct Process {
     /// The machine under test.
@@ -74,44 +59,12 @@ pub struct Process {
     pub connecting: bool,
     turn_due: bool,
     timer: u64,
-    runs: BTreeMap<ReportKey, Run>,
-    checks: BTreeMap<ReportKey, Job>,
+    pub(super) runs: BTreeMap<ReportKey, Run>,
+    pub(super) checks: BTreeMap<ReportKey, Job>,
     /// Ends after so many effects.
     pub fuse: Option<u32>,
-}
-
-/// What a job will come to on this host.
-#[derive(Clone)]
-struct Run {
-    job: Job,
-    before: Option<Before>,
-    theirs: Vec<Before>,
-    fate: Fate,
-    result: Option<Result<(Observed, Option<Before>), RunError>>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    Works,
-    Fails { permanent: bool },
-    FailsLate,
-    Hangs,
-    Silent,
-}
-
-/// Host work that comes to its end.
-#[derive(Clone, Debug)]
-pub enum Work {
-    /// What was there is read.
-    Capture(ReportKey, Box<Spec>, Vec<Before>, bool),
-    /// What is there is compared.
-    Check(ReportKey),
-    /// The change is made.
-    Apply(ReportKey),
-    /// It answers.
-    Answer(ReportKey),
-    /// A content is compared with its digest.
-    Verify(ContentDigest),
+    /// Epoch of the controller that greeted it last.
+    greeted: Epoch,
 }
 
 impl Machine {
@@ -134,7 +87,7 @@ impl Machine {
     }
 
     /// What a resource made that the agent has forgotten since is as if it had always been there.
-    fn forgets_retained(&mut self, taker: ResourceId, spec: &Spec) {
+    pub(super) fn forgets_retained(&mut self, taker: ResourceId, spec: &Spec) {
         for claim in spec.claims() {
             let made_by = self.host.made_by.get(&claim.key).copied().filter(|by| *by != taker);
             // One that holds it, or hands it over, knows what was there before Muster, and so does one that takes it
@@ -168,83 +121,6 @@ impl Machine {
     }
 }
 
-impl Disk {
-    fn write(&mut self, entry: Entry) {
-        let old = self.entries.insert(entry.resource, entry.clone());
-        self.unsynced.entry(entry.resource).or_insert(old);
-    }
-
-    fn remove(&mut self, resource: ResourceId) {
-        let old = self.entries.remove(&resource);
-        self.unsynced.entry(resource).or_insert(old);
-    }
-
-    fn sync(&mut self) {
-        self.unsynced.clear();
-        self.epoch_synced = self.epoch;
-    }
-
-    /// What was not synced is there or not, each for itself; contents are cut somewhere.
-    fn power_cut(&mut self, dice: &mut Dice) {
-        for (resource, old) in std::mem::take(&mut self.unsynced) {
-            if dice.one_in(2) {
-                match old {
-                    Some(entry) => drop(self.entries.insert(resource, entry)),
-                    None => drop(self.entries.remove(&resource)),
-                }
-            }
-        }
-        if dice.one_in(2) {
-            self.epoch = self.epoch_synced;
-        }
-        self.epoch_synced = self.epoch;
-        for content in self.contents.values_mut() {
-            content.truncate(dice.index(content.len() + 1));
-        }
-    }
-
-    /// Resources that are to put a thing back.
-    pub fn holders(&self, thing: &str) -> impl Iterator<Item = ResourceId> {
-        let holds = |entry: &&Entry| entry.exists() && entry.handed_over.is_none();
-        let about = move |entry: &&Entry| entry.claims.iter().any(|claim| claim.key == *thing);
-        self.entries.values().filter(holds).filter(about).map(|entry| entry.resource)
-    }
-
-    /// What a resource holds that others handed over to it, with those, as long as it has made something itself:
-    /// it goes with the resource. Of one that has not, they have it back.
-    fn given_up_to(&self, resource: ResourceId) -> Vec<(String, ResourceId)> {
-        let holds = |entry: &&Entry| entry.applied.is_some() && entry.handed_over.is_none();
-        let Some(holder) = self.entries.get(&resource).filter(holds) else { return Vec::new() };
-        let next = |from: &ResourceId| self.entries.get(from)?.handed_over;
-        let leads_here = |from: &Entry| {
-            let mut chain = std::iter::successors(from.handed_over, next).take(self.entries.len());
-            chain.any(|to| to == resource)
-        };
-        let givers = self.entries.values().filter(|entry| entry.exists() && leads_here(entry));
-        givers
-            .flat_map(|giver| giver.claims.iter().map(move |claim| (claim, giver.resource)))
-            .filter(|(claim, _)| holder.claims.contains(claim))
-            .map(|(claim, giver)| (claim.key.clone(), giver))
-            .collect()
-    }
-
-    /// Whether this is the end of a job that leaves what there is.
-    fn ends_retained(&self, entry: &Entry) -> bool {
-        let job = self.entries.get(&entry.resource).and_then(|old| old.current.as_ref()).map(|a| &a.job);
-        let last = entry.last.as_ref().filter(|last| matches!(last.outcome, Outcome::Done(_)));
-        job.filter(|job| last.is_some_and(|last| last.key == job.key())).is_some_and(|job| match job.action {
-            Action::Retain => true,
-            Action::Delete => is_kept(&job.spec),
-            Action::Create | Action::Update | Action::Check => false,
-        })
-    }
-
-    /// Entries, as an agent that starts reads them.
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.entries.values()
-    }
-}
-
 impl World {
     /// Its agent starts.
     pub fn agent_starts(&mut self, at: usize) {
@@ -270,6 +146,7 @@ impl World {
             runs: BTreeMap::new(),
             checks: BTreeMap::new(),
             fuse: None,
+            greeted: Epoch(0),
         });
         self.note(|world| format!("{} agent starts", world.machines[at].name));
         self.agent_has_something(at, Duration::ZERO);
@@ -334,6 +211,9 @@ impl World {
             let Some(process) = &mut self.machines[at].process else { return };
             let Some(input) = process.inbox.pop_front() else { break };
             let since_start = MonoTime(now.since(process.started));
+            if let Input::Received(Down::Welcome(welcome)) = &input {
+                process.greeted = welcome.epoch;
+            }
             process.agent.handle(since_start, input);
             while let Some(effect) = self.machines[at].process.as_mut().and_then(|p| p.agent.poll_effect()) {
                 if self.agent_fuse_blows(at) {
@@ -428,8 +308,14 @@ impl World {
                 self.tell_agent(at, Input::Disconnected);
             }
             Effect::Send(up) => {
-                if let Some(process) = &mut self.machines[at].process {
-                    process.said.push(up);
+                let machine = &mut self.machines[at];
+                let Some(process) = &mut machine.process else { return };
+                // What only one says that obeys.
+                let obeys = matches!(up, Up::Ledger { .. } | Up::Heartbeat);
+                process.said.push(up);
+                if obeys && process.greeted > machine.disk.epoch {
+                    let (name, epoch) = (machine.name.clone(), process.greeted.0);
+                    self.violate(format!("{name} obeys epoch {epoch}, which it has not written down"));
                 }
             }
             Effect::Write { write, entry } => {
@@ -487,161 +373,6 @@ impl World {
         if let Some(process) = &mut self.machines[at].process {
             process.written.push((write, result));
         }
-    }
-
-    fn work_later(&mut self, at: usize, after: Duration, work: Work) {
-        let life = self.machines[at].life;
-        self.later(after, Event::HostWork(at, life, work));
-    }
-
-    fn job_begins(&mut self, at: usize, job: Job, before: Option<Before>, theirs: Vec<Before>) {
-        let key = job.key();
-        // What others have back is left alone.
-        let own = before.as_ref().map(|before| Host::without(before, &theirs));
-        let wrong = self.job_must_not_begin(at, &job, own.as_ref()).or_else(|| self.forgets_needs(at, &job));
-        wrong.into_iter().for_each(|wrong| self.violate(wrong));
-        self.running.insert(job.resource, (at, key));
-        let whom = format!("{} {:?} of {}", self.machines[at].name, job.action, job.resource);
-        let mut strikes = |kind| self.faults.strikes(self.now, kind, &whom);
-        let fate = if strikes(Kind::JobFails) {
-            Fate::Fails { permanent: false }
-        } else if strikes(Kind::JobRefused) {
-            Fate::Fails { permanent: true }
-        } else if strikes(Kind::JobFailsLate) {
-            Fate::FailsLate
-        } else if strikes(Kind::JobHangs) {
-            Fate::Hangs
-        } else if strikes(Kind::JobSilent) {
-            Fate::Silent
-        } else {
-            Fate::Works
-        };
-        let slow = strikes(Kind::JobSlow);
-        let mut takes = self.dice.hosts.millis(1, if slow { 60_000 } else { 300 });
-        if let Spec::Dummy(dummy) = &job.spec {
-            takes += Duration::from_millis(dummy.milliseconds);
-        }
-        if let Some(process) = &mut self.machines[at].process {
-            process.runs.insert(key, Run { job, before, theirs, fate, result: None });
-        }
-        self.work_later(at, takes.mul_f64(0.7), Work::Apply(key));
-        self.work_later(at, takes, Work::Answer(key));
-    }
-
-    /// The host's work comes to an end.
-    pub fn host_works(&mut self, at: usize, life: u64, work: Work) {
-        if self.machines[at].life != life {
-            return;
-        }
-        if self.now < self.machines[at].frozen_until {
-            let due = self.machines[at].frozen_until;
-            return self.at(due, Event::HostWork(at, life, work));
-        }
-        match work {
-            Work::Capture(key, spec, known, own) => {
-                let whom = format!("{} {}", self.machines[at].name, key.resource);
-                let before = if self.faults.strikes(self.now, Kind::CaptureFails, &whom) {
-                    Err(RunError { reason: "input/output error".into(), permanent: false })
-                } else {
-                    self.machines[at].forgets_retained(key.resource, &spec);
-                    Ok(self.machines[at].host.capture(&spec, &known, own))
-                };
-                self.tell_agent(at, Input::Captured { key, before });
-            }
-            Work::Check(key) => {
-                let machine = &mut self.machines[at];
-                let job = machine.process.as_mut().and_then(|process| process.checks.remove(&key));
-                if let Some(job) = job {
-                    let mut found = machine.host.check(&job);
-                    let whom = format!("{} {}", machine.name, key.resource);
-                    if self.faults.strikes(self.now, Kind::ForeignChange, &whom) {
-                        found = Found::Differs { missing: false, reason: "somebody changes it".into() };
-                    }
-                    self.tell_agent(at, Input::Checked { key, found: Ok(found) });
-                }
-            }
-            Work::Apply(key) => self.job_applies(at, key),
-            Work::Answer(key) => self.job_answers(at, key),
-            Work::Verify(digest) => {
-                let contents = &mut self.machines[at].disk.contents;
-                let right = contents.get(&digest).is_some_and(|bytes| ContentDigest::of(bytes) == digest);
-                if !right {
-                    contents.remove(&digest);
-                }
-                let state = if right { ContentState::Verified } else { ContentState::Corrupt };
-                self.tell_agent(at, Input::Content { digest, state: Ok(state) });
-            }
-        }
-    }
-
-    fn job_applies(&mut self, at: usize, key: ReportKey) {
-        let faults_on = self.faults.on;
-        let machine = &mut self.machines[at];
-        let Some(run) = machine.process.as_mut().and_then(|process| process.runs.get_mut(&key)) else {
-            return;
-        };
-        if matches!(run.fate, Fate::Fails { .. } | Fate::Hangs) {
-            return;
-        }
-        let before = run.before.as_ref().map(|before| Host::without(before, &run.theirs));
-        let result = machine.host.run(&run.job, before.as_ref(), &machine.disk.contents, faults_on);
-        let gone = result.is_ok() && run.job.action == Action::Delete;
-        run.result = Some(result);
-        if gone {
-            self.taken_away(key.resource);
-        }
-    }
-
-    fn job_answers(&mut self, at: usize, key: ReportKey) {
-        let Some(process) = &mut self.machines[at].process else { return };
-        let Some(run) = process.runs.get(&key) else { return };
-        let error = |reason: &str, permanent| RunError { reason: reason.into(), permanent };
-        let (outcome, before) = match (run.fate, run.result.clone()) {
-            (Fate::Hangs | Fate::Silent, _) => return,
-            (Fate::Works, Some(Ok((observed, before)))) => (Ok(observed), before),
-            (Fate::Works, Some(Err(error))) => (Err(error), None),
-            (Fate::FailsLate, _) => (Err(error("it differs after all", false)), None),
-            (Fate::Fails { permanent }, _) => (Err(error("the host says no", permanent)), None),
-            (Fate::Works, None) => (Err(error("nothing was done", false)), None),
-        };
-        process.runs.remove(&key);
-        self.job_ended(at, key);
-        self.tell_agent(at, Input::Ran { key, outcome, before });
-    }
-
-    fn job_ended(&mut self, at: usize, key: ReportKey) {
-        if self.running.get(&key.resource) == Some(&(at, key)) {
-            self.running.remove(&key.resource);
-        }
-    }
-
-    fn content(&mut self, at: usize, digest: ContentDigest, step: ContentStep) {
-        let disk = &mut self.machines[at].disk;
-        let length = disk.contents.get(&digest).map_or(0, Vec::len) as u64;
-        let state = match step {
-            ContentStep::Find => Ok(ContentState::Have(length)),
-            ContentStep::Append { .. } if disk.full => Err("no space left on device".to_owned()),
-            ContentStep::Append { offset, bytes } => {
-                let whom = format!("{} {digest}", self.machines[at].name);
-                let damaged = self.faults.strikes(self.now, Kind::ContentDamaged, &whom);
-                let content = self.machines[at].disk.contents.entry(digest).or_default();
-                content.truncate(usize::try_from(offset).unwrap_or(usize::MAX));
-                content.extend_from_slice(&bytes);
-                if let (true, Some(last)) = (damaged, content.last_mut()) {
-                    *last ^= 1;
-                }
-                Ok(ContentState::Have(content.len() as u64))
-            }
-            ContentStep::Verify => {
-                let after = self.dice.disks.millis(0, 10);
-                return self.work_later(at, after, Work::Verify(digest));
-            }
-            ContentStep::Drop => {
-                disk.contents.remove(&digest);
-                return;
-            }
-        };
-        self.tell_agent(at, Input::Content { digest, state });
     }
 }
 

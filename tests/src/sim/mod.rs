@@ -18,6 +18,7 @@ pub mod cli;
 mod controller;
 mod count;
 mod dice;
+mod disk;
 mod fault;
 mod host;
 mod invariant;
@@ -30,6 +31,7 @@ mod required;
 mod run;
 mod shrink;
 mod store;
+mod work;
 mod world;
 
 pub use count::Counts;

@@ -18,10 +18,11 @@ use super::controller::Controller;
 use super::dice::Dice;
 use super::fault::{CHAOS, Faults, Kind, Level};
 use super::host::Host;
-use super::machine::{Machine, Work};
+use super::machine::Machine;
 use super::operator::Operators;
 use super::reference::Reference;
 use super::store::{Noted, Shared};
+use super::work::Work;
 
 /// What happens at a time.
 #[derive(Clone)]

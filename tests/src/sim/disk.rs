@@ -1,0 +1,100 @@
+//! The state directory of an agent: what was synced survives a power cut, the rest may.
+
+use std::collections::BTreeMap;
+
+use muster_agent_core::Entry;
+use muster_shared::model::{Action, ContentDigest, Outcome};
+use muster_shared::{Epoch, ResourceId};
+
+use super::dice::Dice;
+use super::world::is_kept;
+
+/// The state directory.
+#[derive(Default)]
+pub struct Disk {
+    pub(super) entries: BTreeMap<ResourceId, Entry>,
+    /// As they were when last synced, of those that were written since.
+    pub(super) unsynced: BTreeMap<ResourceId, Option<Entry>>,
+    pub(super) epoch: Epoch,
+    pub(super) epoch_synced: Epoch,
+    pub(super) contents: BTreeMap<ContentDigest, Vec<u8>>,
+    /// Nothing can be written.
+    pub full: bool,
+}
+
+impl Disk {
+    pub fn write(&mut self, entry: Entry) {
+        let old = self.entries.insert(entry.resource, entry.clone());
+        self.unsynced.entry(entry.resource).or_insert(old);
+    }
+
+    pub fn remove(&mut self, resource: ResourceId) {
+        let old = self.entries.remove(&resource);
+        self.unsynced.entry(resource).or_insert(old);
+    }
+
+    pub fn sync(&mut self) {
+        self.unsynced.clear();
+        self.epoch_synced = self.epoch;
+    }
+
+    /// What was not synced is there or not, each for itself; contents are cut somewhere.
+    pub fn power_cut(&mut self, dice: &mut Dice) {
+        for (resource, old) in std::mem::take(&mut self.unsynced) {
+            if dice.one_in(2) {
+                match old {
+                    Some(entry) => drop(self.entries.insert(resource, entry)),
+                    None => drop(self.entries.remove(&resource)),
+                }
+            }
+        }
+        if dice.one_in(2) {
+            self.epoch = self.epoch_synced;
+        }
+        self.epoch_synced = self.epoch;
+        for content in self.contents.values_mut() {
+            content.truncate(dice.index(content.len() + 1));
+        }
+    }
+
+    /// Resources that are to put a thing back.
+    pub fn holders(&self, thing: &str) -> impl Iterator<Item = ResourceId> {
+        let holds = |entry: &&Entry| entry.exists() && entry.handed_over.is_none();
+        let about = move |entry: &&Entry| entry.claims.iter().any(|claim| claim.key == *thing);
+        self.entries.values().filter(holds).filter(about).map(|entry| entry.resource)
+    }
+
+    /// What a resource holds that others handed over to it, with those, as long as it has made something itself:
+    /// it goes with the resource. Of one that has not, they have it back.
+    pub fn given_up_to(&self, resource: ResourceId) -> Vec<(String, ResourceId)> {
+        let holds = |entry: &&Entry| entry.applied.is_some() && entry.handed_over.is_none();
+        let Some(holder) = self.entries.get(&resource).filter(holds) else { return Vec::new() };
+        let next = |from: &ResourceId| self.entries.get(from)?.handed_over;
+        let leads_here = |from: &Entry| {
+            let mut chain = std::iter::successors(from.handed_over, next).take(self.entries.len());
+            chain.any(|to| to == resource)
+        };
+        let givers = self.entries.values().filter(|entry| entry.exists() && leads_here(entry));
+        givers
+            .flat_map(|giver| giver.claims.iter().map(move |claim| (claim, giver.resource)))
+            .filter(|(claim, _)| holder.claims.contains(claim))
+            .map(|(claim, giver)| (claim.key.clone(), giver))
+            .collect()
+    }
+
+    /// Whether this is the end of a job that leaves what there is.
+    pub fn ends_retained(&self, entry: &Entry) -> bool {
+        let job = self.entries.get(&entry.resource).and_then(|old| old.current.as_ref()).map(|a| &a.job);
+        let last = entry.last.as_ref().filter(|last| matches!(last.outcome, Outcome::Done(_)));
+        job.filter(|job| last.is_some_and(|last| last.key == job.key())).is_some_and(|job| match job.action {
+            Action::Retain => true,
+            Action::Delete => is_kept(&job.spec),
+            Action::Create | Action::Update | Action::Check => false,
+        })
+    }
+
+    /// Entries, as an agent that starts reads them.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.values()
+    }
+}

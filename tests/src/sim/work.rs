@@ -1,0 +1,201 @@
+//! What a server does for its agent: looks, jobs, contents, each with its fate.
+
+use std::time::Duration;
+
+use muster_agent_core::{Before, ContentState, ContentStep, Found, Input, RunError};
+use muster_shared::model::{Action, ContentDigest, Job, Observed, ReportKey, Spec};
+
+use super::fault::Kind;
+use super::host::Host;
+use super::world::{Event, World};
+
+/// What a job will come to on this host.
+#[derive(Clone)]
+pub struct Run {
+    job: Job,
+    before: Option<Before>,
+    theirs: Vec<Before>,
+    fate: Fate,
+    result: Option<Result<(Observed, Option<Before>), RunError>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Works,
+    Fails { permanent: bool },
+    FailsLate,
+    Hangs,
+    Silent,
+}
+
+/// Host work that comes to its end.
+#[derive(Clone, Debug)]
+pub enum Work {
+    /// What was there is read.
+    Capture(ReportKey, Box<Spec>, Vec<Before>, bool),
+    /// What is there is compared.
+    Check(ReportKey),
+    /// The change is made.
+    Apply(ReportKey),
+    /// It answers.
+    Answer(ReportKey),
+    /// A content is compared with its digest.
+    Verify(ContentDigest),
+}
+
+impl World {
+    pub(super) fn work_later(&mut self, at: usize, after: Duration, work: Work) {
+        let life = self.machines[at].life;
+        self.later(after, Event::HostWork(at, life, work));
+    }
+
+    pub(super) fn job_begins(&mut self, at: usize, job: Job, before: Option<Before>, theirs: Vec<Before>) {
+        let key = job.key();
+        // What others have back is left alone.
+        let own = before.as_ref().map(|before| Host::without(before, &theirs));
+        let wrong = self.job_must_not_begin(at, &job, own.as_ref()).or_else(|| self.forgets_needs(at, &job));
+        wrong.into_iter().for_each(|wrong| self.violate(wrong));
+        self.running.insert(job.resource, (at, key));
+        let whom = format!("{} {:?} of {}", self.machines[at].name, job.action, job.resource);
+        let mut strikes = |kind| self.faults.strikes(self.now, kind, &whom);
+        let fate = if strikes(Kind::JobFails) {
+            Fate::Fails { permanent: false }
+        } else if strikes(Kind::JobRefused) {
+            Fate::Fails { permanent: true }
+        } else if strikes(Kind::JobFailsLate) {
+            Fate::FailsLate
+        } else if strikes(Kind::JobHangs) {
+            Fate::Hangs
+        } else if strikes(Kind::JobSilent) {
+            Fate::Silent
+        } else {
+            Fate::Works
+        };
+        let slow = strikes(Kind::JobSlow);
+        let mut takes = self.dice.hosts.millis(1, if slow { 60_000 } else { 300 });
+        if let Spec::Dummy(dummy) = &job.spec {
+            takes += Duration::from_millis(dummy.milliseconds);
+        }
+        if let Some(process) = &mut self.machines[at].process {
+            process.runs.insert(key, Run { job, before, theirs, fate, result: None });
+        }
+        self.work_later(at, takes.mul_f64(0.7), Work::Apply(key));
+        self.work_later(at, takes, Work::Answer(key));
+    }
+
+    /// The host's work comes to an end.
+    pub fn host_works(&mut self, at: usize, life: u64, work: Work) {
+        if self.machines[at].life != life {
+            return;
+        }
+        if self.now < self.machines[at].frozen_until {
+            let due = self.machines[at].frozen_until;
+            return self.at(due, Event::HostWork(at, life, work));
+        }
+        match work {
+            Work::Capture(key, spec, known, own) => {
+                let whom = format!("{} {}", self.machines[at].name, key.resource);
+                let before = if self.faults.strikes(self.now, Kind::CaptureFails, &whom) {
+                    Err(RunError { reason: "input/output error".into(), permanent: false })
+                } else {
+                    self.machines[at].forgets_retained(key.resource, &spec);
+                    Ok(self.machines[at].host.capture(&spec, &known, own))
+                };
+                self.tell_agent(at, Input::Captured { key, before });
+            }
+            Work::Check(key) => {
+                let machine = &mut self.machines[at];
+                let job = machine.process.as_mut().and_then(|process| process.checks.remove(&key));
+                if let Some(job) = job {
+                    let mut found = machine.host.check(&job);
+                    let whom = format!("{} {}", machine.name, key.resource);
+                    if self.faults.strikes(self.now, Kind::ForeignChange, &whom) {
+                        found = Found::Differs { missing: false, reason: "somebody changes it".into() };
+                    }
+                    self.tell_agent(at, Input::Checked { key, found: Ok(found) });
+                }
+            }
+            Work::Apply(key) => self.job_applies(at, key),
+            Work::Answer(key) => self.job_answers(at, key),
+            Work::Verify(digest) => {
+                let contents = &mut self.machines[at].disk.contents;
+                let right = contents.get(&digest).is_some_and(|bytes| ContentDigest::of(bytes) == digest);
+                if !right {
+                    contents.remove(&digest);
+                }
+                let state = if right { ContentState::Verified } else { ContentState::Corrupt };
+                self.tell_agent(at, Input::Content { digest, state: Ok(state) });
+            }
+        }
+    }
+
+    pub(super) fn job_applies(&mut self, at: usize, key: ReportKey) {
+        let faults_on = self.faults.on;
+        let machine = &mut self.machines[at];
+        let Some(run) = machine.process.as_mut().and_then(|process| process.runs.get_mut(&key)) else {
+            return;
+        };
+        if matches!(run.fate, Fate::Fails { .. } | Fate::Hangs) {
+            return;
+        }
+        let before = run.before.as_ref().map(|before| Host::without(before, &run.theirs));
+        let result = machine.host.run(&run.job, before.as_ref(), &machine.disk.contents, faults_on);
+        let gone = result.is_ok() && run.job.action == Action::Delete;
+        run.result = Some(result);
+        if gone {
+            self.taken_away(key.resource);
+        }
+    }
+
+    pub(super) fn job_answers(&mut self, at: usize, key: ReportKey) {
+        let Some(process) = &mut self.machines[at].process else { return };
+        let Some(run) = process.runs.get(&key) else { return };
+        let error = |reason: &str, permanent| RunError { reason: reason.into(), permanent };
+        let (outcome, before) = match (run.fate, run.result.clone()) {
+            (Fate::Hangs | Fate::Silent, _) => return,
+            (Fate::Works, Some(Ok((observed, before)))) => (Ok(observed), before),
+            (Fate::Works, Some(Err(error))) => (Err(error), None),
+            (Fate::FailsLate, _) => (Err(error("it differs after all", false)), None),
+            (Fate::Fails { permanent }, _) => (Err(error("the host says no", permanent)), None),
+            (Fate::Works, None) => (Err(error("nothing was done", false)), None),
+        };
+        process.runs.remove(&key);
+        self.job_ended(at, key);
+        self.tell_agent(at, Input::Ran { key, outcome, before });
+    }
+
+    pub(super) fn job_ended(&mut self, at: usize, key: ReportKey) {
+        if self.running.get(&key.resource) == Some(&(at, key)) {
+            self.running.remove(&key.resource);
+        }
+    }
+
+    pub(super) fn content(&mut self, at: usize, digest: ContentDigest, step: ContentStep) {
+        let disk = &mut self.machines[at].disk;
+        let length = disk.contents.get(&digest).map_or(0, Vec::len) as u64;
+        let state = match step {
+            ContentStep::Find => Ok(ContentState::Have(length)),
+            ContentStep::Append { .. } if disk.full => Err("no space left on device".to_owned()),
+            ContentStep::Append { offset, bytes } => {
+                let whom = format!("{} {digest}", self.machines[at].name);
+                let damaged = self.faults.strikes(self.now, Kind::ContentDamaged, &whom);
+                let content = self.machines[at].disk.contents.entry(digest).or_default();
+                content.truncate(usize::try_from(offset).unwrap_or(usize::MAX));
+                content.extend_from_slice(&bytes);
+                if let (true, Some(last)) = (damaged, content.last_mut()) {
+                    *last ^= 1;
+                }
+                Ok(ContentState::Have(content.len() as u64))
+            }
+            ContentStep::Verify => {
+                let after = self.dice.disks.millis(0, 10);
+                return self.work_later(at, after, Work::Verify(digest));
+            }
+            ContentStep::Drop => {
+                disk.contents.remove(&digest);
+                return;
+            }
+        };
+        self.tell_agent(at, Input::Content { digest, state });
+    }
+}

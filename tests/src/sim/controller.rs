@@ -257,8 +257,8 @@ impl World {
             (std::mem::take(&mut shared.leaving), std::mem::take(&mut shared.suspects))
         };
         let blown = self.shared.borrow().blown;
-        if let Some((.., wrong)) = suspects.into_iter().next().filter(|_| !blown) {
-            self.violate(wrong);
+        if let Some(suspect) = suspects.into_iter().next().filter(|_| !blown) {
+            self.violate(suspect.wrong);
         }
         for it in leaving {
             match it {

@@ -9,7 +9,7 @@ use muster_shared::NodeId;
 use muster_shared::model::{Action, Claim, Down, Job, ReportKey};
 
 use super::plan::HIDDEN;
-use super::store::{Leaving, Shared, Tables, brief};
+use super::store::{Leaving, Shared, Suspect, Tables, brief};
 
 /// A hidden value where operators read.
 pub fn leak(change: &Change) -> Option<String> {
@@ -46,7 +46,7 @@ pub fn claimed_twice(tables: &Tables, touched: &BTreeSet<(NodeId, Claim)>) -> Op
 pub fn leaves(shared: &mut Shared, node: &NodeId, connection: u64, message: &Down) -> Option<String> {
     match message {
         Down::Withdraw { resource, generation } => {
-            shared.suspects.retain(|(of, its, _)| (of, its) != (resource, generation));
+            shared.suspects.retain(|it| (&it.resource, &it.generation) != (resource, generation));
             None
         }
         Down::Job(job) => {
@@ -57,14 +57,28 @@ pub fn leaves(shared: &mut Shared, node: &NodeId, connection: u64, message: &Dow
             if key.is_none() || key != known {
                 return Some(format!("a job for {node} leaves on a connection of somebody else"));
             }
+            let (resource, generation) = (job.resource, job.generation);
+            // It may be taken back in the same turn.
             if let Some(wrong) = out_of_turn(shared, node, job, first) {
-                // It may be taken back in the same turn.
-                shared.suspects.push((job.resource, job.generation, wrong));
+                shared.suspects.push(Suspect { resource, generation, wrong, unless_greeted: None });
+            }
+            // Or what had failed is tried again since, because the node has said Hello.
+            if first
+                && job.action.applies()
+                && let Some(wrong) = unclean(shared, node)
+            {
+                let wrong = format!("{:?} of {resource} is sent to {node}: {wrong}", job.action);
+                let unless_greeted = Some(node.clone());
+                shared.suspects.push(Suspect { resource, generation, wrong, unless_greeted });
             }
             not_written(&shared.tables, node, job, first)
         }
         Down::Acknowledge(key) => acknowledged(&shared.tables, *key),
-        Down::Welcome(_) | Down::Chunk { .. } => None,
+        Down::Welcome(_) => {
+            shared.suspects.retain(|it| it.unless_greeted.as_ref() != Some(node));
+            None
+        }
+        Down::Chunk { .. } => None,
     }
 }
 
@@ -116,10 +130,7 @@ fn out_of_turn(shared: &Shared, node: &NodeId, job: &Job, first: bool) -> Option
         return name(format!("{} was not cleared", hook.as_str()));
     }
     match job.action {
-        Action::Create | Action::Update => {
-            let unclean = first.then(|| unclean(shared, node)).flatten();
-            unclean.or_else(|| too_early(shared, row)).and_then(name)
-        }
+        Action::Create | Action::Update => too_early(shared, row).and_then(name),
         Action::Delete | Action::Retain if first => still_needed(tables, row).and_then(name),
         Action::Delete | Action::Retain | Action::Check => None,
     }

@@ -199,7 +199,7 @@ impl Plan {
 /// A file that is on every server.
 pub const FOUND: (&str, &str, u32) = ("/etc/found", "found", 0o600);
 
-/// Each stack adopts it on a node of its own.
+/// Each stack adopts it on a node of its own, if there are so many.
 fn adopted(stack: usize) -> Resource {
     let (path, content, mode) = FOUND;
     Resource {
@@ -283,8 +283,10 @@ impl Maker {
             let resource = self.resource(stack, mood, &plan, &names[..at], &mut taken);
             plan.resources.insert((*name).to_owned(), resource);
         }
-        if self.dice.one_in(6) {
-            plan.resources.insert("x".to_owned(), adopted(stack));
+        let adopted = adopted(stack);
+        let is_there = adopted.node.as_ref().is_some_and(|node| self.nodes.contains(node));
+        if self.dice.one_in(6) && is_there {
+            plan.resources.insert("x".to_owned(), adopted);
         }
         if mood == Mood::Any && self.dice.one_in(5) {
             self.environment(&mut plan);

@@ -56,6 +56,18 @@ pub enum Leaving {
     Close(NodeId),
 }
 
+/// A job that must not be out.
+pub struct Suspect {
+    /// Its resource.
+    pub resource: ResourceId,
+    /// Which of its jobs.
+    pub generation: Generation,
+    /// What is wrong.
+    pub wrong: String,
+    /// Unless this node is greeted after it, in the same turn.
+    pub unless_greeted: Option<NodeId>,
+}
+
 /// What became durable and others have to know of.
 pub enum Noted {
     /// A stack changed.
@@ -96,7 +108,7 @@ pub struct Shared {
     /// Jobs that left at least once.
     pub sent: BTreeSet<(ResourceId, Generation)>,
     /// Jobs that must not be out unless they are taken back in the same turn.
-    pub suspects: Vec<(ResourceId, Generation, String)>,
+    pub suspects: Vec<Suspect>,
     /// The traversal in which each job that may be out began.
     pub began: BTreeMap<(ResourceId, Generation), u64>,
     /// Jobs that may be with one node at a time.

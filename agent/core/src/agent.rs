@@ -47,7 +47,7 @@ pub struct Agent {
     greeting: Option<(WriteId, Welcome)>,
     writes: BTreeMap<WriteId, After>,
     last_write: u64,
-    /// Entries that the disk did not take, to be written when it may.
+    /// Entries that the disk did not take, to be written when it may, with the last write when it was refused.
     pub(crate) stale: BTreeMap<ResourceId, WriteId>,
 }
 
@@ -245,16 +245,20 @@ impl Agent {
     pub(crate) fn write(&mut self, resource: ResourceId, after: After) {
         let Some(entry) = self.ledger.get(resource).cloned() else {
             // Only an entry without any content is not kept; there is nothing to make durable.
-            self.effects.push_back(Effect::Remove(resource));
-            return;
+            return self.forget(resource);
         };
         let write = self.next_write();
         self.writes.insert(write, after);
         self.effects.push_back(Effect::Write { write, entry: Box::new(entry) });
         while let Some(oldest) = self.ledger.excess_tombstone() {
             self.ledger.edit(oldest, |entry| *entry = Entry::new(oldest));
-            self.effects.push_back(Effect::Remove(oldest));
+            self.forget(oldest);
         }
+    }
+
+    fn forget(&mut self, resource: ResourceId) {
+        self.stale.remove(&resource);
+        self.effects.push_back(Effect::Remove(resource));
     }
 
     /// With the next heartbeat.

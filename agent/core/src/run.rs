@@ -189,7 +189,9 @@ impl Agent {
                 Action::Delete | Action::Retain if self.is_held_up(resource, &claims) => {
                     self.end(
                         key,
-                        disk_failed("who holds what this resource once took over is not recorded yet"),
+                        disk_failed(
+                            "an older record of what this resource claims was refused and is written again",
+                        ),
                     );
                 }
                 Action::Delete => self.begin_delete(key, &claims),

@@ -9,6 +9,7 @@ mod crossings;
 mod delete_first;
 mod failures;
 mod hooks;
+mod host;
 mod jobs;
 mod nodes;
 mod ownership;

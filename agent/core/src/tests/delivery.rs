@@ -197,6 +197,22 @@ fn tombstones_are_bounded_and_the_oldest_go() {
 }
 
 #[test]
+fn what_is_forgotten_is_not_written_again() {
+    let mut bed = Bed::online();
+    bed.down(Down::Withdraw { resource: id(0), generation: generation(1) });
+    bed.disk_is_quick = false;
+    bed.down(Down::Acknowledge(key(0, 1, 0)));
+    bed.fail_one();
+    assert!(!bed.agent.is_on_disk(), "it is tried again");
+    bed.disk_is_quick = true;
+    for n in 1..=TOMBSTONES_MAX as u128 {
+        bed.down(Down::Withdraw { resource: id(n), generation: generation(1) });
+        bed.down(Down::Acknowledge(key(n, 1, 0)));
+    }
+    assert!(bed.agent.entries().all(|entry| entry.resource != id(0)) && bed.agent.is_on_disk());
+}
+
+#[test]
 fn deleting_what_was_never_applied_touches_nothing() {
     let mut bed = Bed::online();
     bed.job(&job(1, 1, Action::Delete, dummy("1")));

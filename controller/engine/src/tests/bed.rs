@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use muster_shared::join::TokenSecret;
-use muster_shared::model::{
-    Action, Content, Down, FailOn, Hello, Job, LedgerEntry, Observed, Outcome, Report, ReportKey, Spec, Up,
-};
+use muster_shared::model::{Content, Hello, Job, Outcome, Report, Spec, Up};
 use muster_shared::seal::SealPublic;
-use muster_shared::{Attempt, Epoch, MonoTime, NodeId, ResourceId, StackName};
+use muster_shared::{Epoch, MonoTime, NodeId, StackName};
 
+use super::host::Host;
 use crate::record::{Change, NodeRecord, ResourceRecord, StackAction, StackRecord, Status, TokenRecord};
 use crate::view::{ResourceView, StackView};
 use crate::{
@@ -116,22 +115,6 @@ impl Tables {
             highest: self.highest,
         }
     }
-}
-
-/// A node and its agent.
-#[derive(Default)]
-pub struct Host {
-    pub connection: Option<u64>,
-    pub queue: VecDeque<Job>,
-    /// Jobs that have begun.
-    pub running: Vec<Job>,
-    pub things: BTreeMap<ResourceId, (Spec, LedgerEntry)>,
-    /// What others made.
-    pub foreign: Vec<Spec>,
-    /// Paths: which resource wrote the file last, and what is in it.
-    pub files: BTreeMap<String, (ResourceId, Content)>,
-    /// Outcomes of the newest job of each resource, to be said again.
-    pub outcomes: BTreeMap<ResourceId, Report>,
 }
 
 pub struct Bed {
@@ -596,97 +579,4 @@ pub fn config(epoch: u32, limits: Limits) -> Config {
     let mut seed = [0; 32];
     seed[..4].copy_from_slice(&epoch.to_le_bytes());
     Config { epoch: Epoch(epoch), seed, limits }
-}
-
-impl Host {
-    fn take(&mut self, message: Down) -> Option<Up> {
-        match message {
-            Down::Job(job) => {
-                if let Some(known) = self.outcomes.get(&job.resource).filter(|known| known.key == job.key()) {
-                    return Some(Up::Report(known.clone()));
-                }
-                if self.running.iter().any(|running| running.key() == job.key()) {
-                    return None;
-                }
-                if let Some(queued) = self.queue.iter_mut().find(|queued| queued.resource == job.resource) {
-                    *queued = job;
-                } else {
-                    self.queue.push_back(job);
-                }
-                None
-            }
-            Down::Withdraw { resource, generation } => {
-                let is_it = |job: &Job| (job.resource, job.generation) == (resource, generation);
-                self.queue.retain(|job| !is_it(job));
-                if let Some(at) = self.running.iter().position(is_it) {
-                    if !self.running[at].spec.is_interruptible() {
-                        return None;
-                    }
-                    let key = self.running.remove(at).key();
-                    let reason = "interrupted: a cancel or a newer operation took its job back".into();
-                    let report = Report { key, outcome: Outcome::Failed { reason, permanent: false } };
-                    self.outcomes.insert(resource, report.clone());
-                    return Some(Up::Report(report));
-                }
-                let known = self.outcomes.get(&resource).filter(|known| known.key.generation == generation);
-                let key = ReportKey { resource, generation, attempt: Attempt(0) };
-                Some(Up::Report(known.cloned().unwrap_or(Report { key, outcome: Outcome::Withdrawn })))
-            }
-            Down::Welcome(welcome) => welcome.want_ledger.then(|| Up::Ledger {
-                entries: self.things.values().map(|(_, entry)| *entry).collect(),
-                last: true,
-            }),
-            Down::Acknowledge(_) | Down::Chunk { .. } => None,
-        }
-    }
-
-    /// A thing that nobody made here is there if it has the desired state, kept under no id.
-    fn check(&self, job: &Job) -> Outcome {
-        let is_there = match &job.spec {
-            Spec::File(file) => self.files.get(&file.path).map(|(_, content)| *content == file.content),
-            spec => self
-                .things
-                .get(&job.resource)
-                .map(|(kept, _)| kept == spec)
-                .or(self.foreign.contains(spec).then_some(true)),
-        };
-        match is_there {
-            Some(true) => Outcome::Done(Observed::default()),
-            other => Outcome::Differs { missing: other.is_none(), reason: "content".into() },
-        }
-    }
-
-    fn run(&mut self, job: Job) -> Report {
-        let key = job.key();
-        let fail = match &job.spec {
-            Spec::Dummy(dummy) => dummy.fail,
-            _ => None,
-        };
-        let outcome = if fail == Some(FailOn::Any) || fail == Some(FailOn::Action(job.action)) {
-            Outcome::Failed { reason: "told to fail".into(), permanent: false }
-        } else if job.action == Action::Check {
-            self.check(&job)
-        } else if job.action == Action::Retain {
-            self.things.remove(&job.resource);
-            Outcome::Done(Observed::default())
-        } else if job.action == Action::Delete {
-            if let Spec::File(file) = &job.spec
-                && self.files.get(&file.path).is_some_and(|(owner, _)| *owner == job.resource)
-            {
-                self.files.remove(&file.path);
-            }
-            self.things.remove(&job.resource);
-            Outcome::Done(Observed::default())
-        } else {
-            if let Spec::File(file) = &job.spec {
-                self.files.insert(file.path.clone(), (job.resource, file.content.clone()));
-            }
-            let entry = LedgerEntry { resource: job.resource, generation: job.generation };
-            self.things.insert(job.resource, (job.spec, entry));
-            Outcome::Done(Observed::default())
-        };
-        let report = Report { key, outcome };
-        self.outcomes.insert(key.resource, report.clone());
-        report
-    }
 }

@@ -1,4 +1,5 @@
-use super::bed::{Bed, Host, files, node, template, under};
+use super::bed::{Bed, files, node, template, under};
+use super::host::Host;
 use crate::{Hook, Options, Request};
 
 const OLD: &str = "a: x=1\n b: x=1 | a\n c: x=1 | b";

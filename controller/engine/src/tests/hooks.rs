@@ -330,7 +330,7 @@ fn a_node_that_goes_away_changes_nothing_of_what_waits() {
     bed.disconnect(&node(0));
     assert_eq!(waiting(&bed), ["a post-create"]);
     // It comes back without what it had.
-    *bed.hosts.get_mut(&node(0)).unwrap() = super::bed::Host::default();
+    *bed.hosts.get_mut(&node(0)).unwrap() = super::host::Host::default();
     bed.connect(&node(0));
     assert_eq!(waiting(&bed), ["a post-create"]);
     bed.clear("a", Hook::PostCreate).unwrap();

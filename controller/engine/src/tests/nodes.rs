@@ -6,7 +6,8 @@ use std::time::Duration;
 use muster_shared::NodeId;
 use muster_shared::model::{Observed, Outcome, Report, Up};
 
-use super::bed::{Bed, Host, files, node, options, stack, template, under};
+use super::bed::{Bed, files, node, options, stack, template, under};
+use super::host::Host;
 use crate::{Answer, Limits, Options, Refusal, Request};
 
 fn label(bed: &mut Bed, labels: &[(&str, Option<&str>)]) -> Result<Answer, Refusal> {

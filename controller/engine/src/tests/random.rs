@@ -378,7 +378,7 @@ fn disturb(bed: &mut Bed, dice: &mut Dice) {
         8 => {
             // A new server joins under the name.
             bed.disconnect(&host);
-            *bed.hosts.get_mut(&host).unwrap() = super::bed::Host::default();
+            *bed.hosts.get_mut(&host).unwrap() = super::host::Host::default();
             bed.rejoin(&host);
             bed.connect(&host);
         }

@@ -14,7 +14,7 @@ AGENT := $(TARGET)/dist/muster-agent
 CARGO_BUILD := $(CARGO) build --locked -j$(JOBS)
 SCENARIOS := $(wildcard tests/scenarios/*.json)
 RECORDED := $(wildcard ../shared/samples/scenarios/*.json)
-SCRIPTS := .ci/run .ci/packages packaging/demo tests/mutations/run $(wildcard tests/bench/*.sh)
+SCRIPTS := .ci/run .ci/packages packaging/demo tests/mutations/run $(wildcard tests/bench/*.sh tests/testbed/*)
 NEXTEST := $(shell command -v cargo-nextest 2>/dev/null)
 DENY := $(shell command -v cargo-deny 2>/dev/null)
 # With a nightly toolchain and cargo-fuzz: how long each target is fuzzed.
@@ -67,7 +67,7 @@ lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -j$(JOBS) -- -D warnings
 	$(CARGO) test --locked -j$(JOBS) -p muster-tests --test arrows
-	shellcheck $(SCRIPTS)
+	shellcheck -x $(SCRIPTS)
 ifneq ($(DENY),)
 	$(CARGO) deny --locked check bans licenses sources
 else

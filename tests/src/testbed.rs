@@ -9,9 +9,11 @@
 
 mod namespace;
 mod process;
+mod server;
 
 pub use namespace::{Namespace, Switch};
 pub use process::{Daemon, Ran, Running, binary, eventually, look};
+pub use server::{Server, SystemdServer, Vm};
 
 use std::cell::RefCell;
 use std::fs;

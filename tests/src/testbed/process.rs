@@ -19,8 +19,12 @@ pub fn eventually<T>(what: &str, found: impl FnMut() -> Option<T>) -> T {
 }
 
 /// [`eventually`], or none.
-pub fn look<T>(mut found: impl FnMut() -> Option<T>) -> Option<T> {
-    let end = Instant::now() + PATIENCE;
+pub fn look<T>(found: impl FnMut() -> Option<T>) -> Option<T> {
+    look_within(PATIENCE, found)
+}
+
+fn look_within<T>(patience: Duration, mut found: impl FnMut() -> Option<T>) -> Option<T> {
+    let end = Instant::now() + patience;
     loop {
         if let Some(found) = found() {
             return Some(found);
@@ -156,11 +160,16 @@ impl Running {
     }
 
     /// Waits for its end.
-    pub fn finish(mut self) -> Ran {
+    pub fn finish(self) -> Ran {
+        self.finish_within(PATIENCE)
+    }
+
+    /// Waits for its end for another time than [`PATIENCE`].
+    pub fn finish_within(mut self, patience: Duration) -> Ran {
         let (out, err) = (self.child.stdout.take().unwrap(), self.child.stderr.take().unwrap());
         let (out, err) =
             (std::thread::spawn(move || read_all(out)), std::thread::spawn(move || read_all(err)));
-        let status = look(|| self.child.try_wait().unwrap());
+        let status = look_within(patience, || self.child.try_wait().unwrap());
         if status.is_none() {
             self.child.kill().unwrap();
             self.child.wait().unwrap();

@@ -1,0 +1,153 @@
+//! Servers with systemd: in namespaces ([`SystemdServer`]) or as virtual machines ([`Vm`]), by the scripts in
+//! `tests/testbed`. What packages, units, reboots and power cuts are tested with.
+//!
+//! A server is gone with its value. Root file systems and images are made once, in `target/testbed`, by whichever
+//! test comes first. Absent: what is in a server besides Debian; tests install it.
+
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::Namespace;
+use super::process::{Ran, Running, eventually};
+
+/// A server's start, or a command in it, has ended by then: the scripts give up before, and say why.
+const SERVER_PATIENCE: Duration = Duration::from_secs(580);
+
+/// What both kinds can do.
+pub struct Server {
+    script: PathBuf,
+    name: String,
+    dir: TempDir,
+}
+
+/// systemd as process 1 of namespaces over a Debian root; ready in less than a second. No reboot, this machine's kernel.
+pub struct SystemdServer(Server);
+
+/// A virtual machine without KVM: its own kernel, NICs with a device, reboots and power cuts; slow.
+pub struct Vm(Server);
+
+impl Server {
+    fn up(script: &str, name: &str, arguments: &[&str]) -> Self {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("testbed").join(script);
+        let server = Self { script, name: name.to_owned(), dir: TempDir::new().unwrap() };
+        server.verb("up", arguments).expect(0);
+        server
+    }
+
+    fn command(&self, verb: &str) -> Command {
+        let mut command = Command::new(&self.script);
+        command.args([verb, &self.name]);
+        command.env("MUSTER_BED", self.dir.path()).env("MUSTER_BED_CACHE", cache());
+        command
+    }
+
+    fn verb(&self, verb: &str, arguments: &[&str]) -> Ran {
+        let mut command = self.command(verb);
+        command.args(arguments);
+        Running::start(command).finish_within(SERVER_PATIENCE)
+    }
+
+    /// Runs a command in it to its end. Its environment is the server's own.
+    pub fn exec(&self, command: &[&str]) -> Ran {
+        self.verb("exec", command)
+    }
+
+    /// Runs a shell script in it.
+    pub fn try_sh(&self, script: &str) -> Ran {
+        self.exec(&["sh", "-c", script])
+    }
+
+    /// Runs a shell script in it, each command of which must work; its stdout.
+    #[track_caller]
+    pub fn sh(&self, script: &str) -> String {
+        self.try_sh(&format!("set -e\n{script}")).expect(0).stdout
+    }
+
+    /// Puts a file of this machine at `path` in it, with its mode.
+    pub fn copy(&self, file: &Path, path: &str) {
+        self.verb("copy", &[file.to_str().unwrap(), path]).expect(0);
+    }
+
+    /// Waits until the script says yes (exit code 0).
+    pub fn until(&self, what: &str, script: &str) {
+        eventually(what, || (self.try_sh(script).status == 0).then_some(()));
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let journal = self.exec(&["journalctl", "--no-pager", "-n", "60", "-u", "muster-*"]);
+            eprintln!("--- the end of {}'s journal:\n{}", self.name, journal.stdout);
+        }
+        // What goes wrong is on stderr, and the test's own result counts.
+        let _ = self.command("down").status();
+    }
+}
+
+impl SystemdServer {
+    /// Started, with nothing but `lo`.
+    pub fn start(name: &str) -> Self {
+        Self(Server::up("systemd-server", name, &[]))
+    }
+
+    /// A cable `up0`, as `10.77.0.NUMBER`, to a hub; see [`Namespace::hub`].
+    pub fn connect(&self, hub: &Namespace, number: u8) {
+        let pid = self.verb("pid", &[]).expect(0).stdout;
+        let port = format!("to{number}");
+        hub.ip(&format!("link add {port} type veth peer name up0 netns {}", pid.trim()));
+        hub.ip(&format!("link set {port} up master hub"));
+        self.sh(&format!("ip link set up0 up; ip address add 10.77.0.{number}/24 dev up0"));
+    }
+}
+
+impl Deref for SystemdServer {
+    type Target = Server;
+    fn deref(&self) -> &Server {
+        &self.0
+    }
+}
+
+impl Vm {
+    /// This machine's loopback, as a virtual machine reaches it over `eth0`.
+    pub const HOST: &str = "10.0.2.2";
+
+    /// Started, with this many NICs; `eth1` and on are up to the test. None, and a word on stderr, where there is no qemu.
+    pub fn start(name: &str, nics: u8) -> Option<Self> {
+        let path = std::env::var("PATH").unwrap_or_default();
+        let has_qemu = path.split(':').any(|folder| Path::new(folder).join("qemu-system-x86_64").exists());
+        if !has_qemu {
+            eprintln!("NOT TESTED: there is no qemu-system-x86_64 here; '.ci/packages test' installs it");
+            return None;
+        }
+        Some(Self(Server::up("vm-server", name, &[&nics.to_string()])))
+    }
+
+    /// An orderly reboot; it is up again.
+    pub fn reboot(&self) {
+        self.verb("reboot", &[]).expect(0);
+    }
+
+    /// A power cut: what was not synced is gone; it is up again.
+    pub fn power_cut(&self) {
+        self.verb("power-cut", &[]).expect(0);
+    }
+}
+
+impl Deref for Vm {
+    type Target = Server;
+    fn deref(&self) -> &Server {
+        &self.0
+    }
+}
+
+/// Beside what cargo builds, for all tests.
+fn cache() -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let profile = own.ancestors().find(|folder| folder.join("deps").is_dir()).unwrap();
+    profile.parent().unwrap().join("testbed")
+}

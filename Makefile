@@ -10,17 +10,26 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 
 TARGET := $(CARGO_TARGET_DIR)
 RELEASE := $(TARGET)/release
-AGENT := $(TARGET)/dist/muster-agent
+# What is installed.
+MUSTER ?= $(RELEASE)/muster
+CONTROLLER ?= $(RELEASE)/muster-controller
+AGENT ?= $(TARGET)/dist/muster-agent
+# Its man pages and completion scripts.
+DOCUMENTS ?= $(TARGET)/documents
+# The oldest glibc that packages run with: RHEL 8's. Debian 11 has 2.31, RHEL 9 2.34.
+GLIBC ?= 2.28
 CARGO_BUILD := $(CARGO) build --locked -j$(JOBS)
+UNITS := muster-controller.service muster-agent.service muster-network.service
+PROGRAMS := muster muster-controller muster-agent
 SCENARIOS := $(wildcard tests/scenarios/*.json)
 RECORDED := $(wildcard ../shared/samples/scenarios/*.json)
-SCRIPTS := .ci/run .ci/packages packaging/demo tests/mutations/run $(wildcard tests/bench/*.sh tests/testbed/*)
+SCRIPTS := .ci/run .ci/packages packaging/demo packaging/documents packaging/packages packaging/portable tests/mutations/run $(wildcard tests/bench/*.sh tests/testbed/*)
 NEXTEST := $(shell command -v cargo-nextest 2>/dev/null)
 DENY := $(shell command -v cargo-deny 2>/dev/null)
 # With a nightly toolchain and cargo-fuzz: how long each target is fuzzed.
 FUZZ_SECONDS ?= 10
 
-.PHONY: help build agent test lint fuzz demo clean-demo bench mutations soak install uninstall
+.PHONY: help build agent test lint fuzz demo clean-demo bench mutations soak packages install uninstall
 
 help:
 	@echo 'make demo      builds, and shows three servers being configured (root; asks apt for what is missing)'
@@ -28,6 +37,7 @@ help:
 	@echo 'make lint      formatting, clippy, dependencies, shell scripts'
 	@echo 'make build     controller, command line and agent, as they are installed'
 	@echo 'make agent     the small agent: target/dist/muster-agent'
+	@echo 'make packages  deb and rpm of agent, controller and command line, for glibc $(GLIBC) and newer: target/packages/'
 	@echo 'make install   what build made, with units and default configuration (DESTDIR, PREFIX, SYSCONFDIR)'
 	@echo 'make bench     speed and size, one line of JSON each'
 	@echo 'make mutations  what a programmer may get wrong, and whether the simulator sees it (long)'
@@ -38,14 +48,12 @@ help:
 build: agent
 	@.ci/packages build
 	$(CARGO_BUILD) --release -p muster-controller -p muster-cli
-	@rm -rf '$(TARGET)/man' '$(TARGET)/completion'
-	@'$(RELEASE)/muster' generate man '$(TARGET)/man'
-	@'$(RELEASE)/muster' generate completion '$(TARGET)/completion'
+	@packaging/documents '$(DOCUMENTS)' '$(RELEASE)/muster' '$(RELEASE)/muster-controller' '$(TARGET)/dist/muster-agent'
 
 agent:
 	@.ci/packages build
 	$(CARGO_BUILD) --profile dist -p muster-agent
-	@ls -l '$(AGENT)'
+	@ls -l '$(TARGET)/dist/muster-agent'
 
 # The runner's own closing line comes last.
 test:
@@ -107,28 +115,37 @@ soak:
 	$(CARGO_BUILD) --workspace --bins
 	MUSTER_SOAK=20 $(CARGO) test --locked -j$(JOBS) -p muster-tests --test processes -- --test-threads=4 kill::
 
+packages:
+	@.ci/packages packages
+	@programs="$$(JOBS=$(JOBS) packaging/portable $(GLIBC))" && \
+	  packaging/packages --glibc $(GLIBC) '$(TARGET)/packages' \
+	    "$$programs/release/muster" "$$programs/release/muster-controller" "$$programs/dist/muster-agent"
+
 install:
-	@for file in '$(RELEASE)/muster' '$(RELEASE)/muster-controller' '$(AGENT)'; do \
-	  [ -x "$$file" ] || { echo "$$file is not there: run 'make build' first" >&2; exit 1; }; done
-	install -Dm755 -t '$(DESTDIR)$(PREFIX)/bin' '$(RELEASE)/muster'
-	install -Dm755 -t '$(DESTDIR)$(PREFIX)/sbin' '$(RELEASE)/muster-controller' '$(AGENT)'
+	@for file in '$(MUSTER)' '$(CONTROLLER)' '$(AGENT)' '$(DOCUMENTS)/man/muster.1'; do \
+	  [ -e "$$file" ] || { echo "$$file is not there: run 'make build' first" >&2; exit 1; }; done
+	install -Dm755 -t '$(DESTDIR)$(PREFIX)/bin' '$(MUSTER)'
+	install -Dm755 -t '$(DESTDIR)$(PREFIX)/sbin' '$(CONTROLLER)' '$(AGENT)'
 	install -d '$(DESTDIR)$(PREFIX)/lib/systemd/system'
-	for unit in muster-controller.service muster-agent.service; do \
+	for unit in $(UNITS); do \
 	  sed 's,/usr/sbin/,$(PREFIX)/sbin/,' packaging/systemd/$$unit >'$(DESTDIR)$(PREFIX)/lib/systemd/system/'$$unit; done
+	install -Dm644 -t '$(DESTDIR)$(PREFIX)/lib/systemd/system-preset' packaging/systemd/90-muster-agent.preset
 	install -Dm644 packaging/systemd/muster.sysusers '$(DESTDIR)$(PREFIX)/lib/sysusers.d/muster.conf'
 	for daemon in controller agent; do [ -e '$(DESTDIR)$(SYSCONFDIR)/muster/'$$daemon.toml ] || \
 	  install -Dm644 packaging/$$daemon.toml '$(DESTDIR)$(SYSCONFDIR)/muster/'$$daemon.toml; done
-	if [ -d '$(TARGET)/man' ]; then install -Dm644 -t '$(DESTDIR)$(PREFIX)/share/man/man1' '$(TARGET)'/man/*; fi
-	if [ -d '$(TARGET)/completion' ]; then \
-	  install -Dm644 '$(TARGET)/completion/muster.bash' '$(DESTDIR)$(PREFIX)/share/bash-completion/completions/muster'; \
-	  install -Dm644 -t '$(DESTDIR)$(PREFIX)/share/zsh/site-functions' '$(TARGET)/completion/_muster'; \
-	  install -Dm644 -t '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d' '$(TARGET)/completion/muster.fish'; fi
+	for section in 1 5 8; do install -Dm644 -t '$(DESTDIR)$(PREFIX)/share/man/man'$$section '$(DOCUMENTS)/man/'*.$$section; done
+	for name in $(PROGRAMS); do \
+	  install -Dm644 '$(DOCUMENTS)/completion/'$$name.bash '$(DESTDIR)$(PREFIX)/share/bash-completion/completions/'$$name; \
+	  install -Dm644 -t '$(DESTDIR)$(PREFIX)/share/zsh/site-functions' '$(DOCUMENTS)/completion/'_$$name; \
+	  install -Dm644 -t '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d' '$(DOCUMENTS)/completion/'$$name.fish; done
 	@[ -n '$(DESTDIR)' ] || echo "next: systemd-sysusers && systemctl daemon-reload; README.md says how to go on"
 
 # Leaves configuration and state where they are.
 uninstall:
 	rm -f '$(DESTDIR)$(PREFIX)/bin/muster' '$(DESTDIR)$(PREFIX)/sbin/muster-controller' '$(DESTDIR)$(PREFIX)/sbin/muster-agent'
-	rm -f '$(DESTDIR)$(PREFIX)/lib/systemd/system/muster-controller.service' '$(DESTDIR)$(PREFIX)/lib/systemd/system/muster-agent.service'
-	rm -f '$(DESTDIR)$(PREFIX)/lib/sysusers.d/muster.conf' '$(DESTDIR)$(PREFIX)/share/bash-completion/completions/muster'
-	rm -f '$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_muster' '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/muster.fish'
-	rm -f '$(DESTDIR)$(PREFIX)'/share/man/man1/muster.1 '$(DESTDIR)$(PREFIX)'/share/man/man1/muster-*.1
+	for unit in $(UNITS); do rm -f '$(DESTDIR)$(PREFIX)/lib/systemd/system/'$$unit; done
+	rm -f '$(DESTDIR)$(PREFIX)/lib/systemd/system-preset/90-muster-agent.preset' '$(DESTDIR)$(PREFIX)/lib/sysusers.d/muster.conf'
+	for name in $(PROGRAMS); do rm -f '$(DESTDIR)$(PREFIX)/share/bash-completion/completions/'$$name \
+	  '$(DESTDIR)$(PREFIX)/share/zsh/site-functions/'_$$name '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/'$$name.fish; done
+	rm -f '$(DESTDIR)$(PREFIX)'/share/man/man1/muster.1 '$(DESTDIR)$(PREFIX)'/share/man/man1/muster-*.1 \
+	  '$(DESTDIR)$(PREFIX)'/share/man/man5/muster-*.5 '$(DESTDIR)$(PREFIX)'/share/man/man8/muster-*.8

@@ -8,7 +8,6 @@ mod reach;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::pending;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,13 +15,13 @@ use muster_agent_core::{
     Agent, Before, Config, ContentState, ContentStep, Effect, Found, Input, RunError, WriteId,
 };
 use muster_shared::MonoTime;
-use muster_shared::model::{ContentDigest, Job, Observed, ReportKey};
+use muster_shared::model::{CHALLENGE_BYTES, ContentDigest, Job, ReportKey};
 use rustls::ClientConfig;
 use tokio::task::{AbortHandle, JoinSet, yield_now};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::contents::Contents;
-use crate::host::{Host, Ran};
+use crate::host::{Host, NotRun, Ran};
 use crate::join::EnrolError;
 use crate::link::{Connection, LinkEvent};
 use crate::signals::{Signal, Signals};
@@ -39,7 +38,9 @@ const INPUTS_PER_TURN: usize = 32;
 /// What a task of the driver came to.
 enum Done {
     Captured { key: ReportKey, before: Result<Before, RunError> },
-    Ran { key: ReportKey, ran: Result<Ran, RunError> },
+    Guarded { key: ReportKey, undo: Result<Before, RunError> },
+    Ran { key: ReportKey, ran: Result<Ran, NotRun> },
+    Restored { key: ReportKey, result: Result<(), String> },
     Checked { key: ReportKey, found: Result<Found, RunError> },
     Verified { digest: ContentDigest, state: Result<ContentState, String> },
     Renewed(Box<Result<Identity, EnrolError>>),
@@ -54,8 +55,6 @@ pub struct Driver {
     host: Arc<Host>,
     contents: Contents,
     connection: Option<Connection>,
-    /// Where the controller is, as far as known.
-    controller: Vec<IpAddr>,
     tasks: JoinSet<Done>,
     runs: BTreeMap<ReportKey, AbortHandle>,
     renewing: bool,
@@ -89,7 +88,6 @@ impl Driver {
             host: Arc::new(host),
             contents,
             connection: None,
-            controller: Vec::new(),
             tasks: JoinSet::new(),
             runs: BTreeMap::new(),
             renewing: false,
@@ -109,10 +107,6 @@ impl Driver {
     /// Signals cannot be had.
     pub async fn run(mut self, mut signals: Signals, reload: impl Fn()) -> anyhow::Result<()> {
         tracing::info!(node = %self.identity.node, site = %self.identity.site, "agent started");
-        tokio::select! {
-            () = self.find_controller() => {}
-            () = stopped(&mut signals, &reload) => return Ok(()),
-        }
         let watchdog = sd_notify::watchdog_enabled().map(|limit| limit / 2);
         let mut alive_at = watchdog.map(|every| Instant::now() + every);
         notify(&[sd_notify::NotifyState::Ready]);
@@ -205,7 +199,24 @@ impl Driver {
                     async move { Done::Captured { key, before: host.capture(&spec, known, own).await } };
                 self.tasks.spawn_local(task);
             }
+            Effect::Guard { job, before, theirs } => {
+                let (key, host) = (job.key(), Arc::clone(&self.host));
+                let guard =
+                    async move { Done::Guarded { key, undo: host.guard(&job, before, &theirs).await } };
+                self.runs.insert(key, self.tasks.spawn_local(guard));
+            }
             Effect::Run { job, before, theirs } => self.begin(*job, before, theirs),
+            Effect::Restore { key, undo } => {
+                tracing::warn!(resource = %key.resource, generation = %key.generation, "putting back");
+                let host = Arc::clone(&self.host);
+                let restore = async move { Done::Restored { key, result: host.restore(&undo).await } };
+                self.runs.insert(key, self.tasks.spawn_local(restore));
+            }
+            Effect::Fallback { key, spec } => {
+                let host = Arc::clone(&self.host);
+                let fallback = async move { Done::Restored { key, result: host.fallback(&spec).await } };
+                self.runs.insert(key, self.tasks.spawn_local(fallback));
+            }
             Effect::Check { job, applied, before } => {
                 let (key, host) = (job.key(), Arc::clone(&self.host));
                 tracing::info!(resource = %job.resource, generation = %job.generation, "check");
@@ -245,9 +256,9 @@ impl Driver {
             resource = %job.resource, generation = %job.generation, attempt = job.attempt.0,
             action = ?job.action, "job"
         );
-        let (host, controller) = (Arc::clone(&self.host), self.controller.clone());
+        let host = Arc::clone(&self.host);
         let run = self.tasks.spawn_local(async move {
-            let ran = host.run(&job, before, theirs, &controller).await;
+            let ran = host.run(&job, before, theirs).await;
             Done::Ran { key, ran }
         });
         self.runs.insert(key, run);
@@ -271,6 +282,20 @@ impl Driver {
     fn done(&mut self, done: Done) {
         match done {
             Done::Captured { key, before } => self.inbox.push_back(Input::Captured { key, before }),
+            Done::Guarded { key, undo } => {
+                if self.runs.remove(&key).is_some() {
+                    let (undo, challenge) = match challenge() {
+                        Ok(challenge) => (undo, challenge),
+                        Err(error) => (Err(error), Vec::new()),
+                    };
+                    self.inbox.push_back(Input::Guarded { key, undo, challenge });
+                }
+            }
+            Done::Restored { key, result } => {
+                if self.runs.remove(&key).is_some() {
+                    self.inbox.push_back(Input::Restored { key, result });
+                }
+            }
             Done::Ran { key, ran } => {
                 // Otherwise it was cancelled just as it ended.
                 if self.runs.remove(&key).is_some() {
@@ -287,57 +312,77 @@ impl Driver {
         }
     }
 
-    fn ran(&mut self, key: ReportKey, ran: Result<Ran, RunError>) {
-        let (outcome, before): (Result<Observed, _>, _) = match ran {
-            Ok(ran) => (Ok(ran.observed), ran.before),
-            Err(error) => {
+    fn ran(&mut self, key: ReportKey, ran: Result<Ran, NotRun>) {
+        let (outcome, before, touched) = match ran {
+            Ok(ran) => (Ok(ran.observed), ran.before, ran.touched),
+            Err(NotRun { error, touched }) => {
                 tracing::warn!(resource = %key.resource, generation = %key.generation, "{}", error.reason);
-                (Err(error), None)
+                (Err(error), None, touched)
             }
         };
-        self.inbox.push_back(Input::Ran { key, outcome, before });
+        self.inbox.push_back(Input::Ran { key, outcome, before, touched });
     }
 
-    /// Lets running jobs end, for a while, and says nothing any more.
+    /// Lets running jobs end, for a while, puts back what is not confirmed, and says nothing any more.
     async fn stop(&mut self) {
         self.connection = None;
+        self.inbox.push_back(Input::Stop);
         let end = async {
-            while !self.runs.is_empty() {
+            loop {
+                self.turn_to_the_end();
+                if self.runs.is_empty() && !self.machine.is_guarding() {
+                    break;
+                }
                 match self.tasks.join_next().await {
-                    Some(Ok(done)) => {
-                        self.done(done);
-                        // Only what is written still matters: nothing new may begin.
-                        while let Some(input) = self.inbox.pop_front() {
-                            self.machine.handle(MonoTime(self.start.elapsed()), input);
-                        }
-                        while let Some(effect) = self.machine.poll_effect() {
-                            if matches!(effect, Effect::Write { .. }) {
-                                self.execute(effect);
-                            }
-                        }
-                    }
+                    Some(Ok(done)) => self.done(done),
                     Some(Err(_)) => {}
                     None => break,
                 }
             }
         };
         if timeout(STOP_WITHIN, end).await.is_err() {
-            tracing::warn!("a job did not end in time: it runs again when the agent starts");
+            tracing::warn!("a job did not end in time: it runs again, or is put back, when the agent starts");
         }
         self.sync();
     }
+
+    /// Like [`Driver::turn`], without the controller.
+    fn turn_to_the_end(&mut self) {
+        loop {
+            while let Some(input) = self.inbox.pop_front() {
+                self.machine.handle(MonoTime(self.start.elapsed()), input);
+            }
+            while let Some(effect) = self.machine.poll_effect() {
+                // What is written and what is under way still matters: nothing new may begin.
+                match effect {
+                    Effect::Write { .. }
+                    | Effect::Cancel(_)
+                    | Effect::Restore { .. }
+                    | Effect::Fallback { .. } => {
+                        self.execute(effect);
+                    }
+                    _ => {}
+                }
+            }
+            self.sync();
+            if self.inbox.is_empty() {
+                break;
+            }
+        }
+    }
+}
+
+fn challenge() -> Result<Vec<u8>, RunError> {
+    let random = tls::random::<CHALLENGE_BYTES>();
+    let failed =
+        |error: rustls::Error| RunError { reason: format!("no random bytes: {error}"), permanent: false };
+    random.map(|bytes| bytes.to_vec()).map_err(failed)
 }
 
 async fn next_event(connection: &mut Option<Connection>) -> Option<LinkEvent> {
     match connection {
         Some(connection) => connection.events.recv().await,
         None => pending().await,
-    }
-}
-
-async fn stopped(signals: &mut Signals, reload: impl Fn()) {
-    while signals.next().await == Signal::Reload {
-        reload();
     }
 }
 

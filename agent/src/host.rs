@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -31,6 +30,23 @@ pub struct Ran {
     pub observed: Observed,
     /// What is to be kept from now on of the time before, where that changed.
     pub before: Option<Before>,
+    /// Something was changed.
+    pub touched: bool,
+}
+
+/// A job that was not applied.
+#[derive(Debug)]
+pub struct NotRun {
+    /// Why.
+    pub error: RunError,
+    /// Something may have been changed.
+    pub touched: bool,
+}
+
+impl From<RunError> for NotRun {
+    fn from(error: RunError) -> Self {
+        Self { error, touched: false }
+    }
 }
 
 impl Host {
@@ -85,28 +101,61 @@ impl Host {
         }
     }
 
-    /// Applies and reads back. `controller` is where the controller is: the way to it is left alone. So is on delete
-    /// what `theirs` know of: others have it back.
+    /// All that a job may touch, as it is now, to be put back with [`Host::restore`].
     ///
     /// # Errors
-    /// It is not as desired.
-    pub async fn run(
+    /// It cannot be known; nothing was changed.
+    pub async fn guard(
         &self,
         job: &Job,
         before: Option<Before>,
-        theirs: Vec<Before>,
-        controller: &[IpAddr],
-    ) -> Result<Ran, RunError> {
+        theirs: &[Before],
+    ) -> Result<Before, RunError> {
+        let Spec::Network(config) = &job.spec else { return Ok(Before(Vec::new())) };
+        let before = known(before, theirs, job.action)?;
+        let (document, mapping) = match job.action {
+            Action::Delete => (NetworkDocument::default(), NicMapping::default()),
+            _ => parsed(config)?,
+        };
+        let undo = self.network.undo(&document, &mapping, &before).await;
+        encoded(&undo.map_err(network_failed)?)
+    }
+
+    /// Puts back what [`Host::guard`] has read.
+    ///
+    /// # Errors
+    /// Not all of it is as it was.
+    pub async fn restore(&self, undo: &Before) -> Result<(), String> {
+        let undo = snapshot(undo).map_err(|error| error.reason)?;
+        let restored = self.network.restore(&undo).await;
+        let warnings = restored.map_err(|error| muster_host::net::chain(&error))?;
+        warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+        Ok(())
+    }
+
+    /// Applies what the document has for the case that nothing else works.
+    ///
+    /// # Errors
+    /// It has no such thing, or that does not work either.
+    pub async fn fallback(&self, spec: &Spec) -> Result<(), String> {
+        let _ = spec;
+        Err("the document has no fallback_config".into())
+    }
+
+    /// Applies and reads back. What `theirs` know of is left alone on delete: others have it back.
+    ///
+    /// # Errors
+    /// It is not as desired.
+    pub async fn run(&self, job: &Job, before: Option<Before>, theirs: Vec<Before>) -> Result<Ran, NotRun> {
         let observed = match &job.spec {
             Spec::Dummy(dummy) => dummy_run(dummy, job.action).await?,
             Spec::File(file) => self.file(job.resource, job.action, file, before).await?,
             Spec::Network(config) => {
-                let before = before.as_ref().map(snapshot).transpose()?.unwrap_or_default();
-                let before = if job.action == Action::Delete { without(before, &theirs)? } else { before };
-                return self.network(job.action, config, before, controller).await;
+                let before = known(before, &theirs, job.action)?;
+                return self.network(job.action, config, before).await;
             }
         };
-        Ok(Ran { observed, before: None })
+        Ok(Ran { observed, before: None, touched: true })
     }
 
     /// Compares what is there with `spec` and changes nothing. A dummy is what the ledger has of it.
@@ -164,42 +213,24 @@ impl Host {
         Ok(Observed { attributes })
     }
 
-    async fn network(
-        &self,
-        action: Action,
-        config: &NetworkConfig,
-        before: Snapshot,
-        controller: &[IpAddr],
-    ) -> Result<Ran, RunError> {
-        if controller.is_empty() {
-            let reason =
-                "where the controller is is not known yet, so the way to it cannot be protected".into();
-            return Err(RunError { reason, permanent: false });
-        }
+    async fn network(&self, action: Action, config: &NetworkConfig, before: Snapshot) -> Result<Ran, NotRun> {
         if action == Action::Delete {
+            let mut touched = false;
             if config.on_delete == OnDelete::Restore {
                 let nothing = (NetworkDocument::default(), NicMapping::default());
                 let plan = self.network.plan_text(&nothing.0, &nothing.1, Some(before.clone())).await;
-                // A document that was refused has changed nothing: there is nothing to guard either.
-                let changes = !plan.map_err(network_failed)?.lines.is_empty();
-                for &controller in controller.iter().filter(|_| changes) {
-                    let guarded = self.network.guard(&nothing.0, &nothing.1, &before, controller);
-                    guarded.await.map_err(network_failed)?;
-                }
-                let warnings = self.network.restore(&before).await.map_err(network_failed)?;
+                touched = !plan.map_err(network_failed)?.lines.is_empty();
+                let warnings = self.network.restore(&before).await.map_err(network_not_run)?;
                 warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
             }
-            return Ok(Ran { observed: Observed::default(), before: None });
+            return Ok(Ran { observed: Observed::default(), before: None, touched });
         }
         let (document, mapping) = parsed(config)?;
-        for &controller in controller {
-            let guarded = self.network.guard(&document, &mapping, &before, controller);
-            guarded.await.map_err(network_failed)?;
-        }
-        let applied = self.network.apply(&document, &mapping, &before).await.map_err(network_failed)?;
+        let applied = self.network.apply(&document, &mapping, &before).await.map_err(network_not_run)?;
         applied.steps.iter().for_each(|step| tracing::info!("{step}"));
         applied.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-        Ok(Ran { observed: Observed::default(), before: Some(encoded(&applied.before)?) })
+        let touched = !applied.steps.is_empty();
+        Ok(Ran { observed: Observed::default(), before: Some(encoded(&applied.before)?), touched })
     }
 }
 
@@ -245,6 +276,12 @@ fn snapshot(before: &Before) -> Result<Snapshot, RunError> {
     serde_json::from_slice(&before.0).map_err(|_| damaged())
 }
 
+/// What is known of the time before; on delete without what others have back.
+fn known(before: Option<Before>, theirs: &[Before], action: Action) -> Result<Snapshot, RunError> {
+    let before = before.as_ref().map(snapshot).transpose()?.unwrap_or_default();
+    if action == Action::Delete { without(before, theirs) } else { Ok(before) }
+}
+
 /// What is to be put back, but for the links that others know of.
 fn without(mut before: Snapshot, theirs: &[Before]) -> Result<Snapshot, RunError> {
     for theirs in theirs {
@@ -268,14 +305,13 @@ fn file_failed(error: FileError) -> RunError {
     RunError { reason: error.to_string(), permanent: error.is_permanent() }
 }
 
+fn network_not_run(error: NetError) -> NotRun {
+    let touched = error.may_have_changed();
+    NotRun { error: network_failed(error), touched }
+}
+
 fn network_failed(error: NetError) -> RunError {
-    let permanent = matches!(
-        &error,
-        NetError::Document(_)
-            | NetError::Plan(_)
-            | NetError::CarriesController { .. }
-            | NetError::TakesController { .. }
-    );
+    let permanent = matches!(&error, NetError::Document(_) | NetError::Plan(_));
     RunError { reason: muster_host::net::chain(&error), permanent }
 }
 

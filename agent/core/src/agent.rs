@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, VecDeque};
 use muster_shared::model::{ContentDigest, Down, Hello, Outcome, Report, ReportKey, Up, Welcome};
 use muster_shared::{Epoch, MonoTime, ResourceId};
 
+use crate::confirm::Guard;
 use crate::face::{Config, Effect, Input, WriteId};
 use crate::fetch::{Fetch, Settled};
 use crate::lanes::Lanes;
-use crate::ledger::{Entry, Ledger};
+use crate::ledger::{Entry, Ledger, Undo};
 use crate::run::Run;
 use crate::session::{Due, Session};
 
@@ -26,6 +27,8 @@ pub(crate) enum After {
     Captured { key: ReportKey, was: Box<Entry> },
     /// A job ended; what its resource held until then, if it let go of it.
     Ended { report: Report, held: Option<Box<Entry>> },
+    /// What a job may touch is recorded for it; what was recorded until then.
+    Guarded { key: ReportKey, was: Option<Undo> },
     /// A report was acknowledged, or something else that can be written later as well.
     Nothing(ResourceId),
 }
@@ -40,6 +43,16 @@ pub struct Agent {
     pub(crate) fetch: Fetch,
     /// Where each entry's `current` stands.
     pub(crate) runs: BTreeMap<ResourceId, Run>,
+    /// The change that may cut the node off, or is being undone.
+    pub(crate) guard: Option<Guard>,
+    /// When to put back what could not be put back yet.
+    pub(crate) restore_at: BTreeMap<ResourceId, MonoTime>,
+    /// What was seen last of the controller since a change.
+    pub(crate) seen: Option<String>,
+    /// Connections are tried without backoff until then.
+    pub(crate) hurry_until: Option<MonoTime>,
+    /// Nothing new begins.
+    pub(crate) is_stopping: bool,
     pub(crate) effects: VecDeque<Effect>,
     pub(crate) now: MonoTime,
     epoch: Epoch,
@@ -62,6 +75,11 @@ impl Agent {
             lanes: Lanes::default(),
             fetch: Fetch::default(),
             runs: BTreeMap::new(),
+            guard: None,
+            restore_at: BTreeMap::new(),
+            seen: None,
+            hurry_until: None,
+            is_stopping: false,
             effects: VecDeque::new(),
             now: MonoTime::default(),
             epoch,
@@ -78,12 +96,15 @@ impl Agent {
         match input {
             Input::Start => self.start(),
             Input::Connected => self.connected(),
-            Input::Disconnected => self.disconnected(),
+            Input::Disconnected { reason } => self.disconnected(reason),
             Input::Received(down) => self.received(down),
             Input::Written(write) => self.written(write, None),
             Input::WriteFailed { write, reason } => self.written(write, Some(reason)),
             Input::Captured { key, before } => self.captured(key, before),
-            Input::Ran { key, outcome, before } => self.ran(key, outcome, before),
+            Input::Guarded { key, undo, challenge } => self.guarded(key, undo, challenge),
+            Input::Ran { key, outcome, before, touched } => self.ran(key, outcome, before, touched),
+            Input::Restored { key, result } => self.restored(key, result),
+            Input::Stop => self.stop(),
             Input::Checked { key, found } => self.checked(key, found),
             Input::Content { digest, state } => {
                 let settled = self.fetch.content(digest, state, now, &mut self.effects);
@@ -102,7 +123,7 @@ impl Agent {
 
     /// When to send [`Input::Timeout`], and why.
     pub fn poll_timeout(&self) -> Option<(MonoTime, &'static str)> {
-        [self.session.timeout(), self.fetch.timeout(), self.run_timeout()]
+        [self.session.timeout(), self.fetch.timeout(), self.run_timeout(), self.guard_timeout()]
             .into_iter()
             .flatten()
             .min_by_key(|(at, _)| *at)
@@ -147,9 +168,13 @@ impl Agent {
         }
     }
 
-    fn disconnected(&mut self) {
+    fn disconnected(&mut self, reason: String) {
         self.greeting = None;
+        let is_ours = self.session.is_closing();
         self.session.disconnected(self.now);
+        if !is_ours {
+            self.confirm_disconnected(reason);
+        }
         self.fetch.set_online(false, self.now, &mut self.effects);
     }
 
@@ -158,6 +183,15 @@ impl Agent {
         self.session.close(self.now);
         self.fetch.set_online(false, self.now, &mut self.effects);
         self.effects.push_back(Effect::Disconnect { reason });
+    }
+
+    /// A new connection, at once.
+    pub(crate) fn reconnect(&mut self, why: &str) {
+        self.greeting = None;
+        if self.session.reconnect(self.now) {
+            self.fetch.set_online(false, self.now, &mut self.effects);
+            self.effects.push_back(Effect::Disconnect { reason: why.to_owned() });
+        }
     }
 
     fn received(&mut self, down: Down) {
@@ -169,6 +203,7 @@ impl Agent {
             Down::Job(job) => self.job(job),
             Down::Withdraw { resource, generation } => self.withdraw(resource, generation),
             Down::Acknowledge(key) => self.acknowledge(key),
+            Down::Answer { key, bytes } => self.answer(key, &bytes),
             Down::Chunk { digest, offset, bytes } => {
                 let settled = self.fetch.chunk(digest, offset, bytes, self.now, &mut self.effects);
                 self.settled(settled);
@@ -200,6 +235,7 @@ impl Agent {
             self.send_ledger();
         }
         self.report_again();
+        self.confirm_over_new_connection();
         self.fetch.set_online(true, self.now, &mut self.effects);
     }
 
@@ -309,6 +345,8 @@ impl Agent {
             (After::HandedOver { other, to }, Some(reason)) => self.not_handed_over(other, to, &reason),
             (After::Captured { key, .. }, None) => self.run(key),
             (After::Captured { key, was }, Some(reason)) => self.not_captured(key, *was, &reason),
+            (After::Guarded { key, .. }, None) => self.guard_written(key),
+            (After::Guarded { key, was }, Some(reason)) => self.guard_not_written(key, was, &reason),
             (After::Ended { report, held }, failed) => self.ended(report, held, failed),
             (After::Nothing(resource), None) => {
                 // One that was on its way before does not say what was refused since.
@@ -350,5 +388,6 @@ impl Agent {
         }
         self.fetch.pump(self.now, &mut self.effects);
         self.run_timeouts();
+        self.guard_timeouts();
     }
 }

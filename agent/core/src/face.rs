@@ -28,7 +28,10 @@ pub enum Input {
     /// The connection asked for by [`Effect::Connect`] stands.
     Connected,
     /// It could not be made, or is gone. Exactly one follows each [`Effect::Connect`].
-    Disconnected,
+    Disconnected {
+        /// For the operator.
+        reason: String,
+    },
     /// From the controller.
     Received(Down),
     /// The write is on disk and survives a power cut.
@@ -47,6 +50,15 @@ pub enum Input {
         /// What was there.
         before: Result<Before, RunError>,
     },
+    /// The answer to [`Effect::Guard`].
+    Guarded {
+        /// The job.
+        key: ReportKey,
+        /// What it may touch, as it is now.
+        undo: Result<Before, RunError>,
+        /// Random, [`CHALLENGE_BYTES`](muster_shared::model::CHALLENGE_BYTES) of it.
+        challenge: Vec<u8>,
+    },
     /// The answer to [`Effect::Run`].
     Ran {
         /// The job.
@@ -55,6 +67,15 @@ pub enum Input {
         outcome: Result<Observed, RunError>,
         /// What is to be kept of the time before Muster from now on, where that changed.
         before: Option<Before>,
+        /// Something was, or may have been, changed.
+        touched: bool,
+    },
+    /// The answer to [`Effect::Restore`] and [`Effect::Fallback`].
+    Restored {
+        /// As in the effect.
+        key: ReportKey,
+        /// In force, or why not.
+        result: Result<(), String>,
     },
     /// The answer to [`Effect::Check`].
     Checked {
@@ -70,6 +91,9 @@ pub enum Input {
         /// How it stands now, or why the step failed.
         state: Result<ContentState, String>,
     },
+    /// The agent is to end soon: nothing new begins, and what is not confirmed is put back. Done when
+    /// [`is_guarding`](crate::Agent::is_guarding) says so.
+    Stop,
     /// The time of [`poll_timeout`](crate::Agent::poll_timeout) has come; too early does no harm.
     Timeout,
 }
@@ -155,6 +179,29 @@ pub enum Effect {
         /// wanted, it is Muster's own, and before it there is nothing that anybody knows of.
         own: bool,
     },
+    /// Read all that the job may touch, completely, to be put back should the node be cut off.
+    Guard {
+        /// The job.
+        job: Box<Job>,
+        /// As in [`Effect::Run`].
+        before: Option<Before>,
+        /// As in [`Effect::Run`].
+        theirs: Vec<Before>,
+    },
+    /// Put back what [`Effect::Guard`] read; may be asked again.
+    Restore {
+        /// Comes back in the answer.
+        key: ReportKey,
+        /// What was read.
+        undo: Before,
+    },
+    /// Apply what the job has for the case that nothing else works; without such a thing, fail.
+    Fallback {
+        /// Comes back in the answer.
+        key: ReportKey,
+        /// The job's desired state.
+        spec: Spec,
+    },
     /// Apply the job and read back.
     Run {
         /// The job; a content that is fetched is there, verified.
@@ -173,7 +220,7 @@ pub enum Effect {
         /// What was there before Muster.
         before: Option<Before>,
     },
-    /// Stop this run or check; it is not answered any more.
+    /// Stop this run, check, reading or putting back; it is not answered any more.
     Cancel(ReportKey),
     /// Work on a content in the state directory.
     Content {

@@ -31,12 +31,18 @@ impl Lanes {
         }
     }
 
-    /// The next one of a lane where nothing runs; it runs from now until [`Lanes::release`].
-    pub fn next(&mut self) -> Option<ResourceId> {
-        self.0.values_mut().filter(|queue| queue.running.is_none()).find_map(|queue| {
+    /// The next one of a lane where nothing runs and that is not `held`; it runs from now until [`Lanes::release`].
+    pub fn next(&mut self, held: Option<Lane>) -> Option<ResourceId> {
+        let free = self.0.iter_mut().filter(|(lane, queue)| queue.running.is_none() && held != Some(**lane));
+        free.map(|(_, queue)| queue).find_map(|queue| {
             queue.running = queue.waiting.pop_first().map(|(_, resource)| resource);
             queue.running
         })
+    }
+
+    /// Something runs in it.
+    pub fn is_busy(&self, lane: Lane) -> bool {
+        self.0.get(&lane).is_some_and(|queue| queue.running.is_some())
     }
 
     /// Whose turn it is now.
@@ -70,10 +76,11 @@ mod tests {
         lanes.enqueue(Lane::Service, Order(2), id(2));
         lanes.enqueue(Lane::Network, Order(4), id(4));
         lanes.withdraw(Lane::Service, Order(2));
-        assert_eq!([lanes.next(), lanes.next(), lanes.next()], [Some(id(4)), Some(id(1)), None]);
+        assert_eq!(lanes.next(Some(Lane::Network)), Some(id(1)), "a lane that is held gives none");
+        assert_eq!([lanes.next(None), lanes.next(None)], [Some(id(4)), None]);
         lanes.release(id(4));
-        assert_eq!(lanes.next(), None, "the network lane is empty, the service lane is busy");
+        assert_eq!(lanes.next(None), None, "the network lane is empty, the service lane is busy");
         lanes.release(id(1));
-        assert_eq!(lanes.next(), Some(id(3)));
+        assert_eq!(lanes.next(None), Some(id(3)));
     }
 }

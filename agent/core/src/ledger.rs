@@ -35,6 +35,15 @@ impl fmt::Debug for Before {
     }
 }
 
+/// What a change may touch, as it was right before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Undo {
+    /// The job that changes it.
+    pub key: ReportKey,
+    /// As the host wrote it down.
+    pub state: Before,
+}
+
 /// A job that was accepted and has not ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accepted {
@@ -76,6 +85,8 @@ pub struct Entry {
     /// What `before` is about. Of a resource that is gone: what it held, so that what others handed over to it
     /// is known to be gone with it.
     pub claims: Vec<Claim>,
+    /// A change that is not kept yet, or could not be put back yet: what to put back.
+    pub undo: Option<Undo>,
     /// The last good state.
     pub applied: Option<Applied>,
     /// The resource that took over what this one had made; this one's end leaves it alone.
@@ -96,6 +107,7 @@ impl Entry {
         Self {
             resource,
             before: None,
+            undo: None,
             claims: Vec::new(),
             applied: None,
             handed_over: None,
@@ -113,7 +125,8 @@ impl Entry {
 
     /// Nothing of it is here and nothing is to be done or said.
     pub fn is_tombstone(&self) -> bool {
-        !self.exists() && self.current.is_none() && self.next.is_none() && self.unacknowledged.is_empty()
+        let is_idle = self.undo.is_none() && self.current.is_none() && self.next.is_none();
+        !self.exists() && is_idle && self.unacknowledged.is_empty()
     }
 
     /// The fetched content that its job needs.

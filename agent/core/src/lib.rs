@@ -6,14 +6,16 @@
 //!
 //! **Invariants.** A job is in the ledger on disk before it runs, and its outcome is before it is reported.
 //! What was there before Muster is on disk before the first change. One job of a lane runs at a time, hence
-//! one of a resource. A generation never follows a newer one. An outcome is sent until it is acknowledged.
+//! one of a resource. What can cut the node off is undone unless the controller was reached anew. A generation never follows a newer one. An outcome is sent until it is acknowledged.
 //!
 //! Absent on purpose: clocks, files, sockets, randomness without a seed. The driver executes the effects in
 //! their order and answers with inputs.
 
 mod agent;
 mod backoff;
+mod boot;
 mod check;
+mod confirm;
 mod face;
 mod fetch;
 mod lanes;
@@ -25,8 +27,9 @@ mod take_over;
 
 pub use agent::Agent;
 pub use backoff::Backoff;
+pub use boot::{AtBoot, at_boot};
 pub use face::{Config, ContentState, ContentStep, Effect, Found, Input, RunError, WriteId};
-pub use ledger::{Accepted, Applied, Before, Ended, Entry, TOMBSTONES_MAX};
+pub use ledger::{Accepted, Applied, Before, Ended, Entry, TOMBSTONES_MAX, Undo};
 
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use muster_shared::model::{Action, Claim, Job, Observed, Outcome, Progress, Report, ReportKey, Up};
+use muster_shared::model::{Action, Claim, Job, Lane, Observed, Outcome, Progress, Report, ReportKey, Up};
 use muster_shared::wire::REASON_MAX;
 use muster_shared::{MonoTime, ResourceId};
 
@@ -18,8 +18,8 @@ use crate::ledger::{self, Applied, Before, Ended, Entry};
 use crate::receive::stored;
 
 /// A job that takes longer than this says so, and again from time to time.
-const PROGRESS_FIRST: Duration = Duration::from_secs(1);
-const PROGRESS_EVERY: Duration = Duration::from_secs(10);
+pub(crate) const PROGRESS_FIRST: Duration = Duration::from_secs(1);
+pub(crate) const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
 /// Where an entry's current job stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,10 +27,17 @@ pub(crate) enum Phase {
     Accepting,
     Fetching,
     Queued,
-    HandingOver { left: usize },
+    HandingOver {
+        left: usize,
+    },
     Capturing,
     Recording,
-    Running { deadline: MonoTime, progress: MonoTime },
+    Running {
+        deadline: MonoTime,
+        progress: MonoTime,
+    },
+    /// See `confirm.rs`.
+    Guarded,
     Ending(ReportKey),
 }
 
@@ -79,6 +86,7 @@ impl Run {
                 | Phase::Capturing
                 | Phase::Recording
                 | Phase::Running { .. }
+                | Phase::Guarded
                 | Phase::Ending(_) => true,
             }
     }
@@ -95,7 +103,12 @@ impl Agent {
             // A check leaves nothing behind.
             .map(|(entry, job)| (entry.resource, entry.exists() && job.action != Action::Check))
             .collect();
+        self.recover_undo();
         for (resource, recovered) in accepted {
+            if self.is_half_done(resource) {
+                self.runs.insert(resource, Run { recovered, ..Run::new(Phase::Guarded) });
+                continue;
+            }
             self.runs.insert(resource, Run { recovered, ..Run::new(Phase::Accepting) });
             self.admit(resource);
         }
@@ -175,7 +188,8 @@ impl Agent {
 
     /// Begins what has its turn.
     pub(crate) fn begin_all(&mut self) {
-        while let Some(resource) = self.lanes.next() {
+        self.begin_restoring();
+        while let Some(resource) = self.next_in_lane() {
             let job = self.ledger.get(resource).and_then(|entry| entry.current.as_ref()).map(|a| &a.job);
             let (key, action, claims) = match job {
                 Some(job) => (job.key(), job.action, job.spec.claims()),
@@ -201,6 +215,15 @@ impl Agent {
         }
     }
 
+    /// No change begins while another one may still be undone.
+    fn next_in_lane(&mut self) -> Option<ResourceId> {
+        if self.is_stopping {
+            return None;
+        }
+        let held = self.guard.is_some().then_some(Lane::Network);
+        self.lanes.next(held)
+    }
+
     fn begin_delete(&mut self, key: ReportKey, claims: &[Claim]) {
         if self.leaves_alone(key.resource, claims) {
             self.end(key, Outcome::Done(Observed::default()));
@@ -214,12 +237,24 @@ impl Agent {
         let Some(job) = self.current(key, |phase| !matches!(phase, Phase::Ending(_))).cloned() else {
             return;
         };
-        let Some(entry) = self.ledger.get(key.resource) else { return };
-        let before = entry.before.clone();
-        let givers = if job.action == Action::Delete { self.have_back(key.resource) } else { Vec::new() };
-        let theirs = givers.iter().filter_map(|&giver| self.ledger.get(giver)?.before.clone()).collect();
+        if job.spec.confirm_within().is_some() {
+            return self.guard(&job);
+        }
         self.set_running(&job);
+        self.host_begins(job);
+    }
+
+    pub(crate) fn host_begins(&mut self, job: Job) {
+        let (before, theirs) = self.known_to(&job);
         self.effects.push_back(Effect::Run { job: Box::new(job), before, theirs });
+    }
+
+    /// What was there before Muster as the job is to know it, and as those know it that have back what the job's
+    /// resource took over.
+    pub(crate) fn known_to(&self, job: &Job) -> (Option<Before>, Vec<Before>) {
+        let before = self.ledger.get(job.resource).and_then(|entry| entry.before.clone());
+        let givers = if job.action == Action::Delete { self.have_back(job.resource) } else { Vec::new() };
+        (before, givers.iter().filter_map(|&giver| self.ledger.get(giver)?.before.clone()).collect())
     }
 
     pub(crate) fn set_running(&mut self, job: &Job) {
@@ -233,7 +268,11 @@ impl Agent {
         key: ReportKey,
         outcome: Result<Observed, RunError>,
         before: Option<Before>,
+        touched: bool,
     ) {
+        if self.current(key, |phase| phase == Phase::Guarded).is_some() {
+            return self.guarded_ran(key, outcome, before, touched);
+        }
         if self.current(key, |phase| matches!(phase, Phase::Running { .. })).is_some() {
             if before.is_some() {
                 self.ledger.edit(key.resource, |entry| entry.before = before);
@@ -313,10 +352,16 @@ impl Agent {
     /// The outcome is on disk, or cannot be; what follows it begins.
     pub(crate) fn ended(&mut self, mut report: Report, held: Option<Box<Entry>>, failed: Option<String>) {
         let key = report.key;
+        if self.kept(key, failed.as_deref()) {
+            return;
+        }
         let is_refused = failed.is_some();
         if let Some(reason) = failed {
             self.warn(format!("cannot record a job's outcome: {reason}"));
-            report.outcome = disk_failed(&reason);
+            // A failure is one either way, and what was refused for good is not to be tried again.
+            if !matches!(report.outcome, Outcome::Failed { .. }) {
+                report.outcome = disk_failed(&reason);
+            }
             let outcome = report.outcome.clone();
             self.ledger.edit(key.resource, |entry| {
                 let stored = entry.unacknowledged.iter_mut().filter(|stored| stored.key == key);
@@ -379,6 +424,7 @@ impl Agent {
             | Phase::HandingOver { .. }
             | Phase::Capturing
             | Phase::Recording
+            | Phase::Guarded
             | Phase::Ending(_) => None,
         })
     }

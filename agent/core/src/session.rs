@@ -18,11 +18,23 @@ const WELCOME_WITHIN: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    Waiting { until: MonoTime },
+    Waiting {
+        until: MonoTime,
+    },
     Connecting,
-    Greeting { until: MonoTime },
-    Open { since: MonoTime, heartbeat: Duration, next: MonoTime },
-    Closing { held: Duration },
+    Greeting {
+        until: MonoTime,
+    },
+    Open {
+        since: MonoTime,
+        heartbeat: Duration,
+        next: MonoTime,
+    },
+    /// With `at_once`, the next attempt comes without a backoff.
+    Closing {
+        held: Duration,
+        at_once: bool,
+    },
 }
 
 /// What a timeout of the session asks for.
@@ -54,6 +66,11 @@ impl Session {
         matches!(self.state, State::Open { .. })
     }
 
+    /// We are closing it.
+    pub fn is_closing(&self) -> bool {
+        matches!(self.state, State::Closing { .. })
+    }
+
     /// Whether this connection is new: `Hello` is to be said.
     pub fn connected(&mut self, now: MonoTime) -> bool {
         let new = self.state == State::Connecting;
@@ -69,7 +86,11 @@ impl Session {
             State::Waiting { .. } => return,
             State::Connecting | State::Greeting { .. } => Duration::ZERO,
             State::Open { since, .. } => now.since(since),
-            State::Closing { held } => held,
+            State::Closing { at_once: true, .. } => {
+                self.state = State::Waiting { until: now };
+                return;
+            }
+            State::Closing { held, .. } => held,
         };
         self.state = State::Waiting { until: now + self.backoff.next(held) };
     }
@@ -97,7 +118,32 @@ impl Session {
                 Duration::ZERO
             }
         };
-        self.state = State::Closing { held };
+        self.state = State::Closing { held, at_once: false };
+    }
+
+    /// A new connection is wanted now; true if there is one to be closed for it.
+    pub fn reconnect(&mut self, now: MonoTime) -> bool {
+        match &mut self.state {
+            State::Waiting { until } => {
+                *until = now;
+                false
+            }
+            State::Closing { at_once, .. } => {
+                *at_once = true;
+                false
+            }
+            State::Connecting | State::Greeting { .. } | State::Open { .. } => {
+                self.state = State::Closing { held: Duration::ZERO, at_once: true };
+                true
+            }
+        }
+    }
+
+    /// The next attempt comes by then.
+    pub fn hasten(&mut self, by: MonoTime) {
+        if let State::Waiting { until } = &mut self.state {
+            *until = by.min(*until);
+        }
     }
 
     /// When to look again, and why.

@@ -2,6 +2,7 @@
 
 mod bed;
 mod check;
+mod confirm;
 mod delivery;
 mod fetching;
 mod interleavings;

@@ -129,6 +129,21 @@ impl Network {
         Ok(extended(before.unwrap_or_default(), &document, &state))
     }
 
+    /// What applying `document` over `before` may touch, as it is now.
+    pub async fn undo(
+        &self,
+        document: &NetworkDocument,
+        mapping: &NicMapping,
+        before: &Snapshot,
+    ) -> Result<Snapshot, NetError> {
+        let state = self.observe().await?;
+        let document = mapped(document, mapping, &state)?;
+        let mut undo = extended(Snapshot::default(), &document, &state);
+        undo.extend(before.links.keys().map(String::as_str), &state);
+        undo.uses_ovs |= before.uses_ovs;
+        Ok(undo)
+    }
+
     /// Applies `document`; what `before` holds besides goes back to what it was. When it fails, the links are
     /// put back to what they were when it began, as far as possible.
     pub async fn apply(
@@ -151,7 +166,7 @@ impl Network {
         self.needs_ovs(&before, &state)?;
         let steps = plan(&target, &state)?;
         if let Err(error) = self.reach(&mut netlink, &target, &steps).await {
-            return Err(self.undo(&mut netlink, error, &target, &steps, &state).await);
+            return Err(self.taken_back(&mut netlink, error, &target, &steps, &state).await);
         }
         before.keep_only(document.link_names().map(|name| name.as_str()));
         before.uses_ovs = uses_ovs(&document);
@@ -266,7 +281,7 @@ impl Network {
     }
 
     /// Back to how it was when the attempt began.
-    async fn undo(
+    async fn taken_back(
         &self,
         netlink: &mut Netlink,
         error: NetError,

@@ -1,45 +1,28 @@
-//! The driver's way to its controller: where that is, the connection, and a certificate that is taken there.
+//! The driver's way to its controller: the connection, and a certificate that is taken there.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use muster_agent_core::Input;
 use rustls::ClientConfig;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::{Done, Driver};
 use crate::join::{self, EnrolError};
-use crate::link::{Connection, LinkEvent, Peer, resolve};
+use crate::link::{Connection, LinkEvent, Peer};
 use crate::state_dir::Identity;
 use crate::tls::{self, Root};
 
 /// The wall clock may be set while we wait for a certificate's time, so it is looked at this often.
 const CLOCK_CHECK: Duration = Duration::from_secs(3600);
-/// For looking up the controller's addresses at the start.
-const FIND_WITHIN: Duration = Duration::from_secs(5);
 /// Between renewals, also after one that failed: there is a third of the certificate's life left.
 const RENEW_AGAIN: Duration = Duration::from_secs(600);
 
 impl Driver {
-    /// Jobs that a crash left behind run before there is a connection: the way to the controller must be
-    /// known then as well.
-    pub(super) async fn find_controller(&mut self) {
-        let find = async {
-            for address in &self.identity.addresses {
-                if let Ok(numbers) = resolve(address).await {
-                    self.controller.extend(numbers.iter().map(|number| number.ip()));
-                }
-            }
-        };
-        // Without it network jobs are refused until there is a connection.
-        let _ = timeout(FIND_WITHIN, find).await;
-    }
-
     pub(super) fn event(&mut self, event: Option<LinkEvent>) {
         match event {
             Some(LinkEvent::Connected { remote }) => {
                 tracing::info!(controller = %remote, "connected");
-                self.controller = vec![remote];
                 self.inbox.push_back(Input::Connected);
             }
             Some(LinkEvent::Received(messages)) => {
@@ -72,7 +55,7 @@ impl Driver {
     pub(super) fn disconnect(&mut self, reason: &str) {
         tracing::warn!("not connected: {reason}");
         self.connection = None;
-        self.inbox.push_back(Input::Disconnected);
+        self.inbox.push_back(Input::Disconnected { reason: reason.to_owned() });
     }
 
     pub(super) fn renew_if_due(&mut self) {
@@ -112,7 +95,8 @@ impl Driver {
             Err(error) => {
                 tracing::error!("cannot renew the node's certificate: {error:#}");
                 if connect {
-                    self.inbox.push_back(Input::Disconnected);
+                    let reason = format!("cannot renew the node's certificate: {error:#}");
+                    self.inbox.push_back(Input::Disconnected { reason });
                 }
             }
         }

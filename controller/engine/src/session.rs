@@ -96,6 +96,11 @@ impl Engine {
                 }
             }
             Up::Heartbeat => {}
+            // The agent alone decides what it means: here it says that this controller, obeyed by the node, is reached.
+            Up::Challenge { key: job, bytes } if self.nodes[key].ready => {
+                self.send(key, Down::Answer { key: job, bytes });
+            }
+            Up::Challenge { .. } => {}
         }
     }
 

@@ -52,6 +52,13 @@ pub enum Down {
         /// Never empty, unless the controller does not have the content (any more).
         bytes: Vec<u8>,
     },
+    /// The answer to [`Up::Challenge`], with its own bytes.
+    Answer {
+        /// The job that is to be confirmed.
+        key: ReportKey,
+        /// As in the challenge.
+        bytes: Vec<u8>,
+    },
 }
 
 /// What an agent says.
@@ -79,7 +86,17 @@ pub enum Up {
     },
     /// Still here.
     Heartbeat,
+    /// Over a connection made after a job's change: is the controller there, both ways, with packets of full size?
+    Challenge {
+        /// The job that is to be confirmed.
+        key: ReportKey,
+        /// [`CHALLENGE_BYTES`], fresh for each change.
+        bytes: Vec<u8>,
+    },
 }
+
+/// Bytes of a challenge, each way: more than one packet of any MTU, so that one the path does not carry shows.
+pub const CHALLENGE_BYTES: usize = 16 * 1024;
 
 /// Who connects, and what it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]

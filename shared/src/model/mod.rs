@@ -6,7 +6,8 @@ mod properties;
 mod spec;
 
 pub use message::{
-    Down, Hello, Job, LedgerEntry, Observed, Outcome, Progress, Report, ReportKey, Up, Welcome,
+    CHALLENGE_BYTES, Down, Hello, Job, LedgerEntry, Observed, Outcome, Progress, Report, ReportKey, Up,
+    Welcome,
 };
 pub use spec::{
     Action, Claim, ClaimKind, Content, ContentDigest, Dummy, FailOn, File, Lane, NetworkConfig, OnDelete,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -215,6 +216,15 @@ impl Spec {
         match self {
             Spec::Dummy(_) => true,
             Spec::File(_) | Spec::Network(_) => false,
+        }
+    }
+
+    /// Of what can cut the node off: how long a change may take until the controller was reached anew. It is kept only
+    /// then.
+    pub fn confirm_within(&self) -> Option<Duration> {
+        match self {
+            Spec::Network(network) => Some(Duration::from_secs(network.confirm_timeout.into())),
+            Spec::Dummy(_) | Spec::File(_) => None,
         }
     }
 

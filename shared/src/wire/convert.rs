@@ -7,8 +7,8 @@ use uuid::Uuid;
 
 use super::{CHUNK_MAX, WireError, v1};
 use crate::model::{
-    Action, Content, ContentDigest, Down, Dummy, FailOn, File, Hello, Job, LedgerEntry, NetworkConfig,
-    Observed, OnDelete, Outcome, Progress, Report, ReportKey, Spec, Up, Welcome,
+    Action, CHALLENGE_BYTES, Content, ContentDigest, Down, Dummy, FailOn, File, Hello, Job, LedgerEntry,
+    NetworkConfig, Observed, OnDelete, Outcome, Progress, Report, ReportKey, Spec, Up, Welcome,
 };
 use crate::{Attempt, Epoch, Generation, ResourceId};
 
@@ -67,6 +67,7 @@ impl From<&Down> for v1::Down {
             Down::Chunk { digest, offset, bytes } => {
                 v1::Down::Chunk { digest: digest.0, offset: *offset, bytes: bytes.clone() }
             }
+            Down::Answer { key, bytes } => v1::Down::Answer { key: key_out(key), bytes: bytes.clone() },
         }
     }
 }
@@ -101,6 +102,10 @@ impl Bounded for v1::Down {
                 at_most("chunk", bytes.len(), CHUNK_MAX)?;
                 Down::Chunk { digest: ContentDigest(digest), offset, bytes }
             }
+            v1::Down::Answer { key, bytes } => {
+                at_most("answer", bytes.len(), CHALLENGE_BYTES)?;
+                Down::Answer { key: key_in(key), bytes }
+            }
         })
     }
 }
@@ -124,6 +129,7 @@ impl From<&Up> for v1::Up {
             },
             Up::Fetch { digest, offset } => v1::Up::Fetch { digest: digest.0, offset: *offset },
             Up::Heartbeat => v1::Up::Heartbeat,
+            Up::Challenge { key, bytes } => v1::Up::Challenge { key: key_out(key), bytes: bytes.clone() },
         }
     }
 }
@@ -159,6 +165,10 @@ impl Bounded for v1::Up {
             }
             v1::Up::Fetch { digest, offset } => Up::Fetch { digest: ContentDigest(digest), offset },
             v1::Up::Heartbeat => Up::Heartbeat,
+            v1::Up::Challenge { key, bytes } => {
+                at_most("challenge", bytes.len(), CHALLENGE_BYTES)?;
+                Up::Challenge { key: key_in(key), bytes }
+            }
         })
     }
 }

@@ -72,6 +72,7 @@ fn downs() -> Vec<Down> {
         Down::Chunk { digest: ContentDigest([9; 32]), offset: 5, bytes: vec![1, 2, 3] },
         acting(Action::Check),
         acting(Action::Retain),
+        Down::Answer { key: key(), bytes: vec![1, 2, 3] },
     ]
 }
 
@@ -98,6 +99,7 @@ fn ups() -> Vec<Up> {
         Up::Fetch { digest: ContentDigest([9; 32]), offset: 131_072 },
         Up::Heartbeat,
         report(Outcome::Differs { missing: false, reason: "content differs".into() }),
+        Up::Challenge { key: key(), bytes: vec![1, 2, 3] },
     ]
 }
 

@@ -20,6 +20,7 @@ mod types {
         Withdraw { resource: Id, generation: Generation },
         Acknowledge(Key),
         Chunk { digest: [u8; 32], offset: u64, bytes: Vec<u8> },
+        Answer { key: Key, bytes: Vec<u8> },
     }
 
     #[derive(Serialize, Deserialize)]
@@ -76,6 +77,7 @@ mod types {
         Ledger { entries: Vec<(Id, Generation)>, last: bool },
         Fetch { digest: [u8; 32], offset: u64 },
         Heartbeat,
+        Challenge { key: Key, bytes: Vec<u8> },
     }
 
     #[derive(Serialize, Deserialize)]

@@ -80,7 +80,9 @@ impl World {
         if let Some(process) = &mut self.machines[at].process {
             process.connecting = true;
         }
-        let unreachable = self.controller.turns.is_none() || self.now < self.machines[at].cut_off_until;
+        let machine = &self.machines[at];
+        let unreachable =
+            self.controller.turns.is_none() || self.now < machine.cut_off_until || machine.host.is_cut();
         let after =
             if fails || unreachable { self.dice.net.millis(10, 5000) } else { self.dice.net.millis(2, 60) };
         let event =
@@ -93,7 +95,7 @@ impl World {
         let machine = &mut self.machines[at];
         let Some(process) = machine.process.as_mut().filter(|_| machine.life == life) else { return };
         process.connecting = false;
-        self.tell_agent(at, Input::Disconnected);
+        self.tell_agent(at, Input::Disconnected { reason: "no answer".into() });
     }
 
     /// The attempt got through; the controller lets in whom it knows by this key.
@@ -103,7 +105,7 @@ impl World {
             return;
         }
         let known = self.controller.turns.as_ref().and_then(|turns| turns.engine().node_seal(&machine.name));
-        if known != Some(machine.key) || self.now < machine.cut_off_until {
+        if known != Some(machine.key) || self.now < machine.cut_off_until || machine.host.is_cut() {
             return self.connect_fails(at, life);
         }
         let node = machine.name.clone();
@@ -180,7 +182,7 @@ impl World {
             return self.at(due, Event::Deliver(number, way));
         }
         let Some(packet) = line.pipe(way).packets.pop_front() else { return };
-        if line.broken {
+        if line.broken || self.machines[machine].host.is_cut() {
             return;
         }
         let (node, life) = (line.node.clone(), line.life);
@@ -236,7 +238,7 @@ impl World {
                 };
                 if process.line.take_if(|own| *own == number).is_some() {
                     let at = line.machine;
-                    self.tell_agent(at, Input::Disconnected);
+                    self.tell_agent(at, Input::Disconnected { reason: "connection reset".into() });
                 }
             }
             End::Controller => {

@@ -69,13 +69,15 @@ pub enum Kind {
     JobSilent,
     /// A job takes long.
     JobSlow,
+    /// What was there before a change cannot be put back just now.
+    RestoreFails,
     /// A thing is not as it should be while it is looked at: somebody changes it, and changes it back.
     ForeignChange,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::MessageDelayed,
         Self::MessageTwice,
         Self::ConnectionBreaks,
@@ -100,6 +102,7 @@ impl Kind {
         Self::JobHangs,
         Self::JobSilent,
         Self::JobSlow,
+        Self::RestoreFails,
         Self::ForeignChange,
     ];
 
@@ -127,6 +130,7 @@ impl Kind {
             Kind::JobFailsLate => 30,
             Kind::JobRefused => 8,
             Kind::JobHangs | Kind::JobSilent => 10,
+            Kind::RestoreFails => 250,
             Kind::JobSlow | Kind::ForeignChange => 60,
             Kind::ConnectionBreaks
             | Kind::ConnectionSilent

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_agent_core::{Before, Found, RunError};
+use muster_agent_core::{AtBoot, Before, Found, RunError};
 use muster_shared::model::{
     Action, Content, ContentDigest, Dummy, FailOn, File, Job, NetworkConfig, Observed, OnDelete, Spec,
 };
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::dice::Dice;
-use super::plan::FOUND;
+use super::plan::{CUTTING, FOUND};
 
 /// A file, its content by digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +28,19 @@ enum Was {
     Nothing,
     File(Option<FileState>),
     Links(BTreeMap<String, u32>),
+    /// All that a change may touch: MTU and maker.
+    Undo(BTreeMap<String, (u32, Option<ResourceId>)>),
+}
+
+/// One change of a link.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Which.
+    pub link: String,
+    /// Its MTU.
+    pub mtu: u32,
+    /// Who makes it; none: it is as before Muster.
+    pub by: Option<ResourceId>,
 }
 
 /// The state of a server. It survives its agent.
@@ -200,9 +213,13 @@ impl Host {
                 Ok((Observed::default(), None))
             }
             Spec::File(file) => Ok((self.file(job.resource, file, contents)?, None)),
+            // Step by step: see `network_steps`.
             Spec::Network(config) => {
-                let Was::Links(was) = was else { return Err(failed("what was before is not known")) };
-                Ok((Observed::default(), self.network(job, config, was)))
+                let Was::Links(mut was) = was else { return Err(failed("what was before is not known")) };
+                let wanted = links_of(config);
+                was.retain(|link, _| wanted.contains_key(link));
+                let before = (job.action != Action::Delete).then(|| encode(&Was::Links(was)));
+                Ok((Observed::default(), before))
             }
         }
     }
@@ -239,27 +256,81 @@ impl Host {
         Ok(Observed { attributes })
     }
 
-    fn network(
-        &mut self,
-        job: &Job,
-        config: &NetworkConfig,
-        mut was: BTreeMap<String, u32>,
-    ) -> Option<Before> {
+    /// What a network job changes, link by link: the MTU, and who makes it.
+    pub fn network_steps(&self, job: &Job, before: Option<&Before>) -> Vec<Step> {
+        let (Spec::Network(config), Some(Was::Links(was))) = (&job.spec, before.map(decode)) else {
+            return Vec::new();
+        };
         // Kept links are links of others once their row is gone: until then another resource may take them over.
         if job.action == Action::Delete && config.on_delete == OnDelete::Keep {
-            return None;
+            return Vec::new();
         }
         let wanted = if job.action == Action::Delete { BTreeMap::new() } else { links_of(config) };
-        for (link, mtu) in was.iter().filter(|(link, _)| !wanted.contains_key(*link)) {
-            self.links.insert(link.clone(), *mtu);
-            self.made_by.remove(link);
+        let back = was.into_iter().filter(|(link, _)| !wanted.contains_key(link));
+        let back = back.map(|(link, mtu)| Step { link, mtu, by: None });
+        back.chain(wanted.iter().map(|(link, mtu)| Step {
+            link: link.clone(),
+            mtu: *mtu,
+            by: Some(job.resource),
+        }))
+        .collect()
+    }
+
+    /// One step; whether anything is different now.
+    pub fn step(&mut self, step: &Step) -> bool {
+        let was = self.links.insert(step.link.clone(), step.mtu);
+        match step.by {
+            Some(by) => drop(self.made_by.insert(step.link.clone(), by)),
+            None => drop(self.made_by.remove(&step.link)),
         }
-        for (link, mtu) in &wanted {
-            self.links.insert(link.clone(), *mtu);
-            self.made_by.insert(link.clone(), job.resource);
+        was != Some(step.mtu)
+    }
+
+    /// All that a job may touch.
+    pub fn guard(&self, job: &Job, before: Option<&Before>) -> Before {
+        let steps = self.network_steps(job, before);
+        let links = steps.into_iter().map(|Step { link, .. }| {
+            let mtu = self.links.get(&link).copied().unwrap_or_default();
+            let by = self.made_by.get(&link).copied();
+            (link, (mtu, by))
+        });
+        encode(&Was::Undo(links.collect()))
+    }
+
+    /// All of it is as it was.
+    pub fn restore(&mut self, undo: &Before) {
+        let Was::Undo(links) = decode(undo) else { return };
+        for (link, (mtu, by)) in links {
+            self.step(&Step { link, mtu, by });
         }
-        was.retain(|link, _| wanted.contains_key(link));
-        (job.action != Action::Delete).then(|| encode(&Was::Links(was)))
+    }
+
+    /// The kernel forgets what was made; what the server has for itself comes up, and what the agent's ledger says.
+    pub fn boots(&mut self, steps: &[AtBoot]) {
+        let made: Vec<String> =
+            self.links.keys().filter(|link| self.made_by.contains_key(*link)).cloned().collect();
+        for link in made {
+            if let Some(mtu) = self.links_before.get(&link) {
+                self.links.insert(link.clone(), *mtu);
+                self.made_by.remove(&link);
+            }
+        }
+        for step in steps {
+            match step {
+                AtBoot::Apply { resource, spec, .. } => {
+                    let Spec::Network(config) = &**spec else { continue };
+                    for (link, mtu) in links_of(config) {
+                        self.step(&Step { link, mtu, by: Some(*resource) });
+                    }
+                }
+                AtBoot::Restore { undo, .. } => self.restore(undo),
+            }
+        }
+    }
+
+    /// Nobody reaches it any more.
+    pub fn is_cut(&self) -> bool {
+        self.links.values().any(|mtu| *mtu == CUTTING)
     }
 
     fn keep_file(&mut self, path: &str) {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-use muster_agent_core::{Agent, Config, ContentStep, Effect, Entry, Input, WriteId};
+use muster_agent_core::{Agent, Config, ContentStep, Effect, Entry, Input, WriteId, at_boot};
 use muster_shared::model::{Claim, Down, Job, Outcome, ReportKey, Spec, Up};
 use muster_shared::seal::{Seal, SealPublic};
 use muster_shared::{Epoch, MonoTime, NodeId, ResourceId};
@@ -43,6 +43,12 @@ pub struct Machine {
     /// Stands still until then.
     pub frozen_until: MonoTime,
     boot: u128,
+    /// It starts anew after a power cut.
+    boots: bool,
+    /// When its agent last began, or went on after it stood still.
+    pub up_since: MonoTime,
+    /// Counts how often it was cut off.
+    pub cuts: u32,
 }
 
 /// A running agent.
@@ -83,6 +89,9 @@ impl Machine {
             cut_off_until: MonoTime::default(),
             frozen_until: MonoTime::default(),
             boot: 1,
+            boots: false,
+            up_since: MonoTime::default(),
+            cuts: 0,
         }
     }
 
@@ -130,7 +139,11 @@ impl World {
         if machine.process.is_some() || machine.scrapped || !machine.joined {
             return;
         }
-        machine.life += 1;
+        (machine.life, machine.up_since) = (machine.life + 1, now);
+        if std::mem::take(&mut machine.boots) {
+            let entries: Vec<Entry> = machine.disk.entries.values().cloned().collect();
+            machine.host.boots(&at_boot(&entries));
+        }
         let config = Config { seed, boot_id: machine.boot, agent_version: "1.0.0".into() };
         let entries = machine.disk.entries.values().cloned().collect();
         machine.process = Some(Process {
@@ -159,7 +172,7 @@ impl World {
         machine.life += 1;
         if power_cut {
             machine.disk.power_cut(&mut self.dice.disks);
-            machine.boot += 1;
+            (machine.boot, machine.boots) = (machine.boot + 1, true);
         }
         self.running.retain(|_, (machine, _)| *machine != at);
         self.note(|world| {
@@ -305,7 +318,7 @@ impl World {
                     let notice = self.dice.net.millis(1, 100);
                     self.line_ends(line, None, Some(notice));
                 }
-                self.tell_agent(at, Input::Disconnected);
+                self.tell_agent(at, Input::Disconnected { reason: "closed by this side".into() });
             }
             Effect::Send(up) => {
                 let machine = &mut self.machines[at];
@@ -346,6 +359,19 @@ impl World {
                 self.work_later(at, after, Work::Capture(key, Box::new(spec), known, own));
             }
             Effect::Run { job, before, theirs } => self.job_begins(at, *job, before, theirs),
+            Effect::Guard { job, before, theirs } => {
+                let after = self.dice.hosts.millis(0, 50);
+                let own = before.as_ref().map(|before| Host::without(before, &theirs));
+                self.work_later(at, after, Work::Guard(job, own));
+            }
+            Effect::Restore { key, undo } => {
+                let after = self.dice.hosts.millis(1, 2000);
+                self.work_later(at, after, Work::Restore(key, undo));
+            }
+            Effect::Fallback { key, .. } => {
+                let after = self.dice.hosts.millis(1, 2000);
+                self.work_later(at, after, Work::Fallback(key));
+            }
             Effect::Check { job, .. } => {
                 let after = self.dice.hosts.millis(0, 200);
                 if let Some(process) = &mut self.machines[at].process {
@@ -400,6 +426,10 @@ fn counted(effect: &Effect) -> Option<String> {
         Effect::Check { .. } => "agent checks".into(),
         Effect::Capture { known, .. } if known.is_empty() => "agent captures".into(),
         Effect::Capture { .. } => "agent captures what it takes over".into(),
+        Effect::Guard { .. } => "agent guards".into(),
+        Effect::Restore { .. } => "agent puts back".into(),
+        Effect::Fallback { .. } => "agent falls back".into(),
+        Effect::Send(Up::Challenge { .. }) => "agent asks for a confirmation".into(),
         Effect::Cancel(_) => "agent cancels".into(),
         Effect::Remove(_) => "agent forgets".into(),
         Effect::Warn(_) => "agent warns".into(),

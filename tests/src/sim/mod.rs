@@ -17,6 +17,7 @@ mod bus;
 pub mod cli;
 mod controller;
 mod count;
+mod cut_off;
 mod dice;
 mod disk;
 mod fault;

@@ -9,6 +9,10 @@ use serde_json::{Map, Value as Json, json};
 
 use super::dice::Dice;
 
+/// A link with this MTU cuts its server off.
+pub const CUTTING: u32 = 1234;
+/// Seconds in which a change of the network is to be confirmed.
+pub const CONFIRM_TIMEOUT: u64 = 20;
 /// In every hidden value: no operator may ever read it.
 pub const HIDDEN: &str = "hush-";
 
@@ -131,6 +135,7 @@ impl Resource {
                     |(name, mtu): (&String, &u32)| json!({"type": "interface", "name": name, "mtu": mtu});
                 let links: Vec<Json> = links.iter().map(link).collect();
                 properties.insert("network_config".into(), links.into());
+                properties.insert("confirm_timeout".into(), json!(CONFIRM_TIMEOUT));
                 if *on_delete == OnDelete::Keep {
                     properties.insert("on_delete".into(), json!("keep"));
                 }
@@ -257,7 +262,10 @@ impl Maker {
         match &mut plan.resources.get_mut(name)?.what {
             What::Dummy { values, .. } => drop(values.insert("k".to_owned(), value)),
             What::File { content, .. } => *content = value,
-            What::Network { links, .. } => links.values_mut().take(1).for_each(|mtu| *mtu = 2900 - *mtu),
+            What::Network { links, .. } => {
+                links.values_mut().for_each(|mtu| *mtu = if *mtu == CUTTING { 1400 } else { *mtu });
+                links.values_mut().take(1).for_each(|mtu| *mtu = 2900 - *mtu);
+            }
         }
         self.made += 1;
         plan.name = format!("plan-{}", self.made);
@@ -334,7 +342,7 @@ impl Maker {
         let what = match self.dice.below(10) {
             0..5 => self.dummy(mood, plan, earlier),
             5..9 => self.file(stack, mood, plan, earlier, &node, taken),
-            _ => self.network(stack, &node, taken),
+            _ => self.network(stack, mood, &node, taken),
         };
         let anywhere = matches!(what, What::Dummy { .. }) && self.dice.one_in(10);
         let retain = self.dice.one_in(20);
@@ -405,13 +413,16 @@ impl Maker {
         }
     }
 
-    fn network(&mut self, stack: usize, node: &str, taken: &mut BTreeSet<String>) -> What {
+    fn network(&mut self, stack: usize, mood: Mood, node: &str, taken: &mut BTreeSet<String>) -> What {
         let mut links = BTreeMap::new();
         for link in LINKS {
             let link = format!("{link}{stack}");
             if self.dice.one_in(2) && taken.insert(format!("{node} link {link}")) {
                 links.insert(link, 1400 + u32::try_from(self.dice.below(5)).unwrap_or_default());
             }
+        }
+        if mood == Mood::Any && self.dice.one_in(5) {
+            links.values_mut().take(1).for_each(|mtu| *mtu = CUTTING);
         }
         let on_delete = if self.dice.one_in(10) { OnDelete::Keep } else { OnDelete::Restore };
         What::Network { links, on_delete }

@@ -10,7 +10,7 @@ use muster_shared::{ResourceId, StackName};
 
 use super::host::FileState;
 use super::machine::Machine;
-use super::plan::{Plan, Value, What};
+use super::plan::{CUTTING, Plan, Value, What};
 use super::store::Tables;
 
 /// What an operator asked for.
@@ -276,6 +276,9 @@ impl Wanted {
                     self.files.get_mut(&node).ok_or_else(nowhere)?.insert(path.clone(), file);
                 }
                 What::Network { links, .. } => {
+                    if links.values().any(|mtu| *mtu == CUTTING) && !has_failed(&physical, tables) {
+                        return Err(format!("{name} cuts {node} off and is COMPLETE"));
+                    }
                     let all = self.links.get_mut(&node).ok_or_else(nowhere)?;
                     all.extend(links.iter().map(|(link, mtu)| (link.clone(), *mtu)));
                 }

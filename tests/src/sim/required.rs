@@ -98,7 +98,7 @@ const OPERATORS: [&str; 23] = [
     "remove: taken",
 ];
 
-const AGENTS: [&str; 18] = [
+const AGENTS: [&str; 23] = [
     "agent runs Create",
     "agent runs Update",
     "agent runs Delete",
@@ -106,6 +106,11 @@ const AGENTS: [&str; 18] = [
     "agent captures",
     "agent captures what it takes over",
     "agent cancels",
+    "agent guards",
+    "agent asks for a confirmation",
+    "agent puts back",
+    "agent falls back",
+    "server cut off",
     "agent warns",
     "agent writes an epoch",
     "agent has fetched",

@@ -238,8 +238,9 @@ impl World {
             lost.filter_map(|row| row.node.clone()).collect()
         };
         for at in 0..self.machines.len() {
-            if with_lost.contains(&self.machines[at].name) {
-                self.agent_ends(at, false);
+            let line = self.machines[at].process.as_ref().and_then(|process| process.line);
+            if let (true, Some(line)) = (with_lost.contains(&self.machines[at].name), line) {
+                self.line_ends(line, Some(Duration::ZERO), Some(Duration::ZERO));
             }
         }
     }

@@ -1,12 +1,13 @@
 //! What a server does for its agent: looks, jobs, contents, each with its fate.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use muster_agent_core::{Before, ContentState, ContentStep, Found, Input, RunError};
 use muster_shared::model::{Action, ContentDigest, Job, Observed, ReportKey, Spec};
 
 use super::fault::Kind;
-use super::host::Host;
+use super::host::{Host, Step};
 use super::world::{Event, World};
 
 /// What a job will come to on this host.
@@ -15,6 +16,8 @@ pub struct Run {
     job: Job,
     before: Option<Before>,
     theirs: Vec<Before>,
+    steps: VecDeque<Step>,
+    touched: bool,
     fate: Fate,
     result: Option<Result<(Observed, Option<Before>), RunError>>,
 }
@@ -22,7 +25,11 @@ pub struct Run {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Works,
-    Fails { permanent: bool },
+    Fails {
+        permanent: bool,
+    },
+    /// Some of it is done.
+    FailsHalfWay,
     FailsLate,
     Hangs,
     Silent,
@@ -35,6 +42,14 @@ pub enum Work {
     Capture(ReportKey, Box<Spec>, Vec<Before>, bool),
     /// What is there is compared.
     Check(ReportKey),
+    /// What a job may touch is read.
+    Guard(Box<Job>, Option<Before>),
+    /// One more step of a change of the network is made.
+    Step(ReportKey),
+    /// What was there before a change is put back.
+    Restore(ReportKey, Before),
+    /// Has a host that could do nothing else something else to do?
+    Fallback(ReportKey),
     /// The change is made.
     Apply(ReportKey),
     /// It answers.
@@ -58,8 +73,9 @@ impl World {
         self.running.insert(job.resource, (at, key));
         let whom = format!("{} {:?} of {}", self.machines[at].name, job.action, job.resource);
         let mut strikes = |kind| self.faults.strikes(self.now, kind, &whom);
+        let is_network = matches!(job.spec, Spec::Network(_));
         let fate = if strikes(Kind::JobFails) {
-            Fate::Fails { permanent: false }
+            if is_network { Fate::FailsHalfWay } else { Fate::Fails { permanent: false } }
         } else if strikes(Kind::JobRefused) {
             Fate::Fails { permanent: true }
         } else if strikes(Kind::JobFailsLate) {
@@ -76,8 +92,15 @@ impl World {
         if let Spec::Dummy(dummy) = &job.spec {
             takes += Duration::from_millis(dummy.milliseconds);
         }
-        if let Some(process) = &mut self.machines[at].process {
-            process.runs.insert(key, Run { job, before, theirs, fate, result: None });
+        if self.machines[at].process.is_some() {
+            let own = before.as_ref().map(|before| Host::without(before, &theirs));
+            let steps: VecDeque<Step> = self.machines[at].host.network_steps(&job, own.as_ref()).into();
+            let count = u32::try_from(steps.len()).unwrap_or_default();
+            let Some(process) = &mut self.machines[at].process else { return };
+            process.runs.insert(key, Run { job, before, theirs, steps, touched: false, fate, result: None });
+            for n in 1..=count {
+                self.work_later(at, takes.mul_f64(0.7) * n / (count + 1), Work::Step(key));
+            }
         }
         self.work_later(at, takes.mul_f64(0.7), Work::Apply(key));
         self.work_later(at, takes, Work::Answer(key));
@@ -115,6 +138,31 @@ impl World {
                     self.tell_agent(at, Input::Checked { key, found: Ok(found) });
                 }
             }
+            Work::Guard(job, before) => {
+                let key = job.key();
+                let whom = format!("{} {}", self.machines[at].name, key.resource);
+                let undo = if self.faults.strikes(self.now, Kind::CaptureFails, &whom) {
+                    Err(RunError { reason: "input/output error".into(), permanent: false })
+                } else {
+                    Ok(self.machines[at].host.guard(&job, before.as_ref()))
+                };
+                let challenge = self.dice.agents.number().to_le_bytes().to_vec();
+                self.tell_agent(at, Input::Guarded { key, undo, challenge });
+            }
+            Work::Step(key) => self.network_step(at, key),
+            Work::Restore(key, undo) => {
+                let whom = format!("{} {}", self.machines[at].name, key.resource);
+                let fails = self.faults.strikes(self.now, Kind::RestoreFails, &whom);
+                if !fails {
+                    self.machines[at].host.restore(&undo);
+                }
+                let result = if fails { Err("the switch is not running".into()) } else { Ok(()) };
+                self.tell_agent(at, Input::Restored { key, result });
+            }
+            Work::Fallback(key) => {
+                let result = Err("the document has no fallback_config".into());
+                self.tell_agent(at, Input::Restored { key, result });
+            }
             Work::Apply(key) => self.job_applies(at, key),
             Work::Answer(key) => self.job_answers(at, key),
             Work::Verify(digest) => {
@@ -129,13 +177,32 @@ impl World {
         }
     }
 
+    fn network_step(&mut self, at: usize, key: ReportKey) {
+        let was_cut = self.machines[at].host.is_cut();
+        let machine = &mut self.machines[at];
+        let Some(run) = machine.process.as_mut().and_then(|process| process.runs.get_mut(&key)) else {
+            return;
+        };
+        if matches!(run.fate, Fate::Fails { .. } | Fate::Hangs)
+            || run.fate == Fate::FailsHalfWay && run.touched
+        {
+            return;
+        }
+        if let Some(step) = run.steps.pop_front() {
+            run.touched |= machine.host.step(&step);
+        }
+        if !was_cut && machine.host.is_cut() {
+            self.is_cut_off(at);
+        }
+    }
+
     pub(super) fn job_applies(&mut self, at: usize, key: ReportKey) {
         let faults_on = self.faults.on;
         let machine = &mut self.machines[at];
         let Some(run) = machine.process.as_mut().and_then(|process| process.runs.get_mut(&key)) else {
             return;
         };
-        if matches!(run.fate, Fate::Fails { .. } | Fate::Hangs) {
+        if matches!(run.fate, Fate::Fails { .. } | Fate::FailsHalfWay | Fate::Hangs) {
             return;
         }
         let before = run.before.as_ref().map(|before| Host::without(before, &run.theirs));
@@ -156,12 +223,14 @@ impl World {
             (Fate::Works, Some(Ok((observed, before)))) => (Ok(observed), before),
             (Fate::Works, Some(Err(error))) => (Err(error), None),
             (Fate::FailsLate, _) => (Err(error("it differs after all", false)), None),
+            (Fate::FailsHalfWay, _) => (Err(error("a step failed", false)), None),
             (Fate::Fails { permanent }, _) => (Err(error("the host says no", permanent)), None),
             (Fate::Works, None) => (Err(error("nothing was done", false)), None),
         };
+        let touched = run.touched;
         process.runs.remove(&key);
         self.job_ended(at, key);
-        self.tell_agent(at, Input::Ran { key, outcome, before });
+        self.tell_agent(at, Input::Ran { key, outcome, before, touched });
     }
 
     pub(super) fn job_ended(&mut self, at: usize, key: ReportKey) {

@@ -63,6 +63,8 @@ pub enum Event {
     StoreMends,
     /// A server's disk is well again.
     LedgerMends(usize),
+    /// Is a server that was cut off to be reached again by now?
+    IsBack(usize, u32),
 }
 
 /// Streams of random numbers, one per purpose.
@@ -262,6 +264,7 @@ impl World {
                 (shared.full, shared.broken) = (false, false);
             }
             Event::LedgerMends(at) => self.machines[at].disk.full = false,
+            Event::IsBack(at, cut) => self.is_back(at, cut),
         }
         true
     }

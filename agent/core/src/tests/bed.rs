@@ -13,6 +13,8 @@ use crate::{
 };
 
 pub const HEARTBEAT: Duration = Duration::from_secs(30);
+/// Stands for the random bytes of a challenge.
+pub const CHALLENGE: &[u8] = b"fresh";
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A node: the machine, its disk, and what is under way.
@@ -31,6 +33,12 @@ pub struct Bed {
     /// What others had back when a job ran.
     pub theirs: Vec<Vec<Before>>,
     pub runs: Vec<(Job, Option<Before>)>,
+    /// Answered at once.
+    pub guards_are_quick: bool,
+    pub guards: Vec<Job>,
+    /// What is to be put back.
+    pub restores: Vec<(ReportKey, Before)>,
+    pub fallbacks: Vec<ReportKey>,
     pub checks: Vec<Job>,
     pub contents: Vec<(ContentDigest, ContentStep)>,
     pub sent: Vec<Up>,
@@ -112,6 +120,10 @@ impl Bed {
             captures: Vec::new(),
             theirs: Vec::new(),
             runs: Vec::new(),
+            guards_are_quick: true,
+            guards: Vec::new(),
+            restores: Vec::new(),
+            fallbacks: Vec::new(),
             checks: Vec::new(),
             contents: Vec::new(),
             sent: Vec::new(),
@@ -135,6 +147,13 @@ impl Bed {
     pub fn greet(&mut self) {
         self.input(Input::Connected);
         self.down(welcome(1, false));
+    }
+
+    /// The old connection is closed, the new one stands.
+    pub fn reconnect(&mut self) {
+        self.input(Input::Disconnected { reason: "closed by this side".into() });
+        self.input(Input::Timeout);
+        self.greet();
     }
 
     /// As after kill -9: what is on disk is all there is.
@@ -165,7 +184,29 @@ impl Bed {
         let place = self.runs.iter().position(|(job, ..)| job.resource == id(n)).expect("it runs");
         let (job, ..) = self.runs.remove(place);
         let outcome = outcome.map(|()| Observed::default());
-        self.input(Input::Ran { key: job.key(), outcome, before: None });
+        self.input(Input::Ran { key: job.key(), outcome, before: None, touched: false });
+    }
+
+    /// The host has read what resource `n`'s job may touch.
+    pub fn guarded(&mut self, n: u128, undo: &str) {
+        let place = self.guards.iter().position(|job| job.resource == id(n)).expect("it is guarded");
+        let key = self.guards.remove(place).key();
+        let undo = Ok(Before(undo.as_bytes().to_vec()));
+        self.input(Input::Guarded { key, undo, challenge: CHALLENGE.to_vec() });
+    }
+
+    /// The running job of resource `n` has changed something.
+    pub fn touched(&mut self, n: u128, outcome: Result<(), RunError>) {
+        let place = self.runs.iter().position(|(job, ..)| job.resource == id(n)).expect("it runs");
+        let (job, ..) = self.runs.remove(place);
+        let outcome = outcome.map(|()| Observed::default());
+        self.input(Input::Ran { key: job.key(), outcome, before: None, touched: true });
+    }
+
+    /// What was asked last to be put back is, or not.
+    pub fn restored(&mut self, result: Result<(), &str>) {
+        let (key, _) = self.restores.pop().expect("something is put back");
+        self.input(Input::Restored { key, result: result.map_err(str::to_owned) });
     }
 
     /// The check of resource `n` has an answer.
@@ -245,6 +286,7 @@ impl Bed {
     }
 
     fn drain(&mut self) {
+        let mut guarded = Vec::new();
         while let Some(effect) = self.agent.poll_effect() {
             match effect {
                 Effect::Connect => self.connects += 1,
@@ -263,15 +305,28 @@ impl Bed {
                     self.theirs.push(theirs);
                     self.runs.push((*job, before));
                 }
+                Effect::Guard { job, .. } => guarded.push(*job),
+                Effect::Restore { key, undo } => self.restores.push((key, undo)),
+                Effect::Fallback { key, .. } => self.fallbacks.push(key),
                 Effect::Check { job, .. } => self.checks.push(*job),
                 Effect::Cancel(key) => {
                     self.runs.retain(|(job, ..)| job.key() != key);
                     self.checks.retain(|job| job.key() != key);
+                    self.guards.retain(|job| job.key() != key);
+                    self.restores.retain(|(restored, _)| *restored != key);
+                    self.fallbacks.retain(|fallback| *fallback != key);
                     self.cancelled.push(key);
                 }
                 Effect::Content { digest, step } => self.contents.push((digest, step)),
                 Effect::KeepContents(_) => {}
                 Effect::Warn(warning) => self.warnings.push(warning),
+            }
+        }
+        for job in guarded {
+            let n = job.resource.0.as_u128();
+            self.guards.push(job);
+            if self.guards_are_quick {
+                self.guarded(n, "as it was");
             }
         }
         if self.disk_is_quick && !self.writes.is_empty() {

@@ -261,7 +261,12 @@ fn a_job_that_takes_too_long_is_cancelled_and_says_so_meanwhile() {
     assert_eq!(bed.cancelled, [key(1, 1, 0)]);
     let outcome = Outcome::Failed { reason: "timed out after 60 s".into(), permanent: false };
     assert_eq!(bed.report(), Report { key: key(1, 1, 0), outcome });
-    bed.input(crate::Input::Ran { key: key(1, 1, 0), outcome: Ok(Default::default()), before: None });
+    bed.input(crate::Input::Ran {
+        key: key(1, 1, 0),
+        outcome: Ok(Default::default()),
+        before: None,
+        touched: false,
+    });
     assert_eq!(bed.reports(), [], "too late");
     bed.job(&again(&create(1, 1), 1));
     assert_eq!(bed.runs.len(), 1, "a higher attempt runs again");
@@ -319,7 +324,7 @@ fn a_report_is_sent_until_it_is_acknowledged() {
     bed.job(&create(1, 1));
     bed.ran(1, Ok(()));
     let report = bed.report();
-    bed.input(crate::Input::Disconnected);
+    bed.input(crate::Input::Disconnected { reason: "reset".into() });
     let mut bed = bed.crash();
     bed.greet();
     assert_eq!(bed.report(), report);

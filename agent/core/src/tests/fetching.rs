@@ -72,7 +72,7 @@ fn goes_on_where_it_stopped() {
     bed.down(chunk(1, 0, 200));
     bed.content(digest(1), ContentState::Have(200));
     asked(&mut bed);
-    bed.input(Input::Disconnected);
+    bed.input(Input::Disconnected { reason: "reset".into() });
     bed.after(Duration::from_secs(1));
     bed.greet();
     assert_eq!(asked(&mut bed), [(digest(1), 200)], "after a reconnect");

@@ -121,7 +121,7 @@ fn play(steps: Vec<Step>) {
                 }
             }
             Step::Reconnect => {
-                bed.input(Input::Disconnected);
+                bed.input(Input::Disconnected { reason: "reset".into() });
                 bed.after(std::time::Duration::from_secs(30));
                 bed.greet();
             }

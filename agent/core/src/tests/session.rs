@@ -89,7 +89,7 @@ fn an_older_epoch_is_refused_and_commands_nothing() {
     bed.job(&create(1, 1));
     assert!(bed.disconnects[0].contains("epoch 1"), "{:?}", bed.disconnects);
     assert!(bed.runs.is_empty() && bed.disk.is_empty());
-    bed.input(Input::Disconnected);
+    bed.input(Input::Disconnected { reason: "reset".into() });
     bed.after(Duration::from_secs(1));
     assert_eq!(bed.connects, 2, "it may be back in its place by then");
 }
@@ -118,7 +118,7 @@ fn comes_back_and_says_when() {
     let mut bed = Bed::offline(Vec::new(), Epoch(1));
     for attempt in 1..50 {
         assert_eq!(bed.connects, attempt);
-        bed.input(Input::Disconnected);
+        bed.input(Input::Disconnected { reason: "reset".into() });
         let (at, why) = bed.agent.poll_timeout().expect("an idle agent waits to connect");
         assert_eq!(why, "connect");
         assert!(at.since(bed.now) <= Duration::from_secs(30));

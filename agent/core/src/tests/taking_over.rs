@@ -357,14 +357,16 @@ fn one_that_never_was_applied_puts_back_what_it_did_not_take_over() {
         assert_eq!(bed.disk[&id(1)].handed_over, Some(id(2)), "not before the end");
         if crash {
             bed = bed.crash();
-            bed.greet();
+            bed.restored(Ok(()));
+            bed.reconnect();
+            bed.job(&again(&links(2, 3, Action::Delete, &["eth1", "eth4"]), 1));
         }
         assert_eq!(bed.runs.last().map(|(job, _)| job.action), Some(Action::Delete));
         let (_, before) = bed.runs.last().unwrap();
         assert_eq!(*before, Some(Before(b"all".to_vec())));
         assert_eq!(bed.theirs.last(), Some(&vec![Before(b"eth1, eth2".to_vec())]));
         bed.ran(2, Err(failed("no carrier")));
-        bed.job(&again(&links(2, 3, Action::Delete, &["eth1", "eth4"]), 1));
+        bed.job(&again(&links(2, 3, Action::Delete, &["eth1", "eth4"]), 2));
         assert_eq!(bed.theirs.last().map(Vec::len), Some(1), "nor is it forgotten in another attempt");
         bed.ran(2, Ok(()));
         let bed = if crash {
@@ -399,7 +401,7 @@ fn what_was_put_back_of_what_it_took_over_is_not_put_back_again() {
     bed.job(&links(2, 2, Action::Create, &["eth1"]));
     bed.captured(2, Ok("eth1, eth2"));
     let (key, observed) = (bed.runs.pop().unwrap().0.key(), Ok(Observed::default()));
-    bed.input(Input::Ran { key, outcome: observed, before: Some(Before(b"eth1".to_vec())) });
+    bed.input(Input::Ran { key, outcome: observed, before: Some(Before(b"eth1".to_vec())), touched: false });
     bed.captures.clear();
     bed.job(&links(2, 3, Action::Update, &["eth1", "eth3"]));
     assert_eq!(bed.captures[0].1, [Before(b"eth1".to_vec())]);

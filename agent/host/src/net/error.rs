@@ -89,6 +89,13 @@ pub enum NetError {
     },
 }
 
+impl NetError {
+    /// Some steps may have been done.
+    pub fn may_have_changed(&self) -> bool {
+        matches!(self, Self::Step(_) | Self::Differs(_) | Self::Undone(_) | Self::HalfDone { .. })
+    }
+}
+
 /// An error with its causes in one line: `a: b: c`.
 pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();

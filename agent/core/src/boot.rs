@@ -1,0 +1,52 @@
+//! What the host makes of its network when the server starts, before there is an agent: what was kept, and what was
+//! there before a change that was not.
+//!
+//! Absent: the jobs themselves. The agent ends them when it starts, and puts back once more what is not confirmed.
+
+use muster_shared::ResourceId;
+use muster_shared::model::{ReportKey, Spec};
+
+use crate::ledger::{Before, Entry};
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AtBoot {
+    /// The last good state of a resource.
+    Apply {
+        /// Whose.
+        resource: ResourceId,
+        /// The state.
+        spec: Box<Spec>,
+        /// What was there before Muster.
+        before: Option<Before>,
+    },
+    /// What was there before a change that was not confirmed.
+    Restore {
+        /// The change.
+        key: ReportKey,
+        /// As the host wrote it down.
+        undo: Before,
+    },
+}
+
+/// What is to be done, in this order.
+pub fn at_boot(entries: &[Entry]) -> Vec<AtBoot> {
+    // What another one took over is that one's, in its state or in what it undoes.
+    let mut applied: Vec<_> = entries
+        .iter()
+        .filter(|entry| entry.undo.is_none() && entry.handed_over.is_none())
+        .filter_map(|entry| Some((entry, entry.applied.as_ref()?)))
+        .filter(|(_, applied)| applied.spec.confirm_within().is_some())
+        .collect();
+    applied.sort_by_key(|(entry, applied)| (applied.generation, entry.resource));
+    let mut undone: Vec<_> = entries.iter().filter_map(|entry| entry.undo.as_ref()).collect();
+    // The newest change is undone first.
+    undone.sort_by_key(|undo| std::cmp::Reverse(undo.key.generation));
+    let apply = applied.into_iter().map(|(entry, applied)| AtBoot::Apply {
+        resource: entry.resource,
+        spec: Box::new(applied.spec.clone()),
+        before: entry.before.clone(),
+    });
+    let restore = undone.into_iter().map(|undo| AtBoot::Restore { key: undo.key, undo: undo.state.clone() });
+    apply.chain(restore).collect()
+}

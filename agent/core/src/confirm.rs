@@ -1,0 +1,560 @@
+//! Commit-confirm: a change that can cut the node off is kept only if the controller is reached anew.
+//!
+//! ```text
+//!            host read it          on disk           applied                  the right answer
+//!   Reading ─────────────▶ Recording ─────▶ Applying ────────▶ Confirming ──────────────────────▶ Keeping ─on disk─▶ kept
+//!      │ failed               │ refused        │ failed, late      │ late                            │ refused
+//!      ▼                      ▼                ▼                   ▼                                 ▼
+//!   not begun              not begun       Restoring ◀─────────────┴─────────────────────────────────┘
+//!                                              │ back, or fallback ─▶ FAILED; else again from time to time
+//! ```
+//!
+//! **Invariants.** What a change may touch is on disk, as [`Undo`], before the first step, and goes in the very write
+//! that says that the change is kept, or once it is in force again. So after a crash in any state it is put back. The
+//! agent alone decides: an answer after the deadline, or to something else, changes nothing. One guarded change at a
+//! time, and no other while something is being put back.
+//!
+//! Absent: what the host reads and puts back; which connection the driver makes.
+
+use std::time::Duration;
+
+use muster_shared::model::{Job, Lane, Observed, Outcome, Progress, ReportKey, Up};
+use muster_shared::{MonoTime, ResourceId};
+
+use crate::agent::{After, Agent};
+use crate::face::{Effect, RunError};
+use crate::ledger::{Before, Entry, Undo};
+use crate::run::{PROGRESS_EVERY, PROGRESS_FIRST, Phase, disk_failed};
+
+/// Between questions on one connection: an answer takes milliseconds, and each question is 16 KiB.
+const ASK_EVERY: Duration = Duration::from_secs(3);
+/// Between attempts to connect while a change waits to be confirmed: there is no time for a fleet's backoff.
+const CONNECT_EVERY: Duration = Duration::from_secs(1);
+/// The host answers in seconds; one that hangs is asked again.
+const RESTORE_WITHIN: Duration = Duration::from_secs(60);
+/// Attempts in a row before the document's fallback, and before the job is over: about 15 s of them.
+const RESTORE_TRIES: u32 = 5;
+const RESTORE_AGAIN_FIRST: Duration = Duration::from_secs(1);
+/// After putting back, a connection is tried this often for so long: the operator waits to see the server again.
+const HURRY: Duration = Duration::from_secs(60);
+const STOPPED: &str = "the agent was stopped before the change was confirmed";
+/// Later ones, until it works: what stands in the way may go (a switch that is started again).
+const RESTORE_AGAIN: Duration = Duration::from_secs(30);
+
+/// The change under way, or what is being put back.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    pub(crate) resource: ResourceId,
+    stage: Stage,
+    progress: MonoTime,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Reading { deadline: MonoTime },
+    Recording { challenge: Vec<u8> },
+    Applying { deadline: MonoTime, challenge: Vec<u8> },
+    Confirming(Box<Confirming>),
+    Keeping { held: Box<Entry>, gave_back: Vec<ResourceId> },
+    Restoring { why: String, tries: u32, last: Attempt },
+}
+
+#[derive(Debug)]
+struct Confirming {
+    deadline: MonoTime,
+    challenge: Vec<u8>,
+    observed: Observed,
+    before: Option<Before>,
+    /// When to ask (again) on this connection.
+    ask: Option<MonoTime>,
+}
+
+/// How putting back stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attempt {
+    /// The host is at it; it has until then.
+    Running { fallback: bool, until: MonoTime },
+    /// Tried again then.
+    Waits { until: MonoTime },
+}
+
+impl Guard {
+    /// The job whose change it is, as the ledger has it.
+    fn key(&self, agent: &Agent) -> Option<ReportKey> {
+        let current = agent.ledger.get(self.resource)?.current.as_ref()?;
+        Some(current.job.key())
+    }
+
+    fn timeouts(&self) -> impl Iterator<Item = (MonoTime, &'static str)> {
+        let (deadline, ask) = match &self.stage {
+            Stage::Reading { deadline, .. } => (Some((*deadline, "reading what a job may touch")), None),
+            Stage::Recording { .. } | Stage::Keeping { .. } => (None, None),
+            Stage::Applying { deadline, .. } => (Some((*deadline, "deadline of a change")), None),
+            Stage::Confirming(confirming) => {
+                let ask = confirming.ask.map(|at| (at, "challenge"));
+                (Some((confirming.deadline, "confirmation of a change")), ask)
+            }
+            Stage::Restoring { last: Attempt::Running { until, .. } | Attempt::Waits { until }, .. } => {
+                (Some((*until, "putting back")), None)
+            }
+        };
+        deadline.into_iter().chain(ask)
+    }
+}
+
+impl Agent {
+    /// A change is under way, or something is being put back.
+    pub fn is_guarding(&self) -> bool {
+        self.guard.is_some()
+    }
+
+    /// All that its job needs is on disk, but what it may touch.
+    pub(crate) fn guard(&mut self, job: &Job) {
+        let (key, resource) = (job.key(), job.resource);
+        // What a refused record on disk would put back after a crash is not to be put back over this change.
+        if !self.stale.is_empty() {
+            for stale in self.stale.keys().copied().collect::<Vec<_>>() {
+                self.write(stale, After::Nothing(stale));
+            }
+            return self.end(key, disk_failed("an older record was refused and is written again"));
+        }
+        self.set_phase(resource, Phase::Guarded);
+        let stage = Stage::Reading { deadline: self.now + job.timeout };
+        self.guard = Some(Guard { resource, stage, progress: self.now + PROGRESS_FIRST });
+        let (before, theirs) = self.known_to(job);
+        self.effects.push_back(Effect::Guard { job: Box::new(job.clone()), before, theirs });
+    }
+
+    /// The answer to [`Effect::Guard`].
+    pub(crate) fn guarded(&mut self, key: ReportKey, undo: Result<Before, RunError>, challenge: Vec<u8>) {
+        if self.stage(key, |stage| matches!(stage, Stage::Reading { .. }).then_some(())).is_none() {
+            return;
+        }
+        match undo {
+            Ok(state) => {
+                self.set_stage(Stage::Recording { challenge });
+                let was = self.ledger.edit(key.resource, |entry| {
+                    let was = entry.undo.clone();
+                    // What could not be put back yet is what this change is to be undone to as well.
+                    let state = was.clone().map_or(state, |was| was.state);
+                    entry.undo = Some(Undo { key, state });
+                    was
+                });
+                self.write(key.resource, After::Guarded { key, was });
+            }
+            Err(error) => {
+                self.guard = None;
+                self.end(key, error.into());
+            }
+        }
+    }
+
+    /// What the job may touch is on disk: it begins.
+    pub(crate) fn guard_written(&mut self, key: ReportKey) {
+        let Some(challenge) = self.stage(key, |stage| match stage {
+            Stage::Recording { challenge } => Some(std::mem::take(challenge)),
+            _ => None,
+        }) else {
+            return;
+        };
+        let Some(job) = self.current(key, |phase| phase == Phase::Guarded).cloned() else { return };
+        if self.is_stopping {
+            // As after a crash: put back when the agent starts.
+            self.guard = None;
+            return;
+        }
+        self.set_stage(Stage::Applying { deadline: self.now + window(&job), challenge });
+        self.host_begins(job);
+    }
+
+    /// The disk refused it; nothing was touched.
+    pub(crate) fn guard_not_written(&mut self, key: ReportKey, was: Option<Undo>, reason: &str) {
+        if self.stage(key, |stage| matches!(stage, Stage::Recording { .. }).then_some(())).is_some() {
+            self.guard = None;
+            self.ledger.edit(key.resource, |entry| entry.undo = was);
+            self.end(key, disk_failed(reason));
+        }
+    }
+
+    /// The answer to [`Effect::Run`] of a guarded job; `touched`: something was changed.
+    pub(crate) fn guarded_ran(
+        &mut self,
+        key: ReportKey,
+        outcome: Result<Observed, RunError>,
+        before: Option<Before>,
+        touched: bool,
+    ) {
+        let Some((deadline, challenge)) = self.stage(key, |stage| match stage {
+            Stage::Applying { deadline, challenge } => Some((*deadline, std::mem::take(challenge))),
+            _ => None,
+        }) else {
+            return;
+        };
+        match outcome {
+            Err(error) if touched => self.restore(key.resource, error.reason),
+            Err(error) => {
+                self.guard = None;
+                self.drop_undo(key.resource);
+                self.end(key, error.into());
+            }
+            Ok(observed) if touched => {
+                self.set_stage(Stage::Confirming(Box::new(Confirming {
+                    deadline,
+                    challenge,
+                    observed,
+                    before,
+                    ask: None,
+                })));
+                self.seen = None;
+                self.reconnect("to confirm a change over a new connection");
+            }
+            Ok(observed) => self.keep(key, observed, before),
+        }
+    }
+
+    /// The controller is there, on a connection made since the change.
+    pub(crate) fn confirm_over_new_connection(&mut self) {
+        let now = self.now;
+        if let Some(Guard { stage: Stage::Confirming(confirming), .. }) = &mut self.guard {
+            confirming.ask = Some(now);
+            self.seen = Some("the controller was reached, but a challenge of 16 KiB got no answer".into());
+        }
+    }
+
+    /// The connection is gone, or was not made.
+    pub(crate) fn confirm_disconnected(&mut self, reason: String) {
+        if let Some(Guard { stage: Stage::Confirming(confirming), .. }) = &mut self.guard {
+            confirming.ask = None;
+            self.seen = Some(reason);
+        }
+        if self.hurries() {
+            self.session.hasten(self.now + CONNECT_EVERY);
+        }
+    }
+
+    /// [`Down::Answer`]
+    pub(crate) fn answer(&mut self, key: ReportKey, bytes: &[u8]) {
+        let now = self.now;
+        let right = |confirming: &&mut Box<Confirming>| {
+            now < confirming.deadline && confirming.ask.is_some() && confirming.challenge == bytes
+        };
+        let kept = self.stage(key, |stage| {
+            match stage {
+                Stage::Confirming(confirming) => Some(confirming).filter(right),
+                _ => None,
+            }
+            .map(|confirming| (std::mem::take(&mut confirming.observed), confirming.before.take()))
+        });
+        // Late, wrong and repeated answers are what networks do; they decide nothing.
+        if let Some((observed, before)) = kept {
+            self.keep(key, observed, before);
+        }
+    }
+
+    fn keep(&mut self, key: ReportKey, observed: Observed, before: Option<Before>) {
+        let resource = key.resource;
+        let Some(held) = self.ledger.get(resource).cloned().map(Box::new) else { return };
+        let removes = held.current.as_ref().is_some_and(|accepted| accepted.job.action.removes());
+        let gave_back = if removes { self.have_back(resource) } else { Vec::new() };
+        self.set_stage(Stage::Keeping { held, gave_back });
+        self.drop_undo(resource);
+        if before.is_some() {
+            self.ledger.edit(resource, |entry| entry.before = before);
+        }
+        self.end(key, Outcome::Done(observed));
+    }
+
+    /// Whether the outcome that was just written, or refused, is that of a change: if refused, it is put back before
+    /// anything is said.
+    pub(crate) fn kept(&mut self, key: ReportKey, failed: Option<&str>) -> bool {
+        let keeping = self.guard.as_mut().filter(|guard| guard.resource == key.resource);
+        let Some(Stage::Keeping { held, gave_back }) = keeping.map(|guard| &mut guard.stage) else {
+            return false;
+        };
+        let Some(reason) = failed else {
+            self.guard = None;
+            return false;
+        };
+        let (held, gave_back) = (held.clone(), std::mem::take(gave_back));
+        self.ledger.edit(key.resource, |entry| *entry = *held);
+        self.hand_on(gave_back, Some(key.resource));
+        self.set_phase(key.resource, Phase::Guarded);
+        self.restore(
+            key.resource,
+            format!("cannot write on the node's disk that the change is kept: {reason}"),
+        );
+        true
+    }
+
+    /// Whether its change may have begun before a restart, and was not kept.
+    pub(crate) fn is_half_done(&self, resource: ResourceId) -> bool {
+        let Some(entry) = self.ledger.get(resource) else { return false };
+        let undo = entry.undo.as_ref().map(|undo| undo.key);
+        undo.is_some() && undo == entry.current.as_ref().map(|accepted| accepted.job.key())
+    }
+
+    /// What may have begun before a restart is put back first.
+    pub(crate) fn recover_undo(&mut self) {
+        self.restore_at =
+            self.ledger.iter().filter(|entry| entry.undo.is_some()).map(|e| (e.resource, self.now)).collect();
+    }
+
+    /// Puts back what waits for it, once no change is under way.
+    pub(crate) fn begin_restoring(&mut self) {
+        if self.guard.is_some() || self.lanes.is_busy(Lane::Network) || self.is_stopping {
+            return;
+        }
+        let (ledger, now) = (&self.ledger, self.now);
+        self.restore_at.retain(|resource, _| ledger.get(*resource).is_some_and(|entry| entry.undo.is_some()));
+        let due = self.restore_at.iter().find(|(_, at)| **at <= now).map(|(resource, _)| *resource);
+        if let Some(resource) = due {
+            self.restore_at.remove(&resource);
+            let why = "the agent ended before the change was confirmed (a crash, a stop or a reboot)";
+            self.restore(resource, why.into());
+        }
+    }
+
+    fn restore(&mut self, resource: ResourceId, why: String) {
+        let last = Attempt::Running { fallback: false, until: self.now + RESTORE_WITHIN };
+        let stage = Stage::Restoring { why, tries: 0, last };
+        self.guard = Some(Guard { resource, stage, progress: self.now + PROGRESS_FIRST });
+        self.put_back(resource);
+    }
+
+    fn put_back(&mut self, resource: ResourceId) {
+        if let Some(Undo { key, state }) = self.ledger.get(resource).and_then(|entry| entry.undo.clone()) {
+            self.effects.push_back(Effect::Restore { key, undo: state });
+        }
+    }
+
+    /// The answer to [`Effect::Restore`] and [`Effect::Fallback`].
+    pub(crate) fn restored(&mut self, key: ReportKey, result: Result<(), String>) {
+        let Some(Guard { resource, stage: Stage::Restoring { why, tries, last }, .. }) = &mut self.guard
+        else {
+            return;
+        };
+        let Attempt::Running { fallback, .. } = *last else { return };
+        let undo = self.ledger.get(*resource).and_then(|entry| entry.undo.as_ref());
+        if undo.is_none_or(|undo| undo.key != key) {
+            return;
+        }
+        let (resource, why) = (*resource, why.clone());
+        let reason = match result {
+            Ok(()) if fallback => {
+                return self.is_back(
+                    key,
+                    resource,
+                    format!(
+                        "{why}; what was there before cannot be put back, the fallback_config is in force"
+                    ),
+                );
+            }
+            Ok(()) => {
+                return self.is_back(
+                    key,
+                    resource,
+                    format!("{why}; what was there before has been put back"),
+                );
+            }
+            Err(reason) => reason,
+        };
+        *tries += 1;
+        let (tries, now) = (*tries, self.now);
+        if tries < RESTORE_TRIES {
+            *last = Attempt::Waits { until: now + RESTORE_AGAIN_FIRST * 2u32.pow(tries - 1) };
+            return self.warn(format!("cannot put back what was there before, will try again: {reason}"));
+        }
+        let spec = self.undone_job(resource).map(|job| job.spec.clone());
+        match spec {
+            Some(spec) if !fallback => {
+                if let Some(Guard { stage: Stage::Restoring { last, .. }, .. }) = &mut self.guard {
+                    *last = Attempt::Running { fallback: true, until: now + RESTORE_WITHIN };
+                }
+                self.warn(format!("cannot put back what was there before, falling back: {reason}"));
+                self.effects.push_back(Effect::Fallback { key, spec });
+            }
+            Some(_) | None => self.is_not_back(key, resource, &why, &reason),
+        }
+    }
+
+    /// The job whose change is to be undone, unless it has ended.
+    fn undone_job(&self, resource: ResourceId) -> Option<&Job> {
+        let entry = self.ledger.get(resource)?;
+        let key = entry.undo.as_ref()?.key;
+        self.current(key, |phase| phase == Phase::Guarded)
+    }
+
+    fn is_back(&mut self, key: ReportKey, resource: ResourceId, reason: String) {
+        let has_job = self.undone_job(resource).is_some();
+        self.guard = None;
+        self.drop_undo(resource);
+        self.hurry_until = Some(self.now + HURRY);
+        self.reconnect("the network was put back");
+        match has_job {
+            // Nobody wants a server cut off again by itself.
+            true => self.end(key, Outcome::Failed { reason, permanent: true }),
+            false => self.write(resource, After::Nothing(resource)),
+        }
+    }
+
+    fn is_not_back(&mut self, key: ReportKey, resource: ResourceId, why: &str, reason: &str) {
+        let has_job = self.undone_job(resource).is_some();
+        self.guard = None;
+        self.restore_at.insert(resource, self.now + RESTORE_AGAIN);
+        self.warn(format!("cannot put back what was there before: {reason}"));
+        if has_job {
+            let again = RESTORE_AGAIN.as_secs();
+            let reason = format!(
+                "{why}; what was there before cannot be put back: {reason}; it is tried again every {again} s"
+            );
+            self.end(key, Outcome::Failed { reason, permanent: true });
+        }
+    }
+
+    fn drop_undo(&mut self, resource: ResourceId) {
+        self.ledger.edit(resource, |entry| entry.undo = None);
+    }
+
+    /// The agent is to end: what is not confirmed is put back.
+    pub(crate) fn stop(&mut self) {
+        self.is_stopping = true;
+        let Some(guard) = &self.guard else { return };
+        let (resource, key) = (guard.resource, guard.key(self));
+        match &guard.stage {
+            Stage::Reading { .. } => self.guard = None,
+            Stage::Applying { .. } => {
+                self.effects.extend(key.map(Effect::Cancel));
+                self.restore(resource, STOPPED.into());
+            }
+            Stage::Confirming(_) => self.restore(resource, STOPPED.into()),
+            Stage::Recording { .. } | Stage::Keeping { .. } | Stage::Restoring { .. } => {}
+        }
+    }
+
+    /// When to look again.
+    pub(crate) fn guard_timeout(&self) -> Option<(MonoTime, &'static str)> {
+        let Some(guard) = &self.guard else {
+            let is_free = !self.lanes.is_busy(Lane::Network) && !self.is_stopping;
+            let due = self.restore_at.values().min().filter(|_| is_free);
+            return due.map(|at| (*at, "putting back again"));
+        };
+        let progress = self.session.is_open().then_some((guard.progress, "progress"));
+        guard.timeouts().chain(progress).min_by_key(|(at, _)| *at)
+    }
+
+    pub(crate) fn guard_timeouts(&mut self) {
+        let now = self.now;
+        let Some(guard) = &mut self.guard else { return };
+        if now >= guard.progress {
+            guard.progress = now + PROGRESS_EVERY;
+            self.guard_progress();
+        }
+        let Some(guard) = &mut self.guard else { return };
+        let resource = guard.resource;
+        match &mut guard.stage {
+            Stage::Reading { deadline, .. } if now >= *deadline => self.reading_timed_out(),
+            Stage::Applying { deadline, .. } if now >= *deadline => {
+                let key = self.guard.as_ref().and_then(|guard| guard.key(self));
+                self.effects.extend(key.map(Effect::Cancel));
+                let within = self.window_of(resource);
+                self.restore(resource, format!("it was not applied within {within} s"));
+            }
+            Stage::Confirming(confirming) if now >= confirming.deadline => self.not_confirmed(resource),
+            Stage::Confirming(confirming) => {
+                if confirming.ask.is_some_and(|at| now >= at) {
+                    confirming.ask = Some(now + ASK_EVERY);
+                    let bytes = confirming.challenge.clone();
+                    if let Some(key) = self.guard.as_ref().and_then(|guard| guard.key(self)) {
+                        self.effects.push_back(Effect::Send(Up::Challenge { key, bytes }));
+                    }
+                }
+            }
+            Stage::Restoring { last, .. } => {
+                let last = *last;
+                self.restoring_timeouts(last);
+            }
+            Stage::Reading { .. }
+            | Stage::Recording { .. }
+            | Stage::Applying { .. }
+            | Stage::Keeping { .. } => {}
+        }
+    }
+
+    fn reading_timed_out(&mut self) {
+        let Some(key) = self.guard.as_ref().and_then(|guard| guard.key(self)) else { return };
+        self.guard = None;
+        self.effects.push_back(Effect::Cancel(key));
+        let reason = "the host did not say in time what the job may touch".into();
+        self.end(key, Outcome::Failed { reason, permanent: false });
+    }
+
+    fn not_confirmed(&mut self, resource: ResourceId) {
+        let within = self.window_of(resource);
+        let seen = self.seen.take().unwrap_or_else(|| "no connection could be made".into());
+        let why = format!("the controller was not reached anew within {within} s of the change: {seen}");
+        self.restore(resource, why);
+    }
+
+    fn restoring_timeouts(&mut self, last: Attempt) {
+        let Some(Guard { resource, stage: Stage::Restoring { last: at, .. }, .. }) = &mut self.guard else {
+            return;
+        };
+        let (resource, now) = (*resource, self.now);
+        let Some(key) = self.ledger.get(resource).and_then(|e| e.undo.as_ref()).map(|undo| undo.key) else {
+            return;
+        };
+        match last {
+            Attempt::Running { until, .. } if now >= until => {
+                self.effects.push_back(Effect::Cancel(key));
+                let reason = format!("no answer within {} s", RESTORE_WITHIN.as_secs());
+                self.restored(key, Err(reason));
+            }
+            Attempt::Waits { until } if now >= until => {
+                *at = Attempt::Running { fallback: false, until: now + RESTORE_WITHIN };
+                self.put_back(resource);
+            }
+            Attempt::Running { .. } | Attempt::Waits { .. } => {}
+        }
+    }
+
+    fn guard_progress(&mut self) {
+        let Some(guard) = &self.guard else { return };
+        let settling = matches!(guard.stage, Stage::Confirming(_));
+        if let (Some(key), true) = (guard.key(self), self.session.is_open()) {
+            self.effects.push_back(Effect::Send(Up::Progress(Progress { key, settling })));
+        }
+    }
+
+    /// Whether a connection is to be made without a fleet's backoff.
+    fn hurries(&self) -> bool {
+        self.hurry_until.is_some_and(|until| self.now < until)
+            || matches!(self.guard, Some(Guard { stage: Stage::Confirming(_), .. }))
+    }
+
+    fn window_of(&self, resource: ResourceId) -> u64 {
+        let job = self.ledger.get(resource).and_then(|entry| entry.current.as_ref()).map(|a| &a.job);
+        job.map_or(Duration::ZERO, window).as_secs()
+    }
+
+    fn set_stage(&mut self, stage: Stage) {
+        if let Some(guard) = &mut self.guard {
+            guard.stage = stage;
+        }
+    }
+
+    /// Something of the stage, if the guard is on this very job.
+    fn stage<'a, R>(
+        &'a mut self,
+        key: ReportKey,
+        look: impl FnOnce(&'a mut Stage) -> Option<R>,
+    ) -> Option<R> {
+        self.current(key, |phase| phase == Phase::Guarded)?;
+        let guard = self.guard.as_mut().filter(|guard| guard.resource == key.resource)?;
+        look(&mut guard.stage)
+    }
+}
+
+/// At least a second: a change that may never be confirmed need not be made.
+fn window(job: &Job) -> Duration {
+    job.spec.confirm_within().unwrap_or_default().max(Duration::from_secs(1))
+}

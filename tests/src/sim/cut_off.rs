@@ -1,0 +1,45 @@
+//! A server whose network was changed so that nobody reaches it: it must come back by itself.
+
+use std::time::Duration;
+
+use super::plan::CONFIRM_TIMEOUT;
+use super::world::{Event, World};
+
+/// Beyond the time in which a change is to be confirmed: putting it back, which may fail several times in a row and is
+/// then tried again half a minute later.
+const BACK_WITHIN: Duration = Duration::from_secs(CONFIRM_TIMEOUT + 100);
+
+impl World {
+    /// It has just been cut off: what is on its way is lost, and nobody is told.
+    pub fn is_cut_off(&mut self, at: usize) {
+        self.note(|world| format!("{} is cut off", world.machines[at].name));
+        self.shared.borrow_mut().counts.add("server cut off");
+        let line = self.machines[at].process.as_ref().and_then(|process| process.line);
+        if let Some(line) = line {
+            let (agent, controller) =
+                (self.dice.net.millis(1000, 60_000), self.dice.net.millis(1000, 60_000));
+            self.line_ends(line, Some(agent), Some(controller));
+        }
+        self.machines[at].cuts += 1;
+        let cut = self.machines[at].cuts;
+        self.later(BACK_WITHIN, Event::IsBack(at, cut));
+    }
+
+    /// It is reached again, or it cannot have put itself back: its agent, or the whole server, was not there for so long.
+    pub fn is_back(&mut self, at: usize, cut: u32) {
+        let machine = &self.machines[at];
+        if machine.scrapped || machine.cuts != cut || !machine.host.is_cut() {
+            return;
+        }
+        let up_since = machine.up_since.max(machine.frozen_until);
+        let due = up_since + BACK_WITHIN;
+        if machine.process.is_none() {
+            return self.later(BACK_WITHIN, Event::IsBack(at, cut));
+        }
+        if self.now < due {
+            return self.at(due, Event::IsBack(at, cut));
+        }
+        let name = machine.name.clone();
+        self.violate(format!("{name} is cut off, and nothing puts it back"));
+    }
+}

@@ -89,11 +89,7 @@ impl Host {
                 let (document, mapping) = parsed(config)?;
                 let mut before = Snapshot::default();
                 for known in known {
-                    let known = snapshot(&known)?;
-                    before.uses_ovs |= known.uses_ovs;
-                    for (link, was) in known.links {
-                        before.links.entry(link).or_insert(was);
-                    }
+                    before.merge(snapshot(&known)?);
                 }
                 let taken = self.network.snapshot(&document, &mapping, Some(before)).await;
                 encoded(&taken.map_err(network_failed)?)
@@ -285,8 +281,7 @@ fn known(before: Option<Before>, theirs: &[Before], action: Action) -> Result<Sn
 /// What is to be put back, but for the links that others know of.
 fn without(mut before: Snapshot, theirs: &[Before]) -> Result<Snapshot, RunError> {
     for theirs in theirs {
-        let theirs = snapshot(theirs)?;
-        before.links.retain(|link, _| !theirs.links.contains_key(link));
+        before.leave_to(&snapshot(theirs)?);
     }
     Ok(before)
 }

@@ -45,7 +45,8 @@ pub async fn apply(network: &Network, file: &Path, state_dir: &Path) -> anyhow::
     let mapping = NicMapping::default();
     let before = network.snapshot(&document, &mapping, read_before(state_dir)?).await?;
     write_before(state_dir, &before)?;
-    let applied = network.apply(&document, &mapping, &before).await?;
+    let undo = network.undo(&document, &mapping, &before).await?;
+    let applied = network.apply_or_restore(&document, &mapping, &before, &undo).await?;
     write_before(state_dir, &applied.before)?;
     applied.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
     applied.steps.iter().for_each(|step| println!("{step}"));

@@ -6,9 +6,9 @@
 //! State ────┴───────────┴─▶ plan: Vec<Step> ─▶ execute ─▶ State ─▶ differences: none, or it failed
 //! ```
 //!
-//! What links were before a document first named them is a [`Snapshot`]; the caller keeps it, durably, before
-//! the first change. Applying a newer document, undoing and restoring are all the same walk to a target.
-//! After a crash at any point the same walk converges.
+//! What links were before a document first named them is a [`Snapshot`]; so is the undo of one change. The caller
+//! keeps both, durably, before the first step. Applying a newer document and restoring are the same walk to a target.
+//! After a crash or a reboot at any point the same walk converges.
 //!
 //! Absent: DHCP, bonds, teams, tunnels, 802.1Q where the kernel has none; who asked, and when.
 
@@ -19,7 +19,6 @@ pub mod state;
 
 mod error;
 mod execute;
-mod guard;
 mod plan;
 mod step;
 mod target;
@@ -34,7 +33,6 @@ use serde_json::Value;
 
 pub use error::{NetError, chain, listed};
 pub use execute::{Cause, StepError};
-pub use guard::touches;
 pub use plan::{PlanError, plan};
 pub use snapshot::Snapshot;
 pub use state::State;
@@ -42,13 +40,19 @@ pub use step::Step;
 pub use target::{Difference, Target};
 pub use verify::differences;
 
+use execute::OnFailure;
 use netlink::Netlink;
 use ovsdb::{Ovsdb, OvsdbError};
+use state::Ovs;
 
 /// How often, and how far apart, the result is read back before it counts as different: the kernel and Open
 /// vSwitch finish some changes (an MTU, say) a moment after they have confirmed them.
 const READ_BACK_TRIES: u32 = 10;
 const READ_BACK_PAUSE: Duration = Duration::from_millis(200);
+/// For Open vSwitch to be idle before something is put back: a switch that hangs must not keep a server cut off.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often restoring plans anew: what a step took along that nobody foresaw is put back by the next round.
+const RESTORE_ROUNDS: u32 = 3;
 
 /// Settings of the agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,6 +95,13 @@ pub struct PlanText {
     pub warnings: Vec<String>,
 }
 
+impl Applied {
+    /// Was anything changed?
+    pub fn changed(&self) -> bool {
+        !self.steps.is_empty()
+    }
+}
+
 impl Network {
     /// Reads nothing yet.
     pub fn new(config: HostConfig) -> Self {
@@ -129,7 +140,9 @@ impl Network {
         Ok(extended(before.unwrap_or_default(), &document, &state))
     }
 
-    /// What applying `document` over `before` may touch, as it is now.
+    /// All that applying `document` over `before` may touch, as it is now; without a document: all that restoring
+    /// `before` may touch. Keep it durably before the first change, and [`Network::restore`] it if the change is not
+    /// to stay.
     pub async fn undo(
         &self,
         document: &NetworkDocument,
@@ -138,14 +151,15 @@ impl Network {
     ) -> Result<Snapshot, NetError> {
         let state = self.observe().await?;
         let document = mapped(document, mapping, &state)?;
-        let mut undo = extended(Snapshot::default(), &document, &state);
-        undo.extend(before.links.keys().map(String::as_str), &state);
-        undo.uses_ovs |= before.uses_ovs;
+        let in_document = document.link_names().map(|name| name.as_str());
+        let names = in_document.chain(before.links.keys().map(String::as_str)).collect();
+        let mut undo = Snapshot::undo_of(names, &state);
+        undo.uses_ovs |= before.uses_ovs || uses_ovs(&document);
         Ok(undo)
     }
 
-    /// Applies `document`; what `before` holds besides goes back to what it was. When it fails, the links are
-    /// put back to what they were when it began, as far as possible.
+    /// Applies `document`; what `before` holds besides goes back to what it was. When it fails, some of it may be
+    /// done: the caller restores its [`Network::undo`].
     pub async fn apply(
         &self,
         document: &NetworkDocument,
@@ -165,26 +179,73 @@ impl Network {
         }
         self.needs_ovs(&before, &state)?;
         let steps = plan(&target, &state)?;
-        if let Err(error) = self.reach(&mut netlink, &target, &steps).await {
-            return Err(self.taken_back(&mut netlink, error, &target, &steps, &state).await);
-        }
+        self.reach(&mut netlink, &target, &steps).await?;
         before.keep_only(document.link_names().map(|name| name.as_str()));
-        before.uses_ovs = uses_ovs(&document);
+        before.uses_ovs = uses_ovs(&document) || before.holds_ovs();
         Ok(Applied { steps, warnings: target.warnings, before })
     }
 
-    /// Puts back what was there before; gives what could not be.
+    /// [`Network::apply`], and when it fails on the way, `undo` is restored at once.
+    pub async fn apply_or_restore(
+        &self,
+        document: &NetworkDocument,
+        mapping: &NicMapping,
+        before: &Snapshot,
+        undo: &Snapshot,
+    ) -> Result<Applied, NetError> {
+        let error = match self.apply(document, mapping, before).await {
+            Err(error) if error.may_have_changed() => Box::new(error),
+            done_or_nothing_done => return done_or_nothing_done,
+        };
+        match self.restore(undo).await {
+            Ok(warnings) => Err(NetError::Undone { error, warnings }),
+            Err(undo) => Err(NetError::HalfDone { error, undo: Box::new(undo) }),
+        }
+    }
+
+    /// Puts back what was there before, from any half-way state and also after a reboot; gives what cannot be. It may
+    /// be repeated. Where something fails, all else is put back nevertheless, and the first failure is given.
     pub async fn restore(&self, before: &Snapshot) -> Result<Vec<String>, NetError> {
+        let (mut hangs, mut failed) = (None, None);
         if before.uses_ovs {
-            self.settle_ovs().await?;
+            let impatient = Self { ovs_timeout: self.ovs_timeout.min(SETTLE_TIMEOUT), ..self.clone() };
+            hangs = impatient.settle_ovs().await.err();
         }
         let mut netlink = Netlink::open()?;
-        let state = self.observe_through(&mut netlink).await?;
-        self.needs_ovs(before, &state)?;
-        let target = Target::new(&NetworkDocument::default(), before, &state, None);
-        let steps = plan(&target, &state)?;
-        self.reach(&mut netlink, &target, &steps).await?;
-        Ok(target.warnings)
+        let (mut rounds_left, mut tries_left) = (RESTORE_ROUNDS, READ_BACK_TRIES);
+        loop {
+            let state = State { ovs: self.bridges().await.unwrap_or_default(), ..links(&mut netlink).await? };
+            let target = Target::new(&NetworkDocument::default(), before, &state, None);
+            let found = differences(&target, &state);
+            let mut steps = plan(&target, &state)?;
+            if hangs.is_some() {
+                steps = plan::without_switch(steps, &state);
+            }
+            let out_of_reach = self.needs_ovs(before, &state).is_err();
+            let over = |error| match rounds_left < RESTORE_ROUNDS {
+                true => NetError::Partly(Box::new(error)),
+                false => error,
+            };
+            if found.is_empty() && (steps.is_empty() || rounds_left == 0) {
+                if steps.is_empty() {
+                    failed = None;
+                }
+                self.needs_ovs(before, &state).map_err(over)?;
+                return hangs.or(failed).map_or(Ok(target.warnings), |error| Err(over(error)));
+            }
+            if !steps.is_empty() && rounds_left > 0 {
+                rounds_left -= 1;
+                let done = self.execute_through(&mut netlink, &steps, OnFailure::GoOn).await;
+                failed = done.err();
+                netlink.forget_links();
+            } else if tries_left > 0 && hangs.is_none() && failed.is_none() && !out_of_reach {
+                tries_left -= 1;
+                tokio::time::sleep(READ_BACK_PAUSE).await;
+            } else {
+                self.needs_ovs(before, &state).map_err(over)?;
+                return Err(over(hangs.or(failed).unwrap_or(NetError::Differs(found))));
+            }
+        }
     }
 
     /// Where the host differs from the document; nothing if it is so.
@@ -204,7 +265,7 @@ impl Network {
 
     /// Executes steps as they are, and neither reads back nor puts back.
     pub async fn execute(&self, steps: &[Step]) -> Result<(), NetError> {
-        self.execute_through(&mut Netlink::open()?, steps).await
+        self.execute_through(&mut Netlink::open()?, steps, OnFailure::Stop).await
     }
 
     /// What applying `document` would do. An absent interface is a warning here.
@@ -224,11 +285,14 @@ impl Network {
     }
 
     async fn observe_through(&self, netlink: &mut Netlink) -> Result<State, NetError> {
-        let ovs = match self.connect_ovs().await? {
-            Some(mut ovs) => Some(ovs.bridges().await?),
-            None => None,
-        };
-        Ok(State { links: netlink.links().await.map_err(NetError::Observe)?, ovs })
+        Ok(State { ovs: self.bridges().await?, ..links(netlink).await? })
+    }
+
+    async fn bridges(&self) -> Result<Option<Ovs>, NetError> {
+        match self.connect_ovs().await? {
+            Some(mut ovs) => Ok(Some(ovs.bridges().await?)),
+            None => Ok(None),
+        }
     }
 
     /// Nothing if it is not installed or not running: no host needs it before a document does.
@@ -260,12 +324,18 @@ impl Network {
         }
     }
 
-    async fn execute_through(&self, netlink: &mut Netlink, steps: &[Step]) -> Result<(), NetError> {
-        Ok(execute::execute(steps, netlink, || Ovsdb::connect(&self.ovs_db, self.ovs_timeout)).await?)
+    async fn execute_through(
+        &self,
+        netlink: &mut Netlink,
+        steps: &[Step],
+        on_failure: OnFailure,
+    ) -> Result<(), NetError> {
+        let connect = || Ovsdb::connect(&self.ovs_db, self.ovs_timeout);
+        Ok(execute::execute(steps, netlink, connect, on_failure).await?)
     }
 
     async fn reach(&self, netlink: &mut Netlink, target: &Target, steps: &[Step]) -> Result<(), NetError> {
-        self.execute_through(netlink, steps).await?;
+        self.execute_through(netlink, steps, OnFailure::Stop).await?;
         let mut tries_left = if steps.is_empty() { 0 } else { READ_BACK_TRIES };
         loop {
             let found = differences(target, &self.observe_through(netlink).await?);
@@ -279,36 +349,11 @@ impl Network {
             tokio::time::sleep(READ_BACK_PAUSE).await;
         }
     }
+}
 
-    /// Back to how it was when the attempt began.
-    async fn taken_back(
-        &self,
-        netlink: &mut Netlink,
-        error: NetError,
-        failed: &Target,
-        steps: &[Step],
-        state: &State,
-    ) -> NetError {
-        if steps.is_empty() {
-            return error;
-        }
-        netlink.forget_links();
-        let mut start = Snapshot::default();
-        start.extend(failed.links.keys().map(String::as_str), state);
-        let undone = async {
-            if steps.iter().any(Step::is_ovs) {
-                self.settle_ovs().await?;
-            }
-            let now = self.observe_through(netlink).await?;
-            let target = Target::new(&NetworkDocument::default(), &start, &now, None);
-            let steps = plan(&target, &now)?;
-            self.reach(netlink, &target, &steps).await
-        };
-        match undone.await {
-            Ok(()) => NetError::Undone(Box::new(error)),
-            Err(undo) => NetError::HalfDone { error: Box::new(error), undo: Box::new(undo) },
-        }
-    }
+/// The kernel's part.
+async fn links(netlink: &mut Netlink) -> Result<State, NetError> {
+    Ok(State { links: netlink.links().await.map_err(NetError::Observe)?, ..State::default() })
 }
 
 fn mapped(

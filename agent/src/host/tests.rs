@@ -113,7 +113,7 @@ async fn what_an_agent_without_a_ledger_finds_as_it_is_wanted_is_of_its_own_maki
 fn what_others_have_back_is_not_put_back() {
     let links = |names: &[&str]| {
         let absent = |name: &&str| ((*name).to_owned(), muster_host::net::snapshot::Before::Absent);
-        Snapshot { links: names.iter().map(absent).collect(), uses_ovs: false }
+        Snapshot { links: names.iter().map(absent).collect(), ..Snapshot::default() }
     };
     for (theirs, left) in [
         (vec![], vec!["eth1", "eth4"]),

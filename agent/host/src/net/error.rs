@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::fmt;
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 use muster_shared::model::network::NetworkError;
@@ -29,32 +28,6 @@ pub enum NetError {
     /// Something is in the way. Nothing was changed.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The document touches the way to the controller. Nothing was changed.
-    #[error(
-        "{path}: {link} carries the connection to the controller ({controller}); this version refuses to change it"
-    )]
-    CarriesController {
-        /// The place in the document, or `before`.
-        path: String,
-        /// The link.
-        link: String,
-        /// The controller's address.
-        controller: IpAddr,
-    },
-    /// The document takes the way to the controller over. Nothing was changed.
-    #[error(
-        "{path}: {prefix} would take over the connection to the controller ({controller}) from {link}; this version refuses that"
-    )]
-    TakesController {
-        /// The place in the document.
-        path: String,
-        /// The address or route.
-        prefix: String,
-        /// The link that carries the connection.
-        link: String,
-        /// The controller's address.
-        controller: IpAddr,
-    },
     /// Open vSwitch is needed and its database cannot be reached.
     #[error("cannot reach Open vSwitch's database at {}, which holds what was made; is openvswitch-switch running?", path.display())]
     NoOvs {
@@ -77,8 +50,16 @@ pub enum NetError {
     #[error("read back, the host differs: {}", listed(.0))]
     Differs(Vec<Difference>),
     /// It failed and was put back.
-    #[error("{}; what was there when it began has been put back", chain(.0.as_ref()))]
-    Undone(Box<NetError>),
+    #[error("{}; what was there when it began has been put back{}", chain(.error.as_ref()), but(.warnings))]
+    Undone {
+        /// Why it failed.
+        error: Box<NetError>,
+        /// What could not be put back.
+        warnings: Vec<String>,
+    },
+    /// Not all could be put back.
+    #[error("{}; all else has been put back", chain(.0.as_ref()))]
+    Partly(Box<NetError>),
     /// It failed, and so did putting back.
     #[error("{}; putting back what was there when it began failed too: {}", chain(.error.as_ref()), chain(.undo.as_ref()))]
     HalfDone {
@@ -92,7 +73,10 @@ pub enum NetError {
 impl NetError {
     /// Some steps may have been done.
     pub fn may_have_changed(&self) -> bool {
-        matches!(self, Self::Step(_) | Self::Differs(_) | Self::Undone(_) | Self::HalfDone { .. })
+        matches!(
+            self,
+            Self::Step(_) | Self::Differs(_) | Self::Undone { .. } | Self::HalfDone { .. } | Self::Partly(_)
+        )
     }
 }
 
@@ -105,6 +89,10 @@ pub fn chain(error: &dyn Error) -> String {
         cause = error.source();
     }
     text
+}
+
+fn but(warnings: &[String]) -> String {
+    if warnings.is_empty() { String::new() } else { format!(", but: {}", warnings.join("; ")) }
 }
 
 /// The first differences in one line, and how many more there are.

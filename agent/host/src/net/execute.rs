@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use super::netlink::{Netlink, NetlinkError};
-use super::ovsdb::{Ovsdb, OvsdbError};
+use super::ovsdb::{Failed, Ovsdb, OvsdbError};
 use super::step::Step;
 
 /// A step that failed. Those before it are done.
@@ -29,36 +29,82 @@ pub enum Cause {
     Ovsdb(#[from] OvsdbError),
 }
 
-/// Executes `steps` in their order; connects to Open vSwitch only if a step needs it.
+/// Steps of Open vSwitch that make one transaction: about 1 MB of JSON, which its database takes in milliseconds.
+const MAX_BATCH: usize = 1_000;
+
+/// What to do when a step fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnFailure {
+    /// Nothing more.
+    Stop,
+    /// All the others: half of what there was is better than nothing of it.
+    GoOn,
+}
+
+/// Executes `steps` in their order; connects to Open vSwitch only if a step needs it. The first failure is given.
 pub async fn execute(
     steps: &[Step],
     netlink: &mut Netlink,
     connect: impl AsyncFn() -> Result<Ovsdb, OvsdbError>,
+    on_failure: OnFailure,
 ) -> Result<(), StepError> {
-    let mut executor = Executor { netlink, connect, ovs: None };
-    for step in steps {
-        executor.step(step).await.map_err(|source| StepError {
-            hint: hint(step, &source),
-            step: Box::new(step.clone()),
-            source,
-        })?;
+    let mut executor = Executor { netlink, connect, ovs: None, ovs_is_out: false };
+    let (mut from, mut first) = (0, Ok(()));
+    while let Some(step) = steps.get(from) {
+        let batch = steps[from..].iter().take(MAX_BATCH).take_while(|step| step.is_ovs()).count();
+        let next = from + batch.max(1);
+        let mut done = match step.is_ovs() || *step == Step::SyncOvs {
+            true => executor.ovs_steps(&steps[from..next]).await,
+            false => executor.link_step(step).await.map_err(|error| (0, error.into())),
+        };
+        if done.is_err() && on_failure == OnFailure::GoOn && batch > 1 {
+            // Nothing of the transaction was done: what can be, one by one.
+            for step in steps[from..next].chunks(1) {
+                done = done.and(executor.ovs_steps(step).await);
+            }
+        }
+        if let Err((failed, source)) = done {
+            let step = &steps[from + failed];
+            let error = StepError { hint: hint(step, &source), step: Box::new(step.clone()), source };
+            first = first.and(Err(error));
+            if on_failure == OnFailure::Stop {
+                break;
+            }
+        }
+        from = next;
     }
-    Ok(())
+    first
 }
 
 struct Executor<'a, C> {
     netlink: &'a mut Netlink,
     connect: C,
     ovs: Option<Ovsdb>,
+    /// It has failed: nobody waits for it again and again.
+    ovs_is_out: bool,
 }
 
 impl<C: AsyncFn() -> Result<Ovsdb, OvsdbError>> Executor<'_, C> {
-    async fn step(&mut self, step: &Step) -> Result<(), Cause> {
-        if step.is_ovs() || *step == Step::SyncOvs {
-            self.netlink.forget_links();
-            return Ok(self.ovs_step(step).await?);
+    /// A transaction, or the waiting for one. An error says at which step.
+    async fn ovs_steps(&mut self, steps: &[Step]) -> Result<(), (usize, Cause)> {
+        self.netlink.forget_links();
+        if self.ovs_is_out && steps == [Step::SyncOvs] {
+            return Ok(());
         }
-        Ok(self.link_step(step).await?)
+        let done = self.ovs_steps_once(steps).await;
+        self.ovs_is_out |= done.is_err();
+        done.map_err(|failed| (failed.step, failed.error.into()))
+    }
+
+    async fn ovs_steps_once(&mut self, steps: &[Step]) -> Result<(), Failed> {
+        let ovs = match &mut self.ovs {
+            Some(ovs) => ovs,
+            none => none.insert((self.connect)().await.map_err(|error| Failed { step: 0, error })?),
+        };
+        match steps {
+            [Step::SyncOvs] => ovs.sync().await.map_err(|error| Failed { step: 0, error }),
+            steps => ovs.change(steps).await,
+        }
     }
 
     async fn link_step(&mut self, step: &Step) -> Result<(), NetlinkError> {
@@ -74,6 +120,7 @@ impl<C: AsyncFn() -> Result<Ovsdb, OvsdbError>> Executor<'_, C> {
             Step::AddAddress { link, address } => netlink.add_address(link, address).await,
             Step::RemoveAddress { link, address } => netlink.remove_address(link, address).await,
             Step::AddRoute { link, route } => netlink.add_route(link, route).await,
+            Step::ReplaceRoute { link, route, .. } => netlink.replace_route(link, route).await,
             Step::RemoveRoute { link, route } => netlink.remove_route(link, route).await,
             Step::CreateOvsBridge { .. }
             | Step::DeleteOvsBridge { .. }
@@ -83,27 +130,6 @@ impl<C: AsyncFn() -> Result<Ovsdb, OvsdbError>> Executor<'_, C> {
             | Step::SetOvsHwaddr { .. }
             | Step::SetOvsMtu { .. }
             | Step::SyncOvs => Ok(()),
-        }
-    }
-
-    async fn ovs_step(&mut self, step: &Step) -> Result<(), OvsdbError> {
-        let ovs = match &mut self.ovs {
-            Some(ovs) => ovs,
-            none => none.insert((self.connect)().await?),
-        };
-        match step {
-            Step::CreateOvsBridge { bridge, datapath_type, hwaddr } => {
-                ovs.create_bridge(bridge, datapath_type.as_deref(), hwaddr.as_deref()).await
-            }
-            Step::DeleteOvsBridge { bridge } => ovs.delete_bridge(bridge).await,
-            Step::AddOvsPort { bridge, port, tag, internal } => {
-                ovs.add_port(bridge, port, *tag, *internal).await
-            }
-            Step::RemoveOvsPort { bridge, port } => ovs.remove_port(bridge, port).await,
-            Step::SetOvsTag { port, tag } => ovs.set_tag(port, *tag).await,
-            Step::SetOvsHwaddr { bridge, hwaddr } => ovs.set_hwaddr(bridge, hwaddr.as_deref()).await,
-            Step::SetOvsMtu { interface, mtu } => ovs.set_mtu(interface, *mtu).await,
-            _ => ovs.sync().await,
         }
     }
 }
@@ -127,7 +153,7 @@ fn hint(step: &Step, cause: &Cause) -> &'static str {
             " (this kernel has no bridges; load the module bridge)"
         }
         (Step::AddAddress { .. }, Some(EACCES)) => " (IPv6 is switched off on it; see sysctl disable_ipv6)",
-        (Step::AddRoute { .. }, Some(ENETUNREACH | EHOSTUNREACH)) => {
+        (Step::AddRoute { .. } | Step::ReplaceRoute { .. }, Some(ENETUNREACH | EHOSTUNREACH)) => {
             " (its next hop is on no network of that link)"
         }
         _ => "",

@@ -4,18 +4,17 @@
 //! there already, or gone already, is no error.
 
 mod read;
+mod route;
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use rtnetlink::packet_core::ErrorMessage;
-use rtnetlink::packet_route::AddressFamily;
-use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
+use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags, AddressMessage, CacheInfo};
 use rtnetlink::packet_route::link::LinkMessage;
-use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteFlags, RouteMessage};
+use rtnetlink::packet_route::route::RouteMessage;
 use rtnetlink::sys::AsyncSocket;
 use rtnetlink::{Handle, LinkBridge, LinkMessageBuilder, LinkUnspec, LinkVlan};
 use thiserror::Error;
@@ -24,6 +23,10 @@ use super::state::{Address, Route};
 
 /// The kernel answers at once; a dump of a very large host takes about a second.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// An address of IPv6 with a lifetime that is put back stays for so many seconds, preferred and valid: long enough
+/// for the next advertisement, which says how long it really stays.
+const GIVEN_LIFETIMES: (u32, u32) = (3_600, 7_200);
 
 const ENODEV: i32 = 19;
 const EEXIST: i32 = 17;
@@ -100,17 +103,6 @@ pub struct Netlink {
     handle: Handle,
     /// Names seen; forgotten when links come and go.
     indexes: BTreeMap<String, u32>,
-}
-
-/// The route the kernel takes to an address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Path {
-    /// Through this link.
-    pub link: String,
-    /// Length of the matching prefix.
-    pub prefix_len: u8,
-    /// Of the matching route.
-    pub metric: u32,
 }
 
 impl Netlink {
@@ -217,7 +209,10 @@ impl Netlink {
 
     /// Removes an address.
     pub async fn remove_address(&mut self, link: &str, address: &Address) -> Result<()> {
-        let index = self.index(link).await?;
+        let index = match self.index(link).await {
+            Err(NetlinkError::NoLink(_)) => return Ok(()),
+            index => index?,
+        };
         let mut request = self.handle.address().add(index, address.net.addr(), address.net.prefix_len());
         let mut message = std::mem::take(request.message_mut());
         adapt(&mut message, address);
@@ -226,40 +221,32 @@ impl Netlink {
 
     /// Adds a route.
     pub async fn add_route(&mut self, link: &str, route: &Route) -> Result<()> {
-        let message = route_message(self.index(link).await?, route);
+        let message = self.route_message(link, route).await?;
         done_by(within(self.handle.route().add(message).execute()).await, &[EEXIST])
+    }
+
+    /// Puts a route in the place of the one with its key, at once: no packet sees neither.
+    pub async fn replace_route(&mut self, link: &str, route: &Route) -> Result<()> {
+        let message = self.route_message(link, route).await?;
+        done_by(within(self.handle.route().add(message).replace().execute()).await, &[EEXIST])
     }
 
     /// Removes exactly that route.
     pub async fn remove_route(&mut self, link: &str, route: &Route) -> Result<()> {
-        let message = route_message(self.index(link).await?, route);
+        let message = match self.route_message(link, route).await {
+            // It went with its link.
+            Err(NetlinkError::NoLink(_)) => return Ok(()),
+            message => message?,
+        };
         done_by(within(self.handle.route().del(message).execute()).await, &[ESRCH])
     }
 
-    /// The way to `address`; nothing if there is none.
-    pub async fn path_to(&mut self, address: IpAddr) -> Result<Option<Path>> {
-        let mut message = RouteMessage::default();
-        let (family, length) =
-            if address.is_ipv4() { (AddressFamily::Inet, 32) } else { (AddressFamily::Inet6, 128) };
-        message.header.address_family = family;
-        message.header.destination_prefix_length = length;
-        message.header.flags = RouteFlags::FibMatch;
-        message.attributes.push(RouteAttribute::Destination(RouteAddress::from(address)));
-        let mut answers = Box::pin(self.handle.route().get(message).execute());
-        let route = match within(answers.try_next()).await {
-            Ok(Some(route)) => route,
-            Ok(None) => return Ok(None),
-            // EHOSTUNREACH and ENETUNREACH: the kernel knows no way.
-            Err(error) if matches!(error.code(), Some(101 | 113)) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        drop(answers);
-        let found = read::route_facts(&route);
-        let Some(index) = found.links.first().copied() else { return Ok(None) };
-        let mut links = Box::pin(self.handle.link().get().match_index(index).execute());
-        let link = within(links.try_next()).await?.as_ref().and_then(read::link_name);
-        let metric = found.metric;
-        Ok(link.map(|link| Path { link, prefix_len: route.header.destination_prefix_length, metric }))
+    async fn route_message(&mut self, link: &str, route: &Route) -> Result<RouteMessage> {
+        let mut indexes = vec![self.index(link).await?];
+        for hop in &route.hops {
+            indexes.push(self.index(&hop.link).await?);
+        }
+        Ok(route::message(&indexes, route))
     }
 }
 
@@ -277,39 +264,23 @@ fn done_by(result: Result<()>, codes: &[i32]) -> Result<()> {
 }
 
 fn adapt(message: &mut AddressMessage, address: &Address) {
+    message.header.scope = address.scope.into();
+    let attributes = &mut message.attributes;
     if let Some(peer) = address.peer {
-        message.attributes.retain(|attribute| {
+        attributes.retain(|attribute| {
             !matches!(attribute, AddressAttribute::Address(_) | AddressAttribute::Broadcast(_))
         });
-        message.attributes.push(AddressAttribute::Address(peer));
+        attributes.push(AddressAttribute::Address(peer));
     }
     if address.noprefixroute {
-        message.attributes.push(AddressAttribute::Flags(AddressFlags::Noprefixroute));
+        attributes.push(AddressAttribute::Flags(AddressFlags::Noprefixroute));
     }
-}
-
-fn route_message(index: u32, route: &Route) -> RouteMessage {
-    let mut message = RouteMessage::default();
-    let family = if route.destination.addr().is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
-    let header = &mut message.header;
-    header.address_family = family;
-    header.destination_prefix_length = route.destination.prefix_len();
-    header.protocol = route.protocol.into();
-    header.scope = route.scope.into();
-    header.kind = rtnetlink::packet_route::route::RouteType::Unicast;
-    // Tables above 255 stand in the attribute alone.
-    header.table = u8::try_from(route.table).unwrap_or(0);
-    if route.onlink {
-        header.flags = RouteFlags::Onlink;
+    if address.given {
+        let mut lifetimes = CacheInfo::default();
+        (lifetimes.ifa_preferred, lifetimes.ifa_valid) = GIVEN_LIFETIMES;
+        attributes.push(AddressAttribute::CacheInfo(lifetimes));
     }
-    let attributes = &mut message.attributes;
-    attributes.push(RouteAttribute::Table(route.table));
-    attributes.push(RouteAttribute::Oif(index));
-    attributes.push(RouteAttribute::Priority(route.metric));
-    if route.destination.prefix_len() > 0 {
-        attributes.push(RouteAttribute::Destination(RouteAddress::from(route.destination.addr())));
+    if address.metric != 0 {
+        attributes.push(AddressAttribute::RoutePriority(address.metric));
     }
-    attributes.extend(route.gateway.map(|gateway| RouteAttribute::Gateway(RouteAddress::from(gateway))));
-    attributes.extend(route.source.map(|source| RouteAttribute::PrefSource(RouteAddress::from(source))));
-    message
 }

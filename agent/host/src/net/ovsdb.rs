@@ -3,6 +3,8 @@
 //! A transaction is durable in the database at once; [`Ovsdb::sync`] waits until the switch has taken it up.
 //! What Muster makes carries `external_ids:muster-owner`.
 
+mod batch;
+mod row;
 mod rpc;
 #[cfg(test)]
 mod tests;
@@ -14,11 +16,23 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use super::state::{OvsBridge, OvsInterface, OvsPort};
+use super::state::{Ovs, OvsBridge, OvsInterface, OvsPort};
+use super::step::Step;
+use batch::{Batch, Known};
 use rpc::Rpc;
 
 /// The key of Muster's mark.
 const OWNER: &str = "muster-owner";
+
+/// A change that was refused; nothing of it was done.
+#[derive(Debug)]
+pub struct Failed {
+    /// Which of the steps.
+    pub step: usize,
+    /// Why.
+    pub error: OvsdbError,
+}
+
 /// What went wrong with Open vSwitch.
 #[derive(Debug, Error)]
 pub enum OvsdbError {
@@ -63,97 +77,59 @@ impl Ovsdb {
     }
 
     /// All bridges with their ports.
-    pub async fn bridges(&mut self) -> Result<BTreeMap<String, OvsBridge>> {
+    pub async fn bridges(&mut self) -> Result<Ovs> {
+        let select = |table: &str, read: &[&str], more: &[&str]| {
+            let columns: Vec<&str> = read.iter().chain(more).copied().collect();
+            json!({"op": "select", "table": table, "where": [], "columns": columns})
+        };
+        let results = self
+            .transact(vec![
+                select("Interface", &["_uuid", "name", "type", "mtu_request", "error"], &row::INTERFACE),
+                select("Port", &["_uuid", "name", "interfaces", "tag"], &row::PORT),
+                select("Bridge", &["name", "ports", "datapath_type"], &row::BRIDGE),
+            ])
+            .await?;
+        let interfaces: BTreeMap<String, (String, OvsInterface)> = rows(&results, 0)
+            .filter_map(|row| Some((uuid(row)?, (name(row)?, row::interface(row)))))
+            .collect();
+        let ports: BTreeMap<String, (String, OvsPort)> = rows(&results, 1)
+            .filter_map(|row| Some((uuid(row)?, (name(row)?, row::port(row, &interfaces)))))
+            .collect();
+        let bridges: BTreeMap<String, OvsBridge> =
+            rows(&results, 2).filter_map(|row| Some((name(row)?, row::bridge(row, &ports)))).collect();
+        Ok(Ovs::from(bridges))
+    }
+
+    /// Does all of `steps`, which [`Step::is_ovs`], in one transaction: all or nothing. What is done already is
+    /// left out.
+    pub async fn change(&mut self, steps: &[Step]) -> std::result::Result<(), Failed> {
+        let known = self.known().await.map_err(|error| Failed { step: 0, error })?;
+        let mut batch = Batch::new(known);
+        for (index, step) in steps.iter().enumerate() {
+            batch.add(index, step);
+        }
+        let Batch { operations, steps, .. } = batch;
+        if operations.is_empty() {
+            return Ok(());
+        }
+        let failed = |(index, error)| Failed { step: steps.get(index).copied().unwrap_or(0), error };
+        self.transact_all(operations).await.map(drop).map_err(failed)
+    }
+
+    async fn known(&mut self) -> Result<Known> {
         let select = |table: &str, columns: Value| json!({"op": "select", "table": table, "where": [], "columns": columns});
         let results = self
             .transact(vec![
-                select("Interface", json!(["_uuid", "name", "type", "mtu_request", "error"])),
-                select("Port", json!(["_uuid", "name", "interfaces", "tag", "external_ids"])),
-                select("Bridge", json!(["name", "ports", "datapath_type", "other_config", "external_ids"])),
+                select("Port", json!(["_uuid", "name"])),
+                select("Bridge", json!(["_uuid", "name", "ports"])),
             ])
             .await?;
-        let interfaces: BTreeMap<String, (String, OvsInterface)> =
-            rows(&results, 0).filter_map(|row| Some((uuid(row)?, (name(row)?, interface(row))))).collect();
-        let ports: BTreeMap<String, (String, OvsPort)> = rows(&results, 1)
-            .filter_map(|row| Some((uuid(row)?, (name(row)?, port(row, &interfaces)))))
-            .collect();
-        Ok(rows(&results, 2).filter_map(|row| Some((name(row)?, bridge(row, &ports)))).collect())
-    }
-
-    /// A bridge with its local port, unless there is one by that name.
-    pub async fn create_bridge(
-        &mut self,
-        bridge: &str,
-        datapath_type: Option<&str>,
-        hwaddr: Option<&str>,
-    ) -> Result<()> {
-        if self.find("Bridge", bridge).await?.is_some() {
-            return self.set_hwaddr(bridge, hwaddr).await;
-        }
-        let mut row = json!({"name": bridge, "ports": ["named-uuid", "port"], "external_ids": mark()});
-        if let Some(datapath_type) = datapath_type {
-            row["datapath_type"] = json!(datapath_type);
-        }
-        if let Some(hwaddr) = hwaddr {
-            row["other_config"] = json!(["map", [["hwaddr", hwaddr]]]);
-        }
-        let [interface, port] = new_port(bridge, None, true);
-        let new_bridge = json!({"op": "insert", "table": "Bridge", "uuid-name": "bridge", "row": row});
-        let known = json!({"op": "mutate", "table": "Open_vSwitch", "where": [],
-            "mutations": [["bridges", "insert", ["named-uuid", "bridge"]]]});
-        self.transact(vec![interface, port, new_bridge, known]).await.map(drop)
-    }
-
-    /// Deletes a bridge with its ports.
-    pub async fn delete_bridge(&mut self, bridge: &str) -> Result<()> {
-        let Some(uuid) = self.find("Bridge", bridge).await? else { return Ok(()) };
-        let mutation = json!({"op": "mutate", "table": "Open_vSwitch", "where": [],
-            "mutations": [["bridges", "delete", ["uuid", uuid]]]});
-        self.transact(vec![mutation]).await.map(drop)
-    }
-
-    /// A port with one interface of its name, or a tag for the one that is there.
-    pub async fn add_port(
-        &mut self,
-        bridge: &str,
-        port: &str,
-        tag: Option<u16>,
-        internal: bool,
-    ) -> Result<()> {
-        if self.find("Port", port).await?.is_some() {
-            return self.set_tag(port, tag).await;
-        }
-        let [interface, new_port] = new_port(port, tag, internal);
-        let known = json!({"op": "mutate", "table": "Bridge", "where": [["name", "==", bridge]],
-            "mutations": [["ports", "insert", ["named-uuid", "port"]]]});
-        self.transact(vec![interface, new_port, known]).await.map(drop)
-    }
-
-    /// Takes a port out of a bridge.
-    pub async fn remove_port(&mut self, bridge: &str, port: &str) -> Result<()> {
-        let Some(uuid) = self.find("Port", port).await? else { return Ok(()) };
-        let mutation = json!({"op": "mutate", "table": "Bridge", "where": [["name", "==", bridge]],
-            "mutations": [["ports", "delete", ["uuid", uuid]]]});
-        self.transact(vec![mutation]).await.map(drop)
-    }
-
-    /// The VLAN of a port.
-    pub async fn set_tag(&mut self, port: &str, tag: Option<u16>) -> Result<()> {
-        self.update("Port", port, json!({"tag": optional(tag)})).await
-    }
-
-    /// The MTU asked for on an interface.
-    pub async fn set_mtu(&mut self, interface: &str, mtu: Option<u32>) -> Result<()> {
-        self.update("Interface", interface, json!({"mtu_request": optional(mtu)})).await
-    }
-
-    /// The MAC address of a bridge.
-    pub async fn set_hwaddr(&mut self, bridge: &str, hwaddr: Option<&str>) -> Result<()> {
-        let mut mutations = vec![json!(["other_config", "delete", ["set", ["hwaddr"]]])];
-        mutations.extend(hwaddr.map(|mac| json!(["other_config", "insert", ["map", [["hwaddr", mac]]]])));
-        let where_ = json!([["name", "==", bridge]]);
-        let mutation = json!({"op": "mutate", "table": "Bridge", "where": where_, "mutations": mutations});
-        self.transact(vec![mutation]).await.map(drop)
+        let ports = rows(&results, 0).filter_map(|row| Some((uuid(row)?, name(row)?))).collect();
+        let bridge = |row: &Value| {
+            let ports = uuids(&row["ports"]).into_iter().map(str::to_owned).collect();
+            Some((name(row)?, uuid(row)?, ports))
+        };
+        Ok(Known::new(ports, rows(&results, 1).filter_map(bridge).collect()))
     }
 
     /// Waits until the switch has taken up all that was committed so far.
@@ -173,57 +149,35 @@ impl Ovsdb {
         waited.map_err(|_| OvsdbError::NotTakenUp(self.sync_timeout))?
     }
 
-    async fn update(&mut self, table: &str, name: &str, row: Value) -> Result<()> {
-        let where_ = json!([["name", "==", name]]);
-        self.transact(vec![json!({"op": "update", "table": table, "where": where_, "row": row})])
-            .await
-            .map(drop)
-    }
-
-    async fn find(&mut self, table: &str, name: &str) -> Result<Option<String>> {
-        let where_ = json!([["name", "==", name]]);
-        let select = json!({"op": "select", "table": table, "where": where_, "columns": ["_uuid"]});
-        let results = self.transact(vec![select]).await?;
-        Ok(rows(&results, 0).find_map(uuid))
-    }
-
     async fn transact(&mut self, operations: Vec<Value>) -> Result<Vec<Value>> {
+        self.transact_all(operations).await.map_err(|(_, error)| error)
+    }
+
+    /// The error says which operation failed.
+    async fn transact_all(
+        &mut self,
+        operations: Vec<Value>,
+    ) -> std::result::Result<Vec<Value>, (usize, OvsdbError)> {
         let count = operations.len();
         let mut params = vec![json!("Open_vSwitch")];
         params.extend(operations);
-        let answer = self.rpc.call("transact", Value::Array(params)).await?;
+        let answer = self.rpc.call("transact", Value::Array(params)).await.map_err(|error| (0, error))?;
         let Value::Array(results) = answer else {
-            return Err(OvsdbError::Answer("no list of results".to_owned()));
+            return Err((0, OvsdbError::Answer("no list of results".to_owned())));
         };
-        for result in &results {
+        for (index, result) in results.iter().enumerate() {
             if let Some(error) = result.get("error").and_then(Value::as_str) {
                 let details = result.get("details").and_then(Value::as_str).unwrap_or("no details");
                 let text: String = format!("{error}: {details}").chars().take(500).collect();
-                return Err(OvsdbError::Refused(text));
+                return Err((index, OvsdbError::Refused(text)));
             }
         }
         if results.len() < count {
-            return Err(OvsdbError::Answer(format!("{} results for {count} operations", results.len())));
+            let problem = format!("{} results for {count} operations", results.len());
+            return Err((0, OvsdbError::Answer(problem)));
         }
         Ok(results)
     }
-}
-
-fn mark() -> Value {
-    json!(["map", [[OWNER, "muster"]]])
-}
-
-fn new_port(name: &str, tag: Option<u16>, internal: bool) -> [Value; 2] {
-    let kind = if internal { "internal" } else { "" };
-    let row = json!({"name": name, "interfaces": ["named-uuid", "interface"], "tag": optional(tag), "external_ids": mark()});
-    [
-        json!({"op": "insert", "table": "Interface", "uuid-name": "interface", "row": {"name": name, "type": kind}}),
-        json!({"op": "insert", "table": "Port", "uuid-name": "port", "row": row}),
-    ]
-}
-
-fn optional<T: Into<Value>>(value: Option<T>) -> Value {
-    value.map_or_else(|| json!(["set", []]), Into::into)
 }
 
 fn rows(results: &[Value], index: usize) -> impl Iterator<Item = &Value> {
@@ -244,39 +198,5 @@ fn uuids(column: &Value) -> Vec<&str> {
         Some("uuid") => column[1].as_str().into_iter().collect(),
         Some("set") => column[1].as_array().into_iter().flatten().filter_map(|one| one[1].as_str()).collect(),
         _ => Vec::new(),
-    }
-}
-
-/// An entry of a column that is a map.
-fn entry<'a>(column: &'a Value, key: &str) -> Option<&'a str> {
-    let pairs = column[1].as_array()?;
-    pairs.iter().find(|pair| pair[0] == key).and_then(|pair| pair[1].as_str())
-}
-
-fn interface(row: &Value) -> OvsInterface {
-    OvsInterface {
-        internal: row["type"] == "internal",
-        mtu_request: row["mtu_request"].as_u64().and_then(|mtu| u32::try_from(mtu).ok()),
-        error: row["error"].as_str().map(str::to_owned),
-    }
-}
-
-fn port(row: &Value, interfaces: &BTreeMap<String, (String, OvsInterface)>) -> OvsPort {
-    OvsPort {
-        tag: row["tag"].as_u64().and_then(|tag| u16::try_from(tag).ok()),
-        ours: entry(&row["external_ids"], OWNER).is_some(),
-        interfaces: uuids(&row["interfaces"])
-            .into_iter()
-            .filter_map(|uuid| interfaces.get(uuid).cloned())
-            .collect(),
-    }
-}
-
-fn bridge(row: &Value, ports: &BTreeMap<String, (String, OvsPort)>) -> OvsBridge {
-    OvsBridge {
-        ports: uuids(&row["ports"]).into_iter().filter_map(|uuid| ports.get(uuid).cloned()).collect(),
-        hwaddr: entry(&row["other_config"], "hwaddr").map(str::to_owned),
-        datapath_type: row["datapath_type"].as_str().unwrap_or_default().to_owned(),
-        ours: entry(&row["external_ids"], OWNER).is_some(),
     }
 }

@@ -10,9 +10,9 @@ mod tests;
 
 use thiserror::Error;
 
-use super::state::{Attach, Link, State};
+use super::state::{Attach, Link, OvsPort, State};
 use super::step::Step;
-use super::target::{LinkKind, LinkTarget, Target, Wanted};
+use super::target::{LinkKind, LinkTarget, Origin, Target, Wanted};
 
 /// Why there is no way from what is to what shall be.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -32,7 +32,7 @@ impl PlanError {
 
 /// The steps from `state` to `target`, none if it is reached.
 pub fn plan(target: &Target, state: &State) -> Result<Vec<Step>, PlanError> {
-    for (name, wanted) in target.present() {
+    for (name, wanted) in target.present().filter(|(_, wanted)| wanted.origin == Origin::Document) {
         check_membership(name, wanted, state)?;
     }
     let mut planner = Planner { target, state: state.clone(), steps: Vec::new() };
@@ -47,10 +47,34 @@ pub fn plan(target: &Target, state: &State) -> Result<Vec<Step>, PlanError> {
     Ok(planner.steps)
 }
 
+/// Those of `steps`, from a plan for `state`, that help while the switch does not answer: nobody waits for it, and what
+/// only it can take away is set down, so that its addresses are in nobody's way.
+pub(super) fn without_switch(steps: Vec<Step>, state: &State) -> Vec<Step> {
+    let mut down = Vec::new();
+    let mut others = Vec::new();
+    for step in steps {
+        let made_by_switch = match &step {
+            Step::SyncOvs => continue,
+            Step::DeleteOvsBridge { bridge } => bridge,
+            Step::RemoveOvsPort { port, .. } if state.ovs_interface(port).is_some_and(|it| it.internal) => {
+                port
+            }
+            _ => {
+                others.push(step);
+                continue;
+            }
+        };
+        if state.links.get(made_by_switch).is_some_and(|link| link.up) {
+            down.push(Step::SetUp { link: made_by_switch.clone(), up: false });
+        }
+    }
+    [down, others].concat()
+}
+
 impl Target {
     pub(super) fn present(&self) -> impl Iterator<Item = (&str, &LinkTarget)> {
         self.links.iter().filter_map(|(name, wanted)| match wanted {
-            Wanted::Present(wanted) => Some((name.as_str(), wanted)),
+            Wanted::Present(wanted) => Some((name.as_str(), wanted.as_ref())),
             Wanted::Absent => None,
         })
     }
@@ -80,7 +104,7 @@ fn check_membership(name: &str, wanted: &LinkTarget, state: &State) -> Result<()
     }
     let internal = port.interfaces.get(name).is_some_and(|interface| interface.internal);
     let moves = !matches!(&wanted.attach, Attach::Ovs(to, _) if to == bridge);
-    if internal && moves && !wanted.ours {
+    if internal && moves && !wanted.may_replace {
         return refuse(format!(
             "{name} is an internal port of {bridge} that something else made; delete it there first"
         ));
@@ -100,8 +124,8 @@ impl Planner<'_> {
     fn make_room(&mut self) -> Result<(), PlanError> {
         let from = self.steps.len();
         for (name, wanted) in self.target.present() {
-            let Some(problem) = conflict(name, wanted, &self.state) else { continue };
-            if !wanted.ours || !is_made(name, &self.state) {
+            let Some(problem) = conflict(name, &wanted.kind, &self.state) else { continue };
+            if !wanted.may_replace || !is_made(name, &self.state) {
                 return Err(PlanError::new(&wanted.path, problem));
             }
             self.delete(name);
@@ -117,14 +141,15 @@ impl Planner<'_> {
                 LinkKind::LinuxBridge if !self.state.links.contains_key(name) => {
                     self.steps.push(Step::CreateLinuxBridge { link });
                 }
-                LinkKind::OvsBridge { datapath_type, hwaddr, .. } => match self.state.ovs_bridge(name) {
-                    None => self.steps.push(Step::CreateOvsBridge {
-                        bridge: link,
-                        datapath_type: datapath_type.clone(),
-                        hwaddr: hwaddr.clone(),
-                    }),
-                    Some(bridge) if bridge.hwaddr != *hwaddr => {
-                        self.steps.push(Step::SetOvsHwaddr { bridge: link, hwaddr: hwaddr.clone() });
+                LinkKind::OvsBridge { row, .. } => match self.state.ovs_bridge(name) {
+                    None => {
+                        let mut row = row.clone();
+                        row.ports.clear();
+                        self.steps.push(Step::CreateOvsBridge { bridge: link, row });
+                    }
+                    Some(bridge) if bridge.hwaddr != row.hwaddr => {
+                        let hwaddr = row.hwaddr.clone();
+                        self.steps.push(Step::SetOvsHwaddr { bridge: link, hwaddr });
                     }
                     Some(_) => {}
                 },
@@ -144,6 +169,7 @@ impl Planner<'_> {
         }
         for (name, wanted) in self.target.present() {
             self.attach_one(name, wanted);
+            self.ports_of(name, wanted);
         }
         for (name, wanted) in self.target.present() {
             let (LinkKind::OvsBridge { mtu_request, .. } | LinkKind::OvsInternal { mtu_request }) =
@@ -152,7 +178,7 @@ impl Planner<'_> {
                 continue;
             };
             let now = self.state.ovs_interface(name).and_then(|interface| interface.mtu_request);
-            if now != mtu_request {
+            if now != mtu_request && wanted.origin != Origin::Beside {
                 self.steps.push(Step::SetOvsMtu { interface: name.to_owned(), mtu: mtu_request });
             }
         }
@@ -161,7 +187,9 @@ impl Planner<'_> {
 
     fn attach_one(&mut self, name: &str, wanted: &LinkTarget) {
         let now = self.state.attachment(name);
-        if now == wanted.attach {
+        // Nobody but a document moves a link that nobody but others decide about.
+        let others = wanted.origin == Origin::Beside && now != Attach::None;
+        if now == wanted.attach || others {
             return;
         }
         let link = name.to_owned();
@@ -172,10 +200,13 @@ impl Planner<'_> {
             return;
         }
         match (&now, &wanted.attach) {
-            (Attach::Ovs(bridge, _), _) => {
+            (Attach::Ovs(bridge, _), to) => {
                 self.steps.push(Step::RemoveOvsPort { bridge: bridge.clone(), port: link.clone() });
-                // Open vSwitch lets go of a link only when it has taken that up.
-                self.steps.push(Step::SyncOvs);
+                // Open vSwitch lets go of a link only when it has taken that up; between its own bridges it moves
+                // the link itself.
+                if !matches!(to, Attach::Ovs(..)) {
+                    self.steps.push(Step::SyncOvs);
+                }
             }
             (Attach::Linux(_), Attach::None | Attach::Ovs(..)) => {
                 self.steps.push(Step::SetMaster { link: link.clone(), master: None });
@@ -187,8 +218,32 @@ impl Planner<'_> {
             Attach::Linux(bridge) => self.steps.push(Step::SetMaster { link, master: Some(bridge.clone()) }),
             Attach::Ovs(bridge, tag) => {
                 let internal = matches!(wanted.kind, LinkKind::OvsInternal { .. });
-                self.steps.push(Step::AddOvsPort { bridge: bridge.clone(), port: link, tag: *tag, internal });
+                let row = wanted.port.clone().unwrap_or_else(|| OvsPort::new(name, *tag, internal));
+                let row = Box::new(row);
+                self.steps.push(Step::AddOvsPort { bridge: bridge.clone(), port: link, row });
             }
+        }
+    }
+
+    /// Others' ports that went with their bridge.
+    fn ports_of(&mut self, name: &str, wanted: &LinkTarget) {
+        let LinkKind::OvsBridge { row, .. } = &wanted.kind else { return };
+        for (port, row) in &row.ports {
+            let elsewhere = |interface: &String| {
+                self.state.ovs_interface(interface).is_some() || self.decides_about(interface)
+            };
+            if port != name && !row.interfaces.keys().any(elsewhere) {
+                let (bridge, port, row) = (name.to_owned(), port.clone(), Box::new(row.clone()));
+                self.steps.push(Step::AddOvsPort { bridge, port, row });
+            }
+        }
+    }
+
+    fn decides_about(&self, link: &str) -> bool {
+        match self.target.links.get(link) {
+            None => false,
+            Some(Wanted::Absent) => true,
+            Some(Wanted::Present(wanted)) => wanted.origin != Origin::Beside,
         }
     }
 
@@ -213,7 +268,7 @@ impl Planner<'_> {
 
     fn up(&mut self, up: bool) {
         for (name, wanted) in in_order(self.target) {
-            if wanted.up == up && self.state.links.get(name).is_none_or(|link| link.up != up) {
+            if wanted.up == Some(up) && self.state.links.get(name).is_none_or(|link| link.up != up) {
                 self.steps.push(Step::SetUp { link: name.to_owned(), up });
             }
         }
@@ -251,9 +306,14 @@ impl Planner<'_> {
         for link in self.state.links.values_mut() {
             link.master.take_if(|master| master == name);
         }
-        if let Some(bridges) = &mut self.state.ovs {
-            bridges.remove(name);
-            bridges.values_mut().for_each(|bridge| drop(bridge.ports.remove(name)));
+        if let Some(ovs) = &mut self.state.ovs {
+            let ports = ovs.get(name).into_iter().flat_map(|bridge| bridge.ports.values());
+            // The links that the switch made for it go too.
+            for port in ports.filter(|port| port.is_internal()) {
+                port.interfaces.keys().for_each(|link| drop(self.state.links.remove(link)));
+            }
+            ovs.forget_bridge(name);
+            ovs.forget_port(name);
         }
     }
 
@@ -266,7 +326,7 @@ impl Planner<'_> {
 }
 
 /// Something that Muster makes and so may delete: never hardware, nor what carries another's mark.
-fn is_made(name: &str, state: &State) -> bool {
+pub(super) fn is_made(name: &str, state: &State) -> bool {
     if let Some(bridge) = state.ovs_bridge(name) {
         return bridge.ours;
     }
@@ -277,13 +337,13 @@ fn is_made(name: &str, state: &State) -> bool {
 }
 
 /// Says what stands in the place of a link that shall be of another kind.
-fn conflict(name: &str, wanted: &LinkTarget, state: &State) -> Option<String> {
+pub(super) fn conflict(name: &str, kind: &LinkKind, state: &State) -> Option<String> {
     let link = state.links.get(name);
     let bridge = state.ovs_bridge(name).is_some();
-    let internal = state.ovs_port(name).is_some_and(|(_, port)| port.interfaces.values().all(|i| i.internal));
+    let internal = state.ovs_port(name).is_some_and(|(_, port)| port.is_internal());
     let is_there =
         |what: String| Some(format!("{name} is there already as {what}; choose another name or delete it"));
-    match (&wanted.kind, link) {
+    match (kind, link) {
         (LinkKind::Existing, _) => None,
         (LinkKind::OvsBridge { .. }, _) if bridge => None,
         (LinkKind::OvsInternal { .. }, _) if internal => None,

@@ -1,19 +1,28 @@
-//! What was there before a document touched it, to be put back on delete.
+//! What was there before a document touched it, to be put back.
+//!
+//! There are two uses of one type. What was there before Muster is extended when a document first names a link and
+//! put back on delete, link by link. An undo is taken right before one change and puts back all that the change may
+//! touch: also what it takes along, such as routes over an address that leaves.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::state::{Address, Attach, Route, State};
+use super::state::{Address, Attach, OvsBridge, OvsPort, Route, State, VlanLink};
 
-/// The state of the links that a document names, taken before it was first applied.
+/// The state of links, taken before a change.
 ///
-/// It is bounded by the document and by what those links had; store it (any serde format) before the
-/// first change, or a crash forgets what to put back.
+/// It is bounded by the host's own links and routes; store it (any serde format) before the first change, or a
+/// crash forgets what to put back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Snapshot {
-    /// By name.
+    /// By name: put back exactly.
     pub links: BTreeMap<String, Before>,
+    /// Links that no document names and that a change may still rob of something: what is gone is added again,
+    /// what came since stays. Only an undo has them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub beside: BTreeMap<String, LinkBefore>,
     /// Some of it is in Open vSwitch: without its database nothing can be put back.
     pub uses_ovs: bool,
 }
@@ -21,31 +30,52 @@ pub struct Snapshot {
 /// One link before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Before {
-    /// It was not there: what the document made goes on delete.
+    /// It was not there: what the document made goes.
     Absent,
     /// It was there, like this.
-    Present(LinkBefore),
+    Present(Box<LinkBefore>),
 }
 
 /// A link that was there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LinkBefore {
+    /// What it was, so that it can be made again.
+    pub kind: KindBefore,
     /// Administratively up.
     pub up: bool,
     /// In bytes.
     pub mtu: u32,
     /// What it belonged to.
     pub attach: Attach,
-    /// Without the kernel's own link-local ones.
+    /// Its port of Open vSwitch, if it was one's only interface.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<OvsPort>,
+    /// Without the link-local one that the kernel makes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<Address>,
-    /// Static ones.
+    /// Configured ones.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<Route>,
     /// The MAC address of a Linux bridge.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub bridge_mac: Option<String>,
-    /// `other_config:hwaddr` of a bridge of Open vSwitch.
-    pub hwaddr: Option<String>,
-    /// The MTU asked for, of an interface made by Open vSwitch.
-    pub mtu_request: Option<u32>,
+}
+
+/// What a link was.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum KindBefore {
+    /// Made by somebody else: hardware, or a kind of link that Muster does not make. Gone, it stays gone.
+    #[default]
+    Existing,
+    /// A Linux bridge.
+    LinuxBridge,
+    /// An 802.1Q link.
+    Vlan(VlanLink),
+    /// A bridge of Open vSwitch. Its ports are those that would go with it and stand nowhere else here.
+    OvsBridge(OvsBridge),
+    /// An internal port of Open vSwitch.
+    OvsInternal,
 }
 
 impl Snapshot {
@@ -53,9 +83,36 @@ impl Snapshot {
     pub fn extend<'a>(&mut self, names: impl Iterator<Item = &'a str>, state: &State) {
         for name in names {
             if !self.links.contains_key(name) {
-                self.links.insert(name.to_owned(), before(name, state));
+                let before = link(name, state).map_or(Before::Absent, |link| Before::Present(Box::new(link)));
+                self.links.insert(name.to_owned(), before);
             }
         }
+        self.uses_ovs |= self.holds_ovs();
+    }
+
+    /// Was any of it in Open vSwitch?
+    pub(super) fn holds_ovs(&self) -> bool {
+        let of_links = self.links.values().filter_map(|before| match before {
+            Before::Present(before) => Some(before.as_ref()),
+            Before::Absent => None,
+        });
+        let in_ovs = |link: &LinkBefore| {
+            matches!(link.kind, KindBefore::OvsBridge(_)) || matches!(link.attach, Attach::Ovs(..))
+        };
+        of_links.chain(self.beside.values()).any(in_ovs)
+    }
+
+    /// Takes what `other` holds of links that it does not hold yet.
+    pub fn merge(&mut self, other: Snapshot) {
+        self.uses_ovs |= other.uses_ovs;
+        for (link, was) in other.links {
+            self.links.entry(link).or_insert(was);
+        }
+    }
+
+    /// Forgets the links that `other` holds: they are put back from there.
+    pub fn leave_to(&mut self, other: &Snapshot) {
+        self.links.retain(|link, _| !other.links.contains_key(link));
     }
 
     /// Forgets the links that are not in `names`.
@@ -76,27 +133,79 @@ impl Snapshot {
             Some(Before::Absent) | None => None,
         }
     }
+
+    /// All that a change of the links `names` may touch, as it is now.
+    pub(super) fn undo_of(names: BTreeSet<&str>, state: &State) -> Self {
+        let mut undo = Self::default();
+        undo.extend(names.iter().copied(), state);
+        let mut open: Vec<&str> = names.iter().copied().collect();
+        let mut touched = names;
+        // Who stands on a touched link, who is in a touched bridge, and so on.
+        let mut above: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (name, link) in &state.links {
+            for below in link.master.iter().chain(&link.parent) {
+                above.entry(below).or_default().push(name);
+            }
+            if let Some((bridge, _)) = state.ovs_port(name) {
+                above.entry(bridge).or_default().push(name);
+            }
+        }
+        while let Some(link) = open.pop() {
+            let above = above.get(link).into_iter().flatten().copied();
+            open.extend(above.filter(|name| touched.insert(name)));
+        }
+        let addresses =
+            touched.iter().filter_map(|name| state.links.get(*name)).flat_map(|link| &link.addresses);
+        let sources: BTreeSet<_> = addresses.map(|address| address.net.addr()).collect();
+        for (name, link) in &state.links {
+            let goes_along = touched.contains(name.as_str())
+                || link.routes.iter().any(|route| {
+                    route.source.is_some_and(|source| sources.contains(&source))
+                        || route.hops.iter().any(|hop| touched.contains(hop.link.as_str()))
+                });
+            if goes_along && !undo.links.contains_key(name) {
+                undo.beside.extend(self::link(name, state).map(|before| (name.clone(), before)));
+            }
+        }
+        undo
+    }
 }
 
-fn before(name: &str, state: &State) -> Before {
+/// Nothing if it is not there.
+fn link(name: &str, state: &State) -> Option<LinkBefore> {
     let bridge = state.ovs_bridge(name);
+    let none = super::state::Link::default();
     // A bridge of Open vSwitch may have no link while the switch is stopped; it is there all the same.
-    let Some(link) = state.links.get(name) else {
-        return match bridge {
-            None => Before::Absent,
-            Some(bridge) => {
-                Before::Present(LinkBefore { hwaddr: bridge.hwaddr.clone(), ..LinkBefore::default() })
-            }
-        };
+    let link = match state.links.get(name) {
+        None if bridge.is_none() => return None,
+        link => link.unwrap_or(&none),
     };
-    Before::Present(LinkBefore {
+    let port = state.ovs_port(name).map(|(_, port)| port).filter(|port| port.interfaces.len() == 1);
+    let kind = match (bridge, port, link.kind.as_str(), &link.vlan) {
+        (Some(bridge), ..) => KindBefore::OvsBridge(with_its_ports(name, bridge)),
+        (None, Some(port), ..) if port.is_internal() => KindBefore::OvsInternal,
+        (None, _, "bridge", _) => KindBefore::LinuxBridge,
+        (None, _, _, Some(vlan)) => KindBefore::Vlan(vlan.clone()),
+        _ => KindBefore::Existing,
+    };
+    let kept = |address: &&Address| !address.is_of_mac(link.mac.as_deref());
+    Some(LinkBefore {
         up: link.up,
         mtu: link.mtu,
         attach: state.attachment(name),
-        addresses: link.addresses.iter().filter(|address| !address.is_link_local()).copied().collect(),
-        routes: link.routes.iter().filter(|route| route.is_static()).copied().collect(),
-        bridge_mac: link.mac.clone().filter(|_| link.kind == "bridge"),
-        hwaddr: bridge.and_then(|bridge| bridge.hwaddr.clone()),
-        mtu_request: state.ovs_interface(name).and_then(|interface| interface.mtu_request),
+        port: port.cloned(),
+        addresses: link.addresses.iter().filter(kept).copied().collect(),
+        routes: link.routes.clone(),
+        bridge_mac: link.mac.clone().filter(|_| kind == KindBefore::LinuxBridge),
+        kind,
     })
+}
+
+/// Others' bridges are never deleted, so of their ports only the local one is of interest.
+fn with_its_ports(name: &str, bridge: &OvsBridge) -> OvsBridge {
+    let mut bridge = bridge.clone();
+    if !bridge.ours {
+        bridge.ports.retain(|port, _| port == name);
+    }
+    bridge
 }

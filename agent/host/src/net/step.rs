@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::state::{Address, Route};
+use super::state::{Address, OvsBridge, OvsPort, Route};
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,12 +14,12 @@ pub enum Step {
     CreateVlan { link: String, device: String, id: u16 },
     /// A Linux bridge or 802.1Q link that Muster made.
     DeleteLink { link: String },
-    /// A bridge of Open vSwitch with its local port, marked as Muster's.
-    CreateOvsBridge { bridge: String, datapath_type: Option<String>, hwaddr: Option<String> },
+    /// A bridge of Open vSwitch with its local port and no other.
+    CreateOvsBridge { bridge: String, row: Box<OvsBridge> },
     /// A bridge of Open vSwitch that carries Muster's mark.
     DeleteOvsBridge { bridge: String },
-    /// A port of that one interface.
-    AddOvsPort { bridge: String, port: String, tag: Option<u16>, internal: bool },
+    /// A port with its interfaces.
+    AddOvsPort { bridge: String, port: String, row: Box<OvsPort> },
     /// The port leaves the bridge; an internal one goes.
     RemoveOvsPort { bridge: String, port: String },
     /// The port's VLAN.
@@ -44,6 +44,8 @@ pub enum Step {
     RemoveAddress { link: String, address: Address },
     /// Through a link.
     AddRoute { link: String, route: Route },
+    /// In the place of `old`, which has its key, at once.
+    ReplaceRoute { link: String, route: Route, old_link: String, old: Route },
     /// Through a link.
     RemoveRoute { link: String, route: Route },
 }
@@ -70,16 +72,18 @@ impl fmt::Display for Step {
             Self::CreateLinuxBridge { link } => write!(f, "create the Linux bridge {link}"),
             Self::CreateVlan { link, device, id } => write!(f, "create {link}: VLAN {id} on {device}"),
             Self::DeleteLink { link } => write!(f, "delete {link}"),
-            Self::CreateOvsBridge { bridge, datapath_type, hwaddr } => {
+            Self::CreateOvsBridge { bridge, row } => {
                 write!(f, "create the Open vSwitch bridge {bridge}")?;
-                datapath_type.iter().try_for_each(|kind| write!(f, " (datapath {kind})"))?;
-                hwaddr.iter().try_for_each(|mac| write!(f, " with the MAC address {mac}"))
+                if !row.datapath_type.is_empty() {
+                    write!(f, " (datapath {})", row.datapath_type)?;
+                }
+                row.hwaddr.iter().try_for_each(|mac| write!(f, " with the MAC address {mac}"))
             }
             Self::DeleteOvsBridge { bridge } => write!(f, "delete the Open vSwitch bridge {bridge}"),
-            Self::AddOvsPort { bridge, port, tag, internal } => {
-                let kind = if *internal { "internal port" } else { "port" };
+            Self::AddOvsPort { bridge, port, row } => {
+                let kind = if row.is_internal() { "internal port" } else { "port" };
                 write!(f, "add the {kind} {port} to {bridge}")?;
-                tag.iter().try_for_each(|tag| write!(f, " in VLAN {tag}"))
+                row.tag.iter().try_for_each(|tag| write!(f, " in VLAN {tag}"))
             }
             Self::RemoveOvsPort { bridge, port } => write!(f, "take the port {port} out of {bridge}"),
             Self::SetOvsTag { port, tag: Some(tag) } => write!(f, "put the port {port} into VLAN {tag}"),
@@ -106,6 +110,9 @@ impl fmt::Display for Step {
             Self::AddAddress { link, address } => write!(f, "add the address {address} to {link}"),
             Self::RemoveAddress { link, address } => write!(f, "remove the address {address} from {link}"),
             Self::AddRoute { link, route } => write!(f, "add the route {route} dev {link}"),
+            Self::ReplaceRoute { link, route, old_link, old } => {
+                write!(f, "replace the route {old} dev {old_link} by {route} dev {link}")
+            }
             Self::RemoveRoute { link, route } => write!(f, "remove the route {route} dev {link}"),
         }
     }

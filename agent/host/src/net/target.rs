@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 
 use muster_shared::model::network::{NetworkDocument, Object, ObjectKind};
 
-use super::snapshot::{Before, LinkBefore, Snapshot};
-use super::state::{Address, Attach, PROTOCOL_STATIC, Route, State};
+use super::snapshot::Snapshot;
+use super::state::{Address, Attach, OvsBridge, OvsPort, PROTOCOL_STATIC, Route, State};
+
+mod put_back;
 
 /// A place and what is wrong there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +36,7 @@ pub enum Wanted {
     /// It goes.
     Absent,
     /// It is there, like this.
-    Present(LinkTarget),
+    Present(Box<LinkTarget>),
 }
 
 /// A link as it shall be.
@@ -42,14 +44,18 @@ pub enum Wanted {
 pub struct LinkTarget {
     /// Its place in the document, or `before`.
     pub path: String,
+    /// Who wants it.
+    pub origin: Origin,
     /// What it is.
     pub kind: LinkKind,
-    /// It was not there before, so it may be made anew.
-    pub ours: bool,
+    /// What Muster has made in its place may go.
+    pub may_replace: bool,
     /// What it belongs to.
     pub attach: Attach,
-    /// Administratively up.
-    pub up: bool,
+    /// Its port of Open vSwitch as it was, if it is to be as it was.
+    pub port: Option<OvsPort>,
+    /// Administratively up. Nothing: as it is.
+    pub up: Option<bool>,
     /// Nothing: as it is.
     pub mtu: Option<u32>,
     /// The MAC address of a Linux bridge. Nothing: as it is.
@@ -58,6 +64,17 @@ pub struct LinkTarget {
     pub addresses: Vec<Address>,
     /// Exactly these static ones.
     pub routes: Vec<Route>,
+}
+
+/// Who wants a link to be so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The document: what it does not decide about stays.
+    Document,
+    /// It was so before: exactly.
+    Before,
+    /// It was so before, and no document names it: what is gone is added, what came since stays.
+    Beside,
 }
 
 /// What a link is and how it comes to be.
@@ -76,10 +93,8 @@ pub enum LinkKind {
     },
     /// A bridge of Open vSwitch with its local port.
     OvsBridge {
-        /// Used when the bridge is made.
-        datapath_type: Option<String>,
-        /// `other_config:hwaddr`, exactly.
-        hwaddr: Option<String>,
+        /// `hwaddr` exactly, the rest where the bridge is made; ports that come back with it.
+        row: Box<OvsBridge>,
         /// The MTU asked for, exactly.
         mtu_request: Option<u32>,
     },
@@ -114,11 +129,7 @@ impl Target {
                 target.add(member, attach, before, state, datapath_type);
             }
         }
-        for (name, before) in &before.links {
-            if !target.links.contains_key(name) {
-                target.put_back(name, before, state);
-            }
-        }
+        target.put_back(before, state);
         for object in &document.objects {
             target.look_for(object, state);
             object.members().iter().for_each(|member| target.look_for(member, state));
@@ -136,14 +147,18 @@ impl Target {
     ) {
         let name = object.name.to_string();
         let was = before.present(&name);
-        let mtu_request = object.mtu.or(was.and_then(|was| was.mtu_request));
+        let mtu_request = object.mtu.or(was.and_then(|was| was.mtu_request(&name)));
         let primary = primary_mac(object, state);
         let kind = match &object.kind {
             ObjectKind::Interface { .. } => LinkKind::Existing,
             ObjectKind::LinuxBridge { .. } => LinkKind::LinuxBridge,
             ObjectKind::OvsBridge { .. } => LinkKind::OvsBridge {
-                datapath_type: datapath_type.map(str::to_owned),
-                hwaddr: primary.clone().or_else(|| was.and_then(|was| was.hwaddr.clone())),
+                row: Box::new(OvsBridge {
+                    datapath_type: datapath_type.unwrap_or_default().to_owned(),
+                    hwaddr: primary.clone().or_else(|| was.and_then(|was| was.hwaddr())),
+                    ours: true,
+                    ..OvsBridge::default()
+                }),
                 mtu_request,
             },
             ObjectKind::Vlan { .. } if matches!(attach, Attach::Ovs(..)) => {
@@ -161,16 +176,18 @@ impl Target {
         };
         let wanted = LinkTarget {
             path: object.path.clone(),
-            ours: before.was_absent(&name),
+            origin: Origin::Document,
+            may_replace: before.was_absent(&name),
             attach,
-            up: true,
+            port: None,
+            up: Some(true),
             mtu,
             mac: primary.or_else(|| was.and_then(|was| was.bridge_mac.clone())).filter(|_| linux_bridge),
             addresses: object.addresses.iter().copied().map(Address::plain).collect(),
             routes: object.routes.iter().map(wanted_route).collect(),
             kind,
         };
-        self.links.insert(name, Wanted::Present(wanted));
+        self.links.insert(name, Wanted::Present(Box::new(wanted)));
     }
 
     /// Notes what the document needs and the host lacks.
@@ -194,61 +211,6 @@ impl Target {
         };
         self.missing.extend(missing.map(|(path, text)| Difference { path, text }));
     }
-
-    fn put_back(&mut self, name: &str, before: &Before, state: &State) {
-        let before = match before {
-            Before::Absent => {
-                self.links.insert(name.to_owned(), Wanted::Absent);
-                return;
-            }
-            Before::Present(before) => before,
-        };
-        if !state.links.contains_key(name) && state.ovs_bridge(name).is_none() {
-            self.warnings.push(format!("{name} is gone; what it had before was not put back"));
-            return;
-        }
-        let kind = kind_before(name, before, state);
-        let mtu = match kind {
-            LinkKind::OvsBridge { .. } | LinkKind::OvsInternal { .. } => before.mtu_request,
-            _ => Some(before.mtu).filter(|mtu| *mtu != 0),
-        };
-        let wanted = LinkTarget {
-            path: format!("before.{name}"),
-            kind,
-            ours: false,
-            attach: self.attach_before(name, before, state),
-            up: before.up,
-            mtu,
-            mac: before.bridge_mac.clone(),
-            addresses: before.addresses.clone(),
-            routes: before.routes.clone(),
-        };
-        self.links.insert(name.to_owned(), Wanted::Present(wanted));
-    }
-
-    fn attach_before(&mut self, name: &str, before: &LinkBefore, state: &State) -> Attach {
-        let still_there = match &before.attach {
-            Attach::None => true,
-            Attach::Linux(bridge) => state.links.contains_key(bridge),
-            Attach::Ovs(bridge, _) => state.ovs_bridge(bridge).is_some(),
-        };
-        if still_there {
-            return before.attach.clone();
-        }
-        self.warnings.push(format!("{name} belonged to a bridge that is gone; it was left without one"));
-        Attach::None
-    }
-}
-
-fn kind_before(name: &str, before: &LinkBefore, state: &State) -> LinkKind {
-    let mtu_request = before.mtu_request;
-    if state.ovs_bridge(name).is_some() {
-        return LinkKind::OvsBridge { datapath_type: None, hwaddr: before.hwaddr.clone(), mtu_request };
-    }
-    match state.ovs_interface(name) {
-        Some(interface) if interface.internal => LinkKind::OvsInternal { mtu_request },
-        _ => LinkKind::Existing,
-    }
 }
 
 /// The MAC address that a bridge takes from its primary member.
@@ -268,6 +230,9 @@ fn wanted_route(route: &muster_shared::model::network::Route) -> Route {
         scope: 0,
         source: None,
         onlink: false,
+        tos: 0,
+        hops: Vec::new(),
+        attributes: Vec::new(),
     }
 }
 

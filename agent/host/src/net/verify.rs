@@ -2,12 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use super::state::{Attach, Link, Route, State};
-use super::target::{Difference, LinkKind, LinkTarget, Target, Wanted};
+use super::state::{Attach, Link, Route, RouteKey, State};
+use super::target::{Difference, LinkKind, LinkTarget, Origin, Target, Wanted};
 
 /// Where `state` is not what `target` wants; nothing if it is.
 pub fn differences(target: &Target, state: &State) -> Vec<Difference> {
-    let mut found = Found::default();
+    let beside = target.present().any(|(_, wanted)| wanted.origin == Origin::Beside);
+    let routes = state.links.values().flat_map(|link| &link.routes);
+    let keys = routes.filter(|_| beside).map(Route::key).collect();
+    let mut found = Found { target, keys, differences: Vec::new() };
     for (name, wanted) in &target.links {
         match (wanted, state.links.get(name)) {
             (Wanted::Present(wanted), Some(link)) => found.link(name, wanted, link, state),
@@ -15,15 +18,19 @@ pub fn differences(target: &Target, state: &State) -> Vec<Difference> {
             (Wanted::Absent, _) => found.gone(name, state),
         }
     }
-    found.0
+    found.differences
 }
 
-#[derive(Default)]
-struct Found(Vec<Difference>);
+struct Found<'a> {
+    target: &'a Target,
+    /// Of all routes, where something is put back beside.
+    keys: BTreeSet<RouteKey>,
+    differences: Vec<Difference>,
+}
 
-impl Found {
+impl Found<'_> {
     fn add(&mut self, path: &str, text: String) {
-        self.0.push(Difference { path: path.to_owned(), text });
+        self.differences.push(Difference { path: path.to_owned(), text });
     }
 
     fn gone(&mut self, name: &str, state: &State) {
@@ -39,15 +46,16 @@ impl Found {
         let path = &wanted.path;
         self.kind(name, wanted, link, state);
         let attach = state.attachment(name);
-        if attach != wanted.attach {
+        let others = wanted.origin == Origin::Beside && attach != Attach::None;
+        if attach != wanted.attach && !others {
             self.add(path, format!("wanted {name} {}, it is {}", place(&wanted.attach), place(&attach)));
         }
         if let Some(error) = state.ovs_interface(name).and_then(|interface| interface.error.as_ref()) {
             self.add(path, format!("Open vSwitch cannot use {name}: {error}"));
         }
-        if link.up != wanted.up {
+        if let Some(up) = wanted.up.filter(|up| *up != link.up) {
             let word = |up| if up { "up" } else { "down" };
-            self.add(path, format!("wanted {name} {}, it is {}", word(wanted.up), word(link.up)));
+            self.add(path, format!("wanted {name} {}, it is {}", word(up), word(link.up)));
         }
         if let Some(mtu) = wanted.mtu.filter(|mtu| *mtu != link.mtu) {
             self.add(&format!("{path}.mtu"), format!("wanted {mtu}, {name} has {}", link.mtu));
@@ -83,22 +91,29 @@ impl Found {
         if !ok {
             self.add(&wanted.path, format!("{name} is there, but as something else"));
         }
-        if let (LinkKind::OvsBridge { hwaddr, .. }, Some(bridge)) = (&wanted.kind, state.ovs_bridge(name))
-            && bridge.hwaddr != *hwaddr
-        {
+        let (LinkKind::OvsBridge { row, .. }, Some(bridge)) = (&wanted.kind, state.ovs_bridge(name)) else {
+            return;
+        };
+        if bridge.hwaddr != row.hwaddr {
             let text = |mac: &Option<String>| mac.clone().unwrap_or_else(|| "none".to_owned());
-            let problem =
-                format!("wanted the MAC address {}, {name} has {}", text(hwaddr), text(&bridge.hwaddr));
-            self.add(&wanted.path, problem);
+            let (wanted_mac, has) = (text(&row.hwaddr), text(&bridge.hwaddr));
+            self.add(&wanted.path, format!("wanted the MAC address {wanted_mac}, {name} has {has}"));
+        }
+        for port in row.ports.iter().filter(|(_, port)| port.interfaces.len() == 1).map(|(port, _)| port) {
+            if state.ovs_interface(port).is_none()
+                && !matches!(self.target.links.get(port), Some(Wanted::Absent))
+            {
+                self.add(&wanted.path, format!("wanted the port {port} in {name}, it is in no bridge"));
+            }
         }
     }
 
     fn routes(&mut self, name: &str, wanted: &LinkTarget, link: &Link) {
         // Tens of thousands of routes: look up, never search.
-        let way = |route: &Route| (route.key(), route.gateway, route.source, route.onlink);
         let has: BTreeSet<_> = link.routes.iter().map(way).collect();
         for (index, route) in wanted.routes.iter().enumerate() {
-            if has.contains(&way(route)) {
+            let others = wanted.origin == Origin::Beside && self.keys.contains(&route.key());
+            if has.contains(&way(route)) || others {
                 continue;
             }
             let instead: Vec<&Route> =
@@ -107,6 +122,11 @@ impl Found {
             self.add(&path, format!("wanted {route}, {name} has {}", listed(instead.into_iter())));
         }
     }
+}
+
+/// A route but for who added it.
+fn way(route: &Route) -> impl Ord + '_ {
+    (route.key(), route.gateway, route.source, route.onlink, &route.hops, &route.attributes)
 }
 
 fn place(attach: &Attach) -> String {

@@ -69,6 +69,21 @@ impl Bed {
         self.switch_stopped = true;
     }
 
+    /// The kernel forgets all, Open vSwitch's database nothing; `links` plugs the cables in again.
+    pub fn reboot(&mut self, links: impl FnOnce(&Self)) {
+        let has_switch = self.daemons.len() == 2;
+        if has_switch {
+            self.stop_switch();
+        }
+        run(Command::new("ip").args(["netns", "del", &self.namespace]));
+        run(Command::new("ip").args(["netns", "add", &self.namespace]));
+        self.ip("link set lo up");
+        links(self);
+        if has_switch {
+            self.start_switch();
+        }
+    }
+
     /// Ends the database; the switch must be stopped.
     pub fn stop_database(&mut self) {
         let mut database = self.daemons.remove(0);

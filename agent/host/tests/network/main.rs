@@ -6,6 +6,7 @@ mod conformance;
 mod crash;
 mod ovs;
 mod plain;
+mod undo;
 
 use muster_host::net::{Snapshot, State};
 use muster_shared::model::network::{NetworkDocument, NicMapping};

@@ -1,19 +1,16 @@
 //! Reading the kernel's links, addresses and routes.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use futures_util::TryStreamExt;
 use ipnet::IpNet;
 use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage};
 use rtnetlink::packet_route::link::{InfoData, InfoVlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
-use rtnetlink::packet_route::route::{
-    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteProtocol, RouteType,
-};
+use rtnetlink::packet_route::route::RouteMessage;
 
-use super::super::state::{Address, Link, Route, VlanLink};
-use super::{Netlink, NetlinkError, REQUEST_TIMEOUT, Result};
+use super::super::state::{Address, Link, PROTOCOL_KERNEL, VlanLink};
+use super::{Netlink, NetlinkError, REQUEST_TIMEOUT, Result, route};
 
 /// Links of a host. Container hosts have thousands.
 const MAX_LINKS: usize = 65_536;
@@ -21,7 +18,7 @@ const MAX_LINKS: usize = 65_536;
 const MAX_ENTRIES: usize = 262_144;
 
 impl Netlink {
-    /// All links with their addresses and static routes.
+    /// All links with their addresses and configured routes.
     pub async fn links(&mut self) -> Result<BTreeMap<String, Link>> {
         let read = async {
             let mut names = BTreeMap::new();
@@ -78,12 +75,17 @@ impl Netlink {
         let mut answers = Box::pin(self.handle.route().get(request).execute());
         let mut count = 0;
         while let Some(message) = answers.try_next().await? {
-            let Some((index, route)) = route(&message) else { continue };
-            if let Some(link) = names.get(&index).and_then(|name| links.get_mut(name)) {
-                bounded(count, MAX_ENTRIES, "static routes")?;
-                count += 1;
-                link.routes.push(route);
+            let Some((index, route)) = route::parse(&message, names) else { continue };
+            let Some(link) = names.get(&index).and_then(|name| links.get_mut(name)) else { continue };
+            // The kernel makes its own with the address; what stands in for one, somebody else must make again.
+            let stands_in =
+                |address: &Address| address.noprefixroute && address.net.trunc() == route.destination;
+            if route.protocol == PROTOCOL_KERNEL && !link.addresses.iter().any(stands_in) {
+                continue;
             }
+            bounded(count, MAX_ENTRIES, "static routes")?;
+            count += 1;
+            link.routes.push(route);
         }
         Ok(())
     }
@@ -96,7 +98,7 @@ fn bounded(count: usize, most: usize, what: &str) -> Result<()> {
     }
 }
 
-pub(super) fn link_name(message: &LinkMessage) -> Option<String> {
+fn link_name(message: &LinkMessage) -> Option<String> {
     message.attributes.iter().find_map(|attribute| match attribute {
         LinkAttribute::IfName(name) => Some(name.clone()),
         _ => None,
@@ -109,13 +111,14 @@ fn link(message: &LinkMessage, names: &BTreeMap<u32, String>) -> Link {
         up: message.header.flags.contains(LinkFlags::Up),
         ..Link::default()
     };
-    let (mut parent, mut vlan_id) = (None, None);
+    let (mut parent, mut vlan_id, mut elsewhere) = (None, None, false);
     for attribute in &message.attributes {
         match attribute {
             LinkAttribute::Mtu(mtu) => link.mtu = *mtu,
             LinkAttribute::Address(octets) if octets.len() == 6 => link.mac = Some(mac(octets)),
             LinkAttribute::Controller(index) => link.master = names.get(index).cloned(),
             LinkAttribute::Link(index) => parent = names.get(index).cloned(),
+            LinkAttribute::LinkNetNsId(_) => elsewhere = true,
             LinkAttribute::LinkInfo(infos) => {
                 for info in infos {
                     match info {
@@ -133,7 +136,10 @@ fn link(message: &LinkMessage, names: &BTreeMap<u32, String>) -> Link {
             _ => {}
         }
     }
-    link.vlan = parent.zip(vlan_id).map(|(device, id)| VlanLink { device, id });
+    // A number of another namespace says nothing here.
+    let parent = parent.filter(|_| !elsewhere);
+    link.vlan = parent.clone().zip(vlan_id).map(|(device, id)| VlanLink { device, id });
+    link.parent = parent;
     link
 }
 
@@ -141,103 +147,32 @@ fn mac(octets: &[u8]) -> String {
     octets.iter().map(|octet| format!("{octet:02x}")).collect::<Vec<_>>().join(":")
 }
 
-/// An address, unless it is one of IPv6 with a lifetime: routers give and take those.
+/// An address, unless it is one that the kernel makes of another, for a while.
 fn address(message: &AddressMessage) -> Option<Address> {
-    let (mut local, mut other, mut noprefixroute) = (None, None, false);
+    let header = &message.header;
+    let (mut local, mut other, mut flags, mut metric) = (None, None, AddressFlags::empty(), 0);
     for attribute in &message.attributes {
         match attribute {
             AddressAttribute::Local(address) => local = Some(*address),
             AddressAttribute::Address(address) => other = Some(*address),
-            AddressAttribute::Flags(flags) => noprefixroute = flags.contains(AddressFlags::Noprefixroute),
+            AddressAttribute::Flags(found) => flags = *found,
+            AddressAttribute::RoutePriority(found) => metric = *found,
             _ => {}
         }
     }
     let address = local.or(other)?;
-    if address.is_ipv6() && !message.header.flags.contains(AddressHeaderFlags::Permanent) {
+    let given = address.is_ipv6() && !header.flags.contains(AddressHeaderFlags::Permanent);
+    // Of IPv6, this flag marks a temporary address.
+    if given && flags.contains(AddressFlags::Secondary) {
         return None;
     }
-    let net = IpNet::new(address, message.header.prefix_len).ok()?;
-    Some(Address { net, peer: other.filter(|other| *other != address), noprefixroute })
-}
-
-/// What a route says.
-pub(super) struct RouteFacts {
-    /// One per next hop.
-    pub links: Vec<u32>,
-    pub destination: Option<IpAddr>,
-    pub gateway: Option<IpAddr>,
-    pub source: Option<IpAddr>,
-    pub table: u32,
-    pub metric: u32,
-    /// It has more than this version could put back.
-    pub special: bool,
-}
-
-pub(super) fn route_facts(message: &RouteMessage) -> RouteFacts {
-    let mut facts = RouteFacts {
-        links: Vec::new(),
-        destination: None,
-        gateway: None,
-        source: None,
-        table: u32::from(message.header.table),
-        metric: 0,
-        special: false,
-    };
-    for attribute in &message.attributes {
-        match attribute {
-            RouteAttribute::Oif(index) => facts.links.push(*index),
-            RouteAttribute::MultiPath(hops) => {
-                facts.links.extend(hops.iter().map(|hop| hop.interface_index));
-                facts.special = true;
-            }
-            RouteAttribute::Destination(address) => facts.destination = ip(address),
-            RouteAttribute::Gateway(address) => facts.gateway = ip(address),
-            RouteAttribute::PrefSource(address) => facts.source = ip(address),
-            RouteAttribute::Table(table) => facts.table = *table,
-            RouteAttribute::Priority(metric) => facts.metric = *metric,
-            RouteAttribute::Via(_) | RouteAttribute::Encap(_) | RouteAttribute::NhId(_) => {
-                facts.special = true
-            }
-            _ => {}
-        }
-    }
-    facts
-}
-
-/// A unicast route with one next hop that somebody configured: not the kernel's, not a routing daemon's.
-fn route(message: &RouteMessage) -> Option<(u32, Route)> {
-    let header = &message.header;
-    let configured = matches!(
-        header.protocol,
-        RouteProtocol::Boot | RouteProtocol::Static | RouteProtocol::Dhcp | RouteProtocol::Ra
-    );
-    if header.kind != RouteType::Unicast || !configured || header.flags.contains(RouteFlags::Cloned) {
-        return None;
-    }
-    let facts = route_facts(message);
-    let (&[link], false) = (facts.links.as_slice(), facts.special) else { return None };
-    let any: IpAddr = match header.address_family {
-        AddressFamily::Inet => [0; 4].into(),
-        _ => [0; 16].into(),
-    };
-    let destination = IpNet::new(facts.destination.unwrap_or(any), header.destination_prefix_length).ok()?;
-    let route = Route {
-        destination,
-        gateway: facts.gateway,
-        table: facts.table,
-        metric: facts.metric,
-        protocol: header.protocol.into(),
-        scope: header.scope.into(),
-        source: facts.source,
-        onlink: header.flags.contains(RouteFlags::Onlink),
-    };
-    Some((link, route))
-}
-
-fn ip(address: &RouteAddress) -> Option<IpAddr> {
-    match address {
-        RouteAddress::Inet(address) => Some((*address).into()),
-        RouteAddress::Inet6(address) => Some((*address).into()),
-        _ => None,
-    }
+    let net = IpNet::new(address, header.prefix_len).ok()?;
+    Some(Address {
+        net,
+        peer: other.filter(|other| *other != address),
+        noprefixroute: flags.contains(AddressFlags::Noprefixroute),
+        given,
+        scope: if address.is_ipv4() { header.scope.into() } else { 0 },
+        metric,
+    })
 }

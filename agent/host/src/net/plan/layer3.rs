@@ -1,10 +1,15 @@
 //! Addresses and routes. Links that go keep theirs until they go, except where a route is in the way.
+//!
+//! An address that is wanted and there stays usable all the time, also when it moves to another link or the kernel
+//! would drop it together with another one. A route with the key of an old one takes its place at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::state::{Address, Link, Route, RouteKey, State};
+use ipnet::IpNet;
+
+use super::super::state::{Address, Attach, Link, Route, RouteKey, State};
 use super::super::step::Step;
-use super::super::target::{LinkTarget, Target};
+use super::super::target::{LinkKind, LinkTarget, Origin, Target};
 use super::PlanError;
 
 pub(super) fn plan(target: &Target, state: &State, steps: &mut Vec<Step>) -> Result<(), PlanError> {
@@ -20,25 +25,32 @@ pub(super) fn plan(target: &Target, state: &State, steps: &mut Vec<Step>) -> Res
     let mut routes = Routes::of(state);
     for (name, wanted) in target.present() {
         for (index, route) in wanted.routes.iter().enumerate() {
-            let path = || format!("{}.routes[{index}]", wanted.path);
             let again = flushed.contains(name) && route.destination.addr().is_ipv4();
-            routes.add(name, route, again, target, path, steps)?;
+            routes.add(Place { name, wanted, index }, route, again, target, steps)?;
         }
     }
-    for (name, _) in target.present() {
-        for route in routes.left(name).filter(Route::is_static) {
-            steps.push(Step::RemoveRoute { link: name.to_owned(), route });
+    for (name, wanted) in target.present().filter(|(_, wanted)| wanted.origin != Origin::Beside) {
+        for route in routes.left(name) {
+            if route.is_static() || gives_up(wanted) {
+                steps.push(Step::RemoveRoute { link: name.to_owned(), route: route.clone() });
+            }
         }
     }
     steps.append(&mut later);
     Ok(())
 }
 
+/// A bridge's member hands all it hears to the bridge: an address or route of its own would only be in the way of the
+/// bridge's, whoever gave it.
+fn gives_up(wanted: &LinkTarget) -> bool {
+    let member = wanted.attach != Attach::None && !matches!(wanted.kind, LinkKind::OvsInternal { .. });
+    member && wanted.origin == Origin::Document
+}
+
 /// Plans one link's addresses; true if the kernel may drop the link's IPv4 routes on the way.
 ///
-/// New ones come first, old ones go last. But the kernel removes the secondary addresses of a network with
-/// its first one, so where an old address shares a network with a wanted one, the old goes at once and the
-/// wanted ones of that network are added (again) after it.
+/// New ones come first, old ones go last. But the kernel removes the secondary addresses of a network with its first
+/// one, and keeps one address of IPv6 once. Where that is in the way, a network is made anew, see [`rebuild`].
 fn addresses(
     name: &str,
     wanted: &LinkTarget,
@@ -46,90 +58,204 @@ fn addresses(
     steps: &mut Vec<Step>,
     later: &mut Vec<Step>,
 ) -> bool {
-    let link = name.to_owned();
+    let remove = |address: &Address| Step::RemoveAddress { link: name.to_owned(), address: *address };
+    let add = |address: &Address| Step::AddAddress { link: name.to_owned(), address: *address };
     let keep: BTreeSet<&Address> = wanted.addresses.iter().collect();
     // A link that goes down loses its IPv6 addresses.
-    let stays = |address: &&Address| address.net.addr().is_ipv4() || wanted.up || !now.up;
+    let stays = |address: &&Address| address.net.addr().is_ipv4() || wanted.up != Some(false) || !now.up;
     let has: BTreeSet<&Address> = now.addresses.iter().filter(stays).collect();
-    let networks: BTreeSet<_> = wanted.addresses.iter().map(|address| address.net.trunc()).collect();
-    let mut again = BTreeSet::new();
-    for address in now.addresses.iter().filter(|address| !keep.contains(address)) {
-        // Those of the kernel itself stay.
-        if address.is_link_local() {
+    let old: Vec<&Address> = now
+        .addresses
+        .iter()
+        .filter(|address| !keep.contains(address) && goes(address, wanted, now))
+        .collect();
+    let mut anew: BTreeSet<IpNet> = BTreeSet::new();
+    for address in &old {
+        let network = address.net.trunc();
+        let shared = wanted.addresses.iter().any(|other| other.net.trunc() == network);
+        if address.net.addr().is_ipv4() && shared {
+            anew.insert(network);
             continue;
         }
-        let step = Step::RemoveAddress { link: link.clone(), address: *address };
-        let same_address = wanted.addresses.iter().any(|other| other.net.addr() == address.net.addr());
-        if networks.contains(&address.net.trunc()) || same_address {
-            steps.push(step);
-            again.insert(address.net.trunc());
+        let once = wanted.addresses.iter().any(|other| other.net.addr() == address.net.addr());
+        if once && address.net.addr().is_ipv6() {
+            steps.push(remove(address));
         } else {
-            later.push(step);
+            later.push(remove(address));
         }
     }
-    for address in &wanted.addresses {
-        if !has.contains(address) || again.contains(&address.net.trunc()) {
-            steps.push(Step::AddAddress { link: link.clone(), address: *address });
-        }
+    if wanted.origin == Origin::Before {
+        anew.extend(out_of_order(wanted, now));
     }
-    !again.is_empty()
+    for network in &anew {
+        rebuild(name, *network, wanted, now, &old, steps);
+    }
+    let missing = |address: &&Address| !anew.contains(&address.net.trunc()) && !has.contains(address);
+    // One of IPv6 that changes its prefix length or its flags was just removed.
+    steps.extend(wanted.addresses.iter().filter(missing).map(add));
+    !anew.is_empty()
 }
 
-/// The static routes of all links by what the kernel keeps one route for.
-struct Routes {
-    by_key: BTreeMap<RouteKey, Vec<(String, Route)>>,
+/// An address that is not wanted: those of the kernel itself and of routers stay.
+fn goes(address: &Address, wanted: &LinkTarget, now: &Link) -> bool {
+    match wanted.origin {
+        Origin::Beside => false,
+        Origin::Document if address.is_link_local() => false,
+        Origin::Document => !address.given || gives_up(wanted),
+        Origin::Before => !address.given && !address.is_of_mac(now.mac.as_deref()),
+    }
+}
+
+/// The networks of IPv4 whose first address, which the kernel takes for what it sends, would be another one than it was.
+fn out_of_order(wanted: &LinkTarget, now: &Link) -> BTreeSet<IpNet> {
+    let is_v4 = |address: &&Address| address.net.addr().is_ipv4();
+    let mut order: BTreeMap<IpNet, Vec<&Address>> = BTreeMap::new();
+    for address in wanted.addresses.iter().filter(is_v4) {
+        order.entry(address.net.trunc()).or_default().push(address);
+    }
+    let disordered = |(network, order): (IpNet, Vec<&Address>)| {
+        let there: Vec<&Address> = now.addresses.iter().filter(|address| order.contains(address)).collect();
+        (!order.starts_with(&there)).then_some(network)
+    };
+    order.into_iter().filter_map(disordered).collect()
+}
+
+/// Makes a network of IPv4 anew: what goes is removed, what is wanted is added in its order. What is wanted and there
+/// is held by a /32 of its own until then, so that it answers all the time.
+fn rebuild(
+    name: &str,
+    network: IpNet,
+    wanted: &LinkTarget,
+    now: &Link,
+    old: &[&Address],
+    steps: &mut Vec<Step>,
+) {
+    let remove = |address: &Address| Step::RemoveAddress { link: name.to_owned(), address: *address };
+    let add = |address: &Address| Step::AddAddress { link: name.to_owned(), address: *address };
+    let inside = |address: &&Address| address.net.trunc() == network;
+    let there: Vec<&Address> = now.addresses.iter().filter(inside).collect();
+    let holds: Vec<Address> = wanted
+        .addresses
+        .iter()
+        .filter(|address| inside(address) && there.iter().any(|other| other.net.addr() == address.net.addr()))
+        .map(|address| Address::plain(IpNet::from(address.net.addr())))
+        .filter(|hold| !now.addresses.iter().any(|address| address.net == hold.net))
+        .collect();
+    steps.extend(holds.iter().map(add));
+    let is_wanted = |address: &&&Address| wanted.addresses.contains(address);
+    steps.extend(
+        there.iter().filter(|address| old.contains(address) || is_wanted(address)).map(|a| remove(a)),
+    );
+    steps.extend(wanted.addresses.iter().filter(inside).map(add));
+    steps.extend(holds.iter().map(remove));
+}
+
+/// A wanted route's place.
+struct Place<'a> {
+    name: &'a str,
+    wanted: &'a LinkTarget,
+    index: usize,
+}
+
+impl Place<'_> {
+    fn path(&self) -> String {
+        format!("{}.routes[{}]", self.wanted.path, self.index)
+    }
+}
+
+/// The configured routes of all links by what the kernel keeps one route for.
+struct Routes<'a> {
+    by_key: BTreeMap<RouteKey, Vec<(&'a str, &'a Route)>>,
     /// Wanted so far: by which link, and where that is written.
     wanted: BTreeMap<RouteKey, (String, String)>,
 }
 
-impl Routes {
-    fn of(state: &State) -> Self {
-        let mut by_key: BTreeMap<RouteKey, Vec<(String, Route)>> = BTreeMap::new();
+impl<'a> Routes<'a> {
+    fn of(state: &'a State) -> Self {
+        let mut by_key: BTreeMap<RouteKey, Vec<(&str, &Route)>> = BTreeMap::new();
         for (name, link) in &state.links {
             for route in &link.routes {
-                by_key.entry(route.key()).or_default().push((name.clone(), *route));
+                by_key.entry(route.key()).or_default().push((name, route));
             }
         }
         Self { by_key, wanted: BTreeMap::new() }
     }
 
-    /// Adds a route unless it is there. Another with its key is in the way: the kernel keeps one. It is
-    /// removed right before if it is of a link in question, and refused otherwise.
+    /// Adds a route unless it is there. Another with its key is in the way, for the kernel keeps one: it is replaced
+    /// if it is of a link in question or took the place of one that was there before, and the document is refused
+    /// otherwise.
     fn add(
         &mut self,
-        name: &str,
+        place: Place<'_>,
         route: &Route,
         again: bool,
         target: &Target,
-        path: impl Fn() -> String,
         steps: &mut Vec<Step>,
     ) -> Result<(), PlanError> {
-        if let Some((other, other_path)) = self.wanted.insert(route.key(), (name.to_owned(), path())) {
-            return Err(wanted_twice(route, [(&other, other_path), (name, path())]));
+        let Place { name, wanted: LinkTarget { origin, .. }, .. } = place;
+        if let Some((other, other_path)) = self.wanted.get(&route.key()) {
+            if !other_path.starts_with("before.") || *origin == Origin::Document {
+                return Err(wanted_twice(route, [(other, other_path.clone()), (name, place.path())]));
+            }
+            // Two with one key were appended by hand: as long as nobody takes the second away, it stays.
+            self.by_key.entry(route.key()).or_default().retain(|there| *there != (name, route));
+            return Ok(());
         }
         let present = self.by_key.remove(&route.key()).unwrap_or_default();
-        let (there, in_the_way): (Vec<_>, Vec<_>) =
-            present.into_iter().partition(|(link, other)| link == name && other.same(route));
-        for (link, other) in in_the_way {
-            if !target.links.contains_key(&link) {
+        if *origin == Origin::Beside && !present.is_empty() && !goes_with(&present, target) {
+            self.by_key.insert(route.key(), present);
+            return Ok(());
+        }
+        self.wanted.insert(route.key(), (name.to_owned(), place.path()));
+        let is_there = |(link, other): &(&str, &Route)| {
+            *link == name && if *origin == Origin::Document { other.same(route) } else { *other == route }
+        };
+        let (there, in_the_way): (Vec<_>, Vec<_>) = present.into_iter().partition(is_there);
+        if *origin == Origin::Before && !there.is_empty() {
+            self.by_key.insert(route.key(), in_the_way);
+            if again {
+                steps.push(Step::AddRoute { link: name.to_owned(), route: route.clone() });
+            }
+            return Ok(());
+        }
+        for (link, other) in &in_the_way {
+            if *origin == Origin::Document && !target.links.contains_key(*link) {
                 let problem = format!(
                     "the route {other} dev {link} is there already, and {link} is not in the document; \
                      give this route a metric or table of its own"
                 );
-                return Err(PlanError { path: path(), problem });
+                return Err(PlanError { path: place.path(), problem });
             }
-            steps.push(Step::RemoveRoute { link, route: other });
         }
-        if there.is_empty() || again {
-            steps.push(Step::AddRoute { link: name.to_owned(), route: *route });
+        let (link, route) = (name.to_owned(), route.clone());
+        let mut in_the_way = in_the_way.into_iter();
+        if there.is_empty()
+            && let Some((old_link, old)) = in_the_way.next()
+        {
+            let (old_link, old) = (old_link.to_owned(), old.clone());
+            steps.push(Step::ReplaceRoute { link, route, old_link, old });
+        } else if there.is_empty() || again {
+            steps.push(Step::AddRoute { link, route });
         }
+        let rest = in_the_way.map(|(link, route)| (link.to_owned(), route.clone()));
+        steps.extend(rest.map(|(link, route)| Step::RemoveRoute { link, route }));
         Ok(())
     }
 
     /// The routes of a link that no wanted route has replaced.
-    fn left(&self, name: &str) -> impl Iterator<Item = Route> {
-        self.by_key.values().flatten().filter(move |(link, _)| link == name).map(|(_, route)| *route)
+    fn left(&self, name: &str) -> impl Iterator<Item = &'a Route> {
+        self.by_key.values().flatten().filter(move |(link, _)| *link == name).map(|(_, route)| *route)
     }
+}
+
+/// Each of the routes is of a link that a document decided about, so it goes or is put back itself.
+fn goes_with(routes: &[(&str, &Route)], target: &Target) -> bool {
+    use super::super::target::Wanted;
+    routes.iter().all(|(link, _)| match target.links.get(*link) {
+        None => false,
+        Some(Wanted::Absent) => true,
+        Some(Wanted::Present(wanted)) => wanted.origin == Origin::Before,
+    })
 }
 
 /// A document has no route twice, so one of the two is what a link had before.

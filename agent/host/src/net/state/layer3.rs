@@ -1,0 +1,190 @@
+//! Addresses and routes.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+
+use ipnet::IpNet;
+use muster_shared::model::network::MAIN_TABLE;
+use serde::{Deserialize, Serialize};
+
+/// `RTPROT_KERNEL`: the kernel's own, or a network manager's that stands in for one.
+pub const PROTOCOL_KERNEL: u8 = 2;
+/// `RTPROT_BOOT`: added by hand.
+pub const PROTOCOL_BOOT: u8 = 3;
+/// `RTPROT_STATIC`: added by configuration; Muster's own routes carry it.
+pub const PROTOCOL_STATIC: u8 = 4;
+/// `RTPROT_RA`: out of a router's advertisement.
+pub const PROTOCOL_RA: u8 = 9;
+
+/// An address of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Address {
+    /// Address and prefix length.
+    pub net: IpNet,
+    /// The other end of a point-to-point link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<IpAddr>,
+    /// Without a route to its network.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub noprefixroute: bool,
+    /// Of IPv6, with a lifetime: a router or DHCP server gave it and gives it again. IPv4's lifetime is not kept:
+    /// what a DHCP client renews comes back with its next renewal, and nobody is cut off until then.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub given: bool,
+    /// Of IPv4, an `RT_SCOPE_` number.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub scope: u8,
+    /// Of the route to its network; 0 is the kernel's own choice.
+    #[serde(default, skip_serializing_if = "is_zero_metric")]
+    pub metric: u32,
+}
+
+/// A route through a link, or through several.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Route {
+    /// No host bits.
+    pub destination: IpNet,
+    /// The next hop; without one the destination is on the link.
+    pub gateway: Option<IpAddr>,
+    /// The routing table.
+    pub table: u32,
+    /// The kernel's value: 1024 is IPv6's default.
+    pub metric: u32,
+    /// Who added it, an `RTPROT_` number.
+    pub protocol: u8,
+    /// An `RT_SCOPE_` number.
+    #[serde(default)]
+    pub scope: u8,
+    /// The preferred source address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<IpAddr>,
+    /// The next hop counts as on the link.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub onlink: bool,
+    /// Of IPv4: only for packets with that type of service.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tos: u8,
+    /// The next hops, if there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hops: Vec<Hop>,
+    /// What else the kernel keeps of it (metrics, encapsulation, preference), as it gave it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attributes: Vec<Attribute>,
+}
+
+/// One of several next hops.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Hop {
+    /// Through this link.
+    pub link: String,
+    /// Without one the destination is on the link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<IpAddr>,
+    /// As the kernel counts: one less than `ip route`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub weight: u8,
+    /// It counts as on the link.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub onlink: bool,
+}
+
+/// A netlink attribute: its number and its bytes.
+pub type Attribute = (u16, Vec<u8>);
+
+/// What the kernel keeps one route for: destination, table, metric, type of service.
+pub type RouteKey = (IpNet, u32, u32, u8);
+
+impl Address {
+    /// As a document asks for it.
+    pub fn plain(net: IpNet) -> Self {
+        Self { net, peer: None, noprefixroute: false, given: false, scope: 0, metric: 0 }
+    }
+
+    /// For its own link alone; the kernel makes one for every link.
+    pub fn is_link_local(&self) -> bool {
+        matches!(self.net.addr(), IpAddr::V6(address) if address.is_unicast_link_local())
+    }
+
+    /// The link-local address that the kernel makes of the link's MAC address.
+    pub fn is_of_mac(&self, mac: Option<&str>) -> bool {
+        let octets: Vec<u8> =
+            mac.into_iter().flat_map(|mac| mac.split(':')).flat_map(|o| u8::from_str_radix(o, 16)).collect();
+        let &[a, b, c, d, e, f] = octets.as_slice() else { return false };
+        let word = |high: u8, low: u8| u16::from_be_bytes([high, low]);
+        let made = Ipv6Addr::new(0xfe80, 0, 0, 0, word(a ^ 2, b), word(c, 0xff), word(0xfe, d), word(e, f));
+        self.net.addr() == IpAddr::V6(made)
+    }
+}
+
+impl Route {
+    /// What the kernel keeps one route for.
+    pub fn key(&self) -> RouteKey {
+        (self.destination, self.table, self.metric, self.tos)
+    }
+
+    /// The same way for a packet, whoever added it.
+    pub fn same(&self, other: &Route) -> bool {
+        (self.key(), self.gateway, self.source, self.onlink, &self.hops, &self.attributes)
+            == (other.key(), other.gateway, other.source, other.onlink, &other.hops, &other.attributes)
+    }
+
+    /// Added by hand or by configuration: what a document decides about.
+    pub fn is_static(&self) -> bool {
+        matches!(self.protocol, PROTOCOL_BOOT | PROTOCOL_STATIC)
+    }
+
+    /// What other routes are reached over comes first.
+    pub fn depth(&self) -> (bool, std::cmp::Reverse<u8>) {
+        let over = self.gateway.is_some() || self.hops.iter().any(|hop| hop.gateway.is_some());
+        (over, std::cmp::Reverse(self.destination.prefix_len()))
+    }
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+fn is_zero(value: &u8) -> bool {
+    *value == 0
+}
+
+fn is_zero_metric(value: &u32) -> bool {
+    *value == 0
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.peer {
+            None => write!(f, "{}", self.net),
+            Some(peer) => write!(f, "{} peer {peer}", self.net),
+        }
+    }
+}
+
+impl fmt::Display for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.destination.prefix_len() {
+            0 => f.write_str("default")?,
+            _ => write!(f, "{}", self.destination)?,
+        }
+        if let Some(gateway) = self.gateway {
+            write!(f, " via {gateway}")?;
+        }
+        for (index, hop) in self.hops.iter().enumerate() {
+            f.write_str(if index == 0 { " over " } else { " and " })?;
+            hop.gateway.iter().try_for_each(|gateway| write!(f, "{gateway} "))?;
+            write!(f, "dev {}", hop.link)?;
+        }
+        if self.table != MAIN_TABLE {
+            write!(f, " table {}", self.table)?;
+        }
+        let usual = if self.destination.addr().is_ipv4() { 0 } else { 1_024 };
+        if self.metric != usual {
+            write!(f, " metric {}", self.metric)?;
+        }
+        if self.tos != 0 {
+            write!(f, " tos {:#x}", self.tos)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,130 @@
+//! What Open vSwitch's database holds of bridges, ports and interfaces.
+
+use std::collections::BTreeMap;
+use std::ops::Deref;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What others have set in columns that Muster does not decide about, in the database's own JSON: kept so that a row
+/// that has to be made anew is as it was. Columns that hold their default are left out.
+pub type Columns = BTreeMap<String, Value>;
+
+/// All bridges by name, and which of them holds an interface: with thousands of ports nobody searches.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "BTreeMap<String, OvsBridge>", into = "BTreeMap<String, OvsBridge>")]
+pub struct Ovs {
+    bridges: BTreeMap<String, OvsBridge>,
+    /// Interface → bridge and port.
+    places: BTreeMap<String, (String, String)>,
+}
+
+/// A bridge of Open vSwitch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OvsBridge {
+    /// By name, the bridge's own local port among them.
+    pub ports: BTreeMap<String, OvsPort>,
+    /// `other_config:hwaddr`
+    pub hwaddr: Option<String>,
+    /// Empty: the kernel's.
+    pub datapath_type: String,
+    /// It carries Muster's mark.
+    pub ours: bool,
+    /// `fail_mode` and whatever else is set.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub columns: Columns,
+}
+
+/// A port of a bridge.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OvsPort {
+    /// Its VLAN.
+    pub tag: Option<u16>,
+    /// It carries Muster's mark.
+    pub ours: bool,
+    /// One by the port's own name; more in a bond.
+    pub interfaces: BTreeMap<String, OvsInterface>,
+    /// Whatever else is set.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub columns: Columns,
+}
+
+/// An interface of a port.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OvsInterface {
+    /// Made by Open vSwitch.
+    pub internal: bool,
+    /// The MTU asked for.
+    pub mtu_request: Option<u32>,
+    /// Why the switch cannot use it.
+    pub error: Option<String>,
+    /// Its type, if it is neither a link nor internal, and whatever else is set.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub columns: Columns,
+}
+
+impl OvsPort {
+    /// A port of Muster's with one interface of its name.
+    pub fn new(name: &str, tag: Option<u16>, internal: bool) -> Self {
+        let interface = OvsInterface { internal, ..OvsInterface::default() };
+        let interfaces = BTreeMap::from([(name.to_owned(), interface)]);
+        Self { tag, ours: true, interfaces, columns: Columns::new() }
+    }
+
+    /// All its interfaces are made by Open vSwitch.
+    pub fn is_internal(&self) -> bool {
+        self.interfaces.values().all(|interface| interface.internal)
+    }
+}
+
+impl Ovs {
+    /// The bridge and port that hold the interface `name`.
+    pub fn port_of(&self, name: &str) -> Option<(&str, &OvsPort)> {
+        let (bridge, port) = self.places.get(name)?;
+        Some((bridge.as_str(), self.bridges.get(bridge)?.ports.get(port)?))
+    }
+
+    pub(in super::super) fn forget_bridge(&mut self, name: &str) {
+        if self.bridges.remove(name).is_some() {
+            self.places.retain(|_, (bridge, _)| bridge != name);
+        }
+    }
+
+    pub(in super::super) fn forget_port(&mut self, name: &str) {
+        let Some((bridge, port)) = self.places.get(name).cloned() else { return };
+        let gone = self.bridges.get_mut(&bridge).and_then(|bridge| bridge.ports.remove(&port));
+        for interface in gone.iter().flat_map(|port| port.interfaces.keys()) {
+            self.places.remove(interface);
+        }
+    }
+}
+
+impl Deref for Ovs {
+    type Target = BTreeMap<String, OvsBridge>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.bridges
+    }
+}
+
+impl From<BTreeMap<String, OvsBridge>> for Ovs {
+    fn from(bridges: BTreeMap<String, OvsBridge>) -> Self {
+        let mut places = BTreeMap::new();
+        for (bridge, of_bridge) in &bridges {
+            for (port, of_port) in &of_bridge.ports {
+                let place = || (bridge.clone(), port.clone());
+                places.extend(of_port.interfaces.keys().map(|interface| (interface.clone(), place())));
+            }
+        }
+        Self { bridges, places }
+    }
+}
+
+impl From<Ovs> for BTreeMap<String, OvsBridge> {
+    fn from(ovs: Ovs) -> Self {
+        ovs.bridges
+    }
+}

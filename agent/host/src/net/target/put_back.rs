@@ -1,0 +1,148 @@
+//! What was there before, as a target.
+
+use super::super::plan::{conflict, is_made};
+use super::super::snapshot::{Before, KindBefore, LinkBefore, Snapshot};
+use super::super::state::{Attach, Route, State};
+use super::{LinkKind, LinkTarget, Origin, Target, Wanted};
+
+impl LinkBefore {
+    /// The MTU asked for, of an interface made by Open vSwitch.
+    pub(super) fn mtu_request(&self, name: &str) -> Option<u32> {
+        let port = match &self.kind {
+            KindBefore::OvsBridge(bridge) => bridge.ports.get(name),
+            _ => self.port.as_ref(),
+        };
+        port?.interfaces.get(name)?.mtu_request
+    }
+
+    /// `other_config:hwaddr` of a bridge of Open vSwitch.
+    pub(super) fn hwaddr(&self) -> Option<String> {
+        match &self.kind {
+            KindBefore::OvsBridge(bridge) => bridge.hwaddr.clone(),
+            _ => None,
+        }
+    }
+}
+
+impl Target {
+    /// Links of `before` that the document does not name.
+    pub(super) fn put_back(&mut self, before: &Snapshot, state: &State) {
+        let links = before.links.iter().map(|(name, link)| match link {
+            Before::Absent => (name, None),
+            Before::Present(link) => (name, Some((link.as_ref(), Origin::Before))),
+        });
+        let beside = before.beside.iter().map(|(name, link)| (name, Some((link, Origin::Beside))));
+        for (name, link) in links.chain(beside) {
+            if self.links.contains_key(name) {
+                continue;
+            }
+            let wanted = match link {
+                None => Some(Wanted::Absent),
+                Some((link, origin)) => {
+                    self.link_before(name, link, origin, before, state).map(Box::new).map(Wanted::Present)
+                }
+            };
+            self.links.extend(wanted.map(|wanted| (name.clone(), wanted)));
+        }
+    }
+
+    /// Nothing, and a warning, if it can no longer be.
+    fn link_before(
+        &mut self,
+        name: &str,
+        link: &LinkBefore,
+        origin: Origin,
+        before: &Snapshot,
+        state: &State,
+    ) -> Option<LinkTarget> {
+        let kind = self.kind_before(name, link, before, state)?;
+        if let Some(problem) = conflict(name, &kind, state).filter(|_| !is_made(name, state)) {
+            self.warnings.push(format!("{name} was not put back: {problem}"));
+            return None;
+        }
+        let mtu = match kind {
+            LinkKind::OvsBridge { .. } | LinkKind::OvsInternal { .. } => link.mtu_request(name),
+            _ => Some(link.mtu).filter(|mtu| *mtu != 0 && origin == Origin::Before),
+        };
+        let mut routes = link.routes.clone();
+        routes.sort_by_key(Route::depth);
+        Some(LinkTarget {
+            path: format!("before.{name}"),
+            origin,
+            kind,
+            may_replace: true,
+            attach: self.attach_before(name, link, before, state),
+            port: link.port.clone(),
+            up: Some(link.up).filter(|up| *up || origin == Origin::Before),
+            mtu,
+            mac: link.bridge_mac.clone().filter(|_| origin == Origin::Before),
+            addresses: link.addresses.clone(),
+            routes,
+        })
+    }
+
+    fn kind_before(
+        &mut self,
+        name: &str,
+        link: &LinkBefore,
+        before: &Snapshot,
+        state: &State,
+    ) -> Option<LinkKind> {
+        let there = state.links.contains_key(name) || state.ovs_bridge(name).is_some();
+        let mtu_request = link.mtu_request(name);
+        let why = match &link.kind {
+            KindBefore::Existing if there => return Some(LinkKind::Existing),
+            KindBefore::LinuxBridge => return Some(LinkKind::LinuxBridge),
+            KindBefore::Vlan(vlan) if there || comes_back(&vlan.device, before, state) => {
+                return Some(LinkKind::Vlan { device: vlan.device.clone(), id: vlan.id });
+            }
+            // Its database cannot be reached: what the kernel still has of it gets its addresses back.
+            KindBefore::OvsBridge(_) | KindBefore::OvsInternal if state.ovs.is_none() => {
+                return there.then_some(LinkKind::Existing);
+            }
+            KindBefore::OvsBridge(bridge) => {
+                return Some(LinkKind::OvsBridge { row: Box::new(bridge.clone()), mtu_request });
+            }
+            KindBefore::OvsInternal if self.bridge_before(link, before, state) => {
+                return Some(LinkKind::OvsInternal { mtu_request });
+            }
+            KindBefore::Existing | KindBefore::Vlan(_) | KindBefore::OvsInternal => "is gone",
+        };
+        self.warnings.push(format!("{name} {why}; what it had before was not put back"));
+        None
+    }
+
+    fn bridge_before(&self, link: &LinkBefore, before: &Snapshot, state: &State) -> bool {
+        match &link.attach {
+            Attach::None => true,
+            Attach::Linux(bridge) | Attach::Ovs(bridge, _) => {
+                let wanted = matches!(self.links.get(bridge), Some(Wanted::Present(_)));
+                wanted || comes_back(bridge, before, state)
+            }
+        }
+    }
+
+    fn attach_before(&mut self, name: &str, link: &LinkBefore, before: &Snapshot, state: &State) -> Attach {
+        if matches!(link.attach, Attach::Ovs(..)) && state.ovs.is_none() {
+            return state.attachment(name);
+        }
+        if self.bridge_before(link, before, state) {
+            return link.attach.clone();
+        }
+        self.warnings.push(format!("{name} belonged to a bridge that is gone; it was left without one"));
+        Attach::None
+    }
+}
+
+/// It is there and stays, or it is put back too.
+fn comes_back(name: &str, before: &Snapshot, state: &State) -> bool {
+    match before.links.get(name) {
+        Some(Before::Absent) => false,
+        Some(Before::Present(link)) => link.kind != KindBefore::Existing || state.links.contains_key(name),
+        None => {
+            before.beside.get(name).is_some_and(|link| link.kind != KindBefore::Existing)
+                || state.links.contains_key(name)
+                || state.ovs_bridge(name).is_some()
+        }
+    }
+}

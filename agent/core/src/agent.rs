@@ -9,7 +9,7 @@ use crate::confirm::Guard;
 use crate::face::{Config, Effect, Input, WriteId};
 use crate::fetch::{Fetch, Settled};
 use crate::lanes::Lanes;
-use crate::ledger::{Entry, Ledger, Undo};
+use crate::ledger::{Entry, Ledger};
 use crate::run::Run;
 use crate::session::{Due, Session};
 
@@ -27,8 +27,8 @@ pub(crate) enum After {
     Captured { key: ReportKey, was: Box<Entry> },
     /// A job ended; what its resource held until then, if it let go of it.
     Ended { report: Report, held: Option<Box<Entry>> },
-    /// What a job may touch is recorded for it; what was recorded until then.
-    Guarded { key: ReportKey, was: Option<Undo> },
+    /// What a job may touch is recorded for it; how the entry was until then.
+    Guarded { key: ReportKey, was: Box<Entry> },
     /// A report was acknowledged, or something else that can be written later as well.
     Nothing(ResourceId),
 }
@@ -346,7 +346,7 @@ impl Agent {
             (After::Captured { key, .. }, None) => self.run(key),
             (After::Captured { key, was }, Some(reason)) => self.not_captured(key, *was, &reason),
             (After::Guarded { key, .. }, None) => self.guard_written(key),
-            (After::Guarded { key, was }, Some(reason)) => self.guard_not_written(key, was, &reason),
+            (After::Guarded { key, was }, Some(reason)) => self.guard_not_written(key, *was, &reason),
             (After::Ended { report, held }, failed) => self.ended(report, held, failed),
             (After::Nothing(resource), None) => {
                 // One that was on its way before does not say what was refused since.

@@ -25,6 +25,7 @@ use crate::agent::{After, Agent};
 use crate::face::{Effect, RunError};
 use crate::ledger::{Before, Entry, Undo};
 use crate::run::{PROGRESS_EVERY, PROGRESS_FIRST, Phase, disk_failed};
+use crate::take_over::Captured;
 
 /// Between questions on one connection: an answer takes milliseconds, and each question is 16 KiB.
 const ASK_EVERY: Duration = Duration::from_secs(3);
@@ -51,7 +52,7 @@ pub(crate) struct Guard {
 
 #[derive(Debug)]
 enum Stage {
-    Reading { deadline: MonoTime },
+    Reading { deadline: MonoTime, captured: Option<Captured> },
     Recording { challenge: Vec<u8> },
     Applying { deadline: MonoTime, challenge: Vec<u8> },
     Confirming(Box<Confirming>),
@@ -108,8 +109,9 @@ impl Agent {
         self.guard.is_some()
     }
 
-    /// All that its job needs is on disk, but what it may touch.
-    pub(crate) fn guard(&mut self, job: &Job) {
+    /// All that its job needs is on disk, but what it may touch and, where that was `captured` for it, what was there
+    /// before.
+    pub(crate) fn guard(&mut self, job: &Job, captured: Option<Captured>) {
         let (key, resource) = (job.key(), job.resource);
         // What a refused record on disk would put back after a crash is not to be put back over this change.
         if !self.stale.is_empty() {
@@ -119,28 +121,36 @@ impl Agent {
             return self.end(key, disk_failed("an older record was refused and is written again"));
         }
         self.set_phase(resource, Phase::Guarded);
-        let stage = Stage::Reading { deadline: self.now + job.timeout };
+        let (known, theirs) = self.known_to(job);
+        let before = captured.as_ref().map(|captured| captured.before().clone()).or(known);
+        let stage = Stage::Reading { deadline: self.now + job.timeout, captured };
         self.guard = Some(Guard { resource, stage, progress: self.now + PROGRESS_FIRST });
-        let (before, theirs) = self.known_to(job);
         self.effects.push_back(Effect::Guard { job: Box::new(job.clone()), before, theirs });
     }
 
     /// The answer to [`Effect::Guard`].
     pub(crate) fn guarded(&mut self, key: ReportKey, undo: Result<Before, RunError>, challenge: Vec<u8>) {
-        if self.stage(key, |stage| matches!(stage, Stage::Reading { .. }).then_some(())).is_none() {
+        let Some(captured) = self.stage(key, |stage| match stage {
+            Stage::Reading { captured, .. } => Some(captured.take()),
+            _ => None,
+        }) else {
             return;
-        }
+        };
         match undo {
             Ok(state) => {
                 self.set_stage(Stage::Recording { challenge });
                 let was = self.ledger.edit(key.resource, |entry| {
-                    let was = entry.undo.clone();
+                    let was = entry.clone();
+                    let (before, claims) = (was.before.clone(), was.claims.clone());
+                    let new = Undo { key, state, before, claims, handed_over: was.handed_over };
                     // What could not be put back yet is what this change is to be undone to as well.
-                    let state = was.clone().map_or(state, |was| was.state);
-                    entry.undo = Some(Undo { key, state });
+                    entry.undo = Some(entry.undo.take().map_or(new, |old| Undo { key, ..old }));
+                    if let Some(captured) = captured {
+                        captured.into_entry(entry);
+                    }
                     was
                 });
-                self.write(key.resource, After::Guarded { key, was });
+                self.write(key.resource, After::Guarded { key, was: Box::new(was) });
             }
             Err(error) => {
                 self.guard = None;
@@ -168,10 +178,13 @@ impl Agent {
     }
 
     /// The disk refused it; nothing was touched.
-    pub(crate) fn guard_not_written(&mut self, key: ReportKey, was: Option<Undo>, reason: &str) {
+    pub(crate) fn guard_not_written(&mut self, key: ReportKey, was: Entry, reason: &str) {
         if self.stage(key, |stage| matches!(stage, Stage::Recording { .. }).then_some(())).is_some() {
             self.guard = None;
-            self.ledger.edit(key.resource, |entry| entry.undo = was);
+            self.ledger.edit(key.resource, |entry| {
+                (entry.before, entry.claims, entry.handed_over) = (was.before, was.claims, was.handed_over);
+                entry.undo = was.undo;
+            });
             self.end(key, disk_failed(reason));
         }
     }
@@ -194,7 +207,7 @@ impl Agent {
             Err(error) if touched => self.restore(key.resource, error.reason),
             Err(error) => {
                 self.guard = None;
-                self.drop_undo(key.resource);
+                self.undo_entry(key.resource);
                 self.end(key, error.into());
             }
             Ok(observed) if touched => {
@@ -322,7 +335,8 @@ impl Agent {
     }
 
     fn put_back(&mut self, resource: ResourceId) {
-        if let Some(Undo { key, state }) = self.ledger.get(resource).and_then(|entry| entry.undo.clone()) {
+        if let Some(Undo { key, state, .. }) = self.ledger.get(resource).and_then(|entry| entry.undo.clone())
+        {
             self.effects.push_back(Effect::Restore { key, undo: state });
         }
     }
@@ -340,22 +354,7 @@ impl Agent {
         }
         let (resource, why) = (*resource, why.clone());
         let reason = match result {
-            Ok(()) if fallback => {
-                return self.is_back(
-                    key,
-                    resource,
-                    format!(
-                        "{why}; what was there before cannot be put back, the fallback_config is in force"
-                    ),
-                );
-            }
-            Ok(()) => {
-                return self.is_back(
-                    key,
-                    resource,
-                    format!("{why}; what was there before has been put back"),
-                );
-            }
+            Ok(()) => return self.is_back(key, resource, fallback, &why),
             Err(reason) => reason,
         };
         *tries += 1;
@@ -384,15 +383,26 @@ impl Agent {
         self.current(key, |phase| phase == Phase::Guarded)
     }
 
-    fn is_back(&mut self, key: ReportKey, resource: ResourceId, reason: String) {
+    fn is_back(&mut self, key: ReportKey, resource: ResourceId, is_fallback: bool, why: &str) {
         let has_job = self.undone_job(resource).is_some();
         self.guard = None;
-        self.drop_undo(resource);
+        if is_fallback {
+            self.drop_undo(resource);
+        } else {
+            self.undo_entry(resource);
+        }
         self.hurry_until = Some(self.now + HURRY);
         self.reconnect("the network was put back");
         match has_job {
             // Nobody wants a server cut off again by itself.
-            true => self.end(key, Outcome::Failed { reason, permanent: true }),
+            true => {
+                let how = if is_fallback {
+                    "what was there before cannot be put back, the fallback_config is in force"
+                } else {
+                    "what was there before has been put back"
+                };
+                self.end(key, Outcome::Failed { reason: format!("{why}; {how}"), permanent: true });
+            }
             false => self.write(resource, After::Nothing(resource)),
         }
     }
@@ -409,6 +419,16 @@ impl Agent {
             );
             self.end(key, Outcome::Failed { reason, permanent: true });
         }
+    }
+
+    /// The resource holds what it held before the change.
+    fn undo_entry(&mut self, resource: ResourceId) {
+        self.ledger.edit(resource, |entry| {
+            if let Some(undo) = entry.undo.take() {
+                (entry.before, entry.claims, entry.handed_over) =
+                    (undo.before, undo.claims, undo.handed_over);
+            }
+        });
     }
 
     fn drop_undo(&mut self, resource: ResourceId) {

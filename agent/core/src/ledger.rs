@@ -42,6 +42,12 @@ pub struct Undo {
     pub key: ReportKey,
     /// As the host wrote it down.
     pub state: Before,
+    /// What the resource held until then: as [`Entry::before`].
+    pub before: Option<Before>,
+    /// As [`Entry::claims`].
+    pub claims: Vec<Claim>,
+    /// As [`Entry::handed_over`].
+    pub handed_over: Option<ResourceId>,
 }
 
 /// A job that was accepted and has not ended.

@@ -238,7 +238,7 @@ impl Agent {
             return;
         };
         if job.spec.confirm_within().is_some() {
-            return self.guard(&job);
+            return self.guard(&job, None);
         }
         self.set_running(&job);
         self.host_begins(job);

@@ -12,6 +12,32 @@ use crate::face::{Effect, RunError};
 use crate::ledger::{Before, Entry};
 use crate::run::{Phase, disk_failed};
 
+/// What a job comes to hold.
+#[derive(Clone, Debug)]
+pub(crate) struct Captured {
+    before: Before,
+    claims: Vec<Claim>,
+    /// What the resource held until then is another's, or nothing.
+    anew: bool,
+}
+
+impl Captured {
+    pub(crate) fn before(&self) -> &Before {
+        &self.before
+    }
+
+    pub(crate) fn into_entry(self, entry: &mut Entry) {
+        if self.anew {
+            entry.claims.clear();
+        }
+        entry.before = Some(self.before);
+        entry.claims.extend(self.claims);
+        entry.claims.sort();
+        entry.claims.dedup();
+        entry.handed_over = None;
+    }
+}
+
 impl Agent {
     pub(crate) fn take_over(&mut self, key: ReportKey, claims: &[Claim]) {
         let resource = key.resource;
@@ -80,7 +106,7 @@ impl Agent {
 
     /// The answer to [`Effect::Capture`].
     pub(crate) fn captured(&mut self, key: ReportKey, before: Result<Before, RunError>) {
-        let Some(job) = self.current(key, |phase| phase == Phase::Capturing) else { return };
+        let Some(job) = self.current(key, |phase| phase == Phase::Capturing).cloned() else { return };
         let mut claims = job.spec.claims();
         match before {
             Ok(before) => {
@@ -88,17 +114,14 @@ impl Agent {
                 let givers = self.new_givers(key.resource, &claims);
                 let theirs = givers.iter().filter_map(|&giver| self.ledger.get(giver));
                 claims.extend(theirs.flat_map(|giver| giver.claims.iter().cloned()).collect::<Vec<_>>());
-                let taken = self.ledger.get(key.resource).is_some_and(|entry| self.is_taken(entry));
+                let anew = self.ledger.get(key.resource).is_none_or(|e| !e.exists() || self.is_taken(e));
+                let captured = Captured { before, claims, anew };
+                if job.spec.confirm_within().is_some() {
+                    return self.guard(&job, Some(captured));
+                }
                 let was = self.ledger.edit(key.resource, |entry| {
                     let was = entry.clone();
-                    if taken || !entry.exists() {
-                        entry.claims.clear();
-                    }
-                    entry.before = Some(before);
-                    entry.claims.extend(claims);
-                    entry.claims.sort();
-                    entry.claims.dedup();
-                    entry.handed_over = None;
+                    captured.into_entry(entry);
                     was
                 });
                 self.set_phase(key.resource, Phase::Recording);

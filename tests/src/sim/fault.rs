@@ -130,7 +130,7 @@ impl Kind {
             Kind::JobFailsLate => 30,
             Kind::JobRefused => 8,
             Kind::JobHangs | Kind::JobSilent => 10,
-            Kind::RestoreFails => 250,
+            Kind::RestoreFails => 400,
             Kind::JobSlow | Kind::ForeignChange => 60,
             Kind::ConnectionBreaks
             | Kind::ConnectionSilent

@@ -305,6 +305,18 @@ impl Host {
         }
     }
 
+    /// What of a document cuts it off does so no more.
+    pub fn falls_back(&mut self, resource: ResourceId, spec: &Spec) {
+        let Spec::Network(config) = spec else { return };
+        for link in links_of(config)
+            .into_keys()
+            .filter(|link| self.links.get(link) == Some(&CUTTING))
+            .collect::<Vec<_>>()
+        {
+            self.step(&Step { link, mtu: 1300, by: Some(resource) });
+        }
+    }
+
     /// The kernel forgets what was made; what the server has for itself comes up, and what the agent's ledger says.
     pub fn boots(&mut self, steps: &[AtBoot]) {
         let made: Vec<String> =

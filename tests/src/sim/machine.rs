@@ -368,9 +368,9 @@ impl World {
                 let after = self.dice.hosts.millis(1, 2000);
                 self.work_later(at, after, Work::Restore(key, undo));
             }
-            Effect::Fallback { key, .. } => {
+            Effect::Fallback { key, spec } => {
                 let after = self.dice.hosts.millis(1, 2000);
-                self.work_later(at, after, Work::Fallback(key));
+                self.work_later(at, after, Work::Fallback(key, Box::new(spec)));
             }
             Effect::Check { job, .. } => {
                 let after = self.dice.hosts.millis(0, 200);

@@ -48,8 +48,8 @@ pub enum Work {
     Step(ReportKey),
     /// What was there before a change is put back.
     Restore(ReportKey, Before),
-    /// Has a host that could do nothing else something else to do?
-    Fallback(ReportKey),
+    /// A host that could do nothing else does what its document has for that.
+    Fallback(ReportKey, Box<Spec>),
     /// The change is made.
     Apply(ReportKey),
     /// It answers.
@@ -159,8 +159,13 @@ impl World {
                 let result = if fails { Err("the switch is not running".into()) } else { Ok(()) };
                 self.tell_agent(at, Input::Restored { key, result });
             }
-            Work::Fallback(key) => {
-                let result = Err("the document has no fallback_config".into());
+            Work::Fallback(key, spec) => {
+                let result = if self.dice.hosts.one_in(2) {
+                    self.machines[at].host.falls_back(key.resource, &spec);
+                    Ok(())
+                } else {
+                    Err("the document has no fallback_config".into())
+                };
                 self.tell_agent(at, Input::Restored { key, result });
             }
             Work::Apply(key) => self.job_applies(at, key),

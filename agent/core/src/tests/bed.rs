@@ -209,6 +209,18 @@ impl Bed {
         self.input(Input::Restored { key, result: result.map_err(str::to_owned) });
     }
 
+    /// The running job of resource `n` fails half way, cannot be undone, and its fallback is in force.
+    pub fn falls_back(&mut self, n: u128) {
+        self.touched(n, Err(failed("it differs after all")));
+        for wait in [1, 2, 4, 8, 0] {
+            self.restored(Err("the switch is not running"));
+            self.after(Duration::from_secs(wait));
+        }
+        let key = self.fallbacks.pop().expect("it falls back");
+        self.input(Input::Restored { key, result: Ok(()) });
+        self.reconnect();
+    }
+
     /// The check of resource `n` has an answer.
     pub fn checked(&mut self, n: u128, found: Found) {
         let place = self.checks.iter().position(|job| job.resource == id(n)).expect("it is checked");

@@ -211,8 +211,10 @@ fn after_a_crash_it_is_put_back_and_has_failed() {
         bed.reconnect();
         assert!(reason(bed.report().outcome).contains("ended before the change was confirmed"));
         assert!(bed.runs.is_empty() && bed.disk[&id(1)].undo.is_none());
+        let entry = &bed.disk[&id(1)];
+        assert!(!entry.exists() && entry.claims.is_empty(), "it holds what it held before");
         bed.job(&network(1, 2, Action::Update));
-        assert_eq!(bed.runs.len(), 1);
+        assert_eq!(bed.captures.len(), 1);
     }
 }
 
@@ -306,7 +308,6 @@ fn a_disk_that_refuses_keeps_nothing() {
     bed.job(&network(1, 1, Action::Create));
     bed.disk_is_quick = false;
     bed.captured(1, Ok("before Muster"));
-    bed.write_one();
     bed.fail_one();
     assert!(bed.runs.is_empty() && bed.restores.is_empty());
     let mut bed = confirming();

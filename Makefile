@@ -129,7 +129,7 @@ install:
 	install -d '$(DESTDIR)$(PREFIX)/lib/systemd/system'
 	for unit in $(UNITS); do \
 	  sed 's,/usr/sbin/,$(PREFIX)/sbin/,' packaging/systemd/$$unit >'$(DESTDIR)$(PREFIX)/lib/systemd/system/'$$unit; done
-	install -Dm644 -t '$(DESTDIR)$(PREFIX)/lib/systemd/system-preset' packaging/systemd/90-muster-agent.preset
+	install -Dm644 -t '$(DESTDIR)$(PREFIX)/lib/systemd/system-preset' packaging/systemd/*.preset
 	install -Dm644 packaging/systemd/muster.sysusers '$(DESTDIR)$(PREFIX)/lib/sysusers.d/muster.conf'
 	for daemon in controller agent; do [ -e '$(DESTDIR)$(SYSCONFDIR)/muster/'$$daemon.toml ] || \
 	  install -Dm644 packaging/$$daemon.toml '$(DESTDIR)$(SYSCONFDIR)/muster/'$$daemon.toml; done
@@ -144,7 +144,7 @@ install:
 uninstall:
 	rm -f '$(DESTDIR)$(PREFIX)/bin/muster' '$(DESTDIR)$(PREFIX)/sbin/muster-controller' '$(DESTDIR)$(PREFIX)/sbin/muster-agent'
 	for unit in $(UNITS); do rm -f '$(DESTDIR)$(PREFIX)/lib/systemd/system/'$$unit; done
-	rm -f '$(DESTDIR)$(PREFIX)/lib/systemd/system-preset/90-muster-agent.preset' '$(DESTDIR)$(PREFIX)/lib/sysusers.d/muster.conf'
+	rm -f '$(DESTDIR)$(PREFIX)'/lib/systemd/system-preset/90-muster-*.preset '$(DESTDIR)$(PREFIX)/lib/sysusers.d/muster.conf'
 	for name in $(PROGRAMS); do rm -f '$(DESTDIR)$(PREFIX)/share/bash-completion/completions/'$$name \
 	  '$(DESTDIR)$(PREFIX)/share/zsh/site-functions/'_$$name '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/'$$name.fish; done
 	rm -f '$(DESTDIR)$(PREFIX)'/share/man/man1/muster.1 '$(DESTDIR)$(PREFIX)'/share/man/man1/muster-*.1 \

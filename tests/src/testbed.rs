@@ -8,10 +8,12 @@
 #![allow(clippy::unwrap_used, reason = "only tests are made of this; what fails here fails the test")]
 
 mod namespace;
+mod packages;
 mod process;
 mod server;
 
 pub use namespace::{Namespace, Switch};
+pub use packages::{PACKAGES, Packages};
 pub use process::{Daemon, Ran, Running, binary, eventually, look};
 pub use server::{Server, SystemdServer, Vm};
 
@@ -85,7 +87,19 @@ impl Site {
         Self::at(dir, data, Some(Namespace::hub()))
     }
 
+    /// On loopback, for agents in virtual machines ([`Vm`]).
+    pub fn for_virtual_machines() -> Self {
+        let dir = TempDir::new().unwrap();
+        let data = dir.path().join("data");
+        Self::with(dir, data, None, Some(Vm::HOST))
+    }
+
     fn at(dir: TempDir, data: PathBuf, namespace: Option<Namespace>) -> Self {
+        Self::with(dir, data, namespace, None)
+    }
+
+    /// Join tokens carry the address that it listens on, or this host with its port.
+    fn with(dir: TempDir, data: PathBuf, namespace: Option<Namespace>, seen_as: Option<&str>) -> Self {
         let address = match &namespace {
             Some(_) => format!("{}:8883", Namespace::HUB),
             None => {
@@ -100,6 +114,10 @@ impl Site {
         command.arg("--config").arg(&config).args(["--listen", &address]);
         command.arg("--data-dir").arg(&data).arg("--api-socket").arg(&socket);
         command.env("MUSTER_LIMITS__HEARTBEAT", "2");
+        if let Some(host) = seen_as {
+            let port = address.rsplit(':').next().unwrap();
+            command.env("MUSTER_CONTROLLER__ADDRESSES", format!("{host}:{port}"));
+        }
         let controller = Daemon::start("controller", command, dir.path());
         let site = Self { controller, namespace, address, socket, data, files: RefCell::new(0), dir };
         site.until_answers();

@@ -61,10 +61,17 @@ impl Server {
         self.exec(&["sh", "-c", script])
     }
 
-    /// Runs a shell script in it, each command of which must work; its stdout.
+    /// Runs a shell script in it, each command of which must work (`! command` never fails, see [`Server::fails`]); its stdout.
     #[track_caller]
     pub fn sh(&self, script: &str) -> String {
         self.try_sh(&format!("set -e\n{script}")).expect(0).stdout
+    }
+
+    /// Runs a shell command in it that must not work.
+    #[track_caller]
+    pub fn fails(&self, command: &str) {
+        let ran = self.try_sh(command);
+        assert_ne!(ran.status, 0, "{command}: {}", ran.stdout);
     }
 
     /// Puts a file of this machine at `path` in it, with its mode.

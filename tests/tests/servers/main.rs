@@ -1,0 +1,8 @@
+//! Muster as installed from its packages, on servers with a real systemd: in namespaces and as a virtual machine.
+//! Needs root.
+#![allow(clippy::unwrap_used, reason = "these are tests, also outside of their functions")]
+
+mod debian;
+mod machine;
+mod one_server;
+mod rpm;

@@ -1,0 +1,137 @@
+//! A site on one server: controller, agent and command line as units, and a stack with a file, a link and work that takes
+//! seconds.
+
+use muster_tests::testbed::{SystemdServer, eventually};
+use serde_json::Value;
+
+/// A link of its own, so that the server's network is not the agent's only.
+const TEMPLATE: &str = "
+heat_template_version: 2018-08-31
+parameters: {work: {type: number, default: 0}}
+resources:
+  net:
+    type: Muster::NetworkConfig
+    properties:
+      node: pack
+      network_config:
+      - {type: interface, name: data0, use_dhcp: false, addresses: [{ip_netmask: 192.0.2.7/24}]}
+  motd:
+    type: Muster::File
+    properties: {node: pack, path: /srv/motd, content: \"hello\\n\"}
+  work:
+    type: Muster::Dummy
+    properties: {node: pack, seconds: {get_param: work}}
+";
+
+pub const ADDRESS: &str = "ip address show dev data0 | grep -q 192.0.2.7/24";
+pub const FILE: &str = "[ \"$(cat /srv/motd)\" = hello ]";
+/// More than systemd lets a unit be restarted in ten seconds, if nobody says otherwise.
+const KILLS: u32 = 6;
+
+/// Programs and units, when the packages are removed; nothing is left failed.
+pub fn gone(server: &SystemdServer) {
+    for command in ["pgrep -x muster-agent", "pgrep -x muster-controll", "command -v muster"] {
+        server.fails(command);
+    }
+    for unit in ["muster-agent", "muster-controller", "muster-network"] {
+        server.fails(&format!("systemctl cat {unit}.service"));
+    }
+    server.sh("[ -z \"$(systemctl --failed --no-legend)\" ]");
+}
+
+/// The daemons are the operator's to enable.
+pub fn not_yet_enabled(server: &SystemdServer) {
+    for unit in ["muster-agent", "muster-controller"] {
+        server.fails(&format!("systemctl is-enabled {unit}.service"));
+        server.fails(&format!("systemctl is-active {unit}.service"));
+    }
+}
+
+/// Starts the controller, joins the agent to it, enables both, and makes the stack.
+pub fn join(server: &SystemdServer) {
+    server.sh("systemctl enable --now muster-controller; systemctl is-active muster-controller");
+    server.sh("ip link add data0 type veth peer name data1; ip link set data1 up");
+    let token = server.sh("muster node token --name pack");
+    // As an operator does it, with Ctrl-C once it says that it has joined.
+    server.sh(&format!("systemd-run --quiet --unit=by-hand muster-agent join {} --name pack", token.trim()));
+    online(server);
+    server.sh("systemctl kill --signal=INT by-hand.service; while systemctl is-active by-hand.service; do sleep 0.05; done");
+    server.sh("systemctl enable --now muster-agent; systemctl is-active muster-agent");
+    server.exec(&["sh", "-c", &format!("cat >/run/web.yaml <<'END'\n{TEMPLATE}END\n")]).expect(0);
+    server.sh("muster stack create web -t /run/web.yaml --wait");
+    converged(server);
+    let units = "muster-agent muster-controller";
+    assert_eq!(
+        server
+            .sh(&format!("systemctl show -P Type -P WatchdogUSec {units}"))
+            .split_whitespace()
+            .collect::<Vec<_>>(),
+        ["notify", "30s", "notify", "30s"]
+    );
+}
+
+/// With a short watchdog: a daemon that lives says so in time, one that hangs is ended and started again.
+pub fn watched(server: &SystemdServer) {
+    for unit in ["muster-agent", "muster-controller"] {
+        server.sh(&format!(
+            "mkdir -p /run/systemd/system/{unit}.service.d
+             printf '[Service]\\nWatchdogSec=2\\n' >/run/systemd/system/{unit}.service.d/short.conf
+             systemctl daemon-reload; systemctl restart {unit}"
+        ));
+        converged(server);
+        assert_eq!(
+            server.sh(&format!("systemctl show -P NRestarts {unit}")).trim(),
+            "0",
+            "{unit} says that it lives"
+        );
+        server.sh(&format!("systemctl kill --signal=STOP {unit}"));
+        let back = format!("[ \"$(systemctl show -P NRestarts {unit})\" = 1 ] && systemctl is-active {unit}");
+        server.until(&format!("{unit} was ended and is back"), &back);
+        server.sh(&format!(
+            "rm -r /run/systemd/system/{unit}.service.d; systemctl daemon-reload; systemctl restart {unit}"
+        ));
+    }
+    converged(server);
+}
+
+/// However often.
+pub fn killed_agent_is_back(server: &SystemdServer) {
+    for kill in 1..=KILLS {
+        server.sh("systemctl kill --signal=KILL muster-agent");
+        let back = format!(
+            "[ \"$(systemctl show -P NRestarts muster-agent)\" = {kill} ] && systemctl is-active muster-agent"
+        );
+        server.until(&format!("the agent is back after kill {kill}"), &back);
+    }
+    converged(server);
+}
+
+/// Does it while the agent has a job that takes seconds, which then is done all the same.
+pub fn in_the_middle_of_a_job(server: &SystemdServer, deed: impl FnOnce()) {
+    server.sh("muster stack update web --existing -P work=6");
+    server.until("the job runs", "muster resource show web work -o json | grep -q '\"phase\": *\"running\"'");
+    deed();
+    eventually("the update is COMPLETE", || (stack(server)?["status"] == "COMPLETE").then_some(()));
+}
+
+/// None while the controller starts.
+fn stack(server: &SystemdServer) -> Option<Value> {
+    let ran = server.try_sh("muster stack show web -o json");
+    (ran.status == 0).then(|| serde_json::from_str(&ran.stdout).unwrap())
+}
+
+fn online(server: &SystemdServer) {
+    server.until(
+        "the node is online",
+        "muster node list -o json | tr -d ' \\n' | grep -q '\"state\":\"online\"'",
+    );
+}
+
+/// Everything runs, and all that the stack wants is there.
+pub fn converged(server: &SystemdServer) {
+    online(server);
+    let stack = stack(server).unwrap();
+    assert_eq!(stack["status"], "COMPLETE", "{stack}");
+    server.sh(&format!("{ADDRESS}; {FILE}; systemctl is-active muster-agent muster-controller"));
+    server.sh("muster stack check web --wait");
+}

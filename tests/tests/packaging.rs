@@ -2,8 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "these are tests, also outside of their functions")]
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use muster_controller::config::Settings;
+use muster_tests::testbed::{Running, binary};
+use tempfile::TempDir;
 
 fn packaging(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging").join(file)
@@ -37,4 +40,110 @@ fn the_controllers_default_file_has_every_setting_with_its_default() {
         }
     }
     assert!(Settings::read(Some(&packaging("controller.toml")), none).is_ok(), "as it is installed");
+}
+
+/// Man pages and completion scripts of the programs under test, as packages have them.
+fn documents() -> TempDir {
+    let folder = TempDir::new().unwrap();
+    let mut command = Command::new(packaging("documents"));
+    command.arg(folder.path()).args(["muster", "muster-controller", "muster-agent"].map(binary));
+    Running::start(command).finish().expect(0);
+    folder
+}
+
+fn help(program: &str) -> String {
+    let mut command = Command::new(binary(program));
+    command.arg("--help");
+    Running::start(command).finish().expect(0).stdout
+}
+
+/// Every option that the help has, as it stands at the beginning of a line.
+fn options(help: &str) -> Vec<&str> {
+    let lines = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
+    let words = lines.flat_map(|line| line.split("  ").next().unwrap().split([' ', ',']));
+    words.filter(|word| word.starts_with('-')).collect()
+}
+
+#[test]
+fn man_pages_have_every_option_and_setting() {
+    let folder = documents();
+    let page = |name: &str| std::fs::read_to_string(folder.path().join("man").join(name)).unwrap();
+    for program in ["muster-agent", "muster-controller"] {
+        let text = page(&format!("{program}.8")).replace("\\-", "-");
+        let help = help(program);
+        assert!(options(&help).len() > 4, "{help}");
+        for line in help.lines().filter(|line| line.starts_with("  ")) {
+            let item = line.trim_start().split("  ").next().unwrap();
+            assert!(text.contains(item), "{program}(8) has no '{item}'");
+        }
+        for section in ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "FILES", "SIGNALS", "EXIT STATUS"] {
+            assert!(text.contains(&format!(".SH {section}\n")), "{program}(8) has no {section}");
+        }
+        assert!(!text.contains("@HELP@"));
+
+        let file = format!("{}.toml", program.strip_prefix("muster-").unwrap());
+        let text = page(&format!("{program}.toml.5")).replace("\\-", "-");
+        let settings = uncommented(&file);
+        let settings: Vec<_> = settings.lines().filter(|line| line.contains(" = ")).collect();
+        assert!(settings.len() > 4, "{file}");
+        for setting in settings.iter().filter(|line| !line.starts_with('#')) {
+            assert!(
+                text.contains(&format!(".TP\n\\fB{setting}\\fR\n")),
+                "{program}.toml(5) has no '{setting}'"
+            );
+        }
+    }
+    assert!(page("muster-stack-create.1").contains("muster"));
+}
+
+#[test]
+fn completion_scripts_know_every_option_and_verb() {
+    let folder = documents();
+    for program in ["muster-agent", "muster-controller"] {
+        let help = help(program);
+        for file in [format!("{program}.bash"), format!("_{program}"), format!("{program}.fish")] {
+            let text = std::fs::read_to_string(folder.path().join("completion").join(&file)).unwrap();
+            for option in options(&help) {
+                let name = option.trim_start_matches('-');
+                assert!(
+                    text.contains(option)
+                        || text.contains(&format!("-l {name}"))
+                        || text.contains(&format!("-s {name}")),
+                    "{file} has no {option}"
+                );
+            }
+        }
+        let verbs = if program == "muster-agent" { "join net" } else { "backup help" };
+        assert!(completed(folder.path(), program, &[""]).starts_with(verbs), "{program}");
+    }
+    assert_eq!(completed(folder.path(), "muster-agent", &["net", "sh"]), "show");
+    assert_eq!(completed(folder.path(), "muster-agent", &["join", "x", "--st"]), "--state-dir");
+    let page = folder.path().join("man/muster-agent.toml").to_str().unwrap().to_owned();
+    assert_eq!(completed(folder.path(), "muster-agent", &["--config", &page]), format!("{page}.5"));
+}
+
+/// What bash completes the last word to.
+fn completed(folder: &Path, program: &str, words: &[&str]) -> String {
+    let script = format!(
+        "source \"$1\" && shift && COMP_WORDS=({program} \"$@\") COMP_CWORD=$# && _{} && echo \"${{COMPREPLY[*]}}\"",
+        program.replace('-', "_")
+    );
+    let mut command = Command::new("bash");
+    command.args(["-c", &script, "bash"]).arg(folder.join(format!("completion/{program}.bash"))).args(words);
+    Running::start(command).finish().expect(0).stdout.trim().to_owned()
+}
+
+#[test]
+fn a_program_that_needs_a_newer_glibc_than_promised_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let mut command = Command::new(packaging("packages"));
+    command.args(["--glibc", "2.17"]).arg(folder.path());
+    command.args(["muster", "muster-controller", "muster-agent"].map(binary));
+    let ran = Running::start(command).finish().expect(1);
+    assert!(
+        ran.stderr.contains("muster needs glibc 2.") && ran.stderr.contains("2.17 is promised"),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "no package is made");
 }

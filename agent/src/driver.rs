@@ -5,6 +5,7 @@
 //! holds nothing else up.
 
 mod reach;
+mod watch;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::pending;
@@ -12,10 +13,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_agent_core::{
-    Agent, Before, Config, ContentState, ContentStep, Effect, Found, Input, RunError, WriteId,
+    Agent, Before, Config, ContentState, ContentStep, Effect, Found, Hint, Input, Looked, RunError, WriteId,
 };
+use muster_host::net::{Change, Monitor};
 use muster_shared::MonoTime;
-use muster_shared::model::{CHALLENGE_BYTES, ContentDigest, Job, ReportKey};
+use muster_shared::model::{CHALLENGE_BYTES, ContentDigest, Facts, Job, ReportKey};
 use rustls::ClientConfig;
 use tokio::task::{AbortHandle, JoinSet, yield_now};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -43,6 +45,8 @@ enum Done {
     Restored { key: ReportKey, result: Result<(), String> },
     Checked { key: ReportKey, found: Result<Found, RunError> },
     Verified { digest: ContentDigest, state: Result<ContentState, String> },
+    Looked { number: u64, looked: Vec<Looked> },
+    Gathered(Result<Box<Facts>, String>),
     Renewed(Box<Result<Identity, EnrolError>>),
 }
 
@@ -107,6 +111,7 @@ impl Driver {
     /// Signals cannot be had.
     pub async fn run(mut self, mut signals: Signals, reload: impl Fn()) -> anyhow::Result<()> {
         tracing::info!(node = %self.identity.node, site = %self.identity.site, "agent started");
+        let mut monitor = Monitor::open(&self.host.network);
         let watchdog = sd_notify::watchdog_enabled().map(|limit| limit / 2);
         let mut alive_at = watchdog.map(|every| Instant::now() + every);
         notify(&[sd_notify::NotifyState::Ready]);
@@ -122,6 +127,10 @@ impl Driver {
                     Err(error) => tracing::error!(%error, "a task failed: a bug, please report it"),
                 },
                 () = sleep_to(wake) => self.inbox.push_back(Input::Timeout),
+                change = monitor.change(), if !more => self.inbox.push_back(Input::Hint(match change {
+                    Change::Links => Hint::Links,
+                    Change::Other => Hint::Other,
+                })),
                 () = sleep_until(self.renew_at) => {
                     self.renew_if_due();
                     self.sweep();
@@ -225,6 +234,8 @@ impl Driver {
                 };
                 self.runs.insert(key, self.tasks.spawn_local(check));
             }
+            Effect::Look { number, looks } => self.look(number, looks),
+            Effect::Gather => self.gather(),
             Effect::Cancel(key) => {
                 if let Some(run) = self.runs.remove(&key) {
                     run.abort();
@@ -308,6 +319,8 @@ impl Driver {
                 }
             }
             Done::Verified { digest, state } => self.inbox.push_back(Input::Content { digest, state }),
+            Done::Looked { number, looked } => self.inbox.push_back(Input::Looked { number, looked }),
+            Done::Gathered(facts) => self.inbox.push_back(Input::Gathered(facts)),
             Done::Renewed(renewed) => self.renewed(*renewed),
         }
     }

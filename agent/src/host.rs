@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use muster_agent_core::{Before, Entry, Found, RunError};
+use muster_host::facts::Server;
 use muster_host::files::{FileBefore, FileDifference, FileError, Files, Source};
 use muster_host::net::{NetError, Network, Snapshot};
 use muster_shared::ResourceId;
@@ -20,6 +21,8 @@ pub struct Host {
     pub files: Files,
     /// Links, addresses, routes, bridges.
     pub network: Network,
+    /// What stays the same of this server.
+    pub server: Server,
     /// Where fetched contents are.
     pub contents: PathBuf,
 }

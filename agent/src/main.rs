@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use muster_agent_core::Entry;
+use muster_host::facts::Server;
 use muster_host::files::Files;
 use muster_host::net::{HostConfig, Network};
 use muster_shared::NodeId;
@@ -164,8 +165,12 @@ async fn drive(
     level: Level,
 ) -> anyhow::Result<()> {
     let signals = Signals::new()?;
-    let host =
-        Host { files: Files::new(state.before()), network: network(settings), contents: state.fetch() };
+    let host = Host {
+        files: Files::new(state.before()),
+        network: network(settings),
+        server: Server::read(),
+        contents: state.fetch(),
+    };
     let reload = || match read_settings(cli).and_then(|settings| settings.level()) {
         Ok(new) => {
             if level.reload(new).is_ok() {

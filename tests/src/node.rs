@@ -53,7 +53,11 @@ impl SimNode {
                 None
             }
             Down::Withdraw { resource, generation } => self.withdraw(resource, generation),
-            Down::Welcome(_) | Down::Acknowledge(_) | Down::Chunk { .. } | Down::Answer { .. } => None,
+            Down::Welcome(_)
+            | Down::Acknowledge(_)
+            | Down::Chunk { .. }
+            | Down::Answer { .. }
+            | Down::AskFacts => None,
         }
     }
 

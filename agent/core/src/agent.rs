@@ -6,12 +6,14 @@ use muster_shared::model::{ContentDigest, Down, Hello, Outcome, Report, ReportKe
 use muster_shared::{Epoch, MonoTime, ResourceId};
 
 use crate::confirm::Guard;
-use crate::face::{Config, Effect, Input, WriteId};
+use crate::face::{Config, Effect, Hint, Input, WriteId};
+use crate::facts::Telling;
 use crate::fetch::{Fetch, Settled};
 use crate::lanes::Lanes;
 use crate::ledger::{Entry, Ledger};
 use crate::run::Run;
 use crate::session::{Due, Session};
+use crate::watch::Watch;
 
 /// Entries in one page of the ledger: 28 bytes each, well within a packet; the wire takes no more.
 const LEDGER_PAGE: usize = 4096;
@@ -41,6 +43,8 @@ pub struct Agent {
     pub(crate) session: Session,
     pub(crate) lanes: Lanes,
     pub(crate) fetch: Fetch,
+    pub(crate) watch: Watch,
+    pub(crate) facts: Telling,
     /// Where each entry's `current` stands.
     pub(crate) runs: BTreeMap<ResourceId, Run>,
     /// The change that may cut the node off, or is being undone.
@@ -68,12 +72,15 @@ impl Agent {
     /// With the ledger and the highest epoch as they were on disk.
     pub fn new(config: Config, ledger: Vec<Entry>, epoch: Epoch) -> Self {
         let session = Session::new(config.seed);
+        let (watch, facts) = (Watch::new(config.seed), Telling::new(config.seed));
         Self {
             config,
             ledger: Ledger::new(ledger),
             session,
             lanes: Lanes::default(),
             fetch: Fetch::default(),
+            watch,
+            facts,
             runs: BTreeMap::new(),
             guard: None,
             restore_at: BTreeMap::new(),
@@ -110,10 +117,20 @@ impl Agent {
                 let settled = self.fetch.content(digest, state, now, &mut self.effects);
                 self.settled(settled);
             }
+            Input::Hint(hint) => {
+                self.watch.hint(now);
+                if hint == Hint::Links {
+                    self.facts.hint(now);
+                }
+            }
+            Input::Looked { number, looked } => self.looked(number, looked),
+            Input::Gathered(facts) => self.gathered(facts),
             Input::Timeout => {}
         }
         self.timeouts();
         self.begin_all();
+        self.watch();
+        self.tell_facts();
     }
 
     /// The next thing to do.
@@ -123,7 +140,8 @@ impl Agent {
 
     /// When to send [`Input::Timeout`], and why.
     pub fn poll_timeout(&self) -> Option<(MonoTime, &'static str)> {
-        [self.session.timeout(), self.fetch.timeout(), self.run_timeout(), self.guard_timeout()]
+        let (run, guard, watch) = (self.run_timeout(), self.guard_timeout(), self.watch_timeout());
+        [self.session.timeout(), self.fetch.timeout(), run, guard, watch]
             .into_iter()
             .flatten()
             .min_by_key(|(at, _)| *at)
@@ -200,14 +218,21 @@ impl Agent {
             // Until it has shown its epoch, whoever speaks may be a controller that was replaced.
             _ if !self.session.is_open() && self.greeting.is_none() => {}
             Down::Welcome(_) => {}
-            Down::Job(job) => self.job(job),
-            Down::Withdraw { resource, generation } => self.withdraw(resource, generation),
+            Down::Job(job) => {
+                self.watch.unsay(job.resource, self.now);
+                self.job(job);
+            }
+            Down::Withdraw { resource, generation } => {
+                self.watch.unsay(resource, self.now);
+                self.withdraw(resource, generation);
+            }
             Down::Acknowledge(key) => self.acknowledge(key),
             Down::Answer { key, bytes } => self.answer(key, &bytes),
             Down::Chunk { digest, offset, bytes } => {
                 let settled = self.fetch.chunk(digest, offset, bytes, self.now, &mut self.effects);
                 self.settled(settled);
             }
+            Down::AskFacts => self.ask_facts(),
         }
     }
 
@@ -236,6 +261,7 @@ impl Agent {
         }
         self.report_again();
         self.confirm_over_new_connection();
+        self.watch_greeted();
         self.fetch.set_online(true, self.now, &mut self.effects);
     }
 
@@ -309,7 +335,12 @@ impl Agent {
 
     /// Whether this outcome is not on disk yet.
     pub(crate) fn is_ending(&self, key: &ReportKey) -> bool {
-        self.writes.values().any(|after| matches!(after, After::Ended { report, .. } if report.key == *key))
+        self.is_on_its_way(|after| matches!(after, After::Ended { report, .. } if report.key == *key))
+    }
+
+    /// Whether such a write is not on disk yet.
+    pub(crate) fn is_on_its_way(&self, is_such: impl Fn(&After) -> bool) -> bool {
+        self.writes.values().any(is_such)
     }
 
     /// Whether this job is not on disk yet.

@@ -10,14 +10,14 @@ const CEILING_MAX: Duration = Duration::from_secs(30);
 /// Delays between attempts: each is random between nothing and a ceiling that doubles.
 #[derive(Clone, Debug)]
 pub struct Backoff {
-    random: u64,
+    random: Random,
     ceiling: Duration,
 }
 
 impl Backoff {
     /// Same seed, same delays.
     pub fn new(seed: u64) -> Self {
-        Self { random: seed, ceiling: CEILING_FIRST }
+        Self { random: Random::new(seed), ceiling: CEILING_FIRST }
     }
 
     /// How long to wait after a connection that held for `held`. One that held longer than the present
@@ -28,14 +28,29 @@ impl Backoff {
         }
         let ceiling = self.ceiling;
         self.ceiling = (ceiling * 2).min(CEILING_MAX);
-        let micros = u64::try_from(ceiling.as_micros()).expect("ceilings are seconds");
-        Duration::from_micros(self.random() % (micros + 1))
+        self.random.below(ceiling)
+    }
+}
+
+/// SplitMix64 (Steele, Lea, Flood): enough to spread a fleet.
+#[derive(Clone, Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// Same seed, same numbers.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
     }
 
-    /// SplitMix64 (Steele, Lea, Flood): enough to spread a fleet.
-    fn random(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.random;
+    /// At most that long.
+    pub(crate) fn below(&mut self, most: Duration) -> Duration {
+        let micros = u64::try_from(most.as_micros()).expect("delays are seconds");
+        Duration::from_micros(self.next() % (micros + 1))
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)

@@ -1,7 +1,7 @@
 //! What goes into the machine and what comes out.
 
-use muster_shared::model::{ContentDigest, Down, Job, Observed, Outcome, ReportKey, Spec, Up};
-use muster_shared::{Epoch, ResourceId};
+use muster_shared::model::{ContentDigest, Down, Facts, Job, Observed, Outcome, ReportKey, Spec, Up};
+use muster_shared::{Epoch, Generation, ResourceId};
 
 use crate::ledger::{Before, Entry};
 
@@ -94,8 +94,52 @@ pub enum Input {
     /// The agent is to end soon: nothing new begins, and what is not confirmed is put back. Done when
     /// [`is_guarding`](crate::Agent::is_guarding) says so.
     Stop,
+    /// Something of the network may have changed. Many at once are as good as one.
+    Hint(Hint),
+    /// The answer to [`Effect::Look`].
+    Looked {
+        /// From the effect.
+        number: u64,
+        /// How each stands.
+        looked: Vec<Looked>,
+    },
+    /// The answer to [`Effect::Gather`].
+    Gathered(Result<Box<Facts>, String>),
     /// The time of [`poll_timeout`](crate::Agent::poll_timeout) has come; too early does no harm.
     Timeout,
+}
+
+/// What of the network may have changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Hint {
+    /// Routes, rules, bridges of Open vSwitch.
+    Other,
+    /// Also links or their addresses, and so the server's facts.
+    Links,
+}
+
+/// One resource to look at, with what [`Effect::Check`] says of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// Which.
+    pub resource: ResourceId,
+    /// Of its last good state.
+    pub generation: Generation,
+    /// Its last good state.
+    pub spec: Spec,
+    /// What was there before Muster.
+    pub before: Option<Before>,
+}
+
+/// How it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Looked {
+    /// Which.
+    pub resource: ResourceId,
+    /// As in [`Look`].
+    pub generation: Generation,
+    /// How what is there compares, or why that is not known.
+    pub found: Result<Found, RunError>,
 }
 
 /// What is there, compared with the desired state.
@@ -229,6 +273,15 @@ pub enum Effect {
         /// What to do with it.
         step: ContentStep,
     },
+    /// Compare what is there with the last good state of these, and change nothing.
+    Look {
+        /// Comes back in the answer.
+        number: u64,
+        /// Which.
+        looks: Vec<Look>,
+    },
+    /// Read the server's facts.
+    Gather,
     /// Drop every content but these.
     KeepContents(Vec<ContentDigest>),
     /// Tell the operator.

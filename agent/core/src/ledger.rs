@@ -4,7 +4,7 @@
 //! is gone stays as a **tombstone**, so that a late duplicate of an old job makes nothing again; of those
 //! only the newest [`TOMBSTONES_MAX`] are kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use muster_shared::model::{
@@ -167,6 +167,10 @@ impl Entry {
         }
     }
 
+    fn is_network(&self) -> bool {
+        self.applied.as_ref().is_some_and(|applied| matches!(applied.spec, Spec::Network(_)))
+    }
+
     fn jobs(&self) -> impl Iterator<Item = &Job> {
         [&self.current, &self.next].into_iter().flatten().map(|accepted| &accepted.job)
     }
@@ -216,6 +220,7 @@ pub struct Ledger {
     entries: BTreeMap<ResourceId, Entry>,
     owners: BTreeMap<Claim, Vec<ResourceId>>,
     tombstones: BTreeMap<Order, ResourceId>,
+    networks: BTreeSet<ResourceId>,
     digest: u128,
     jobs: usize,
     weight: usize,
@@ -289,6 +294,11 @@ impl Ledger {
         (self.tombstones.len() > TOMBSTONES_MAX).then_some(oldest)
     }
 
+    /// Those whose last good state is one of the network.
+    pub(crate) fn networks(&self) -> &BTreeSet<ResourceId> {
+        &self.networks
+    }
+
     /// Exclusive or over what [`Entry::listed`] gives.
     pub fn digest(&self) -> u128 {
         self.digest
@@ -307,6 +317,9 @@ impl Ledger {
         }
         for claim in &entry.claims {
             self.owners.entry(claim.clone()).or_default().push(entry.resource);
+        }
+        if entry.is_network() {
+            self.networks.insert(entry.resource);
         }
         if let (true, Some(last)) = (entry.is_tombstone(), &entry.last) {
             self.tombstones.insert(last.order, entry.resource);
@@ -329,6 +342,9 @@ impl Ledger {
                     self.owners.remove(claim);
                 }
             }
+        }
+        if entry.is_network() {
+            self.networks.remove(&entry.resource);
         }
         if let (true, Some(last)) = (entry.is_tombstone(), &entry.last) {
             self.tombstones.remove(&last.order);

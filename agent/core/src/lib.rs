@@ -17,6 +17,7 @@ mod boot;
 mod check;
 mod confirm;
 mod face;
+mod facts;
 mod fetch;
 mod lanes;
 mod ledger;
@@ -24,11 +25,13 @@ mod receive;
 mod run;
 mod session;
 mod take_over;
+mod watch;
 
 pub use agent::Agent;
 pub use backoff::Backoff;
 pub use boot::{AtBoot, at_boot};
 pub use face::{Config, ContentState, ContentStep, Effect, Found, Input, RunError, WriteId};
+pub use face::{Hint, Look, Looked};
 pub use ledger::{Accepted, Applied, Before, Ended, Entry, TOMBSTONES_MAX, Undo};
 
 #[cfg(test)]

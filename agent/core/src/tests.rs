@@ -11,3 +11,4 @@ mod restart;
 mod retain;
 mod session;
 mod taking_over;
+mod watching;

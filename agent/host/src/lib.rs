@@ -2,5 +2,6 @@
 //!
 //! Absent on purpose: jobs, the ledger, MQTT. The callers decide when; this crate knows how.
 
+pub mod facts;
 pub mod files;
 pub mod net;

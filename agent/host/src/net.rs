@@ -12,6 +12,7 @@
 //!
 //! Absent: DHCP, bonds, teams, tunnels, 802.1Q where the kernel has none; who asked, and when.
 
+pub mod monitor;
 pub mod netlink;
 pub mod ovsdb;
 pub mod snapshot;
@@ -28,11 +29,13 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use muster_shared::model::LinkFacts;
 use muster_shared::model::network::{NetworkDocument, NicMapping, ObjectKind};
 use serde_json::Value;
 
 pub use error::{NetError, chain, listed};
 pub use execute::{Cause, StepError};
+pub use monitor::{Change, Monitor};
 pub use plan::{PlanError, plan};
 pub use snapshot::Snapshot;
 pub use state::State;
@@ -261,6 +264,11 @@ impl Network {
         let mut found = target.missing.clone();
         found.extend(differences(&target, &state));
         Ok(found)
+    }
+
+    /// All links for people, those of hardware first.
+    pub async fn link_facts(&self) -> Result<Vec<LinkFacts>, NetError> {
+        Netlink::open()?.facts().await.map_err(NetError::Observe)
     }
 
     /// Executes steps as they are, and neither reads back nor puts back.

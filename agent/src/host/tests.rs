@@ -37,6 +37,7 @@ fn what_was_kept_aside_goes_with_the_last_that_needs_it() {
     let host = Host {
         files: Files::new(dir.path().to_owned()),
         network: Network::new(HostConfig::default()),
+        server: Default::default(),
         contents: dir.path().to_owned(),
     };
     let (gone, needed) = (ContentDigest::of(b"gone"), ContentDigest::of(b"needed"));
@@ -57,6 +58,7 @@ async fn a_check_compares_with_what_is_kept() {
     let host = Host {
         files: Files::new(dir.path().to_owned()),
         network: Network::new(HostConfig::default()),
+        server: Default::default(),
         contents: dir.path().to_owned(),
     };
     let dummy = |pairs: &[(&str, &str)]| {
@@ -84,6 +86,7 @@ async fn what_an_agent_without_a_ledger_finds_as_it_is_wanted_is_of_its_own_maki
     let host = Host {
         files: Files::new(dir.path().to_owned()),
         network: Network::new(HostConfig::default()),
+        server: Default::default(),
         contents: dir.path().to_owned(),
     };
     let path = dir.path().join("motd");

@@ -100,7 +100,7 @@ impl Engine {
             Up::Challenge { key: job, bytes } if self.nodes[key].ready => {
                 self.send(key, Down::Answer { key: job, bytes });
             }
-            Up::Challenge { .. } => {}
+            Up::Challenge { .. } | Up::Drift(_) | Up::Facts(_) => {}
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Action, ContentDigest, Spec};
+use super::{Action, ContentDigest, Drift, Facts, Spec};
 use crate::{Attempt, Epoch, Generation, ResourceId};
 
 /// Desired state of one resource for one node.
@@ -59,6 +59,8 @@ pub enum Down {
         /// As in the challenge.
         bytes: Vec<u8>,
     },
+    /// Say [`Up::Facts`] as they are now.
+    AskFacts,
 }
 
 /// What an agent says.
@@ -93,6 +95,11 @@ pub enum Up {
         /// [`CHALLENGE_BYTES`], fresh for each change.
         bytes: Vec<u8>,
     },
+    /// How resources without a job stand, where that is not what was said last on this connection; never
+    /// acknowledged, said again on the next connection.
+    Drift(Vec<Drift>),
+    /// What the server is: after each [`Welcome`], when it changes, and when asked. Never acknowledged.
+    Facts(Box<Facts>),
 }
 
 /// Bytes of a challenge, each way: more than one packet of any MTU, so that one the path does not carry shows.

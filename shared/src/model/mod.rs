@@ -4,6 +4,7 @@ mod message;
 pub mod network;
 mod properties;
 mod spec;
+mod watch;
 
 pub use message::{
     CHALLENGE_BYTES, Down, Hello, Job, LedgerEntry, Observed, Outcome, Progress, Report, ReportKey, Up,
@@ -13,3 +14,4 @@ pub use spec::{
     Action, Claim, ClaimKind, Content, ContentDigest, Dummy, FailOn, File, Lane, NetworkConfig, OnDelete,
     Spec,
 };
+pub use watch::{Counters, Drift, DriftState, Facts, LinkFacts};

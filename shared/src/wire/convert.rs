@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{CHUNK_MAX, WireError, v1};
+use super::{CHUNK_MAX, WireError, v1, watch};
 use crate::model::{
     Action, CHALLENGE_BYTES, Content, ContentDigest, Down, Dummy, FailOn, File, Hello, Job, LedgerEntry,
     NetworkConfig, Observed, OnDelete, Outcome, Progress, Report, ReportKey, Spec, Up, Welcome,
@@ -31,6 +31,8 @@ const VERSION_MAX: usize = 64;
 pub const LEDGER_PAGE_MAX: usize = 4096;
 /// The largest content that is fetched: a template with all its files is at most this.
 const CONTENT_MAX: u64 = 256 * 1024 * 1024;
+/// Resources in one [`Up::Drift`]: with the longest reasons two thirds of a packet.
+pub const DRIFTS_MAX: usize = 256;
 /// A day: longer jobs are hung jobs.
 const TIMEOUT_MAX_MS: u32 = 24 * 3600 * 1000;
 
@@ -68,6 +70,7 @@ impl From<&Down> for v1::Down {
                 v1::Down::Chunk { digest: digest.0, offset: *offset, bytes: bytes.clone() }
             }
             Down::Answer { key, bytes } => v1::Down::Answer { key: key_out(key), bytes: bytes.clone() },
+            Down::AskFacts => v1::Down::AskFacts,
         }
     }
 }
@@ -106,6 +109,7 @@ impl Bounded for v1::Down {
                 at_most("answer", bytes.len(), CHALLENGE_BYTES)?;
                 Down::Answer { key: key_in(key), bytes }
             }
+            v1::Down::AskFacts => Down::AskFacts,
         })
     }
 }
@@ -130,6 +134,8 @@ impl From<&Up> for v1::Up {
             Up::Fetch { digest, offset } => v1::Up::Fetch { digest: digest.0, offset: *offset },
             Up::Heartbeat => v1::Up::Heartbeat,
             Up::Challenge { key, bytes } => v1::Up::Challenge { key: key_out(key), bytes: bytes.clone() },
+            Up::Drift(drifts) => v1::Up::Drift(drifts.iter().map(watch::drift_out).collect()),
+            Up::Facts(facts) => v1::Up::Facts(watch::facts_out(facts)),
         }
     }
 }
@@ -169,23 +175,28 @@ impl Bounded for v1::Up {
                 at_most("challenge", bytes.len(), CHALLENGE_BYTES)?;
                 Up::Challenge { key: key_in(key), bytes }
             }
+            v1::Up::Drift(drifts) => {
+                at_most("drifts", drifts.len(), DRIFTS_MAX)?;
+                Up::Drift(drifts.into_iter().map(watch::drift_in).collect())
+            }
+            v1::Up::Facts(facts) => Up::Facts(Box::new(watch::facts_in(facts)?)),
         })
     }
 }
 
-fn id_out(id: ResourceId) -> v1::Id {
+pub(super) fn id_out(id: ResourceId) -> v1::Id {
     *id.0.as_bytes()
 }
 
-fn id_in(id: v1::Id) -> ResourceId {
+pub(super) fn id_in(id: v1::Id) -> ResourceId {
     ResourceId(Uuid::from_bytes(id))
 }
 
-fn generation_out(generation: Generation) -> v1::Generation {
+pub(super) fn generation_out(generation: Generation) -> v1::Generation {
     (generation.epoch.0, generation.number)
 }
 
-fn generation_in((epoch, number): v1::Generation) -> Generation {
+pub(super) fn generation_in((epoch, number): v1::Generation) -> Generation {
     Generation { epoch: Epoch(epoch), number }
 }
 

@@ -11,13 +11,15 @@
 
 mod convert;
 pub mod v1;
+mod watch;
 
 use thiserror::Error;
 
 use crate::model::{Down, Up};
 use crate::seal::{Direction, Nonce, Seal, SealError};
 use crate::wire::convert::Bounded as _;
-pub use crate::wire::convert::REASON_MAX;
+pub use crate::wire::convert::{DRIFTS_MAX, REASON_MAX};
+pub use crate::wire::watch::{DRIFT_REASON_MAX, FACTS_MAX, fit_facts};
 
 /// The version this build writes, and the newest it reads.
 pub const VERSION: u8 = 1;

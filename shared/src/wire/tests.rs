@@ -73,6 +73,7 @@ fn downs() -> Vec<Down> {
         acting(Action::Check),
         acting(Action::Retain),
         Down::Answer { key: key(), bytes: vec![1, 2, 3] },
+        Down::AskFacts,
     ]
 }
 
@@ -100,7 +101,80 @@ fn ups() -> Vec<Up> {
         Up::Heartbeat,
         report(Outcome::Differs { missing: false, reason: "content differs".into() }),
         Up::Challenge { key: key(), bytes: vec![1, 2, 3] },
+        Up::Drift(vec![drift(DriftState::Drifted, "eth0 is down"), drift(DriftState::InSync, "")]),
+        Up::Facts(Box::new(facts())),
     ]
+}
+
+fn drift(state: DriftState, reason: &str) -> Drift {
+    Drift { resource: key().resource, generation: key().generation, state, reason: reason.into() }
+}
+
+fn facts() -> Facts {
+    let counters = Counters { rx_bytes: 300, tx_dropped: 1, ..Counters::default() };
+    let link = LinkFacts {
+        name: "eth0".into(),
+        mac: Some([2, 0, 0, 0, 0, 1]),
+        mtu: 1500,
+        up: true,
+        carrier: true,
+        speed: Some(10_000),
+        full_duplex: Some(true),
+        addresses: vec!["10.0.0.1/24".parse().unwrap(), "fd00::1/64".parse().unwrap()],
+        counters,
+        ..LinkFacts::default()
+    };
+    Facts {
+        hostname: "web-1".into(),
+        kernel: "6.1.0".into(),
+        os: "Debian GNU/Linux 12 (bookworm)".into(),
+        cpus: 2,
+        memory: 1 << 30,
+        booted_at: 1_700_000_000,
+        agent_version: "0.1.0".into(),
+        links: vec![link],
+        links_total: 1,
+    }
+}
+
+#[test]
+fn facts_are_cut_to_their_bounds_and_others_are_refused() {
+    let (controller, agent) = seals();
+    let read = |facts: Facts| {
+        let packet = pack(&agent, &[Up::Facts(Box::new(facts))], nonces()).unwrap().remove(0);
+        unpack::<Up>(&controller, &packet)
+    };
+    let link = facts().links.remove(0);
+    let mut large = facts();
+    large.hostname = "h".repeat(1000);
+    large.links = vec![LinkFacts { addresses: vec![link.addresses[0]; 100], ..link.clone() }; 4000];
+    large.links_total = 4000;
+    for (field, facts) in [
+        ("a text of facts", Facts { hostname: "h".repeat(1000), ..facts() }),
+        ("facts", Facts { links: vec![link.clone(); 1000], ..facts() }),
+        ("an interface's addresses", Facts { links: vec![large.links[0].clone()], ..facts() }),
+    ] {
+        assert_eq!(read(facts).unwrap_err(), WireError::Bounds { field });
+    }
+    fit_facts(&mut large);
+    assert!(large.links.len() > 64, "{} links are told", large.links.len());
+    let bytes = postcard::to_stdvec(&v1::Up::from(&Up::Facts(Box::new(large.clone())))).unwrap();
+    assert!(bytes.len() <= FACTS_MAX, "{} bytes", bytes.len());
+    assert_eq!(read(large.clone()).unwrap(), vec![Up::Facts(Box::new(large))]);
+}
+
+#[test]
+fn too_many_drifts_are_refused_and_the_most_fit_a_packet() {
+    let (controller, agent) = seals();
+    let long = drift(DriftState::Missing, &"r".repeat(1000));
+    let packet = pack(&agent, &[Up::Drift(vec![long.clone(); DRIFTS_MAX])], nonces());
+    match unpack::<Up>(&controller, &packet.unwrap().remove(0)).unwrap().remove(0) {
+        Up::Drift(drifts) => assert!(drifts.iter().all(|drift| drift.reason.len() == DRIFT_REASON_MAX)),
+        other => panic!("{other:?}"),
+    }
+    let short = Drift { reason: String::new(), ..long };
+    let packet = pack(&agent, &[Up::Drift(vec![short; DRIFTS_MAX + 1])], nonces()).unwrap().remove(0);
+    assert_eq!(unpack::<Up>(&controller, &packet), Err(WireError::Bounds { field: "drifts" }));
 }
 
 #[test]

@@ -21,6 +21,7 @@ mod types {
         Acknowledge(Key),
         Chunk { digest: [u8; 32], offset: u64, bytes: Vec<u8> },
         Answer { key: Key, bytes: Vec<u8> },
+        AskFacts,
     }
 
     #[derive(Serialize, Deserialize)]
@@ -78,6 +79,44 @@ mod types {
         Fetch { digest: [u8; 32], offset: u64 },
         Heartbeat,
         Challenge { key: Key, bytes: Vec<u8> },
+        Drift(Vec<(Id, Generation, DriftState, String)>),
+        Facts(Facts),
+    }
+
+    #[derive(Serialize, Deserialize)]
+    pub enum DriftState {
+        InSync,
+        Drifted,
+        Missing,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    pub struct Facts {
+        pub hostname: String,
+        pub kernel: String,
+        pub os: String,
+        pub cpus: u32,
+        pub memory: u64,
+        pub booted_at: u64,
+        pub agent_version: String,
+        pub links: Vec<Link>,
+        pub links_total: u32,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    pub struct Link {
+        pub name: String,
+        pub kind: String,
+        pub mac: Option<[u8; 6]>,
+        pub mtu: u32,
+        pub up: bool,
+        pub carrier: bool,
+        pub speed: Option<u32>,
+        pub full_duplex: Option<bool>,
+        /// 4 or 16 octets, length of the prefix
+        pub addresses: Vec<(Vec<u8>, u8)>,
+        /// bytes, packets, errors, dropped: received, then sent
+        pub counters: [u64; 8],
     }
 
     #[derive(Serialize, Deserialize)]

@@ -159,11 +159,11 @@ impl Host {
         encode(&Was::Links(was))
     }
 
-    /// Compares what is there with what a job wants, and changes nothing.
-    pub fn check(&self, job: &Job) -> Found {
-        let (missing, equal) = match &job.spec {
+    /// Compares what is there with what is wanted of a resource, and changes nothing.
+    pub fn check(&self, resource: ResourceId, spec: &Spec) -> Found {
+        let (missing, equal) = match spec {
             Spec::Dummy(dummy) => {
-                let there = self.dummies.get(&job.resource);
+                let there = self.dummies.get(&resource);
                 (there.is_none(), there == Some(&dummy.values))
             }
             Spec::File(file) => {

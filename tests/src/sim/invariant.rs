@@ -78,7 +78,7 @@ pub fn leaves(shared: &mut Shared, node: &NodeId, connection: u64, message: &Dow
             shared.suspects.retain(|it| it.unless_greeted.as_ref() != Some(node));
             None
         }
-        Down::Chunk { .. } | Down::Answer { .. } => None,
+        Down::Chunk { .. } | Down::Answer { .. } | Down::AskFacts => None,
     }
 }
 

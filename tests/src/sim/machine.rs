@@ -379,6 +379,14 @@ impl World {
                 }
                 self.work_later(at, after, Work::Check(job.key()));
             }
+            Effect::Look { number, looks } => {
+                let after = self.dice.watch.millis(0, 20);
+                self.work_later(at, after, Work::Look(number, looks));
+            }
+            Effect::Gather => {
+                let after = self.dice.watch.millis(0, 5);
+                self.work_later(at, after, Work::Gather);
+            }
             Effect::Cancel(key) => {
                 if let Some(process) = &mut self.machines[at].process {
                     process.runs.remove(&key);
@@ -424,6 +432,9 @@ fn counted(effect: &Effect) -> Option<String> {
     Some(match effect {
         Effect::Run { job, .. } => format!("agent runs {:?}", job.action),
         Effect::Check { .. } => "agent checks".into(),
+        Effect::Look { .. } => "agent looks".into(),
+        Effect::Send(Up::Drift(_)) => "agent says how resources stand".into(),
+        Effect::Send(Up::Facts(_)) => "agent says facts".into(),
         Effect::Capture { known, .. } if known.is_empty() => "agent captures".into(),
         Effect::Capture { .. } => "agent captures what it takes over".into(),
         Effect::Guard { .. } => "agent guards".into(),

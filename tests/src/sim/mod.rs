@@ -32,6 +32,7 @@ mod required;
 mod run;
 mod shrink;
 mod store;
+mod watch;
 mod work;
 mod world;
 

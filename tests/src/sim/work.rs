@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use muster_agent_core::{Before, ContentState, ContentStep, Found, Input, RunError};
+use muster_agent_core::{Before, ContentState, ContentStep, Found, Input, Look, RunError};
 use muster_shared::model::{Action, ContentDigest, Job, Observed, ReportKey, Spec};
 
 use super::fault::Kind;
@@ -42,6 +42,10 @@ pub enum Work {
     Capture(ReportKey, Box<Spec>, Vec<Before>, bool),
     /// What is there is compared.
     Check(ReportKey),
+    /// The same, of what no job is at.
+    Look(u64, Vec<Look>),
+    /// The server's facts are read.
+    Gather,
     /// What a job may touch is read.
     Guard(Box<Job>, Option<Before>),
     /// One more step of a change of the network is made.
@@ -130,7 +134,7 @@ impl World {
                 let machine = &mut self.machines[at];
                 let job = machine.process.as_mut().and_then(|process| process.checks.remove(&key));
                 if let Some(job) = job {
-                    let mut found = machine.host.check(&job);
+                    let mut found = machine.host.check(job.resource, &job.spec);
                     let whom = format!("{} {}", machine.name, key.resource);
                     if self.faults.strikes(self.now, Kind::ForeignChange, &whom) {
                         found = Found::Differs { missing: false, reason: "somebody changes it".into() };
@@ -168,6 +172,8 @@ impl World {
                 };
                 self.tell_agent(at, Input::Restored { key, result });
             }
+            Work::Look(number, looks) => self.looked(at, number, looks),
+            Work::Gather => self.tell_agent(at, Input::Gathered(Ok(Box::default()))),
             Work::Apply(key) => self.job_applies(at, key),
             Work::Answer(key) => self.job_answers(at, key),
             Work::Verify(digest) => {

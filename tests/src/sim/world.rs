@@ -75,6 +75,8 @@ pub struct Streams {
     pub disks: Dice,
     /// How long things take on hosts.
     pub hosts: Dice,
+    /// How long looks take, and what others do to hosts.
+    pub watch: Dice,
     /// Seeds and restarts of agents.
     pub agents: Dice,
     /// Seeds and restarts of the controller.
@@ -156,6 +158,7 @@ impl World {
                 net: dice("net"),
                 disks: dice("disks"),
                 hosts: dice("hosts"),
+                watch: dice("watch"),
                 agents: dice("agents"),
                 controller: dice("controller"),
                 chaos: dice("chaos"),

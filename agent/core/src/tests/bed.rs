@@ -9,7 +9,8 @@ use muster_shared::{Attempt, Epoch, Generation, MonoTime, ResourceId};
 use uuid::Uuid;
 
 use crate::{
-    Agent, Before, Config, ContentState, ContentStep, Effect, Entry, Found, Input, RunError, WriteId,
+    Agent, Before, Config, ContentState, ContentStep, Effect, Entry, Found, Input, Look, Looked, RunError,
+    WriteId,
 };
 
 pub const HEARTBEAT: Duration = Duration::from_secs(30);
@@ -41,6 +42,10 @@ pub struct Bed {
     pub fallbacks: Vec<ReportKey>,
     pub checks: Vec<Job>,
     pub contents: Vec<(ContentDigest, ContentStep)>,
+    /// The looks that are not answered, by number.
+    pub looks: Vec<(u64, Vec<Look>)>,
+    /// Facts asked of the host.
+    pub gathers: usize,
     pub sent: Vec<Up>,
     pub warnings: Vec<String>,
     pub connects: usize,
@@ -126,6 +131,8 @@ impl Bed {
             fallbacks: Vec::new(),
             checks: Vec::new(),
             contents: Vec::new(),
+            looks: Vec::new(),
+            gathers: 0,
             sent: Vec::new(),
             warnings: Vec::new(),
             connects: 0,
@@ -226,6 +233,18 @@ impl Bed {
         let place = self.checks.iter().position(|job| job.resource == id(n)).expect("it is checked");
         let key = self.checks.remove(place).key();
         self.input(Input::Checked { key, found: Ok(found) });
+    }
+
+    /// The oldest look finds all of its resources so.
+    pub fn looked(&mut self, found: Result<Found, RunError>) {
+        let (number, looks) = self.looks.remove(0);
+        let looked = looks.into_iter().map(|look| Looked {
+            resource: look.resource,
+            generation: look.generation,
+            found: found.clone(),
+        });
+        let looked = looked.collect();
+        self.input(Input::Looked { number, looked });
     }
 
     /// What was there before resource `n`.
@@ -330,6 +349,8 @@ impl Bed {
                     self.cancelled.push(key);
                 }
                 Effect::Content { digest, step } => self.contents.push((digest, step)),
+                Effect::Look { number, looks } => self.looks.push((number, looks)),
+                Effect::Gather => self.gathers += 1,
                 Effect::KeepContents(_) => {}
                 Effect::Warn(warning) => self.warnings.push(warning),
             }

@@ -131,6 +131,9 @@ fn comes_back_and_says_when() {
 #[test]
 fn idle_and_connected_it_wakes_for_the_heartbeat_alone() {
     let mut bed = Bed::online();
+    bed.after(Duration::from_secs(2));
+    bed.input(Input::Gathered(Ok(Box::default())));
+    bed.after(HEARTBEAT);
     for _ in 0..10 {
         let (at, why) = bed.agent.poll_timeout().unwrap();
         assert_eq!((at.since(bed.now), why), (HEARTBEAT, "heartbeat"));

@@ -4,6 +4,7 @@
 //! What Muster makes carries `external_ids:muster-owner`.
 
 mod batch;
+mod changes;
 mod row;
 mod rpc;
 #[cfg(test)]
@@ -19,6 +20,7 @@ use thiserror::Error;
 use super::state::{Ovs, OvsBridge, OvsInterface, OvsPort};
 use super::step::Step;
 use batch::{Batch, Known};
+pub(super) use changes::Changes;
 use rpc::Rpc;
 
 /// The key of Muster's mark.

@@ -4,6 +4,7 @@
 mod bed;
 mod conformance;
 mod crash;
+mod hints;
 mod ovs;
 mod plain;
 mod undo;

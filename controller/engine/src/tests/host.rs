@@ -61,7 +61,7 @@ impl Host {
                 entries: self.things.values().map(|(_, entry)| *entry).collect(),
                 last: true,
             }),
-            Down::Acknowledge(_) | Down::Answer { .. } | Down::Chunk { .. } => None,
+            Down::Acknowledge(_) | Down::Chunk { .. } | Down::Answer { .. } | Down::AskFacts => None,
         }
     }
 

@@ -10,25 +10,25 @@ use rtnetlink::packet_route::link::{InfoData, InfoVlan, LinkAttribute, LinkFlags
 use rtnetlink::packet_route::route::RouteMessage;
 
 use super::super::state::{Address, Link, PROTOCOL_KERNEL, VlanLink};
-use super::{Netlink, NetlinkError, REQUEST_TIMEOUT, Result, route};
+use super::{Netlink, NetlinkError, Result, route, within_all};
 
 /// Links of a host. Container hosts have thousands.
-const MAX_LINKS: usize = 65_536;
+pub(super) const MAX_LINKS: usize = 65_536;
 /// Addresses, or static routes, of a host. A routing daemon's routes do not count.
 const MAX_ENTRIES: usize = 262_144;
 
 impl Netlink {
     /// All links with their addresses and configured routes.
     pub async fn links(&mut self) -> Result<BTreeMap<String, Link>> {
-        let read = async {
+        within_all(async {
             let mut names = BTreeMap::new();
             let mut links = self.read_links(&mut names).await?;
             self.read_addresses(&names, &mut links).await?;
             self.read_routes(AddressFamily::Inet, &names, &mut links).await?;
             self.read_routes(AddressFamily::Inet6, &names, &mut links).await?;
             Ok(links)
-        };
-        tokio::time::timeout(REQUEST_TIMEOUT, read).await.map_err(|_| NetlinkError::Timeout)?
+        })
+        .await
     }
 
     async fn read_links(&mut self, names: &mut BTreeMap<u32, String>) -> Result<BTreeMap<String, Link>> {
@@ -91,14 +91,14 @@ impl Netlink {
     }
 }
 
-fn bounded(count: usize, most: usize, what: &str) -> Result<()> {
+pub(super) fn bounded(count: usize, most: usize, what: &str) -> Result<()> {
     match count < most {
         true => Ok(()),
         false => Err(NetlinkError::Answer(format!("this host has more than {most} {what}"))),
     }
 }
 
-fn link_name(message: &LinkMessage) -> Option<String> {
+pub(super) fn link_name(message: &LinkMessage) -> Option<String> {
     message.attributes.iter().find_map(|attribute| match attribute {
         LinkAttribute::IfName(name) => Some(name.clone()),
         _ => None,

@@ -69,7 +69,7 @@ impl Rpc {
     }
 
     /// The next message that is not a keepalive.
-    async fn receive(&mut self) -> Result<Value> {
+    pub async fn receive(&mut self) -> Result<Value> {
         loop {
             let message = self.next_message().await?;
             if message["method"] == "echo" {

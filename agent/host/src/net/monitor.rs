@@ -1,0 +1,280 @@
+//! Says that something of the network may have changed: by the kernel's multicast groups, and by the monitor of Open
+//! vSwitch's database.
+//!
+//! A hint only wakes: whoever gets one looks at the whole. So hints are joined, never queued; what the kernel could
+//! not deliver is a hint itself; and while they keep coming they are read ever less often. Nothing is polled: without
+//! a change there is no wake-up, also where Open vSwitch is not installed.
+//!
+//! Absent: what changed, and from what.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use rtnetlink::sys::protocols::NETLINK_ROUTE;
+use rtnetlink::sys::{AsyncSocket, SocketAddr, TokioSocket};
+use tokio::net::unix::pipe;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::Network;
+use super::ovsdb::Changes;
+
+/// `RTMGRP_`: links, then addresses, routes and rules of IPv4 and of IPv6.
+const GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x80 | 0x100 | 0x400 | 0x4_0000;
+/// `RTM_NEWLINK`, `RTM_DELLINK`, `RTM_NEWADDR`, `RTM_DELADDR`.
+const LINK_MESSAGES: [u16; 4] = [16, 17, 20, 21];
+/// Only a message's header is read; the rest may be cut.
+const HEAD: usize = 4096;
+/// Messages read in one go, before the rest of the agent has its turn: what the kernel's buffer holds of routes.
+const READ_AT_ONCE: usize = 1024;
+/// After a hint, before the next is read; doubled while they keep coming. The kernel's buffer may run over meanwhile,
+/// which is a hint as good as any.
+const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// A socket that was lost is opened again after this.
+const REOPEN: Duration = Duration::from_millis(100);
+/// A database whose socket is there and that does not answer is tried again after this, doubled each time.
+const RETRY: Duration = Duration::from_secs(1);
+/// The longest, and how often one is looked for where nothing tells that it has come.
+const RETRY_MAX: Duration = Duration::from_secs(300);
+
+/// What may have changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Change {
+    /// Routes, rules, bridges of Open vSwitch.
+    Other,
+    /// Links or their addresses.
+    Links,
+}
+
+/// Watches the network of the namespace in which it was opened, until it is dropped.
+#[derive(Debug)]
+pub struct Monitor {
+    bell: Arc<Bell>,
+    _tasks: JoinSet<()>,
+}
+
+/// Hints that were not taken yet, as one.
+#[derive(Debug, Default)]
+struct Bell {
+    rung: AtomicU8,
+    wake: Notify,
+}
+
+impl Bell {
+    fn ring(&self, change: Change) {
+        self.rung.fetch_max(change as u8 + 1, Ordering::Relaxed);
+        self.wake.notify_one();
+    }
+}
+
+impl Monitor {
+    /// Needs a tokio runtime with I/O and time. What cannot be watched yet is watched as soon as it can be.
+    pub fn open(network: &Network) -> Self {
+        let bell = Arc::new(Bell::default());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(watch_kernel(Arc::clone(&bell)));
+        tasks.spawn(watch_ovs(network.ovs_db.clone(), Arc::clone(&bell)));
+        Self { bell, _tasks: tasks }
+    }
+
+    /// The next hint; those that came since the last call are one. Nothing is lost when it is dropped.
+    pub async fn change(&mut self) -> Change {
+        loop {
+            match self.bell.rung.swap(0, Ordering::Relaxed) {
+                0 => self.bell.wake.notified().await,
+                rung if rung == Change::Other as u8 + 1 => return Change::Other,
+                _ => return Change::Links,
+            }
+        }
+    }
+}
+
+async fn watch_kernel(bell: Arc<Bell>) {
+    loop {
+        // Ends when messages were lost: a new socket starts with an empty buffer.
+        let _ = follow_kernel(&bell).await;
+        sleep(REOPEN).await;
+    }
+}
+
+async fn follow_kernel(bell: &Bell) -> io::Result<()> {
+    let mut socket = TokioSocket::new(NETLINK_ROUTE)?;
+    socket.socket_mut().bind(&SocketAddr::new(0, GROUPS))?;
+    // What happened before it listened.
+    bell.ring(Change::Links);
+    let (mut buffer, mut pause) = (Vec::with_capacity(HEAD), PAUSE);
+    loop {
+        let idle = Instant::now();
+        let read = poll_fn(|context| {
+            let first = socket.poll_recv(context, &mut buffer);
+            if first.is_pending() {
+                return first;
+            }
+            let mut read = first;
+            for _ in 0..READ_AT_ONCE {
+                match read {
+                    Poll::Ready(Ok(())) => bell.ring(change_in(&buffer)),
+                    Poll::Ready(Err(_)) => return read,
+                    Poll::Pending => break,
+                }
+                buffer.clear();
+                read = socket.poll_recv(context, &mut buffer);
+            }
+            Poll::Ready(Ok(()))
+        });
+        read.await.inspect_err(|_| bell.ring(Change::Links))?;
+        pause = if idle.elapsed() > pause { PAUSE } else { (pause * 2).min(PAUSE_MAX) };
+        sleep(pause).await;
+    }
+}
+
+/// What a datagram of `nlmsghdr`s is about.
+fn change_in(mut datagram: &[u8]) -> Change {
+    while let [l0, l1, l2, l3, t0, t1, ..] = *datagram {
+        if LINK_MESSAGES.contains(&u16::from_ne_bytes([t0, t1])) {
+            return Change::Links;
+        }
+        let length = u64::from(u32::from_ne_bytes([l0, l1, l2, l3])).max(16).next_multiple_of(4);
+        datagram = usize::try_from(length).ok().and_then(|length| datagram.get(length..)).unwrap_or_default();
+    }
+    Change::Other
+}
+
+async fn watch_ovs(socket: PathBuf, bell: Arc<Bell>) {
+    let mut retry = RETRY;
+    loop {
+        if let Ok(mut changes) = Changes::open(&socket).await {
+            retry = RETRY;
+            let mut pause = PAUSE;
+            loop {
+                // It has come, or changed.
+                bell.ring(Change::Other);
+                sleep(pause).await;
+                let idle = Instant::now();
+                if changes.next().await.is_err() {
+                    break;
+                }
+                pause = if idle.elapsed() > pause { PAUSE } else { (pause * 2).min(PAUSE_MAX) };
+            }
+            bell.ring(Change::Other);
+        }
+        appears(&socket, retry).await;
+        // It listens a moment after it is made.
+        sleep(PAUSE).await;
+        retry = (retry * 2).min(RETRY_MAX);
+    }
+}
+
+/// Until a file of that name comes; one that is there already is given `retry` to become another.
+async fn appears(path: &Path, retry: Duration) {
+    let within = if path.exists() { retry } else { RETRY_MAX };
+    // Where it cannot be watched, and where somebody was quicker, it is looked for from time to time.
+    let _ = timeout(within, async {
+        if made_below(path).await.is_err() {
+            sleep(within).await;
+        }
+    })
+    .await;
+}
+
+/// Until the next missing directory on the way to `path`, or `path` itself, is made.
+async fn made_below(path: &Path) -> io::Result<()> {
+    let (directory, name) = nearest(path).ok_or(io::ErrorKind::NotFound)?;
+    let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
+    let flags = AddWatchFlags::IN_CREATE
+        | AddWatchFlags::IN_MOVED_TO
+        | AddWatchFlags::IN_DELETE_SELF
+        | AddWatchFlags::IN_MOVE_SELF
+        | AddWatchFlags::IN_ONLYDIR;
+    inotify.add_watch(directory, flags)?;
+    if nearest(path) != Some((directory, name)) {
+        return Ok(()); // made meanwhile
+    }
+    // Tokio's name for a descriptor that is read when it is ready.
+    let events = pipe::Receiver::from_file_unchecked(File::from(inotify.as_fd().try_clone_to_owned()?))?;
+    let mut buffer = [0; HEAD];
+    loop {
+        events.readable().await?;
+        let is_read = match events.try_read(&mut buffer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
+            read => read? > 0,
+        };
+        // Files of other names come and go there as well. A socket that is made anew is there before and after.
+        if is_read && (nearest(path) != Some((directory, name)) || path.exists()) {
+            return Ok(());
+        }
+    }
+}
+
+/// The last directory on the way to `path` that is there, and what comes next.
+fn nearest(path: &Path) -> Option<(&Path, &OsStr)> {
+    let mut at = path;
+    while let (Some(directory), Some(name)) = (at.parent(), at.file_name()) {
+        if directory.is_dir() {
+            return Some((directory, name));
+        }
+        at = directory;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(kind: u16, length: u32) -> Vec<u8> {
+        let mut bytes = length.to_ne_bytes().to_vec();
+        bytes.extend(kind.to_ne_bytes());
+        bytes.resize(length.max(16).next_multiple_of(4) as usize, 0);
+        bytes
+    }
+
+    #[test]
+    fn a_datagram_about_links_says_so() {
+        let route = message(24, 61);
+        assert_eq!(change_in(&route), Change::Other);
+        for kind in LINK_MESSAGES {
+            assert_eq!(change_in(&message(kind, 32)), Change::Links);
+            assert_eq!(change_in(&[route.clone(), message(kind, 32)].concat()), Change::Links);
+        }
+        for length in [0, 3, u32::MAX] {
+            let mut bad = message(24, 16);
+            bad[..4].copy_from_slice(&length.to_ne_bytes());
+            assert_eq!(change_in(&bad), Change::Other);
+        }
+        assert_eq!(change_in(&[1, 2, 3]), Change::Other);
+    }
+
+    #[tokio::test]
+    async fn a_file_and_the_directories_above_it_are_waited_for() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("a/b/sock");
+        assert_eq!(nearest(&path), Some((root.path(), OsStr::new("a"))));
+        for step in ["a", "a/b"] {
+            let waits = made_below(&path);
+            tokio::pin!(waits);
+            let other = root.path().join(step).with_file_name("other");
+            std::fs::write(&other, "").unwrap();
+            assert!(futures_util::poll!(&mut waits).is_pending());
+            std::fs::create_dir(root.path().join(step)).unwrap();
+            waits.await.unwrap();
+            std::fs::remove_file(other).unwrap();
+        }
+        let waits = made_below(&path);
+        tokio::pin!(waits);
+        assert!(futures_util::poll!(&mut waits).is_pending());
+        std::fs::write(&path, "").unwrap();
+        waits.await.unwrap();
+    }
+}

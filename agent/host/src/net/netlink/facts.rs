@@ -1,0 +1,110 @@
+//! What links are and have carried.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use futures_util::TryStreamExt;
+use ipnet::IpNet;
+use muster_shared::model::{Counters, LinkFacts};
+use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage};
+use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+
+use super::read::{MAX_LINKS, bounded, link_name};
+use super::{Netlink, Result, within_all};
+
+impl Netlink {
+    /// All links, those of hardware first.
+    pub async fn facts(&mut self) -> Result<Vec<LinkFacts>> {
+        within_all(async {
+            let mut links = BTreeMap::new();
+            let mut answers = Box::pin(self.handle.link().get().execute());
+            while let Some(message) = answers.try_next().await? {
+                bounded(links.len(), MAX_LINKS, "links")?;
+                links.extend(facts(&message).map(|facts| (message.header.index, facts)));
+            }
+            let mut answers = Box::pin(self.handle.address().get().execute());
+            while let Some(message) = answers.try_next().await? {
+                if let (Some(link), Some(net)) = (links.get_mut(&message.header.index), net(&message)) {
+                    link.addresses.push(net);
+                }
+            }
+            let mut links: Vec<LinkFacts> = links.into_values().collect();
+            links.sort_by(|a, b| (!a.kind.is_empty(), &a.name).cmp(&(!b.kind.is_empty(), &b.name)));
+            Ok(links)
+        })
+        .await
+    }
+}
+
+fn facts(message: &LinkMessage) -> Option<LinkFacts> {
+    let mut facts = LinkFacts {
+        name: link_name(message)?,
+        up: message.header.flags.contains(LinkFlags::Up),
+        ..LinkFacts::default()
+    };
+    for attribute in &message.attributes {
+        match attribute {
+            LinkAttribute::Mtu(mtu) => facts.mtu = *mtu,
+            LinkAttribute::Address(octets) => facts.mac = octets.as_slice().try_into().ok(),
+            LinkAttribute::Carrier(carrier) => facts.carrier = *carrier != 0,
+            LinkAttribute::LinkInfo(infos) => {
+                let kind = infos.iter().find_map(|info| match info {
+                    LinkInfo::Kind(kind) => Some(kind.to_string()),
+                    _ => None,
+                });
+                facts.kind = kind.unwrap_or_default();
+            }
+            LinkAttribute::Stats64(stats) => {
+                facts.counters = Counters {
+                    rx_bytes: stats.rx_bytes,
+                    rx_packets: stats.rx_packets,
+                    rx_errors: stats.rx_errors,
+                    rx_dropped: stats.rx_dropped,
+                    tx_bytes: stats.tx_bytes,
+                    tx_packets: stats.tx_packets,
+                    tx_errors: stats.tx_errors,
+                    tx_dropped: stats.tx_dropped,
+                };
+            }
+            _ => {}
+        }
+    }
+    if facts.kind.is_empty() {
+        (facts.speed, facts.full_duplex) = ethernet(message.header.index, &facts.name);
+    }
+    Some(facts)
+}
+
+/// Speed in Mbit/s and duplex of hardware, as far as its driver tells. The kernel's only other way to them is an
+/// `ioctl` for each.
+fn ethernet(index: u32, name: &str) -> (Option<u32>, Option<bool>) {
+    let link = Path::new("/sys/class/net").join(name);
+    let read = |file: &str| std::fs::read_to_string(link.join(file)).ok();
+    let number = |file: &str| read(file)?.trim().parse::<u32>().ok();
+    // What is mounted there may be of another namespace.
+    if number("ifindex") != Some(index) || !link.join("device").exists() {
+        return (None, None);
+    }
+    let full_duplex = match read("duplex").as_deref().map(str::trim) {
+        Some("full") => Some(true),
+        Some("half") => Some(false),
+        Some(_) | None => None,
+    };
+    // Zero or -1 without a carrier.
+    (number("speed").filter(|speed| *speed > 0 && *speed < u32::MAX), full_duplex)
+}
+
+fn net(message: &AddressMessage) -> Option<IpNet> {
+    let of = |wanted: fn(&AddressAttribute) -> Option<std::net::IpAddr>| {
+        message.attributes.iter().find_map(wanted)
+    };
+    let local = of(|attribute| match attribute {
+        AddressAttribute::Local(address) => Some(*address),
+        _ => None,
+    });
+    let other = of(|attribute| match attribute {
+        AddressAttribute::Address(address) => Some(*address),
+        _ => None,
+    });
+    IpNet::new(local.or(other)?, message.header.prefix_len).ok()
+}

@@ -1,0 +1,34 @@
+//! Tells that something of the switch's configuration changed. What, is read anew.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::Result;
+use super::rpc::Rpc;
+
+/// A monitor of what documents are about. Columns that count or tell of the switch's health are left out: it writes
+/// them every few seconds.
+pub(in super::super) struct Changes(Rpc);
+
+impl Changes {
+    /// Connects to `socket`.
+    pub async fn open(socket: &Path) -> Result<Self> {
+        let mut rpc = Rpc::connect(socket).await?;
+        let of = |columns: &[&str]| json!({"columns": columns, "select": {"initial": false}});
+        let tables = json!({
+            "Open_vSwitch": of(&["bridges"]),
+            "Bridge": of(&["name", "ports", "datapath_type", "other_config", "external_ids", "fail_mode"]),
+            "Port": of(&["name", "interfaces", "tag", "trunks", "vlan_mode", "bond_mode", "external_ids"]),
+            "Interface": of(&["name", "type", "options", "mtu_request", "error"]),
+        });
+        rpc.call("monitor", json!(["Open_vSwitch", "muster-watch", tables])).await?;
+        Ok(Self(rpc))
+    }
+
+    /// Until the next change; an error when the connection is lost.
+    pub async fn next(&mut self) -> Result<()> {
+        while self.0.receive().await?["method"] != Value::from("update") {}
+        Ok(())
+    }
+}

@@ -76,6 +76,7 @@ lint:
 	$(CARGO) clippy --locked --workspace --all-targets -j$(JOBS) -- -D warnings
 	$(CARGO) test --locked -j$(JOBS) -p muster-tests --test arrows
 	shellcheck -x $(SCRIPTS)
+	shellcheck -s sh $(filter-out %/copyright,$(wildcard packaging/scripts/*))
 ifneq ($(DENY),)
 	$(CARGO) deny --locked check bans licenses sources
 else

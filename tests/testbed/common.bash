@@ -52,9 +52,18 @@ living() {
   local pid at none=1
   [ -f "$1" ] || return 1
   while read -r pid at; do
-    if [ "$(started_at "$pid")" = "$at" ]; then echo "$pid"; none=0; fi
+    # Never this script itself: `watch_owner` has become it.
+    if [ "$pid" != $$ ] && [ "$(started_at "$pid")" = "$at" ]; then echo "$pid"; none=0; fi
   done <"$1"
   return $none
+}
+# watch_owner NAME: takes the server down when the test's process, $MUSTER_BED_OWNER, ends without having done so.
+watch_owner() {
+  [ -n "${MUSTER_BED_OWNER:-}" ] || return 0
+  # shellcheck disable=SC2016 # for the shell that waits
+  setsid bash -c 'tail --pid="$1" -f /dev/null; exec "$2" down "$3"' - "$MUSTER_BED_OWNER" "$(readlink -f -- "$0")" "$1" \
+    </dev/null >/dev/null 2>&1 8>&- &
+  remember "$servers/$1/watch" $!
 }
 # end FILE [now]: asks those remembered to end, and kills what does not within two seconds.
 end() {

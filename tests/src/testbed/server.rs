@@ -42,6 +42,8 @@ impl Server {
         let mut command = Command::new(&self.script);
         command.args([verb, &self.name]);
         command.env("MUSTER_BED", self.dir.path()).env("MUSTER_BED_CACHE", cache());
+        // Also a test that is killed leaves nothing behind.
+        command.env("MUSTER_BED_OWNER", std::process::id().to_string());
         command
     }
 

@@ -137,8 +137,12 @@ impl Host {
     /// # Errors
     /// It has no such thing, or that does not work either.
     pub async fn fallback(&self, spec: &Spec) -> Result<(), String> {
-        let _ = spec;
-        Err("the document has no fallback_config".into())
+        let Spec::Network(config) = spec else { return Err("there is no fallback for it".into()) };
+        let (document, mapping) = parsed(config).map_err(|error| error.reason)?;
+        let done = self.network.apply_fallback(&document, &mapping).await;
+        let steps = done.map_err(|error| muster_host::net::chain(&error))?;
+        steps.iter().for_each(|step| tracing::info!("{step}"));
+        Ok(())
     }
 
     /// Applies and reads back. What `theirs` know of is left alone on delete: others have it back.

@@ -186,7 +186,7 @@ fn network(settings: &Settings) -> Network {
     Network::new(HostConfig {
         ovs_db: settings.host.ovs_db.clone(),
         datapath_type: settings.host.ovs_datapath_type.clone(),
-        ovs_timeout: None,
+        ..HostConfig::default()
     })
 }
 

@@ -15,6 +15,7 @@
 pub mod monitor;
 pub mod netlink;
 pub mod ovsdb;
+pub mod resolver;
 pub mod snapshot;
 pub mod state;
 
@@ -46,6 +47,7 @@ pub use verify::differences;
 use execute::OnFailure;
 use netlink::Netlink;
 use ovsdb::{Ovsdb, OvsdbError};
+use resolver::{Files, Resolver};
 use state::Ovs;
 
 /// How often, and how far apart, the result is read back before it counts as different: the kernel and Open
@@ -68,6 +70,12 @@ pub struct HostConfig {
     /// How long Open vSwitch may take to take up a change; by default 30 s, for it is busy for seconds with
     /// thousands of ports.
     pub ovs_timeout: Option<Duration>,
+    /// The resolver's file; by default `/etc/resolv.conf`.
+    pub resolv_conf: Option<PathBuf>,
+    /// Our drop-in for systemd-resolved; by default `/etc/systemd/resolved.conf.d/90-muster.conf`.
+    pub resolved_conf: Option<PathBuf>,
+    /// What tells systemd-resolved of it; by default the `systemctl` in the `PATH`.
+    pub systemctl: Option<PathBuf>,
 }
 
 /// The network of the namespace in which it is used.
@@ -76,6 +84,7 @@ pub struct Network {
     ovs_db: PathBuf,
     datapath_type: Option<String>,
     ovs_timeout: Duration,
+    files: Files,
 }
 
 /// A document that was applied.
@@ -116,6 +125,13 @@ impl Network {
             ovs_db: config.ovs_db.unwrap_or_else(from_environment),
             datapath_type: config.datapath_type,
             ovs_timeout: config.ovs_timeout.unwrap_or(Duration::from_secs(30)),
+            files: Files {
+                resolv_conf: config.resolv_conf.unwrap_or_else(|| "/etc/resolv.conf".into()),
+                drop_in: config
+                    .resolved_conf
+                    .unwrap_or_else(|| "/etc/systemd/resolved.conf.d/90-muster.conf".into()),
+                systemctl: config.systemctl.unwrap_or_else(|| "systemctl".into()),
+            },
         }
     }
 
@@ -154,9 +170,7 @@ impl Network {
     ) -> Result<Snapshot, NetError> {
         let state = self.observe().await?;
         let document = mapped(document, mapping, &state)?;
-        let in_document = document.link_names().map(|name| name.as_str());
-        let names = in_document.chain(before.links.keys().map(String::as_str)).collect();
-        let mut undo = Snapshot::undo_of(names, &state);
+        let mut undo = Snapshot::undo_of(&document, before, &state);
         undo.uses_ovs |= before.uses_ovs || uses_ovs(&document);
         Ok(undo)
     }
@@ -183,7 +197,7 @@ impl Network {
         self.needs_ovs(&before, &state)?;
         let steps = plan(&target, &state)?;
         self.reach(&mut netlink, &target, &steps).await?;
-        before.keep_only(document.link_names().map(|name| name.as_str()));
+        before.keep_only(&document);
         before.uses_ovs = uses_ovs(&document) || before.holds_ovs();
         Ok(Applied { steps, warnings: target.warnings, before })
     }
@@ -217,7 +231,8 @@ impl Network {
         let mut netlink = Netlink::open()?;
         let (mut rounds_left, mut tries_left) = (RESTORE_ROUNDS, READ_BACK_TRIES);
         loop {
-            let state = State { ovs: self.bridges().await.unwrap_or_default(), ..links(&mut netlink).await? };
+            let ovs = self.bridges().await.unwrap_or_default();
+            let state = State { ovs, ..self.observe_host(&mut netlink).await? };
             let target = Target::new(&NetworkDocument::default(), before, &state, None);
             let found = differences(&target, &state);
             let mut steps = plan(&target, &state)?;
@@ -232,6 +247,11 @@ impl Network {
             if found.is_empty() && (steps.is_empty() || rounds_left == 0) {
                 if steps.is_empty() {
                     failed = None;
+                }
+                if matches!(before.resolver, Some(Resolver::Resolved { .. })) {
+                    // A crash between the file and this would go unnoticed; whoever runs without resolved has no use
+                    // for it either.
+                    let _ = self.files.reload().await;
                 }
                 self.needs_ovs(before, &state).map_err(over)?;
                 return hangs.or(failed).map_or(Ok(target.warnings), |error| Err(over(error)));
@@ -249,6 +269,38 @@ impl Network {
                 return Err(over(hangs.or(failed).unwrap_or(NetError::Differs(found))));
             }
         }
+    }
+
+    /// Makes the links of the document's `fallback_config` so, and nothing else; what is in their way on other links
+    /// goes. Gives the steps that were needed. For when what was there before cannot be put back.
+    pub async fn apply_fallback(
+        &self,
+        document: &NetworkDocument,
+        mapping: &NicMapping,
+    ) -> Result<Vec<Step>, NetError> {
+        let mut netlink = Netlink::open()?;
+        let mut done = Vec::new();
+        let mut failed = None;
+        for last in [false, true] {
+            let ovs = self.bridges().await.unwrap_or_default();
+            let state = State { ovs, ..self.observe_host(&mut netlink).await? };
+            let fallback = mapped(document, mapping, &state)?.fallback().ok_or(NetError::NoFallback)?;
+            let before = extended(Snapshot::default(), &fallback, &state);
+            let mut target = Target::new(&fallback, &before, &state, self.datapath_type.as_deref());
+            target.takes_over = true;
+            let steps = plan(&target, &state)?;
+            if last || steps.is_empty() {
+                let found = [target.missing.clone(), differences(&target, &state)].concat();
+                return match found.is_empty() {
+                    true => Ok(done),
+                    false => Err(failed.unwrap_or(NetError::Differs(found))),
+                };
+            }
+            failed = self.execute_through(&mut netlink, &steps, OnFailure::GoOn).await.err();
+            netlink.forget_links();
+            done = steps;
+        }
+        Ok(done)
     }
 
     /// Where the host differs from the document; nothing if it is so.
@@ -293,7 +345,14 @@ impl Network {
     }
 
     async fn observe_through(&self, netlink: &mut Netlink) -> Result<State, NetError> {
-        Ok(State { ovs: self.bridges().await?, ..links(netlink).await? })
+        Ok(State { ovs: self.bridges().await?, ..self.observe_host(netlink).await? })
+    }
+
+    /// All but Open vSwitch.
+    async fn observe_host(&self, netlink: &mut Netlink) -> Result<State, NetError> {
+        let links = netlink.links().await.map_err(NetError::Observe)?;
+        let rules = netlink.rules().await.map_err(NetError::Observe)?;
+        Ok(State { links, rules, resolver: self.files.read(), ovs: None })
     }
 
     async fn bridges(&self) -> Result<Option<Ovs>, NetError> {
@@ -339,7 +398,7 @@ impl Network {
         on_failure: OnFailure,
     ) -> Result<(), NetError> {
         let connect = || Ovsdb::connect(&self.ovs_db, self.ovs_timeout);
-        Ok(execute::execute(steps, netlink, connect, on_failure).await?)
+        Ok(execute::execute(steps, netlink, &self.files, connect, on_failure).await?)
     }
 
     async fn reach(&self, netlink: &mut Netlink, target: &Target, steps: &[Step]) -> Result<(), NetError> {
@@ -359,11 +418,6 @@ impl Network {
     }
 }
 
-/// The kernel's part.
-async fn links(netlink: &mut Netlink) -> Result<State, NetError> {
-    Ok(State { links: netlink.links().await.map_err(NetError::Observe)?, ..State::default() })
-}
-
 fn mapped(
     document: &NetworkDocument,
     mapping: &NicMapping,
@@ -374,7 +428,7 @@ fn mapped(
 }
 
 fn extended(mut before: Snapshot, document: &NetworkDocument, state: &State) -> Snapshot {
-    before.extend(document.link_names().map(|name| name.as_str()), state);
+    before.extend_by(document, state);
     before.uses_ovs |= uses_ovs(document);
     before
 }

@@ -7,10 +7,12 @@
 //! by name (`options.rs`); the unsupported ones are refused by that name, never ignored. Whether a link
 //! exists is the host's business.
 
+mod dns;
 mod error;
 mod mapping;
 mod options;
 mod parse;
+mod rule;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -22,8 +24,10 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use serde_json::Value;
 
+pub use dns::{Dns, MAX_DNS_SERVERS};
 pub use error::{NetworkError, Problem};
 pub use mapping::NicMapping;
+pub use rule::{Rule, RuleAction};
 
 /// Objects and members of one document. A server has tens; the bound keeps a bad template from being planned.
 pub const MAX_OBJECTS: usize = 4_096;
@@ -31,6 +35,10 @@ pub const MAX_OBJECTS: usize = 4_096;
 pub const MAX_ADDRESSES: usize = 16_384;
 /// Routes of one document. The kernel takes far more, but a report about them must still be readable.
 pub const MAX_ROUTES: usize = 65_536;
+/// Policy rules of one document: the kernel asks them one after the other, for every packet.
+pub const MAX_RULES: usize = 4_096;
+/// Objects of `fallback_config`, as in os-net-config: it is for getting back in, not for a second network.
+pub const MAX_FALLBACK: usize = 2;
 /// Bytes of one document as JSON text: 65,536 routes need about 8 MiB.
 pub const MAX_DOCUMENT_BYTES: usize = 16 * 1024 * 1024;
 /// The kernel's IFNAMSIZ without the closing zero.
@@ -64,6 +72,11 @@ impl LinkName {
         Ok(Self(name.to_owned()))
     }
 
+    /// The name in a policy rule, where `lo` stands for what this host itself sends.
+    pub fn in_rule(name: &str) -> Result<Self, String> {
+        if name == "lo" { Ok(Self(name.to_owned())) } else { Self::new(name) }
+    }
+
     /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -81,6 +94,10 @@ impl fmt::Display for LinkName {
 pub struct NetworkDocument {
     /// The top-level objects, in the document's order.
     pub objects: Vec<Object>,
+    /// `dns_servers` and `domain` of all objects; nothing if none has any.
+    pub dns: Option<Dns>,
+    /// `fallback_config`: what is to be if neither this nor what was there before can be.
+    pub fallback: Option<Vec<Object>>,
 }
 
 /// One object of the document, or a member of a bridge.
@@ -96,6 +113,12 @@ pub struct Object {
     pub addresses: Vec<IpNet>,
     /// `routes`.
     pub routes: Vec<Route>,
+    /// `rules`.
+    pub rules: Vec<Rule>,
+    /// `dns_servers`.
+    pub dns_servers: Vec<IpAddr>,
+    /// `domain`.
+    pub domains: Vec<String>,
     /// `mtu`; without it the link keeps what it has.
     pub mtu: Option<u32>,
 }
@@ -151,7 +174,7 @@ impl Route {
 }
 
 impl NetworkDocument {
-    /// From a list of objects or `{"network_config": [...]}`.
+    /// From a list of objects or `{"network_config": [...], "fallback_config": [...]}`.
     pub fn parse(document: &Value) -> Result<Self, NetworkError> {
         parse::document(document)
     }
@@ -171,7 +194,7 @@ impl NetworkDocument {
 
     /// Every object, members after their bridge, in the document's order.
     pub fn all(&self) -> impl Iterator<Item = &Object> {
-        self.objects.iter().flat_map(|object| std::iter::once(object).chain(object.members()))
+        all(&self.objects)
     }
 
     /// The links the document decides about. Aliases stand as written until [`NetworkDocument::with_names`].
@@ -182,6 +205,13 @@ impl NetworkDocument {
     /// The document with aliases (`nic1`) replaced by interface names, checked again for links named twice.
     pub fn with_names(mut self, names: &BTreeMap<String, LinkName>) -> Result<Self, NetworkError> {
         let rename = |object: &mut Object| {
+            for rule in &mut object.rules {
+                for link in [&mut rule.iif, &mut rule.oif].into_iter().flatten() {
+                    if let Some(real) = names.get(link.as_str()) {
+                        *link = real.clone();
+                    }
+                }
+            }
             let place = match &mut object.kind {
                 ObjectKind::Interface { .. } => Some(&mut object.name),
                 ObjectKind::Vlan { device, .. } => device.as_mut(),
@@ -193,7 +223,7 @@ impl NetworkDocument {
                 *name = real.clone();
             }
         };
-        for object in &mut self.objects {
+        for object in self.objects.iter_mut().chain(self.fallback.iter_mut().flatten()) {
             rename(object);
             object.members_mut().iter_mut().for_each(rename);
         }
@@ -201,16 +231,32 @@ impl NetworkDocument {
         Ok(self)
     }
 
-    fn check_names(&self) -> Result<(), NetworkError> {
-        let mut seen: BTreeMap<&LinkName, &str> = BTreeMap::new();
-        for object in self.all() {
-            if let Some(first) = seen.insert(&object.name, &object.path) {
-                let problem = format!("{} is configured at {first} already", object.name);
-                return Err(NetworkError::invalid(&object.path, problem));
-            }
-        }
-        Ok(())
+    /// The fallback as a document of its own.
+    pub fn fallback(&self) -> Option<Self> {
+        let objects = self.fallback.clone()?;
+        let dns = dns::gather(all(&objects)).ok().flatten();
+        Some(Self { objects, dns, fallback: None })
     }
+
+    fn check_names(&self) -> Result<(), NetworkError> {
+        check_names(&self.objects)?;
+        check_names(self.fallback.as_deref().unwrap_or_default())
+    }
+}
+
+fn all(objects: &[Object]) -> impl Iterator<Item = &Object> {
+    objects.iter().flat_map(|object| std::iter::once(object).chain(object.members()))
+}
+
+fn check_names(objects: &[Object]) -> Result<(), NetworkError> {
+    let mut seen: BTreeMap<&LinkName, &str> = BTreeMap::new();
+    for object in all(objects) {
+        if let Some(first) = seen.insert(&object.name, &object.path) {
+            let problem = format!("{} is configured at {first} already", object.name);
+            return Err(NetworkError::invalid(&object.path, problem));
+        }
+    }
+    Ok(())
 }
 
 impl Object {

@@ -308,7 +308,7 @@ fn collect_names(value: &Value, names: &mut Vec<String>) {
                 (None, Some(id)) => names.push(format!("vlan{id}")),
                 _ => {}
             }
-            for key in ["members", "network_config"] {
+            for key in ["members", "network_config", "fallback_config"] {
                 if let Some(inner) = object.get(key) {
                     collect_names(inner, names);
                 }

@@ -28,6 +28,9 @@ pub enum NetError {
     /// Something is in the way. Nothing was changed.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// Nothing was changed.
+    #[error("the document has no fallback_config")]
+    NoFallback,
     /// Open vSwitch is needed and its database cannot be reached.
     #[error("cannot reach Open vSwitch's database at {}, which holds what was made; is openvswitch-switch running?", path.display())]
     NoOvs {

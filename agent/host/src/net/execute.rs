@@ -4,6 +4,7 @@ use thiserror::Error;
 
 use super::netlink::{Netlink, NetlinkError};
 use super::ovsdb::{Failed, Ovsdb, OvsdbError};
+use super::resolver::{Files, ResolverError};
 use super::step::Step;
 
 /// A step that failed. Those before it are done.
@@ -27,6 +28,9 @@ pub enum Cause {
     /// Open vSwitch.
     #[error(transparent)]
     Ovsdb(#[from] OvsdbError),
+    /// The resolver's settings.
+    #[error(transparent)]
+    Resolver(#[from] ResolverError),
 }
 
 /// Steps of Open vSwitch that make one transaction: about 1 MB of JSON, which its database takes in milliseconds.
@@ -45,17 +49,18 @@ pub enum OnFailure {
 pub async fn execute(
     steps: &[Step],
     netlink: &mut Netlink,
+    files: &Files,
     connect: impl AsyncFn() -> Result<Ovsdb, OvsdbError>,
     on_failure: OnFailure,
 ) -> Result<(), StepError> {
-    let mut executor = Executor { netlink, connect, ovs: None, ovs_is_out: false };
+    let mut executor = Executor { netlink, files, connect, ovs: None, ovs_is_out: false };
     let (mut from, mut first) = (0, Ok(()));
     while let Some(step) = steps.get(from) {
         let batch = steps[from..].iter().take(MAX_BATCH).take_while(|step| step.is_ovs()).count();
         let next = from + batch.max(1);
         let mut done = match step.is_ovs() || *step == Step::SyncOvs {
             true => executor.ovs_steps(&steps[from..next]).await,
-            false => executor.link_step(step).await.map_err(|error| (0, error.into())),
+            false => executor.step(step).await.map_err(|error| (0, error)),
         };
         if done.is_err() && on_failure == OnFailure::GoOn && batch > 1 {
             // Nothing of the transaction was done: what can be, one by one.
@@ -78,6 +83,7 @@ pub async fn execute(
 
 struct Executor<'a, C> {
     netlink: &'a mut Netlink,
+    files: &'a Files,
     connect: C,
     ovs: Option<Ovsdb>,
     /// It has failed: nobody waits for it again and again.
@@ -107,6 +113,16 @@ impl<C: AsyncFn() -> Result<Ovsdb, OvsdbError>> Executor<'_, C> {
         }
     }
 
+    async fn step(&mut self, step: &Step) -> Result<(), Cause> {
+        match step {
+            Step::SetResolver { file, content, mode } => {
+                Ok(self.files.set(*file, content.as_deref(), *mode)?)
+            }
+            Step::ReloadResolved => Ok(self.files.reload().await?),
+            step => Ok(self.link_step(step).await?),
+        }
+    }
+
     async fn link_step(&mut self, step: &Step) -> Result<(), NetlinkError> {
         let netlink = &mut *self.netlink;
         match step {
@@ -122,6 +138,8 @@ impl<C: AsyncFn() -> Result<Ovsdb, OvsdbError>> Executor<'_, C> {
             Step::AddRoute { link, route } => netlink.add_route(link, route).await,
             Step::ReplaceRoute { link, route, .. } => netlink.replace_route(link, route).await,
             Step::RemoveRoute { link, route } => netlink.remove_route(link, route).await,
+            Step::AddRule { rule, protocol } => netlink.add_rule(rule, *protocol).await,
+            Step::RemoveRule { rule, protocol } => netlink.remove_rule(rule, *protocol).await,
             Step::CreateOvsBridge { .. }
             | Step::DeleteOvsBridge { .. }
             | Step::AddOvsPort { .. }
@@ -129,6 +147,8 @@ impl<C: AsyncFn() -> Result<Ovsdb, OvsdbError>> Executor<'_, C> {
             | Step::SetOvsTag { .. }
             | Step::SetOvsHwaddr { .. }
             | Step::SetOvsMtu { .. }
+            | Step::SetResolver { .. }
+            | Step::ReloadResolved
             | Step::SyncOvs => Ok(()),
         }
     }

@@ -6,6 +6,7 @@
 mod facts;
 mod read;
 mod route;
+mod rule;
 
 use std::collections::BTreeMap;
 use std::future::Future;

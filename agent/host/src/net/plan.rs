@@ -5,6 +5,7 @@
 //! knows only one at a time, stand where they are planned. Planning what is reached gives no step.
 
 mod layer3;
+pub(super) mod resolver;
 #[cfg(test)]
 mod tests;
 
@@ -43,6 +44,9 @@ pub fn plan(target: &Target, state: &State) -> Result<Vec<Step>, PlanError> {
     planner.up(true);
     planner.up(false);
     layer3::plan(target, &planner.state, &mut planner.steps)?;
+    if let Some(wanted) = &target.resolver {
+        planner.steps.extend(resolver::plan(wanted, &state.resolver)?);
+    }
     planner.teardown();
     Ok(planner.steps)
 }

@@ -6,8 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use muster_shared::model::network::{LinkName, NetworkDocument, Rule};
 use serde::{Deserialize, Serialize};
 
+use super::resolver::Resolver;
 use super::state::{Address, Attach, OvsBridge, OvsPort, Route, State, VlanLink};
 
 /// The state of links, taken before a change.
@@ -23,6 +25,12 @@ pub struct Snapshot {
     /// what came since stays. Only an undo has them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub beside: BTreeMap<String, LinkBefore>,
+    /// Policy rules that documents name: who had added them, or nothing where they were not there.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub rules: BTreeMap<Rule, Option<u8>>,
+    /// The resolver's settings, once a document had any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resolver: Option<Resolver>,
     /// Some of it is in Open vSwitch: without its database nothing can be put back.
     pub uses_ovs: bool,
 }
@@ -79,6 +87,17 @@ pub enum KindBefore {
 }
 
 impl Snapshot {
+    /// Adds what `document` decides about and it does not hold yet, as it is now.
+    pub(super) fn extend_by(&mut self, document: &NetworkDocument, state: &State) {
+        self.extend(document.link_names().map(LinkName::as_str), state);
+        for rule in document.all().flat_map(|object| &object.rules) {
+            self.rules.entry(rule.clone()).or_insert_with(|| state.rules.get(rule).copied());
+        }
+        if document.dns.is_some() {
+            self.resolver.get_or_insert_with(|| state.resolver.clone());
+        }
+    }
+
     /// Adds the links of `names` that it does not hold yet, as they are now.
     pub fn extend<'a>(&mut self, names: impl Iterator<Item = &'a str>, state: &State) {
         for name in names {
@@ -108,17 +127,26 @@ impl Snapshot {
         for (link, was) in other.links {
             self.links.entry(link).or_insert(was);
         }
+        for (rule, was) in other.rules {
+            self.rules.entry(rule).or_insert(was);
+        }
+        self.resolver = self.resolver.take().or(other.resolver);
     }
 
-    /// Forgets the links that `other` holds: they are put back from there.
+    /// Forgets what `other` holds: it is put back from there.
     pub fn leave_to(&mut self, other: &Snapshot) {
         self.links.retain(|link, _| !other.links.contains_key(link));
+        self.rules.retain(|rule, _| !other.rules.contains_key(rule));
+        self.resolver.take_if(|_| other.resolver.is_some());
     }
 
-    /// Forgets the links that are not in `names`.
-    pub fn keep_only<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
-        let names: BTreeSet<&str> = names.collect();
+    /// Forgets what `document` does not decide about.
+    pub(super) fn keep_only(&mut self, document: &NetworkDocument) {
+        let names: BTreeSet<&str> = document.link_names().map(LinkName::as_str).collect();
         self.links.retain(|name, _| names.contains(name.as_str()));
+        let rules: BTreeSet<&Rule> = document.all().flat_map(|object| &object.rules).collect();
+        self.rules.retain(|rule, _| rules.contains(rule));
+        self.resolver.take_if(|_| document.dns.is_none());
     }
 
     /// Was that link absent?
@@ -134,10 +162,24 @@ impl Snapshot {
         }
     }
 
-    /// All that a change of the links `names` may touch, as it is now.
-    pub(super) fn undo_of(names: BTreeSet<&str>, state: &State) -> Self {
+    /// All that applying `document` over `before` may touch, as it is now.
+    pub(super) fn undo_of(document: &NetworkDocument, before: &Self, state: &State) -> Self {
         let mut undo = Self::default();
-        undo.extend(names.iter().copied(), state);
+        undo.extend_by(document, state);
+        undo.extend(before.links.keys().map(String::as_str), state);
+        undo.rules.extend(before.rules.keys().map(|rule| (rule.clone(), state.rules.get(rule).copied())));
+        if before.resolver.is_some() {
+            undo.resolver = Some(state.resolver.clone());
+        }
+        undo.beside = undo.beside(state);
+        undo.uses_ovs |= before.uses_ovs || undo.holds_ovs();
+        undo
+    }
+
+    /// What a change of its links takes along of others.
+    fn beside(&self, state: &State) -> BTreeMap<String, LinkBefore> {
+        let names: BTreeSet<&str> = self.links.keys().map(String::as_str).collect();
+        let mut beside = BTreeMap::new();
         let mut open: Vec<&str> = names.iter().copied().collect();
         let mut touched = names;
         // Who stands on a touched link, who is in a touched bridge, and so on.
@@ -163,11 +205,11 @@ impl Snapshot {
                     route.source.is_some_and(|source| sources.contains(&source))
                         || route.hops.iter().any(|hop| touched.contains(hop.link.as_str()))
                 });
-            if goes_along && !undo.links.contains_key(name) {
-                undo.beside.extend(self::link(name, state).map(|before| (name.clone(), before)));
+            if goes_along && !self.links.contains_key(name) {
+                beside.extend(self::link(name, state).map(|before| (name.clone(), before)));
             }
         }
-        undo
+        beside
     }
 }
 

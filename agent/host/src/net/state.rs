@@ -8,10 +8,14 @@ mod ovs;
 
 use std::collections::BTreeMap;
 
+use muster_shared::model::network::Rule;
 use serde::{Deserialize, Serialize};
 
+use super::resolver::Resolver;
+
 pub use layer3::{
-    Address, Attribute, Hop, PROTOCOL_BOOT, PROTOCOL_KERNEL, PROTOCOL_RA, PROTOCOL_STATIC, Route, RouteKey,
+    Address, Attribute, Hop, PROTOCOL_BOOT, PROTOCOL_KERNEL, PROTOCOL_MUSTER, PROTOCOL_RA, PROTOCOL_STATIC,
+    Route, RouteKey,
 };
 pub use ovs::{Columns, Ovs, OvsBridge, OvsInterface, OvsPort};
 
@@ -23,6 +27,11 @@ pub struct State {
     pub links: BTreeMap<String, Link>,
     /// The bridges of Open vSwitch; nothing if its database cannot be reached.
     pub ovs: Option<Ovs>,
+    /// Policy rules that a document could say, and who added them (an `RTPROT_` number).
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub rules: BTreeMap<Rule, u8>,
+    /// The resolver's settings.
+    pub resolver: Resolver,
 }
 
 /// A network interface.

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use muster_shared::model::network::Rule;
+
+use super::resolver::ResolverFile;
 use super::state::{Address, OvsBridge, OvsPort, Route};
 
 /// One change.
@@ -48,6 +51,14 @@ pub enum Step {
     ReplaceRoute { link: String, route: Route, old_link: String, old: Route },
     /// Through a link.
     RemoveRoute { link: String, route: Route },
+    /// `protocol`: who is said to have added it, an `RTPROT_` number.
+    AddRule { rule: Box<Rule>, protocol: u8 },
+    /// That one.
+    RemoveRule { rule: Box<Rule>, protocol: u8 },
+    /// A file of the resolver; without content it goes.
+    SetResolver { file: ResolverFile, content: Option<String>, mode: u32 },
+    /// systemd-resolved reads its settings again.
+    ReloadResolved,
 }
 
 impl Step {
@@ -114,6 +125,19 @@ impl fmt::Display for Step {
                 write!(f, "replace the route {old} dev {old_link} by {route} dev {link}")
             }
             Self::RemoveRoute { link, route } => write!(f, "remove the route {route} dev {link}"),
+            Self::AddRule { rule, .. } => write!(f, "add the rule {rule}"),
+            Self::RemoveRule { rule, .. } => write!(f, "remove the rule {rule}"),
+            Self::SetResolver { file, content, .. } => {
+                let name = match file {
+                    ResolverFile::ResolvConf => "resolv.conf",
+                    ResolverFile::DropIn => "the drop-in for systemd-resolved",
+                };
+                let Some(content) = content else { return write!(f, "remove {name}") };
+                let settings = content.lines().filter(|line| !line.starts_with(['#', ';', '[']));
+                let settings: Vec<&str> = settings.filter(|line| !line.is_empty()).collect();
+                write!(f, "write {name}: {}", settings.join(", "))
+            }
+            Self::ReloadResolved => f.write_str("let systemd-resolved read its settings again"),
         }
     }
 }

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use muster_shared::model::network::{NetworkDocument, Object, ObjectKind};
+use muster_shared::model::network::{Dns, NetworkDocument, Object, ObjectKind, Rule};
 
+use super::resolver::Resolver;
 use super::snapshot::Snapshot;
-use super::state::{Address, Attach, OvsBridge, OvsPort, PROTOCOL_STATIC, Route, State};
+use super::state::{Address, Attach, OvsBridge, OvsPort, PROTOCOL_MUSTER, PROTOCOL_STATIC, Route, State};
 
 mod put_back;
 
@@ -24,10 +25,27 @@ pub struct Difference {
 pub struct Target {
     /// By name.
     pub links: BTreeMap<String, Wanted>,
+    /// Policy rules, who is said to have added them, and where they are written.
+    pub rules: BTreeMap<Rule, (u8, String)>,
+    /// Policy rules that go.
+    pub rules_gone: Vec<Rule>,
+    /// The resolver's settings; nothing: as they are.
+    pub resolver: Option<WantedResolver>,
+    /// What stands on other links in the way of these goes.
+    pub takes_over: bool,
     /// What the document needs and the host lacks: applying is refused, a plan shows it.
     pub missing: Vec<Difference>,
     /// What cannot be put back, and why.
     pub warnings: Vec<String>,
+}
+
+/// What the resolver's settings shall be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WantedResolver {
+    /// These.
+    Document(Dns),
+    /// As they were.
+    Before(Resolver),
 }
 
 /// What one link shall be.
@@ -129,6 +147,13 @@ impl Target {
                 target.add(member, attach, before, state, datapath_type);
             }
         }
+        for object in document.all() {
+            for (index, rule) in object.rules.iter().enumerate() {
+                let path = format!("{}.rules[{index}]", object.path);
+                target.rules.insert(rule.clone(), (PROTOCOL_MUSTER, path));
+            }
+        }
+        target.resolver = document.dns.clone().map(WantedResolver::Document);
         target.put_back(before, state);
         for object in &document.objects {
             target.look_for(object, state);

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use super::plan::resolver;
+use super::resolver::Resolver;
 use super::state::{Attach, Link, Route, RouteKey, State};
-use super::target::{Difference, LinkKind, LinkTarget, Origin, Target, Wanted};
+use super::target::{Difference, LinkKind, LinkTarget, Origin, Target, Wanted, WantedResolver};
 
 /// Where `state` is not what `target` wants; nothing if it is.
 pub fn differences(target: &Target, state: &State) -> Vec<Difference> {
@@ -18,6 +20,17 @@ pub fn differences(target: &Target, state: &State) -> Vec<Difference> {
             (Wanted::Absent, _) => found.gone(name, state),
         }
     }
+    for (rule, (_, path)) in &target.rules {
+        if !state.rules.contains_key(rule) {
+            found.add(path, format!("wanted the rule {rule}, it is not there"));
+        }
+    }
+    for rule in target.rules_gone.iter().filter(|rule| state.rules.contains_key(rule)) {
+        found.add("before", format!("the rule {rule} is still there"));
+    }
+    if let Some(wanted) = &target.resolver {
+        found.resolver(wanted, &state.resolver);
+    }
     found.differences
 }
 
@@ -31,6 +44,18 @@ struct Found<'a> {
 impl Found<'_> {
     fn add(&mut self, path: &str, text: String) {
         self.differences.push(Difference { path: path.to_owned(), text });
+    }
+
+    fn resolver(&mut self, wanted: &WantedResolver, now: &Resolver) {
+        let path = match wanted {
+            WantedResolver::Document(dns) => dns.path.as_str(),
+            WantedResolver::Before(_) => "before",
+        };
+        match resolver::plan(wanted, now) {
+            Ok(steps) if steps.is_empty() => {}
+            Ok(steps) => self.add(path, format!("the resolver's settings differ: wanted to {}", steps[0])),
+            Err(error) => self.add(path, error.problem),
+        }
     }
 
     fn gone(&mut self, name: &str, state: &State) {

@@ -133,6 +133,11 @@ impl Bed {
         self.exec(&format!("ping -n -c 1 -w 20 {address}"));
     }
 
+    /// This server's own, which is not there at first.
+    pub fn resolv_conf(&self) -> PathBuf {
+        self.directory.path().join("resolv.conf")
+    }
+
     fn database(&self) -> PathBuf {
         self.directory.path().join("db.sock")
     }
@@ -153,6 +158,9 @@ impl Bed {
             datapath_type: datapath_type.map(str::to_owned),
             // A switch that is stopped is waited for in vain; one that works takes milliseconds.
             ovs_timeout: Some(Duration::from_secs(if self.switch_stopped { 1 } else { 30 })),
+            resolv_conf: Some(self.resolv_conf()),
+            resolved_conf: Some(self.directory.path().join("resolved.conf.d/90-muster.conf")),
+            systemctl: Some(self.directory.path().join("systemctl")),
         };
         let in_namespace = move || {
             let file = File::open(format!("/run/netns/{}", self.namespace)).unwrap();

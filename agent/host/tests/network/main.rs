@@ -5,6 +5,7 @@ mod bed;
 mod conformance;
 mod crash;
 mod hints;
+mod options;
 mod ovs;
 mod plain;
 mod undo;
@@ -20,6 +21,10 @@ fn document(value: Value) -> NetworkDocument {
 
 fn no_mapping() -> NicMapping {
     NicMapping::default()
+}
+
+fn mapping(alias: &str, link: &str) -> NicMapping {
+    NicMapping::new([(alias.to_owned(), link.to_owned())].into()).unwrap()
 }
 
 /// The host without what changes by itself: link-local addresses come a moment after a link is up.

@@ -219,6 +219,21 @@ fn specs_from_properties() {
         panic!("{:?}", spec(Kind::NetworkConfig, &given))
     };
     assert_eq!((network.confirm_timeout, network.mapping["nic1"].as_str()), (30, "eth0"));
+
+    let list = json!([object]);
+    let whole = json!({"network_config": list, "fallback_config": list});
+    for (config, fallback) in
+        [(&list, Some(&list)), (&json!({"network_config": list}), Some(&list)), (&whole, None)]
+    {
+        let mut given = json!({"node": "n", "network_config": config, "mapping": {"nic1": "eth0"}});
+        given["fallback_config"] = json!(fallback);
+        let Ok(Spec::Network(network)) = spec(Kind::NetworkConfig, &given) else {
+            panic!("{:?}", spec(Kind::NetworkConfig, &given))
+        };
+        assert_eq!(serde_json::from_str::<Value>(&network.document).unwrap(), whole);
+        let keys: Vec<_> = Spec::Network(network).claims().into_iter().map(|claim| claim.key).collect();
+        assert_eq!(keys, ["eth0"]);
+    }
 }
 
 #[test]
@@ -229,6 +244,9 @@ fn properties_that_are_refused() {
         (Kind::File, given)
     };
     let dummy = |name: &str, value: Value| (Kind::Dummy, json!({ name: value }));
+    let network = |fallback: Value| {
+        (Kind::NetworkConfig, json!({"node": "n", "network_config": [], "fallback_config": fallback}))
+    };
     for ((kind, given), message) in [
         (file("path", json!("etc/motd")), "path: the path 'etc/motd' is not absolute"),
         (file("path", json!("/etc/../motd")), "not in its shortest form"),
@@ -247,6 +265,8 @@ fn properties_that_are_refused() {
         (file("node", json!("Web_1")), "is not a node name"),
         (file("on_delete", json!("restor")), "did you mean 'restore'?"),
         (file("contents", json!("")), "no property 'contents'; did you mean 'content'?"),
+        (network(json!([{"type": "interface"}])), "fallback_config[0].name: is missing"),
+        (network(json!([1, 2, 3])), "fallback_config: at most 2 objects are taken"),
         (dummy("values", json!({"a": ["x"]})), "values.a: want text, got a list"),
         (
             dummy("values", json!({"a": {"get_parm": "x"}})),

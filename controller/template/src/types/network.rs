@@ -1,11 +1,12 @@
-//! `Muster::NetworkConfig`: a list of os-net-config objects.
+//! `Muster::NetworkConfig`: a list of os-net-config objects, and what is to be where neither they nor what was there
+//! before can be.
 //!
 //! The document itself is read by the model's parser; here its errors get their place in the template.
 
 use std::collections::BTreeMap;
 
 use muster_shared::model::NetworkConfig;
-use muster_shared::model::network::{NetworkDocument, NicMapping, Problem};
+use muster_shared::model::network::{NetworkDocument, NetworkError, NicMapping, Problem};
 use serde_json::{Value, json};
 
 use super::value::{check_node, check_on_delete, integer, on_delete, text, unwanted};
@@ -17,8 +18,9 @@ const CONFIRM_TIMEOUT: u32 = 120;
 /// An hour without a way back is no protection any more.
 const CONFIRM_TIMEOUT_MAX: u64 = 3600;
 
-pub(super) static PROPERTIES: [Property; 5] = [
+pub(super) static PROPERTIES: [Property; 6] = [
     Property::optional("confirm_timeout", |value| timeout(value).map(drop)),
+    Property::optional("fallback_config", check_fallback),
     Property::optional("mapping", |value| mapping(value).map(drop)),
     Property::required("network_config", check_document),
     Property::required("node", check_node),
@@ -26,8 +28,10 @@ pub(super) static PROPERTIES: [Property; 5] = [
 ];
 
 pub(super) fn spec(given: &Given<'_>) -> Result<NetworkConfig, PropertyError> {
+    let config = given.required("network_config", |value| document(value).map(|_| value.clone()))?;
+    let fallback = given.get("fallback_config", |value| fallback(value, &config))?;
     Ok(NetworkConfig {
-        document: given.required("network_config", |value| document(value).map(|_| value.to_string()))?,
+        document: fallback.unwrap_or(config).to_string(),
         mapping: given.get("mapping", mapping)?.unwrap_or_default(),
         confirm_timeout: given.get("confirm_timeout", timeout)?.unwrap_or(CONFIRM_TIMEOUT),
         on_delete: given.get("on_delete", on_delete)?.unwrap_or_default(),
@@ -61,10 +65,30 @@ fn check_document(value: &Value) -> Result<(), PropertyError> {
 }
 
 fn document(value: &Value) -> Result<NetworkDocument, PropertyError> {
-    NetworkDocument::parse(value).map_err(|error| {
-        let path = error.path.strip_prefix("network_config").unwrap_or_default();
-        PropertyError::new(error.problem.to_string()).within_path(path)
-    })
+    NetworkDocument::parse(value).map_err(|error| located(&error, "network_config"))
+}
+
+fn located(error: &NetworkError, section: &str) -> PropertyError {
+    let path = error.path.strip_prefix(section).unwrap_or_default();
+    PropertyError::new(error.problem.to_string()).within_path(path)
+}
+
+fn check_fallback(value: &Value) -> Result<(), PropertyError> {
+    if has_null(value) { check_types(value) } else { fallback(value, &json!([])).map(drop) }
+}
+
+/// The document with both sections.
+fn fallback(value: &Value, config: &Value) -> Result<Value, PropertyError> {
+    let objects = match config.get("network_config") {
+        None => config,
+        Some(_) if config.get("fallback_config").is_some() => {
+            return Err(PropertyError::new("network_config has this section already"));
+        }
+        Some(objects) => objects,
+    };
+    let whole = json!({"network_config": objects, "fallback_config": value});
+    NetworkDocument::parse(&whole).map_err(|error| located(&error, "fallback_config"))?;
+    Ok(whole)
 }
 
 fn has_null(value: &Value) -> bool {

@@ -36,8 +36,8 @@ pub(super) const REFUSED_TYPES: [&str; 24] = [
     "vpp_interface",
 ];
 
-/// Sections of an os-net-config file besides `network_config`.
-pub(super) const REFUSED_SECTIONS: [&str; 3] = ["fallback_config", "minimum_config", "remove_config"];
+/// Sections of an os-net-config file besides `network_config` and `fallback_config`.
+pub(super) const REFUSED_SECTIONS: [&str; 2] = ["minimum_config", "remove_config"];
 
 /// Options of every object.
 pub(super) const COMMON: [&str; 15] = [
@@ -116,10 +116,7 @@ pub(super) fn inert(path: &str, option: &str, value: &Value) -> Result<(), Netwo
         "nic_mapping" if value.is_null() => Ok(()),
         "nic_mapping" => Err(NetworkError::unsupported(path, option, "give the mapping beside the document")),
         "ovs_fail_mode" if value == "standalone" => Ok(()),
-        "dns_servers" | "domain" | "rules" | "ovs_extra" if is_empty(value) => Ok(()),
-        "dns_servers" | "domain" => {
-            Err(NetworkError::unsupported(path, option, "leave it out and write the resolver's file instead"))
-        }
+        "ovs_extra" if is_empty(value) => Ok(()),
         _ => Err(NetworkError::unsupported(path, option, "leave it out")),
     }
 }

@@ -14,8 +14,8 @@ use super::value::{
     boolean, either, fields, link_name, list, number, prefix, quoted, required_name, table, text,
 };
 use super::{
-    LinkName, MAIN_TABLE, MAX_ADDRESSES, MAX_OBJECTS, MAX_ROUTES, NetworkDocument, NetworkError, Object,
-    ObjectKind, Route,
+    LinkName, MAIN_TABLE, MAX_ADDRESSES, MAX_FALLBACK, MAX_OBJECTS, MAX_ROUTES, MAX_RULES, NetworkDocument,
+    NetworkError, Object, ObjectKind, Route, Rule, all, dns, rule,
 };
 
 const ROUTE_OPTIONS: [&str; 8] =
@@ -33,23 +33,13 @@ enum Place {
 
 pub(super) fn document(value: &Value) -> Parsed<NetworkDocument> {
     let root = "network_config";
-    let objects = match value {
-        Value::Array(objects) => objects,
+    let none = Map::new();
+    let (objects, sections) = match value {
+        Value::Array(objects) => (objects, &none),
         Value::Object(sections) => {
-            for (name, content) in sections {
-                match name.as_str() {
-                    "network_config" => {}
-                    known
-                        if REFUSED_SECTIONS.contains(&known)
-                            && content.as_array().is_some_and(Vec::is_empty) => {}
-                    known if REFUSED_SECTIONS.contains(&known) => {
-                        return Err(NetworkError::unsupported(known, known, "give network_config alone"));
-                    }
-                    other => return Err(NetworkError::unknown(root, "section", other, ["network_config"])),
-                }
-            }
+            check_sections(sections)?;
             let objects = sections.get(root).ok_or_else(|| NetworkError::invalid(root, "is missing"))?;
-            list(root, objects)?
+            (list(root, objects)?, sections)
         }
         _ => {
             return Err(NetworkError::invalid(
@@ -59,15 +49,52 @@ pub(super) fn document(value: &Value) -> Parsed<NetworkDocument> {
         }
     };
     let mut bounds = Bounds::default();
-    let objects = objects
-        .iter()
-        .enumerate()
-        .map(|(index, value)| object(&format!("{root}[{index}]"), value, Place::Top, &mut bounds))
-        .collect::<Parsed<Vec<_>>>()?;
-    let document = NetworkDocument { objects };
+    let objects = section(root, objects, &mut bounds)?;
+    let fallback = sections.get("fallback_config").map(|value| fallback(value, &mut bounds)).transpose()?;
+    let dns = dns::gather(all(&objects))?;
+    dns::gather(all(fallback.as_deref().unwrap_or_default()))?;
+    let document = NetworkDocument { objects, dns, fallback: fallback.filter(|objects| !objects.is_empty()) };
     document.check_names()?;
-    document.check_routes()?;
+    for objects in [&document.objects, document.fallback.as_ref().unwrap_or(&Vec::new())] {
+        check_routes(objects)?;
+        check_rules(objects)?;
+    }
     Ok(document)
+}
+
+fn check_sections(sections: &Map<String, Value>) -> Parsed<()> {
+    for (name, content) in sections {
+        match name.as_str() {
+            "network_config" | "fallback_config" => {}
+            known if REFUSED_SECTIONS.contains(&known) && content.as_array().is_some_and(Vec::is_empty) => {}
+            known if REFUSED_SECTIONS.contains(&known) => {
+                return Err(NetworkError::unsupported(
+                    known,
+                    known,
+                    "give network_config, and fallback_config where wanted",
+                ));
+            }
+            other => {
+                let known = ["network_config", "fallback_config"];
+                return Err(NetworkError::unknown("network_config", "section", other, known));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn section(root: &str, objects: &[Value], bounds: &mut Bounds) -> Parsed<Vec<Object>> {
+    let of_root = |(index, value)| object(&format!("{root}[{index}]"), value, Place::Top, bounds);
+    objects.iter().enumerate().map(of_root).collect()
+}
+
+fn fallback(value: &Value, bounds: &mut Bounds) -> Parsed<Vec<Object>> {
+    let root = "fallback_config";
+    let objects = list(root, value)?;
+    if objects.len() > MAX_FALLBACK {
+        return Err(NetworkError::invalid(root, format!("at most {MAX_FALLBACK} objects are taken")));
+    }
+    section(root, objects, bounds)
 }
 
 /// Counts over the whole document.
@@ -76,6 +103,7 @@ struct Bounds {
     objects: usize,
     addresses: usize,
     routes: usize,
+    rules: usize,
 }
 
 impl Bounds {
@@ -119,8 +147,10 @@ fn object(path: &str, value: &Value, place: Place, bounds: &mut Bounds) -> Parse
     };
     let addresses = addresses(path, map, bounds)?;
     let routes = routes(path, map, bounds)?;
+    let rules = rules(path, map, bounds)?;
+    let (dns_servers, domains) = (dns::servers(path, map)?, dns::domains(path, map)?);
     let mtu = map.get("mtu").map(|value| number(&format!("{path}.mtu"), value, 68, 65_535)).transpose()?;
-    Ok(Object { path: path.to_owned(), name, kind, addresses, routes, mtu })
+    Ok(Object { path: path.to_owned(), name, kind, addresses, routes, rules, dns_servers, domains, mtu })
 }
 
 fn object_type<'a>(path: &str, map: &'a Map<String, Value>, place: Place) -> Parsed<&'a str> {
@@ -160,7 +190,8 @@ fn check_option(path: &str, kind: &str, option: &str, value: &Value) -> Parsed<(
         return Err(NetworkError::unknown(path, "option", option, known));
     }
     match option {
-        "type" | "name" | "addresses" | "routes" | "mtu" | "members" | "vlan_id" | "device" => Ok(()),
+        "type" | "name" | "addresses" | "routes" | "rules" | "dns_servers" | "domain" | "mtu" | "members"
+        | "vlan_id" | "device" => Ok(()),
         "primary" if kind == "interface" => Ok(()),
         "primary" if !boolean(path, value)? => Ok(()),
         _ => inert(path, option, value),
@@ -259,6 +290,14 @@ fn routes(path: &str, map: &Map<String, Value>, bounds: &mut Bounds) -> Parsed<V
     items.iter().enumerate().map(|(index, item)| route(&format!("{path}[{index}]"), item)).collect()
 }
 
+fn rules(path: &str, map: &Map<String, Value>, bounds: &mut Bounds) -> Parsed<Vec<Rule>> {
+    let path = format!("{path}.rules");
+    let Some(value) = map.get("rules") else { return Ok(Vec::new()) };
+    let items = list(&path, value)?;
+    Bounds::add(&mut bounds.rules, items.len(), MAX_RULES, &path, "rules")?;
+    items.iter().enumerate().map(|(index, item)| rule::entry(&format!("{path}[{index}]"), item)).collect()
+}
+
 fn route(path: &str, value: &Value) -> Parsed<Route> {
     let map = fields(path, value)?;
     if let Some(option) = map.keys().find(|key| !ROUTE_OPTIONS.contains(&key.as_str())) {
@@ -329,20 +368,32 @@ fn destination(path: &str, map: &Map<String, Value>, next_hop: IpAddr) -> Parsed
     Ok(destination)
 }
 
-impl NetworkDocument {
-    /// The kernel keeps one route per destination, table and metric.
-    fn check_routes(&self) -> Parsed<()> {
-        let mut seen = BTreeMap::new();
-        for object in self.all() {
-            for (index, route) in object.routes.iter().enumerate() {
-                let path = format!("{}.routes[{index}]", object.path);
-                let key = (route.destination, route.table, route.kernel_metric());
-                if let Some(first) = seen.insert(key, path.clone()) {
-                    let problem = format!("{first} has the same destination, table and metric");
-                    return Err(NetworkError::invalid(&path, problem));
-                }
+/// The kernel keeps one route per destination, table and metric.
+fn check_routes(objects: &[Object]) -> Parsed<()> {
+    let mut seen = BTreeMap::new();
+    for object in all(objects) {
+        for (index, route) in object.routes.iter().enumerate() {
+            let path = format!("{}.routes[{index}]", object.path);
+            let key = (route.destination, route.table, route.kernel_metric());
+            if let Some(first) = seen.insert(key, path.clone()) {
+                let problem = format!("{first} has the same destination, table and metric");
+                return Err(NetworkError::invalid(&path, problem));
             }
         }
-        Ok(())
     }
+    Ok(())
+}
+
+/// The kernel keeps one of two rules that say the same.
+fn check_rules(objects: &[Object]) -> Parsed<()> {
+    let mut seen = BTreeMap::new();
+    for object in all(objects) {
+        for (index, rule) in object.rules.iter().enumerate() {
+            let path = format!("{}.rules[{index}]", object.path);
+            if let Some(first) = seen.insert(rule, path.clone()) {
+                return Err(NetworkError::invalid(&path, format!("{first} is the same rule")));
+            }
+        }
+    }
+    Ok(())
 }

@@ -75,8 +75,8 @@ fn what_is_wrong_is_named_with_its_place() {
         ),
         (json!({"onboot": false}), "onboot: 'onboot: false' is not supported by this version; leave it out"),
         (
-            json!({"dns_servers": ["192.0.2.1"]}),
-            "dns_servers: dns_servers is not supported by this version; leave it out and write the resolver's file instead",
+            json!({"dns_servers": ["192.0.2.1", "dns.example.com"]}),
+            "dns_servers[1]: \"dns.example.com\" is no server's IP address",
         ),
         (
             json!({"ethtool_opts": "speed 10"}),
@@ -173,10 +173,7 @@ fn what_is_wrong_with_objects_is_named() {
     let rows = [
         (json!("x"), "network_config: a list of objects is wanted, or a map with network_config"),
         (json!({}), "network_config: is missing"),
-        (
-            json!({"network_config": [], "fallback_config": [1]}),
-            "fallback_config: fallback_config is not supported by this version; give network_config alone",
-        ),
+        (json!({"network_config": [], "fallback_config": [1]}), "fallback_config[0]: a map is wanted, not 1"),
         (
             json!({"network_confg": []}),
             "network_config: unknown section 'network_confg'; did you mean 'network_config'?",
@@ -379,4 +376,125 @@ fn junk_anywhere_is_an_error_of_bearable_length_and_no_panic() {
         json!([{"type": "interface", "name": "a"}]),
     ];
     assert!(spoil(&tripleo(), &mut Vec::new(), &junk) > 300);
+}
+
+#[test]
+fn rules_are_read_as_ip_rule_writes_them() {
+    let rows = [
+        ("from 192.0.2.0/24 table 100 priority 200", "from 192.0.2.0/24 table 100 priority 200"),
+        ("pref 7 from all to 198.51.100.1 lookup main", "from all to 198.51.100.1/32 table 254 priority 7"),
+        ("not from 2001:db8::/32 unreachable order 9", "not from 2001:db8::/32 unreachable priority 9"),
+        (
+            "iif eth0 oif lo dsfield 0x10 fwmark 0x1/0xff ipproto tcp sport 1024-2048 dport 22 blackhole preference 10",
+            "from all iif eth0 oif lo tos 0x10 fwmark 0x1/0xff ipproto 6 sport 1024-2048 dport 22-22 blackhole priority 10",
+        ),
+        ("-6 fwmark 5 prohibit priority 1", "-6 from all fwmark 0x5/0xffffffff prohibit priority 1"),
+        ("from 0/0 table 5 priority 3", "rule: 'from 0/0' is no address or prefix"),
+        ("from ::/0 table 5 priority 3", "-6 from all table 5 priority 3"),
+        ("table 5 goto 7", "rule: 'goto' is not supported by this version; leave it out"),
+        ("fromm 192.0.2.0/24 table 5", "rule: unknown word 'fromm'; did you mean 'from'?"),
+        ("from 192.0.2.1/24 table 5", "rule: 'from 192.0.2.1/24' has host bits; 192.0.2.0/24 is meant"),
+        ("from 192.0.2.0/24", "rule: leads nowhere: give table, blackhole, unreachable or prohibit"),
+        ("table 5 blackhole", "rule: 'blackhole' stands for what was given already"),
+        ("table 5 priority", "rule: 'priority' wants a value"),
+        ("table 5 priority 0", "rule: an integer from 1 to 4294967295 is taken"),
+        (
+            "table local",
+            "rule: the table name \"local\" is not supported by this version; give the table's number",
+        ),
+        (
+            "from 192.0.2.0/24 to 2001:db8::/32 table 5",
+            "rule: \"2001:db8::/32\" is of another address family than the rest",
+        ),
+        ("ipproto icmp dport 22 table 5", "rule: sport and dport want ipproto tcp, udp, dccp or sctp"),
+        ("dport 9-8 table 5", "rule: 'dport 9-8': a port, or FIRST-LAST, is wanted"),
+        ("fwmark x table 5", "rule: 'fwmark x': a mark, or mark/mask, is wanted"),
+    ];
+    for (written, wanted) in rows {
+        let found = written.parse::<Rule>();
+        let text = found.as_ref().map_or_else(ToString::to_string, ToString::to_string);
+        assert_eq!(text, wanted, "{written}");
+        if let Ok(rule) = found {
+            assert_eq!(text.parse::<Rule>().unwrap(), rule, "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_rule_without_a_priority_has_one_of_its_own() {
+    let rule = |text: &str| text.parse::<Rule>().unwrap();
+    let one = rule("from 192.0.2.0/24 table 100");
+    assert_eq!(one, rule("lookup 100 from 192.0.2.0/24"));
+    assert!((16_384..32_512).contains(&one.priority));
+    assert_ne!(one.priority, rule("from 192.0.3.0/24 table 100").priority);
+}
+
+#[test]
+fn rules_and_resolvers_of_a_document() {
+    let document = NetworkDocument::parse(&json!([
+        {"type": "interface", "name": "nic1", "dns_servers": ["192.0.2.53", "2001:db8::53"], "domain": "a.example",
+         "rules": [{"rule": "iif nic1 table 100 priority 5", "comment": "ours"}]},
+        {"type": "ovs_bridge", "name": "br0", "domain": [], "dns_servers": ["192.0.2.53"],
+         "members": [{"type": "interface", "name": "nic2", "domain": ["b.example", "a.example"], "dns_servers": null}]},
+    ]))
+    .unwrap();
+    let dns = document.dns.clone().unwrap();
+    assert_eq!(
+        dns.servers.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["192.0.2.53", "2001:db8::53"]
+    );
+    assert_eq!(dns.domains, ["a.example", "b.example"]);
+    assert_eq!(dns.path, "network_config[0].dns_servers");
+    let names = [("nic1".to_owned(), LinkName::new("eth0").unwrap())].into();
+    let named = document.with_names(&names).unwrap();
+    assert_eq!(named.objects[0].rules[0].to_string(), "from all iif eth0 table 100 priority 5");
+
+    let object =
+        |name: &str, servers: &[&str]| json!({"type": "interface", "name": name, "dns_servers": servers});
+    let rows = [
+        (
+            json!([object("a", &["192.0.2.1", "192.0.2.2"]), object("b", &["192.0.2.3", "192.0.2.4"])]),
+            "network_config[1].dns_servers: with 192.0.2.4 the document has more than 3 name servers, and glibc asks no more",
+        ),
+        (
+            json!([{"type": "interface", "name": "a", "domain": "a..b"}]),
+            "network_config[0].domain: 'a..b' is no domain name",
+        ),
+        (
+            json!([{"type": "interface", "name": "a", "rules": [{"rule": "table 5"}, {"rule": "lookup 5"}]}]),
+            "network_config[0].rules[1]: network_config[0].rules[0] is the same rule",
+        ),
+        (
+            json!([{"type": "interface", "name": "a", "rules": [{"role": "table 5"}]}]),
+            "network_config[0].rules[0].role: unknown option 'role'; did you mean 'rule'?",
+        ),
+    ];
+    for (document, wanted) in rows {
+        assert_eq!(NetworkDocument::parse(&document).unwrap_err().to_string(), wanted);
+    }
+}
+
+#[test]
+fn a_fallback_is_as_strict_as_the_document() {
+    let eth0 = json!({"type": "interface", "name": "eth0", "addresses": [{"ip_netmask": "192.0.2.9/24"}]});
+    let with = |fallback: Value| {
+        NetworkDocument::parse(&json!({"network_config": [eth0], "fallback_config": fallback}))
+    };
+    let document = with(json!([eth0])).unwrap();
+    let fallback = document.fallback().unwrap();
+    assert_eq!(fallback.objects[0].path, "fallback_config[0]");
+    assert_eq!(fallback.objects[0].addresses, document.objects[0].addresses);
+    assert_eq!(document.link_names().count(), 1);
+    assert_eq!(with(json!([])).unwrap().fallback(), None);
+    let rows = [
+        (json!([eth0, eth0]), "fallback_config[1]: eth0 is configured at fallback_config[0] already"),
+        (json!([1, 2, 3]), "fallback_config: at most 2 objects are taken"),
+        (
+            json!([{"type": "interfac"}]),
+            "fallback_config[0]: unknown type 'interfac'; did you mean 'interface'?",
+        ),
+    ];
+    for (fallback, wanted) in rows {
+        assert_eq!(with(fallback).unwrap_err().to_string(), wanted);
+    }
 }

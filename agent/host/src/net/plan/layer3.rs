@@ -22,6 +22,9 @@ pub(super) fn plan(target: &Target, state: &State, steps: &mut Vec<Step>) -> Res
             flushed.insert(name);
         }
     }
+    if target.takes_over {
+        in_the_way(target, state, &mut later);
+    }
     let mut routes = Routes::of(state);
     for (name, wanted) in target.present() {
         for (index, route) in wanted.routes.iter().enumerate() {
@@ -29,6 +32,7 @@ pub(super) fn plan(target: &Target, state: &State, steps: &mut Vec<Step>) -> Res
             routes.add(Place { name, wanted, index }, route, again, target, steps)?;
         }
     }
+    rules(target, state, steps);
     for (name, wanted) in target.present().filter(|(_, wanted)| wanted.origin != Origin::Beside) {
         for route in routes.left(name) {
             if route.is_static() || gives_up(wanted) {
@@ -40,11 +44,34 @@ pub(super) fn plan(target: &Target, state: &State, steps: &mut Vec<Step>) -> Res
     Ok(())
 }
 
+/// Once the tables are filled that they lead to, and before old ones are emptied.
+fn rules(target: &Target, state: &State, steps: &mut Vec<Step>) {
+    for (rule, (protocol, _)) in target.rules.iter().filter(|(rule, _)| !state.rules.contains_key(rule)) {
+        steps.push(Step::AddRule { rule: Box::new(rule.clone()), protocol: *protocol });
+    }
+    for rule in &target.rules_gone {
+        if let Some(protocol) = state.rules.get(rule) {
+            steps.push(Step::RemoveRule { rule: Box::new(rule.clone()), protocol: *protocol });
+        }
+    }
+}
+
 /// A bridge's member hands all it hears to the bridge: an address or route of its own would only be in the way of the
 /// bridge's, whoever gave it.
 fn gives_up(wanted: &LinkTarget) -> bool {
     let member = wanted.attach != Attach::None && !matches!(wanted.kind, LinkKind::OvsInternal { .. });
     member && wanted.origin == Origin::Document
+}
+
+/// Addresses of other links in the networks of the wanted ones: the kernel would go on sending through those links.
+fn in_the_way(target: &Target, state: &State, later: &mut Vec<Step>) {
+    let wanted = target.present().flat_map(|(_, wanted)| &wanted.addresses);
+    let networks: BTreeSet<IpNet> = wanted.map(|address| address.net.trunc()).collect();
+    for (name, link) in state.links.iter().filter(|(name, _)| !target.links.contains_key(*name)) {
+        for address in link.addresses.iter().filter(|address| networks.contains(&address.net.trunc())) {
+            later.push(Step::RemoveAddress { link: name.clone(), address: *address });
+        }
+    }
 }
 
 /// Plans one link's addresses; true if the kernel may drop the link's IPv4 routes on the way.
@@ -219,7 +246,7 @@ impl<'a> Routes<'a> {
             return Ok(());
         }
         for (link, other) in &in_the_way {
-            if *origin == Origin::Document && !target.links.contains_key(*link) {
+            if *origin == Origin::Document && !target.takes_over && !target.links.contains_key(*link) {
                 let problem = format!(
                     "the route {other} dev {link} is there already, and {link} is not in the document; \
                      give this route a metric or table of its own"

@@ -15,6 +15,8 @@ pub const PROTOCOL_BOOT: u8 = 3;
 pub const PROTOCOL_STATIC: u8 = 4;
 /// `RTPROT_RA`: out of a router's advertisement.
 pub const PROTOCOL_RA: u8 = 9;
+/// The mark of policy rules that Muster adds; nobody else is known to use it.
+pub const PROTOCOL_MUSTER: u8 = 77;
 
 /// An address of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 use super::super::plan::{conflict, is_made};
 use super::super::snapshot::{Before, KindBefore, LinkBefore, Snapshot};
 use super::super::state::{Attach, Route, State};
-use super::{LinkKind, LinkTarget, Origin, Target, Wanted};
+use super::{LinkKind, LinkTarget, Origin, Target, Wanted, WantedResolver};
 
 impl LinkBefore {
     /// The MTU asked for, of an interface made by Open vSwitch.
@@ -44,6 +44,17 @@ impl Target {
             };
             self.links.extend(wanted.map(|wanted| (name.clone(), wanted)));
         }
+        for (rule, was) in &before.rules {
+            match was {
+                _ if self.rules.contains_key(rule) => {}
+                Some(protocol) => {
+                    self.rules.insert(rule.clone(), (*protocol, format!("before: {rule}")));
+                }
+                None => self.rules_gone.push(rule.clone()),
+            }
+        }
+        let was = before.resolver.clone().map(WantedResolver::Before);
+        self.resolver = self.resolver.take().or(was);
     }
 
     /// Nothing, and a warning, if it can no longer be.

@@ -5,6 +5,7 @@
 mod away;
 mod bad_input;
 mod content;
+mod cut_off;
 mod disk;
 mod gone;
 mod kill;

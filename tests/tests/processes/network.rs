@@ -85,34 +85,6 @@ fn a_document_is_applied_updated_and_taken_back() {
 }
 
 #[test]
-fn a_document_that_touches_the_way_to_the_controller_is_refused() {
-    let site = Site::in_namespace();
-    let server = site.namespace.as_ref().unwrap().server(2);
-    let switch = Switch::start(&server);
-    let place = Place { namespace: Some(&server), switch: Some(&switch), state: None };
-    let web1 = site.join_at("web-1", place);
-    let before = state(&server, &switch);
-    let members = [
-        "{type: interface, name: up0, use_dhcp: false, addresses: [{ip_netmask: 192.0.2.1/24}]}",
-        "{type: ovs_bridge, name: br-ex, use_dhcp: false, members: [{type: interface, name: up0}]}",
-    ];
-    for (number, object) in members.iter().enumerate() {
-        let template = site.file(&format!(
-            "heat_template_version: 2018-08-31\nresources:\n  net:\n    type: Muster::NetworkConfig\n    \
-             properties: {{node: web-1, network_config: [{object}]}}\n"
-        ));
-        let name = format!("s{number}");
-        site.muster(&["stack", "create", &name, "-t", &template, "--wait"])
-            .refused(1, &["network_config[0]", "up0", Namespace::HUB]);
-        assert_eq!(state(&server, &switch), before);
-        assert_eq!(site.node_state("web-1").as_deref(), Some("online"));
-        site.ok(&["stack", "delete", &name, "--wait"]);
-        assert_eq!(state(&server, &switch), before);
-    }
-    drop(web1);
-}
-
-#[test]
 fn a_document_survives_kills_of_the_agent() {
     let site = Site::in_namespace();
     let (server, peer) = (site.namespace.as_ref().unwrap().server(2), Namespace::new());

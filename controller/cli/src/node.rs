@@ -43,6 +43,21 @@ pub enum NodeVerb {
         /// Its name
         node: NodeId,
     },
+    /// What a node is: system, interfaces with carrier, speed, addresses and counters
+    ///
+    /// Its agent is asked for the counters as they are now; of a node that is away it says what was told last, and how
+    /// long ago.
+    #[command(after_help = "Example:\n  muster node facts web-1.example.org -o json")]
+    Facts {
+        /// Its name
+        node: NodeId,
+    },
+    /// What is not as Muster made it: somebody else has changed it
+    #[command(after_help = "Example:\n  muster node drift web-1.example.org")]
+    Drift {
+        /// Only on this node
+        node: Option<NodeId>,
+    },
     /// Set and remove labels
     #[command(after_help = "Example:\n  muster node label web-1.example.org role=web zone=b old-")]
     Label {
@@ -99,6 +114,27 @@ const NODES: [Column; 7] = [
     ("DRIFTED", "drifted"),
 ];
 
+const LINKS: [Column; 10] = [
+    ("LINK", "name"),
+    ("KIND", "kind"),
+    ("UP", "up"),
+    ("CARRIER", "carrier"),
+    ("SPEED", "speed"),
+    ("MTU", "mtu"),
+    ("MAC", "mac"),
+    ("ADDRESSES", "addresses"),
+    ("RX", "rx"),
+    ("TX", "tx"),
+];
+
+const DRIFTS: [Column; 5] = [
+    ("NODE", "node"),
+    ("STACK", "stack"),
+    ("RESOURCE", "resource"),
+    ("OBSERVED", "observed"),
+    ("REASON", "reason"),
+];
+
 const TOKENS: [Column; 5] = [
     ("ID", "id"),
     ("EXPIRES", "expires"),
@@ -144,6 +180,14 @@ pub async fn run(verb: NodeVerb, client: &mut Client, format: Format) -> Result<
         NodeVerb::Show { node } => {
             document(format, &client.get(&path(["nodes", node.as_str()])).await?, shown)
         }
+        NodeVerb::Facts { node } => {
+            document(format, &client.get(&path(["nodes", node.as_str(), "facts"])).await?, facts)
+        }
+        NodeVerb::Drift { node } => {
+            let of = node.map(|node| format!("?node={node}")).unwrap_or_default();
+            let list = client.get(&format!("{}{of}", path(["drift"]))).await?;
+            document(format, &list, |list| table(&DRIFTS, list))
+        }
         NodeVerb::Label { node, labels } => {
             let labels: BTreeMap<String, Option<String>> = labels.into_iter().collect();
             let at = path(["nodes", node.as_str()]);
@@ -174,6 +218,27 @@ fn shown(node: &Value) -> String {
         out.push_str(&table(&LOST, &lost));
         out.push_str(&more(node));
     }
+    out
+}
+
+fn facts(node: &Value) -> String {
+    let mut own = node.clone();
+    let links = own.as_object_mut().and_then(|node| node.remove("links")).unwrap_or_default();
+    let order = [
+        "name",
+        "told_at",
+        "age",
+        "hostname",
+        "os",
+        "kernel",
+        "cpus",
+        "memory",
+        "booted_at",
+        "agent_version",
+    ];
+    let mut out = fields(&order, &own);
+    out.push('\n');
+    out.push_str(&table(&LINKS, &links));
     out
 }
 

@@ -12,7 +12,7 @@ use muster_shared::model::{Action, Down};
 
 use crate::engine::{Engine, Todo};
 use crate::operation::{Pending, Purpose};
-use crate::plan::is_settled;
+use crate::plan::stands;
 use crate::record::{Observation, StackAction, Status};
 use crate::request::{Answer, Refusal, Source};
 use crate::resource::{Role, Slot};
@@ -129,7 +129,7 @@ impl Engine {
         // One that is being made again for an agent that had lost it is as good as asked.
         let stands = |slot: &Slot| {
             let row = &self.rows[*slot];
-            is_settled(row) || (row.ready && row.work.is_some())
+            stands(row) || (row.ready && row.work.is_some())
         };
         let asked: BTreeSet<Slot> =
             stack.forward.iter().copied().filter(|slot| timed && stands(slot)).collect();
@@ -168,7 +168,7 @@ impl Engine {
             return;
         }
         match row.node {
-            Some(node) if is_settled(row) => {
+            Some(node) if stands(row) => {
                 let spec = row.spec.clone();
                 self.queue_job(slot, node, Action::Check, spec, None);
             }
@@ -224,10 +224,15 @@ impl Engine {
 
     /// How the thing was found, or that nobody knows any more.
     pub(crate) fn observe(&mut self, slot: Slot, observed: Observation) {
+        self.set_observed(slot, observed);
+        self.forget_tidings(slot);
+    }
+
+    pub(crate) fn set_observed(&mut self, slot: Slot, observed: Observation) {
         self.rows[slot].observed = observed;
-        match observed {
-            Observation::Drifted | Observation::Missing => self.drifted.insert(slot),
-            Observation::Unknown | Observation::InSync => self.drifted.remove(&slot),
+        match observed.differs() {
+            true => self.drifted.insert(slot),
+            false => self.drifted.remove(&slot),
         };
     }
 
@@ -279,7 +284,7 @@ impl Engine {
         let Some(stack) = self.stacks.get_mut(&id).filter(open) else { return };
         let Some(walk) = stack.walk.as_mut().filter(|walk| walk.asked.is_empty()) else { return };
         walk.ended = true;
-        let live = stack.forward.iter().filter(|slot| !is_settled(&self.rows[**slot]));
+        let live = stack.forward.iter().filter(|slot| !stands(&self.rows[**slot]));
         let failing: Vec<Slot> = live.chain(&stack.extras).copied().collect();
         if failing.is_empty() {
             self.leave_walk(id);

@@ -229,6 +229,8 @@ impl Engine {
                 TimerKey::Work(slot) => self.work_due(slot, due),
                 TimerKey::Stack(stack, traversal) => self.stack_due(stack, traversal),
                 TimerKey::Quiet(stack) => self.quiet_due(stack, due),
+                TimerKey::Tidings(slot) => self.tidings_due(slot, due),
+                TimerKey::Facts(node) => self.answer_facts(node),
             }
             self.run_agenda();
         }
@@ -283,6 +285,11 @@ impl Engine {
             Request::ClearHook { stack, resource, hook } => self.clear_hook(&stack, &resource, hook),
             Request::Check { name } => match self.check_stack(&name, id) {
                 Ok(()) => return, // answered when the revision is loaded
+                Err(refusal) => Err(refusal),
+            },
+            Request::Facts { node } => match self.ask_facts(&node, id) {
+                Ok(Some(answer)) => Ok(answer),
+                Ok(None) => return, // answered when the node has
                 Err(refusal) => Err(refusal),
             },
             Request::Unhealthy { stack, resource } => self.mark_unhealthy(&stack, &resource),

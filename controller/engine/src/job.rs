@@ -77,6 +77,7 @@ impl Engine {
             reason: row.reason.take(),
             spec: row.spec.clone(),
             applied: row.applied,
+            observed: row.observed,
         };
         row.action = Some(action);
         row.status = Some(Status::InProgress);
@@ -247,6 +248,7 @@ impl Engine {
         let Some(work) = self.end_work(slot) else { return };
         let row = &mut self.rows[slot];
         let new = row.spec.clone().filter(|_| !row.is_going() && work.previous.is_some());
+        let observed = work.previous.as_ref().map(|previous| previous.observed);
         match work.previous {
             Some(previous) => {
                 row.action = previous.action;
@@ -270,6 +272,9 @@ impl Engine {
                 self.claims.release(node, claim, slot);
             }
             self.release_content(&new);
+        }
+        if let Some(observed) = observed {
+            self.observe(slot, observed);
         }
         self.row_changed(slot, true);
     }

@@ -117,6 +117,7 @@ impl Engine {
             hook_since: progress.hook.map(|_| self.now),
             hooks_cleared: progress.hooks_cleared,
             causes: progress.causes,
+            tidings: None,
         };
         row.rare = (rare != Rare::default()).then(|| Box::new(rare));
         if row.status == Some(Status::InProgress) {

@@ -7,6 +7,7 @@ use muster_shared::pattern::matches;
 use muster_shared::{MonoTime, NodeId, ResourceId};
 
 use crate::engine::Engine;
+use crate::facts::{Asking, Told};
 use crate::lost::Lost;
 use crate::membership::{LABELS_MAX, check_label};
 use crate::record::{Change, NodeRecord, TokenRecord};
@@ -41,6 +42,10 @@ pub(crate) struct Node {
     pub rows: u64,
     /// What may be left on it from before it was removed.
     pub lost: Lost,
+    /// What it said last that it is; at most 64 KiB, for the wire takes no more.
+    pub facts: Option<Told>,
+    /// Who waits for that.
+    pub asking: Asking,
 }
 
 impl Node {
@@ -91,6 +96,8 @@ impl Nodes {
             pages: None,
             rows: 0,
             lost: Lost::default(),
+            facts: None,
+            asking: Asking::default(),
         });
         self.by_name.insert(name.clone(), key);
         key

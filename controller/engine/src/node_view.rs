@@ -14,6 +14,9 @@ use crate::resource::{Row, Slot};
 /// Lost resources shown of one node: more fill screens and answers, and their number is said.
 const LOST_SHOWN: usize = 1000;
 
+/// Drifted resources shown at a time: more fill screens and answers; 'node list' has their number.
+const DRIFTS_SHOWN: usize = 10_000;
+
 /// `node list -o json`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeView {
@@ -58,6 +61,26 @@ pub struct LostView {
     pub node: String,
     /// Why it could not be cleaned up when the node came back; else empty.
     #[serde(default)]
+    pub reason: String,
+}
+
+/// `node drift -o json`: a resource that is not as it was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriftView {
+    /// Where it is.
+    pub node: String,
+    /// Its stack.
+    pub stack: String,
+    /// Its name in that stack's template.
+    pub resource: String,
+    /// Muster::NetworkConfig, …
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The thing.
+    pub physical_id: String,
+    /// drifted or missing.
+    pub observed: String,
+    /// What differs.
     pub reason: String,
 }
 
@@ -106,6 +129,32 @@ impl Engine {
                 })
             })
             .collect()
+    }
+
+    /// What is not as it was made, of one node or of all, by node, stack and name; of very many the first.
+    pub fn drift_views(&self, node: Option<&NodeId>) -> Vec<DriftView> {
+        let wanted = |row: &&Row| {
+            let at = row.node.map(|key| &self.nodes[key].name);
+            !row.is_lost() && at.is_some() && (node.is_none() || at == node)
+        };
+        let mut views: Vec<DriftView> = self
+            .drifted
+            .iter()
+            .map(|slot| &self.rows[*slot])
+            .filter(wanted)
+            .map(|row| DriftView {
+                node: row.node.map(|key| self.nodes[key].name.to_string()).unwrap_or_default(),
+                stack: self.stacks.get(&row.stack).map(|stack| stack.name.to_string()).unwrap_or_default(),
+                resource: row.name.to_string(),
+                kind: row.kind.name().into(),
+                physical_id: row.physical.to_string(),
+                observed: row.observed.as_str().into(),
+                reason: row.reason.as_deref().unwrap_or_default().into(),
+            })
+            .collect();
+        views.sort_by(|a, b| (&a.node, &a.stack, &a.resource).cmp(&(&b.node, &b.stack, &b.resource)));
+        views.truncate(DRIFTS_SHOWN);
+        views
     }
 
     /// How many of each node's rows are known to differ; lost ones are none of its rows.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use indexmap::IndexSet;
 use muster_template::{Parameters, Template};
 
-use crate::record::{Observation, Status};
+use crate::record::Status;
 use crate::resource::{Row, Rows, Slot};
 use crate::stack::Adjacency;
 
@@ -91,10 +91,15 @@ fn keep(ground: &Ground<'_>) -> (Vec<Option<Slot>>, Vec<Slot>) {
     (ground.forward.iter().zip(ground.settled).map(kept).collect(), dropped)
 }
 
-/// As it was asked for, observed, and with nothing under way.
+/// As it was asked for, observed, and with nothing under way; and nobody has seen that it is another by now.
 pub(crate) fn is_settled(row: &Row) -> bool {
+    stands(row) && !row.observed.differs()
+}
+
+/// As it was asked for, observed, and with nothing under way.
+pub(crate) fn stands(row: &Row) -> bool {
     // When its question is taken back, it is again what the check before has found.
-    let stood = row.is_asked() && !matches!(row.observed, Observation::Drifted | Observation::Missing);
+    let stood = row.is_asked() && !row.observed.differs();
     (stood || (row.status == Some(Status::Complete) && row.work.is_none()))
         && row.ready
         && !row.is_going()

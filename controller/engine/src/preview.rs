@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_shared::model::{Action, Spec};
 use muster_shared::{NodeId, StackName};
-use muster_template::{Kind, Parameters, References, Restriction};
+use muster_template::{Kind, MASK, Parameters, References, Restriction};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -29,8 +29,6 @@ const UNCHANGED_MAX: usize = 1000;
 const PROPERTIES_MAX: usize = 64 * 1024 * 1024;
 /// Stands for what is not known: a private character, which no real value has.
 const UNKNOWN: &str = "\u{f8ff}muster:unknown\u{f8ff}";
-/// Instead of an old value that may be a secret.
-const MASK: &str = "******";
 
 /// `stack preview -o json`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

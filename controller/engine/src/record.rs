@@ -222,6 +222,11 @@ pub enum Observation {
 }
 
 impl Observation {
+    /// Seen to be another than is wanted.
+    pub fn differs(self) -> bool {
+        matches!(self, Observation::Drifted | Observation::Missing)
+    }
+
     /// As operators see it.
     pub fn as_str(self) -> &'static str {
         match self {

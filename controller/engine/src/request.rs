@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::join::TokenSecret;
+use muster_shared::model::Facts;
 use muster_shared::seal::SealPublic;
 use muster_shared::{NodeId, StackName};
 use muster_template::{Environment, Hook, Parameters, Policies, Template};
@@ -186,6 +187,11 @@ pub enum Request {
         /// Those to be set, and those to go (none).
         labels: BTreeMap<String, Option<String>>,
     },
+    /// What a node is, as it says when it is asked.
+    Facts {
+        /// Its name.
+        node: NodeId,
+    },
     /// Cuts a node off: no connection and no job until it joins again, with a token for its name.
     RevokeNode {
         /// Its name.
@@ -233,7 +239,7 @@ pub struct JoinAsk {
 }
 
 /// What an operator is told once it is durable.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// An operation on a stack has begun.
     Stack {
@@ -254,6 +260,15 @@ pub enum Answer {
     Joined {
         /// The node.
         node: NodeId,
+    },
+    /// What a node is.
+    Facts {
+        /// The node.
+        node: NodeId,
+        /// How long ago it said so.
+        age: Duration,
+        /// What it said.
+        facts: Box<Facts>,
     },
     /// The node is no more.
     NodeRemoved {

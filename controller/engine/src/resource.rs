@@ -7,6 +7,7 @@ use muster_shared::model::Action;
 use muster_shared::{Attempt, Generation, MonoTime, NodeId, ResourceId, StackName};
 use muster_template::{Hook, Kind};
 
+use crate::drift::Tidings;
 use crate::node::NodeKey;
 use crate::record::{Observation, PackedSpec, ProgressRecord, ResourceRecord, Status};
 
@@ -71,6 +72,7 @@ pub(crate) struct Rare {
     pub hook_since: Option<MonoTime>,
     pub hooks_cleared: u8,
     pub causes: Vec<Box<str>>,
+    pub tidings: Option<Tidings>,
 }
 
 static NOTHING_RARE: Rare = Rare {
@@ -81,6 +83,7 @@ static NOTHING_RARE: Rare = Rare {
     hook_since: None,
     hooks_cleared: 0,
     causes: Vec::new(),
+    tidings: None,
 };
 
 /// What the current traversal wants of a row.
@@ -133,6 +136,7 @@ pub(crate) struct Previous {
     pub reason: Option<Box<str>>,
     pub spec: Option<PackedSpec>,
     pub applied: bool,
+    pub observed: Observation,
 }
 
 /// What of a row is to be persisted.

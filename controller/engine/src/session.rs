@@ -34,6 +34,8 @@ impl Engine {
         let node = &mut self.nodes[key];
         node.connection = None;
         node.pages = None;
+        self.answer_facts(key);
+        let node = &mut self.nodes[key];
         if !std::mem::take(&mut node.ready) {
             return;
         }
@@ -100,7 +102,9 @@ impl Engine {
             Up::Challenge { key: job, bytes } if self.nodes[key].ready => {
                 self.send(key, Down::Answer { key: job, bytes });
             }
-            Up::Challenge { .. } | Up::Drift(_) | Up::Facts(_) => {}
+            Up::Challenge { .. } => {}
+            Up::Drift(drifts) => self.drifts(key, drifts),
+            Up::Facts(facts) => self.facts(key, facts),
         }
     }
 

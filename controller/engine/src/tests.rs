@@ -7,6 +7,7 @@ mod check;
 mod claims;
 mod crossings;
 mod delete_first;
+mod drift;
 mod failures;
 mod hooks;
 mod host;

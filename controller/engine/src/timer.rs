@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use muster_shared::MonoTime;
 
+use crate::node::NodeKey;
 use crate::resource::Slot;
 
 /// What a timer is for.
@@ -15,6 +16,10 @@ pub(crate) enum TimerKey {
     Stack(u64, u64),
     /// Has anything of a stack moved?
     Quiet(u64),
+    /// Has a row changed since it was told of?
+    Tidings(Slot),
+    /// A node was asked for its facts.
+    Facts(NodeKey),
 }
 
 #[derive(Debug, Default)]
@@ -35,6 +40,8 @@ impl Timers {
             TimerKey::Work(_) => "a job is due",
             TimerKey::Stack(..) => "a stack's time is over",
             TimerKey::Quiet(_) => "a stack is to have moved",
+            TimerKey::Tidings(_) => "a row is to be told of",
+            TimerKey::Facts(_) => "a node is to have told its facts",
         };
         Some((*due, why))
     }

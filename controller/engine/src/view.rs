@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::engine::Engine;
-pub use crate::node_view::{LostView, NodeView, TokenView};
+pub use crate::node_view::{DriftView, LostView, NodeView, TokenView};
 use crate::progress::NeededBy;
 use crate::record::{Observation, Status, action_str};
 use crate::resource::{Row, Slot};
@@ -310,6 +310,7 @@ fn observed(row: &Row) -> &'static str {
         (Observation::Drifted | Observation::Missing, _) => row.observed.as_str(),
         (Observation::Unknown | Observation::InSync, _) if !is_there => "missing",
         (Observation::Unknown | Observation::InSync, Some(Status::Complete)) => "in_sync",
+        (Observation::InSync, _) if row.is_intact() => "in_sync",
         (Observation::Unknown | Observation::InSync, _) => "unknown",
     }
 }

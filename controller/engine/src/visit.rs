@@ -61,6 +61,7 @@ impl Row {
         }
         let settled = self.work.is_none()
             && !self.handed_over
+            && !self.observed.differs()
             && (self.status == Some(Status::Complete) || self.is_intact());
         if settled && self.spec.as_ref() == Some(packed) {
             return Needed::Nothing;

@@ -7,6 +7,7 @@
 //!   GET  /v1/stacks/{stack}/watch?seq=&traversal=  GET /v1/stacks/{stack}/resources?all=&status=
 //!   GET  /v1/stacks/{stack}/resources/{resource}   POST /v1/stacks/{stack}/resources/{resource}/unhealthy|clear-hook
 //!   GET  /v1/nodes                                 GET|PATCH|DELETE /v1/nodes/{node}    POST /v1/nodes/{node}/revoke
+//!   GET  /v1/nodes/{node}/facts                    GET  /v1/drift?node=
 //!   GET|POST /v1/tokens                            DELETE /v1/tokens/{id}               GET /v1/version
 //! ```
 //!
@@ -128,6 +129,8 @@ fn router(api: Api) -> Router {
         .route("/v1/nodes", get(node::list))
         .route("/v1/nodes/{node}", get(node::show).patch(node::label).delete(node::remove))
         .route("/v1/nodes/{node}/revoke", post(node::revoke))
+        .route("/v1/nodes/{node}/facts", get(node::facts))
+        .route("/v1/drift", get(node::drift))
         .route("/v1/version", get(version))
         .fallback(async || ApiError::not_found("no such path: see GET /v1/version"))
         .method_not_allowed_fallback(async || ApiError::invalid("this path does not take that method"))

@@ -1,20 +1,23 @@
 //! Nodes.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, State};
-use muster_engine::view::NodeView;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use muster_engine::view::{DriftView, NodeView};
 use muster_engine::{Answer, Engine, Request};
 use muster_shared::NodeId;
+use muster_shared::model::{Facts, LinkFacts};
 use muster_template::suggestion;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
 use super::error::ApiError;
-use super::{Api, source};
+use super::{Api, query, source};
 use crate::store::rfc3339;
 
 /// GET /v1/nodes
@@ -72,10 +75,79 @@ pub async fn remove(State(api): State<Api>, Path(name): Path<String>) -> Result<
         Answer::NodeRemoved { node, lost, lost_total } => {
             Ok(Json(json!({"name": node, "lost": lost, "lost_total": lost_total})))
         }
-        Answer::Stack { .. } | Answer::Done | Answer::Joined { .. } => {
+        Answer::Stack { .. } | Answer::Done | Answer::Joined { .. } | Answer::Facts { .. } => {
             Err(ApiError::internal("the engine did not say what was removed"))
         }
     }
+}
+
+/// GET /v1/nodes/{node}/facts
+pub async fn facts(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<Value>, ApiError> {
+    match api.driver.request(Request::Facts { node: node_name(name)? }).await? {
+        Answer::Facts { node, age, facts } => Ok(Json(facts_view(&node, age, &facts))),
+        Answer::Stack { .. } | Answer::Done | Answer::Joined { .. } | Answer::NodeRemoved { .. } => {
+            Err(ApiError::internal("the engine did not say what the node is"))
+        }
+    }
+}
+
+/// GET /v1/drift?node=
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DriftQuery {
+    /// Of this node alone.
+    node: Option<String>,
+}
+
+/// GET /v1/drift: what is not as it was made.
+pub async fn drift(
+    State(api): State<Api>,
+    asked: Result<Query<DriftQuery>, QueryRejection>,
+) -> Result<Json<Vec<DriftView>>, ApiError> {
+    let node = query(asked)?.node.map(node_name).transpose()?;
+    if let Some(node) = &node {
+        // A name that no node has is an error, not an empty list.
+        let Json(_) = one(&api, node).await?;
+    }
+    Ok(Json(api.driver.query(move |engine| engine.drift_views(node.as_ref())).await?))
+}
+
+fn facts_view(node: &NodeId, age: Duration, facts: &Facts) -> Value {
+    let told_at = OffsetDateTime::now_utc() - age;
+    let booted_at = i64::try_from(facts.booted_at).ok().filter(|at| *at > 0);
+    let booted_at = booted_at.and_then(|at| OffsetDateTime::from_unix_timestamp(at).ok()).map(rfc3339);
+    json!({
+        "name": node,
+        "told_at": rfc3339(told_at),
+        "age": age.as_secs_f64(),
+        "hostname": facts.hostname,
+        "kernel": facts.kernel,
+        "os": facts.os,
+        "cpus": facts.cpus,
+        "memory": facts.memory,
+        "booted_at": booted_at,
+        "agent_version": facts.agent_version,
+        "links": facts.links.iter().map(link_view).collect::<Vec<_>>(),
+        "links_total": facts.links_total,
+    })
+}
+
+fn link_view(link: &LinkFacts) -> Value {
+    let mac = link.mac.map(|mac| mac.map(|octet| format!("{octet:02x}")).join(":"));
+    let c = &link.counters;
+    json!({
+        "name": link.name,
+        "kind": link.kind,
+        "mac": mac,
+        "mtu": link.mtu,
+        "up": link.up,
+        "carrier": link.carrier,
+        "speed": link.speed,
+        "duplex": link.full_duplex.map(|full| if full { "full" } else { "half" }),
+        "addresses": link.addresses,
+        "rx": {"bytes": c.rx_bytes, "packets": c.rx_packets, "errors": c.rx_errors, "dropped": c.rx_dropped},
+        "tx": {"bytes": c.tx_bytes, "packets": c.tx_packets, "errors": c.tx_errors, "dropped": c.tx_dropped},
+    })
 }
 
 async fn one(api: &Api, node: &NodeId) -> Result<Json<NodeView>, ApiError> {

@@ -13,7 +13,7 @@ use crate::template::Template;
 
 const MISSING: &str = "this parameter must be given; it has no default";
 /// Stands for the value of a hidden parameter, as in Heat.
-const MASK: &str = "******";
+pub const MASK: &str = "******";
 
 /// A value for each parameter of one template, in its order. Serializes as a map with every value in clear: for the
 /// store, not for eyes; see [`Parameters::masked`].

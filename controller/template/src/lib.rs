@@ -26,7 +26,7 @@ mod template;
 mod text;
 pub mod types;
 
-pub use bind::Parameters;
+pub use bind::{MASK, Parameters};
 pub use digest::names_digest;
 pub use environment::Environment;
 pub use error::{Error, Errors, suggestion};

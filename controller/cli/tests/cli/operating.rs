@@ -51,6 +51,22 @@ fn nodes_and_resources_are_acted_on() {
              STACK  RESOURCE  TYPE          PHYSICAL ID  REASON\nweb    motd      Muster::File  p1           -\nand 1 more\n",
         ),
         (
+            "node facts web-1",
+            json!({"name": "web-1", "age": 0.5, "os": "Debian", "links": [{"name": "eth0", "kind": "", "up": true, "carrier": false,
+                "speed": null, "mtu": 1500, "mac": "02:00:00:00:00:01", "addresses": ["10.0.0.1/24"], "rx": {"bytes": 1}, "tx": {}}]}),
+            "GET /v1/nodes/web-1/facts",
+            "name  web-1\nage   0.5\nos    Debian\n\n\
+             LINK  KIND  UP    CARRIER  SPEED  MTU   MAC                ADDRESSES    RX       TX\n\
+             eth0  -     true  false    -      1500  02:00:00:00:00:01  10.0.0.1/24  bytes=1  -\n",
+        ),
+        (
+            "node drift web-1",
+            json!([{"node": "web-1", "stack": "s", "resource": "net", "observed": "drifted", "reason": "drifted: eth0 is down"}]),
+            "GET /v1/drift?node=web-1",
+            "NODE   STACK  RESOURCE  OBSERVED  REASON\nweb-1  s      net       drifted   drifted: eth0 is down\n",
+        ),
+        ("node drift", json!([]), "GET /v1/drift", "NODE  STACK  RESOURCE  OBSERVED  REASON\n"),
+        (
             "resource unhealthy web motd",
             row.clone(),
             "POST /v1/stacks/web/resources/motd/unhealthy",

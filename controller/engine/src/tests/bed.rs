@@ -312,10 +312,16 @@ impl Bed {
         }
     }
 
-    pub fn ask(&mut self, request: Request) -> Result<Answer, Refusal> {
+    /// Asks, and the answer may come later.
+    pub fn put(&mut self, request: Request) -> u64 {
         self.next_id += 1;
         let id = self.next_id;
         self.input(Input::Request { id, request: Box::new(request) });
+        id
+    }
+
+    pub fn ask(&mut self, request: Request) -> Result<Answer, Refusal> {
+        let id = self.put(request);
         self.answers.remove(&id).expect("every request is answered")
     }
 

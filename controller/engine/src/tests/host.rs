@@ -21,6 +21,7 @@ pub struct Host {
     pub files: BTreeMap<String, (ResourceId, Content)>,
     /// Outcomes of the newest job of each resource, to be said again.
     pub outcomes: BTreeMap<ResourceId, Report>,
+    pub asked_for_facts: usize,
 }
 
 impl Host {
@@ -61,7 +62,11 @@ impl Host {
                 entries: self.things.values().map(|(_, entry)| *entry).collect(),
                 last: true,
             }),
-            Down::Acknowledge(_) | Down::Chunk { .. } | Down::Answer { .. } | Down::AskFacts => None,
+            Down::AskFacts => {
+                self.asked_for_facts += 1;
+                None
+            }
+            Down::Acknowledge(_) | Down::Chunk { .. } | Down::Answer { .. } => None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Result;
 use super::rpc::Rpc;
@@ -28,7 +28,7 @@ impl Changes {
 
     /// Until the next change; an error when the connection is lost.
     pub async fn next(&mut self) -> Result<()> {
-        while self.0.receive().await?["method"] != Value::from("update") {}
+        while self.0.receive().await?["method"] != "update" {}
         Ok(())
     }
 }

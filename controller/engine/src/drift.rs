@@ -1,0 +1,196 @@
+//! What agents see of resources that no job is at: the state follows at once, the word to the operator not too often.
+//!
+//! Only what an agent compared with the very state that this engine believes to be there counts. While a job is with
+//! the agent nothing does: the agent looks again afterwards. What drifted stays COMPLETE, and the next operation that
+//! wants it applies it again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use muster_shared::MonoTime;
+use muster_shared::model::{Action, Drift, DriftState};
+
+use crate::engine::Engine;
+use crate::node::NodeKey;
+use crate::record::{Change, EventRecord, Observation, Status, action_str};
+use crate::resource::{Row, Slot};
+use crate::timer::TimerKey;
+
+/// Between two words of one resource: what flaps must not fill the stack's events. The last state is always told.
+const TOLD_EVERY: Duration = Duration::from_secs(10);
+/// Links named in one word.
+const LINKS_NAMED: usize = 10;
+/// What parameters hide may show in what differs.
+const HIDDEN: &str =
+    "what differs is not shown, for a parameter of the stack is hidden: 'muster stack check' tells";
+
+/// What was told of a row besides its jobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Tidings {
+    /// When; none if nothing was yet.
+    at: Option<MonoTime>,
+    observed: Observation,
+    reason: Box<str>,
+    /// Links whose carrier changed since, with how it was told last.
+    carriers: BTreeMap<Box<str>, bool>,
+}
+
+impl Engine {
+    /// From an agent that is there.
+    pub(crate) fn drifts(&mut self, node: NodeKey, drifts: Vec<Drift>) {
+        if self.nodes[node].ready {
+            drifts.into_iter().for_each(|drift| self.drift(node, drift));
+        }
+    }
+
+    fn drift(&mut self, node: NodeKey, drift: Drift) {
+        let Some(slot) = self.by_physical.get(&drift.resource).copied() else { return };
+        let row = &self.rows[slot];
+        let is_believed = row.node == Some(node) && row.held == Some(drift.generation);
+        if !is_believed || row.is_lost() || row.handed_over || row.is_sent() {
+            return;
+        }
+        let observed = match drift.state {
+            DriftState::InSync => Observation::InSync,
+            DriftState::Drifted => Observation::Drifted,
+            DriftState::Missing => Observation::Missing,
+        };
+        let why = observed.differs().then(|| {
+            let reason = if self.may_show(slot) { &*drift.reason } else { HIDDEN };
+            format!("{}: {reason}", observed.as_str()).into_boxed_str()
+        });
+        let row = &mut self.rows[slot];
+        if let Some(work) = &mut row.work {
+            // Should its job turn out never to have begun, it is again as it was, and that is so now.
+            if let Some(previous) = &mut work.previous {
+                previous.observed = observed;
+                if previous.status == Some(Status::Complete) {
+                    previous.reason = why;
+                }
+            }
+            return;
+        }
+        if !row.is_as_held() || !(observed.differs() || row.observed.differs()) {
+            return;
+        }
+        let reason = if row.status == Some(Status::Complete) { why } else { row.reason.clone() };
+        if (row.observed, &row.reason) == (observed, &reason) {
+            return;
+        }
+        row.reason = reason;
+        row.rare_mut().tidings.get_or_insert_default();
+        self.set_observed(slot, observed);
+        self.row_changed(slot, false);
+        self.tell_soon(slot);
+    }
+
+    /// What a document says may come from a hidden parameter, of this revision or of the one before.
+    fn may_show(&self, slot: Slot) -> bool {
+        let row = &self.rows[slot];
+        let Some(stack) = self.stacks.get(&row.stack) else { return false };
+        let is_changing = stack.status == Status::InProgress && !row.ready;
+        !is_changing && !stack.parameters.values().any(|value| value == muster_template::MASK)
+    }
+
+    /// The carrier of a link changed; `was` is how it was before.
+    pub(crate) fn carrier_changed(&mut self, slot: Slot, link: &str, was: bool) {
+        let row = &mut self.rows[slot];
+        // Its own job takes links up and down.
+        if row.work.is_some() || row.is_lost() {
+            return;
+        }
+        let tidings = row.rare_mut().tidings.get_or_insert_default();
+        tidings.carriers.entry(link.into()).or_insert(was);
+        self.tell_soon(slot);
+    }
+
+    /// What a job or a check has found is told by itself.
+    pub(crate) fn forget_tidings(&mut self, slot: Slot) {
+        let row = &mut self.rows[slot];
+        let observed = row.observed;
+        if let Some(tidings) = row.rare.as_mut().and_then(|rare| rare.tidings.as_mut()) {
+            (tidings.observed, tidings.reason) = (observed, Box::default());
+        }
+    }
+
+    fn tell_soon(&mut self, slot: Slot) {
+        let told = self.rows[slot].rare().tidings.as_ref().and_then(|tidings| tidings.at);
+        match told.map(|at| at + TOLD_EVERY).filter(|due| *due > self.now) {
+            Some(due) => self.timers.set(due, TimerKey::Tidings(slot)),
+            None => self.tell(slot),
+        }
+    }
+
+    /// The time of the next word has come.
+    pub(crate) fn tidings_due(&mut self, slot: Slot, due: MonoTime) {
+        let tidings = self.rows.get(slot).and_then(|row| row.rare().tidings.as_ref());
+        if tidings.is_some_and(|tidings| tidings.at.is_some_and(|at| at + TOLD_EVERY == due)) {
+            self.tell(slot);
+        }
+    }
+
+    /// What is another than was told last.
+    fn tell(&mut self, slot: Slot) {
+        let now = self.now;
+        let row = &mut self.rows[slot];
+        let (observed, reason) = (row.observed, row.reason.clone().unwrap_or_default());
+        let node = row.node;
+        let Some(tidings) = row.rare_mut().tidings.as_mut() else { return };
+        let mut words = Vec::new();
+        let is_news = match observed.differs() {
+            true => (tidings.observed, &tidings.reason) != (observed, &reason),
+            false => tidings.observed.differs(),
+        };
+        if is_news {
+            words.push(if observed.differs() { reason.to_string() } else { "in sync again".to_owned() });
+        }
+        (tidings.observed, tidings.reason) = (observed, reason);
+        let carriers = std::mem::take(&mut tidings.carriers);
+        for (link, was) in carriers.into_iter().take(LINKS_NAMED) {
+            let facts = node.and_then(|node| self.nodes[node].facts.as_ref());
+            match facts.and_then(|told| told.carrier(&link)).filter(|is| *is != was) {
+                Some(true) => words.push(format!("carrier found on {link}")),
+                Some(false) => words.push(format!("carrier lost on {link}")),
+                None => {}
+            }
+        }
+        if words.is_empty() {
+            return;
+        }
+        if let Some(tidings) = self.rows[slot].rare_mut().tidings.as_mut() {
+            tidings.at = Some(now);
+        }
+        words.into_iter().for_each(|word| self.tell_of(slot, word));
+    }
+
+    fn tell_of(&mut self, slot: Slot, reason: String) {
+        let row = &self.rows[slot];
+        let Some(stack) = self.stacks.get_mut(&row.stack) else { return };
+        stack.events += 1;
+        let record = EventRecord {
+            stack: row.stack,
+            number: stack.events,
+            resource: Some((row.name.clone(), row.physical)),
+            action: action_str(row.action),
+            status: row.status.map_or("INIT", Status::as_str),
+            reason: reason.into(),
+        };
+        self.change(Change::Event(record));
+    }
+}
+
+impl Row {
+    /// The agent's last good state is what this row says: what differs from the one differs from the other.
+    fn is_as_held(&self) -> bool {
+        let by_check = self.status == Some(Status::Failed) && self.action == Some(Action::Check);
+        let last = self.status == Some(Status::Failed) && self.held == Some(self.generation);
+        !self.is_going() && (self.status == Some(Status::Complete) || by_check || last)
+    }
+}
+
+impl Default for Tidings {
+    fn default() -> Self {
+        let observed = Observation::Unknown;
+        Self { at: None, observed, reason: Box::default(), carriers: BTreeMap::new() }
+    }
+}

@@ -2,9 +2,18 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use lexopt::prelude::*;
 use thiserror::Error;
+
+use crate::net::local::Confirm;
+use crate::net::target::Target;
+
+/// As templates have it.
+const CONFIRM_WITHIN: Duration = Duration::from_secs(120);
+/// An hour without a way back is no protection any more.
+const CONFIRM_WITHIN_MAX: u64 = 3600;
 
 /// What `--help` prints.
 pub const HELP: &str = "\
@@ -15,8 +24,10 @@ Usage: muster-agent [OPTIONS]                   run; this server must have joine
        muster-agent [OPTIONS] net VERB          the network part alone, without a controller
 
 Verbs of net:
-  apply -c FILE   make the network what the document says, and remember what was there
+  apply -c FILE   make the network what the document says, and remember what was there;
+                  with --confirm keep it only if TARGET is reached afterwards
   plan -c FILE    say what apply would do
+  boot            make the network what it was last, as the unit muster-network does at boot
   show            print the network as it is, as JSON
 
 Options:
@@ -25,6 +36,8 @@ Options:
   --check-config    say whether the settings are valid, and exit
   --name FQDN       with join: this server's name (default: its fqdn)
   --check           with join: only say whether it could join
+  --confirm TARGET  with net apply: gateway, an address, a host name, or HOST:PORT
+  --confirm-timeout SECONDS   how long the change and reaching TARGET may take (default: 120)
   -c FILE           with net: the document, in os-net-config's format (YAML or JSON)
   -h, --help        print this
   -V, --version     print the version
@@ -35,6 +48,7 @@ A flag counts more than the environment, and that more than the file.
 Examples:
   muster-agent join \"$(ssh controller muster node token --name web-1.example.org)\"
   muster-agent net plan -c /etc/os-net-config/config.yaml
+  muster-agent net apply -c new.yaml --confirm gateway --confirm-timeout 30
 ";
 
 /// What is asked for.
@@ -52,7 +66,16 @@ pub enum Verb {
         check: bool,
     },
     /// `net apply`
-    NetApply(PathBuf),
+    NetApply {
+        /// The document.
+        file: PathBuf,
+        /// What keeps it.
+        confirm: Option<Confirm>,
+        /// Another process puts back what this one leaves.
+        watched: bool,
+    },
+    /// `net boot`
+    NetBoot,
     /// `net plan`
     NetPlan(PathBuf),
     /// `net show`
@@ -94,6 +117,9 @@ struct Given {
     state_dir: Option<PathBuf>,
     document: Option<PathBuf>,
     name: Option<String>,
+    confirm: Option<Target>,
+    confirm_timeout: Option<Duration>,
+    watched: bool,
     check: bool,
     check_config: bool,
     asked: Option<Verb>,
@@ -113,6 +139,10 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, Usage
             Long("name") => given.name = Some(parser.value()?.string()?),
             Long("check") => given.check = true,
             Long("check-config") => given.check_config = true,
+            Long("confirm") => given.confirm = Some(target(&parser.value()?.string()?)?),
+            Long("confirm-timeout") => given.confirm_timeout = Some(seconds(parser.value()?)?),
+            // Given by the process that watches over it.
+            Long("watched") => given.watched = true,
             Short('c') => given.document = Some(parser.value()?.into()),
             Short('h') | Long("help") => given.asked = Some(Verb::Help),
             Short('V') | Long("version") => given.asked = Some(Verb::Version),
@@ -131,6 +161,9 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, Usage
     if given.document.is_some() {
         return wrong("-c belongs to 'net apply' and 'net plan'");
     }
+    if given.confirm.is_some() || given.confirm_timeout.is_some() || given.watched {
+        return wrong("--confirm and --confirm-timeout belong to 'net apply', the second one to the first");
+    }
     Ok(Cli { verb, config: given.config, state_dir: given.state_dir })
 }
 
@@ -148,17 +181,35 @@ fn verb(given: &mut Given) -> Result<Verb, UsageError> {
         }),
         ["join", ..] => wrong("join takes one TOKEN, as 'muster node token' prints it".into()),
         ["net", "show"] => Ok(Verb::NetShow),
+        ["net", "boot"] => Ok(Verb::NetBoot),
         ["net", verb @ ("apply" | "plan")] => match given.document.take() {
             None => wrong(format!("net {verb} needs -c FILE")),
-            Some(document) if *verb == "apply" => Ok(Verb::NetApply(document)),
+            Some(file) if *verb == "apply" => {
+                let within = given.confirm_timeout;
+                let confirm = given.confirm.take().map(|target| {
+                    given.confirm_timeout = None;
+                    Confirm { target, within: within.unwrap_or(CONFIRM_WITHIN) }
+                });
+                Ok(Verb::NetApply { file, confirm, watched: std::mem::take(&mut given.watched) })
+            }
             Some(document) => Ok(Verb::NetPlan(document)),
         },
-        ["net", ..] => wrong("net takes one of apply, plan, show".into()),
+        ["net", ..] => wrong("net takes one of apply, boot, plan, show".into()),
         [other, ..] => wrong(format!(
             "unknown verb '{}': want join or net; see --help",
             other.chars().take(40).collect::<String>().escape_default()
         )),
     }
+}
+
+fn target(text: &str) -> Result<Target, UsageError> {
+    text.parse().map_err(|error| UsageError::Wrong(format!("--confirm {error}")))
+}
+
+fn seconds(value: OsString) -> Result<Duration, UsageError> {
+    let seconds = value.string()?.parse().ok().filter(|seconds| (1..=CONFIRM_WITHIN_MAX).contains(seconds));
+    let wrong = || UsageError::Wrong(format!("--confirm-timeout takes 1 to {CONFIRM_WITHIN_MAX} seconds"));
+    seconds.map(Duration::from_secs).ok_or_else(wrong)
 }
 
 #[cfg(test)]

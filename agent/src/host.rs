@@ -132,6 +132,21 @@ impl Host {
         Ok(())
     }
 
+    /// Makes the network what it was when this was kept.
+    ///
+    /// # Errors
+    /// It is not so.
+    pub async fn apply_at_boot(&self, spec: &Spec, before: Option<&Before>) -> Result<(), String> {
+        let Spec::Network(config) = spec else { return Ok(()) };
+        let (document, mapping) = parsed(config).map_err(|error| error.reason)?;
+        let before = before.map(snapshot).transpose().map_err(|error| error.reason)?.unwrap_or_default();
+        let applied = self.network.apply(&document, &mapping, &before).await;
+        let applied = applied.map_err(|error| muster_host::net::chain(&error))?;
+        applied.steps.iter().for_each(|step| tracing::info!("{step}"));
+        applied.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+        Ok(())
+    }
+
     /// Applies what the document has for the case that nothing else works.
     ///
     /// # Errors

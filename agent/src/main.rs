@@ -72,6 +72,9 @@ fn with_settings(cli: &Cli) -> ExitCode {
     }
     match run(cli, &settings) {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is::<Watched>() => {
+            ExitCode::from(error.downcast_ref().map_or(FAILED, |Watched(code)| *code))
+        }
         Err(error) => {
             eprintln!("error: {error:#}");
             let is_usage = error.is::<muster_shared::join::TokenError>() || error.is::<WrongInput>();
@@ -79,6 +82,11 @@ fn with_settings(cli: &Cli) -> ExitCode {
         }
     }
 }
+
+/// The process that was watched over has said why.
+#[derive(Debug, thiserror::Error)]
+#[error("exit status {0}")]
+struct Watched(u8);
 
 /// A file or value given by the operator is wrong.
 #[derive(Debug, thiserror::Error)]
@@ -113,7 +121,19 @@ fn run(cli: &Cli, settings: &Settings) -> anyhow::Result<()> {
         match &cli.verb {
             Verb::NetShow => net::show(&network).await,
             Verb::NetPlan(file) => net::plan(&network, file, state_dir).await,
-            Verb::NetApply(file) => net::apply(&network, file, state_dir).await,
+            Verb::NetApply { file, confirm, watched: true } => {
+                net::apply(&network, file, state_dir, confirm.as_ref()).await
+            }
+            Verb::NetApply { file, confirm: None, .. } => net::apply(&network, file, state_dir, None).await,
+            Verb::NetApply { .. } => {
+                let arguments = std::env::args_os().skip(1).chain(["--watched".into()]).collect();
+                let code = net::local::watch_over(&network, state_dir, arguments).await?;
+                return if code == 0 { Ok(()) } else { Err(Watched(code).into()) };
+            }
+            Verb::NetBoot => {
+                log::start(settings.level()?, settings.log.format);
+                boot(&network, settings).await
+            }
             Verb::Join { token, name, check } => {
                 let token: JoinToken = token.parse()?;
                 let name = node_name(name.as_deref())?;
@@ -165,12 +185,7 @@ async fn drive(
     level: Level,
 ) -> anyhow::Result<()> {
     let signals = Signals::new()?;
-    let host = Host {
-        files: Files::new(state.before()),
-        network: network(settings),
-        server: Server::read(),
-        contents: state.fetch(),
-    };
+    let host = host(&state, settings);
     let reload = || match read_settings(cli).and_then(|settings| settings.level()) {
         Ok(new) => {
             if level.reload(new).is_ok() {
@@ -180,6 +195,34 @@ async fn drive(
         Err(error) => tracing::error!("the log level stays: {error:#}"),
     };
     Driver::new(state, identity, host)?.run(signals, reload).await
+}
+
+/// Nothing to do where nothing was ever kept, and where an agent sees to it.
+async fn boot(network: &Network, settings: &Settings) -> anyhow::Result<()> {
+    let path = &settings.agent.state_dir;
+    if !path.exists() {
+        return Ok(());
+    }
+    match StateDir::open(path) {
+        Ok(state) => {
+            let host = host(&state, settings);
+            net::boot::boot(network, &host, &state).await
+        }
+        Err(error) if net::boot::is_seen_to(&error) => {
+            println!("an agent runs here and sees to the network");
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn host(state: &StateDir, settings: &Settings) -> Host {
+    Host {
+        files: Files::new(state.before()),
+        network: network(settings),
+        server: Server::read(),
+        contents: state.fetch(),
+    }
 }
 
 fn network(settings: &Settings) -> Network {

@@ -4,6 +4,7 @@
 //!   lock              held while an agent runs        epoch            the highest one seen
 //!   identity          keys and certificates (0600)    ledger/<id>      one record per resource
 //!   before/<digest>   large files that were there     fetch/<digest>   contents on their way
+//!   net-local         what 'net apply' has to put back
 //!   corrupt/          records that could not be read, for whoever wants to know why
 //! ```
 //!
@@ -108,6 +109,11 @@ impl StateDir {
             Err(TryLockError::WouldBlock) => Err(StateError::Locked { path: path.to_owned() }),
             Err(TryLockError::Error(source)) => Err(at(&lock_path)(source)),
         }
+    }
+
+    /// The directory itself.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// For large contents that were there before.

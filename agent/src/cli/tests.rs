@@ -4,6 +4,11 @@ fn parsed(line: &str) -> Result<Cli, String> {
     parse(line.split_whitespace().map(OsString::from)).map_err(|error| error.to_string())
 }
 
+fn apply(confirm: Option<(Target, u64)>) -> Verb {
+    let confirm = confirm.map(|(target, seconds)| Confirm { target, within: Duration::from_secs(seconds) });
+    Verb::NetApply { file: "f".into(), confirm, watched: false }
+}
+
 fn join(check: bool, name: Option<&str>) -> Verb {
     Verb::Join { token: "T".into(), name: name.map(str::to_owned), check }
 }
@@ -16,7 +21,13 @@ fn flags_before_or_after_a_verb() {
         ("join T --name web-1 --check", join(true, Some("web-1"))),
         ("--check --name=web-1 join T", join(true, Some("web-1"))),
         ("net show", Verb::NetShow),
-        ("net apply -c f", Verb::NetApply("f".into())),
+        ("net apply -c f", apply(None)),
+        ("net apply -c f --confirm gateway", apply(Some((Target::Gateway, 120)))),
+        (
+            "--confirm-timeout 7 net apply --confirm=10.0.0.1 -c f",
+            apply(Some((Target::Host("10.0.0.1".into()), 7))),
+        ),
+        ("net boot", Verb::NetBoot),
         ("-c f net plan", Verb::NetPlan("f".into())),
         ("--check-config", Verb::CheckConfig),
         ("net --help", Verb::Help),
@@ -40,10 +51,23 @@ fn wrong_usage_says_what_is_right() {
         ("jion T", "unknown verb 'jion': want join or net; see --help"),
         ("join", "join takes one TOKEN, as 'muster node token' prints it"),
         ("join A B", "join takes one TOKEN, as 'muster node token' prints it"),
-        ("net", "net takes one of apply, plan, show"),
-        ("net export -c f", "net takes one of apply, plan, show"),
+        ("net", "net takes one of apply, boot, plan, show"),
+        ("net export -c f", "net takes one of apply, boot, plan, show"),
         ("net apply", "net apply needs -c FILE"),
         ("net show -c f", "-c belongs to 'net apply' and 'net plan'"),
+        (
+            "net plan -c f --confirm gateway",
+            "--confirm and --confirm-timeout belong to 'net apply', the second one to the first",
+        ),
+        (
+            "net apply -c f --confirm-timeout 9",
+            "--confirm and --confirm-timeout belong to 'net apply', the second one to the first",
+        ),
+        ("net apply -c f --confirm-timeout 0", "--confirm-timeout takes 1 to 3600 seconds"),
+        (
+            "net apply -c f --confirm h:x",
+            "--confirm 'h:x': want gateway, an address, a host name, or HOST:PORT",
+        ),
         ("--name web-1", "--name and --check belong to join"),
         ("--check-config join T", "--check-config stands alone"),
         ("--frobnicate", "invalid option '--frobnicate'"),
@@ -57,9 +81,18 @@ fn wrong_usage_says_what_is_right() {
 #[test]
 fn help_is_readable() {
     assert!(HELP.lines().all(|line| line.chars().count() <= 100));
-    for flag in
-        ["--config", "--state-dir", "--check-config", "--name", "--check ", "-c FILE", "--help", "--version"]
-    {
+    for flag in [
+        "--config",
+        "--state-dir",
+        "--check-config",
+        "--name",
+        "--check ",
+        "-c FILE",
+        "--help",
+        "--version",
+        "--confirm ",
+        "--confirm-timeout",
+    ] {
         assert!(HELP.contains(flag), "{flag}");
     }
 }

@@ -11,6 +11,7 @@ mod gone;
 mod kill;
 mod layers;
 mod ledger;
+mod local;
 mod lossy;
 mod main_path;
 mod network;

@@ -128,7 +128,7 @@ fn run(cli: &Cli, settings: &Settings) -> anyhow::Result<()> {
             Verb::NetApply { .. } => {
                 let arguments = std::env::args_os().skip(1).chain(["--watched".into()]).collect();
                 let code = net::local::watch_over(&network, state_dir, arguments).await?;
-                return if code == 0 { Ok(()) } else { Err(Watched(code).into()) };
+                if code == 0 { Ok(()) } else { Err(Watched(code).into()) }
             }
             Verb::NetBoot => {
                 log::start(settings.level()?, settings.log.format);

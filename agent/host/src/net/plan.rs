@@ -5,6 +5,8 @@
 //! knows only one at a time, stand where they are planned. Planning what is reached gives no step.
 
 mod layer3;
+#[cfg(test)]
+mod order_tests;
 pub(super) mod resolver;
 #[cfg(test)]
 mod tests;
@@ -210,6 +212,10 @@ impl Planner<'_> {
                 // the link itself.
                 if !matches!(to, Attach::Ovs(..)) {
                     self.steps.push(Step::SyncOvs);
+                }
+                // Its own link it makes anew, with nothing on it.
+                if matches!(wanted.kind, LinkKind::OvsInternal { .. }) {
+                    self.state.links.remove(name);
                 }
             }
             (Attach::Linux(_), Attach::None | Attach::Ovs(..)) => {

@@ -15,12 +15,8 @@ use super::PlanError;
 pub(super) fn plan(target: &Target, state: &State, steps: &mut Vec<Step>) -> Result<(), PlanError> {
     let none = Link::default();
     let mut later = Vec::new();
-    let mut flushed = BTreeSet::new();
     for (name, wanted) in target.present() {
-        let now = state.links.get(name).unwrap_or(&none);
-        if addresses(name, wanted, now, steps, &mut later) {
-            flushed.insert(name);
-        }
+        addresses(name, wanted, state.links.get(name).unwrap_or(&none), steps, &mut later);
     }
     if target.takes_over {
         in_the_way(target, state, &mut later);
@@ -28,8 +24,7 @@ pub(super) fn plan(target: &Target, state: &State, steps: &mut Vec<Step>) -> Res
     let mut routes = Routes::of(state);
     for (name, wanted) in target.present() {
         for (index, route) in wanted.routes.iter().enumerate() {
-            let again = flushed.contains(name) && route.destination.addr().is_ipv4();
-            routes.add(Place { name, wanted, index }, route, again, target, steps)?;
+            routes.add(Place { name, wanted, index }, route, target, steps)?;
         }
     }
     rules(target, state, steps);
@@ -74,17 +69,11 @@ fn in_the_way(target: &Target, state: &State, later: &mut Vec<Step>) {
     }
 }
 
-/// Plans one link's addresses; true if the kernel may drop the link's IPv4 routes on the way.
+/// Plans one link's addresses.
 ///
 /// New ones come first, old ones go last. But the kernel removes the secondary addresses of a network with its first
 /// one, and keeps one address of IPv6 once. Where that is in the way, a network is made anew, see [`rebuild`].
-fn addresses(
-    name: &str,
-    wanted: &LinkTarget,
-    now: &Link,
-    steps: &mut Vec<Step>,
-    later: &mut Vec<Step>,
-) -> bool {
+fn addresses(name: &str, wanted: &LinkTarget, now: &Link, steps: &mut Vec<Step>, later: &mut Vec<Step>) {
     let remove = |address: &Address| Step::RemoveAddress { link: name.to_owned(), address: *address };
     let add = |address: &Address| Step::AddAddress { link: name.to_owned(), address: *address };
     let keep: BTreeSet<&Address> = wanted.addresses.iter().collect();
@@ -114,13 +103,10 @@ fn addresses(
     if wanted.origin == Origin::Before {
         anew.extend(out_of_order(wanted, now));
     }
-    for network in &anew {
-        rebuild(name, *network, wanted, now, &old, steps);
-    }
     let missing = |address: &&Address| !anew.contains(&address.net.trunc()) && !has.contains(address);
     // One of IPv6 that changes its prefix length or its flags was just removed.
     steps.extend(wanted.addresses.iter().filter(missing).map(add));
-    !anew.is_empty()
+    rebuild(name, &anew, wanted, now, &old, steps);
 }
 
 /// An address that is not wanted: those of the kernel itself and of routers stay.
@@ -147,11 +133,12 @@ fn out_of_order(wanted: &LinkTarget, now: &Link) -> BTreeSet<IpNet> {
     order.into_iter().filter_map(disordered).collect()
 }
 
-/// Makes a network of IPv4 anew: what goes is removed, what is wanted is added in its order. What is wanted and there
-/// is held by a /32 of its own until then, so that it answers all the time.
+/// Makes networks of IPv4 anew: what goes is removed, what is wanted is added in its order. What is wanted and there
+/// is held by a /32 of its own until then, so that it answers all the time; at least one is held, for with a link's
+/// last address the kernel drops its routes.
 fn rebuild(
     name: &str,
-    network: IpNet,
+    networks: &BTreeSet<IpNet>,
     wanted: &LinkTarget,
     now: &Link,
     old: &[&Address],
@@ -159,21 +146,21 @@ fn rebuild(
 ) {
     let remove = |address: &Address| Step::RemoveAddress { link: name.to_owned(), address: *address };
     let add = |address: &Address| Step::AddAddress { link: name.to_owned(), address: *address };
-    let inside = |address: &&Address| address.net.trunc() == network;
-    let there: Vec<&Address> = now.addresses.iter().filter(inside).collect();
-    let holds: Vec<Address> = wanted
-        .addresses
-        .iter()
-        .filter(|address| inside(address) && there.iter().any(|other| other.net.addr() == address.net.addr()))
+    let inside = |address: &&Address| networks.contains(&address.net.trunc());
+    let wanted: Vec<&Address> = wanted.addresses.iter().filter(inside).collect();
+    let is_there =
+        |address: &&&Address| now.addresses.iter().any(|other| other.net.addr() == address.net.addr());
+    let none = !wanted.iter().any(|address| is_there(&address));
+    let held = wanted.iter().filter(is_there).chain(wanted.first().filter(|_| none));
+    let holds: Vec<Address> = held
         .map(|address| Address::plain(IpNet::from(address.net.addr())))
         .filter(|hold| !now.addresses.iter().any(|address| address.net == hold.net))
         .collect();
     steps.extend(holds.iter().map(add));
-    let is_wanted = |address: &&&Address| wanted.addresses.contains(address);
-    steps.extend(
-        there.iter().filter(|address| old.contains(address) || is_wanted(address)).map(|a| remove(a)),
-    );
-    steps.extend(wanted.addresses.iter().filter(inside).map(add));
+    let there = now.addresses.iter().filter(inside);
+    let goes = there.filter(|address| old.contains(address) || wanted.contains(address));
+    steps.extend(goes.map(remove));
+    steps.extend(wanted.iter().map(|address| add(address)));
     steps.extend(holds.iter().map(remove));
 }
 
@@ -215,7 +202,6 @@ impl<'a> Routes<'a> {
         &mut self,
         place: Place<'_>,
         route: &Route,
-        again: bool,
         target: &Target,
         steps: &mut Vec<Step>,
     ) -> Result<(), PlanError> {
@@ -240,9 +226,6 @@ impl<'a> Routes<'a> {
         let (there, in_the_way): (Vec<_>, Vec<_>) = present.into_iter().partition(is_there);
         if *origin == Origin::Before && !there.is_empty() {
             self.by_key.insert(route.key(), in_the_way);
-            if again {
-                steps.push(Step::AddRoute { link: name.to_owned(), route: route.clone() });
-            }
             return Ok(());
         }
         for (link, other) in &in_the_way {
@@ -261,7 +244,7 @@ impl<'a> Routes<'a> {
         {
             let (old_link, old) = (old_link.to_owned(), old.clone());
             steps.push(Step::ReplaceRoute { link, route, old_link, old });
-        } else if there.is_empty() || again {
+        } else if there.is_empty() {
             steps.push(Step::AddRoute { link, route });
         }
         let rest = in_the_way.map(|(link, route)| (link.to_owned(), route.clone()));

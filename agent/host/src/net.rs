@@ -183,20 +183,31 @@ impl Network {
         mapping: &NicMapping,
         before: &Snapshot,
     ) -> Result<Applied, NetError> {
-        if before.uses_ovs || uses_ovs(document) {
+        let mut settled = false;
+        if (before.uses_ovs || uses_ovs(document)) && !self.ovs_is_idle().await? {
             self.settle_ovs().await?;
+            settled = true;
         }
         let mut netlink = Netlink::open()?;
-        let state = self.observe_through(&mut netlink).await?;
-        let document = mapped(document, mapping, &state)?;
-        let mut before = extended(before.clone(), &document, &state);
-        let target = Target::new(&document, &before, &state, self.datapath_type.as_deref());
-        if !target.missing.is_empty() {
-            return Err(NetError::Missing(target.missing));
-        }
-        self.needs_ovs(&before, &state)?;
-        let steps = plan(&target, &state)?;
+        let (document, before, target, steps) = loop {
+            let state = self.observe_through(&mut netlink).await?;
+            let document = mapped(document, mapping, &state)?;
+            let before = extended(before.clone(), &document, &state);
+            let target = Target::new(&document, &before, &state, self.datapath_type.as_deref());
+            if !target.missing.is_empty() {
+                return Err(NetError::Missing(target.missing));
+            }
+            self.needs_ovs(&before, &state)?;
+            let steps = plan(&target, &state)?;
+            if steps.is_empty() || !before.uses_ovs || settled {
+                break (document, before, target, steps);
+            }
+            // Nothing is begun with a switch that hangs.
+            self.settle_ovs().await?;
+            settled = true;
+        };
         self.reach(&mut netlink, &target, &steps).await?;
+        let mut before = before;
         before.keep_only(&document);
         before.uses_ovs = uses_ovs(&document) || before.holds_ovs();
         Ok(Applied { steps, warnings: target.warnings, before })
@@ -372,6 +383,13 @@ impl Network {
                 Ok(None)
             }
             Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn ovs_is_idle(&self) -> Result<bool, NetError> {
+        match self.connect_ovs().await? {
+            Some(mut ovs) => Ok(ovs.is_idle().await?),
+            None => Ok(true),
         }
     }
 

@@ -110,6 +110,7 @@ impl Ovsdb {
         for (index, step) in steps.iter().enumerate() {
             batch.add(index, step);
         }
+        batch.close();
         let Batch { operations, steps, .. } = batch;
         if operations.is_empty() {
             return Ok(());
@@ -134,11 +135,19 @@ impl Ovsdb {
         Ok(Known::new(ports, rows(&results, 1).filter_map(bridge).collect()))
     }
 
+    /// Has the switch taken up all that it was told to?
+    pub async fn is_idle(&mut self) -> Result<bool> {
+        let columns = json!(["next_cfg", "cur_cfg"]);
+        let select = json!({"op": "select", "table": "Open_vSwitch", "where": [], "columns": columns});
+        let results = self.transact(vec![select]).await?;
+        Ok(rows(&results, 0).all(|row| row["cur_cfg"].as_i64() >= row["next_cfg"].as_i64()))
+    }
+
     /// Waits until the switch has taken up all that was committed so far.
     pub async fn sync(&mut self) -> Result<()> {
         let asked = self
             .transact(vec![
-                json!({"op": "mutate", "table": "Open_vSwitch", "where": [], "mutations": [["next_cfg", "+=", 1]]}),
+                more_to_take_up(),
                 json!({"op": "select", "table": "Open_vSwitch", "where": [], "columns": ["next_cfg"]}),
             ])
             .await?;
@@ -180,6 +189,10 @@ impl Ovsdb {
         }
         Ok(results)
     }
+}
+
+fn more_to_take_up() -> Value {
+    json!({"op": "mutate", "table": "Open_vSwitch", "where": [], "mutations": [["next_cfg", "+=", 1]]})
 }
 
 fn rows(results: &[Value], index: usize) -> impl Iterator<Item = &Value> {

@@ -66,6 +66,13 @@ impl Batch {
         }
     }
 
+    /// Says that there is something to take up, so that a crash before [`super::Ovsdb::sync`] is noticed later.
+    pub fn close(&mut self) {
+        if !self.operations.is_empty() {
+            self.push(super::more_to_take_up());
+        }
+    }
+
     fn push(&mut self, operation: Value) {
         self.operations.push(operation);
         self.steps.push(self.step);

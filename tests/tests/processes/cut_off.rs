@@ -221,6 +221,41 @@ fn by_a_bridge_that_takes_the_interface_and_has_no_address() {
     }
 }
 
+#[test]
+fn by_a_rule_that_sends_replies_elsewhere() {
+    comes_back(
+        &Bed::beside(),
+        "a rule that sends replies elsewhere",
+        "[{type: interface, name: up0, use_dhcp: false, addresses: [{ip_netmask: 10.77.0.2/24}], \
+         routes: [{default: true, next_hop: 10.77.0.99, table: 100}], \
+         rules: [{rule: from 10.77.0.2 table 100}]}]",
+    );
+}
+
+/// The switch that holds the interface dies while the change waits to be confirmed.
+#[test]
+fn what_cannot_be_put_back_falls_back_to_what_the_document_has_for_that() {
+    let Bed { site, server, switch, .. } = Bed::beside();
+    let place = Place { namespace: Some(&server), switch: Some(&switch), state: None };
+    let web1 = site.join_at("web-1", place);
+    let template = site.file(&format!(
+        "heat_template_version: 2018-08-31\nresources:\n  net:\n    type: Muster::NetworkConfig\n    properties:\n      \
+         node: web-1\n      confirm_timeout: {WINDOW}\n      network_config: [{{type: ovs_bridge, name: br-ex, \
+         use_dhcp: false, members: [{{type: interface, name: up0}}]}}]\n      fallback_config: [{{type: interface, \
+         name: up0, use_dhcp: false, addresses: [{{ip_netmask: 10.77.0.222/24}}]}}]\n"
+    ));
+    let creating = site.spawn(&["stack", "create", "net", "-t", &template, "--wait"]);
+    eventually("it is cut off", || {
+        (!server.ip("-4 address show dev up0").contains("10.77.0.2/")).then_some(())
+    });
+    drop(switch);
+    let ran = creating.finish();
+    ran.refused(1, &["was not reached anew", "the fallback_config is in force"]);
+    assert!(server.ip("-4 address show dev up0").contains("10.77.0.222/24"));
+    site.until_node("web-1", "online");
+    drop(web1);
+}
+
 /// The document moves the way to the controller, and the server stays reachable by it.
 fn moves(document: &str, check: impl Fn(&Bed)) {
     let bed = Bed::beside();

@@ -213,24 +213,6 @@ impl Network {
         Ok(Applied { steps, warnings: target.warnings, before })
     }
 
-    /// [`Network::apply`], and when it fails on the way, `undo` is restored at once.
-    pub async fn apply_or_restore(
-        &self,
-        document: &NetworkDocument,
-        mapping: &NicMapping,
-        before: &Snapshot,
-        undo: &Snapshot,
-    ) -> Result<Applied, NetError> {
-        let error = match self.apply(document, mapping, before).await {
-            Err(error) if error.may_have_changed() => Box::new(error),
-            done_or_nothing_done => return done_or_nothing_done,
-        };
-        match self.restore(undo).await {
-            Ok(warnings) => Err(NetError::Undone { error, warnings }),
-            Err(undo) => Err(NetError::HalfDone { error, undo: Box::new(undo) }),
-        }
-    }
-
     /// Puts back what was there before, from any half-way state and also after a reboot; gives what cannot be. It may
     /// be repeated. Where something fails, all else is put back nevertheless, and the first failure is given.
     pub async fn restore(&self, before: &Snapshot) -> Result<Vec<String>, NetError> {

@@ -52,34 +52,15 @@ pub enum NetError {
     /// Read back, it is not what was wanted.
     #[error("read back, the host differs: {}", listed(.0))]
     Differs(Vec<Difference>),
-    /// It failed and was put back.
-    #[error("{}; what was there when it began has been put back{}", chain(.error.as_ref()), but(.warnings))]
-    Undone {
-        /// Why it failed.
-        error: Box<NetError>,
-        /// What could not be put back.
-        warnings: Vec<String>,
-    },
     /// Not all could be put back.
     #[error("{}; all else has been put back", chain(.0.as_ref()))]
     Partly(Box<NetError>),
-    /// It failed, and so did putting back.
-    #[error("{}; putting back what was there when it began failed too: {}", chain(.error.as_ref()), chain(.undo.as_ref()))]
-    HalfDone {
-        /// Why it failed.
-        error: Box<NetError>,
-        /// Why putting back failed.
-        undo: Box<NetError>,
-    },
 }
 
 impl NetError {
     /// Some steps may have been done.
     pub fn may_have_changed(&self) -> bool {
-        matches!(
-            self,
-            Self::Step(_) | Self::Differs(_) | Self::Undone { .. } | Self::HalfDone { .. } | Self::Partly(_)
-        )
+        matches!(self, Self::Step(_) | Self::Differs(_) | Self::Partly(_))
     }
 }
 
@@ -92,10 +73,6 @@ pub fn chain(error: &dyn Error) -> String {
         cause = error.source();
     }
     text
-}
-
-fn but(warnings: &[String]) -> String {
-    if warnings.is_empty() { String::new() } else { format!(", but: {}", warnings.join("; ")) }
 }
 
 /// The first differences in one line, and how many more there are.

@@ -133,7 +133,7 @@ impl<C: AsyncFn() -> Result<Ovsdb, OvsdbError>> Executor<'_, C> {
             Step::SetMtu { link, mtu } => netlink.set_mtu(link, *mtu).await,
             Step::SetMac { link, mac } => netlink.set_mac(link, mac).await,
             Step::SetUp { link, up } => netlink.set_up(link, *up).await,
-            Step::AddAddress { link, address } => netlink.add_address(link, address).await,
+            Step::AddAddress { link, address, moved } => netlink.add_address(link, address, *moved).await,
             Step::RemoveAddress { link, address } => netlink.remove_address(link, address).await,
             Step::AddRoute { link, route } => netlink.add_route(link, route).await,
             Step::ReplaceRoute { link, route, .. } => netlink.replace_route(link, route).await,

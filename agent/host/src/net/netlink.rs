@@ -201,11 +201,12 @@ impl Netlink {
         within(self.handle.link().change(message).execute()).await
     }
 
-    /// Adds an address.
-    pub async fn add_address(&mut self, link: &str, address: &Address) -> Result<()> {
+    /// Adds an address. One of IPv6 that was `moved` from another link of this host is not asked for first: until the
+    /// answer, a second later, it could not be used.
+    pub async fn add_address(&mut self, link: &str, address: &Address, moved: bool) -> Result<()> {
         let index = self.index(link).await?;
         let mut request = self.handle.address().add(index, address.net.addr(), address.net.prefix_len());
-        adapt(request.message_mut(), address);
+        adapt(request.message_mut(), address, moved);
         done_by(within(request.execute()).await, &[EEXIST])
     }
 
@@ -217,7 +218,7 @@ impl Netlink {
         };
         let mut request = self.handle.address().add(index, address.net.addr(), address.net.prefix_len());
         let mut message = std::mem::take(request.message_mut());
-        adapt(&mut message, address);
+        adapt(&mut message, address, false);
         done_by(within(self.handle.address().del(message).execute()).await, &[EADDRNOTAVAIL])
     }
 
@@ -270,7 +271,7 @@ fn done_by(result: Result<()>, codes: &[i32]) -> Result<()> {
     }
 }
 
-fn adapt(message: &mut AddressMessage, address: &Address) {
+fn adapt(message: &mut AddressMessage, address: &Address, moved: bool) {
     message.header.scope = address.scope.into();
     let attributes = &mut message.attributes;
     if let Some(peer) = address.peer {
@@ -279,8 +280,11 @@ fn adapt(message: &mut AddressMessage, address: &Address) {
         });
         attributes.push(AddressAttribute::Address(peer));
     }
-    if address.noprefixroute {
-        attributes.push(AddressAttribute::Flags(AddressFlags::Noprefixroute));
+    let mut flags = AddressFlags::empty();
+    flags.set(AddressFlags::Noprefixroute, address.noprefixroute);
+    flags.set(AddressFlags::Nodad, moved && address.net.addr().is_ipv6());
+    if !flags.is_empty() {
+        attributes.push(AddressAttribute::Flags(flags));
     }
     if address.given {
         let mut lifetimes = CacheInfo::default();

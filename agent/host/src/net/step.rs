@@ -41,8 +41,8 @@ pub enum Step {
     SetMac { link: String, mac: String },
     /// Administratively up or down.
     SetUp { link: String, up: bool },
-    /// To a link.
-    AddAddress { link: String, address: Address },
+    /// To a link. `moved`: it is this host's already, so nobody has to be asked whether it is free.
+    AddAddress { link: String, address: Address, moved: bool },
     /// From a link.
     RemoveAddress { link: String, address: Address },
     /// Through a link.
@@ -118,7 +118,7 @@ impl fmt::Display for Step {
             Self::SetMac { link, mac } => write!(f, "give {link} the MAC address {mac}"),
             Self::SetUp { link, up: true } => write!(f, "set {link} up"),
             Self::SetUp { link, up: false } => write!(f, "set {link} down"),
-            Self::AddAddress { link, address } => write!(f, "add the address {address} to {link}"),
+            Self::AddAddress { link, address, .. } => write!(f, "add the address {address} to {link}"),
             Self::RemoveAddress { link, address } => write!(f, "remove the address {address} from {link}"),
             Self::AddRoute { link, route } => write!(f, "add the route {route} dev {link}"),
             Self::ReplaceRoute { link, route, old_link, old } => {

@@ -62,6 +62,9 @@ fn lived_in() -> (Bed, Bed) {
     }
     server
         .ovs("add-br br-old -- set bridge br-old datapath_type=netdev other_config:hwaddr=02:00:00:00:00:77");
+    server.ip("rule add from 10.51.0.0/16 blackhole priority 51 protocol 99");
+    server.ip("rule add from 10.52.0.0/16 table 7 priority 52");
+    std::fs::write(server.resolv_conf(), "nameserver 192.0.2.9\noptions rotate\n").unwrap();
     server.ovs(
         "add-port br-old eth3 tag=5 trunks=5,6 other_config:priority-tags=always external_ids:whose=theirs",
     );
@@ -74,6 +77,9 @@ fn upheaval() -> NetworkDocument {
     document(json!([
         {"type": "ovs_bridge", "name": "br-ex", "mtu": 1350, "addresses": [{"ip_netmask": "192.0.2.10/24"}],
          "routes": [{"default": true, "next_hop": "192.0.2.1"}, {"ip_netmask": "10.50.0.0/16", "next_hop": "192.0.2.3"}],
+         "rules": [{"rule": "from 10.50.0.0/16 table 100 priority 50"}, {"rule": "-6 fwmark 5 table 100"},
+                   {"rule": "from 10.51.0.0/16 blackhole priority 51"}],
+         "dns_servers": ["192.0.2.53"], "domain": "new.example",
          "members": [{"type": "interface", "name": "eth1", "primary": true, "mtu": 1350},
                      {"type": "interface", "name": "eth3"},
                      {"type": "vlan", "vlan_id": 7, "addresses": [{"ip_netmask": "10.7.7.1/24"}]}]},
@@ -128,6 +134,7 @@ fn after_a_reboot_the_undo_brings_back_what_the_kernel_forgot() {
     // What no document named, the host's own configuration brings up.
     server.ip("link set eth4 up");
     server.ip("address add 203.0.113.1/24 dev eth4");
+    server.ip("rule add from 10.52.0.0/16 table 7 priority 52");
     server.inside(async |network| {
         assert_eq!(network.restore(&undo).await.unwrap(), [""; 0]);
         let mut now = exact(network.observe().await.unwrap());

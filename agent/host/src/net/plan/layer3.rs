@@ -4,6 +4,7 @@
 //! would drop it together with another one. A route with the key of an old one takes its place at once.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use ipnet::IpNet;
 
@@ -15,8 +16,11 @@ use super::PlanError;
 pub(super) fn plan(target: &Target, state: &State, steps: &mut Vec<Step>) -> Result<(), PlanError> {
     let none = Link::default();
     let mut later = Vec::new();
+    let all = state.links.values().flat_map(|link| &link.addresses);
+    let ours: BTreeSet<IpAddr> = all.map(|address| address.net.addr()).collect();
     for (name, wanted) in target.present() {
-        addresses(name, wanted, state.links.get(name).unwrap_or(&none), steps, &mut later);
+        let now = state.links.get(name).unwrap_or(&none);
+        addresses(&OnLink { name, wanted, now, ours: &ours }, steps, &mut later);
     }
     if target.takes_over {
         in_the_way(target, state, &mut later);
@@ -69,13 +73,31 @@ fn in_the_way(target: &Target, state: &State, later: &mut Vec<Step>) {
     }
 }
 
+/// One link, and what this host has anywhere.
+struct OnLink<'a> {
+    name: &'a str,
+    wanted: &'a LinkTarget,
+    now: &'a Link,
+    ours: &'a BTreeSet<IpAddr>,
+}
+
+impl OnLink<'_> {
+    fn add(&self, address: &Address) -> Step {
+        let moved = self.ours.contains(&address.net.addr());
+        Step::AddAddress { link: self.name.to_owned(), address: *address, moved }
+    }
+
+    fn remove(&self, address: &Address) -> Step {
+        Step::RemoveAddress { link: self.name.to_owned(), address: *address }
+    }
+}
+
 /// Plans one link's addresses.
 ///
 /// New ones come first, old ones go last. But the kernel removes the secondary addresses of a network with its first
 /// one, and keeps one address of IPv6 once. Where that is in the way, a network is made anew, see [`rebuild`].
-fn addresses(name: &str, wanted: &LinkTarget, now: &Link, steps: &mut Vec<Step>, later: &mut Vec<Step>) {
-    let remove = |address: &Address| Step::RemoveAddress { link: name.to_owned(), address: *address };
-    let add = |address: &Address| Step::AddAddress { link: name.to_owned(), address: *address };
+fn addresses(on: &OnLink<'_>, steps: &mut Vec<Step>, later: &mut Vec<Step>) {
+    let OnLink { wanted, now, .. } = *on;
     let keep: BTreeSet<&Address> = wanted.addresses.iter().collect();
     // A link that goes down loses its IPv6 addresses.
     let stays = |address: &&Address| address.net.addr().is_ipv4() || wanted.up != Some(false) || !now.up;
@@ -95,9 +117,9 @@ fn addresses(name: &str, wanted: &LinkTarget, now: &Link, steps: &mut Vec<Step>,
         }
         let once = wanted.addresses.iter().any(|other| other.net.addr() == address.net.addr());
         if once && address.net.addr().is_ipv6() {
-            steps.push(remove(address));
+            steps.push(on.remove(address));
         } else {
-            later.push(remove(address));
+            later.push(on.remove(address));
         }
     }
     if wanted.origin == Origin::Before {
@@ -105,8 +127,8 @@ fn addresses(name: &str, wanted: &LinkTarget, now: &Link, steps: &mut Vec<Step>,
     }
     let missing = |address: &&Address| !anew.contains(&address.net.trunc()) && !has.contains(address);
     // One of IPv6 that changes its prefix length or its flags was just removed.
-    steps.extend(wanted.addresses.iter().filter(missing).map(add));
-    rebuild(name, &anew, wanted, now, &old, steps);
+    steps.extend(wanted.addresses.iter().filter(missing).map(|address| on.add(address)));
+    rebuild(on, &anew, &old, steps);
 }
 
 /// An address that is not wanted: those of the kernel itself and of routers stay.
@@ -136,16 +158,8 @@ fn out_of_order(wanted: &LinkTarget, now: &Link) -> BTreeSet<IpNet> {
 /// Makes networks of IPv4 anew: what goes is removed, what is wanted is added in its order. What is wanted and there
 /// is held by a /32 of its own until then, so that it answers all the time; at least one is held, for with a link's
 /// last address the kernel drops its routes.
-fn rebuild(
-    name: &str,
-    networks: &BTreeSet<IpNet>,
-    wanted: &LinkTarget,
-    now: &Link,
-    old: &[&Address],
-    steps: &mut Vec<Step>,
-) {
-    let remove = |address: &Address| Step::RemoveAddress { link: name.to_owned(), address: *address };
-    let add = |address: &Address| Step::AddAddress { link: name.to_owned(), address: *address };
+fn rebuild(on: &OnLink<'_>, networks: &BTreeSet<IpNet>, old: &[&Address], steps: &mut Vec<Step>) {
+    let OnLink { wanted, now, .. } = *on;
     let inside = |address: &&Address| networks.contains(&address.net.trunc());
     let wanted: Vec<&Address> = wanted.addresses.iter().filter(inside).collect();
     let is_there =
@@ -156,12 +170,12 @@ fn rebuild(
         .map(|address| Address::plain(IpNet::from(address.net.addr())))
         .filter(|hold| !now.addresses.iter().any(|address| address.net == hold.net))
         .collect();
-    steps.extend(holds.iter().map(add));
+    steps.extend(holds.iter().map(|address| on.add(address)));
     let there = now.addresses.iter().filter(inside);
     let goes = there.filter(|address| old.contains(address) || wanted.contains(address));
-    steps.extend(goes.map(remove));
-    steps.extend(wanted.iter().map(|address| add(address)));
-    steps.extend(holds.iter().map(remove));
+    steps.extend(goes.map(|address| on.remove(address)));
+    steps.extend(wanted.iter().map(|address| on.add(address)));
+    steps.extend(holds.iter().map(|address| on.remove(address)));
 }
 
 /// A wanted route's place.

@@ -22,6 +22,7 @@ pub mod state;
 mod error;
 mod execute;
 mod plan;
+mod restore;
 mod step;
 mod target;
 mod verify;
@@ -47,17 +48,13 @@ pub use verify::differences;
 use execute::OnFailure;
 use netlink::Netlink;
 use ovsdb::{Ovsdb, OvsdbError};
-use resolver::{Files, Resolver};
+use resolver::Files;
 use state::Ovs;
 
 /// How often, and how far apart, the result is read back before it counts as different: the kernel and Open
 /// vSwitch finish some changes (an MTU, say) a moment after they have confirmed them.
 const READ_BACK_TRIES: u32 = 10;
 const READ_BACK_PAUSE: Duration = Duration::from_millis(200);
-/// For Open vSwitch to be idle before something is put back: a switch that hangs must not keep a server cut off.
-const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often restoring plans anew: what a step took along that nobody foresaw is put back by the next round.
-const RESTORE_ROUNDS: u32 = 3;
 
 /// Settings of the agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -211,89 +208,6 @@ impl Network {
         before.keep_only(&document);
         before.uses_ovs = uses_ovs(&document) || before.holds_ovs();
         Ok(Applied { steps, warnings: target.warnings, before })
-    }
-
-    /// Puts back what was there before, from any half-way state and also after a reboot; gives what cannot be. It may
-    /// be repeated. Where something fails, all else is put back nevertheless, and the first failure is given.
-    pub async fn restore(&self, before: &Snapshot) -> Result<Vec<String>, NetError> {
-        let (mut hangs, mut failed) = (None, None);
-        if before.uses_ovs {
-            let impatient = Self { ovs_timeout: self.ovs_timeout.min(SETTLE_TIMEOUT), ..self.clone() };
-            hangs = impatient.settle_ovs().await.err();
-        }
-        let mut netlink = Netlink::open()?;
-        let (mut rounds_left, mut tries_left) = (RESTORE_ROUNDS, READ_BACK_TRIES);
-        loop {
-            let ovs = self.bridges().await.unwrap_or_default();
-            let state = State { ovs, ..self.observe_host(&mut netlink).await? };
-            let target = Target::new(&NetworkDocument::default(), before, &state, None);
-            let found = differences(&target, &state);
-            let mut steps = plan(&target, &state)?;
-            if hangs.is_some() {
-                steps = plan::without_switch(steps, &state);
-            }
-            let out_of_reach = self.needs_ovs(before, &state).is_err();
-            let over = |error| match rounds_left < RESTORE_ROUNDS {
-                true => NetError::Partly(Box::new(error)),
-                false => error,
-            };
-            if found.is_empty() && (steps.is_empty() || rounds_left == 0) {
-                if steps.is_empty() {
-                    failed = None;
-                }
-                if matches!(before.resolver, Some(Resolver::Resolved { .. })) {
-                    // A crash between the file and this would go unnoticed; whoever runs without resolved has no use
-                    // for it either.
-                    let _ = self.files.reload().await;
-                }
-                self.needs_ovs(before, &state).map_err(over)?;
-                return hangs.or(failed).map_or(Ok(target.warnings), |error| Err(over(error)));
-            }
-            if !steps.is_empty() && rounds_left > 0 {
-                rounds_left -= 1;
-                let done = self.execute_through(&mut netlink, &steps, OnFailure::GoOn).await;
-                failed = done.err();
-                netlink.forget_links();
-            } else if tries_left > 0 && hangs.is_none() && failed.is_none() && !out_of_reach {
-                tries_left -= 1;
-                tokio::time::sleep(READ_BACK_PAUSE).await;
-            } else {
-                self.needs_ovs(before, &state).map_err(over)?;
-                return Err(over(hangs.or(failed).unwrap_or(NetError::Differs(found))));
-            }
-        }
-    }
-
-    /// Makes the links of the document's `fallback_config` so, and nothing else; what is in their way on other links
-    /// goes. Gives the steps that were needed. For when what was there before cannot be put back.
-    pub async fn apply_fallback(
-        &self,
-        document: &NetworkDocument,
-        mapping: &NicMapping,
-    ) -> Result<Vec<Step>, NetError> {
-        let mut netlink = Netlink::open()?;
-        let mut done = Vec::new();
-        let mut failed = None;
-        for last in [false, true] {
-            let ovs = self.bridges().await.unwrap_or_default();
-            let state = State { ovs, ..self.observe_host(&mut netlink).await? };
-            let fallback = mapped(document, mapping, &state)?.fallback().ok_or(NetError::NoFallback)?;
-            let before = extended(Snapshot::default(), &fallback, &state);
-            let mut target = Target::new(&fallback, &before, &state, self.datapath_type.as_deref());
-            target.takes_over = true;
-            let steps = plan(&target, &state)?;
-            if last || steps.is_empty() {
-                let found = [target.missing.clone(), differences(&target, &state)].concat();
-                return match found.is_empty() {
-                    true => Ok(done),
-                    false => Err(failed.unwrap_or(NetError::Differs(found))),
-                };
-            }
-            failed = self.execute_through(&mut netlink, &steps, OnFailure::GoOn).await.err();
-            netlink.forget_links();
-            done = steps;
-        }
-        Ok(done)
     }
 
     /// Where the host differs from the document; nothing if it is so.

@@ -1,9 +1,11 @@
 //! From what shall be and what is to the exact steps between. Pure; no decision is left for executing.
 //!
-//! Order: bridges, then their members, then MTU, then up (what carries before what is carried) and down, then
-//! new addresses and routes, then old routes and addresses, then what goes. The exceptions, where the kernel
-//! knows only one at a time, stand where they are planned. Planning what is reached gives no step.
+//! Order: bridges, then their members, then MTU, then up (what carries before what is carried) and down, then new
+//! addresses, routes and rules, then old rules, routes and addresses, then the resolver, then what goes. The
+//! exceptions, where the kernel knows only one at a time, stand where they are planned. Planning what is reached
+//! gives no step.
 
+mod in_the_way;
 mod layer3;
 #[cfg(test)]
 mod order_tests;
@@ -12,6 +14,9 @@ pub(super) mod resolver;
 mod tests;
 
 use thiserror::Error;
+
+use in_the_way::check_membership;
+pub(super) use in_the_way::{conflict, is_made};
 
 use super::state::{Attach, Link, OvsPort, State};
 use super::step::Step;
@@ -38,19 +43,39 @@ pub fn plan(target: &Target, state: &State) -> Result<Vec<Step>, PlanError> {
     for (name, wanted) in target.present().filter(|(_, wanted)| wanted.origin == Origin::Document) {
         check_membership(name, wanted, state)?;
     }
-    let mut planner = Planner { target, state: state.clone(), steps: Vec::new() };
+    let mut planner = Planner { target, state: without_layer3(state), steps: Vec::new() };
     planner.make_room()?;
     planner.create();
     planner.attach();
     planner.sizes();
     planner.up(true);
     planner.up(false);
-    layer3::plan(target, &planner.state, &mut planner.steps)?;
+    let stays = |(name, _): &(&String, &Link)| planner.state.links.contains_key(*name);
+    let links = state.links.iter().filter(stays).map(|(name, link)| (name.as_str(), link)).collect();
+    layer3::plan(target, &links, &state.rules, &mut planner.steps)?;
     if let Some(wanted) = &target.resolver {
         planner.steps.extend(resolver::plan(wanted, &state.resolver)?);
     }
     planner.teardown();
     Ok(planner.steps)
+}
+
+/// What layer 2 asks for: tens of thousands of routes are not copied.
+fn without_layer3(state: &State) -> State {
+    let bare = |link: &Link| Link {
+        index: link.index,
+        kind: link.kind.clone(),
+        mac: link.mac.clone(),
+        mtu: link.mtu,
+        up: link.up,
+        master: link.master.clone(),
+        parent: link.parent.clone(),
+        vlan: link.vlan.clone(),
+        addresses: Vec::new(),
+        routes: Vec::new(),
+    };
+    let links = state.links.iter().map(|(name, link)| (name.clone(), bare(link))).collect();
+    State { links, ovs: state.ovs.clone(), ..State::default() }
 }
 
 /// Those of `steps`, from a plan for `state`, that help while the switch does not answer: nobody waits for it, and what
@@ -88,34 +113,6 @@ impl Target {
     fn absent(&self) -> impl Iterator<Item = &str> {
         self.links.iter().filter(|(_, wanted)| **wanted == Wanted::Absent).map(|(name, _)| name.as_str())
     }
-}
-
-/// Refuses to take a link out of what this version cannot put it back into.
-fn check_membership(name: &str, wanted: &LinkTarget, state: &State) -> Result<(), PlanError> {
-    let refuse = |problem: String| Err(PlanError::new(&wanted.path, problem));
-    if let Some((master_name, master)) = state.master(name) {
-        // Ports of the kernel's datapath have "ovs-system" as master: the database tells their bridge.
-        if !matches!(master.kind.as_str(), "bridge" | "openvswitch") {
-            let kind = &master.kind;
-            return refuse(format!(
-                "{name} belongs to {master_name} ({kind}), which this version does not change; take it out first"
-            ));
-        }
-    }
-    let Some((bridge, port)) = state.ovs_port(name) else { return Ok(()) };
-    if port.interfaces.len() > 1 {
-        return refuse(format!(
-            "{name} belongs to a bond of {bridge}, which this version does not change; take it out first"
-        ));
-    }
-    let internal = port.interfaces.get(name).is_some_and(|interface| interface.internal);
-    let moves = !matches!(&wanted.attach, Attach::Ovs(to, _) if to == bridge);
-    if internal && moves && !wanted.may_replace {
-        return refuse(format!(
-            "{name} is an internal port of {bridge} that something else made; delete it there first"
-        ));
-    }
-    Ok(())
 }
 
 struct Planner<'a> {
@@ -332,49 +329,6 @@ impl Planner<'_> {
         if last.is_some_and(|last| self.steps[from + last] != Step::SyncOvs) {
             self.steps.push(Step::SyncOvs);
         }
-    }
-}
-
-/// Something that Muster makes and so may delete: never hardware, nor what carries another's mark.
-pub(super) fn is_made(name: &str, state: &State) -> bool {
-    if let Some(bridge) = state.ovs_bridge(name) {
-        return bridge.ours;
-    }
-    if let Some((_, port)) = state.ovs_port(name) {
-        return port.ours;
-    }
-    state.links.get(name).is_some_and(|link| matches!(link.kind.as_str(), "bridge" | "vlan"))
-}
-
-/// Says what stands in the place of a link that shall be of another kind.
-pub(super) fn conflict(name: &str, kind: &LinkKind, state: &State) -> Option<String> {
-    let link = state.links.get(name);
-    let bridge = state.ovs_bridge(name).is_some();
-    let internal = state.ovs_port(name).is_some_and(|(_, port)| port.is_internal());
-    let is_there =
-        |what: String| Some(format!("{name} is there already as {what}; choose another name or delete it"));
-    match (kind, link) {
-        (LinkKind::Existing, _) => None,
-        (LinkKind::OvsBridge { .. }, _) if bridge => None,
-        (LinkKind::OvsInternal { .. }, _) if internal => None,
-        (_, None) if !bridge && !internal => None,
-        (_, _) if bridge => is_there("a bridge of Open vSwitch".to_owned()),
-        (_, _) if internal => is_there("a port of Open vSwitch".to_owned()),
-        (LinkKind::LinuxBridge, Some(link)) if link.kind == "bridge" => None,
-        (LinkKind::Vlan { device, id }, Some(link)) => match &link.vlan {
-            Some(vlan) if vlan.device == *device && vlan.id == *id => None,
-            Some(vlan) => is_there(format!("VLAN {} on {}", vlan.id, vlan.device)),
-            None => is_there(kind_of(link)),
-        },
-        (_, Some(link)) => is_there(kind_of(link)),
-        (_, None) => None,
-    }
-}
-
-fn kind_of(link: &Link) -> String {
-    match link.kind.as_str() {
-        "" => "hardware".to_owned(),
-        kind => format!("a link of kind {kind}"),
     }
 }
 

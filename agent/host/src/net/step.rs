@@ -48,7 +48,7 @@ pub enum Step {
     /// Through a link.
     AddRoute { link: String, route: Route },
     /// In the place of `old`, which has its key, at once.
-    ReplaceRoute { link: String, route: Route, old_link: String, old: Route },
+    ReplaceRoute { link: String, route: Box<Route>, old_link: String, old: Box<Route> },
     /// Through a link.
     RemoveRoute { link: String, route: Route },
     /// `protocol`: who is said to have added it, an `RTPROT_` number.

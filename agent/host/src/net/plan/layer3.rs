@@ -7,31 +7,40 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use muster_shared::model::network::Rule;
 
-use super::super::state::{Address, Attach, Link, Route, RouteKey, State};
+use super::super::state::{Address, Attach, Link, Route, RouteKey};
 use super::super::step::Step;
 use super::super::target::{LinkKind, LinkTarget, Origin, Target};
 use super::PlanError;
 
-pub(super) fn plan(target: &Target, state: &State, steps: &mut Vec<Step>) -> Result<(), PlanError> {
+/// The links that layer 2 leaves there, as they are.
+type Links<'a> = BTreeMap<&'a str, &'a Link>;
+
+pub(super) fn plan(
+    target: &Target,
+    links: &Links<'_>,
+    rules_now: &BTreeMap<Rule, u8>,
+    steps: &mut Vec<Step>,
+) -> Result<(), PlanError> {
     let none = Link::default();
     let mut later = Vec::new();
-    let all = state.links.values().flat_map(|link| &link.addresses);
+    let all = links.values().flat_map(|link| &link.addresses);
     let ours: BTreeSet<IpAddr> = all.map(|address| address.net.addr()).collect();
     for (name, wanted) in target.present() {
-        let now = state.links.get(name).unwrap_or(&none);
+        let now = links.get(name).copied().unwrap_or(&none);
         addresses(&OnLink { name, wanted, now, ours: &ours }, steps, &mut later);
     }
     if target.takes_over {
-        in_the_way(target, state, &mut later);
+        in_the_way(target, links, &mut later);
     }
-    let mut routes = Routes::of(state);
+    let mut routes = Routes::of(links);
     for (name, wanted) in target.present() {
         for (index, route) in wanted.routes.iter().enumerate() {
             routes.add(Place { name, wanted, index }, route, target, steps)?;
         }
     }
-    rules(target, state, steps);
+    rules(target, rules_now, steps);
     for (name, wanted) in target.present().filter(|(_, wanted)| wanted.origin != Origin::Beside) {
         for route in routes.left(name) {
             if route.is_static() || gives_up(wanted) {
@@ -44,12 +53,12 @@ pub(super) fn plan(target: &Target, state: &State, steps: &mut Vec<Step>) -> Res
 }
 
 /// Once the tables are filled that they lead to, and before old ones are emptied.
-fn rules(target: &Target, state: &State, steps: &mut Vec<Step>) {
-    for (rule, (protocol, _)) in target.rules.iter().filter(|(rule, _)| !state.rules.contains_key(rule)) {
+fn rules(target: &Target, now: &BTreeMap<Rule, u8>, steps: &mut Vec<Step>) {
+    for (rule, (protocol, _)) in target.rules.iter().filter(|(rule, _)| !now.contains_key(rule)) {
         steps.push(Step::AddRule { rule: Box::new(rule.clone()), protocol: *protocol });
     }
     for rule in &target.rules_gone {
-        if let Some(protocol) = state.rules.get(rule) {
+        if let Some(protocol) = now.get(rule) {
             steps.push(Step::RemoveRule { rule: Box::new(rule.clone()), protocol: *protocol });
         }
     }
@@ -63,12 +72,12 @@ fn gives_up(wanted: &LinkTarget) -> bool {
 }
 
 /// Addresses of other links in the networks of the wanted ones: the kernel would go on sending through those links.
-fn in_the_way(target: &Target, state: &State, later: &mut Vec<Step>) {
+fn in_the_way(target: &Target, links: &Links<'_>, later: &mut Vec<Step>) {
     let wanted = target.present().flat_map(|(_, wanted)| &wanted.addresses);
     let networks: BTreeSet<IpNet> = wanted.map(|address| address.net.trunc()).collect();
-    for (name, link) in state.links.iter().filter(|(name, _)| !target.links.contains_key(*name)) {
+    for (name, link) in links.iter().filter(|(name, _)| !target.links.contains_key(**name)) {
         for address in link.addresses.iter().filter(|address| networks.contains(&address.net.trunc())) {
-            later.push(Step::RemoveAddress { link: name.clone(), address: *address });
+            later.push(Step::RemoveAddress { link: (*name).to_owned(), address: *address });
         }
     }
 }
@@ -199,9 +208,9 @@ struct Routes<'a> {
 }
 
 impl<'a> Routes<'a> {
-    fn of(state: &'a State) -> Self {
+    fn of(links: &Links<'a>) -> Self {
         let mut by_key: BTreeMap<RouteKey, Vec<(&str, &Route)>> = BTreeMap::new();
-        for (name, link) in &state.links {
+        for (&name, &link) in links {
             for route in &link.routes {
                 by_key.entry(route.key()).or_default().push((name, route));
             }
@@ -256,8 +265,8 @@ impl<'a> Routes<'a> {
         if there.is_empty()
             && let Some((old_link, old)) = in_the_way.next()
         {
-            let (old_link, old) = (old_link.to_owned(), old.clone());
-            steps.push(Step::ReplaceRoute { link, route, old_link, old });
+            let (old_link, old) = (old_link.to_owned(), Box::new(old.clone()));
+            steps.push(Step::ReplaceRoute { link, route: Box::new(route), old_link, old });
         } else if there.is_empty() {
             steps.push(Step::AddRoute { link, route });
         }

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::super::snapshot::Snapshot;
-use super::super::state::{Link, Ovs, OvsBridge, OvsPort, State};
+use super::super::state::{Link, Ovs, OvsBridge, OvsPort, Route, State};
 use super::super::step::Step;
 use super::super::target::Target;
 use super::super::verify::differences;
@@ -82,7 +82,8 @@ fn execute(state: &mut State, step: &Step) {
 
 fn execute_on_link(state: &mut State, step: &Step) {
     let key = match step {
-        Step::ReplaceRoute { route, .. } | Step::AddRoute { route, .. } => Some(route.key()),
+        Step::ReplaceRoute { route, .. } => Some(route.key()),
+        Step::AddRoute { route, .. } => Some(route.key()),
         _ => None,
     };
     match step {
@@ -123,16 +124,19 @@ fn execute_on_link(state: &mut State, step: &Step) {
             link.addresses.push(*address)
         }
         Step::RemoveAddress { address, .. } => remove_address(link, address),
-        Step::AddRoute { route, .. } | Step::ReplaceRoute { route, .. } => {
-            assert!(link.up, "a route needs a link that is up: {step}");
-            let gateway = route.gateway.unwrap();
-            let reached = link.addresses.iter().any(|address| address.net.contains(&gateway));
-            assert!(reached, "a next hop needs a network: {step}");
-            link.routes.push(route.clone());
-        }
+        Step::AddRoute { route, .. } => add_route(link, route, step),
+        Step::ReplaceRoute { route, .. } => add_route(link, route, step),
         Step::RemoveRoute { route, .. } => link.routes.retain(|other| other != route),
         _ => {}
     }
+}
+
+fn add_route(link: &mut Link, route: &Route, step: &Step) {
+    assert!(link.up, "a route needs a link that is up: {step}");
+    let gateway = route.gateway.unwrap();
+    let reached = link.addresses.iter().any(|address| address.net.contains(&gateway));
+    assert!(reached, "a next hop needs a network: {step}");
+    link.routes.push(route.clone());
 }
 
 /// With the first address of a network its others go, with the last one all routes.

@@ -1,0 +1,76 @@
+//! What is there already and is not Muster's to change.
+
+use super::super::state::{Attach, Link, State};
+use super::super::target::{LinkKind, LinkTarget};
+use super::PlanError;
+
+/// Refuses to take a link out of what this version cannot put it back into.
+pub(super) fn check_membership(name: &str, wanted: &LinkTarget, state: &State) -> Result<(), PlanError> {
+    let refuse = |problem: String| Err(PlanError::new(&wanted.path, problem));
+    if let Some((master_name, master)) = state.master(name) {
+        // Ports of the kernel's datapath have "ovs-system" as master: the database tells their bridge.
+        if !matches!(master.kind.as_str(), "bridge" | "openvswitch") {
+            let kind = &master.kind;
+            return refuse(format!(
+                "{name} belongs to {master_name} ({kind}), which this version does not change; take it out first"
+            ));
+        }
+    }
+    let Some((bridge, port)) = state.ovs_port(name) else { return Ok(()) };
+    if port.interfaces.len() > 1 {
+        return refuse(format!(
+            "{name} belongs to a bond of {bridge}, which this version does not change; take it out first"
+        ));
+    }
+    let internal = port.interfaces.get(name).is_some_and(|interface| interface.internal);
+    let moves = !matches!(&wanted.attach, Attach::Ovs(to, _) if to == bridge);
+    if internal && moves && !wanted.may_replace {
+        return refuse(format!(
+            "{name} is an internal port of {bridge} that something else made; delete it there first"
+        ));
+    }
+    Ok(())
+}
+
+/// Something that Muster makes and so may delete: never hardware, nor what carries another's mark.
+pub(in super::super) fn is_made(name: &str, state: &State) -> bool {
+    if let Some(bridge) = state.ovs_bridge(name) {
+        return bridge.ours;
+    }
+    if let Some((_, port)) = state.ovs_port(name) {
+        return port.ours;
+    }
+    state.links.get(name).is_some_and(|link| matches!(link.kind.as_str(), "bridge" | "vlan"))
+}
+
+/// Says what stands in the place of a link that shall be of another kind.
+pub(in super::super) fn conflict(name: &str, kind: &LinkKind, state: &State) -> Option<String> {
+    let link = state.links.get(name);
+    let bridge = state.ovs_bridge(name).is_some();
+    let internal = state.ovs_port(name).is_some_and(|(_, port)| port.is_internal());
+    let is_there =
+        |what: String| Some(format!("{name} is there already as {what}; choose another name or delete it"));
+    match (kind, link) {
+        (LinkKind::Existing, _) => None,
+        (LinkKind::OvsBridge { .. }, _) if bridge => None,
+        (LinkKind::OvsInternal { .. }, _) if internal => None,
+        (_, None) if !bridge && !internal => None,
+        (_, _) if bridge => is_there("a bridge of Open vSwitch".to_owned()),
+        (_, _) if internal => is_there("a port of Open vSwitch".to_owned()),
+        (LinkKind::LinuxBridge, Some(link)) if link.kind == "bridge" => None,
+        (LinkKind::Vlan { device, id }, Some(link)) => match &link.vlan {
+            Some(vlan) if vlan.device == *device && vlan.id == *id => None,
+            Some(vlan) => is_there(format!("VLAN {} on {}", vlan.id, vlan.device)),
+            None => is_there(kind_of(link)),
+        },
+        (_, Some(link)) => is_there(kind_of(link)),
+        (_, None) => None,
+    }
+}
+
+fn kind_of(link: &Link) -> String {
+    match link.kind.as_str() {
+        "" => "hardware".to_owned(),
+        kind => format!("a link of kind {kind}"),
+    }
+}

@@ -186,7 +186,7 @@ impl Network {
             settled = true;
         }
         let mut netlink = Netlink::open()?;
-        let (document, before, target, steps) = loop {
+        let (document, mut before, target, steps) = loop {
             let state = self.observe_through(&mut netlink).await?;
             let document = mapped(document, mapping, &state)?;
             let before = extended(before.clone(), &document, &state);
@@ -197,14 +197,16 @@ impl Network {
             self.needs_ovs(&before, &state)?;
             let steps = plan(&target, &state)?;
             if steps.is_empty() || !before.uses_ovs || settled {
+                // What was just read needs no second look.
+                if !steps.is_empty() || !differences(&target, &state).is_empty() {
+                    self.reach(&mut netlink, &target, &steps).await?;
+                }
                 break (document, before, target, steps);
             }
             // Nothing is begun with a switch that hangs.
             self.settle_ovs().await?;
             settled = true;
         };
-        self.reach(&mut netlink, &target, &steps).await?;
-        let mut before = before;
         before.keep_only(&document);
         before.uses_ovs = uses_ovs(&document) || before.holds_ovs();
         Ok(Applied { steps, warnings: target.warnings, before })

@@ -2,6 +2,7 @@
 //! Needs root.
 #![allow(clippy::unwrap_used, reason = "these are tests, also outside of their functions")]
 
+mod boot;
 mod debian;
 mod machine;
 mod one_server;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Speed and size, one line of JSON for each measurement; nothing passes or fails by it. `make bench` builds, then runs this.
-# Usage: tests/bench/all.sh [scale|agent|update|sim|network]…     all of them by default
+# Usage: tests/bench/all.sh [scale|agent|update|watch|sim|network]…     all of them by default
 #
 # fsync_s, the median of a small write and fsync on the same disk, stands beside what depends on it.
 set -euo pipefail
@@ -112,6 +112,8 @@ bench_update() {
   muster stack delete one --wait &>"$dir/muster.log"
 }
 
+bench_watch() { tests/bench/watch.sh "$release" "$agent" "$dir"; }
+
 # Simulated sites of 10 nodes, 3 stacks and 20 virtual minutes with heavy faults, on two threads.
 bench_sim() {
   local seeds=400 began ended
@@ -125,10 +127,10 @@ bench_sim() {
 # A document with 200 VLAN ports and 400 routes on a real Open vSwitch; a snapshot of 10,000 routes. Needs root.
 bench_network() { cargo bench -q -p muster-host --bench network; }
 
-[ $# -gt 0 ] || set -- scale agent update sim network
+[ $# -gt 0 ] || set -- scale agent update watch sim network
 for bench in "$@"; do
   case $bench in
-    scale | agent | update | sim | network) "bench_$bench" ;;
+    scale | agent | update | watch | sim | network) "bench_$bench" ;;
     *) sed -n '2,5s/^# //p' "$0" >&2; exit 2 ;;
   esac
 done

@@ -16,6 +16,10 @@ use crate::face::Effect;
 const SETTLE: Duration = Duration::from_millis(50);
 /// Between two of them, unless one is asked for: a link that flaps must not fill the line.
 const SPACING: Duration = Duration::from_secs(1);
+/// While links keep coming and going, as on a host of containers, one in this time once the burst is used up.
+const STORM_SPACING: Duration = Duration::from_secs(15);
+/// Those that may follow each other at once, times the spacing in a storm.
+const BURST: Duration = STORM_SPACING.saturating_mul(8);
 /// After a greeting they are told within this: a fleet that reconnects does not speak all at once.
 const GREETING: Duration = Duration::from_secs(2);
 
@@ -32,18 +36,29 @@ pub(crate) struct Telling {
     asked: bool,
     /// When they were read last.
     last: Option<MonoTime>,
+    /// Each that nobody asked for puts it off by [`STORM_SPACING`]; it may lie as far ahead as [`BURST`].
+    paid_until: MonoTime,
     said: Option<Box<Facts>>,
 }
 
 impl Telling {
     pub(crate) fn new(seed: u64) -> Self {
         let random = Random::new(seed ^ 0x6661_6374_7300_0000);
-        Self { random, due: None, gathering: false, asked: false, last: None, said: None }
+        Self {
+            random,
+            due: None,
+            gathering: false,
+            asked: false,
+            last: None,
+            paid_until: MonoTime::default(),
+            said: None,
+        }
     }
 
     pub(crate) fn hint(&mut self, now: MonoTime) {
         let spaced = self.last.map_or(now, |last| last + SPACING);
-        self.due_by(spaced.max(now + SETTLE));
+        let burst_until = MonoTime(self.paid_until.0.saturating_sub(BURST));
+        self.due_by(spaced.max(burst_until).max(now + SETTLE));
     }
 
     fn due_by(&mut self, at: MonoTime) {
@@ -72,13 +87,18 @@ impl Agent {
         let is_due = facts.due.is_some_and(|due| self.now >= due);
         if is_due && !facts.gathering && self.session.is_open() {
             (facts.gathering, facts.due, facts.last) = (true, None, Some(self.now));
+            if !facts.asked {
+                facts.paid_until = facts.paid_until.max(self.now) + STORM_SPACING;
+            }
             self.effects.push_back(Effect::Gather);
         }
     }
 
     /// The answer to [`Effect::Gather`].
     pub(crate) fn gathered(&mut self, facts: Result<Box<Facts>, String>) {
-        self.facts.gathering = false;
+        if !std::mem::take(&mut self.facts.gathering) {
+            return;
+        }
         let facts = match facts {
             Ok(facts) => facts,
             Err(reason) => {

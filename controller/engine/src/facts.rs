@@ -2,6 +2,7 @@
 //!
 //! Counters go on by themselves: who asks waits a moment until the agent has said them as they are now.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use muster_shared::model::{Claim, ClaimKind, Down, Facts};
@@ -80,16 +81,19 @@ impl Engine {
         }
     }
 
-    /// Both lists are in one order; what is in one alone has come or gone and has no carrier to lose.
+    /// What is in one of the lists alone has come or gone and has no carrier to lose.
     fn compare_carriers(&mut self, key: NodeKey, before: &Facts, now: &Facts) {
-        let was: std::collections::BTreeMap<&str, bool> =
+        let was: BTreeMap<&str, bool> =
             before.links.iter().map(|link| (link.name.as_str(), link.carrier)).collect();
         for link in &now.links {
             let Some(was) = was.get(link.name.as_str()).copied().filter(|was| *was != link.carrier) else {
                 continue;
             };
-            let claim = Claim { kind: ClaimKind::Link, key: link.name.clone() };
-            if let Some(slot) = self.claims.owner(key, &claim) {
+            // A mapping may name it by its MAC address.
+            let mac = link.mac.map(|mac| mac.map(|octet| format!("{octet:02x}")).join(":"));
+            let mut names = [Some(link.name.clone()), mac].into_iter().flatten();
+            let owner = |name| self.claims.owner(key, &Claim { kind: ClaimKind::Link, key: name });
+            if let Some(slot) = names.find_map(owner) {
                 self.carrier_changed(slot, &link.name, was);
             }
         }

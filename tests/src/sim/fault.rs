@@ -73,11 +73,15 @@ pub enum Kind {
     RestoreFails,
     /// A thing is not as it should be while it is looked at: somebody changes it, and changes it back.
     ForeignChange,
+    /// Somebody changes what a network job has made, and perhaps changes it back.
+    ForeignDrift,
+    /// Nobody tells the agent that something changed.
+    HintLost,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 28] = [
         Self::MessageDelayed,
         Self::MessageTwice,
         Self::ConnectionBreaks,
@@ -104,6 +108,8 @@ impl Kind {
         Self::JobSlow,
         Self::RestoreFails,
         Self::ForeignChange,
+        Self::ForeignDrift,
+        Self::HintLost,
     ];
 
     /// For reports.
@@ -132,6 +138,7 @@ impl Kind {
             Kind::JobHangs | Kind::JobSilent => 10,
             Kind::RestoreFails => 400,
             Kind::JobSlow | Kind::ForeignChange => 60,
+            Kind::HintLost => 300,
             Kind::ConnectionBreaks
             | Kind::ConnectionSilent
             | Kind::Partition
@@ -143,13 +150,16 @@ impl Kind {
             | Kind::AgentCrash
             | Kind::AgentFrozen
             | Kind::PowerCut
-            | Kind::LedgerFull => 0,
+            | Kind::LedgerFull
+            | Kind::ForeignDrift => 0,
         }
     }
 }
 
 /// What chaos brings, as often as it stands here.
-pub const CHAOS: [Kind; 20] = [
+pub const CHAOS: [Kind; 22] = [
+    Kind::ForeignDrift,
+    Kind::ForeignDrift,
     Kind::ConnectionBreaks,
     Kind::ConnectionBreaks,
     Kind::ConnectionBreaks,

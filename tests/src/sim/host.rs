@@ -6,7 +6,7 @@ use muster_agent_core::{AtBoot, Before, Found, RunError};
 use muster_shared::model::{
     Action, Content, ContentDigest, Dummy, FailOn, File, Job, NetworkConfig, Observed, OnDelete, Spec,
 };
-use muster_shared::{Generation, ResourceId};
+use muster_shared::{Generation, MonoTime, ResourceId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -58,6 +58,10 @@ pub struct Host {
     pub links_before: BTreeMap<String, u32>,
     /// Who wrote a path or link last, while it is there.
     pub made_by: BTreeMap<String, ResourceId>,
+    /// Links that somebody has changed by hand since they were made: to what, and when.
+    pub by_hand: BTreeMap<String, (u32, MonoTime)>,
+    /// When somebody last changed a link by hand.
+    pub touched: BTreeMap<String, MonoTime>,
     /// The newest that was applied.
     applied: BTreeMap<ResourceId, Generation>,
 }
@@ -283,7 +287,28 @@ impl Host {
             Some(by) => drop(self.made_by.insert(step.link.clone(), by)),
             None => drop(self.made_by.remove(&step.link)),
         }
+        self.mends();
         was != Some(step.mtu)
+    }
+
+    /// Somebody changes a link by hand.
+    pub fn change_by_hand(&mut self, link: &str, mtu: u32, now: MonoTime) {
+        self.links.insert(link.to_owned(), mtu);
+        self.by_hand.insert(link.to_owned(), (mtu, now));
+        self.touched.insert(link.to_owned(), now);
+    }
+
+    /// What is not any more as it was changed by hand is nobody's doing any more.
+    fn mends(&mut self) {
+        self.by_hand.retain(|link, (mtu, _)| self.links.get(link) == Some(mtu));
+    }
+
+    /// Links of a network document.
+    pub fn links_in(spec: &Spec) -> Vec<String> {
+        match spec {
+            Spec::Network(config) => links_of(config).into_keys().collect(),
+            Spec::Dummy(_) | Spec::File(_) => Vec::new(),
+        }
     }
 
     /// All that a job may touch.
@@ -338,6 +363,7 @@ impl Host {
                 AtBoot::Restore { undo, .. } => self.restore(undo),
             }
         }
+        self.mends();
     }
 
     /// Nobody reaches it any more.
@@ -371,6 +397,7 @@ impl Host {
         } else if let Some(mtu) = self.links.get(thing) {
             self.links_before.insert(thing.to_owned(), *mtu);
             self.made_by.remove(thing);
+            self.by_hand.remove(thing);
         } else {
             self.dummies.remove(&resource);
         }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use muster_agent_core::{Agent, Config, ContentStep, Effect, Entry, Input, WriteId, at_boot};
-use muster_shared::model::{Claim, Down, Job, Outcome, ReportKey, Spec, Up};
+use muster_shared::model::{Claim, Down, DriftState, Job, Outcome, ReportKey, Spec, Up};
 use muster_shared::seal::{Seal, SealPublic};
 use muster_shared::{Epoch, MonoTime, NodeId, ResourceId};
 
@@ -323,6 +323,10 @@ impl World {
             Effect::Send(up) => {
                 let machine = &mut self.machines[at];
                 let Some(process) = &mut machine.process else { return };
+                if let Up::Drift(drifts) = &up {
+                    let wrong = machine.host.untrue(drifts, process.agent.entries(), self.now);
+                    wrong.into_iter().for_each(|wrong| self.shared.borrow_mut().violate(wrong));
+                }
                 // What only one says that obeys.
                 let obeys = matches!(up, Up::Ledger { .. } | Up::Heartbeat);
                 process.said.push(up);
@@ -433,7 +437,10 @@ fn counted(effect: &Effect) -> Option<String> {
         Effect::Run { job, .. } => format!("agent runs {:?}", job.action),
         Effect::Check { .. } => "agent checks".into(),
         Effect::Look { .. } => "agent looks".into(),
-        Effect::Send(Up::Drift(_)) => "agent says how resources stand".into(),
+        Effect::Send(Up::Drift(drifts)) if drifts.iter().all(|drift| drift.state == DriftState::InSync) => {
+            "agent says in sync".into()
+        }
+        Effect::Send(Up::Drift(_)) => "agent says drifted".into(),
         Effect::Send(Up::Facts(_)) => "agent says facts".into(),
         Effect::Capture { known, .. } if known.is_empty() => "agent captures".into(),
         Effect::Capture { .. } => "agent captures what it takes over".into(),

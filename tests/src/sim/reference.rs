@@ -212,7 +212,8 @@ impl Reference {
     }
 
     /// Where reality is not what the stacks that are COMPLETE say, and, but for things of others, what was before.
-    pub fn differs(&self, tables: &Tables, machines: &[Machine]) -> Option<String> {
+    /// `by_hand`: what somebody has changed since is another, and may be so.
+    pub fn differs(&self, tables: &Tables, machines: &[Machine], by_hand: bool) -> Option<String> {
         let machines: Vec<&Machine> = machines.iter().filter(|machine| !machine.scrapped).collect();
         let mut wanted = Wanted::new(&machines);
         let mut open: BTreeSet<&str> = BTreeSet::new();
@@ -228,7 +229,7 @@ impl Reference {
                 None => drop(open.insert(name.as_str())),
             }
         }
-        machines.iter().find_map(|machine| wanted.differs(machine, tables, &open))
+        machines.iter().find_map(|machine| wanted.differs(machine, tables, &open, by_hand))
     }
 }
 
@@ -287,7 +288,13 @@ impl Wanted {
         Ok(())
     }
 
-    fn differs(&self, machine: &Machine, tables: &Tables, open: &BTreeSet<&str>) -> Option<String> {
+    fn differs(
+        &self,
+        machine: &Machine,
+        tables: &Tables,
+        open: &BTreeSet<&str>,
+        by_hand: bool,
+    ) -> Option<String> {
         let name = machine.name.as_str();
         // What operators read to be FAILED may be anything: a resource of a stack that is COMPLETE is when somebody does not
         // trust it, or when it could not be made again for an agent that had lost everything. So may what is lost: one
@@ -321,7 +328,11 @@ impl Wanted {
         };
         compare("dummy", name, &self.dummies[name], &machine.host.dummies, row_open)
             .or_else(|| compare("file", name, &self.files[name], &machine.host.files, is_open))
-            .or_else(|| compare("link", name, &self.links[name], &machine.host.links, is_open))
+            .or_else(|| {
+                let is_open =
+                    |link: &String| is_open(link) || by_hand && machine.host.by_hand.contains_key(link);
+                compare("link", name, &self.links[name], &machine.host.links, is_open)
+            })
     }
 }
 

@@ -98,7 +98,11 @@ const OPERATORS: [&str; 23] = [
     "remove: taken",
 ];
 
-const AGENTS: [&str; 23] = [
+const AGENTS: [&str; 27] = [
+    "agent looks",
+    "agent says drifted",
+    "agent says in sync",
+    "agent says facts",
     "agent runs Create",
     "agent runs Update",
     "agent runs Delete",

@@ -38,6 +38,8 @@ pub struct Outcome {
 /// Virtual time in which everything must have come to an end once the faults have stopped: a few jobs of five minutes
 /// that hang, one after the other.
 const SETTLED_WITHIN: Duration = Duration::from_secs(2 * 3600);
+/// Twice the time between two looks without a hint.
+const LOOKED_WITHIN: Duration = Duration::from_secs(660);
 /// So long nothing may be written before all counts as quiet: the longest backoff, and some.
 const QUIET: Duration = Duration::from_secs(90);
 
@@ -82,6 +84,7 @@ impl World {
         self.operators.done = true;
         self.heal();
         self.settles("after the faults");
+        self.everybody_looks();
         self.is_as_it_should_be("after the faults", false);
         self.everybody_updates();
         self.settles("after the last update");
@@ -169,10 +172,20 @@ impl World {
                 let failed = tables.rows.values().find(|row| all_complete && is_failed(row))?;
                 Some(format!("all stacks are COMPLETE, and {}", brief(failed)))
             })
-            .or_else(|| self.reference.differs(tables, &self.machines))
+            .or_else(|| self.reference.differs(tables, &self.machines, !all_complete))
         };
         if let Some(wrong) = wrong {
             self.violate(format!("{when}: {wrong}"));
+        }
+    }
+
+    /// Also without any hint: what is observed of each resource is true then.
+    fn everybody_looks(&mut self) {
+        self.run_until(self.now + LOOKED_WITHIN);
+        if self.violation().is_none()
+            && let Some(wrong) = self.observed_wrongly()
+        {
+            self.violate(format!("after the faults: {wrong}"));
         }
     }
 
@@ -267,7 +280,7 @@ impl World {
                 .or_else(|| {
                     tables.claims.keys().next().map(|(node, claim)| format!("{claim} on {node} is claimed"))
                 })
-                .or_else(|| self.reference.differs(tables, &self.machines))
+                .or_else(|| self.reference.differs(tables, &self.machines, false))
                 .or_else(|| self.ledgers_hold())
                 .or_else(|| {
                     let due = self.controller.turns.as_ref()?.poll_timeout()?;

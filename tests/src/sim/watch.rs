@@ -1,10 +1,65 @@
-//! What others do to a server's network behind Muster's back, and what agents see of it.
+//! What others do to a server's network behind Muster's back, and what agents and the controller make of it.
 
-use muster_agent_core::{Input, Look, Looked};
+use std::time::Duration;
 
-use super::world::World;
+use muster_agent_core::{Entry, Found, Hint, Input, Look, Looked};
+use muster_engine::record::{ResourceRecord, Status};
+use muster_shared::MonoTime;
+use muster_shared::model::{Drift, DriftState, Spec};
+
+use super::fault::Kind;
+use super::host::Host;
+use super::plan::CUTTING;
+use super::world::{Event, World};
+
+/// Values that no document asks for.
+const BY_HAND: u32 = 50_000;
+/// From a look to what is said of it: an agent may stand still for a minute in between.
+const STALE: Duration = Duration::from_secs(100);
 
 impl World {
+    /// Something of the network changed. The agent is told, unless that is lost.
+    pub(super) fn hints(&mut self, at: usize) {
+        let whom = self.machines[at].name.to_string();
+        if !self.faults.strikes(self.now, Kind::HintLost, &whom) {
+            let hint = if self.dice.watch.one_in(2) { Hint::Links } else { Hint::Other };
+            self.tell_agent(at, Input::Hint(hint));
+        }
+    }
+
+    /// Somebody changes a link that Muster has made, and every other time changes it back after a while.
+    pub(super) fn changes_by_hand(&mut self, at: usize, long: Duration) {
+        let host = &mut self.machines[at].host;
+        let made: Vec<(String, u32)> = host
+            .links
+            .iter()
+            .filter(|(link, mtu)| host.made_by.contains_key(*link) && **mtu != CUTTING)
+            .map(|(link, mtu)| (link.clone(), *mtu))
+            .collect();
+        if made.is_empty() {
+            return;
+        }
+        let (link, was) = self.dice.watch.pick(&made).clone();
+        let mtu = BY_HAND + u32::try_from(self.dice.watch.below(10_000)).unwrap_or_default();
+        host.change_by_hand(&link, mtu, self.now);
+        self.note(|world| format!("somebody sets {link} on {} to {mtu}", world.machines[at].name));
+        self.hints(at);
+        if was < BY_HAND && self.dice.watch.one_in(2) {
+            self.later(long, Event::PutsBack(at, link, was));
+        }
+    }
+
+    /// Unless somebody else has done so, or it is not there any more.
+    pub(super) fn puts_back_by_hand(&mut self, at: usize, link: &str, mtu: u32) {
+        let (now, host) = (self.now, &mut self.machines[at].host);
+        if host.by_hand.contains_key(link) {
+            host.change_by_hand(link, mtu, now);
+            host.by_hand.remove(link);
+            self.note(|world| format!("somebody sets {link} on {} back to {mtu}", world.machines[at].name));
+            self.hints(at);
+        }
+    }
+
     /// How these stand at this moment.
     pub(super) fn looked(&mut self, at: usize, number: u64, looks: Vec<Look>) {
         let host = &self.machines[at].host;
@@ -15,5 +70,43 @@ impl World {
         });
         let looked = looked.collect();
         self.tell_agent(at, Input::Looked { number, looked });
+    }
+
+    /// A resource of which the controller believes what is not so.
+    pub(super) fn observed_wrongly(&self) -> Option<String> {
+        let shared = self.shared.borrow();
+        let is_wrong = |row: &&ResourceRecord| {
+            let machine = self.machines.iter().find(|m| !m.scrapped && row.node.as_ref() == Some(&m.name));
+            let spec = row.spec.as_ref().map(|spec| spec.unpack());
+            let (Some(machine), Some(spec @ Spec::Network(_))) = (machine, spec) else { return false };
+            let stands = row.progress.status == Some(Status::Complete) && row.lost_from.is_none();
+            let entry = machine.disk.entries().find(|entry| entry.resource == row.physical);
+            let is_its_own =
+                entry.is_some_and(|entry| entry.handed_over.is_none() && entry.applied.is_some());
+            let differs = machine.host.check(row.physical, &spec) != Found::AsDesired;
+            stands && is_its_own && !row.handed_over && differs != row.progress.observed.differs()
+        };
+        let row = shared.tables.rows.values().find(is_wrong)?;
+        Some(format!("{} on {:?} is said to be {}", row.name, row.node, row.progress.observed.as_str()))
+    }
+}
+
+impl Host {
+    /// Why something of this must not be said: it is not so, and was not so a moment ago.
+    pub(super) fn untrue<'a>(
+        &self,
+        drifts: &[Drift],
+        mut entries: impl Iterator<Item = &'a Entry>,
+        now: MonoTime,
+    ) -> Option<String> {
+        drifts.iter().find_map(|drift| {
+            let entry = entries.find(|entry| entry.resource == drift.resource)?;
+            let applied = entry.applied.as_ref()?;
+            let differs = self.check(drift.resource, &applied.spec) != Found::AsDesired;
+            let recent = |link: &String| self.touched.get(link).is_some_and(|at| now.since(*at) < STALE);
+            let is_so = differs == (drift.state != DriftState::InSync);
+            let wrong = !is_so && !Host::links_in(&applied.spec).iter().any(recent);
+            wrong.then(|| format!("{} is said to be {:?}, which it is not", drift.resource, drift.state))
+        })
     }
 }

@@ -199,11 +199,15 @@ impl World {
         {
             return;
         }
-        if let Some(step) = run.steps.pop_front() {
-            run.touched |= machine.host.step(&step);
+        let step = run.steps.pop_front();
+        if let Some(step) = &step {
+            run.touched |= machine.host.step(step);
         }
         if !was_cut && machine.host.is_cut() {
             self.is_cut_off(at);
+        }
+        if step.is_some() {
+            self.hints(at);
         }
     }
 

@@ -63,6 +63,8 @@ pub enum Event {
     StoreMends,
     /// A server's disk is well again.
     LedgerMends(usize),
+    /// A link is given back what it had, by hand.
+    PutsBack(usize, String, u32),
     /// Is a server that was cut off to be reached again by now?
     IsBack(usize, u32),
 }
@@ -267,6 +269,7 @@ impl World {
                 (shared.full, shared.broken) = (false, false);
             }
             Event::LedgerMends(at) => self.machines[at].disk.full = false,
+            Event::PutsBack(at, link, mtu) => self.puts_back_by_hand(at, &link, mtu),
             Event::IsBack(at, cut) => self.is_back(at, cut),
         }
         true
@@ -341,6 +344,7 @@ impl World {
             }
             Kind::AgentFrozen => self.machines[at].frozen_until = until,
             Kind::PowerCut => self.agent_ends(at, true),
+            Kind::ForeignDrift => self.changes_by_hand(at, long),
             Kind::LedgerFull => {
                 self.machines[at].disk.full = true;
                 self.later(long, Event::LedgerMends(at));

@@ -16,3 +16,4 @@ mod lossy;
 mod main_path;
 mod network;
 mod operating;
+mod watching;

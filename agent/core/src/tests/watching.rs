@@ -325,6 +325,21 @@ fn facts_are_told_when_greeted_when_they_change_and_when_asked_for() {
 }
 
 #[test]
+fn facts_of_a_host_whose_links_never_rest_are_told_now_and_then() {
+    let mut bed = Bed::online();
+    for mtu in 0..600 {
+        bed.input(Input::Hint(Hint::Links));
+        bed.after(SECOND);
+        bed.input(Input::Gathered(Ok(Box::new(facts(mtu, 1)))));
+    }
+    let times = told(&mut bed).len();
+    assert!((40..=60).contains(&times), "{times} times in ten minutes");
+    bed.down(Down::AskFacts);
+    bed.input(Input::Gathered(Ok(Box::new(facts(1, 1)))));
+    assert_eq!(told(&mut bed).len(), 1, "who asks does not wait");
+}
+
+#[test]
 fn facts_that_cannot_be_read_are_read_again() {
     let mut bed = Bed::online();
     bed.after(2 * SECOND);

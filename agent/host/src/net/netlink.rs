@@ -274,10 +274,10 @@ fn done_by(result: Result<()>, codes: &[i32]) -> Result<()> {
 fn adapt(message: &mut AddressMessage, address: &Address, moved: bool) {
     message.header.scope = address.scope.into();
     let attributes = &mut message.attributes;
+    attributes.retain(|attribute| !matches!(attribute, AddressAttribute::Broadcast(_)));
+    attributes.extend(address.broadcast.0.map(AddressAttribute::Broadcast));
     if let Some(peer) = address.peer {
-        attributes.retain(|attribute| {
-            !matches!(attribute, AddressAttribute::Address(_) | AddressAttribute::Broadcast(_))
-        });
+        attributes.retain(|attribute| !matches!(attribute, AddressAttribute::Address(_)));
         attributes.push(AddressAttribute::Address(peer));
     }
     let mut flags = AddressFlags::empty();

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use super::resolver::Resolver;
 
 pub use layer3::{
-    Address, Attribute, Hop, PROTOCOL_BOOT, PROTOCOL_KERNEL, PROTOCOL_MUSTER, PROTOCOL_RA, PROTOCOL_STATIC,
-    Route, RouteKey,
+    Address, Attribute, Broadcast, Hop, PROTOCOL_BOOT, PROTOCOL_KERNEL, PROTOCOL_MUSTER, PROTOCOL_RA,
+    PROTOCOL_STATIC, Route, RouteKey,
 };
 pub use ovs::{Columns, Ovs, OvsBridge, OvsInterface, OvsPort};
 

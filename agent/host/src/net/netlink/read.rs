@@ -9,7 +9,7 @@ use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags, AddressHe
 use rtnetlink::packet_route::link::{InfoData, InfoVlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use rtnetlink::packet_route::route::RouteMessage;
 
-use super::super::state::{Address, Link, PROTOCOL_KERNEL, VlanLink};
+use super::super::state::{Address, Broadcast, Link, PROTOCOL_KERNEL, VlanLink};
 use super::{Netlink, NetlinkError, Result, route, within_all};
 
 /// Links of a host. Container hosts have thousands.
@@ -151,12 +151,14 @@ fn mac(octets: &[u8]) -> String {
 fn address(message: &AddressMessage) -> Option<Address> {
     let header = &message.header;
     let (mut local, mut other, mut flags, mut metric) = (None, None, AddressFlags::empty(), 0);
+    let mut broadcast = Broadcast::default();
     for attribute in &message.attributes {
         match attribute {
             AddressAttribute::Local(address) => local = Some(*address),
             AddressAttribute::Address(address) => other = Some(*address),
             AddressAttribute::Flags(found) => flags = *found,
             AddressAttribute::RoutePriority(found) => metric = *found,
+            AddressAttribute::Broadcast(found) => broadcast = Broadcast(Some(*found)),
             _ => {}
         }
     }
@@ -174,5 +176,6 @@ fn address(message: &AddressMessage) -> Option<Address> {
         given,
         scope: if address.is_ipv4() { header.scope.into() } else { 0 },
         metric,
+        broadcast,
     })
 }

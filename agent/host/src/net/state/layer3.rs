@@ -1,7 +1,8 @@
 //! Addresses and routes.
 
+use std::cmp::Ordering;
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 use muster_shared::model::network::MAIN_TABLE;
@@ -39,6 +40,48 @@ pub struct Address {
     /// Of the route to its network; 0 is the kernel's own choice.
     #[serde(default, skip_serializing_if = "is_zero_metric")]
     pub metric: u32,
+    /// Of IPv4.
+    #[serde(default, skip_serializing_if = "Broadcast::is_none")]
+    pub broadcast: Broadcast,
+}
+
+/// The broadcast address that goes with an address. It is put back as it was, and makes no other address of it: what has
+/// none is not made anew for that.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Broadcast(pub Option<Ipv4Addr>);
+
+impl Broadcast {
+    /// As everybody gives it.
+    fn of(net: IpNet) -> Self {
+        match net {
+            IpNet::V4(net) if net.prefix_len() < 31 => Self(Some(net.broadcast())),
+            IpNet::V4(_) | IpNet::V6(_) => Self(None),
+        }
+    }
+
+    fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+impl PartialEq for Broadcast {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Broadcast {}
+
+impl PartialOrd for Broadcast {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Broadcast {
+    fn cmp(&self, _: &Self) -> Ordering {
+        Ordering::Equal
+    }
 }
 
 /// A route through a link, or through several.
@@ -99,7 +142,15 @@ pub type RouteKey = (IpNet, u32, u32, u8);
 impl Address {
     /// As a document asks for it.
     pub fn plain(net: IpNet) -> Self {
-        Self { net, peer: None, noprefixroute: false, given: false, scope: 0, metric: 0 }
+        Self {
+            net,
+            peer: None,
+            noprefixroute: false,
+            given: false,
+            scope: 0,
+            metric: 0,
+            broadcast: Broadcast::of(net),
+        }
     }
 
     /// For its own link alone; the kernel makes one for every link.

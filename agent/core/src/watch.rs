@@ -150,7 +150,7 @@ impl Agent {
             self.watch.was_busy = true;
         } else if std::mem::take(&mut self.watch.was_busy) {
             // Also where one was due before: what was just done is to come to rest.
-            self.watch.due = None;
+            (self.watch.due, self.watch.held) = (None, false);
             self.watch.hint(self.now);
         }
         if !self.session.is_open() || self.ledger.networks().is_empty() {

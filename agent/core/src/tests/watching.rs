@@ -149,6 +149,8 @@ fn nothing_is_looked_at_while_a_job_of_the_network_is_under_way() {
     let (at, why) = bed.agent.poll_timeout().unwrap();
     assert!(at > bed.now, "{why} is due already");
     bed.ran(2, Ok(()));
+    let (at, why) = bed.agent.poll_timeout().unwrap();
+    assert_eq!((at.since(bed.now), why), (SECOND / 20, "look"));
     bed.after(SECOND);
     assert_eq!(bed.looks[0].1.len(), 2, "afterwards both are looked at");
 }

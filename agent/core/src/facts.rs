@@ -3,6 +3,7 @@
 //! Counters alone are no change: of 10,000 nodes each would speak every minute for what hardly anybody looks at. Who
 //! looks is asked for them then.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use muster_shared::MonoTime;
@@ -14,9 +15,10 @@ use crate::face::Effect;
 
 /// After a hint: a link that comes up changes a few times.
 const SETTLE: Duration = Duration::from_millis(50);
-/// Between two of them, unless one is asked for: a link that flaps must not fill the line.
+/// Between two readings, unless one is asked for: a link that flaps must not fill the line.
 const SPACING: Duration = Duration::from_secs(1);
-/// While links keep coming and going, as on a host of containers, one in this time once the burst is used up.
+/// While links and addresses keep coming and going, as on a host of containers, they are told once in this time when
+/// the burst is used up. A carrier that changes is always told.
 const STORM_SPACING: Duration = Duration::from_secs(15);
 /// Those that may follow each other at once, times the spacing in a storm.
 const BURST: Duration = STORM_SPACING.saturating_mul(8);
@@ -36,7 +38,7 @@ pub(crate) struct Telling {
     asked: bool,
     /// When they were read last.
     last: Option<MonoTime>,
-    /// Each that nobody asked for puts it off by [`STORM_SPACING`]; it may lie as far ahead as [`BURST`].
+    /// Each that was told puts it off by [`STORM_SPACING`]; it may lie as far ahead as [`BURST`].
     paid_until: MonoTime,
     said: Option<Box<Facts>>,
 }
@@ -57,8 +59,7 @@ impl Telling {
 
     pub(crate) fn hint(&mut self, now: MonoTime) {
         let spaced = self.last.map_or(now, |last| last + SPACING);
-        let burst_until = MonoTime(self.paid_until.0.saturating_sub(BURST));
-        self.due_by(spaced.max(burst_until).max(now + SETTLE));
+        self.due_by(spaced.max(now + SETTLE));
     }
 
     fn due_by(&mut self, at: MonoTime) {
@@ -87,9 +88,6 @@ impl Agent {
         let is_due = facts.due.is_some_and(|due| self.now >= due);
         if is_due && !facts.gathering && self.session.is_open() {
             (facts.gathering, facts.due, facts.last) = (true, None, Some(self.now));
-            if !facts.asked {
-                facts.paid_until = facts.paid_until.max(self.now) + STORM_SPACING;
-            }
             self.effects.push_back(Effect::Gather);
         }
     }
@@ -106,11 +104,32 @@ impl Agent {
                 return self.warn(format!("cannot read what this server is: {reason}"));
             }
         };
-        let is_news = self.facts.said.as_ref().is_none_or(|said| !said.is_same(&facts));
-        if self.session.is_open() && (is_news || self.facts.asked) {
-            self.facts.asked = false;
-            self.facts.said = Some(facts.clone());
+        if !self.session.is_open() {
+            return;
+        }
+        let telling = &mut self.facts;
+        let (is_news, is_urgent) = match &telling.said {
+            None => (true, true),
+            Some(said) => (!said.is_same(&facts), telling.asked || carrier_differs(said, &facts)),
+        };
+        let burst_until = MonoTime(telling.paid_until.0.saturating_sub(BURST));
+        if is_news && !is_urgent && burst_until > self.now {
+            return telling.due_by(burst_until);
+        }
+        if is_news || telling.asked {
+            telling.asked = false;
+            // A carrier that flaps for hours does not hold the rest back for longer than the burst.
+            let paid = telling.paid_until.min(self.now + BURST).max(self.now);
+            telling.paid_until = paid + STORM_SPACING;
+            telling.said = Some(facts.clone());
             self.effects.push_back(Effect::Send(Up::Facts(facts)));
         }
     }
+}
+
+/// Of a link that was there before.
+fn carrier_differs(said: &Facts, facts: &Facts) -> bool {
+    let was: BTreeMap<&str, bool> =
+        said.links.iter().map(|link| (link.name.as_str(), link.carrier)).collect();
+    facts.links.iter().any(|link| was.get(link.name.as_str()).is_some_and(|was| *was != link.carrier))
 }

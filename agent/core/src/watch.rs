@@ -118,7 +118,7 @@ impl Watch {
 
     fn begin(&mut self, now: MonoTime) -> u64 {
         self.rest_until = now + SPACING;
-        self.paid_until = self.paid_until.max(now) + STORM_SPACING;
+        self.paid_until = self.paid_until.min(now + BURST).max(now) + STORM_SPACING;
         self.number += 1;
         self.round = Some(Round { number: self.number, since: now, void: false });
         self.due = None;

@@ -336,6 +336,12 @@ fn facts_of_a_host_whose_links_never_rest_are_told_now_and_then() {
     }
     let times = told(&mut bed).len();
     assert!((40..=60).contains(&times), "{times} times in ten minutes");
+    let mut lost = facts(0, 1);
+    lost.links[0].carrier = true;
+    bed.input(Input::Hint(Hint::Links));
+    bed.after(SECOND);
+    bed.input(Input::Gathered(Ok(Box::new(lost))));
+    assert_eq!(told(&mut bed).len(), 1, "a carrier does not wait");
     bed.down(Down::AskFacts);
     bed.input(Input::Gathered(Ok(Box::new(facts(1, 1)))));
     assert_eq!(told(&mut bed).len(), 1, "who asks does not wait");

@@ -22,6 +22,7 @@ mod fetch;
 mod lanes;
 mod ledger;
 mod receive;
+mod restore;
 mod run;
 mod session;
 mod take_over;

@@ -1,0 +1,193 @@
+//! Putting back what was there before a change: at once, again, by the document's fallback, after a restart.
+//!
+//! Absent: when a change is to be undone (`confirm.rs`), and how the host does it.
+
+use std::time::Duration;
+
+use muster_shared::model::{Job, Lane, Outcome, ReportKey};
+use muster_shared::{MonoTime, ResourceId};
+
+use crate::agent::{After, Agent};
+use crate::confirm::{Guard, Stage};
+use crate::face::Effect;
+use crate::ledger::Undo;
+use crate::run::{PROGRESS_FIRST, Phase};
+
+/// The host answers in seconds; one that hangs is asked again.
+const RESTORE_WITHIN: Duration = Duration::from_secs(60);
+/// Attempts in a row before the document's fallback, and before the job is over: about 15 s of them.
+const RESTORE_TRIES: u32 = 5;
+const RESTORE_AGAIN_FIRST: Duration = Duration::from_secs(1);
+/// After putting back, a connection is tried this often for so long: the operator waits to see the server again.
+const HURRY: Duration = Duration::from_secs(60);
+/// Later ones, until it works: what stands in the way may go (a switch that is started again).
+const RESTORE_AGAIN: Duration = Duration::from_secs(30);
+
+/// How putting back stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    /// The host is at it; it has until then.
+    Running { fallback: bool, until: MonoTime },
+    /// Tried again then.
+    Waits { until: MonoTime },
+}
+
+impl Agent {
+    /// Whether its change may have begun before a restart, and was not kept.
+    pub(crate) fn is_half_done(&self, resource: ResourceId) -> bool {
+        let Some(entry) = self.ledger.get(resource) else { return false };
+        let undo = entry.undo.as_ref().map(|undo| undo.key);
+        undo.is_some() && undo == entry.current.as_ref().map(|accepted| accepted.job.key())
+    }
+
+    /// What may have begun before a restart is put back first.
+    pub(crate) fn recover_undo(&mut self) {
+        self.restore_at =
+            self.ledger.iter().filter(|entry| entry.undo.is_some()).map(|e| (e.resource, self.now)).collect();
+    }
+
+    /// Puts back what waits for it, once no change is under way.
+    pub(crate) fn begin_restoring(&mut self) {
+        if self.guard.is_some() || self.lanes.is_busy(Lane::Network) || self.is_stopping {
+            return;
+        }
+        let (ledger, now) = (&self.ledger, self.now);
+        self.restore_at.retain(|resource, _| ledger.get(*resource).is_some_and(|entry| entry.undo.is_some()));
+        let due = self.restore_at.iter().find(|(_, at)| **at <= now).map(|(resource, _)| *resource);
+        if let Some(resource) = due {
+            self.restore_at.remove(&resource);
+            let why = "the agent ended before the change was confirmed (a crash, a stop or a reboot)";
+            self.restore(resource, why.into());
+        }
+    }
+
+    pub(crate) fn restore(&mut self, resource: ResourceId, why: String) {
+        let last = Attempt::Running { fallback: false, until: self.now + RESTORE_WITHIN };
+        let stage = Stage::Restoring { why, tries: 0, last };
+        self.guard = Some(Guard { resource, stage, progress: self.now + PROGRESS_FIRST });
+        self.put_back(resource);
+    }
+
+    fn put_back(&mut self, resource: ResourceId) {
+        if let Some(Undo { key, state, .. }) = self.ledger.get(resource).and_then(|entry| entry.undo.clone())
+        {
+            self.effects.push_back(Effect::Restore { key, undo: state });
+        }
+    }
+
+    /// The answer to [`Effect::Restore`] and [`Effect::Fallback`].
+    pub(crate) fn restored(&mut self, key: ReportKey, result: Result<(), String>) {
+        let Some(Guard { resource, stage: Stage::Restoring { why, tries, last }, .. }) = &mut self.guard
+        else {
+            return;
+        };
+        let Attempt::Running { fallback, .. } = *last else { return };
+        let undo = self.ledger.get(*resource).and_then(|entry| entry.undo.as_ref());
+        if undo.is_none_or(|undo| undo.key != key) {
+            return;
+        }
+        let (resource, why) = (*resource, why.clone());
+        let reason = match result {
+            Ok(()) => return self.is_back(key, resource, fallback, &why),
+            Err(reason) => reason,
+        };
+        *tries += 1;
+        let (tries, now) = (*tries, self.now);
+        if tries < RESTORE_TRIES {
+            *last = Attempt::Waits { until: now + RESTORE_AGAIN_FIRST * 2u32.pow(tries - 1) };
+            return self.warn(format!("cannot put back what was there before, will try again: {reason}"));
+        }
+        let spec = self.undone_job(resource).map(|job| job.spec.clone());
+        match spec {
+            Some(spec) if !fallback => {
+                if let Some(Guard { stage: Stage::Restoring { last, .. }, .. }) = &mut self.guard {
+                    *last = Attempt::Running { fallback: true, until: now + RESTORE_WITHIN };
+                }
+                self.warn(format!("cannot put back what was there before, falling back: {reason}"));
+                self.effects.push_back(Effect::Fallback { key, spec });
+            }
+            Some(_) | None => self.is_not_back(key, resource, &why, &reason),
+        }
+    }
+
+    /// The job whose change is to be undone, unless it has ended.
+    fn undone_job(&self, resource: ResourceId) -> Option<&Job> {
+        let entry = self.ledger.get(resource)?;
+        let key = entry.undo.as_ref()?.key;
+        self.current(key, |phase| phase == Phase::Guarded)
+    }
+
+    fn is_back(&mut self, key: ReportKey, resource: ResourceId, is_fallback: bool, why: &str) {
+        let has_job = self.undone_job(resource).is_some();
+        self.guard = None;
+        if is_fallback {
+            self.drop_undo(resource);
+        } else {
+            self.undo_entry(resource);
+        }
+        self.hurry_until = Some(self.now + HURRY);
+        self.reconnect("the network was put back");
+        match has_job {
+            // Nobody wants a server cut off again by itself.
+            true => {
+                let how = if is_fallback {
+                    "what was there before cannot be put back, the fallback_config is in force"
+                } else {
+                    "what was there before has been put back"
+                };
+                self.end(key, Outcome::Failed { reason: format!("{why}; {how}"), permanent: true });
+            }
+            false => self.write(resource, After::Nothing(resource)),
+        }
+    }
+
+    fn is_not_back(&mut self, key: ReportKey, resource: ResourceId, why: &str, reason: &str) {
+        let has_job = self.undone_job(resource).is_some();
+        self.guard = None;
+        self.restore_at.insert(resource, self.now + RESTORE_AGAIN);
+        self.warn(format!("cannot put back what was there before: {reason}"));
+        if has_job {
+            let again = RESTORE_AGAIN.as_secs();
+            let reason = format!(
+                "{why}; what was there before cannot be put back: {reason}; it is tried again every {again} s"
+            );
+            self.end(key, Outcome::Failed { reason, permanent: true });
+        }
+    }
+
+    /// The resource holds what it held before the change.
+    pub(crate) fn undo_entry(&mut self, resource: ResourceId) {
+        self.ledger.edit(resource, |entry| {
+            if let Some(undo) = entry.undo.take() {
+                (entry.before, entry.claims, entry.handed_over) =
+                    (undo.before, undo.claims, undo.handed_over);
+            }
+        });
+    }
+
+    pub(crate) fn drop_undo(&mut self, resource: ResourceId) {
+        self.ledger.edit(resource, |entry| entry.undo = None);
+    }
+
+    pub(crate) fn restoring_timeouts(&mut self, last: Attempt) {
+        let Some(Guard { resource, stage: Stage::Restoring { last: at, .. }, .. }) = &mut self.guard else {
+            return;
+        };
+        let (resource, now) = (*resource, self.now);
+        let Some(key) = self.ledger.get(resource).and_then(|e| e.undo.as_ref()).map(|undo| undo.key) else {
+            return;
+        };
+        match last {
+            Attempt::Running { until, .. } if now >= until => {
+                self.effects.push_back(Effect::Cancel(key));
+                let reason = format!("no answer within {} s", RESTORE_WITHIN.as_secs());
+                self.restored(key, Err(reason));
+            }
+            Attempt::Waits { until } if now >= until => {
+                *at = Attempt::Running { fallback: false, until: now + RESTORE_WITHIN };
+                self.put_back(resource);
+            }
+            Attempt::Running { .. } | Attempt::Waits { .. } => {}
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! The machine itself: takes inputs, hands out effects, and knows what each write on its way to disk is for.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use muster_shared::model::{ContentDigest, Down, Hello, Outcome, Report, ReportKey, Up, Welcome};
 use muster_shared::{Epoch, MonoTime, ResourceId};
@@ -35,6 +35,15 @@ pub(crate) enum After {
     Nothing(ResourceId),
 }
 
+/// One on its way to disk.
+#[derive(Debug)]
+struct Writing {
+    resource: ResourceId,
+    /// The entry says what to put back.
+    has_undo: bool,
+    after: After,
+}
+
 /// The agent of one node.
 #[derive(Debug)]
 pub struct Agent {
@@ -62,8 +71,12 @@ pub struct Agent {
     epoch: Epoch,
     /// A greeting whose epoch is on its way to disk.
     greeting: Option<(WriteId, Welcome)>,
-    writes: BTreeMap<WriteId, After>,
+    writes: BTreeMap<WriteId, Writing>,
     last_write: u64,
+    /// What is to be put back may be on disk, for these.
+    pub(crate) undo_on_disk: BTreeSet<ResourceId>,
+    /// That a change is kept was refused by the disk, and is said once more by this write.
+    kept_with: Option<(WriteId, Report)>,
     /// Entries that the disk did not take, to be written when it may, with the last write when it was refused.
     pub(crate) stale: BTreeMap<ResourceId, WriteId>,
 }
@@ -72,6 +85,7 @@ impl Agent {
     /// With the ledger and the highest epoch as they were on disk.
     pub fn new(config: Config, ledger: Vec<Entry>, epoch: Epoch) -> Self {
         let session = Session::new(config.seed);
+        let undo_on_disk = ledger.iter().filter(|e| e.undo.is_some()).map(|e| e.resource).collect();
         let (watch, facts) = (Watch::new(config.seed), Telling::new(config.seed));
         Self {
             config,
@@ -93,6 +107,8 @@ impl Agent {
             greeting: None,
             writes: BTreeMap::new(),
             last_write: 0,
+            undo_on_disk,
+            kept_with: None,
             stale: BTreeMap::new(),
         }
     }
@@ -193,12 +209,14 @@ impl Agent {
         if !is_ours {
             self.confirm_disconnected(reason);
         }
+        self.hurry();
         self.fetch.set_online(false, self.now, &mut self.effects);
     }
 
     fn disconnect(&mut self, reason: String) {
         self.greeting = None;
         self.session.close(self.now);
+        self.confirm_disconnected(reason.clone());
         self.fetch.set_online(false, self.now, &mut self.effects);
         self.effects.push_back(Effect::Disconnect { reason });
     }
@@ -310,7 +328,11 @@ impl Agent {
             return self.forget(resource);
         };
         let write = self.next_write();
-        self.writes.insert(write, after);
+        let has_undo = entry.undo.is_some();
+        if has_undo {
+            self.undo_on_disk.insert(resource);
+        }
+        self.writes.insert(write, Writing { resource, has_undo, after });
         self.effects.push_back(Effect::Write { write, entry: Box::new(entry) });
         while let Some(oldest) = self.ledger.excess_tombstone() {
             self.ledger.edit(oldest, |entry| *entry = Entry::new(oldest));
@@ -320,6 +342,7 @@ impl Agent {
 
     fn forget(&mut self, resource: ResourceId) {
         self.stale.remove(&resource);
+        self.undo_on_disk.remove(&resource);
         self.effects.push_back(Effect::Remove(resource));
     }
 
@@ -335,22 +358,23 @@ impl Agent {
 
     /// Whether this outcome is not on disk yet.
     pub(crate) fn is_ending(&self, key: &ReportKey) -> bool {
-        self.is_on_its_way(|after| matches!(after, After::Ended { report, .. } if report.key == *key))
+        self.kept_with.as_ref().is_some_and(|(_, report)| report.key == *key)
+            || self.is_on_its_way(|after| matches!(after, After::Ended { report, .. } if report.key == *key))
     }
 
     /// Whether such a write is not on disk yet.
     pub(crate) fn is_on_its_way(&self, is_such: impl Fn(&After) -> bool) -> bool {
-        self.writes.values().any(is_such)
+        self.writes.values().any(|writing| is_such(&writing.after))
     }
 
     /// Whether this job is not on disk yet.
     pub(crate) fn is_accepting(&self, key: ReportKey) -> bool {
-        self.writes.values().any(|after| matches!(after, After::Accepted(accepted) if *accepted == key))
+        self.is_on_its_way(|after| matches!(after, After::Accepted(accepted) if *accepted == key))
     }
 
     /// Records the job with its entry as it is now; what is on its way to disk of it does not count.
     pub(crate) fn accept_again(&mut self, key: ReportKey) {
-        for after in self.writes.values_mut() {
+        for Writing { after, .. } in self.writes.values_mut() {
             if matches!(after, After::Accepted(accepted) if *accepted == key) {
                 *after = After::Nothing(key.resource);
             }
@@ -368,7 +392,27 @@ impl Agent {
                 Some(reason) => self.disconnect(format!("cannot record the controller's epoch: {reason}")),
             };
         }
-        let Some(after) = self.writes.remove(&write) else { return };
+        let Some(Writing { resource, has_undo, after }) = self.writes.remove(&write) else { return };
+        let mut later = self.writes.values().filter(|writing| writing.resource == resource);
+        if failed.is_none() && !has_undo && later.all(|writing| !writing.has_undo) {
+            self.undo_on_disk.remove(&resource);
+        }
+        let kept_with = self.kept_with.take_if(|(with, _)| *with == write);
+        self.on_disk(write, after, failed.clone());
+        if let Some((_, report)) = kept_with {
+            self.ended(report, None, failed);
+        }
+    }
+
+    /// Whether an outcome that was refused is in a later write as well, which decides.
+    pub(crate) fn is_written_again(&mut self, report: &Report) -> bool {
+        let later = self.writes.iter().find(|(_, writing)| writing.resource == report.key.resource);
+        let Some((&write, _)) = later.filter(|_| self.is_keeping(report.key)) else { return false };
+        self.kept_with = Some((write, report.clone()));
+        true
+    }
+
+    fn on_disk(&mut self, write: WriteId, after: After, failed: Option<String>) {
         match (after, failed) {
             (After::Accepted(key), None) => self.accepted(key),
             (After::Accepted(key), Some(reason)) => self.not_accepted(key, &reason),
@@ -376,7 +420,7 @@ impl Agent {
             (After::HandedOver { other, to }, Some(reason)) => self.not_handed_over(other, to, &reason),
             (After::Captured { key, .. }, None) => self.run(key),
             (After::Captured { key, was }, Some(reason)) => self.not_captured(key, *was, &reason),
-            (After::Guarded { key, .. }, None) => self.guard_written(key),
+            (After::Guarded { key, was }, None) => self.guard_written(key, *was),
             (After::Guarded { key, was }, Some(reason)) => self.guard_not_written(key, *was, &reason),
             (After::Ended { report, held }, failed) => self.ended(report, held, failed),
             (After::Nothing(resource), None) => {

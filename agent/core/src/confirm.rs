@@ -43,12 +43,31 @@ pub(crate) struct Guard {
 
 #[derive(Debug)]
 pub(crate) enum Stage {
-    Reading { deadline: MonoTime, captured: Option<Captured> },
-    Recording { challenge: Vec<u8> },
-    Applying { deadline: MonoTime, challenge: Vec<u8> },
+    Reading {
+        deadline: MonoTime,
+        captured: Option<Captured>,
+    },
+    /// `again`: what a change before this one has left could not be put back, so that this one is to be confirmed or
+    /// undone whatever it does itself.
+    Recording {
+        challenge: Vec<u8>,
+        again: bool,
+    },
+    Applying {
+        deadline: MonoTime,
+        challenge: Vec<u8>,
+        again: bool,
+    },
     Confirming(Box<Confirming>),
-    Keeping { held: Box<Entry>, gave_back: Vec<ResourceId> },
-    Restoring { why: String, tries: u32, last: Attempt },
+    Keeping {
+        held: Box<Entry>,
+        gave_back: Vec<ResourceId>,
+    },
+    Restoring {
+        why: String,
+        tries: u32,
+        last: Attempt,
+    },
 }
 
 #[derive(Debug)]
@@ -120,7 +139,8 @@ impl Agent {
         };
         match undo {
             Ok(state) => {
-                self.set_stage(Stage::Recording { challenge });
+                let again = self.ledger.get(key.resource).is_some_and(|entry| entry.undo.is_some());
+                self.set_stage(Stage::Recording { challenge, again });
                 let was = self.ledger.edit(key.resource, |entry| {
                     let was = entry.clone();
                     let (before, claims) = (was.before.clone(), was.claims.clone());
@@ -142,9 +162,17 @@ impl Agent {
     }
 
     /// What the job may touch is on disk: it begins.
-    pub(crate) fn guard_written(&mut self, key: ReportKey) {
-        let Some(challenge) = self.stage(key, |stage| match stage {
-            Stage::Recording { challenge } => Some(std::mem::take(challenge)),
+    pub(crate) fn guard_written(&mut self, key: ReportKey, was: Entry) {
+        if self.undo_on_disk.iter().any(|&other| other != key.resource) {
+            // After a crash that one would be put back over this change.
+            return self.guard_not_written(
+                key,
+                was,
+                "what was put back of another resource is not recorded yet",
+            );
+        }
+        let Some((challenge, again)) = self.stage(key, |stage| match stage {
+            Stage::Recording { challenge, again } => Some((std::mem::take(challenge), *again)),
             _ => None,
         }) else {
             return;
@@ -155,7 +183,7 @@ impl Agent {
             self.guard = None;
             return;
         }
-        self.set_stage(Stage::Applying { deadline: self.now + window(&job), challenge });
+        self.set_stage(Stage::Applying { deadline: self.now + window(&job), challenge, again });
         self.host_begins(job);
     }
 
@@ -179,12 +207,15 @@ impl Agent {
         before: Option<Before>,
         touched: bool,
     ) {
-        let Some((deadline, challenge)) = self.stage(key, |stage| match stage {
-            Stage::Applying { deadline, challenge } => Some((*deadline, std::mem::take(challenge))),
+        let Some((deadline, challenge, again)) = self.stage(key, |stage| match stage {
+            Stage::Applying { deadline, challenge, again } => {
+                Some((*deadline, std::mem::take(challenge), *again))
+            }
             _ => None,
         }) else {
             return;
         };
+        let touched = touched || again;
         match outcome {
             Err(error) if touched => self.restore(key.resource, error.reason),
             Err(error) => {
@@ -222,6 +253,10 @@ impl Agent {
             confirming.ask = None;
             self.seen = Some(reason);
         }
+    }
+
+    /// The next attempt to connect comes soon where somebody waits for it.
+    pub(crate) fn hurry(&mut self) {
         if self.hurries() {
             self.session.hasten(self.now + CONNECT_EVERY);
         }
@@ -259,6 +294,12 @@ impl Agent {
         self.end(key, Outcome::Done(observed));
     }
 
+    /// Whether a change is being recorded as kept by the write of this outcome.
+    pub(crate) fn is_keeping(&self, key: ReportKey) -> bool {
+        let guard = self.guard.as_ref().filter(|guard| guard.resource == key.resource);
+        guard.is_some_and(|guard| matches!(guard.stage, Stage::Keeping { .. }))
+    }
+
     /// Whether the outcome that was just written, or refused, is that of a change: if refused, it is put back before
     /// anything is said.
     pub(crate) fn kept(&mut self, key: ReportKey, failed: Option<&str>) -> bool {
@@ -271,7 +312,15 @@ impl Agent {
             return false;
         };
         let (held, gave_back) = (held.clone(), std::mem::take(gave_back));
-        self.ledger.edit(key.resource, |entry| *entry = *held);
+        // What came meanwhile stays.
+        self.ledger.edit(key.resource, |entry| {
+            (entry.before, entry.claims, entry.handed_over) = (held.before, held.claims, held.handed_over);
+            (entry.undo, entry.applied, entry.current) = (held.undo, held.applied, held.current);
+            entry.unacknowledged.retain(|report| report.key != key);
+            if entry.last.as_ref().is_some_and(|last| last.key == key) {
+                entry.last = held.last;
+            }
+        });
         self.hand_on(gave_back, Some(key.resource));
         self.set_phase(key.resource, Phase::Guarded);
         self.restore(

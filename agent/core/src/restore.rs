@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use muster_shared::model::{Job, Lane, Outcome, ReportKey};
+use muster_shared::model::{Action, Job, Lane, Outcome, ReportKey};
 use muster_shared::{MonoTime, ResourceId};
 
 use crate::agent::{After, Agent};
@@ -44,6 +44,22 @@ impl Agent {
     pub(crate) fn recover_undo(&mut self) {
         self.restore_at =
             self.ledger.iter().filter(|entry| entry.undo.is_some()).map(|e| (e.resource, self.now)).collect();
+    }
+
+    /// What is to be put back before the resource's job may begin: nothing of it would be known any more later, or it
+    /// would be put back over what the job makes. A newer change of the same resource is undone to the same state.
+    pub(crate) fn must_be_put_back(&self, resource: ResourceId) -> Option<String> {
+        let job = &self.ledger.get(resource)?.current.as_ref()?.job;
+        let changes = job.action != Action::Check && job.spec.confirm_within().is_some();
+        let undone = self.ledger.iter().filter(|entry| changes && entry.undo.is_some()).map(|e| e.resource);
+        let mut undone = undone.filter(|&other| other != resource || job.action == Action::Retain);
+        let again = RESTORE_AGAIN.as_secs();
+        undone.next().map(|other| {
+            format!(
+                "an earlier change of {other} could not be put back yet: it is tried again every {again} s, and a newer \
+                 document of that resource replaces it"
+            )
+        })
     }
 
     /// Puts back what waits for it, once no change is under way.

@@ -198,6 +198,10 @@ impl Agent {
                     continue;
                 }
             };
+            if let Some(reason) = self.must_be_put_back(resource) {
+                self.end(key, Outcome::Failed { reason, permanent: false });
+                continue;
+            }
             match action {
                 Action::Create | Action::Update => self.take_over(key, &claims),
                 Action::Delete | Action::Retain if self.is_held_up(resource, &claims) => {
@@ -225,7 +229,8 @@ impl Agent {
     }
 
     fn begin_delete(&mut self, key: ReportKey, claims: &[Claim]) {
-        if self.leaves_alone(key.resource, claims) {
+        let is_half_done = self.ledger.get(key.resource).is_some_and(|entry| entry.undo.is_some());
+        if self.leaves_alone(key.resource, claims) && !is_half_done {
             self.end(key, Outcome::Done(Observed::default()));
         } else {
             self.run(key);
@@ -352,6 +357,9 @@ impl Agent {
     /// The outcome is on disk, or cannot be; what follows it begins.
     pub(crate) fn ended(&mut self, mut report: Report, held: Option<Box<Entry>>, failed: Option<String>) {
         let key = report.key;
+        if failed.is_some() && self.is_written_again(&report) {
+            return;
+        }
         if self.kept(key, failed.as_deref()) {
             return;
         }

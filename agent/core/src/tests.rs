@@ -5,6 +5,7 @@ mod check;
 mod confirm;
 mod delivery;
 mod fetching;
+mod guarded;
 mod interleavings;
 mod ownership;
 mod restart;

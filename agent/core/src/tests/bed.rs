@@ -112,6 +112,10 @@ pub fn failed(reason: &str) -> RunError {
 impl Bed {
     /// Started; not connected.
     pub fn offline(entries: Vec<Entry>, epoch: Epoch) -> Self {
+        Self::started(entries, epoch, true)
+    }
+
+    fn started(entries: Vec<Entry>, epoch: Epoch, is_quick: bool) -> Self {
         let config = Config { seed: 7, boot_id: 9, agent_version: "1.2.3".into() };
         let disk = entries.iter().map(|entry| (entry.resource, entry.clone())).collect();
         let mut bed = Self {
@@ -120,12 +124,12 @@ impl Bed {
             disk,
             epoch,
             writes: VecDeque::new(),
-            disk_is_quick: true,
+            disk_is_quick: is_quick,
             own: Vec::new(),
             captures: Vec::new(),
             theirs: Vec::new(),
             runs: Vec::new(),
-            guards_are_quick: true,
+            guards_are_quick: is_quick,
             guards: Vec::new(),
             restores: Vec::new(),
             fallbacks: Vec::new(),
@@ -166,6 +170,11 @@ impl Bed {
     /// As after kill -9: what is on disk is all there is.
     pub fn crash(self) -> Self {
         Self::offline(self.disk.into_values().collect(), self.epoch)
+    }
+
+    /// The same; disk and host answer when they are asked to.
+    pub fn crash_slow(self) -> Self {
+        Self::started(self.disk.into_values().collect(), self.epoch, false)
     }
 
     pub fn down(&mut self, down: Down) {

@@ -5,9 +5,10 @@
 //! holds nothing else up.
 
 mod reach;
+mod runs;
 mod watch;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +20,8 @@ use muster_host::net::{Change, Monitor};
 use muster_shared::MonoTime;
 use muster_shared::model::{CHALLENGE_BYTES, ContentDigest, Facts, Job, ReportKey};
 use rustls::ClientConfig;
-use tokio::task::{AbortHandle, JoinSet, yield_now};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::task::{Id, JoinSet, yield_now};
+use tokio::time::{Instant, sleep_until};
 
 use crate::contents::Contents;
 use crate::host::{Host, NotRun, Ran};
@@ -30,9 +31,13 @@ use crate::signals::{Signal, Signals};
 use crate::state_dir::{Identity, StateDir};
 use crate::tls;
 use reach::{node_tls, renew_in};
+use runs::Runs;
 
 /// Running jobs get this long when the agent is told to stop; what has not ended runs again after the restart.
 const STOP_WITHIN: Duration = Duration::from_secs(3);
+/// Putting back a change that is not confirmed gets more: nobody may start the agent again, and the server is cut off.
+/// systemd waits for 30 s (`TimeoutStopSec`).
+const PUT_BACK_WITHIN: Duration = Duration::from_secs(25);
 /// Inputs handled in one turn: a packet may hold thousands of jobs, each a write of some milliseconds on a slow
 /// disk, and the connection must not die meanwhile.
 const INPUTS_PER_TURN: usize = 32;
@@ -60,7 +65,7 @@ pub struct Driver {
     contents: Contents,
     connection: Option<Connection>,
     tasks: JoinSet<Done>,
-    runs: BTreeMap<ReportKey, AbortHandle>,
+    runs: Runs,
     renewing: bool,
     /// Connect once the renewal is done: the certificate has run out.
     connect_renewed: bool,
@@ -93,7 +98,7 @@ impl Driver {
             contents,
             connection: None,
             tasks: JoinSet::new(),
-            runs: BTreeMap::new(),
+            runs: Runs::default(),
             renewing: false,
             connect_renewed: false,
             renew_at: renew_in(&identity),
@@ -121,8 +126,8 @@ impl Driver {
             tokio::select! {
                 // What is here comes first, or it would grow without a bound.
                 event = next_event(&mut self.connection), if !more => self.event(event),
-                Some(done) = self.tasks.join_next() => match done {
-                    Ok(done) => self.done(done),
+                Some(done) = self.tasks.join_next_with_id() => match done {
+                    Ok((task, done)) => self.done(task, done),
                     Err(error) if error.is_cancelled() => {}
                     Err(error) => tracing::error!(%error, "a task failed: a bug, please report it"),
                 },
@@ -212,19 +217,19 @@ impl Driver {
                 let (key, host) = (job.key(), Arc::clone(&self.host));
                 let guard =
                     async move { Done::Guarded { key, undo: host.guard(&job, before, &theirs).await } };
-                self.runs.insert(key, self.tasks.spawn_local(guard));
+                self.runs.begin(key, self.tasks.spawn_local(guard));
             }
             Effect::Run { job, before, theirs } => self.begin(*job, before, theirs),
             Effect::Restore { key, undo } => {
                 tracing::warn!(resource = %key.resource, generation = %key.generation, "putting back");
                 let host = Arc::clone(&self.host);
                 let restore = async move { Done::Restored { key, result: host.restore(&undo).await } };
-                self.runs.insert(key, self.tasks.spawn_local(restore));
+                self.runs.begin(key, self.tasks.spawn_local(restore));
             }
             Effect::Fallback { key, spec } => {
                 let host = Arc::clone(&self.host);
                 let fallback = async move { Done::Restored { key, result: host.fallback(&spec).await } };
-                self.runs.insert(key, self.tasks.spawn_local(fallback));
+                self.runs.begin(key, self.tasks.spawn_local(fallback));
             }
             Effect::Check { job, applied, before } => {
                 let (key, host) = (job.key(), Arc::clone(&self.host));
@@ -232,14 +237,12 @@ impl Driver {
                 let check = async move {
                     Done::Checked { key, found: host.check(&job.spec, applied.as_ref(), before).await }
                 };
-                self.runs.insert(key, self.tasks.spawn_local(check));
+                self.runs.begin(key, self.tasks.spawn_local(check));
             }
             Effect::Look { number, looks } => self.look(number, looks),
             Effect::Gather => self.gather(),
             Effect::Cancel(key) => {
-                if let Some(run) = self.runs.remove(&key) {
-                    run.abort();
-                }
+                self.runs.cancel(key);
             }
             Effect::Content { digest, step } => self.content(digest, step),
             Effect::KeepContents(digests) => self.contents.keep_only(&digests),
@@ -272,7 +275,7 @@ impl Driver {
             let ran = host.run(&job, before, theirs).await;
             Done::Ran { key, ran }
         });
-        self.runs.insert(key, run);
+        self.runs.begin(key, run);
     }
 
     fn content(&mut self, digest: ContentDigest, step: ContentStep) {
@@ -290,11 +293,11 @@ impl Driver {
         self.inbox.push_back(Input::Content { digest, state });
     }
 
-    fn done(&mut self, done: Done) {
+    fn done(&mut self, task: Id, done: Done) {
         match done {
             Done::Captured { key, before } => self.inbox.push_back(Input::Captured { key, before }),
             Done::Guarded { key, undo } => {
-                if self.runs.remove(&key).is_some() {
+                if self.runs.ended(key, task) {
                     let (undo, challenge) = match challenge() {
                         Ok(challenge) => (undo, challenge),
                         Err(error) => (Err(error), Vec::new()),
@@ -303,18 +306,17 @@ impl Driver {
                 }
             }
             Done::Restored { key, result } => {
-                if self.runs.remove(&key).is_some() {
+                if self.runs.ended(key, task) {
                     self.inbox.push_back(Input::Restored { key, result });
                 }
             }
             Done::Ran { key, ran } => {
-                // Otherwise it was cancelled just as it ended.
-                if self.runs.remove(&key).is_some() {
+                if self.runs.ended(key, task) {
                     self.ran(key, ran);
                 }
             }
             Done::Checked { key, found } => {
-                if self.runs.remove(&key).is_some() {
+                if self.runs.ended(key, task) {
                     self.inbox.push_back(Input::Checked { key, found });
                 }
             }
@@ -340,20 +342,30 @@ impl Driver {
     async fn stop(&mut self) {
         self.connection = None;
         self.inbox.push_back(Input::Stop);
+        let begun = Instant::now();
         let end = async {
             loop {
                 self.turn_to_the_end();
                 if self.runs.is_empty() && !self.machine.is_guarding() {
                     break;
                 }
-                match self.tasks.join_next().await {
-                    Some(Ok(done)) => self.done(done),
-                    Some(Err(_)) => {}
-                    None => break,
+                // Putting back is tried again after a while.
+                let wake = self.machine.poll_timeout().map(|(at, _)| self.start + at.0);
+                let is_guarding = self.machine.is_guarding();
+                let limit = if is_guarding { PUT_BACK_WITHIN } else { STOP_WITHIN };
+                tokio::select! {
+                    Some(done) = self.tasks.join_next_with_id() => {
+                        if let Ok((task, done)) = done {
+                            self.done(task, done);
+                        }
+                    }
+                    () = sleep_to(wake), if is_guarding => self.inbox.push_back(Input::Timeout),
+                    () = sleep_until(begun + limit) => return false,
                 }
             }
+            true
         };
-        if timeout(STOP_WITHIN, end).await.is_err() {
+        if !end.await {
             tracing::warn!("a job did not end in time: it runs again, or is put back, when the agent starts");
         }
         self.sync();

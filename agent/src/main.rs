@@ -110,8 +110,10 @@ fn run(cli: &Cli, settings: &Settings) -> anyhow::Result<()> {
     let runtime = runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
-        // Only resolving a name takes a thread, for as long as that lasts.
-        .max_blocking_threads(2)
+        // Only resolving a name takes a thread, for as long as that lasts: half a minute and more where no resolver
+        // answers. Who connects again every ten seconds while a change cut the resolver off has a thread for it at once
+        // when the change was put back.
+        .max_blocking_threads(8)
         .thread_keep_alive(Duration::from_secs(1))
         .build()
         .context("cannot start")?;

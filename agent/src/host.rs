@@ -1,5 +1,8 @@
 //! One job on this host: by resource type to the code that knows how.
 
+mod name;
+mod undo;
+
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
@@ -8,12 +11,17 @@ use std::time::Duration;
 use muster_agent_core::{Before, Entry, Found, RunError};
 use muster_host::facts::Server;
 use muster_host::files::{FileBefore, FileDifference, FileError, Files, Source};
+use muster_host::hostname::ServerName;
 use muster_host::net::{NetError, Network, Snapshot};
 use muster_shared::ResourceId;
 use muster_shared::model::network::{NetworkDocument, NicMapping};
 use muster_shared::model::{
     Action, Content, ContentDigest, Dummy, FailOn, File, Job, NetworkConfig, Observed, OnDelete, Spec,
 };
+use serde::Serialize;
+
+use name::name_failed;
+use undo::Undo;
 
 /// This server.
 pub struct Host {
@@ -21,6 +29,8 @@ pub struct Host {
     pub files: Files,
     /// Links, addresses, routes, bridges.
     pub network: Network,
+    /// What it is called.
+    pub name: ServerName,
     /// What stays the same of this server.
     pub server: Server,
     /// Where fetched contents are.
@@ -64,7 +74,7 @@ impl Host {
             let jobs = [&entry.current, &entry.next].into_iter().flatten().map(|accepted| &accepted.job.spec);
             match entry.applied.iter().map(|applied| &applied.spec).chain(jobs).next() {
                 Some(Spec::File(_)) => needed.extend(FileBefore::decode(&before.0).and_then(|b| b.aside())),
-                Some(Spec::Dummy(_) | Spec::Network(_)) => {}
+                Some(Spec::Dummy(_) | Spec::Network(_) | Spec::Hostname(_)) => {}
                 // What a failed job left: whose it is, is not known, and it must stay.
                 None => return Ok(()),
             }
@@ -97,6 +107,7 @@ impl Host {
                 let taken = self.network.snapshot(&document, &mapping, Some(before)).await;
                 encoded(&taken.map_err(network_failed)?)
             }
+            Spec::Hostname(_) => self.capture_name(known).await,
         }
     }
 
@@ -110,14 +121,19 @@ impl Host {
         before: Option<Before>,
         theirs: &[Before],
     ) -> Result<Before, RunError> {
-        let Spec::Network(config) = &job.spec else { return Ok(Before(Vec::new())) };
-        let before = known(before, theirs, job.action)?;
-        let (document, mapping) = match job.action {
-            Action::Delete => (NetworkDocument::default(), NicMapping::default()),
-            _ => parsed(config)?,
-        };
-        let undo = self.network.undo(&document, &mapping, &before).await;
-        encoded(&undo.map_err(network_failed)?)
+        match &job.spec {
+            Spec::Network(config) => {
+                let before = known(before, theirs, job.action)?;
+                let (document, mapping) = match job.action {
+                    Action::Delete => (NetworkDocument::default(), NicMapping::default()),
+                    _ => parsed(config)?,
+                };
+                let undo = self.network.undo(&document, &mapping, &before).await;
+                encoded(&Undo::Network(undo.map_err(network_failed)?))
+            }
+            Spec::Hostname(_) => encoded(&Undo::Hostname(self.name.observe().await.map_err(name_failed)?)),
+            Spec::Dummy(_) | Spec::File(_) => Ok(Before(Vec::new())),
+        }
     }
 
     /// Puts back what [`Host::guard`] has read.
@@ -125,14 +141,18 @@ impl Host {
     /// # Errors
     /// Not all of it is as it was.
     pub async fn restore(&self, undo: &Before) -> Result<(), String> {
-        let undo = snapshot(undo).map_err(|error| error.reason)?;
-        let restored = self.network.restore(&undo).await;
-        let warnings = restored.map_err(|error| muster_host::net::chain(&error))?;
-        warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-        Ok(())
+        match Undo::decode(undo).map_err(|error| error.reason)? {
+            Undo::Network(undo) => {
+                let restored = self.network.restore(&undo).await;
+                let warnings = restored.map_err(|error| muster_host::net::chain(&error))?;
+                warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+                Ok(())
+            }
+            Undo::Hostname(undo) => self.name.reach(&undo).await.map_err(|error| error.to_string()),
+        }
     }
 
-    /// Makes the network what it was when this was kept.
+    /// Makes the network what it was when this was kept. The host name comes from its file, and needs nobody.
     ///
     /// # Errors
     /// It is not so.
@@ -172,6 +192,7 @@ impl Host {
                 let before = known(before, &theirs, job.action)?;
                 return self.network(job.action, config, before).await;
             }
+            Spec::Hostname(hostname) => return self.hostname(job.action, hostname, before).await,
         };
         Ok(Ran { observed, before: None, touched: true })
     }
@@ -199,6 +220,10 @@ impl Host {
                 let before = before.as_ref().map(snapshot).transpose()?.unwrap_or_default();
                 let found = self.network.check(&document, &mapping, &before).await.map_err(network_failed)?;
                 Ok(compared(found.is_empty(), false, muster_host::net::listed(&found)))
+            }
+            Spec::Hostname(hostname) => {
+                let found = self.name.check(&hostname.hostname).await.map_err(name_failed)?;
+                Ok(compared(found.is_empty(), false, found.join(", ")))
             }
         }
     }
@@ -308,8 +333,8 @@ fn without(mut before: Snapshot, theirs: &[Before]) -> Result<Snapshot, RunError
     Ok(before)
 }
 
-fn encoded(snapshot: &Snapshot) -> Result<Before, RunError> {
-    let bytes = serde_json::to_vec(snapshot);
+fn encoded(what: &impl Serialize) -> Result<Before, RunError> {
+    let bytes = serde_json::to_vec(what);
     bytes.map(Before).map_err(|error| RunError { reason: error.to_string(), permanent: true })
 }
 

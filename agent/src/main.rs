@@ -26,6 +26,7 @@ use anyhow::{Context as _, bail};
 use muster_agent_core::Entry;
 use muster_host::facts::Server;
 use muster_host::files::Files;
+use muster_host::hostname::ServerName;
 use muster_host::net::{HostConfig, Network};
 use muster_shared::NodeId;
 use muster_shared::join::JoinToken;
@@ -220,6 +221,7 @@ async fn boot(network: &Network, settings: &Settings) -> anyhow::Result<()> {
 
 fn host(state: &StateDir, settings: &Settings) -> Host {
     Host {
+        name: ServerName::new(settings.host.etc_hostname.clone(), Files::new(state.before())),
         files: Files::new(state.before()),
         network: network(settings),
         server: Server::read(),

@@ -40,6 +40,8 @@ pub struct HostSection {
     pub ovs_db: Option<PathBuf>,
     /// The datapath of bridges that are made, such as `netdev`; by default the kernel's.
     pub ovs_datapath_type: Option<String>,
+    /// The file that the host name is read from at boot.
+    pub etc_hostname: Option<PathBuf>,
 }
 
 /// `[log]`

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use muster_shared::model::{
-    Action, Claim, Content, ContentDigest, Job, LedgerEntry, Outcome, Report, ReportKey, Spec,
+    Action, Claim, Content, ContentDigest, Job, Lane, LedgerEntry, Outcome, Report, ReportKey, Spec,
 };
 use muster_shared::{Generation, ResourceId};
 use serde::{Deserialize, Serialize};
@@ -168,7 +168,7 @@ impl Entry {
     }
 
     fn is_network(&self) -> bool {
-        self.applied.as_ref().is_some_and(|applied| matches!(applied.spec, Spec::Network(_)))
+        self.applied.as_ref().is_some_and(|applied| applied.spec.lane() == Lane::Network)
     }
 
     fn jobs(&self) -> impl Iterator<Item = &Job> {
@@ -211,6 +211,7 @@ pub fn weight(job: &Job) -> usize {
                 Content::Stored { .. } => 0,
             },
             Spec::Network(network) => network.document.len(),
+            Spec::Hostname(hostname) => hostname.hostname.len(),
         }
 }
 

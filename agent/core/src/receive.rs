@@ -206,6 +206,6 @@ pub(crate) fn stored(job: &Job) -> Option<(ContentDigest, u64)> {
             Content::Stored { digest, size } => Some((*digest, *size)),
             Content::Inline(_) => None,
         },
-        Spec::Dummy(_) | Spec::Network(_) => None,
+        Spec::Dummy(_) | Spec::Network(_) | Spec::Hostname(_) => None,
     }
 }

@@ -1,7 +1,8 @@
-//! What the agent does to Linux: the network, files. Everything is read back after it was changed.
+//! What the agent does to Linux: the network, files, the host name. Everything is read back after it was changed.
 //!
 //! Absent on purpose: jobs, the ledger, MQTT. The callers decide when; this crate knows how.
 
 pub mod facts;
 pub mod files;
+pub mod hostname;
 pub mod net;

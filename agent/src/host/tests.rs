@@ -1,10 +1,13 @@
 use std::fs;
+use std::path::Path;
 
 use muster_agent_core::Applied;
 use muster_host::files::Kept;
 use muster_host::net::HostConfig;
-use muster_shared::model::ContentDigest;
-use muster_shared::{Epoch, Generation};
+use muster_shared::model::{ContentDigest, Hostname};
+use muster_shared::{Attempt, Epoch, Generation};
+use nix::sched::{CloneFlags, unshare};
+use nix::unistd::{gethostname, sethostname};
 use uuid::Uuid;
 
 use super::*;
@@ -31,15 +34,22 @@ fn entry(n: u128, kept: Option<ContentDigest>) -> Entry {
     }
 }
 
+/// All that it keeps or makes is in this directory.
+fn host(dir: &Path) -> Host {
+    let files = Files::new(dir.to_owned());
+    Host {
+        name: ServerName::new(Some(dir.join("hostname")), files.clone()),
+        files,
+        network: Network::new(HostConfig::default()),
+        server: Default::default(),
+        contents: dir.to_owned(),
+    }
+}
+
 #[test]
 fn what_was_kept_aside_goes_with_the_last_that_needs_it() {
     let dir = tempfile::tempdir().unwrap();
-    let host = Host {
-        files: Files::new(dir.path().to_owned()),
-        network: Network::new(HostConfig::default()),
-        server: Default::default(),
-        contents: dir.path().to_owned(),
-    };
+    let host = host(dir.path());
     let (gone, needed) = (ContentDigest::of(b"gone"), ContentDigest::of(b"needed"));
     for digest in [gone, needed] {
         fs::write(dir.path().join(digest.to_string()), b"x").unwrap();
@@ -55,12 +65,7 @@ fn what_was_kept_aside_goes_with_the_last_that_needs_it() {
 #[tokio::test]
 async fn a_check_compares_with_what_is_kept() {
     let dir = tempfile::tempdir().unwrap();
-    let host = Host {
-        files: Files::new(dir.path().to_owned()),
-        network: Network::new(HostConfig::default()),
-        server: Default::default(),
-        contents: dir.path().to_owned(),
-    };
+    let host = host(dir.path());
     let dummy = |pairs: &[(&str, &str)]| {
         let values = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         Spec::Dummy(Dummy { values, ..Dummy::default() })
@@ -83,12 +88,7 @@ async fn a_check_compares_with_what_is_kept() {
 #[tokio::test]
 async fn what_an_agent_without_a_ledger_finds_as_it_is_wanted_is_of_its_own_making() {
     let dir = tempfile::tempdir().unwrap();
-    let host = Host {
-        files: Files::new(dir.path().to_owned()),
-        network: Network::new(HostConfig::default()),
-        server: Default::default(),
-        contents: dir.path().to_owned(),
-    };
+    let host = host(dir.path());
     let path = dir.path().join("motd");
     let Spec::File(mut wanted) = file() else { unreachable!() };
     wanted.path = path.to_str().unwrap().into();
@@ -127,4 +127,77 @@ fn what_others_have_back_is_not_put_back() {
         assert_eq!(without(links(&["eth1", "eth4"]), &theirs), Ok(links(&left)));
     }
     assert!(without(links(&[]), &[Before(b"?".to_vec())]).is_err());
+}
+
+fn name_job(number: u64, action: Action, name: &str, on_delete: OnDelete) -> Job {
+    let hostname = Hostname { hostname: name.into(), confirm_timeout: 30, on_delete };
+    Job {
+        resource: ResourceId(Uuid::from_u128(7)),
+        generation: Generation { epoch: Epoch(1), number },
+        attempt: Attempt(1),
+        action,
+        timeout: Duration::from_secs(60),
+        spec: Spec::Hostname(hostname),
+    }
+}
+
+/// With a name of its own: this machine keeps its one.
+fn in_a_namespace(test: impl AsyncFnOnce() + Send) {
+    std::thread::scope(|threads| {
+        let thread = threads.spawn(|| {
+            unshare(CloneFlags::CLONE_NEWUTS).unwrap();
+            sethostname("old").unwrap();
+            tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(test());
+        });
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn a_host_name_is_guarded_and_put_back() {
+    in_a_namespace(async || {
+        let dir = tempfile::tempdir().unwrap();
+        let (host, file) = (host(dir.path()), dir.path().join("hostname"));
+        let has = || (gethostname().unwrap().into_string().unwrap(), fs::read_to_string(&file).ok());
+        let named = |name: &str| (name.to_owned(), Some(format!("{name}\n")));
+        let create = name_job(1, Action::Create, "web-1", OnDelete::Restore);
+        let before = host.capture(&create.spec, Vec::new(), false).await.unwrap();
+        let undo = host.guard(&create, Some(before.clone()), &[]).await.unwrap();
+        let ran = host.run(&create, Some(before.clone()), Vec::new()).await.unwrap();
+        assert_eq!((ran.touched, ran.observed.attributes["hostname"].as_str()), (true, "web-1"));
+        assert_eq!(has(), named("web-1"));
+        host.restore(&undo).await.unwrap();
+        assert_eq!(has(), ("old".to_owned(), None));
+
+        host.run(&create, Some(before.clone()), Vec::new()).await.unwrap();
+        let again = host.run(&create, Some(before.clone()), Vec::new()).await.unwrap();
+        assert!(!again.touched, "nothing is to be confirmed where nothing changed");
+        let update = name_job(2, Action::Update, "web-2", OnDelete::Restore);
+        assert_eq!(host.capture(&update.spec, vec![before.clone()], false).await.unwrap(), before);
+        let undo = host.guard(&update, Some(before.clone()), &[]).await.unwrap();
+        host.run(&update, Some(before.clone()), Vec::new()).await.unwrap();
+        assert_eq!(host.check(&update.spec, None, None).await.unwrap(), Found::AsDesired);
+        let other = host.check(&create.spec, None, None).await.unwrap();
+        assert!(matches!(other, Found::Differs { missing: false, .. }), "{other:?}");
+        host.restore(&undo).await.unwrap();
+        assert_eq!(has(), named("web-1"));
+
+        // At boot the file has given the name already, and what was not confirmed is put back.
+        host.apply_at_boot(&create.spec, Some(&before)).await.unwrap();
+        assert_eq!(has(), named("web-1"));
+        let keep = name_job(3, Action::Delete, "web-1", OnDelete::Keep);
+        assert!(!host.run(&keep, Some(before.clone()), Vec::new()).await.unwrap().touched);
+        assert_eq!(has(), named("web-1"));
+        let delete = name_job(3, Action::Delete, "web-1", OnDelete::Restore);
+        let undo = host.guard(&delete, Some(before.clone()), &[]).await.unwrap();
+        assert!(host.run(&delete, None, Vec::new()).await.is_err(), "what was there before is not known");
+        assert_eq!(has(), named("web-1"));
+        host.run(&delete, Some(before), Vec::new()).await.unwrap();
+        assert_eq!(has(), ("old".to_owned(), None));
+        host.restore(&undo).await.unwrap();
+        assert_eq!(has(), named("web-1"));
+        let damaged = host.restore(&Before(b"{\"Hostname\":".to_vec())).await.unwrap_err();
+        assert!(damaged.contains("damaged"), "{damaged}");
+        assert!(host.fallback(&create.spec).await.is_err());
+    });
 }

@@ -36,6 +36,7 @@ fn what_is_wrong_is_named() {
     for (file, environment, wants) in [
         ("[agent]\nstate_dri = '/a'\n", vec![], ["state_dri", "state_dir"]),
         ("[agnet]\n", vec![], ["agnet", "agent"]),
+        ("[host]\netc_hostnam = '/a'\n", vec![], ["etc_hostnam", "etc_hostname"]),
         ("[log]\nlevel = 'loud'\n", vec![], ["log.level", "loud"]),
         ("[log]\nformat = 'xml'\n", vec![], ["xml", "log.format"]),
         ("[log\n", vec![], ["agent.toml", "1"]),

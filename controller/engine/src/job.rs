@@ -412,6 +412,7 @@ fn job_timeout(spec: &Spec) -> Duration {
     match spec {
         Spec::Dummy(dummy) => JOB_TIMEOUT + Duration::from_millis(dummy.milliseconds),
         Spec::Network(network) => JOB_TIMEOUT + Duration::from_secs(network.confirm_timeout.into()),
+        Spec::Hostname(hostname) => JOB_TIMEOUT + Duration::from_secs(hostname.confirm_timeout.into()),
         Spec::File(_) => JOB_TIMEOUT,
     }
 }

@@ -294,6 +294,7 @@ impl Engine {
         }
         match kind {
             Kind::Dummy => true,
+            Kind::Hostname => false,
             Kind::File => known("path").is_some_and(|path| path.as_str() != Some(&claim.key)),
             Kind::NetworkConfig => {
                 template.render(index, &walk.parameters, &references).is_ok_and(|properties| {
@@ -387,7 +388,7 @@ pub(crate) fn stored_content(spec: &Spec) -> Option<ContentDigest> {
             Content::Stored { digest, .. } => Some(*digest),
             Content::Inline(_) => None,
         },
-        Spec::Dummy(_) | Spec::Network(_) => None,
+        Spec::Dummy(_) | Spec::Network(_) | Spec::Hostname(_) => None,
     }
 }
 

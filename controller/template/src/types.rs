@@ -5,6 +5,7 @@
 
 mod dummy;
 mod file;
+mod hostname;
 mod network;
 mod value;
 
@@ -24,6 +25,8 @@ pub enum Kind {
     Dummy,
     /// `Muster::File`
     File,
+    /// `Muster::Hostname`
+    Hostname,
     /// `Muster::NetworkConfig`
     NetworkConfig,
 }
@@ -62,6 +65,7 @@ pub fn spec(kind: Kind, properties: &Value) -> Result<Spec, PropertyError> {
     let spec = match kind {
         Kind::Dummy => Spec::Dummy(dummy::spec(&properties)?),
         Kind::File => Spec::File(file::spec(&properties)?),
+        Kind::Hostname => Spec::Hostname(hostname::spec(&properties)?),
         Kind::NetworkConfig => Spec::Network(network::spec(&properties)?),
     };
     for property in kind.properties().iter().filter(|property| property.required) {
@@ -80,13 +84,14 @@ pub fn node(properties: &Value) -> Result<Option<NodeId>, PropertyError> {
 
 impl Kind {
     /// All of them, by name.
-    pub const ALL: [Kind; 3] = [Kind::Dummy, Kind::File, Kind::NetworkConfig];
+    pub const ALL: [Kind; 4] = [Kind::Dummy, Kind::File, Kind::Hostname, Kind::NetworkConfig];
 
     /// As written in templates.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Dummy => "Muster::Dummy",
             Kind::File => "Muster::File",
+            Kind::Hostname => "Muster::Hostname",
             Kind::NetworkConfig => "Muster::NetworkConfig",
         }
     }
@@ -101,6 +106,7 @@ impl Kind {
         match self {
             Kind::Dummy => &dummy::PROPERTIES,
             Kind::File => &file::PROPERTIES,
+            Kind::Hostname => &hostname::PROPERTIES,
             Kind::NetworkConfig => &network::PROPERTIES,
         }
     }
@@ -110,6 +116,7 @@ impl Kind {
         match self {
             Kind::Dummy => None,
             Kind::File => Some(&["path"]),
+            Kind::Hostname => Some(&["hostname"]),
             Kind::NetworkConfig => Some(&[]),
         }
     }

@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::spec::{Action, Content, ContentDigest, Dummy, FailOn, File, NetworkConfig, OnDelete, Spec};
+use super::spec::{
+    Action, Content, ContentDigest, Dummy, FailOn, File, Hostname, NetworkConfig, OnDelete, Spec,
+};
 
 /// Longer contents are shown by digest and size.
 const CONTENT_SHOWN: usize = 4096;
@@ -14,6 +16,7 @@ impl Spec {
             Spec::Dummy(dummy) => of_dummy(dummy),
             Spec::File(file) => of_file(file),
             Spec::Network(network) => of_network(network),
+            Spec::Hostname(hostname) => of_hostname(hostname),
         };
         match value {
             Value::Object(map) => map.into_iter().filter(|(_, value)| !value.is_null()).collect(),
@@ -68,6 +71,14 @@ fn of_network(network: &NetworkConfig) -> Value {
     })
 }
 
+fn of_hostname(hostname: &Hostname) -> Value {
+    json!({
+        "hostname": hostname.hostname,
+        "confirm_timeout": hostname.confirm_timeout,
+        "on_delete": of_on_delete(hostname.on_delete),
+    })
+}
+
 fn of_on_delete(on_delete: OnDelete) -> &'static str {
     match on_delete {
         OnDelete::Restore => "restore",
@@ -112,6 +123,9 @@ mod tests {
             confirm_timeout: 30,
             on_delete: OnDelete::Keep,
         };
+        let hostname = Hostname { hostname: "web-1".into(), confirm_timeout: 120, on_delete: OnDelete::Keep };
+        let shown = Value::Object(Spec::Hostname(hostname).properties());
+        assert_eq!(shown, json!({"hostname": "web-1", "confirm_timeout": 120, "on_delete": "keep"}));
         let shown = Value::Object(Spec::Network(network).properties());
         assert_eq!(
             shown,

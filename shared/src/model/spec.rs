@@ -31,6 +31,8 @@ pub enum Spec {
     File(File),
     /// `Muster::NetworkConfig`
     Network(NetworkConfig),
+    /// `Muster::Hostname`
+    Hostname(Hostname),
 }
 
 /// `Muster::Dummy`: makes nothing real; for tests, demonstrations and ordering.
@@ -111,6 +113,17 @@ pub struct NetworkConfig {
     pub on_delete: OnDelete,
 }
 
+/// `Muster::Hostname`: the name that the kernel and `/etc/hostname` have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hostname {
+    /// As [`check_hostname`](super::check_hostname) takes it.
+    pub hostname: String,
+    /// Seconds until an unconfirmed change is taken back.
+    pub confirm_timeout: u32,
+    /// What a delete leaves behind.
+    pub on_delete: OnDelete,
+}
+
 /// What a resource owns on its node. One owner in the whole site.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Claim {
@@ -127,12 +140,14 @@ pub enum ClaimKind {
     File,
     /// A network interface or bridge.
     Link,
+    /// The node's own name; there is one, whose key is [`Hostname::CLAIM`].
+    Hostname,
 }
 
 /// Jobs of one lane run one after the other; lanes do not wait for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lane {
-    /// Addresses, links, bridges.
+    /// Addresses, links, bridges, the host name.
     Network,
     /// Files and services.
     Service,
@@ -182,6 +197,7 @@ impl fmt::Display for ClaimKind {
         f.write_str(match self {
             ClaimKind::File => "file",
             ClaimKind::Link => "link",
+            ClaimKind::Hostname => "host name",
         })
     }
 }
@@ -215,7 +231,7 @@ impl Spec {
     pub fn is_interruptible(&self) -> bool {
         match self {
             Spec::Dummy(_) => true,
-            Spec::File(_) | Spec::Network(_) => false,
+            Spec::File(_) | Spec::Network(_) | Spec::Hostname(_) => false,
         }
     }
 
@@ -224,6 +240,7 @@ impl Spec {
     pub fn confirm_within(&self) -> Option<Duration> {
         match self {
             Spec::Network(network) => Some(Duration::from_secs(network.confirm_timeout.into())),
+            Spec::Hostname(hostname) => Some(Duration::from_secs(hostname.confirm_timeout.into())),
             Spec::Dummy(_) | Spec::File(_) => None,
         }
     }
@@ -231,7 +248,7 @@ impl Spec {
     /// Which lane its jobs run in.
     pub fn lane(&self) -> Lane {
         match self {
-            Spec::Network(_) => Lane::Network,
+            Spec::Network(_) | Spec::Hostname(_) => Lane::Network,
             Spec::Dummy(_) | Spec::File(_) => Lane::Service,
         }
     }
@@ -242,6 +259,7 @@ impl Spec {
             Spec::Dummy(_) => Vec::new(),
             Spec::File(file) => vec![Claim { kind: ClaimKind::File, key: file.path.clone() }],
             Spec::Network(network) => network.claims(),
+            Spec::Hostname(_) => vec![Claim { kind: ClaimKind::Hostname, key: Hostname::CLAIM.into() }],
         }
     }
 
@@ -261,7 +279,7 @@ impl Spec {
                 forced(old) != forced(new)
             }
             (Spec::File(old), Spec::File(new)) => old.path != new.path,
-            (Spec::Network(_), Spec::Network(_)) => false,
+            (Spec::Network(_), Spec::Network(_)) | (Spec::Hostname(_), Spec::Hostname(_)) => false,
             (_, _) => true,
         }
     }
@@ -274,9 +292,18 @@ impl Spec {
                 "path" => Some(Value::String(file.path.clone())),
                 _ => None,
             },
+            Spec::Hostname(hostname) => match name {
+                "hostname" => Some(Value::String(hostname.hostname.clone())),
+                _ => None,
+            },
             Spec::Network(_) => None,
         }
     }
+}
+
+impl Hostname {
+    /// The key of the one thing that is claimed.
+    pub const CLAIM: &str = "/etc/hostname";
 }
 
 impl NetworkConfig {

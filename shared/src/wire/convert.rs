@@ -7,8 +7,9 @@ use uuid::Uuid;
 
 use super::{CHUNK_MAX, WireError, v1, watch};
 use crate::model::{
-    Action, CHALLENGE_BYTES, Content, ContentDigest, Down, Dummy, FailOn, File, Hello, Job, LedgerEntry,
-    NetworkConfig, Observed, OnDelete, Outcome, Progress, Report, ReportKey, Spec, Up, Welcome,
+    Action, CHALLENGE_BYTES, Content, ContentDigest, Down, Dummy, FailOn, File, Hello, Hostname, Job,
+    LedgerEntry, NetworkConfig, Observed, OnDelete, Outcome, Progress, Report, ReportKey, Spec, Up, Welcome,
+    check_hostname,
 };
 use crate::{Attempt, Epoch, Generation, ResourceId};
 
@@ -255,6 +256,11 @@ fn spec_out(spec: &Spec) -> v1::Spec {
             confirm_timeout_s: network.confirm_timeout,
             keep: network.on_delete == OnDelete::Keep,
         },
+        Spec::Hostname(hostname) => v1::Spec::Hostname {
+            hostname: hostname.hostname.clone(),
+            confirm_timeout_s: hostname.confirm_timeout,
+            keep: hostname.on_delete == OnDelete::Keep,
+        },
     }
 }
 
@@ -290,6 +296,14 @@ fn spec_in(spec: v1::Spec) -> Result<Spec, WireError> {
             Spec::Network(NetworkConfig {
                 document,
                 mapping,
+                confirm_timeout: confirm_timeout_s,
+                on_delete: on_delete(keep),
+            })
+        }
+        v1::Spec::Hostname { hostname, confirm_timeout_s, keep } => {
+            check_hostname(&hostname).map_err(|_| WireError::Bounds { field: "hostname" })?;
+            Spec::Hostname(Hostname {
+                hostname,
                 confirm_timeout: confirm_timeout_s,
                 on_delete: on_delete(keep),
             })

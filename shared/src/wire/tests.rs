@@ -51,6 +51,10 @@ fn file(content: Content) -> Spec {
     })
 }
 
+fn hostname(name: &str) -> Spec {
+    Spec::Hostname(Hostname { hostname: name.into(), confirm_timeout: 30, on_delete: OnDelete::Keep })
+}
+
 fn downs() -> Vec<Down> {
     vec![
         Down::Welcome(Welcome { epoch: Epoch(3), want_ledger: true, heartbeat: Duration::from_secs(60) }),
@@ -74,6 +78,7 @@ fn downs() -> Vec<Down> {
         acting(Action::Retain),
         Down::Answer { key: key(), bytes: vec![1, 2, 3] },
         Down::AskFacts,
+        job(hostname("web-1.example.com")),
     ]
 }
 
@@ -233,6 +238,9 @@ fn bounds_are_kept() {
         ["", "etc/motd", "/etc/../motd", "/etc//motd", "/etc/", "/a\0b", &format!("/{}", "a".repeat(5000))]
     {
         assert_eq!(refused(with_path(path)), WireError::Bounds { field: "path" }, "{path:?}");
+    }
+    for name in ["", "web_1", "web-1.", "a/b", "web\n", &"a".repeat(65)] {
+        assert_eq!(refused(job(hostname(name))), WireError::Bounds { field: "hostname" }, "{name:?}");
     }
     let content = Content::Stored { digest: ContentDigest([0; 32]), size: u64::MAX };
     assert_eq!(refused(job(file(content))), WireError::Bounds { field: "content" });

@@ -62,6 +62,11 @@ mod types {
             confirm_timeout_s: u32,
             keep: bool,
         },
+        Hostname {
+            hostname: String,
+            confirm_timeout_s: u32,
+            keep: bool,
+        },
     }
 
     #[derive(Serialize, Deserialize)]

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use muster_agent_core::{AtBoot, Before, Found, RunError};
 use muster_shared::model::{
-    Action, Content, ContentDigest, Dummy, FailOn, File, Job, NetworkConfig, Observed, OnDelete, Spec,
+    Action, Content, ContentDigest, Dummy, FailOn, File, Hostname, Job, NetworkConfig, Observed, OnDelete,
+    Spec,
 };
 use muster_shared::{Generation, MonoTime, ResourceId};
 use serde::{Deserialize, Serialize};
@@ -85,6 +86,23 @@ fn digest_of(file: &File) -> ContentDigest {
     }
 }
 
+/// What a guarded change makes, as numbers: links of a document with their MTU, the host name as if it were a link.
+fn guarded_of(spec: &Spec) -> BTreeMap<String, u32> {
+    match spec {
+        Spec::Network(config) => links_of(config),
+        Spec::Hostname(hostname) => {
+            let number = hostname.hostname.strip_prefix('h').and_then(|number| number.parse().ok());
+            [(Hostname::CLAIM.to_owned(), number.unwrap_or_default())].into()
+        }
+        Spec::Dummy(_) | Spec::File(_) => BTreeMap::new(),
+    }
+}
+
+/// It is not in the kernel alone, and outlives a boot.
+fn is_hostname(thing: &str) -> bool {
+    thing == Hostname::CLAIM
+}
+
 /// Links of a document with their MTU.
 fn links_of(config: &NetworkConfig) -> BTreeMap<String, u32> {
     let document: Value = serde_json::from_str(&config.document).unwrap_or_default();
@@ -113,6 +131,7 @@ impl Host {
                 host.links.insert(format!("eth{link}{stack}"), 1500);
             }
         }
+        host.links.insert(Hostname::CLAIM.into(), 0);
         (host.files_before, host.links_before) = (host.files.clone(), host.links.clone());
         host
     }
@@ -134,7 +153,7 @@ impl Host {
                     encode(&Was::File(there.filter(|there| !own || there.digest != digest_of(file))))
                 }
             },
-            Spec::Network(config) => {
+            Spec::Network(_) | Spec::Hostname(_) => {
                 let mut was = BTreeMap::new();
                 for known in known {
                     if let Was::Links(links) = decode(known) {
@@ -143,7 +162,7 @@ impl Host {
                         }
                     }
                 }
-                for link in links_of(config).into_keys() {
+                for link in guarded_of(spec).into_keys() {
                     let mtu = self.links.get(&link).copied().unwrap_or_default();
                     was.entry(link).or_insert(mtu);
                 }
@@ -174,9 +193,9 @@ impl Host {
                 let there = self.files.get(&file.path);
                 (there.is_none(), there == Some(&FileState { digest: digest_of(file), mode: file.mode }))
             }
-            Spec::Network(config) => {
+            Spec::Network(_) | Spec::Hostname(_) => {
                 let there = |(link, mtu): (&String, &u32)| self.links.get(link) == Some(mtu);
-                (false, links_of(config).iter().all(there))
+                (false, guarded_of(spec).iter().all(there))
             }
         };
         if equal {
@@ -218,12 +237,18 @@ impl Host {
             }
             Spec::File(file) => Ok((self.file(job.resource, file, contents)?, None)),
             // Step by step: see `network_steps`.
-            Spec::Network(config) => {
+            Spec::Network(_) | Spec::Hostname(_) => {
                 let Was::Links(mut was) = was else { return Err(failed("what was before is not known")) };
-                let wanted = links_of(config);
+                let wanted = guarded_of(&job.spec);
                 was.retain(|link, _| wanted.contains_key(link));
                 let before = (job.action != Action::Delete).then(|| encode(&Was::Links(was)));
-                Ok((Observed::default(), before))
+                let attributes = match &job.spec {
+                    Spec::Hostname(hostname) if job.action.applies() => {
+                        BTreeMap::from([("hostname".to_owned(), hostname.hostname.clone())])
+                    }
+                    _ => BTreeMap::new(),
+                };
+                Ok((Observed { attributes }, before))
             }
         }
     }
@@ -260,16 +285,14 @@ impl Host {
         Ok(Observed { attributes })
     }
 
-    /// What a network job changes, link by link: the MTU, and who makes it.
+    /// What a guarded job changes, link by link: the MTU, and who makes it.
     pub fn network_steps(&self, job: &Job, before: Option<&Before>) -> Vec<Step> {
-        let (Spec::Network(config), Some(Was::Links(was))) = (&job.spec, before.map(decode)) else {
-            return Vec::new();
-        };
+        let Some(Was::Links(was)) = before.map(decode) else { return Vec::new() };
         // Kept links are links of others once their row is gone: until then another resource may take them over.
-        if job.action == Action::Delete && config.on_delete == OnDelete::Keep {
+        if job.action == Action::Delete && super::world::is_kept(&job.spec) {
             return Vec::new();
         }
-        let wanted = if job.action == Action::Delete { BTreeMap::new() } else { links_of(config) };
+        let wanted = if job.action == Action::Delete { BTreeMap::new() } else { guarded_of(&job.spec) };
         let back = was.into_iter().filter(|(link, _)| !wanted.contains_key(link));
         let back = back.map(|(link, mtu)| Step { link, mtu, by: None });
         back.chain(wanted.iter().map(|(link, mtu)| Step {
@@ -303,12 +326,9 @@ impl Host {
         self.by_hand.retain(|link, (mtu, _)| self.links.get(link) == Some(mtu));
     }
 
-    /// Links of a network document.
+    /// Links of a network document, or the host name.
     pub fn links_in(spec: &Spec) -> Vec<String> {
-        match spec {
-            Spec::Network(config) => links_of(config).into_keys().collect(),
-            Spec::Dummy(_) | Spec::File(_) => Vec::new(),
-        }
+        guarded_of(spec).into_keys().collect()
     }
 
     /// All that a job may touch.
@@ -344,8 +364,12 @@ impl Host {
 
     /// The kernel forgets what was made; what the server has for itself comes up, and what the agent's ledger says.
     pub fn boots(&mut self, steps: &[AtBoot]) {
-        let made: Vec<String> =
-            self.links.keys().filter(|link| self.made_by.contains_key(*link)).cloned().collect();
+        let made: Vec<String> = self
+            .links
+            .keys()
+            .filter(|link| self.made_by.contains_key(*link) && !is_hostname(link))
+            .cloned()
+            .collect();
         for link in made {
             if let Some(mtu) = self.links_before.get(&link) {
                 self.links.insert(link.clone(), *mtu);
@@ -427,7 +451,7 @@ impl Host {
         let things: Vec<String> = match &job.spec {
             Spec::Dummy(_) => Vec::new(),
             Spec::File(file) => vec![file.path.clone()],
-            Spec::Network(_) => match before.map(decode) {
+            Spec::Network(_) | Spec::Hostname(_) => match before.map(decode) {
                 Some(Was::Links(was)) => was.into_keys().collect(),
                 _ => Vec::new(),
             },

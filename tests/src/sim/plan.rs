@@ -55,6 +55,8 @@ pub enum What {
     File { path: String, content: Value, size: usize, mode: u32, on_delete: OnDelete },
     /// `Muster::NetworkConfig`: link → MTU.
     Network { links: BTreeMap<String, u32>, on_delete: OnDelete },
+    /// `Muster::Hostname`: `h` and this number.
+    Hostname { number: u32, on_delete: OnDelete },
 }
 
 /// A value with what it refers to.
@@ -95,7 +97,7 @@ impl Resource {
         match &self.what {
             What::Dummy { values, .. } => needs.extend(values.values().filter_map(Value::refers_to).cloned()),
             What::File { content, .. } => needs.extend(content.refers_to().cloned()),
-            What::Network { .. } => {}
+            What::Network { .. } | What::Hostname { .. } => {}
         }
         needs
     }
@@ -140,6 +142,14 @@ impl Resource {
                     properties.insert("on_delete".into(), json!("keep"));
                 }
                 "Muster::NetworkConfig"
+            }
+            What::Hostname { number, on_delete } => {
+                properties.insert("hostname".into(), json!(format!("h{number}")));
+                properties.insert("confirm_timeout".into(), json!(CONFIRM_TIMEOUT));
+                if *on_delete == OnDelete::Keep {
+                    properties.insert("on_delete".into(), json!("keep"));
+                }
+                "Muster::Hostname"
             }
         };
         let mut resource = Map::new();
@@ -266,6 +276,7 @@ impl Maker {
                 links.values_mut().for_each(|mtu| *mtu = if *mtu == CUTTING { 1400 } else { *mtu });
                 links.values_mut().take(1).for_each(|mtu| *mtu = 2900 - *mtu);
             }
+            What::Hostname { number, .. } => *number += 1,
         }
         self.made += 1;
         plan.name = format!("plan-{}", self.made);
@@ -342,6 +353,8 @@ impl Maker {
         let what = match self.dice.below(10) {
             0..5 => self.dummy(mood, plan, earlier),
             5..9 => self.file(stack, mood, plan, earlier, &node, taken),
+            // A server has one name, so that each stack has a server to name.
+            _ if node == format!("node-{stack}") && taken.insert(format!("{node} name")) => self.hostname(),
             _ => self.network(stack, mood, &node, taken),
         };
         let anywhere = matches!(what, What::Dummy { .. }) && self.dice.one_in(10);
@@ -364,7 +377,10 @@ impl Maker {
                 if self.dice.one_in(2) { Value::Id(of) } else { Value::Attribute(of, key) }
             }
             What::File { .. } if self.dice.one_in(2) => Value::Attribute(of, "path".into()),
-            What::Dummy { .. } | What::File { .. } | What::Network { .. } => Value::Id(of),
+            What::Hostname { .. } if self.dice.one_in(2) => Value::Attribute(of, "hostname".into()),
+            What::Dummy { .. } | What::File { .. } | What::Network { .. } | What::Hostname { .. } => {
+                Value::Id(of)
+            }
         }
     }
 
@@ -426,5 +442,11 @@ impl Maker {
         }
         let on_delete = if self.dice.one_in(10) { OnDelete::Keep } else { OnDelete::Restore };
         What::Network { links, on_delete }
+    }
+
+    fn hostname(&mut self) -> What {
+        let number = 1 + u32::try_from(self.dice.below(3)).unwrap_or_default();
+        let on_delete = if self.dice.one_in(10) { OnDelete::Keep } else { OnDelete::Restore };
+        What::Hostname { number, on_delete }
     }
 }

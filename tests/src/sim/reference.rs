@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use muster_engine::record::{ResourceRecord, StackAction, StackRecord, Status};
-use muster_shared::model::ContentDigest;
+use muster_shared::model::{ContentDigest, Hostname};
 use muster_shared::{ResourceId, StackName};
 
 use super::host::FileState;
@@ -283,6 +283,10 @@ impl Wanted {
                     let all = self.links.get_mut(&node).ok_or_else(nowhere)?;
                     all.extend(links.iter().map(|(link, mtu)| (link.clone(), *mtu)));
                 }
+                What::Hostname { number, .. } => {
+                    let all = self.links.get_mut(&node).ok_or_else(nowhere)?;
+                    all.insert(Hostname::CLAIM.to_owned(), *number);
+                }
             }
         }
         Ok(())
@@ -314,6 +318,7 @@ impl Wanted {
                 || thing.contains("shared") && !open.is_empty()
                 || open.iter().any(|stack| {
                     thing.contains(&format!("/{stack}-"))
+                        || thing == Hostname::CLAIM && name.strip_prefix("node-") == stack.get(1..)
                         || thing.starts_with("eth") && thing.get(4..) == stack.get(1..)
                 })
         };
@@ -374,6 +379,7 @@ fn text(value: &Value, stack: u64, plan: &Plan, tables: &Tables) -> Result<Strin
         Value::Attribute(of, key) => match &plan.resources[of].what {
             What::Dummy { values, .. } => text(&values[key], stack, plan, tables),
             What::File { path, .. } => Ok(path.clone()),
+            What::Hostname { number, .. } => Ok(format!("h{number}")),
             What::Network { .. } => Err(format!("{of} has no attributes")),
         },
     }

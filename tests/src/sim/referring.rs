@@ -65,7 +65,7 @@ impl World {
                     Some(Value::Id(_)) => found = true,
                     Some(Value::Text(_) | Value::Hidden) | None => {}
                 },
-                Some(What::File { .. } | What::Network { .. }) | None => {}
+                Some(What::File { .. } | What::Network { .. } | What::Hostname { .. }) | None => {}
             }
         }
         found

@@ -5,7 +5,7 @@ use std::time::Duration;
 use muster_agent_core::{Entry, Found, Hint, Input, Look, Looked};
 use muster_engine::record::{ResourceRecord, Status};
 use muster_shared::MonoTime;
-use muster_shared::model::{Drift, DriftState, Spec};
+use muster_shared::model::{Drift, DriftState, Lane};
 
 use super::fault::Kind;
 use super::host::Host;
@@ -78,7 +78,8 @@ impl World {
         let is_wrong = |row: &&ResourceRecord| {
             let machine = self.machines.iter().find(|m| !m.scrapped && row.node.as_ref() == Some(&m.name));
             let spec = row.spec.as_ref().map(|spec| spec.unpack());
-            let (Some(machine), Some(spec @ Spec::Network(_))) = (machine, spec) else { return false };
+            let spec = spec.filter(|spec| spec.lane() == Lane::Network);
+            let (Some(machine), Some(spec)) = (machine, spec) else { return false };
             let stands = row.progress.status == Some(Status::Complete) && row.lost_from.is_none();
             let entry = machine.disk.entries().find(|entry| entry.resource == row.physical);
             let is_its_own =

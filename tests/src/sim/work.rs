@@ -77,7 +77,7 @@ impl World {
         self.running.insert(job.resource, (at, key));
         let whom = format!("{} {:?} of {}", self.machines[at].name, job.action, job.resource);
         let mut strikes = |kind| self.faults.strikes(self.now, kind, &whom);
-        let is_network = matches!(job.spec, Spec::Network(_));
+        let is_network = job.spec.confirm_within().is_some();
         let fate = if strikes(Kind::JobFails) {
             if is_network { Fate::FailsHalfWay } else { Fate::Fails { permanent: false } }
         } else if strikes(Kind::JobRefused) {

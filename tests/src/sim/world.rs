@@ -536,6 +536,7 @@ pub fn is_kept(spec: &Spec) -> bool {
     match spec {
         Spec::File(file) => file.on_delete == OnDelete::Keep,
         Spec::Network(network) => network.on_delete == OnDelete::Keep,
+        Spec::Hostname(hostname) => hostname.on_delete == OnDelete::Keep,
         Spec::Dummy(_) => false,
     }
 }

@@ -1,5 +1,5 @@
-//! Says that something of the network may have changed: by the kernel's multicast groups, and by the monitor of Open
-//! vSwitch's database.
+//! Says that something of the network may have changed: by the kernel's multicast groups, by the monitor of Open
+//! vSwitch's database, and by the kernel's host name, which is looked at with the network.
 //!
 //! A hint only wakes: whoever gets one looks at the whole. So hints are joined, never queued; what the kernel could
 //! not deliver is a hint itself; and while they keep coming they are read ever less often. Nothing is polled: without
@@ -28,6 +28,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::Network;
 use super::ovsdb::Changes;
+use crate::hostname::Renames;
 
 /// `RTMGRP_`: links, then addresses, routes and rules of IPv4 and of IPv6.
 const GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x80 | 0x100 | 0x400 | 0x4_0000;
@@ -53,7 +54,7 @@ const RETRY_MAX: Duration = Duration::from_secs(300);
 pub enum Change {
     /// Routes, rules, bridges of Open vSwitch.
     Other,
-    /// Links or their addresses.
+    /// Links or their addresses, the host name.
     Links,
 }
 
@@ -84,6 +85,7 @@ impl Monitor {
         let bell = Arc::new(Bell::default());
         let mut tasks = JoinSet::new();
         tasks.spawn(watch_kernel(Arc::clone(&bell)));
+        tasks.spawn(watch_name(Arc::clone(&bell)));
         tasks.spawn(watch_ovs(network.ovs_db.clone(), Arc::clone(&bell)));
         Self { bell, _tasks: tasks }
     }
@@ -136,6 +138,15 @@ async fn follow_kernel(bell: &Bell) -> io::Result<()> {
         read.await.inspect_err(|_| bell.ring(Change::Links))?;
         pause = if idle.elapsed() > pause { PAUSE } else { (pause * 2).min(PAUSE_MAX) };
         sleep(pause).await;
+    }
+}
+
+/// Where it cannot be watched, a look without a hint finds it.
+async fn watch_name(bell: Arc<Bell>) {
+    let Ok(mut renames) = Renames::open() else { return };
+    while renames.next().await.is_ok() {
+        bell.ring(Change::Links);
+        sleep(PAUSE_MAX).await;
     }
 }
 

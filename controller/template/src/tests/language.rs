@@ -255,6 +255,7 @@ fn properties_that_are_refused() {
         (file("path", json!("/")), "names a directory"),
         (file("path", json!("/a\0b")), "zero byte"),
         (file("path", json!(format!("/{}", "a".repeat(256)))), "more than 255 bytes"),
+        (file("path", json!("/etc/hostname")), "take Muster::Hostname"),
         (file("path", json!(null)), "path: this property must be given"),
         (file("content", json!([1])), "content: want text, got a list"),
         (file("mode", json!(644)), "octal text in quotes such as \"0644\", got the number 644"),

@@ -1,6 +1,6 @@
 //! `Muster::File`: a regular file.
 
-use muster_shared::model::{Content, File};
+use muster_shared::model::{Content, File, Hostname};
 use serde_json::Value;
 
 use super::value::{check_node, check_on_delete, on_delete, text, unwanted};
@@ -48,6 +48,9 @@ fn path(value: &Value) -> Result<String, PropertyError> {
         "is not in its shortest form; leave out '//', '.' and '..'"
     } else if path.split('/').any(|part| part.len() > 255) {
         "has a name of more than 255 bytes in it"
+    } else if path == Hostname::CLAIM {
+        // One thing has one owner, and that of this one is another type.
+        "is the host name's; take Muster::Hostname, which tells the kernel as well"
     } else {
         return Ok(path.clone());
     };

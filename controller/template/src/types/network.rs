@@ -9,17 +9,14 @@ use muster_shared::model::NetworkConfig;
 use muster_shared::model::network::{NetworkDocument, NetworkError, NicMapping, Problem};
 use serde_json::{Value, json};
 
-use super::value::{check_node, check_on_delete, integer, on_delete, text, unwanted};
+use super::value::{
+    CONFIRM_TIMEOUT, check_node, check_on_delete, confirm_timeout, on_delete, text, unwanted,
+};
 use super::{Given, Property, PropertyError};
 use crate::render::Step;
 
-/// As long as the agent waits to hear that the controller can still be reached, where nothing is said.
-const CONFIRM_TIMEOUT: u32 = 120;
-/// An hour without a way back is no protection any more.
-const CONFIRM_TIMEOUT_MAX: u64 = 3600;
-
 pub(super) static PROPERTIES: [Property; 6] = [
-    Property::optional("confirm_timeout", |value| timeout(value).map(drop)),
+    Property::optional("confirm_timeout", |value| confirm_timeout(value).map(drop)),
     Property::optional("fallback_config", check_fallback),
     Property::optional("mapping", |value| mapping(value).map(drop)),
     Property::required("network_config", check_document),
@@ -33,14 +30,9 @@ pub(super) fn spec(given: &Given<'_>) -> Result<NetworkConfig, PropertyError> {
     Ok(NetworkConfig {
         document: fallback.unwrap_or(config).to_string(),
         mapping: given.get("mapping", mapping)?.unwrap_or_default(),
-        confirm_timeout: given.get("confirm_timeout", timeout)?.unwrap_or(CONFIRM_TIMEOUT),
+        confirm_timeout: given.get("confirm_timeout", confirm_timeout)?.unwrap_or(CONFIRM_TIMEOUT),
         on_delete: given.get("on_delete", on_delete)?.unwrap_or_default(),
     })
-}
-
-fn timeout(value: &Value) -> Result<u32, PropertyError> {
-    let seconds = integer(value, 1, CONFIRM_TIMEOUT_MAX)?;
-    u32::try_from(seconds).map_err(|_| PropertyError::new("too many seconds"))
 }
 
 fn mapping(value: &Value) -> Result<BTreeMap<String, String>, PropertyError> {

@@ -12,6 +12,11 @@ use crate::text::text_of;
 
 type Read<T> = Result<T, PropertyError>;
 
+/// Seconds that the agent waits to reach the controller anew after a change, where nothing is said.
+pub(super) const CONFIRM_TIMEOUT: u32 = 120;
+/// An hour without a way back is no protection any more.
+const CONFIRM_TIMEOUT_MAX: u64 = 3600;
+
 /// Text; numbers and booleans become it as in Heat.
 pub(super) fn text(value: &Value) -> Read<String> {
     match value {
@@ -30,6 +35,11 @@ pub(super) fn integer(value: &Value, least: u64, most: u64) -> Read<u64> {
     number
         .filter(|n| (least..=most).contains(n))
         .ok_or_else(|| PropertyError::new(format!("want a whole number from {least} to {most}")))
+}
+
+pub(super) fn confirm_timeout(value: &Value) -> Read<u32> {
+    let seconds = integer(value, 1, CONFIRM_TIMEOUT_MAX)?;
+    u32::try_from(seconds).map_err(|_| PropertyError::new("too many seconds"))
 }
 
 pub(super) fn node(value: &Value) -> Read<NodeId> {

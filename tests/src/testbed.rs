@@ -12,7 +12,7 @@ mod packages;
 mod process;
 mod server;
 
-pub use namespace::{Namespace, Switch};
+pub use namespace::{Namespace, OwnName, Switch};
 pub use packages::{PACKAGES, Packages};
 pub use process::{Daemon, Ran, Running, binary, eventually, look};
 pub use server::{Server, SystemdServer, Vm};
@@ -63,6 +63,8 @@ pub struct Place<'a> {
     pub namespace: Option<&'a Namespace>,
     /// With this switch.
     pub switch: Option<&'a Switch>,
+    /// With this host name; without one, no job may change it.
+    pub own_name: Option<&'a OwnName>,
     /// State directory; by default one of its own.
     pub state: Option<PathBuf>,
 }
@@ -212,7 +214,16 @@ impl Site {
         fs::write(&config, "").unwrap();
         let program = binary("muster-agent");
         let command = |arguments: &[&str]| {
-            let mut command = process::command(place.namespace, &program);
+            let mut command = match place.own_name {
+                None => process::command(place.namespace, &program),
+                Some(own) => {
+                    let mut command = process::command(place.namespace, Path::new("nsenter"));
+                    command.arg(own.flag()).arg("--").arg(&program);
+                    command
+                }
+            };
+            // Never this machine's own.
+            command.env("MUSTER_HOST__ETC_HOSTNAME", root.join("hostname"));
             command.args(arguments).arg("--config").arg(&config).arg("--state-dir").arg(&state);
             if let Some(switch) = place.switch {
                 switch.environment(&mut command);

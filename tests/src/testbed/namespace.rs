@@ -1,4 +1,4 @@
-//! Network namespaces, cables between them, lost packets, and a switch of a namespace's own.
+//! Network namespaces, cables between them, lost packets, a switch and a host name of a server's own.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -76,6 +76,17 @@ impl Namespace {
         assert!(nft.wait().unwrap().success(), "nft refuses:\n{script}");
     }
 
+    /// Connections that are there go on, and no new one is made from here, or that ends.
+    pub fn refuse_connections(&self, refuse: bool) {
+        if refuse {
+            self.run("nft add table inet refuse");
+            self.run("nft add chain inet refuse out { type filter hook output priority 0 ; }");
+            self.run("nft add rule inet refuse out tcp flags & (syn|ack) == syn drop");
+        } else {
+            self.run("nft delete table inet refuse");
+        }
+    }
+
     /// Packets that [`Namespace::lose`] has dropped so far.
     pub fn lost(&self) -> u64 {
         let rules = self.run("nft list table netdev loss");
@@ -103,6 +114,48 @@ impl Namespace {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name]).arg(program);
         command
+    }
+}
+
+/// A host name of a server's own: a UTS namespace that outlives the agent in it.
+pub struct OwnName {
+    /// Of the file that holds it.
+    dir: TempDir,
+}
+
+impl OwnName {
+    /// With this name.
+    pub fn new(name: &str) -> Self {
+        let own = Self { dir: TempDir::new().unwrap() };
+        std::fs::write(own.path(), "").unwrap();
+        run(Command::new("unshare").arg(format!("--uts={}", own.path().display())).args(["hostname", name]));
+        own
+    }
+
+    /// As the kernel has it.
+    pub fn get(&self) -> String {
+        run(Command::new("nsenter").arg(self.flag()).args(["uname", "-n"])).trim_end().to_owned()
+    }
+
+    /// Somebody else changes it.
+    pub fn set(&self, name: &str) {
+        run(Command::new("nsenter").arg(self.flag()).args(["hostname", name]));
+    }
+
+    /// For `nsenter`.
+    pub fn flag(&self) -> String {
+        format!("--uts={}", self.path().display())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.path().join("uts")
+    }
+}
+
+impl Drop for OwnName {
+    fn drop(&mut self) {
+        // Nothing can be done about a failure, and the test's own result counts.
+        let _ = Command::new("umount").arg(self.path()).status();
     }
 }
 

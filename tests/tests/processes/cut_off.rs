@@ -66,7 +66,7 @@ impl Bed {
     }
 
     fn join(&self) -> Agent {
-        let place = Place { namespace: Some(&self.server), switch: Some(&self.switch), state: None };
+        let place = Place { namespace: Some(&self.server), switch: Some(&self.switch), ..Place::default() };
         self.site.join_at("web-1", place)
     }
 
@@ -236,7 +236,7 @@ fn by_a_rule_that_sends_replies_elsewhere() {
 #[test]
 fn what_cannot_be_put_back_falls_back_to_what_the_document_has_for_that() {
     let Bed { site, server, switch, .. } = Bed::beside();
-    let place = Place { namespace: Some(&server), switch: Some(&switch), state: None };
+    let place = Place { namespace: Some(&server), switch: Some(&switch), ..Place::default() };
     let web1 = site.join_at("web-1", place);
     let template = site.file(&format!(
         "heat_template_version: 2018-08-31\nresources:\n  net:\n    type: Muster::NetworkConfig\n    properties:\n      \

@@ -8,6 +8,7 @@ mod content;
 mod cut_off;
 mod disk;
 mod gone;
+mod hostname;
 mod kill;
 mod layers;
 mod ledger;

@@ -44,7 +44,7 @@ fn a_document_is_applied_updated_and_taken_back() {
     server.link("eth1", &peer, "eth1");
     server.ip("address add 192.0.2.77/24 brd + dev eth1");
     server.ip("route add 203.0.113.0/25 via 192.0.2.99");
-    let place = Place { namespace: Some(&server), switch: Some(&switch), state: None };
+    let place = Place { namespace: Some(&server), switch: Some(&switch), ..Place::default() };
     let web1 = site.join_at("web-1", place);
     let before = state(&server, &switch);
     let template = site.file(TEMPLATE);
@@ -90,7 +90,7 @@ fn a_document_survives_kills_of_the_agent() {
     let switch = Switch::start(&server);
     server.link("eth1", &peer, "eth1");
     server.ip("address add 192.0.2.77/24 brd + dev eth1");
-    let place = Place { namespace: Some(&server), switch: Some(&switch), state: None };
+    let place = Place { namespace: Some(&server), switch: Some(&switch), ..Place::default() };
     let mut web1 = site.join_at("web-1", place);
     let template = site.file(TEMPLATE);
     let before = state(&server, &switch);

@@ -41,7 +41,7 @@ fn what_others_change_is_seen_shown_and_put_right_by_an_update() {
     let (server, peer) = (site.namespace.as_ref().unwrap().server(2), Namespace::new());
     let switch = Switch::start(&server);
     server.link("eth1", &peer, "eth1");
-    let place = Place { namespace: Some(&server), switch: Some(&switch), state: None };
+    let place = Place { namespace: Some(&server), switch: Some(&switch), ..Place::default() };
     let web1 = site.join_at("web-1", place);
     let template = site.file(TEMPLATE);
     site.ok(&["stack", "create", "net", "-t", &template, "--wait"]);
@@ -84,7 +84,7 @@ fn a_server_tells_what_it_is_and_when_its_link_loses_its_carrier() {
     let (server, peer) = (site.namespace.as_ref().unwrap().server(2), Namespace::new());
     let switch = Switch::start(&server);
     server.link("eth1", &peer, "eth1");
-    let place = Place { namespace: Some(&server), switch: Some(&switch), state: None };
+    let place = Place { namespace: Some(&server), switch: Some(&switch), ..Place::default() };
     let mut web1 = site.join_at("web-1", place);
     site.ok(&["stack", "create", "net", "-t", &site.file(TEMPLATE), "--wait"]);
     until_observed(&site, "in_sync");

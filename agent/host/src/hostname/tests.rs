@@ -3,6 +3,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 use std::time::Duration;
 
+use nix::mount::{MsFlags, mount, umount};
 use nix::sched::{CloneFlags, unshare};
 use tempfile::TempDir;
 
@@ -179,5 +180,23 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         symlink("/nowhere", bed.path()).unwrap();
         refused(&bed, "web-1", "there is a symbolic link, which Muster leaves alone", true).await;
         assert_eq!(fs::read_link(bed.path()).unwrap(), Path::new("/nowhere"));
+    });
+}
+
+/// As a container's engine does it. The file comes first, so that nothing was changed.
+#[test]
+fn a_file_that_is_a_mount_of_its_own_stays_as_it_is_and_so_does_the_kernel() {
+    on_a_server("old", Some("old\n"), async |bed| {
+        unshare(CloneFlags::CLONE_NEWNS).unwrap();
+        let none = None::<&Path>;
+        mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).unwrap();
+        mount(Some(&bed.path()), &bed.path(), none, MsFlags::MS_BIND, none).unwrap();
+        let was = bed.name.observe().await.unwrap();
+        let error = bed.apply("web-1").await.unwrap_err().to_string();
+        assert!(error.contains("hostname: cannot write it"), "{error}");
+        assert_eq!(bed.has(), ("old".into(), Some("old\n".into())));
+        assert!(bed.is_tidy());
+        bed.name.reach(&was).await.unwrap();
+        umount(&bed.path()).unwrap();
     });
 }

@@ -1,18 +1,19 @@
 //! A server with state: dummies, files and links, of which some were there before Muster.
 
+mod guarded;
+
 use std::collections::BTreeMap;
 
-use muster_agent_core::{AtBoot, Before, Found, RunError};
+use muster_agent_core::{Before, Found, RunError};
 use muster_shared::model::{
-    Action, Content, ContentDigest, Dummy, FailOn, File, Hostname, Job, NetworkConfig, Observed, OnDelete,
-    Spec,
+    Action, Content, ContentDigest, Dummy, FailOn, File, Hostname, Job, Observed, OnDelete, Spec,
 };
 use muster_shared::{Generation, MonoTime, ResourceId};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::dice::Dice;
-use super::plan::{CUTTING, FOUND};
+use super::plan::FOUND;
+use guarded::guarded_of;
 
 /// A file, its content by digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,33 +85,6 @@ fn digest_of(file: &File) -> ContentDigest {
         Content::Inline(bytes) => ContentDigest::of(bytes),
         Content::Stored { digest, .. } => *digest,
     }
-}
-
-/// What a guarded change makes, as numbers: links of a document with their MTU, the host name as if it were a link.
-fn guarded_of(spec: &Spec) -> BTreeMap<String, u32> {
-    match spec {
-        Spec::Network(config) => links_of(config),
-        Spec::Hostname(hostname) => {
-            let number = hostname.hostname.strip_prefix('h').and_then(|number| number.parse().ok());
-            [(Hostname::CLAIM.to_owned(), number.unwrap_or_default())].into()
-        }
-        Spec::Dummy(_) | Spec::File(_) => BTreeMap::new(),
-    }
-}
-
-/// It is not in the kernel alone, and outlives a boot.
-fn is_hostname(thing: &str) -> bool {
-    thing == Hostname::CLAIM
-}
-
-/// Links of a document with their MTU.
-fn links_of(config: &NetworkConfig) -> BTreeMap<String, u32> {
-    let document: Value = serde_json::from_str(&config.document).unwrap_or_default();
-    let link = |object: &Value| {
-        let mtu = object["mtu"].as_u64().and_then(|mtu| u32::try_from(mtu).ok())?;
-        Some((object["name"].as_str()?.to_owned(), mtu))
-    };
-    document.as_array().into_iter().flatten().filter_map(link).collect()
 }
 
 impl Host {
@@ -283,116 +257,6 @@ impl Host {
         self.put(&file.path, Some(FileState { digest, mode: file.mode }), Some(resource));
         let attributes = BTreeMap::from([("path".to_owned(), file.path.clone())]);
         Ok(Observed { attributes })
-    }
-
-    /// What a guarded job changes, link by link: the MTU, and who makes it.
-    pub fn network_steps(&self, job: &Job, before: Option<&Before>) -> Vec<Step> {
-        let Some(Was::Links(was)) = before.map(decode) else { return Vec::new() };
-        // Kept links are links of others once their row is gone: until then another resource may take them over.
-        if job.action == Action::Delete && super::world::is_kept(&job.spec) {
-            return Vec::new();
-        }
-        let wanted = if job.action == Action::Delete { BTreeMap::new() } else { guarded_of(&job.spec) };
-        let back = was.into_iter().filter(|(link, _)| !wanted.contains_key(link));
-        let back = back.map(|(link, mtu)| Step { link, mtu, by: None });
-        back.chain(wanted.iter().map(|(link, mtu)| Step {
-            link: link.clone(),
-            mtu: *mtu,
-            by: Some(job.resource),
-        }))
-        .collect()
-    }
-
-    /// One step; whether anything is different now.
-    pub fn step(&mut self, step: &Step) -> bool {
-        let was = self.links.insert(step.link.clone(), step.mtu);
-        match step.by {
-            Some(by) => drop(self.made_by.insert(step.link.clone(), by)),
-            None => drop(self.made_by.remove(&step.link)),
-        }
-        self.mends();
-        was != Some(step.mtu)
-    }
-
-    /// Somebody changes a link by hand.
-    pub fn change_by_hand(&mut self, link: &str, mtu: u32, now: MonoTime) {
-        self.links.insert(link.to_owned(), mtu);
-        self.by_hand.insert(link.to_owned(), (mtu, now));
-        self.touched.insert(link.to_owned(), now);
-    }
-
-    /// What is not any more as it was changed by hand is nobody's doing any more.
-    fn mends(&mut self) {
-        self.by_hand.retain(|link, (mtu, _)| self.links.get(link) == Some(mtu));
-    }
-
-    /// Links of a network document, or the host name.
-    pub fn links_in(spec: &Spec) -> Vec<String> {
-        guarded_of(spec).into_keys().collect()
-    }
-
-    /// All that a job may touch.
-    pub fn guard(&self, job: &Job, before: Option<&Before>) -> Before {
-        let steps = self.network_steps(job, before);
-        let links = steps.into_iter().map(|Step { link, .. }| {
-            let mtu = self.links.get(&link).copied().unwrap_or_default();
-            let by = self.made_by.get(&link).copied();
-            (link, (mtu, by))
-        });
-        encode(&Was::Undo(links.collect()))
-    }
-
-    /// All of it is as it was.
-    pub fn restore(&mut self, undo: &Before) {
-        let Was::Undo(links) = decode(undo) else { return };
-        for (link, (mtu, by)) in links {
-            self.step(&Step { link, mtu, by });
-        }
-    }
-
-    /// What of a document cuts it off does so no more.
-    pub fn falls_back(&mut self, resource: ResourceId, spec: &Spec) {
-        let Spec::Network(config) = spec else { return };
-        for link in links_of(config)
-            .into_keys()
-            .filter(|link| self.links.get(link) == Some(&CUTTING))
-            .collect::<Vec<_>>()
-        {
-            self.step(&Step { link, mtu: 1300, by: Some(resource) });
-        }
-    }
-
-    /// The kernel forgets what was made; what the server has for itself comes up, and what the agent's ledger says.
-    pub fn boots(&mut self, steps: &[AtBoot]) {
-        let made: Vec<String> = self
-            .links
-            .keys()
-            .filter(|link| self.made_by.contains_key(*link) && !is_hostname(link))
-            .cloned()
-            .collect();
-        for link in made {
-            if let Some(mtu) = self.links_before.get(&link) {
-                self.links.insert(link.clone(), *mtu);
-                self.made_by.remove(&link);
-            }
-        }
-        for step in steps {
-            match step {
-                AtBoot::Apply { resource, spec, .. } => {
-                    let Spec::Network(config) = &**spec else { continue };
-                    for (link, mtu) in links_of(config) {
-                        self.step(&Step { link, mtu, by: Some(*resource) });
-                    }
-                }
-                AtBoot::Restore { undo, .. } => self.restore(undo),
-            }
-        }
-        self.mends();
-    }
-
-    /// Nobody reaches it any more.
-    pub fn is_cut(&self) -> bool {
-        self.links.values().any(|mtu| *mtu == CUTTING)
     }
 
     fn keep_file(&mut self, path: &str) {

@@ -142,6 +142,8 @@ pub enum ClaimKind {
     Link,
     /// The node's own name; there is one, whose key is [`Hostname::CLAIM`].
     Hostname,
+    /// The node's DNS settings; there is one set of them, whose key is `dns`.
+    Resolver,
 }
 
 /// Jobs of one lane run one after the other; lanes do not wait for each other.
@@ -198,6 +200,7 @@ impl fmt::Display for ClaimKind {
             ClaimKind::File => "file",
             ClaimKind::Link => "link",
             ClaimKind::Hostname => "host name",
+            ClaimKind::Resolver => "resolver",
         })
     }
 }
@@ -309,8 +312,9 @@ impl Hostname {
 impl NetworkConfig {
     fn claims(&self) -> Vec<Claim> {
         let mut names = Vec::new();
+        let mut has_dns = false;
         if let Ok(document) = serde_json::from_str::<Value>(&self.document) {
-            collect_names(&document, &mut names);
+            collect_names(&document, &mut names, &mut has_dns);
         }
         let mut claims: Vec<Claim> = names
             .into_iter()
@@ -318,6 +322,7 @@ impl NetworkConfig {
                 kind: ClaimKind::Link,
                 key: self.mapping.get(&name).cloned().unwrap_or(name),
             })
+            .chain(has_dns.then(|| Claim { kind: ClaimKind::Resolver, key: "dns".into() }))
             .collect();
         claims.sort();
         claims.dedup();
@@ -325,11 +330,12 @@ impl NetworkConfig {
     }
 }
 
-/// Every object's `name`, members included; a `vlan` without one is `vlan<ID>`, as os-net-config names it.
-fn collect_names(value: &Value, names: &mut Vec<String>) {
+/// Every object's `name`, members included, and whether there are DNS settings; a `vlan` without a name is `vlan<ID>`, as os-net-config names it.
+fn collect_names(value: &Value, names: &mut Vec<String>, has_dns: &mut bool) {
     match value {
-        Value::Array(items) => items.iter().for_each(|item| collect_names(item, names)),
+        Value::Array(items) => items.iter().for_each(|item| collect_names(item, names, has_dns)),
         Value::Object(object) => {
+            *has_dns |= ["dns_servers", "domain"].iter().any(|option| object.contains_key(*option));
             match (object.get("name"), object.get("vlan_id")) {
                 (Some(Value::String(name)), _) => names.push(name.clone()),
                 (None, Some(id)) => names.push(format!("vlan{id}")),
@@ -337,10 +343,40 @@ fn collect_names(value: &Value, names: &mut Vec<String>) {
             }
             for key in ["members", "network_config", "fallback_config"] {
                 if let Some(inner) = object.get(key) {
-                    collect_names(inner, names);
+                    collect_names(inner, names, has_dns);
                 }
             }
         }
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_document_claims_its_links_and_the_resolver_it_sets() {
+        let config = |document: &str| NetworkConfig {
+            document: document.into(),
+            mapping: BTreeMap::from([("nic1".to_owned(), "eth1".to_owned())]),
+            confirm_timeout: 60,
+            on_delete: OnDelete::Restore,
+        };
+        let claims = |document: &str| -> Vec<String> {
+            Spec::Network(config(document)).claims().iter().map(Claim::to_string).collect()
+        };
+        assert_eq!(
+            claims(r#"[{"type":"ovs_bridge","name":"br-ex","members":[{"name":"nic1"},{"vlan_id":20}]}]"#),
+            ["link br-ex", "link eth1", "link vlan20"]
+        );
+        assert_eq!(
+            claims(
+                r#"{"network_config":[{"name":"eth0","dns_servers":["192.0.2.53"]}],"fallback_config":[{"name":"eth2"}]}"#
+            ),
+            ["link eth0", "link eth2", "resolver dns"]
+        );
+        assert_eq!(claims(r#"[{"name":"eth0","domain":"example.org"}]"#), ["link eth0", "resolver dns"]);
+        assert!(claims("not JSON").is_empty());
     }
 }

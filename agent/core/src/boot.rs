@@ -3,10 +3,12 @@
 //!
 //! Absent: the jobs themselves. The agent ends them when it starts, and puts back once more what is not confirmed.
 
-use muster_shared::ResourceId;
-use muster_shared::model::{ReportKey, Spec};
+use muster_shared::model::{Claim, ReportKey, Spec};
+use muster_shared::{Epoch, ResourceId};
 
-use crate::ledger::{Before, Entry};
+use crate::agent::Agent;
+use crate::face::Config;
+use crate::ledger::{Before, Entry, Ledger};
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,15 +33,16 @@ pub enum AtBoot {
 
 /// What is to be done, in this order.
 pub fn at_boot(entries: &[Entry]) -> Vec<AtBoot> {
+    let ledger = as_recovered(entries);
+    let entries = || ledger.iter();
     // What another one took over is that one's, in its state or in what it undoes.
-    let mut applied: Vec<_> = entries
-        .iter()
-        .filter(|entry| entry.undo.is_none() && entry.handed_over.is_none())
+    let mut applied: Vec<_> = entries()
+        .filter(|entry| entry.undo.is_none() && !is_taken(&ledger, entry))
         .filter_map(|entry| Some((entry, entry.applied.as_ref()?)))
         .filter(|(_, applied)| applied.spec.confirm_within().is_some())
         .collect();
     applied.sort_by_key(|(entry, applied)| (applied.generation, entry.resource));
-    let mut undone: Vec<_> = entries.iter().filter_map(|entry| entry.undo.as_ref()).collect();
+    let mut undone: Vec<_> = entries().filter_map(|entry| entry.undo.as_ref()).collect();
     // The newest change is undone first.
     undone.sort_by_key(|undo| std::cmp::Reverse(undo.key.generation));
     let apply = applied.into_iter().map(|(entry, applied)| AtBoot::Apply {
@@ -49,4 +52,22 @@ pub fn at_boot(entries: &[Entry]) -> Vec<AtBoot> {
     });
     let restore = undone.into_iter().map(|undo| AtBoot::Restore { key: undo.key, undo: undo.state.clone() });
     apply.chain(restore).collect()
+}
+
+/// Who holds what, as the agent sees it when it starts.
+fn as_recovered(entries: &[Entry]) -> Ledger {
+    let config = Config { seed: 0, boot_id: 0, agent_version: String::new() };
+    let mut agent = Agent::new(config, entries.to_vec(), Epoch(0));
+    agent.give_back_lost();
+    agent.ledger
+}
+
+/// One that is on its way to another resource, which knows nothing of it yet, is not: nobody else would bring it up.
+fn is_taken(ledger: &Ledger, entry: &Entry) -> bool {
+    let Some(to) = entry.handed_over else { return false };
+    let Some(taker) = ledger.get(to) else { return true };
+    let job = taker.current.as_ref().map(|accepted| &accepted.job);
+    let wanted = job.filter(|job| job.action.applies()).map(|job| job.spec.claims()).unwrap_or_default();
+    let holds = |claims: &[Claim]| entry.claims.iter().any(|claim| claims.contains(claim));
+    holds(&taker.claims) || !holds(&wanted)
 }

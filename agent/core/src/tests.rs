@@ -1,6 +1,7 @@
 //! The machine against a disk, a host and a controller that do what the test says.
 
 mod bed;
+mod boot;
 mod check;
 mod confirm;
 mod delivery;
@@ -8,6 +9,7 @@ mod fetching;
 mod guarded;
 mod interleavings;
 mod ownership;
+mod put_back;
 mod restart;
 mod retain;
 mod session;

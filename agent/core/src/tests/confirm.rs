@@ -8,9 +8,9 @@ use muster_shared::model::{Action, Down, Job, NetworkConfig, OnDelete, Outcome, 
 use super::bed::{Bed, CHALLENGE, HEARTBEAT, done, failed, generation, id, job, key, welcome};
 use crate::{Before, Input};
 
-const WINDOW: Duration = Duration::from_secs(20);
+pub(super) const WINDOW: Duration = Duration::from_secs(20);
 
-fn network(n: u128, number: u64, action: Action) -> Job {
+pub(super) fn network(n: u128, number: u64, action: Action) -> Job {
     let link = format!("[{{\"type\":\"interface\",\"name\":\"eth{n}\"}}]");
     let config = NetworkConfig {
         document: link,
@@ -22,21 +22,21 @@ fn network(n: u128, number: u64, action: Action) -> Job {
 }
 
 /// Resource 1's job has changed the network and waits to be confirmed.
-fn confirming() -> Bed {
+pub(super) fn confirming() -> Bed {
     let mut bed = running();
     bed.touched(1, Ok(()));
     bed
 }
 
 /// Resource 1's job is with the host.
-fn running() -> Bed {
+pub(super) fn running() -> Bed {
     let mut bed = Bed::online();
     bed.job(&network(1, 1, Action::Create));
     bed.captured(1, Ok("before Muster"));
     bed
 }
 
-fn answer(bed: &mut Bed, key: ReportKey, bytes: &[u8]) {
+pub(super) fn answer(bed: &mut Bed, key: ReportKey, bytes: &[u8]) {
     bed.down(Down::Answer { key, bytes: bytes.to_vec() });
 }
 
@@ -44,7 +44,7 @@ fn challenges(bed: &Bed) -> usize {
     bed.sent.iter().filter(|up| matches!(up, Up::Challenge { .. })).count()
 }
 
-fn reason(outcome: Outcome) -> String {
+pub(super) fn reason(outcome: Outcome) -> String {
     match outcome {
         Outcome::Failed { reason, permanent: true } => reason,
         other => panic!("{other:?}"),
@@ -249,7 +249,7 @@ fn putting_back_is_tried_again_and_falls_back() {
 }
 
 /// Resource 1's change could neither be put back nor replaced.
-fn not_back() -> Bed {
+pub(super) fn not_back() -> Bed {
     let mut bed = confirming();
     bed.after(WINDOW);
     for wait in [1, 2, 4, 8, 0] {
@@ -371,112 +371,4 @@ fn it_says_that_it_goes_on() {
     bed.after(HEARTBEAT.min(Duration::from_secs(2)));
     let settling = |up: &Up| matches!(up, Up::Progress(progress) if progress.settling);
     assert!(bed.sent.iter().any(settling), "{:?}", bed.sent);
-}
-
-#[test]
-fn what_is_not_put_back_is_confirmed_or_undone_by_the_next_job_even_if_that_changes_nothing() {
-    for outcome in [Ok(()), Err(failed("no such link"))] {
-        let mut bed = not_back();
-        bed.job(&network(1, 2, Action::Update));
-        bed.ran(1, outcome.clone());
-        assert!(bed.disk[&id(1)].undo.is_some());
-        if outcome.is_ok() {
-            bed.reconnect();
-            bed.after(WINDOW);
-        }
-        assert_eq!(bed.restores, [(key(1, 2, 0), Before(b"as it was".to_vec()))]);
-    }
-}
-
-#[test]
-fn nothing_of_another_resource_is_changed_before_it_is_put_back() {
-    let mut bed = not_back();
-    bed.job(&network(2, 1, Action::Create));
-    assert!(bed.captures.is_empty() && bed.guards.is_empty());
-    let report = bed.reports().pop().unwrap();
-    assert!(matches!(&report.outcome, Outcome::Failed { reason, permanent: false } if
-        reason.contains("could not be put back yet")));
-    bed.after(Duration::from_secs(30));
-    bed.restored(Ok(()));
-    bed.reconnect();
-    bed.job(&super::bed::again(&network(2, 1, Action::Create), 1));
-    assert_eq!(bed.captures.len(), 1);
-}
-
-#[test]
-fn what_is_not_put_back_is_not_retained() {
-    let mut bed = not_back();
-    bed.job(&network(1, 2, Action::Retain));
-    assert!(matches!(bed.reports().pop().unwrap().outcome, Outcome::Failed { permanent: false, .. }));
-    assert!(bed.disk[&id(1)].undo.is_some());
-    bed.after(Duration::from_secs(30));
-    bed.restored(Ok(()));
-    assert!(!bed.disk[&id(1)].exists(), "it holds what it held before");
-}
-
-#[test]
-fn what_the_disk_may_still_put_back_is_not_put_back_over_another_change() {
-    let mut bed = confirming();
-    bed.reconnect();
-    bed.job(&network(2, 1, Action::Create));
-    let mut bed = bed.crash();
-    bed.disk_is_quick = false;
-    bed.restored(Ok(()));
-    bed.reconnect();
-    bed.captured(2, Ok("before Muster"));
-    // Neither that resource 1 is back, nor that again.
-    bed.fail_one();
-    bed.write_one();
-    assert!(bed.disk[&id(1)].undo.is_some() && bed.disk[&id(2)].undo.is_some());
-    assert!(bed.runs.is_empty(), "after a crash, resource 1 would be put back over it");
-}
-
-#[test]
-fn that_a_change_is_kept_may_be_said_by_the_write_of_a_newer_job() {
-    let mut bed = confirming();
-    bed.reconnect();
-    bed.disk_is_quick = false;
-    answer(&mut bed, key(1, 1, 0), CHALLENGE);
-    bed.job(&network(1, 2, Action::Update));
-    bed.fail_one();
-    assert!(bed.reports().is_empty() && bed.restores.is_empty(), "the next write decides");
-    bed.write_one();
-    assert!(bed.restores.is_empty() && bed.disk[&id(1)].undo.is_none());
-    assert_eq!(bed.reports().remove(0).outcome, done());
-    assert!(bed.disk[&id(1)].applied.is_some());
-    let mut bed = confirming();
-    bed.reconnect();
-    bed.disk_is_quick = false;
-    answer(&mut bed, key(1, 1, 0), CHALLENGE);
-    bed.job(&network(1, 2, Action::Update));
-    bed.fail_one();
-    bed.fail_one();
-    bed.fail_one();
-    assert_eq!(bed.restores.len(), 1);
-}
-
-#[test]
-fn a_connection_that_we_end_ourselves_is_seen_and_made_again_soon() {
-    let mut bed = running();
-    let mut job = network(2, 1, Action::Create);
-    if let Spec::Network(config) = &mut job.spec {
-        config.confirm_timeout = 200;
-    }
-    bed.ran(1, Ok(()));
-    bed.job(&job);
-    bed.captured(2, Ok("before Muster"));
-    bed.touched(2, Ok(()));
-    bed.input(Input::Disconnected { reason: "closed by this side".into() });
-    for attempt in 3..8 {
-        bed.input(Input::Timeout);
-        bed.input(Input::Connected);
-        bed.after(Duration::from_secs(30));
-        bed.input(Input::Disconnected { reason: "closed by this side".into() });
-        bed.after(Duration::from_secs(1));
-        assert_eq!(bed.connects, attempt, "no later than after a second");
-    }
-    bed.after(Duration::from_secs(60));
-    bed.restored(Ok(()));
-    bed.reconnect();
-    assert!(reason(bed.reports().pop().unwrap().outcome).contains("did not answer the greeting"));
 }

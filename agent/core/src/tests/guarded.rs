@@ -9,8 +9,8 @@ use muster_shared::model::{Action, Down, Job, NetworkConfig, OnDelete, Outcome, 
 use muster_shared::{MonoTime, ResourceId};
 use proptest::prelude::*;
 
-use super::bed::{Bed, CHALLENGE, HEARTBEAT, again, failed, generation, id, job};
-use crate::{Before, Found, Input};
+use super::bed::{Bed, CHALLENGE, HEARTBEAT, again, failed, job};
+use crate::{AtBoot, Before, Entry, Found, Input, at_boot};
 
 const WINDOW: Duration = Duration::from_secs(20);
 
@@ -19,28 +19,50 @@ type Links = BTreeMap<String, u64>;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Deliver { n: u128, number: u64, attempt: u32 },
-    Withdraw { n: u128, number: u64 },
+    Deliver {
+        n: u128,
+        action: Action,
+    },
+    /// One that was delivered before, so many ago.
+    DeliverAgain {
+        ago: usize,
+        attempt: u32,
+    },
+    Withdraw {
+        ago: usize,
+    },
     Write,
     FailWrite,
     Captured,
-    Guarded { fails: bool },
+    Guarded {
+        fails: bool,
+    },
     Touch,
-    Ran { fails: bool },
-    Restored { fails: bool },
-    Answer { right: bool },
+    Ran {
+        fails: bool,
+    },
+    Restored {
+        fails: bool,
+    },
+    Answer {
+        right: bool,
+    },
     Acknowledge,
     Disconnect,
     Connect,
     Crash,
+    PowerCut,
     Stop,
-    Wait { seconds: u64 },
+    Wait {
+        seconds: u64,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        5 => (1..3u128, 0..8u64, 0..2u32).prop_map(|(n, number, attempt)| Step::Deliver { n, number, attempt }),
-        1 => (1..3u128, 0..8u64).prop_map(|(n, number)| Step::Withdraw { n, number }),
+        4 => (1..3u128, action()).prop_map(|(n, action)| Step::Deliver { n, action }),
+        2 => (0..4usize, 0..3u32).prop_map(|(ago, attempt)| Step::DeliverAgain { ago, attempt }),
+        1 => (0..3usize).prop_map(|ago| Step::Withdraw { ago }),
         12 => Just(Step::Write),
         1 => Just(Step::FailWrite),
         4 => Just(Step::Captured),
@@ -53,9 +75,15 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Disconnect),
         6 => Just(Step::Connect),
         1 => Just(Step::Crash),
+        1 => Just(Step::PowerCut),
         1 => Just(Step::Stop),
         3 => (0..40u64).prop_map(|seconds| Step::Wait { seconds }),
     ]
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    use Action::{Check, Create, Delete, Retain, Update};
+    prop_oneof![3 => Just(Create), 4 => Just(Update), 3 => Just(Delete), 1 => Just(Check), 1 => Just(Retain)]
 }
 
 fn links_of(n: u128) -> [String; 2] {
@@ -63,11 +91,10 @@ fn links_of(n: u128) -> [String; 2] {
 }
 
 fn value(n: u128, number: u64) -> u64 {
-    u64::try_from(n).expect("small") * 100 + number
+    u64::try_from(n).expect("small") * 1000 + number
 }
 
-/// One generation always has the same content.
-fn wanted(n: u128, number: u64, attempt: u32) -> Job {
+fn wanted(n: u128, number: u64, action: Action) -> Job {
     let links = links_of(n).map(|link| format!("{{\"type\":\"interface\",\"name\":\"{link}\"}}"));
     let config = NetworkConfig {
         document: format!("[{}]", links.join(",")),
@@ -75,14 +102,7 @@ fn wanted(n: u128, number: u64, attempt: u32) -> Job {
         confirm_timeout: u32::try_from(WINDOW.as_secs()).expect("small"),
         on_delete: OnDelete::Restore,
     };
-    let action = match number % 6 {
-        3 => Action::Delete,
-        4 => Action::Check,
-        5 => Action::Retain,
-        0 => Action::Create,
-        _ => Action::Update,
-    };
-    again(&job(n, number, action, Spec::Network(config)), attempt)
+    job(n, number, action, Spec::Network(config))
 }
 
 /// A change as the host saw it.
@@ -99,11 +119,14 @@ struct Change {
 
 struct World {
     bed: Bed,
+    /// As the controller has given them out: generations count for all resources together.
+    jobs: Vec<Job>,
     host: Links,
     changes: BTreeMap<ReportKey, Change>,
     connection: u64,
     is_stopped: bool,
-    disk_failed: bool,
+    /// Something may stay that nobody knows of.
+    retains: bool,
 }
 
 fn read(before: &Before) -> Links {
@@ -122,26 +145,36 @@ impl World {
         let host = ["eth1", "eth2", "shared"].map(|link| (link.to_owned(), 1));
         Self {
             bed,
+            jobs: Vec::new(),
             host: host.into_iter().collect(),
             changes: BTreeMap::new(),
             connection: 1,
             is_stopped: false,
-            disk_failed: false,
+            retains: false,
         }
     }
 
     fn play(&mut self, step: &Step) {
         let bed = &mut self.bed;
         match *step {
-            Step::Deliver { n, number, attempt } => bed.job(&wanted(n, number, attempt)),
-            Step::Withdraw { n, number } => {
-                bed.down(Down::Withdraw { resource: id(n), generation: generation(number) });
+            Step::Deliver { n, action } => {
+                let number = u64::try_from(self.jobs.len()).expect("few") + 2;
+                self.retains |= action == Action::Retain;
+                self.jobs.push(wanted(n, number, action));
+                bed.job(&self.jobs[self.jobs.len() - 1]);
+            }
+            Step::DeliverAgain { ago, attempt } => {
+                if let Some(job) = self.jobs.iter().rev().nth(ago) {
+                    bed.job(&again(job, attempt));
+                }
+            }
+            Step::Withdraw { ago } => {
+                if let Some(Job { resource, generation, .. }) = self.jobs.iter().rev().nth(ago).cloned() {
+                    bed.down(Down::Withdraw { resource, generation });
+                }
             }
             Step::Write => bed.write_one(),
-            Step::FailWrite => {
-                self.disk_failed |= !bed.writes.is_empty();
-                bed.fail_one();
-            }
+            Step::FailWrite => bed.fail_one(),
             Step::Captured => self.capture(),
             Step::Guarded { fails } => self.guard(fails),
             Step::Touch => {
@@ -158,6 +191,7 @@ impl World {
             Step::Disconnect => bed.input(Input::Disconnected { reason: "reset".into() }),
             Step::Connect => self.connect(),
             Step::Crash => self.crash(),
+            Step::PowerCut => self.power_cut(),
             Step::Stop => {
                 self.is_stopped = true;
                 bed.input(Input::Stop);
@@ -171,6 +205,30 @@ impl World {
         self.bed = std::mem::replace(&mut self.bed, empty).crash_slow();
         self.is_stopped = false;
         self.connect();
+    }
+
+    /// The host comes up with what it has for itself, and with what the ledger says.
+    fn power_cut(&mut self) {
+        let was = self.host.clone();
+        self.host.values_mut().for_each(|value| *value = 1);
+        let entries: Vec<Entry> = self.bed.disk.values().cloned().collect();
+        for step in at_boot(&entries) {
+            match step {
+                AtBoot::Apply { resource, spec, .. } => {
+                    let n = resource.0.as_u128();
+                    let applied = entries.iter().find(|entry| entry.resource == resource);
+                    let applied = applied.and_then(|entry| entry.applied.as_ref()).expect("it was applied");
+                    assert_eq!(*spec, applied.spec);
+                    let links = links_of(n).map(|link| (link, value(n, applied.generation.number)));
+                    self.host.extend(links);
+                }
+                AtBoot::Restore { undo, .. } => self.host.extend(read(&undo)),
+            }
+        }
+        let is_quiet = self.bed.writes.is_empty() && entries.iter().all(|entry| entry.undo.is_none());
+        // What was retained is for the host itself to bring up.
+        assert!(!is_quiet || self.retains || self.host == was, "{was:?} was there, now {:?}", self.host);
+        self.crash();
     }
 
     fn connect(&mut self) {
@@ -299,11 +357,12 @@ impl World {
     }
 
     fn look(&mut self) {
+        self.bed.input(Input::Timeout);
         let bed = &self.bed;
         let at_work = bed.runs.len() + bed.guards.len() + bed.captures.len() + bed.checks.len();
         assert!(at_work + bed.restores.len() + bed.fallbacks.len() <= 1, "one at a time in the lane");
         if let Some((at, why)) = bed.agent.poll_timeout() {
-            assert!(at > bed.now || !bed.writes.is_empty(), "it would not sleep: {why}");
+            assert!(at > bed.now, "it would not sleep: {why}");
         }
         for up in &bed.sent {
             let Up::Report(report) = up else { continue };
@@ -349,6 +408,7 @@ impl World {
                 assert_eq!(there, value(n, applied.generation.number), "{link} of {entry:?}");
             }
         }
+        self.power_cut();
     }
 }
 

@@ -53,6 +53,7 @@ pub async fn apply(
 ) -> anyhow::Result<()> {
     let (document, text) = document(file)?;
     let state = open_idle(state_dir).await?;
+    refuse_unconfirmed(&state)?;
     let applied = local::apply(network, &state, &document, text, confirm).await?;
     applied.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
     applied.steps.iter().for_each(|step| println!("{step}"));
@@ -81,6 +82,18 @@ async fn open_idle(path: &Path) -> anyhow::Result<StateDir> {
     })
 }
 
+/// What the agent is to put back when it starts would be put back over the change.
+fn refuse_unconfirmed(state: &StateDir) -> anyhow::Result<()> {
+    match state.ledger()?.iter().find(|entry| entry.undo.is_some()) {
+        None => Ok(()),
+        Some(entry) => bail!(
+            "the last change that the controller has made, of {}, is not confirmed and not put back yet: start the agent \
+             (systemctl start muster-agent), which puts it back, then try again",
+            entry.resource
+        ),
+    }
+}
+
 /// # Errors
 /// [`WrongInput`]: nothing was done.
 fn document(file: &Path) -> anyhow::Result<(NetworkDocument, String)> {
@@ -97,4 +110,34 @@ fn read_document(file: &Path) -> anyhow::Result<(NetworkDocument, String)> {
     let value: Value = yaml::parse(&text).map_err(|error| anyhow::anyhow!("{shown}:{error}"))?;
     let document = NetworkDocument::parse(&value).with_context(|| shown.to_string())?;
     Ok((document, value.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_agent_core::{Before, Entry, Undo};
+    use muster_shared::ResourceId;
+    use muster_shared::model::ReportKey;
+    use muster_shared::{Attempt, Epoch, Generation};
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_applied_that_the_agent_would_put_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::open(dir.path()).unwrap();
+        let resource = ResourceId(uuid::Uuid::from_u128(1));
+        let mut entry = Entry { before: Some(Before(Vec::new())), ..Entry::new(resource) };
+        state.write_entry(&entry).unwrap();
+        refuse_unconfirmed(&state).unwrap();
+        let generation = Generation { epoch: Epoch(1), number: 1 };
+        entry.undo = Some(Undo {
+            key: ReportKey { resource, generation, attempt: Attempt(0) },
+            state: Before(Vec::new()),
+            before: None,
+            claims: Vec::new(),
+            handed_over: None,
+        });
+        state.write_entry(&entry).unwrap();
+        assert!(refuse_unconfirmed(&state).unwrap_err().to_string().contains("not put back yet"));
+    }
 }

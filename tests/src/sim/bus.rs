@@ -182,7 +182,8 @@ impl World {
             return self.at(due, Event::Deliver(number, way));
         }
         let Some(packet) = line.pipe(way).packets.pop_front() else { return };
-        if line.broken || self.machines[machine].host.is_cut() {
+        let machine_at = &self.machines[machine];
+        if line.broken || machine_at.host.is_cut() && !machine_at.line_goes_on {
             return;
         }
         let (node, life) = (line.node.clone(), line.life);

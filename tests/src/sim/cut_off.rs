@@ -10,12 +10,15 @@ use super::world::{Event, World};
 const BACK_WITHIN: Duration = Duration::from_secs(CONFIRM_TIMEOUT + 100);
 
 impl World {
-    /// It has just been cut off: what is on its way is lost, and nobody is told.
+    /// It has just been cut off: what is on its way is lost, and nobody is told. Or only new connections cannot be made
+    /// any more, and the one that stands goes on.
     pub fn is_cut_off(&mut self, at: usize) {
         self.note(|world| format!("{} is cut off", world.machines[at].name));
         self.shared.borrow_mut().counts.add("server cut off");
         let line = self.machines[at].process.as_ref().and_then(|process| process.line);
-        if let Some(line) = line {
+        let goes_on = self.dice.net.one_in(3);
+        self.machines[at].line_goes_on = goes_on;
+        if let Some(line) = line.filter(|_| !goes_on) {
             let (agent, controller) =
                 (self.dice.net.millis(1000, 60_000), self.dice.net.millis(1000, 60_000));
             self.line_ends(line, Some(agent), Some(controller));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use muster_agent_core::Entry;
-use muster_shared::model::{Action, ContentDigest, Outcome};
+use muster_shared::model::{Action, ContentDigest, Outcome, ReportKey};
 use muster_shared::{Epoch, ResourceId};
 
 use super::dice::Dice;
@@ -91,6 +91,13 @@ impl Disk {
             Action::Delete => is_kept(&job.spec),
             Action::Create | Action::Update | Action::Check => false,
         })
+    }
+
+    /// Whether a power cut leaves what to put back of this change.
+    pub fn knows_undo_of(&self, key: ReportKey) -> bool {
+        let of_it = |entry: &Entry| entry.undo.as_ref().is_some_and(|undo| undo.key == key);
+        let synced = self.unsynced.get(&key.resource).is_none_or(|old| old.as_ref().is_some_and(of_it));
+        synced && self.entries.get(&key.resource).is_some_and(of_it)
     }
 
     /// Entries, as an agent that starts reads them.

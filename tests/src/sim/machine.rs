@@ -49,6 +49,8 @@ pub struct Machine {
     pub up_since: MonoTime,
     /// Counts how often it was cut off.
     pub cuts: u32,
+    /// The connection that stood when it was cut off last goes on.
+    pub line_goes_on: bool,
 }
 
 /// A running agent.
@@ -92,6 +94,7 @@ impl Machine {
             boots: false,
             up_since: MonoTime::default(),
             cuts: 0,
+            line_goes_on: false,
         }
     }
 

@@ -199,6 +199,12 @@ impl World {
         {
             return;
         }
+        let machine_disk = &machine.disk;
+        let what = run.steps.front().filter(|_| !machine_disk.knows_undo_of(key));
+        if what.is_some() {
+            let wrong = format!("{} is changed and what to put back is not on disk", key.resource);
+            return self.violate(wrong);
+        }
         let step = run.steps.pop_front();
         if let Some(step) = &step {
             run.touched |= machine.host.step(step);

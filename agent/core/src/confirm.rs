@@ -125,7 +125,8 @@ impl Agent {
         let (known, theirs) = self.known_to(job);
         let before = captured.as_ref().map(|captured| captured.before().clone()).or(known);
         let stage = Stage::Reading { deadline: self.now + job.timeout, captured };
-        self.guard = Some(Guard { resource, stage, progress: self.now + PROGRESS_FIRST });
+        // Said before the change: afterwards nobody may hear it for a while.
+        self.guard = Some(Guard { resource, stage, progress: self.now });
         self.effects.push_back(Effect::Guard { job: Box::new(job.clone()), before, theirs });
     }
 
@@ -231,6 +232,9 @@ impl Agent {
                     before,
                     ask: None,
                 })));
+                if let Some(guard) = &mut self.guard {
+                    guard.progress = self.now + PROGRESS_FIRST;
+                }
                 self.seen = None;
                 self.reconnect("to confirm a change over a new connection");
             }

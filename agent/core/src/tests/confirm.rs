@@ -365,7 +365,10 @@ fn a_delete_is_confirmed_as_well() {
 }
 
 #[test]
-fn it_says_that_it_goes_on() {
+fn it_says_that_it_begins_and_that_it_goes_on() {
+    let bed = running();
+    let began = |up: &Up| matches!(up, Up::Progress(progress) if !progress.settling);
+    assert!(bed.sent.iter().any(began), "{:?}", bed.sent);
     let mut bed = confirming();
     bed.reconnect();
     bed.after(HEARTBEAT.min(Duration::from_secs(2)));

@@ -3,6 +3,7 @@
 //! The socket belongs to the network namespace of the thread that opens it. Requests are idempotent: what is
 //! there already, or gone already, is no error.
 
+mod dump;
 mod facts;
 mod read;
 mod route;
@@ -256,11 +257,6 @@ impl Netlink {
 async fn within<T>(request: impl Future<Output = std::result::Result<T, rtnetlink::Error>>) -> Result<T> {
     let answer = tokio::time::timeout(REQUEST_TIMEOUT, request).await;
     Ok(answer.map_err(|_| NetlinkError::Timeout)??)
-}
-
-/// For several requests in a row.
-async fn within_all<T>(requests: impl Future<Output = Result<T>>) -> Result<T> {
-    tokio::time::timeout(REQUEST_TIMEOUT, requests).await.map_err(|_| NetlinkError::Timeout)?
 }
 
 /// Errors that say it is done already are none.

@@ -3,31 +3,38 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use futures_util::TryStreamExt;
 use ipnet::IpNet;
 use muster_shared::model::{Counters, LinkFacts};
+use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage};
 use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 
+use super::dump::whole;
 use super::read::{MAX_LINKS, bounded, link_name};
-use super::{Netlink, Result, within_all};
+use super::{Netlink, Result};
 
 impl Netlink {
     /// All links, those of hardware first.
     pub async fn facts(&mut self) -> Result<Vec<LinkFacts>> {
-        within_all(async {
+        whole(async |dump| {
             let mut links = BTreeMap::new();
-            let mut answers = Box::pin(self.handle.link().get().execute());
-            while let Some(message) = answers.try_next().await? {
+            let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
+            dump.read(request, |message| {
+                let RouteNetlinkMessage::NewLink(message) = message else { return Ok(()) };
                 bounded(links.len(), MAX_LINKS, "links")?;
                 links.extend(facts(&message).map(|facts| (message.header.index, facts)));
-            }
-            let mut answers = Box::pin(self.handle.address().get().execute());
-            while let Some(message) = answers.try_next().await? {
+                Ok(())
+            })
+            .await?;
+            let request = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+            dump.read(request, |message| {
+                let RouteNetlinkMessage::NewAddress(message) = message else { return Ok(()) };
                 if let (Some(link), Some(net)) = (links.get_mut(&message.header.index), net(&message)) {
                     link.addresses.push(net);
                 }
-            }
+                Ok(())
+            })
+            .await?;
             let mut links: Vec<LinkFacts> = links.into_values().collect();
             links.sort_by(|a, b| (!a.kind.is_empty(), &a.name).cmp(&(!b.kind.is_empty(), &b.name)));
             Ok(links)

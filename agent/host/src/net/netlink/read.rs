@@ -1,16 +1,17 @@
 //! Reading the kernel's links, addresses and routes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use futures_util::TryStreamExt;
 use ipnet::IpNet;
-use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage};
 use rtnetlink::packet_route::link::{InfoData, InfoVlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use rtnetlink::packet_route::route::RouteMessage;
+use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::super::state::{Address, Broadcast, Link, PROTOCOL_KERNEL, VlanLink};
-use super::{Netlink, NetlinkError, Result, route, within_all};
+use super::dump::{Dump, whole};
+use super::{Netlink, NetlinkError, Result, route};
 
 /// Links of a host. Container hosts have thousands.
 pub(super) const MAX_LINKS: usize = 65_536;
@@ -20,75 +21,87 @@ const MAX_ENTRIES: usize = 262_144;
 impl Netlink {
     /// All links with their addresses and configured routes.
     pub async fn links(&mut self) -> Result<BTreeMap<String, Link>> {
-        within_all(async {
+        whole(async |dump| {
             let mut names = BTreeMap::new();
-            let mut links = self.read_links(&mut names).await?;
-            self.read_addresses(&names, &mut links).await?;
-            self.read_routes(AddressFamily::Inet, &names, &mut links).await?;
-            self.read_routes(AddressFamily::Inet6, &names, &mut links).await?;
+            let mut links = read_links(dump, &mut names).await?;
+            read_addresses(dump, &names, &mut links).await?;
+            read_routes(dump, AddressFamily::Inet, &names, &mut links).await?;
+            read_routes(dump, AddressFamily::Inet6, &names, &mut links).await?;
+            // They come one by one, and half of the room would be empty.
+            links.values_mut().for_each(|link| Arc::make_mut(&mut link.routes).shrink_to_fit());
             Ok(links)
         })
         .await
     }
+}
 
-    async fn read_links(&mut self, names: &mut BTreeMap<u32, String>) -> Result<BTreeMap<String, Link>> {
-        let mut messages = Vec::new();
-        let mut answers = Box::pin(self.handle.link().get().execute());
-        while let Some(message) = answers.try_next().await? {
-            bounded(messages.len(), MAX_LINKS, "links")?;
-            if let Some(name) = link_name(&message) {
-                names.insert(message.header.index, name);
-                messages.push(message);
-            }
-        }
-        let link =
-            |message: &LinkMessage| Some((names.get(&message.header.index)?.clone(), link(message, names)));
-        Ok(messages.iter().filter_map(link).collect())
-    }
-
-    async fn read_addresses(
-        &mut self,
-        names: &BTreeMap<u32, String>,
-        links: &mut BTreeMap<String, Link>,
-    ) -> Result<()> {
-        let mut answers = Box::pin(self.handle.address().get().execute());
-        let mut count = 0;
-        while let Some(message) = answers.try_next().await? {
-            let link = names.get(&message.header.index).and_then(|name| links.get_mut(name));
-            if let (Some(link), Some(address)) = (link, address(&message)) {
-                bounded(count, MAX_ENTRIES, "addresses")?;
-                count += 1;
-                link.addresses.push(address);
-            }
+async fn read_links(dump: &mut Dump, names: &mut BTreeMap<u32, String>) -> Result<BTreeMap<String, Link>> {
+    let mut read = Vec::new();
+    let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
+    dump.read(request, |message| {
+        let RouteNetlinkMessage::NewLink(message) = message else { return Ok(()) };
+        bounded(read.len(), MAX_LINKS, "links")?;
+        if let Some(name) = link_name(&message) {
+            names.insert(message.header.index, name);
+            read.push(link(&message));
         }
         Ok(())
-    }
+    })
+    .await?;
+    let name = |index: Option<u32>| names.get(&index?).cloned();
+    let named = read.into_iter().filter_map(|ReadLink { mut link, master, parent, vlan_id }| {
+        link.master = name(master);
+        link.parent = name(parent);
+        link.vlan = link.parent.clone().zip(vlan_id).map(|(device, id)| VlanLink { device, id });
+        Some((names.get(&link.index)?.clone(), link))
+    });
+    Ok(named.collect())
+}
 
-    async fn read_routes(
-        &mut self,
-        family: AddressFamily,
-        names: &BTreeMap<u32, String>,
-        links: &mut BTreeMap<String, Link>,
-    ) -> Result<()> {
-        let mut request = RouteMessage::default();
-        request.header.address_family = family;
-        let mut answers = Box::pin(self.handle.route().get(request).execute());
-        let mut count = 0;
-        while let Some(message) = answers.try_next().await? {
-            let Some((index, route)) = route::parse(&message, names) else { continue };
-            let Some(link) = names.get(&index).and_then(|name| links.get_mut(name)) else { continue };
-            // The kernel makes its own with the address; what stands in for one, somebody else must make again.
-            let stands_in =
-                |address: &Address| address.noprefixroute && address.net.trunc() == route.destination;
-            if route.protocol == PROTOCOL_KERNEL && !link.addresses.iter().any(stands_in) {
-                continue;
-            }
-            bounded(count, MAX_ENTRIES, "static routes")?;
+async fn read_addresses(
+    dump: &mut Dump,
+    names: &BTreeMap<u32, String>,
+    links: &mut BTreeMap<String, Link>,
+) -> Result<()> {
+    let mut count = 0;
+    let request = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+    dump.read(request, |message| {
+        let RouteNetlinkMessage::NewAddress(message) = message else { return Ok(()) };
+        let link = names.get(&message.header.index).and_then(|name| links.get_mut(name));
+        if let (Some(link), Some(address)) = (link, address(&message)) {
+            bounded(count, MAX_ENTRIES, "addresses")?;
             count += 1;
-            link.routes.push(route);
+            link.addresses.push(address);
         }
         Ok(())
-    }
+    })
+    .await
+}
+
+async fn read_routes(
+    dump: &mut Dump,
+    family: AddressFamily,
+    names: &BTreeMap<u32, String>,
+    links: &mut BTreeMap<String, Link>,
+) -> Result<()> {
+    let mut request = RouteMessage::default();
+    request.header.address_family = family;
+    let mut count = 0;
+    dump.read(RouteNetlinkMessage::GetRoute(request), |message| {
+        let RouteNetlinkMessage::NewRoute(message) = message else { return Ok(()) };
+        let Some((index, route)) = route::parse(&message, names) else { return Ok(()) };
+        let Some(link) = names.get(&index).and_then(|name| links.get_mut(name)) else { return Ok(()) };
+        // The kernel makes its own with the address; what stands in for one, somebody else must make again.
+        let stands_in = |address: &Address| address.noprefixroute && address.net.trunc() == route.destination;
+        if route.protocol == PROTOCOL_KERNEL && !link.addresses.iter().any(stands_in) {
+            return Ok(());
+        }
+        bounded(count, MAX_ENTRIES, "static routes")?;
+        count += 1;
+        Arc::make_mut(&mut link.routes).push(route);
+        Ok(())
+    })
+    .await
 }
 
 pub(super) fn bounded(count: usize, most: usize, what: &str) -> Result<()> {
@@ -105,19 +118,27 @@ pub(super) fn link_name(message: &LinkMessage) -> Option<String> {
     })
 }
 
-fn link(message: &LinkMessage, names: &BTreeMap<u32, String>) -> Link {
+/// A link without the names of others: those may come later.
+struct ReadLink {
+    link: Link,
+    master: Option<u32>,
+    parent: Option<u32>,
+    vlan_id: Option<u16>,
+}
+
+fn link(message: &LinkMessage) -> ReadLink {
     let mut link = Link {
         index: message.header.index,
         up: message.header.flags.contains(LinkFlags::Up),
         ..Link::default()
     };
-    let (mut parent, mut vlan_id, mut elsewhere) = (None, None, false);
+    let (mut master, mut parent, mut vlan_id, mut elsewhere) = (None, None, None, false);
     for attribute in &message.attributes {
         match attribute {
             LinkAttribute::Mtu(mtu) => link.mtu = *mtu,
             LinkAttribute::Address(octets) if octets.len() == 6 => link.mac = Some(mac(octets)),
-            LinkAttribute::Controller(index) => link.master = names.get(index).cloned(),
-            LinkAttribute::Link(index) => parent = names.get(index).cloned(),
+            LinkAttribute::Controller(index) => master = Some(*index),
+            LinkAttribute::Link(index) => parent = Some(*index),
             LinkAttribute::LinkNetNsId(_) => elsewhere = true,
             LinkAttribute::LinkInfo(infos) => {
                 for info in infos {
@@ -138,9 +159,7 @@ fn link(message: &LinkMessage, names: &BTreeMap<u32, String>) -> Link {
     }
     // A number of another namespace says nothing here.
     let parent = parent.filter(|_| !elsewhere);
-    link.vlan = parent.clone().zip(vlan_id).map(|(device, id)| VlanLink { device, id });
-    link.parent = parent;
-    link
+    ReadLink { link, master, parent, vlan_id }
 }
 
 fn mac(octets: &[u8]) -> String {

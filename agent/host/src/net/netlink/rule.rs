@@ -3,18 +3,17 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use futures_util::TryStreamExt;
 use ipnet::IpNet;
 use muster_shared::model::network::{LinkName, Rule, RuleAction};
-use rtnetlink::IpVersion;
 use rtnetlink::packet_core::{DefaultNla, Nla};
-use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::rule::{
     RuleAction as Action, RuleAttribute, RuleFlags, RuleMessage, RulePortRange,
 };
+use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
 
+use super::dump::whole;
 use super::read::bounded;
-use super::{EEXIST, Netlink, NetlinkError, Result, done_by, within};
+use super::{EEXIST, Netlink, Result, done_by, within};
 
 /// A host with more of them asks them all for every packet that it cannot place.
 const MAX_RULES: usize = 65_536;
@@ -28,20 +27,24 @@ impl Netlink {
     /// The rules that can be told in full, and who added them (an `RTPROT_` number). Without the kernel's first,
     /// which leads to its local table.
     pub async fn rules(&mut self) -> Result<BTreeMap<Rule, u8>> {
-        let read = async {
+        whole(async |dump| {
             let mut rules = BTreeMap::new();
-            for version in [IpVersion::V4, IpVersion::V6] {
-                let mut answers = Box::pin(self.handle.rule().get(version).execute());
-                while let Some(message) = answers.try_next().await? {
+            for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+                let mut request = RuleMessage::default();
+                request.header.family = family;
+                dump.read(RouteNetlinkMessage::GetRule(request), |message| {
+                    let RouteNetlinkMessage::NewRule(message) = message else { return Ok(()) };
                     if let Some((rule, protocol)) = parse(&message) {
                         bounded(rules.len(), MAX_RULES, "policy rules")?;
                         rules.insert(rule, protocol);
                     }
-                }
+                    Ok(())
+                })
+                .await?;
             }
             Ok(rules)
-        };
-        tokio::time::timeout(super::REQUEST_TIMEOUT, read).await.map_err(|_| NetlinkError::Timeout)?
+        })
+        .await
     }
 
     /// Adds a rule.

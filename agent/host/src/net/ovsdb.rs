@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 use thiserror::Error;
 
@@ -84,21 +85,30 @@ impl Ovsdb {
             let columns: Vec<&str> = read.iter().chain(more).copied().collect();
             json!({"op": "select", "table": table, "where": [], "columns": columns})
         };
-        let results = self
-            .transact(vec![
-                select("Interface", &["_uuid", "name", "type", "mtu_request", "error"], &row::INTERFACE),
-                select("Port", &["_uuid", "name", "interfaces", "tag"], &row::PORT),
-                select("Bridge", &["name", "ports", "datapath_type"], &row::BRIDGE),
-            ])
-            .await?;
-        let interfaces: BTreeMap<String, (String, OvsInterface)> = rows(&results, 0)
-            .filter_map(|row| Some((uuid(row)?, (name(row)?, row::interface(row)))))
-            .collect();
-        let ports: BTreeMap<String, (String, OvsPort)> = rows(&results, 1)
-            .filter_map(|row| Some((uuid(row)?, (name(row)?, row::port(row, &interfaces)))))
-            .collect();
-        let bridges: BTreeMap<String, OvsBridge> =
-            rows(&results, 2).filter_map(|row| Some((name(row)?, row::bridge(row, &ports)))).collect();
+        let tables = vec![
+            select("Interface", &["_uuid", "name", "type", "mtu_request", "error"], &row::INTERFACE),
+            select("Port", &["_uuid", "name", "interfaces", "tag"], &row::PORT),
+            select("Bridge", &["name", "ports", "datapath_type"], &row::BRIDGE),
+        ];
+        let answer = self.rpc.call_for_much("transact", params(tables)).await?;
+        let (interfaces, ports, bridges): Tables = match serde_json::from_slice::<Answer>(&answer) {
+            Ok(answer) => answer.result,
+            Err(error) => return Err(refused(&answer).unwrap_or(OvsdbError::Answer(error.to_string()))),
+        };
+        drop(answer);
+        let mut interfaces: BTreeMap<_, _> = interfaces.rows.into_iter().filter_map(|row| row.0).collect();
+        let joined = |row: PortRow| {
+            let (uuid, (name, mut port), of_port) = row.0?;
+            port.interfaces = of_port.iter().filter_map(|uuid| interfaces.remove(uuid)).collect();
+            Some((uuid, (name, port)))
+        };
+        let mut ports: BTreeMap<_, _> = ports.rows.into_iter().filter_map(joined).collect();
+        let joined = |row: BridgeRow| {
+            let ((name, mut bridge), of_bridge) = row.0?;
+            bridge.ports = of_bridge.iter().filter_map(|uuid| ports.remove(uuid)).collect();
+            Some((name, bridge))
+        };
+        let bridges: BTreeMap<_, _> = bridges.rows.into_iter().filter_map(joined).collect();
         Ok(Ovs::from(bridges))
     }
 
@@ -170,18 +180,12 @@ impl Ovsdb {
         operations: Vec<Value>,
     ) -> std::result::Result<Vec<Value>, (usize, OvsdbError)> {
         let count = operations.len();
-        let mut params = vec![json!("Open_vSwitch")];
-        params.extend(operations);
-        let answer = self.rpc.call("transact", Value::Array(params)).await.map_err(|error| (0, error))?;
+        let answer = self.rpc.call("transact", params(operations)).await.map_err(|error| (0, error))?;
         let Value::Array(results) = answer else {
             return Err((0, OvsdbError::Answer("no list of results".to_owned())));
         };
-        for (index, result) in results.iter().enumerate() {
-            if let Some(error) = result.get("error").and_then(Value::as_str) {
-                let details = result.get("details").and_then(Value::as_str).unwrap_or("no details");
-                let text: String = format!("{error}: {details}").chars().take(500).collect();
-                return Err((index, OvsdbError::Refused(text)));
-            }
+        if let Some(failed) = first_refused(&results) {
+            return Err(failed);
         }
         if results.len() < count {
             let problem = format!("{} results for {count} operations", results.len());
@@ -189,6 +193,81 @@ impl Ovsdb {
         }
         Ok(results)
     }
+}
+
+/// The answer to what [`Ovsdb::bridges`] asks. Of each row only what is kept is ever in memory: as [`Value`]s, those of
+/// some hundred ports are megabytes.
+#[derive(Deserialize)]
+struct Answer {
+    result: Tables,
+}
+
+type Tables = (Rows<InterfaceRow>, Rows<PortRow>, Rows<BridgeRow>);
+
+#[derive(Deserialize)]
+struct Rows<T> {
+    rows: Vec<T>,
+}
+
+/// With its uuid and name.
+#[derive(Deserialize)]
+#[serde(from = "Value")]
+struct InterfaceRow(Option<(String, (String, OvsInterface))>);
+
+impl From<Value> for InterfaceRow {
+    fn from(row: Value) -> Self {
+        Self(uuid(&row).zip(name(&row).map(|name| (name, row::interface(&row)))))
+    }
+}
+
+/// With its uuid and name, and its interfaces' uuids.
+#[derive(Deserialize)]
+#[serde(from = "Value")]
+struct PortRow(Option<(String, (String, OvsPort), Vec<String>)>);
+
+impl From<Value> for PortRow {
+    fn from(row: Value) -> Self {
+        let of_port = || uuids(&row["interfaces"]).into_iter().map(str::to_owned).collect();
+        let port = uuid(&row).zip(name(&row));
+        Self(port.map(|(uuid, name)| (uuid, (name, row::port(&row)), of_port())))
+    }
+}
+
+/// With its name, and its ports' uuids.
+#[derive(Deserialize)]
+#[serde(from = "Value")]
+struct BridgeRow(Option<((String, OvsBridge), Vec<String>)>);
+
+impl From<Value> for BridgeRow {
+    fn from(row: Value) -> Self {
+        let of_bridge = || uuids(&row["ports"]).into_iter().map(str::to_owned).collect();
+        Self(name(&row).map(|name| ((name, row::bridge(&row)), of_bridge())))
+    }
+}
+
+fn params(operations: Vec<Value>) -> Value {
+    let mut params = vec![json!("Open_vSwitch")];
+    params.extend(operations);
+    Value::Array(params)
+}
+
+/// What an answer says instead of rows.
+fn refused(answer: &[u8]) -> Option<OvsdbError> {
+    let answer: Value = serde_json::from_slice(answer).ok()?;
+    match (&answer["error"], answer["result"].as_array()) {
+        (Value::Null, results) => Some(first_refused(results?)?.1),
+        (error, _) => Some(OvsdbError::Refused(error.to_string().chars().take(500).collect())),
+    }
+}
+
+/// The first of the operations that failed.
+fn first_refused(results: &[Value]) -> Option<(usize, OvsdbError)> {
+    results.iter().enumerate().find_map(|(index, result)| {
+        let error = result.get("error").and_then(Value::as_str)?;
+        let details = result.get("details").and_then(Value::as_str).unwrap_or("no details");
+        let text: String = format!("{error}: {details}").chars().take(500).collect();
+        Some((index, OvsdbError::Refused(text)))
+    })
 }
 
 fn more_to_take_up() -> Value {

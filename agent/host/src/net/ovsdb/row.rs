@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::super::state::{Columns, OvsBridge, OvsInterface, OvsPort};
-use super::{OWNER, uuids};
+use super::OWNER;
 
 /// Columns that are kept as they are. All are in Open vSwitch since 2.5; references to other tables (QoS, mirrors,
 /// controllers) are left out, for what they point to goes with the row.
@@ -59,21 +59,20 @@ pub(super) fn interface(row: &Value) -> OvsInterface {
     }
 }
 
-pub(super) fn port(row: &Value, interfaces: &BTreeMap<String, (String, OvsInterface)>) -> OvsPort {
+/// Without its interfaces.
+pub(super) fn port(row: &Value) -> OvsPort {
     OvsPort {
         tag: row["tag"].as_u64().and_then(|tag| u16::try_from(tag).ok()),
         ours: entry(&row["external_ids"], OWNER).is_some(),
-        interfaces: uuids(&row["interfaces"])
-            .into_iter()
-            .filter_map(|uuid| interfaces.get(uuid).cloned())
-            .collect(),
+        interfaces: BTreeMap::new(),
         columns: columns(row, &PORT, &[("external_ids", OWNER)]),
     }
 }
 
-pub(super) fn bridge(row: &Value, ports: &BTreeMap<String, (String, OvsPort)>) -> OvsBridge {
+/// Without its ports.
+pub(super) fn bridge(row: &Value) -> OvsBridge {
     OvsBridge {
-        ports: uuids(&row["ports"]).into_iter().filter_map(|uuid| ports.get(uuid).cloned()).collect(),
+        ports: BTreeMap::new(),
         hwaddr: entry(&row["other_config"], HWADDR).map(str::to_owned),
         datapath_type: row["datapath_type"].as_str().unwrap_or_default().to_owned(),
         ours: entry(&row["external_ids"], OWNER).is_some(),

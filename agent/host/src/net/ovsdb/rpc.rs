@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -38,18 +40,29 @@ impl Rpc {
     }
 
     async fn call_unbounded(&mut self, method: &str, params: Value) -> Result<Value> {
+        let answer = self.answer(method, params).await?;
+        let mut answer: Value = parsed(&answer)?;
+        match answer["error"].take() {
+            Value::Null => Ok(answer["result"].take()),
+            error => Err(OvsdbError::Refused(error.to_string().chars().take(500).collect())),
+        }
+    }
+
+    /// [`Rpc::call`] whose result may be large: the whole answer, for the caller to take what is needed.
+    pub async fn call_for_much(&mut self, method: &str, params: Value) -> Result<Vec<u8>> {
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT, self.answer(method, params)).await;
+        answer.map_err(|_| timed_out())?
+    }
+
+    async fn answer(&mut self, method: &str, params: Value) -> Result<Vec<u8>> {
         self.last_id += 1;
         let id = self.last_id;
         self.send(&json!({"method": method, "params": params, "id": id})).await?;
         loop {
-            let mut message = self.receive().await?;
-            if message["id"] != id {
-                continue;
+            let message = self.receive_any().await?;
+            if parsed::<Head>(&message)?.id == id {
+                return Ok(message);
             }
-            return match message["error"].take() {
-                Value::Null => Ok(message["result"].take()),
-                error => Err(OvsdbError::Refused(error.to_string().chars().take(500).collect())),
-            };
         }
     }
 
@@ -70,24 +83,26 @@ impl Rpc {
 
     /// The next message that is not a keepalive.
     pub async fn receive(&mut self) -> Result<Value> {
+        parsed(&self.receive_any().await?)
+    }
+
+    async fn receive_any(&mut self) -> Result<Vec<u8>> {
         loop {
             let message = self.next_message().await?;
-            if message["method"] == "echo" {
-                let answer = json!({"result": message["params"], "error": null, "id": message["id"]});
-                self.send(&answer).await?;
-                continue;
+            if parsed::<Head>(&message)?.method.as_deref() != Some("echo") {
+                return Ok(message);
             }
-            return Ok(message);
+            let echo: Value = parsed(&message)?;
+            let answer = json!({"result": echo["params"], "error": null, "id": echo["id"]});
+            self.send(&answer).await?;
         }
     }
 
-    async fn next_message(&mut self) -> Result<Value> {
+    async fn next_message(&mut self) -> Result<Vec<u8>> {
         loop {
             if let Some(end) = self.scanner.end_of_message(&self.received) {
-                let message = serde_json::from_slice(&self.received[..end])
-                    .map_err(|error| OvsdbError::Answer(error.to_string()));
-                self.received.drain(..end);
-                return message;
+                let rest = self.received.split_off(end);
+                return Ok(std::mem::replace(&mut self.received, rest));
             }
             if self.received.len() > MAX_MESSAGE {
                 return Err(OvsdbError::Answer(format!("more than {MAX_MESSAGE} bytes")));
@@ -98,6 +113,18 @@ impl Rpc {
             }
         }
     }
+}
+
+/// What a message is for.
+#[derive(Deserialize)]
+struct Head {
+    #[serde(default)]
+    id: Value,
+    method: Option<String>,
+}
+
+fn parsed<T: DeserializeOwned>(message: &[u8]) -> Result<T> {
+    serde_json::from_slice(message).map_err(|error| OvsdbError::Answer(error.to_string()))
 }
 
 fn timed_out() -> OvsdbError {

@@ -19,6 +19,7 @@ use muster_shared::model::{
     Action, Content, ContentDigest, Dummy, FailOn, File, Job, NetworkConfig, Observed, OnDelete, Spec,
 };
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use name::name_failed;
 use undo::Undo;
@@ -73,7 +74,9 @@ impl Host {
             let Some(before) = &entry.before else { continue };
             let jobs = [&entry.current, &entry.next].into_iter().flatten().map(|accepted| &accepted.job.spec);
             match entry.applied.iter().map(|applied| &applied.spec).chain(jobs).next() {
-                Some(Spec::File(_)) => needed.extend(FileBefore::decode(&before.0).and_then(|b| b.aside())),
+                Some(Spec::File(_)) => {
+                    needed.extend(FileBefore::decode(before.written()).and_then(|b| b.aside()))
+                }
                 Some(Spec::Dummy(_) | Spec::Network(_) | Spec::Hostname(_)) => {}
                 // What a failed job left: whose it is, is not known, and it must stay.
                 None => return Ok(()),
@@ -89,13 +92,13 @@ impl Host {
     /// Nothing was changed.
     pub async fn capture(&self, spec: &Spec, known: Vec<Before>, own: bool) -> Result<Before, RunError> {
         match spec {
-            Spec::Dummy(_) => Ok(Before(Vec::new())),
+            Spec::Dummy(_) => Ok(Before::new(Vec::new())),
             Spec::File(file) => match known.into_iter().next() {
                 Some(known) => Ok(known),
                 None => {
                     let there = self.files.capture(file).await.map_err(file_failed)?;
                     let ours = own && there.content() == Some(digest(&file.content));
-                    Ok(Before(if ours { FileBefore::Absent } else { there }.encode()))
+                    Ok(Before::new(if ours { FileBefore::Absent } else { there }.encode()))
                 }
             },
             Spec::Network(config) => {
@@ -132,7 +135,7 @@ impl Host {
                 encoded(&Undo::Network(undo.map_err(network_failed)?))
             }
             Spec::Hostname(_) => encoded(&Undo::Hostname(self.name.observe().await.map_err(name_failed)?)),
-            Spec::Dummy(_) | Spec::File(_) => Ok(Before(Vec::new())),
+            Spec::Dummy(_) | Spec::File(_) => Ok(Before::new(Vec::new())),
         }
     }
 
@@ -238,7 +241,7 @@ impl Host {
         if action == Action::Delete {
             let before = match before {
                 None => FileBefore::Absent,
-                Some(before) => FileBefore::decode(&before.0).ok_or_else(damaged)?,
+                Some(before) => FileBefore::decode(before.written()).ok_or_else(damaged)?,
             };
             self.files.restore(resource, file, &before).await.map_err(file_failed)?;
             return Ok(Observed::default());
@@ -316,7 +319,7 @@ fn parsed(config: &NetworkConfig) -> Result<(NetworkDocument, NicMapping), RunEr
 }
 
 fn snapshot(before: &Before) -> Result<Snapshot, RunError> {
-    serde_json::from_slice(&before.0).map_err(|_| damaged())
+    decoded(before)
 }
 
 /// What is known of the time before; on delete without what others have back.
@@ -334,8 +337,12 @@ fn without(mut before: Snapshot, theirs: &[Before]) -> Result<Snapshot, RunError
 }
 
 fn encoded(what: &impl Serialize) -> Result<Before, RunError> {
-    let bytes = serde_json::to_vec(what);
-    bytes.map(Before).map_err(|error| RunError { reason: error.to_string(), permanent: true })
+    let bytes = muster_host::packed::pack(what);
+    bytes.map(Before::new).map_err(|error| RunError { reason: error.to_string(), permanent: true })
+}
+
+fn decoded<T: DeserializeOwned>(before: &Before) -> Result<T, RunError> {
+    muster_host::packed::unpack(before.written()).ok_or_else(damaged)
 }
 
 fn damaged() -> RunError {

@@ -5,7 +5,7 @@
 //! ```
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::io::{self, BufWriter, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -39,18 +39,18 @@ pub fn temporary(path: &Path) -> PathBuf {
 /// # Errors
 /// The file is as it was.
 pub fn write<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
-    let body = postcard::to_stdvec(value).map_err(io::Error::other)?;
-    if (MAGIC.len() + CHECKSUM + body.len()) as u64 > SIZE_MAX {
-        return Err(io::Error::other(format!(
-            "a record of {} bytes is over the limit of {SIZE_MAX}",
-            body.len()
-        )));
-    }
     let temporary = temporary(path);
     let written = (|| {
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-        file.write_all(&[MAGIC, &checksum(&body), &body].concat())?;
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+        let mut body = Body { file: BufWriter::new(file), sum: blake3::Hasher::new(), size: 0, error: None };
+        let body = match postcard::to_io(value, body.begin()?) {
+            Ok(_) => body,
+            Err(error) => return Err(body.error.unwrap_or_else(|| io::Error::other(error))),
+        };
+        let sum = shortened(body.sum.finalize());
+        let mut file = body.file.into_inner()?;
+        file.seek(SeekFrom::Start(MAGIC.len() as u64))?;
+        file.write_all(&sum)?;
         file.sync_all()?;
         fs::rename(&temporary, path)
     })();
@@ -59,6 +59,49 @@ pub fn write<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
         let _ = fs::remove_file(&temporary);
     }
     written
+}
+
+/// What comes after the checksum, on its way to the disk: a large network's is not held in memory once more.
+struct Body {
+    file: BufWriter<File>,
+    sum: blake3::Hasher,
+    size: u64,
+    /// Postcard keeps none.
+    error: Option<io::Error>,
+}
+
+impl Body {
+    /// Leaves room for the checksum.
+    fn begin(&mut self) -> io::Result<&mut Self> {
+        self.file.write_all(MAGIC)?;
+        self.file.write_all(&[0; CHECKSUM])?;
+        self.size = (MAGIC.len() + CHECKSUM) as u64;
+        Ok(self)
+    }
+
+    fn add(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.size += bytes.len() as u64;
+        if self.size > SIZE_MAX {
+            return Err(io::Error::other(format!("a record is over the limit of {SIZE_MAX} bytes")));
+        }
+        self.sum.update(bytes);
+        self.file.write_all(bytes)?;
+        Ok(bytes.len())
+    }
+}
+
+impl io::Write for Body {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.add(bytes).map_err(|error| {
+            let kind = error.kind();
+            self.error = Some(error);
+            kind.into()
+        })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
 }
 
 /// Makes renames in this directory durable.
@@ -91,7 +134,11 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Read<T>> {
 }
 
 fn checksum(body: &[u8]) -> [u8; CHECKSUM] {
+    shortened(blake3::hash(body))
+}
+
+fn shortened(hash: blake3::Hash) -> [u8; CHECKSUM] {
     let mut sum = [0; CHECKSUM];
-    sum.copy_from_slice(&blake3::hash(body).as_bytes()[..CHECKSUM]);
+    sum.copy_from_slice(&hash.as_bytes()[..CHECKSUM]);
     sum
 }

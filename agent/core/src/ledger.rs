@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use muster_shared::model::{
     Action, Claim, Content, ContentDigest, Job, Lane, LedgerEntry, Outcome, Report, ReportKey, Spec,
@@ -26,8 +27,22 @@ const UNACKNOWLEDGED_MAX: usize = 8;
 pub struct Order(pub u64);
 
 /// What was there before Muster, as the host wrote it down. It may hold content: never shown.
+///
+/// A large network's is long, and copies of an entry are many: they share it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Before(pub Vec<u8>);
+pub struct Before(Arc<[u8]>);
+
+impl Before {
+    /// From what the host wrote.
+    pub fn new(written: Vec<u8>) -> Self {
+        Self(written.into())
+    }
+
+    /// What the host wrote.
+    pub fn written(&self) -> &[u8] {
+        &self.0
+    }
+}
 
 impl fmt::Debug for Before {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -82,7 +82,7 @@ impl Agent {
         if let (Spec::Dummy(_), false) = (&job.spec, entry.exists()) {
             // Nothing to ask for; that it may have begun must be on disk all the same.
             self.set_phase(key.resource, Phase::Capturing);
-            return self.captured(key, Ok(Before(Vec::new())));
+            return self.captured(key, Ok(Before::new(Vec::new())));
         }
         let is_known = entry.exists() && claims.iter().all(|claim| entry.claims.contains(claim));
         if is_known && entry.handed_over.is_none() {

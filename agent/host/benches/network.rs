@@ -87,7 +87,7 @@ fn snapshot() {
         let before = network.snapshot(&document, &mapping, None).await.unwrap();
         let start = Instant::now();
         let undo = network.undo(&document, &mapping, &before).await.unwrap();
-        let bytes = serde_json::to_vec(&undo).unwrap().len();
+        let bytes = muster_host::packed::pack(&undo).unwrap().len();
         let snapshot_s = start.elapsed().as_secs_f64();
         let start = Instant::now();
         network.apply(&document, &mapping, &before).await.unwrap();

@@ -6,3 +6,4 @@ pub mod facts;
 pub mod files;
 pub mod hostname;
 pub mod net;
+pub mod packed;

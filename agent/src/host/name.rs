@@ -4,7 +4,7 @@ use muster_agent_core::{Before, RunError};
 use muster_host::hostname::{NameError, NameState};
 use muster_shared::model::{Action, Hostname, Observed, OnDelete};
 
-use super::{Host, NotRun, Ran, damaged, encoded};
+use super::{Host, NotRun, Ran, damaged, decoded, encoded};
 
 impl Host {
     pub(super) async fn capture_name(&self, known: Vec<Before>) -> Result<Before, RunError> {
@@ -42,7 +42,7 @@ impl Host {
 
 fn was(before: Option<Before>) -> Result<NameState, RunError> {
     let before = before.ok_or_else(damaged)?;
-    serde_json::from_slice(&before.0).map_err(|_| damaged())
+    decoded(&before)
 }
 
 pub(super) fn name_failed(error: NameError) -> RunError {

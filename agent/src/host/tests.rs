@@ -28,7 +28,7 @@ fn entry(n: u128, kept: Option<ContentDigest>) -> Entry {
     let before =
         kept.map(|digest| FileBefore::Present { mode: 0, uid: 0, gid: 0, content: Kept::Aside(digest) });
     Entry {
-        before: before.map(|before| Before(before.encode())),
+        before: before.map(|before| Before::new(before.encode())),
         applied: Some(Applied { generation, spec: file() }),
         ..Entry::new(ResourceId(Uuid::from_u128(n)))
     }
@@ -106,8 +106,8 @@ async fn what_an_agent_without_a_ledger_finds_as_it_is_wanted_is_of_its_own_maki
         };
         let spec = Spec::File(File { content, ..wanted.clone() });
         let before = host.capture(&spec, Vec::new(), own).await.unwrap();
-        assert_eq!(FileBefore::decode(&before.0) == Some(FileBefore::Absent), absent, "{own}");
-        let known = Before(b"known".to_vec());
+        assert_eq!(FileBefore::decode(before.written()) == Some(FileBefore::Absent), absent, "{own}");
+        let known = Before::new(b"known".to_vec());
         assert_eq!(host.capture(&spec, vec![known.clone()], own).await.unwrap(), known);
     }
 }
@@ -126,7 +126,7 @@ fn what_others_have_back_is_not_put_back() {
         let theirs: Vec<Before> = theirs.iter().map(|names| encoded(&links(names)).unwrap()).collect();
         assert_eq!(without(links(&["eth1", "eth4"]), &theirs), Ok(links(&left)));
     }
-    assert!(without(links(&[]), &[Before(b"?".to_vec())]).is_err());
+    assert!(without(links(&[]), &[Before::new(b"?".to_vec())]).is_err());
 }
 
 fn name_job(number: u64, action: Action, name: &str, on_delete: OnDelete) -> Job {
@@ -196,7 +196,7 @@ fn a_host_name_is_guarded_and_put_back() {
         assert_eq!(has(), ("old".to_owned(), None));
         host.restore(&undo).await.unwrap();
         assert_eq!(has(), named("web-1"));
-        let damaged = host.restore(&Before(b"{\"Hostname\":".to_vec())).await.unwrap_err();
+        let damaged = host.restore(&Before::new(b"{\"Hostname\":".to_vec())).await.unwrap_err();
         assert!(damaged.contains("damaged"), "{damaged}");
         assert!(host.fallback(&create.spec).await.is_err());
     });

@@ -8,7 +8,7 @@ use muster_host::hostname::NameState;
 use muster_host::net::Snapshot;
 use serde::{Deserialize, Serialize};
 
-use super::damaged;
+use super::decoded;
 
 /// By kind of change.
 #[derive(Serialize, Deserialize)]
@@ -21,6 +21,6 @@ pub(super) enum Undo {
 
 impl Undo {
     pub(super) fn decode(undo: &Before) -> Result<Self, RunError> {
-        serde_json::from_slice(&undo.0).map_err(|_| damaged())
+        decoded(undo)
     }
 }

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::*;
 
 fn entry(n: u128) -> Entry {
-    Entry { before: Some(Before(vec![n as u8; 100])), ..Entry::new(ResourceId(Uuid::from_u128(n))) }
+    Entry { before: Some(Before::new(vec![n as u8; 100])), ..Entry::new(ResourceId(Uuid::from_u128(n))) }
 }
 
 fn ledger(path: &Path) -> Vec<Entry> {
@@ -183,7 +183,7 @@ fn what_could_not_be_read_again_is_not_written() {
     let dir = tempfile::tempdir().unwrap();
     let state = StateDir::open(dir.path()).unwrap();
     state.write_entry(&entry(1)).unwrap();
-    let large = Entry { before: Some(Before(vec![0; record::SIZE_MAX as usize])), ..entry(1) };
+    let large = Entry { before: Some(Before::new(vec![0; record::SIZE_MAX as usize])), ..entry(1) };
     assert!(state.write_entry(&large).is_err());
     drop(state);
     assert_eq!(ledger(dir.path()), [entry(1)]);

@@ -73,11 +73,11 @@ fn failed(reason: &str) -> RunError {
 }
 
 fn encode(was: &Was) -> Before {
-    Before(postcard::to_stdvec(was).expect("plain data"))
+    Before::new(postcard::to_stdvec(was).expect("plain data"))
 }
 
 fn decode(before: &Before) -> Was {
-    postcard::from_bytes(&before.0).unwrap_or(Was::Nothing)
+    postcard::from_bytes(before.written()).unwrap_or(Was::Nothing)
 }
 
 fn digest_of(file: &File) -> ContentDigest {

@@ -207,7 +207,7 @@ impl Bed {
     pub fn guarded(&mut self, n: u128, undo: &str) {
         let place = self.guards.iter().position(|job| job.resource == id(n)).expect("it is guarded");
         let key = self.guards.remove(place).key();
-        let undo = Ok(Before(undo.as_bytes().to_vec()));
+        let undo = Ok(Before::new(undo.as_bytes().to_vec()));
         self.input(Input::Guarded { key, undo, challenge: CHALLENGE.to_vec() });
     }
 
@@ -260,7 +260,7 @@ impl Bed {
     pub fn captured(&mut self, n: u128, before: Result<&str, RunError>) {
         let place = self.captures.iter().position(|(key, _)| key.resource == id(n)).expect("it captures");
         let (key, _) = self.captures.remove(place);
-        let before = before.map(|text| Before(text.as_bytes().to_vec()));
+        let before = before.map(|text| Before::new(text.as_bytes().to_vec()));
         self.input(Input::Captured { key, before });
     }
 

@@ -63,7 +63,7 @@ fn what_was_on_its_way_to_another_resource_comes_up() {
         bed.captured(2, Ok("before"));
         assert_eq!(started(&bed), (all, vec![]), "while it reads what it may touch");
         let key = bed.guards.pop().unwrap().key();
-        let undo = Ok(Before(b"all of it".to_vec()));
+        let undo = Ok(Before::new(b"all of it".to_vec()));
         bed.input(Input::Guarded { key, undo, challenge: CHALLENGE.to_vec() });
         assert_eq!(started(&bed), (vec![], vec![id(2)]), "from then on the undo has all");
         bed.touched(2, Ok(()));

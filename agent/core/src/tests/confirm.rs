@@ -63,7 +63,7 @@ fn what_it_may_touch_is_on_disk_before_the_first_change() {
     assert!(bed.runs.is_empty());
     bed.write_one();
     let undo = bed.disk[&id(1)].undo.clone().unwrap();
-    assert_eq!((undo.key, undo.state), (key(1, 1, 0), Before(b"as it was".to_vec())));
+    assert_eq!((undo.key, undo.state), (key(1, 1, 0), Before::new(b"as it was".to_vec())));
     assert_eq!(bed.runs.len(), 1);
 }
 
@@ -108,7 +108,7 @@ fn a_job_that_fails_half_way_is_put_back() {
     let mut bed = running();
     bed.touched(1, Err(failed("cannot add the route")));
     assert!(bed.reports().is_empty());
-    assert_eq!(bed.restores, [(key(1, 1, 0), Before(b"as it was".to_vec()))]);
+    assert_eq!(bed.restores, [(key(1, 1, 0), Before::new(b"as it was".to_vec()))]);
     bed.restored(Ok(()));
     bed.reconnect();
     let text = reason(bed.report().outcome);
@@ -205,7 +205,7 @@ fn after_a_crash_it_is_put_back_and_has_failed() {
     for stage in [running, confirming] {
         let mut bed = stage().crash();
         assert!(bed.runs.is_empty());
-        assert_eq!(bed.restores, [(key(1, 1, 0), Before(b"as it was".to_vec()))]);
+        assert_eq!(bed.restores, [(key(1, 1, 0), Before::new(b"as it was".to_vec()))]);
         bed = bed.crash();
         bed.restored(Ok(()));
         bed.reconnect();
@@ -290,7 +290,7 @@ fn a_newer_job_has_its_turn_and_is_undone_to_the_last_state_that_was_confirmed()
     bed.guarded(1, "half done");
     bed.touched(1, Ok(()));
     bed.after(WINDOW);
-    assert_eq!(bed.restores, [(key(1, 2, 0), Before(b"as it was".to_vec()))]);
+    assert_eq!(bed.restores, [(key(1, 2, 0), Before::new(b"as it was".to_vec()))]);
     let mut bed = not_back();
     bed.job(&network(1, 2, Action::Update));
     bed.touched(1, Ok(()));

@@ -130,11 +130,11 @@ struct World {
 }
 
 fn read(before: &Before) -> Links {
-    postcard::from_bytes(&before.0).expect("ours")
+    postcard::from_bytes(before.written()).expect("ours")
 }
 
 fn written(links: &Links) -> Before {
-    Before(postcard::to_stdvec(links).expect("plain"))
+    Before::new(postcard::to_stdvec(links).expect("plain"))
 }
 
 impl World {

@@ -91,14 +91,17 @@ impl Site {
         if let Some((key, known)) = self.bed.captures.first().cloned() {
             let n = key.resource.0.as_u128();
             let Spec::File(file) = &self.newest[&n].spec else { unreachable!("only files here") };
-            let before = known.into_iter().next().unwrap_or_else(|| Before(self.files[&file.path].clone()));
-            let text = String::from_utf8(before.0).expect("the texts of this test");
+            let before =
+                known.into_iter().next().unwrap_or_else(|| Before::new(self.files[&file.path].clone()));
+            let text = String::from_utf8(before.written().to_vec()).expect("the texts of this test");
             self.bed.captured(n, if fails { Err(failed("no")) } else { Ok(&text) });
         }
         if let Some((job, before)) = self.bed.runs.first().cloned() {
             let Spec::File(file) = &job.spec else { unreachable!("only files here") };
             let content = match (job.action, before) {
-                (Action::Delete, before) => before.expect("there is something to put back").0,
+                (Action::Delete, before) => {
+                    before.expect("there is something to put back").written().to_vec()
+                }
                 (Action::Create | Action::Update, _) => b"Muster's".to_vec(),
                 (Action::Check | Action::Retain, _) => unreachable!("the host is not touched"),
             };

@@ -19,7 +19,7 @@ fn what_is_not_put_back_is_confirmed_or_undone_by_the_next_job_even_if_that_chan
             bed.reconnect();
             bed.after(WINDOW);
         }
-        assert_eq!(bed.restores, [(key(1, 2, 0), Before(b"as it was".to_vec()))]);
+        assert_eq!(bed.restores, [(key(1, 2, 0), Before::new(b"as it was".to_vec()))]);
     }
 }
 

@@ -59,7 +59,7 @@ fn what_could_not_be_recorded_is_still_its_own() {
         bed.disk_is_quick = true;
         bed.runs.clear();
         bed.job(&file(1, 3, Action::Delete));
-        assert_eq!(bed.runs[0].1, Some(Before(b"old".to_vec())), "{action:?}");
+        assert_eq!(bed.runs[0].1, Some(Before::new(b"old".to_vec())), "{action:?}");
         bed.ran(1, Ok(()));
         assert!(!bed.disk[&id(1)].exists(), "{action:?}");
     }
@@ -79,7 +79,11 @@ fn what_was_handed_over_to_it_or_by_it_stays_with_its_holder() {
     bed.ran(2, Ok(()));
     bed.job(&file(1, 3, Action::Retain));
     bed.job(&file(2, 4, Action::Delete));
-    assert_eq!(bed.runs[0].1, Some(Before(b"old".to_vec())), "the holder still knows what was there before");
+    assert_eq!(
+        bed.runs[0].1,
+        Some(Before::new(b"old".to_vec())),
+        "the holder still knows what was there before"
+    );
 
     let mut bed = taken_over();
     bed.ran(2, Ok(()));

@@ -15,7 +15,7 @@ fn file(n: u128, number: u64, action: Action) -> Job {
 }
 
 fn old() -> Option<Before> {
-    Some(Before(b"old".to_vec()))
+    Some(Before::new(b"old".to_vec()))
 }
 
 /// Resource 1 made the file; resource 2 takes it over.
@@ -23,7 +23,7 @@ fn taken_over() -> Bed {
     let mut bed = Bed::online();
     bed.apply_file(&file(1, 1, Action::Create), "old");
     bed.job(&file(2, 2, Action::Create));
-    assert_eq!(bed.captures[0].1, [Before(b"old".to_vec())], "what was there before the first of them");
+    assert_eq!(bed.captures[0].1, [Before::new(b"old".to_vec())], "what was there before the first of them");
     bed.captured(2, Ok("old"));
     bed
 }
@@ -83,7 +83,7 @@ fn a_crash_at_any_write_takes_over_all_the_same() {
         bed.greet();
         bed.job(&file(2, 2, Action::Create));
         if let Some((_, known)) = bed.captures.first() {
-            assert_eq!(known, &[Before(b"old".to_vec())], "{survives} writes");
+            assert_eq!(known, &[Before::new(b"old".to_vec())], "{survives} writes");
             bed.captured(2, Ok("old"));
         }
         bed.ran(2, Ok(()));
@@ -188,16 +188,16 @@ fn a_record_the_disk_refused_leaves_the_older_record() {
     bed.apply_file(&job(1, 1, Action::Create, plain("/a")), "of a");
     bed.apply_file(&job(2, 1, Action::Create, plain("/b")), "of b");
     bed.job(&job(1, 2, Action::Update, plain("/b")));
-    assert_eq!(bed.captures[0].1, [Before(b"of a".to_vec()), Before(b"of b".to_vec())]);
+    assert_eq!(bed.captures[0].1, [Before::new(b"of a".to_vec()), Before::new(b"of b".to_vec())]);
     bed.disk_is_quick = false;
     bed.captured(1, Ok("of a and b"));
     bed.fail_one();
     bed.disk_is_quick = true;
     bed.write_one();
     assert!(matches!(bed.report().outcome, Outcome::Failed { .. }));
-    assert_eq!(bed.disk[&id(1)].before, Some(Before(b"of a".to_vec())));
+    assert_eq!(bed.disk[&id(1)].before, Some(Before::new(b"of a".to_vec())));
     bed.job(&job(1, 3, Action::Delete, plain("/a")));
-    assert_eq!(bed.runs[0].1, Some(Before(b"of a".to_vec())));
+    assert_eq!(bed.runs[0].1, Some(Before::new(b"of a".to_vec())));
 }
 
 #[test]
@@ -327,7 +327,7 @@ fn what_it_took_over_and_does_not_want_is_its_own_until_that_is_put_back() {
         if works {
             assert!(known.is_empty(), "what is there now is as it was before the first of them");
         } else {
-            assert_eq!(*known, [Before(b"both".to_vec())]);
+            assert_eq!(*known, [Before::new(b"both".to_vec())]);
         }
     }
 }
@@ -363,8 +363,8 @@ fn one_that_never_was_applied_puts_back_what_it_did_not_take_over() {
         }
         assert_eq!(bed.runs.last().map(|(job, _)| job.action), Some(Action::Delete));
         let (_, before) = bed.runs.last().unwrap();
-        assert_eq!(*before, Some(Before(b"all".to_vec())));
-        assert_eq!(bed.theirs.last(), Some(&vec![Before(b"eth1, eth2".to_vec())]));
+        assert_eq!(*before, Some(Before::new(b"all".to_vec())));
+        assert_eq!(bed.theirs.last(), Some(&vec![Before::new(b"eth1, eth2".to_vec())]));
         bed.ran(2, Err(failed("no carrier")));
         bed.job(&again(&links(2, 3, Action::Delete, &["eth1", "eth4"]), 2));
         assert_eq!(bed.theirs.last().map(Vec::len), Some(1), "nor is it forgotten in another attempt");
@@ -401,10 +401,15 @@ fn what_was_put_back_of_what_it_took_over_is_not_put_back_again() {
     bed.job(&links(2, 2, Action::Create, &["eth1"]));
     bed.captured(2, Ok("eth1, eth2"));
     let (key, observed) = (bed.runs.pop().unwrap().0.key(), Ok(Observed::default()));
-    bed.input(Input::Ran { key, outcome: observed, before: Some(Before(b"eth1".to_vec())), touched: false });
+    bed.input(Input::Ran {
+        key,
+        outcome: observed,
+        before: Some(Before::new(b"eth1".to_vec())),
+        touched: false,
+    });
     bed.captures.clear();
     bed.job(&links(2, 3, Action::Update, &["eth1", "eth3"]));
-    assert_eq!(bed.captures[0].1, [Before(b"eth1".to_vec())]);
+    assert_eq!(bed.captures[0].1, [Before::new(b"eth1".to_vec())]);
     bed.captured(2, Ok("eth1, eth3"));
     let claims = bed.disk[&id(2)].claims.iter().map(|claim| claim.key.as_str());
     assert_eq!(claims.collect::<Vec<_>>(), ["eth1", "eth3"]);

@@ -13,6 +13,8 @@ pub(super) mod resolver;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use thiserror::Error;
 
 use in_the_way::check_membership;
@@ -72,7 +74,7 @@ fn without_layer3(state: &State) -> State {
         parent: link.parent.clone(),
         vlan: link.vlan.clone(),
         addresses: Vec::new(),
-        routes: Vec::new(),
+        routes: Arc::default(),
     };
     let links = state.links.iter().map(|(name, link)| (name.clone(), bare(link))).collect();
     State { links, ovs: state.ovs.clone(), ..State::default() }

@@ -40,7 +40,10 @@ impl Network {
             if hangs.is_some() {
                 steps = plan::without_switch(steps, &state);
             }
-            let out_of_reach = self.needs_ovs(before, &state).is_err();
+            let needs_ovs = self.needs_ovs(before, &state);
+            let out_of_reach = needs_ovs.is_err();
+            // It may be large, and is read anew.
+            drop(state);
             let over = |error| match rounds_left < RESTORE_ROUNDS {
                 true => NetError::Partly(Box::new(error)),
                 false => error,
@@ -54,7 +57,7 @@ impl Network {
                     // for it either.
                     let _ = self.files.reload().await;
                 }
-                self.needs_ovs(before, &state).map_err(over)?;
+                needs_ovs.map_err(over)?;
                 return hangs.or(failed).map_or(Ok(target.warnings), |error| Err(over(error)));
             }
             if !steps.is_empty() && rounds_left > 0 {
@@ -66,7 +69,7 @@ impl Network {
                 tries_left -= 1;
                 tokio::time::sleep(READ_BACK_PAUSE).await;
             } else {
-                self.needs_ovs(before, &state).map_err(over)?;
+                needs_ovs.map_err(over)?;
                 return Err(over(hangs.or(failed).unwrap_or(NetError::Differs(found))));
             }
         }

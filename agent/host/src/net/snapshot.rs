@@ -5,6 +5,7 @@
 //! touch: also what it takes along, such as routes over an address that leaves.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use muster_shared::model::network::{LinkName, NetworkDocument, Rule};
 use serde::{Deserialize, Serialize};
@@ -63,8 +64,8 @@ pub struct LinkBefore {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<Address>,
     /// Configured ones.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub routes: Vec<Route>,
+    #[serde(skip_serializing_if = "has_none")]
+    pub routes: Arc<Vec<Route>>,
     /// The MAC address of a Linux bridge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bridge_mac: Option<String>,
@@ -213,6 +214,10 @@ impl Snapshot {
     }
 }
 
+fn has_none(routes: &Arc<Vec<Route>>) -> bool {
+    routes.is_empty()
+}
+
 /// Nothing if it is not there.
 fn link(name: &str, state: &State) -> Option<LinkBefore> {
     let bridge = state.ovs_bridge(name);
@@ -237,7 +242,7 @@ fn link(name: &str, state: &State) -> Option<LinkBefore> {
         attach: state.attachment(name),
         port: port.cloned(),
         addresses: link.addresses.iter().filter(kept).copied().collect(),
-        routes: link.routes.clone(),
+        routes: Arc::clone(&link.routes),
         bridge_mac: link.mac.clone().filter(|_| kind == KindBefore::LinuxBridge),
         kind,
     })
@@ -250,4 +255,44 @@ fn with_its_ports(name: &str, bridge: &OvsBridge) -> OvsBridge {
         bridge.ports.retain(|port, _| port == name);
     }
     bridge
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packed::{pack, unpack};
+
+    #[test]
+    fn a_snapshot_is_the_same_from_disk_and_small_and_what_is_damaged_is_none() {
+        let route = |number: u32| Route {
+            destination: format!("10.{}.{}.0/24", number / 256, number % 256).parse().unwrap(),
+            gateway: Some("192.0.2.1".parse().unwrap()),
+            table: 254,
+            metric: 0,
+            protocol: 3,
+            scope: 0,
+            source: None,
+            onlink: false,
+            tos: 0,
+            hops: Vec::new(),
+            attributes: vec![(8, vec![1, 2, 3])],
+        };
+        let routes: Arc<Vec<_>> = Arc::new((0..10_000).map(route).collect());
+        let bridge = OvsBridge {
+            columns: [("fail_mode".to_owned(), serde_json::json!("secure"))].into(),
+            ..OvsBridge::default()
+        };
+        let kind = KindBefore::OvsBridge(bridge);
+        let link = LinkBefore { routes, kind, ..LinkBefore::default() };
+        let links =
+            [("br0".to_owned(), Before::Present(Box::new(link))), ("gone".to_owned(), Before::Absent)];
+        let rules = [("from 10.0.0.0/8 lookup 7".parse().unwrap(), Some(4))].into();
+        let snapshot = Snapshot { links: links.into(), rules, uses_ovs: true, ..Snapshot::default() };
+        let bytes = pack(&snapshot).unwrap();
+        assert!(bytes.len() < 300_000, "{} bytes", bytes.len());
+        assert_eq!(unpack(&bytes), Some(snapshot));
+        assert_eq!(unpack::<Snapshot>(&bytes[..bytes.len() / 2]), None);
+        assert_eq!(unpack::<Snapshot>(&[]), None);
+        assert_eq!(unpack::<Snapshot>(b"{}"), None);
+    }
 }

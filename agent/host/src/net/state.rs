@@ -7,6 +7,7 @@ mod layer3;
 mod ovs;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use muster_shared::model::network::Rule;
 use serde::{Deserialize, Serialize};
@@ -57,8 +58,9 @@ pub struct Link {
     pub vlan: Option<VlanLink>,
     /// In the kernel's order.
     pub addresses: Vec<Address>,
-    /// Unicast routes through this link; one with several next hops stands at the link of its first.
-    pub routes: Vec<Route>,
+    /// Unicast routes through this link; one with several next hops stands at the link of its first. Snapshots share
+    /// them: there may be very many.
+    pub routes: Arc<Vec<Route>>,
 }
 
 /// What makes a link an 802.1Q link.

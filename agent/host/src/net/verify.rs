@@ -10,7 +10,7 @@ use super::target::{Difference, LinkKind, LinkTarget, Origin, Target, Wanted, Wa
 /// Where `state` is not what `target` wants; nothing if it is.
 pub fn differences(target: &Target, state: &State) -> Vec<Difference> {
     let beside = target.present().any(|(_, wanted)| wanted.origin == Origin::Beside);
-    let routes = state.links.values().flat_map(|link| &link.routes);
+    let routes = state.links.values().flat_map(|link| link.routes.iter());
     let keys = routes.filter(|_| beside).map(Route::key).collect();
     let mut found = Found { target, keys, differences: Vec::new() };
     for (name, wanted) in &target.links {

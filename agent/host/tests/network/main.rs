@@ -32,7 +32,7 @@ fn settled(mut state: State) -> State {
     for link in state.links.values_mut() {
         link.addresses.retain(|address| !address.is_link_local());
         link.addresses.sort();
-        link.routes.sort();
+        std::sync::Arc::make_mut(&mut link.routes).sort();
     }
     state
 }

@@ -17,7 +17,7 @@ fn exact(mut state: State) -> State {
         v6.sort();
         v4.sort_by_key(|address| address.net.trunc());
         link.addresses = [v4, v6].concat();
-        link.routes.sort();
+        std::sync::Arc::make_mut(&mut link.routes).sort();
         (link.index, link.parent) = (0, None);
     }
     state

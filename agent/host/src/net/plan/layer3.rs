@@ -34,7 +34,7 @@ pub(super) fn plan(
     if target.takes_over {
         in_the_way(target, links, &mut later);
     }
-    let mut routes = Routes::of(links);
+    let mut routes = Routes::of(links, target);
     for (name, wanted) in target.present() {
         for (index, route) in wanted.routes.iter().enumerate() {
             routes.add(Place { name, wanted, index }, route, target, steps)?;
@@ -200,7 +200,7 @@ impl Place<'_> {
     }
 }
 
-/// The configured routes of all links by what the kernel keeps one route for.
+/// The configured routes of the links in question, and others' in their places, by what the kernel keeps one route for.
 struct Routes<'a> {
     by_key: BTreeMap<RouteKey, Vec<(&'a str, &'a Route)>>,
     /// Wanted so far: by which link, and where that is written.
@@ -208,11 +208,15 @@ struct Routes<'a> {
 }
 
 impl<'a> Routes<'a> {
-    fn of(links: &Links<'a>) -> Self {
+    fn of(links: &Links<'a>, target: &Target) -> Self {
+        let routes = target.present().flat_map(|(_, wanted)| &wanted.routes);
+        let keys: BTreeSet<RouteKey> = routes.map(Route::key).collect();
         let mut by_key: BTreeMap<RouteKey, Vec<(&str, &Route)>> = BTreeMap::new();
         for (&name, &link) in links {
-            for route in &link.routes {
-                by_key.entry(route.key()).or_default().push((name, route));
+            let in_question = target.links.contains_key(name);
+            for route in link.routes.iter().filter(|route| in_question || keys.contains(&route.key())) {
+                // Hardly ever are there two.
+                by_key.entry(route.key()).or_insert_with(|| Vec::with_capacity(1)).push((name, route));
             }
         }
         Self { by_key, wanted: BTreeMap::new() }

@@ -3,6 +3,7 @@
 //! after any step, all is as it was.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use muster_shared::model::network::NetworkDocument;
 use proptest::prelude::*;
@@ -88,11 +89,17 @@ fn execute_on_link(state: &mut State, step: &Step) {
     };
     match step {
         Step::ReplaceRoute { .. } => {
-            state.links.values_mut().for_each(|link| link.routes.retain(|route| Some(route.key()) != key));
+            state
+                .links
+                .values_mut()
+                .for_each(|link| Arc::make_mut(&mut link.routes).retain(|route| Some(route.key()) != key));
         }
         Step::AddRoute { .. } => {
-            let taken =
-                state.links.values().flat_map(|link| &link.routes).any(|route| Some(route.key()) == key);
+            let taken = state
+                .links
+                .values()
+                .flat_map(|link| link.routes.iter())
+                .any(|route| Some(route.key()) == key);
             assert!(!taken, "the kernel keeps one route for a key: {step}");
         }
         _ => {}
@@ -116,7 +123,7 @@ fn execute_on_link(state: &mut State, step: &Step) {
         Step::SetUp { up, .. } => {
             link.up = *up;
             if !up {
-                link.routes.clear();
+                Arc::make_mut(&mut link.routes).clear();
                 link.addresses.retain(|address| address.net.addr().is_ipv4());
             }
         }
@@ -126,7 +133,7 @@ fn execute_on_link(state: &mut State, step: &Step) {
         Step::RemoveAddress { address, .. } => remove_address(link, address),
         Step::AddRoute { route, .. } => add_route(link, route, step),
         Step::ReplaceRoute { route, .. } => add_route(link, route, step),
-        Step::RemoveRoute { route, .. } => link.routes.retain(|other| other != route),
+        Step::RemoveRoute { route, .. } => Arc::make_mut(&mut link.routes).retain(|other| other != route),
         _ => {}
     }
 }
@@ -136,7 +143,7 @@ fn add_route(link: &mut Link, route: &Route, step: &Step) {
     let gateway = route.gateway.unwrap();
     let reached = link.addresses.iter().any(|address| address.net.contains(&gateway));
     assert!(reached, "a next hop needs a network: {step}");
-    link.routes.push(route.clone());
+    Arc::make_mut(&mut link.routes).push(route.clone());
 }
 
 /// With the first address of a network its others go, with the last one all routes.
@@ -149,7 +156,7 @@ fn remove_address(link: &mut Link, address: &super::super::state::Address) {
         link.addresses.retain(|other| other != address);
     }
     if !link.addresses.iter().any(|address| address.net.addr().is_ipv4()) {
-        link.routes.retain(|route| route.destination.addr().is_ipv6());
+        Arc::make_mut(&mut link.routes).retain(|route| route.destination.addr().is_ipv6());
     }
 }
 
@@ -215,7 +222,7 @@ fn holds(state: &State, address: &str) -> bool {
 }
 
 fn has_default(state: &State) -> bool {
-    state.links.values().flat_map(|link| &link.routes).any(|route| route.destination.prefix_len() == 0)
+    state.links.values().flat_map(|link| link.routes.iter()).any(|route| route.destination.prefix_len() == 0)
 }
 
 /// Two links that somebody else has configured.
@@ -260,7 +267,7 @@ fn words(steps: &[Step]) -> Vec<String> {
 fn comparable(mut state: State) -> State {
     for link in state.links.values_mut() {
         link.index = 0;
-        link.routes.sort();
+        Arc::make_mut(&mut link.routes).sort();
         link.addresses.sort_by_key(|address| address.net.trunc());
     }
     state

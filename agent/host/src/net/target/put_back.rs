@@ -75,7 +75,7 @@ impl Target {
             LinkKind::OvsBridge { .. } | LinkKind::OvsInternal { .. } => link.mtu_request(name),
             _ => Some(link.mtu).filter(|mtu| *mtu != 0 && origin == Origin::Before),
         };
-        let mut routes = link.routes.clone();
+        let mut routes = link.routes.to_vec();
         routes.sort_by_key(Route::depth);
         Some(LinkTarget {
             path: format!("before.{name}"),

@@ -294,6 +294,7 @@ impl Driver {
     }
 
     fn done(&mut self, task: Id, done: Done) {
+        muster_host::sys::give_back_memory();
         match done {
             Done::Captured { key, before } => self.inbox.push_back(Input::Captured { key, before }),
             Done::Guarded { key, undo } => {

@@ -44,6 +44,7 @@ const FAILED: u8 = 1;
 const WRONG_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
+    muster_host::sys::set_allocator();
     let cli = match cli::parse(std::env::args_os().skip(1)) {
         Ok(cli) => cli,
         Err(error) => {

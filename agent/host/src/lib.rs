@@ -7,3 +7,4 @@ pub mod files;
 pub mod hostname;
 pub mod net;
 pub mod packed;
+pub mod sys;

@@ -198,7 +198,10 @@ impl Network {
             let steps = plan(&target, &state)?;
             if steps.is_empty() || !before.uses_ovs || settled {
                 // What was just read needs no second look.
-                if !steps.is_empty() || !differences(&target, &state).is_empty() {
+                let is_reached = steps.is_empty() && differences(&target, &state).is_empty();
+                // It may be large, and is read anew.
+                drop(state);
+                if !is_reached {
                     self.reach(&mut netlink, &target, &steps).await?;
                 }
                 break (document, before, target, steps);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Speed and size, one line of JSON for each measurement; nothing passes or fails by it. `make bench` builds, then runs this.
-# Usage: tests/bench/all.sh [scale|agent|update|watch|sim|network]…     all of them by default
+# Usage: tests/bench/all.sh [scale|agent|update|watch|sim|network|memory]…     all of them by default
 #
 # fsync_s, the median of a small write and fsync on the same disk, stands beside what depends on it.
 set -euo pipefail
@@ -127,10 +127,12 @@ bench_sim() {
 # A document with 200 VLAN ports and 400 routes on a real Open vSwitch; a snapshot of 10,000 routes. Needs root.
 bench_network() { cargo bench -q -p muster-host --bench network; }
 
-[ $# -gt 0 ] || set -- scale agent update watch sim network
+bench_memory() { tests/bench/memory.sh "$release" "$agent" "$dir"; }
+
+[ $# -gt 0 ] || set -- scale agent update watch sim network memory
 for bench in "$@"; do
   case $bench in
-    scale | agent | update | watch | sim | network) "bench_$bench" ;;
+    scale | agent | update | watch | sim | network | memory) "bench_$bench" ;;
     *) sed -n '2,5s/^# //p' "$0" >&2; exit 2 ;;
   esac
 done

@@ -263,9 +263,7 @@ impl Host {
         if action == Action::Delete {
             let mut touched = false;
             if config.on_delete == OnDelete::Restore {
-                let nothing = (NetworkDocument::default(), NicMapping::default());
-                let plan = self.network.plan_text(&nothing.0, &nothing.1, Some(before.clone())).await;
-                touched = !plan.map_err(network_failed)?.lines.is_empty();
+                touched = self.network.differs_from(&before).await.map_err(network_failed)?;
                 let warnings = self.network.restore(&before).await.map_err(network_not_run)?;
                 warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
             }

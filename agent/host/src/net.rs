@@ -256,6 +256,13 @@ impl Network {
         Ok(PlanText { lines, warnings: missing.chain(target.warnings).collect() })
     }
 
+    /// Would [`Network::restore`] change anything?
+    pub async fn differs_from(&self, before: &Snapshot) -> Result<bool, NetError> {
+        let state = self.observe().await?;
+        let target = Target::new(&NetworkDocument::default(), before, &state, None);
+        Ok(!plan(&target, &state)?.is_empty())
+    }
+
     async fn observe_through(&self, netlink: &mut Netlink) -> Result<State, NetError> {
         Ok(State { ovs: self.bridges().await?, ..self.observe_host(netlink).await? })
     }

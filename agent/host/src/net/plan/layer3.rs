@@ -188,6 +188,7 @@ fn rebuild(on: &OnLink<'_>, networks: &BTreeSet<IpNet>, old: &[&Address], steps:
 }
 
 /// A wanted route's place.
+#[derive(Clone, Copy)]
 struct Place<'a> {
     name: &'a str,
     wanted: &'a LinkTarget,
@@ -203,8 +204,8 @@ impl Place<'_> {
 /// The configured routes of the links in question, and others' in their places, by what the kernel keeps one route for.
 struct Routes<'a> {
     by_key: BTreeMap<RouteKey, Vec<(&'a str, &'a Route)>>,
-    /// Wanted so far: by which link, and where that is written.
-    wanted: BTreeMap<RouteKey, (String, String)>,
+    /// Wanted so far, and where.
+    wanted: BTreeMap<RouteKey, Place<'a>>,
 }
 
 impl<'a> Routes<'a> {
@@ -227,15 +228,15 @@ impl<'a> Routes<'a> {
     /// otherwise.
     fn add(
         &mut self,
-        place: Place<'_>,
+        place: Place<'a>,
         route: &Route,
         target: &Target,
         steps: &mut Vec<Step>,
     ) -> Result<(), PlanError> {
         let Place { name, wanted: LinkTarget { origin, .. }, .. } = place;
-        if let Some((other, other_path)) = self.wanted.get(&route.key()) {
-            if !other_path.starts_with("before.") || *origin == Origin::Document {
-                return Err(wanted_twice(route, [(other, other_path.clone()), (name, place.path())]));
+        if let Some(other) = self.wanted.get(&route.key()) {
+            if other.wanted.origin == Origin::Document || *origin == Origin::Document {
+                return Err(wanted_twice(route, [(other.name, other.path()), (name, place.path())]));
             }
             // Two with one key were appended by hand: as long as nobody takes the second away, it stays.
             self.by_key.entry(route.key()).or_default().retain(|there| *there != (name, route));
@@ -246,7 +247,7 @@ impl<'a> Routes<'a> {
             self.by_key.insert(route.key(), present);
             return Ok(());
         }
-        self.wanted.insert(route.key(), (name.to_owned(), place.path()));
+        self.wanted.insert(route.key(), place);
         let is_there = |(link, other): &(&str, &Route)| {
             *link == name && if *origin == Origin::Document { other.same(route) } else { *other == route }
         };

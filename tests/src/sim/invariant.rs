@@ -51,6 +51,7 @@ pub fn leaves(shared: &mut Shared, node: &NodeId, connection: u64, message: &Dow
         }
         Down::Job(job) => {
             let first = shared.sent.insert((job.resource, job.generation));
+            let is_new = shared.tried.insert(job.key());
             let key = shared.keys.get(&connection).copied();
             let known =
                 shared.tables.nodes.get(node).filter(|node| !node.revoked).map(|node| node.seal_public);
@@ -59,7 +60,7 @@ pub fn leaves(shared: &mut Shared, node: &NodeId, connection: u64, message: &Dow
             }
             let (resource, generation) = (job.resource, job.generation);
             // It may be taken back in the same turn.
-            if let Some(wrong) = out_of_turn(shared, node, job, first) {
+            if let Some(wrong) = out_of_turn(shared, node, job, first, is_new) {
                 shared.suspects.push(Suspect { resource, generation, wrong, unless_greeted: None });
             }
             // Or what had failed is tried again since, because the node has said Hello.
@@ -110,7 +111,7 @@ fn not_written(tables: &Tables, node: &NodeId, job: &Job, first: bool) -> Option
 }
 
 /// A job must not be out now.
-fn out_of_turn(shared: &Shared, node: &NodeId, job: &Job, first: bool) -> Option<String> {
+fn out_of_turn(shared: &Shared, node: &NodeId, job: &Job, first: bool, is_new: bool) -> Option<String> {
     let tables = &shared.tables;
     let name = |why: String| Some(format!("{:?} of {} is sent to {node}: {why}", job.action, job.resource));
     let row = tables.physical.get(&job.resource).and_then(|id| tables.rows.get(id))?;
@@ -130,9 +131,10 @@ fn out_of_turn(shared: &Shared, node: &NodeId, job: &Job, first: bool) -> Option
         return name(format!("{} was not cleared", hook.as_str()));
     }
     match job.action {
-        Action::Create | Action::Update => too_early(shared, row).and_then(name),
+        // One that is out stays out when somebody changes what it needs, and is said again.
+        Action::Create | Action::Update if is_new => too_early(shared, row).and_then(name),
         Action::Delete | Action::Retain if first => still_needed(tables, row).and_then(name),
-        Action::Delete | Action::Retain | Action::Check => None,
+        Action::Create | Action::Update | Action::Delete | Action::Retain | Action::Check => None,
     }
 }
 

@@ -12,7 +12,7 @@ use muster_engine::record::{
     Change, NodeRecord, ResourceRecord, StackAction, StackRecord, Status, TokenRecord,
 };
 use muster_engine::{Snapshot, Source, SourceText};
-use muster_shared::model::{Claim, ContentDigest, Down};
+use muster_shared::model::{Claim, ContentDigest, Down, ReportKey};
 use muster_shared::seal::SealPublic;
 use muster_shared::{Epoch, Generation, NodeId, ResourceId, StackName};
 use muster_template::Environment;
@@ -107,6 +107,8 @@ pub struct Shared {
     pub keys: BTreeMap<u64, SealPublic>,
     /// Jobs that left at least once.
     pub sent: BTreeSet<(ResourceId, Generation)>,
+    /// Their attempts.
+    pub tried: BTreeSet<ReportKey>,
     /// Jobs that must not be out unless they are taken back in the same turn.
     pub suspects: Vec<Suspect>,
     /// The traversal in which each job that may be out began.

@@ -77,36 +77,38 @@ impl World {
         let whom = self.machines[at].name.to_string();
         let fails = self.faults.strikes(self.now, Kind::ConnectFails, &whom);
         let life = self.machines[at].life;
-        if let Some(process) = &mut self.machines[at].process {
-            process.connecting = true;
-        }
+        let Some(process) = &mut self.machines[at].process else { return };
+        process.attempt += 1;
+        let attempt = process.attempt;
         let machine = &self.machines[at];
         let unreachable =
             self.controller.turns.is_none() || self.now < machine.cut_off_until || machine.host.is_cut();
         let after =
             if fails || unreachable { self.dice.net.millis(10, 5000) } else { self.dice.net.millis(2, 60) };
-        let event =
-            if fails || unreachable { Event::ConnectFails(at, life) } else { Event::Connected(at, life) };
+        let event = if fails || unreachable {
+            Event::ConnectFails(at, life, attempt)
+        } else {
+            Event::Connected(at, life, attempt)
+        };
         self.later(after, event);
     }
 
     /// The attempt came to nothing.
-    pub fn connect_fails(&mut self, at: usize, life: u64) {
-        let machine = &mut self.machines[at];
-        let Some(process) = machine.process.as_mut().filter(|_| machine.life == life) else { return };
-        process.connecting = false;
-        self.tell_agent(at, Input::Disconnected { reason: "no answer".into() });
+    pub fn connect_fails(&mut self, at: usize, life: u64, attempt: u64) {
+        if self.machines[at].is_connecting(life, attempt) {
+            self.tell_agent(at, Input::Disconnected { reason: "no answer".into() });
+        }
     }
 
     /// The attempt got through; the controller lets in whom it knows by this key.
-    pub fn connected(&mut self, at: usize, life: u64) {
+    pub fn connected(&mut self, at: usize, life: u64, attempt: u64) {
         let machine = &self.machines[at];
-        if machine.life != life || machine.process.is_none() {
+        if !machine.is_connecting(life, attempt) {
             return;
         }
         let known = self.controller.turns.as_ref().and_then(|turns| turns.engine().node_seal(&machine.name));
         if known != Some(machine.key) || self.now < machine.cut_off_until || machine.host.is_cut() {
-            return self.connect_fails(at, life);
+            return self.connect_fails(at, life, attempt);
         }
         let node = machine.name.clone();
         if let Some(old) = self.bus.registered.get(&node).copied() {
@@ -124,7 +126,7 @@ impl World {
         self.note(|_| format!("{node} connected {number}"));
         self.tell_controller(Inlet::Connected { node, connection: number });
         if let Some(process) = &mut self.machines[at].process {
-            (process.connecting, process.line) = (false, Some(number));
+            process.line = Some(number);
         }
         self.tell_agent(at, Input::Connected);
     }

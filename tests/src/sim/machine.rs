@@ -63,8 +63,8 @@ pub struct Process {
     said: Vec<Up>,
     /// The connection it knows of.
     pub line: Option<u64>,
-    /// It is connecting.
-    pub connecting: bool,
+    /// Counts attempts to connect: one that was given up comes to nothing.
+    pub attempt: u64,
     turn_due: bool,
     timer: u64,
     pub(super) runs: BTreeMap<ReportKey, Run>,
@@ -127,6 +127,11 @@ impl Machine {
         self.disk.entries.get(&resource).is_some_and(Entry::exists)
     }
 
+    /// Whether that attempt of that agent to connect was not given up since.
+    pub fn is_connecting(&self, life: u64, attempt: u64) -> bool {
+        self.life == life && self.process.as_ref().is_some_and(|process| process.attempt == attempt)
+    }
+
     /// Whether its agent hears the controller.
     pub fn is_online(&self) -> bool {
         self.process.as_ref().is_some_and(|process| process.agent.is_online())
@@ -156,7 +161,7 @@ impl World {
             written: Vec::new(),
             said: Vec::new(),
             line: None,
-            connecting: false,
+            attempt: 0,
             turn_due: false,
             timer: 0,
             runs: BTreeMap::new(),
@@ -316,8 +321,9 @@ impl World {
         match effect {
             Effect::Connect => self.agent_connects(at),
             Effect::Disconnect { .. } => {
-                let line = self.machines[at].process.as_mut().and_then(|process| process.line.take());
-                if let Some(line) = line {
+                let Some(process) = &mut self.machines[at].process else { return };
+                process.attempt += 1;
+                if let Some(line) = process.line.take() {
                     let notice = self.dice.net.millis(1, 100);
                     self.line_ends(line, None, Some(notice));
                 }

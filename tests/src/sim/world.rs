@@ -46,9 +46,9 @@ pub enum Event {
     /// Its host is done with something.
     HostWork(usize, u64, Work),
     /// An attempt to connect fails.
-    ConnectFails(usize, u64),
+    ConnectFails(usize, u64, u64),
     /// An attempt to connect gets through.
-    Connected(usize, u64),
+    Connected(usize, u64, u64),
     /// A packet arrives.
     Deliver(u64, Way),
     /// A packet is sent once more.
@@ -257,8 +257,8 @@ impl World {
             Event::AgentTurn(at, life) => self.agent_turn(at, life),
             Event::AgentWakes(at, life, timer) => self.agent_wakes(at, life, timer),
             Event::HostWork(at, life, work) => self.host_works(at, life, work),
-            Event::ConnectFails(at, life) => self.connect_fails(at, life),
-            Event::Connected(at, life) => self.connected(at, life),
+            Event::ConnectFails(at, life, attempt) => self.connect_fails(at, life, attempt),
+            Event::Connected(at, life, attempt) => self.connected(at, life, attempt),
             Event::Deliver(line, way) => self.deliver(line, way),
             Event::Again(line, way, packet) => self.post_packet(line, way, packet),
             Event::Notices(line, end) => self.notices(line, end),

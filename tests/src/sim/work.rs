@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use muster_agent_core::{Before, ContentState, ContentStep, Found, Input, Look, RunError};
+use muster_shared::ResourceId;
 use muster_shared::model::{Action, ContentDigest, Job, Observed, ReportKey, Spec};
 
 use super::fault::Kind;
@@ -17,6 +18,7 @@ pub struct Run {
     before: Option<Before>,
     theirs: Vec<Before>,
     steps: VecDeque<Step>,
+    makers: Vec<(String, Option<ResourceId>)>,
     touched: bool,
     fate: Fate,
     result: Option<Result<(Observed, Option<Before>), RunError>>,
@@ -100,8 +102,10 @@ impl World {
             let own = before.as_ref().map(|before| Host::without(before, &theirs));
             let steps: VecDeque<Step> = self.machines[at].host.network_steps(&job, own.as_ref()).into();
             let count = u32::try_from(steps.len()).unwrap_or_default();
+            let makers = self.machines[at].host.makers(&steps);
             let Some(process) = &mut self.machines[at].process else { return };
-            process.runs.insert(key, Run { job, before, theirs, steps, touched: false, fate, result: None });
+            let run = Run { job, before, theirs, steps, makers, touched: false, fate, result: None };
+            process.runs.insert(key, run);
             for n in 1..=count {
                 self.work_later(at, takes.mul_f64(0.7) * n / (count + 1), Work::Step(key));
             }
@@ -248,8 +252,11 @@ impl World {
             (Fate::Fails { permanent }, _) => (Err(error("the host says no", permanent)), None),
             (Fate::Works, None) => (Err(error("nothing was done", false)), None),
         };
-        let touched = run.touched;
+        let (touched, makers) = (run.touched, run.makers.clone());
         process.runs.remove(&key);
+        if outcome.is_err() && !touched {
+            self.machines[at].host.was_made_by(makers);
+        }
         self.job_ended(at, key);
         self.tell_agent(at, Input::Ran { key, outcome, before, touched });
     }

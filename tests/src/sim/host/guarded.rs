@@ -1,6 +1,6 @@
 //! What only a guarded change touches: links, and the host name as if it were one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use muster_agent_core::{AtBoot, Before};
 use muster_shared::model::{Action, Hostname, Job, NetworkConfig, Spec};
@@ -83,6 +83,21 @@ impl Host {
     /// Links of a network document, or the host name.
     pub fn links_in(spec: &Spec) -> Vec<String> {
         guarded_of(spec).into_keys().collect()
+    }
+
+    /// Who makes what these steps are about.
+    pub fn makers(&self, steps: &VecDeque<Step>) -> Vec<(String, Option<ResourceId>)> {
+        steps.iter().map(|step| (step.link.clone(), self.made_by.get(&step.link).copied())).collect()
+    }
+
+    /// A job that changed nothing and failed made nothing either.
+    pub fn was_made_by(&mut self, makers: Vec<(String, Option<ResourceId>)>) {
+        for (link, by) in makers {
+            match by {
+                Some(by) => drop(self.made_by.insert(link, by)),
+                None => drop(self.made_by.remove(&link)),
+            }
+        }
     }
 
     /// All that a job may touch.

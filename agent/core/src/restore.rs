@@ -135,6 +135,7 @@ impl Agent {
 
     fn is_back(&mut self, key: ReportKey, resource: ResourceId, is_fallback: bool, why: &str) {
         let has_job = self.undone_job(resource).is_some();
+        let held = self.ledger.get(resource).map(|entry| entry.claims.clone()).unwrap_or_default();
         self.guard = None;
         if is_fallback {
             self.drop_undo(resource);
@@ -153,7 +154,11 @@ impl Agent {
                 };
                 self.end(key, Outcome::Failed { reason: format!("{why}; {how}"), permanent: true });
             }
-            false => self.write(resource, After::Nothing(resource)),
+            false => {
+                // Its job ended before: what it took over is given back now that it does not hold it any more.
+                self.give_back(resource, &held);
+                self.write(resource, After::Nothing(resource));
+            }
         }
     }
 

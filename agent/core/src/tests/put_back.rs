@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use muster_shared::model::{Action, Outcome, Spec};
+use muster_shared::model::{Action, Job, Outcome, Spec};
 
-use super::bed::{CHALLENGE, again, done, failed, id, key};
+use super::bed::{Bed, CHALLENGE, again, done, failed, id, key};
 use super::confirm::{WINDOW, answer, confirming, network, not_back, reason, running};
 use crate::{Before, Input};
 
@@ -36,6 +36,27 @@ fn nothing_of_another_resource_is_changed_before_it_is_put_back() {
     bed.reconnect();
     bed.job(&again(&network(2, 1, Action::Create), 1));
     assert_eq!(bed.captures.len(), 1);
+}
+
+/// Resource 2 took resource 1's link over, failed, and is put back half a minute after its job has ended.
+#[test]
+fn what_it_took_over_is_given_back_however_late_it_is_put_back() {
+    let mut bed = Bed::online();
+    bed.apply_file(&network(1, 1, Action::Create), "one");
+    bed.job(&Job { resource: id(2), ..network(1, 2, Action::Create) });
+    bed.captured(2, Ok("one"));
+    bed.touched(2, Err(failed("no carrier")));
+    for wait in [1, 2, 4, 8, 0] {
+        bed.restored(Err("the switch is not running"));
+        bed.after(Duration::from_secs(wait));
+    }
+    let key = bed.fallbacks.pop().unwrap();
+    bed.input(Input::Restored { key, result: Err("there is none".into()) });
+    assert_eq!(bed.disk[&id(1)].handed_over, Some(id(2)), "it may hold it still");
+    bed.after(Duration::from_secs(30));
+    bed.restored(Ok(()));
+    assert_eq!(bed.disk[&id(1)].handed_over, None);
+    assert!(!bed.disk[&id(2)].exists());
 }
 
 #[test]

@@ -90,17 +90,27 @@ impl Body {
     }
 }
 
-impl io::Write for Body {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.add(bytes).map_err(|error| {
+impl Body {
+    /// Keeps the reason.
+    fn keeping<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
+        result.map_err(|error| {
             let kind = error.kind();
             self.error = Some(error);
             kind.into()
         })
     }
+}
 
+impl io::Write for Body {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let added = self.add(bytes);
+        self.keeping(added)
+    }
+
+    /// Where a small record first meets the disk.
     fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+        let flushed = self.file.flush();
+        self.keeping(flushed)
     }
 }
 

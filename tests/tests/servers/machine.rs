@@ -3,8 +3,8 @@
 
 use muster_tests::testbed::{Packages, Site, Vm, eventually};
 
-/// The address and the way to the controller are on a bridge of Open vSwitch, whose database outlives the kernel; or, with
-/// `cut`, nowhere.
+/// The address and the way to the controller are on a bridge, of which a kernel that starts knows nothing; or, with `cut`,
+/// nowhere.
 fn network(site: &Site, cut: bool) -> String {
     let layer3 = if cut {
         ""
@@ -20,21 +20,21 @@ resources:
       node: vm-1
       confirm_timeout: {}
       network_config:
-      - {{type: ovs_bridge, name: br-ex, use_dhcp: false{layer3}, members: [{{type: interface, name: eth0, primary: true}}]}}
+      - {{type: linux_bridge, name: br-ex, use_dhcp: false{layer3}, members: [{{type: interface, name: eth0, primary: true}}]}}
 ",
         if cut { 3000 } else { 120 }
     ))
 }
 
 const KEPT: &str = "ip address show dev br-ex | grep -q 10.0.2.15/24 && ! ip address show dev eth0 | grep -q 10.0.2.15 && \
-     ip route show default | grep -q br-ex && ovs-vsctl list-ports br-ex | grep -q eth0";
+     ip route show default | grep -q br-ex && ip link show dev eth0 | grep -q 'master br-ex'";
 const CUT: &str = "! ip -4 -o address show | grep -q 10.0.2.15";
 const WITHOUT: &str =
     "ip address show dev eth0 | grep -q 10.0.2.15/24 && ! ip link show dev br-ex 2>/dev/null";
 
 #[test]
 fn after_a_reboot_and_a_power_cut_what_was_kept_is_there_and_what_was_not_confirmed_is_not() {
-    let Some(vm) = Vm::start("vm-1", 1, "openvswitch-switch") else { return };
+    let Some(vm) = Vm::start("vm-1", 1, "") else { return };
     let site = Site::for_virtual_machines();
     let packages = Packages::make("deb", "0.1.0");
     packages.install(&vm, &["muster-agent"]);

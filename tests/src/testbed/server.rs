@@ -21,8 +21,6 @@ const SERVER_PATIENCE: Duration = Duration::from_secs(580);
 pub struct Server {
     script: PathBuf,
     name: String,
-    /// Debian packages that its root has besides, separated by spaces.
-    packages: &'static str,
     dir: TempDir,
 }
 
@@ -33,9 +31,9 @@ pub struct SystemdServer(Server);
 pub struct Vm(Server);
 
 impl Server {
-    fn up(script: &str, name: &str, packages: &'static str, arguments: &[&str]) -> Self {
+    fn up(script: &str, name: &str, arguments: &[&str]) -> Self {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("testbed").join(script);
-        let server = Self { script, name: name.to_owned(), packages, dir: TempDir::new().unwrap() };
+        let server = Self { script, name: name.to_owned(), dir: TempDir::new().unwrap() };
         server.verb("up", arguments).expect(0);
         server
     }
@@ -44,7 +42,6 @@ impl Server {
         let mut command = Command::new(&self.script);
         command.args([verb, &self.name]);
         command.env("MUSTER_BED", self.dir.path()).env("MUSTER_BED_CACHE", cache());
-        command.env("MUSTER_BED_PACKAGES", self.packages);
         // Also a test that is killed leaves nothing behind.
         command.env("MUSTER_BED_OWNER", std::process::id().to_string());
         command
@@ -104,7 +101,7 @@ impl Drop for Server {
 impl SystemdServer {
     /// Started, with nothing but `lo`.
     pub fn start(name: &str) -> Self {
-        Self(Server::up("systemd-server", name, "", &[]))
+        Self(Server::up("systemd-server", name, &[]))
     }
 
     /// A cable `up0`, as `10.77.0.NUMBER`, to a hub; see [`Namespace::hub`].
@@ -128,15 +125,15 @@ impl Vm {
     /// This machine's loopback, as a virtual machine reaches it over `eth0`.
     pub const HOST: &str = "10.0.2.2";
 
-    /// Started, with this many NICs and these packages besides; `eth1` and on are up to the test. None, and a word on stderr, where there is no qemu.
-    pub fn start(name: &str, nics: u8, packages: &'static str) -> Option<Self> {
+    /// Started, with this many NICs; `eth1` and on are up to the test. None, and a word on stderr, where there is no qemu.
+    pub fn start(name: &str, nics: u8) -> Option<Self> {
         let path = std::env::var("PATH").unwrap_or_default();
         let has_qemu = path.split(':').any(|folder| Path::new(folder).join("qemu-system-x86_64").exists());
         if !has_qemu || cfg!(not(target_arch = "x86_64")) {
             eprintln!("NOT TESTED: no qemu-system-x86_64 on an x86-64 here; '.ci/packages test' installs it");
             return None;
         }
-        Some(Self(Server::up("vm-server", name, packages, &[&nics.to_string()])))
+        Some(Self(Server::up("vm-server", name, &[&nics.to_string()])))
     }
 
     /// An orderly reboot; it is up again.

@@ -17,7 +17,7 @@ WantedBy=multi-user.target
 
 #[test]
 fn the_network_comes_back_with_the_boot_without_the_agent() {
-    let Some(vm) = Vm::start("boot-1", 2, "") else { return };
+    let Some(vm) = Vm::start("boot-1", 2) else { return };
     let site = Site::for_virtual_machines();
     Packages::make("deb", "0.1.0").install(&vm, &["muster-agent"]);
     vm.sh(&format!(

@@ -34,7 +34,7 @@ const WITHOUT: &str =
 
 #[test]
 fn after_a_reboot_and_a_power_cut_what_was_kept_is_there_and_what_was_not_confirmed_is_not() {
-    let Some(vm) = Vm::start("vm-1", 1, "") else { return };
+    let Some(vm) = Vm::start("vm-1", 1) else { return };
     let site = Site::for_virtual_machines();
     let packages = Packages::make("deb", "0.1.0");
     packages.install(&vm, &["muster-agent"]);

@@ -29,11 +29,19 @@ resources:
     properties: {node: web-1}
 "#;
 
-/// What the server has, without what changes by itself.
-fn state(server: &Namespace, switch: &Switch) -> [String; 3] {
-    let addresses = server.ip("-4 -o address show");
-    let without_lifetime = |line: &str| line.split('\\').next().unwrap_or(line).trim_end().to_owned() + "\n";
-    [addresses.lines().map(without_lifetime).collect(), server.ip("-4 route show"), switch.vsctl("list-br")]
+/// What the server has, without what changes by itself: lifetimes, and the numbers and order of links made again.
+fn state(server: &Namespace, switch: &Switch) -> [Vec<String>; 3] {
+    let sorted = |text: String| {
+        let without_lifetime = |line: &str| line.split('\\').next().unwrap_or(line).trim_end().to_owned();
+        let without_number = |line: String| match line.split_once(": ") {
+            Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => rest.to_owned(),
+            _ => line,
+        };
+        let mut lines: Vec<String> = text.lines().map(without_lifetime).map(without_number).collect();
+        lines.sort();
+        lines
+    };
+    [server.ip("-4 -o address show"), server.ip("-4 route show"), switch.vsctl("list-br")].map(sorted)
 }
 
 #[test]

@@ -57,7 +57,8 @@ impl SimNode {
             | Down::Acknowledge(_)
             | Down::Chunk { .. }
             | Down::Answer { .. }
-            | Down::AskFacts => None,
+            | Down::AskFacts
+            | Down::Flow(_) => None,
         }
     }
 

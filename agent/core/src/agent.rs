@@ -251,6 +251,7 @@ impl Agent {
                 self.settled(settled);
             }
             Down::AskFacts => self.ask_facts(),
+            Down::Flow(_) => {}
         }
     }
 

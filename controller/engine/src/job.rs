@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use muster_shared::model::{Action, Down, Job, Spec};
 use muster_shared::{Attempt, MonoTime};
+use muster_template::Desired;
 
 use crate::engine::{Effect, Engine, Todo};
 use crate::node::NodeKey;
@@ -193,7 +194,7 @@ impl Engine {
         let message = if work.state == WorkState::Withdrawing {
             Down::Withdraw { resource: row.physical, generation: row.generation }
         } else {
-            let spec = spec.unpack();
+            let Desired::Node(spec) = spec.unpack() else { return };
             Down::Job(Job {
                 resource: row.physical,
                 generation: row.generation,

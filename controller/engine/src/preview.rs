@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_shared::model::{Action, Spec};
+use muster_shared::model::Action;
 use muster_shared::{NodeId, StackName};
-use muster_template::{Kind, MASK, Parameters, References, Restriction};
+use muster_template::{Desired, Kind, MASK, Parameters, References, Restriction};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -84,7 +84,7 @@ struct Predicted {
     node: Option<NodeId>,
     external_id: Option<String>,
     /// None: as it is, or nothing is known of it.
-    spec: Option<Spec>,
+    spec: Option<Desired>,
     /// As rendered; marks stand for what is not known.
     new: Map<String, Value>,
 }

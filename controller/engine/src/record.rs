@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use muster_shared::model::{Action, ContentDigest, Spec};
+use muster_shared::model::{Action, ContentDigest};
 use muster_shared::seal::SealPublic;
 use muster_shared::{Epoch, Generation, NodeId, ResourceId, StackName};
-use muster_template::{Hook, Kind};
+use muster_template::{Desired, Hook, Kind};
 use serde::{Deserialize, Serialize};
 
 use crate::request::{NewToken, SourceText};
@@ -377,13 +377,13 @@ pub struct PackedSpec(Box<[u8]>);
 
 impl PackedSpec {
     /// Packs.
-    pub fn new(spec: &Spec) -> Self {
+    pub fn new(spec: &Desired) -> Self {
         Self(postcard::to_stdvec(spec).expect("a spec is plain data").into_boxed_slice())
     }
 
     /// From bytes that were kept; none if they are no spec.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (_, rest) = postcard::take_from_bytes::<Spec>(bytes).ok()?;
+        let (_, rest) = postcard::take_from_bytes::<Desired>(bytes).ok()?;
         rest.is_empty().then(|| Self(bytes.into()))
     }
 
@@ -393,7 +393,7 @@ impl PackedSpec {
     }
 
     /// Unpacks.
-    pub fn unpack(&self) -> Spec {
+    pub fn unpack(&self) -> Desired {
         postcard::from_bytes(&self.0).expect("packed by new(), or checked by from_bytes()")
     }
 }

@@ -105,6 +105,7 @@ impl Engine {
             Up::Challenge { .. } => {}
             Up::Drift(drifts) => self.drifts(key, drifts),
             Up::Facts(facts) => self.facts(key, facts),
+            Up::Flow(_) => {}
         }
     }
 

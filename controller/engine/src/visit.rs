@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use muster_shared::NodeId;
 use muster_shared::model::{Action, Claim, Content, ContentDigest, Spec};
-use muster_template::{Kind, References, Restriction, Template};
+use muster_template::{Desired, Kind, References, Restriction, Template};
 use serde_json::Value;
 
 use crate::engine::{Engine, Todo};
@@ -47,7 +47,7 @@ impl Row {
     }
 
     /// What leads from the row to a desired state; `packed` is `spec`, `node` where it is to be.
-    pub fn needed(&self, kind: Kind, node: Option<NodeKey>, spec: &Spec, packed: &PackedSpec) -> Needed {
+    pub fn needed(&self, kind: Kind, node: Option<NodeKey>, spec: &Desired, packed: &PackedSpec) -> Needed {
         if self.is_beyond_use() {
             return Needed::Replace;
         }
@@ -345,7 +345,7 @@ impl Engine {
     }
 
     /// Counts one more spec that refers to a content; `bytes` are needed the first time.
-    pub(crate) fn keep_content(&mut self, spec: &Spec, bytes: Option<Arc<[u8]>>) {
+    pub(crate) fn keep_content(&mut self, spec: &Desired, bytes: Option<Arc<[u8]>>) {
         let Some(digest) = stored_content(spec) else { return };
         let count = self.contents.entry(digest).or_default();
         *count += 1;
@@ -356,7 +356,7 @@ impl Engine {
         }
     }
 
-    pub(crate) fn release_content(&mut self, spec: &Spec) {
+    pub(crate) fn release_content(&mut self, spec: &Desired) {
         let Some(digest) = stored_content(spec) else { return };
         if let Some(count) = self.contents.get_mut(&digest) {
             *count -= 1;
@@ -369,8 +369,8 @@ impl Engine {
 }
 
 /// Large content leaves the spec: it is fetched by its digest.
-pub(crate) fn externalise(spec: &mut Spec) -> Option<Arc<[u8]>> {
-    let Spec::File(file) = spec else { return None };
+pub(crate) fn externalise(spec: &mut Desired) -> Option<Arc<[u8]>> {
+    let Desired::Node(Spec::File(file)) = spec else { return None };
     match &mut file.content {
         Content::Inline(bytes) if bytes.len() > Content::INLINE_MAX => {
             let bytes = std::mem::take(bytes);
@@ -382,13 +382,13 @@ pub(crate) fn externalise(spec: &mut Spec) -> Option<Arc<[u8]>> {
     }
 }
 
-pub(crate) fn stored_content(spec: &Spec) -> Option<ContentDigest> {
+pub(crate) fn stored_content(spec: &Desired) -> Option<ContentDigest> {
     match spec {
-        Spec::File(file) => match &file.content {
+        Desired::Node(Spec::File(file)) => match &file.content {
             Content::Stored { digest, .. } => Some(*digest),
             Content::Inline(_) => None,
         },
-        Spec::Dummy(_) | Spec::Network(_) | Spec::Hostname(_) => None,
+        Desired::Node(Spec::Dummy(_) | Spec::Network(_) | Spec::Hostname(_)) | Desired::Flows(_) => None,
     }
 }
 

@@ -197,6 +197,10 @@ fn resource(row: &Row<'_>) -> rusqlite::Result<ResourceRecord> {
     let c = &mut columns;
     let spec = |bytes: &[u8]| match bytes.split_first() {
         Some((&SPEC_VERSION, packed)) => PackedSpec::from_bytes(packed).ok_or_else(|| bad("spec", "no spec")),
+        // Before there was anything but what is on nodes.
+        Some((1, packed)) => {
+            PackedSpec::from_bytes(&[&[0], packed].concat()).ok_or_else(|| bad("spec", "no spec"))
+        }
         _ => Err(bad("spec", "unknown version")),
     };
     let generation = |epoch: Option<u32>, number: Option<u64>| {

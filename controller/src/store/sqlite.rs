@@ -15,7 +15,7 @@ use super::{Bounds, Store, StoreError};
 /// Each brings the database to the next version; `user_version` counts those that were applied.
 const SCHEMAS: [&str; 2] = [include_str!("schema-1.sql"), include_str!("schema-2.sql")];
 /// Of the encoding of `resources.spec`.
-pub(super) const SPEC_VERSION: u8 = 1;
+pub(super) const SPEC_VERSION: u8 = 2;
 /// Pages held in memory, in KiB: the engine has the working set, this is for the tree's inner pages.
 const CACHE_KIB: i64 = 8 * 1024;
 /// Pages in the WAL before they are copied home: pages that change again and again are copied once.

@@ -10,6 +10,7 @@
 mod bind;
 mod build;
 mod check;
+mod desired;
 mod digest;
 mod environment;
 mod error;
@@ -27,6 +28,7 @@ mod text;
 pub mod types;
 
 pub use bind::{MASK, Parameters};
+pub use desired::{Desired, FlowSet, ForeignPolicy};
 pub use digest::names_digest;
 pub use environment::Environment;
 pub use error::{Error, Errors, suggestion};

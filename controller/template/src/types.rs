@@ -14,6 +14,7 @@ use muster_shared::model::Spec;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+use crate::desired::Desired;
 use crate::error::{cut, suggestion};
 use crate::expression::describe;
 use crate::render::Step;
@@ -53,7 +54,7 @@ pub struct PropertyError {
 }
 
 /// Desired state from rendered properties.
-pub fn spec(kind: Kind, properties: &Value) -> Result<Spec, PropertyError> {
+pub fn spec(kind: Kind, properties: &Value) -> Result<Desired, PropertyError> {
     let Value::Object(given) = properties else {
         return Err(PropertyError::new(format!("want a map of properties, got {}", describe(properties))));
     };
@@ -71,7 +72,7 @@ pub fn spec(kind: Kind, properties: &Value) -> Result<Spec, PropertyError> {
     for property in kind.properties().iter().filter(|property| property.required) {
         properties.required(property.name, |_| Ok(()))?;
     }
-    Ok(spec)
+    Ok(Desired::Node(spec))
 }
 
 /// The node that rendered properties name; `None` where any node will do.

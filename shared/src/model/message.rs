@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::flow::{FlowDown, FlowUp};
 use super::{Action, ContentDigest, Drift, Facts, Spec};
 use crate::{Attempt, Epoch, Generation, ResourceId};
 
@@ -61,6 +62,8 @@ pub enum Down {
     },
     /// Say [`Up::Facts`] as they are now.
     AskFacts,
+    /// Of flow tables.
+    Flow(FlowDown),
 }
 
 /// What an agent says.
@@ -100,6 +103,8 @@ pub enum Up {
     Drift(Vec<Drift>),
     /// What the server is: after each [`Welcome`], when it changes, and when asked. Never acknowledged.
     Facts(Box<Facts>),
+    /// Of flow tables.
+    Flow(FlowUp),
 }
 
 /// Bytes of a challenge, each way: more than one packet of any MTU, so that one the path does not carry shows.

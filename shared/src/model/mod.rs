@@ -1,5 +1,6 @@
 //! The model of what travels between controller and agent, free of any encoding.
 
+pub mod flow;
 mod hostname;
 mod message;
 pub mod network;

@@ -144,6 +144,8 @@ pub enum ClaimKind {
     Hostname,
     /// The node's DNS settings; there is one set of them, whose key is `dns`.
     Resolver,
+    /// A place in a flow table; its key is the bridge and the id.
+    Flow,
 }
 
 /// Jobs of one lane run one after the other; lanes do not wait for each other.
@@ -201,6 +203,7 @@ impl fmt::Display for ClaimKind {
             ClaimKind::Link => "link",
             ClaimKind::Hostname => "host name",
             ClaimKind::Resolver => "resolver",
+            ClaimKind::Flow => "flow",
         })
     }
 }

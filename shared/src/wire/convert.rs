@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{CHUNK_MAX, WireError, v1, watch};
+use super::{CHUNK_MAX, WireError, flow, v1, watch};
 use crate::model::{
     Action, CHALLENGE_BYTES, Content, ContentDigest, Down, Dummy, FailOn, File, Hello, Hostname, Job,
     LedgerEntry, NetworkConfig, Observed, OnDelete, Outcome, Progress, Report, ReportKey, Spec, Up, Welcome,
@@ -72,6 +72,7 @@ impl From<&Down> for v1::Down {
             }
             Down::Answer { key, bytes } => v1::Down::Answer { key: key_out(key), bytes: bytes.clone() },
             Down::AskFacts => v1::Down::AskFacts,
+            Down::Flow(down) => v1::Down::Flow(flow::down_out(down)),
         }
     }
 }
@@ -111,6 +112,7 @@ impl Bounded for v1::Down {
                 Down::Answer { key: key_in(key), bytes }
             }
             v1::Down::AskFacts => Down::AskFacts,
+            v1::Down::Flow(down) => Down::Flow(flow::down_in(down)?),
         })
     }
 }
@@ -137,6 +139,7 @@ impl From<&Up> for v1::Up {
             Up::Challenge { key, bytes } => v1::Up::Challenge { key: key_out(key), bytes: bytes.clone() },
             Up::Drift(drifts) => v1::Up::Drift(drifts.iter().map(watch::drift_out).collect()),
             Up::Facts(facts) => v1::Up::Facts(watch::facts_out(facts)),
+            Up::Flow(up) => v1::Up::Flow(flow::up_out(up)),
         }
     }
 }
@@ -181,6 +184,7 @@ impl Bounded for v1::Up {
                 Up::Drift(drifts.into_iter().map(watch::drift_in).collect())
             }
             v1::Up::Facts(facts) => Up::Facts(Box::new(watch::facts_in(facts)?)),
+            v1::Up::Flow(up) => Up::Flow(flow::up_in(up)?),
         })
     }
 }
@@ -241,10 +245,7 @@ fn spec_out(spec: &Spec) -> v1::Spec {
         },
         Spec::File(file) => v1::Spec::File {
             path: file.path.clone(),
-            content: match &file.content {
-                Content::Inline(bytes) => v1::Content::Inline(bytes.clone()),
-                Content::Stored { digest, size } => v1::Content::Stored { digest: digest.0, size: *size },
-            },
+            content: content_out(&file.content),
             mode: file.mode,
             owner: file.owner.clone(),
             group: file.group.clone(),
@@ -261,6 +262,23 @@ fn spec_out(spec: &Spec) -> v1::Spec {
             confirm_timeout_s: hostname.confirm_timeout,
             keep: hostname.on_delete == OnDelete::Keep,
         },
+    }
+}
+
+pub fn content_out(content: &Content) -> v1::Content {
+    match content {
+        Content::Inline(bytes) => v1::Content::Inline(bytes.clone()),
+        Content::Stored { digest, size } => v1::Content::Stored { digest: digest.0, size: *size },
+    }
+}
+
+pub fn content_in(content: v1::Content) -> Result<Content, WireError> {
+    match content {
+        v1::Content::Inline(bytes) => Ok(Content::Inline(bytes)),
+        v1::Content::Stored { digest, size } if size <= CONTENT_MAX => {
+            Ok(Content::Stored { digest: ContentDigest(digest), size })
+        }
+        v1::Content::Stored { .. } => Err(WireError::Bounds { field: "content" }),
     }
 }
 
@@ -281,13 +299,7 @@ fn spec_in(spec: v1::Spec) -> Result<Spec, WireError> {
                 at_most("owner", name.len(), OWNER_MAX)?;
             }
             at_most("mode", mode as usize, 0o7777)?;
-            let content = match content {
-                v1::Content::Inline(bytes) => Content::Inline(bytes),
-                v1::Content::Stored { digest, size } if size <= CONTENT_MAX => {
-                    Content::Stored { digest: ContentDigest(digest), size }
-                }
-                v1::Content::Stored { .. } => return Err(WireError::Bounds { field: "content" }),
-            };
+            let content = content_in(content)?;
             Spec::File(File { path, content, mode, owner, group, on_delete: on_delete(keep) })
         }
         v1::Spec::Network { document, mapping, confirm_timeout_s, keep } => {

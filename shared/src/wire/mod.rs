@@ -10,6 +10,7 @@
 //! is refused whole. Golden byte vectors in the tests pin version 1.
 
 mod convert;
+mod flow;
 pub mod v1;
 mod watch;
 

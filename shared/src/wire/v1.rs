@@ -22,6 +22,7 @@ mod types {
         Chunk { digest: [u8; 32], offset: u64, bytes: Vec<u8> },
         Answer { key: Key, bytes: Vec<u8> },
         AskFacts,
+        Flow(FlowDown),
     }
 
     #[derive(Serialize, Deserialize)]
@@ -86,6 +87,87 @@ mod types {
         Challenge { key: Key, bytes: Vec<u8> },
         Drift(Vec<(Id, Generation, DriftState, String)>),
         Facts(Facts),
+        Flow(FlowUp),
+    }
+
+    #[derive(Serialize, Deserialize)]
+    pub enum FlowDown {
+        Batch { device: String, generation: Generation, confirm_timeout_s: Option<u32>, ops: Content },
+        Ask { device: String, number: u64, ask: FlowAsk },
+        Forget { device: String, generation: Generation },
+    }
+
+    #[derive(Serialize, Deserialize)]
+    pub enum FlowAsk {
+        Buckets,
+        Entries(Vec<u16>),
+        Stats,
+        Foreign,
+        Look,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    pub enum FlowUp {
+        States {
+            states: Vec<FlowState>,
+            complete: bool,
+        },
+        Buckets {
+            device: String,
+            number: u64,
+            sums: Vec<u64>,
+        },
+        /// id, digest, state
+        Entries {
+            device: String,
+            number: u64,
+            entries: Vec<(u64, u64, EntryState)>,
+            last: bool,
+        },
+        Stats {
+            device: String,
+            number: u64,
+            /// id, packets, bytes, seconds
+            entries: Vec<(u64, u64, u64, u32)>,
+            /// table, active, lookups, matches
+            tables: Vec<(u8, u32, u64, u64)>,
+            last: bool,
+        },
+        /// cookie, packed entry, text
+        Foreign {
+            device: String,
+            number: u64,
+            rules: Vec<(u64, Option<Vec<u8>>, String)>,
+            last: bool,
+        },
+    }
+
+    #[derive(Serialize, Deserialize)]
+    pub struct FlowState {
+        pub device: String,
+        pub decided: Generation,
+        /// id, reason, permanent
+        pub refused: Option<(Option<u64>, String, bool)>,
+        pub root: u64,
+        pub entries: u32,
+        pub wrong: u32,
+        pub foreign: u32,
+        pub switch: SwitchState,
+        pub reason: String,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    pub enum EntryState {
+        Present,
+        Expired,
+        Wrong,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    pub enum SwitchState {
+        Absent,
+        Filling,
+        Watched,
     }
 
     #[derive(Serialize, Deserialize)]

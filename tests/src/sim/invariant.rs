@@ -79,7 +79,7 @@ pub fn leaves(shared: &mut Shared, node: &NodeId, connection: u64, message: &Dow
             shared.suspects.retain(|it| it.unless_greeted.as_ref() != Some(node));
             None
         }
-        Down::Chunk { .. } | Down::Answer { .. } | Down::AskFacts => None,
+        Down::Chunk { .. } | Down::Answer { .. } | Down::AskFacts | Down::Flow(_) => None,
     }
 }
 
@@ -101,7 +101,7 @@ fn not_written(tables: &Tables, node: &NodeId, job: &Job, first: bool) -> Option
         && progress.attempt >= job.attempt.0
         && progress.action == Some(job.action)
         && row.node.as_ref() == Some(node)
-        && row.spec.as_ref().is_some_and(|spec| spec.unpack() == job.spec);
+        && row.spec.as_ref().is_some_and(|spec| spec.unpack().spec() == Some(&job.spec));
     if !written {
         return name(format!("what is durable says otherwise: {row:?}"));
     }

@@ -77,14 +77,17 @@ impl World {
         let shared = self.shared.borrow();
         let is_wrong = |row: &&ResourceRecord| {
             let machine = self.machines.iter().find(|m| !m.scrapped && row.node.as_ref() == Some(&m.name));
-            let spec = row.spec.as_ref().map(|spec| spec.unpack());
-            let spec = spec.filter(|spec| spec.lane() == Lane::Network);
+            let desired = row.spec.as_ref().map(|spec| spec.unpack());
+            let spec = desired
+                .as_ref()
+                .and_then(|desired| desired.spec())
+                .filter(|spec| spec.lane() == Lane::Network);
             let (Some(machine), Some(spec)) = (machine, spec) else { return false };
             let stands = row.progress.status == Some(Status::Complete) && row.lost_from.is_none();
             let entry = machine.disk.entries().find(|entry| entry.resource == row.physical);
             let is_its_own =
                 entry.is_some_and(|entry| entry.handed_over.is_none() && entry.applied.is_some());
-            let differs = machine.host.check(row.physical, &spec) != Found::AsDesired;
+            let differs = machine.host.check(row.physical, spec) != Found::AsDesired;
             stands && is_its_own && !row.handed_over && differs != row.progress.observed.differs()
         };
         let row = shared.tables.rows.values().find(is_wrong)?;

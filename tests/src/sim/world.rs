@@ -528,7 +528,7 @@ fn claims(row: &ResourceRecord, node: &NodeId, thing: &String) -> bool {
 }
 
 fn keeps(row: &ResourceRecord) -> bool {
-    row.spec.as_ref().is_some_and(|spec| is_kept(&spec.unpack()))
+    row.spec.as_ref().is_some_and(|spec| spec.unpack().spec().is_some_and(is_kept))
 }
 
 /// What was made by it stays when that is deleted.

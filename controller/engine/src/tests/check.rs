@@ -35,7 +35,7 @@ fn change(bed: &mut Bed, resource: &str, away: bool) {
 /// Somebody undoes what [`change`] did.
 fn put_right(bed: &mut Bed, resource: &str) {
     let row = bed.tables.resources.values().find(|row| &*row.name == resource).unwrap();
-    let (id, wanted) = (row.physical, row.spec.as_ref().unwrap().unpack());
+    let (id, wanted) = (row.physical, row.spec.as_ref().unwrap().unpack().spec().cloned().unwrap());
     for host in bed.hosts.values_mut() {
         if let Some((spec, _)) = host.things.get_mut(&id) {
             *spec = wanted.clone();

@@ -66,7 +66,7 @@ impl Host {
                 self.asked_for_facts += 1;
                 None
             }
-            Down::Acknowledge(_) | Down::Chunk { .. } | Down::Answer { .. } => None,
+            Down::Acknowledge(_) | Down::Chunk { .. } | Down::Answer { .. } | Down::Flow(_) => None,
         }
     }
 

@@ -201,21 +201,26 @@ fn files_are_listed_without_their_contents() {
 
 #[test]
 fn specs_from_properties() {
+    use crate::Desired;
     use muster_shared::model::{Content, OnDelete, Spec};
     let given = json!({"node": "web-1", "path": "/etc/motd", "content": 5, "mode": "0600", "owner": 0});
-    let Ok(Spec::File(file)) = spec(Kind::File, &given) else { panic!("{:?}", spec(Kind::File, &given)) };
+    let Ok(Desired::Node(Spec::File(file))) = spec(Kind::File, &given) else {
+        panic!("{:?}", spec(Kind::File, &given))
+    };
     assert_eq!((file.path.as_str(), file.mode, file.owner.as_deref()), ("/etc/motd", 0o600, Some("0")));
     assert_eq!((file.content, file.on_delete), (Content::Inline(b"5".to_vec()), OnDelete::Restore));
     assert_eq!(node(&given).unwrap().unwrap().as_str(), "web-1");
     assert_eq!(node(&json!({})), Ok(None));
 
     let given = json!({"values": {"a": 1, "b": null}, "seconds": 0.25, "fail": "update"});
-    let Ok(Spec::Dummy(dummy)) = spec(Kind::Dummy, &given) else { panic!("{:?}", spec(Kind::Dummy, &given)) };
+    let Ok(Desired::Node(Spec::Dummy(dummy))) = spec(Kind::Dummy, &given) else {
+        panic!("{:?}", spec(Kind::Dummy, &given))
+    };
     assert_eq!((dummy.milliseconds, dummy.values["a"].as_str(), dummy.values["b"].as_str()), (250, "1", ""));
 
     let object = json!({"type": "interface", "name": "nic1", "addresses": [{"ip_netmask": "10.0.0.1/24"}], "use_dhcp": false});
     let given = json!({"node": "n", "network_config": [object], "mapping": {"nic1": "eth0"}, "confirm_timeout": "30"});
-    let Ok(Spec::Network(network)) = spec(Kind::NetworkConfig, &given) else {
+    let Ok(Desired::Node(Spec::Network(network))) = spec(Kind::NetworkConfig, &given) else {
         panic!("{:?}", spec(Kind::NetworkConfig, &given))
     };
     assert_eq!((network.confirm_timeout, network.mapping["nic1"].as_str()), (30, "eth0"));
@@ -227,7 +232,7 @@ fn specs_from_properties() {
     {
         let mut given = json!({"node": "n", "network_config": config, "mapping": {"nic1": "eth0"}});
         given["fallback_config"] = json!(fallback);
-        let Ok(Spec::Network(network)) = spec(Kind::NetworkConfig, &given) else {
+        let Ok(Desired::Node(Spec::Network(network))) = spec(Kind::NetworkConfig, &given) else {
             panic!("{:?}", spec(Kind::NetworkConfig, &given))
         };
         assert_eq!(serde_json::from_str::<Value>(&network.document).unwrap(), whole);

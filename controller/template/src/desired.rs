@@ -1,0 +1,144 @@
+//! What a resource is to be, rendered: something on a node, which a job tells its agent, or something the controller
+//! itself sees to.
+
+use muster_shared::model::flow::{DeviceName, FlowId, Packed};
+use muster_shared::model::{Claim, ClaimKind, Spec};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// Desired state of one resource.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Desired {
+    /// On a node: a job of it goes to the agent.
+    Node(Spec),
+    /// In the flow table of a device.
+    Flows(FlowSet),
+}
+
+/// All entries that one resource wants of a device: one (`Muster::FlowRule`) or many (`Muster::FlowTable`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowSet {
+    /// Where.
+    pub device: DeviceName,
+    /// In the order of the template; no two take the same place.
+    pub entries: Vec<Packed>,
+    /// Seconds until a change that could cut the node off is taken back; none: it is not guarded.
+    pub confirm_timeout: Option<u32>,
+    /// What becomes of rules on the device that are not ours, where this resource says so.
+    pub foreign: Option<ForeignPolicy>,
+}
+
+/// What becomes of rules on a device that nobody asked Muster for. They are never removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ForeignPolicy {
+    /// They are counted.
+    #[default]
+    Leave,
+    /// They are listed with ours.
+    Show,
+    /// Those that can be said in our words become ours, owned by the operator.
+    Import,
+}
+
+impl Desired {
+    /// What an agent is told of it.
+    pub fn spec(&self) -> Option<&Spec> {
+        match self {
+            Desired::Node(spec) => Some(spec),
+            Desired::Flows(_) => None,
+        }
+    }
+
+    /// Whether a job of it may be ended while it runs.
+    pub fn is_interruptible(&self) -> bool {
+        self.spec().is_some_and(Spec::is_interruptible)
+    }
+
+    /// What it owns on its node.
+    pub fn claims(&self) -> Vec<Claim> {
+        match self {
+            Desired::Node(spec) => spec.claims(),
+            Desired::Flows(set) => set.claims(),
+        }
+    }
+
+    /// Whether a resource in state `self` must be replaced to become `next`.
+    pub fn needs_replacement(&self, next: &Desired) -> bool {
+        match (self, next) {
+            (Desired::Node(old), Desired::Node(new)) => old.needs_replacement(new),
+            (Desired::Flows(old), Desired::Flows(new)) => old.device != new.device,
+            (Desired::Node(_) | Desired::Flows(_), _) => true,
+        }
+    }
+
+    /// An attribute that follows from the desired state itself.
+    pub fn attribute(&self, name: &str) -> Option<Value> {
+        match self {
+            Desired::Node(spec) => spec.attribute(name),
+            Desired::Flows(set) => match name {
+                "id" if set.entries.len() == 1 => set.ids().first().map(|id| json!(id.to_string())),
+                "ids" => Some(set.ids().iter().map(FlowId::to_string).collect()),
+                "device" => Some(json!(set.device.to_string())),
+                _ => None,
+            },
+        }
+    }
+
+    /// Property → value, for people who compare two of them.
+    pub fn properties(&self) -> Map<String, Value> {
+        match self {
+            Desired::Node(spec) => spec.properties(),
+            Desired::Flows(set) => set.properties(),
+        }
+    }
+}
+
+impl From<Spec> for Desired {
+    fn from(spec: Spec) -> Self {
+        Desired::Node(spec)
+    }
+}
+
+impl FlowSet {
+    /// The ids of its entries, in order.
+    pub fn ids(&self) -> Vec<FlowId> {
+        self.entries.iter().map(|packed| packed.unpack().id(&self.device)).collect()
+    }
+
+    fn claims(&self) -> Vec<Claim> {
+        let key = |id: FlowId| format!("{} {id}", self.device.bridge);
+        self.ids().into_iter().map(|id| Claim { kind: ClaimKind::Flow, key: key(id) }).collect()
+    }
+
+    fn properties(&self) -> Map<String, Value> {
+        let mut all = Map::from_iter([("device".to_owned(), json!(self.device.to_string()))]);
+        match self.entries.as_slice() {
+            [one] => all.extend(one.unpack().to_json()),
+            many => {
+                let rules = many.iter().map(|packed| Value::Object(packed.unpack().to_json())).collect();
+                all.insert("rules".into(), rules);
+            }
+        }
+        if let Some(policy) = self.foreign {
+            all.insert("foreign".into(), json!(policy.as_str()));
+        }
+        all.insert("confirm_timeout".into(), json!(self.confirm_timeout.unwrap_or(0)));
+        all
+    }
+}
+
+impl ForeignPolicy {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ForeignPolicy::Leave => "leave",
+            ForeignPolicy::Show => "show",
+            ForeignPolicy::Import => "import",
+        }
+    }
+
+    /// From [`ForeignPolicy::as_str`].
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Leave, Self::Show, Self::Import].into_iter().find(|policy| policy.as_str() == name)
+    }
+}

@@ -1,0 +1,385 @@
+//! Flow rules, groups and meters as they are asked for, kept and sent: what a device is to hold.
+//!
+//! An [`Entry`] is plain data in one canonical form: a value without the bits its mask leaves out, a full mask left
+//! out, criteria in the order of [`Field`]. So equal entries are equal bytes ([`Packed`]), and two digests say whether
+//! two tables are equal. Text becomes an entry in `parse.rs`, where also prerequisites are checked; back in `print.rs`.
+//!
+//! Absent: states and owners of rules (the controller's), OpenFlow and nftables (the agent's).
+
+mod batch;
+mod field;
+mod message;
+mod packed;
+mod print;
+mod table;
+
+pub use batch::{BadOps, Ops, OpsRef, read_ops};
+pub use field::{Field, FieldKind};
+pub use message::{
+    ENTRIES_PAGE, FLOW_REASON_MAX, FOREIGN_MAX, FOREIGN_PAGE, FOREIGN_TEXT_MAX, FlowAsk, FlowBatch,
+    FlowCounters, FlowDown, FlowRefusal, FlowState, FlowUp, ForeignRule, OPS_INLINE_MAX, STATES_MAX,
+    STATS_PAGE, SwitchState, TableCounters,
+};
+pub use packed::{ENTRY_MAX, NotAnEntry, Packed};
+pub use table::{BUCKETS, Buckets, EntryState, bucket_of};
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::NodeId;
+
+/// What every id of ours begins with, as OpenFlow cookie and as nftables comment: `MU`.
+pub const ID_PREFIX: u16 = 0x4d55;
+/// The bits of a cookie that [`ID_PREFIX`] fills.
+pub const ID_MASK: u64 = 0xffff << 48;
+/// The device of a node that stands for its own nftables table.
+pub const NFTABLES: &str = "nftables";
+/// A bridge is a network interface: its name has at most so many bytes (`IFNAMSIZ - 1`).
+pub const BRIDGE_MAX: usize = 15;
+/// Criteria of a selector: every field once.
+pub const CRITERIA_MAX: usize = 64;
+/// Instructions of a treatment: more are a program.
+pub const INSTRUCTIONS_MAX: usize = 64;
+/// Buckets of a group.
+pub const GROUP_BUCKETS_MAX: usize = 64;
+/// Bands of a meter; Open vSwitch takes no more.
+pub const BANDS_MAX: usize = 8;
+
+/// Something that holds flow rules, named `node/bridge`; `node/nftables` is the node's own packet filter.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct DeviceName {
+    /// Where it is.
+    pub node: NodeId,
+    /// The bridge, or [`NFTABLES`].
+    pub bridge: Bridge,
+}
+
+/// A device's name on its node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Bridge(Box<str>);
+
+/// Why a text names no device.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("'{given}' is not a device: want NODE/BRIDGE, such as web-1/br0")]
+pub struct NotADevice {
+    given: String,
+}
+
+/// The id of an entry: [`ID_PREFIX`] and a hash of device, table, priority and selector. Shown as 16 hexadecimal digits.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct FlowId(pub u64);
+
+/// What a device can be asked to hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Entry {
+    /// A flow rule.
+    Rule(Rule),
+    /// A group that rules send packets to.
+    Group(Group),
+    /// A meter that rules are limited by.
+    Meter(Meter),
+}
+
+/// A flow rule: what matches `selector` in `table`, and nothing of a higher priority does, gets `treatment`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rule {
+    /// 0 to 254.
+    pub table: u8,
+    /// The higher wins.
+    pub priority: u16,
+    /// In the order of their fields, each at most once; empty matches everything.
+    pub selector: Vec<Criterion>,
+    /// In order; empty drops.
+    pub treatment: Vec<Instruction>,
+    /// Seconds without a packet until it ends; 0: never.
+    pub idle_timeout: u16,
+    /// Seconds until it ends; 0: never.
+    pub hard_timeout: u16,
+}
+
+/// One condition of a selector.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Criterion {
+    /// `in_port`
+    InPort(Port),
+    /// A field of the packet or of its metadata.
+    Field {
+        /// Which.
+        field: Field,
+        /// Right-aligned; no bit outside `mask`.
+        value: u128,
+        /// The bits that count; none: all of the field.
+        mask: Option<u128>,
+    },
+}
+
+/// A port of a device.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Port {
+    /// By interface.
+    Named(Box<str>),
+    /// The bridge's own (`LOCAL`).
+    Local,
+}
+
+/// Where a packet is sent.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Output {
+    /// One port.
+    Port(Port),
+    /// Where it came from (`IN_PORT`).
+    InPort,
+    /// As a switch without rules would (`NORMAL`).
+    Normal,
+    /// All ports but the one it came from (`ALL`).
+    All,
+    /// As `ALL`, without those that do not flood (`FLOOD`).
+    Flood,
+}
+
+/// One step of a treatment.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Instruction {
+    /// At once, in order.
+    Do(Action),
+    /// `meter`: by its number; first of all instructions.
+    Meter(u32),
+    /// `goto_table`: last of all instructions, and onwards only.
+    GotoTable(u8),
+    /// `write_metadata`
+    WriteMetadata {
+        /// No bit outside `mask`.
+        value: u64,
+        /// The bits that are written; none: all.
+        mask: Option<u64>,
+    },
+    /// `clear_actions`: empties the set of deferred actions.
+    ClearActions,
+    /// `write_actions`: deferred until no table follows.
+    WriteActions(Vec<Action>),
+}
+
+/// What is done with a packet.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Action {
+    /// `output`
+    Output(Output),
+    /// `group`: by its number.
+    Group(u32),
+    /// `set_queue`: for the outputs that follow.
+    SetQueue(u32),
+    /// `resubmit`: looks the packet up in this table, and goes on afterwards.
+    Resubmit(u8),
+    /// `set_FIELD`
+    Set {
+        /// Which.
+        field: Field,
+        /// Right-aligned; no bit outside `mask`.
+        value: u128,
+        /// The bits that are set; none: all.
+        mask: Option<u128>,
+    },
+    /// `push_vlan`: with this EtherType, 0x8100 or 0x88a8.
+    PushVlan(u16),
+    /// `pop_vlan`
+    PopVlan,
+    /// `push_mpls`: with this EtherType, 0x8847 or 0x8848.
+    PushMpls(u16),
+    /// `pop_mpls`: what remains is of this EtherType.
+    PopMpls(u16),
+    /// `dec_ttl`
+    DecTtl,
+    /// `dec_mpls_ttl`
+    DecMplsTtl,
+    /// `ct`
+    Ct(Ct),
+}
+
+/// Connection tracking.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Ct {
+    /// Remember the connection.
+    pub commit: bool,
+    /// Take this packet's direction for the first one, with `commit`.
+    pub force: bool,
+    /// The zone, 0 if not given.
+    pub zone: u16,
+    /// Where the packet is looked up again, with its `ct_*` fields; onwards only.
+    pub table: Option<u8>,
+    /// `ct_mark` to be set, with `commit`.
+    pub mark: Option<(u32, Option<u32>)>,
+}
+
+/// A group: what happens to packets that rules send to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Group {
+    /// Its number on the device, at most 0xffffff00.
+    pub number: u32,
+    /// How buckets are chosen.
+    pub kind: GroupKind,
+    /// In order.
+    pub buckets: Vec<GroupBucket>,
+}
+
+/// How a group's buckets are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum GroupKind {
+    /// All of them.
+    All,
+    /// One, by hash and weight.
+    Select,
+    /// The only one.
+    Indirect,
+    /// The first whose watched port is up.
+    FastFailover,
+}
+
+/// One of a group's buckets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupBucket {
+    /// For [`GroupKind::Select`], from 1; else 0.
+    pub weight: u16,
+    /// For [`GroupKind::FastFailover`]: the port that must be up.
+    pub watch_port: Option<Port>,
+    /// In order.
+    pub treatment: Vec<Action>,
+}
+
+/// A meter: packets above its rates are dropped or marked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Meter {
+    /// Its number on the device, from 1.
+    pub number: u32,
+    /// Rates count packets, not kilobits.
+    pub packets: bool,
+    /// At least one.
+    pub bands: Vec<Band>,
+}
+
+/// One rate of a meter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Band {
+    /// Kilobits or packets per second.
+    pub rate: u32,
+    /// Kilobits or packets at once; 0: the switch's own choice.
+    pub burst: u32,
+    /// Raise the drop precedence by so much; none: drop.
+    pub dscp_remark: Option<u8>,
+}
+
+impl Rule {
+    /// The criterion of a field: value, and mask where it is not the whole field.
+    pub fn field(&self, wanted: Field) -> Option<(u128, Option<u128>)> {
+        self.selector.iter().find_map(|criterion| match criterion {
+            Criterion::Field { field, value, mask } if *field == wanted => Some((*value, *mask)),
+            Criterion::Field { .. } | Criterion::InPort(_) => None,
+        })
+    }
+
+    /// Ends by itself.
+    pub fn has_timeout(&self) -> bool {
+        self.idle_timeout != 0 || self.hard_timeout != 0
+    }
+}
+
+impl DeviceName {
+    /// It is the node's packet filter, not a bridge.
+    pub fn is_nftables(&self) -> bool {
+        self.bridge.is_nftables()
+    }
+}
+
+impl Bridge {
+    /// As text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// It is the node's packet filter, not a bridge.
+    pub fn is_nftables(&self) -> bool {
+        &*self.0 == NFTABLES
+    }
+}
+
+impl FromStr for Bridge {
+    type Err = NotADevice;
+
+    fn from_str(text: &str) -> Result<Self, NotADevice> {
+        let is_part_of_a_name = |b: u8| b.is_ascii_graphic() && b != b'/';
+        let is_name = (1..=BRIDGE_MAX).contains(&text.len()) && text.bytes().all(is_part_of_a_name);
+        match is_name && text != "." && text != ".." {
+            true => Ok(Self(text.into())),
+            false => {
+                Err(NotADevice { given: text.chars().take(80).flat_map(char::escape_default).collect() })
+            }
+        }
+    }
+}
+
+impl TryFrom<String> for Bridge {
+    type Error = NotADevice;
+
+    fn try_from(text: String) -> Result<Self, NotADevice> {
+        text.parse()
+    }
+}
+
+impl From<Bridge> for String {
+    fn from(bridge: Bridge) -> String {
+        bridge.0.into()
+    }
+}
+
+impl fmt::Display for Bridge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for DeviceName {
+    type Err = NotADevice;
+
+    fn from_str(text: &str) -> Result<Self, NotADevice> {
+        let wrong = || NotADevice { given: text.chars().take(80).flat_map(char::escape_default).collect() };
+        let (node, bridge) = text.split_once('/').ok_or_else(wrong)?;
+        let node = node.parse().map_err(|_| wrong())?;
+        Ok(Self { node, bridge: bridge.parse().map_err(|_| wrong())? })
+    }
+}
+
+impl fmt::Display for DeviceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.node, self.bridge)
+    }
+}
+
+impl FlowId {
+    /// From the digits it is shown as.
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = text.strip_prefix("0x").unwrap_or(text);
+        let id = u64::from_str_radix(digits, 16).ok()?;
+        (digits.len() == 16 && digits.bytes().all(|b| b.is_ascii_hexdigit()) && Self::is_ours(id))
+            .then_some(Self(id))
+    }
+
+    /// A cookie within our space.
+    pub fn is_ours(cookie: u64) -> bool {
+        cookie & ID_MASK == u64::from(ID_PREFIX) << 48
+    }
+}
+
+impl fmt::Display for FlowId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for FlowId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

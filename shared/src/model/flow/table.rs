@@ -1,0 +1,69 @@
+//! Whether two tables are equal, without sending them: digests of 1,024 buckets, and one of those.
+//!
+//! The sum of a bucket is the exclusive or over its entries of a mix of id, content and state: kept up with each change,
+//! whatever the order. It finds differences; it protects against nobody, for both sides are authenticated.
+
+use serde::{Deserialize, Serialize};
+
+use super::FlowId;
+
+/// Buckets of a table: of 100,000 rules each holds about a hundred.
+pub const BUCKETS: usize = 1024;
+
+/// How a device holds an entry, as its agent knows and says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum EntryState {
+    /// As it is to be.
+    Present,
+    /// It ended by its idle or hard timeout, and stays gone.
+    Expired,
+    /// Not there, or another, and cannot be put right at present.
+    Wrong,
+}
+
+/// The digests of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Buckets(Box<[u64; BUCKETS]>);
+
+impl Default for Buckets {
+    fn default() -> Self {
+        Self(Box::new([0; BUCKETS]))
+    }
+}
+
+/// Where an entry is summed.
+pub fn bucket_of(id: FlowId) -> usize {
+    (id.0 % BUCKETS as u64) as usize
+}
+
+impl Buckets {
+    /// An entry comes, or goes: the same call does both.
+    pub fn toggle(&mut self, id: FlowId, digest: u64, state: EntryState) {
+        self.0[bucket_of(id)] ^= mix(id.0 ^ mix(digest ^ mix(1 + state as u64)));
+    }
+
+    /// Of one bucket.
+    pub fn get(&self, bucket: usize) -> u64 {
+        self.0[bucket]
+    }
+
+    /// All of them.
+    pub fn all(&self) -> &[u64] {
+        &self.0[..]
+    }
+
+    /// One digest for the whole table; 0 for an empty one.
+    pub fn root(&self) -> u64 {
+        (0..)
+            .zip(self.0.iter())
+            .filter(|(_, sum)| **sum != 0)
+            .fold(0, |root, (n, sum)| root ^ mix(sum ^ mix(n + 1)))
+    }
+}
+
+/// SplitMix64's finalizer: one changed bit of the input changes half of the output.
+fn mix(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}

@@ -9,6 +9,24 @@
 //!   GET  /v1/nodes                                 GET|PATCH|DELETE /v1/nodes/{node}    POST /v1/nodes/{node}/revoke
 //!   GET  /v1/nodes/{node}/facts                    GET  /v1/drift?node=
 //!   GET|POST /v1/tokens                            DELETE /v1/tokens/{id}               GET /v1/version
+//!
+//!   POST /v1/flows?guard=&name=                    the body is a flow file as the operator wrote it; guard=false: not guarded
+//!                                                  {"operation","rules","devices","warnings":[]}
+//!   GET  /v1/flows/operations/{id}?wait=SECONDS    {"operation","action","state":"IN_PROGRESS|COMPLETE|FAILED","stage","stages",
+//!                                                   "done","total","errors":[{"id","device","error"}]}
+//!   GET  /v1/devices                               [{"device","node","bridge","node_state","switch":"absent|filling|watched|unknown",
+//!                                                   "rules","added","pending","failed","expired","wrong","foreign","reason",…}]
+//!   GET  /v1/devices/{node}/{bridge}               one of these
+//!   GET  /v1/devices/{node}/{bridge}/flows?table=&state=&foreign=&counters=
+//!                                                  [{"id","device","kind","table","priority","selector","treatment","idle_timeout",
+//!                                                   "hard_timeout","state","owner","packets","bytes","duration","error"}]
+//!   DELETE /v1/devices/{node}/{bridge}/flows?guard=   body {"ids":[]}; as POST /v1/flows
+//!   GET  /v1/devices/{node}/{bridge}/flows/{id}    one of these, with "since", "on_device", "explanation":[lines]
+//!   GET  /v1/devices/{node}/{bridge}/stats         {"device","tables":[{"table","active","lookups","matches"}],
+//!                                                   "owners":[{"owner","rules","packets","bytes"}],"age"}
+//!   POST /v1/devices/{node}/{bridge}/reconcile?foreign=   the device as it is then
+//!   POST /v1/devices/{node}/{bridge}/purge?forget=&guard= as POST /v1/flows; forget: the table alone, what is on the device is left
+//!   GET  /metrics                                  for Prometheus, text format 0.0.4
 //! ```
 //!
 //! An error is `{"error": {"class", "message", "errors"}}`, see [`error`]. Templates are parsed here, beside the

@@ -10,6 +10,7 @@ mod batch;
 mod field;
 mod message;
 mod packed;
+mod parse;
 mod print;
 mod table;
 
@@ -21,6 +22,7 @@ pub use message::{
     STATS_PAGE, SwitchState, TableCounters,
 };
 pub use packed::{ENTRY_MAX, NotAnEntry, Packed};
+pub use parse::{BadEntry, Step, suggestion};
 pub use table::{BUCKETS, Buckets, EntryState, bucket_of};
 
 use std::fmt;

@@ -34,6 +34,11 @@ macro_rules! fields {
             /// All, in order.
             pub const ALL: &[Field] = &[$(Field::$variant,)*];
 
+            /// From its name.
+            pub fn from_name(name: &str) -> Option<Self> {
+                match name { $($name => Some(Field::$variant),)* _ => None }
+            }
+
             /// As it is written.
             pub fn name(self) -> &'static str {
                 match self { $(Field::$variant => $name,)* }
@@ -74,6 +79,22 @@ fields! {
     Reg6 "reg6" 32 Number true;
     /// Register 7.
     Reg7 "reg7" 32 Number true;
+    /// Register 8.
+    Reg8 "reg8" 32 Number true;
+    /// Register 9.
+    Reg9 "reg9" 32 Number true;
+    /// Register 10.
+    Reg10 "reg10" 32 Number true;
+    /// Register 11.
+    Reg11 "reg11" 32 Number true;
+    /// Register 12.
+    Reg12 "reg12" 32 Number true;
+    /// Register 13.
+    Reg13 "reg13" 32 Number true;
+    /// Register 14.
+    Reg14 "reg14" 32 Number true;
+    /// Register 15.
+    Reg15 "reg15" 32 Number true;
     /// Written by `write_metadata`.
     Metadata "metadata" 64 Number true;
     /// Of the tunnel it came through.
@@ -157,11 +178,6 @@ fields! {
 }
 
 impl Field {
-    /// From its name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|field| field.name() == name)
-    }
-
     /// Every bit of it.
     pub fn all_bits(self) -> u128 {
         u128::MAX >> (128 - self.bits())

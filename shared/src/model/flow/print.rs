@@ -179,6 +179,14 @@ fn ct_json(ct: &Ct) -> Value {
     Value::Object(map)
 }
 
+/// As it is written, for messages.
+pub(super) fn value_text(field: Field, value: u128, mask: Option<u128>) -> String {
+    match value_json(field, value, mask) {
+        Value::String(text) => text,
+        other => other.to_string(),
+    }
+}
+
 fn value_json(field: Field, value: u128, mask: Option<u128>) -> Value {
     match field.kind() {
         FieldKind::Number => number_json(value, mask),

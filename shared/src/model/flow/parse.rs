@@ -1,0 +1,249 @@
+//! Entries from JSON values, in the words of a flow file, with the path of a fault.
+//!
+//! Everything that can be known without the switch is checked here: words, bounds, masks, prerequisites, the order of
+//! instructions. What is printed (`print.rs`) parses to the same.
+//!
+//! Absent: files of many entries and their lines (muster-template), whether ports, groups and meters exist (the agent).
+
+mod near;
+mod object;
+mod prerequisite;
+mod treatment;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+pub use near::suggestion;
+use object::{Object, unwanted};
+
+use super::{
+    BANDS_MAX, Band, Criterion, Entry, Field, GROUP_BUCKETS_MAX, Group, GroupBucket, GroupKind, Meter, Rule,
+};
+
+/// The key that says where an entry belongs; it is read by whoever reads a file.
+const DEVICE: &str = "device";
+const RULE_KEYS: [&str; 7] =
+    [DEVICE, "table", "priority", "selector", "treatment", "idle_timeout", "hard_timeout"];
+const GROUP_KEYS: [&str; 4] = [DEVICE, "group", "type", "buckets"];
+const METER_KEYS: [&str; 4] = [DEVICE, "meter", "unit", "bands"];
+/// The highest number of a group that OpenFlow leaves to people.
+pub(super) const GROUP_MAX: u64 = 0xffff_ff00;
+/// As [`GROUP_MAX`], of a meter.
+pub(super) const METER_MAX: u64 = 0xffff_0000;
+/// The last table: 255 means all of them.
+const TABLE_MAX: u64 = 254;
+
+/// Why a value is no entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadEntry {
+    /// Where in the value; empty: as a whole.
+    pub path: Vec<Step>,
+    /// What is wrong, and what to do.
+    pub message: String,
+}
+
+/// One step down a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Into a map.
+    Key(Box<str>),
+    /// Into a list.
+    Item(usize),
+}
+
+type Read<T> = Result<T, BadEntry>;
+
+impl Entry {
+    /// A rule, a group (has the key `group`) or a meter (`meter`), as in a flow file. The key `device` is left to the
+    /// caller.
+    ///
+    /// # Errors
+    /// [`BadEntry`] says where and what.
+    pub fn from_json(value: &Value) -> Result<Self, BadEntry> {
+        match value {
+            Value::Object(map) if map.contains_key("group") => Group::from_json(map).map(Entry::Group),
+            Value::Object(map) if map.contains_key("meter") => Meter::from_json(map).map(Entry::Meter),
+            Value::Object(map) => Rule::from_json(map).map(Entry::Rule),
+            other => Err(unwanted("a flow rule, which is a map", other)),
+        }
+    }
+}
+
+impl Rule {
+    /// As in a flow file; the key `device` is left to the caller.
+    ///
+    /// # Errors
+    /// [`BadEntry`] says where and what.
+    pub fn from_json(map: &Map<String, Value>) -> Result<Self, BadEntry> {
+        let given = Object::new("a flow rule", map, &RULE_KEYS)?;
+        let rule = Rule {
+            table: given.number("table", 0..=TABLE_MAX)?.unwrap_or(0),
+            priority: given.number("priority", 0..=u64::from(u16::MAX))?.ok_or_else(|| {
+                BadEntry::new("this must be given: 0 to 65535, the higher wins").key("priority")
+            })?,
+            selector: given.read("selector", selector)?.unwrap_or_default(),
+            treatment: given.read("treatment", treatment::instructions)?.unwrap_or_default(),
+            idle_timeout: given.number("idle_timeout", 0..=u64::from(u16::MAX))?.unwrap_or(0),
+            hard_timeout: given.number("hard_timeout", 0..=u64::from(u16::MAX))?.unwrap_or(0),
+        };
+        prerequisite::check(&rule)?;
+        Ok(rule)
+    }
+}
+
+fn selector(value: &Value) -> Read<Vec<Criterion>> {
+    let Value::Object(map) = value else {
+        return Err(unwanted("a map, such as {eth_type: 0x0800, ipv4_dst: 10.0.0.0/24}", value));
+    };
+    let given = map.iter().filter(|(_, value)| !value.is_null());
+    let mut selector = given
+        .map(|(name, value)| criterion(name, value).map_err(|bad| bad.key(name)))
+        .collect::<Read<Vec<Criterion>>>()?;
+    selector.sort_unstable_by_key(Criterion::order);
+    Ok(selector)
+}
+
+fn criterion(name: &str, value: &Value) -> Read<Criterion> {
+    if name == "in_port" {
+        return Ok(Criterion::InPort(value::port(value)?));
+    }
+    let field = Field::from_name(name).ok_or_else(|| near::unknown_field(name))?;
+    let (value, mask) = value::of_field(field, value)?;
+    match (mask, field.is_maskable()) {
+        (Some(_), false) => Err(BadEntry::new(format!("{name} matches whole; it takes no mask"))),
+        _ => Ok(Criterion::Field { field, value, mask }),
+    }
+}
+
+impl Group {
+    fn from_json(map: &Map<String, Value>) -> Read<Self> {
+        let given = Object::new("a group", map, &GROUP_KEYS)?;
+        let kind = given.read("type", group_kind)?.ok_or_else(|| {
+            BadEntry::new("this must be given: all, select, indirect or fast_failover").key("type")
+        })?;
+        let group = Group {
+            number: given
+                .number("group", 0..=GROUP_MAX)?
+                .ok_or_else(|| BadEntry::new("this must be given: the group's number").key("group"))?,
+            kind,
+            buckets: given.list("buckets", GROUP_BUCKETS_MAX, |value| bucket(kind, value))?.ok_or_else(
+                || BadEntry::new("this must be given: a list of {treatment: […]}").key("buckets"),
+            )?,
+        };
+        match group.kind == GroupKind::Indirect && group.buckets.len() != 1 {
+            true => Err(BadEntry::new("a group of type indirect has exactly one bucket").key("buckets")),
+            false => Ok(group),
+        }
+    }
+}
+
+fn group_kind(value: &Value) -> Read<GroupKind> {
+    const ALL: [GroupKind; 4] =
+        [GroupKind::All, GroupKind::Select, GroupKind::Indirect, GroupKind::FastFailover];
+    let word = value.as_str().unwrap_or_default();
+    ALL.into_iter().find(|kind| kind.as_str() == word).ok_or_else(|| match value {
+        Value::String(word) => {
+            let near = suggestion(word, ALL.map(GroupKind::as_str));
+            BadEntry::new(format!(
+                "want all, select, indirect or fast_failover, got '{}'{near}",
+                near::cut(word)
+            ))
+        }
+        _ => unwanted("all, select, indirect or fast_failover", value),
+    })
+}
+
+fn bucket(kind: GroupKind, value: &Value) -> Read<GroupBucket> {
+    let Value::Object(map) = value else { return Err(unwanted("a bucket, which is a map", value)) };
+    let given = Object::new("a bucket", map, &["weight", "watch_port", "treatment"])?;
+    let weight = given.number("weight", 1..=u64::from(u16::MAX))?;
+    let watch_port = given.read("watch_port", value::port)?;
+    match (kind, weight, &watch_port) {
+        (GroupKind::Select, _, _) | (_, None, _) => {}
+        _ => return Err(BadEntry::new("only buckets of a group of type select have a weight").key("weight")),
+    }
+    match (kind, &watch_port) {
+        (GroupKind::FastFailover, None) => {
+            let why = "this must be given: in fast_failover a bucket is used while this port is up";
+            Err(BadEntry::new(why).key("watch_port"))
+        }
+        (GroupKind::FastFailover, _) | (_, None) => Ok(GroupBucket {
+            weight: weight.unwrap_or(if kind == GroupKind::Select { 1 } else { 0 }),
+            watch_port,
+            treatment: given.read("treatment", treatment::actions)?.unwrap_or_default(),
+        }),
+        _ => {
+            Err(BadEntry::new("only buckets of a group of type fast_failover watch a port").key("watch_port"))
+        }
+    }
+}
+
+impl Meter {
+    fn from_json(map: &Map<String, Value>) -> Read<Self> {
+        let given = Object::new("a meter", map, &METER_KEYS)?;
+        let packets = given.read("unit", |value| match value.as_str() {
+            Some("kilobits") => Ok(false),
+            Some("packets") => Ok(true),
+            _ => Err(unwanted("kilobits or packets (per second)", value)),
+        })?;
+        let bands = given.list("bands", BANDS_MAX, band)?.unwrap_or_default();
+        if bands.is_empty() {
+            return Err(BadEntry::new("a meter has at least one band, such as {rate: 1000}").key("bands"));
+        }
+        Ok(Meter {
+            number: given
+                .number("meter", 1..=METER_MAX)?
+                .ok_or_else(|| BadEntry::new("this must be given: the meter's number").key("meter"))?,
+            packets: packets.unwrap_or(false),
+            bands,
+        })
+    }
+}
+
+fn band(value: &Value) -> Read<Band> {
+    let Value::Object(map) = value else { return Err(unwanted("a band, which is a map", value)) };
+    let given = Object::new("a band", map, &["rate", "burst", "dscp_remark"])?;
+    Ok(Band {
+        rate: given
+            .number("rate", 1..=u64::from(u32::MAX))?
+            .ok_or_else(|| BadEntry::new("this must be given: kilobits or packets per second").key("rate"))?,
+        burst: given.number("burst", 0..=u64::from(u32::MAX))?.unwrap_or(0),
+        dscp_remark: given.number("dscp_remark", 0..=u64::from(u8::MAX))?,
+    })
+}
+
+impl BadEntry {
+    pub(super) fn new(message: impl Into<String>) -> Self {
+        Self { path: Vec::new(), message: message.into() }
+    }
+
+    pub(super) fn key(mut self, key: &str) -> Self {
+        self.path.insert(0, Step::Key(near::cut(key).into()));
+        self
+    }
+
+    pub(super) fn item(mut self, index: usize) -> Self {
+        self.path.insert(0, Step::Item(index));
+        self
+    }
+}
+
+impl fmt::Display for BadEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, step) in self.path.iter().enumerate() {
+            match step {
+                Step::Key(key) => write!(f, "{}{key}", if n == 0 { "" } else { "." })?,
+                Step::Item(index) => write!(f, "[{index}]")?,
+            }
+        }
+        let colon = if self.path.is_empty() { "" } else { ": " };
+        write!(f, "{colon}{}", self.message)
+    }
+}
+
+impl std::error::Error for BadEntry {}

@@ -18,6 +18,7 @@ use crate::desired::Desired;
 use crate::error::{cut, suggestion};
 use crate::expression::describe;
 use crate::render::Step;
+pub(crate) use value::confirm_timeout;
 
 /// The types a template may name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

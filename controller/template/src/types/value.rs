@@ -37,7 +37,7 @@ pub(super) fn integer(value: &Value, least: u64, most: u64) -> Read<u64> {
         .ok_or_else(|| PropertyError::new(format!("want a whole number from {least} to {most}")))
 }
 
-pub(super) fn confirm_timeout(value: &Value) -> Read<u32> {
+pub(crate) fn confirm_timeout(value: &Value) -> Read<u32> {
     let seconds = integer(value, 1, CONFIRM_TIMEOUT_MAX)?;
     u32::try_from(seconds).map_err(|_| PropertyError::new("too many seconds"))
 }

@@ -1,0 +1,94 @@
+//! Flow files: what devices are to hold, in ordered stages, from YAML or JSON.
+//!
+//! ```text
+//!   text ──YAML events─┐                                                ┌─ stage 1: device → entries, packed, with ids
+//!        └─JSON reader─┴─► one item as a value ─► Entry ─► Packed, id ──┼─ stage 2: …
+//!                               (no tree of the whole text is kept)     └─ …
+//! ```
+//!
+//! A text that begins with `{` is read as JSON, which is several times faster; where an item of it is wrong that item is
+//! read once more as the YAML that it also is, for its lines.
+//!
+//! Absent: what a device holds already, owners, states: the engine's.
+
+mod collect;
+mod json;
+mod yaml;
+
+use muster_shared::model::flow::{DeviceName, FlowId, Packed};
+
+use crate::error::{Errors, Place, Sink};
+
+use collect::Collector;
+
+/// Stages of one file: each is a round trip to all of its devices.
+const STAGES_MAX: usize = 1000;
+
+/// What a flow file asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FlowFile {
+    /// In order; the next begins when all devices of the one before have taken it.
+    pub stages: Vec<FlowStage>,
+    /// Seconds until a change that could cut a node off is taken back, where the file says it.
+    pub confirm_timeout: Option<u32>,
+}
+
+/// What happens at once, all or nothing on each device. In the order of the devices' names.
+pub type FlowStage = Vec<FlowPart>;
+
+/// One device's part of a stage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowPart {
+    /// Which.
+    pub device: DeviceName,
+    /// Meters and groups before the rules that need them, else in the order of the file; no two of a file take the same
+    /// place.
+    pub entries: Vec<(FlowId, Packed)>,
+}
+
+/// Bounds on a flow file.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowLimits {
+    /// Bytes of its text.
+    pub text: usize,
+    /// Rules, groups and meters in it.
+    pub entries: usize,
+}
+
+impl Default for FlowLimits {
+    /// A million rules: as many as one controller is made for.
+    fn default() -> Self {
+        Self { text: 512 * 1024 * 1024, entries: 1_000_000 }
+    }
+}
+
+impl FlowFile {
+    /// Reads a flow file; `name` is the file's, for errors.
+    ///
+    /// # Errors
+    /// What is wrong, with line, column and path, many faults at once.
+    pub fn parse(name: &str, text: &str, limits: FlowLimits) -> Result<Self, Errors> {
+        let mut errors = Sink::new(name);
+        if let Some(message) = crate::parse::too_large("the flow file", text, limits.text) {
+            errors.push(Place::default(), "", message);
+            return Err(errors.into_errors());
+        }
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let mut collector = Collector::new(limits.entries);
+        let errors = match text.trim_start().starts_with('{') {
+            true => json::read(name, text, &mut collector),
+            false => yaml::read(name, text, &mut collector),
+        };
+        collector.finish(errors)
+    }
+
+    /// Rules, groups and meters in all stages.
+    pub fn len(&self) -> usize {
+        self.stages.iter().flatten().map(|part| part.entries.len()).sum()
+    }
+
+    /// It asks for nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

@@ -1,4 +1,4 @@
-//! What the agent does to Linux: the network, files, the host name. Everything is read back after it was changed.
+//! What the agent does to Linux: the network, flow tables, files, the host name. Everything is read back after it was changed.
 //!
 //! Absent on purpose: jobs, the ledger, MQTT. The callers decide when; this crate knows how.
 
@@ -6,5 +6,6 @@ pub mod facts;
 pub mod files;
 pub mod hostname;
 pub mod net;
+pub mod openflow;
 pub mod packed;
 pub mod sys;

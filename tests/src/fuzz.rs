@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 use muster_controller::link::direct::count_packets;
 use muster_shared::NodeId;
 use muster_shared::join::{JoinAnswer, JoinRequest, JoinToken};
+use muster_shared::model::flow::{Entry, OpsRef, Packed, read_ops};
 use muster_shared::model::network::NetworkDocument;
 use muster_shared::model::{Down, Up};
 use muster_shared::seal::{Seal, SealPublic, SealSecret};
 use muster_shared::wire::{self, BODY_MAX, Message};
-use muster_template::{Environment, Hook, Parameters, References, Template};
+use muster_template::{Environment, FlowFile, FlowLimits, FlowStage, Hook, Parameters, References, Template};
 use serde_json::Value;
 
 /// Something that reads bytes from outside.
@@ -25,7 +26,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 13] = [
     Target { name: "wire_packet", run: wire_packet },
     Target { name: "wire_down", run: wire_body::<Down> },
     Target { name: "wire_up", run: wire_body::<Up> },
@@ -35,6 +36,8 @@ pub const TARGETS: [Target; 11] = [
     Target { name: "mqtt", run: mqtt },
     Target { name: "template", run: template },
     Target { name: "environment", run: environment },
+    Target { name: "flow_file", run: flow_file },
+    Target { name: "flow_ops", run: flow_ops },
     Target { name: "network_document", run: network_document },
     Target { name: "node_name", run: node_name },
 ];
@@ -140,6 +143,39 @@ fn environment(bytes: &[u8]) {
     if template.bind_with(&environment, &BTreeMap::new()).is_ok() {
         let bound = template.bind_with(&environment, &given).expect("an unknown name would have been said");
         assert_eq!(bound.get("p"), Some(&given["p"]), "what is given goes over an environment");
+    }
+}
+
+/// A flow file; what it asks for, written again, asks for the same.
+fn flow_file(bytes: &[u8]) {
+    let limits = FlowLimits { text: 1 << 20, entries: 1000 };
+    let read = |text: &str| FlowFile::parse("f.yaml", text, limits);
+    let Ok(file) = read(&String::from_utf8_lossy(bytes)) else { return };
+    let written: Vec<Value> = file.stages.iter().map(written_stage).collect();
+    let mut again = serde_json::Map::from_iter([("stages".to_owned(), Value::Array(written))]);
+    again.extend(file.confirm_timeout.map(|seconds| ("confirm_timeout".to_owned(), seconds.into())));
+    assert_eq!(read(&Value::Object(again).to_string()), Ok(file));
+}
+
+fn written_stage(stage: &FlowStage) -> Value {
+    let written = |part: &muster_template::FlowPart, packed: &Packed| {
+        let mut map = packed.unpack().to_json();
+        map.insert("device".into(), part.device.to_string().into());
+        Value::Object(map)
+    };
+    stage.iter().flat_map(|part| part.entries.iter().map(|(_, packed)| written(part, packed))).collect()
+}
+
+/// A batch as an agent gets it.
+fn flow_ops(bytes: &[u8]) {
+    for op in read_ops(bytes) {
+        let Ok(OpsRef::Put { packed, .. }) = op else { continue };
+        let Ok(entry) = Packed::read(packed) else { continue };
+        assert_eq!(Packed::new(&entry).expect("it was packed").bytes(), packed);
+        // Canonical is less than right: what prints and parses at all must come to the same.
+        if let Ok(again) = Entry::from_json(&Value::Object(entry.to_json())) {
+            assert!(Packed::new(&again).is_ok(), "what is parsed is canonical");
+        }
     }
 }
 

@@ -123,7 +123,7 @@ macro_rules! targets {
 }
 
 targets! {
-    wire_packet wire_down wire_up join_request join_answer join_token mqtt template environment network_document node_name
+    wire_packet wire_down wire_up join_request join_answer join_token mqtt template environment flow_file flow_ops network_document node_name
 }
 
 #[test]
@@ -144,9 +144,11 @@ fn every_target_is_fuzzed_tested_and_has_seeds() {
 #[test]
 fn the_golden_seeds_are_understood() {
     use muster_shared::join::{JoinAnswer, JoinRequest, JoinToken};
+    use muster_shared::model::flow::{OpsRef, Packed, read_ops};
     use muster_shared::model::network::NetworkDocument;
     use muster_shared::model::{Down, Up};
     use muster_shared::wire::read_body;
+    use muster_template::{FlowFile, FlowLimits};
 
     let all = |name: &str, good: fn(&[u8]) -> bool| {
         let target = TARGETS.iter().find(|target| target.name == name).unwrap();
@@ -163,6 +165,17 @@ fn the_golden_seeds_are_understood() {
     all("join_token", |seed| String::from_utf8_lossy(seed).parse::<JoinToken>().is_ok());
     all("mqtt", |seed| muster_controller::link::direct::count_packets(seed) > 0);
     all("network_document", |seed| NetworkDocument::from_json(&String::from_utf8_lossy(seed)).is_ok());
+    all("flow_file", |seed| {
+        let text = String::from_utf8_lossy(seed);
+        FlowFile::parse("f", &text, FlowLimits::default()).is_ok()
+    });
+    all("flow_ops", |seed| {
+        let mut entries = read_ops(seed).map(|op| match op {
+            Ok(OpsRef::Put { packed, .. }) => Packed::read(packed).is_ok(),
+            other => other.is_ok(),
+        });
+        entries.all(|is_good| is_good)
+    });
     all("environment", |seed| {
         let text = String::from_utf8_lossy(seed);
         muster_template::Environment::parse(text.split('\0').map(|text| ("e", text))).is_ok()

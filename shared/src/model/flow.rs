@@ -14,6 +14,9 @@ mod parse;
 mod print;
 mod table;
 
+#[cfg(test)]
+mod tests;
+
 pub use batch::{BadOps, Ops, OpsRef, read_ops};
 pub use field::{Field, FieldKind};
 pub use message::{

@@ -154,4 +154,6 @@ pub fn read_body<M: Message>(body: &[u8]) -> Result<Vec<M>, WireError> {
 }
 
 #[cfg(test)]
+mod flow_tests;
+#[cfg(test)]
 mod tests;

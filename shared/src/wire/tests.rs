@@ -80,6 +80,9 @@ fn downs() -> Vec<Down> {
         Down::AskFacts,
         job(hostname("web-1.example.com")),
     ]
+    .into_iter()
+    .chain(flow_tests::downs())
+    .collect()
 }
 
 fn acting(action: Action) -> Down {
@@ -109,6 +112,9 @@ fn ups() -> Vec<Up> {
         Up::Drift(vec![drift(DriftState::Drifted, "eth0 is down"), drift(DriftState::InSync, "")]),
         Up::Facts(Box::new(facts())),
     ]
+    .into_iter()
+    .chain(flow_tests::ups())
+    .collect()
 }
 
 fn drift(state: DriftState, reason: &str) -> Drift {

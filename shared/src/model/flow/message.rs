@@ -12,7 +12,7 @@ use crate::model::Content;
 /// Bytes of operations in the batch itself; more are fetched as a content.
 pub const OPS_INLINE_MAX: usize = Content::INLINE_MAX;
 /// States in one message, with the longest reasons half of a packet.
-pub const STATES_MAX: usize = 256;
+pub const STATES_MAX: usize = 128;
 /// Entries in one page: two thirds of a packet.
 pub const ENTRIES_PAGE: usize = 8192;
 /// Counters in one page: two thirds of a packet.

@@ -13,6 +13,8 @@ mod value;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(super) use tests::any_entry;
 
 use std::fmt;
 

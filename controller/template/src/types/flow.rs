@@ -172,7 +172,10 @@ fn part(key: &str, value: &Value) -> Result<(), PropertyError> {
 fn check_rules(value: &Value) -> Result<(), PropertyError> {
     let Value::Array(items) = value else { return Err(unwanted("a list of rules", value)) };
     let known = items.iter().enumerate().filter(|(_, item)| !has_null(item));
-    known.map(|(n, item)| rule(item, None).map(drop).map_err(|error| error.within(Step::Item(n)))).collect()
+    known
+        .map(|(n, item)| rule(item, None).map(drop).map_err(|error| error.within(Step::Item(n))))
+        .find(Result::is_err)
+        .unwrap_or(Ok(()))
 }
 
 fn check_buckets(value: &Value) -> Result<(), PropertyError> {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_shared::model::Claim;
+use muster_shared::model::{Claim, ClaimKind};
 
 use crate::node::NodeKey;
 use crate::resource::Slot;
@@ -17,6 +17,13 @@ pub(crate) struct Claims {
 impl Claims {
     pub fn owner(&self, node: NodeKey, claim: &Claim) -> Option<Slot> {
         self.owners.get(&(node, claim.clone())).copied()
+    }
+
+    /// Whether anything of this kind is claimed on a node.
+    pub fn has_kind(&self, node: NodeKey, kind: ClaimKind) -> bool {
+        let first = Claim { kind, key: String::new() };
+        let next = self.owners.range((node, first)..).next();
+        next.is_some_and(|((of, claim), _)| *of == node && claim.kind == kind)
     }
 
     #[cfg(test)]
@@ -41,7 +48,7 @@ impl Claims {
 
     /// Lets go of all that a row owns but these.
     pub fn keep(&mut self, slot: Slot, kept: &[Claim]) {
-        let none = Claim { kind: muster_shared::model::ClaimKind::File, key: String::new() };
+        let none = Claim { kind: ClaimKind::File, key: String::new() };
         let others: Vec<(NodeKey, Claim)> = self
             .owned
             .range((slot, NodeKey(0), none)..)

@@ -9,6 +9,7 @@ use muster_shared::{Epoch, Generation, MonoTime, NodeId, ResourceId, StackName};
 use muster_template::Template;
 
 use crate::claim::Claims;
+use crate::flow::{FlowAction, Flows};
 use crate::job::Limits;
 use crate::node::{NodeKey, Nodes};
 use crate::operation::Pending;
@@ -146,6 +147,7 @@ pub struct Engine {
     pub(crate) by_physical: IndexMap<ResourceId, Slot>,
     pub(crate) nodes: Nodes,
     pub(crate) claims: Claims,
+    pub(crate) flows: Flows,
     pub(crate) contents: BTreeMap<ContentDigest, u32>,
     pub(crate) timers: Timers,
     pub(crate) pending: BTreeMap<u64, Pending>,
@@ -195,6 +197,7 @@ impl Engine {
             by_physical: IndexMap::new(),
             nodes: Nodes::default(),
             claims: Claims::default(),
+            flows: Flows::default(),
             contents: BTreeMap::new(),
             timers: Timers::default(),
             pending: BTreeMap::new(),
@@ -231,6 +234,7 @@ impl Engine {
                 TimerKey::Quiet(stack) => self.quiet_due(stack, due),
                 TimerKey::Tidings(slot) => self.tidings_due(slot, due),
                 TimerKey::Facts(node) => self.answer_facts(node),
+                TimerKey::Device(device) => self.device_due(device),
             }
             self.run_agenda();
         }
@@ -238,7 +242,8 @@ impl Engine {
 
     /// What is to be done next. All changes of the rows come first, each row once.
     pub fn poll_effect(&mut self) -> Option<Effect> {
-        if let Some(change) = self.next_dirty().or_else(|| self.changes.pop_front()) {
+        let dirty = self.next_dirty().or_else(|| self.next_flow_change());
+        if let Some(change) = dirty.or_else(|| self.changes.pop_front()) {
             return Some(Effect::Persist(change));
         }
         self.effects.pop_front()
@@ -288,6 +293,26 @@ impl Engine {
                 Err(refusal) => Err(refusal),
             },
             Request::Facts { node } => match self.ask_facts(&node, id) {
+                Ok(Some(answer)) => Ok(answer),
+                Ok(None) => return, // answered when the node has
+                Err(refusal) => Err(refusal),
+            },
+            Request::ApplyFlows { stages, confirm_timeout } => {
+                self.begin_flows(FlowAction::Apply, stages, confirm_timeout)
+            }
+            Request::DeleteFlows { device, ids, confirm_timeout } => {
+                self.delete_flows(device, ids, confirm_timeout)
+            }
+            Request::PurgeFlows { device, forget, confirm_timeout } => {
+                self.purge_flows(device, forget, confirm_timeout)
+            }
+            Request::ReconcileFlows { device, foreign } => self.reconcile_flows(&device, foreign),
+            Request::FlowStats { device } => match self.ask_flow_stats(&device, id) {
+                Ok(Some(answer)) => Ok(answer),
+                Ok(None) => return, // answered when the node has
+                Err(refusal) => Err(refusal),
+            },
+            Request::ForeignFlows { device } => match self.ask_foreign(&device, id) {
                 Ok(Some(answer)) => Ok(answer),
                 Ok(None) => return, // answered when the node has
                 Err(refusal) => Err(refusal),

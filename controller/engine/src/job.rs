@@ -191,10 +191,13 @@ impl Engine {
     pub(crate) fn transmit(&mut self, slot: Slot, node: NodeKey) {
         let row = &self.rows[slot];
         let (Some(spec), Some(action), Some(work)) = (&row.spec, row.action, &row.work) else { return };
+        let spec = match spec.unpack() {
+            Desired::Node(spec) => spec,
+            Desired::Flows(set) => return self.transmit_flows(slot, &set),
+        };
         let message = if work.state == WorkState::Withdrawing {
             Down::Withdraw { resource: row.physical, generation: row.generation }
         } else {
-            let Desired::Node(spec) = spec.unpack() else { return };
             Down::Job(Job {
                 resource: row.physical,
                 generation: row.generation,

@@ -22,6 +22,7 @@ mod drift;
 mod engine;
 mod facts;
 mod failure;
+pub mod flow;
 mod hook;
 mod job;
 mod layout;

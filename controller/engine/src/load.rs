@@ -9,6 +9,7 @@ use muster_template::{Policies, names_digest};
 
 use crate::delete_first::UNCOUNTED;
 use crate::engine::{Config, Engine, Todo};
+use crate::flow::record::FlowSnapshot;
 use crate::record::{
     Change, NodeRecord, PackedSpec, ResourceRecord, StackAction, StackRecord, Status, TokenRecord,
 };
@@ -34,6 +35,8 @@ pub struct Snapshot {
     pub tokens: Vec<TokenRecord>,
     /// All that are kept.
     pub contents: Vec<ContentDigest>,
+    /// Flow tables.
+    pub flows: FlowSnapshot,
     /// The highest ids ever given: row, stack, traversal.
     pub highest: (u64, u64, u64),
 }
@@ -68,6 +71,7 @@ impl Engine {
         for (slot, requires) in requires {
             engine.rows[slot].requires = requires.into();
         }
+        engine.load_flows(snapshot.flows);
         for key in engine.nodes.iter().map(|(key, _)| key).collect::<Vec<_>>() {
             engine.count_lost(key);
         }

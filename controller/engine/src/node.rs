@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use muster_shared::model::LedgerEntry;
+use muster_shared::model::flow::Bridge;
 use muster_shared::pattern::matches;
 use muster_shared::{MonoTime, NodeId, ResourceId};
 
@@ -46,6 +47,10 @@ pub(crate) struct Node {
     pub facts: Option<Told>,
     /// Who waits for that.
     pub asking: Asking,
+    /// Its agent has said how all its devices stand since it greeted.
+    pub flows_heard: bool,
+    /// Those it has named so far.
+    pub flows_said: BTreeSet<Bridge>,
 }
 
 impl Node {
@@ -98,6 +103,8 @@ impl Nodes {
             lost: Lost::default(),
             facts: None,
             asking: Asking::default(),
+            flows_heard: false,
+            flows_said: BTreeSet::new(),
         });
         self.by_name.insert(name.clone(), key);
         key

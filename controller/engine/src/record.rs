@@ -9,6 +9,7 @@ use muster_shared::{Epoch, Generation, NodeId, ResourceId, StackName};
 use muster_template::{Desired, Hook, Kind};
 use serde::{Deserialize, Serialize};
 
+use crate::flow::record::FlowChange;
 use crate::request::{NewToken, SourceText};
 use crate::view::{FailureView, OutputView};
 
@@ -67,6 +68,8 @@ pub enum Change {
     ContentRemoved(ContentDigest),
     /// Something an operator wants to know of.
     Event(EventRecord),
+    /// Of flow tables.
+    Flow(FlowChange),
     /// The engine's own counters.
     Counters(Counters),
 }
@@ -390,6 +393,11 @@ impl PackedSpec {
     /// As it is kept.
     pub fn bytes(&self) -> &[u8] {
         &self.0
+    }
+
+    /// Of flow rules: its jobs are the table's.
+    pub fn is_flows(&self) -> bool {
+        self.0.first() == Some(&1)
     }
 
     /// Unpacks.

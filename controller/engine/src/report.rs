@@ -66,7 +66,7 @@ impl Engine {
 
     /// A job that was taken back had begun: what became of it is told as of any other, but is no failure of the
     /// operation.
-    fn interrupted(&mut self, slot: Slot, reason: String) {
+    pub(crate) fn interrupted(&mut self, slot: Slot, reason: String) {
         self.abandon_work(slot);
         self.rows[slot].reason = Some(reason.into());
         self.event(self.rows[slot].stack, Some(slot));
@@ -102,7 +102,9 @@ impl Engine {
         let previous = self.end_work(slot).and_then(|work| work.previous);
         let row = &mut self.rows[slot];
         let (resource, generation, deleted) = (row.physical, row.generation, row.is_going());
-        let held = std::mem::replace(&mut row.held, (!deleted).then_some(generation));
+        // A table is in no agent's ledger.
+        let is_kept = !deleted && !row.spec.as_ref().is_some_and(PackedSpec::is_flows);
+        let held = std::mem::replace(&mut row.held, is_kept.then_some(generation));
         let ledger = &mut self.nodes[node].ledger;
         for generation in [held, self.rows[slot].held].into_iter().flatten() {
             *ledger ^= LedgerEntry { resource, generation }.digest();

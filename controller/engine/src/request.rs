@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use muster_shared::join::TokenSecret;
 use muster_shared::model::Facts;
+use muster_shared::model::flow::{DeviceName, FlowId};
 use muster_shared::seal::SealPublic;
 use muster_shared::{NodeId, StackName};
-use muster_template::{Environment, Hook, Parameters, Policies, Template};
+use muster_template::{Environment, ForeignPolicy, Hook, Parameters, Policies, Template};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::flow::FlowWrite;
 use crate::node_view::LostView;
 
 /// A parsed and bound template with the text it came from.
@@ -197,6 +199,48 @@ pub enum Request {
         /// Its name.
         node: NodeId,
     },
+    /// Rules for devices, in stages: the next begins when all devices of this one have theirs.
+    ApplyFlows {
+        /// What each does; a device at most once in a stage.
+        stages: Vec<Vec<FlowWrite>>,
+        /// Seconds until a change that could cut a node off is taken back; none: not guarded.
+        confirm_timeout: Option<u32>,
+    },
+    /// Takes rules off a device.
+    DeleteFlows {
+        /// Where.
+        device: DeviceName,
+        /// Which.
+        ids: Vec<FlowId>,
+        /// As in [`Request::ApplyFlows`].
+        confirm_timeout: Option<u32>,
+    },
+    /// Takes all rules that operators own off a device.
+    PurgeFlows {
+        /// Where.
+        device: DeviceName,
+        /// The table alone: what is on the device is left there.
+        forget: bool,
+        /// As in [`Request::ApplyFlows`].
+        confirm_timeout: Option<u32>,
+    },
+    /// Compares a device with its table now, and puts right what differs.
+    ReconcileFlows {
+        /// Which.
+        device: DeviceName,
+        /// What becomes of rules that are not ours, from now on.
+        foreign: Option<ForeignPolicy>,
+    },
+    /// Reads the counters of a device: [`crate::Engine::flow_stats`] has them then.
+    FlowStats {
+        /// Which.
+        device: DeviceName,
+    },
+    /// Reads a device's rules that are not ours: [`crate::Engine::flow_rows`] has them then.
+    ForeignFlows {
+        /// Which.
+        device: DeviceName,
+    },
     /// A node is gone for ever: what may be on it is lost, and cleaned up first should it come back.
     RemoveNode {
         /// Its name.
@@ -269,6 +313,17 @@ pub enum Answer {
         age: Duration,
         /// What it said.
         facts: Box<Facts>,
+    },
+    /// An operation on flow tables has begun.
+    Flows {
+        /// Its number.
+        operation: u64,
+        /// Entries in all its stages.
+        rules: u64,
+        /// Devices.
+        devices: u64,
+        /// What deserves attention but hinders nothing.
+        warnings: Vec<String>,
     },
     /// The node is no more.
     NodeRemoved {

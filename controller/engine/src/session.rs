@@ -35,6 +35,7 @@ impl Engine {
         node.connection = None;
         node.pages = None;
         self.answer_facts(key);
+        self.flows_away(key);
         let node = &mut self.nodes[key];
         if !std::mem::take(&mut node.ready) {
             return;
@@ -93,7 +94,7 @@ impl Engine {
                 let name = self.nodes[key].name.clone();
                 if wanted {
                     self.effect(Effect::SendChunk { node: name, connection, digest, offset });
-                } else {
+                } else if !self.send_flow_chunk(key, digest, offset) {
                     self.send(key, Down::Chunk { digest, offset, bytes: Vec::new() });
                 }
             }
@@ -105,7 +106,7 @@ impl Engine {
             Up::Challenge { .. } => {}
             Up::Drift(drifts) => self.drifts(key, drifts),
             Up::Facts(facts) => self.facts(key, facts),
-            Up::Flow(_) => {}
+            Up::Flow(message) => self.flow_up(key, message),
         }
     }
 
@@ -124,6 +125,7 @@ impl Engine {
         }
         let welcome = Welcome { epoch: self.epoch, want_ledger, heartbeat: self.limits.heartbeat };
         self.send(key, Down::Welcome(welcome));
+        self.flows_hello(key);
         for slot in self.nodes[key].sent.clone() {
             if first {
                 let id = self.rows[slot].stack;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use muster_shared::MonoTime;
 
+use crate::flow::DeviceKey;
 use crate::node::NodeKey;
 use crate::resource::Slot;
 
@@ -20,6 +21,8 @@ pub(crate) enum TimerKey {
     Tidings(Slot),
     /// A node was asked for its facts.
     Facts(NodeKey),
+    /// Something of a device is due.
+    Device(DeviceKey),
 }
 
 #[derive(Debug, Default)]
@@ -41,6 +44,7 @@ impl Timers {
             TimerKey::Stack(..) => "a stack's time is over",
             TimerKey::Quiet(_) => "a stack is to have moved",
             TimerKey::Tidings(_) => "a row is to be told of",
+            TimerKey::Device(_) => "a device is due",
             TimerKey::Facts(_) => "a node is to have told its facts",
         };
         Some((*due, why))

@@ -234,7 +234,7 @@ impl Engine {
         };
         let content = externalise(&mut spec);
         let packed = PackedSpec::new(&spec);
-        if packed.bytes().len() > SPEC_MAX {
+        if packed.bytes().len() > SPEC_MAX && !packed.is_flows() {
             return Err(format!(
                 "its properties are {} bytes, over the limit of {SPEC_MAX}",
                 packed.bytes().len()
@@ -296,7 +296,7 @@ impl Engine {
             Kind::Dummy => true,
             Kind::Hostname => false,
             Kind::File => known("path").is_some_and(|path| path.as_str() != Some(&claim.key)),
-            Kind::NetworkConfig | Kind::FlowGroup | Kind::FlowMeter | Kind::FlowRule | Kind::FlowTable => {
+            Kind::NetworkConfig => {
                 template.render(index, &walk.parameters, &references).is_ok_and(|properties| {
                     muster_template::spec(kind, &properties).is_ok_and(|spec| !spec.claims().contains(claim))
                 })

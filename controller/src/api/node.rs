@@ -75,9 +75,11 @@ pub async fn remove(State(api): State<Api>, Path(name): Path<String>) -> Result<
         Answer::NodeRemoved { node, lost, lost_total } => {
             Ok(Json(json!({"name": node, "lost": lost, "lost_total": lost_total})))
         }
-        Answer::Stack { .. } | Answer::Done | Answer::Joined { .. } | Answer::Facts { .. } => {
-            Err(ApiError::internal("the engine did not say what was removed"))
-        }
+        Answer::Stack { .. }
+        | Answer::Done
+        | Answer::Joined { .. }
+        | Answer::Facts { .. }
+        | Answer::Flows { .. } => Err(ApiError::internal("the engine did not say what was removed")),
     }
 }
 
@@ -85,9 +87,11 @@ pub async fn remove(State(api): State<Api>, Path(name): Path<String>) -> Result<
 pub async fn facts(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<Value>, ApiError> {
     match api.driver.request(Request::Facts { node: node_name(name)? }).await? {
         Answer::Facts { node, age, facts } => Ok(Json(facts_view(&node, age, &facts))),
-        Answer::Stack { .. } | Answer::Done | Answer::Joined { .. } | Answer::NodeRemoved { .. } => {
-            Err(ApiError::internal("the engine did not say what the node is"))
-        }
+        Answer::Stack { .. }
+        | Answer::Done
+        | Answer::Joined { .. }
+        | Answer::NodeRemoved { .. }
+        | Answer::Flows { .. } => Err(ApiError::internal("the engine did not say what the node is")),
     }
 }
 

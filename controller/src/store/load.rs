@@ -63,6 +63,7 @@ pub(super) fn load(store: &mut Sqlite) -> Result<Snapshot, StoreError> {
         snapshot.highest = (rows, meta("highest_stack")?, meta("highest_traversal")?);
     }
     snapshot.policies = policies(store.db())?;
+    snapshot.flows = super::flow::load(store.db())?;
     for record in stacks {
         let source = match (record.status, record.action) {
             (Status::Complete, _) => None,

@@ -3,6 +3,7 @@
 //! Absent: decisions. What is written, and in which order, is the engine's affair; when, the driver's.
 
 mod bounds;
+mod flow;
 mod load;
 mod read;
 mod sqlite;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use muster_engine::SourceText;
 use muster_shared::StackName;
+use muster_shared::model::flow::FlowId;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 use serde::{Deserialize, Serialize};
 
@@ -87,6 +88,29 @@ impl Reader {
         revision: Option<u32>,
     ) -> Result<Option<(u32, SourceText)>, StoreError> {
         self.with(|db| source(db, stack, revision))
+    }
+
+    /// Since when an entry of a flow table is as it is, RFC 3339 UTC; `settled` is its write, if that has come to its
+    /// end on the device.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn flow_since(
+        &self,
+        device: u32,
+        id: FlowId,
+        settled: Option<u64>,
+    ) -> Result<Option<String>, StoreError> {
+        self.with(|db| {
+            let (id, settled) = (id.0.cast_signed(), settled.map(u64::cast_signed));
+            // Of a write whose end is not kept any more: when it was written.
+            let mut select = db.prepare_cached(
+                "SELECT max(changed_at, coalesce((SELECT at FROM flow_settled WHERE device = ?1 AND serial >= ?3 AND
+                     (SELECT min(serial) FROM flow_settled WHERE device = ?1) <= ?3 ORDER BY serial LIMIT 1), ''))
+                 FROM flow_entries WHERE device = ?1 AND id = ?2",
+            )?;
+            Ok(select.query_row(params![device, id, settled], |row| row.get(0)).optional()?)
+        })
     }
 
     /// The revisions of a stack that are kept, oldest first; none if there is no such stack.

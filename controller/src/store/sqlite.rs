@@ -13,7 +13,8 @@ use super::text::Packed;
 use super::{Bounds, Store, StoreError};
 
 /// Each brings the database to the next version; `user_version` counts those that were applied.
-const SCHEMAS: [&str; 2] = [include_str!("schema-1.sql"), include_str!("schema-2.sql")];
+const SCHEMAS: [&str; 3] =
+    [include_str!("schema-1.sql"), include_str!("schema-2.sql"), include_str!("schema-3.sql")];
 /// Of the encoding of `resources.spec`.
 pub(super) const SPEC_VERSION: u8 = 2;
 /// Pages held in memory, in KiB: the engine has the working set, this is for the tree's inner pages.
@@ -296,6 +297,7 @@ fn apply(db: &Transaction<'_>, change: &Change, now: &str, bounds: &Bounds) -> R
             db.prepare_cached("DELETE FROM contents WHERE digest = ?1")?.execute(params![digest.0])?;
         }
         Change::Event(event) => put_event(db, event, now, bounds)?,
+        Change::Flow(change) => super::flow::apply(db, change, now)?,
         Change::Counters(counters) => {
             db.prepare_cached("UPDATE meta SET value = max(CAST(value AS INTEGER), ?1) WHERE key = 'epoch'")?
                 .execute([counters.epoch.0])?;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use muster_controller::driver::Outbox;
 use muster_controller::store::{Store, StoreError};
+use muster_engine::flow::record::FlowSnapshot;
 use muster_engine::record::{
     Change, NodeRecord, ResourceRecord, StackAction, StackRecord, Status, TokenRecord,
 };
@@ -39,6 +40,8 @@ pub struct Tables {
     /// By name.
     pub nodes: BTreeMap<NodeId, NodeRecord>,
     tokens: BTreeMap<[u8; 8], TokenRecord>,
+    /// Flow tables.
+    pub flows: FlowSnapshot,
     /// Contents that agents fetch.
     pub contents: BTreeMap<ContentDigest, Arc<[u8]>>,
     last_event: BTreeMap<u64, u64>,
@@ -214,6 +217,7 @@ impl Shared {
             Change::Content { digest, bytes } => drop(tables.contents.insert(digest, bytes)),
             Change::ContentRemoved(digest) => drop(tables.contents.remove(&digest)),
             Change::Event(event) => drop(tables.last_event.insert(event.stack, event.number)),
+            Change::Flow(change) => tables.flows.apply(change),
             Change::Counters(counters) => tables.epoch = tables.epoch.max(counters.epoch.0),
         }
     }
@@ -370,6 +374,7 @@ impl Store for SimStore {
                 stacks: stacks.collect(),
                 resources: tables.rows.values().cloned().collect(),
                 edges: edges.collect(),
+                flows: tables.flows.clone(),
                 nodes: tables.nodes.values().cloned().collect(),
                 tokens: tables.tokens.values().cloned().collect(),
                 contents: tables.contents.keys().copied().collect(),

@@ -26,6 +26,7 @@ pub struct Tables {
     pub nodes: BTreeMap<NodeId, NodeRecord>,
     pub tokens: BTreeMap<[u8; 8], TokenRecord>,
     pub contents: BTreeMap<muster_shared::model::ContentDigest, usize>,
+    pub flows: crate::flow::record::FlowSnapshot,
     pub events: Vec<String>,
     /// Of all events.
     pub reasons: Vec<String>,
@@ -90,6 +91,7 @@ impl Tables {
                 self.events.push(format!("{name} {}_{}", e.action, e.status));
                 self.reasons.push(e.reason.into());
             }
+            Change::Flow(change) => self.flows.apply(change),
             Change::Counters(_) => {}
         }
     }
@@ -112,6 +114,7 @@ impl Tables {
             nodes: self.nodes.values().cloned().collect(),
             tokens: self.tokens.values().cloned().collect(),
             contents: self.contents.keys().copied().collect(),
+            flows: self.flows.clone(),
             highest: self.highest,
         }
     }
@@ -403,7 +406,7 @@ impl Bed {
         }
     }
 
-    fn input(&mut self, input: Input) {
+    pub fn input(&mut self, input: Input) {
         self.engine.handle(self.now, input);
         self.settle();
     }

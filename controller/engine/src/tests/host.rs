@@ -7,6 +7,8 @@ use muster_shared::model::{
 };
 use muster_shared::{Attempt, ResourceId};
 
+use super::flow_host::FlowHost;
+
 /// A node and its agent.
 #[derive(Default)]
 pub struct Host {
@@ -22,10 +24,24 @@ pub struct Host {
     /// Outcomes of the newest job of each resource, to be said again.
     pub outcomes: BTreeMap<ResourceId, Report>,
     pub asked_for_facts: usize,
+    pub flows: FlowHost,
 }
 
 impl Host {
-    pub(super) fn take(&mut self, message: Down) -> Option<Up> {
+    pub(super) fn take(&mut self, message: Down) -> Vec<Up> {
+        match message {
+            Down::Flow(message) => self.flows.take(message),
+            Down::Chunk { digest, offset, bytes } => self.flows.chunk(digest, offset, &bytes),
+            Down::Welcome(_) => {
+                let mut ups: Vec<Up> = self.take_other(message).into_iter().collect();
+                ups.extend(self.flows.greeting());
+                ups
+            }
+            other => self.take_other(other).into_iter().collect(),
+        }
+    }
+
+    fn take_other(&mut self, message: Down) -> Option<Up> {
         match message {
             Down::Job(job) => {
                 if let Some(known) = self.outcomes.get(&job.resource).filter(|known| known.key == job.key()) {

@@ -1,0 +1,261 @@
+//! Questions to agents for operators: counters, and rules that are not ours. Those who ask the same share an answer, and
+//! a large device is asked the less often.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use muster_shared::MonoTime;
+use muster_shared::model::flow::{
+    DeviceName, FOREIGN_MAX, FlowAsk, FlowCounters, FlowDown, FlowId, ForeignRule, TableCounters,
+};
+use muster_template::ForeignPolicy;
+
+use super::device::{DEVICE_ENTRIES_MAX, DeviceKey};
+use super::operation::{FlowAction, FlowOp, FlowWrite};
+use super::reconcile::ANSWER_WITHIN;
+use super::table::Owner;
+use crate::engine::Engine;
+use crate::request::{Answer, Refusal};
+use crate::timer::TimerKey;
+
+/// Requests that wait for one device: later ones get what is known.
+const WAITING_MAX: usize = 64;
+/// Tables of a switch.
+const TABLES_MAX: usize = 256;
+/// Between two reads of all counters at the least, and for each thousand rules: a hundredth of what a read takes.
+const STATS_EVERY: Duration = Duration::from_secs(1);
+const STATS_PER_THOUSAND: Duration = Duration::from_millis(100);
+
+/// What is asked of a device and was told.
+#[derive(Debug, Default)]
+pub(crate) struct Asks {
+    stats: Option<Asking<Counted>>,
+    foreign: Option<Asking<Vec<ForeignRule>>>,
+    pub counted: Option<Box<Counted>>,
+    /// Rules that are not ours, as last told.
+    pub strangers: Vec<ForeignRule>,
+}
+
+/// One question, and who waits for its answer.
+#[derive(Debug)]
+struct Asking<T> {
+    number: u64,
+    until: MonoTime,
+    requests: Vec<u64>,
+    told: T,
+}
+
+/// Counters of a device.
+#[derive(Debug, Default)]
+pub(crate) struct Counted {
+    pub at: MonoTime,
+    /// Sorted by id.
+    pub entries: Vec<FlowCounters>,
+    pub tables: Vec<TableCounters>,
+}
+
+impl Counted {
+    pub fn of(&self, id: FlowId) -> Option<&FlowCounters> {
+        self.entries.binary_search_by_key(&id, |counters| counters.id).ok().map(|at| &self.entries[at])
+    }
+}
+
+impl Engine {
+    /// Counters of a device, answered when its agent has; none if what is known is new enough.
+    pub(crate) fn ask_flow_stats(
+        &mut self,
+        name: &DeviceName,
+        request: u64,
+    ) -> Result<Option<Answer>, Refusal> {
+        let key = self.known_device(name)?;
+        let now = self.now;
+        let number = self.next_ask();
+        let Some(device) = self.flows.get_mut(key) else { return Ok(Some(Answer::Done)) };
+        let is_there = self.nodes[device.node].ready && device.heard;
+        let thousands = u32::try_from(device.table.len() / 1000).unwrap_or(u32::MAX);
+        let every = STATS_EVERY + STATS_PER_THOUSAND.saturating_mul(thousands);
+        let is_new = device.asks.counted.as_ref().is_some_and(|counted| counted.at + every > now);
+        if let Some(asking) = &mut device.asks.stats {
+            if asking.requests.len() >= WAITING_MAX {
+                return Ok(Some(Answer::Done));
+            }
+            asking.requests.push(request);
+            return Ok(None);
+        }
+        if !is_there || is_new {
+            return Ok(Some(Answer::Done));
+        }
+        let until = now + ANSWER_WITHIN;
+        device.asks.stats = Some(Asking { number, until, requests: vec![request], told: Counted::default() });
+        let (node, bridge) = (device.node, device.bridge.clone());
+        self.timers.set(until, TimerKey::Device(key));
+        self.send_flow(node, FlowDown::Ask { device: bridge, number, ask: FlowAsk::Stats });
+        Ok(None)
+    }
+
+    /// Rules of others on a device, answered when its agent has.
+    pub(crate) fn ask_foreign(&mut self, name: &DeviceName, request: u64) -> Result<Option<Answer>, Refusal> {
+        let key = self.known_device(name)?;
+        let asked = self.ask_strangers(key, Some(request));
+        Ok((!asked).then_some(Answer::Done))
+    }
+
+    fn ask_strangers(&mut self, key: DeviceKey, request: Option<u64>) -> bool {
+        let now = self.now;
+        let number = self.next_ask();
+        let Some(device) = self.flows.get_mut(key) else { return false };
+        let is_there = self.nodes[device.node].ready && device.heard;
+        if let Some(asking) = device.asks.foreign.as_mut().filter(|it| it.requests.len() < WAITING_MAX) {
+            asking.requests.extend(request);
+            return true;
+        }
+        if !is_there || device.asks.foreign.is_some() {
+            return false;
+        }
+        let until = now + ANSWER_WITHIN;
+        let requests = request.into_iter().collect();
+        device.asks.foreign = Some(Asking { number, until, requests, told: Vec::new() });
+        let (node, bridge) = (device.node, device.bridge.clone());
+        self.timers.set(until, TimerKey::Device(key));
+        self.send_flow(node, FlowDown::Ask { device: bridge, number, ask: FlowAsk::Foreign });
+        true
+    }
+
+    pub(super) fn stats_told(
+        &mut self,
+        key: DeviceKey,
+        number: u64,
+        entries: Vec<FlowCounters>,
+        tables: Vec<TableCounters>,
+        last: bool,
+    ) {
+        let now = self.now;
+        let Some(device) = self.flows.get_mut(key) else { return };
+        let Some(asking) = device.asks.stats.as_mut().filter(|asking| asking.number == number) else {
+            return;
+        };
+        let room = DEVICE_ENTRIES_MAX.saturating_sub(asking.told.entries.len());
+        asking.told.entries.extend(entries.into_iter().take(room));
+        asking.told.tables.extend(tables.into_iter().take(TABLES_MAX));
+        if !last {
+            return;
+        }
+        let Some(Asking { mut told, requests, .. }) = device.asks.stats.take() else { return };
+        told.at = now;
+        told.entries.sort_by_key(|counters| counters.id);
+        told.tables.truncate(TABLES_MAX);
+        told.tables.sort_by_key(|counters| counters.table);
+        device.asks.counted = Some(Box::new(told));
+        for request in requests {
+            self.answer(request, Ok(Answer::Done));
+        }
+    }
+
+    pub(super) fn foreign_told(&mut self, key: DeviceKey, number: u64, rules: Vec<ForeignRule>, last: bool) {
+        let Some(device) = self.flows.get_mut(key) else { return };
+        let Some(asking) = device.asks.foreign.as_mut().filter(|asking| asking.number == number) else {
+            return;
+        };
+        let room = FOREIGN_MAX.saturating_sub(asking.told.len());
+        asking.told.extend(rules.into_iter().take(room));
+        if !last {
+            return;
+        }
+        let Some(Asking { told, requests, .. }) = device.asks.foreign.take() else { return };
+        device.asks.strangers = told;
+        let imports = device.foreign == ForeignPolicy::Import;
+        for request in requests {
+            self.answer(request, Ok(Answer::Done));
+        }
+        if imports {
+            self.import(key);
+        }
+    }
+
+    /// Those that can be said in our words become the operator's; what cannot stays as it is.
+    fn import(&mut self, key: DeviceKey) {
+        let Some(name) = self.device_name(key) else { return };
+        let Some(device) = self.flows.get_mut(key) else { return };
+        let mut ops = BTreeMap::new();
+        for packed in device.asks.strangers.iter().filter_map(|rule| rule.entry.as_ref()) {
+            let id = packed.unpack().id(&name);
+            if device.table.get(id).is_none() {
+                let (digest, packed) = (packed.digest(), packed.clone());
+                ops.insert(id, FlowOp::Put { id, digest, packed });
+            }
+        }
+        if ops.is_empty() {
+            return;
+        }
+        let write = FlowWrite { device: name, ops: ops.into_values().collect() };
+        // Refused where a resource has claimed one of them: then nothing is imported, and the rules stay foreign.
+        let _ = self.begin_flows(FlowAction::Import, vec![vec![write]], None);
+    }
+
+    /// Sets what becomes of rules that are not ours; those that are there are looked at now.
+    pub(super) fn set_foreign(&mut self, key: DeviceKey, policy: ForeignPolicy) {
+        let Some(device) = self.flows.get_mut(key) else { return };
+        if std::mem::replace(&mut device.foreign, policy) != policy {
+            self.device_changed(key);
+        }
+        if policy != ForeignPolicy::Leave {
+            self.ask_strangers(key, None);
+        }
+    }
+
+    /// The agent compares with the switch now; its table is compared with ours after that.
+    pub(crate) fn reconcile_flows(
+        &mut self,
+        name: &DeviceName,
+        policy: Option<ForeignPolicy>,
+    ) -> Result<Answer, Refusal> {
+        let key = match policy {
+            // Nobody has asked for a rule of it yet.
+            Some(_) => self.device(name)?,
+            None => self.known_device(name)?,
+        };
+        if let Some(policy) = policy {
+            self.set_foreign(key, policy);
+        }
+        let number = self.next_ask();
+        let Some(device) = self.flows.get_mut(key) else { return Ok(Answer::Done) };
+        (device.odd, device.repairs, device.not_before) = (None, 0, None);
+        let (node, bridge) = (device.node, device.bridge.clone());
+        self.send_flow(node, FlowDown::Ask { device: bridge, number, ask: FlowAsk::Look });
+        self.pump_device(key);
+        Ok(Answer::Done)
+    }
+
+    /// Questions that were not answered in time.
+    pub(super) fn asks_due(&mut self, key: DeviceKey) {
+        let now = self.now;
+        let Some(device) = self.flows.get_mut(key) else { return };
+        let mut requests = Vec::new();
+        requests
+            .extend(device.asks.stats.take_if(|asking| asking.until <= now).map(|asking| asking.requests));
+        requests
+            .extend(device.asks.foreign.take_if(|asking| asking.until <= now).map(|asking| asking.requests));
+        for request in requests.into_iter().flatten() {
+            self.answer(request, Ok(Answer::Done));
+        }
+    }
+
+    /// Nobody will answer: who waits gets what is known.
+    pub(super) fn end_asks(&mut self, key: DeviceKey) {
+        let Some(device) = self.flows.get_mut(key) else { return };
+        let stats = device.asks.stats.take().map(|asking| asking.requests);
+        let foreign = device.asks.foreign.take().map(|asking| asking.requests);
+        for request in stats.into_iter().chain(foreign).flatten() {
+            self.answer(request, Ok(Answer::Done));
+        }
+    }
+
+    /// Entries by owner.
+    pub(super) fn owners_of(&self, key: DeviceKey) -> BTreeMap<Owner, usize> {
+        let mut owners: BTreeMap<Owner, usize> = BTreeMap::new();
+        for (_, kept) in self.flows.get(key).into_iter().flat_map(|device| device.table.iter()) {
+            *owners.entry(kept.owner).or_default() += 1;
+        }
+        owners
+    }
+}

@@ -1,0 +1,257 @@
+//! Batches: what waits goes to the agent, one batch of a device at a time; its outcome settles or fails the writes in it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_shared::model::flow::{FlowBatch, FlowDown, FlowId, FlowRefusal, OPS_INLINE_MAX, Ops};
+use muster_shared::model::{Content, ContentDigest, Down};
+use muster_shared::wire::CHUNK_MAX;
+
+use super::device::{DeviceKey, InFlight, Target};
+use super::record::{FlowChange, FlowMark};
+use crate::engine::Engine;
+use crate::node::NodeKey;
+use crate::record::Change;
+use crate::timer::TimerKey;
+
+/// Delays between tries of a batch that was refused for now: this, doubled each time, up to the longest.
+const BACKOFF_FIRST: Duration = Duration::from_secs(1);
+const BACKOFF_MAX: Duration = Duration::from_secs(60);
+
+/// A batch is said again when so much time has passed and the agent still knows of none: the message may be lost.
+const SAID_AGAIN: Duration = Duration::from_secs(60);
+
+/// How a write ended: if not well, whose fault, why, and whether trying again cannot help.
+pub(super) type Ended<'a> = Result<(), (Option<FlowId>, &'a str, bool)>;
+
+impl Engine {
+    /// Sends what there is to be sent, or compares, if the agent is there and nothing of the device is with it.
+    pub(crate) fn pump_device(&mut self, key: DeviceKey) {
+        let Some(device) = self.flows.get(key) else { return };
+        let node = &self.nodes[device.node];
+        if !node.ready || !device.heard {
+            return;
+        }
+        match &device.in_flight {
+            Some(flight)
+                if flight.connection == node.connection && flight.sent_at + SAID_AGAIN > self.now => {}
+            Some(flight) if flight.batch.is_some() => self.send_batch(key),
+            // Of a start before: what it was is made anew.
+            Some(_) => {
+                self.wait_again(key);
+                self.pump_device(key);
+            }
+            None if device.not_before.is_some_and(|at| at > self.now) => {}
+            None if device.table.waits() => self.make_batch(key),
+            None => self.compare(key),
+        }
+    }
+
+    fn make_batch(&mut self, key: DeviceKey) {
+        let (generation, now) = (self.next_generation(), self.now);
+        let Some(device) = self.flows.get_mut(key) else { return };
+        let all = device.table.serial();
+        let first = device.waiters.keys().next().copied();
+        let upto = if device.narrow { first.unwrap_or(all).max(device.table.settled()) } else { all };
+        let mut ids = device.table.take_waiting(upto);
+        let strays = device.table.take_strays();
+        if ids.is_empty() && strays.is_empty() {
+            // All that was written has been taken back.
+            self.settle_device(key, upto, &[]);
+            return self.pump_device(key);
+        }
+        if device.table.has_specials() {
+            ids.sort_by_key(|id| device.table.get(*id).map(super::table::Kept::rank));
+        }
+        let mut ops = Ops::default();
+        let mut special = Vec::new();
+        for id in &ids {
+            let Some(kept) = device.table.get(*id) else { continue };
+            if kept.removing {
+                ops.remove(*id);
+            } else {
+                ops.put(*id, &kept.packed);
+            }
+            if !device.table.is_simple(*id) {
+                special.push(*id);
+            }
+        }
+        strays.into_iter().for_each(|id| ops.remove(id));
+        let confirm_timeout = device.guards.range(..=upto).map(|(_, seconds)| *seconds).max();
+        let bytes = ops.into_bytes();
+        let (ops, stored) = if bytes.len() > OPS_INLINE_MAX {
+            let digest = ContentDigest::of(&bytes);
+            (Content::Stored { digest, size: bytes.len() as u64 }, Some((digest, bytes.into())))
+        } else {
+            (Content::Inline(bytes), None)
+        };
+        let batch = FlowBatch { device: device.bridge.clone(), generation, confirm_timeout, ops };
+        device.tally.batches += 1;
+        device.comparing = None;
+        device.in_flight = Some(InFlight {
+            generation,
+            serial: upto,
+            ids,
+            special,
+            batch: Some(batch),
+            stored,
+            connection: None,
+            sent_at: now,
+        });
+        self.device_changed(key);
+        self.send_batch(key);
+    }
+
+    fn send_batch(&mut self, key: DeviceKey) {
+        let now = self.now;
+        let Some(device) = self.flows.get_mut(key) else { return };
+        let (node, connection) = (device.node, self.nodes[device.node].connection);
+        let Some(flight) = &mut device.in_flight else { return };
+        (flight.connection, flight.sent_at) = (connection, now);
+        if let Some(batch) = flight.batch.clone() {
+            self.send_flow(node, FlowDown::Batch(batch));
+        }
+    }
+
+    pub(super) fn send_flow(&mut self, node: NodeKey, message: FlowDown) {
+        if self.nodes[node].ready {
+            self.send(node, Down::Flow(message));
+        }
+    }
+
+    /// A part of a batch that is with this node; false if there is none of that digest.
+    pub(crate) fn send_flow_chunk(&mut self, node: NodeKey, digest: ContentDigest, offset: u64) -> bool {
+        let of_it = |key: &DeviceKey| {
+            let stored = self.flows.get(*key)?.in_flight.as_ref()?.stored.as_ref()?;
+            (stored.0 == digest).then(|| stored.1.clone())
+        };
+        let Some(bytes) = self.flows.of_node(node).iter().find_map(of_it) else { return false };
+        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+        let upto = from.saturating_add(CHUNK_MAX).min(bytes.len());
+        self.send(node, Down::Chunk { digest, offset, bytes: bytes[from..upto].to_vec() });
+        true
+    }
+
+    /// What is in flight was never applied, or is not known to have been: it is sent again as a new batch.
+    pub(super) fn wait_again(&mut self, key: DeviceKey) {
+        let Some(device) = self.flows.get_mut(key) else { return };
+        if let Some(flight) = device.in_flight.take() {
+            device.table.wait_again(&flight.ids);
+            self.device_changed(key);
+        }
+    }
+
+    /// The batch in flight was applied.
+    pub(super) fn batch_applied(&mut self, key: DeviceKey) {
+        let Some(device) = self.flows.get_mut(key) else { return };
+        let Some(flight) = device.in_flight.take() else { return };
+        (device.narrow, device.tries, device.not_before) = (false, 0, None);
+        self.settle_device(key, flight.serial, &flight.special);
+    }
+
+    fn settle_device(&mut self, key: DeviceKey, serial: u64, special: &[FlowId]) {
+        let Some(device) = self.flows.get_mut(key) else { return };
+        let before = device.table.len();
+        device.table.settle(serial, special);
+        let gone = before - device.table.len();
+        let later = device.waiters.split_off(&(serial + 1));
+        let ended = std::mem::replace(&mut device.waiters, later);
+        device.guards = device.guards.split_off(&(serial + 1));
+        self.flows.entries -= gone;
+        if !special.is_empty() {
+            self.change(Change::Flow(FlowChange::Settled { device: key.0, serial }));
+        }
+        self.device_changed(key);
+        for target in ended.into_values().flatten() {
+            self.target_ended(key, target, Ok(()));
+        }
+    }
+
+    /// The batch in flight came to nothing: the write of the entry that is to blame fails, the others go again.
+    pub(super) fn batch_refused(&mut self, key: DeviceKey, refusal: &FlowRefusal) {
+        let limit = self.limits.retries;
+        let Some(device) = self.flows.get_mut(key) else { return };
+        let Some(flight) = device.in_flight.take() else { return };
+        device.tally.refusals += 1;
+        let settled = device.table.settled();
+        let blamed = refusal.id.and_then(|id| device.table.write_of(id, flight.serial));
+        let open = device.waiters.range(..=flight.serial).map(|(serial, _)| *serial);
+        let open: Vec<u64> = open.collect();
+        let finally = refusal.permanent || device.tries >= limit;
+        match (blamed, open.as_slice()) {
+            // A repair: it stays wrong, and is looked at again with the next comparison.
+            (Some(serial), _) if serial <= settled => {
+                let reason: Arc<str> = refusal.reason.as_str().into();
+                if let Some(id) = refusal.id {
+                    device.table.see(id, FlowMark::Wrong, Some(reason));
+                }
+                device.table.wait_again(&flight.ids);
+                self.try_later(key);
+            }
+            _ if !finally => {
+                device.table.wait_again(&flight.ids);
+                self.try_later(key);
+            }
+            (Some(serial), _) => {
+                device.tries = 0;
+                device.table.wait_again(&flight.ids);
+                self.fail_write(key, serial, &flight.ids, refusal);
+            }
+            (None, [] | [_]) => {
+                device.tries = 0;
+                device.table.wait_again(&flight.ids);
+                match open.first() {
+                    Some(serial) => self.fail_write(key, *serial, &flight.ids, refusal),
+                    None => self.try_later(key),
+                }
+            }
+            (None, _) => {
+                (device.narrow, device.tries) = (true, 0);
+                device.table.wait_again(&flight.ids);
+            }
+        }
+        self.device_changed(key);
+    }
+
+    fn try_later(&mut self, key: DeviceKey) {
+        let now = self.now;
+        let Some(device) = self.flows.get_mut(key) else { return };
+        let delay = BACKOFF_FIRST.saturating_mul(1 << device.tries.min(16)).min(BACKOFF_MAX);
+        device.tries = device.tries.saturating_add(1);
+        let due = now + delay;
+        device.not_before = Some(due);
+        self.timers.set(due, TimerKey::Device(key));
+    }
+
+    /// Nothing of this write will be: who waits for it is told.
+    pub(super) fn fail_write(&mut self, key: DeviceKey, serial: u64, ids: &[FlowId], refusal: &FlowRefusal) {
+        let Some(device) = self.flows.get_mut(key) else { return };
+        let reason: Arc<str> = refusal.reason.as_str().into();
+        device.table.fail(serial, ids, Some(&reason));
+        device.guards.remove(&serial);
+        let ended = device.waiters.remove(&serial).unwrap_or_default();
+        self.device_changed(key);
+        for target in ended {
+            self.target_ended(key, target, Err((refusal.id, &refusal.reason, refusal.permanent)));
+        }
+    }
+
+    pub(super) fn target_ended(&mut self, key: DeviceKey, target: Target, ended: Ended<'_>) {
+        match target {
+            Target::Operation(id, count) => {
+                let error = ended.err().map(|(rule, why, _)| (rule, why));
+                self.part_ended(id, key, count, error);
+            }
+            Target::Row(slot, generation, attempt) => self.flow_job_ended(slot, generation, attempt, ended),
+        }
+    }
+
+    /// Something of a device is due.
+    pub(crate) fn device_due(&mut self, key: DeviceKey) {
+        let now = self.now;
+        let Some(device) = self.flows.get_mut(key) else { return };
+        device.not_before = device.not_before.filter(|at| *at > now);
+        self.asks_due(key);
+        self.pump_device(key);
+    }
+}

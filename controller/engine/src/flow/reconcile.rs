@@ -1,0 +1,200 @@
+//! Reconciliation: when nothing is in flight and the agent's digest is another than ours, the buckets that differ are
+//! looked at, and a batch puts them right. What expired is believed and recorded; what is wrong is shown with its reason.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_shared::model::flow::{BUCKETS, EntryState, FlowAsk, FlowDown, FlowId, bucket_of};
+
+use super::device::{DEVICE_ENTRIES_MAX, DeviceKey};
+use super::record::FlowMark;
+use crate::engine::Engine;
+use crate::timer::TimerKey;
+use muster_shared::MonoTime;
+
+/// An agent answers in milliseconds; after this the question is as good as lost.
+pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// Between comparisons that found something each time: this, doubled, up to the longest. The first two are at once.
+const AGAIN_FIRST: Duration = Duration::from_millis(500);
+const AGAIN_MAX: Duration = Duration::from_secs(300);
+
+/// A comparison that is under way.
+#[derive(Debug)]
+pub(crate) struct Comparing {
+    number: u64,
+    until: MonoTime,
+    buckets: BTreeSet<u16>,
+    seen: BTreeSet<FlowId>,
+    differs: Vec<(FlowId, Difference)>,
+}
+
+/// What is to be done about an entry.
+#[derive(Clone, Copy, Debug)]
+enum Difference {
+    Extraneous,
+    Altered,
+    Is(EntryState),
+}
+
+impl Engine {
+    /// Asks for the sums, if ours are others than the agent's.
+    pub(super) fn compare(&mut self, key: DeviceKey) {
+        let (now, until) = (self.now, self.now + ANSWER_WITHIN);
+        let Some(device) = self.flows.get_mut(key) else { return };
+        let ours = device.table.sums().root();
+        let theirs = device.state.as_ref().map_or(0, |state| state.root);
+        if ours == theirs {
+            (device.odd, device.repairs) = (None, 0);
+            return;
+        }
+        if device.comparing.as_ref().is_some_and(|it| it.until > now) || device.odd == Some((theirs, ours)) {
+            return;
+        }
+        device.tally.reconciliations += 1;
+        if theirs == 0 {
+            // It has nothing: no need to ask what.
+            device.comparing = Some(Comparing {
+                number: 0,
+                until,
+                buckets: all_buckets(),
+                seen: BTreeSet::new(),
+                differs: Vec::new(),
+            });
+            return self.compared(key);
+        }
+        let number = self.next_ask();
+        let Some(device) = self.flows.get_mut(key) else { return };
+        device.comparing = Some(Comparing {
+            number,
+            until,
+            buckets: BTreeSet::new(),
+            seen: BTreeSet::new(),
+            differs: Vec::new(),
+        });
+        let (node, bridge) = (device.node, device.bridge.clone());
+        self.send_flow(node, FlowDown::Ask { device: bridge, number, ask: FlowAsk::Buckets });
+    }
+
+    pub(super) fn next_ask(&mut self) -> u64 {
+        self.flows.next_number += 1;
+        self.flows.next_number
+    }
+
+    pub(super) fn buckets_told(&mut self, key: DeviceKey, number: u64, sums: &[u64]) {
+        let Some(device) = self.flows.get_mut(key) else { return };
+        let ours = device.table.sums();
+        let Some(comparing) = device.comparing.as_mut().filter(|it| it.number == number) else { return };
+        if sums.len() != BUCKETS {
+            device.comparing = None;
+            return;
+        }
+        let differing =
+            (0u16..).zip(ours.all().iter().zip(sums)).filter(|(_, (ours, theirs))| ours != theirs);
+        comparing.buckets = differing.map(|(bucket, _)| bucket).collect();
+        let buckets: Vec<u16> = comparing.buckets.iter().copied().collect();
+        if buckets.is_empty() {
+            device.comparing = None; // it has become equal since
+            return;
+        }
+        let (node, bridge) = (device.node, device.bridge.clone());
+        self.send_flow(node, FlowDown::Ask { device: bridge, number, ask: FlowAsk::Entries(buckets) });
+    }
+
+    pub(super) fn entries_told(
+        &mut self,
+        key: DeviceKey,
+        number: u64,
+        entries: Vec<(FlowId, u64, EntryState)>,
+        last: bool,
+    ) {
+        let now = self.now;
+        let Some(device) = self.flows.get_mut(key) else { return };
+        let Some(comparing) = device.comparing.as_mut().filter(|it| it.number == number) else { return };
+        comparing.until = now + ANSWER_WITHIN;
+        for (id, digest, state) in entries {
+            let asked = u16::try_from(bucket_of(id)).is_ok_and(|bucket| comparing.buckets.contains(&bucket));
+            if !asked || comparing.seen.len() >= DEVICE_ENTRIES_MAX || !comparing.seen.insert(id) {
+                continue;
+            }
+            let difference = match device.table.get(id) {
+                Some(_) if !device.table.wants(id) => Some(Difference::Extraneous),
+                None => Some(Difference::Extraneous),
+                Some(kept) if kept.digest != digest => Some(Difference::Altered),
+                Some(kept) if marked(kept.mark) != state => Some(Difference::Is(state)),
+                Some(_) => None,
+            };
+            comparing.differs.extend(difference.map(|difference| (id, difference)));
+        }
+        if last {
+            self.compared(key);
+        }
+    }
+
+    /// All is known: what differs is recorded or sent.
+    fn compared(&mut self, key: DeviceKey) {
+        let now = self.now;
+        let Some(device) = self.flows.get_mut(key) else { return };
+        let Some(comparing) = device.comparing.take() else { return };
+        if device.in_flight.is_some() || device.table.waits() {
+            return; // something was written meanwhile: compared again after it
+        }
+        let said = device.state.as_ref().map(|state| state.reason.clone()).unwrap_or_default();
+        let wrong: Arc<str> =
+            if said.is_empty() { "the device cannot put it right at present".into() } else { said.into() };
+        let lost: Arc<str> = "the device had lost it".into();
+        let altered: Arc<str> = "the device had another in its place".into();
+        let table = &mut device.table;
+        let is_missing = |id: &FlowId| {
+            let bucket = u16::try_from(bucket_of(*id)).unwrap_or(u16::MAX);
+            comparing.buckets.contains(&bucket) && !comparing.seen.contains(id) && table.wants(*id)
+        };
+        let missing: Vec<FlowId> = table.iter().map(|(id, _)| id).filter(is_missing).collect();
+        let found = !missing.is_empty() || !comparing.differs.is_empty();
+        let mut repaired = missing.len();
+        for id in missing {
+            // What had ended by itself is not made again because the agent forgot that it had.
+            match table.get(id).map(|kept| kept.mark) {
+                Some(FlowMark::Expired) => table.see(id, FlowMark::Gone, None),
+                _ => table.again(id, &lost),
+            }
+        }
+        for (id, difference) in comparing.differs {
+            match difference {
+                Difference::Extraneous => table.stray(id),
+                Difference::Altered => table.again(id, &altered),
+                Difference::Is(EntryState::Expired) => table.see(id, FlowMark::Expired, None),
+                Difference::Is(EntryState::Present) => table.see(id, FlowMark::None, None),
+                Difference::Is(EntryState::Wrong) => table.see(id, FlowMark::Wrong, Some(wrong.clone())),
+            }
+            repaired += usize::from(!matches!(difference, Difference::Is(_)));
+        }
+        device.tally.repaired += repaired as u64;
+        let roots = (device.state.as_ref().map_or(0, |state| state.root), device.table.sums().root());
+        if !found {
+            device.odd = Some(roots);
+            return;
+        }
+        self.flows.touched(key);
+        let Some(device) = self.flows.get_mut(key) else { return };
+        device.repairs = device.repairs.saturating_add(1);
+        if device.repairs > 2 {
+            let delay = AGAIN_FIRST.saturating_mul(1 << (device.repairs - 3).min(16)).min(AGAIN_MAX);
+            device.not_before = Some(now + delay);
+            self.timers.set(now + delay, TimerKey::Device(key));
+        }
+        self.pump_device(key);
+    }
+}
+
+fn marked(mark: FlowMark) -> EntryState {
+    match mark {
+        FlowMark::None | FlowMark::Again | FlowMark::Failed => EntryState::Present,
+        FlowMark::Expired | FlowMark::Gone => EntryState::Expired,
+        FlowMark::Wrong => EntryState::Wrong,
+    }
+}
+
+fn all_buckets() -> BTreeSet<u16> {
+    (0..u16::try_from(BUCKETS).unwrap_or(u16::MAX)).collect()
+}

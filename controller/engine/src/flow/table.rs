@@ -1,0 +1,630 @@
+//! The entries of one device: what each is to be, what it was before that is decided, and who owns it.
+//!
+//! ```text
+//!   write n: puts and removals ──▶ waiting ──▶ in a batch ──┬─ settle(n): ADDED, or gone
+//!                                                            └─ fail(n): FAILED, or again what it was
+//! ```
+//!
+//! Every write has a number (its serial). All writes up to `settled` have come to their end, so that a hundred thousand
+//! entries become ADDED with one number. An entry changed by a write that is not decided keeps what it was, as far back
+//! as is not decided. The sums are those of the table as it is to be: they equal the agent's when all is settled.
+//!
+//! Absent: batches and nodes, operations, conflicts between owners.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use indexmap::map::Entry as Place;
+use muster_shared::model::flow::{Buckets, EntryState, FlowId, Packed};
+
+use super::record::{FlowEntryRecord, FlowMark, FlowPast};
+
+/// Whose an entry is: the row of a resource, or 0 for operators.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner(pub u64);
+
+impl Owner {
+    /// `muster flow apply`, and what was imported.
+    pub const OPERATOR: Owner = Owner(0);
+}
+
+/// An id is a hash already.
+#[derive(Default)]
+pub(crate) struct IdHash(u64);
+
+impl Hasher for IdHash {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("an id is hashed as one number")
+    }
+
+    fn write_u64(&mut self, id: u64) {
+        // The table looks at the upper bits, and those of an id are its prefix.
+        self.0 = id.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32) ^ id;
+    }
+}
+
+/// How an entry stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FlowStanding {
+    /// On its way to the device, or to be put right there.
+    PendingAdd,
+    /// The device has it.
+    Added,
+    /// On its way off the device.
+    PendingRemove,
+    /// The device would not have it.
+    Failed,
+    /// It ended by its own timeout, and stays gone.
+    Expired,
+}
+
+impl FlowStanding {
+    /// All, as operators see them.
+    pub const ALL: [Self; 5] =
+        [Self::PendingAdd, Self::Added, Self::PendingRemove, Self::Failed, Self::Expired];
+
+    /// As operators see it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            FlowStanding::PendingAdd => "PENDING_ADD",
+            FlowStanding::Added => "ADDED",
+            FlowStanding::PendingRemove => "PENDING_REMOVE",
+            FlowStanding::Failed => "FAILED",
+            FlowStanding::Expired => "EXPIRED",
+        }
+    }
+}
+
+/// An entry, as its newest write wants it.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub packed: Packed,
+    pub digest: u64,
+    pub serial: u64,
+    past: Option<Box<Past>>,
+    pub owner: Owner,
+    pub removing: bool,
+    pub mark: FlowMark,
+    queued: bool,
+    unsaved: bool,
+}
+
+/// What an entry was before a write that may not be decided yet.
+#[derive(Debug)]
+struct Past {
+    packed: Packed,
+    digest: u64,
+    serial: u64,
+    before: Option<Box<Past>>,
+    owner: Owner,
+    removing: bool,
+    mark: FlowMark,
+}
+
+/// What a write did to one entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Written {
+    /// It is on its way.
+    Changed,
+    /// It is so already, by this earlier write.
+    Same(u64),
+    /// Gone at once, or never there.
+    Nothing,
+}
+
+/// The entries of one device.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    entries: IndexMap<FlowId, Kept, BuildHasherDefault<IdHash>>,
+    owned: BTreeMap<Owner, BTreeSet<FlowId>>,
+    sums: Buckets,
+    serial: u64,
+    settled: u64,
+    waiting: Vec<FlowId>,
+    /// Ids that are on the device and in no table: found by comparing, and found again if they are forgotten here.
+    strays: Vec<FlowId>,
+    /// Why entries are FAILED or wrong.
+    reasons: BTreeMap<FlowId, Arc<str>>,
+    marked: [usize; FlowMark::COUNT],
+    /// Groups and meters, which come before the rules that use them.
+    specials: usize,
+    unsaved: Vec<FlowId>,
+}
+
+impl Kept {
+    fn seen(&self) -> Option<EntryState> {
+        match self.mark {
+            _ if self.removing => None,
+            FlowMark::None | FlowMark::Again => Some(EntryState::Present),
+            FlowMark::Expired => Some(EntryState::Expired),
+            FlowMark::Wrong => Some(EntryState::Wrong),
+            FlowMark::Failed | FlowMark::Gone => None,
+        }
+    }
+
+    fn is_special(&self) -> bool {
+        self.packed.bytes().first().is_some_and(|kind| *kind != 0)
+    }
+
+    /// What a batch carries first: a meter, then a group.
+    pub fn rank(&self) -> u8 {
+        match (self.packed.bytes().first(), self.removing) {
+            (Some(2), false) => 0,
+            (Some(1), false) => 1,
+            (_, false) => 2,
+            (Some(2), true) => 5,
+            (Some(1), true) => 4,
+            (_, true) => 3,
+        }
+    }
+}
+
+impl Table {
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn get(&self, id: FlowId) -> Option<&Kept> {
+        self.entries.get(&id)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (FlowId, &Kept)> {
+        self.entries.iter().map(|(id, kept)| (*id, kept))
+    }
+
+    pub fn reason(&self, id: FlowId) -> Option<&str> {
+        self.reasons.get(&id).map(|reason| &**reason)
+    }
+
+    pub fn sums(&self) -> &Buckets {
+        &self.sums
+    }
+
+    pub fn marked(&self, mark: FlowMark) -> usize {
+        self.marked[mark as usize]
+    }
+
+    pub fn has_specials(&self) -> bool {
+        self.specials > 0
+    }
+
+    pub fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    pub fn settled(&self) -> u64 {
+        self.settled
+    }
+
+    /// Something is to be sent.
+    pub fn waits(&self) -> bool {
+        !self.waiting.is_empty() || !self.strays.is_empty()
+    }
+
+    pub fn waiting(&self) -> &[FlowId] {
+        &self.waiting
+    }
+
+    /// The device has it within our space, and nobody asked for it.
+    pub fn stray(&mut self, id: FlowId) {
+        self.strays.push(id);
+    }
+
+    /// To be taken off the device, though nothing here is of that id.
+    pub fn take_strays(&mut self) -> Vec<FlowId> {
+        let mut strays = std::mem::take(&mut self.strays);
+        strays.retain(|id| self.entries.get(id).is_none_or(|kept| kept.seen().is_none() && !kept.removing));
+        strays
+    }
+
+    pub fn owned(&self, owner: Owner) -> impl Iterator<Item = FlowId> + '_ {
+        self.owned.get(&owner).into_iter().flatten().copied()
+    }
+
+    pub fn standing(&self, kept: &Kept) -> FlowStanding {
+        match kept.mark {
+            _ if kept.removing => FlowStanding::PendingRemove,
+            FlowMark::Failed => FlowStanding::Failed,
+            _ if kept.serial > self.settled => FlowStanding::PendingAdd,
+            FlowMark::None => FlowStanding::Added,
+            FlowMark::Expired | FlowMark::Gone => FlowStanding::Expired,
+            FlowMark::Wrong | FlowMark::Again => FlowStanding::PendingAdd,
+        }
+    }
+
+    /// The number of a write that begins.
+    pub fn begin(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+
+    /// The device is to hold this.
+    pub fn put(&mut self, id: FlowId, packed: Packed, digest: u64, owner: Owner, serial: u64) -> Written {
+        let settled = self.settled;
+        let kept = match self.entries.entry(id) {
+            Place::Vacant(place) => {
+                let kept = Kept {
+                    packed,
+                    digest,
+                    serial,
+                    past: None,
+                    owner,
+                    removing: false,
+                    mark: FlowMark::None,
+                    queued: true,
+                    unsaved: true,
+                };
+                self.specials += usize::from(kept.is_special());
+                place.insert(kept);
+                self.sums.toggle(id, digest, EntryState::Present);
+                self.marked[FlowMark::None as usize] += 1;
+                self.waiting.push(id);
+                self.unsaved.push(id);
+                if owner != Owner::OPERATOR {
+                    self.owned.entry(owner).or_default().insert(id);
+                }
+                return Written::Changed;
+            }
+            Place::Occupied(place) => place.into_mut(),
+        };
+        if kept.digest == digest && kept.owner == owner && !kept.removing && kept.mark == FlowMark::None {
+            return Written::Same(kept.serial);
+        }
+        if let Some(seen) = kept.seen() {
+            self.sums.toggle(id, kept.digest, seen);
+        }
+        push_past(kept, settled);
+        let old_owner = std::mem::replace(&mut kept.owner, owner);
+        (kept.packed, kept.digest, kept.serial, kept.removing) = (packed, digest, serial, false);
+        self.sums.toggle(id, digest, EntryState::Present);
+        self.mark(id, FlowMark::None, None);
+        self.owned_by(id, old_owner, owner);
+        self.queue(id);
+        Written::Changed
+    }
+
+    /// The device is not to hold this any more.
+    pub fn remove(&mut self, id: FlowId, serial: u64) -> Written {
+        let settled = self.settled;
+        let Some(kept) = self.entries.get_mut(&id) else { return Written::Nothing };
+        if kept.removing {
+            return Written::Same(kept.serial);
+        }
+        if kept.mark == FlowMark::Failed {
+            self.drop_entry(id);
+            self.unsaved.push(id);
+            return Written::Nothing;
+        }
+        if let Some(seen) = kept.seen() {
+            self.sums.toggle(id, kept.digest, seen);
+        }
+        push_past(kept, settled);
+        (kept.removing, kept.serial) = (true, serial);
+        self.mark(id, FlowMark::None, None);
+        self.queue(id);
+        Written::Changed
+    }
+
+    /// Another owner's from now on; nothing of it changes on the device.
+    pub fn give(&mut self, id: FlowId, owner: Owner) {
+        let Some(kept) = self.entries.get_mut(&id) else { return };
+        let old = std::mem::replace(&mut kept.owner, owner);
+        self.owned_by(id, old, owner);
+        self.save(id);
+    }
+
+    /// The device does not have it as it is to be: it is sent again.
+    pub fn again(&mut self, id: FlowId, reason: &Arc<str>) {
+        self.see(id, FlowMark::Again, Some(reason.clone()));
+        self.queue(id);
+    }
+
+    /// What the device says of an entry that is settled.
+    pub fn see(&mut self, id: FlowId, mark: FlowMark, reason: Option<Arc<str>>) {
+        let Some(kept) = self.entries.get(&id) else { return };
+        let (old, digest) = (kept.seen(), kept.digest);
+        self.mark(id, mark, reason);
+        let new = self.entries[&id].seen();
+        if old != new {
+            for seen in [old, new].into_iter().flatten() {
+                self.sums.toggle(id, digest, seen);
+            }
+        }
+        self.save(id);
+    }
+
+    /// The device is to hold it, or to remember that it ended.
+    pub fn wants(&self, id: FlowId) -> bool {
+        self.entries.get(&id).is_some_and(|kept| kept.seen().is_some())
+    }
+
+    /// What is to go into the next batch, of writes up to `upto`. They are not waiting any more.
+    pub fn take_waiting(&mut self, upto: u64) -> Vec<FlowId> {
+        let all = std::mem::take(&mut self.waiting);
+        let mut taken = Vec::with_capacity(all.len());
+        for id in all {
+            let Some(kept) = self.entries.get_mut(&id) else { continue };
+            if kept.serial > upto {
+                self.waiting.push(id);
+                continue;
+            }
+            kept.queued = false;
+            let is_open = kept.serial > self.settled && kept.mark != FlowMark::Failed;
+            if is_open || kept.mark == FlowMark::Again {
+                taken.push(id);
+            }
+        }
+        taken
+    }
+
+    /// What was in a batch that was not applied waits again.
+    pub fn wait_again(&mut self, ids: &[FlowId]) {
+        for id in ids {
+            let Some(kept) = self.entries.get(id) else { continue };
+            if kept.mark != FlowMark::Failed && (kept.serial > self.settled || kept.mark == FlowMark::Again) {
+                self.queue_only(*id);
+            }
+        }
+    }
+
+    /// All writes up to `serial` are on the device. `ids` are those of the batch that are not simply ADDED by that:
+    /// removals, changes, repairs.
+    pub fn settle(&mut self, serial: u64, ids: &[FlowId]) {
+        self.settled = self.settled.max(serial);
+        for id in ids {
+            let Some(kept) = self.entries.get_mut(id) else { continue };
+            if kept.serial > serial {
+                continue; // a newer write has yet to be decided
+            }
+            kept.past = None;
+            if kept.removing {
+                self.drop_entry(*id);
+            } else if kept.mark == FlowMark::Again {
+                self.mark(*id, FlowMark::None, None);
+                self.save(*id);
+            }
+        }
+    }
+
+    /// Nothing of this write happened: anything is as it was before; what was new is FAILED for this reason, or gone if
+    /// there is none.
+    pub fn fail(&mut self, serial: u64, ids: &[FlowId], reason: Option<&Arc<str>>) {
+        for id in ids {
+            let Some(kept) = self.entries.get_mut(id) else { continue };
+            if kept.serial != serial {
+                if unlink(&mut kept.past, serial) {
+                    self.save(*id);
+                }
+                continue;
+            }
+            let (old_seen, old_digest, old_owner) = (kept.seen(), kept.digest, kept.owner);
+            let mark = match kept.past.take() {
+                None if reason.is_none() => {
+                    self.drop_entry(*id);
+                    self.unsaved.push(*id);
+                    continue;
+                }
+                None => FlowMark::Failed,
+                Some(past) => {
+                    (kept.packed, kept.digest, kept.serial) = (past.packed, past.digest, past.serial);
+                    (kept.owner, kept.removing, kept.past) = (past.owner, past.removing, past.before);
+                    past.mark
+                }
+            };
+            let (owner, is_open) = (kept.owner, kept.serial > self.settled || mark == FlowMark::Again);
+            self.mark(*id, mark, reason.filter(|_| mark == FlowMark::Failed).cloned());
+            self.owned_by(*id, old_owner, owner);
+            let kept = &self.entries[id];
+            let (new_seen, new_digest) = (kept.seen(), kept.digest);
+            for (seen, digest) in [(old_seen, old_digest), (new_seen, new_digest)] {
+                if let Some(seen) = seen {
+                    self.sums.toggle(*id, digest, seen);
+                }
+            }
+            if is_open && mark != FlowMark::Failed {
+                self.queue_only(*id);
+            }
+            self.save(*id);
+        }
+    }
+
+    /// The newest write up to `upto` that touched this entry.
+    pub fn write_of(&self, id: FlowId, upto: u64) -> Option<u64> {
+        let kept = self.entries.get(&id)?;
+        if kept.serial <= upto {
+            return Some(kept.serial);
+        }
+        let mut past = kept.past.as_deref();
+        while let Some(it) = past {
+            if it.serial <= upto {
+                return Some(it.serial);
+            }
+            past = it.before.as_deref();
+        }
+        None
+    }
+
+    /// The entries that are changed by more than being ADDED when a batch of them is settled.
+    pub fn is_simple(&self, id: FlowId) -> bool {
+        self.entries
+            .get(&id)
+            .is_some_and(|kept| kept.past.is_none() && !kept.removing && kept.mark == FlowMark::None)
+    }
+
+    /// What is to be written down, at most so many: records, and those that are gone.
+    pub fn next_unsaved(&mut self, most: usize) -> (Vec<FlowEntryRecord>, Vec<FlowId>) {
+        let (mut records, mut gone) = (Vec::new(), Vec::new());
+        for _ in 0..most {
+            let Some(id) = self.unsaved.pop() else { break };
+            match self.entries.get_mut(&id) {
+                None => gone.push(id),
+                Some(kept) if kept.unsaved => {
+                    kept.unsaved = false;
+                    records.push(record(id, kept, self.reasons.get(&id)));
+                }
+                Some(_) => {} // removed and put again since
+            }
+        }
+        (records, gone)
+    }
+
+    pub fn is_unsaved(&self) -> bool {
+        !self.unsaved.is_empty()
+    }
+
+    /// From the store.
+    pub fn load(&mut self, record: FlowEntryRecord) {
+        let mut past = None;
+        for older in record.past.into_iter().rev() {
+            let FlowPast { packed, serial, owner, removing, mark } = older;
+            let digest = packed.digest();
+            past = Some(Box::new(Past { packed, digest, serial, before: past, owner, removing, mark }));
+        }
+        let FlowEntryRecord { id, packed, serial, owner, removing, mark, reason, .. } = record;
+        let digest = packed.digest();
+        let kept =
+            Kept { packed, digest, serial, past, owner, removing, mark, queued: false, unsaved: false };
+        if let Some(seen) = kept.seen() {
+            self.sums.toggle(id, digest, seen);
+        }
+        self.marked[mark as usize] += 1;
+        self.specials += usize::from(kept.is_special());
+        if owner != Owner::OPERATOR {
+            self.owned.entry(owner).or_default().insert(id);
+        }
+        self.reasons.extend(reason.map(|reason| (id, reason)));
+        self.entries.insert(id, kept);
+        self.wait_again(&[id]);
+    }
+
+    /// Before any entry is loaded.
+    pub fn load_numbers(&mut self, serial: u64, settled: u64) {
+        (self.serial, self.settled) = (serial, settled);
+    }
+
+    /// Who calls sees to it that it is written down.
+    fn drop_entry(&mut self, id: FlowId) {
+        let Some(kept) = self.entries.swap_remove(&id) else { return };
+        if let Some(seen) = kept.seen() {
+            self.sums.toggle(id, kept.digest, seen);
+        }
+        self.marked[kept.mark as usize] -= 1;
+        self.specials -= usize::from(kept.is_special());
+        if kept.mark != FlowMark::None {
+            self.reasons.remove(&id);
+        }
+        self.owned_by(id, kept.owner, Owner::OPERATOR);
+    }
+
+    fn mark(&mut self, id: FlowId, mark: FlowMark, reason: Option<Arc<str>>) {
+        let Some(kept) = self.entries.get_mut(&id) else { return };
+        let old = std::mem::replace(&mut kept.mark, mark);
+        self.marked[old as usize] -= 1;
+        self.marked[mark as usize] += 1;
+        match reason {
+            Some(reason) => drop(self.reasons.insert(id, reason)),
+            None if old != FlowMark::None => drop(self.reasons.remove(&id)),
+            None => {}
+        }
+    }
+
+    fn owned_by(&mut self, id: FlowId, old: Owner, new: Owner) {
+        if old == new {
+            return;
+        }
+        if let Some(ids) = self.owned.get_mut(&old) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.owned.remove(&old);
+            }
+        }
+        if new != Owner::OPERATOR {
+            self.owned.entry(new).or_default().insert(id);
+        }
+    }
+
+    fn queue(&mut self, id: FlowId) {
+        self.queue_only(id);
+        self.save(id);
+    }
+
+    fn queue_only(&mut self, id: FlowId) {
+        if let Some(kept) = self.entries.get_mut(&id)
+            && !std::mem::replace(&mut kept.queued, true)
+        {
+            self.waiting.push(id);
+        }
+    }
+
+    fn save(&mut self, id: FlowId) {
+        if let Some(kept) = self.entries.get_mut(&id)
+            && !std::mem::replace(&mut kept.unsaved, true)
+        {
+            self.unsaved.push(id);
+        }
+    }
+}
+
+/// Before it is changed: what it was, and as far back as that is not decided.
+fn push_past(kept: &mut Kept, settled: u64) {
+    let before = kept.past.take().filter(|_| kept.serial > settled);
+    if kept.mark == FlowMark::Failed {
+        return;
+    }
+    kept.past = Some(Box::new(Past {
+        packed: kept.packed.clone(),
+        digest: kept.digest,
+        serial: kept.serial,
+        before,
+        owner: kept.owner,
+        removing: kept.removing,
+        mark: kept.mark,
+    }));
+}
+
+/// Takes the version of a write out of a chain.
+fn unlink(past: &mut Option<Box<Past>>, serial: u64) -> bool {
+    let mut link = past;
+    while link.as_ref().is_some_and(|it| it.serial != serial) {
+        let Some(it) = link else { return false };
+        link = &mut it.before;
+    }
+    match link.take() {
+        Some(mut it) => {
+            *link = it.before.take();
+            true
+        }
+        None => false,
+    }
+}
+
+fn record(id: FlowId, kept: &Kept, reason: Option<&Arc<str>>) -> FlowEntryRecord {
+    let mut past = Vec::new();
+    let mut link = kept.past.as_deref();
+    while let Some(it) = link {
+        past.push(FlowPast {
+            packed: it.packed.clone(),
+            serial: it.serial,
+            owner: it.owner,
+            removing: it.removing,
+            mark: it.mark,
+        });
+        link = it.before.as_deref();
+    }
+    FlowEntryRecord {
+        id,
+        packed: kept.packed.clone(),
+        serial: kept.serial,
+        owner: kept.owner,
+        removing: kept.removing,
+        mark: kept.mark,
+        reason: reason.cloned(),
+        past,
+    }
+}

@@ -1,0 +1,1 @@
+//! ONOS's cases of flow rules, rebuilt; and what ONOS never tested.

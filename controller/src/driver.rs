@@ -82,6 +82,7 @@ pub struct Driver<S, O> {
     started: Instant,
     waiters: BTreeMap<u64, Waiter>,
     watchers: Vec<Watcher>,
+    flow_watchers: Vec<(u64, oneshot::Sender<()>)>,
     /// They see what is durable: they wait for the commit of their turn.
     queries: Vec<Query>,
     /// Stacks whose delete has ended: the traversal that did it, newest last.
@@ -103,6 +104,7 @@ impl<S: Store, O: Outbox> Driver<S, O> {
             started: Instant::now(),
             waiters: BTreeMap::new(),
             watchers: Vec::new(),
+            flow_watchers: Vec::new(),
             queries: Vec::new(),
             gone: VecDeque::new(),
         })
@@ -172,6 +174,11 @@ impl<S: Store, O: Outbox> Driver<S, O> {
                     self.watchers.push(watcher);
                 }
             }
+            Ask::WatchFlow(operation, reply) => {
+                if self.flow_watchers.len() < WATCHERS_MAX {
+                    self.flow_watchers.push((operation, reply));
+                }
+            }
             Ask::Stop => {}
         }
     }
@@ -238,6 +245,14 @@ impl<S: Store, O: Outbox> Driver<S, O> {
     }
 
     fn serve_watchers(&mut self) {
+        for (operation, reply) in std::mem::take(&mut self.flow_watchers) {
+            match self.turns.engine().flow_operation_ended(operation) {
+                true => drop(reply.send(())), // the watcher may be gone
+                false if reply.is_closed() => {}
+                false => self.flow_watchers.push((operation, reply)),
+            }
+        }
+
         for watcher in std::mem::take(&mut self.watchers) {
             if watcher.reply.is_closed() {
                 continue;

@@ -33,6 +33,9 @@
 //! driver, never in it. Absent on purpose: decisions, and the operator's disk: what a template names comes with it.
 
 pub mod error;
+mod flow;
+mod flow_view;
+mod metrics;
 mod node;
 mod poll;
 mod preview;
@@ -149,6 +152,16 @@ fn router(api: Api) -> Router {
         .route("/v1/nodes/{node}/revoke", post(node::revoke))
         .route("/v1/nodes/{node}/facts", get(node::facts))
         .route("/v1/drift", get(node::drift))
+        .route("/v1/flows", post(flow::apply))
+        .route("/v1/flows/operations/{id}", get(flow::operation))
+        .route("/v1/devices", get(flow::devices))
+        .route("/v1/devices/{node}/{bridge}", get(flow::device))
+        .route("/v1/devices/{node}/{bridge}/flows", get(flow::list).delete(flow::delete))
+        .route("/v1/devices/{node}/{bridge}/flows/{id}", get(flow::show))
+        .route("/v1/devices/{node}/{bridge}/stats", get(flow::stats))
+        .route("/v1/devices/{node}/{bridge}/reconcile", post(flow::reconcile))
+        .route("/v1/devices/{node}/{bridge}/purge", post(flow::purge))
+        .route("/metrics", get(metrics::metrics))
         .route("/v1/version", get(version))
         .fallback(async || ApiError::not_found("no such path: see GET /v1/version"))
         .method_not_allowed_fallback(async || ApiError::invalid("this path does not take that method"))

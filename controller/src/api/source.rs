@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, to_bytes};
+use muster_engine::flow::{FlowOp, FlowWrite};
 use muster_engine::{EnvironmentText, Options, Refusal, Source, SourceText};
 use muster_shared::StackName;
+use muster_shared::model::flow::{FlowId, Packed};
+use muster_template::{FlowFile, FlowLimits, FlowPart};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -165,6 +168,29 @@ pub async fn preview(
         let text = merged(base, body, held.template_max)?;
         let source = Source::parse_within(text, held.template_max)?;
         Ok(Previewed { source, current: current.and_then(|text| Source::parse(text).ok()), options })
+    })
+    .await
+}
+
+/// A flow file: its stages, and how long a change that could cut a node off is given, where it says so.
+pub async fn flows(held: Held, name: String) -> Result<(Vec<Vec<FlowWrite>>, Option<u32>), ApiError> {
+    blocking(move || {
+        let text = std::str::from_utf8(&held.bytes)
+            .map_err(|error| ApiError::invalid(format!("the flow file is no UTF-8 text: {error}")))?;
+        let file = FlowFile::parse(&name, text, FlowLimits::default()).map_err(|errors| ApiError {
+            message: "the flow file is not valid".into(),
+            ..ApiError::from(errors)
+        })?;
+        let write = |part: FlowPart| {
+            let put = |(id, packed): (FlowId, Packed)| FlowOp::Put { id, digest: packed.digest(), packed };
+            let mut ops: Vec<(FlowId, FlowOp)> =
+                part.entries.into_iter().map(|entry| (entry.0, put(entry))).collect();
+            // As they lie in the database: pages are written one after the other.
+            ops.sort_by_key(|(id, _)| *id);
+            FlowWrite { device: part.device, ops: ops.into_iter().map(|(_, op)| op).collect() }
+        };
+        let stages = file.stages.into_iter().map(|stage| stage.into_iter().map(write).collect());
+        Ok((stages.collect(), file.confirm_timeout))
     })
     .await
 }

@@ -13,6 +13,7 @@ pub(super) enum Ask {
     Request(Box<Request>, oneshot::Sender<Result<Answer, Refusal>>),
     Query(Query),
     Watch(Watcher),
+    WatchFlow(u64, oneshot::Sender<()>),
     Stop,
 }
 
@@ -69,6 +70,16 @@ impl DriverHandle {
         let (reply, answer) = oneshot::channel();
         self.ask(Ask::Watch(Watcher { name, traversal, seq, reply }))?;
         answer.await.map_err(|_| stopping())
+    }
+
+    /// Answered when an operation on flow tables has ended, or is not known.
+    ///
+    /// # Errors
+    /// [`Refusal::Unavailable`] as above.
+    pub async fn watch_flow(&self, operation: u64) -> Result<(), Refusal> {
+        let (reply, ended) = oneshot::channel();
+        self.ask(Ask::WatchFlow(operation, reply))?;
+        ended.await.map_err(|_| stopping())
     }
 
     /// Ends the loop after the present turn.

@@ -1,0 +1,301 @@
+//! Flow tables: operations on them, and what is in them. Files are parsed and entries printed beside the driver.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use muster_engine::flow::{DeviceView, FlowOperationView, FlowStanding};
+use muster_engine::{Answer, Request};
+use muster_shared::model::flow::{DeviceName, FlowId};
+use muster_template::ForeignPolicy;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::error::ApiError;
+use super::flow_view::{Shown, explained, foreign_view, rule_view};
+use super::{Api, blocking, query, source};
+
+/// Seconds until a change that could cut a node off is taken back, where neither file nor flag says.
+const GUARD: u32 = 30;
+/// An answer comes by then, also when the operation has not ended: whoever asks notices a controller that hangs.
+const WAIT_MAX: Duration = Duration::from_secs(25);
+/// Ids in one request.
+const IDS_MAX: usize = 1_000_000;
+
+/// `?guard=&name=`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApplyQuery {
+    guard: Option<bool>,
+    name: Option<String>,
+}
+
+/// POST /v1/flows: the body is a flow file.
+pub async fn apply(
+    State(api): State<Api>,
+    asked: Result<Query<ApplyQuery>, QueryRejection>,
+    body: Body,
+) -> Result<Json<Value>, ApiError> {
+    let ApplyQuery { guard, name } = query(asked)?;
+    let held = source::read(&api, body).await?;
+    let (stages, confirm) = source::flows(held, name.unwrap_or_else(|| "flow file".into())).await?;
+    let confirm_timeout = if guard == Some(false) { None } else { confirm.or(Some(GUARD)) };
+    tracing::info!(stages = stages.len(), "flow apply");
+    begun(api.driver.request(Request::ApplyFlows { stages, confirm_timeout }).await?)
+}
+
+/// `?wait=SECONDS`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WaitQuery {
+    wait: Option<u64>,
+}
+
+/// GET /v1/flows/operations/{id}
+pub async fn operation(
+    State(api): State<Api>,
+    Path(id): Path<u64>,
+    asked: Result<Query<WaitQuery>, QueryRejection>,
+) -> Result<Json<FlowOperationView>, ApiError> {
+    let wait = query(asked)?.wait.map(Duration::from_secs).unwrap_or_default().min(WAIT_MAX);
+    if !wait.is_zero() {
+        let mut stopped = api.stopped.clone();
+        tokio::select! {
+            ended = timeout(wait, api.driver.watch_flow(id)) => if let Ok(ended) = ended { ended? },
+            _ended = stopped.changed() => return Err(ApiError::unavailable("the controller is stopping")),
+        }
+    }
+    let view = api.driver.query(move |engine| engine.flow_operation(id)).await?;
+    view.map(Json).ok_or_else(|| {
+        ApiError::not_found(format!("no operation {id} on flow tables: the newest 1000 that ended are kept"))
+    })
+}
+
+/// GET /v1/devices
+pub async fn devices(State(api): State<Api>) -> Result<Json<Vec<DeviceView>>, ApiError> {
+    Ok(Json(api.driver.query(muster_engine::Engine::device_views).await?))
+}
+
+/// GET /v1/devices/{node}/{bridge}
+pub async fn device(
+    State(api): State<Api>,
+    Path(path): Path<(String, String)>,
+) -> Result<Json<DeviceView>, ApiError> {
+    one(&api, device_name(&path)?).await
+}
+
+/// `?table=&state=&foreign=&counters=`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListQuery {
+    table: Option<u8>,
+    state: Option<String>,
+    foreign: Option<bool>,
+    counters: Option<bool>,
+}
+
+/// GET /v1/devices/{node}/{bridge}/flows
+pub async fn list(
+    State(api): State<Api>,
+    Path(path): Path<(String, String)>,
+    asked: Result<Query<ListQuery>, QueryRejection>,
+) -> Result<Response, ApiError> {
+    let (device, ListQuery { table, state, foreign, counters }) = (device_name(&path)?, query(asked)?);
+    let standing = state.as_deref().map(standing).transpose()?;
+    if counters.unwrap_or(true) {
+        api.driver.request(Request::FlowStats { device: device.clone() }).await?;
+    }
+    let shows = {
+        let device = device.clone();
+        foreign.unwrap_or(api.driver.query(move |engine| engine.shows_foreign(&device)).await?)
+    };
+    if shows {
+        api.driver.request(Request::ForeignFlows { device: device.clone() }).await?;
+    }
+    let rows = {
+        let device = device.clone();
+        api.driver.query(move |engine| engine.flow_rows(&device, standing)).await??
+    };
+    let text = blocking(move || {
+        let mut views = Vec::with_capacity(rows.rows.len());
+        for row in &rows.rows {
+            views.extend(rule_view(&device, row, &rows.owners, table));
+        }
+        if shows && standing.is_none() {
+            views.extend(rows.foreign.iter().filter_map(|rule| foreign_view(&device, rule, table)));
+        }
+        serde_json::to_vec(&views).map_err(|error| ApiError::internal(error.to_string()))
+    });
+    Ok(([(CONTENT_TYPE, "application/json")], Bytes::from(text.await?)).into_response())
+}
+
+/// GET /v1/devices/{node}/{bridge}/flows/{id}
+pub async fn show(
+    State(api): State<Api>,
+    Path((node, bridge, id)): Path<(String, String, String)>,
+) -> Result<Json<Value>, ApiError> {
+    let (device, id) = (device_name(&(node, bridge))?, flow_id(&id)?);
+    // First: a rule that is not there is asked nobody about.
+    let look = |device: DeviceName| {
+        api.driver.query(move |engine| {
+            engine
+                .flow_show(&device, id)
+                .map(|rows| (rows, engine.flow_stats(&device).ok().and_then(|it| it.age)))
+        })
+    };
+    look(device.clone()).await??;
+    api.driver.request(Request::FlowStats { device: device.clone() }).await?;
+    let (rows, age) = look(device.clone()).await??;
+    let Some(row) = rows.rows.first() else {
+        return Err(ApiError::internal("the engine did not show the rule"));
+    };
+    let (number, serial, is_added) = (rows.number, row.serial, row.standing == FlowStanding::Added);
+    let since = api.read(move |reader| reader.flow_since(number, id, is_added.then_some(serial))).await?;
+    explained(&Shown { device: &device, row, owners: &rows.owners, view: &rows.device, since, age })
+        .map(Json)
+        .ok_or_else(|| ApiError::internal("the rule cannot be shown"))
+}
+
+/// DELETE /v1/devices/{node}/{bridge}/flows
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Ids {
+    ids: Vec<String>,
+}
+
+/// `?guard=`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GuardQuery {
+    guard: Option<bool>,
+}
+
+/// DELETE /v1/devices/{node}/{bridge}/flows
+pub async fn delete(
+    State(api): State<Api>,
+    Path(path): Path<(String, String)>,
+    asked: Result<Query<GuardQuery>, QueryRejection>,
+    body: Body,
+) -> Result<Json<Value>, ApiError> {
+    let (device, guard) = (device_name(&path)?, query(asked)?.guard);
+    let Ids { ids } = source::json(&api, body).await?;
+    if ids.is_empty() || ids.len() > IDS_MAX {
+        return Err(ApiError::invalid(format!("{} ids: want 1 to {IDS_MAX}", ids.len())));
+    }
+    let ids = ids.iter().map(|id| flow_id(id)).collect::<Result<Vec<_>, _>>()?;
+    tracing::info!(%device, rules = ids.len(), "flow delete");
+    begun(api.driver.request(Request::DeleteFlows { device, ids, confirm_timeout: guarded(guard) }).await?)
+}
+
+/// GET /v1/devices/{node}/{bridge}/stats
+pub async fn stats(
+    State(api): State<Api>,
+    Path(path): Path<(String, String)>,
+) -> Result<Json<Value>, ApiError> {
+    let device = device_name(&path)?;
+    api.driver.request(Request::FlowStats { device: device.clone() }).await?;
+    let name = device.to_string();
+    let stats = api.driver.query(move |engine| engine.flow_stats(&device)).await??;
+    let tables = stats.tables.iter().map(|table| {
+        json!({"table": table.table, "active": table.active, "lookups": table.lookups, "matches": table.matches})
+    });
+    Ok(Json(json!({
+        "device": name,
+        "tables": tables.collect::<Vec<_>>(),
+        "owners": stats.owners,
+        "age": stats.age.map(|age| age.as_secs_f64()),
+    })))
+}
+
+/// `?foreign=`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReconcileQuery {
+    foreign: Option<String>,
+}
+
+/// POST /v1/devices/{node}/{bridge}/reconcile: the device as it is then.
+pub async fn reconcile(
+    State(api): State<Api>,
+    Path(path): Path<(String, String)>,
+    asked: Result<Query<ReconcileQuery>, QueryRejection>,
+) -> Result<Json<DeviceView>, ApiError> {
+    let device = device_name(&path)?;
+    let policy = |name: String| {
+        ForeignPolicy::from_name(&name)
+            .ok_or_else(|| ApiError::invalid(format!("foreign={name}: want leave, show or import")))
+    };
+    let foreign = query(asked)?.foreign.map(policy).transpose()?;
+    tracing::info!(%device, "flow reconcile");
+    api.driver.request(Request::ReconcileFlows { device: device.clone(), foreign }).await?;
+    one(&api, device).await
+}
+
+/// `?forget=&guard=`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PurgeQuery {
+    forget: Option<bool>,
+    guard: Option<bool>,
+}
+
+/// POST /v1/devices/{node}/{bridge}/purge
+pub async fn purge(
+    State(api): State<Api>,
+    Path(path): Path<(String, String)>,
+    asked: Result<Query<PurgeQuery>, QueryRejection>,
+) -> Result<Json<Value>, ApiError> {
+    let (device, PurgeQuery { forget, guard }) = (device_name(&path)?, query(asked)?);
+    let forget = forget.unwrap_or(false);
+    tracing::info!(%device, forget, "flow purge");
+    begun(api.driver.request(Request::PurgeFlows { device, forget, confirm_timeout: guarded(guard) }).await?)
+}
+
+fn guarded(guard: Option<bool>) -> Option<u32> {
+    (guard != Some(false)).then_some(GUARD)
+}
+
+fn begun(answer: Answer) -> Result<Json<Value>, ApiError> {
+    match answer {
+        Answer::Flows { operation, rules, devices, warnings } => Ok(Json(
+            json!({"operation": operation, "rules": rules, "devices": devices, "warnings": warnings}),
+        )),
+        Answer::Stack { .. }
+        | Answer::Done
+        | Answer::Joined { .. }
+        | Answer::Facts { .. }
+        | Answer::NodeRemoved { .. } => Err(ApiError::internal("the engine did not say what has begun")),
+    }
+}
+
+async fn one(api: &Api, device: DeviceName) -> Result<Json<DeviceView>, ApiError> {
+    Ok(Json(api.driver.query(move |engine| engine.device_view(&device)).await??))
+}
+
+fn device_name((node, bridge): &(String, String)) -> Result<DeviceName, ApiError> {
+    let name = format!("{node}/{bridge}");
+    name.parse().map_err(|error: muster_shared::model::flow::NotADevice| ApiError::invalid(error.to_string()))
+}
+
+fn flow_id(text: &str) -> Result<FlowId, ApiError> {
+    FlowId::parse(text).ok_or_else(|| {
+        let shown: String = text.chars().take(40).flat_map(char::escape_default).collect();
+        ApiError::invalid(format!(
+            "'{shown}' is no rule's id: want 16 hexadecimal digits that begin with 4d55"
+        ))
+    })
+}
+
+fn standing(name: &str) -> Result<FlowStanding, ApiError> {
+    let known = FlowStanding::ALL.into_iter().find(|known| known.as_str().eq_ignore_ascii_case(name));
+    known.ok_or_else(|| {
+        let all = FlowStanding::ALL.map(FlowStanding::as_str).join(", ");
+        let shown: String = name.chars().take(40).flat_map(char::escape_default).collect();
+        ApiError::invalid(format!("state={shown}: want one of {all}"))
+    })
+}

@@ -1,0 +1,108 @@
+//! `GET /metrics`: for Prometheus, in its text format 0.0.4. Written by hand: it is a few lines of text, and what is
+//! counted lies in the engine already.
+
+use std::fmt::Write as _;
+
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use muster_engine::flow::{DeviceView, StatsView};
+
+use super::error::ApiError;
+use super::{Api, blocking};
+
+/// Owners told by name of each device, the largest; the others are one. A label's every value costs its reader memory.
+const OWNERS_MAX: usize = 20;
+
+/// GET /metrics
+pub async fn metrics(State(api): State<Api>) -> Result<Response, ApiError> {
+    let look = |engine: &muster_engine::Engine| {
+        (engine.node_counts(), engine.stack_counts(), engine.flow_metrics(OWNERS_MAX))
+    };
+    let (nodes, stacks, devices) = api.driver.query(look).await?;
+    let text = blocking(move || {
+        let mut page = Page::default();
+        page.family("muster_nodes", "gauge", "Nodes that have joined.");
+        for (state, count) in ["online", "offline", "revoked"].into_iter().zip(nodes) {
+            page.sample("muster_nodes", &[("state", state)], count);
+        }
+        page.family("muster_stacks", "gauge", "Stacks.");
+        for ((action, status), count) in stacks {
+            page.sample("muster_stacks", &[("action", action), ("status", status)], count);
+        }
+        flows(&mut page, &devices);
+        Ok(page.0)
+    });
+    Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text.await?).into_response())
+}
+
+fn flows(page: &mut Page, devices: &[(DeviceView, StatsView)]) {
+    page.family("muster_flow_rules", "gauge", "Entries of flow tables.");
+    for (view, _) in devices {
+        let states = [
+            ("PENDING_ADD", view.pending_add),
+            ("ADDED", view.added),
+            ("PENDING_REMOVE", view.pending_remove),
+            ("FAILED", view.failed),
+            ("EXPIRED", view.expired),
+        ];
+        for (state, count) in states {
+            page.sample("muster_flow_rules", &[("device", &view.device), ("state", state)], count);
+        }
+    }
+    type Count = fn(&DeviceView) -> u64;
+    let counts: [(&str, &str, &str, Count); 6] = [
+        ("muster_flow_foreign_rules", "gauge", "Rules on devices that are not Muster's.", |view| {
+            view.foreign
+        }),
+        ("muster_flow_batches_in_flight", "gauge", "Batches that an agent has.", |view| {
+            view.in_flight.into()
+        }),
+        ("muster_flow_batches_total", "counter", "Batches sent.", |view| view.batches),
+        ("muster_flow_refusals_total", "counter", "Batches refused.", |view| view.refusals),
+        ("muster_flow_reconciliations_total", "counter", "Tables that differed.", |view| {
+            view.reconciliations
+        }),
+        ("muster_flow_repaired_total", "counter", "Entries put right.", |view| view.repaired),
+    ];
+    for (name, kind, help, count) in counts {
+        page.family(name, kind, help);
+        for (view, _) in devices {
+            page.sample(name, &[("device", &view.device)], count(view));
+        }
+    }
+    type Sum = fn(&muster_engine::flow::OwnerCounters) -> u64;
+    let sums: [(&str, &str, Sum); 2] = [
+        ("muster_flow_packets_total", "Packets, as last told.", |owner| owner.packets),
+        ("muster_flow_bytes_total", "Bytes, as last told.", |owner| owner.bytes),
+    ];
+    for (name, help, sum) in sums {
+        page.family(name, "counter", help);
+        for (view, stats) in devices.iter().filter(|(_, stats)| stats.age.is_some()) {
+            for owner in &stats.owners {
+                page.sample(name, &[("device", &view.device), ("owner", &owner.owner)], sum(owner));
+            }
+        }
+    }
+}
+
+/// What is told.
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        // Writing to a text does not fail.
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: u64) {
+        self.0.push_str(name);
+        for (n, (label, text)) in labels.iter().enumerate() {
+            let open = if n == 0 { '{' } else { ',' };
+            let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let _ = write!(self.0, "{open}{label}=\"{text}\"");
+        }
+        let _ = writeln!(self.0, "{} {value}", if labels.is_empty() { "" } else { "}" });
+    }
+}

@@ -36,9 +36,12 @@ pub struct Client {
 
 /// Where a request goes: `/v1`, then these, each escaped.
 pub fn path<const N: usize>(segments: [&str; N]) -> String {
-    segments.iter().fold("/v1".to_owned(), |path, segment| {
-        path + "/" + &utf8_percent_encode(segment, SEGMENT).to_string()
-    })
+    segments.iter().fold("/v1".to_owned(), |path, segment| path + "/" + &escaped(segment))
+}
+
+/// A text as part of a path or of a query.
+pub fn escaped(text: &str) -> String {
+    utf8_percent_encode(text, SEGMENT).to_string()
 }
 
 impl Client {
@@ -63,13 +66,28 @@ impl Client {
 
     /// Any other method.
     pub async fn send(&mut self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
-        let changes = method != Method::GET;
         let body = body.map_or_else(Bytes::new, |body| Bytes::from(body.to_string()));
+        self.send_bytes(method, path, "application/json", body).await
+    }
+
+    /// With a text that the controller parses itself.
+    pub async fn send_text(&mut self, method: Method, path: &str, text: String) -> Result<Value, Failure> {
+        self.send_bytes(method, path, "text/plain; charset=utf-8", Bytes::from(text)).await
+    }
+
+    async fn send_bytes(
+        &mut self,
+        method: Method,
+        path: &str,
+        kind: &'static str,
+        body: Bytes,
+    ) -> Result<Value, Failure> {
+        let changes = method != Method::GET;
         let request = Request::builder()
             .method(method)
             .uri(path)
             .header(HOST, "muster")
-            .header(CONTENT_TYPE, "application/json")
+            .header(CONTENT_TYPE, kind)
             .body(Full::new(body))
             .map_err(|error| Failure::usage(format!("cannot ask for '{path}': {error}")))?;
         let mut connection = match self.connection.take() {

@@ -5,6 +5,7 @@
 
 mod client;
 mod failure;
+mod flow;
 mod manual;
 mod node;
 mod output;
@@ -61,6 +62,9 @@ enum Noun {
     /// The resources of a stack
     #[command(subcommand, after_help = "Example:\n  muster resource list web")]
     Resource(resource::ResourceVerb),
+    /// Flow rules of bridges: what is to happen to packets
+    #[command(subcommand, after_help = "Example:\n  muster flow list web-1/br0")]
+    Flow(flow::FlowVerb),
     /// Print a completion script
     #[command(after_help = "Example:\n  muster completion bash > /etc/bash_completion.d/muster")]
     Completion {
@@ -134,6 +138,7 @@ async fn talk(noun: Noun, client: &mut Client, format: Format) -> Result<(), Fai
         Noun::Node(verb) => node::run(verb, client, format).await,
         Noun::Stack(verb) => stack::run(verb, client, format).await,
         Noun::Resource(verb) => resource::run(verb, client, format).await,
+        Noun::Flow(verb) => flow::run(verb, client, format).await,
         Noun::Completion { .. } | Noun::Generate { .. } => Ok(()),
     }
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::failure::Failure;
 
 /// All files of a template in all: the controller's default limit for a request.
-const FILES_MAX: usize = 256 << 20;
+pub const FILES_MAX: usize = 256 << 20;
 
 /// A template as read from disk.
 #[derive(Debug)]
@@ -98,7 +98,8 @@ fn located(folder: &Path, key: &str) -> Result<PathBuf, String> {
     Ok(folder.join(path))
 }
 
-fn text_of(path: &Path, limit: usize) -> Result<String, String> {
+/// Reads a text of at most so many bytes.
+pub fn text_of(path: &Path, limit: usize) -> Result<String, String> {
     let file = File::open(path).map_err(|error| error.to_string())?;
     if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
         return Err("it is a directory".to_owned());

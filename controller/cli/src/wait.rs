@@ -12,11 +12,11 @@ use crate::output::cell;
 use crate::progress::{Progress, note};
 
 /// How long a controller may be away: a restart with a million resources takes a few seconds.
-const AWAY_MAX: Duration = Duration::from_secs(30);
+pub const AWAY_MAX: Duration = Duration::from_secs(30);
 /// Between two tries to reach it again.
-const AWAY_PAUSE: Duration = Duration::from_millis(250);
+pub const AWAY_PAUSE: Duration = Duration::from_millis(250);
 /// Said once for each time.
-const AWAY: &str = "the controller is away; waiting for it";
+pub const AWAY: &str = "the controller is away; waiting for it";
 /// The stack's own timeout was sent too; its reason, which names what is missing, comes this much later at most.
 const REASON_TIME: Duration = Duration::from_secs(3);
 /// A rollback that was asked for begins this much after the failure at most: its revision is loaded first.
@@ -162,7 +162,11 @@ pub async fn get_patiently(client: &mut Client, at: &str) -> Result<Value, Failu
 }
 
 /// Runs to the end, with progress drawn meanwhile; none if the time is up before.
-async fn until<T>(end: Option<Instant>, work: impl Future<Output = T>, progress: &mut Progress) -> Option<T> {
+pub async fn until<T>(
+    end: Option<Instant>,
+    work: impl Future<Output = T>,
+    progress: &mut Progress,
+) -> Option<T> {
     let mut work = std::pin::pin!(work);
     loop {
         tokio::select! {

@@ -296,7 +296,7 @@ impl Engine {
             Kind::Dummy => true,
             Kind::Hostname => false,
             Kind::File => known("path").is_some_and(|path| path.as_str() != Some(&claim.key)),
-            Kind::NetworkConfig => {
+            Kind::NetworkConfig | Kind::FlowGroup | Kind::FlowMeter | Kind::FlowRule | Kind::FlowTable => {
                 template.render(index, &walk.parameters, &references).is_ok_and(|properties| {
                     muster_template::spec(kind, &properties).is_ok_and(|spec| !spec.claims().contains(claim))
                 })

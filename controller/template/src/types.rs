@@ -5,6 +5,7 @@
 
 mod dummy;
 mod file;
+mod flow;
 mod hostname;
 mod network;
 mod value;
@@ -27,6 +28,14 @@ pub enum Kind {
     Dummy,
     /// `Muster::File`
     File,
+    /// `Muster::FlowGroup`
+    FlowGroup,
+    /// `Muster::FlowMeter`
+    FlowMeter,
+    /// `Muster::FlowRule`
+    FlowRule,
+    /// `Muster::FlowTable`
+    FlowTable,
     /// `Muster::Hostname`
     Hostname,
     /// `Muster::NetworkConfig`
@@ -69,6 +78,10 @@ pub fn spec(kind: Kind, properties: &Value) -> Result<Desired, PropertyError> {
         Kind::File => Spec::File(file::spec(&properties)?),
         Kind::Hostname => Spec::Hostname(hostname::spec(&properties)?),
         Kind::NetworkConfig => Spec::Network(network::spec(&properties)?),
+        Kind::FlowGroup | Kind::FlowMeter | Kind::FlowRule => {
+            return flow::one(kind, &properties).map(Desired::Flows);
+        }
+        Kind::FlowTable => return flow::table(&properties).map(Desired::Flows),
     };
     for property in kind.properties().iter().filter(|property| property.required) {
         properties.required(property.name, |_| Ok(()))?;
@@ -79,20 +92,37 @@ pub fn spec(kind: Kind, properties: &Value) -> Result<Desired, PropertyError> {
 /// The node that rendered properties name; `None` where any node will do.
 pub fn node(properties: &Value) -> Result<Option<NodeId>, PropertyError> {
     match properties {
-        Value::Object(given) => Given(given).get("node", value::node),
+        Value::Object(given) => match Given(given).get("node", value::node)? {
+            Some(node) => Ok(Some(node)),
+            // A device is on a node.
+            None => Ok(Given(given).get(flow::DEVICE, flow::device)?.map(|device| device.node)),
+        },
         _ => Ok(None),
     }
 }
 
 impl Kind {
     /// All of them, by name.
-    pub const ALL: [Kind; 4] = [Kind::Dummy, Kind::File, Kind::Hostname, Kind::NetworkConfig];
+    pub const ALL: [Kind; 8] = [
+        Kind::Dummy,
+        Kind::File,
+        Kind::FlowGroup,
+        Kind::FlowMeter,
+        Kind::FlowRule,
+        Kind::FlowTable,
+        Kind::Hostname,
+        Kind::NetworkConfig,
+    ];
 
     /// As written in templates.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Dummy => "Muster::Dummy",
             Kind::File => "Muster::File",
+            Kind::FlowGroup => "Muster::FlowGroup",
+            Kind::FlowMeter => "Muster::FlowMeter",
+            Kind::FlowRule => "Muster::FlowRule",
+            Kind::FlowTable => "Muster::FlowTable",
             Kind::Hostname => "Muster::Hostname",
             Kind::NetworkConfig => "Muster::NetworkConfig",
         }
@@ -108,6 +138,10 @@ impl Kind {
         match self {
             Kind::Dummy => &dummy::PROPERTIES,
             Kind::File => &file::PROPERTIES,
+            Kind::FlowGroup => &flow::GROUP_PROPERTIES,
+            Kind::FlowMeter => &flow::METER_PROPERTIES,
+            Kind::FlowRule => &flow::RULE_PROPERTIES,
+            Kind::FlowTable => &flow::TABLE_PROPERTIES,
             Kind::Hostname => &hostname::PROPERTIES,
             Kind::NetworkConfig => &network::PROPERTIES,
         }
@@ -118,6 +152,8 @@ impl Kind {
         match self {
             Kind::Dummy => None,
             Kind::File => Some(&["path"]),
+            Kind::FlowGroup | Kind::FlowMeter | Kind::FlowRule => Some(&["device", "id", "ids"]),
+            Kind::FlowTable => Some(&["device", "ids"]),
             Kind::Hostname => Some(&["hostname"]),
             Kind::NetworkConfig => Some(&[]),
         }

@@ -76,6 +76,27 @@ impl Entry {
     }
 }
 
+/// Checks one key of an entry alone, where the others are not known yet; prerequisites are not looked at.
+///
+/// # Errors
+/// [`BadEntry`], with the path below the key.
+pub fn check_part(key: &str, value: &Value) -> Result<(), BadEntry> {
+    let below = |most| value::number::<u64>(value, 0..=most).map(drop);
+    match key {
+        "table" => below(TABLE_MAX),
+        "priority" | "idle_timeout" | "hard_timeout" => below(u16::MAX.into()),
+        "selector" => selector(value).map(drop),
+        "treatment" => treatment::instructions(value).map(drop),
+        "group" => below(GROUP_MAX),
+        "type" => group_kind(value).map(drop),
+        "meter" => value::number::<u64>(value, 1..=METER_MAX).map(drop),
+        "unit" => unit(value).map(drop),
+        "bands" => object::list(value, BANDS_MAX, band).map(drop),
+        // What a bucket may have depends on the type.
+        _ => Ok(()),
+    }
+}
+
 impl Rule {
     /// As in a flow file; the key `device` is left to the caller.
     ///
@@ -188,11 +209,7 @@ fn bucket(kind: GroupKind, value: &Value) -> Read<GroupBucket> {
 impl Meter {
     fn from_json(map: &Map<String, Value>) -> Read<Self> {
         let given = Object::new("a meter", map, &METER_KEYS)?;
-        let packets = given.read("unit", |value| match value.as_str() {
-            Some("kilobits") => Ok(false),
-            Some("packets") => Ok(true),
-            _ => Err(unwanted("kilobits or packets (per second)", value)),
-        })?;
+        let packets = given.read("unit", unit)?;
         let bands = given.list("bands", BANDS_MAX, band)?.unwrap_or_default();
         if bands.is_empty() {
             return Err(BadEntry::new("a meter has at least one band, such as {rate: 1000}").key("bands"));
@@ -204,6 +221,15 @@ impl Meter {
             packets: packets.unwrap_or(false),
             bands,
         })
+    }
+}
+
+/// Whether rates count packets.
+fn unit(value: &Value) -> Read<bool> {
+    match value.as_str() {
+        Some("kilobits") => Ok(false),
+        Some("packets") => Ok(true),
+        _ => Err(unwanted("kilobits or packets (per second)", value)),
     }
 }
 

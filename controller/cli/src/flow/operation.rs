@@ -1,0 +1,223 @@
+//! apply, delete, purge: send, then wait where asked to.
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use hyper::Method;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::{Apply, Delete, Guard, Purge, Wait, of_device};
+use crate::client::{Client, path};
+use crate::failure::Failure;
+use crate::output::{Format, cell, count, document, print, printable};
+use crate::progress::Progress;
+use crate::source::{FILES_MAX, text_of};
+use crate::wait::{AWAY, AWAY_MAX, AWAY_PAUSE, until};
+
+/// The controller answers at the latest after so many seconds, also where nothing has changed.
+const WATCH_S: u64 = 20;
+/// Errors that are named.
+const NAMED: usize = 20;
+
+pub async fn apply(asked: Apply, client: &mut Client, format: Format) -> Result<(), Failure> {
+    let since = Instant::now();
+    let (name, text) = read(&asked.file)?;
+    let at = with_query(path(["flows"]), &asked.guard, &[("name", &name)]);
+    let answer = client.send_text(Method::POST, &at, text).await?;
+    follow("apply", &answer, &asked.wait, since, client, format).await
+}
+
+pub async fn delete(asked: Delete, client: &mut Client, format: Format) -> Result<(), Failure> {
+    let since = Instant::now();
+    let ids: Vec<String> = asked.ids.iter().map(ToString::to_string).collect();
+    let at = with_query(of_device(&asked.device, &["flows"]), &asked.guard, &[]);
+    let answer = client.send(Method::DELETE, &at, Some(&json!({"ids": ids}))).await?;
+    follow("delete", &answer, &asked.wait, since, client, format).await
+}
+
+pub async fn purge(asked: Purge, client: &mut Client, format: Format) -> Result<(), Failure> {
+    let since = Instant::now();
+    let forget = if asked.forget { "true" } else { "false" };
+    let at = with_query(of_device(&asked.device, &["purge"]), &asked.guard, &[("forget", forget)]);
+    let answer = client.send(Method::POST, &at, None).await?;
+    follow("purge", &answer, &asked.wait, since, client, format).await
+}
+
+/// A flow file's name for errors, and its text.
+fn read(file: &Path) -> Result<(String, String), Failure> {
+    if file.as_os_str() != "-" {
+        let name = file.display().to_string();
+        let text = text_of(file, FILES_MAX).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+        return Ok((name, text));
+    }
+    let mut text = String::new();
+    let bound = u64::try_from(FILES_MAX).unwrap_or(u64::MAX);
+    std::io::stdin()
+        .lock()
+        .take(bound)
+        .read_to_string(&mut text)
+        .map_err(|error| Failure::usage(format!("stdin: {error}")))?;
+    Ok(("stdin".to_owned(), text))
+}
+
+fn with_query(path: String, guard: &Guard, more: &[(&str, &str)]) -> String {
+    let mut query: Vec<(&str, String)> =
+        more.iter().map(|(key, value)| (*key, crate::client::escaped(value))).collect();
+    if guard.no_guard {
+        query.push(("guard", "false".to_owned()));
+    }
+    if let Some(seconds) = guard.confirm_timeout {
+        query.push(("confirm_timeout", seconds.to_string()));
+    }
+    let query: Vec<String> = query.into_iter().map(|(key, value)| format!("{key}={value}")).collect();
+    if query.is_empty() { path } else { format!("{path}?{}", query.join("&")) }
+}
+
+/// Says what has begun, waits for it where asked to, and says how it ended.
+async fn follow(
+    verb: &str,
+    answer: &Value,
+    wait: &Wait,
+    since: Instant,
+    client: &mut Client,
+    format: Format,
+) -> Result<(), Failure> {
+    for warning in answer["warnings"].as_array().into_iter().flatten() {
+        let _closed =
+            writeln!(std::io::stderr(), "warning: {}", printable(warning.as_str().unwrap_or_default()));
+    }
+    let what = || match (answer["rules"].as_u64(), number(&answer["devices"])) {
+        (Some(rules), Some(devices)) => format!(": {} on {}", count(rules, "rule"), count(devices, "device")),
+        _ => String::new(),
+    };
+    // Nothing was to be done, or it is done already.
+    if !wait.wait || answer["operation"].is_null() {
+        let state = if answer["operation"].is_null() { "COMPLETE" } else { "IN_PROGRESS" };
+        return document(format, answer, |_| format!("flow {verb} {state}{}\n", what()));
+    }
+    let at = path(["flows", "operations", &cell(&answer["operation"])]);
+    let mut progress = Progress::new();
+    let ended = watch(verb, &at, since, wait.timeout, client, &mut progress).await;
+    progress.clear();
+    let last = ended?;
+    if format != Format::Table {
+        document(format, &last, |_| String::new())?;
+    }
+    match last["state"].as_str() {
+        Some("COMPLETE") if format == Format::Table => print(&format!("flow {verb} COMPLETE{}\n", what())),
+        Some("COMPLETE") => Ok(()),
+        _ => Err(failed(verb, &last)),
+    }
+}
+
+/// A number, or how many there are.
+fn number(value: &Value) -> Option<u64> {
+    value.as_u64().or_else(|| value.as_array().and_then(|list| u64::try_from(list.len()).ok()))
+}
+
+/// Until it has ended; across a restart of the controller.
+async fn watch(
+    verb: &str,
+    at: &str,
+    since: Instant,
+    timeout: Option<u64>,
+    client: &mut Client,
+    progress: &mut Progress,
+) -> Result<Value, Failure> {
+    let end = timeout.map(|seconds| since + Duration::from_secs(seconds));
+    let timed_out = || {
+        let seconds = timeout.unwrap_or_default();
+        Failure::timed_out(format!(
+            "flow {verb} has not ended within {seconds} s; it goes on; what it waits for: muster flow devices"
+        ))
+    };
+    let mut away_since = None;
+    loop {
+        let left =
+            end.map_or(WATCH_S, |end| end.saturating_duration_since(Instant::now()).as_secs().min(WATCH_S));
+        let asked = format!("{at}?wait={}", left.max(1));
+        match until(end, client.get(&asked), progress).await {
+            None => return Err(timed_out()),
+            Some(Ok(view)) if view["state"] == "IN_PROGRESS" => {
+                away_since = None;
+                progress.show(&pictured(verb, &view));
+            }
+            Some(Ok(view)) => return Ok(view),
+            Some(Err(failure)) if failure.passing => {
+                let since = *away_since.get_or_insert_with(|| {
+                    progress.note(AWAY);
+                    Instant::now()
+                });
+                if since.elapsed() > AWAY_MAX {
+                    return Err(failure);
+                }
+                if until(end, sleep(AWAY_PAUSE), progress).await.is_none() {
+                    return Err(timed_out());
+                }
+            }
+            Some(Err(failure)) => return Err(failure),
+        }
+    }
+}
+
+/// As progress is drawn.
+fn pictured(verb: &str, view: &Value) -> Value {
+    let action = match (view["stage"].as_u64(), view["stages"].as_u64()) {
+        (Some(stage), Some(stages)) if stages > 1 => format!("{verb}, stage {stage}/{stages}"),
+        _ => verb.to_owned(),
+    };
+    json!({"name": "flow", "action": action, "progress": {"done": view["done"], "total": view["total"]}})
+}
+
+fn failed(verb: &str, view: &Value) -> Failure {
+    let stage = match (view["stage"].as_u64(), view["stages"].as_u64()) {
+        (Some(stage), Some(stages)) if stages > 1 => format!(" in stage {stage} of {stages}"),
+        _ => String::new(),
+    };
+    let mut failure = Failure::failed(format!("flow {verb} {}{stage}", cell(&view["state"])));
+    let errors = view["errors"].as_array().map(Vec::as_slice).unwrap_or_default();
+    failure.lines.extend(errors.iter().take(NAMED).map(|error| {
+        let rule = match &error["id"] {
+            Value::Null => String::new(),
+            id => format!(" rule {}", cell(id)),
+        };
+        format!("{}:{rule} {}", cell(&error["device"]), cell(&error["error"]))
+    }));
+    if errors.len() > NAMED {
+        failure.lines.push(format!("and {} more", errors.len() - NAMED));
+    }
+    failure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_names_the_rule_and_the_stage() {
+        let view = json!({"state": "FAILED", "stage": 2, "stages": 3, "errors": [
+            {"id": "4d55000000000001", "device": "web-1/br0", "error": "no port 'eth9'"},
+            {"id": null, "device": "web-2/br0", "error": "the node is away"}]});
+        assert_eq!(
+            failed("apply", &view).lines,
+            [
+                "flow apply FAILED in stage 2 of 3",
+                "web-1/br0: rule 4d55000000000001 no port 'eth9'",
+                "web-2/br0: the node is away"
+            ]
+        );
+    }
+
+    #[test]
+    fn queries_are_escaped() {
+        let guard = Guard { no_guard: false, confirm_timeout: Some(5) };
+        assert_eq!(
+            with_query("/v1/flows".into(), &guard, &[("name", "a b&c.yaml")]),
+            "/v1/flows?name=a%20b%26c.yaml&confirm_timeout=5"
+        );
+        let guard = Guard { no_guard: true, confirm_timeout: None };
+        assert_eq!(with_query("/x".into(), &guard, &[]), "/x?guard=false");
+    }
+}

@@ -1,0 +1,200 @@
+//! `Muster::FlowRule`, `Muster::FlowTable`, `Muster::FlowGroup`, `Muster::FlowMeter`: what the flow table of a device is
+//! to hold.
+//!
+//! The words of rules are read by the model's parser; here its errors get their place in the template.
+
+use std::collections::BTreeMap;
+
+use muster_shared::model::flow::{self, BadEntry, DeviceName, Entry, FlowId, Packed, check_part};
+use serde_json::{Map, Value};
+
+use super::value::{confirm_timeout, unwanted};
+use super::{Given, Kind, Property, PropertyError};
+use crate::desired::{FlowSet, ForeignPolicy};
+use crate::error::{cut, suggestion};
+use crate::render::Step;
+
+/// The property that says where.
+pub(super) const DEVICE: &str = "device";
+/// Seconds to reach the controller anew after a change, where nothing is said: nothing has to come up first, unlike
+/// after a change of the network's configuration.
+const CONFIRM_TIMEOUT: u32 = 30;
+
+pub(super) static RULE_PROPERTIES: [Property; 9] = [
+    Property::optional("confirm_timeout", |value| confirm_timeout(value).map(drop)),
+    Property::required(DEVICE, |value| device(value).map(drop)),
+    Property::optional("guard", |value| guard(value).map(drop)),
+    Property::optional("hard_timeout", |value| part("hard_timeout", value)),
+    Property::optional("idle_timeout", |value| part("idle_timeout", value)),
+    Property::required("priority", |value| part("priority", value)),
+    Property::optional("selector", |value| part("selector", value)),
+    Property::optional("table", |value| part("table", value)),
+    Property::optional("treatment", |value| part("treatment", value)),
+];
+
+pub(super) static TABLE_PROPERTIES: [Property; 6] = [
+    Property::optional("confirm_timeout", |value| confirm_timeout(value).map(drop)),
+    Property::required(DEVICE, |value| device(value).map(drop)),
+    Property::optional("foreign", |value| foreign(value).map(drop)),
+    Property::optional("guard", |value| guard(value).map(drop)),
+    Property::required("rules", check_rules),
+    Property::optional("table", |value| part("table", value)),
+];
+
+pub(super) static GROUP_PROPERTIES: [Property; 6] = [
+    Property::required("buckets", check_buckets),
+    Property::optional("confirm_timeout", |value| confirm_timeout(value).map(drop)),
+    Property::required(DEVICE, |value| device(value).map(drop)),
+    Property::required("group", |value| part("group", value)),
+    Property::optional("guard", |value| guard(value).map(drop)),
+    Property::required("type", |value| part("type", value)),
+];
+
+pub(super) static METER_PROPERTIES: [Property; 6] = [
+    Property::required("bands", |value| part("bands", value)),
+    Property::optional("confirm_timeout", |value| confirm_timeout(value).map(drop)),
+    Property::required(DEVICE, |value| device(value).map(drop)),
+    Property::optional("guard", |value| guard(value).map(drop)),
+    Property::required("meter", |value| part("meter", value)),
+    Property::optional("unit", |value| part("unit", value)),
+];
+
+/// A rule, a group or a meter.
+pub(super) fn one(kind: Kind, given: &Given<'_>) -> Result<FlowSet, PropertyError> {
+    let own = ["confirm_timeout", "guard", DEVICE];
+    let words = given.0.iter().filter(|(key, value)| !own.contains(&key.as_str()) && !value.is_null());
+    let mut map: Map<String, Value> = words.map(|(key, value)| (key.clone(), value.clone())).collect();
+    // Their key makes an entry a group or a meter, also where its value is missing.
+    match kind {
+        Kind::FlowGroup => drop(map.entry("group").or_insert(Value::Null)),
+        Kind::FlowMeter => drop(map.entry("meter").or_insert(Value::Null)),
+        _ => {}
+    }
+    let entry = Entry::from_json(&Value::Object(map)).map_err(located)?;
+    set(given, vec![packed(&entry)?], None)
+}
+
+/// All rules of `rules`.
+pub(super) fn table(given: &Given<'_>) -> Result<FlowSet, PropertyError> {
+    let table = given.get("table", |value| part("table", value).map(|()| value.clone()))?;
+    let device = given.required(DEVICE, device)?;
+    let rules = given.required("rules", |value| rules(value, table.as_ref(), &device))?;
+    set(given, rules, given.get("foreign", foreign)?)
+}
+
+fn set(
+    given: &Given<'_>,
+    entries: Vec<Packed>,
+    foreign: Option<ForeignPolicy>,
+) -> Result<FlowSet, PropertyError> {
+    let seconds = given.get("confirm_timeout", confirm_timeout)?.unwrap_or(CONFIRM_TIMEOUT);
+    let guard = given.get("guard", guard)?.unwrap_or(true);
+    Ok(FlowSet {
+        device: given.required(DEVICE, device)?,
+        entries,
+        confirm_timeout: guard.then_some(seconds),
+        foreign,
+    })
+}
+
+fn rules(value: &Value, table: Option<&Value>, device: &DeviceName) -> Result<Vec<Packed>, PropertyError> {
+    let Value::Array(items) = value else { return Err(unwanted("a list of rules", value)) };
+    let mut places: BTreeMap<FlowId, usize> = BTreeMap::new();
+    let mut entries = Vec::with_capacity(items.len());
+    for (n, item) in items.iter().enumerate() {
+        let at = |error: PropertyError| error.within(Step::Item(n));
+        let entry = rule(item, table).map_err(at)?;
+        if let Some(first) = places.insert(entry.id(device), n) {
+            let message =
+                format!("the same table, priority and selector as in rules[{first}]: give one of them");
+            return Err(at(PropertyError::new(message)));
+        }
+        entries.push(packed(&entry).map_err(at)?);
+    }
+    Ok(entries)
+}
+
+/// A rule in a list, with the table that holds for all of the list.
+fn rule(item: &Value, table: Option<&Value>) -> Result<Entry, PropertyError> {
+    let Value::Object(map) = item else { return Err(unwanted("a flow rule", item)) };
+    if map.contains_key(DEVICE) {
+        return Err(PropertyError::new("the device is given once, for all rules").within_key(DEVICE));
+    }
+    let mut map = map.clone();
+    match (table, map.get("table").filter(|table| !table.is_null())) {
+        (Some(all), None) => drop(map.insert("table".into(), all.clone())),
+        (Some(all), Some(own)) if all != own => {
+            let message = format!("all of these rules are in table {all}; leave it out");
+            return Err(PropertyError::new(message).within_key("table"));
+        }
+        _ => {}
+    }
+    flow::Rule::from_json(&map).map(Entry::Rule).map_err(located)
+}
+
+fn packed(entry: &Entry) -> Result<Packed, PropertyError> {
+    Packed::new(entry).map_err(|error| PropertyError::new(format!("too large: {error}")))
+}
+
+pub(super) fn device(value: &Value) -> Result<DeviceName, PropertyError> {
+    match value {
+        Value::String(text) => text.parse().map_err(|error| PropertyError::new(format!("{error}"))),
+        _ => Err(unwanted("a device, NODE/BRIDGE", value)),
+    }
+}
+
+/// A parameter may come as text.
+fn guard(value: &Value) -> Result<bool, PropertyError> {
+    match value {
+        Value::Bool(on) => Ok(*on),
+        Value::String(text) if text.eq_ignore_ascii_case("true") => Ok(true),
+        Value::String(text) if text.eq_ignore_ascii_case("false") => Ok(false),
+        _ => Err(unwanted("true or false", value)),
+    }
+}
+
+fn foreign(value: &Value) -> Result<ForeignPolicy, PropertyError> {
+    let Value::String(word) = value else { return Err(unwanted("leave, show or import", value)) };
+    ForeignPolicy::from_name(word).ok_or_else(|| {
+        let near = suggestion(word, ["leave", "show", "import"]);
+        PropertyError::new(format!("want leave, show or import, got '{}'{near}", cut(word)))
+    })
+}
+
+/// A property that may still have nulls where a function's value will be: what is certain is checked.
+fn part(key: &str, value: &Value) -> Result<(), PropertyError> {
+    match has_null(value) {
+        true => Ok(()),
+        false => check_part(key, value).map_err(located),
+    }
+}
+
+fn check_rules(value: &Value) -> Result<(), PropertyError> {
+    let Value::Array(items) = value else { return Err(unwanted("a list of rules", value)) };
+    let known = items.iter().enumerate().filter(|(_, item)| !has_null(item));
+    known
+        .map(|(n, item)| rule(item, None).map(drop).map_err(|error| error.within(Step::Item(n))))
+        .find(Result::is_err)
+        .unwrap_or(Ok(()))
+}
+
+fn check_buckets(value: &Value) -> Result<(), PropertyError> {
+    if value.is_array() { Ok(()) } else { Err(unwanted("a list of {treatment: [...]}", value)) }
+}
+
+fn has_null(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.iter().any(has_null),
+        Value::Object(map) => map.values().any(has_null),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
+fn located(bad: BadEntry) -> PropertyError {
+    let steps = bad.path.into_iter().rev().map(|step| match step {
+        flow::Step::Key(key) => Step::Key(key),
+        flow::Step::Item(index) => Step::Item(index),
+    });
+    steps.fold(PropertyError::new(bad.message), PropertyError::within)
+}

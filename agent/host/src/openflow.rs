@@ -14,14 +14,35 @@
 //!
 //! Absent: which tables there are to be, what is kept of them, when to look (all in the agent).
 
+mod ask;
+mod change;
+mod compare;
+mod connect;
+mod connection;
+mod decode;
+mod encode;
+mod foreign;
+mod form;
+mod oxm;
+mod ports;
+mod stats;
+mod wire;
+mod words;
+
 use std::future::Future;
 use std::io;
+use std::mem::take;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::model::flow::{DeviceName, FlowCounters, FlowId, ForeignRule, TableCounters};
 use thiserror::Error;
+
+pub use ask::read_anything;
+use connection::Connection;
+use encode::Encoder;
+use form::Former;
 
 /// A bridge, spoken to.
 ///
@@ -30,6 +51,11 @@ use thiserror::Error;
 #[derive(Debug)]
 pub struct Switch {
     device: DeviceName,
+    connection: Connection,
+    encoder: Encoder,
+    former: Former,
+    instance: u64,
+    last_bundle: u32,
 }
 
 /// What a bridge tells by itself.
@@ -259,19 +285,33 @@ impl std::fmt::Debug for Extraneous {
 impl Switch {
     /// Connects to `<rundir>/<bridge>.mgmt`, learns the ports and asks to be told of changes.
     pub async fn connect(rundir: &Path, device: &DeviceName) -> Result<Self, Lost> {
-        let _ = rundir;
-        Ok(Self { device: device.clone() })
+        Self::open(rundir, device).await
     }
 
     /// Changes when the switch is started anew; then its tables are empty.
     pub fn instance(&self) -> u64 {
-        0
+        self.instance
     }
 
     /// The next event. Answers the switch's probes and probes it while it waits. Nothing is lost when it is dropped. After
     /// [`Event::Gone`] there is nothing more.
     pub async fn event(&mut self) -> Event {
-        std::future::pending().await
+        loop {
+            if let Err(lost) = self.connection.hear_all() {
+                return Event::Gone(lost);
+            }
+            let heard = &mut self.connection.heard;
+            if let Some((id, timeout)) = heard.removed.pop_front() {
+                return Event::Removed { id, timeout };
+            }
+            let (changed, foreign) = (take(&mut heard.changed), take(&mut heard.changed_foreign));
+            if changed || foreign {
+                return Event::Changed { foreign_only: !changed };
+            }
+            if let Err(lost) = self.connection.listen().await {
+                return Event::Gone(lost);
+            }
+        }
     }
 
     /// Does all of `ops` or nothing, and reads back what was put.
@@ -287,20 +327,17 @@ impl Switch {
         ops: &mut dyn Ops,
         commit: impl Future<Output = Result<(), String>>,
     ) -> Result<Outcome, Lost> {
-        let _ = (ops, commit);
-        Err(Lost::Garbled("not yet"))
+        self.change(ops, commit).await
     }
 
     /// Reads the whole bridge and compares. Memory is in proportion to the differences and one bit for each entry.
     pub async fn compare(&mut self, desired: &dyn Desired) -> Result<Compared, Lost> {
-        let _ = desired;
-        Err(Lost::Garbled("not yet"))
+        self.compare_all(desired).await
     }
 
     /// Removes exactly these.
     pub async fn strip(&mut self, extraneous: &[Extraneous]) -> Result<(), Lost> {
-        let _ = extraneous;
-        Err(Lost::Garbled("not yet"))
+        self.remove_extraneous(extraneous).await
     }
 
     /// What the switch counted: of everything that carries an id of ours, in pages of
@@ -310,14 +347,12 @@ impl Switch {
         &mut self,
         page: &mut dyn FnMut(Vec<FlowCounters>),
     ) -> Result<Vec<TableCounters>, Lost> {
-        let _ = page;
-        Err(Lost::Garbled("not yet"))
+        self.count(page).await
     }
 
     /// Rules without a cookie of ours, at most so many; in our words where they can be said in them.
     pub async fn foreign(&mut self, max: usize) -> Result<Vec<ForeignRule>, Lost> {
-        let _ = max;
-        Err(Lost::Garbled("not yet"))
+        self.read_foreign(max).await
     }
 
     /// Which bridge.

@@ -138,6 +138,12 @@ impl Bed {
         self.directory.path().join("resolv.conf")
     }
 
+    /// Where this server's switch has its sockets.
+    #[allow(dead_code, reason = "the tests of flow tables share this bed")]
+    pub fn rundir(&self) -> &std::path::Path {
+        self.directory.path()
+    }
+
     fn database(&self) -> PathBuf {
         self.directory.path().join("db.sock")
     }

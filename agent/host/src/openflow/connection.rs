@@ -1,0 +1,358 @@
+//! One connection to a bridge: whole messages in and out, probes, and what the switch says by itself.
+
+use std::collections::{HashSet, VecDeque};
+use std::io::ErrorKind;
+use std::ops::Range;
+use std::path::Path;
+use std::time::Duration;
+
+use muster_shared::model::flow::FlowId;
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+use super::form::Former;
+use super::ports::Ports;
+use super::wire::{self, HEAD, Put, Take, VERSION, kind, part};
+use super::{Lost, Timeout};
+
+/// Written at once: some hundred rules, for the switch to work on while more are made.
+pub(super) const OUTPUT_CHUNK: usize = 64 * 1024;
+/// Read at once, and kept for it while the connection is idle.
+const INPUT_CHUNK: usize = 64 * 1024;
+/// Read while writing, for a switch that answers nothing but errors: far more than there can be of them.
+const INPUT_MAX: usize = 8 * 1024 * 1024;
+/// The switch is busy for seconds with a hundred thousand rules; one that hangs for longer is gone.
+pub(super) const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// An idle connection is probed after this,
+const PROBE_AFTER: Duration = Duration::from_secs(10);
+/// The probe's own number; others count from 1.
+const PROBE_XID: u32 = 0xffff_ffff;
+/// The number of the flow monitor, and of what it says.
+pub(super) const MONITOR_XID: u32 = 0xffff_fffe;
+/// Rules that ended and were not taken yet: as many as a switch can be asked to hold.
+const REMOVED_MAX: usize = 1 << 20;
+/// Places of foreign rules that are remembered, 5 MB of them. Where there are more, a new rule of ours may take the place
+/// of one that is not remembered.
+pub(super) const FOREIGN_PLACES_MAX: usize = 1 << 18;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: UnixStream,
+    input: Vec<u8>,
+    /// Up to here the input was taken.
+    taken: usize,
+    /// What is to be sent; whole messages.
+    pub output: Vec<u8>,
+    sent: usize,
+    last_xid: u32,
+    pub ports: Ports,
+    pub heard: Heard,
+}
+
+/// What the switch said by itself.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    pub removed: VecDeque<(FlowId, Timeout)>,
+    /// Something else than foreign rules.
+    pub changed: bool,
+    pub changed_foreign: bool,
+    /// Where rules stand that are not ours; none before the whole bridge was looked at.
+    pub foreign_places: Option<HashSet<u64>>,
+    former: Former,
+}
+
+/// A message that was taken.
+#[derive(Clone, Debug)]
+pub(super) struct Message {
+    pub version: u8,
+    pub kind: u8,
+    pub xid: u32,
+    /// Of the body, for [`Connection::body`], until the next one is taken.
+    range: Range<usize>,
+}
+
+impl Connection {
+    pub async fn open(path: &Path) -> std::io::Result<Self> {
+        let stream = UnixStream::connect(path).await?;
+        Ok(Self {
+            stream,
+            input: Vec::new(),
+            taken: 0,
+            output: Vec::new(),
+            sent: 0,
+            last_xid: 0,
+            ports: Ports::default(),
+            heard: Heard::default(),
+        })
+    }
+
+    pub fn peer_pid(&self) -> Option<i32> {
+        self.stream.peer_cred().ok()?.pid()
+    }
+
+    /// Numbers for so many messages, the first of them.
+    pub fn xids(&mut self, count: u32) -> u32 {
+        if u64::from(self.last_xid) + u64::from(count) >= u64::from(MONITOR_XID) {
+            self.last_xid = 0;
+        }
+        let first = self.last_xid + 1;
+        self.last_xid += count;
+        first
+    }
+
+    /// Appends a message of this kind with its body; its number.
+    pub fn say(&mut self, kind: u8, body: impl FnOnce(&mut Vec<u8>)) -> u32 {
+        let xid = self.xids(1);
+        self.say_as(kind, xid, body);
+        xid
+    }
+
+    pub fn say_as(&mut self, kind: u8, xid: u32, body: impl FnOnce(&mut Vec<u8>)) {
+        let start = wire::begin(&mut self.output, kind, xid);
+        body(&mut self.output);
+        wire::end(&mut self.output, start);
+    }
+
+    /// Appends a multipart request; its number.
+    pub fn ask(&mut self, what: u16, body: impl FnOnce(&mut Vec<u8>)) -> u32 {
+        self.say(kind::MULTIPART_REQUEST, |out| {
+            out.u16(what);
+            out.zeros(2 + 4);
+            body(out);
+        })
+    }
+
+    /// Sends what waits, and reads meanwhile, so that neither side waits for the other.
+    pub async fn flush(&mut self) -> Result<(), Lost> {
+        while self.sent < self.output.len() {
+            match self.stream.try_write(&self.output[self.sent..]) {
+                Ok(count) => self.sent += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let both = Interest::READABLE | Interest::WRITABLE;
+                    let ready = timeout(SILENCE_MAX, self.stream.ready(both)).await;
+                    let ready = ready.map_err(|_| Lost::Silent(SILENCE_MAX))?.map_err(Lost::Broken)?;
+                    if ready.is_readable() {
+                        self.try_read()?;
+                    }
+                }
+                Err(error) => return Err(Lost::Broken(error)),
+            }
+        }
+        self.output.clear();
+        self.sent = 0;
+        Ok(())
+    }
+
+    /// The body of the message that was taken last.
+    pub fn body(&self, message: &Message) -> &[u8] {
+        self.input.get(message.range.clone()).unwrap_or_default()
+    }
+
+    /// The next message that is not the switch's own; sends what waits first.
+    pub async fn receive(&mut self) -> Result<Message, Lost> {
+        loop {
+            if let Some(message) = self.received()? {
+                return Ok(message);
+            }
+            self.flush().await?;
+            if let Some(message) = self.received()? {
+                return Ok(message);
+            }
+            self.read(SILENCE_MAX).await?;
+        }
+    }
+
+    /// Waits until there is something to be heard, and probes the switch if that takes long. May be dropped.
+    pub async fn listen(&mut self) -> Result<(), Lost> {
+        self.flush().await?;
+        match self.read(PROBE_AFTER).await {
+            Err(Lost::Silent(_)) => {}
+            other => return other,
+        }
+        self.say_as(kind::ECHO_REQUEST, PROBE_XID, |_| {});
+        self.flush().await?;
+        self.read(SILENCE_MAX).await
+    }
+
+    /// Takes up all that has come; answers to questions that were given up are left out.
+    pub fn hear_all(&mut self) -> Result<(), Lost> {
+        while self.received()?.is_some() {}
+        Ok(())
+    }
+
+    /// The next message that has come whole and is not the switch's own.
+    pub fn received(&mut self) -> Result<Option<Message>, Lost> {
+        loop {
+            let rest = &self.input[self.taken..];
+            let mut head = Take(rest);
+            let (Some(version), Some(kind), Some(length), Some(xid)) =
+                (head.u8(), head.u8(), head.u16(), head.u32())
+            else {
+                break;
+            };
+            let length = usize::from(length);
+            if length < HEAD || (version != VERSION && kind != kind::HELLO && kind != kind::ERROR) {
+                return Err(Lost::Garbled("a message of another version, or shorter than its head"));
+            }
+            if rest.len() < length {
+                break;
+            }
+            let range = self.taken + HEAD..self.taken + length;
+            self.taken += length;
+            if !self.hear(kind, xid, range.clone())? {
+                return Ok(Some(Message { version, kind, xid, range }));
+            }
+        }
+        self.input.drain(..self.taken);
+        self.taken = 0;
+        Ok(None)
+    }
+
+    /// Takes up what the switch says by itself.
+    fn hear(&mut self, kind: u8, xid: u32, range: Range<usize>) -> Result<bool, Lost> {
+        let body = &self.input[range];
+        match kind {
+            kind::ECHO_REQUEST => {
+                let start = wire::begin(&mut self.output, kind::ECHO_REPLY, xid);
+                self.output.extend_from_slice(body);
+                wire::end(&mut self.output, start);
+            }
+            kind::ECHO_REPLY => {}
+            kind::FLOW_REMOVED => {
+                self.heard.flow_removed(body).ok_or(Lost::Garbled("a removed flow"))?;
+            }
+            kind::PORT_STATUS => {
+                let changed =
+                    port_status(&mut self.ports, body).ok_or(Lost::Garbled("the state of a port"))?;
+                self.heard.changed |= changed;
+            }
+            kind::MULTIPART_REPLY if body.starts_with(&part::FLOW_MONITOR.to_be_bytes()) => {
+                let updates = body.get(8..).ok_or(Lost::Garbled("a flow update"))?;
+                self.heard.flow_updates(updates).ok_or(Lost::Garbled("a flow update"))?;
+            }
+            kind::ERROR if xid == MONITOR_XID => {
+                let (kind, code) = super::ask::error_of(body).unwrap_or_default();
+                let name = super::words::name(kind, code);
+                return Err(Lost::Refused(format!(
+                    "to tell of changes: {name} (Open vSwitch 2.16 and later can)"
+                )));
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Takes up the ports of an answer.
+    pub fn add_ports(&mut self, message: &Message) -> Option<()> {
+        let mut page = Take(self.input.get(message.range.clone())?.get(8..)?);
+        while !page.is_empty() {
+            self.ports.add(page.item(4, 40)?)?;
+        }
+        Some(())
+    }
+
+    async fn read(&mut self, within: Duration) -> Result<(), Lost> {
+        loop {
+            let ready = timeout(within, self.stream.readable()).await;
+            ready.map_err(|_| Lost::Silent(within))?.map_err(Lost::Broken)?;
+            if self.try_read()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether anything came.
+    fn try_read(&mut self) -> Result<bool, Lost> {
+        if self.input.len() - self.taken > INPUT_MAX {
+            return Err(Lost::Garbled("more answers than questions"));
+        }
+        if self.taken > INPUT_CHUNK {
+            self.input.drain(..self.taken);
+            self.taken = 0;
+        }
+        self.input.reserve(INPUT_CHUNK);
+        match self.stream.try_read_buf(&mut self.input) {
+            Ok(0) => Err(Lost::Broken(ErrorKind::UnexpectedEof.into())),
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(Lost::Broken(error)),
+        }
+    }
+
+    /// Gives back what a large operation needed.
+    pub fn shrink(&mut self) {
+        self.input.shrink_to(INPUT_CHUNK);
+        self.output.shrink_to(OUTPUT_CHUNK);
+    }
+}
+
+/// Whether what rules mean has changed.
+fn port_status(ports: &mut Ports, body: &[u8]) -> Option<bool> {
+    const DELETED: u8 = 1;
+    let (reason, description) = (*body.first()?, body.get(8..)?);
+    if reason == DELETED { ports.gone(description).map(|()| true) } else { ports.add(description) }
+}
+
+impl Heard {
+    /// None where the message is too short.
+    pub fn flow_removed(&mut self, body: &[u8]) -> Option<()> {
+        let mut take = Take(body);
+        let (cookie, _priority, reason) = (take.u64()?, take.u16()?, take.u8()?);
+        let timeout = match reason {
+            0 => Timeout::Idle,
+            1 => Timeout::Hard,
+            // The flow monitor says so too, and not of what we removed.
+            _ => return Some(()),
+        };
+        if FlowId::is_ours(cookie) {
+            if self.removed.len() >= REMOVED_MAX {
+                return None;
+            }
+            self.removed.push_back((FlowId(cookie), timeout));
+        }
+        Some(())
+    }
+
+    /// None where they make no sense.
+    pub fn flow_updates(&mut self, updates: &[u8]) -> Option<()> {
+        const ADDED: u16 = 1;
+        const REMOVED: u16 = 2;
+        const ABBREVIATED: u16 = 4;
+        let mut rest = Take(updates);
+        while !rest.is_empty() {
+            let mut update = Take(rest.item(0, 8)?);
+            update.u16()?;
+            let event = update.u16()?;
+            match event {
+                ABBREVIATED => {} // our own
+                0..=3 => {
+                    let (table, reason) = (update.u8()?, update.u8()?);
+                    update.bytes(2 + 2)?;
+                    let priority = update.u16()?;
+                    update.bytes(4)?;
+                    let cookie = update.u64()?;
+                    let place = self.former.place(table, priority, update.matched()?);
+                    let is_ours = FlowId::is_ours(cookie);
+                    if let (Some(places), Some(place), false) = (&mut self.foreign_places, place, is_ours) {
+                        if event == REMOVED {
+                            places.remove(&place);
+                        } else if places.len() < FOREIGN_PLACES_MAX {
+                            places.insert(place);
+                        }
+                    }
+                    match (event, is_ours) {
+                        // By a timeout: `flow_removed` says that.
+                        (REMOVED, true) if reason < 2 => {}
+                        (ADDED | REMOVED, false) => self.changed_foreign = true,
+                        _ => self.changed = true,
+                    }
+                }
+                // Updates were held back, and come now.
+                _ => self.changed = true,
+            }
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,72 @@
+//! Which number a port has: rules name ports, the switch counts them.
+
+use std::collections::BTreeMap;
+
+use super::wire::{Take, port};
+
+/// Bytes of a name in OpenFlow, with the zero at its end.
+const NAME: usize = 16;
+/// Ports of a bridge: as many as Open vSwitch counts.
+const PORTS_MAX: usize = 65_280;
+
+/// The ports of a bridge.
+#[derive(Debug, Default)]
+pub(super) struct Ports {
+    names: BTreeMap<u32, Box<str>>,
+    numbers: BTreeMap<Box<str>, u32>,
+}
+
+impl Ports {
+    pub fn number(&self, name: &str) -> Option<u32> {
+        self.numbers.get(name).copied()
+    }
+
+    pub fn name(&self, number: u32) -> Option<&str> {
+        self.names.get(&number).map(|name| &**name)
+    }
+
+    /// Names that OpenFlow can carry whole.
+    pub fn can_carry(name: &str) -> bool {
+        name.len() < NAME
+    }
+
+    /// Takes up one `ofp_port`; whether that changes anything. None where there are too many, or it is none.
+    pub fn add(&mut self, description: &[u8]) -> Option<bool> {
+        let (number, name) = read(description)?;
+        if self.name(number) == Some(name) {
+            return Some(false);
+        }
+        self.remove(number);
+        if self.names.len() >= PORTS_MAX {
+            return None;
+        }
+        self.names.insert(number, name.into());
+        self.numbers.insert(name.into(), number);
+        Some(true)
+    }
+
+    /// The port of this `ofp_port` is gone.
+    pub fn gone(&mut self, description: &[u8]) -> Option<()> {
+        self.remove(read(description)?.0);
+        Some(())
+    }
+
+    fn remove(&mut self, number: u32) {
+        let Some(name) = self.names.remove(&number) else { return };
+        // Another port may have taken the name already.
+        if self.numbers.get(&name) == Some(&number) {
+            self.numbers.remove(&name);
+        }
+    }
+}
+
+/// Number and name of an `ofp_port`.
+fn read(description: &[u8]) -> Option<(u32, &str)> {
+    let mut take = Take(description);
+    let number = take.u32()?;
+    take.bytes(2 + 2 + 6 + 2)?;
+    let name = take.bytes(NAME)?;
+    let end = name.iter().position(|byte| *byte == 0).unwrap_or(NAME);
+    let is_port = number <= port::IN_PORT || number == port::LOCAL;
+    if is_port { Some((number, std::str::from_utf8(&name[..end]).ok()?)) } else { None }
+}

@@ -175,7 +175,7 @@ impl Drop for Namespace {
 /// An Open vSwitch of a namespace's own, with the userspace datapath.
 pub struct Switch {
     /// Ended in this order.
-    _daemons: [Daemon; 2],
+    daemons: [Daemon; 2],
     dir: TempDir,
 }
 
@@ -199,13 +199,39 @@ impl Switch {
         vsctl(&["--no-wait", "init"]);
         let switch = daemon("ovs-vswitchd", &[&format!("unix:{socket}"), "--disable-system"]);
         vsctl(&["set", "Open_vSwitch", ".", "external_ids:system-id=test"]);
-        Self { _daemons: [switch, database], dir }
+        Self { daemons: [switch, database], dir }
     }
 
     /// `ovs-vsctl`; must work.
     pub fn vsctl(&self, words: &str) -> String {
         let db = format!("--db=unix:{}", self.database().display());
         run(Command::new("ovs-vsctl").args([db.as_str(), "--timeout=30"]).args(words.split(' ')))
+    }
+
+    /// `ovs-ofctl` with OpenFlow 1.4; must work.
+    pub fn ofctl(&self, words: &[&str]) -> String {
+        let mut command = Command::new("ovs-ofctl");
+        environment(self.dir.path(), &mut command);
+        run(command.args(["-O", "OpenFlow14", "--names", "--no-stats", "--timeout=30"]).args(words))
+    }
+
+    /// A bridge with these ports, which lead nowhere.
+    pub fn bridge(&self, name: &str, ports: &[&str]) {
+        let mut words = format!("add-br {name} -- set bridge {name} datapath_type=netdev");
+        for port in ports {
+            words += &format!(" -- add-port {name} {port} -- set interface {port} type=internal");
+        }
+        self.vsctl(&words);
+    }
+
+    /// SIGKILL of ovs-vswitchd, and its wait; what it forwarded by is gone.
+    pub fn kill(&mut self) {
+        self.daemons[0].kill();
+    }
+
+    /// Starts ovs-vswitchd again.
+    pub fn restart(&mut self) {
+        self.daemons[0].restart();
     }
 
     /// For an agent that is to use it.

@@ -7,6 +7,7 @@ mod bad_input;
 mod content;
 mod cut_off;
 mod disk;
+mod flows;
 mod gone;
 mod hostname;
 mod kill;

@@ -144,8 +144,7 @@ pub struct Wait {
 
 /// A year: whoever asks for more has mistyped.
 const TIMEOUT_MAX: u64 = 365 * 86_400;
-const STATES: [&str; 7] =
-    ["PENDING_ADD", "ADDED", "PENDING_REMOVE", "FAILED", "EXPIRED", "REMOVED", "FOREIGN"];
+const STATES: [&str; 5] = ["PENDING_ADD", "ADDED", "PENDING_REMOVE", "FAILED", "EXPIRED"];
 /// What a list says of a rule; of a group or a meter it says what they have.
 const KEYS: [&str; 11] = [
     "id",
@@ -235,7 +234,7 @@ async fn list(asked: &List, client: &mut Client, format: Format) -> Result<(), F
     if let Some(state) = &asked.state {
         at.push_str(&format!("&state={}", state.to_ascii_uppercase()));
     }
-    if asked.foreign || asked.state.as_deref().is_some_and(|state| state.eq_ignore_ascii_case("foreign")) {
+    if asked.foreign {
         at.push_str("&foreign=true");
     }
     let answer = client.get(&at).await?;

@@ -22,16 +22,19 @@ use super::{Api, blocking, query, source};
 
 /// Seconds until a change that could cut a node off is taken back, where neither file nor flag says.
 const GUARD: u32 = 30;
+/// An hour without a way back is no protection any more.
+const GUARD_MAX: u32 = 3600;
 /// An answer comes by then, also when the operation has not ended: whoever asks notices a controller that hangs.
 const WAIT_MAX: Duration = Duration::from_secs(25);
 /// Ids in one request.
 const IDS_MAX: usize = 1_000_000;
 
-/// `?guard=&name=`
+/// `?guard=&confirm_timeout=&name=`
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApplyQuery {
     guard: Option<bool>,
+    confirm_timeout: Option<u32>,
     name: Option<String>,
 }
 
@@ -41,10 +44,12 @@ pub async fn apply(
     asked: Result<Query<ApplyQuery>, QueryRejection>,
     body: Body,
 ) -> Result<Json<Value>, ApiError> {
-    let ApplyQuery { guard, name } = query(asked)?;
+    let ApplyQuery { guard, confirm_timeout, name } = query(asked)?;
+    let asked = guarded(guard, confirm_timeout)?;
     let held = source::read(&api, body).await?;
     let (stages, confirm) = source::flows(held, name.unwrap_or_else(|| "flow file".into())).await?;
-    let confirm_timeout = if guard == Some(false) { None } else { confirm.or(Some(GUARD)) };
+    // What is asked for at the command line goes over what the file says.
+    let confirm_timeout = if confirm_timeout.is_none() { asked.and(confirm).or(asked) } else { asked };
     tracing::info!(stages = stages.len(), "flow apply");
     begun(api.driver.request(Request::ApplyFlows { stages, confirm_timeout }).await?)
 }
@@ -168,11 +173,12 @@ struct Ids {
     ids: Vec<String>,
 }
 
-/// `?guard=`
+/// `?guard=&confirm_timeout=`
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GuardQuery {
     guard: Option<bool>,
+    confirm_timeout: Option<u32>,
 }
 
 /// DELETE /v1/devices/{node}/{bridge}/flows
@@ -182,14 +188,15 @@ pub async fn delete(
     asked: Result<Query<GuardQuery>, QueryRejection>,
     body: Body,
 ) -> Result<Json<Value>, ApiError> {
-    let (device, guard) = (device_name(&path)?, query(asked)?.guard);
+    let (device, GuardQuery { guard, confirm_timeout }) = (device_name(&path)?, query(asked)?);
+    let confirm_timeout = guarded(guard, confirm_timeout)?;
     let Ids { ids } = source::json(&api, body).await?;
     if ids.is_empty() || ids.len() > IDS_MAX {
         return Err(ApiError::invalid(format!("{} ids: want 1 to {IDS_MAX}", ids.len())));
     }
     let ids = ids.iter().map(|id| flow_id(id)).collect::<Result<Vec<_>, _>>()?;
     tracing::info!(%device, rules = ids.len(), "flow delete");
-    begun(api.driver.request(Request::DeleteFlows { device, ids, confirm_timeout: guarded(guard) }).await?)
+    begun(api.driver.request(Request::DeleteFlows { device, ids, confirm_timeout }).await?)
 }
 
 /// GET /v1/devices/{node}/{bridge}/stats
@@ -236,12 +243,13 @@ pub async fn reconcile(
     one(&api, device).await
 }
 
-/// `?forget=&guard=`
+/// `?forget=&guard=&confirm_timeout=`
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PurgeQuery {
     forget: Option<bool>,
     guard: Option<bool>,
+    confirm_timeout: Option<u32>,
 }
 
 /// POST /v1/devices/{node}/{bridge}/purge
@@ -250,14 +258,22 @@ pub async fn purge(
     Path(path): Path<(String, String)>,
     asked: Result<Query<PurgeQuery>, QueryRejection>,
 ) -> Result<Json<Value>, ApiError> {
-    let (device, PurgeQuery { forget, guard }) = (device_name(&path)?, query(asked)?);
+    let (device, PurgeQuery { forget, guard, confirm_timeout }) = (device_name(&path)?, query(asked)?);
+    let confirm_timeout = guarded(guard, confirm_timeout)?;
     let forget = forget.unwrap_or(false);
     tracing::info!(%device, forget, "flow purge");
-    begun(api.driver.request(Request::PurgeFlows { device, forget, confirm_timeout: guarded(guard) }).await?)
+    begun(api.driver.request(Request::PurgeFlows { device, forget, confirm_timeout }).await?)
 }
 
-fn guarded(guard: Option<bool>) -> Option<u32> {
-    (guard != Some(false)).then_some(GUARD)
+/// Seconds, or none where no guard is wanted.
+fn guarded(guard: Option<bool>, seconds: Option<u32>) -> Result<Option<u32>, ApiError> {
+    match (guard, seconds) {
+        (Some(false), _) => Ok(None),
+        (_, Some(seconds)) if !(1..=GUARD_MAX).contains(&seconds) => {
+            Err(ApiError::invalid(format!("confirm_timeout={seconds}: want 1 to {GUARD_MAX}")))
+        }
+        (_, seconds) => Ok(Some(seconds.unwrap_or(GUARD))),
+    }
 }
 
 fn begun(answer: Answer) -> Result<Json<Value>, ApiError> {

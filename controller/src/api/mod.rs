@@ -10,7 +10,7 @@
 //!   GET  /v1/nodes/{node}/facts                    GET  /v1/drift?node=
 //!   GET|POST /v1/tokens                            DELETE /v1/tokens/{id}               GET /v1/version
 //!
-//!   POST /v1/flows?guard=&name=                    the body is a flow file as the operator wrote it; guard=false: not guarded
+//!   POST /v1/flows?guard=&confirm_timeout=&name=   the body is a flow file as the operator wrote it; guard=false: not guarded
 //!                                                  {"operation","rules","devices","warnings":[]}
 //!   GET  /v1/flows/operations/{id}?wait=SECONDS    {"operation","action","state":"IN_PROGRESS|COMPLETE|FAILED","stage","stages",
 //!                                                   "done","total","errors":[{"id","device","error"}]}
@@ -25,7 +25,7 @@
 //!   GET  /v1/devices/{node}/{bridge}/stats         {"device","tables":[{"table","active","lookups","matches"}],
 //!                                                   "owners":[{"owner","rules","packets","bytes"}],"age"}
 //!   POST /v1/devices/{node}/{bridge}/reconcile?foreign=   the device as it is then
-//!   POST /v1/devices/{node}/{bridge}/purge?forget=&guard= as POST /v1/flows; forget: the table alone, what is on the device is left
+//!   POST /v1/devices/{node}/{bridge}/purge?forget=&guard=&confirm_timeout= as POST /v1/flows; forget: the table alone, what is on the device is left
 //!   GET  /metrics                                  for Prometheus, text format 0.0.4
 //! ```
 //!

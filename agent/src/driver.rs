@@ -246,6 +246,7 @@ impl Driver {
             }
             Effect::Content { digest, step } => self.content(digest, step),
             Effect::KeepContents(digests) => self.contents.keep_only(&digests),
+            Effect::Flow { .. } => {}
             Effect::Warn(warning) => tracing::warn!("{warning}"),
         }
     }

@@ -9,6 +9,7 @@ use crate::confirm::Guard;
 use crate::face::{Config, Effect, Hint, Input, WriteId};
 use crate::facts::Telling;
 use crate::fetch::{Fetch, Settled};
+use crate::flow::Flows;
 use crate::lanes::Lanes;
 use crate::ledger::{Entry, Ledger};
 use crate::run::Run;
@@ -54,6 +55,7 @@ pub struct Agent {
     pub(crate) fetch: Fetch,
     pub(crate) watch: Watch,
     pub(crate) facts: Telling,
+    pub(crate) flows: Flows,
     /// Where each entry's `current` stands.
     pub(crate) runs: BTreeMap<ResourceId, Run>,
     /// The change that may cut the node off, or is being undone.
@@ -87,8 +89,10 @@ impl Agent {
         let session = Session::new(config.seed);
         let undo_on_disk = ledger.iter().filter(|e| e.undo.is_some()).map(|e| e.resource).collect();
         let (watch, facts) = (Watch::new(config.seed), Telling::new(config.seed));
+        let flows = Flows::new(config.seed);
         Self {
             config,
+            flows,
             ledger: Ledger::new(ledger),
             session,
             lanes: Lanes::default(),
@@ -141,10 +145,12 @@ impl Agent {
             }
             Input::Looked { number, looked } => self.looked(number, looked),
             Input::Gathered(facts) => self.gathered(facts),
+            Input::Flow { device, input } => self.flow_input(&device, input),
             Input::Timeout => {}
         }
         self.timeouts();
         self.begin_all();
+        self.advance_flows();
         self.watch();
         self.tell_facts();
     }
@@ -157,7 +163,7 @@ impl Agent {
     /// When to send [`Input::Timeout`], and why.
     pub fn poll_timeout(&self) -> Option<(MonoTime, &'static str)> {
         let (run, guard, watch) = (self.run_timeout(), self.guard_timeout(), self.watch_timeout());
-        [self.session.timeout(), self.fetch.timeout(), run, guard, watch]
+        [self.session.timeout(), self.fetch.timeout(), run, guard, watch, self.flow_timeout()]
             .into_iter()
             .flatten()
             .min_by_key(|(at, _)| *at)
@@ -189,6 +195,7 @@ impl Agent {
         contents.dedup();
         self.effects.push_back(Effect::KeepContents(contents));
         self.recover();
+        self.start_flows();
     }
 
     fn connected(&mut self) {
@@ -251,7 +258,7 @@ impl Agent {
                 self.settled(settled);
             }
             Down::AskFacts => self.ask_facts(),
-            Down::Flow(_) => {}
+            Down::Flow(flow) => self.flow(flow),
         }
     }
 
@@ -281,6 +288,7 @@ impl Agent {
         self.report_again();
         self.confirm_over_new_connection();
         self.watch_greeted();
+        self.flows_greeted();
         self.fetch.set_online(true, self.now, &mut self.effects);
     }
 
@@ -440,9 +448,17 @@ impl Agent {
     pub(crate) fn settled(&mut self, settled: Option<Settled>) {
         match settled {
             None => {}
-            Some(Settled::Ready(users)) => users.into_iter().for_each(|user| self.fetched(user)),
+            Some(Settled::Ready(users)) => users.into_iter().for_each(|user| {
+                if !self.flow_settled(user, None) {
+                    self.fetched(user);
+                }
+            }),
             Some(Settled::Failed { users, reason }) => {
-                users.into_iter().for_each(|user| self.not_fetched(user, &reason));
+                for user in users {
+                    if !self.flow_settled(user, Some(&reason)) {
+                        self.not_fetched(user, &reason);
+                    }
+                }
             }
         }
     }
@@ -453,6 +469,7 @@ impl Agent {
             Some(Due::Heartbeat) => {
                 self.effects.push_back(Effect::Send(Up::Heartbeat));
                 self.report_again();
+                self.flow_heartbeat();
                 for resource in self.stale.keys().copied().collect::<Vec<_>>() {
                     self.write(resource, After::Nothing(resource));
                 }

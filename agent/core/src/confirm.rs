@@ -22,17 +22,16 @@ use muster_shared::model::{Job, Lane, Observed, Outcome, Progress, ReportKey, Up
 use muster_shared::{MonoTime, ResourceId};
 
 use crate::agent::{After, Agent};
+use crate::challenge::{Challenge, NO_ANSWER};
 use crate::face::{Effect, RunError};
 use crate::ledger::{Before, Entry, Undo};
 use crate::restore::Attempt;
 use crate::run::{PROGRESS_EVERY, PROGRESS_FIRST, Phase, disk_failed};
 use crate::take_over::Captured;
 
-/// Between questions on one connection: an answer takes milliseconds, and each question is 16 KiB.
-const ASK_EVERY: Duration = Duration::from_secs(3);
 /// Between attempts to connect while a change waits to be confirmed: there is no time for a fleet's backoff.
 const CONNECT_EVERY: Duration = Duration::from_secs(1);
-const STOPPED: &str = "the agent was stopped before the change was confirmed";
+pub(crate) const STOPPED: &str = "the agent was stopped before the change was confirmed";
 /// The change under way, or what is being put back.
 #[derive(Debug)]
 pub(crate) struct Guard {
@@ -72,12 +71,9 @@ pub(crate) enum Stage {
 
 #[derive(Debug)]
 pub(crate) struct Confirming {
-    deadline: MonoTime,
-    challenge: Vec<u8>,
+    challenge: Challenge,
     observed: Observed,
     before: Option<Before>,
-    /// When to ask (again) on this connection.
-    ask: Option<MonoTime>,
 }
 
 impl Guard {
@@ -87,27 +83,28 @@ impl Guard {
         Some(current.job.key())
     }
 
-    fn timeouts(&self) -> impl Iterator<Item = (MonoTime, &'static str)> {
-        let (deadline, ask) = match &self.stage {
-            Stage::Reading { deadline, .. } => (Some((*deadline, "reading what a job may touch")), None),
-            Stage::Recording { .. } | Stage::Keeping { .. } => (None, None),
-            Stage::Applying { deadline, .. } => (Some((*deadline, "deadline of a change")), None),
-            Stage::Confirming(confirming) => {
-                let ask = confirming.ask.map(|at| (at, "challenge"));
-                (Some((confirming.deadline, "confirmation of a change")), ask)
-            }
+    fn timeout(&self) -> Option<(MonoTime, &'static str)> {
+        match &self.stage {
+            Stage::Reading { deadline, .. } => Some((*deadline, "reading what a job may touch")),
+            Stage::Recording { .. } | Stage::Keeping { .. } => None,
+            Stage::Applying { deadline, .. } => Some((*deadline, "deadline of a change")),
+            Stage::Confirming(confirming) => confirming.challenge.timeouts().min_by_key(|(at, _)| *at),
             Stage::Restoring { last: Attempt::Running { until, .. } | Attempt::Waits { until }, .. } => {
-                (Some((*until, "putting back")), None)
+                Some((*until, "putting back"))
             }
-        };
-        deadline.into_iter().chain(ask)
+        }
     }
 }
 
 impl Agent {
     /// A change is under way, or something is being put back.
     pub fn is_guarding(&self) -> bool {
-        self.guard.is_some()
+        !self.is_unguarded()
+    }
+
+    /// No change that can cut the node off is under way, of the network or of flow rules.
+    pub(crate) fn is_unguarded(&self) -> bool {
+        self.guard.is_none() && !self.flows.is_guarding()
     }
 
     /// All that its job needs is on disk, but what it may touch and, where that was `captured` for it, what was there
@@ -226,11 +223,9 @@ impl Agent {
             }
             Ok(observed) if touched => {
                 self.set_stage(Stage::Confirming(Box::new(Confirming {
-                    deadline,
-                    challenge,
+                    challenge: Challenge::new(challenge, deadline),
                     observed,
                     before,
-                    ask: None,
                 })));
                 if let Some(guard) = &mut self.guard {
                     guard.progress = self.now + PROGRESS_FIRST;
@@ -246,17 +241,19 @@ impl Agent {
     pub(crate) fn confirm_over_new_connection(&mut self) {
         let now = self.now;
         if let Some(Guard { stage: Stage::Confirming(confirming), .. }) = &mut self.guard {
-            confirming.ask = Some(now);
-            self.seen = Some("the controller was reached, but a challenge of 16 KiB got no answer".into());
+            confirming.challenge.reached(now);
+            self.seen = Some(NO_ANSWER.into());
         }
+        self.flow_confirms_over_new_connection();
     }
 
     /// The connection is gone, or was not made.
     pub(crate) fn confirm_disconnected(&mut self, reason: String) {
         if let Some(Guard { stage: Stage::Confirming(confirming), .. }) = &mut self.guard {
-            confirming.ask = None;
-            self.seen = Some(reason);
+            confirming.challenge.lost();
+            self.seen = Some(reason.clone());
         }
+        self.flow_disconnected(reason);
     }
 
     /// The next attempt to connect comes soon where somebody waits for it.
@@ -269,9 +266,10 @@ impl Agent {
     /// [`Down::Answer`]
     pub(crate) fn answer(&mut self, key: ReportKey, bytes: &[u8]) {
         let now = self.now;
-        let right = |confirming: &&mut Box<Confirming>| {
-            now < confirming.deadline && confirming.ask.is_some() && confirming.challenge == bytes
-        };
+        if self.flow_answer(key, bytes) {
+            return;
+        }
+        let right = |confirming: &&mut Box<Confirming>| confirming.challenge.is_answered_by(now, bytes);
         let kept = self.stage(key, |stage| {
             match stage {
                 Stage::Confirming(confirming) => Some(confirming).filter(right),
@@ -279,7 +277,6 @@ impl Agent {
             }
             .map(|confirming| (std::mem::take(&mut confirming.observed), confirming.before.take()))
         });
-        // Late, wrong and repeated answers are what networks do; they decide nothing.
         if let Some((observed, before)) = kept {
             self.keep(key, observed, before);
         }
@@ -337,6 +334,7 @@ impl Agent {
     /// The agent is to end: what is not confirmed is put back.
     pub(crate) fn stop(&mut self) {
         self.is_stopping = true;
+        self.stop_flows();
         let Some(guard) = &self.guard else { return };
         let (resource, key) = (guard.resource, guard.key(self));
         match &guard.stage {
@@ -353,12 +351,12 @@ impl Agent {
     /// When to look again.
     pub(crate) fn guard_timeout(&self) -> Option<(MonoTime, &'static str)> {
         let Some(guard) = &self.guard else {
-            let is_free = !self.lanes.is_busy(Lane::Network) && !self.is_stopping;
+            let is_free = self.is_unguarded() && !self.lanes.is_busy(Lane::Network) && !self.is_stopping;
             let due = self.restore_at.values().min().filter(|_| is_free);
             return due.map(|at| (*at, "putting back again"));
         };
         let progress = self.session.is_open().then_some((guard.progress, "progress"));
-        guard.timeouts().chain(progress).min_by_key(|(at, _)| *at)
+        guard.timeout().into_iter().chain(progress).min_by_key(|(at, _)| *at)
     }
 
     pub(crate) fn guard_timeouts(&mut self) {
@@ -378,14 +376,14 @@ impl Agent {
                 let within = self.window_of(resource);
                 self.restore(resource, format!("it was not applied within {within} s"));
             }
-            Stage::Confirming(confirming) if now >= confirming.deadline => self.not_confirmed(resource),
+            Stage::Confirming(confirming) if confirming.challenge.is_late(now) => {
+                self.not_confirmed(resource);
+            }
             Stage::Confirming(confirming) => {
-                if confirming.ask.is_some_and(|at| now >= at) {
-                    confirming.ask = Some(now + ASK_EVERY);
-                    let bytes = confirming.challenge.clone();
-                    if let Some(key) = self.guard.as_ref().and_then(|guard| guard.key(self)) {
-                        self.effects.push_back(Effect::Send(Up::Challenge { key, bytes }));
-                    }
+                if let Some(bytes) = confirming.challenge.due(now)
+                    && let Some(key) = self.guard.as_ref().and_then(|guard| guard.key(self))
+                {
+                    self.effects.push_back(Effect::Send(Up::Challenge { key, bytes }));
                 }
             }
             Stage::Restoring { last, .. } => {
@@ -409,9 +407,13 @@ impl Agent {
 
     fn not_confirmed(&mut self, resource: ResourceId) {
         let within = self.window_of(resource);
-        let seen = self.seen.take().unwrap_or_else(|| "no connection could be made".into());
-        let why = format!("the controller was not reached anew within {within} s of the change: {seen}");
+        let why = self.why_not_confirmed(within);
         self.restore(resource, why);
+    }
+
+    pub(crate) fn why_not_confirmed(&mut self, within: u64) -> String {
+        let seen = self.seen.take().unwrap_or_else(|| "no connection could be made".into());
+        format!("the controller was not reached anew within {within} s of the change: {seen}")
     }
 
     fn guard_progress(&mut self) {
@@ -426,6 +428,7 @@ impl Agent {
     fn hurries(&self) -> bool {
         self.hurry_until.is_some_and(|until| self.now < until)
             || matches!(self.guard, Some(Guard { stage: Stage::Confirming(_), .. }))
+            || self.flows.is_confirming()
     }
 
     fn window_of(&self, resource: ResourceId) -> u64 {

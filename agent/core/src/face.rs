@@ -1,8 +1,10 @@
 //! What goes into the machine and what comes out.
 
+use muster_shared::model::flow::Bridge;
 use muster_shared::model::{ContentDigest, Down, Facts, Job, Observed, Outcome, ReportKey, Spec, Up};
 use muster_shared::{Epoch, Generation, ResourceId};
 
+use crate::flow::{FlowEffect, FlowInput};
 use crate::ledger::{Before, Entry};
 
 /// What the machine is told once.
@@ -105,6 +107,13 @@ pub enum Input {
     },
     /// The answer to [`Effect::Gather`].
     Gathered(Result<Box<Facts>, String>),
+    /// Of a flow table, as [`FlowInput`] says.
+    Flow {
+        /// Which.
+        device: Bridge,
+        /// What happened.
+        input: FlowInput,
+    },
     /// The time of [`poll_timeout`](crate::Agent::poll_timeout) has come; too early does no harm.
     Timeout,
 }
@@ -284,6 +293,13 @@ pub enum Effect {
     Gather,
     /// Drop every content but these.
     KeepContents(Vec<ContentDigest>),
+    /// Work on a flow table, as [`FlowEffect`] says.
+    Flow {
+        /// Which.
+        device: Bridge,
+        /// What to do.
+        effect: FlowEffect,
+    },
     /// Tell the operator.
     Warn(String),
 }

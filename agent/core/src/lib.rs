@@ -14,11 +14,13 @@
 mod agent;
 mod backoff;
 mod boot;
+mod challenge;
 mod check;
 mod confirm;
 mod face;
 mod facts;
 mod fetch;
+mod flow;
 mod lanes;
 mod ledger;
 mod receive;
@@ -33,6 +35,10 @@ pub use backoff::Backoff;
 pub use boot::{AtBoot, at_boot};
 pub use face::{Config, ContentState, ContentStep, Effect, Found, Input, RunError, WriteId};
 pub use face::{Hint, Look, Looked};
+pub use flow::{
+    Appended, BATCH_BYTES_MAX, Compacted, Compared, DEVICES_MAX, ENTRIES_MAX, EXTRANEOUS_MAX, Extraneous,
+    FlowEffect, FlowInput, Kept, Loaded, NotApplied, Odd, Op, Repaired, Undecided, resource_id,
+};
 pub use ledger::{Accepted, Applied, Before, Ended, Entry, TOMBSTONES_MAX, Undo};
 
 #[cfg(test)]

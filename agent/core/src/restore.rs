@@ -19,7 +19,7 @@ const RESTORE_WITHIN: Duration = Duration::from_secs(60);
 const RESTORE_TRIES: u32 = 5;
 const RESTORE_AGAIN_FIRST: Duration = Duration::from_secs(1);
 /// After putting back, a connection is tried this often for so long: the operator waits to see the server again.
-const HURRY: Duration = Duration::from_secs(60);
+pub(crate) const HURRY: Duration = Duration::from_secs(60);
 /// Later ones, until it works: what stands in the way may go (a switch that is started again).
 const RESTORE_AGAIN: Duration = Duration::from_secs(30);
 
@@ -64,7 +64,7 @@ impl Agent {
 
     /// Puts back what waits for it, once no change is under way.
     pub(crate) fn begin_restoring(&mut self) {
-        if self.guard.is_some() || self.lanes.is_busy(Lane::Network) || self.is_stopping {
+        if self.is_guarding() || self.lanes.is_busy(Lane::Network) || self.is_stopping {
             return;
         }
         let (ledger, now) = (&self.ledger, self.now);

@@ -224,7 +224,7 @@ impl Agent {
         if self.is_stopping {
             return None;
         }
-        let held = self.guard.is_some().then_some(Lane::Network);
+        let held = self.is_guarding().then_some(Lane::Network);
         self.lanes.next(held)
     }
 

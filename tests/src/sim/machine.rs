@@ -411,6 +411,8 @@ impl World {
             Effect::KeepContents(kept) => {
                 self.machines[at].disk.contents.retain(|digest, _| kept.contains(digest));
             }
+            // No node of the simulation has flow tables yet.
+            Effect::Flow { .. } => {}
             Effect::Warn(_) => {}
         }
     }

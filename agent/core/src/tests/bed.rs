@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use muster_shared::model::flow::Bridge;
 use muster_shared::model::{
     Action, Content, ContentDigest, Down, Dummy, File, Job, Observed, OnDelete, Outcome, Report, ReportKey,
     Spec, Up, Welcome,
@@ -9,8 +10,8 @@ use muster_shared::{Attempt, Epoch, Generation, MonoTime, ResourceId};
 use uuid::Uuid;
 
 use crate::{
-    Agent, Before, Config, ContentState, ContentStep, Effect, Entry, Found, Input, Look, Looked, RunError,
-    WriteId,
+    Agent, Before, Config, ContentState, ContentStep, Effect, Entry, FlowEffect, Found, Input, Loaded, Look,
+    Looked, RunError, WriteId,
 };
 
 pub const HEARTBEAT: Duration = Duration::from_secs(30);
@@ -47,6 +48,8 @@ pub struct Bed {
     /// Facts asked of the host.
     pub gathers: usize,
     pub sent: Vec<Up>,
+    /// Work on flow tables that is not answered.
+    pub flows: VecDeque<(Bridge, FlowEffect)>,
     pub warnings: Vec<String>,
     pub connects: usize,
     pub disconnects: Vec<String>,
@@ -115,11 +118,20 @@ impl Bed {
         Self::started(entries, epoch, true)
     }
 
+    /// The same, with flow tables.
+    pub fn with_flows(entries: Vec<Entry>, tables: Vec<Loaded>) -> Self {
+        Self::started_with(entries, Epoch(1), true, tables)
+    }
+
     fn started(entries: Vec<Entry>, epoch: Epoch, is_quick: bool) -> Self {
+        Self::started_with(entries, epoch, is_quick, Vec::new())
+    }
+
+    fn started_with(entries: Vec<Entry>, epoch: Epoch, is_quick: bool, tables: Vec<Loaded>) -> Self {
         let config = Config { seed: 7, boot_id: 9, agent_version: "1.2.3".into() };
         let disk = entries.iter().map(|entry| (entry.resource, entry.clone())).collect();
         let mut bed = Self {
-            agent: Agent::new(config, entries, epoch),
+            agent: Agent::new(config, entries, epoch).with_flows(tables),
             now: MonoTime::default(),
             disk,
             epoch,
@@ -138,6 +150,7 @@ impl Bed {
             looks: Vec::new(),
             gathers: 0,
             sent: Vec::new(),
+            flows: VecDeque::new(),
             warnings: Vec::new(),
             connects: 0,
             disconnects: Vec::new(),
@@ -361,6 +374,7 @@ impl Bed {
                 Effect::Look { number, looks } => self.looks.push((number, looks)),
                 Effect::Gather => self.gathers += 1,
                 Effect::KeepContents(_) => {}
+                Effect::Flow { device, effect } => self.flows.push_back((device, effect)),
                 Effect::Warn(warning) => self.warnings.push(warning),
             }
         }

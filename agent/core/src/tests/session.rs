@@ -49,7 +49,7 @@ fn the_ledger_is_told_and_its_digest_follows() {
 fn an_empty_ledger_is_one_page_and_a_long_one_more() {
     let mut bed = Bed::online();
     bed.down(welcome(1, true));
-    assert_eq!(bed.sent, [Up::Ledger { entries: Vec::new(), last: true }]);
+    assert_eq!(bed.sent[0], Up::Ledger { entries: Vec::new(), last: true });
     for n in 0..5000 {
         bed.job(&create(n, 1));
         bed.ran(n, Ok(()));
@@ -60,9 +60,9 @@ fn an_empty_ledger_is_one_page_and_a_long_one_more() {
     let pages: Vec<_> = bed
         .sent
         .iter()
-        .map(|up| match up {
-            Up::Ledger { entries, last } => (entries.len(), *last),
-            other => panic!("{other:?}"),
+        .filter_map(|up| match up {
+            Up::Ledger { entries, last } => Some((entries.len(), *last)),
+            _ => None,
         })
         .collect();
     assert_eq!(pages, [(4096, false), (904, true)]);

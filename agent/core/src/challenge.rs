@@ -1,0 +1,58 @@
+//! The question that says whether the controller is reached anew: bytes it has to give back, over a connection made
+//! since the change, by the deadline. The same for a change of the network (`confirm.rs`) and for one of flow rules
+//! (`flow/guard.rs`).
+
+use std::time::Duration;
+
+use muster_shared::MonoTime;
+
+/// Between questions on one connection: an answer takes milliseconds, and each question is 16 KiB.
+pub(crate) const ASK_EVERY: Duration = Duration::from_secs(3);
+/// What is seen of a controller that is there and says nothing.
+pub(crate) const NO_ANSWER: &str = "the controller was reached, but a challenge of 16 KiB got no answer";
+
+/// One question, until it is answered or too late.
+#[derive(Debug)]
+pub(crate) struct Challenge {
+    pub(crate) deadline: MonoTime,
+    bytes: Vec<u8>,
+    /// When to ask (again) on this connection; none: there is no connection made since the change.
+    pub(crate) ask: Option<MonoTime>,
+}
+
+impl Challenge {
+    pub(crate) fn new(bytes: Vec<u8>, deadline: MonoTime) -> Self {
+        Self { deadline, bytes, ask: None }
+    }
+
+    /// The controller is there, on a connection made since the change.
+    pub(crate) fn reached(&mut self, now: MonoTime) {
+        self.ask = Some(now);
+    }
+
+    /// That connection is gone.
+    pub(crate) fn lost(&mut self) {
+        self.ask = None;
+    }
+
+    pub(crate) fn is_late(&self, now: MonoTime) -> bool {
+        now >= self.deadline
+    }
+
+    /// What to ask now, if it is time.
+    pub(crate) fn due(&mut self, now: MonoTime) -> Option<Vec<u8>> {
+        self.ask.take_if(|at| now >= *at)?;
+        self.ask = Some(now + ASK_EVERY);
+        Some(self.bytes.clone())
+    }
+
+    /// Late, wrong and repeated answers are what networks do; they decide nothing.
+    pub(crate) fn is_answered_by(&self, now: MonoTime, bytes: &[u8]) -> bool {
+        !self.is_late(now) && self.ask.is_some() && self.bytes == bytes
+    }
+
+    pub(crate) fn timeouts(&self) -> impl Iterator<Item = (MonoTime, &'static str)> {
+        let ask = self.ask.map(|at| (at, "challenge"));
+        [Some((self.deadline, "confirmation of a change")), ask].into_iter().flatten()
+    }
+}

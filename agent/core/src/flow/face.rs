@@ -1,0 +1,284 @@
+//! What goes between the machine and the host for one device's table.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use muster_shared::Generation;
+use muster_shared::model::Content;
+use muster_shared::model::flow::{
+    Bridge, EntryState, FlowCounters, FlowId, FlowRefusal, ForeignRule, TableCounters,
+};
+
+/// One entry of a device's table: the entry itself lies in the log. 24 bytes, for there are many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Its id.
+    pub id: FlowId,
+    /// Of its content.
+    pub digest: u64,
+    /// Where its packed bytes begin in the log; a number without a meaning here.
+    pub at: u32,
+    /// How many bytes it has there.
+    pub length: u16,
+    /// How the device holds it, as last seen.
+    pub state: EntryState,
+}
+
+/// One operation of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Op {
+    /// Which entry.
+    pub id: FlowId,
+    /// Of its content; 0 if it is removed.
+    pub digest: u64,
+    /// Where the packed bytes begin in the log of what is put, or is to be removed.
+    pub at: u32,
+    /// How many bytes it has there.
+    pub length: u16,
+    /// It is put; else removed.
+    pub put: bool,
+}
+
+/// Forms of entries that the switch gives back otherwise than they were written, and that are taken as they are: id to
+/// a digest of the form.
+pub type Odd = BTreeMap<FlowId, u64>;
+
+/// A rule within our cookie space that no entry of the table accounts for, as the host names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extraneous(pub Box<[u8]>);
+
+/// A device's table as the log has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loaded {
+    /// Which.
+    pub device: Bridge,
+    /// By id; none is [`EntryState::Wrong`].
+    pub kept: Vec<Kept>,
+    /// Of the newest batch that has come to its end, or of the order to forget.
+    pub decided: Generation,
+    /// How that one ended, if not well.
+    pub refused: Option<FlowRefusal>,
+    /// The batch after that one.
+    pub undecided: Option<Undecided>,
+    /// There is no table any more; what is older than `decided` stays refused.
+    pub forgotten: bool,
+    /// Bytes of the log.
+    pub log: u64,
+}
+
+/// A batch that was appended to the log, and not decided before the agent ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Undecided {
+    /// Which.
+    pub generation: Generation,
+    /// What it does, in any order.
+    pub ops: Vec<Op>,
+    /// It was to be confirmed.
+    pub guarded: bool,
+}
+
+/// What to do with one device, in order. See the head of the module for what the host owes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FlowEffect {
+    /// Watch the device from now on: say [`FlowInput::Back`] or [`FlowInput::Gone`], then what changes.
+    Watch,
+    /// Do not watch it any more, and touch nothing of it.
+    Leave,
+    /// Append the batch to the device's log, durably. The answer: [`FlowInput::Appended`].
+    Append {
+        /// Which.
+        generation: Generation,
+        /// The operations; what is stored is there, verified.
+        ops: Content,
+        /// It is to be confirmed if the device carries the way to the controller: then say so in the log and give a
+        /// challenge.
+        guard: bool,
+    },
+    /// Record durably how the batch ended. The answer: [`FlowInput::Decided`].
+    Decide {
+        /// Which.
+        generation: Generation,
+        /// None: well.
+        refused: Option<FlowRefusal>,
+    },
+    /// Record durably that these ended by themselves. The answer: [`FlowInput::Expired`].
+    Expire {
+        /// Which.
+        ids: Vec<FlowId>,
+    },
+    /// Write the log anew, with nothing but this in it, durably. The answer: [`FlowInput::Compacted`].
+    Compact {
+        /// What is to be there, by id.
+        kept: Arc<Vec<Kept>>,
+        /// The newest batch that ended.
+        decided: Generation,
+        /// How, if not well.
+        refused: Option<FlowRefusal>,
+    },
+    /// Write the log anew, with nothing in it but that this was ordered, durably. The answer: [`FlowInput::Forgotten`].
+    Forget {
+        /// What is older stays refused.
+        generation: Generation,
+    },
+    /// Remove what is left of a log that was forgotten; need not be durable, is not answered.
+    Drop,
+    /// Do this on the device, all or nothing, and read it back. The answer: [`FlowInput::Applied`].
+    Apply {
+        /// By id: the host puts meters and groups before what uses them, and removes them after.
+        ops: Arc<Vec<Op>>,
+    },
+    /// Compare the device with this. The answer: [`FlowInput::Compared`].
+    Compare {
+        /// What is to be there, by id; what is [`EntryState::Expired`] is to be gone.
+        kept: Arc<Vec<Kept>>,
+        /// Forms that are right.
+        odd: Arc<Odd>,
+    },
+    /// Put and remove what can be, each by itself. The answer: [`FlowInput::Repaired`].
+    Repair {
+        /// To be put, by id, in place of what is there.
+        put: Vec<Kept>,
+        /// To be removed.
+        remove: Vec<Extraneous>,
+    },
+    /// Stop what is under way of [`FlowEffect::Apply`], [`FlowEffect::Compare`] and [`FlowEffect::Repair`]; it is not
+    /// answered any more, and over before the next one begins.
+    Cancel,
+    /// The device holds what it can hold of its table: packets may pass.
+    Filled,
+    /// Counters of the device. The answers: [`FlowInput::Counted`].
+    Count {
+        /// Comes back.
+        number: u64,
+    },
+    /// Rules that are not ours. The answers: [`FlowInput::Foreigners`].
+    Foreign {
+        /// Comes back.
+        number: u64,
+    },
+}
+
+/// What happened to one device, or to its log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FlowInput {
+    /// The device answers, whatever is on it now.
+    Back,
+    /// It does not.
+    Gone {
+        /// For the operator.
+        reason: String,
+    },
+    /// Somebody else may have changed it. Many at once are as good as one.
+    Hint,
+    /// The switch says that these ended by their timeouts.
+    Ended {
+        /// Which.
+        ids: Vec<FlowId>,
+    },
+    /// The answer to [`FlowEffect::Append`].
+    Appended {
+        /// Which.
+        generation: Generation,
+        /// Its operations, in any order; or why the log is as if it had never come.
+        result: Result<Appended, FlowRefusal>,
+    },
+    /// The answer to [`FlowEffect::Decide`].
+    Decided {
+        /// Which.
+        generation: Generation,
+        /// Bytes of the log, or why it may not be on disk.
+        result: Result<u64, String>,
+    },
+    /// The answer to [`FlowEffect::Expire`].
+    Expired {
+        /// As in the effect.
+        ids: Vec<FlowId>,
+        /// Bytes of the log, or why it may not be on disk.
+        result: Result<u64, String>,
+    },
+    /// The answer to [`FlowEffect::Compact`].
+    Compacted(Result<Compacted, String>),
+    /// The answer to [`FlowEffect::Forget`].
+    Forgotten(Result<(), String>),
+    /// The answer to [`FlowEffect::Apply`]: applied and read back, with the forms that differ; or nothing is.
+    Applied(Result<Odd, NotApplied>),
+    /// The answer to [`FlowEffect::Compare`].
+    Compared(Result<Compared, String>),
+    /// The answer to [`FlowEffect::Repair`].
+    Repaired(Result<Repaired, String>),
+    /// A page of the answer to [`FlowEffect::Count`]; a device that does not answer has one, empty.
+    Counted {
+        /// From the effect.
+        number: u64,
+        /// At most [`STATS_PAGE`](muster_shared::model::flow::STATS_PAGE).
+        entries: Vec<FlowCounters>,
+        /// With the last page.
+        tables: Vec<TableCounters>,
+        /// No page follows.
+        last: bool,
+    },
+    /// A page of the answer to [`FlowEffect::Foreign`]; a device that does not answer has one, empty.
+    Foreigners {
+        /// From the effect.
+        number: u64,
+        /// At most [`FOREIGN_PAGE`](muster_shared::model::flow::FOREIGN_PAGE).
+        rules: Vec<ForeignRule>,
+        /// No page follows.
+        last: bool,
+    },
+}
+
+/// A batch in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// Its operations, in any order; where and how long is not known of what is removed.
+    pub ops: Vec<Op>,
+    /// Random, [`CHALLENGE_BYTES`](muster_shared::model::CHALLENGE_BYTES) of it: the change is to be confirmed.
+    pub challenge: Option<Vec<u8>>,
+}
+
+/// A log that was written anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compacted {
+    /// Where each entry begins now, in the order of the effect.
+    pub at: Vec<u32>,
+    /// Bytes of the log.
+    pub log: u64,
+}
+
+/// Why nothing of a batch is on the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotApplied {
+    /// It was refused, before or by the switch.
+    Refused(FlowRefusal),
+    /// The switch went away; also if nobody knows whether it took it before.
+    Gone {
+        /// For the operator.
+        reason: String,
+    },
+}
+
+/// How a device differs from its table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Compared {
+    /// Not there, by id.
+    pub missing: Vec<FlowId>,
+    /// Not there, for it ended by its own timeout, by id: it has run out since the entry was put, or nothing but the
+    /// timeout takes an entry away, as on a switch that has not restarted since.
+    pub ended: Vec<FlowId>,
+    /// There, with another content, by id.
+    pub altered: Vec<FlowId>,
+    /// Ours, and not in the table; of very many the first [`EXTRANEOUS_MAX`](super::EXTRANEOUS_MAX).
+    pub extraneous: Vec<Extraneous>,
+    /// Rules that are not ours.
+    pub foreign: u32,
+}
+
+/// What came of a repair.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Repaired {
+    /// What could not be put, and why.
+    pub failed: Vec<(FlowId, String)>,
+    /// What was put and reads back in another form.
+    pub odd: Odd,
+}

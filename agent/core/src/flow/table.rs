@@ -1,0 +1,164 @@
+//! What one device is to hold, by id, with its digests. The entries themselves are in the log.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use muster_shared::model::flow::{Buckets, EntryState, FlowId};
+
+use super::{Kept, Op};
+
+/// What an entry takes in the log besides its packed bytes, about.
+const LOG_OVERHEAD: u64 = 16;
+
+/// See the module's head.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    kept: Arc<Vec<Kept>>,
+    sums: Buckets,
+    wrong: u32,
+    /// Bytes of the log that are needed.
+    live: u64,
+}
+
+impl Table {
+    /// By id.
+    pub(crate) fn new(mut kept: Vec<Kept>) -> Self {
+        kept.sort_unstable_by_key(|it| it.id);
+        kept.dedup_by_key(|it| it.id);
+        let mut table = Self::default();
+        for it in &kept {
+            table.sums.toggle(it.id, it.digest, it.state);
+            table.live += u64::from(it.length) + LOG_OVERHEAD;
+            table.wrong += u32::from(it.state == EntryState::Wrong);
+        }
+        table.kept = Arc::new(kept);
+        table
+    }
+
+    pub(crate) fn kept(&self) -> Arc<Vec<Kept>> {
+        Arc::clone(&self.kept)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.kept.len()
+    }
+
+    pub(crate) fn sums(&self) -> &Buckets {
+        &self.sums
+    }
+
+    pub(crate) fn wrong(&self) -> u32 {
+        self.wrong
+    }
+
+    pub(crate) fn live(&self) -> u64 {
+        self.live
+    }
+
+    pub(crate) fn get(&self, id: FlowId) -> Option<&Kept> {
+        self.kept.binary_search_by_key(&id, |it| it.id).ok().map(|at| &self.kept[at])
+    }
+
+    /// Entries after these operations.
+    pub(crate) fn len_after(&self, ops: &[Op]) -> usize {
+        let mut len = self.len();
+        for op in ops {
+            match (op.put, self.get(op.id).is_some()) {
+                (true, false) => len += 1,
+                (false, true) => len -= 1,
+                (true, true) | (false, false) => {}
+            }
+        }
+        len
+    }
+
+    /// The operations as the host is to do them: what is removed is named by what is there, and what is not there is not
+    /// removed. By id; none if an id is named twice.
+    pub(crate) fn resolve(&self, mut ops: Vec<Op>) -> Option<Vec<Op>> {
+        ops.sort_unstable_by_key(|op| op.id);
+        if ops.windows(2).any(|pair| pair[0].id == pair[1].id) {
+            return None;
+        }
+        ops.retain_mut(|op| {
+            if !op.put {
+                let Some(kept) = self.get(op.id) else { return false };
+                (op.at, op.length) = (kept.at, kept.length);
+            }
+            true
+        });
+        Some(ops)
+    }
+
+    /// What undoes them.
+    pub(crate) fn inverse(&self, ops: &[Op]) -> Vec<Op> {
+        let undo = |op: &Op| match self.get(op.id).filter(|kept| kept.state != EntryState::Expired) {
+            Some(kept) => {
+                let Kept { id, digest, at, length, .. } = *kept;
+                Some(Op { id, digest, at, length, put: true })
+            }
+            None => op.put.then_some(Op { put: false, digest: 0, ..*op }),
+        };
+        ops.iter().filter_map(undo).collect()
+    }
+
+    /// The operations, by id, are in force.
+    pub(crate) fn apply(&mut self, ops: &[Op]) {
+        let mut kept = Vec::with_capacity(self.len_after(ops));
+        let old = Arc::clone(&self.kept);
+        let mut old = old.iter().copied().peekable();
+        for op in ops {
+            while let Some(it) = old.next_if(|it| it.id < op.id) {
+                kept.push(it);
+            }
+            if let Some(it) = old.next_if(|it| it.id == op.id) {
+                self.sums.toggle(it.id, it.digest, it.state);
+                self.wrong -= u32::from(it.state == EntryState::Wrong);
+                self.live -= u64::from(it.length) + LOG_OVERHEAD;
+            }
+            if op.put {
+                let Op { id, digest, at, length, .. } = *op;
+                kept.push(Kept { id, digest, at, length, state: EntryState::Present });
+                self.sums.toggle(id, digest, EntryState::Present);
+                self.live += u64::from(length) + LOG_OVERHEAD;
+            }
+        }
+        kept.extend(old);
+        self.kept = Arc::new(kept);
+    }
+
+    /// Those of `ids` that are in another state are in this one now.
+    pub(crate) fn set(&mut self, ids: &[FlowId], state: EntryState) -> Vec<FlowId> {
+        let places = ids.iter().filter_map(|id| self.kept.binary_search_by_key(id, |it| it.id).ok());
+        let places: BTreeSet<usize> = places.filter(|at| self.kept[*at].state != state).collect();
+        if places.is_empty() {
+            return Vec::new();
+        }
+        let kept = Arc::make_mut(&mut self.kept);
+        for at in &places {
+            let it = &mut kept[*at];
+            self.sums.toggle(it.id, it.digest, it.state);
+            self.wrong -= u32::from(it.state == EntryState::Wrong);
+            it.state = state;
+            self.wrong += u32::from(state == EntryState::Wrong);
+            self.sums.toggle(it.id, it.digest, it.state);
+        }
+        places.into_iter().map(|at| kept[at].id).collect()
+    }
+
+    /// All that are wrong, but for these, are as they are to be.
+    pub(crate) fn right_but(&mut self, still: &[FlowId]) {
+        if self.wrong == 0 {
+            return;
+        }
+        let wrong = self.kept.iter().filter(|it| it.state == EntryState::Wrong).map(|it| it.id);
+        let right: Vec<_> = wrong.filter(|id| still.binary_search(id).is_err()).collect();
+        self.set(&right, EntryState::Present);
+    }
+
+    /// Where the entries lie now, in their order.
+    pub(crate) fn moved(&mut self, at: &[u32]) {
+        for (it, at) in Arc::make_mut(&mut self.kept).iter_mut().zip(at) {
+            it.at = *at;
+        }
+    }
+}

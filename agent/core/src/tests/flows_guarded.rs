@@ -1,0 +1,170 @@
+//! Batches that may cut the node off.
+
+use std::time::Duration;
+
+use muster_shared::Attempt;
+use muster_shared::model::{Action, Down, ReportKey, Up};
+
+use super::bed::{CHALLENGE, generation};
+use super::confirm::network;
+use super::flow_bed::{FlowBed, br0, ops, table};
+use crate::{Input, resource_id};
+
+fn management(rules: &[(u64, u8)]) -> FlowBed {
+    let mut bed = FlowBed::new();
+    bed.batch(1, ops(rules, &[]));
+    bed.settle();
+    bed.is_management = true;
+    bed.done.clear();
+    bed
+}
+
+fn key(number: u64) -> ReportKey {
+    ReportKey { resource: resource_id(&br0()), generation: generation(number), attempt: Attempt(0) }
+}
+
+fn answer(bed: &mut FlowBed, number: u64, bytes: &[u8]) {
+    bed.bed.down(Down::Answer { key: key(number), bytes: bytes.to_vec() });
+    bed.drain();
+}
+
+fn reconnect(bed: &mut FlowBed) {
+    bed.bed.reconnect();
+    bed.drain();
+}
+
+fn asked(bed: &FlowBed) -> bool {
+    bed.bed.sent.iter().any(|up| matches!(up, Up::Challenge { key: asked, .. } if *asked == key(2)))
+}
+
+#[test]
+fn it_is_kept_once_the_controller_answers_over_a_new_connection() {
+    let mut bed = management(&[(1, 1)]);
+    bed.guarded(2, ops(&[(2, 1)], &[1]));
+    assert_eq!(bed.switch, table(&[(2, 1)]));
+    assert!(bed.bed.agent.is_guarding() && !asked(&bed));
+    answer(&mut bed, 2, CHALLENGE);
+    assert!(bed.bed.agent.is_guarding(), "nothing was asked over a new connection yet");
+    reconnect(&mut bed);
+    assert!(asked(&bed));
+    answer(&mut bed, 2, b"other");
+    answer(&mut bed, 3, CHALLENGE);
+    assert!(bed.bed.agent.is_guarding());
+    answer(&mut bed, 2, CHALLENGE);
+    assert!(!bed.bed.agent.is_guarding());
+    assert_eq!((bed.state().decided, bed.state().refused), (generation(2), None));
+}
+
+#[test]
+fn it_is_undone_if_nobody_answers_in_time() {
+    let mut bed = management(&[(1, 1)]);
+    bed.guarded(2, ops(&[(1, 2), (2, 1)], &[]));
+    bed.bed.input(Input::Disconnected { reason: "timed out".into() });
+    bed.after(Duration::from_secs(19));
+    assert_eq!(bed.switch, table(&[(1, 2), (2, 1)]));
+    bed.after(Duration::from_secs(1));
+    assert_eq!(bed.switch, table(&[(1, 1)]));
+    assert!(!bed.bed.agent.is_guarding());
+    reconnect(&mut bed);
+    let refused = bed.state().refused.unwrap();
+    assert!(refused.permanent, "nobody wants a server cut off again by itself");
+    assert!(refused.reason.contains("was not reached anew within 20 s"), "{}", refused.reason);
+    bed.settle();
+    assert_eq!(bed.switch, table(&[(1, 1)]));
+}
+
+#[test]
+fn after_a_crash_it_is_undone_in_every_state() {
+    for states in 0..3 {
+        let mut bed = management(&[(1, 1)]);
+        bed.is_slow = states == 0;
+        bed.guarded(2, ops(&[(2, 1)], &[1]));
+        if states == 2 {
+            reconnect(&mut bed);
+        }
+        let mut bed = bed.crash();
+        bed.settle();
+        assert_eq!(bed.switch, table(&[(1, 1)]), "state {states}");
+        let refused = bed.state().refused.unwrap();
+        assert!(refused.permanent && refused.reason.contains("a crash"), "{}", refused.reason);
+    }
+}
+
+#[test]
+fn after_a_crash_without_a_switch_it_never_comes() {
+    let mut bed = management(&[(1, 1)]);
+    bed.guarded(2, ops(&[(2, 1)], &[1]));
+    bed.is_back = false;
+    bed.switch.clear();
+    let mut bed = bed.crash();
+    bed.settle();
+    assert!(bed.state().refused.is_some());
+    bed.back();
+    bed.settle();
+    assert_eq!(bed.switch, table(&[(1, 1)]));
+}
+
+#[test]
+fn a_host_that_hangs_is_cancelled_and_the_batch_undone() {
+    let mut bed = management(&[(1, 1)]);
+    bed.is_slow = true;
+    bed.guarded(2, ops(&[(2, 1)], &[1]));
+    bed.after(Duration::from_secs(20));
+    assert_eq!(bed.done, ["cancel"]);
+    bed.release();
+    reconnect(&mut bed);
+    assert_eq!(bed.switch, table(&[(1, 1)]));
+    assert!(bed.state().refused.unwrap().reason.starts_with("it was not applied within 20 s"));
+}
+
+#[test]
+fn a_switch_that_goes_meanwhile_comes_back_without_it() {
+    let mut bed = management(&[(1, 1)]);
+    bed.guarded(2, ops(&[(2, 1)], &[1]));
+    bed.go();
+    assert!(!bed.bed.agent.is_guarding());
+    bed.back();
+    bed.settle();
+    assert_eq!(bed.switch, table(&[(1, 1)]));
+}
+
+#[test]
+fn a_stop_undoes_it() {
+    for in_force in [true, false] {
+        let mut bed = management(&[(1, 1)]);
+        bed.is_slow = !in_force;
+        bed.guarded(2, ops(&[(2, 1)], &[1]));
+        bed.is_slow = false;
+        bed.bed.input(Input::Stop);
+        bed.drain();
+        assert!(!bed.bed.agent.is_guarding(), "in force: {in_force}");
+        assert_eq!(bed.switch, table(&[(1, 1)]), "in force: {in_force}");
+        let bed = bed.crash();
+        assert!(bed.state().refused.unwrap().reason.contains("the agent was stopped"));
+    }
+}
+
+#[test]
+fn a_bridge_beside_the_way_to_the_controller_needs_no_confirmation() {
+    let mut bed = management(&[(1, 1)]);
+    bed.is_management = false;
+    bed.guarded(2, ops(&[(2, 1)], &[]));
+    assert_eq!((bed.state().decided, bed.bed.agent.is_guarding()), (generation(2), false));
+}
+
+#[test]
+fn network_and_flow_rules_are_never_guarded_at_the_same_time() {
+    let mut bed = management(&[(1, 1)]);
+    bed.guarded(2, ops(&[(2, 1)], &[]));
+    reconnect(&mut bed);
+    bed.bed.guards_are_quick = false;
+    let begun = |bed: &FlowBed| bed.bed.guards.len() + bed.bed.captures.len();
+    bed.bed.job(&network(1, 1, Action::Create));
+    assert_eq!(begun(&bed), 0, "nothing of the network begins");
+    answer(&mut bed, 2, CHALLENGE);
+    assert_eq!(begun(&bed), 1, "its turn has come");
+    bed.guarded(3, ops(&[(3, 1)], &[]));
+    assert_eq!(bed.switch, table(&[(1, 1), (2, 1)]), "now the rules wait");
+    bed.batch(4, ops(&[(4, 1)], &[]));
+    assert_eq!(bed.switch, table(&[(1, 1), (2, 1), (4, 1)]), "not those that need no guard");
+}

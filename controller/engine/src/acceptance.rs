@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_shared::NodeId;
 use muster_shared::model::Claim;
-use muster_template::{Parameters, Policies, References, RenderError, Template, suggestion};
+use muster_template::{Desired, Parameters, Policies, References, RenderError, Template, suggestion};
 use serde_json::Value;
 
 use crate::engine::Engine;
@@ -108,6 +108,11 @@ impl Engine {
                 absent.insert(node.clone());
             } else if !self.nodes.find(&node).is_some_and(|key| self.nodes.is_welcome(key)) {
                 revoked.insert(node.clone());
+            }
+            if let Desired::Flows(set) = &spec
+                && let Some(refusal) = self.flow_conflict(set, &set.ids(), &resource.name)
+            {
+                return Err(refusal);
             }
             for claim in spec.claims() {
                 if let Some(other) = claims.insert((node.clone(), claim.clone()), index) {

@@ -11,6 +11,8 @@ mod drift;
 mod failures;
 mod flow_cases;
 mod flow_host;
+mod flow_random;
+mod flow_rows;
 mod flow_tables;
 mod hooks;
 mod host;

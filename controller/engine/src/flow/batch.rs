@@ -72,7 +72,7 @@ impl Engine {
             } else {
                 ops.put(*id, &kept.packed);
             }
-            if !device.table.is_simple(*id) {
+            if !kept.is_simple() {
                 special.push(*id);
             }
         }

@@ -152,6 +152,11 @@ impl Kept {
         self.packed.bytes().first().is_some_and(|kind| *kind != 0)
     }
 
+    /// Being ADDED is all that happens to it when its batch is settled.
+    pub fn is_simple(&self) -> bool {
+        self.past.is_none() && !self.removing && self.mark == FlowMark::None
+    }
+
     /// What a batch carries first: a meter, then a group.
     pub fn rank(&self) -> u8 {
         match (self.packed.bytes().first(), self.removing) {
@@ -280,12 +285,16 @@ impl Table {
             self.sums.toggle(id, kept.digest, seen);
         }
         push_past(kept, settled);
+        let was_marked = kept.mark != FlowMark::None;
         let old_owner = std::mem::replace(&mut kept.owner, owner);
         (kept.packed, kept.digest, kept.serial, kept.removing) = (packed, digest, serial, false);
         self.sums.toggle(id, digest, EntryState::Present);
-        self.mark(id, FlowMark::None, None);
+        queue(kept, id, &mut self.waiting);
+        save(kept, id, &mut self.unsaved);
+        if was_marked {
+            self.mark(id, FlowMark::None, None);
+        }
         self.owned_by(id, old_owner, owner);
-        self.queue(id);
         Written::Changed
     }
 
@@ -306,8 +315,11 @@ impl Table {
         }
         push_past(kept, settled);
         (kept.removing, kept.serial) = (true, serial);
-        self.mark(id, FlowMark::None, None);
-        self.queue(id);
+        queue(kept, id, &mut self.waiting);
+        save(kept, id, &mut self.unsaved);
+        if kept.mark != FlowMark::None {
+            self.mark(id, FlowMark::None, None);
+        }
         Written::Changed
     }
 
@@ -404,7 +416,9 @@ impl Table {
                 continue;
             }
             let (old_seen, old_digest, old_owner) = (kept.seen(), kept.digest, kept.owner);
-            let mark = match kept.past.take() {
+            // One whose removal has come to its end since is as good as never there.
+            let settled = self.settled;
+            let mark = match kept.past.take().filter(|past| !past.removing || past.serial > settled) {
                 None if reason.is_none() => {
                     self.drop_entry(*id);
                     self.unsaved.push(*id);
@@ -448,13 +462,6 @@ impl Table {
             past = it.before.as_deref();
         }
         None
-    }
-
-    /// The entries that are changed by more than being ADDED when a batch of them is settled.
-    pub fn is_simple(&self, id: FlowId) -> bool {
-        self.entries
-            .get(&id)
-            .is_some_and(|kept| kept.past.is_none() && !kept.removing && kept.mark == FlowMark::None)
     }
 
     /// What is to be written down, at most so many: records, and those that are gone.
@@ -555,19 +562,27 @@ impl Table {
     }
 
     fn queue_only(&mut self, id: FlowId) {
-        if let Some(kept) = self.entries.get_mut(&id)
-            && !std::mem::replace(&mut kept.queued, true)
-        {
-            self.waiting.push(id);
+        if let Some(kept) = self.entries.get_mut(&id) {
+            queue(kept, id, &mut self.waiting);
         }
     }
 
     fn save(&mut self, id: FlowId) {
-        if let Some(kept) = self.entries.get_mut(&id)
-            && !std::mem::replace(&mut kept.unsaved, true)
-        {
-            self.unsaved.push(id);
+        if let Some(kept) = self.entries.get_mut(&id) {
+            save(kept, id, &mut self.unsaved);
         }
+    }
+}
+
+fn queue(kept: &mut Kept, id: FlowId, waiting: &mut Vec<FlowId>) {
+    if !std::mem::replace(&mut kept.queued, true) {
+        waiting.push(id);
+    }
+}
+
+fn save(kept: &mut Kept, id: FlowId, unsaved: &mut Vec<FlowId>) {
+    if !std::mem::replace(&mut kept.unsaved, true) {
+        unsaved.push(id);
     }
 }
 

@@ -233,6 +233,12 @@ impl Engine {
         })
     }
 
+    /// The digest of a device's table as it is to be.
+    pub fn flow_root(&self, name: &DeviceName) -> Option<u64> {
+        let key = self.known_device(name).ok()?;
+        Some(self.flows.get(key)?.table.sums().root())
+    }
+
     /// Whether a device's rules that are not ours are listed with ours.
     pub fn shows_foreign(&self, name: &DeviceName) -> bool {
         let key = self.known_device(name).ok();

@@ -84,3 +84,41 @@ impl Engine {
         }
     }
 }
+
+impl Engine {
+    /// Panics where a table's counts or sums are not what its entries say.
+    pub fn audit_flows(&self) {
+        use crate::flow::record::FlowMark;
+        use muster_shared::model::flow::{Buckets, EntryState};
+        let mut all = 0;
+        for (key, device) in self.flows.iter() {
+            let mut sums = Buckets::default();
+            for (id, kept) in device.table.iter().filter(|(_, kept)| !kept.removing) {
+                let seen = match kept.mark {
+                    FlowMark::None | FlowMark::Again => EntryState::Present,
+                    FlowMark::Expired => EntryState::Expired,
+                    FlowMark::Wrong => EntryState::Wrong,
+                    FlowMark::Failed | FlowMark::Gone => continue,
+                };
+                assert_eq!(kept.digest, kept.packed.digest());
+                sums.toggle(id, kept.digest, seen);
+            }
+            assert!(*device.table.sums() == sums, "sums of device {key:?}");
+            for mark in
+                [FlowMark::Failed, FlowMark::Expired, FlowMark::Wrong, FlowMark::Again, FlowMark::Gone]
+            {
+                let counted = device.table.iter().filter(|(_, kept)| kept.mark == mark).count();
+                assert_eq!(device.table.marked(mark), counted, "{mark:?} of device {key:?}");
+            }
+            all += device.table.len();
+            let waits = device.in_flight.is_some() || device.table.waits();
+            let open = device
+                .table
+                .iter()
+                .any(|(_, kept)| kept.serial > device.table.settled() && kept.mark != FlowMark::Failed);
+            assert!(waits || !open, "nothing sends what is open of device {key:?}");
+            assert!(waits || device.waiters.is_empty(), "somebody waits for nothing of device {key:?}");
+        }
+        assert_eq!(self.flows.entries, all, "entries in all");
+    }
+}

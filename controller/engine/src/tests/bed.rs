@@ -198,6 +198,35 @@ pub fn files(lines: &str) -> Source {
     parse(SourceText { name: "t".into(), template: text, ..SourceText::default() })
 }
 
+/// A template of flow tables from `name: device numbers | needs` lines; a number `n=t` sends to table t.
+pub fn flows(lines: &str) -> Source {
+    let mut text = String::from("heat_template_version: 2018-08-31\nresources:\n");
+    for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let (name, rest) = line.split_once(':').unwrap();
+        let (what, needs) = rest.split_once('|').unwrap_or((rest, ""));
+        let (retain, what) = match what.trim().strip_prefix("retain ") {
+            Some(what) => ("\n    deletion_policy: retain", what),
+            None => ("", what.trim()),
+        };
+        let mut words = what.split_whitespace();
+        let device = words.next().unwrap();
+        let rule = |word: &str| {
+            let (n, table) = word.split_once('=').unwrap_or((word, "1"));
+            format!(
+                "{{priority: 100, selector: {{eth_type: 0x0800, ipv4_dst: 10.0.{n}.0/24}}, treatment: [{{goto_table: {table}}}]}}"
+            )
+        };
+        let rules: Vec<String> = words.map(rule).collect();
+        let needs: Vec<&str> = needs.split_whitespace().collect();
+        text.push_str(&format!(
+            "  {name}:\n    type: Muster::FlowTable\n    properties: {{device: {device}, rules: [{}]}}\n    depends_on: [{}]{retain}\n",
+            rules.join(", "),
+            needs.join(", ")
+        ));
+    }
+    parse(SourceText { name: "t".into(), template: text, ..SourceText::default() })
+}
+
 /// With what an environment says of resources: `name: {hooks: …}, …`
 pub fn under(source: Source, resources: &str) -> Source {
     let text = format!("resource_registry: {{resources: {{{resources}}}}}");

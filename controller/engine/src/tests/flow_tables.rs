@@ -231,6 +231,20 @@ fn a_newer_write_over_a_refused_one_goes_on() {
 }
 
 #[test]
+fn a_refused_put_over_a_removal_that_was_done_does_not_bring_it_back() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    bed.apply_rules(&d, &[rule(1, 1)]);
+    bed.hold(0, true);
+    bed.remove_rules(&d, &[id(&d, 1)]);
+    bed.bad(&d, 1, true);
+    let again = bed.apply_rules(&d, &[rule(1, 2)]);
+    bed.decide(0);
+    bed.decide(0);
+    assert_eq!((bed.ended(again).as_str(), bed.standings(&d).as_str()), ("FAILED: no such port", "FAILED 1"));
+    assert!(bed.on_device(&d).is_empty());
+}
+
+#[test]
 fn a_refusal_that_names_none_is_narrowed_down() {
     let (mut bed, d) = (Bed::new(1), device(0));
     bed.bad(&d, 2, true);

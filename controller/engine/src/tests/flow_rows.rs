@@ -1,0 +1,252 @@
+//! Flow rules as resources: one graph with everything else, and one table with what operators ask.
+
+use super::bed::{Bed, flows, node, parse, stack};
+use super::flow_tables::{device, id, rule, write};
+use crate::flow::FlowStanding;
+use crate::{Options, Refusal, Request, SourceText};
+
+fn added(bed: &Bed, numbers: &[u16]) -> bool {
+    let d = device(0);
+    let mut ids: Vec<_> = numbers.iter().map(|n| id(&d, *n)).collect();
+    ids.sort();
+    bed.on_device(&d) == ids && bed.standings(&d) == format!("ADDED {}", ids.len())
+}
+
+#[test]
+fn a_stack_has_rules_updates_them_and_takes_them_away() {
+    let mut bed = Bed::new(1);
+    bed.create(flows("a: node-0/br0 1 2\n b: node-0/br0 3 | a")).unwrap();
+    assert_eq!(bed.status(), "CREATE_COMPLETE");
+    assert!(added(&bed, &[1, 2, 3]));
+    let before = bed.resource("a").physical_id;
+    bed.update(flows("a: node-0/br0 2=5 4\n b: node-0/br0 3 | a")).unwrap();
+    assert_eq!((bed.status().as_str(), bed.resource("a").physical_id), ("UPDATE_COMPLETE", before));
+    assert!(added(&bed, &[2, 3, 4]) && bed.equal(&device(0)));
+    assert_eq!(bed.resource("a").observed, "in_sync");
+    bed.restart();
+    bed.connect(&node(0));
+    assert!(added(&bed, &[2, 3, 4]));
+    let ran = bed.hosts[&node(0)].flows.ran;
+    bed.update(flows("a: node-0/br0 2=5 4\n b: node-0/br0 3 | a")).unwrap();
+    assert_eq!((bed.status().as_str(), bed.hosts[&node(0)].flows.ran), ("UPDATE_COMPLETE", ran));
+    bed.delete().unwrap();
+    assert_eq!(bed.status(), "gone");
+    assert!(bed.on_device(&device(0)).is_empty());
+    assert!(bed.tables.flows.entries.is_empty());
+}
+
+#[test]
+fn a_rule_may_go_over_from_one_resource_to_another() {
+    let mut bed = Bed::new(1);
+    bed.create(flows("a: node-0/br0 1 2")).unwrap();
+    bed.update(flows("b: node-0/br0 2 3")).unwrap();
+    assert_eq!(bed.status(), "UPDATE_COMPLETE");
+    assert!(added(&bed, &[2, 3]));
+    bed.update(flows("b: node-0/br0 3\n c: node-0/br0 2")).unwrap();
+    assert_eq!(bed.status(), "UPDATE_COMPLETE");
+    assert!(added(&bed, &[2, 3]));
+}
+
+#[test]
+fn another_device_is_another_thing() {
+    let mut bed = Bed::new(2);
+    bed.create(flows("a: node-0/br0 1")).unwrap();
+    let before = bed.resource("a").physical_id;
+    bed.update(flows("a: node-1/br0 1")).unwrap();
+    assert_eq!(bed.status(), "UPDATE_COMPLETE");
+    assert_ne!(bed.resource("a").physical_id, before);
+    assert!(bed.on_device(&device(0)).is_empty());
+    assert_eq!(bed.on_device(&device(1)).len(), 1);
+}
+
+#[test]
+fn two_owners_of_one_rule_are_refused_naming_both() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    bed.apply_rules(&d, &[rule(1, 1)]);
+    let Err(Refusal::Conflict(why)) = bed.create(flows("a: node-0/br0 1")) else { panic!("refused") };
+    assert!(why.contains("resource a") && why.contains("the operator"), "{why}");
+    bed.create(flows("a: node-0/br0 2")).unwrap();
+    let Err(Refusal::Conflict(why)) = bed.apply(vec![vec![write(&d, &[rule(2, 9)])]]) else {
+        panic!("refused")
+    };
+    assert!(why.contains("the operator") && why.contains("resource a of stack s"), "{why}");
+    let request = Request::DeleteFlows { device: d.clone(), ids: vec![id(&d, 2)], confirm_timeout: None };
+    let Err(Refusal::Conflict(why)) = bed.ask(request) else { panic!("refused") };
+    assert!(why.contains("resource a of stack s"), "{why}");
+    let other = Request::Create {
+        name: "other".parse().unwrap(),
+        source: flows("z: node-0/br0 2"),
+        options: Options::default(),
+    };
+    let Err(Refusal::Conflict(why)) = bed.ask(other) else { panic!("refused") };
+    assert!(why.contains("resource z") && why.contains("resource a of stack s"), "{why}");
+    assert!(bed.equal(&d));
+    assert_eq!(bed.standings(&d), "ADDED 2");
+}
+
+#[test]
+fn a_claim_counts_before_its_rule_is_there() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    bed.disconnect(&node(0));
+    bed.create(flows("a: node-0/br0 2")).unwrap();
+    let Err(Refusal::Conflict(why)) = bed.apply(vec![vec![write(&d, &[rule(2, 9)])]]) else {
+        panic!("refused")
+    };
+    assert!(why.contains("resource a of stack s"), "{why}");
+}
+
+#[test]
+fn a_refused_rule_fails_its_resource_alone() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    bed.bad(&d, 2, true);
+    bed.create(flows("a: node-0/br0 1 2\n b: node-0/br0 3\n c: node-0/br0 4 | a")).unwrap();
+    assert_eq!(bed.status(), "CREATE_FAILED");
+    assert!(bed.resource("a").status_reason.contains("no such port"), "{}", bed.resource("a").status_reason);
+    assert_eq!((bed.resource("b").status, bed.resource("c").status), ("COMPLETE".into(), "INIT".into()));
+    assert_eq!(bed.standings(&d), "ADDED 1, FAILED 2");
+    bed.hosts.get_mut(&node(0)).unwrap().flows.bad.clear();
+    bed.update(flows("a: node-0/br0 1 2\n b: node-0/br0 3\n c: node-0/br0 4 | a")).unwrap();
+    assert_eq!(bed.status(), "UPDATE_COMPLETE");
+    assert!(added(&bed, &[1, 2, 3, 4]));
+}
+
+#[test]
+fn a_failed_update_leaves_the_rules_as_they_were_and_can_be_rolled_back() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    bed.create(flows("a: node-0/br0 1 2")).unwrap();
+    bed.bad(&d, 3, true);
+    bed.update(flows("a: node-0/br0 1=7 3")).unwrap();
+    assert_eq!(bed.status(), "UPDATE_FAILED");
+    assert_eq!(bed.on_device(&d).len(), 2);
+    bed.rollback(None).unwrap();
+    assert_eq!(bed.status(), "ROLLBACK_COMPLETE");
+    assert!(added(&bed, &[1, 2]) && bed.equal(&d));
+}
+
+#[test]
+fn a_newer_update_takes_back_what_no_agent_has_and_waits_for_what_one_has() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    bed.hold(0, true);
+    bed.create(flows("a: node-0/br0 1\n b: node-0/br0 2")).unwrap();
+    // One of the two is out, the other waits for it.
+    assert_eq!(bed.standings(&d), "PENDING_ADD 2");
+    bed.update(flows("a: node-0/br0 1=4\n b: node-0/br0 3")).unwrap();
+    for _ in 0..6 {
+        bed.decide(0);
+    }
+    assert_eq!(bed.status(), "UPDATE_COMPLETE");
+    assert!(added(&bed, &[1, 3]) && bed.equal(&d));
+}
+
+#[test]
+fn a_cancelled_operation_ends_and_the_next_goes_on() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    bed.hold(0, true);
+    bed.create(flows("a: node-0/br0 1\n b: node-0/br0 2 | a")).unwrap();
+    bed.cancel().unwrap();
+    bed.hold(0, false);
+    bed.decide(0);
+    assert_eq!(bed.status(), "CREATE_FAILED");
+    assert_eq!(bed.on_device(&d), vec![id(&d, 1)]);
+    bed.update(flows("a: node-0/br0 1\n b: node-0/br0 2 | a")).unwrap();
+    assert!(added(&bed, &[1, 2]));
+}
+
+#[test]
+fn a_check_says_what_is_not_there() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    bed.create(flows("a: node-0/br0 1 2")).unwrap();
+    bed.check().unwrap();
+    assert_eq!(bed.status(), "CHECK_COMPLETE");
+    bed.bad(&d, 1, true);
+    let flows_of = &mut bed.hosts.get_mut(&node(0)).unwrap().flows;
+    flows_of.devices.get_mut(&d.bridge).unwrap().entries.remove(&id(&d, 1));
+    bed.say(&d);
+    bed.check().unwrap();
+    assert_eq!((bed.status().as_str(), bed.resource("a").observed.as_str()), ("CHECK_FAILED", "drifted"));
+    assert!(bed.resource("a").status_reason.contains(&id(&d, 1).to_string()));
+}
+
+#[test]
+fn what_is_retained_is_the_operators() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    bed.create(flows("a: retain node-0/br0 1")).unwrap();
+    bed.delete().unwrap();
+    assert_eq!(bed.status(), "gone");
+    assert!(added(&bed, &[1]));
+    let operation = bed.remove_rules(&d, &[id(&d, 1)]);
+    assert_eq!(bed.ended(operation), "COMPLETE");
+}
+
+#[test]
+fn a_removed_node_leaves_lost_rules_which_go_when_it_is_back() {
+    let mut bed = Bed::new(1);
+    let d = device(0);
+    bed.create(flows("a: node-0/br0 1")).unwrap();
+    assert_eq!(bed.remove(&node(0)), ["a"]);
+    bed.update(flows("b: node-0/br0 2")).unwrap();
+    bed.restart();
+    bed.rejoin(&node(0));
+    bed.connect(&node(0));
+    assert_eq!(bed.status(), "UPDATE_COMPLETE", "{:?}", bed.resources());
+    assert!(bed.lost(&node(0)).is_empty());
+    assert_eq!(bed.on_device(&d), vec![id(&d, 2)]);
+}
+
+#[test]
+fn a_controller_that_restarts_in_the_middle_of_a_job_goes_on() {
+    for lost in [false, true] {
+        let (mut bed, d) = (Bed::new(1), device(0));
+        bed.hold(0, true);
+        bed.create(flows("a: node-0/br0 1\n b: node-0/br0 2 | a")).unwrap();
+        let host = &mut bed.hosts.get_mut(&node(0)).unwrap().flows;
+        if lost {
+            host.waiting.clear();
+        } else {
+            host.run();
+        }
+        bed.restart();
+        bed.hold(0, false);
+        bed.connect(&node(0));
+        assert_eq!(bed.status(), "CREATE_COMPLETE");
+        assert!(added(&bed, &[1, 2]) && bed.equal(&d));
+    }
+}
+
+#[test]
+fn a_node_that_goes_in_the_middle_of_a_job_is_waited_for() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    bed.hold(0, true);
+    bed.create(flows("a: node-0/br0 1")).unwrap();
+    bed.disconnect(&node(0));
+    bed.hosts.get_mut(&node(0)).unwrap().flows.waiting.clear();
+    bed.hold(0, false);
+    bed.connect(&node(0));
+    assert_eq!(bed.status(), "CREATE_COMPLETE");
+    assert!(bed.equal(&d));
+}
+
+#[test]
+fn a_preview_says_what_would_be() {
+    let mut bed = Bed::new(1);
+    bed.create(flows("a: node-0/br0 1")).unwrap();
+    let view = bed.engine.preview(&stack(), &flows("a: node-0/br0 1 2"), None, &Options::default()).unwrap();
+    let text = format!("{view:?}");
+    assert!(text.contains("10.0.2.0/24"), "{text}");
+    assert_eq!(bed.engine.flow_standing(&device(0), id(&device(0), 1)), Some(FlowStanding::Added));
+}
+
+#[test]
+fn one_graph_orders_rules_and_other_things() {
+    let mut bed = Bed::new(1);
+    let text = "heat_template_version: 2018-08-31\nresources:\n  bridge: {type: Muster::Dummy, properties: {node: node-0, values: {a: b}}}\n  \
+        rule:\n    type: Muster::FlowRule\n    depends_on: bridge\n    properties: {device: node-0/br0, priority: 100, selector: {eth_type: 0x0800, ipv4_dst: 10.0.1.0/24}, treatment: [{output: NORMAL}]}\n  \
+        service: {type: Muster::Dummy, properties: {node: node-0, values: {id: {get_attr: [rule, id]}}}}\n";
+    bed.create(parse(SourceText { name: "t".into(), template: text.into(), ..SourceText::default() }))
+        .unwrap();
+    assert!(bed.on_device(&device(0)).is_empty(), "its bridge is not there yet");
+    bed.idle();
+    assert_eq!(bed.status(), "CREATE_COMPLETE");
+    let (_, values) = bed.reality().remove(1);
+    assert_eq!(values["id"], id(&device(0), 1).to_string());
+}

@@ -24,6 +24,7 @@ mod execute;
 mod plan;
 mod restore;
 mod step;
+mod switch;
 mod target;
 mod verify;
 
@@ -38,6 +39,7 @@ use serde_json::Value;
 pub use error::{NetError, chain, listed};
 pub use execute::{Cause, StepError};
 pub use monitor::{Change, Monitor};
+pub use ovsdb::Hold;
 pub use plan::{PlanError, plan};
 pub use snapshot::Snapshot;
 pub use state::State;

@@ -90,6 +90,14 @@ impl Monitor {
         Self { bell, _tasks: tasks }
     }
 
+    /// Of Open vSwitch's database alone: bridges come and go.
+    pub fn of_switch(network: &Network) -> Self {
+        let bell = Arc::new(Bell::default());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(watch_ovs(network.ovs_db.clone(), Arc::clone(&bell)));
+        Self { bell, _tasks: tasks }
+    }
+
     /// The next hint; those that came since the last call are one. Nothing is lost when it is dropped.
     pub async fn change(&mut self) -> Change {
         loop {

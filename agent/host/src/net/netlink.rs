@@ -11,15 +11,16 @@ mod rule;
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use rtnetlink::packet_core::ErrorMessage;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags, AddressMessage, CacheInfo};
 use rtnetlink::packet_route::link::LinkMessage;
-use rtnetlink::packet_route::route::RouteMessage;
+use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage};
 use rtnetlink::sys::AsyncSocket;
-use rtnetlink::{Handle, LinkBridge, LinkMessageBuilder, LinkUnspec, LinkVlan};
+use rtnetlink::{Handle, LinkBridge, LinkMessageBuilder, LinkUnspec, LinkVlan, RouteMessageBuilder};
 use thiserror::Error;
 
 use super::state::{Address, Route};
@@ -122,6 +123,21 @@ impl Netlink {
     /// Links have come or gone.
     pub fn forget_links(&mut self) {
         self.indexes.clear();
+    }
+
+    /// The number of the link through which packets to `peer` leave; none where there is no way, or not one.
+    pub async fn link_to(&mut self, peer: IpAddr) -> Result<Option<u32>> {
+        let builder = match peer {
+            IpAddr::V4(peer) => RouteMessageBuilder::<Ipv4Addr>::new().destination_prefix(peer, 32).build(),
+            IpAddr::V6(peer) => RouteMessageBuilder::<Ipv6Addr>::new().destination_prefix(peer, 128).build(),
+        };
+        let mut routes = Box::pin(self.handle.route().get(builder).execute());
+        let route = within(routes.try_next()).await?;
+        let attributes = route.map(|route| route.attributes).unwrap_or_default();
+        Ok(attributes.iter().find_map(|attribute| match attribute {
+            RouteAttribute::Oif(index) => Some(*index),
+            _ => None,
+        }))
     }
 
     async fn index(&mut self, name: &str) -> Result<u32> {

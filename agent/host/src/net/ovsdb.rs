@@ -5,6 +5,7 @@
 
 mod batch;
 mod changes;
+mod hold;
 mod row;
 mod rpc;
 #[cfg(test)]
@@ -22,6 +23,7 @@ use super::state::{Ovs, OvsBridge, OvsInterface, OvsPort};
 use super::step::Step;
 use batch::{Batch, Known};
 pub(super) use changes::Changes;
+pub use hold::Hold;
 use rpc::Rpc;
 
 /// The key of Muster's mark.

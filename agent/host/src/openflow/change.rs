@@ -13,7 +13,7 @@ use muster_shared::model::flow::{Entry, FlowId, ID_MASK, ID_PREFIX, Packed};
 use super::ask::{error_of, put_match};
 use super::connection::OUTPUT_CHUNK;
 use super::encode::Unsayable;
-use super::form::{RuleParts, form};
+use super::form::{RuleParts, form, of_meter};
 use super::wire::{self, GROUP_ANY, Put, TABLE_ALL, kind, part, port};
 use super::{Applied, Form, Lost, Op, Ops, Outcome, Refusal, Switch, words};
 
@@ -81,6 +81,7 @@ impl Switch {
         if self.connection.heard.foreign_places.is_none() {
             self.learn_foreign().await?;
         }
+        self.connection.count_from_the_beginning();
         let mut change = Change::default();
         let sent = match self.send_all(ops, &mut change).await {
             Ok(()) => self.commit(&change, commit).await,
@@ -190,7 +191,7 @@ impl Switch {
                 return Err(refused(Some(id), text.into(), true));
             }
         }
-        let xid = self.connection.xids(1);
+        let xid = self.connection.xid();
         change.sent(xid, id, forms.form.0);
         let out = &mut self.connection.output;
         let outer = begin_in_bundle(out, change.bundle, xid);
@@ -201,7 +202,7 @@ impl Switch {
 
     /// Whatever carries the cookie.
     fn say_removal(&mut self, change: &mut Change, id: FlowId) {
-        let xid = self.connection.xids(1);
+        let xid = self.connection.xid();
         change.sent(xid, id, 0);
         let out = &mut self.connection.output;
         let outer = begin_in_bundle(out, change.bundle, xid);
@@ -238,7 +239,7 @@ impl Switch {
                     (if there { MODIFY } else { ADD }, body)
                 }
             };
-            let xid = self.connection.xids(1);
+            let xid = self.connection.xid();
             change.sent(xid, op.id, 0);
             let out = &mut self.connection.output;
             let outer = begin_in_bundle(out, change.bundle, xid);
@@ -279,7 +280,7 @@ impl Switch {
                 (true, before) => {
                     let body = self.encoder.meter(meter).to_vec();
                     change.meters_before.push((meter.number, before.cloned()));
-                    change.meters.push((op.id, meter.number, form(&body)));
+                    change.meters.push((op.id, meter.number, of_meter(&body)));
                     let command = if before.is_some() { MODIFY } else { ADD };
                     xids.insert(self.say_meter(command, &body), op.id);
                 }
@@ -374,7 +375,7 @@ impl Switch {
         }
         if !meters.is_empty() {
             let there = self.connection.meters().await?;
-            applied.add(&meters, |number| there.get(&number).map(|body| form(body)));
+            applied.add(&meters, |number| there.get(&number).map(|body| of_meter(body)));
         }
         applied.odd.sort_unstable();
         applied.missing.sort_unstable();
@@ -416,7 +417,7 @@ impl Switch {
                 matched: &one.matched,
                 ..RuleParts::default()
             };
-            let xid = self.connection.xids(1);
+            let xid = self.connection.xid();
             put_flow_mod(&mut self.connection.output, xid, DELETE_STRICT, one.cookie.0, u64::MAX, &parts);
             if self.connection.output.len() >= OUTPUT_CHUNK {
                 self.connection.flush().await?;

@@ -8,7 +8,7 @@ use muster_shared::model::flow::{Entry, FlowId, Group, Meter, Packed};
 use super::ask::Flow;
 use super::connection::FOREIGN_PLACES_MAX;
 use super::encode::{Encoder, Unsayable};
-use super::form::{Former, Forms, form};
+use super::form::{Former, Forms, form, of_meter};
 use super::ports::Ports;
 use super::wire::part;
 use super::{Compared, Desired, Extraneous, Form, Lost, Switch};
@@ -58,7 +58,7 @@ impl Switch {
         connection.heard.foreign_places = Some(std::mem::take(&mut comparison.places));
         let groups = connection.groups().await?;
         let meters = connection.meters().await?;
-        let meters = meters.iter().map(|(number, body)| (*number, form(body))).collect();
+        let meters = meters.iter().map(|(number, body)| (*number, of_meter(body))).collect();
         let device = &self.device;
         let group = |number| Entry::Group(Group { number, ..no_group() }).id(device);
         comparison.numbered(&groups, &connection.ports, group)?;
@@ -214,7 +214,7 @@ fn wanted(
 fn said(packed: &[u8], encoder: &mut Encoder, ports: &Ports) -> Result<Option<Form>, Unsayable> {
     match Packed::read(packed) {
         Ok(Entry::Group(group)) => Ok(Some(form(encoder.group(&group, ports)?))),
-        Ok(Entry::Meter(meter)) => Ok(Some(form(encoder.meter(&meter)))),
+        Ok(Entry::Meter(meter)) => Ok(Some(of_meter(encoder.meter(&meter)))),
         Ok(Entry::Rule(_)) => Ok(None),
         Err(error) => Err(Unsayable { reason: error.to_string(), permanent: true }),
     }

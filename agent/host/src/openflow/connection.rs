@@ -92,19 +92,25 @@ impl Connection {
         self.stream.peer_cred().ok()?.pid()
     }
 
-    /// Numbers for so many messages, the first of them.
-    pub fn xids(&mut self, count: u32) -> u32 {
-        if u64::from(self.last_xid) + u64::from(count) >= u64::from(MONITOR_XID) {
+    /// The number of a message.
+    pub fn xid(&mut self) -> u32 {
+        if self.last_xid >= MONITOR_XID - 1 {
             self.last_xid = 0;
         }
-        let first = self.last_xid + 1;
-        self.last_xid += count;
-        first
+        self.last_xid += 1;
+        self.last_xid
+    }
+
+    /// So that the numbers of a change are one after the other.
+    pub fn count_from_the_beginning(&mut self) {
+        if self.last_xid > u32::MAX / 2 {
+            self.last_xid = 0;
+        }
     }
 
     /// Appends a message of this kind with its body; its number.
     pub fn say(&mut self, kind: u8, body: impl FnOnce(&mut Vec<u8>)) -> u32 {
-        let xid = self.xids(1);
+        let xid = self.xid();
         self.say_as(kind, xid, body);
         xid
     }

@@ -84,7 +84,21 @@ impl Former {
     }
 }
 
-/// Of a group or a meter: its bytes behind the length are the same wherever they stand.
+/// Of a meter, from its flags on. Where no burst is asked for, the switch takes one of its own, which does not count.
+pub(super) fn of_meter(body: &[u8]) -> Form {
+    const BURST: u8 = 4;
+    const HEAD: usize = 6;
+    const BAND: usize = 16;
+    let mut bytes = body.to_vec();
+    if body.get(1).is_some_and(|flags| flags & BURST == 0) {
+        for band in bytes.get_mut(HEAD..).unwrap_or_default().chunks_exact_mut(BAND) {
+            band[8..12].fill(0);
+        }
+    }
+    form(&bytes)
+}
+
+/// Of a group: its bytes behind the length are the same wherever they stand.
 pub(super) fn form(bytes: &[u8]) -> Form {
     Form(hash(bytes))
 }

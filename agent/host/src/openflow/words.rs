@@ -38,6 +38,7 @@ pub(super) fn meaning(name: &str) -> &'static str {
         "OFPFMFC_TABLE_FULL" => "the table is full",
         "OFPFMFC_EPERM" => "the table may not be changed",
         "OFPMMFC_UNKNOWN_METER" | "OFPMMFC_INVALID_METER" => "a meter is not there",
+        "OFPMMFC_BAD_BAND" => "the switch's datapath does not know such a band",
         "OFPGMFC_UNKNOWN_GROUP" => "a group is not there",
         "OFPGMFC_LOOP" => "groups send to each other in a circle",
         "OFPBFC_TIMEOUT" => "it waited too long for being committed",

@@ -8,6 +8,7 @@ mod hints;
 mod options;
 mod ovs;
 mod plain;
+mod switch;
 mod undo;
 
 use muster_host::net::{Snapshot, State};

@@ -1,0 +1,92 @@
+//! `flow-restore-wait`: a switch that is started while it stands in the database forwards nothing by rules until it is
+//! taken away, so that traffic never meets a table that is half filled.
+//!
+//! The switch looks at it from its start until it has once seen it gone. So it can be put there again as soon as that is
+//! so, for the next start. `external_ids:muster-flow-restore` marks that it is ours; one without the mark is somebody
+//! else's and is left alone.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::{Ovsdb, OvsdbError, Result, name, rows};
+
+const WAIT: &str = "flow-restore-wait";
+const MARK: &str = "muster-flow-restore";
+
+/// Who holds the flow tables of the next start back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// Nobody.
+    Nobody,
+    /// Muster.
+    Ours,
+    /// Somebody else, who is to take it away.
+    Others,
+}
+
+impl Ovsdb {
+    /// The names of all bridges.
+    pub async fn bridge_names(&mut self) -> Result<BTreeSet<String>> {
+        let select = json!({"op": "select", "table": "Bridge", "where": [], "columns": ["name"]});
+        let results = self.transact(vec![select]).await?;
+        Ok(rows(&results, 0).filter_map(name).collect())
+    }
+
+    /// Who holds.
+    pub async fn held(&mut self) -> Result<Hold> {
+        let select = json!({"op": "select", "table": "Open_vSwitch", "where": [],
+            "columns": ["other_config", "external_ids"]});
+        let results = self.transact(vec![select]).await?;
+        let row = rows(&results, 0).next();
+        let row = row.ok_or_else(|| OvsdbError::Answer("no row of Open_vSwitch".to_owned()))?;
+        let is = |column: &str, key: &str| get(&row[column], key) == Some("true");
+        Ok(match (is("other_config", WAIT), is("external_ids", MARK)) {
+            (false, _) => Hold::Nobody,
+            (true, true) => Hold::Ours,
+            (true, false) => Hold::Others,
+        })
+    }
+
+    /// Holds, unless somebody does.
+    pub async fn hold(&mut self) -> Result<Hold> {
+        match self.held().await? {
+            Hold::Nobody => {}
+            held => return Ok(held),
+        }
+        let entry = |key: &str| json!(["map", [[key, "true"]]]);
+        let keys = |key: &str| json!(["set", [key]]);
+        let mutations = [
+            // An insertion alone leaves a key as it is that is there, such as one that says "false".
+            json!(["other_config", "delete", keys(WAIT)]),
+            json!(["other_config", "insert", entry(WAIT)]),
+            json!(["external_ids", "delete", keys(MARK)]),
+            json!(["external_ids", "insert", entry(MARK)]),
+        ];
+        self.mutate(&mutations).await?;
+        Ok(Hold::Ours)
+    }
+
+    /// Holds no more, if we did; whether we did.
+    pub async fn release(&mut self) -> Result<bool> {
+        if self.held().await? != Hold::Ours {
+            return Ok(false);
+        }
+        let keys = |key: &str| json!(["set", [key]]);
+        let mutations =
+            [json!(["other_config", "delete", keys(WAIT)]), json!(["external_ids", "delete", keys(MARK)])];
+        self.mutate(&mutations).await?;
+        Ok(true)
+    }
+
+    async fn mutate(&mut self, mutations: &[Value]) -> Result<()> {
+        let mutate = json!({"op": "mutate", "table": "Open_vSwitch", "where": [], "mutations": mutations});
+        self.transact(vec![mutate]).await.map(drop)
+    }
+}
+
+/// The value of a key in a column that is a map.
+fn get<'a>(column: &'a Value, key: &str) -> Option<&'a str> {
+    let pairs = column[1].as_array()?;
+    pairs.iter().find(|pair| pair[0].as_str() == Some(key))?[1].as_str()
+}

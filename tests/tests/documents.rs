@@ -6,6 +6,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use muster_template::{FlowFile, FlowLimits};
+
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -18,18 +20,47 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-#[test]
-fn the_tests_that_the_table_of_guarantees_names_are_there() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let text = fs::read_to_string(root.join("docs/network.md")).unwrap();
+/// The tests that tables of this document name in their last column.
+fn named(text: &str) -> BTreeSet<&str> {
     let last_column =
         text.lines().filter_map(|line| line.strip_suffix(" |")?.rsplit_once("| ").map(|(_, last)| last));
-    let named: BTreeSet<&str> = last_column.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
-    assert!(named.len() > 15, "{named:?}");
+    let is_name =
+        |word: &&str| word.contains('_') && word.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+    last_column.flat_map(|cell| cell.split('`').skip(1).step_by(2)).filter(is_name).collect()
+}
+
+fn check(document: &str, after: &str, least: usize) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let text = fs::read_to_string(root.join(document)).unwrap();
+    let (_, text) = text.split_once(after).unwrap();
+    let named = named(text);
+    assert!(named.len() > least, "{named:?}");
     let mut files = Vec::new();
     sources(root, &mut files);
     let code: String = files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
     let absent: Vec<_> =
         named.iter().filter(|name| !code.contains(&format!("#[test]\nfn {name}()"))).collect();
-    assert!(absent.is_empty(), "docs/network.md names tests that are not there: {absent:?}");
+    assert!(absent.is_empty(), "{document} names tests that are not there: {absent:?}");
+}
+
+#[test]
+fn the_tests_that_the_table_of_guarantees_names_are_there() {
+    check("docs/network.md", "", 15);
+}
+
+#[test]
+fn the_tests_that_the_comparison_with_onos_names_are_there() {
+    check("docs/flows.md", "## ONOS, row by row", 15);
+}
+
+#[test]
+fn examples_of_flow_files_are_right() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/flows");
+    let files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(files.len() >= 3);
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        let read = FlowFile::parse(file.to_str().unwrap(), &text, FlowLimits::default());
+        assert!(!read.unwrap_or_else(|errors| panic!("{errors}")).is_empty());
+    }
 }

@@ -159,7 +159,7 @@ fn a_purge_that_only_forgets_leaves_the_switch_alone() {
     let bed = Bed::start();
     bed.apply(&[rule(1, "p1")]);
     bed.site.ok(&["flow", "purge", "web-1/br0", "--forget", "--wait"]);
-    assert_eq!(bed.list(), [json!(0); 0]);
+    assert!(bed.list().is_empty());
     assert_eq!(bed.ours().len(), 1);
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Speed and size, one line of JSON for each measurement; nothing passes or fails by it. `make bench` builds, then runs this.
-# Usage: tests/bench/all.sh [scale|agent|update|watch|sim|network|memory]…     all of them by default
+# Usage: tests/bench/all.sh [scale|agent|update|watch|sim|network|memory|flows]…     all of them by default
 #
 # fsync_s, the median of a small write and fsync on the same disk, stands beside what depends on it.
 set -euo pipefail
@@ -129,10 +129,12 @@ bench_network() { cargo bench -q -p muster-host --bench network; }
 
 bench_memory() { tests/bench/memory.sh "$release" "$agent" "$dir"; }
 
-[ $# -gt 0 ] || set -- scale agent update watch sim network memory
+bench_flows() { tests/bench/flows.sh "$release" "$agent" "$dir"; }
+
+[ $# -gt 0 ] || set -- scale agent update watch sim network memory flows
 for bench in "$@"; do
   case $bench in
-    scale | agent | update | watch | sim | network | memory) "bench_$bench" ;;
+    scale | agent | update | watch | sim | network | memory | flows) "bench_$bench" ;;
     *) sed -n '2,5s/^# //p' "$0" >&2; exit 2 ;;
   esac
 done

@@ -16,6 +16,7 @@ use super::*;
 use crate::driver::{self, Driver, Outbox};
 use crate::store::Sqlite;
 
+mod flows;
 mod operating;
 
 /// No resources: COMPLETE as soon as it is accepted.

@@ -312,3 +312,6 @@ fn operation(row: &Row<'_>) -> rusqlite::Result<(FlowOperationRecord, Vec<Vec<Fl
     };
     Ok((record, stages))
 }
+
+#[cfg(test)]
+mod tests;

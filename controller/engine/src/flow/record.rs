@@ -190,7 +190,7 @@ pub struct FlowPartRecord {
 }
 
 /// All that the store holds of flow tables; what each change means to it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlowSnapshot {
     /// By number.
     pub devices: BTreeMap<u32, FlowDeviceRecord>,

@@ -8,6 +8,7 @@
 #[path = "../network/bed.rs"]
 mod bed;
 mod numbered;
+mod random;
 mod rules;
 mod table;
 

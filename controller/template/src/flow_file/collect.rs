@@ -69,6 +69,11 @@ impl Collector {
         }
     }
 
+    /// One with nothing in it yet, and the same bounds.
+    pub fn another(&self) -> Self {
+        Self::new(self.entries_max)
+    }
+
     /// The section of that name, if it may stand here.
     pub fn section(&mut self, errors: &mut Sink, name: &str, at: Place) -> Option<Section> {
         let Some((_, section)) = SECTIONS.into_iter().find(|(known, _)| *known == name) else {

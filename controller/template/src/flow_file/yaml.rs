@@ -1,4 +1,5 @@
-//! A flow file in YAML, an item at a time.
+//! A flow file in YAML, an item at a time. Read fast first, without the places of what is in an item; if anything is
+//! wrong, or not plain, once more from the start with them.
 
 use muster_shared::model::flow::Step;
 use saphyr_parser::Event;
@@ -13,14 +14,24 @@ const WHAT: &str = "a flow file";
 
 pub(super) fn read(name: &str, text: &str, into: &mut Collector) -> Sink {
     let source = Source::new(text);
-    let mut reader = Reader::new(name, &source.text, source.shift);
-    reader.functions = false;
-    // What stopped it is among the errors.
-    let _ = document(&mut reader, into);
-    reader.errors
+    let attempt = |into: &mut Collector, is_fast: bool| {
+        let mut reader = Reader::new(name, &source.text, source.shift);
+        reader.functions = false;
+        let ended = document(&mut reader, into, is_fast);
+        // What stopped it is among the errors.
+        (ended.is_ok() && reader.errors.is_empty(), reader.errors)
+    };
+    let mut fast = into.another();
+    let (is_good, errors) = attempt(&mut fast, true);
+    if is_good {
+        *into = fast;
+        return errors;
+    }
+    drop(fast);
+    attempt(into, false).1
 }
 
-fn document(reader: &mut Reader<'_>, into: &mut Collector) -> Result<(), Stop> {
+fn document(reader: &mut Reader<'_>, into: &mut Collector, is_fast: bool) -> Result<(), Stop> {
     if begin(reader, WHAT)?.is_none() {
         return reader.stop(Place { line: 1, column: 1 }, "the flow file is empty");
     }
@@ -32,10 +43,10 @@ fn document(reader: &mut Reader<'_>, into: &mut Collector) -> Result<(), Stop> {
                 let value = reader.expr(1)?;
                 into.timeout(&mut reader.errors, &value.sketch(), value.at);
             }
-            Some(Section::Stages) => stages(reader, into)?,
+            Some(Section::Stages) => stages(reader, into, is_fast)?,
             Some(section) => {
                 if enters_list(reader, "a list")? {
-                    items(reader, into, section, 0)?;
+                    items(reader, into, section, 0, is_fast)?;
                 }
             }
             None => drop(reader.expr(1)?),
@@ -45,7 +56,7 @@ fn document(reader: &mut Reader<'_>, into: &mut Collector) -> Result<(), Stop> {
     end(reader, WHAT)
 }
 
-fn stages(reader: &mut Reader<'_>, into: &mut Collector) -> Result<(), Stop> {
+fn stages(reader: &mut Reader<'_>, into: &mut Collector, is_fast: bool) -> Result<(), Stop> {
     if !enters_list(reader, "a list of stages, each a list of rules")? {
         return Ok(());
     }
@@ -61,7 +72,7 @@ fn stages(reader: &mut Reader<'_>, into: &mut Collector) -> Result<(), Stop> {
         if !into.stage(&mut reader.errors, number, at) {
             return Err(Stop);
         }
-        items(reader, into, Section::Stages, number)?;
+        items(reader, into, Section::Stages, number, is_fast)?;
         reader.path.leave(before);
     }
     Ok(())
@@ -76,7 +87,13 @@ fn enters_list(reader: &mut Reader<'_>, wanted: &str) -> Result<bool, Stop> {
     }
 }
 
-fn items(reader: &mut Reader<'_>, into: &mut Collector, section: Section, stage: usize) -> Result<(), Stop> {
+fn items(
+    reader: &mut Reader<'_>,
+    into: &mut Collector,
+    section: Section,
+    stage: usize,
+    is_fast: bool,
+) -> Result<(), Stop> {
     for item in 0.. {
         let (event, at) = reader.next()?;
         if event == Event::SequenceEnd {
@@ -85,6 +102,11 @@ fn items(reader: &mut Reader<'_>, into: &mut Collector, section: Section, stage:
         let spot = Spot { section, stage, item };
         if !into.has_room(&mut reader.errors, at, spot) {
             return Err(Stop);
+        }
+        if is_fast {
+            let value = reader.value_from(event, 3)?;
+            into.take(&value, spot, at.line).map_err(|_| Stop)?;
+            continue;
         }
         let before = reader.path.item(item);
         let expr = reader.expr_from(event, at, 3)?;

@@ -26,7 +26,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 14] = [
     Target { name: "wire_packet", run: wire_packet },
     Target { name: "wire_down", run: wire_body::<Down> },
     Target { name: "wire_up", run: wire_body::<Up> },
@@ -40,6 +40,7 @@ pub const TARGETS: [Target; 13] = [
     Target { name: "flow_ops", run: flow_ops },
     Target { name: "network_document", run: network_document },
     Target { name: "node_name", run: node_name },
+    Target { name: "openflow", run: openflow },
 ];
 
 /// The target of that name.
@@ -219,4 +220,9 @@ fn node_name(bytes: &[u8]) {
     if let Ok(name) = String::from_utf8_lossy(bytes).parse::<NodeId>() {
         assert_eq!(name.to_string().parse(), Ok(name));
     }
+}
+
+/// What a switch says.
+fn openflow(bytes: &[u8]) {
+    muster_host::openflow::read_anything(bytes);
 }

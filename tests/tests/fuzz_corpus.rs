@@ -124,6 +124,7 @@ macro_rules! targets {
 
 targets! {
     wire_packet wire_down wire_up join_request join_answer join_token mqtt template environment flow_file flow_ops network_document node_name
+    openflow
 }
 
 #[test]
@@ -176,6 +177,7 @@ fn the_golden_seeds_are_understood() {
         });
         entries.all(|is_good| is_good)
     });
+    all("openflow", |seed| muster_host::openflow::read_anything(seed) > 0);
     all("environment", |seed| {
         let text = String::from_utf8_lossy(seed);
         muster_template::Environment::parse(text.split('\0').map(|text| ("e", text))).is_ok()

@@ -55,8 +55,9 @@ pub fn read_anything(bytes: &[u8]) -> usize {
     let mut ports = super::ports::Ports::default();
     let mut heard = super::connection::Heard::default();
     let mut former = Former::default();
-    let _ = (ports.add(bytes), ports.gone(bytes));
-    let mut sense = usize::from(heard.flow_removed(bytes).is_some());
+    let mut sense = usize::from(ports.add(bytes).is_some());
+    let _ = ports.gone(bytes);
+    sense += usize::from(heard.flow_removed(bytes).is_some());
     sense += usize::from(heard.flow_updates(bytes).is_some());
     let mut page = Take(bytes);
     while let Some(flow) = Flow::take(&mut page) {

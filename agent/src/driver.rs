@@ -10,6 +10,7 @@ mod watch;
 
 use std::collections::VecDeque;
 use std::future::pending;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ use tokio::task::{Id, JoinSet, yield_now};
 use tokio::time::{Instant, sleep_until};
 
 use crate::contents::Contents;
+use crate::flows::Flows;
 use crate::host::{Host, NotRun, Ran};
 use crate::join::EnrolError;
 use crate::link::{Connection, LinkEvent};
@@ -63,6 +65,7 @@ pub struct Driver {
     tls: Arc<ClientConfig>,
     host: Arc<Host>,
     contents: Contents,
+    flows: Flows,
     connection: Option<Connection>,
     tasks: JoinSet<Done>,
     runs: Runs,
@@ -80,7 +83,7 @@ impl Driver {
     ///
     /// # Errors
     /// The state directory cannot be read, or its keys do not fit.
-    pub fn new(state: StateDir, identity: Identity, host: Host) -> anyhow::Result<Self> {
+    pub fn new(state: StateDir, identity: Identity, host: Host, ovs: PathBuf) -> anyhow::Result<Self> {
         let entries = state.ledger()?;
         host.sweep(entries.iter())?;
         let config = Config {
@@ -88,7 +91,8 @@ impl Driver {
             boot_id: boot_id(),
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        let machine = Agent::new(config, entries, state.epoch()?);
+        let (flows, tables) = Flows::new(state.flows(), ovs, identity.clone(), state.fetch())?;
+        let machine = Agent::new(config, entries, state.epoch()?).with_flows(tables);
         let tls = node_tls(&identity)?;
         let contents = Contents::new(state.fetch());
         Ok(Self {
@@ -96,6 +100,7 @@ impl Driver {
             tls,
             host: Arc::new(host),
             contents,
+            flows,
             connection: None,
             tasks: JoinSet::new(),
             runs: Runs::default(),
@@ -131,6 +136,7 @@ impl Driver {
                     Err(error) if error.is_cancelled() => {}
                     Err(error) => tracing::error!(%error, "a task failed: a bug, please report it"),
                 },
+                (device, input) = self.flows.said(), if !more => self.inbox.push_back(Input::Flow { device, input }),
                 () = sleep_to(wake) => self.inbox.push_back(Input::Timeout),
                 change = monitor.change(), if !more => self.inbox.push_back(Input::Hint(match change {
                     Change::Links => Hint::Links,
@@ -246,7 +252,12 @@ impl Driver {
             }
             Effect::Content { digest, step } => self.content(digest, step),
             Effect::KeepContents(digests) => self.contents.keep_only(&digests),
-            Effect::Flow { .. } => {}
+            Effect::Flow { device, effect } => {
+                let kept = self.machine.flow_table(&device);
+                if let Some(input) = self.flows.execute(&device, effect, kept) {
+                    self.inbox.push_back(Input::Flow { device, input });
+                }
+            }
             Effect::Warn(warning) => tracing::warn!("{warning}"),
         }
     }
@@ -361,6 +372,9 @@ impl Driver {
                             self.done(task, done);
                         }
                     }
+                    (device, input) = self.flows.said() => {
+                        self.inbox.push_back(Input::Flow { device, input });
+                    }
                     () = sleep_to(wake), if is_guarding => self.inbox.push_back(Input::Timeout),
                     () = sleep_until(begun + limit) => return false,
                 }
@@ -384,6 +398,7 @@ impl Driver {
                 match effect {
                     Effect::Write { .. }
                     | Effect::Cancel(_)
+                    | Effect::Flow { .. }
                     | Effect::Restore { .. }
                     | Effect::Fallback { .. } => {
                         self.execute(effect);

@@ -6,6 +6,8 @@
 mod cli;
 mod contents;
 mod driver;
+mod flow_log;
+mod flows;
 mod host;
 mod join;
 mod link;
@@ -198,7 +200,9 @@ async fn drive(
         }
         Err(error) => tracing::error!("the log level stays: {error:#}"),
     };
-    Driver::new(state, identity, host)?.run(signals, reload).await
+    Driver::new(state, identity, host, flows::rundir(settings.host.ovs_db.as_deref()))?
+        .run(signals, reload)
+        .await
 }
 
 /// Nothing to do where nothing was ever kept, and where an agent sees to it.

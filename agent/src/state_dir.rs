@@ -5,6 +5,7 @@
 //!   identity          keys and certificates (0600)    ledger/<id>      one record per resource
 //!   before/<digest>   large files that were there     fetch/<digest>   contents on their way
 //!   net-local         what 'net apply' has to put back
+//!   flows/<bridge>    the log of a flow table
 //!   corrupt/          records that could not be read, for whoever wants to know why
 //! ```
 //!
@@ -92,7 +93,7 @@ impl StateDir {
         };
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700);
-        for directory in ["", "ledger", "before", "fetch", "corrupt"] {
+        for directory in ["", "ledger", "before", "fetch", "flows", "corrupt"] {
             let directory = path.join(directory);
             builder.create(&directory).map_err(at(&directory))?;
         }
@@ -119,6 +120,11 @@ impl StateDir {
     /// For large contents that were there before.
     pub fn before(&self) -> PathBuf {
         self.path.join("before")
+    }
+
+    /// For the logs of flow tables.
+    pub fn flows(&self) -> PathBuf {
+        self.path.join("flows")
     }
 
     /// For contents on their way.
@@ -185,7 +191,11 @@ impl StateDir {
         let ledger = self.path.join("ledger");
         let entries = fs::read_dir(&ledger).and_then(Iterator::collect::<Result<Vec<_>, _>>);
         let entries = entries.map_err(|source| StateError::Io { path: ledger.clone(), source })?;
-        for path in entries.iter().map(fs::DirEntry::path).chain([self.path.join("epoch")]) {
+        let flows = self.flows();
+        let tables = fs::read_dir(&flows).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+        let tables = tables.map_err(|source| StateError::Io { path: flows, source })?;
+        let entries = entries.iter().chain(&tables).map(fs::DirEntry::path);
+        for path in entries.chain([self.path.join("epoch")]) {
             match fs::remove_file(&path) {
                 Err(source) if source.kind() != io::ErrorKind::NotFound => {
                     return Err(StateError::Io { path, source });

@@ -270,6 +270,8 @@ pub struct Compared {
     pub altered: Vec<FlowId>,
     /// Ours, and not in the table; of very many the first [`EXTRANEOUS_MAX`](super::EXTRANEOUS_MAX).
     pub extraneous: Vec<Extraneous>,
+    /// There are more of those.
+    pub more: bool,
     /// Rules that are not ours.
     pub foreign: u32,
 }

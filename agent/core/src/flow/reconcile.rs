@@ -194,7 +194,7 @@ impl Agent {
         let ids = put.iter().map(|it| it.id).collect();
         let mut remove = compared.extraneous;
         remove.truncate(EXTRANEOUS_MAX);
-        let more = remove.len() == EXTRANEOUS_MAX;
+        let more = compared.more || remove.len() == EXTRANEOUS_MAX;
         device.work = Some(Work::Repairing { put: ids, since: now, more });
         self.flow_effect(bridge, FlowEffect::Repair { put, remove });
     }

@@ -1,0 +1,258 @@
+//! The driver's side of flow tables: their logs, and a task for each device that is watched.
+//!
+//! A log is written at once, in the driver's turn. What is done on a switch is done by the device's task, one thing after
+//! the other. Absent: any decision, which is the machine's; OpenFlow, which is the host crate's.
+
+mod device;
+mod entries;
+mod management;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use muster_agent_core::{Appended, FlowEffect, FlowInput, Kept, Loaded};
+use muster_shared::Generation;
+use muster_shared::model::flow::{Bridge, DeviceName, FlowRefusal};
+use muster_shared::model::{CHALLENGE_BYTES, Content};
+use std::sync::Arc;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::{AbortHandle, spawn_local};
+
+use crate::flow_log::FlowLog;
+use crate::state_dir::Identity;
+use crate::tls;
+use device::{Command, Said};
+
+/// Commands that wait for one device: the machine asks for one thing at a time, and for few answers besides.
+const COMMANDS_MAX: usize = 64;
+/// What devices have said and the driver has not heard: more wait in the tasks.
+const SAID_MAX: usize = 16;
+
+/// All flow tables of this node.
+pub struct Flows {
+    directory: PathBuf,
+    rundir: PathBuf,
+    identity: Identity,
+    contents: PathBuf,
+    logs: BTreeMap<Bridge, FlowLog>,
+    tasks: BTreeMap<Bridge, (Sender<Command>, AbortHandle)>,
+    /// Devices with a batch from before the restart, which may be on the switch already.
+    recovering: BTreeSet<Bridge>,
+    tell: Sender<(Bridge, Said)>,
+    said: Receiver<(Bridge, Said)>,
+}
+
+impl Flows {
+    /// Loads the logs.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn new(
+        directory: PathBuf,
+        rundir: PathBuf,
+        identity: Identity,
+        contents: PathBuf,
+    ) -> anyhow::Result<(Self, Vec<Loaded>)> {
+        let (tell, said) = channel(SAID_MAX);
+        let (logs, tasks, recovering) = Default::default();
+        let mut flows = Self { directory, rundir, identity, contents, logs, tasks, recovering, tell, said };
+        let mut tables = Vec::new();
+        for entry in fs::read_dir(&flows.directory)? {
+            let path = entry?.path();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if path.extension().is_some_and(|extension| extension == "new") {
+                // A crash came before it got its name.
+                fs::remove_file(&path)?;
+                continue;
+            }
+            let Ok(device) = name.parse::<Bridge>() else { continue };
+            match FlowLog::open(&path, &device) {
+                Ok((log, loaded)) => {
+                    if loaded.undecided.is_some() {
+                        flows.recovering.insert(device.clone());
+                    }
+                    flows.logs.insert(device, log);
+                    tables.push(loaded);
+                }
+                Err(error) => {
+                    tracing::error!(log = %path.display(), %error, "unreadable flow table moved aside to corrupt/");
+                    fs::rename(&path, flows.directory.join("../corrupt").join(format!("flows-{name}")))?;
+                }
+            }
+        }
+        muster_host::sys::give_back_memory();
+        Ok((flows, tables))
+    }
+
+    /// The next thing that a device has said.
+    pub async fn said(&mut self) -> (Bridge, FlowInput) {
+        loop {
+            match self.said.recv().await {
+                Some((device, Said::Input(input))) => return (device, input),
+                Some((device, Said::Filled(instance))) => {
+                    let log = self.logs.get_mut(&device);
+                    if let Some(Err(error)) = log.map(|log| log.filled(instance)) {
+                        tracing::warn!(%device, %error, "cannot record that the switch was filled");
+                    }
+                }
+                // There is a sender of our own.
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Does it; what comes of it at once.
+    pub fn execute(
+        &mut self,
+        device: &Bridge,
+        effect: FlowEffect,
+        kept: Option<Arc<Vec<Kept>>>,
+    ) -> Option<FlowInput> {
+        match effect {
+            FlowEffect::Watch => self.watch(device),
+            FlowEffect::Leave => self.leave(device),
+            FlowEffect::Append { generation, ops, guard } => {
+                let result = self.append(device, generation, &ops, guard);
+                return Some(FlowInput::Appended { generation, result });
+            }
+            FlowEffect::Decide { generation, refused } => {
+                self.recovering.remove(device);
+                let result = self.log(device).and_then(|log| {
+                    log.decide(generation, refused.as_ref()).map_err(|error| error.to_string())
+                });
+                return Some(FlowInput::Decided { generation, result });
+            }
+            FlowEffect::Expire { ids } => {
+                let result =
+                    self.log(device).and_then(|log| log.expire(&ids).map_err(|error| error.to_string()));
+                return Some(FlowInput::Expired { ids, result });
+            }
+            FlowEffect::Compact { kept, decided, refused } => {
+                let compact = |log: &mut FlowLog| log.compact(&kept, decided, refused.as_ref());
+                let result = self.log(device).and_then(|log| compact(log).map_err(|error| error.to_string()));
+                return Some(FlowInput::Compacted(result));
+            }
+            FlowEffect::Forget { generation } => {
+                let result = self
+                    .log(device)
+                    .and_then(|log| log.forget(generation).map_err(|error| error.to_string()));
+                return Some(FlowInput::Forgotten(result));
+            }
+            FlowEffect::Drop => {
+                self.logs.remove(device);
+                // What is left is loaded and dropped again.
+                let _ = fs::remove_file(self.path(device));
+            }
+            FlowEffect::Apply { ops } => {
+                let file = self.logs.get(device)?.file();
+                let again = self.recovering.contains(device);
+                return self
+                    .command(device, Command::Apply { ops, kept: kept.unwrap_or_default(), file, again });
+            }
+            FlowEffect::Compare { kept, odd } => {
+                let log = self.logs.get(device)?;
+                let (file, stamps, filled) = (log.file(), log.stamps(), log.instance());
+                return self.command(device, Command::Compare { kept, odd, file, stamps, filled });
+            }
+            FlowEffect::Repair { put, remove } => {
+                let file = self.logs.get(device)?.file();
+                return self.command(device, Command::Repair { put, remove, file });
+            }
+            FlowEffect::Cancel => return self.command(device, Command::Cancel),
+            FlowEffect::Filled => return self.command(device, Command::Filled),
+            FlowEffect::Count { number } => return self.ask(device, Command::Count { number }),
+            FlowEffect::Foreign { number } => return self.ask(device, Command::Foreign { number }),
+        }
+        None
+    }
+
+    fn path(&self, device: &Bridge) -> PathBuf {
+        self.directory.join(device.as_str())
+    }
+
+    fn log(&mut self, device: &Bridge) -> Result<&mut FlowLog, String> {
+        if !self.logs.contains_key(device) {
+            let path = self.path(device);
+            let opened = FlowLog::open(&path, device);
+            let (log, _) = opened.map_err(|error| format!("{}: {error}", path.display()))?;
+            self.logs.insert(device.clone(), log);
+        }
+        self.logs.get_mut(device).ok_or_else(|| "no log".to_owned())
+    }
+
+    fn append(
+        &mut self,
+        device: &Bridge,
+        generation: Generation,
+        ops: &Content,
+        guard: bool,
+    ) -> Result<Appended, FlowRefusal> {
+        let disk = |reason| FlowRefusal {
+            id: None,
+            reason: format!("cannot use the node's disk: {reason}"),
+            permanent: false,
+        };
+        let is_guarded = guard && management::may_carry(device, &self.identity.addresses);
+        let stored;
+        let bytes = match ops {
+            Content::Inline(bytes) => bytes,
+            Content::Stored { digest, .. } => {
+                let path = self.contents.join(digest.to_string());
+                stored = fs::read(&path).map_err(|error| disk(format!("{}: {error}", path.display())))?;
+                &stored
+            }
+        };
+        let challenge = match is_guarded {
+            true => {
+                let random = tls::random::<CHALLENGE_BYTES>();
+                Some(random.map_err(|error| disk(format!("no random bytes: {error}")))?.to_vec())
+            }
+            false => None,
+        };
+        let ops = self.log(device).map_err(disk)?.append(generation, bytes, is_guarded)?;
+        Ok(Appended { ops, challenge })
+    }
+
+    fn watch(&mut self, device: &Bridge) {
+        if self.tasks.contains_key(device) {
+            return;
+        }
+        let (give, take) = channel(COMMANDS_MAX);
+        let name = DeviceName { node: self.identity.node.clone(), bridge: device.clone() };
+        let task = spawn_local(device::watch(name, self.rundir.clone(), take, self.tell.clone()));
+        self.tasks.insert(device.clone(), (give, task.abort_handle()));
+    }
+
+    fn leave(&mut self, device: &Bridge) {
+        if let Some((_, task)) = self.tasks.remove(device) {
+            task.abort();
+        }
+    }
+
+    fn command(&mut self, device: &Bridge, command: Command) -> Option<FlowInput> {
+        let (give, _) = self.tasks.get(device)?;
+        match give.try_send(command) {
+            Ok(()) => None,
+            Err(full) => device::unanswerable(full.into_inner(), "too much waits for the switch"),
+        }
+    }
+
+    /// Also of a bridge without a table.
+    fn ask(&mut self, device: &Bridge, command: Command) -> Option<FlowInput> {
+        if self.tasks.contains_key(device) {
+            return self.command(device, command);
+        }
+        let name = DeviceName { node: self.identity.node.clone(), bridge: device.clone() };
+        spawn_local(device::ask_once(name, self.rundir.clone(), command, self.tell.clone()));
+        None
+    }
+}
+
+/// Where Open vSwitch's sockets are.
+pub fn rundir(ovs_db: Option<&Path>) -> PathBuf {
+    let beside = ovs_db.and_then(Path::parent).map(Path::to_owned);
+    beside
+        .or_else(|| std::env::var_os("OVS_RUNDIR").map(PathBuf::from))
+        .unwrap_or_else(|| "/var/run/openvswitch".into())
+}

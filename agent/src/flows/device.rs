@@ -1,0 +1,407 @@
+//! The task of one device: keeps a connection to its switch, does what the machine asks there, and tells what happens.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::error::Error;
+use std::fs::File;
+use std::future::ready;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_agent_core::{Compared, Extraneous, FlowInput, Kept, NotApplied, Odd, Op, Repaired};
+use muster_host::openflow::{self, Event, Lost, Outcome, Switch};
+use muster_shared::model::flow::{
+    Bridge, DeviceName, Entry, FOREIGN_MAX, FOREIGN_PAGE, FlowId, FlowRefusal, Packed,
+};
+use tokio::sync::mpsc::{Receiver, Sender};
+use tokio::time::{Instant, sleep_until};
+
+use super::entries::{Change, Table};
+use crate::flow_log::wall_clock;
+
+/// Between attempts to reach a switch that was there a moment ago: its restart takes about a second …
+const AGAIN_SOON: Duration = Duration::from_millis(100);
+/// … so many times, then this long between them.
+const SOON_TRIES: u32 = 100;
+const AGAIN: Duration = Duration::from_secs(2);
+/// Entries that the switch refuses one by one in a repair; what is left waits for the next.
+const REFUSALS_MAX: usize = 64;
+
+/// What is to be done.
+pub enum Command {
+    Apply {
+        ops: Arc<Vec<Op>>,
+        kept: Arc<Vec<Kept>>,
+        file: Rc<File>,
+        again: bool,
+    },
+    Compare {
+        kept: Arc<Vec<Kept>>,
+        odd: Arc<Odd>,
+        file: Rc<File>,
+        stamps: Rc<BTreeMap<FlowId, u64>>,
+        filled: Option<u64>,
+    },
+    Repair {
+        put: Vec<Kept>,
+        remove: Vec<Extraneous>,
+        file: Rc<File>,
+    },
+    Cancel,
+    Filled,
+    Count {
+        number: u64,
+    },
+    Foreign {
+        number: u64,
+    },
+}
+
+/// What a device says.
+pub enum Said {
+    Input(FlowInput),
+    /// It is filled, in this start of the switch.
+    Filled(u64),
+}
+
+struct Task {
+    bridge: Bridge,
+    commands: Receiver<Command>,
+    waiting: VecDeque<Command>,
+    tell: Sender<(Bridge, Said)>,
+    /// Of the last comparison.
+    extraneous: Vec<openflow::Extraneous>,
+    unsayable: BTreeMap<FlowId, Arc<str>>,
+}
+
+/// Until it is aborted.
+pub async fn watch(
+    name: DeviceName,
+    rundir: PathBuf,
+    commands: Receiver<Command>,
+    tell: Sender<(Bridge, Said)>,
+) {
+    let (waiting, extraneous, unsayable) = Default::default();
+    let bridge = name.bridge.clone();
+    let mut task = Task { bridge, commands, waiting, tell, extraneous, unsayable };
+    let mut tries = 0;
+    loop {
+        let reason = match connect(&rundir, &name).await {
+            Ok(mut switch) => {
+                tries = 0;
+                task.say(FlowInput::Back).await;
+                task.serve(&mut switch).await
+            }
+            Err(reason) => reason,
+        };
+        if tries == 0 {
+            task.say(FlowInput::Gone { reason: reason.clone() }).await;
+        }
+        tries += 1;
+        let wait = if tries < SOON_TRIES { AGAIN_SOON } else { AGAIN };
+        if !task.wait(Instant::now() + wait, &reason).await {
+            return;
+        }
+    }
+}
+
+/// Answers one question, over a connection of its own.
+pub async fn ask_once(name: DeviceName, rundir: PathBuf, command: Command, tell: Sender<(Bridge, Said)>) {
+    let answer = match connect(&rundir, &name).await {
+        Ok(mut switch) => match command {
+            Command::Count { number } => count(&mut switch, number).await,
+            Command::Foreign { number } => foreign(&mut switch, number).await,
+            other => unanswerable(other, "not a question").into_iter().collect(),
+        },
+        Err(reason) => unanswerable(command, &reason).into_iter().collect(),
+    };
+    for input in answer {
+        // The driver ends first only when the agent does.
+        let _ = tell.send((name.bridge.clone(), Said::Input(input))).await;
+    }
+}
+
+async fn connect(rundir: &Path, name: &DeviceName) -> Result<Switch, String> {
+    let bridge = &name.bridge;
+    if bridge.is_nftables() {
+        return Err("this agent keeps flow rules in Open vSwitch only".into());
+    }
+    Switch::connect(rundir, name).await.map_err(|lost| match lost {
+        Lost::Connect { .. } => format!("no bridge {bridge} on this node: {}", chain(&lost)),
+        lost => chain(&lost),
+    })
+}
+
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
+}
+
+/// The answer where there is no switch.
+pub fn unanswerable(command: Command, reason: &str) -> Option<FlowInput> {
+    let reason = reason.to_owned();
+    match command {
+        Command::Apply { .. } => Some(FlowInput::Applied(Err(NotApplied::Gone { reason }))),
+        Command::Compare { .. } => Some(FlowInput::Compared(Err(reason))),
+        Command::Repair { .. } => Some(FlowInput::Repaired(Err(reason))),
+        Command::Cancel | Command::Filled => None,
+        Command::Count { number } => {
+            Some(FlowInput::Counted { number, entries: Vec::new(), tables: Vec::new(), last: true })
+        }
+        Command::Foreign { number } => Some(FlowInput::Foreigners { number, rules: Vec::new(), last: true }),
+    }
+}
+
+impl Task {
+    async fn say(&self, input: FlowInput) {
+        let _ = self.tell.send((self.bridge.clone(), Said::Input(input))).await;
+    }
+
+    /// Until the next attempt; false if nobody asks any more.
+    async fn wait(&mut self, until: Instant, reason: &str) -> bool {
+        while let Some(command) = self.waiting.pop_front() {
+            if let Some(answer) = unanswerable(command, reason) {
+                self.say(answer).await;
+            }
+        }
+        loop {
+            tokio::select! {
+                command = self.commands.recv() => match command {
+                    Some(command) => if let Some(answer) = unanswerable(command, reason) {
+                        self.say(answer).await;
+                        // The machine is to hear once more how the switch is.
+                        self.say(FlowInput::Gone { reason: reason.to_owned() }).await;
+                    },
+                    None => return false,
+                },
+                () = sleep_until(until) => return true,
+            }
+        }
+    }
+
+    /// Until the switch is gone; why.
+    async fn serve(&mut self, switch: &mut Switch) -> String {
+        loop {
+            let command = match self.waiting.pop_front() {
+                Some(command) => Some(command),
+                None => tokio::select! {
+                    biased;
+                    command = self.commands.recv() => command,
+                    event = switch.event() => match event {
+                        Event::Changed { .. } => {
+                            self.say(FlowInput::Hint).await;
+                            continue;
+                        }
+                        Event::Removed { id, .. } => {
+                            self.say(FlowInput::Ended { ids: vec![id] }).await;
+                            continue;
+                        }
+                        Event::Gone(lost) => return chain(&lost),
+                    },
+                },
+            };
+            let Some(command) = command else { return "the agent ends".into() };
+            let done = self.interruptible(switch, command).await;
+            muster_host::sys::give_back_memory();
+            if let Err(lost) = done {
+                return chain(&lost);
+            }
+        }
+    }
+
+    /// Does it, unless it is cancelled; what else comes meanwhile waits.
+    async fn interruptible(&mut self, switch: &mut Switch, command: Command) -> Result<(), Lost> {
+        let Self { bridge, commands, waiting, tell, extraneous, unsayable } = self;
+        let work = work(switch, command, extraneous, unsayable);
+        tokio::pin!(work);
+        let (inputs, lost) = loop {
+            tokio::select! {
+                done = &mut work => break done,
+                Some(command) = commands.recv(), if waiting.len() < super::COMMANDS_MAX => match command {
+                    Command::Cancel => return Ok(()),
+                    other => waiting.push_back(other),
+                },
+            }
+        };
+        for said in inputs {
+            let _ = tell.send((bridge.clone(), said)).await;
+        }
+        lost
+    }
+}
+
+async fn work(
+    switch: &mut Switch,
+    command: Command,
+    extraneous: &mut Vec<openflow::Extraneous>,
+    unsayable: &mut BTreeMap<FlowId, Arc<str>>,
+) -> (Vec<Said>, Result<(), Lost>) {
+    let inputs = |inputs: Vec<FlowInput>| inputs.into_iter().map(Said::Input).collect::<Vec<_>>();
+    match command {
+        Command::Apply { ops, kept, file, again } => {
+            let (inputs_said, lost) = apply(switch, Change::new(ops, kept, again, file)).await;
+            (inputs(inputs_said), lost)
+        }
+        Command::Compare { kept, odd, file, stamps, filled } => {
+            match compare(switch, kept, odd, file, &stamps, filled, extraneous, unsayable).await {
+                Ok(compared) => (inputs(vec![FlowInput::Compared(Ok(compared))]), Ok(())),
+                Err(lost) => (inputs(vec![FlowInput::Compared(Err(chain(&lost)))]), unless_kept(lost)),
+            }
+        }
+        Command::Repair { put, remove, file } => {
+            match repair(switch, put, &remove, file, extraneous, unsayable).await {
+                Ok(repaired) => (inputs(vec![FlowInput::Repaired(Ok(repaired))]), Ok(())),
+                Err(lost) => (inputs(vec![FlowInput::Repaired(Err(chain(&lost)))]), unless_kept(lost)),
+            }
+        }
+        Command::Cancel => (Vec::new(), Ok(())),
+        Command::Filled => (vec![Said::Filled(switch.instance())], Ok(())),
+        Command::Count { number } => (inputs(count(switch, number).await), Ok(())),
+        Command::Foreign { number } => (inputs(foreign(switch, number).await), Ok(())),
+    }
+}
+
+/// The connection is well if it is our own disk that is not.
+fn unless_kept(lost: Lost) -> Result<(), Lost> {
+    if matches!(lost, Lost::Kept(_)) { Ok(()) } else { Err(lost) }
+}
+
+async fn apply(switch: &mut Switch, mut change: Change) -> (Vec<FlowInput>, Result<(), Lost>) {
+    match switch.apply(&mut change, ready(Ok(()))).await {
+        Ok(Outcome::Applied(applied)) => {
+            let odd = applied.odd.into_iter().map(|(id, form)| (id, form.0)).collect();
+            let mut inputs = vec![FlowInput::Applied(Ok(odd))];
+            // Somebody was quicker, or their time was short: comparing says which.
+            inputs.extend((!applied.missing.is_empty()).then_some(FlowInput::Hint));
+            (inputs, Ok(()))
+        }
+        Ok(Outcome::Refused(refusal)) => {
+            let openflow::Refusal { id, reason, permanent } = refusal;
+            let refused = FlowRefusal { id, reason, permanent };
+            (vec![FlowInput::Applied(Err(NotApplied::Refused(refused)))], Ok(()))
+        }
+        Err(lost @ Lost::Kept(_)) => {
+            let refused = FlowRefusal { id: None, reason: chain(&lost), permanent: false };
+            (vec![FlowInput::Applied(Err(NotApplied::Refused(refused)))], Ok(()))
+        }
+        Err(lost) => (vec![FlowInput::Applied(Err(NotApplied::Gone { reason: chain(&lost) }))], Err(lost)),
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "all of the command, and what is kept for the repair")]
+async fn compare(
+    switch: &mut Switch,
+    kept: Arc<Vec<Kept>>,
+    odd: Arc<Odd>,
+    file: Rc<File>,
+    stamps: &BTreeMap<FlowId, u64>,
+    filled: Option<u64>,
+    extraneous: &mut Vec<openflow::Extraneous>,
+    unsayable: &mut BTreeMap<FlowId, Arc<str>>,
+) -> Result<Compared, Lost> {
+    let table = Table::new(kept, odd, Rc::clone(&file)).map_err(Lost::Kept)?;
+    let found = switch.compare(&table).await?;
+    let is_same_start = filled == Some(switch.instance());
+    let (mut ended, mut missing) = (Vec::new(), Vec::new());
+    for id in found.missing {
+        let has_ended = match (stamps.get(&id), table.kept(id)) {
+            (Some(at), Some(kept)) => is_same_start || has_run_out(&file, kept, *at),
+            (_, _) => false,
+        };
+        if has_ended { ended.push(id) } else { missing.push(id) }
+    }
+    // They are tried with the others, and fail with their reasons.
+    missing.extend(found.unsayable.iter().map(|(id, _)| *id));
+    missing.sort_unstable();
+    *unsayable = found.unsayable.into_iter().collect();
+    *extraneous = found.extraneous;
+    let named = (0u32..).take(extraneous.len()).map(|n| Extraneous(n.to_le_bytes().into()));
+    Ok(Compared {
+        missing,
+        ended,
+        altered: found.altered.into_iter().map(|(id, _)| id).collect(),
+        extraneous: named.collect(),
+        more: found.more_extraneous,
+        foreign: found.foreign,
+    })
+}
+
+/// Its hard timeout is over, by the wall clock.
+fn has_run_out(file: &Rc<File>, kept: &Kept, put_at: u64) -> bool {
+    let mut reader = super::entries::Reader::forward(Rc::clone(file));
+    let packed = reader.read(kept.at, kept.length);
+    match packed.ok().and_then(|packed| Packed::read(packed).ok()) {
+        Some(Entry::Rule(rule)) if rule.hard_timeout != 0 => {
+            wall_clock() >= put_at + u64::from(rule.hard_timeout)
+        }
+        _ => false,
+    }
+}
+
+async fn repair(
+    switch: &mut Switch,
+    put: Vec<Kept>,
+    remove: &[Extraneous],
+    file: Rc<File>,
+    extraneous: &[openflow::Extraneous],
+    unsayable: &BTreeMap<FlowId, Arc<str>>,
+) -> Result<Repaired, Lost> {
+    let place = |name: &Extraneous| Some(u32::from_le_bytes(name.0[..].try_into().ok()?) as usize);
+    let wanted = remove.iter().filter_map(place).filter_map(|at| extraneous.get(at).cloned());
+    let wanted: Vec<_> = wanted.collect();
+    if !wanted.is_empty() {
+        switch.strip(&wanted).await?;
+    }
+    let mut repaired = Repaired::default();
+    let mut left = Vec::with_capacity(put.len());
+    for Kept { id, digest, at, length, .. } in put {
+        match unsayable.get(&id) {
+            Some(reason) => repaired.failed.push((id, reason.to_string())),
+            None => left.push(Op { id, digest, at, length, put: true }),
+        }
+    }
+    while !left.is_empty() {
+        let ops = Arc::new(std::mem::take(&mut left));
+        let change = Change::new(Arc::clone(&ops), Arc::default(), true, Rc::clone(&file));
+        let mut change = change;
+        match switch.apply(&mut change, ready(Ok(()))).await? {
+            Outcome::Applied(applied) => {
+                repaired.odd.extend(applied.odd.into_iter().map(|(id, form)| (id, form.0)));
+            }
+            Outcome::Refused(refusal) => {
+                let bad = refusal.id.filter(|_| repaired.failed.len() < REFUSALS_MAX + unsayable.len());
+                let (bad, rest): (Vec<Op>, Vec<Op>) =
+                    ops.iter().partition(|op| bad.is_none_or(|id| op.id == id));
+                // A repair ends even if what is blamed is not among what was asked for.
+                let rest = if bad.is_empty() { Vec::new() } else { rest };
+                let failed = if bad.is_empty() { ops.to_vec() } else { bad };
+                repaired.failed.extend(failed.iter().map(|op| (op.id, refusal.reason.clone())));
+                left = rest;
+            }
+        }
+    }
+    Ok(repaired)
+}
+
+async fn count(switch: &mut Switch, number: u64) -> Vec<FlowInput> {
+    let mut pages = Vec::new();
+    let tables = switch.stats(&mut |page| pages.push(page)).await.unwrap_or_default();
+    let counted = |entries| FlowInput::Counted { number, entries, tables: Vec::new(), last: false };
+    let mut inputs: Vec<_> = pages.into_iter().map(counted).collect();
+    inputs.push(FlowInput::Counted { number, entries: Vec::new(), tables, last: true });
+    inputs
+}
+
+async fn foreign(switch: &mut Switch, number: u64) -> Vec<FlowInput> {
+    let rules = switch.foreign(FOREIGN_MAX).await.unwrap_or_default();
+    let page = |rules: &[_]| FlowInput::Foreigners { number, rules: rules.to_vec(), last: false };
+    let mut inputs: Vec<_> = rules.chunks(FOREIGN_PAGE).map(page).collect();
+    inputs.push(FlowInput::Foreigners { number, rules: Vec::new(), last: true });
+    inputs
+}

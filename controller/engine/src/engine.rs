@@ -312,6 +312,7 @@ impl Engine {
                 Ok(None) => return, // answered when the node has
                 Err(refusal) => Err(refusal),
             },
+            Request::SampleFlows => self.sample_flows(),
             Request::ForeignFlows { device } => match self.ask_foreign(&device, id) {
                 Ok(Some(answer)) => Ok(answer),
                 Ok(None) => return, // answered when the node has

@@ -236,6 +236,8 @@ pub enum Request {
         /// Which.
         device: DeviceName,
     },
+    /// Reads the counters of those devices whose were not read for long; answered at once.
+    SampleFlows,
     /// Reads a device's rules that are not ours: [`crate::Engine::flow_rows`] has them then.
     ForeignFlows {
         /// Which.

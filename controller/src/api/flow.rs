@@ -127,6 +127,7 @@ pub async fn list(
         api.driver.query(move |engine| engine.flow_rows(&device, standing)).await??
     };
     let text = blocking(move || {
+        let rows = rows.sorted();
         let mut views = Vec::with_capacity(rows.rows.len());
         for row in &rows.rows {
             views.extend(rule_view(&device, row, &rows.owners, table));

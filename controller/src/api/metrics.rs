@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use muster_engine::Request;
 use muster_engine::flow::{DeviceView, StatsView};
 
 use super::error::ApiError;
@@ -16,6 +17,8 @@ const OWNERS_MAX: usize = 20;
 
 /// GET /metrics
 pub async fn metrics(State(api): State<Api>) -> Result<Response, ApiError> {
+    // What the devices say to that is told the next time.
+    api.driver.request(Request::SampleFlows).await?;
     let look = |engine: &muster_engine::Engine| {
         (engine.node_counts(), engine.stack_counts(), engine.flow_metrics(OWNERS_MAX))
     };

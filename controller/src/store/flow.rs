@@ -109,6 +109,10 @@ fn put_entries(
     )?;
     let mut forget = db.prepare_cached("DELETE FROM flow_past WHERE device = ?1 AND id = ?2")?;
     let mut remember = db.prepare_cached("INSERT INTO flow_past VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?;
+    // Most devices have none: then none is looked for entry by entry.
+    let has_past: bool = db
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM flow_past WHERE device = ?1)")?
+        .query_row([device], |row| row.get(0))?;
     for entry in entries {
         let (table, priority, selector, treatment) = readable(&entry.packed.unpack());
         put.execute(params![
@@ -126,7 +130,9 @@ fn put_entries(
             treatment,
             now,
         ])?;
-        forget.execute(params![device, id(entry.id)])?;
+        if has_past {
+            forget.execute(params![device, id(entry.id)])?;
+        }
         let mut until = entry.serial;
         for past in &entry.past {
             remember.execute(params![

@@ -11,9 +11,9 @@ use muster_shared::model::flow::{
 use muster_template::ForeignPolicy;
 
 use super::device::{DEVICE_ENTRIES_MAX, DeviceKey};
+use super::entry::Owner;
 use super::operation::{FlowAction, FlowOp, FlowWrite};
 use super::reconcile::ANSWER_WITHIN;
-use super::table::Owner;
 use crate::engine::Engine;
 use crate::request::{Answer, Refusal};
 use crate::timer::TimerKey;
@@ -25,6 +25,10 @@ const TABLES_MAX: usize = 256;
 /// Between two reads of all counters at the least, and for each thousand rules: a hundredth of what a read takes.
 const STATS_EVERY: Duration = Duration::from_secs(1);
 const STATS_PER_THOUSAND: Duration = Duration::from_millis(100);
+
+/// Devices that are asked at a time for one who measures, those that were not read for longest first: each answer of a
+/// large device is megabytes.
+const SAMPLED_MAX: usize = 64;
 
 /// What is asked of a device and was told.
 #[derive(Debug, Default)]
@@ -68,29 +72,52 @@ impl Engine {
         request: u64,
     ) -> Result<Option<Answer>, Refusal> {
         let key = self.known_device(name)?;
+        let asked = self.count_device(key, Some(request));
+        Ok((!asked).then_some(Answer::Done))
+    }
+
+    /// Asks those devices whose counters are oldest; who measures reads what they have said by then.
+    pub(crate) fn sample_flows(&mut self) -> Result<Answer, Refusal> {
+        let read = |counted: &Counted| counted.at;
+        let mut devices: Vec<_> =
+            self.flows.iter().map(|(key, device)| (device.asks.counted.as_deref().map(read), key)).collect();
+        devices.sort_unstable();
+        let mut asked = 0;
+        for (_, key) in devices {
+            asked += usize::from(self.count_device(key, None));
+            if asked >= SAMPLED_MAX {
+                break;
+            }
+        }
+        Ok(Answer::Done)
+    }
+
+    /// False if what is known is new enough, or all there is.
+    fn count_device(&mut self, key: DeviceKey, request: Option<u64>) -> bool {
         let now = self.now;
         let number = self.next_ask();
-        let Some(device) = self.flows.get_mut(key) else { return Ok(Some(Answer::Done)) };
+        let Some(device) = self.flows.get_mut(key) else { return false };
         let is_there = self.nodes[device.node].ready && device.heard;
         let thousands = u32::try_from(device.table.len() / 1000).unwrap_or(u32::MAX);
         let every = STATS_EVERY + STATS_PER_THOUSAND.saturating_mul(thousands);
         let is_new = device.asks.counted.as_ref().is_some_and(|counted| counted.at + every > now);
         if let Some(asking) = &mut device.asks.stats {
             if asking.requests.len() >= WAITING_MAX {
-                return Ok(Some(Answer::Done));
+                return false;
             }
-            asking.requests.push(request);
-            return Ok(None);
+            asking.requests.extend(request);
+            return true;
         }
         if !is_there || is_new {
-            return Ok(Some(Answer::Done));
+            return false;
         }
         let until = now + ANSWER_WITHIN;
-        device.asks.stats = Some(Asking { number, until, requests: vec![request], told: Counted::default() });
+        let requests = request.into_iter().collect();
+        device.asks.stats = Some(Asking { number, until, requests, told: Counted::default() });
         let (node, bridge) = (device.node, device.bridge.clone());
         self.timers.set(until, TimerKey::Device(key));
         self.send_flow(node, FlowDown::Ask { device: bridge, number, ask: FlowAsk::Stats });
-        Ok(None)
+        true
     }
 
     /// Rules of others on a device, answered when its agent has.

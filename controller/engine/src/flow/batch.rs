@@ -61,7 +61,7 @@ impl Engine {
             return self.pump_device(key);
         }
         if device.table.has_specials() {
-            ids.sort_by_key(|id| device.table.get(*id).map(super::table::Kept::rank));
+            ids.sort_by_key(|id| device.table.get(*id).map(super::entry::Kept::rank));
         }
         let mut ops = Ops::default();
         let mut special = Vec::new();
@@ -108,7 +108,13 @@ impl Engine {
         let (node, connection) = (device.node, self.nodes[device.node].connection);
         let Some(flight) = &mut device.in_flight else { return };
         (flight.connection, flight.sent_at) = (connection, now);
-        if let Some(batch) = flight.batch.clone() {
+        let batch = flight.batch.clone();
+        // One timer for each device, however many batches it has until then.
+        if device.said_again.is_none() {
+            device.said_again = Some(now + SAID_AGAIN);
+            self.timers.set(now + SAID_AGAIN, TimerKey::Device(key));
+        }
+        if let Some(batch) = batch {
             self.send_flow(node, FlowDown::Batch(batch));
         }
     }
@@ -251,6 +257,14 @@ impl Engine {
         let now = self.now;
         let Some(device) = self.flows.get_mut(key) else { return };
         device.not_before = device.not_before.filter(|at| *at > now);
+        let again = device.said_again.take_if(|at| *at <= now);
+        // When the present one is due; of one that was sent just now, later than the timer that has run out.
+        let due =
+            device.in_flight.as_ref().filter(|_| again.is_some()).map(|flight| flight.sent_at + SAID_AGAIN);
+        if let Some(due) = due.filter(|due| *due > now) {
+            device.said_again = Some(due);
+            self.timers.set(due, TimerKey::Device(key));
+        }
         self.asks_due(key);
         self.pump_device(key);
     }

@@ -91,6 +91,8 @@ pub(crate) struct Device {
     pub narrow: bool,
     /// Tries of the present batch that came to nothing.
     pub tries: u32,
+    /// When it is seen whether the batch in flight is to be said again.
+    pub said_again: Option<MonoTime>,
     /// Nothing is sent before.
     pub not_before: Option<MonoTime>,
     pub comparing: Option<Comparing>,
@@ -166,6 +168,7 @@ impl Flows {
             state: None,
             narrow: false,
             tries: 0,
+            said_again: None,
             not_before: None,
             comparing: None,
             odd: None,

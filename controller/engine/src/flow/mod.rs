@@ -16,8 +16,10 @@
 mod ask;
 mod batch;
 mod device;
+mod entry;
 mod load;
 mod operation;
+mod purge;
 mod reconcile;
 pub mod record;
 mod row;
@@ -25,8 +27,8 @@ mod session;
 mod table;
 mod view;
 
+pub use entry::{FlowStanding, Owner};
 pub use operation::{FlowAction, FlowError, FlowOp, FlowStages, FlowWrite};
-pub use table::{FlowStanding, Owner};
 pub use view::{DeviceView, FlowOperationView, FlowRow, FlowRows, OwnerCounters, StatsView};
 
 pub(crate) use device::{DeviceKey, Flows};

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::device::{DEVICE_ENTRIES_MAX, DeviceKey, ENTRIES_MAX, OPEN_MAX, Target};
+use super::entry::{FlowStanding, Owner, Written};
 use super::record::{FlowChange, FlowOperationRecord, FlowPartRecord};
-use super::table::{FlowStanding, Owner, Written};
 use crate::engine::Engine;
 use crate::record::{Change, Status};
 use crate::request::{Answer, Refusal};
@@ -395,7 +395,7 @@ impl Engine {
                 // Others may own by now what was free when the operation was taken.
                 let checked = writes.iter().try_for_each(|write| self.check_write(write).map(drop));
                 match checked {
-                    Ok(()) => self.agenda_stage(id, writes),
+                    Ok(()) => self.begin_stage(id, writes),
                     Err(refusal) => {
                         self.flow_error(id, None, String::new(), refusal.to_string());
                         self.end_operation(id, Status::Failed);
@@ -405,11 +405,7 @@ impl Engine {
         }
     }
 
-    fn agenda_stage(&mut self, id: u64, writes: Vec<FlowWrite>) {
-        self.begin_stage(id, writes);
-    }
-
-    fn end_operation(&mut self, id: u64, status: Status) {
+    pub(super) fn end_operation(&mut self, id: u64, status: Status) {
         let Some(operation) = self.flows.operations.get_mut(&id) else { return };
         operation.status = status;
         operation.stages = Arc::default();
@@ -428,91 +424,6 @@ impl Engine {
             let record = operation.record(id);
             self.change(Change::Flow(FlowChange::Operation(Box::new(record))));
         }
-    }
-
-    /// Takes entries off a device by their ids.
-    pub(crate) fn delete_flows(
-        &mut self,
-        device: DeviceName,
-        ids: Vec<FlowId>,
-        confirm: Option<u32>,
-    ) -> Result<Answer, Refusal> {
-        let key = self.known_device(&device)?;
-        let Some(known) = self.flows.get(key) else { return Ok(Answer::Done) };
-        if let Some(id) = ids.iter().find(|id| known.table.get(**id).is_none()) {
-            return Err(Refusal::NotFound(format!(
-                "device '{device}' has no rule {id}: see 'muster flow list {device}'"
-            )));
-        }
-        let ops = ids.into_iter().collect::<BTreeSet<_>>().into_iter().map(FlowOp::Remove).collect();
-        self.begin_flows(FlowAction::Delete, vec![vec![FlowWrite { device, ops }]], confirm)
-    }
-
-    /// Takes all that operators own off a device; `forget`: its table alone, what is on the device is left there.
-    pub(crate) fn purge_flows(
-        &mut self,
-        device: DeviceName,
-        forget: bool,
-        confirm: Option<u32>,
-    ) -> Result<Answer, Refusal> {
-        let key = self.known_device(&device)?;
-        let Some(known) = self.flows.get(key) else { return Ok(Answer::Done) };
-        if forget {
-            let owned = known.table.iter().find(|(_, kept)| kept.owner != Owner::OPERATOR);
-            if let Some((id, kept)) = owned {
-                return Err(Refusal::Conflict(format!(
-                    "rule {id} on {device} belongs to {}: a table is forgotten when no stack has rules in it",
-                    self.owner_text(kept.owner)
-                )));
-            }
-            return self.forget_device(key, &device);
-        }
-        let is_theirs = |kept: &super::table::Kept| kept.owner == Owner::OPERATOR && !kept.removing;
-        let ids = known.table.iter().filter(|(_, kept)| is_theirs(kept)).map(|(id, _)| id);
-        let ids: BTreeSet<FlowId> = ids.collect();
-        let ops = ids.into_iter().map(FlowOp::Remove).collect();
-        self.begin_flows(FlowAction::Purge, vec![vec![FlowWrite { device, ops }]], confirm)
-    }
-
-    fn forget_device(&mut self, key: DeviceKey, name: &DeviceName) -> Result<Answer, Refusal> {
-        let Some(device) = self.flows.get_mut(key) else { return Ok(Answer::Done) };
-        let (node, bridge, rules) = (device.node, device.bridge.clone(), device.table.len() as u64);
-        let waiters: Vec<Target> = std::mem::take(&mut device.waiters).into_values().flatten().collect();
-        let generation = self.next_generation();
-        self.send_flow(node, muster_shared::model::flow::FlowDown::Forget { device: bridge, generation });
-        for target in waiters {
-            self.target_ended(key, target, Err((None, "its table was purged", true)));
-        }
-        self.end_asks(key);
-        self.flows.remove(key);
-        self.change(Change::Flow(FlowChange::DeviceRemoved(key.0)));
-        let warnings = if self.nodes[node].ready {
-            Vec::new()
-        } else {
-            vec![format!(
-                "node {} is away: should its agent come back with rules of {name}, they are taken away",
-                name.node
-            )]
-        };
-        self.flows.next_operation += 1;
-        let id = self.flows.next_operation;
-        self.flows.operations.insert(
-            id,
-            Operation {
-                action: FlowAction::Purge,
-                status: Status::InProgress,
-                stage: 0,
-                stages: Arc::default(),
-                stage_count: 1,
-                done: rules,
-                total: rules,
-                confirm: None,
-                open: BTreeSet::new(),
-                errors: Vec::new(),
-            },
-        );
-        self.end_operation(id, Status::Complete);
-        Ok(Answer::Flows { operation: id, rules, devices: 1, warnings })
     }
 
     /// How an entry stands.

@@ -7,8 +7,8 @@ use muster_shared::model::flow::{Bridge, FlowId, Packed};
 use muster_shared::{Generation, NodeId};
 use muster_template::ForeignPolicy;
 
+use super::entry::Owner;
 use super::operation::{FlowAction, FlowError, FlowStages};
-use super::table::Owner;
 use crate::record::Status;
 
 /// One change of what is durable of flow tables.

@@ -11,8 +11,8 @@ use muster_template::{FlowSet, ForeignPolicy};
 
 use super::batch::Ended;
 use super::device::{DeviceKey, Target};
+use super::entry::{FlowStanding, Owner};
 use super::operation::{FlowOp, collision};
-use super::table::{FlowStanding, Owner};
 use crate::engine::{Engine, Todo};
 use crate::record::Observation;
 use crate::request::Refusal;

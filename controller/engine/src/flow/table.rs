@@ -12,111 +12,17 @@
 //! Absent: batches and nodes, operations, conflicts between owners.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
 use indexmap::map::Entry as Place;
 use muster_shared::model::flow::{Buckets, EntryState, FlowId, Packed};
 
+use super::entry::{
+    FlowStanding, IdHash, Kept, Owner, Past, Written, push_past, queue, record, save, unlink,
+};
 use super::record::{FlowEntryRecord, FlowMark, FlowPast};
-
-/// Whose an entry is: the row of a resource, or 0 for operators.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Owner(pub u64);
-
-impl Owner {
-    /// `muster flow apply`, and what was imported.
-    pub const OPERATOR: Owner = Owner(0);
-}
-
-/// An id is a hash already.
-#[derive(Default)]
-pub(crate) struct IdHash(u64);
-
-impl Hasher for IdHash {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("an id is hashed as one number")
-    }
-
-    fn write_u64(&mut self, id: u64) {
-        // The table looks at the upper bits, and those of an id are its prefix.
-        self.0 = id.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32) ^ id;
-    }
-}
-
-/// How an entry stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FlowStanding {
-    /// On its way to the device, or to be put right there.
-    PendingAdd,
-    /// The device has it.
-    Added,
-    /// On its way off the device.
-    PendingRemove,
-    /// The device would not have it.
-    Failed,
-    /// It ended by its own timeout, and stays gone.
-    Expired,
-}
-
-impl FlowStanding {
-    /// All, as operators see them.
-    pub const ALL: [Self; 5] =
-        [Self::PendingAdd, Self::Added, Self::PendingRemove, Self::Failed, Self::Expired];
-
-    /// As operators see it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            FlowStanding::PendingAdd => "PENDING_ADD",
-            FlowStanding::Added => "ADDED",
-            FlowStanding::PendingRemove => "PENDING_REMOVE",
-            FlowStanding::Failed => "FAILED",
-            FlowStanding::Expired => "EXPIRED",
-        }
-    }
-}
-
-/// An entry, as its newest write wants it.
-#[derive(Debug)]
-pub(crate) struct Kept {
-    pub packed: Packed,
-    pub digest: u64,
-    pub serial: u64,
-    past: Option<Box<Past>>,
-    pub owner: Owner,
-    pub removing: bool,
-    pub mark: FlowMark,
-    queued: bool,
-    unsaved: bool,
-}
-
-/// What an entry was before a write that may not be decided yet.
-#[derive(Debug)]
-struct Past {
-    packed: Packed,
-    digest: u64,
-    serial: u64,
-    before: Option<Box<Past>>,
-    owner: Owner,
-    removing: bool,
-    mark: FlowMark,
-}
-
-/// What a write did to one entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Written {
-    /// It is on its way.
-    Changed,
-    /// It is so already, by this earlier write.
-    Same(u64),
-    /// Gone at once, or never there.
-    Nothing,
-}
 
 /// The entries of one device.
 #[derive(Debug, Default)]
@@ -135,39 +41,6 @@ pub(crate) struct Table {
     /// Groups and meters, which come before the rules that use them.
     specials: usize,
     unsaved: Vec<FlowId>,
-}
-
-impl Kept {
-    fn seen(&self) -> Option<EntryState> {
-        match self.mark {
-            _ if self.removing => None,
-            FlowMark::None | FlowMark::Again => Some(EntryState::Present),
-            FlowMark::Expired => Some(EntryState::Expired),
-            FlowMark::Wrong => Some(EntryState::Wrong),
-            FlowMark::Failed | FlowMark::Gone => None,
-        }
-    }
-
-    fn is_special(&self) -> bool {
-        self.packed.bytes().first().is_some_and(|kind| *kind != 0)
-    }
-
-    /// Being ADDED is all that happens to it when its batch is settled.
-    pub fn is_simple(&self) -> bool {
-        self.past.is_none() && !self.removing && self.mark == FlowMark::None
-    }
-
-    /// What a batch carries first: a meter, then a group.
-    pub fn rank(&self) -> u8 {
-        match (self.packed.bytes().first(), self.removing) {
-            (Some(2), false) => 0,
-            (Some(1), false) => 1,
-            (_, false) => 2,
-            (Some(2), true) => 5,
-            (Some(1), true) => 4,
-            (_, true) => 3,
-        }
-    }
 }
 
 impl Table {
@@ -571,75 +444,5 @@ impl Table {
         if let Some(kept) = self.entries.get_mut(&id) {
             save(kept, id, &mut self.unsaved);
         }
-    }
-}
-
-fn queue(kept: &mut Kept, id: FlowId, waiting: &mut Vec<FlowId>) {
-    if !std::mem::replace(&mut kept.queued, true) {
-        waiting.push(id);
-    }
-}
-
-fn save(kept: &mut Kept, id: FlowId, unsaved: &mut Vec<FlowId>) {
-    if !std::mem::replace(&mut kept.unsaved, true) {
-        unsaved.push(id);
-    }
-}
-
-/// Before it is changed: what it was, and as far back as that is not decided.
-fn push_past(kept: &mut Kept, settled: u64) {
-    let before = kept.past.take().filter(|_| kept.serial > settled);
-    if kept.mark == FlowMark::Failed {
-        return;
-    }
-    kept.past = Some(Box::new(Past {
-        packed: kept.packed.clone(),
-        digest: kept.digest,
-        serial: kept.serial,
-        before,
-        owner: kept.owner,
-        removing: kept.removing,
-        mark: kept.mark,
-    }));
-}
-
-/// Takes the version of a write out of a chain.
-fn unlink(past: &mut Option<Box<Past>>, serial: u64) -> bool {
-    let mut link = past;
-    while link.as_ref().is_some_and(|it| it.serial != serial) {
-        let Some(it) = link else { return false };
-        link = &mut it.before;
-    }
-    match link.take() {
-        Some(mut it) => {
-            *link = it.before.take();
-            true
-        }
-        None => false,
-    }
-}
-
-fn record(id: FlowId, kept: &Kept, reason: Option<&Arc<str>>) -> FlowEntryRecord {
-    let mut past = Vec::new();
-    let mut link = kept.past.as_deref();
-    while let Some(it) = link {
-        past.push(FlowPast {
-            packed: it.packed.clone(),
-            serial: it.serial,
-            owner: it.owner,
-            removing: it.removing,
-            mark: it.mark,
-        });
-        link = it.before.as_deref();
-    }
-    FlowEntryRecord {
-        id,
-        packed: kept.packed.clone(),
-        serial: kept.serial,
-        owner: kept.owner,
-        removing: kept.removing,
-        mark: kept.mark,
-        reason: reason.cloned(),
-        past,
     }
 }

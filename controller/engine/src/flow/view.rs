@@ -9,9 +9,9 @@ use muster_shared::model::flow::{
 use serde::{Deserialize, Serialize};
 
 use super::device::{Device, DeviceKey};
+use super::entry::{FlowStanding, Kept, Owner};
 use super::operation::FlowError;
 use super::record::FlowMark;
-use super::table::{FlowStanding, Owner};
 use crate::engine::Engine;
 use crate::record::Status;
 use crate::request::Refusal;
@@ -104,7 +104,7 @@ pub struct FlowRow {
 /// Entries of a device.
 #[derive(Clone, Debug, Default)]
 pub struct FlowRows {
-    /// In the order of their ids.
+    /// In no order: see [`FlowRows::sorted`].
     pub rows: Vec<FlowRow>,
     /// For people.
     pub owners: BTreeMap<Owner, String>,
@@ -138,6 +138,15 @@ pub struct StatsView {
     pub owners: Vec<OwnerCounters>,
     /// How old they are; none if the agent has not told any since the controller started.
     pub age: Option<Duration>,
+}
+
+impl FlowRows {
+    /// In the order of their ids; beside the driver, for there may be a million.
+    #[must_use]
+    pub fn sorted(mut self) -> Self {
+        self.rows.sort_unstable_by_key(|row| row.id);
+        self
+    }
 }
 
 impl Device {
@@ -219,10 +228,9 @@ impl Engine {
     pub fn flow_rows(&self, name: &DeviceName, only: Option<FlowStanding>) -> Result<FlowRows, Refusal> {
         let key = self.known_device(name)?;
         let Some(device) = self.flows.get(key) else { return Ok(FlowRows::default()) };
-        let is_wanted = |row: &FlowRow| only.is_none_or(|only| row.standing == only);
-        let ids = device.table.iter().map(|(id, _)| id);
-        let mut rows: Vec<FlowRow> = ids.filter_map(|id| self.flow_row(key, id)).filter(is_wanted).collect();
-        rows.sort_by_key(|row| row.id);
+        let is_wanted = |kept: &&Kept| only.is_none_or(|only| device.table.standing(kept) == only);
+        let wanted = device.table.iter().filter(|(_, kept)| is_wanted(kept));
+        let rows: Vec<FlowRow> = wanted.map(|(id, kept)| flow_row(device, id, kept)).collect();
         let owners = rows.iter().map(|row| row.owner).collect::<std::collections::BTreeSet<_>>();
         Ok(FlowRows {
             owners: self.owner_texts(owners.into_iter()),
@@ -252,7 +260,9 @@ impl Engine {
     /// There is no such device, or no such entry.
     pub fn flow_show(&self, name: &DeviceName, id: FlowId) -> Result<FlowRows, Refusal> {
         let key = self.known_device(name)?;
-        let row = self.flow_row(key, id).ok_or_else(|| {
+        let device = self.flows.get(key);
+        let row = device.and_then(|device| Some(flow_row(device, id, device.table.get(id)?)));
+        let row = row.ok_or_else(|| {
             Refusal::NotFound(format!("device '{name}' has no rule {id}: see 'muster flow list {name}'"))
         })?;
         Ok(FlowRows {
@@ -261,20 +271,6 @@ impl Engine {
             device: self.device_view(name)?,
             number: key.0,
             ..FlowRows::default()
-        })
-    }
-
-    fn flow_row(&self, key: DeviceKey, id: FlowId) -> Option<FlowRow> {
-        let device = self.flows.get(key)?;
-        let kept = device.table.get(id)?;
-        Some(FlowRow {
-            id,
-            packed: kept.packed.clone(),
-            standing: device.table.standing(kept),
-            owner: kept.owner,
-            serial: kept.serial,
-            counters: device.asks.counted.as_ref().and_then(|counted| counted.of(id)).copied(),
-            error: device.table.reason(id).map(str::to_owned),
         })
     }
 
@@ -376,5 +372,17 @@ impl Engine {
             }
         }
         counts
+    }
+}
+
+fn flow_row(device: &Device, id: FlowId, kept: &Kept) -> FlowRow {
+    FlowRow {
+        id,
+        packed: kept.packed.clone(),
+        standing: device.table.standing(kept),
+        owner: kept.owner,
+        serial: kept.serial,
+        counters: device.asks.counted.as_ref().and_then(|counted| counted.of(id)).copied(),
+        error: device.table.reason(id).map(str::to_owned),
     }
 }

@@ -181,7 +181,7 @@ mod ec_flow_rule_store {
         bed.ask(Request::FlowStats { device: d.clone() }).unwrap();
         let stats = bed.engine.flow_stats(&d).unwrap();
         assert_eq!((stats.tables.len(), stats.owners[0].packets, stats.owners[0].bytes), (1, 2, 100));
-        let row = bed.engine.flow_rows(&d, None).unwrap().rows.remove(0);
+        let row = bed.engine.flow_rows(&d, None).unwrap().sorted().rows.remove(0);
         assert_eq!(row.counters.map(|it| (it.packets, it.duration)), Some((2, 7)));
         // Asked at once again: not read from the device so soon.
         bed.ask(Request::FlowStats { device: d.clone() }).unwrap();
@@ -189,6 +189,24 @@ mod ec_flow_rule_store {
         bed.pass(Duration::from_secs(2));
         bed.ask(Request::FlowStats { device: d }).unwrap();
         assert_eq!(bed.hosts[&node(0)].flows.asked.len(), 2);
+    }
+
+    #[test]
+    fn counters_are_sampled_no_more_often_than_a_device_can_say_them() {
+        let mut bed = Bed::new(2);
+        for index in 0..2 {
+            bed.apply_rules(&device(index), &[rule(1, 1)]);
+        }
+        for _ in 0..5 {
+            bed.ask(Request::SampleFlows).unwrap();
+        }
+        let asked = |bed: &Bed| bed.hosts.values().map(|host| host.flows.asked.len()).sum::<usize>();
+        assert_eq!(asked(&bed), 2);
+        let metrics = bed.engine.flow_metrics(20);
+        assert!(metrics.iter().all(|(_, stats)| stats.owners[0].packets == 2));
+        bed.pass(Duration::from_secs(2));
+        bed.ask(Request::SampleFlows).unwrap();
+        assert_eq!(asked(&bed), 4);
     }
 
     #[test]

@@ -82,7 +82,7 @@ impl Bed {
 
     /// Count by state: `ADDED 2, FAILED 1`
     pub fn standings(&self, device: &DeviceName) -> String {
-        let rows = self.engine.flow_rows(device, None).unwrap().rows;
+        let rows = self.engine.flow_rows(device, None).unwrap().sorted().rows;
         let mut counts = std::collections::BTreeMap::new();
         for row in rows {
             *counts.entry(row.standing.as_str()).or_insert(0) += 1;
@@ -125,7 +125,7 @@ impl Bed {
     }
 
     pub fn equal(&self, device: &DeviceName) -> bool {
-        let rows = self.engine.flow_rows(device, None).unwrap().rows;
+        let rows = self.engine.flow_rows(device, None).unwrap().sorted().rows;
         let known = &self.hosts[&device.node].flows.devices[&device.bridge].entries;
         let ours: Vec<_> = rows
             .iter()
@@ -182,7 +182,7 @@ fn one_batch_is_in_flight_and_the_last_writer_wins() {
     assert_eq!((bed.ended(second), bed.ended(third)), ("COMPLETE".into(), "COMPLETE".into()));
     assert!(bed.equal(&d));
     assert_eq!(bed.hosts[&node(0)].flows.ran, 2, "two were merged");
-    let rows = bed.engine.flow_rows(&d, None).unwrap().rows;
+    let rows = bed.engine.flow_rows(&d, None).unwrap().sorted().rows;
     let first = rows.iter().find(|row| row.id == id(&d, 1)).unwrap();
     assert_eq!(first.packed.unpack(), rule(1, 3));
 }
@@ -205,7 +205,7 @@ fn a_refused_operation_fails_alone_and_what_it_changed_is_as_before() {
     assert_eq!((bed.ended(good), bed.ended(gone)), ("COMPLETE".into(), "COMPLETE".into()));
     assert_eq!(bed.standings(&d), "ADDED 3, FAILED 2");
     assert!(bed.equal(&d));
-    let rows = bed.engine.flow_rows(&d, None).unwrap().rows;
+    let rows = bed.engine.flow_rows(&d, None).unwrap().sorted().rows;
     assert_eq!(rows.iter().find(|row| row.id == id(&d, 1)).unwrap().packed.unpack(), rule(1, 1));
     assert_eq!(rows.iter().find(|row| row.id == id(&d, 2)).unwrap().error.as_deref(), Some("no such port"));
     bed.restart();
@@ -336,6 +336,19 @@ fn a_batch_that_was_out_when_the_controller_ended_is_known_by_its_outcome() {
         assert_eq!((bed.ended(operation).as_str(), bed.standings(&d).as_str()), ("COMPLETE", "ADDED 1"));
         assert_eq!(bed.hosts[&node(0)].flows.ran, 1, "sent again only if it was lost");
     }
+}
+
+#[test]
+fn a_batch_that_was_lost_on_its_way_is_said_again() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    bed.hold(0, true);
+    let operation = bed.apply_rules(&d, &[rule(1, 1)]);
+    bed.hosts.get_mut(&node(0)).unwrap().flows.waiting.clear();
+    bed.hold(0, false);
+    bed.pass(Duration::from_secs(59));
+    assert_eq!(bed.ended(operation), "IN_PROGRESS");
+    bed.pass(Duration::from_secs(2));
+    assert_eq!((bed.ended(operation).as_str(), bed.standings(&d).as_str()), ("COMPLETE", "ADDED 1"));
 }
 
 #[test]

@@ -6,31 +6,23 @@
 //!      └── as they were: the switch takes no meters into bundles
 //! ```
 
-use std::collections::BTreeMap;
-
-use muster_shared::model::flow::{Entry, FlowId, ID_MASK, ID_PREFIX, Packed};
+use muster_shared::model::flow::{Entry, FlowId, Packed};
 
 use super::ask::{error_of, put_match};
 use super::connection::OUTPUT_CHUNK;
 use super::encode::Unsayable;
-use super::form::{RuleParts, form, of_meter};
-use super::wire::{self, GROUP_ANY, Put, TABLE_ALL, kind, part, port};
-use super::{Applied, Form, Lost, Op, Ops, Outcome, Refusal, Switch, words};
+use super::form::RuleParts;
+use super::wire::{self, GROUP_ANY, Put, TABLE_ALL, kind, port};
+use super::{Form, Lost, Op, Ops, Outcome, Refusal, Switch, numbered, words};
 
 /// Atomic and ordered.
 const FLAGS: u16 = 3;
-/// Read back one by one while they are at most so many; more are found by reading all.
-const ONE_BY_ONE: usize = 256;
-/// Bytes of groups and meters in one change, which are in memory meanwhile.
-const NUMBERED_MAX: usize = 8 * 1024 * 1024;
-/// `OFPFC_ADD`, `OFPFC_DELETE`; the same for groups and meters, which have a `MODIFY` between them.
+/// `OFPFC_ADD`, `OFPFC_DELETE`.
 const ADD: u8 = 0;
-const MODIFY: u8 = 1;
 const DELETE: u8 = 3;
-const DELETE_NUMBERED: u8 = 2;
 
 /// Why it went no further.
-enum Stop {
+pub(super) enum Stop {
     Lost(Lost),
     Refused(Refusal),
     /// A group or a meter came: they go first.
@@ -44,32 +36,23 @@ impl From<Lost> for Stop {
 }
 
 /// A rule that was sent: its id and, if it was put, its form; else 0.
-type Sent = (FlowId, u64);
+pub(super) type Sent = (FlowId, u64);
 
 /// A change under way.
 #[derive(Default)]
-struct Change {
-    bundle: u32,
+pub(super) struct Change {
+    pub bundle: u32,
     /// The number of the first message in the bundle; the others follow.
-    first_xid: u32,
+    pub first_xid: u32,
     /// In the order of their messages.
-    sent: Vec<Sent>,
+    pub sent: Vec<Sent>,
     /// What was put of groups and meters: id, number, form.
-    groups: Vec<(FlowId, u32, Form)>,
-    meters: Vec<(FlowId, u32, Form)>,
+    pub groups: Vec<(FlowId, u32, Form)>,
+    pub meters: Vec<(FlowId, u32, Form)>,
     /// As meters were, to be put back.
-    meters_before: Vec<(u32, Option<Box<[u8]>>)>,
+    pub meters_before: Vec<(u32, Option<Box<[u8]>>)>,
     /// To be removed at the end.
-    meters_removed: Vec<u32>,
-}
-
-/// A group or a meter of a change.
-struct NumberedOp {
-    id: FlowId,
-    held: bool,
-    /// What is to be, or was.
-    entry: Entry,
-    is_put: bool,
+    pub meters_removed: Vec<u32>,
 }
 
 impl Switch {
@@ -101,7 +84,7 @@ impl Switch {
             Err(Stop::Numbered) => return Err(Lost::Garbled("groups in a change that had none")),
         }
         for number in &change.meters_removed {
-            self.say_meter(DELETE_NUMBERED, &meter_body(*number));
+            self.say_meter(numbered::DELETE, &numbered::meter_body(*number));
         }
         let applied = self.read_back(change).await?;
         self.connection.shrink();
@@ -116,7 +99,7 @@ impl Switch {
         }
         self.take_back(change).await?;
         *change = Change::default();
-        let numbered = numbered(ops)?;
+        let numbered = numbered::numbered(ops)?;
         self.put_meters(&numbered, change).await?;
         self.open_bundle(change);
         let there = self.connection.groups().await?;
@@ -211,95 +194,6 @@ impl Switch {
         wire::end(out, outer);
     }
 
-    fn say_groups(
-        &mut self,
-        numbered: &[NumberedOp],
-        change: &mut Change,
-        there: &BTreeMap<u32, Form>,
-        puts: bool,
-    ) -> Result<(), Stop> {
-        for op in numbered.iter().filter(|op| op.is_put == puts) {
-            let Entry::Group(group) = &op.entry else { continue };
-            let is_there = there.contains_key(&group.number);
-            if op.is_put && is_there && !op.held {
-                let text = format!("group {} is there and is not Muster's; remove it first", group.number);
-                return Err(refused(Some(op.id), text, true));
-            }
-            if !op.is_put && !is_there {
-                continue;
-            }
-            let number = group.number.to_be_bytes();
-            let removal = [&[0, 0][..], &number].concat();
-            let (command, body) = match (op.is_put, is_there) {
-                (false, _) => (DELETE_NUMBERED, &removal[..]),
-                (true, there) => {
-                    let body = self.encoder.group(group, &self.connection.ports);
-                    let body = body.map_err(|why| unsayable(op.id, why))?;
-                    change.groups.push((op.id, group.number, form(body)));
-                    (if there { MODIFY } else { ADD }, body)
-                }
-            };
-            let xid = self.connection.xid();
-            change.sent(xid, op.id, 0);
-            let out = &mut self.connection.output;
-            let outer = begin_in_bundle(out, change.bundle, xid);
-            let inner = wire::begin(out, kind::GROUP_MOD, xid);
-            out.u16(command.into());
-            out.extend_from_slice(body);
-            wire::end(out, inner);
-            wire::end(out, outer);
-        }
-        Ok(())
-    }
-
-    fn say_meter(&mut self, command: u8, body: &[u8]) -> u32 {
-        self.connection.say(kind::METER_MOD, |out| {
-            out.u16(command.into());
-            out.extend_from_slice(body);
-        })
-    }
-
-    /// Puts the meters, which takes effect at once.
-    async fn put_meters(&mut self, numbered: &[NumberedOp], change: &mut Change) -> Result<(), Stop> {
-        if !numbered.iter().any(|op| matches!(op.entry, Entry::Meter(_))) {
-            return Ok(());
-        }
-        let there = self.connection.meters().await?;
-        let mut xids = BTreeMap::new();
-        for op in numbered {
-            let Entry::Meter(meter) = &op.entry else { continue };
-            let before = there.get(&meter.number);
-            match (op.is_put, before) {
-                (false, None) => {}
-                (false, Some(_)) => change.meters_removed.push(meter.number),
-                (true, Some(_)) if !op.held => {
-                    let text =
-                        format!("meter {} is there and is not Muster's; remove it first", meter.number);
-                    return Err(refused(Some(op.id), text, true));
-                }
-                (true, before) => {
-                    let body = self.encoder.meter(meter).to_vec();
-                    change.meters_before.push((meter.number, before.cloned()));
-                    change.meters.push((op.id, meter.number, of_meter(&body)));
-                    let command = if before.is_some() { MODIFY } else { ADD };
-                    xids.insert(self.say_meter(command, &body), op.id);
-                }
-            }
-        }
-        let barrier = self.connection.say(kind::BARRIER_REQUEST, |_| {});
-        let mut refusal = None;
-        loop {
-            let message = self.connection.receive().await?;
-            if message.xid == barrier {
-                break;
-            }
-            if let (Some(id), kind::ERROR) = (xids.get(&message.xid), message.kind) {
-                refusal = refusal.or(Some(error_words(Some(*id), self.connection.body(&message))));
-            }
-        }
-        refusal.map_or(Ok(()), |refusal| Err(Stop::Refused(refusal)))
-    }
-
     /// Nothing of the change stays.
     async fn take_back(&mut self, change: &Change) -> Result<(), Lost> {
         if change.bundle != 0 {
@@ -307,8 +201,8 @@ impl Switch {
         }
         for (number, before) in change.meters_before.iter().rev() {
             match before {
-                Some(body) => self.say_meter(MODIFY, body),
-                None => self.say_meter(DELETE_NUMBERED, &meter_body(*number)),
+                Some(body) => self.say_meter(numbered::MODIFY, body),
+                None => self.say_meter(numbered::DELETE, &numbered::meter_body(*number)),
             };
         }
         self.barrier().await?;
@@ -360,53 +254,6 @@ impl Switch {
         (message.kind == kind::ERROR).then(|| error_words(Some(*id), self.connection.body(message)))
     }
 
-    async fn read_back(&mut self, change: Change) -> Result<Applied, Lost> {
-        let Change { mut sent, groups, meters, .. } = change;
-        sent.retain(|(_, form)| *form != 0);
-        sent.sort_unstable();
-        let mut seen = Seen::new(sent);
-        if !seen.puts.is_empty() {
-            self.read_rules_back(&mut seen).await?;
-        }
-        let mut applied = seen.into_applied();
-        if !groups.is_empty() {
-            let there = self.connection.groups().await?;
-            applied.add(&groups, |number| there.get(&number).copied());
-        }
-        if !meters.is_empty() {
-            let there = self.connection.meters().await?;
-            applied.add(&meters, |number| there.get(&number).map(|body| of_meter(body)));
-        }
-        applied.odd.sort_unstable();
-        applied.missing.sort_unstable();
-        Ok(applied)
-    }
-
-    async fn read_rules_back(&mut self, seen: &mut Seen) -> Result<(), Lost> {
-        let former = &mut self.former;
-        let connection = &mut self.connection;
-        if seen.puts.len() > ONE_BY_ONE {
-            let ours = u64::from(ID_PREFIX) << 48;
-            return connection.flows(ours, ID_MASK, |flow| seen.see(former, flow)).await;
-        }
-        let ids: Vec<FlowId> = seen.puts.iter().map(|(id, _)| *id).collect();
-        let xids: Vec<u32> = ids.iter().map(|id| connection.ask_flows(id.0, u64::MAX)).collect();
-        for xid in xids {
-            loop {
-                let (message, more) = connection.part(part::FLOW, xid).await?;
-                let mut page = connection.page(&message);
-                while !page.is_empty() {
-                    let flow = super::ask::Flow::take(&mut page).ok_or(Lost::Garbled("a flow entry"))?;
-                    let _ = seen.see(former, &flow)?;
-                }
-                if !more {
-                    break;
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Removes exactly these, in one go.
     pub(super) async fn remove_extraneous(&mut self, extraneous: &[super::Extraneous]) -> Result<(), Lost> {
         const DELETE_STRICT: u8 = 4;
@@ -428,7 +275,7 @@ impl Switch {
 }
 
 impl Change {
-    fn sent(&mut self, xid: u32, id: FlowId, form: u64) {
+    pub fn sent(&mut self, xid: u32, id: FlowId, form: u64) {
         if self.sent.is_empty() {
             self.first_xid = xid;
         }
@@ -436,95 +283,7 @@ impl Change {
     }
 }
 
-/// What was put, in the order of ids, and what of it was seen.
-struct Seen {
-    puts: Vec<Sent>,
-    /// As it was to be.
-    equal: Vec<bool>,
-    odd: BTreeMap<FlowId, Form>,
-}
-
-impl Seen {
-    fn new(puts: Vec<Sent>) -> Self {
-        Self { equal: vec![false; puts.len()], puts, odd: BTreeMap::new() }
-    }
-
-    fn see(
-        &mut self,
-        former: &mut super::form::Former,
-        flow: &super::ask::Flow<'_>,
-    ) -> Result<std::ops::ControlFlow<()>, Lost> {
-        let go_on = std::ops::ControlFlow::Continue(());
-        let id = FlowId(flow.cookie);
-        let Ok(index) = self.puts.binary_search_by_key(&id, |(id, _)| *id) else { return Ok(go_on) };
-        let forms = former.rule(&flow.parts).ok_or(Lost::Garbled("criteria of a flow entry"))?;
-        if forms.form.0 == self.puts[index].1 {
-            self.equal[index] = true;
-        } else {
-            self.odd.insert(id, forms.form);
-        }
-        Ok(go_on)
-    }
-
-    fn into_applied(mut self) -> Applied {
-        let mut missing = Vec::new();
-        for ((id, _), equal) in self.puts.iter().zip(&self.equal) {
-            if *equal {
-                // Another with its cookie is extraneous.
-                self.odd.remove(id);
-            } else if !self.odd.contains_key(id) {
-                missing.push(*id);
-            }
-        }
-        Applied { odd: self.odd.into_iter().collect(), missing }
-    }
-}
-
-impl Applied {
-    fn add(&mut self, puts: &[(FlowId, u32, Form)], there: impl Fn(u32) -> Option<Form>) {
-        for (id, number, form) in puts {
-            match there(*number) {
-                Some(there) if there == *form => {}
-                Some(there) => self.odd.push((*id, there)),
-                None => self.missing.push(*id),
-            }
-        }
-    }
-}
-
-/// The groups and meters among `ops`, in order.
-fn numbered(ops: &mut dyn Ops) -> Result<Vec<NumberedOp>, Stop> {
-    let mut numbered = Vec::new();
-    let mut bytes = 0;
-    ops.rewind().map_err(Lost::Kept)?;
-    while let Some(op) = ops.next().map_err(Lost::Kept)? {
-        let (id, packed, held, is_put) = match op {
-            Op::Put { id, packed, held } => (id, packed, held, true),
-            Op::Remove { id, was: Some(packed) } => (id, packed, true, false),
-            Op::Remove { was: None, .. } => continue,
-        };
-        match Packed::read(packed) {
-            Ok(entry @ (Entry::Group(_) | Entry::Meter(_))) => {
-                bytes += packed.len();
-                numbered.push(NumberedOp { id, held, entry, is_put });
-            }
-            Ok(Entry::Rule(_)) | Err(_) => {}
-        }
-        if bytes > NUMBERED_MAX {
-            return Err(refused(Some(id), "too many groups in one batch: split it".into(), true));
-        }
-    }
-    Ok(numbered)
-}
-
-/// A meter's body that names it and nothing else.
-fn meter_body(number: u32) -> Vec<u8> {
-    let mut body = vec![0, 1];
-    body.u32(number);
-    body
-}
-
-fn begin_in_bundle(out: &mut Vec<u8>, bundle: u32, xid: u32) -> usize {
+pub(super) fn begin_in_bundle(out: &mut Vec<u8>, bundle: u32, xid: u32) -> usize {
     let outer = wire::begin(out, kind::BUNDLE_ADD, xid);
     out.u32(bundle);
     out.u16(0);
@@ -551,15 +310,15 @@ fn put_flow_mod(out: &mut Vec<u8>, xid: u32, command: u8, cookie: u64, mask: u64
     wire::end(out, start);
 }
 
-fn refused(id: Option<FlowId>, reason: String, permanent: bool) -> Stop {
+pub(super) fn refused(id: Option<FlowId>, reason: String, permanent: bool) -> Stop {
     Stop::Refused(Refusal { id, reason, permanent })
 }
 
-fn unsayable(id: FlowId, why: Unsayable) -> Stop {
+pub(super) fn unsayable(id: FlowId, why: Unsayable) -> Stop {
     refused(Some(id), why.reason, why.permanent)
 }
 
-fn error_words(id: Option<FlowId>, body: &[u8]) -> Refusal {
+pub(super) fn error_words(id: Option<FlowId>, body: &[u8]) -> Refusal {
     let (kind, code) = error_of(body).unwrap_or_default();
     let name = words::name(kind, code);
     let reason = match words::meaning(&name) {

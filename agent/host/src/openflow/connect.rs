@@ -58,8 +58,11 @@ fn speaks_ours(body: &[u8], version: u8) -> bool {
 /// Changes of ports, rules that ended, and what others do to rules.
 fn ask_to_be_told(connection: &mut Connection) {
     connection.say_as(kind::SET_ASYNC, MONITOR_XID, |out| {
-        // OFPACPT_…: packets in, ports, flows removed; each for slaves, then for others.
-        for (kind, reasons) in [(0u16, 0u32), (1, 0), (2, 0b111), (3, 0b111), (4, 0b11), (5, 0b11)] {
+        // OFPACPT_…: packets in, ports, flows removed, groups and meters that others change; each for slaves, then for
+        // others.
+        let told =
+            [(0u16, 0u32), (1, 0), (2, 0b111), (3, 0b111), (4, 0b11), (5, 0b11), (10, 0b11), (11, 0b11)];
+        for (kind, reasons) in told {
             out.u16(kind);
             out.u16(8);
             out.u32(reasons);

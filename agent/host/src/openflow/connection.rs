@@ -229,6 +229,7 @@ impl Connection {
             kind::FLOW_REMOVED => {
                 self.heard.flow_removed(body).ok_or(Lost::Garbled("a removed flow"))?;
             }
+            kind::REQUEST_FORWARD => self.heard.changed = true,
             kind::PORT_STATUS => {
                 let changed =
                     port_status(&mut self.ports, body).ok_or(Lost::Garbled("the state of a port"))?;

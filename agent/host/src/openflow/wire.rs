@@ -20,6 +20,7 @@ pub(super) mod kind {
     pub const BARRIER_REQUEST: u8 = 20;
     pub const SET_ASYNC: u8 = 28;
     pub const METER_MOD: u8 = 29;
+    pub const REQUEST_FORWARD: u8 = 32;
     pub const BUNDLE_CONTROL: u8 = 33;
     pub const BUNDLE_ADD: u8 = 34;
 }

@@ -109,6 +109,7 @@ fn a_number_of_others_is_not_taken_and_ours_is_put_right() {
         let ours = [group(2, GroupKind::All, &["p1"]), meter(2, 5), using(1, 2, 2)];
         table.apply(switch, &ours, &[]).await.unwrap();
         ofctl(&bed, "mod-group", "group_id=2,type=all,bucket=output:2");
+        assert!(matches!(switch.event().await, Event::Changed { foreign_only: false }));
         ofctl(&bed, "del-meters", "meter=2");
         while let Event::Changed { foreign_only: true } = switch.event().await {}
         let found = table.repair(switch).await.unwrap();

@@ -1,10 +1,12 @@
 //! Rules: what is put is there, what others do is seen and put right, what is refused changes nothing.
 
+use muster_host::net::Hold;
 use muster_host::openflow::{Event, Lost, Outcome, Timeout};
 use muster_shared::model::flow::{
     Action, Criterion, Ct, Entry, Field, Instruction, Output, Packed, Port, Rule,
 };
 
+use crate::bed::Bed;
 use crate::table::{Batch, Table, id, put};
 use crate::{bridge, ofctl, with_switch, with_switch_in};
 
@@ -36,19 +38,19 @@ fn what_is_put_is_there_and_what_is_removed_is_not() {
     let bed = bridge();
     with_switch(&bed, async |switch| {
         let mut table = Table::default();
-        let rules = many(1000, "p1");
+        let rules = many(5000, "p1");
         let applied = table.apply(switch, &rules, &[]).await.unwrap();
         assert_eq!(applied, Default::default());
         let found = switch.compare(&table).await.unwrap();
         assert!(found.is_equal() && found.unsayable.is_empty() && found.foreign == 0, "{found:?}");
-        // Changed, removed and new ones at once.
-        let applied = table.apply(switch, &many(10, "p2"), &rules[500..]).await.unwrap();
+        // Changed and removed at once: so few among so many that they are read back one by one.
+        let applied = table.apply(switch, &many(300, "p2"), &rules[2500..]).await.unwrap();
         assert_eq!(applied, Default::default());
         assert!(switch.compare(&table).await.unwrap().is_equal());
-        assert_eq!(ofctl(&bed, "dump-flows", "").matches("output:2").count(), 10);
+        assert_eq!(ofctl(&bed, "dump-flows", "").matches("output:2").count(), 300);
         let mut counters = Vec::new();
         let tables = switch.stats(&mut |page| counters.extend(page)).await.unwrap();
-        assert_eq!((counters.len(), tables[0].table, tables[0].active), (500, 0, 500));
+        assert_eq!((counters.len(), tables[0].table, tables[0].active), (2500, 0, 2500));
     });
 }
 
@@ -192,6 +194,26 @@ fn a_switch_that_is_started_anew_is_another_and_empty() {
         assert_eq!(table.repair(switch).await.unwrap().missing.len(), 5);
         assert!(switch.compare(&table).await.unwrap().is_equal());
     });
+}
+
+#[test]
+fn a_switch_that_waits_for_its_flow_tables_is_filled_and_released() {
+    let mut bed = bridge();
+    let mut table = Table::default();
+    with_switch(&bed, async |switch| table.apply(switch, &many(5, "p1"), &[]).await.unwrap());
+    let hold = |bed: &Bed| bed.inside(async |network| network.hold_flows().await.unwrap());
+    assert_eq!(hold(&bed), Hold::Ours);
+    bed.stop_switch();
+    bed.start_switch();
+    bed.ovs("set bridge br0 external_ids:waited=for");
+    with_switch(&bed, async |switch| {
+        assert_eq!(table.repair(switch).await.unwrap().missing.len(), 5);
+        assert!(switch.compare(&table).await.unwrap().is_equal());
+    });
+    bed.inside(async |network| network.release_flows(true).await.unwrap());
+    assert!(!bed.ovs("get Open_vSwitch . other_config").contains("restore"));
+    assert_eq!(hold(&bed), Hold::Ours);
+    with_switch(&bed, async |switch| assert!(switch.compare(&table).await.unwrap().is_equal()));
 }
 
 #[test]

@@ -28,6 +28,8 @@ mod oxm;
 mod ports;
 mod read_back;
 mod stats;
+#[cfg(test)]
+mod tests;
 mod wire;
 mod words;
 

@@ -42,9 +42,9 @@ fn rules_are_applied_listed_explained_and_deleted() {
     assert_eq!(first["selector"], json!({"eth_type": 2048, "ipv4_dst": "10.0.0.0/24"}));
     assert_eq!(first["treatment"], json!([{"output": "p2"}]));
     assert!(ours.iter().any(|flow| flow.contains(first["id"].as_str().unwrap())), "{ours:?}");
-    let of_table = bed.site.json(&["flow", "list", "web-1/br0", "--table", "1", "-o", "json"]);
+    let of_table = bed.site.json(&["flow", "list", "web-1/br0", "--table", "1"]);
     assert_eq!(of_table.as_array().unwrap().len(), 1);
-    let failed = bed.site.json(&["flow", "list", "web-1/br0", "--state", "failed", "-o", "json"]);
+    let failed = bed.site.json(&["flow", "list", "web-1/br0", "--state", "failed"]);
     assert_eq!(failed, json!([]));
 
     let id = first["id"].as_str().unwrap();
@@ -89,7 +89,7 @@ fn a_batch_of_ten_thousand_with_one_bad_rule_leaves_nothing() {
         let error = ran.stderr;
         assert!(error.to_lowercase().contains(named), "{error}");
         assert_eq!(bed.ours(), [""; 0]);
-        let blamed = bed.site.json(&["flow", "list", "web-1/br0", "--state", "failed", "-o", "json"]);
+        let blamed = bed.site.json(&["flow", "list", "web-1/br0", "--state", "failed"]);
         let blamed =
             blamed.as_array().unwrap().iter().find(|row| row["selector"] == json!({"vlan_vid": 4000}));
         let id = blamed.expect("the bad rule is listed")["id"].as_str().unwrap();
@@ -188,14 +188,14 @@ fn a_rule_that_cuts_the_node_off_is_taken_back_and_failed() {
     let drop = json!({"confirm_timeout": 3, "rules": [{"device": "web-1/br-mgmt", "priority": 65535, "treatment": []}]});
     let file = bed.site.file(&drop.to_string());
     let ran = bed.site.muster(&["flow", "apply", "-f", &file, "--wait"]).expect(1);
-    assert!(ran.stderr.contains("4d55"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("put back"), "{}", ran.stderr);
     assert!(
         !bed.dump("br-mgmt").iter().any(|flow| flow.contains("priority=65535")),
         "{:?}",
         bed.dump("br-mgmt")
     );
     eventually("the node is online", || (bed.site.node_state("web-1")? == "online").then_some(()));
-    let list = bed.site.json(&["flow", "list", "web-1/br-mgmt", "--state", "failed", "-o", "json"]);
+    let list = bed.site.json(&["flow", "list", "web-1/br-mgmt", "--state", "failed"]);
     assert_eq!(list[0]["priority"], 65535, "{list}");
     bed.apply_to(
         "br-mgmt",
@@ -264,7 +264,7 @@ fn a_stack_whose_rule_names_no_port_fails_and_says_which() {
 fn counters_are_told_by_rule_table_and_owner() {
     let bed = Bed::start();
     bed.apply(&[rule(1, "p1"), rule(2, "p1")]);
-    let stats = bed.site.json(&["flow", "stats", "web-1/br0", "-o", "json"]);
+    let stats = bed.site.json(&["flow", "stats", "web-1/br0"]);
     let table = stats["tables"].as_array().unwrap().iter().find(|table| table["table"] == 0).unwrap();
     assert!(table["active"].as_u64().unwrap() >= 2, "{stats}");
     let owner = &stats["owners"][0];

@@ -68,7 +68,7 @@ impl Bed {
 
     /// What the controller says of `br0`.
     pub fn list(&self) -> Vec<Value> {
-        match self.site.json(&["flow", "list", "web-1/br0", "-o", "json"]) {
+        match self.site.json(&["flow", "list", "web-1/br0"]) {
             Value::Array(rows) => rows,
             other => panic!("not a list: {other}"),
         }

@@ -43,7 +43,7 @@ fn foreign_rules_are_left_alone_shown_and_imported() {
     bed.site.ok(&["flow", "purge", "web-1/br0", "--wait"]);
     assert!(bed.all().iter().any(|flow| flow.contains("priority=77")), "{:?}", bed.all());
 
-    let shown = bed.site.json(&["flow", "list", "web-1/br0", "--foreign", "-o", "json"]);
+    let shown = bed.site.json(&["flow", "list", "web-1/br0", "--foreign"]);
     let shown = shown.as_array().unwrap();
     assert!(shown.iter().any(|row| row["priority"] == 77), "{shown:?}");
     // It takes no place of theirs.
@@ -66,7 +66,7 @@ fn a_bridge_that_disappears_and_returns_is_filled_again() {
     bed.apply(&[rule(1, "p1"), rule(2, "p2")]);
     bed.switch.vsctl("del-br br0");
     eventually("it is missed", || {
-        let devices = bed.site.json(&["flow", "devices", "-o", "json"]);
+        let devices = bed.site.json(&["flow", "devices"]);
         (devices[0]["switch"] == "absent").then_some(())
     });
     bed.switch.bridge("br0", &["p1", "p2"]);

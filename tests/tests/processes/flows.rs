@@ -90,8 +90,7 @@ fn a_batch_of_ten_thousand_with_one_bad_rule_leaves_nothing() {
         assert!(error.to_lowercase().contains(named), "{error}");
         assert_eq!(bed.ours(), [""; 0]);
         let blamed = bed.site.json(&["flow", "list", "web-1/br0", "--state", "failed"]);
-        let blamed =
-            blamed.as_array().unwrap().iter().find(|row| row["selector"] == json!({"vlan_vid": 4000}));
+        let blamed = blamed.as_array().unwrap().iter().find(|row| row["priority"] == 9);
         let id = blamed.expect("the bad rule is listed")["id"].as_str().unwrap();
         assert!(error.contains(id), "{id} is not named in: {error}");
     }
@@ -159,7 +158,7 @@ fn a_purge_that_only_forgets_leaves_the_switch_alone() {
     let bed = Bed::start();
     bed.apply(&[rule(1, "p1")]);
     bed.site.ok(&["flow", "purge", "web-1/br0", "--forget", "--wait"]);
-    assert!(bed.list().is_empty());
+    bed.site.muster(&["flow", "list", "web-1/br0"]).refused(1, &["no flow rules of device 'web-1/br0'"]);
     assert_eq!(bed.ours().len(), 1);
 }
 
@@ -235,7 +234,8 @@ resources:
     bed.site.ok(&["stack", "create", "flows", "-t", &template("p1"), "--wait"]);
     assert_eq!(bed.ours().len(), 3);
     let id = bed.list().iter().find(|row| row["priority"] == 100).unwrap()["id"].clone();
-    assert_eq!(bed.site.resource("flows", "service")["attributes"]["rule"], id);
+    let service = bed.site.resource("flows", "service").to_string();
+    assert!(service.contains(id.as_str().unwrap()), "{id} is not in {service}");
     let taken = bed
         .site
         .file(&json!({"rules": [{"device": "web-1/br0", "priority": 100, "treatment": []}]}).to_string());

@@ -34,7 +34,7 @@ fn a_rule_in_our_cookie_space_that_nobody_asked_for_goes() {
 }
 
 #[test]
-fn foreign_rules_are_left_alone_shown_and_imported() {
+fn foreign_rules_are_left_alone_and_shown() {
     let bed = Bed::start();
     let foreign = "cookie=0x5,priority=77,in_port=p1,actions=output:p2";
     bed.switch.ofctl(&["add-flow", "br0", foreign]);
@@ -52,12 +52,6 @@ fn foreign_rules_are_left_alone_shown_and_imported() {
     let file = bed.site.file(&json!({ "rules": [place] }).to_string());
     bed.site.muster(&["flow", "apply", "-f", &file, "--wait"]).refused(1, &[]);
     assert!(bed.all().iter().any(|flow| flow.contains("priority=77") && flow.contains("output:p2")));
-
-    bed.site.ok(&["flow", "reconcile", "web-1/br0", "--foreign", "import"]);
-    eventually("it is ours", || bed.ours().iter().any(|flow| flow.contains("priority=77")).then_some(()));
-    let row = bed.list().into_iter().find(|row| row["priority"] == 77).expect("it is listed");
-    bed.site.ok(&["flow", "delete", "web-1/br0", row["id"].as_str().unwrap(), "--wait"]);
-    assert!(!bed.all().iter().any(|flow| flow.contains("priority=77")), "{:?}", bed.all());
 }
 
 #[test]

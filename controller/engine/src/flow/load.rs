@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_shared::model::flow::FlowId;
+use muster_template::Desired;
 
 use super::device::{DeviceKey, InFlight, Target};
+use super::entry::Owner;
 use super::operation::Operation;
 use super::record::FlowSnapshot;
 use crate::engine::Engine;
 use crate::record::Status;
+use crate::resource::Slot;
 
 impl Engine {
     /// Before anything of the stacks is taken up.
@@ -78,7 +81,31 @@ impl Engine {
             device.waiters.entry(part.serial).or_default().push(Target::Operation(id, part.count));
             device.guards.extend(confirm.map(|seconds| (part.serial, seconds)));
         }
+        self.await_flow_rows();
         let open: Vec<u64> = self.flows.operations.keys().copied().collect();
         open.into_iter().for_each(|id| self.stage_ends(id));
+    }
+
+    /// A job of a row that was out waits for its write as before, guarded as before: else the job could be taken back
+    /// while its agent has the write, or the write be sent again without its guard.
+    fn await_flow_rows(&mut self) {
+        let of_flows = |slot: &Slot| {
+            let (slot, row) = (*slot, self.rows.get(*slot)?);
+            let is_out = row.is_sent() && !row.is_asked();
+            let spec = row.spec.as_ref().filter(|spec| is_out && spec.is_flows())?;
+            let Desired::Flows(set) = spec.unpack() else { return None };
+            Some((set, Owner(row.id), Target::Row(slot, row.generation, row.attempt)))
+        };
+        let rows: Vec<_> = self.by_physical.values().filter_map(of_flows).collect();
+        for (set, owner, target) in rows {
+            let node = self.nodes.find(&set.device.node);
+            let key = node.and_then(|node| self.flows.find(node, &set.device.bridge));
+            let Some(device) = key.and_then(|key| self.flows.get_mut(key)) else { continue };
+            let table = &device.table;
+            let writes = table.owned(owner).filter_map(|id| table.get(id)).map(|kept| kept.serial);
+            let Some(serial) = writes.max().filter(|serial| *serial > table.settled()) else { continue };
+            device.waiters.entry(serial).or_default().push(target);
+            device.guards.extend(set.confirm_timeout.map(|seconds| (serial, seconds)));
+        }
     }
 }

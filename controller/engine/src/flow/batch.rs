@@ -52,7 +52,10 @@ impl Engine {
         let Some(device) = self.flows.get_mut(key) else { return };
         let all = device.table.serial();
         let first = device.waiters.keys().next().copied();
-        let upto = if device.narrow { first.unwrap_or(all).max(device.table.settled()) } else { all };
+        let upto = match device.narrow {
+            true => device.table.closed(first.unwrap_or(all).max(device.table.settled())),
+            false => all,
+        };
         let mut ids = device.table.take_waiting(upto);
         let strays = device.table.take_strays();
         if ids.is_empty() && strays.is_empty() {
@@ -188,7 +191,8 @@ impl Engine {
             // A repair: it stays wrong, and is looked at again with the next comparison.
             (Some(serial), _) if serial <= settled => {
                 let reason: Arc<str> = refusal.reason.as_str().into();
-                if let Some(id) = refusal.id {
+                // Of one that is FAILED and is there all the same, its removal was refused.
+                if let Some(id) = refusal.id.filter(|id| device.table.wants(*id)) {
                     device.table.see(id, FlowMark::Wrong, Some(reason));
                 }
                 device.table.wait_again(&flight.ids);
@@ -203,12 +207,16 @@ impl Engine {
                 device.table.wait_again(&flight.ids);
                 self.fail_write(key, serial, &flight.ids, refusal);
             }
-            (None, [] | [_]) => {
+            (None, []) => {
+                device.table.wait_again(&flight.ids);
+                self.try_later(key);
+            }
+            (None, _) if open.len() == 1 || device.narrow => {
                 device.tries = 0;
                 device.table.wait_again(&flight.ids);
-                match open.first() {
-                    Some(serial) => self.fail_write(key, *serial, &flight.ids, refusal),
-                    None => self.try_later(key),
+                // Newest first: what each has changed becomes what it was before.
+                for serial in open.iter().rev() {
+                    self.fail_write(key, *serial, &flight.ids, refusal);
                 }
             }
             (None, _) => {

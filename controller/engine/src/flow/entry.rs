@@ -105,6 +105,18 @@ pub(crate) enum Written {
 }
 
 impl Kept {
+    /// A write after `settled` and up to `upto` has changed it, besides the newest.
+    pub(super) fn changed_since(&self, settled: u64, upto: u64) -> bool {
+        let mut past = self.past.as_deref();
+        while let Some(it) = past {
+            if it.serial > settled && it.serial <= upto {
+                return true;
+            }
+            past = it.before.as_deref();
+        }
+        false
+    }
+
     pub fn seen(&self) -> Option<EntryState> {
         match self.mark {
             _ if self.removing => None,

@@ -151,7 +151,9 @@ impl Table {
             }
             Place::Occupied(place) => place.into_mut(),
         };
-        if kept.digest == digest && kept.owner == owner && !kept.removing && kept.mark == FlowMark::None {
+        // A write that is not decided may yet fail, and then this one must not fail with it.
+        let is_so = kept.digest == digest && kept.owner == owner && !kept.removing;
+        if is_so && kept.mark == FlowMark::None && kept.serial <= settled {
             return Written::Same(kept.serial);
         }
         if let Some(seen) = kept.seen() {
@@ -175,7 +177,8 @@ impl Table {
     pub fn remove(&mut self, id: FlowId, serial: u64) -> Written {
         let settled = self.settled;
         let Some(kept) = self.entries.get_mut(&id) else { return Written::Nothing };
-        if kept.removing {
+        // As above: what an undecided write takes away may be back.
+        if kept.removing && kept.serial <= settled {
             return Written::Same(kept.serial);
         }
         if kept.mark == FlowMark::Failed {
@@ -318,6 +321,19 @@ impl Table {
                 self.queue_only(*id);
             }
             self.save(*id);
+        }
+    }
+
+    /// The first write from `upto` on that can be sent without a newer one: of an entry that a newer write has changed,
+    /// only what that made of it can be sent.
+    pub fn closed(&self, mut upto: u64) -> u64 {
+        loop {
+            let waiting = self.waiting.iter().filter_map(|id| self.entries.get(id));
+            let changed = waiting.filter(|kept| kept.serial > upto && kept.changed_since(self.settled, upto));
+            match changed.map(|kept| kept.serial).max() {
+                Some(newer) => upto = newer,
+                None => return upto,
+            }
         }
     }
 

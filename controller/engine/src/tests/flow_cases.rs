@@ -70,6 +70,8 @@ mod flow_rule_manager {
         assert_eq!(bed.standings(&d), "ADDED 1, PENDING_REMOVE 2");
         bed.remove_rules(&d, &[id(&d, 1), id(&d, 2)]);
         assert_eq!(bed.standings(&d), "ADDED 1, PENDING_REMOVE 2", "twice is as once");
+        // Had the first been refused, the second would still be to be done.
+        bed.decide(0);
         bed.decide(0);
         assert_eq!(bed.standings(&d), "ADDED 1");
     }

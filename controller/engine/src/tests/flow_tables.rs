@@ -245,6 +245,22 @@ fn a_refused_put_over_a_removal_that_was_done_does_not_bring_it_back() {
 }
 
 #[test]
+fn what_a_refused_write_asked_for_too_is_there_for_who_asked_after_it() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    bed.apply_rules(&d, &[rule(4, 1)]);
+    bed.bad(&d, 2, true);
+    bed.hold(0, true);
+    let bad = bed.apply_rules(&d, &[rule(1, 1), rule(2, 1)]);
+    let good = bed.apply_rules(&d, &[rule(1, 1), rule(3, 1)]);
+    for _ in 0..3 {
+        bed.decide(0);
+    }
+    assert_eq!(bed.ended(bad), "FAILED: no such port");
+    assert_eq!((bed.ended(good).as_str(), bed.standings(&d).as_str()), ("COMPLETE", "ADDED 3, FAILED 1"));
+    assert!(bed.equal(&d));
+}
+
+#[test]
 fn a_refusal_that_names_none_is_narrowed_down() {
     let (mut bed, d) = (Bed::new(1), device(0));
     bed.bad(&d, 2, true);
@@ -261,6 +277,28 @@ fn a_refusal_that_names_none_is_narrowed_down() {
         [good, bad, last].map(|operation| bed.ended(operation)),
         ["COMPLETE", "FAILED: no such port", "COMPLETE"]
     );
+    assert!(bed.equal(&d));
+}
+
+#[test]
+fn what_a_newer_write_has_changed_is_not_added_while_it_is_narrowed_down() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    bed.bad(&d, 2, true);
+    bed.hosts.get_mut(&node(0)).unwrap().flows.blame_none_above = Some(0);
+    bed.hold(0, true);
+    bed.apply_rules(&d, &[rule(9, 1)]);
+    let older = bed.apply_rules(&d, &[rule(1, 1), rule(3, 1)]);
+    let newer = bed.apply_rules(&d, &[rule(1, 2), rule(2, 1)]);
+    let last = bed.apply_rules(&d, &[rule(4, 1)]);
+    for _ in 0..8 {
+        bed.decide(0);
+    }
+    // Nobody can say which of the two it is.
+    assert_eq!(
+        [older, newer, last].map(|operation| bed.ended(operation)),
+        ["FAILED: no such port", "FAILED: no such port", "COMPLETE"]
+    );
+    assert_eq!(bed.standings(&d), "ADDED 2, FAILED 3");
     assert!(bed.equal(&d));
 }
 

@@ -447,6 +447,10 @@ impl Agent {
             return;
         };
         let (ops, refused) = (std::mem::take(ops), refused.take());
+        if result.is_ok() {
+            // The end of an older one would say that this one never was.
+            device.owed = None;
+        }
         match (refused, result) {
             (None, Ok(_)) => {
                 device.table.apply(&ops);

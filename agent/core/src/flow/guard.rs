@@ -196,7 +196,9 @@ impl Agent {
         // Also what undoing did not say is put right then.
         device.watching.compare_now(now);
         let Some(batch) = &device.batch else { return };
-        let Stage::Undoing { why, is_final, .. } = &batch.stage else { return };
+        let Stage::Undoing { ops, why, is_final, .. } = &batch.stage else { return };
+        // Of many nobody knows which one it was.
+        let id = if ops.len() == 1 { ops.first().map(|op| op.id) } else { None };
         let permanent = *is_final;
         let how = match failed {
             None => "what was there before has been put back".to_owned(),
@@ -206,7 +208,7 @@ impl Agent {
         };
         let reason = bounded(format!("{why}; {how}"));
         // Nobody wants a server cut off again by itself.
-        self.decide(bridge, Some(FlowRefusal { id: None, reason, permanent }));
+        self.decide(bridge, Some(FlowRefusal { id, reason, permanent }));
         if permanent {
             self.hurry_until = Some(now + HURRY);
             // Not where nobody has connected since, as after a restart.

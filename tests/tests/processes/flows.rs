@@ -228,14 +228,16 @@ resources:
   service:
     type: Muster::Dummy
     properties: {{node: web-1, values: {{rule: {{get_attr: [rule, id]}}}}}}
+outputs:
+  served: {{value: {{get_attr: [service, rule]}}}}
 "
         ))
     };
     bed.site.ok(&["stack", "create", "flows", "-t", &template("p1"), "--wait"]);
     assert_eq!(bed.ours().len(), 3);
     let id = bed.list().iter().find(|row| row["priority"] == 100).unwrap()["id"].clone();
-    let service = bed.site.resource("flows", "service").to_string();
-    assert!(service.contains(id.as_str().unwrap()), "{id} is not in {service}");
+    let outputs = bed.site.json(&["stack", "outputs", "flows"]);
+    assert_eq!(outputs[0]["value"], id, "{outputs}");
     let taken = bed
         .site
         .file(&json!({"rules": [{"device": "web-1/br0", "priority": 100, "treatment": []}]}).to_string());

@@ -41,7 +41,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_shared::model::flow::{
-    Bridge, FLOW_REASON_MAX, FlowBatch, FlowDown, FlowId, FlowRefusal, FlowState,
+    Bridge, EntryState, FLOW_REASON_MAX, FlowBatch, FlowDown, FlowId, FlowRefusal, FlowState,
 };
 use muster_shared::{Generation, MonoTime, ResourceId};
 use uuid::Uuid;
@@ -80,6 +80,8 @@ enum Work {
         since: MonoTime,
         /// There is more to be removed.
         more: bool,
+        /// As above.
+        stale: bool,
     },
 }
 
@@ -240,6 +242,9 @@ impl Agent {
             if let Some(undecided) = undecided {
                 device.batch = Batch::recovered(undecided, &device.table);
             }
+            if device.batch.as_ref().is_some_and(Batch::is_being_undone) {
+                self.flows.guarding.get_or_insert(bridge.clone());
+            }
             self.flows.devices.insert(bridge, device);
         }
         self
@@ -327,17 +332,17 @@ impl Agent {
     }
 
     fn flow_forget(&mut self, bridge: &Bridge, generation: Generation) {
-        self.flows.telling.all = true;
-        let Some(device) = self.flows.devices.get_mut(bridge).filter(|it| generation >= it.decided) else {
+        let known = self.flows.devices.get_mut(bridge);
+        let Some(device) = known.filter(|it| generation >= it.decided && !it.forgotten) else {
+            self.flows.telling.all = true;
             return;
         };
         if device.next.as_ref().is_some_and(|next| next.generation <= generation) {
             device.next = None;
         }
-        if !device.forgotten {
-            device.forgetting = Some(generation);
-            self.drop_unbegun(bridge, generation);
-        }
+        // Told once it is so: what is told before would be believed to be what is there after.
+        device.forgetting = Some(generation);
+        self.drop_unbegun(bridge, generation);
     }
 
     fn advance_forgetting(&mut self, bridge: &Bridge) {
@@ -411,8 +416,12 @@ impl Agent {
                 device.logging = true;
                 self.flow_effect(&bridge, FlowEffect::Decide { generation, refused });
             } else if is_idle && !device.owed_expired.is_empty() {
-                let ids = std::mem::take(&mut device.owed_expired).into_iter().collect();
-                self.flow_effect(&bridge, FlowEffect::Expire { ids });
+                let mut ids = std::mem::take(&mut device.owed_expired);
+                // What was put again since has not ended.
+                ids.retain(|id| device.table.get(*id).is_some_and(|it| it.state == EntryState::Expired));
+                if !ids.is_empty() {
+                    self.flow_effect(&bridge, FlowEffect::Expire { ids: ids.into_iter().collect() });
+                }
             }
         }
     }

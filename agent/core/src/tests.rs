@@ -9,6 +9,7 @@ mod fetching;
 mod flow_bed;
 mod flows;
 mod flows_guarded;
+mod flows_meanwhile;
 mod guarded;
 mod interleavings;
 mod ownership;

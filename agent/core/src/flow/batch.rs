@@ -13,6 +13,7 @@ use super::{
 };
 use crate::agent::Agent;
 use crate::challenge::Challenge;
+use crate::confirm::STOPPED;
 
 /// A switch that restarts is back by then; a batch that came meanwhile waits for it.
 pub(super) const SWITCH_WITHIN: Duration = Duration::from_secs(20);
@@ -44,7 +45,8 @@ pub(super) enum Stage {
     Logged {
         ops: Arc<Vec<Op>>,
         challenge: Option<Vec<u8>>,
-        /// It was refused while the device was not filled, so that something of the table may have been missing.
+        /// It was refused while the device was not filled, so that something of the table may have been missing; or it
+        /// is to be confirmed, for which all of the table is to be there.
         after_filling: bool,
     },
     Applying {
@@ -92,6 +94,10 @@ impl Stage {
 }
 
 impl Batch {
+    pub(super) fn is_being_undone(&self) -> bool {
+        matches!(self.stage, Stage::Undoing { .. })
+    }
+
     /// After a restart: what may have been applied is applied again, or undone.
     pub(super) fn recovered(undecided: Undecided, table: &super::Table) -> Option<Self> {
         let ops = Arc::new(table.resolve(undecided.ops)?);
@@ -337,7 +343,8 @@ impl Agent {
             Err(refused) => return self.flow_refuse_unbegun(bridge, refused),
         };
         let challenge = appended.challenge;
-        if challenge.is_none() {
+        let is_guarded = challenge.is_some();
+        if !is_guarded {
             self.flows.guarding.take_if(|guarding| guarding == bridge);
         }
         let Some(device) = self.flows.devices.get_mut(bridge) else { return };
@@ -346,10 +353,12 @@ impl Agent {
             let reason = "a batch names an entry twice: a bug of the controller, please report it";
             return self.decide(bridge, Some(refusal(reason.into(), true)));
         };
-        self.set_flow_stage(bridge, Stage::Logged { ops, challenge, after_filling: false });
+        self.set_flow_stage(bridge, Stage::Logged { ops, challenge, after_filling: is_guarded });
         if entries > ENTRIES_MAX {
             let reason = format!("{bridge} would have {entries} entries, over the limit of {ENTRIES_MAX}");
             self.decide(bridge, Some(refusal(reason, true)));
+        } else if is_guarded && self.is_stopping {
+            self.decide(bridge, Some(refusal(STOPPED.into(), false)));
         }
     }
 
@@ -389,6 +398,9 @@ impl Agent {
             (Ok(odd), challenge, deadline) => {
                 device.watching.applied(&ops, odd);
                 match (challenge, deadline) {
+                    (Some(_), Some(_)) if !is_filled => {
+                        self.begin_undoing(bridge, "the switch was restarted while it was applied".into());
+                    }
                     (Some(bytes), Some(deadline)) => self.confirm_flows(bridge, bytes, deadline),
                     (_, _) => self.decide(bridge, None),
                 }

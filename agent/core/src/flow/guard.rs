@@ -199,7 +199,7 @@ impl Agent {
         let Stage::Undoing { ops, why, is_final, .. } = &batch.stage else { return };
         // Of many nobody knows which one it was.
         let id = if ops.len() == 1 { ops.first().map(|op| op.id) } else { None };
-        let permanent = *is_final;
+        let (permanent, is_asked) = (*is_final, batch.confirm.is_some());
         let how = match failed {
             None => "what was there before has been put back".to_owned(),
             Some(reason) => {
@@ -212,7 +212,7 @@ impl Agent {
         if permanent {
             self.hurry_until = Some(now + HURRY);
             // Not where nobody has connected since, as after a restart.
-            if self.flows.guarding.is_some() {
+            if is_asked {
                 self.reconnect("the flow rules were put back");
             }
         }
@@ -229,11 +229,13 @@ impl Agent {
                 self.begin_undoing(&bridge, STOPPED.into());
             }
             Some(Stage::Confirming { .. }) => self.begin_undoing(&bridge, STOPPED.into()),
-            Some(Stage::Undoing { .. } | Stage::Deciding { .. }) => {}
-            Some(
-                Stage::Fetching { .. } | Stage::Ready { .. } | Stage::Appending { .. } | Stage::Logged { .. },
-            )
-            | None => self.flows.guarding = None,
+            Some(Stage::Appending { .. } | Stage::Undoing { .. } | Stage::Deciding { .. }) => {}
+            // It is in the log as one that is to be undone: it was never begun, and may be tried again.
+            Some(Stage::Logged { .. }) => {
+                let refused = FlowRefusal { id: None, reason: STOPPED.into(), permanent: false };
+                self.decide(&bridge, Some(refused));
+            }
+            Some(Stage::Fetching { .. } | Stage::Ready { .. }) | None => self.flows.guarding = None,
         }
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use muster_shared::MonoTime;
 use muster_shared::model::flow::{Bridge, EntryState, FlowId};
 
+use super::batch::{Batch, Stage};
 use super::{Compared, Device, EXTRANEOUS_MAX, FlowEffect, Kept, Odd, Op, Repaired, Switch, Work, bounded};
 use crate::agent::Agent;
 
@@ -111,8 +112,13 @@ impl Agent {
         device.changed = true;
         device.watching.rounds = 0;
         device.watching.compare_now(now);
-        if let Some(Work::Comparing { stale, .. }) = &mut device.work {
+        if let Some(Work::Comparing { stale, .. } | Work::Repairing { stale, .. }) = &mut device.work {
             *stale = true;
+        }
+        let is_confirming = |batch: &Batch| matches!(batch.stage, Stage::Confirming { .. });
+        if device.batch.as_ref().is_some_and(is_confirming) {
+            // What the node was reached through is not what would be kept.
+            self.begin_undoing(bridge, "the switch was restarted before the change was confirmed".into());
         }
     }
 
@@ -195,7 +201,7 @@ impl Agent {
         let mut remove = compared.extraneous;
         remove.truncate(EXTRANEOUS_MAX);
         let more = compared.more || remove.len() == EXTRANEOUS_MAX;
-        device.work = Some(Work::Repairing { put: ids, since: now, more });
+        device.work = Some(Work::Repairing { put: ids, since: now, more, stale: false });
         self.flow_effect(bridge, FlowEffect::Repair { put, remove });
     }
 
@@ -221,7 +227,9 @@ impl Agent {
         let now = self.now;
         let Some(device) = self.device(bridge) else { return };
         let (put, since, more) = match device.work.take() {
-            Some(Work::Repairing { put, since, more }) => (put, since, more),
+            Some(Work::Repairing { put, since, more, stale: false }) => (put, since, more),
+            // It was done on the switch before: nothing is known of this one.
+            Some(Work::Repairing { stale: true, .. }) => return,
             other => {
                 device.work = other;
                 return;

@@ -83,11 +83,14 @@ impl Agent {
         }
         let (now, telling) = (self.now, &mut self.flows.telling);
         let complete = std::mem::take(&mut telling.all);
+        // A list without a table says that it is forgotten: so it is said only then.
+        let is_whole = self.flows.devices.values().all(|device| device.forgetting.is_none());
         let may_speak = now >= telling.rest_until;
         telling.waits = false;
         let mut states = Vec::new();
         for (bridge, device) in &mut self.flows.devices {
-            if device.forgotten || !(complete || device.changed || device.asked) {
+            let is_left_out = device.forgotten || device.forgetting.is_some();
+            if is_left_out || !(complete || device.changed || device.asked) {
                 continue;
             }
             let state = device.state(bridge);
@@ -102,10 +105,10 @@ impl Agent {
                 device.changed = false;
             }
         }
-        if complete || !states.is_empty() {
+        if complete && is_whole || !states.is_empty() {
             telling.rest_until = now + SPACING;
             debug_assert!(states.len() <= STATES_MAX, "there are fewer devices");
-            self.say(FlowUp::States { states, complete });
+            self.say(FlowUp::States { states, complete: complete && is_whole });
         }
     }
 
@@ -132,7 +135,7 @@ impl Agent {
     pub(super) fn flow_ask(&mut self, bridge: &Bridge, number: u64, ask: FlowAsk) {
         match ask {
             FlowAsk::Buckets => {
-                let device = self.flows.devices.get(bridge);
+                let device = self.told_device(bridge);
                 let sums = device.map_or_else(|| vec![0; BUCKETS], |it| it.table.sums().all().to_vec());
                 self.say(FlowUp::Buckets { device: bridge.clone(), number, sums });
             }
@@ -143,9 +146,14 @@ impl Agent {
         }
     }
 
+    /// One that is being forgotten is answered for as if it were.
+    fn told_device(&self, bridge: &Bridge) -> Option<&Device> {
+        self.flows.devices.get(bridge).filter(|device| device.forgetting.is_none())
+    }
+
     fn tell_entries(&mut self, bridge: &Bridge, number: u64, buckets: &[u16]) {
         let is_asked = |bucket: usize| buckets.binary_search_by_key(&bucket, |it| usize::from(*it)).is_ok();
-        let table = self.flows.devices.get(bridge).map(|device| device.table.kept()).unwrap_or_default();
+        let table = self.told_device(bridge).map(|device| device.table.kept()).unwrap_or_default();
         let mut asked = table.iter().filter(|it| is_asked(bucket_of(it.id))).peekable();
         loop {
             let page = asked.by_ref().take(ENTRIES_PAGE);

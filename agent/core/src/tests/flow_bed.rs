@@ -99,7 +99,13 @@ impl FlowBed {
     }
 
     fn with(bed: Bed, log: Vec<Record>, switch: BTreeMap<FlowId, u64>) -> Self {
-        let mut bed = Self {
+        let mut bed = Self::held(bed, log, switch);
+        bed.drain();
+        bed
+    }
+
+    fn held(bed: Bed, log: Vec<Record>, switch: BTreeMap<FlowId, u64>) -> Self {
+        Self {
             bed,
             log,
             switch,
@@ -115,9 +121,7 @@ impl FlowBed {
             held: Vec::new(),
             done: Vec::new(),
             next_at: 1_000,
-        };
-        bed.drain();
-        bed
+        }
     }
 
     /// As after kill -9, connected again.
@@ -127,6 +131,14 @@ impl FlowBed {
         let bed = Bed::with_flows(bed.disk.into_values().collect(), loaded);
         let mut bed = Self { is_back, ..Self::with(bed, log, switch) };
         bed.bed.greet();
+        bed.drain();
+        bed
+    }
+
+    /// A new process whose host does not answer yet.
+    pub fn started(log: Vec<Record>, switch: BTreeMap<FlowId, u64>) -> Self {
+        let bed = Bed::with_flows(Vec::new(), load(&log));
+        let mut bed = Self { is_slow: true, ..Self::held(bed, log, switch) };
         bed.drain();
         bed
     }

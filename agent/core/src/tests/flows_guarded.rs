@@ -8,7 +8,7 @@ use muster_shared::model::{Action, Down, ReportKey, Up};
 use super::bed::{CHALLENGE, generation};
 use super::confirm::network;
 use super::flow_bed::{FlowBed, br0, ops, table};
-use crate::{Input, resource_id};
+use crate::{FlowEffect, FlowInput, Input, resource_id};
 
 fn management(rules: &[(u64, u8)]) -> FlowBed {
     let mut bed = FlowBed::new();
@@ -167,4 +167,86 @@ fn network_and_flow_rules_are_never_guarded_at_the_same_time() {
     assert_eq!(bed.switch, table(&[(1, 1), (2, 1)]), "now the rules wait");
     bed.batch(4, ops(&[(4, 1)], &[]));
     assert_eq!(bed.switch, table(&[(1, 1), (2, 1), (4, 1)]), "not those that need no guard");
+}
+
+#[test]
+fn a_switch_that_restarts_unseen_meanwhile_has_it_undone() {
+    let mut bed = management(&[(1, 1)]);
+    bed.guarded(2, ops(&[(2, 1)], &[]));
+    assert!(bed.bed.agent.is_guarding());
+    bed.switch.clear();
+    bed.input(FlowInput::Back);
+    reconnect(&mut bed);
+    answer(&mut bed, 2, CHALLENGE);
+    bed.settle();
+    let refused = bed.state().refused.unwrap();
+    assert!(refused.reason.contains("restarted before the change was confirmed"), "{}", refused.reason);
+    assert_eq!((bed.state().decided, &bed.switch), (generation(2), &table(&[(1, 1)])));
+}
+
+#[test]
+fn a_switch_that_restarts_while_it_is_applied_has_it_undone() {
+    let mut bed = management(&[(1, 1)]);
+    bed.is_slow = true;
+    bed.guarded(2, ops(&[(2, 1)], &[]));
+    bed.switch.clear();
+    bed.input(FlowInput::Back);
+    bed.release();
+    reconnect(&mut bed);
+    bed.settle();
+    let refused = bed.state().refused.unwrap();
+    assert!(refused.reason.contains("restarted while it was applied"), "{}", refused.reason);
+    assert_eq!(bed.switch, table(&[(1, 1)]));
+}
+
+#[test]
+fn it_is_tried_on_a_switch_that_has_the_whole_table() {
+    let mut bed = management(&[(1, 1)]);
+    bed.go();
+    bed.is_back = true;
+    bed.is_slow = true;
+    bed.input(FlowInput::Back);
+    bed.guarded(2, ops(&[(2, 1)], &[]));
+    assert!(matches!(bed.held[..], [FlowEffect::Compare { .. }]), "{:?}", bed.held);
+    bed.release();
+    assert_eq!(bed.done, ["compare", "repair", "filled", "apply"]);
+    assert!(bed.bed.agent.is_guarding());
+}
+
+#[test]
+fn what_waited_when_the_agent_was_stopped_may_be_tried_again() {
+    let mut bed = management(&[(1, 1)]);
+    bed.is_slow = true;
+    bed.input(FlowInput::Hint);
+    bed.after(Duration::from_secs(11));
+    bed.guarded(2, ops(&[(2, 1)], &[]));
+    assert!(matches!(bed.held[..], [FlowEffect::Compare { .. }]), "it waits: {:?}", bed.held);
+    bed.bed.input(Input::Stop);
+    bed.drain();
+    assert!(!bed.bed.agent.is_guarding());
+    let mut bed = bed.crash();
+    bed.settle();
+    let refused = bed.state().refused.unwrap();
+    assert!(!refused.permanent && refused.reason.contains("was stopped"), "{refused:?}");
+    assert_eq!((bed.state().decided, &bed.switch), (generation(2), &table(&[(1, 1)])));
+}
+
+#[test]
+fn after_a_crash_nothing_else_may_cut_the_node_off_until_it_is_undone() {
+    let mut bed = management(&[(1, 1)]);
+    bed.guarded(2, ops(&[(2, 1)], &[]));
+    bed.is_back = false;
+    let mut bed = bed.crash();
+    assert!(!bed.bed.agent.is_guarding(), "there is no switch to undo it on");
+    bed.is_back = true;
+    bed.input(FlowInput::Back);
+    bed.settle();
+    assert_eq!(bed.switch, table(&[(1, 1)]));
+
+    bed.is_management = true;
+    bed.guarded(3, ops(&[(2, 1)], &[]));
+    let (log, switch) = (bed.log.clone(), bed.switch.clone());
+    let bed = FlowBed::started(log, switch);
+    assert!(bed.bed.agent.is_guarding(), "it is being undone");
+    assert!(matches!(bed.held[..], [FlowEffect::Apply { .. }]), "{:?}", bed.held);
 }

@@ -12,6 +12,7 @@ mod failures;
 mod flow_cases;
 mod flow_host;
 mod flow_random;
+mod flow_refusals;
 mod flow_rows;
 mod flow_tables;
 mod hooks;

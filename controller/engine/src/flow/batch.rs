@@ -50,14 +50,23 @@ impl Engine {
     fn make_batch(&mut self, key: DeviceKey) {
         let (generation, now) = (self.next_generation(), self.now);
         let Some(device) = self.flows.get_mut(key) else { return };
-        let all = device.table.serial();
         let first = device.waiters.keys().next().copied();
-        let upto = match device.narrow {
-            true => device.table.closed(first.unwrap_or(all).max(device.table.settled())),
-            false => all,
+        let narrow = first.filter(|first| device.narrow_upto.is_some_and(|last| *first <= last));
+        let upto = match narrow {
+            Some(first) => device.table.closed(first.max(device.table.settled())),
+            None => device.table.serial(),
         };
-        let mut ids = device.table.take_waiting(upto);
-        let strays = device.table.take_strays();
+        if narrow.is_none() {
+            device.narrow_upto = None;
+        }
+        if device.table.marked(FlowMark::Again) == 0 {
+            device.apart = None;
+        }
+        let mut ids = device.table.take_waiting(upto, device.apart);
+        let strays = match device.apart {
+            Some(_) if !ids.is_empty() => Vec::new(),
+            _ => device.table.take_strays(),
+        };
         if ids.is_empty() && strays.is_empty() {
             // All that was written has been taken back.
             self.settle_device(key, upto, &[]);
@@ -79,6 +88,7 @@ impl Engine {
                 special.push(*id);
             }
         }
+        let with_strays = !strays.is_empty();
         strays.into_iter().for_each(|id| ops.remove(id));
         let confirm_timeout = device.guards.range(..=upto).map(|(_, seconds)| *seconds).max();
         let bytes = ops.into_bytes();
@@ -96,6 +106,7 @@ impl Engine {
             serial: upto,
             ids,
             special,
+            with_strays,
             batch: Some(batch),
             stored,
             connection: None,
@@ -154,7 +165,10 @@ impl Engine {
     pub(super) fn batch_applied(&mut self, key: DeviceKey) {
         let Some(device) = self.flows.get_mut(key) else { return };
         let Some(flight) = device.in_flight.take() else { return };
-        (device.narrow, device.tries, device.not_before) = (false, 0, None);
+        (device.tries, device.not_before) = (0, None);
+        if device.table.repairs_among(&flight.ids) > 0 {
+            device.apart = device.apart.map(|most| most.saturating_mul(2));
+        }
         self.settle_device(key, flight.serial, &flight.special);
     }
 
@@ -186,45 +200,54 @@ impl Engine {
         let blamed = refusal.id.and_then(|id| device.table.write_of(id, flight.serial));
         let open = device.waiters.range(..=flight.serial).map(|(serial, _)| *serial);
         let open: Vec<u64> = open.collect();
+        let repairs = device.table.repairs_among(&flight.ids);
         let finally = refusal.permanent || device.tries >= limit;
+        device.table.wait_again(&flight.ids);
         match (blamed, open.as_slice()) {
-            // A repair: it stays wrong, and is looked at again with the next comparison.
-            (Some(serial), _) if serial <= settled => {
-                let reason: Arc<str> = refusal.reason.as_str().into();
-                // Of one that is FAILED and is there all the same, its removal was refused.
-                if let Some(id) = refusal.id.filter(|id| device.table.wants(*id)) {
-                    device.table.see(id, FlowMark::Wrong, Some(reason));
-                }
-                device.table.wait_again(&flight.ids);
-                self.try_later(key);
-            }
-            _ if !finally => {
-                device.table.wait_again(&flight.ids);
-                self.try_later(key);
-            }
+            (Some(serial), _) if serial <= settled => self.repair_refused(key, refusal, repairs),
+            _ if !finally => self.try_later(key),
             (Some(serial), _) => {
                 device.tries = 0;
-                device.table.wait_again(&flight.ids);
                 self.fail_write(key, serial, &flight.ids, refusal);
             }
             (None, []) => {
-                device.table.wait_again(&flight.ids);
+                // Of one alone it is known whom to blame. The others are told apart by halves.
+                let alone = flight.ids.first().filter(|_| flight.ids.len() == 1);
+                if let Some(id) = alone.filter(|id| device.table.wants(**id)) {
+                    device.table.see(*id, FlowMark::Wrong, Some(refusal.reason.as_str().into()));
+                }
+                device.apart = Some((repairs / 2).max(1));
                 self.try_later(key);
             }
-            (None, _) if open.len() == 1 || device.narrow => {
+            // Nobody's write is to fail for what a repair may be to blame for: from now on they go apart.
+            (None, _) if repairs > 0 || flight.with_strays => {
+                (device.apart, device.tries) = (Some(repairs.max(1)), 0);
+            }
+            (None, _) if open.len() == 1 || device.narrow_upto.is_some() => {
                 device.tries = 0;
-                device.table.wait_again(&flight.ids);
                 // Newest first: what each has changed becomes what it was before.
                 for serial in open.iter().rev() {
                     self.fail_write(key, *serial, &flight.ids, refusal);
                 }
             }
-            (None, _) => {
-                (device.narrow, device.tries) = (true, 0);
-                device.table.wait_again(&flight.ids);
-            }
+            (None, _) => (device.narrow_upto, device.tries) = (Some(flight.serial), 0),
         }
         self.device_changed(key);
+    }
+
+    /// What was to be put right cannot be, by the fault of an entry that is settled: it stays wrong, and is looked at
+    /// again with the next comparison. The others go at once, but fewer at a time: many may be to blame.
+    fn repair_refused(&mut self, key: DeviceKey, refusal: &FlowRefusal, repairs: usize) {
+        let Some(device) = self.flows.get_mut(key) else { return };
+        let is_repair = |id: &FlowId| device.table.get(*id).is_some_and(|kept| kept.mark == FlowMark::Again);
+        match refusal.id.filter(is_repair) {
+            Some(id) => {
+                device.table.see(id, FlowMark::Wrong, Some(refusal.reason.as_str().into()));
+                (device.apart, device.tries) = (Some((repairs / 2).max(1)), 0);
+            }
+            // Of one that is FAILED and is there all the same, its removal was refused.
+            None => self.try_later(key),
+        }
     }
 
     fn try_later(&mut self, key: DeviceKey) {
@@ -241,7 +264,9 @@ impl Engine {
     pub(super) fn fail_write(&mut self, key: DeviceKey, serial: u64, ids: &[FlowId], refusal: &FlowRefusal) {
         let Some(device) = self.flows.get_mut(key) else { return };
         let reason: Arc<str> = refusal.reason.as_str().into();
-        device.table.fail(serial, ids, Some(&reason));
+        // What a newer write has changed since is not in the batch, and must not become this again.
+        let ids = [ids, device.table.waiting()].concat();
+        device.table.fail(serial, &ids, Some(&reason));
         device.guards.remove(&serial);
         let ended = device.waiters.remove(&serial).unwrap_or_default();
         self.device_changed(key);

@@ -53,6 +53,8 @@ pub(crate) struct InFlight {
     pub ids: Vec<FlowId>,
     /// Those of `ids` that are more than ADDED when it is settled.
     pub special: Vec<FlowId>,
+    /// It takes something off the device that is in no table.
+    pub with_strays: bool,
     /// None after a restart: what it was is not known any more, only how it ended.
     pub batch: Option<FlowBatch>,
     /// Where it is too large for a message.
@@ -87,8 +89,10 @@ pub(crate) struct Device {
     pub heard: bool,
     /// What it said of this one; none: it has no table of it.
     pub state: Option<FlowState>,
-    /// One write in a batch: the agent could not say whose fault a refusal was.
-    pub narrow: bool,
+    /// One write in a batch, up to this: the agent could not say whose fault a refusal was.
+    pub narrow_upto: Option<u64>,
+    /// Repairs go without writes, so many at a time: one of them was refused.
+    pub apart: Option<usize>,
     /// Tries of the present batch that came to nothing.
     pub tries: u32,
     /// When it is seen whether the batch in flight is to be said again.
@@ -166,7 +170,8 @@ impl Flows {
             guards: BTreeMap::new(),
             heard: false,
             state: None,
-            narrow: false,
+            narrow_upto: None,
+            apart: None,
             tries: 0,
             said_again: None,
             not_before: None,

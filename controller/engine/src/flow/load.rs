@@ -46,6 +46,7 @@ impl Engine {
                 serial,
                 ids,
                 special,
+                with_strays: false,
                 batch: None,
                 stored: None,
                 connection: None,

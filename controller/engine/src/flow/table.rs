@@ -207,9 +207,12 @@ impl Table {
         self.save(id);
     }
 
-    /// The device does not have it as it is to be: it is sent again.
+    /// The device does not have it as it is to be: it is sent again. Why it could not be put right before says more.
     pub fn again(&mut self, id: FlowId, reason: &Arc<str>) {
-        self.see(id, FlowMark::Again, Some(reason.clone()));
+        let was_wrong = self.entries.get(&id).is_some_and(|kept| kept.mark == FlowMark::Wrong);
+        let known = self.reasons.get(&id).filter(|_| was_wrong);
+        let reason = known.unwrap_or(reason).clone();
+        self.see(id, FlowMark::Again, Some(reason));
         self.queue(id);
     }
 
@@ -232,23 +235,44 @@ impl Table {
         self.entries.get(&id).is_some_and(|kept| kept.seen().is_some())
     }
 
-    /// What is to go into the next batch, of writes up to `upto`. They are not waiting any more.
-    pub fn take_waiting(&mut self, upto: u64) -> Vec<FlowId> {
-        let all = std::mem::take(&mut self.waiting);
+    /// What is to go into the next batch, of writes up to `upto`. They are not waiting any more. With `apart`, repairs
+    /// go only when no write does, and so many at a time.
+    pub fn take_waiting(&mut self, upto: u64, apart: Option<usize>) -> Vec<FlowId> {
+        let mut all = std::mem::take(&mut self.waiting);
+        let settled = self.settled;
+        let is_open = |kept: &Kept| kept.serial > settled && kept.mark != FlowMark::Failed;
+        let mut room = usize::MAX;
+        if let Some(most) = apart {
+            let goes = |id: &FlowId| self.get(*id).is_some_and(|kept| kept.serial <= upto && is_open(kept));
+            room = if all.iter().any(goes) { 0 } else { most };
+            if self.specials > 0 {
+                all.sort_by_key(|id| self.get(*id).map(Kept::rank));
+            }
+        }
         let mut taken = Vec::with_capacity(all.len());
         for id in all {
             let Some(kept) = self.entries.get_mut(&id) else { continue };
-            if kept.serial > upto {
+            let is_repair = kept.mark == FlowMark::Again;
+            if kept.serial > upto || (is_repair && room == 0) {
                 self.waiting.push(id);
                 continue;
             }
             kept.queued = false;
-            let is_open = kept.serial > self.settled && kept.mark != FlowMark::Failed;
-            if is_open || kept.mark == FlowMark::Again {
+            room -= usize::from(is_repair);
+            if is_repair || is_open(kept) {
                 taken.push(id);
             }
         }
         taken
+    }
+
+    /// Those that are sent again because the device lost or changed them.
+    pub fn repairs_among(&self, ids: &[FlowId]) -> usize {
+        if self.marked(FlowMark::Again) == 0 {
+            return 0;
+        }
+        let is_repair = |id: &&FlowId| self.get(**id).is_some_and(|kept| kept.mark == FlowMark::Again);
+        ids.iter().filter(is_repair).count()
     }
 
     /// What was in a batch that was not applied waits again.
@@ -295,7 +319,8 @@ impl Table {
             // One whose removal has come to its end since is as good as never there.
             let settled = self.settled;
             let mark = match kept.past.take().filter(|past| !past.removing || past.serial > settled) {
-                None if reason.is_none() => {
+                // Nothing is left of what was to go.
+                None if reason.is_none() || kept.removing => {
                     self.drop_entry(*id);
                     self.unsaved.push(*id);
                     continue;

@@ -1,0 +1,208 @@
+//! Batches that are refused: who is to blame, what goes on all the same, and what goes on guarded.
+
+use std::time::Duration;
+
+use muster_shared::model::flow::{DeviceName, Entry};
+
+use super::bed::{Bed, node, parse};
+use super::flow_tables::{device, id, put, rule, write};
+use crate::flow::{FlowOp, FlowWrite};
+use crate::{Request, Source, SourceText};
+
+fn guarded_table() -> Source {
+    let template = "heat_template_version: 2018-08-31
+resources:
+  a:
+    type: Muster::FlowTable
+    properties:
+      device: node-0/br0
+      confirm_timeout: 60
+      rules:
+        - {priority: 100, selector: {eth_type: 0x0800, ipv4_dst: 10.0.1.0/24}, treatment: [{goto_table: 1}]}
+";
+    parse(SourceText { name: "t".into(), template: template.into(), ..SourceText::default() })
+}
+
+/// Guards of the batches that wait at the node.
+fn guards(bed: &Bed) -> Vec<Option<u32>> {
+    bed.hosts[&node(0)].flows.waiting.iter().map(|batch| batch.confirm_timeout).collect()
+}
+
+fn refusals(bed: &Bed) -> usize {
+    bed.hosts[&node(0)].flows.refusals
+}
+
+/// The agent has a table no more.
+fn wipe(bed: &mut Bed) {
+    bed.disconnect(&node(0));
+    bed.hosts.get_mut(&node(0)).unwrap().flows.devices.clear();
+    bed.connect(&node(0));
+}
+
+fn hundred(bed: &mut Bed, d: &DeviceName) {
+    let rules: Vec<Entry> = (1..=100).map(|n| rule(n, 1)).collect();
+    bed.apply_rules(d, &rules);
+}
+
+#[test]
+fn a_guard_outlives_the_controller() {
+    // The batch is with its agent; or it has never left.
+    for away in [false, true] {
+        let mut bed = Bed::new(1);
+        if away {
+            bed.disconnect(&node(0));
+        }
+        bed.hold(0, true);
+        bed.create(guarded_table()).unwrap();
+        bed.restart();
+        bed.connect(&node(0));
+        assert_eq!(guards(&bed), [Some(60)]);
+    }
+}
+
+#[test]
+fn a_guard_of_an_operation_outlives_the_controller() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    bed.disconnect(&node(0));
+    let stages = vec![vec![write(&d, &[rule(1, 1)])]];
+    bed.ask(Request::ApplyFlows { stages, confirm_timeout: Some(60) }).unwrap();
+    bed.restart();
+    bed.hold(0, true);
+    bed.connect(&node(0));
+    assert_eq!(guards(&bed), [Some(60)]);
+}
+
+#[test]
+fn what_waits_unguarded_is_guarded_when_it_is_asked_for_so() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    bed.disconnect(&node(0));
+    bed.apply_rules(&d, &[rule(1, 1)]);
+    let stages = vec![vec![write(&d, &[rule(1, 1)])]];
+    bed.ask(Request::ApplyFlows { stages, confirm_timeout: Some(60) }).unwrap();
+    bed.hold(0, true);
+    bed.connect(&node(0));
+    assert_eq!(guards(&bed), [Some(60)]);
+}
+
+#[test]
+fn rules_that_cannot_be_put_back_do_not_hold_up_the_others() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    hundred(&mut bed, &d);
+    (1..=50).for_each(|n| bed.bad(&d, n, false));
+    wipe(&mut bed);
+    assert_eq!(bed.on_device(&d).len(), 50, "without waiting");
+    assert_eq!(bed.standings(&d), "ADDED 50, PENDING_ADD 50");
+    bed.hosts.get_mut(&node(0)).unwrap().flows.bad.clear();
+    bed.pass(Duration::from_secs(600));
+    bed.say(&d);
+    bed.pass(Duration::from_secs(600));
+    assert!(bed.equal(&d), "{}", bed.standings(&d));
+}
+
+#[test]
+fn what_cannot_be_put_back_and_is_not_named_is_found() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    hundred(&mut bed, &d);
+    bed.bad(&d, 77, true);
+    bed.hosts.get_mut(&node(0)).unwrap().flows.blame_none_above = Some(0);
+    wipe(&mut bed);
+    (0..300).for_each(|_| bed.pass(Duration::from_secs(1)));
+    assert_eq!(bed.standings(&d), "ADDED 99, PENDING_ADD 1");
+    let row = bed.engine.flow_show(&d, id(&d, 77)).unwrap().rows.remove(0);
+    assert_eq!(row.error.as_deref(), Some("no such port"));
+    assert_eq!(bed.on_device(&d).len(), 99);
+}
+
+#[test]
+fn what_is_refused_as_a_whole_is_tried_more_and_more_seldom() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    hundred(&mut bed, &d);
+    (1..=100).for_each(|n| bed.bad(&d, n, false));
+    bed.hosts.get_mut(&node(0)).unwrap().flows.blame_none_above = Some(0);
+    wipe(&mut bed);
+    (0..3600).for_each(|_| bed.pass(Duration::from_secs(1)));
+    assert!((10..80).contains(&refusals(&bed)), "{}", refusals(&bed));
+    bed.hosts.get_mut(&node(0)).unwrap().flows.bad.clear();
+    (0..10).for_each(|_| bed.pass(Duration::from_secs(400)));
+    assert!(bed.equal(&d), "{}", bed.standings(&d));
+}
+
+#[test]
+fn a_write_does_not_fail_for_a_repair_that_nobody_is_blamed_for() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    hundred(&mut bed, &d);
+    bed.bad(&d, 77, true);
+    bed.hosts.get_mut(&node(0)).unwrap().flows.blame_none_above = Some(0);
+    wipe(&mut bed);
+    let innocent = bed.apply_rules(&d, &[rule(200, 1)]);
+    (0..10).for_each(|_| bed.pass(Duration::from_secs(1)));
+    assert_eq!(bed.ended(innocent), "COMPLETE");
+    let guilty = bed.apply_rules(&d, &[rule(77, 2), rule(201, 1)]);
+    (0..300).for_each(|_| bed.pass(Duration::from_secs(1)));
+    assert_eq!(bed.ended(guilty), "FAILED: no such port");
+}
+
+#[test]
+fn one_write_of_many_that_is_refused_without_a_name_is_refused_twice() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    bed.disconnect(&node(0));
+    bed.hosts.get_mut(&node(0)).unwrap().flows.blame_none_above = Some(0);
+    bed.bad(&d, 100, true);
+    let operations: Vec<u64> = (1..=100).map(|n| bed.apply_rules(&d, &[rule(n, 1)])).collect();
+    bed.connect(&node(0));
+    // A guarded one cuts its node off each time.
+    assert_eq!(refusals(&bed), 2);
+    let failed = operations.iter().filter(|operation| bed.ended(**operation) != "COMPLETE");
+    assert_eq!(failed.collect::<Vec<_>>(), [&operations[99]]);
+    let batches = bed.hosts[&node(0)].flows.ran;
+    bed.disconnect(&node(0));
+    for n in 1..=3 {
+        bed.apply_rules(&d, &[rule(n, 2)]);
+    }
+    bed.connect(&node(0));
+    assert_eq!(bed.hosts[&node(0)].flows.ran, batches + 1, "later writes are merged again");
+}
+
+#[test]
+fn nothing_is_left_of_a_refused_removal_of_what_was_never_there() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    bed.bad(&d, 8, true);
+    bed.bad(&d, 9, true);
+    bed.hold(0, true);
+    bed.apply_rules(&d, &[rule(1, 1), rule(8, 1)]);
+    let ops = vec![FlowOp::Remove(id(&d, 1)), put(&d, &rule(9, 1))];
+    bed.apply(vec![vec![FlowWrite { device: d.clone(), ops }]]).unwrap();
+    bed.hold(0, false);
+    bed.decide(0);
+    assert_eq!(bed.standings(&d), "FAILED 2");
+    bed.restart();
+    assert_eq!(bed.standings(&d), "FAILED 2");
+    bed.remove_rules(&d, &[id(&d, 8), id(&d, 9)]);
+    assert!(bed.tables.flows.entries.is_empty());
+}
+
+#[test]
+fn of_two_writes_that_fail_together_nothing_is_on_the_device() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    bed.disconnect(&node(0));
+    bed.hosts.get_mut(&node(0)).unwrap().flows.blame_none_above = Some(1);
+    bed.bad(&d, 8, true);
+    bed.bad(&d, 9, true);
+    let older = bed.apply_rules(&d, &[rule(1, 1), rule(8, 1)]);
+    let newer = bed.apply_rules(&d, &[rule(1, 2), rule(9, 1)]);
+    bed.connect(&node(0));
+    assert_eq!([older, newer].map(|it| bed.ended(it)), ["FAILED: no such port", "FAILED: no such port"]);
+    assert_eq!((bed.standings(&d).as_str(), bed.on_device(&d).len()), ("FAILED 3", 0));
+}
+
+#[test]
+fn an_operation_does_not_complete_by_a_rule_of_another_that_fails() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    bed.disconnect(&node(0));
+    bed.bad(&d, 1, true);
+    let older = bed.apply_rules(&d, &[rule(1, 1)]);
+    let newer = bed.apply_rules(&d, &[rule(1, 1), rule(2, 1)]);
+    bed.connect(&node(0));
+    assert_eq!([older, newer].map(|it| bed.ended(it)), ["FAILED: no such port", "FAILED: no such port"]);
+    assert_eq!((bed.standings(&d).as_str(), bed.on_device(&d).len()), ("FAILED 2", 0));
+}

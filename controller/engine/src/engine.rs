@@ -9,6 +9,7 @@ use muster_shared::{Epoch, Generation, MonoTime, NodeId, ResourceId, StackName};
 use muster_template::Template;
 
 use crate::claim::Claims;
+use crate::flow::record::FlowChange;
 use crate::flow::{FlowAction, Flows};
 use crate::job::Limits;
 use crate::node::{NodeKey, Nodes};
@@ -244,6 +245,9 @@ impl Engine {
     pub fn poll_effect(&mut self) -> Option<Effect> {
         let dirty = self.next_dirty().or_else(|| self.next_flow_change());
         if let Some(change) = dirty.or_else(|| self.changes.pop_front()) {
+            if let Change::Flow(FlowChange::DeviceRemoved(number)) = change {
+                self.flows.left(number);
+            }
             return Some(Effect::Persist(change));
         }
         self.effects.pop_front()

@@ -10,6 +10,7 @@ mod delete_first;
 mod drift;
 mod failures;
 mod flow_cases;
+mod flow_forget;
 mod flow_host;
 mod flow_random;
 mod flow_refusals;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use muster_engine::flow::record::{
     FlowChange, FlowDeviceRecord, FlowEntryRecord, FlowMark, FlowOperationRecord, FlowPartRecord, FlowPast,
-    FlowSnapshot,
+    FlowSnapshot, ForgottenRecord,
 };
 use muster_engine::flow::{FlowAction, FlowWrite, Owner};
 use muster_engine::record::Status;
@@ -52,6 +52,15 @@ pub(super) fn apply(db: &Transaction<'_>, change: &FlowChange, now: &str) -> Res
             .execute(params![device, int(*serial)])?;
             db.prepare_cached("DELETE FROM flow_past WHERE device = ?1 AND until <= ?2")?
                 .execute(params![device, int(*serial)])?;
+        }
+        FlowChange::Forgotten(ForgottenRecord { node, bridge, generation }) => {
+            let number = int(generation.number);
+            db.prepare_cached("INSERT OR REPLACE INTO flow_forgotten VALUES (?1, ?2, ?3, ?4)")?
+                .execute(params![node.as_str(), bridge.as_str(), generation.epoch.0, number])?;
+        }
+        FlowChange::ForgottenHeard { node, bridge } => {
+            db.prepare_cached("DELETE FROM flow_forgotten WHERE node = ?1 AND bridge = ?2")?
+                .execute([node.as_str(), bridge.as_str()])?;
         }
         FlowChange::Operation(record) => put_operation(db, record, now)?,
         FlowChange::Stages { operation, stages } => {
@@ -249,6 +258,16 @@ pub(super) fn load(db: &Connection) -> Result<FlowSnapshot, StoreError> {
     for part in select.query_map([], part)? {
         let part = part?;
         snapshot.parts.insert((part.operation, part.device), part);
+    }
+    let mut select = db.prepare("SELECT node, bridge, epoch, number FROM flow_forgotten")?;
+    let forgotten = |row: &Row<'_>| {
+        let node = row.get_ref(0)?.as_str()?.parse().map_err(|_| bad("a node"))?;
+        let bridge = row.get_ref(1)?.as_str()?.parse().map_err(|_| bad("a bridge"))?;
+        Ok(((node, bridge), Generation { epoch: Epoch(row.get(2)?), number: unsigned(row, 3)? }))
+    };
+    for forgotten in select.query_map([], forgotten)? {
+        let (key, generation) = forgotten?;
+        snapshot.forgotten.insert(key, generation);
     }
     let highest = "SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'highest_flow_operation'";
     snapshot.highest = db.query_row(highest, [], |row| unsigned(row, 0)).optional()?.unwrap_or(0);

@@ -13,8 +13,12 @@ use super::text::Packed;
 use super::{Bounds, Store, StoreError};
 
 /// Each brings the database to the next version; `user_version` counts those that were applied.
-const SCHEMAS: [&str; 3] =
-    [include_str!("schema-1.sql"), include_str!("schema-2.sql"), include_str!("schema-3.sql")];
+const SCHEMAS: [&str; 4] = [
+    include_str!("schema-1.sql"),
+    include_str!("schema-2.sql"),
+    include_str!("schema-3.sql"),
+    include_str!("schema-4.sql"),
+];
 /// Of the encoding of `resources.spec`.
 pub(super) const SPEC_VERSION: u8 = 2;
 /// Pages held in memory, in KiB: the engine has the working set, this is for the tree's inner pages.

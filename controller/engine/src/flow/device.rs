@@ -1,6 +1,6 @@
 //! A device: its table, what is with its agent, and what the agent said of it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use indexmap::IndexSet;
 use muster_shared::model::ContentDigest;
@@ -10,6 +10,7 @@ use muster_template::ForeignPolicy;
 use std::sync::Arc;
 
 use super::ask::Asks;
+use super::forget::Forgotten;
 use super::operation::Operation;
 use super::reconcile::Comparing;
 use super::record::{FlowChange, FlowDeviceRecord};
@@ -121,7 +122,10 @@ pub(crate) struct Flows {
     pub next_operation: u64,
     pub next_number: u64,
     pub entries: usize,
+    pub forgotten: BTreeMap<NodeKey, BTreeMap<Bridge, Forgotten>>,
     unsaved: IndexSet<DeviceKey>,
+    /// Numbers of devices whose removal is not handed out: what is written of another would be removed by it.
+    leaving: BTreeSet<usize>,
 }
 
 /// Entries in one change: enough that its own cost does not count.
@@ -154,9 +158,11 @@ impl Flows {
 
     /// At this number, or at the first that is free.
     pub fn insert(&mut self, at: Option<u32>, node: NodeKey, bridge: Bridge) -> DeviceKey {
-        let is_full = self.devices.len() <= self.count;
-        let free = || self.devices.iter().position(Option::is_none).filter(|_| !is_full);
-        let at = at.map(|at| at as usize).or_else(free).unwrap_or(self.devices.len());
+        let is_full = self.devices.len() <= self.count + self.leaving.len();
+        let mut places = (0..).zip(&self.devices);
+        let mut free = || places.position(|(at, it)| it.is_none() && !self.leaving.contains(&at));
+        let free = if is_full { None } else { free() };
+        let at = at.map(|at| at as usize).or(free).unwrap_or(self.devices.len());
         if self.devices.len() <= at {
             self.devices.resize_with(at + 1, || None);
         }
@@ -196,6 +202,12 @@ impl Flows {
         self.count -= 1;
         self.unsaved.swap_remove(&key);
         self.entries -= device.table.len();
+        self.leaving.insert(key.0 as usize);
+    }
+
+    /// Its removal is handed out: the number is free.
+    pub fn left(&mut self, number: u32) {
+        self.leaving.remove(&(number as usize));
     }
 
     /// Something of the device or its entries is to be written down.

@@ -8,6 +8,7 @@ use muster_template::Desired;
 
 use super::device::{DeviceKey, InFlight, Target};
 use super::entry::Owner;
+use super::forget::Forgotten;
 use super::operation::Operation;
 use super::record::FlowSnapshot;
 use crate::engine::Engine;
@@ -17,7 +18,7 @@ use crate::resource::Slot;
 impl Engine {
     /// Before anything of the stacks is taken up.
     pub(crate) fn load_flows(&mut self, snapshot: FlowSnapshot) {
-        let FlowSnapshot { devices, entries, operations, parts, highest } = snapshot;
+        let FlowSnapshot { devices, entries, operations, parts, forgotten, highest } = snapshot;
         let mut sent = BTreeMap::new();
         for (number, record) in devices {
             let node = self.nodes.key(&record.node);
@@ -52,6 +53,11 @@ impl Engine {
                 connection: None,
                 sent_at: self.now,
             });
+        }
+        for ((node, bridge), generation) in forgotten {
+            self.rise_above(generation);
+            let forgotten = Forgotten { generation, connection: None };
+            self.flows.forgotten.entry(self.nodes.key(&node)).or_default().insert(bridge, forgotten);
         }
         self.flows.next_operation = highest;
         for (id, (record, stages)) in operations {

@@ -17,6 +17,7 @@ mod ask;
 mod batch;
 mod device;
 mod entry;
+mod forget;
 mod load;
 mod operation;
 mod purge;

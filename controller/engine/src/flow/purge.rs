@@ -3,16 +3,12 @@
 //! Absent on purpose: purging because a device or a node is away. What is not there may come back, and is compared then.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use muster_shared::model::flow::{DeviceName, FlowDown, FlowId};
+use muster_shared::model::flow::{DeviceName, FlowId};
 
-use super::device::{DeviceKey, Target};
 use super::entry::{Kept, Owner};
-use super::operation::{FlowAction, FlowOp, FlowWrite, Operation};
-use super::record::FlowChange;
+use super::operation::{FlowAction, FlowOp, FlowWrite};
 use crate::engine::Engine;
-use crate::record::{Change, Status};
 use crate::request::{Answer, Refusal};
 
 impl Engine {
@@ -58,46 +54,5 @@ impl Engine {
         let ids: BTreeSet<FlowId> = ids.collect();
         let ops = ids.into_iter().map(FlowOp::Remove).collect();
         self.begin_flows(FlowAction::Purge, vec![vec![FlowWrite { device, ops }]], confirm)
-    }
-
-    fn forget_device(&mut self, key: DeviceKey, name: &DeviceName) -> Result<Answer, Refusal> {
-        let Some(device) = self.flows.get_mut(key) else { return Ok(Answer::Done) };
-        let (node, bridge, rules) = (device.node, device.bridge.clone(), device.table.len() as u64);
-        let waiters: Vec<Target> = std::mem::take(&mut device.waiters).into_values().flatten().collect();
-        let generation = self.next_generation();
-        self.send_flow(node, FlowDown::Forget { device: bridge, generation });
-        for target in waiters {
-            self.target_ended(key, target, Err((None, "its table was purged", true)));
-        }
-        self.end_asks(key);
-        self.flows.remove(key);
-        self.change(Change::Flow(FlowChange::DeviceRemoved(key.0)));
-        let warnings = if self.nodes[node].ready {
-            Vec::new()
-        } else {
-            vec![format!(
-                "node {} is away: should its agent come back with rules of {name}, they are taken away",
-                name.node
-            )]
-        };
-        self.flows.next_operation += 1;
-        let id = self.flows.next_operation;
-        self.flows.operations.insert(
-            id,
-            Operation {
-                action: FlowAction::Purge,
-                status: Status::InProgress,
-                stage: 0,
-                stages: Arc::default(),
-                stage_count: 1,
-                done: rules,
-                total: rules,
-                confirm: None,
-                open: BTreeSet::new(),
-                errors: Vec::new(),
-            },
-        );
-        self.end_operation(id, Status::Complete);
-        Ok(Answer::Flows { operation: id, rules, devices: 1, warnings })
     }
 }

@@ -35,6 +35,15 @@ pub enum FlowChange {
         /// Up to here.
         serial: u64,
     },
+    /// A table was forgotten, and its agent may not know.
+    Forgotten(ForgottenRecord),
+    /// It does.
+    ForgottenHeard {
+        /// Where.
+        node: NodeId,
+        /// Which.
+        bridge: Bridge,
+    },
     /// Inserts or replaces.
     Operation(Box<FlowOperationRecord>),
     /// What an operation is to do; once, when it begins.
@@ -74,6 +83,17 @@ pub struct FlowDeviceRecord {
     pub sent: Option<(Generation, u64)>,
     /// What becomes of rules that are not ours.
     pub foreign: ForeignPolicy,
+}
+
+/// Table `flow_forgotten`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForgottenRecord {
+    /// Where it was.
+    pub node: NodeId,
+    /// Its name there.
+    pub bridge: Bridge,
+    /// What was decided before is of the table that was forgotten.
+    pub generation: Generation,
 }
 
 /// How an entry stands besides what follows from its write.
@@ -200,6 +220,8 @@ pub struct FlowSnapshot {
     pub operations: BTreeMap<u64, (FlowOperationRecord, FlowStages)>,
     /// By operation and device.
     pub parts: BTreeMap<(u64, u32), FlowPartRecord>,
+    /// Tables that agents may still have, though there are none here.
+    pub forgotten: BTreeMap<(NodeId, Bridge), Generation>,
     /// The highest operation ever.
     pub highest: u64,
 }
@@ -230,6 +252,10 @@ impl FlowSnapshot {
                     }
                 }
             }
+            FlowChange::Forgotten(ForgottenRecord { node, bridge, generation }) => {
+                self.forgotten.insert((node, bridge), generation);
+            }
+            FlowChange::ForgottenHeard { node, bridge } => drop(self.forgotten.remove(&(node, bridge))),
             FlowChange::Operation(record) => {
                 self.highest = self.highest.max(record.id);
                 let ended = record.status != Status::InProgress;

@@ -61,14 +61,22 @@ impl Engine {
         for state in states {
             let greeting = !self.nodes[node].flows_heard;
             let bridge = state.device.clone();
-            if greeting {
-                self.nodes[node].flows_said.insert(bridge.clone());
+            let is_forgotten = self.is_of_forgotten(node, &state);
+            if !is_forgotten {
+                told.extend(self.flow_state(node, &bridge, state));
             }
-            told.extend(self.flow_state(node, &bridge, state));
+            // What nobody here knows is not remembered: an agent may name any.
+            if greeting && (is_forgotten || self.flows.find(node, &bridge).is_some()) {
+                self.nodes[node].flows_said.insert(bridge);
+            }
         }
         if complete && !self.nodes[node].flows_heard {
             self.nodes[node].flows_heard = true;
-            let said = std::mem::take(&mut self.nodes[node].flows_said);
+            let mut said = std::mem::take(&mut self.nodes[node].flows_said);
+            self.all_tables_said(node, &said);
+            if let Some(forgotten) = self.flows.forgotten.get(&node) {
+                said.retain(|bridge| !forgotten.contains_key(bridge));
+            }
             told = self.flows.of_node(node);
             for key in &told {
                 let Some(device) = self.flows.get_mut(*key) else { continue };

@@ -319,6 +319,17 @@ impl Bed {
         self.receive(name, Up::Hello(hello));
     }
 
+    /// A new connection whose agent has not said how its tables stand.
+    pub fn greet_without_tables(&mut self, name: &NodeId) {
+        self.disconnect(name);
+        self.next_connection += 1;
+        let connection = self.next_connection;
+        self.input(Input::Connected { node: name.clone(), connection });
+        let hello = Hello { boot_id: 1, agent_version: "test".into(), epoch: Epoch(0), ledger: 0 };
+        self.input(Input::Received { node: name.clone(), connection, message: Up::Hello(hello) });
+        self.hosts.get_mut(name).unwrap().connection = Some(connection);
+    }
+
     pub fn disconnect(&mut self, name: &NodeId) {
         if let Some(connection) = self.hosts.get_mut(name).unwrap().connection.take() {
             self.input(Input::Disconnected { node: name.clone(), connection });

@@ -1,0 +1,135 @@
+//! Tables that are forgotten: what is on the device stays, whatever is lost on the way.
+
+use muster_shared::model::Up;
+use muster_shared::model::flow::{DeviceName, FlowState, FlowUp, SwitchState};
+
+use super::bed::{Bed, node};
+use super::flow_host::FlowDevice;
+use super::flow_tables::{device, id, put, rule, write};
+use crate::flow::FlowWrite;
+use crate::{Input, Request};
+
+fn forget(bed: &mut Bed, device: &DeviceName) {
+    bed.ask(Request::PurgeFlows { device: device.clone(), forget: true, confirm_timeout: None }).unwrap();
+}
+
+/// As if the agent had not been told.
+fn still_has(bed: &mut Bed, device: &DeviceName, table: FlowDevice) {
+    bed.hosts.get_mut(&device.node).unwrap().flows.devices.insert(device.bridge.clone(), table);
+}
+
+fn take(bed: &mut Bed, device: &DeviceName) -> FlowDevice {
+    bed.hosts.get_mut(&device.node).unwrap().flows.devices.remove(&device.bridge).unwrap()
+}
+
+#[test]
+fn a_state_that_crosses_the_order_to_forget_takes_nothing_off_the_device() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    bed.apply_rules(&d, &[rule(1, 1), rule(2, 1)]);
+    let state = bed.hosts[&node(0)].flows.state(&d.bridge);
+    let batches = bed.hosts[&node(0)].flows.ran;
+    forget(&mut bed, &d);
+    bed.receive(&node(0), state);
+    assert!(bed.engine.device_views().is_empty(), "it is not made anew");
+    let flows = &bed.hosts[&node(0)].flows;
+    assert_eq!((flows.ran, flows.asked.len()), (batches, 0));
+}
+
+#[test]
+fn an_agent_that_was_not_told_to_forget_is_told_when_it_is_back() {
+    for restarts in [false, true] {
+        let (mut bed, d) = (Bed::new(1), device(0));
+        bed.apply_rules(&d, &[rule(1, 1), rule(2, 1)]);
+        bed.disconnect(&node(0));
+        forget(&mut bed, &d);
+        if restarts {
+            bed.restart();
+        }
+        assert_eq!(bed.tables.flows.forgotten.len(), 1);
+        let batches = bed.hosts[&node(0)].flows.ran;
+        bed.connect(&node(0));
+        let flows = &bed.hosts[&node(0)].flows;
+        assert!(flows.devices.is_empty(), "told to forget");
+        assert_eq!(flows.ran, batches, "and not to remove");
+        assert!(bed.engine.device_views().is_empty());
+        bed.disconnect(&node(0));
+        bed.connect(&node(0));
+        assert!(bed.tables.flows.forgotten.is_empty(), "once it has none, that is remembered no more");
+    }
+}
+
+#[test]
+fn an_order_to_forget_that_is_lost_with_its_connection_is_said_again() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    bed.apply_rules(&d, &[rule(1, 1), rule(2, 1)]);
+    let table = take(&mut bed, &d);
+    forget(&mut bed, &d);
+    still_has(&mut bed, &d, table);
+    bed.disconnect(&node(0));
+    bed.connect(&node(0));
+    assert!(bed.hosts[&node(0)].flows.devices.is_empty());
+    assert_eq!((bed.hosts[&node(0)].flows.ran, bed.engine.device_views().len()), (1, 0));
+}
+
+#[test]
+fn a_table_that_is_made_after_one_was_forgotten_is_another() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    bed.apply_rules(&d, &[rule(1, 1), rule(2, 1)]);
+    bed.disconnect(&node(0));
+    forget(&mut bed, &d);
+    let operation = bed.apply_rules(&d, &[rule(3, 1)]);
+    bed.connect(&node(0));
+    assert_eq!(bed.ended(operation), "COMPLETE");
+    assert_eq!(bed.on_device(&d), [id(&d, 3)], "the others are in no table of the agent");
+    assert!(bed.tables.flows.forgotten.is_empty());
+    assert!(bed.equal(&d));
+}
+
+#[test]
+fn a_number_that_is_free_again_is_not_removed_with_the_device_that_had_it() {
+    let (mut bed, a, b) = (Bed::new(2), device(0), device(1));
+    bed.apply_rules(&a, &[rule(1, 1)]);
+    let ops = vec![put(&b, &rule(5, 1))];
+    // One turn takes several requests before its changes are asked for.
+    for (id, request) in [
+        (901, Request::PurgeFlows { device: a.clone(), forget: true, confirm_timeout: None }),
+        (
+            902,
+            Request::ApplyFlows {
+                stages: vec![vec![FlowWrite { device: b.clone(), ops }]],
+                confirm_timeout: None,
+            },
+        ),
+    ] {
+        bed.engine.handle(bed.now, Input::Request { id, request: Box::new(request) });
+    }
+    bed.input(Input::Timeout);
+    bed.restart();
+    bed.connect(&node(1));
+    assert_eq!((bed.standings(&b).as_str(), bed.on_device(&b).len()), ("ADDED 1", 1));
+    bed.apply(vec![vec![write(&a, &[rule(1, 1)])]]).unwrap();
+    assert_eq!(bed.tables.flows.devices.keys().collect::<Vec<_>>(), [&0, &1], "and is used then");
+}
+
+#[test]
+fn names_that_nobody_knows_are_not_remembered() {
+    let mut bed = Bed::new(1);
+    bed.apply_rules(&device(0), &[rule(1, 1)]);
+    bed.greet_without_tables(&node(0));
+    for n in 0..1000 {
+        let state = FlowState {
+            device: format!("b{n}").parse().unwrap(),
+            decided: Default::default(),
+            refused: None,
+            root: 0,
+            entries: 0,
+            wrong: 0,
+            foreign: 0,
+            switch: SwitchState::Absent,
+            reason: String::new(),
+        };
+        bed.receive(&node(0), Up::Flow(FlowUp::States { states: vec![state], complete: false }));
+    }
+    let key = bed.engine.nodes.find(&node(0)).unwrap();
+    assert!(bed.engine.nodes[key].flows_said.is_empty());
+}

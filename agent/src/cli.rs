@@ -22,6 +22,8 @@ The agent of Muster: makes this server what its site's controller asks for.
 Usage: muster-agent [OPTIONS]                   run; this server must have joined
        muster-agent [OPTIONS] join TOKEN        enrol this server, then run
        muster-agent [OPTIONS] net VERB          the network part alone, without a controller
+       muster-agent [OPTIONS] flow release      let a switch that waits for its flow tables go, as the
+                                                unit muster-agent does when the agent has ended
 
 Verbs of net:
   apply -c FILE   make the network what the document says, and remember what was there;
@@ -76,6 +78,8 @@ pub enum Verb {
     },
     /// `net boot`
     NetBoot,
+    /// `flow release`
+    FlowRelease,
     /// `net plan`
     NetPlan(PathBuf),
     /// `net show`
@@ -194,9 +198,11 @@ fn verb(given: &mut Given) -> Result<Verb, UsageError> {
             }
             Some(document) => Ok(Verb::NetPlan(document)),
         },
+        ["flow", "release"] => Ok(Verb::FlowRelease),
+        ["flow", ..] => wrong("flow takes release".into()),
         ["net", ..] => wrong("net takes one of apply, boot, plan, show".into()),
         [other, ..] => wrong(format!(
-            "unknown verb '{}': want join or net; see --help",
+            "unknown verb '{}': want join, net or flow; see --help",
             other.chars().take(40).collect::<String>().escape_default()
         )),
     }

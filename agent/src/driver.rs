@@ -4,6 +4,7 @@
 //! to be done now; only then the machine hears that they are on disk. Jobs run as tasks, so that a slow one
 //! holds nothing else up.
 
+mod hold;
 mod reach;
 mod runs;
 mod watch;
@@ -15,10 +16,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_agent_core::{
-    Agent, Before, Config, ContentState, ContentStep, Effect, Found, Hint, Input, Looked, RunError, WriteId,
+    Agent, Before, Config, ContentState, ContentStep, Effect, FlowInput, Found, Hint, Input, Looked,
+    RunError, WriteId,
 };
 use muster_host::net::{Change, Monitor};
 use muster_shared::MonoTime;
+use muster_shared::model::flow::Bridge;
 use muster_shared::model::{CHALLENGE_BYTES, ContentDigest, Facts, Job, ReportKey};
 use rustls::ClientConfig;
 use tokio::task::{Id, JoinSet, yield_now};
@@ -32,6 +35,7 @@ use crate::link::{Connection, LinkEvent};
 use crate::signals::{Signal, Signals};
 use crate::state_dir::{Identity, StateDir};
 use crate::tls;
+use hold::Holding;
 use reach::{node_tls, renew_in};
 use runs::Runs;
 
@@ -66,6 +70,7 @@ pub struct Driver {
     host: Arc<Host>,
     contents: Contents,
     flows: Flows,
+    holding: Holding,
     connection: Option<Connection>,
     tasks: JoinSet<Done>,
     runs: Runs,
@@ -95,10 +100,13 @@ impl Driver {
         let machine = Agent::new(config, entries, state.epoch()?).with_flows(tables);
         let tls = node_tls(&identity)?;
         let contents = Contents::new(state.fetch());
+        let host = Arc::new(host);
+        let holding = Holding::start(Arc::clone(&host), identity.addresses.clone());
         Ok(Self {
             machine,
             tls,
-            host: Arc::new(host),
+            host,
+            holding,
             contents,
             flows,
             connection: None,
@@ -136,12 +144,15 @@ impl Driver {
                     Err(error) if error.is_cancelled() => {}
                     Err(error) => tracing::error!(%error, "a task failed: a bug, please report it"),
                 },
-                (device, input) = self.flows.said(), if !more => self.inbox.push_back(Input::Flow { device, input }),
+                (device, input) = self.flows.said(), if !more => self.flow_said(device, input),
                 () = sleep_to(wake) => self.inbox.push_back(Input::Timeout),
-                change = monitor.change(), if !more => self.inbox.push_back(Input::Hint(match change {
-                    Change::Links => Hint::Links,
-                    Change::Other => Hint::Other,
-                })),
+                change = monitor.change(), if !more => {
+                    self.holding.network_changed();
+                    self.inbox.push_back(Input::Hint(match change {
+                        Change::Links => Hint::Links,
+                        Change::Other => Hint::Other,
+                    }));
+                }
                 () = sleep_until(self.renew_at) => {
                     self.renew_if_due();
                     self.sweep();
@@ -161,6 +172,7 @@ impl Driver {
         notify(&[sd_notify::NotifyState::Stopping]);
         tracing::info!("stopping");
         self.stop().await;
+        self.holding.stop().await;
         Ok(())
     }
 
@@ -174,7 +186,14 @@ impl Driver {
             self.execute_all();
         }
         self.sync();
+        let machine = &self.machine;
+        self.holding.rules(|device| machine.flow_table(device).is_some_and(|table| !table.is_empty()));
         !self.inbox.is_empty()
+    }
+
+    fn flow_said(&mut self, device: Bridge, input: FlowInput) {
+        self.holding.heard(&device, &input);
+        self.inbox.push_back(Input::Flow { device, input });
     }
 
     /// Drops what was kept aside for files that are gone.
@@ -253,6 +272,7 @@ impl Driver {
             Effect::Content { digest, step } => self.content(digest, step),
             Effect::KeepContents(digests) => self.contents.keep_only(&digests),
             Effect::Flow { device, effect } => {
+                self.holding.asked(&device, &effect);
                 let kept = self.machine.flow_table(&device);
                 if let Some(input) = self.flows.execute(&device, effect, kept) {
                     self.inbox.push_back(Input::Flow { device, input });
@@ -372,9 +392,7 @@ impl Driver {
                             self.done(task, done);
                         }
                     }
-                    (device, input) = self.flows.said() => {
-                        self.inbox.push_back(Input::Flow { device, input });
-                    }
+                    (device, input) = self.flows.said() => self.flow_said(device, input),
                     () = sleep_to(wake), if is_guarding => self.inbox.push_back(Input::Timeout),
                     () = sleep_until(begun + limit) => return false,
                 }

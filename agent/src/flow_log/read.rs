@@ -106,6 +106,9 @@ impl Found {
     }
 
     fn decide(&mut self, batch: Generation, refused: Option<super::Refusal>) {
+        if batch < self.decided {
+            return;
+        }
         let undecided = self.undecided.take_if(|(it, _)| it.generation <= batch);
         if let Some((it, stamps)) = undecided
             && it.generation == batch

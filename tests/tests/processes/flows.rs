@@ -4,6 +4,7 @@
 mod bed;
 mod repair;
 mod restart;
+mod waiting;
 
 use bed::{Bed, rule};
 use muster_tests::testbed::eventually;

@@ -51,6 +51,14 @@ impl Bed {
         Self { site, switch, agent, _server: server }
     }
 
+    /// Starts the switch again; returns once it answers.
+    pub fn restart_switch(&mut self) {
+        self.switch.restart();
+        // Which waits until the switch has taken it up.
+        self.switch
+            .vsctl("remove Open_vSwitch . external_ids test -- set Open_vSwitch . external_ids:test=1");
+    }
+
     /// All of Muster's rules on `br0`, sorted.
     pub fn ours(&self) -> Vec<String> {
         self.dump("br0")

@@ -1,0 +1,288 @@
+//! A switch that is started anew passes no packets before its flow tables are filled.
+//!
+//! While there are tables, and no bridge of the switch carries the way to the controller, `flow-restore-wait` stands in
+//! the switch's database; it is taken away once all tables are filled after a start of the switch, and set again for the
+//! next one. A key that somebody else set is left alone. Absent: filling, which is the machine's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_agent_core::{FlowEffect, FlowInput};
+use muster_host::net::{Hold, Network};
+use muster_shared::join::Address;
+use muster_shared::model::flow::Bridge;
+use tokio::net::{UnixStream, lookup_host};
+use tokio::sync::watch::{Receiver, Sender, channel};
+use tokio::task::{AbortHandle, spawn_local};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::host::Host;
+
+/// A switch that is up and whose tables are not filled by then passes packets again: a million rules take ten seconds.
+const FILL_WITHIN: Duration = Duration::from_secs(30);
+/// Whether the switch is up is looked at so often while it is to be filled; and what failed is tried again then.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Which way leads to the controller, and whether somebody took the key away, is looked at so often …
+const LOOK: Duration = Duration::from_secs(60);
+/// … and when the network changes, but no more often than this.
+const LOOK_REST: Duration = Duration::from_secs(1);
+/// The database and the resolver answer within that, or are asked again.
+const WITHIN: Duration = Duration::from_secs(5);
+
+/// How a device with rules stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stand {
+    Away,
+    Filling,
+    Filled,
+}
+
+/// What the driver knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Known {
+    /// All that are watched.
+    devices: BTreeMap<Bridge, Stand>,
+    /// Those of them that have rules.
+    with_rules: BTreeSet<Bridge>,
+    /// So many times one was filled.
+    fills: u64,
+    /// So many times the network changed.
+    changes: u64,
+}
+
+/// The driver's side of it.
+pub struct Holding {
+    host: Arc<Host>,
+    tell: Sender<Known>,
+    task: AbortHandle,
+}
+
+impl Holding {
+    pub fn start(host: Arc<Host>, controllers: Vec<Address>) -> Self {
+        let (tell, known) = channel(Known::default());
+        let keeper = Keeper {
+            host: Arc::clone(&host),
+            controllers,
+            fills: 0,
+            looked: None,
+            up_since: None,
+            said: None,
+            is_free: false,
+        };
+        let task = spawn_local(keeper.keep(known)).abort_handle();
+        Self { host, tell, task }
+    }
+
+    /// What a device said.
+    pub fn heard(&mut self, device: &Bridge, input: &FlowInput) {
+        match input {
+            FlowInput::Back => self.stands(device, Some(Stand::Filling)),
+            FlowInput::Gone { .. } => self.stands(device, Some(Stand::Away)),
+            _ => {}
+        }
+    }
+
+    /// What is asked of a device.
+    pub fn asked(&mut self, device: &Bridge, effect: &FlowEffect) {
+        match effect {
+            FlowEffect::Watch => self.stands(device, Some(Stand::Away)),
+            FlowEffect::Leave | FlowEffect::Drop => self.stands(device, None),
+            FlowEffect::Filled => {
+                self.stands(device, Some(Stand::Filled));
+                self.tell.send_modify(|known| known.fills += 1);
+            }
+            _ => {}
+        }
+    }
+
+    fn stands(&mut self, device: &Bridge, stand: Option<Stand>) {
+        if device.is_nftables() {
+            return;
+        }
+        self.tell.send_if_modified(|known| match stand {
+            Some(stand) => known.devices.insert(device.clone(), stand) != Some(stand),
+            None => known.devices.remove(device).is_some(),
+        });
+    }
+
+    /// Which of the devices have rules now.
+    pub fn rules(&mut self, has_rules: impl Fn(&Bridge) -> bool) {
+        self.tell.send_if_modified(|known| {
+            let with_rules = known.devices.keys().filter(|device| has_rules(device));
+            let is_same = with_rules.clone().eq(known.with_rules.iter());
+            if !is_same {
+                known.with_rules = with_rules.cloned().collect();
+            }
+            !is_same
+        });
+    }
+
+    /// Links, addresses or routes.
+    pub fn network_changed(&mut self) {
+        self.tell.send_if_modified(|known| {
+            known.changes += 1;
+            !known.with_rules.is_empty()
+        });
+    }
+
+    /// Nobody would fill a switch that waits.
+    pub async fn stop(&mut self) {
+        self.task.abort();
+        match timeout(WITHIN, self.host.network.release_flows(false)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the next start of the switch waits for its flow tables")
+            }
+            Err(_) => tracing::warn!("the next start of the switch may wait for its flow tables"),
+        }
+    }
+}
+
+struct Keeper {
+    host: Arc<Host>,
+    controllers: Vec<Address>,
+    /// So many times one had been filled when the switch was released last.
+    fills: u64,
+    /// When the way to the controller was looked at, of which state of the network, and whether a bridge carries it.
+    looked: Option<(Instant, u64, bool)>,
+    /// The switch is up and not filled.
+    up_since: Option<Instant>,
+    said: Option<Hold>,
+    /// Nothing of ours is in the database.
+    is_free: bool,
+}
+
+impl Keeper {
+    async fn keep(mut self, mut known: Receiver<Known>) {
+        loop {
+            let now = known.borrow_and_update().clone();
+            let again = match self.step(&now).await {
+                Ok(again) => again,
+                Err(reason) => {
+                    tracing::debug!(%reason, "cannot say whether the switch is to wait for its flow tables");
+                    AGAIN
+                }
+            };
+            tokio::select! {
+                changed = known.changed() => if changed.is_err() { return },
+                () = sleep(again) => {}
+            }
+        }
+    }
+
+    /// Does what is to be done now; when to look again.
+    async fn step(&mut self, known: &Known) -> Result<Duration, String> {
+        let host = Arc::clone(&self.host);
+        let network = &host.network;
+        let names = match known.with_rules.is_empty() {
+            true => BTreeSet::new(),
+            false => within(network.bridge_names()).await?,
+        };
+        let here = || known.with_rules.iter().filter(|device| names.contains(device.as_str()));
+        if here().next().is_none() || self.is_carried(known, &names).await {
+            self.free(
+                network,
+                "no table of this node is on the switch, or it carries the way to the controller",
+            )
+            .await?;
+            return Ok(self.look_again(known));
+        }
+        if here().any(|device| known.devices.get(device) != Some(&Stand::Filled)) {
+            return self.wait_for_filling(network, &names).await;
+        }
+        self.up_since = None;
+        if self.fills != known.fills {
+            within(network.release_flows(true)).await?;
+            self.fills = known.fills;
+        }
+        let held = within(network.hold_flows()).await?;
+        self.is_free = false;
+        if self.said.replace(held) != Some(held) {
+            tracing::info!(by = ?held, "the next start of the switch waits for its flow tables");
+        }
+        Ok(self.look_again(known))
+    }
+
+    fn look_again(&self, known: &Known) -> Duration {
+        let is_old = self.looked.is_some_and(|(_, changes, _)| changes != known.changes);
+        if is_old { LOOK_REST } else { LOOK }
+    }
+
+    /// It is held until it is filled, but not for ever once it is up.
+    async fn wait_for_filling(
+        &mut self,
+        network: &Network,
+        names: &BTreeSet<String>,
+    ) -> Result<Duration, String> {
+        if !is_up(network.ovs_rundir(), names).await {
+            self.up_since = None;
+            return Ok(AGAIN);
+        }
+        let since = *self.up_since.get_or_insert_with(Instant::now);
+        if since.elapsed() > FILL_WITHIN {
+            self.free(network, "its flow tables could not be filled in time").await?;
+        }
+        Ok(AGAIN)
+    }
+
+    async fn free(&mut self, network: &Network, why: &str) -> Result<(), String> {
+        if !self.is_free {
+            within(network.release_flows(false)).await?;
+            self.is_free = true;
+            if self.said.take().is_some() {
+                tracing::info!(why, "the switch does not wait for its flow tables");
+            }
+        }
+        Ok(())
+    }
+
+    /// A node that cannot be reached before its switch is filled cannot be told what to fill it with.
+    async fn is_carried(&mut self, known: &Known, names: &BTreeSet<String>) -> bool {
+        if let Some((at, changes, is_carried)) = self.looked {
+            let is_fresh = at.elapsed() < LOOK && changes == known.changes;
+            if is_fresh || at.elapsed() < LOOK_REST {
+                return is_carried;
+            }
+        }
+        let is_carried = self.look(names).await;
+        self.looked = Some((Instant::now(), known.changes, is_carried));
+        is_carried
+    }
+
+    async fn look(&self, names: &BTreeSet<String>) -> bool {
+        for controller in &self.controllers {
+            // Where it cannot be said where it is, it may be anywhere.
+            let Ok(Ok(peers)) = timeout(WITHIN, lookup_host(controller.to_string())).await else {
+                return true;
+            };
+            for peer in peers {
+                for name in names {
+                    if self.host.network.carries(name, peer.ip()).await {
+                        return true;
+                    }
+                }
+            }
+        }
+        false
+    }
+}
+
+async fn within<T, E: std::error::Error>(asked: impl Future<Output = Result<T, E>>) -> Result<T, String> {
+    let answered = timeout(WITHIN, asked).await;
+    answered
+        .map_err(|_| "the switch's database does not answer".to_owned())?
+        .map_err(|error| error.to_string())
+}
+
+/// Some bridge of the database is on a switch that runs.
+async fn is_up(rundir: &Path, names: &BTreeSet<String>) -> bool {
+    for name in names {
+        let connected = UnixStream::connect(rundir.join(format!("{name}.mgmt")));
+        if matches!(timeout(WITHIN, connected).await, Ok(Ok(_))) {
+            return true;
+        }
+    }
+    false
+}

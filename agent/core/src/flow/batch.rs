@@ -164,7 +164,11 @@ impl Agent {
         }
         let Some(device) = self.device(&bridge) else { return };
         match batch.generation.cmp(&device.newest()) {
-            std::cmp::Ordering::Less => return,
+            // The controller does not know of the newer one, if its table was forgotten since.
+            std::cmp::Ordering::Less => {
+                device.asked |= device.forgotten;
+                return;
+            }
             // It may have come twice, or the controller has not heard how it ended.
             std::cmp::Ordering::Equal => {
                 device.asked = true;

@@ -89,7 +89,7 @@ impl Agent {
         telling.waits = false;
         let mut states = Vec::new();
         for (bridge, device) in &mut self.flows.devices {
-            let is_left_out = device.forgotten || device.forgetting.is_some();
+            let is_left_out = device.forgotten && !device.asked || device.forgetting.is_some();
             if is_left_out || !(complete || device.changed || device.asked) {
                 continue;
             }

@@ -1,12 +1,14 @@
 //! The state directory of an agent: what was synced survives a power cut, the rest may.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use muster_agent_core::Entry;
+use muster_shared::model::flow::{Bridge, FlowId};
 use muster_shared::model::{Action, ContentDigest, Outcome, ReportKey};
-use muster_shared::{Epoch, ResourceId};
+use muster_shared::{Epoch, MonoTime, ResourceId};
 
 use super::dice::Dice;
+use super::flow::Log;
 use super::world::is_kept;
 
 /// The state directory.
@@ -18,6 +20,12 @@ pub struct Disk {
     pub(super) epoch: Epoch,
     pub(super) epoch_synced: Epoch,
     pub(super) contents: BTreeMap<ContentDigest, Vec<u8>>,
+    /// Of flow tables.
+    pub logs: BTreeMap<Bridge, Log>,
+    /// Entries in them that their table does not know any more, by their digest.
+    pub excused: BTreeMap<Bridge, BTreeSet<(FlowId, u64)>>,
+    /// When tables were forgotten that were here: what was sent before may come yet.
+    pub forgotten_at: BTreeMap<Bridge, MonoTime>,
     /// Nothing can be written.
     pub full: bool,
 }
@@ -39,7 +47,8 @@ impl Disk {
     }
 
     /// What was not synced is there or not, each for itself; contents are cut somewhere.
-    pub fn power_cut(&mut self, dice: &mut Dice) {
+    /// Whether a log of a flow table is shorter now.
+    pub fn power_cut(&mut self, dice: &mut Dice) -> bool {
         for (resource, old) in std::mem::take(&mut self.unsynced) {
             if dice.one_in(2) {
                 match old {
@@ -52,9 +61,11 @@ impl Disk {
             self.epoch = self.epoch_synced;
         }
         self.epoch_synced = self.epoch;
+        let cut = self.logs.values_mut().map(|log| log.power_cut(dice)).filter(|cut| *cut).count();
         for content in self.contents.values_mut() {
             content.truncate(dice.index(content.len() + 1));
         }
+        cut > 0
     }
 
     /// Resources that are to put a thing back.

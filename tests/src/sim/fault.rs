@@ -77,11 +77,29 @@ pub enum Kind {
     ForeignDrift,
     /// Nobody tells the agent that something changed.
     HintLost,
+    /// A switch ends, and begins again with nothing on it.
+    SwitchRestarts,
+    /// A bridge is taken down for a while, with all that is on it.
+    BridgeGone,
+    /// Rules of ours are taken off a switch.
+    RuleLost,
+    /// A rule of ours is changed on its switch.
+    RuleAltered,
+    /// A rule that says it is ours comes to a switch.
+    RuleInvented,
+    /// A switch does not take what it is given.
+    SwitchRefuses,
+    /// A switch does not answer, and nobody knows whether it took what it was given.
+    SwitchSilent,
+    /// A switch takes seconds.
+    SwitchSlow,
+    /// Nobody tells the agent that a rule changed or ended.
+    FlowHintLost,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 37] = [
         Self::MessageDelayed,
         Self::MessageTwice,
         Self::ConnectionBreaks,
@@ -110,6 +128,15 @@ impl Kind {
         Self::ForeignChange,
         Self::ForeignDrift,
         Self::HintLost,
+        Self::SwitchRestarts,
+        Self::BridgeGone,
+        Self::RuleLost,
+        Self::RuleAltered,
+        Self::RuleInvented,
+        Self::SwitchRefuses,
+        Self::SwitchSilent,
+        Self::SwitchSlow,
+        Self::FlowHintLost,
     ];
 
     /// For reports.
@@ -138,7 +165,10 @@ impl Kind {
             Kind::JobHangs | Kind::JobSilent => 10,
             Kind::RestoreFails => 400,
             Kind::JobSlow | Kind::ForeignChange => 60,
-            Kind::HintLost => 300,
+            Kind::HintLost | Kind::FlowHintLost => 300,
+            Kind::SwitchRefuses => 60,
+            Kind::SwitchSilent => 40,
+            Kind::SwitchSlow => 20,
             Kind::ConnectionBreaks
             | Kind::ConnectionSilent
             | Kind::Partition
@@ -151,13 +181,18 @@ impl Kind {
             | Kind::AgentFrozen
             | Kind::PowerCut
             | Kind::LedgerFull
+            | Kind::SwitchRestarts
+            | Kind::BridgeGone
+            | Kind::RuleLost
+            | Kind::RuleAltered
+            | Kind::RuleInvented
             | Kind::ForeignDrift => 0,
         }
     }
 }
 
 /// What chaos brings, as often as it stands here.
-pub const CHAOS: [Kind; 22] = [
+pub const CHAOS: [Kind; 31] = [
     Kind::ForeignDrift,
     Kind::ForeignDrift,
     Kind::ConnectionBreaks,
@@ -180,6 +215,15 @@ pub const CHAOS: [Kind; 22] = [
     Kind::AgentFrozen,
     Kind::PowerCut,
     Kind::LedgerFull,
+    Kind::SwitchRestarts,
+    Kind::SwitchRestarts,
+    Kind::BridgeGone,
+    Kind::RuleLost,
+    Kind::RuleLost,
+    Kind::RuleAltered,
+    Kind::RuleAltered,
+    Kind::RuleInvented,
+    Kind::RuleInvented,
 ];
 
 /// One that happened.

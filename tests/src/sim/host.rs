@@ -12,6 +12,7 @@ use muster_shared::{Generation, MonoTime, ResourceId};
 use serde::{Deserialize, Serialize};
 
 use super::dice::Dice;
+use super::flow::Switch;
 use super::plan::FOUND;
 use guarded::guarded_of;
 
@@ -64,6 +65,8 @@ pub struct Host {
     pub by_hand: BTreeMap<String, (u32, MonoTime)>,
     /// When somebody last changed a link by hand.
     pub touched: BTreeMap<String, MonoTime>,
+    /// What forwards packets.
+    pub switch: Switch,
     /// The newest that was applied.
     applied: BTreeMap<ResourceId, Generation>,
 }
@@ -114,6 +117,7 @@ impl Host {
     pub fn is_bare(&mut self) {
         self.files.retain(|path, _| path == FOUND.0);
         self.files_before = self.files.clone();
+        self.switch = Switch::default();
     }
 
     /// What is there before `spec` is applied; what is `known` counts more.

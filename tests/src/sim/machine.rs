@@ -6,11 +6,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use muster_agent_core::{Agent, Config, ContentStep, Effect, Entry, Input, WriteId, at_boot};
+use muster_shared::model::flow::Bridge;
 use muster_shared::model::{Claim, Down, DriftState, Job, Outcome, ReportKey, Spec, Up};
 use muster_shared::seal::{Seal, SealPublic};
 use muster_shared::{Epoch, MonoTime, NodeId, ResourceId};
 
 use super::disk::Disk;
+use super::flow::{Hands, Log};
 use super::host::Host;
 use super::work::{Run, Work};
 use super::world::{Event, World};
@@ -69,6 +71,8 @@ pub struct Process {
     timer: u64,
     pub(super) runs: BTreeMap<ReportKey, Run>,
     pub(super) checks: BTreeMap<ReportKey, Job>,
+    /// What is under way at flow tables.
+    pub hands: Hands,
     /// Ends after so many effects.
     pub fuse: Option<u32>,
     /// Epoch of the controller that greeted it last.
@@ -132,6 +136,11 @@ impl Machine {
         self.life == life && self.process.as_ref().is_some_and(|process| process.attempt == attempt)
     }
 
+    /// Whether its agent sees to what a bridge holds.
+    pub fn watches(&self, bridge: &Bridge) -> bool {
+        self.process.as_ref().is_some_and(|process| process.hands.watched.contains(bridge))
+    }
+
     /// Whether its agent hears the controller.
     pub fn is_online(&self) -> bool {
         self.process.as_ref().is_some_and(|process| process.agent.is_online())
@@ -154,8 +163,16 @@ impl World {
         }
         let config = Config { seed, boot_id: machine.boot, agent_version: "1.0.0".into() };
         let entries = machine.disk.entries.values().cloned().collect();
+        // What is read is on disk from then on: else a table could be told of that a power cut takes back.
+        machine.disk.logs.values_mut().for_each(Log::open);
+        let is_open = |log: &&Log| log.fold(true).open.is_some();
+        if machine.disk.logs.values().any(|log| is_open(&log)) {
+            let counts = &mut self.shared.borrow_mut().counts;
+            counts.add("flow log is read with a batch that was not decided");
+        }
+        let tables = machine.disk.logs.iter().filter_map(|(bridge, log)| log.load(bridge)).collect();
         machine.process = Some(Process {
-            agent: Agent::new(config, entries, machine.disk.epoch),
+            agent: Agent::new(config, entries, machine.disk.epoch).with_flows(tables),
             started: now,
             inbox: VecDeque::from([Input::Start]),
             written: Vec::new(),
@@ -166,9 +183,11 @@ impl World {
             timer: 0,
             runs: BTreeMap::new(),
             checks: BTreeMap::new(),
+            hands: Hands::default(),
             fuse: None,
             greeted: Epoch(0),
         });
+        self.excuses_all(at);
         self.note(|world| format!("{} agent starts", world.machines[at].name));
         self.agent_has_something(at, Duration::ZERO);
     }
@@ -179,8 +198,13 @@ impl World {
         let Some(process) = machine.process.take() else { return };
         machine.life += 1;
         if power_cut {
-            machine.disk.power_cut(&mut self.dice.disks);
+            if machine.disk.power_cut(&mut self.dice.disks) {
+                self.shared.borrow_mut().counts.add("flow log is cut by a power cut");
+            }
             (machine.boot, machine.boots) = (machine.boot + 1, true);
+        }
+        if power_cut {
+            self.switch_boots(at);
         }
         self.running.retain(|_, (machine, _)| *machine != at);
         self.note(|world| {
@@ -329,7 +353,11 @@ impl World {
                 }
                 self.tell_agent(at, Input::Disconnected { reason: "closed by this side".into() });
             }
+            Effect::Flow { device, effect } => self.flow_effect(at, &device, effect),
             Effect::Send(up) => {
+                if let Up::Flow(up) = &up {
+                    self.tells_what_is_durable(at, up);
+                }
                 let machine = &mut self.machines[at];
                 let Some(process) = &mut machine.process else { return };
                 if let Up::Drift(drifts) = &up {
@@ -411,8 +439,6 @@ impl World {
             Effect::KeepContents(kept) => {
                 self.machines[at].disk.contents.retain(|digest, _| kept.contains(digest));
             }
-            // No node of the simulation has flow tables yet.
-            Effect::Flow { .. } => {}
             Effect::Warn(_) => {}
         }
     }

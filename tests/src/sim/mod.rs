@@ -21,6 +21,7 @@ mod cut_off;
 mod dice;
 mod disk;
 mod fault;
+mod flow;
 mod host;
 mod invariant;
 mod machine;

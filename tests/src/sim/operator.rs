@@ -20,6 +20,8 @@ const WALL: u64 = 1_700_000_000;
 /// The operators of a site.
 pub struct Operators {
     dice: Dice,
+    /// Of those that work on flow tables.
+    pub flows: Dice,
     /// Makes what they want.
     pub maker: Maker,
     stacks: usize,
@@ -49,6 +51,7 @@ impl Operators {
     pub fn new(seed: u64, stacks: usize, nodes: Vec<String>) -> Self {
         Self {
             dice: Dice::new(seed, "operators"),
+            flows: Dice::new(seed, "flow operators"),
             maker: Maker::new(seed, nodes),
             stacks,
             tokens: 0,
@@ -269,7 +272,7 @@ impl World {
     }
 
     /// Asks for something that begins no operation.
-    fn tries(&mut self, what: &str, request: Request) -> Option<Result<Answer, Refusal>> {
+    pub fn tries(&mut self, what: &str, request: Request) -> Option<Result<Answer, Refusal>> {
         self.controller_catches_up();
         let written = self.shared.borrow().changes;
         let answer = self.ask(request, true);

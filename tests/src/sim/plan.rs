@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_engine::{EnvironmentText, Hook, SourceText};
 use muster_shared::model::OnDelete;
+use muster_shared::model::flow::{Action, DeviceName, Entry, FlowId, Instruction, Packed};
 use serde_json::{Map, Value as Json, json};
 
 use super::dice::Dice;
+use super::flow::{self, MANAGEMENT, Manner, OTHER};
 
 /// A link with this MTU cuts its server off.
 pub const CUTTING: u32 = 1234;
@@ -57,6 +59,8 @@ pub enum What {
     Network { links: BTreeMap<String, u32>, on_delete: OnDelete },
     /// `Muster::Hostname`: `h` and this number.
     Hostname { number: u32, on_delete: OnDelete },
+    /// `Muster::FlowRule`, or of several `Muster::FlowTable`.
+    Flows { device: DeviceName, entries: BTreeMap<FlowId, Packed> },
 }
 
 /// A value with what it refers to.
@@ -97,14 +101,14 @@ impl Resource {
         match &self.what {
             What::Dummy { values, .. } => needs.extend(values.values().filter_map(Value::refers_to).cloned()),
             What::File { content, .. } => needs.extend(content.refers_to().cloned()),
-            What::Network { .. } | What::Hostname { .. } => {}
+            What::Network { .. } | What::Hostname { .. } | What::Flows { .. } => {}
         }
         needs
     }
 
     fn json(&self) -> Json {
         let mut properties = Map::new();
-        if let Some(node) = &self.node {
+        if let Some(node) = self.node.as_ref().filter(|_| !matches!(self.what, What::Flows { .. })) {
             properties.insert("node".into(), json!(node));
         }
         let kind = match &self.what {
@@ -150,6 +154,23 @@ impl Resource {
                     properties.insert("on_delete".into(), json!("keep"));
                 }
                 "Muster::Hostname"
+            }
+            What::Flows { device, entries } => {
+                let rules: Vec<Map<String, Json>> =
+                    entries.values().map(|packed| packed.unpack().to_json()).collect();
+                let kind = match rules.as_slice() {
+                    [one] => {
+                        properties.extend(one.clone());
+                        "Muster::FlowRule"
+                    }
+                    many => {
+                        properties.insert("rules".into(), json!(many));
+                        "Muster::FlowTable"
+                    }
+                };
+                properties.insert("device".into(), json!(device.to_string()));
+                properties.insert("confirm_timeout".into(), json!(CONFIRM_TIMEOUT));
+                kind
             }
         };
         let mut resource = Map::new();
@@ -209,6 +230,14 @@ impl Plan {
         let text = json!({"resource_registry": {"resources": resources}}).to_string();
         Some(EnvironmentText { name: "env".into(), text })
     }
+}
+
+/// The same rule, which does something else.
+fn turned(packed: &Packed) -> Packed {
+    let Entry::Rule(mut rule) = packed.unpack() else { return packed.clone() };
+    rule.treatment.insert(0, Instruction::Do(Action::SetQueue(1)));
+    rule.treatment.truncate(2);
+    flow::packed(&Entry::Rule(rule))
 }
 
 /// A file that is on every server.
@@ -277,6 +306,13 @@ impl Maker {
                 links.values_mut().take(1).for_each(|mtu| *mtu = 2900 - *mtu);
             }
             What::Hostname { number, .. } => *number += 1,
+            What::Flows { entries, .. } => {
+                entries.retain(|_, packed| !flow::cuts(packed) && !flow::is_bad(packed));
+                entries.values_mut().for_each(|packed| *packed = turned(packed));
+                if entries.is_empty() {
+                    return None;
+                }
+            }
         }
         self.made += 1;
         plan.name = format!("plan-{}", self.made);
@@ -350,6 +386,11 @@ impl Maker {
         if mood == Mood::Any && self.dice.one_in(60) {
             node = format!("ghost-{}", self.dice.below(2));
         }
+        if self.dice.one_in(6) {
+            let (what, node) = self.flows(stack, mood, &node, taken);
+            let retain = self.dice.one_in(20);
+            return Resource { node: Some(node), depends_on, what, retain, external: None };
+        }
         let what = match self.dice.below(10) {
             0..5 => self.dummy(mood, plan, earlier),
             5..9 => self.file(stack, mood, plan, earlier, &node, taken),
@@ -378,9 +419,11 @@ impl Maker {
             }
             What::File { .. } if self.dice.one_in(2) => Value::Attribute(of, "path".into()),
             What::Hostname { .. } if self.dice.one_in(2) => Value::Attribute(of, "hostname".into()),
-            What::Dummy { .. } | What::File { .. } | What::Network { .. } | What::Hostname { .. } => {
-                Value::Id(of)
-            }
+            What::Dummy { .. }
+            | What::File { .. }
+            | What::Network { .. }
+            | What::Hostname { .. }
+            | What::Flows { .. } => Value::Id(of),
         }
     }
 
@@ -442,6 +485,35 @@ impl Maker {
         }
         let on_delete = if self.dice.one_in(10) { OnDelete::Keep } else { OnDelete::Restore };
         What::Network { links, on_delete }
+    }
+
+    fn flows(
+        &mut self,
+        stack: usize,
+        mood: Mood,
+        node: &str,
+        taken: &mut BTreeSet<String>,
+    ) -> (What, String) {
+        let bridge = if self.dice.one_in(2) { MANAGEMENT } else { OTHER };
+        let device = flow::device(node, bridge);
+        // Each stack has a table of its own, with what may be left to operators, and one without; once in a while it
+        // has rules where operators have theirs.
+        let own = if mood == Mood::Any { 1 } else { 101 } + u8::try_from(stack % 100).unwrap_or_default();
+        let manner = if mood == Mood::Any { Manner::Any } else { Manner::Sound };
+        let mut entries = BTreeMap::new();
+        for _ in 0..*self.dice.pick(&[1, 1, 2, 5]) {
+            let table = if mood == Mood::Any && self.dice.one_in(8) { 0 } else { own };
+            let entry = Entry::Rule(flow::rule(&mut self.dice, table, manner));
+            let id = entry.id(&device);
+            if taken.insert(format!("{node} flow {id}")) {
+                entries.insert(id, flow::packed(&entry));
+            }
+        }
+        if mood == Mood::Any && bridge == MANAGEMENT && self.dice.one_in(15) {
+            let entry = flow::cutting();
+            entries.insert(entry.id(&device), flow::packed(&entry));
+        }
+        (What::Flows { device, entries }, node.to_owned())
     }
 
     fn hostname(&mut self) -> What {

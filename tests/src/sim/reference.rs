@@ -4,10 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use muster_engine::flow::record::FlowMark;
 use muster_engine::record::{ResourceRecord, StackAction, StackRecord, Status};
+use muster_shared::model::flow::{DeviceName, FlowId, Packed};
 use muster_shared::model::{ContentDigest, Hostname};
 use muster_shared::{ResourceId, StackName};
 
+use super::flow;
 use super::host::FileState;
 use super::machine::Machine;
 use super::plan::{CUTTING, Plan, Value, What};
@@ -287,6 +290,13 @@ impl Wanted {
                     let all = self.links.get_mut(&node).ok_or_else(nowhere)?;
                     all.insert(Hostname::CLAIM.to_owned(), *number);
                 }
+                What::Flows { .. } if has_failed(&physical, tables) => {}
+                What::Flows { device, entries } => {
+                    let row = tables.physical.get(&physical).copied().unwrap_or_default();
+                    if let Some(wrong) = flows_differ(row, device, entries, tables) {
+                        return Err(format!("{name}: {wrong}"));
+                    }
+                }
             }
         }
         Ok(())
@@ -341,6 +351,32 @@ impl Wanted {
     }
 }
 
+/// What a resource wants of a flow table is there, is its own, and is all that is its own.
+fn flows_differ(
+    row: u64,
+    device: &DeviceName,
+    wanted: &BTreeMap<FlowId, Packed>,
+    tables: &Tables,
+) -> Option<String> {
+    let number = flow::number_of(&tables.flows, &device.node, &device.bridge);
+    let own = tables.flows.entries.iter().filter(|(_, entry)| entry.owner.0 == row);
+    for (id, packed) in wanted {
+        let entry = number.and_then(|number| tables.flows.entries.get(&(number, *id)));
+        let is_so = |entry: &&muster_engine::flow::record::FlowEntryRecord| {
+            let ended = flow::has_ended(entry) && flow::timeouts(packed) != (0, 0);
+            entry.owner.0 == row && entry.packed == *packed && (entry.mark == FlowMark::None || ended)
+        };
+        if entry.filter(is_so).is_none() {
+            return Some(format!("{id} on {device} should be {packed:?} of row {row}, and is {entry:?}"));
+        }
+        if flow::cuts(packed) || flow::is_bad(packed) {
+            return Some(format!("{id} on {device} cannot be there, and is COMPLETE"));
+        }
+    }
+    let mut more = own.filter(|((of, id), _)| Some(*of) != number || !wanted.contains_key(id));
+    more.next().map(|(_, entry)| format!("row {row} has more than it wants: {entry:?}"))
+}
+
 fn compare<K: Ord + std::fmt::Debug, V: PartialEq + std::fmt::Debug>(
     what: &str,
     node: &str,
@@ -380,7 +416,7 @@ fn text(value: &Value, stack: u64, plan: &Plan, tables: &Tables) -> Result<Strin
             What::Dummy { values, .. } => text(&values[key], stack, plan, tables),
             What::File { path, .. } => Ok(path.clone()),
             What::Hostname { number, .. } => Ok(format!("h{number}")),
-            What::Network { .. } => Err(format!("{of} has no attributes")),
+            What::Network { .. } | What::Flows { .. } => Err(format!("{of} has no attributes")),
         },
     }
 }

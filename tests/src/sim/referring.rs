@@ -65,7 +65,10 @@ impl World {
                     Some(Value::Id(_)) => found = true,
                     Some(Value::Text(_) | Value::Hidden) | None => {}
                 },
-                Some(What::File { .. } | What::Network { .. } | What::Hostname { .. }) | None => {}
+                Some(
+                    What::File { .. } | What::Network { .. } | What::Hostname { .. } | What::Flows { .. },
+                )
+                | None => {}
             }
         }
         found

@@ -128,18 +128,94 @@ const AGENTS: [&str; 27] = [
     "outcome differs",
 ];
 
+const FLOWS: [&str; 52] = [
+    "entry none -> to be",
+    "entry to be -> to go",
+    "entry to be -> Failed",
+    "entry to be -> Expired",
+    "entry to be -> Wrong",
+    "entry to be -> Again",
+    "entry to go -> to be",
+    "entry to go -> Failed",
+    "entry to go -> Expired",
+    "entry Failed -> to be",
+    "entry Expired -> to be",
+    "entry Expired -> to go",
+    "entry Expired -> Gone",
+    "entry Gone -> to go",
+    "entry Again -> to be",
+    "entry Again -> Wrong",
+    "entry Wrong -> to be",
+    "entry Wrong -> to go",
+    "entry Wrong -> Again",
+    "operation APPLY COMPLETE",
+    "operation APPLY FAILED",
+    "operation DELETE COMPLETE",
+    "operation DELETE FAILED",
+    "operation PURGE COMPLETE",
+    "operation PURGE FAILED",
+    "operation in a later stage",
+    "compared: missing",
+    "compared: ended",
+    "compared: altered",
+    "compared: extraneous",
+    "ends by its timeout",
+    "switch refuses for a reason",
+    "cuts its server off",
+    "host watches",
+    "host leaves",
+    "host appends",
+    "host appends a guarded batch",
+    "host applies",
+    "host cancels",
+    "host compares",
+    "host repairs",
+    "host is filled",
+    "host compacts",
+    "host decides well",
+    "host decides against",
+    "host records what ended",
+    "host forgets",
+    "host counts",
+    "host tells what is foreign",
+    "batch is fetched",
+    "log is read with a batch that was not decided",
+    "log is cut by a power cut",
+];
+
+const FLOW_OPERATORS: [&str; 14] = [
+    "apply: taken",
+    "apply: refused",
+    "apply: no answer",
+    "delete: taken",
+    "delete: refused",
+    "delete: no answer",
+    "purge: taken",
+    "purge: refused",
+    "purge: no answer",
+    "purge --forget: taken",
+    "purge --forget: refused",
+    "reconcile: taken",
+    "stats: taken",
+    "foreign: taken",
+];
+
 /// What should have happened and never did.
 pub fn missing(counts: &Counts) -> Vec<String> {
     let faults = Kind::ALL.iter().map(|kind| format!("fault {}", kind.name()));
     let stacks = STACKS.iter().map(|step| format!("stack {step}"));
     let rows = ROWS.iter().map(|step| format!("row {step}"));
     let operators = OPERATORS.iter().map(|deed| format!("operator {deed}"));
+    let flows = FLOWS.iter().map(|what| format!("flow {what}"));
+    let flow_operators = FLOW_OPERATORS.iter().map(|deed| format!("operator flow {deed}"));
     let agents = AGENTS.iter().map(|what| (*what).to_owned());
     faults
         .chain(stacks)
         .chain(rows)
         .chain(operators)
         .chain(agents)
+        .chain(flows)
+        .chain(flow_operators)
         .filter(|what| counts.of(what) == 0)
         .collect()
 }

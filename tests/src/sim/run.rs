@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use muster_engine::record::{ResourceRecord, StackAction, Status};
 use muster_engine::{Options as How, Request};
+use muster_shared::model::flow::DeviceName;
 use muster_shared::{MonoTime, NodeId};
 
 use super::Options;
 use super::count::Counts;
 use super::dice::Dice;
 use super::fault::{Fired, Level};
+use super::flow;
 use super::operator::stack_name;
 use super::plan::Mood;
 use super::reference::Asked;
@@ -94,6 +96,8 @@ impl World {
         self.is_as_it_should_be("after the last change", true);
         self.everybody_deletes();
         self.settles("after the last delete");
+        self.everybody_purges();
+        self.settles("after the last purge");
         self.nothing_is_left();
     }
 
@@ -105,6 +109,7 @@ impl World {
             self.later(due, Event::Joins(at));
         }
         self.later(Duration::from_secs(1), Event::Operator);
+        self.later(Duration::from_secs(2), Event::FlowOperator);
         if self.options.faults != Level::None {
             self.later(Duration::from_secs(5), Event::Chaos);
         }
@@ -144,6 +149,14 @@ impl World {
         if let Some(row) = tables.rows.values().find(|row| row.progress.in_flight) {
             return Some(format!("a job is still out: {}", brief(row)));
         }
+        if let Some((id, (record, _))) =
+            tables.flows.operations.iter().find(|(_, (record, _))| record.status == Status::InProgress)
+        {
+            return Some(format!("operation {id} on flow tables is still IN_PROGRESS: {record:?}"));
+        }
+        if let Some((key, part)) = tables.flows.parts.first_key_value() {
+            return Some(format!("a part of an operation on flow tables is still open: {key:?} {part:?}"));
+        }
         let away = self.machines.iter().find(|machine| !machine.scrapped && !machine.is_online());
         away.map(|machine| format!("{} is not online", machine.name))
     }
@@ -173,6 +186,7 @@ impl World {
                 Some(format!("all stacks are COMPLETE, and {}", brief(failed)))
             })
             .or_else(|| self.reference.differs(tables, &self.machines, !all_complete))
+            .or_else(|| flow::differ(&shared, &self.machines))
         };
         if let Some(wrong) = wrong {
             self.violate(format!("{when}: {wrong}"));
@@ -243,6 +257,20 @@ impl World {
         self.what_is_lost_is_tried_again();
     }
 
+    /// No operator wants a rule any more.
+    fn everybody_purges(&mut self) {
+        let names: BTreeSet<DeviceName> = {
+            let shared = self.shared.borrow();
+            let devices = shared.tables.flows.devices.values();
+            devices.map(|it| DeviceName { node: it.node.clone(), bridge: it.bridge.clone() }).collect()
+        };
+        for name in names {
+            if self.violation().is_none() {
+                self.purges_flows(name, false);
+            }
+        }
+    }
+
     /// What a node that came back could not clean up is tried again when its agent says that it is there.
     fn what_is_lost_is_tried_again(&mut self) {
         let with_lost: BTreeSet<NodeId> = {
@@ -281,6 +309,8 @@ impl World {
                     tables.claims.keys().next().map(|(node, claim)| format!("{claim} on {node} is claimed"))
                 })
                 .or_else(|| self.reference.differs(tables, &self.machines, false))
+                .or_else(|| flow::differ(&shared, &self.machines))
+                .or_else(|| self.flows_are_left())
                 .or_else(|| self.ledgers_hold())
                 .or_else(|| {
                     let due = self.controller.turns.as_ref()?.poll_timeout()?;
@@ -290,6 +320,13 @@ impl World {
         if let Some(wrong) = wrong {
             self.violate(format!("after everything was deleted: {wrong}"));
         }
+    }
+
+    /// Nothing of ours on any switch, nothing in any table.
+    fn flows_are_left(&self) -> Option<String> {
+        let shared = self.shared.borrow();
+        let entry = shared.tables.flows.entries.values().next();
+        entry.map(|entry| format!("a flow table still has {entry:?}"))
     }
 
     fn ledgers_hold(&self) -> Option<String> {

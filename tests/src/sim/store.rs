@@ -13,12 +13,14 @@ use muster_engine::record::{
     Change, NodeRecord, ResourceRecord, StackAction, StackRecord, Status, TokenRecord,
 };
 use muster_engine::{Snapshot, Source, SourceText};
+use muster_shared::model::flow::DeviceName;
 use muster_shared::model::{Claim, ContentDigest, Down, ReportKey};
 use muster_shared::seal::SealPublic;
 use muster_shared::{Epoch, Generation, NodeId, ResourceId, StackName};
 use muster_template::Environment;
 
 use super::count::Counts;
+use super::flow::Model;
 use super::invariant;
 use super::plan::Plan;
 
@@ -79,6 +81,8 @@ pub enum Noted {
     StackGone(StackRecord),
     /// A row is gone.
     RowGone(Box<ResourceRecord>),
+    /// A flow table is gone.
+    TableGone(DeviceName),
 }
 
 /// The controller's surroundings. It survives the controller.
@@ -116,6 +120,8 @@ pub struct Shared {
     pub suspects: Vec<Suspect>,
     /// The traversal in which each job that may be out began.
     pub began: BTreeMap<(ResourceId, Generation), u64>,
+    /// What operators asked of flow tables.
+    pub flows: Model,
     /// Jobs that may be with one node at a time.
     pub in_flight_per_node: usize,
 }
@@ -217,7 +223,7 @@ impl Shared {
             Change::Content { digest, bytes } => drop(tables.contents.insert(digest, bytes)),
             Change::ContentRemoved(digest) => drop(tables.contents.remove(&digest)),
             Change::Event(event) => drop(tables.last_event.insert(event.stack, event.number)),
-            Change::Flow(change) => tables.flows.apply(change),
+            Change::Flow(change) => self.apply_flows(change),
             Change::Counters(counters) => tables.epoch = tables.epoch.max(counters.epoch.0),
         }
     }
@@ -330,12 +336,18 @@ impl Store for SimStore {
             return Ok(());
         }
         let mut claims = BTreeSet::new();
+        let flows = changes.iter().any(|change| matches!(change, Change::Flow(_)));
         for change in changes {
             shared.changes += 1;
             shared.apply(change, &mut claims);
         }
         if let Some(doubled) = invariant::claimed_twice(&shared.tables, &claims) {
             shared.violate(doubled);
+        }
+        if flows {
+            let shared = &mut *shared;
+            let wrong = shared.flows.committed(&shared.tables.flows);
+            wrong.into_iter().for_each(|wrong| shared.violate(wrong));
         }
         shared.step();
         Ok(())
@@ -374,10 +386,10 @@ impl Store for SimStore {
                 stacks: stacks.collect(),
                 resources: tables.rows.values().cloned().collect(),
                 edges: edges.collect(),
-                flows: tables.flows.clone(),
                 nodes: tables.nodes.values().cloned().collect(),
                 tokens: tables.tokens.values().cloned().collect(),
                 contents: tables.contents.keys().copied().collect(),
+                flows: tables.flows.clone(),
                 highest: tables.highest,
             }
         })

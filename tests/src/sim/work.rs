@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use muster_agent_core::{Before, ContentState, ContentStep, Found, Input, Look, RunError};
 use muster_shared::ResourceId;
+use muster_shared::model::flow::Bridge;
 use muster_shared::model::{Action, ContentDigest, Job, Observed, ReportKey, Spec};
 
 use super::fault::Kind;
+use super::flow::FlowWork;
 use super::host::{Host, Step};
 use super::world::{Event, World};
 
@@ -62,6 +64,8 @@ pub enum Work {
     Answer(ReportKey),
     /// A content is compared with its digest.
     Verify(ContentDigest),
+    /// Something of a flow table.
+    Flow(Bridge, FlowWork),
 }
 
 impl World {
@@ -158,6 +162,7 @@ impl World {
                 self.tell_agent(at, Input::Guarded { key, undo, challenge });
             }
             Work::Step(key) => self.network_step(at, key),
+            Work::Flow(bridge, work) => self.flow_works(at, &bridge, work),
             Work::Restore(key, undo) => {
                 let whom = format!("{} {}", self.machines[at].name, key.resource);
                 let fails = self.faults.strikes(self.now, Kind::RestoreFails, &whom);

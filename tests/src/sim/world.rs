@@ -8,6 +8,7 @@ use std::time::Duration;
 use muster_agent_core::Before;
 use muster_engine::Limits;
 use muster_engine::record::{PackedSpec, ResourceRecord};
+use muster_shared::model::flow::{Bridge, FlowId};
 use muster_shared::model::{Action, Claim, Job, OnDelete, ReportKey, Spec};
 use muster_shared::seal::{Seal, SealSecret};
 use muster_shared::{MonoTime, NodeId, ResourceId};
@@ -17,6 +18,7 @@ use super::bus::{Bus, End, Way};
 use super::controller::Controller;
 use super::dice::Dice;
 use super::fault::{CHAOS, Faults, Kind, Level};
+use super::flow::furnish;
 use super::host::Host;
 use super::machine::Machine;
 use super::operator::Operators;
@@ -67,6 +69,14 @@ pub enum Event {
     PutsBack(usize, String, u32),
     /// Is a server that was cut off to be reached again by now?
     IsBack(usize, u32),
+    /// An operator of flow tables does something.
+    FlowOperator,
+    /// What was put into a place of a switch, by this number, has reached its timeout.
+    FlowEnds(usize, Bridge, FlowId, u64),
+    /// A switch that ended at this start of it runs again.
+    SwitchStarts(usize, u64),
+    /// A bridge that went is there again.
+    BridgeBack(usize, &'static str),
 }
 
 /// Streams of random numbers, one per purpose.
@@ -85,6 +95,8 @@ pub struct Streams {
     pub controller: Dice,
     /// What breaks, and when.
     pub chaos: Dice,
+    /// Delays of switches and logs, and what befalls them.
+    pub flows: Dice,
 }
 
 /// Where a run's steps go.
@@ -164,6 +176,7 @@ impl World {
                 agents: dice("agents"),
                 controller: dice("controller"),
                 chaos: dice("chaos"),
+                flows: dice("flows"),
             },
             shared: Rc::new(RefCell::new(shared)),
             controller: Controller::new(limits),
@@ -187,7 +200,8 @@ impl World {
     /// A new server that is to have this name.
     pub fn add_machine(&mut self, name: &str, setup: &mut Dice) -> usize {
         let node: NodeId = name.parse().expect("made from letters and digits");
-        let host = Host::new(setup, self.options.stacks);
+        let mut host = Host::new(setup, self.options.stacks);
+        furnish(&mut host.switch, name, setup);
         let (key, seal) = self.new_key(&node, setup);
         self.machines.push(Machine::new(node, seal, key, host));
         self.machines.len() - 1
@@ -271,6 +285,10 @@ impl World {
             Event::LedgerMends(at) => self.machines[at].disk.full = false,
             Event::PutsBack(at, link, mtu) => self.puts_back_by_hand(at, &link, mtu),
             Event::IsBack(at, cut) => self.is_back(at, cut),
+            Event::FlowOperator => self.flow_operator_acts(),
+            Event::FlowEnds(at, bridge, id, number) => self.flow_ends(at, &bridge, id, number),
+            Event::SwitchStarts(at, start) => self.switch_starts(at, start),
+            Event::BridgeBack(at, bridge) => self.bridge_is_back(at, bridge),
         }
         true
     }
@@ -349,7 +367,7 @@ impl World {
                 self.machines[at].disk.full = true;
                 self.later(long, Event::LedgerMends(at));
             }
-            _ => {}
+            _ => self.harms_switch(kind, at, long, effects),
         }
     }
 
@@ -368,6 +386,7 @@ impl World {
                 process.fuse = None;
             }
         }
+        self.switches_heal();
     }
 
     /// Whether a job must not begin on this host.
@@ -436,6 +455,7 @@ impl World {
                     let wrong = self.reference.stack_went(was.as_ref(), &is, &self.shared.borrow().tables);
                     wrong.into_iter().for_each(|wrong| self.violate(wrong));
                 }
+                Noted::TableGone(device) => self.table_is_gone(&device),
                 Noted::StackGone(stack) => {
                     self.note(|_| format!("stack {} is gone", stack.name));
                     self.reference.stack_is_gone(&stack);

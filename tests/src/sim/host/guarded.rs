@@ -161,6 +161,6 @@ impl Host {
 
     /// Nobody reaches it any more.
     pub fn is_cut(&self) -> bool {
-        self.links.values().any(|mtu| *mtu == CUTTING)
+        self.links.values().any(|mtu| *mtu == CUTTING) || self.switch.cuts()
     }
 }

@@ -1,0 +1,94 @@
+//! What the controller writes of flow tables, looked at as it becomes durable.
+
+use muster_engine::flow::record::{FlowChange, FlowEntryRecord, FlowMark};
+use muster_engine::record::Status;
+use muster_shared::model::flow::{DeviceName, FlowId};
+
+use super::super::store::{Noted, Shared};
+
+/// An entry in a word or two.
+fn state(entry: &FlowEntryRecord) -> String {
+    match (entry.removing, entry.mark) {
+        (true, _) => "to go".to_owned(),
+        (false, FlowMark::None) => "to be".to_owned(),
+        (false, mark) => format!("{mark:?}"),
+    }
+}
+
+impl Shared {
+    /// A change of flow tables is durable.
+    pub fn apply_flows(&mut self, change: FlowChange) {
+        match &change {
+            FlowChange::Entries { device, entries, gone } => {
+                gone.iter().for_each(|id| self.entry_is_dropped(*device, *id));
+                for entry in entries {
+                    self.entry_goes(*device, entry);
+                }
+            }
+            FlowChange::Operation(record) => {
+                let wrong = self.flows.operation_went(record);
+                wrong.into_iter().for_each(|wrong| self.violate(wrong));
+                if record.status != Status::InProgress {
+                    let how = if record.status == Status::Complete { "COMPLETE" } else { "FAILED" };
+                    self.counts.add(format!("flow operation {} {how}", record.action.as_str()));
+                }
+                if record.stage > 0 {
+                    self.counts.add("flow operation in a later stage");
+                }
+            }
+            FlowChange::DeviceRemoved(number) => {
+                if let Some(device) = self.tables.flows.devices.get(number) {
+                    let name = DeviceName { node: device.node.clone(), bridge: device.bridge.clone() };
+                    self.flows.forgets(&name);
+                    self.noted.push(Noted::TableGone(name));
+                }
+            }
+            FlowChange::Device(_)
+            | FlowChange::Forgotten(_)
+            | FlowChange::ForgottenHeard { .. }
+            | FlowChange::Settled { .. }
+            | FlowChange::Stages { .. }
+            | FlowChange::OperationRemoved(_)
+            | FlowChange::Part(_)
+            | FlowChange::PartRemoved { .. } => {}
+        }
+        self.tables.flows.apply(change);
+    }
+
+    /// One that is not on its device is gone as soon as somebody does not want it any more.
+    fn entry_is_dropped(&mut self, number: u32, id: FlowId) {
+        let flows = &self.tables.flows;
+        let Some((device, entry)) = flows.devices.get(&number).zip(flows.entries.get(&(number, id))) else {
+            return;
+        };
+        if matches!(entry.mark, FlowMark::Gone | FlowMark::Failed) && !entry.removing {
+            let name = DeviceName { node: device.node.clone(), bridge: device.bridge.clone() };
+            self.flows.is_dropped(name, id, device.serial);
+        }
+    }
+
+    fn entry_goes(&mut self, number: u32, entry: &FlowEntryRecord) {
+        let Some(device) = self.tables.flows.devices.get(&number) else {
+            return self.violate(format!("an entry of device {number}, which there is not: {entry:?}"));
+        };
+        let name = DeviceName { node: device.node.clone(), bridge: device.bridge.clone() };
+        let was = self.tables.flows.entries.get(&(number, entry.id));
+        let from = was.map_or("none".to_owned(), state);
+        let to = state(entry);
+        let is_given = was.is_some_and(|was| was.owner.0 != 0 && was.packed == entry.packed)
+            && entry.owner.0 == 0
+            && entry.mark != FlowMark::Failed
+            && !entry.removing;
+        let settled = device.settled;
+        if from != to {
+            self.counts.add(format!("flow entry {from} -> {to}"));
+        }
+        if entry.packed.unpack().id(&name) != entry.id {
+            self.violate(format!("an entry of {name} is not what its id says: {entry:?}"));
+        }
+        if is_given {
+            let known = entry.serial <= settled;
+            self.flows.is_given(name, entry.id, entry.serial, entry.packed.clone(), known);
+        }
+    }
+}

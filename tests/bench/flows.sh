@@ -4,7 +4,7 @@
 # Usage: tests/bench/flows.sh RELEASE-DIRECTORY AGENT DIRECTORY
 set -euo pipefail
 release=$1 agent=$2 dir=$3 name=muster-flows-$$
-rules=100000 singles=50
+rules=100000 singles=101
 pids=() agent_pid=''
 
 finish() {
@@ -54,19 +54,32 @@ flows() { # how many, and the port of every rule
     print "]}"
   }'
 }
-# timed WHAT FILE: applies it and says how long that took, and how much the agent had at most
+# cpu PID: seconds of processor time that it has had
+cpu() { awk -v tick="$(getconf CLK_TCK)" '{sub(/.*\) /, ""); printf "%.2f", ($12 + $13) / tick}' "/proc/$1/stat"; }
+spent() { awk "BEGIN {printf \"%.2f\", $2 - $1}"; }
+apply() { muster flow apply -f "$1" --wait &>"$dir/flows-muster.log" || { cat "$dir/flows-muster.log" >&2; return 1; }; }
+# timed WHAT FILE: applies it and says how long that took from start to all ADDED, what processor time each side had, and
+# how much memory the agent had at most.
 timed() {
-  local began took
+  local began took before
   echo 5 >"/proc/$agent_pid/clear_refs"
+  before=("$(cpu "$controller_pid")" "$(cpu "$agent_pid")" "$(cpu "$switch_pid")")
   began=$(now)
-  muster flow apply -f "$2" --wait >/dev/null 2>&1
+  apply "$2"
   took=$(seconds "$began" "$(now)")
-  echo "{\"bench\":\"flows\",\"what\":\"$1\",\"rules\":$rules,\"seconds\":$took,\"raw_s\":${raw:-null},\"ratio\":$(ratio "$took"),\"agent_most_bytes\":$(memory VmHWM),\"agent_bytes\":$(memory VmRSS)}"
+  printf '{"bench":"flows","what":"%s","rules":%d,"seconds":%s,"raw_s":%s,"by_raw":%s,"controller_cpu_s":%s,"agent_cpu_s":%s,"switch_cpu_s":%s,"agent_max_bytes":%d,"agent_bytes":%d}\n' \
+    "$1" "$rules" "$took" "$raw" "$(awk "BEGIN {printf \"%.2f\", $took / $raw}")" "$(spent "${before[0]}" "$(cpu "$controller_pid")")" \
+    "$(spent "${before[1]}" "$(cpu "$agent_pid")")" "$(spent "${before[2]}" "$(cpu "$switch_pid")")" "$(memory VmHWM)" "$(memory VmRSS)"
 }
-ratio() { [ -n "$raw" ] && awk "BEGIN {printf \"%.2f\", $1 / $raw}" || echo null; }
-held() { [ "$(ofctl dump-aggregate br0 | sed -n 's/.*flow_count=\([0-9]*\).*/\1/p')" -ge "$1" ]; }
+count() { ofctl dump-aggregate br0 | sed -n 's/.*flow_count=\([0-9]*\).*/\1/p'; }
+held() { [ "$(count)" -ge "$1" ]; }
+fsync_s() {
+  local line
+  line=$("$release/muster-sim" scale --shape wide --resources 10 --dir "$dir")
+  [[ $line =~ \"fsync_s\":([0-9.e-]+) ]] && echo "${BASH_REMATCH[1]}"
+}
 
-raw=$(cargo bench -q -p muster-host --bench openflow | tee /dev/stderr | sed -n 's/.*"raw[a-z_]*":\([0-9.]*\).*/\1/p' | head -n 1)
+raw=$(cargo bench -q -p muster-host --bench openflow | tee /dev/stderr | sed -n 's/.*"raw_s":\([0-9.e-]*\).*/\1/p' | head -n 1)
 
 mkdir "$dir/ovs"
 ovsdb-tool create "$dir/ovs/conf.db" /usr/share/openvswitch/vswitch.ovsschema
@@ -75,13 +88,15 @@ background ovsdb ovsdb-server "$dir/ovs/conf.db" "--remote=punix:$dir/ovs/db.soc
 vsctl() { ovs-vsctl --db="unix:$dir/ovs/db.sock" --timeout=30 "$@"; }
 vsctl --retry --no-wait init
 background vswitchd ovs-vswitchd "unix:$dir/ovs/db.sock" --disable-system
+switch_pid=$pid
 vsctl add-br br0 -- set bridge br0 datapath_type=netdev fail_mode=secure \
   -- add-port br0 p1 -- set interface p1 type=internal -- add-port br0 p2 -- set interface p2 type=internal
 : >"$dir/empty.toml"
 background controller "$release/muster-controller" --config "$dir/empty.toml" --data-dir "$dir/flows" \
   --listen 127.0.0.1:8883 --api-socket "$dir/flows.sock"
+controller_pid=$pid
 eventually 'the controller answers' muster node list
-background agent "$agent" --config "$dir/empty.toml" --state-dir "$dir/flows-state" join "$(muster node token)" --name web-1
+background agent env MUSTER_HOST__OVS_DATAPATH_TYPE=netdev "$agent" --config "$dir/empty.toml" --state-dir "$dir/flows-state" join "$(muster node token)" --name web-1
 agent_pid=$pid
 eventually 'the agent is online' online
 
@@ -93,17 +108,27 @@ timed install "$dir/flows-1.json"
 timed again "$dir/flows-1.json"
 timed change "$dir/flows-2.json"
 
-for n in $(seq "$singles"); do
-  began=$(now)
-  muster flow apply -f "$dir/flows-one-$((n % 2 + 1)).json" --wait >/dev/null 2>&1
-  seconds "$began" "$(now)"
-  echo
-done | sort -n | awk -v count="$singles" 'NR == int((count + 1) / 2) {print "{\"bench\":\"flows\",\"what\":\"one rule, command and all\",\"seconds\":" $1 "}"}'
+# each WHAT COMMAND…: how long one takes; the number of the run is its last argument
+each() {
+  local what=$1 n began; shift
+  for n in $(seq "$singles"); do
+    began=$(now)
+    "$@" "$n"
+    echo $(($(now) - began))
+  done | sort -n >"$dir/flows-times"
+  awk -v what="$what" -v fsync="$(fsync_s)" '{ t[NR] = $1 / 1e6 } END {
+    printf "{\"bench\":\"flows\",\"what\":\"%s\",\"runs\":%d,\"min_ms\":%.2f,\"median_ms\":%.2f,\"p95_ms\":%.2f,\"max_ms\":%.2f,\"fsync_s\":%s}\n",
+      what, NR, t[1], t[int((NR + 1) / 2)], t[int(NR * 0.95)], t[NR], fsync }' "$dir/flows-times"
+}
+one_rule() { apply "$dir/flows-one-$(($1 % 2 + 1)).json"; }
+no_rule() { muster flow show web-1/br0 4d55000000000000 &>/dev/null || :; }
+each 'one rule, command and all' one_rule
+each 'the command alone' no_rule
 
-count=$(ofctl dump-aggregate br0 | sed -n 's/.*flow_count=\([0-9]*\).*/\1/p')
+all=$(count)
 ofctl --strict del-flows br0 priority=100,ip,nw_dst=10.0.5.5
 began=$(now)
-eventually 'the rule is back' held "$count"
+eventually 'the rule is back' held "$all"
 echo "{\"bench\":\"flows\",\"what\":\"one of $rules deleted by hand is back\",\"seconds\":$(seconds "$began" "$(now)")}"
 sleep 10
 echo "{\"bench\":\"flows\",\"what\":\"at rest\",\"rules\":$rules,\"agent_bytes\":$(memory VmRSS)}"

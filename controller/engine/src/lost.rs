@@ -203,7 +203,7 @@ impl Engine {
         }
         new.requires = old.requires.clone();
         let (before, stack) = (old.id, old.stack);
-        let old = std::mem::replace(&mut self.rows[slot], new);
+        let old = self.rows.replace(slot, new);
         self.by_physical.insert(physical, slot);
         self.row_changed(slot, true);
         self.edges_changed(slot);

@@ -304,12 +304,14 @@ impl Row {
 pub(crate) struct Rows {
     slots: Vec<Option<Box<Row>>>,
     free: Vec<Slot>,
+    by_id: BTreeMap<u64, Slot>,
 }
 
 impl Rows {
     pub fn insert(&mut self, row: Row) -> Slot {
+        let id = row.id;
         let row = Some(Box::new(row));
-        match self.free.pop() {
+        let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[slot.0 as usize] = row;
                 slot
@@ -318,15 +320,31 @@ impl Rows {
                 self.slots.push(row);
                 Slot(u32::try_from(self.slots.len() - 1).expect("fewer than four billion rows"))
             }
-        }
+        };
+        self.by_id.insert(id, slot);
+        slot
     }
 
     pub fn remove(&mut self, slot: Slot) -> Option<Box<Row>> {
         let row = self.slots.get_mut(slot.0 as usize)?.take();
-        if row.is_some() {
+        if let Some(row) = &row {
             self.free.push(slot);
+            self.by_id.remove(&row.id);
         }
         row
+    }
+
+    /// Another takes its place; it is to be inserted elsewhere.
+    pub fn replace(&mut self, slot: Slot, row: Row) -> Row {
+        self.by_id.insert(row.id, slot);
+        let old = std::mem::replace(&mut self[slot], row);
+        self.by_id.remove(&old.id);
+        old
+    }
+
+    /// By its number in the store.
+    pub fn of_id(&self, id: u64) -> Option<Slot> {
+        self.by_id.get(&id).copied()
     }
 
     pub fn get(&self, slot: Slot) -> Option<&Row> {

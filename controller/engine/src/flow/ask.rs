@@ -56,6 +56,8 @@ pub(crate) struct Counted {
     /// Sorted by id.
     pub entries: Vec<FlowCounters>,
     pub tables: Vec<TableCounters>,
+    /// Packets and bytes, by who owned the entries when they were told.
+    pub owners: BTreeMap<Owner, (u64, u64)>,
 }
 
 impl Counted {
@@ -163,15 +165,21 @@ impl Engine {
         };
         let room = DEVICE_ENTRIES_MAX.saturating_sub(asking.told.entries.len());
         asking.told.entries.extend(entries.into_iter().take(room));
-        asking.told.tables.extend(tables.into_iter().take(TABLES_MAX));
+        let room = TABLES_MAX.saturating_sub(asking.told.tables.len());
+        asking.told.tables.extend(tables.into_iter().take(room));
         if !last {
             return;
         }
         let Some(Asking { mut told, requests, .. }) = device.asks.stats.take() else { return };
         told.at = now;
         told.entries.sort_by_key(|counters| counters.id);
-        told.tables.truncate(TABLES_MAX);
         told.tables.sort_by_key(|counters| counters.table);
+        // Summed up once: many may ask for the sums, and there may be a million entries.
+        for counters in &told.entries {
+            let Some(kept) = device.table.get(counters.id) else { continue };
+            let (packets, bytes) = told.owners.entry(kept.owner).or_default();
+            (*packets, *bytes) = (packets.wrapping_add(counters.packets), bytes.wrapping_add(counters.bytes));
+        }
         device.asks.counted = Some(Box::new(told));
         for request in requests {
             self.answer(request, Ok(Answer::Done));
@@ -275,14 +283,5 @@ impl Engine {
         for request in stats.into_iter().chain(foreign).flatten() {
             self.answer(request, Ok(Answer::Done));
         }
-    }
-
-    /// Entries by owner.
-    pub(super) fn owners_of(&self, key: DeviceKey) -> BTreeMap<Owner, usize> {
-        let mut owners: BTreeMap<Owner, usize> = BTreeMap::new();
-        for (_, kept) in self.flows.get(key).into_iter().flat_map(|device| device.table.iter()) {
-            *owners.entry(kept.owner).or_default() += 1;
-        }
-        owners
     }
 }

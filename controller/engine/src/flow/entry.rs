@@ -117,6 +117,22 @@ impl Kept {
         false
     }
 
+    /// A write that is not decided has changed it, most likely.
+    pub fn has_past(&self) -> bool {
+        self.past.is_some()
+    }
+
+    /// Versions besides the newest and the one before.
+    pub fn versions(&self) -> usize {
+        let mut count = 0;
+        let mut past = self.past.as_deref().and_then(|past| past.before.as_deref());
+        while let Some(it) = past {
+            count += 1;
+            past = it.before.as_deref();
+        }
+        count
+    }
+
     pub fn seen(&self) -> Option<EntryState> {
         match self.mark {
             _ if self.removing => None,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::device::{DEVICE_ENTRIES_MAX, DeviceKey, ENTRIES_MAX, OPEN_MAX, Target};
-use super::entry::{FlowStanding, Owner, Written};
+use super::entry::{FlowStanding, Kept, Owner, Written};
 use super::record::{FlowChange, FlowOperationRecord, FlowPartRecord};
 use crate::engine::Engine;
 use crate::record::{Change, Status};
@@ -136,7 +136,7 @@ impl Engine {
         stages: Vec<Vec<FlowWrite>>,
         confirm: Option<u32>,
     ) -> Result<Answer, Refusal> {
-        let warnings = self.check_flows(&stages)?;
+        let warnings = self.check_flows(action, &stages)?;
         let mut devices = BTreeSet::new();
         for write in stages.iter().flatten() {
             devices.insert(self.device(&write.device)?);
@@ -174,7 +174,7 @@ impl Engine {
     }
 
     /// What can be known before anything is sent: bounds, owners, collisions, nodes.
-    fn check_flows(&self, stages: &[Vec<FlowWrite>]) -> Result<Vec<String>, Refusal> {
+    fn check_flows(&self, action: FlowAction, stages: &[Vec<FlowWrite>]) -> Result<Vec<String>, Refusal> {
         if stages.len() > STAGES_MAX {
             return Err(Refusal::Invalid(format!("{} stages: {STAGES_MAX} are allowed", stages.len())));
         }
@@ -194,14 +194,23 @@ impl Engine {
             if node.is_none_or(|node| self.nodes[node].joined.is_none()) {
                 absent.insert(&write.device.node);
             }
-            *puts.entry(&write.device).or_insert(0) += self.check_write(write)?;
+            *puts.entry(&write.device).or_insert(0) += self.check_write(action, write)?;
         }
         let new: usize = puts.values().sum();
-        if self.flows.entries + new > ENTRIES_MAX {
-            return Err(Refusal::Conflict(format!(
-                "the site would have {} rules: {ENTRIES_MAX} are allowed",
-                self.flows.entries + new
-            )));
+        // What was before a write that waits costs as much as what is to be.
+        let versions: usize = match new {
+            0 => 0,
+            _ => self.flows.iter().map(|(_, device)| device.table.versions()).sum(),
+        };
+        let all = self.flows.entries + versions + new;
+        if all > ENTRIES_MAX {
+            return Err(Refusal::Conflict(match versions {
+                0 => format!("the site would have {all} rules: {ENTRIES_MAX} are allowed"),
+                _ => format!(
+                    "the site would have {all} rules, {versions} of them changed again while a change of them waits: \
+                     {ENTRIES_MAX} are allowed"
+                ),
+            }));
         }
         let mut warnings: Vec<String> =
             absent.iter().take(WARNINGS_MAX).map(|name| self.never_joined(name)).collect();
@@ -211,24 +220,26 @@ impl Engine {
         Ok(warnings)
     }
 
-    /// How many entries would be new.
-    fn check_write(&self, write: &FlowWrite) -> Result<usize, Refusal> {
+    /// How many entries would be new, or kept in one more version.
+    fn check_write(&self, action: FlowAction, write: &FlowWrite) -> Result<usize, Refusal> {
         let node = self.nodes.find(&write.device.node);
         let device = node.and_then(|node| self.flows.get(self.flows.find(node, &write.device.bridge)?));
         let claimed = node.filter(|node| self.claims.has_kind(*node, ClaimKind::Flow));
         if let Some(device) = device
             && device.open() >= OPEN_MAX
+            && action != FlowAction::Purge
         {
             return Err(Refusal::Conflict(format!(
-                "device '{}' has {OPEN_MAX} changes that wait: let its node come, or purge it",
-                write.device
+                "device '{}' has {OPEN_MAX} changes that wait: let its node come, or 'muster flow purge {}'",
+                write.device, write.device
             )));
         }
-        let mut new = 0;
+        let (mut new, mut versions) = (0, 0);
         for op in &write.ops {
             let (FlowOp::Put { id, .. } | FlowOp::Remove(id)) = op;
             let kept = device.and_then(|device| device.table.get(*id));
             new += usize::from(kept.is_none() && matches!(op, FlowOp::Put { .. }));
+            versions += usize::from(kept.is_some_and(Kept::has_past) && action != FlowAction::Purge);
             let owner = kept.map(|kept| kept.owner).filter(|owner| *owner != Owner::OPERATOR);
             let claim = claimed.and_then(|node| {
                 let key = format!("{} {id}", write.device.bridge);
@@ -253,12 +264,18 @@ impl Engine {
                 known + new
             )));
         }
-        Ok(new)
+        Ok(new + versions)
     }
 
     fn owned_by_resource(&self, device: &DeviceName, id: FlowId, owner: Owner, op: &FlowOp) -> Refusal {
         let whose = self.owner_text(owner);
         let todo = match op {
+            _ if self.is_lost_owner(owner) => {
+                return Refusal::Conflict(format!(
+                    "rule {id} on {device} belongs to {whose}, which cleans it up when it is back; if it never is: \
+                     'muster flow purge --forget {device}'"
+                ));
+            }
             FlowOp::Put { .. } => "one rule has one owner; take it out of the template, or out of the file",
             FlowOp::Remove(_) => "take it out of the stack's template and update the stack",
         };
@@ -275,14 +292,18 @@ impl Engine {
         if owner == Owner::OPERATOR {
             return "the operator".into();
         }
-        let mut rows = self.by_physical.values().map(|slot| &self.rows[*slot]);
-        match rows.find(|row| row.id == owner.0) {
+        match self.rows.of_id(owner.0).map(|slot| &self.rows[slot]) {
             Some(row) => match self.stacks.get(&row.stack) {
                 Some(stack) => format!("resource {} of stack {}", row.name, stack.name),
                 None => format!("resource {} of a removed node", row.name),
             },
             None => "a resource that is gone".into(),
         }
+    }
+
+    /// Its node was removed, or nobody knows of it: it has no stack that could take its rules off.
+    pub(super) fn is_lost_owner(&self, owner: Owner) -> bool {
+        owner != Owner::OPERATOR && self.rows.of_id(owner.0).is_none_or(|slot| self.rows[slot].is_lost())
     }
 
     fn begin_stage(&mut self, id: u64, writes: Vec<FlowWrite>) {
@@ -392,8 +413,9 @@ impl Engine {
             None => self.end_operation(id, Status::Complete),
             Some(writes) => {
                 operation.stage += 1;
+                let action = operation.action;
                 // Others may own by now what was free when the operation was taken.
-                let checked = writes.iter().try_for_each(|write| self.check_write(write).map(drop));
+                let checked = writes.iter().try_for_each(|write| self.check_write(action, write).map(drop));
                 match checked {
                     Ok(()) => self.begin_stage(id, writes),
                     Err(refusal) => {

@@ -40,11 +40,13 @@ impl Engine {
         let key = self.known_device(&device)?;
         let Some(known) = self.flows.get(key) else { return Ok(Answer::Done) };
         if forget {
-            let owned = known.table.iter().find(|(_, kept)| kept.owner != Owner::OPERATOR);
-            if let Some((id, kept)) = owned {
+            let has_stack = |owner: &Owner| *owner != Owner::OPERATOR && !self.is_lost_owner(*owner);
+            let owner = known.table.owners().map(|(owner, _)| owner).find(has_stack);
+            let owned = owner.and_then(|owner| Some((known.table.owned(owner).next()?, owner)));
+            if let Some((id, owner)) = owned {
                 return Err(Refusal::Conflict(format!(
                     "rule {id} on {device} belongs to {}: a table is forgotten when no stack has rules in it",
-                    self.owner_text(kept.owner)
+                    self.owner_text(owner)
                 )));
             }
             return self.forget_device(key, &device);

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use muster_shared::model::flow::{BUCKETS, EntryState, FlowAsk, FlowDown, FlowId, bucket_of};
 
-use super::device::{DEVICE_ENTRIES_MAX, DeviceKey};
+use super::device::DeviceKey;
 use super::record::FlowMark;
+use super::table::STRAYS_MAX;
 use crate::engine::Engine;
 use crate::timer::TimerKey;
 use muster_shared::MonoTime;
@@ -27,12 +28,12 @@ pub(crate) struct Comparing {
     buckets: BTreeSet<u16>,
     seen: BTreeSet<FlowId>,
     differs: Vec<(FlowId, Difference)>,
+    strays: Vec<FlowId>,
 }
 
 /// What is to be done about an entry.
 #[derive(Clone, Copy, Debug)]
 enum Difference {
-    Extraneous,
     Altered,
     Is(EntryState),
 }
@@ -60,6 +61,7 @@ impl Engine {
                 buckets: all_buckets(),
                 seen: BTreeSet::new(),
                 differs: Vec::new(),
+                strays: Vec::new(),
             });
             return self.compared(key);
         }
@@ -71,6 +73,7 @@ impl Engine {
             buckets: BTreeSet::new(),
             seen: BTreeSet::new(),
             differs: Vec::new(),
+            strays: Vec::new(),
         });
         let (node, bridge) = (device.node, device.bridge.clone());
         self.send_flow(node, FlowDown::Ask { device: bridge, number, ask: FlowAsk::Buckets });
@@ -114,17 +117,23 @@ impl Engine {
         comparing.until = now + ANSWER_WITHIN;
         for (id, digest, state) in entries {
             let asked = u16::try_from(bucket_of(id)).is_ok_and(|bucket| comparing.buckets.contains(&bucket));
-            if !asked || comparing.seen.len() >= DEVICE_ENTRIES_MAX || !comparing.seen.insert(id) {
+            if !asked {
                 continue;
             }
-            let difference = match device.table.get(id) {
-                Some(_) if !device.table.wants(id) => Some(Difference::Extraneous),
-                None => Some(Difference::Extraneous),
-                Some(kept) if kept.digest != digest => Some(Difference::Altered),
-                Some(kept) if marked(kept.mark) != state => Some(Difference::Is(state)),
-                Some(_) => None,
+            let Some(kept) = device.table.get(id).filter(|_| device.table.wants(id)) else {
+                if comparing.strays.len() < STRAYS_MAX {
+                    comparing.strays.push(id);
+                }
+                continue;
             };
-            comparing.differs.extend(difference.map(|difference| (id, difference)));
+            if !comparing.seen.insert(id) {
+                continue;
+            }
+            if kept.digest != digest {
+                comparing.differs.push((id, Difference::Altered));
+            } else if marked(kept.mark) != state {
+                comparing.differs.push((id, Difference::Is(state)));
+            }
         }
         if last {
             self.compared(key);
@@ -150,8 +159,9 @@ impl Engine {
             comparing.buckets.contains(&bucket) && !comparing.seen.contains(id) && table.wants(*id)
         };
         let missing: Vec<FlowId> = table.iter().map(|(id, _)| id).filter(is_missing).collect();
-        let found = !missing.is_empty() || !comparing.differs.is_empty();
-        let mut repaired = missing.len();
+        let found = !missing.is_empty() || !comparing.differs.is_empty() || !comparing.strays.is_empty();
+        let mut repaired = missing.len() + comparing.strays.len();
+        comparing.strays.into_iter().for_each(|id| table.stray(id));
         for id in missing {
             // What had ended by itself is not made again because the agent forgot that it had.
             match table.get(id).map(|kept| kept.mark) {
@@ -161,7 +171,6 @@ impl Engine {
         }
         for (id, difference) in comparing.differs {
             match difference {
-                Difference::Extraneous => table.stray(id),
                 Difference::Altered => table.again(id, &altered),
                 Difference::Is(EntryState::Expired) => table.see(id, FlowMark::Expired, None),
                 Difference::Is(EntryState::Present) => table.see(id, FlowMark::None, None),

@@ -24,6 +24,10 @@ use super::entry::{
 };
 use super::record::{FlowEntryRecord, FlowMark, FlowPast};
 
+/// Strays taken off at a time; those beyond are found with the next comparison. An agent may invent as many as it likes,
+/// of 256 devices.
+pub(super) const STRAYS_MAX: usize = 50_000;
+
 /// The entries of one device.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
@@ -41,6 +45,8 @@ pub(crate) struct Table {
     /// Groups and meters, which come before the rules that use them.
     specials: usize,
     unsaved: Vec<FlowId>,
+    /// What is kept of entries besides what each is to be and was before that.
+    versions: usize,
 }
 
 impl Table {
@@ -80,6 +86,17 @@ impl Table {
         self.settled
     }
 
+    pub fn versions(&self) -> usize {
+        self.versions
+    }
+
+    /// All owners, and how many entries each has.
+    pub fn owners(&self) -> impl Iterator<Item = (Owner, usize)> {
+        let owned: usize = self.owned.values().map(BTreeSet::len).sum();
+        let operators = Some((Owner::OPERATOR, self.len() - owned)).filter(|(_, count)| *count > 0);
+        operators.into_iter().chain(self.owned.iter().map(|(owner, ids)| (*owner, ids.len())))
+    }
+
     /// Something is to be sent.
     pub fn waits(&self) -> bool {
         !self.waiting.is_empty() || !self.strays.is_empty()
@@ -91,12 +108,16 @@ impl Table {
 
     /// The device has it within our space, and nobody asked for it.
     pub fn stray(&mut self, id: FlowId) {
-        self.strays.push(id);
+        if self.strays.len() < STRAYS_MAX {
+            self.strays.push(id);
+        }
     }
 
     /// To be taken off the device, though nothing here is of that id.
     pub fn take_strays(&mut self) -> Vec<FlowId> {
         let mut strays = std::mem::take(&mut self.strays);
+        strays.sort_unstable();
+        strays.dedup();
         strays.retain(|id| self.entries.get(id).is_none_or(|kept| kept.seen().is_none() && !kept.removing));
         strays
     }
@@ -159,7 +180,9 @@ impl Table {
         if let Some(seen) = kept.seen() {
             self.sums.toggle(id, kept.digest, seen);
         }
+        self.versions -= kept.versions();
         push_past(kept, settled);
+        self.versions += kept.versions();
         let was_marked = kept.mark != FlowMark::None;
         let old_owner = std::mem::replace(&mut kept.owner, owner);
         (kept.packed, kept.digest, kept.serial, kept.removing) = (packed, digest, serial, false);
@@ -189,7 +212,9 @@ impl Table {
         if let Some(seen) = kept.seen() {
             self.sums.toggle(id, kept.digest, seen);
         }
+        self.versions -= kept.versions();
         push_past(kept, settled);
+        self.versions += kept.versions();
         (kept.removing, kept.serial) = (true, serial);
         queue(kept, id, &mut self.waiting);
         save(kept, id, &mut self.unsaved);
@@ -294,6 +319,7 @@ impl Table {
             if kept.serial > serial {
                 continue; // a newer write has yet to be decided
             }
+            self.versions -= kept.versions();
             kept.past = None;
             if kept.removing {
                 self.drop_entry(*id);
@@ -309,8 +335,11 @@ impl Table {
     pub fn fail(&mut self, serial: u64, ids: &[FlowId], reason: Option<&Arc<str>>) {
         for id in ids {
             let Some(kept) = self.entries.get_mut(id) else { continue };
+            self.versions -= kept.versions();
             if kept.serial != serial {
-                if unlink(&mut kept.past, serial) {
+                let is_changed = unlink(&mut kept.past, serial);
+                self.versions += kept.versions();
+                if is_changed {
                     self.save(*id);
                 }
                 continue;
@@ -329,6 +358,7 @@ impl Table {
                 Some(past) => {
                     (kept.packed, kept.digest, kept.serial) = (past.packed, past.digest, past.serial);
                     (kept.owner, kept.removing, kept.past) = (past.owner, past.removing, past.before);
+                    self.versions += kept.versions();
                     past.mark
                 }
             };
@@ -416,6 +446,7 @@ impl Table {
         }
         self.marked[mark as usize] += 1;
         self.specials += usize::from(kept.is_special());
+        self.versions += kept.versions();
         if owner != Owner::OPERATOR {
             self.owned.entry(owner).or_default().insert(id);
         }
@@ -432,6 +463,7 @@ impl Table {
     /// Who calls sees to it that it is written down.
     fn drop_entry(&mut self, id: FlowId) {
         let Some(kept) = self.entries.swap_remove(&id) else { return };
+        self.versions -= kept.versions();
         if let Some(seen) = kept.seen() {
             self.sums.toggle(id, kept.digest, seen);
         }

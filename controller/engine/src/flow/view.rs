@@ -151,19 +151,27 @@ impl FlowRows {
 
 impl Device {
     /// Entries by how they stand, in the order of [`FlowStanding::ALL`].
-    fn standings(&self) -> [u64; 5] {
-        let mut counts = [0; 5];
+    pub fn standings(&self) -> [u64; 5] {
         let marked = |mark| self.table.marked(mark) as u64;
-        if self.in_flight.is_none() && !self.table.waits() {
-            let failed = marked(FlowMark::Failed);
-            let expired = marked(FlowMark::Expired) + marked(FlowMark::Gone);
-            let pending = marked(FlowMark::Wrong) + marked(FlowMark::Again);
-            let added = (self.table.len() as u64).saturating_sub(failed + expired + pending);
-            counts = [pending, added, 0, failed, expired];
-        } else {
-            for (_, kept) in self.table.iter() {
-                counts[self.table.standing(kept) as usize] += 1;
-            }
+        let failed = marked(FlowMark::Failed);
+        let expired = marked(FlowMark::Expired) + marked(FlowMark::Gone);
+        let pending = marked(FlowMark::Wrong) + marked(FlowMark::Again);
+        let added = (self.table.len() as u64).saturating_sub(failed + expired + pending);
+        let mut counts = [pending, added, 0, failed, expired];
+        // Only of those that are on their way the marks do not say all.
+        let mut open = self.table.waiting().to_vec();
+        open.extend(self.in_flight.iter().flat_map(|flight| &flight.ids));
+        open.sort_unstable();
+        open.dedup();
+        for kept in open.into_iter().filter_map(|id| self.table.get(id)) {
+            let by_mark = match kept.mark {
+                FlowMark::Failed => FlowStanding::Failed,
+                FlowMark::Expired | FlowMark::Gone => FlowStanding::Expired,
+                FlowMark::Wrong | FlowMark::Again => FlowStanding::PendingAdd,
+                FlowMark::None => FlowStanding::Added,
+            };
+            counts[by_mark as usize] -= 1;
+            counts[self.table.standing(kept) as usize] += 1;
         }
         counts
     }
@@ -312,15 +320,15 @@ impl Engine {
     pub(super) fn stats_of(&self, key: DeviceKey, most: usize) -> StatsView {
         let Some(device) = self.flows.get(key) else { return StatsView::default() };
         let mut sums: BTreeMap<Owner, OwnerCounters> = BTreeMap::new();
-        for (owner, rules) in self.owners_of(key) {
+        for (owner, rules) in device.table.owners() {
             sums.entry(owner).or_default().rules = rules as u64;
         }
         let counted = device.asks.counted.as_ref();
-        for counters in counted.into_iter().flat_map(|counted| &counted.entries) {
-            let Some(kept) = device.table.get(counters.id) else { continue };
-            let sum = sums.entry(kept.owner).or_default();
-            sum.packets = sum.packets.wrapping_add(counters.packets);
-            sum.bytes = sum.bytes.wrapping_add(counters.bytes);
+        for (owner, (packets, bytes)) in counted.into_iter().flat_map(|counted| &counted.owners) {
+            // Of one that has nothing left here, nothing is said.
+            if let Some(sum) = sums.get_mut(owner) {
+                (sum.packets, sum.bytes) = (*packets, *bytes);
+            }
         }
         let mut sums: Vec<(Owner, OwnerCounters)> = sums.into_iter().collect();
         sums.sort_by_key(|(owner, sum)| (std::cmp::Reverse(sum.rules), *owner));

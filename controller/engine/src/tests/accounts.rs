@@ -82,6 +82,9 @@ impl Engine {
             assert!(row.requires.iter().all(fits), "an edge to a row that is gone, or another stack's");
             assert_eq!(row.is_lost(), row.stack == 0, "a lost row is no stack's");
         }
+        for (slot, row) in &rows {
+            assert_eq!(self.rows.of_id(row.id), Some(*slot), "a row is found by its number");
+        }
     }
 }
 
@@ -111,6 +114,17 @@ impl Engine {
                 assert_eq!(device.table.marked(mark), counted, "{mark:?} of device {key:?}");
             }
             all += device.table.len();
+            let mut standings = [0; 5];
+            for (_, kept) in device.table.iter() {
+                standings[device.table.standing(kept) as usize] += 1;
+            }
+            assert_eq!(device.standings(), standings, "standings of device {key:?}");
+            let versions: usize = device.table.iter().map(|(_, kept)| kept.versions()).sum();
+            assert_eq!(device.table.versions(), versions, "versions of device {key:?}");
+            for (owner, counted) in device.table.owners() {
+                let of_owner = device.table.iter().filter(|(_, kept)| kept.owner == owner).count();
+                assert_eq!(counted, of_owner, "{owner:?} on device {key:?}");
+            }
             let waits = device.in_flight.is_some() || device.table.waits();
             let open = device
                 .table

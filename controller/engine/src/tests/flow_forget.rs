@@ -3,7 +3,7 @@
 use muster_shared::model::Up;
 use muster_shared::model::flow::{DeviceName, FlowState, FlowUp, SwitchState};
 
-use super::bed::{Bed, node};
+use super::bed::{Bed, flows, node};
 use super::flow_host::FlowDevice;
 use super::flow_tables::{device, id, put, rule, write};
 use crate::flow::FlowWrite;
@@ -132,4 +132,29 @@ fn names_that_nobody_knows_are_not_remembered() {
     }
     let key = bed.engine.nodes.find(&node(0)).unwrap();
     assert!(bed.engine.nodes[key].flows_said.is_empty());
+}
+
+#[test]
+fn rules_of_a_node_that_never_returns_can_be_forgotten() {
+    let (mut bed, d) = (Bed::new(2), device(0));
+    bed.create(flows("a: node-0/br0 1 2\n b: node-1/br0 3")).unwrap();
+    let purge = Request::PurgeFlows { device: device(1), forget: true, confirm_timeout: None };
+    let refusal = bed.ask(purge).map(drop).unwrap_err().to_string();
+    assert!(refusal.ends_with("a table is forgotten when no stack has rules in it"), "{refusal}");
+    bed.remove(&node(0));
+    bed.delete().unwrap();
+    let delete = Request::DeleteFlows { device: d.clone(), ids: vec![id(&d, 1)], confirm_timeout: None };
+    let refusal = bed.ask(delete).map(drop).unwrap_err().to_string();
+    assert_eq!(
+        refusal,
+        format!(
+            "rule {} on node-0/br0 belongs to resource a of a removed node, which cleans it up when it is back; if it \
+             never is: 'muster flow purge --forget node-0/br0'",
+            id(&d, 1)
+        )
+    );
+    forget(&mut bed, &d);
+    assert!(bed.engine.device_views().iter().all(|view| view.device != "node-0/br0"));
+    bed.restart();
+    assert!(bed.tables.flows.entries.keys().all(|(number, _)| *number != 0));
 }

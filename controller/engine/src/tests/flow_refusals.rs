@@ -206,3 +206,47 @@ fn an_operation_does_not_complete_by_a_rule_of_another_that_fails() {
     assert_eq!([older, newer].map(|it| bed.ended(it)), ["FAILED: no such port", "FAILED: no such port"]);
     assert_eq!((bed.standings(&d).as_str(), bed.on_device(&d).len()), ("FAILED 2", 0));
 }
+
+#[test]
+fn a_device_with_too_many_changes_can_be_purged() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    bed.disconnect(&node(0));
+    for n in 0..1024 {
+        let (n, table) = (n % 250, u8::try_from(n / 250).unwrap() + 1);
+        bed.apply_rules(&d, &[rule(n, table)]);
+    }
+    let refusal = bed.apply(vec![vec![write(&d, &[rule(1, 9)])]]).unwrap_err().to_string();
+    assert_eq!(
+        refusal,
+        "device 'node-0/br0' has 1024 changes that wait: let its node come, or 'muster flow purge node-0/br0'"
+    );
+    let purge = Request::PurgeFlows { device: d.clone(), forget: false, confirm_timeout: None };
+    bed.ask(purge).unwrap();
+    bed.connect(&node(0));
+    assert_eq!((bed.standings(&d).as_str(), bed.on_device(&d).len()), ("", 0));
+}
+
+#[test]
+fn counters_of_tables_are_no_more_than_there_are_tables() {
+    use muster_shared::model::Up;
+    use muster_shared::model::flow::{FlowUp, TableCounters};
+    let (mut bed, d) = (Bed::new(1), device(0));
+    bed.apply_rules(&d, &[rule(1, 1)]);
+    // The agent says what it likes before it says that this was all.
+    bed.hosts.get_mut(&node(0)).unwrap().flows.devices.clear();
+    bed.input(crate::Input::Request { id: 77, request: Box::new(Request::FlowStats { device: d.clone() }) });
+    let told = |last| {
+        let tables = vec![TableCounters { table: 0, active: 1, lookups: 3, matches: 2 }; 200];
+        (1..10).map(move |number| FlowUp::Stats {
+            device: "br0".parse().unwrap(),
+            number,
+            entries: Vec::new(),
+            tables: tables.clone(),
+            last,
+        })
+    };
+    for up in (0..20).flat_map(|_| told(false)).chain(told(true)) {
+        bed.receive(&node(0), Up::Flow(up));
+    }
+    assert_eq!(bed.engine.flow_stats(&d).unwrap().tables.len(), 256);
+}

@@ -4,6 +4,7 @@
 //! the other. Absent: any decision, which is the machine's; OpenFlow, which is the host crate's.
 
 mod device;
+mod either;
 mod entries;
 mod management;
 

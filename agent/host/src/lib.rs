@@ -6,6 +6,7 @@ pub mod facts;
 pub mod files;
 pub mod hostname;
 pub mod net;
+pub mod nftables;
 pub mod openflow;
 pub mod packed;
 pub mod sys;

@@ -122,6 +122,9 @@ pub enum Lost {
     /// It refused a question that every switch answers.
     #[error("Open vSwitch refused a question: {0}")]
     Refused(String),
+    /// Of the nftables device: in words.
+    #[error("{0}")]
+    Filter(String),
     /// What is to be there could not be read.
     #[error("cannot read the flow table that is kept")]
     Kept(#[source] io::Error),
@@ -239,8 +242,8 @@ pub struct Wanted {
 }
 
 /// How a bridge differs from what it is to hold.
-#[derive(Debug, Default)]
-pub struct Compared {
+#[derive(Debug)]
+pub struct Compared<E = Extraneous> {
     /// Not there, in the order of ids.
     pub missing: Vec<FlowId>,
     /// There in another form, which is given.
@@ -248,14 +251,27 @@ pub struct Compared {
     /// Neither: they cannot be said to the switch at present, for a port is not there. In the order of ids.
     pub unsayable: Vec<(FlowId, Arc<str>)>,
     /// With cookies of ours, and not to be there: for [`Switch::strip`], before anything is put.
-    pub extraneous: Vec<Extraneous>,
+    pub extraneous: Vec<E>,
     /// There are more of them than are given: compare again when these are gone.
     pub more_extraneous: bool,
     /// Rules without a cookie of ours.
     pub foreign: u32,
 }
 
-impl Compared {
+impl<E> Default for Compared<E> {
+    fn default() -> Self {
+        Self {
+            missing: Vec::new(),
+            altered: Vec::new(),
+            unsayable: Vec::new(),
+            extraneous: Vec::new(),
+            more_extraneous: false,
+            foreign: 0,
+        }
+    }
+}
+
+impl<E> Compared<E> {
     /// The bridge holds what it is to hold, as far as that can be said to it.
     pub fn is_equal(&self) -> bool {
         self.missing.is_empty() && self.altered.is_empty() && self.extraneous.is_empty()

@@ -1,22 +1,22 @@
 //! The task of one device: keeps a connection to its switch, does what the machine asks there, and tells what happens.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::error::Error;
 use std::fs::File;
 use std::future::ready;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use muster_agent_core::{Compared, Extraneous, FlowInput, Kept, NotApplied, Odd, Op, Repaired};
-use muster_host::openflow::{self, Event, Lost, Outcome, Switch};
+use muster_host::openflow::{self, Event, Lost, Outcome};
 use muster_shared::model::flow::{
     Bridge, DeviceName, Entry, FOREIGN_MAX, FOREIGN_PAGE, FlowId, FlowRefusal, Packed,
 };
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::time::{Instant, sleep_until};
 
+use super::either::{self, Switch, chain};
 use super::entries::{Change, Table};
 use crate::flow_log::wall_clock;
 
@@ -71,7 +71,7 @@ struct Task {
     waiting: VecDeque<Command>,
     tell: Sender<(Bridge, Said)>,
     /// Of the last comparison.
-    extraneous: Vec<openflow::Extraneous>,
+    extraneous: Vec<either::Extraneous>,
     unsayable: BTreeMap<FlowId, Arc<str>>,
 }
 
@@ -87,7 +87,7 @@ pub async fn watch(
     let mut task = Task { bridge, commands, waiting, tell, extraneous, unsayable };
     let mut tries = 0;
     loop {
-        let reason = match connect(&rundir, &name).await {
+        let reason = match Switch::connect(&rundir, &name).await {
             Ok(mut switch) => {
                 tries = 0;
                 task.say(FlowInput::Back).await;
@@ -108,7 +108,7 @@ pub async fn watch(
 
 /// Answers one question, over a connection of its own.
 pub async fn ask_once(name: DeviceName, rundir: PathBuf, command: Command, tell: Sender<(Bridge, Said)>) {
-    let answer = match connect(&rundir, &name).await {
+    let answer = match Switch::connect(&rundir, &name).await {
         Ok(mut switch) => match command {
             Command::Count { number } => count(&mut switch, number).await,
             Command::Foreign { number } => foreign(&mut switch, number).await,
@@ -120,27 +120,6 @@ pub async fn ask_once(name: DeviceName, rundir: PathBuf, command: Command, tell:
         // The driver ends first only when the agent does.
         let _ = tell.send((name.bridge.clone(), Said::Input(input))).await;
     }
-}
-
-async fn connect(rundir: &Path, name: &DeviceName) -> Result<Switch, String> {
-    let bridge = &name.bridge;
-    if bridge.is_nftables() {
-        return Err("this agent keeps flow rules in Open vSwitch only".into());
-    }
-    Switch::connect(rundir, name).await.map_err(|lost| match lost {
-        Lost::Connect { .. } => format!("no bridge {bridge} on this node: {}", chain(&lost)),
-        lost => chain(&lost),
-    })
-}
-
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
-    }
-    text
 }
 
 /// The answer where there is no switch.
@@ -239,7 +218,7 @@ impl Task {
 async fn work(
     switch: &mut Switch,
     command: Command,
-    extraneous: &mut Vec<openflow::Extraneous>,
+    extraneous: &mut Vec<either::Extraneous>,
     unsayable: &mut BTreeMap<FlowId, Arc<str>>,
 ) -> (Vec<Said>, Result<(), Lost>) {
     let inputs = |inputs: Vec<FlowInput>| inputs.into_iter().map(Said::Input).collect::<Vec<_>>();
@@ -302,7 +281,7 @@ async fn compare(
     file: Rc<File>,
     stamps: &BTreeMap<FlowId, u64>,
     filled: Option<u64>,
-    extraneous: &mut Vec<openflow::Extraneous>,
+    extraneous: &mut Vec<either::Extraneous>,
     unsayable: &mut BTreeMap<FlowId, Arc<str>>,
 ) -> Result<Compared, Lost> {
     let table = Table::new(kept, odd, Rc::clone(&file)).map_err(Lost::Kept)?;
@@ -349,7 +328,7 @@ async fn repair(
     put: Vec<Kept>,
     remove: &[Extraneous],
     file: Rc<File>,
-    extraneous: &[openflow::Extraneous],
+    extraneous: &[either::Extraneous],
     unsayable: &BTreeMap<FlowId, Arc<str>>,
 ) -> Result<Repaired, Lost> {
     let place = |name: &Extraneous| Some(u32::from_le_bytes(name.0[..].try_into().ok()?) as usize);

@@ -1,7 +1,7 @@
 //! Whether a bridge may carry the way to the controller.
 //!
 //! No is said only where it is evident: the way leaves over the loopback, or over links of which none can be a port of
-//! Open vSwitch. In doubt it is yes, which costs a new connection for each guarded batch.
+//! Open vSwitch. The packet filter always carries it. In doubt it is yes, which costs a new connection for each guarded batch.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -16,11 +16,13 @@ const LINKS_MAX: usize = 64;
 
 /// See the module's head.
 pub fn may_carry(bridge: &Bridge, controllers: &[Address]) -> bool {
-    controllers.iter().any(|address| match address.to_string().parse::<SocketAddr>() {
-        Ok(controller) => may_carry_to(bridge, controller),
-        // A name: where it leads is not known without asking.
-        Err(_) => true,
-    })
+    // A rule that drops what comes in cuts any node off.
+    bridge.is_nftables()
+        || controllers.iter().any(|address| match address.to_string().parse::<SocketAddr>() {
+            Ok(controller) => may_carry_to(bridge, controller),
+            // A name: where it leads is not known without asking.
+            Err(_) => true,
+        })
 }
 
 fn may_carry_to(bridge: &Bridge, controller: SocketAddr) -> bool {

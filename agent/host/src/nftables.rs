@@ -1,0 +1,291 @@
+//! The flow rules of a node's own packet filter: `table inet muster` of nftables, for nodes without Open vSwitch and
+//! beside it.
+//!
+//! Table 0 is the chain `t0`, hooked into `prerouting`: it sees every IPv4 and IPv6 packet that comes in by an interface,
+//! whether for the node or through it, and knows its connection. Table N is the chain `tN`, reached by `goto_table`. What
+//! no rule matches goes on as if the table were not there. Rules that share fields, priority and a plain verdict are
+//! elements of a map, so that very many of them cost one look.
+//!
+//! ```text
+//!   Packed ─▶ translate ─▶ plan ─▶ nft -f - ─▶ nft -j list ─▶ form ─▶ hash ─▶ equal, or told
+//! ```
+//!
+//! A change is one transaction of nft and read back. The table is ours as a whole; other tables are neither read nor
+//! touched. nft itself is run, for its text is what operators read and what stays the same from kernel to kernel.
+//!
+//! Absent: groups, meters, timeouts, and what [`translate`] refuses; what the node itself sends.
+
+mod list;
+mod plan;
+mod run;
+mod shape;
+mod translate;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use muster_shared::model::flow::{DeviceName, FlowCounters, FlowId, ForeignRule, STATS_PAGE, TableCounters};
+
+use crate::openflow::{Applied, Compared, Desired, Lost, Op, Ops, Outcome, Refusal};
+use list::{At, EXTRA_MAX, Found, Picture};
+use plan::{Script, Wish, is_as_said, is_in_place, plan};
+use run::Program;
+use watch::Watch;
+
+const FAMILY: &str = "inet";
+const TABLE: &str = "muster";
+const HOOK: &str = "prerouting";
+/// After connection tracking (-200) and mangle (-150), so that `ct_state` is known; before addresses are translated (-100).
+const PRIORITY: i32 = -140;
+const CHAIN: &str = "{ type filter hook prerouting priority -140; policy accept; }";
+/// A change whose list was old when it came to the kernel is made anew: others write all the time only by mistake.
+const TRIES: u32 = 3;
+
+/// The chain of a table.
+fn chain(table: u8) -> String {
+    format!("t{table}")
+}
+
+/// The packet filter of the network namespace in which it was opened.
+pub struct Nftables {
+    device: DeviceName,
+    program: Program,
+    watch: Watch,
+}
+
+/// Something in our table that nobody asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extraneous(Box<str>);
+
+impl std::fmt::Debug for Nftables {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Nftables").field("device", &self.device).finish_non_exhaustive()
+    }
+}
+
+impl Nftables {
+    /// Finds nft, and listens to what others change.
+    ///
+    /// # Errors
+    /// nft is not installed, or the kernel has no nftables.
+    pub fn open(device: &DeviceName) -> Result<Self, Lost> {
+        Ok(Self { device: device.clone(), program: Program::find()?, watch: Watch::open()? })
+    }
+
+    /// With the first of these programs that is there.
+    ///
+    /// # Errors
+    /// As [`Nftables::open`].
+    pub fn open_with(device: &DeviceName, programs: Vec<PathBuf>) -> Result<Self, Lost> {
+        let program = Program::first_of(programs.into_iter())?;
+        Ok(Self { device: device.clone(), program, watch: Watch::open()? })
+    }
+
+    /// Which device.
+    pub fn device(&self) -> &DeviceName {
+        &self.device
+    }
+
+    /// Until others have changed our table, or may have. Nothing is lost when it is dropped.
+    ///
+    /// # Errors
+    /// Open it again.
+    pub async fn changed(&mut self) -> Result<(), Lost> {
+        self.watch.changed().await
+    }
+
+    /// Does all of `ops` or nothing, and reads back what was put. `commit` is waited for before anything takes effect;
+    /// its error refuses the change.
+    ///
+    /// # Errors
+    /// [`Lost`] leaves it open whether it was applied.
+    pub async fn apply(
+        &mut self,
+        ops: &mut dyn Ops,
+        commit: impl Future<Output = Result<(), String>>,
+    ) -> Result<Outcome, Lost> {
+        let wishes = match read_wishes(ops)? {
+            Ok(wishes) => wishes,
+            Err(refusal) => return Ok(Outcome::Refused(refusal)),
+        };
+        if let Err(reason) = commit.await {
+            return Ok(Outcome::Refused(Refusal { id: None, reason, permanent: false }));
+        }
+        for left in (0..TRIES).rev() {
+            let picture = self.program.list().await?;
+            if picture.is_bent {
+                let reason = "somebody has changed the chains of table inet muster; they are put right first";
+                return Ok(refused(None, reason));
+            }
+            let script = plan(&picture, &wishes);
+            drop(picture);
+            let Some(bad) = self.run(&script).await? else { break };
+            if left == 0 {
+                let id = bad.line.and_then(|line| script.blamed(line));
+                return Ok(Outcome::Refused(Refusal {
+                    id,
+                    reason: format!("nft: {}", bad.reason),
+                    permanent: true,
+                }));
+            }
+        }
+        self.read_back(&wishes).await
+    }
+
+    async fn run(&mut self, script: &Script) -> Result<Option<run::Bad>, Lost> {
+        if script.text.is_empty() {
+            return Ok(None);
+        }
+        let watch = &mut self.watch;
+        let done = self.program.transaction(&script.text, |process| watch.own(process)).await?;
+        Ok(done.err())
+    }
+
+    async fn read_back(&mut self, wishes: &[Wish]) -> Result<Outcome, Lost> {
+        let picture = self.program.list().await?;
+        let mut applied = Applied::default();
+        for wish in wishes {
+            let Some(said) = &wish.put else { continue };
+            match picture.find(wish.id) {
+                None => applied.missing.push(wish.id),
+                Some(found) if is_as_said(found, said) => {}
+                Some(found) if is_in_place(found, said) => applied.odd.push((wish.id, found.form)),
+                Some(_) => applied.missing.push(wish.id),
+            }
+        }
+        applied.odd.sort_unstable();
+        applied.missing.sort_unstable();
+        Ok(Outcome::Applied(applied))
+    }
+
+    /// Reads our table and compares.
+    ///
+    /// # Errors
+    /// Nothing is known.
+    pub async fn compare(&mut self, desired: &dyn Desired) -> Result<Compared<Extraneous>, Lost> {
+        let picture = self.program.list().await?;
+        compare(&picture, desired)
+    }
+
+    /// Removes exactly these, all or none.
+    ///
+    /// # Errors
+    /// It may or may not be done.
+    pub async fn strip(&mut self, extraneous: &[Extraneous]) -> Result<(), Lost> {
+        let script: String = extraneous.iter().map(|it| &*it.0).collect();
+        let watch = &mut self.watch;
+        let done = self.program.transaction(&script, |process| watch.own(process)).await?;
+        done.map_err(|bad| Lost::Filter(format!("nft cannot remove what nobody asked for: {}", bad.reason)))
+    }
+
+    /// What was counted, in pages; then by table. nft counts no packets that match nothing, and no time.
+    ///
+    /// # Errors
+    /// Nothing is known.
+    pub async fn stats(
+        &mut self,
+        page: &mut dyn FnMut(Vec<FlowCounters>),
+    ) -> Result<Vec<TableCounters>, Lost> {
+        let picture = self.program.list().await?;
+        let mut tables: BTreeMap<u8, TableCounters> = BTreeMap::new();
+        for found in &picture.found {
+            let empty = TableCounters { table: found.table, ..TableCounters::default() };
+            let table = tables.entry(found.table).or_insert(empty);
+            table.active += 1;
+            table.matches += found.packets;
+            table.lookups += found.packets;
+        }
+        let counters = |found: &Found| FlowCounters {
+            id: found.id,
+            packets: found.packets,
+            bytes: found.bytes,
+            duration: 0,
+        };
+        picture.found.chunks(STATS_PAGE).for_each(|chunk| page(chunk.iter().map(counters).collect()));
+        Ok(tables.into_values().collect())
+    }
+
+    /// None: other tables are not looked into.
+    pub fn foreign(&self) -> Vec<ForeignRule> {
+        Vec::new()
+    }
+}
+
+fn refused(id: Option<FlowId>, reason: &str) -> Outcome {
+    Outcome::Refused(Refusal { id, reason: reason.into(), permanent: false })
+}
+
+/// All of a change in nft's words, or the first that has none.
+fn read_wishes(ops: &mut dyn Ops) -> Result<Result<Vec<Wish>, Refusal>, Lost> {
+    ops.rewind().map_err(Lost::Kept)?;
+    let mut wishes = Vec::new();
+    while let Some(op) = ops.next().map_err(Lost::Kept)? {
+        match op {
+            Op::Put { id, packed, .. } => match translate::say(packed) {
+                Ok(said) => wishes.push(Wish { id, put: Some(said) }),
+                Err(reason) => return Ok(Err(Refusal { id: Some(id), reason, permanent: true })),
+            },
+            Op::Remove { id, .. } => wishes.push(Wish { id, put: None }),
+        }
+    }
+    Ok(Ok(wishes))
+}
+
+fn compare(picture: &Picture, desired: &dyn Desired) -> Result<Compared<Extraneous>, Lost> {
+    let mut compared = Compared::default();
+    let mut packed = Vec::new();
+    for index in 0..desired.len() {
+        let wanted = desired.get(index);
+        if !wanted.present {
+            continue;
+        }
+        desired.read(index, &mut packed).map_err(Lost::Kept)?;
+        let said = match translate::say(&packed) {
+            Ok(said) => said,
+            Err(reason) => {
+                compared.unsayable.push((wanted.id, Arc::from(reason)));
+                continue;
+            }
+        };
+        let Some(found) = picture.find(wanted.id).filter(|_| !picture.is_bent) else {
+            compared.missing.push(wanted.id);
+            continue;
+        };
+        let is_odd = wanted.odd == Some(found.form) && is_in_place(found, &said);
+        let is_reached = match found.at {
+            At::Rule { .. } => true,
+            At::Element(name) => picture.maps.get(&name).is_some_and(|map| map.dispatch.is_some()),
+        };
+        if !is_reached || !(is_odd || is_as_said(found, &said)) {
+            compared.altered.push((wanted.id, found.form));
+        }
+    }
+    extraneous(picture, desired, &mut compared);
+    Ok(compared)
+}
+
+fn extraneous(picture: &Picture, desired: &dyn Desired, compared: &mut Compared<Extraneous>) {
+    if picture.is_bent {
+        compared.extraneous.push(Extraneous(format!("delete table {FAMILY} {TABLE}\n").into()));
+        return;
+    }
+    let mut commands = picture.extra.clone();
+    let mut last = None;
+    for found in &picture.found {
+        let index = desired.find(found.id).filter(|index| desired.get(*index).present);
+        let is_second = last.replace(found.id) == Some(found.id);
+        if index.is_some() && !is_second {
+            continue;
+        }
+        if commands.len() >= EXTRA_MAX {
+            compared.more_extraneous = true;
+            break;
+        }
+        commands.push(found.removal());
+    }
+    compared.more_extraneous |= picture.more_extra;
+    compared.extraneous = commands.into_iter().map(|command| Extraneous(command.into())).collect();
+}

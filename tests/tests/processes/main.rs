@@ -8,6 +8,7 @@ mod content;
 mod cut_off;
 mod disk;
 mod flows;
+mod flows_nftables;
 mod gone;
 mod hostname;
 mod kill;

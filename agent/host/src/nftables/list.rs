@@ -200,7 +200,9 @@ impl Picture {
     fn done(mut self) -> Self {
         self.found.sort_by_key(|found| found.id);
         let bare: Vec<_> = self.maps.iter().filter(|(_, map)| !map.is_there).map(|(name, _)| *name).collect();
-        bare.iter().for_each(|name| drop(self.maps.remove(name)));
+        for name in bare {
+            self.maps.remove(&name);
+        }
         let mut out_of_order = BTreeSet::new();
         for chain in self.chains.values_mut() {
             let in_order = in_order(chain);

@@ -114,7 +114,7 @@ fn matches(rule: &Rule) -> Result<Matches, String> {
     if family != 0 {
         let name = if family == 4 { "ipv4" } else { "ipv6" };
         let _ = write!(all.text, "meta nfproto {name} ");
-        if !has(&of_family) && !has(&icmp) && !value(Field::Ipv6Flabel).is_some() {
+        if !has(&of_family) && !has(&icmp) && value(Field::Ipv6Flabel).is_none() {
             all.form.push(nfproto_form(family));
         }
     }

@@ -22,8 +22,8 @@ The agent of Muster: makes this server what its site's controller asks for.
 Usage: muster-agent [OPTIONS]                   run; this server must have joined
        muster-agent [OPTIONS] join TOKEN        enrol this server, then run
        muster-agent [OPTIONS] net VERB          the network part alone, without a controller
-       muster-agent [OPTIONS] flow release      let a switch that waits for its flow tables go, as the
-                                                unit muster-agent does when the agent has ended
+       muster-agent [OPTIONS] flow release      a switch waits for its flow tables no more, as the
+                                                unit muster-agent says when the agent has ended
 
 Verbs of net:
   apply -c FILE   make the network what the document says, and remember what was there;

@@ -48,7 +48,7 @@ fn flags_before_or_after_a_verb() {
 #[test]
 fn wrong_usage_says_what_is_right() {
     for (line, want) in [
-        ("jion T", "unknown verb 'jion': want join or net; see --help"),
+        ("jion T", "unknown verb 'jion': want join, net or flow; see --help"),
         ("join", "join takes one TOKEN, as 'muster node token' prints it"),
         ("join A B", "join takes one TOKEN, as 'muster node token' prints it"),
         ("net", "net takes one of apply, boot, plan, show"),

@@ -27,6 +27,8 @@ pub(super) enum Stop {
     Refused(Refusal),
     /// A group or a meter came: they go first.
     Numbered,
+    /// Another stands where this one is to be put, as far as is known.
+    Taken(FlowId),
 }
 
 impl From<Lost> for Stop {
@@ -51,6 +53,8 @@ pub(super) struct Change {
     pub meters: Vec<(FlowId, u32, Form)>,
     /// As meters were, to be put back.
     pub meters_before: Vec<(u32, Option<Box<[u8]>>)>,
+    /// Where rules stood that were not ours and become it.
+    pub taken_over: Vec<u64>,
     /// To be removed at the end.
     pub meters_removed: Vec<u32>,
 }
@@ -66,10 +70,17 @@ impl Switch {
         }
         self.connection.count_from_the_beginning();
         let mut change = Change::default();
-        let sent = match self.send_all(ops, &mut change).await {
-            Ok(()) => self.commit(&change, commit).await,
-            stopped => stopped,
-        };
+        let mut sent = self.send_all(ops, &mut change).await;
+        if matches!(sent, Err(Stop::Taken(_))) {
+            // It may have gone, and of what came since nobody said what it is.
+            self.take_back(&change).await?;
+            change = Change::default();
+            self.learn_foreign().await?;
+            sent = self.send_all(ops, &mut change).await;
+        }
+        if sent.is_ok() {
+            sent = self.commit(&change, commit).await;
+        }
         match sent {
             Ok(()) => {}
             Err(Stop::Lost(lost @ Lost::Kept(_))) => {
@@ -82,6 +93,19 @@ impl Switch {
                 return Ok(Outcome::Refused(refusal));
             }
             Err(Stop::Numbered) => return Err(Lost::Garbled("groups in a change that had none")),
+            Err(Stop::Taken(id)) => {
+                self.take_back(&change).await?;
+                let reason = "a rule that is not Muster's has its table, priority and selector and does \
+                              something else; remove that one first";
+                return Ok(Outcome::Refused(Refusal {
+                    id: Some(id),
+                    reason: reason.into(),
+                    permanent: true,
+                }));
+            }
+        }
+        if let Some(places) = &mut self.connection.heard.foreign_places {
+            change.taken_over.iter().for_each(|place| _ = places.remove(place));
         }
         for number in &change.meters_removed {
             self.say_meter(numbered::DELETE, &numbered::meter_body(*number));
@@ -168,10 +192,13 @@ impl Switch {
         if let Some(places) = &mut self.connection.heard.foreign_places {
             if held {
                 places.remove(&forms.place);
-            } else if places.contains(&forms.place) {
-                let text =
-                    "a rule that is not Muster's has its table, priority and selector; remove that one first";
-                return Err(refused(Some(id), text.into(), true));
+            } else {
+                match places.get(&forms.place) {
+                    None => {}
+                    // It stays what it is, but for its cookie.
+                    Some(form) if *form == forms.form.0 => change.taken_over.push(forms.place),
+                    Some(_) => return Err(Stop::Taken(id)),
+                }
             }
         }
         let xid = self.connection.xid();

@@ -1,6 +1,6 @@
 //! What a bridge holds, beside what it is to hold.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use muster_shared::model::flow::{Entry, FlowId, Group, Meter, Packed};
@@ -24,7 +24,7 @@ struct Comparison<'a> {
     packed: Vec<u8>,
     encoder: &'a mut Encoder,
     former: &'a mut Former,
-    places: HashSet<u64>,
+    places: HashMap<u64, u64>,
     found: Compared,
     /// The last reason, which is that of many.
     reason: Arc<str>,
@@ -40,7 +40,7 @@ impl Switch {
             packed: Vec::new(),
             encoder: &mut self.encoder,
             former: &mut self.former,
-            places: HashSet::new(),
+            places: HashMap::new(),
             found: Compared::default(),
             reason: "".into(),
         };
@@ -83,7 +83,7 @@ impl Comparison<'_> {
         if !FlowId::is_ours(flow.cookie) {
             self.found.foreign = self.found.foreign.saturating_add(1);
             if self.places.len() < FOREIGN_PLACES_MAX {
-                self.places.insert(forms.place);
+                self.places.insert(forms.place, forms.form.0);
             }
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! One connection to a bridge: whole messages in and out, probes, and what the switch says by itself.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::Path;
@@ -32,9 +32,11 @@ const PROBE_XID: u32 = 0xffff_ffff;
 pub(super) const MONITOR_XID: u32 = 0xffff_fffe;
 /// Rules that ended and were not taken yet: as many as a switch can be asked to hold.
 const REMOVED_MAX: usize = 1 << 20;
-/// Places of foreign rules that are remembered, 5 MB of them. Where there are more, a new rule of ours may take the place
+/// Places of foreign rules that are remembered, 9 MB of them. Where there are more, a new rule of ours may take the place
 /// of one that is not remembered.
 pub(super) const FOREIGN_PLACES_MAX: usize = 1 << 18;
+/// No form is 0.
+pub(super) const UNKNOWN_FORM: u64 = 0;
 
 /// See the module.
 #[derive(Debug)]
@@ -58,8 +60,9 @@ pub(super) struct Heard {
     /// Something else than foreign rules.
     pub changed: bool,
     pub changed_foreign: bool,
-    /// Where rules stand that are not ours; none before the whole bridge was looked at.
-    pub foreign_places: Option<HashSet<u64>>,
+    /// Where rules stand that are not ours, with their forms, [`UNKNOWN_FORM`] where only their places are known; none
+    /// before the whole bridge was looked at.
+    pub foreign_places: Option<HashMap<u64, u64>>,
     former: Former,
 }
 
@@ -346,7 +349,8 @@ impl Heard {
                         if event == REMOVED {
                             places.remove(&place);
                         } else if places.len() < FOREIGN_PLACES_MAX {
-                            places.insert(place);
+                            // Which form it has is not said here.
+                            places.insert(place, UNKNOWN_FORM);
                         }
                     }
                     match (event, is_ours) {

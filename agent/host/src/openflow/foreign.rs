@@ -1,6 +1,6 @@
 //! Rules that are not ours: said in our words where there are words, else for people to read.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
@@ -38,15 +38,14 @@ impl Switch {
         }
     }
 
-    /// Where rules stand that are not ours; from then on the flow monitor keeps it current.
+    /// Where rules stand that are not ours, and which; from then on the flow monitor keeps it current.
     pub(super) async fn learn_foreign(&mut self) -> Result<(), Lost> {
-        let mut places = HashSet::new();
+        let mut places = HashMap::new();
         let former = &mut self.former;
         let learn = |flow: &super::ask::Flow<'_>| {
             if !FlowId::is_ours(flow.cookie) && places.len() < FOREIGN_PLACES_MAX {
-                let parts = &flow.parts;
-                let place = former.place(parts.table, parts.priority, parts.matched);
-                places.insert(place.ok_or(Lost::Garbled("criteria of a flow entry"))?);
+                let forms = former.rule(&flow.parts).ok_or(Lost::Garbled("criteria of a flow entry"))?;
+                places.insert(forms.place, forms.form.0);
             }
             Ok(ControlFlow::Continue(()))
         };

@@ -146,6 +146,35 @@ fn a_place_of_others_is_not_taken() {
 }
 
 #[test]
+fn a_rule_of_others_that_is_what_is_wanted_becomes_ours() {
+    let bed = bridge();
+    let theirs = |n: u32| format!("cookie=0x7,priority=100,ip,nw_dst=10.0.0.{n},actions=output:1");
+    ofctl(&bed, "add-flow", &theirs(3));
+    with_switch(&bed, async |switch| {
+        let wanted = many(8, "p1");
+        let mut table = Table::default();
+        // Another one is in the way: nothing is taken.
+        ofctl(&bed, "add-flow", "priority=100,ip,nw_dst=10.0.0.5,actions=drop");
+        let refusal = Table::default().apply(switch, &wanted, &[]).await.unwrap_err();
+        assert_eq!(refusal.id, Some(id(&wanted[5])));
+        assert_eq!(ofctl(&bed, "dump-flows", "cookie=0x7/-1").matches("output:").count(), 1);
+        // One that was there before, and one that came since and was not read.
+        ofctl(&bed, "del-flows", "ip,nw_dst=10.0.0.5");
+        ofctl(&bed, "add-flow", &theirs(4));
+        assert!(matches!(switch.event().await, Event::Changed { foreign_only: true }));
+        table.apply(switch, &wanted, &[]).await.unwrap();
+        assert_eq!(ofctl(&bed, "dump-flows", "cookie=0x7/-1").matches("output:").count(), 0);
+        let found = switch.compare(&table).await.unwrap();
+        assert!(found.is_equal() && found.foreign == 0, "{found:?}");
+        // They are ours as any other: changed, removed, put again.
+        table.apply(switch, &many(8, "p2"), &[]).await.unwrap();
+        table.apply(switch, &[], &wanted[3..5]).await.unwrap();
+        table.apply(switch, &many(8, "p1"), &[]).await.unwrap();
+        assert!(switch.compare(&table).await.unwrap().is_equal());
+    });
+}
+
+#[test]
 fn a_rule_that_ends_by_itself_is_told() {
     let bed = bridge();
     with_switch(&bed, async |switch| {

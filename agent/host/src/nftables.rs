@@ -15,6 +15,7 @@
 //!
 //! Absent: groups, meters, timeouts, and what [`translate`] refuses; what the node itself sends.
 
+mod form;
 mod list;
 mod plan;
 mod run;

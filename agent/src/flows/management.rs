@@ -1,7 +1,8 @@
 //! Whether a bridge may carry the way to the controller.
 //!
 //! No is said only where it is evident: the way leaves over the loopback, or over links of which none can be a port of
-//! Open vSwitch. The packet filter always carries it. In doubt it is yes, which costs a new connection for each guarded batch.
+//! Open vSwitch. The packet filter always carries it. In doubt it is yes, which costs a new connection for each guarded
+//! batch.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};

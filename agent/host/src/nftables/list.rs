@@ -8,8 +8,8 @@ use muster_shared::model::flow::FlowId;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Value, json};
 
+use super::form::hash;
 use super::shape::MapName;
-use super::translate::hash;
 use super::{FAMILY, HOOK, PRIORITY, TABLE};
 use crate::openflow::{Form, Lost};
 

@@ -8,6 +8,7 @@ use muster_shared::model::flow::{
 };
 use serde_json::{Value, json};
 
+use super::form::hash;
 use super::shape::{self, Shape};
 use crate::openflow::Form;
 
@@ -420,39 +421,4 @@ pub(super) fn nfproto_form(family: u8) -> Value {
 
 pub(super) fn l4proto_form(protocol: u8) -> Value {
     json!({"match": {"op": "==", "left": meta("l4proto"), "right": protocol}})
-}
-
-/// Of a value as nft gave it back or as it is expected; the order within maps does not count.
-pub(super) fn hash(value: &Value) -> Form {
-    let mut hasher = blake3::Hasher::new();
-    feed(&mut hasher, value);
-    let mut bytes = [0; 8];
-    hasher.finalize_xof().fill(&mut bytes);
-    Form(u64::from_le_bytes(bytes))
-}
-
-fn feed(hasher: &mut blake3::Hasher, value: &Value) {
-    match value {
-        Value::Array(all) => {
-            hasher.update(b"[");
-            all.iter().for_each(|value| feed(hasher, value));
-            hasher.update(b"]");
-        }
-        Value::Object(map) => {
-            let mut keys: Vec<&String> = map.keys().collect();
-            keys.sort_unstable();
-            hasher.update(b"{");
-            for key in keys {
-                hasher.update(key.as_bytes()).update(b":");
-                feed(hasher, &map[key]);
-            }
-            hasher.update(b"}");
-        }
-        Value::String(text) => {
-            hasher.update(b"\"").update(text.as_bytes()).update(b"\"");
-        }
-        other => {
-            hasher.update(other.to_string().as_bytes()).update(b",");
-        }
-    }
 }

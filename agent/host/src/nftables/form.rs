@@ -1,0 +1,40 @@
+//! The form of a rule: a hash of what nft gives back of it, or would.
+
+use serde_json::Value;
+
+use crate::openflow::Form;
+
+/// Of a value as nft gave it back or as it is expected; the order within maps does not count.
+pub(super) fn hash(value: &Value) -> Form {
+    let mut hasher = blake3::Hasher::new();
+    feed(&mut hasher, value);
+    let mut bytes = [0; 8];
+    hasher.finalize_xof().fill(&mut bytes);
+    Form(u64::from_le_bytes(bytes))
+}
+
+fn feed(hasher: &mut blake3::Hasher, value: &Value) {
+    match value {
+        Value::Array(all) => {
+            hasher.update(b"[");
+            all.iter().for_each(|value| feed(hasher, value));
+            hasher.update(b"]");
+        }
+        Value::Object(map) => {
+            let mut keys: Vec<&String> = map.keys().collect();
+            keys.sort_unstable();
+            hasher.update(b"{");
+            for key in keys {
+                hasher.update(key.as_bytes()).update(b":");
+                feed(hasher, &map[key]);
+            }
+            hasher.update(b"}");
+        }
+        Value::String(text) => {
+            hasher.update(b"\"").update(text.as_bytes()).update(b"\"");
+        }
+        other => {
+            hasher.update(other.to_string().as_bytes()).update(b",");
+        }
+    }
+}

@@ -209,7 +209,8 @@ fn measure(devices: usize, per_device: u32, per_batch: u32) {
         .iter()
         .flat_map(|write| &write.ops)
         .map(|op| match op {
-            FlowOp::Put { packed, .. } => packed.bytes().len(),
+            // With the counts that those who share it keep.
+            FlowOp::Put { packed, .. } => packed.bytes().len() + 2 * size_of::<usize>(),
             FlowOp::Remove(_) => 0,
         })
         .sum();

@@ -1,5 +1,7 @@
 //! Entries as bytes: how they are kept by the thousand, what their id and their digest are made of.
 
+use std::sync::Arc;
+
 use thiserror::Error;
 
 use super::{
@@ -10,9 +12,10 @@ use super::{
 /// Bytes of a packed entry: a group with all its buckets needs the most.
 pub const ENTRY_MAX: usize = 16 * 1024;
 
-/// An entry in its canonical bytes: postcard of [`Entry`].
+/// An entry in its canonical bytes: postcard of [`Entry`]. A clone is the same bytes: tables, records and versions of an
+/// entry share them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Packed(Box<[u8]>);
+pub struct Packed(Arc<[u8]>);
 
 /// Bytes that are no entry, or not in canonical form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -29,7 +32,7 @@ impl Packed {
             return Err(NotAnEntry);
         }
         let bytes = postcard::to_stdvec(entry).map_err(|_| NotAnEntry)?;
-        if bytes.len() > ENTRY_MAX { Err(NotAnEntry) } else { Ok(Self(bytes.into_boxed_slice())) }
+        if bytes.len() > ENTRY_MAX { Err(NotAnEntry) } else { Ok(Self(bytes.into())) }
     }
 
     /// From bytes that were kept or sent.

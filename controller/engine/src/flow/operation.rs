@@ -366,6 +366,10 @@ impl Engine {
         if changed {
             awaited = serial;
             device.guards.extend(confirm.map(|seconds| (serial, seconds)));
+            // What waits there for another try is a repair: the write goes without it.
+            if device.waiters.is_empty() && device.not_before.take().is_some() {
+                device.apart.get_or_insert(usize::MAX);
+            }
         }
         let after = device.table.len();
         self.flows.entries = self.flows.entries + after - before;

@@ -250,3 +250,21 @@ fn counters_of_tables_are_no_more_than_there_are_tables() {
     }
     assert_eq!(bed.engine.flow_stats(&d).unwrap().tables.len(), 256);
 }
+
+#[test]
+fn a_write_does_not_wait_for_a_repair_to_be_tried_again() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    hundred(&mut bed, &d);
+    bed.bad(&d, 77, true);
+    wipe(&mut bed);
+    for _ in 0..100 {
+        bed.pass(Duration::from_secs(1));
+        bed.say(&d);
+    }
+    let refused = refusals(&bed);
+    bed.pass(Duration::from_secs(1));
+    bed.say(&d);
+    assert_eq!(refusals(&bed), refused, "it waits by now");
+    let operation = bed.apply_rules(&d, &[rule(200, 1)]);
+    assert_eq!(bed.ended(operation), "COMPLETE");
+}

@@ -2,6 +2,7 @@
 //! happens between them. `MUSTER_SOAK=N` repeats the restarts of the switch N times.
 
 mod bed;
+mod killed;
 mod repair;
 mod restart;
 mod waiting;

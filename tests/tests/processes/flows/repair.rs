@@ -55,6 +55,18 @@ fn foreign_rules_are_left_alone_and_shown() {
 }
 
 #[test]
+fn foreign_rules_are_imported_where_that_is_asked_for() {
+    let bed = Bed::start();
+    bed.apply(&[rule(1, "p1")]);
+    bed.switch.ofctl(&["add-flow", "br0", "cookie=0x5,priority=77,in_port=p1,actions=output:p2"]);
+    bed.site.ok(&["flow", "reconcile", "web-1/br0", "--foreign", "import"]);
+    eventually("it is ours", || {
+        bed.list().iter().any(|row| row["priority"] == 77 && row["state"] == "ADDED").then_some(())
+    });
+    assert!(bed.ours().iter().any(|flow| flow.contains("priority=77,in_port=p1 actions=output:p2")));
+}
+
+#[test]
 fn a_bridge_that_disappears_and_returns_is_filled_again() {
     let bed = Bed::start();
     bed.apply(&[rule(1, "p1"), rule(2, "p2")]);

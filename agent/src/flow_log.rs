@@ -105,10 +105,12 @@ impl FlowLog {
         if file.metadata()?.len() < MAGIC.len() as u64 {
             file.set_len(0)?;
             file.write_all_at(MAGIC, 0)?;
-            file.sync_all()?;
-            if let Some(directory) = path.parent() {
-                record::sync_directory(directory)?;
-            }
+        }
+        // What an agent that was killed has written is read here, and may not be on disk yet; nor the name of a log that
+        // was written anew. It is told of as durable, and what follows is appended to it.
+        file.sync_all()?;
+        if let Some(directory) = path.parent() {
+            record::sync_directory(directory)?;
         }
         read::load(path, file, device)
     }

@@ -70,6 +70,8 @@ const COMPACT_FROM: u64 = 64 * 1024;
 enum Work {
     Applying,
     Undoing,
+    /// Whether the device holds what the controller was reached with.
+    Confirmed,
     Comparing {
         since: MonoTime,
         /// The switch came back meanwhile: what is found may be of the one before.

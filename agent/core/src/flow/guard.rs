@@ -6,12 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_shared::model::flow::{Bridge, FlowRefusal};
+use muster_shared::model::flow::{Bridge, EntryState, FlowId, FlowRefusal};
 use muster_shared::model::{Lane, ReportKey, Up};
 use muster_shared::{Attempt, MonoTime};
 
 use super::batch::Stage;
-use super::{FlowEffect, Flows, NotApplied, Odd, Switch, Work, bounded};
+use super::{Compared, FlowEffect, Flows, NotApplied, Odd, Switch, Work, bounded};
 use crate::agent::Agent;
 use crate::challenge::{Challenge, NO_ANSWER};
 use crate::confirm::STOPPED;
@@ -21,6 +21,7 @@ use crate::restore::HURRY;
 /// Attempts to undo before the batch is over, and the device left to be compared: about 15 s of them.
 const UNDO_TRIES: u32 = 5;
 const UNDO_AGAIN_FIRST: Duration = Duration::from_secs(1);
+const PUT_BY_OTHERS: &str = "somebody else put a rule with Muster's cookie before the change was confirmed";
 
 impl Flows {
     /// A batch that can cut the node off is under way.
@@ -91,9 +92,51 @@ impl Agent {
         let generation = self.flows.devices[&bridge].batch.as_ref().map(|batch| batch.generation);
         let right = self.challenge_mut().is_some_and(|challenge| challenge.is_answered_by(now, bytes));
         if right && generation == Some(key.generation) && self.flows.guarding.as_ref() == Some(&bridge) {
-            self.decide(&bridge, None);
+            self.compare_before_deciding(&bridge);
         }
         true
+    }
+
+    /// The controller was reached with what the device holds, which is to be what the table will say: where somebody has
+    /// changed a rule meanwhile, putting that right afterwards could cut the node off with nobody to undo it.
+    fn compare_before_deciding(&mut self, bridge: &Bridge) {
+        let Some(device) = self.device(bridge) else { return };
+        let Some(Stage::Confirming { ops, .. }) = device.batch.as_ref().map(|batch| &batch.stage) else {
+            return;
+        };
+        if device.work.is_none() {
+            let (kept, odd) = (Arc::new(device.table.with(ops)), Arc::clone(&device.watching.odd));
+            device.work = Some(Work::Confirmed);
+            self.flow_effect(bridge, FlowEffect::Compare { kept, odd });
+        }
+    }
+
+    /// The answer to that.
+    pub(super) fn flow_confirmed(&mut self, bridge: &Bridge, result: Result<Compared, String>) {
+        let Some(device) = self.device(bridge) else { return };
+        let Some(Stage::Confirming { ops, .. }) = device.batch.as_ref().map(|batch| &batch.stage) else {
+            return;
+        };
+        let table = &device.table;
+        // What could not be put right before is none the worse for the batch.
+        let was_right = |id: &&FlowId| {
+            let is_asked = ops.binary_search_by_key(*id, |op| op.id).is_ok();
+            let is_wrong = table.get(**id).is_some_and(|it| it.state == EntryState::Wrong);
+            !device.watching.has_ended(**id) && (is_asked || !is_wrong)
+        };
+        let why = match result {
+            Err(reason) => Some(format!("whether it was still there could not be seen: {reason}")),
+            Ok(Compared { missing, altered, extraneous, .. }) => {
+                let differs = missing.iter().chain(&altered).find(was_right);
+                differs
+                    .map(|id| format!("{id} was changed by somebody else before the change was confirmed"))
+                    .or_else(|| (!extraneous.is_empty()).then(|| PUT_BY_OTHERS.to_owned()))
+            }
+        };
+        match why {
+            None => self.decide(bridge, None),
+            Some(why) => self.begin_undoing(bridge, why),
+        }
     }
 
     /// Asks, and looks whether it is too late.
@@ -135,6 +178,10 @@ impl Agent {
 
     pub(super) fn begin_undoing(&mut self, bridge: &Bridge, why: String) {
         let (at, is_final) = (self.now, self.flows.guarding.as_ref() == Some(bridge));
+        if self.device(bridge).is_some_and(|it| it.work.take_if(|it| matches!(it, Work::Confirmed)).is_some())
+        {
+            self.flow_effect(bridge, FlowEffect::Cancel);
+        }
         self.with_batch(bridge, |batch| {
             if let Some(ops) = batch.stage.in_force().map(Arc::clone) {
                 batch.stage = Stage::Undoing { ops, why, is_final, tries: 0, at };

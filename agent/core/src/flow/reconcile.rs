@@ -2,7 +2,7 @@
 //!
 //! A hint only wakes: then all is compared. What differs is repaired entry by entry, and compared once more. What cannot
 //! be put right is [`EntryState::Wrong`](muster_shared::model::flow::EntryState::Wrong), and tried again, ever more
-//! seldom. Nothing is compared while a batch is being applied, confirmed or undone.
+//! seldom. Nothing is put right while a batch is being applied, confirmed or undone.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(super) struct Watching {
     scan: MonoTime,
     /// Rounds in a row that did not end with all as it is to be.
     rounds: u32,
-    odd: Arc<Odd>,
+    pub(super) odd: Arc<Odd>,
     /// The switch said that these ended.
     ended: BTreeSet<FlowId>,
     pub(super) foreign: u32,
@@ -54,6 +54,11 @@ impl Watching {
     pub(super) fn hint(&mut self, now: MonoTime) {
         let at = self.rest_until.max(now + SETTLE);
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
+    }
+
+    /// The switch said that it did, and it was not looked at since.
+    pub(super) fn has_ended(&self, id: FlowId) -> bool {
+        self.ended.contains(&id)
     }
 
     /// These are on the device, and these of them in another form.
@@ -160,6 +165,7 @@ impl Agent {
         let since = match device.work.take() {
             Some(Work::Comparing { since, stale: false }) => since,
             Some(Work::Comparing { stale: true, .. }) => return,
+            Some(Work::Confirmed) => return self.flow_confirmed(bridge, result),
             other => {
                 device.work = other;
                 return;

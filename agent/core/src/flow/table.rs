@@ -10,6 +10,14 @@ use super::{Kept, Op};
 /// What an entry takes in the log besides its packed bytes, about.
 const LOG_OVERHEAD: u64 = 16;
 
+impl Op {
+    /// What it puts, once that is there.
+    fn kept(&self) -> Kept {
+        let Self { id, digest, at, length, .. } = *self;
+        Kept { id, digest, at, length, state: EntryState::Present }
+    }
+}
+
 /// See the module's head.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
@@ -101,6 +109,15 @@ impl Table {
         ops.iter().filter_map(undo).collect()
     }
 
+    /// What is to be there while the operations, by id, are in force and not decided.
+    pub(crate) fn with(&self, ops: &[Op]) -> Vec<Kept> {
+        let is_left = |it: &&Kept| ops.binary_search_by_key(&it.id, |op| op.id).is_err();
+        let mut kept: Vec<Kept> = self.kept.iter().filter(is_left).copied().collect();
+        kept.extend(ops.iter().filter(|op| op.put).map(Op::kept));
+        kept.sort_unstable_by_key(|it| it.id);
+        kept
+    }
+
     /// The operations, by id, are in force.
     pub(crate) fn apply(&mut self, ops: &[Op]) {
         let mut kept = Vec::with_capacity(self.len_after(ops));
@@ -116,10 +133,10 @@ impl Table {
                 self.live -= u64::from(it.length) + LOG_OVERHEAD;
             }
             if op.put {
-                let Op { id, digest, at, length, .. } = *op;
-                kept.push(Kept { id, digest, at, length, state: EntryState::Present });
-                self.sums.toggle(id, digest, EntryState::Present);
-                self.live += u64::from(length) + LOG_OVERHEAD;
+                let it = op.kept();
+                kept.push(it);
+                self.sums.toggle(it.id, it.digest, it.state);
+                self.live += u64::from(it.length) + LOG_OVERHEAD;
             }
         }
         kept.extend(old);

@@ -7,7 +7,7 @@ use muster_shared::model::{Action, Down, ReportKey, Up};
 
 use super::bed::{CHALLENGE, generation};
 use super::confirm::network;
-use super::flow_bed::{FlowBed, br0, ops, table};
+use super::flow_bed::{FlowBed, br0, flow, ops, packed, table};
 use crate::{FlowEffect, FlowInput, Input, resource_id};
 
 fn management(rules: &[(u64, u8)]) -> FlowBed {
@@ -53,6 +53,48 @@ fn it_is_kept_once_the_controller_answers_over_a_new_connection() {
     answer(&mut bed, 2, CHALLENGE);
     assert!(!bed.bed.agent.is_guarding());
     assert_eq!((bed.state().decided, bed.state().refused), (generation(2), None));
+}
+
+/// What somebody does to the switch, and what was there.
+type Change = fn(&mut FlowBed) -> Option<u64>;
+
+#[test]
+fn what_somebody_changed_meanwhile_is_not_confirmed() {
+    let changes: [(Change, &str); 4] = [
+        (|bed| bed.switch.remove(&flow(2)), "was changed by somebody else"),
+        (|bed| bed.switch.insert(flow(2), packed(9).digest()), "was changed by somebody else"),
+        (|bed| bed.switch.remove(&flow(3)), "was changed by somebody else"),
+        (|bed| bed.switch.insert(flow(1), packed(1).digest()), "somebody else put a rule"),
+    ];
+    for (change, why) in changes {
+        let mut bed = management(&[(1, 1), (3, 1)]);
+        bed.guarded(2, ops(&[(2, 1)], &[1]));
+        let _ = change(&mut bed);
+        reconnect(&mut bed);
+        answer(&mut bed, 2, CHALLENGE);
+        assert!(!bed.bed.agent.is_guarding());
+        reconnect(&mut bed);
+        let refused = bed.state().refused.unwrap();
+        assert!(refused.permanent && refused.reason.contains(why), "{}", refused.reason);
+        bed.settle();
+        assert_eq!(bed.switch, table(&[(1, 1), (3, 1)]));
+    }
+}
+
+#[test]
+fn the_deadline_is_kept_while_it_is_compared() {
+    let mut bed = management(&[(1, 1)]);
+    bed.guarded(2, ops(&[(2, 1)], &[1]));
+    reconnect(&mut bed);
+    bed.done.clear();
+    bed.is_slow = true;
+    answer(&mut bed, 2, CHALLENGE);
+    assert!(bed.bed.agent.is_guarding() && bed.held.len() == 1);
+    bed.after(Duration::from_secs(20));
+    assert_eq!(bed.done, ["cancel"]);
+    bed.release();
+    bed.settle();
+    assert_eq!(bed.switch, table(&[(1, 1)]));
 }
 
 #[test]

@@ -208,7 +208,7 @@ impl World {
             Way::Down => match wire::unpack::<Down>(&seal, &packet) {
                 Ok(messages) => {
                     for message in messages {
-                        self.note(|_| format!("{node} hears {message:?}"));
+                        self.note(|_| format!("{node} hears {}", told(&message)));
                         self.tell_agent(machine, Input::Received(message));
                     }
                 }
@@ -256,4 +256,25 @@ impl World {
             }
         }
     }
+}
+
+/// A message as it is noted: many bytes in a row are told by what they sum up to, for there are megabytes of them in a run.
+pub fn told(message: &Down) -> String {
+    match message {
+        Down::Chunk { digest, offset, bytes } => format!("Chunk {digest} at {offset}: {}", summed(bytes)),
+        Down::Answer { key, bytes } => format!("Answer {key:?}: {}", summed(bytes)),
+        other => format!("{other:?}"),
+    }
+}
+
+/// The same for what an agent says.
+pub fn said(message: &Up) -> String {
+    match message {
+        Up::Challenge { key, bytes } => format!("Challenge {key:?}: {}", summed(bytes)),
+        other => format!("{other:?}"),
+    }
+}
+
+fn summed(bytes: &[u8]) -> String {
+    format!("{} bytes {}", bytes.len(), &blake3::hash(bytes).to_hex()[..16])
 }

@@ -9,6 +9,7 @@ use muster_engine::{Answer, Config, Limits, Refusal, Request};
 use muster_shared::model::Up;
 use muster_shared::{MonoTime, NodeId};
 
+use super::bus::told;
 use super::fault::Kind;
 use super::store::{Leaving, SimOutbox, SimStore};
 use super::world::{Event, World};
@@ -263,7 +264,8 @@ impl World {
         for it in leaving {
             match it {
                 Leaving::Send { node, connection, messages } => {
-                    self.note(|_| format!("controller to {node}: {messages:?}"));
+                    let all = || messages.iter().map(told).collect::<Vec<_>>().join(", ");
+                    self.note(|_| format!("controller to {node}: {}", all()));
                     self.post_down(connection, &messages);
                 }
                 Leaving::Close(node) => {

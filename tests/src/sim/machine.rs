@@ -11,6 +11,7 @@ use muster_shared::model::{Claim, Down, DriftState, Job, Outcome, ReportKey, Spe
 use muster_shared::seal::{Seal, SealPublic};
 use muster_shared::{Epoch, MonoTime, NodeId, ResourceId};
 
+use super::bus::said;
 use super::disk::Disk;
 use super::flow::{Hands, Log};
 use super::host::Host;
@@ -463,7 +464,7 @@ fn shown(effect: &Effect) -> String {
                 report.key.resource, report.key.generation, report.key.attempt.0, report.outcome
             )
         }
-        Effect::Send(up) => format!("says {up:?}"),
+        Effect::Send(up) => format!("says {}", said(up)),
         other => format!("{other:?}"),
     }
 }

@@ -132,9 +132,8 @@ impl World {
     fn ours(&self, at: usize, bridge: &'static str) -> Vec<(FlowId, Held)> {
         let plane = self.machines[at].host.switch.planes.get(bridge);
         let held = plane.into_iter().flat_map(|plane| plane.held.iter());
-        // Who takes away what cuts a server off while it is to be confirmed confirms it, and cannot be told from who
-        // mends: nobody does.
-        let ours = held.filter(|(_, held)| FlowId::is_ours(held.cookie) && !cuts(&held.packed));
+        // Also what cuts a server off while it is to be confirmed: who takes that away must not confirm it.
+        let ours = held.filter(|(_, held)| FlowId::is_ours(held.cookie));
         ours.map(|(id, held)| (*id, held.clone())).collect()
     }
 

@@ -244,6 +244,8 @@ impl Agent {
         device.watching.compare_now(now);
         let Some(batch) = &device.batch else { return };
         let Stage::Undoing { ops, why, is_final, .. } = &batch.stage else { return };
+        // What ended of it by a timeout is not what the table has in its place.
+        device.watching.decided(ops);
         // Of many nobody knows which one it was.
         let id = if ops.len() == 1 { ops.first().map(|op| op.id) } else { None };
         let (permanent, is_asked) = (*is_final, batch.confirm.is_some());

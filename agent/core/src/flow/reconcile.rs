@@ -75,7 +75,7 @@ impl Watching {
         });
     }
 
-    /// These are in the table.
+    /// These are in the table, or undone: what was said of them before is of something else.
     pub(super) fn decided(&mut self, ops: &[Op]) {
         ops.iter().for_each(|op| {
             self.ended.remove(&op.id);

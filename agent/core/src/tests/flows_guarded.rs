@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use muster_shared::Attempt;
+use muster_shared::model::flow::EntryState;
 use muster_shared::model::{Action, Down, ReportKey, Up};
 
 use super::bed::{CHALLENGE, generation};
 use super::confirm::network;
-use super::flow_bed::{FlowBed, br0, flow, ops, packed, table};
+use super::flow_bed::{FlowBed, br0, flow, ops, packed, root, table};
 use crate::{FlowEffect, FlowInput, Input, resource_id};
 
 fn management(rules: &[(u64, u8)]) -> FlowBed {
@@ -168,6 +169,19 @@ fn a_switch_that_goes_meanwhile_comes_back_without_it() {
     bed.back();
     bed.settle();
     assert_eq!(bed.switch, table(&[(1, 1)]));
+}
+
+#[test]
+fn what_ends_by_a_timeout_before_it_is_undone_is_not_what_was_there_before() {
+    let mut bed = management(&[(1, 1)]);
+    bed.guarded(2, ops(&[(1, 2)], &[]));
+    bed.switch.remove(&flow(1));
+    bed.input(FlowInput::Ended { ids: vec![flow(1)] });
+    bed.go();
+    bed.back();
+    bed.settle();
+    assert_eq!(bed.switch, table(&[(1, 1)]));
+    assert_eq!(bed.state().root, root(&[(1, 1)], EntryState::Present));
 }
 
 #[test]

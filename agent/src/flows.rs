@@ -145,11 +145,11 @@ impl Flows {
                 // What is left is loaded and dropped again.
                 let _ = fs::remove_file(self.path(device));
             }
-            FlowEffect::Apply { ops } => {
+            FlowEffect::Apply { ops, take_over } => {
                 let file = self.logs.get(device)?.file();
                 let again = self.recovering.contains(device);
-                return self
-                    .command(device, Command::Apply { ops, kept: kept.unwrap_or_default(), file, again });
+                let kept = kept.unwrap_or_default();
+                return self.command(device, Command::Apply { ops, kept, file, again, take_over });
             }
             FlowEffect::Compare { kept, odd } => {
                 let log = self.logs.get(device)?;

@@ -169,6 +169,17 @@ pub trait Ops {
     /// # Errors
     /// The change is given up; nothing was applied.
     fn next(&mut self) -> io::Result<Option<Op<'_>>>;
+
+    /// A rule of others that is what is to be put becomes ours. Not where the change may be undone: then it would go,
+    /// and nobody knew any more that it was there.
+    fn takes_over(&self) -> bool {
+        true
+    }
+
+    /// All of it may be there already: groups and meters, which carry no cookie, are not taken for those of others.
+    fn is_again(&self) -> bool {
+        false
+    }
 }
 
 /// What came of a change.

@@ -17,7 +17,7 @@ use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::time::{Instant, sleep_until};
 
 use super::either::{self, Switch, chain};
-use super::entries::{Change, Table};
+use super::entries::{Change, Manner, Table};
 use crate::flow_log::wall_clock;
 
 /// Between attempts to reach a switch that was there a moment ago: its restart takes about a second …
@@ -35,6 +35,7 @@ pub enum Command {
         kept: Arc<Vec<Kept>>,
         file: Rc<File>,
         again: bool,
+        take_over: bool,
     },
     Compare {
         kept: Arc<Vec<Kept>>,
@@ -223,8 +224,9 @@ async fn work(
 ) -> (Vec<Said>, Result<(), Lost>) {
     let inputs = |inputs: Vec<FlowInput>| inputs.into_iter().map(Said::Input).collect::<Vec<_>>();
     match command {
-        Command::Apply { ops, kept, file, again } => {
-            let (inputs_said, lost) = apply(switch, Change::new(ops, kept, again, file)).await;
+        Command::Apply { ops, kept, file, again, take_over } => {
+            let change = Change::new(ops, kept, Manner::Batch { again, take_over }, file);
+            let (inputs_said, lost) = apply(switch, change).await;
             (inputs(inputs_said), lost)
         }
         Command::Compare { kept, odd, file, stamps, filled } => {
@@ -347,7 +349,7 @@ async fn repair(
     }
     while !left.is_empty() {
         let ops = Arc::new(std::mem::take(&mut left));
-        let change = Change::new(Arc::clone(&ops), Arc::default(), true, Rc::clone(&file));
+        let change = Change::new(Arc::clone(&ops), Arc::default(), Manner::Repair, Rc::clone(&file));
         let mut change = change;
         match switch.apply(&mut change, ready(Ok(()))).await? {
             Outcome::Applied(applied) => {

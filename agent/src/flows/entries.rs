@@ -62,25 +62,38 @@ impl Reader {
     }
 }
 
+/// What of others gives way to a change.
+#[derive(Clone, Copy)]
+pub enum Manner {
+    /// Nothing but, where that is so, a rule that is the same already.
+    Batch {
+        /// All of it may be there already.
+        again: bool,
+        /// Such a rule becomes ours.
+        take_over: bool,
+    },
+    /// Whatever stands in a place of ours.
+    Repair,
+}
+
 /// A batch, or what undoes or repairs: puts in the order of the log, then what is removed.
 pub struct Change {
     ops: Arc<Vec<Op>>,
     order: Vec<u32>,
     next: usize,
     kept: Arc<Vec<Kept>>,
-    /// All of it may be there already.
-    again: bool,
+    manner: Manner,
     reader: Reader,
 }
 
 impl Change {
-    pub fn new(ops: Arc<Vec<Op>>, kept: Arc<Vec<Kept>>, again: bool, file: Rc<File>) -> Self {
+    pub fn new(ops: Arc<Vec<Op>>, kept: Arc<Vec<Kept>>, manner: Manner, file: Rc<File>) -> Self {
         let mut order: Vec<u32> = (0..).take(ops.len()).collect();
         order.sort_unstable_by_key(|at| {
             let op = &ops[*at as usize];
             (!op.put, op.at)
         });
-        Self { ops, order, next: 0, kept, again, reader: Reader::forward(file) }
+        Self { ops, order, next: 0, kept, manner, reader: Reader::forward(file) }
     }
 }
 
@@ -100,7 +113,15 @@ impl Ops for Change {
         }
         let known = self.kept.binary_search_by_key(&op.id, |it| it.id).ok();
         let is_there = known.is_some_and(|at| self.kept[at].state != EntryState::Expired);
-        Ok(Some(HostOp::Put { id: op.id, packed, held: is_there || self.again }))
+        Ok(Some(HostOp::Put { id: op.id, packed, held: is_there || matches!(self.manner, Manner::Repair) }))
+    }
+
+    fn takes_over(&self) -> bool {
+        !matches!(self.manner, Manner::Batch { take_over: false, .. })
+    }
+
+    fn is_again(&self) -> bool {
+        matches!(self.manner, Manner::Batch { again: true, .. })
     }
 }
 

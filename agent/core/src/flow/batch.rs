@@ -373,10 +373,12 @@ impl Agent {
         let Stage::Logged { ops, challenge, .. } = &mut batch.stage else { return };
         let (ops, challenge) = (Arc::clone(ops), challenge.take());
         let window = batch.confirm.unwrap_or_default().max(Duration::from_secs(1));
-        let deadline = challenge.is_some().then(|| now + window);
+        let is_guarded = challenge.is_some();
+        let deadline = is_guarded.then(|| now + window);
         batch.stage = Stage::Applying { ops: Arc::clone(&ops), challenge, deadline };
         device.work = Some(Work::Applying);
-        self.flow_effect(bridge, FlowEffect::Apply { ops });
+        // What is undone is removed, also what was there before as somebody else's.
+        self.flow_effect(bridge, FlowEffect::Apply { ops, take_over: !is_guarded });
     }
 
     /// The answer to [`FlowEffect::Apply`], of a batch or of what undoes it.

@@ -126,6 +126,8 @@ pub enum FlowEffect {
     Apply {
         /// By id: the host puts meters and groups before what uses them, and removes them after.
         ops: Arc<Vec<Op>>,
+        /// What others put there becomes ours where it is the same; else it refuses the whole.
+        take_over: bool,
     },
     /// Compare the device with this. The answer: [`FlowInput::Compared`].
     Compare {

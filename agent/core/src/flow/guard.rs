@@ -201,7 +201,7 @@ impl Agent {
             Switch::Back { .. } if device.work.is_none() && now >= *at => {
                 let ops = Arc::new(device.table.inverse(ops));
                 device.work = Some(Work::Undoing);
-                self.flow_effect(bridge, FlowEffect::Apply { ops });
+                self.flow_effect(bridge, FlowEffect::Apply { ops, take_over: true });
             }
             // What is there when it comes back is compared with the table, which does not have it.
             Switch::Gone { .. } if device.work.is_none() => self.is_undone(bridge, None),

@@ -261,7 +261,7 @@ impl FlowBed {
                 FlowInput::Forgotten(self.record(Record::Forgotten(generation)).map(drop))
             }
             FlowEffect::Compact { kept, decided, refused } => self.compact(&kept, decided, refused),
-            FlowEffect::Apply { ops } => FlowInput::Applied(self.apply(&ops)),
+            FlowEffect::Apply { ops, .. } => FlowInput::Applied(self.apply(&ops)),
             FlowEffect::Compare { kept, odd } => FlowInput::Compared(self.compare(&kept, &odd)),
             FlowEffect::Repair { put, remove } => FlowInput::Repaired(self.repair(&put, &remove)),
             FlowEffect::Count { number } => {

@@ -288,6 +288,23 @@ fn what_waited_when_the_agent_was_stopped_may_be_tried_again() {
 }
 
 #[test]
+fn what_may_be_undone_takes_over_nothing_of_others() {
+    let takes_over = |bed: &FlowBed| match bed.held[..] {
+        [FlowEffect::Apply { take_over, .. }] => take_over,
+        _ => panic!("{:?}", bed.held),
+    };
+    let mut bed = management(&[(1, 1)]);
+    bed.is_slow = true;
+    bed.guarded(2, ops(&[(2, 1)], &[]));
+    assert!(!takes_over(&bed));
+
+    let mut bed = management(&[(1, 1)]);
+    (bed.is_slow, bed.is_management) = (true, false);
+    bed.guarded(2, ops(&[(2, 1)], &[]));
+    assert!(takes_over(&bed));
+}
+
+#[test]
 fn after_a_crash_nothing_else_may_cut_the_node_off_until_it_is_undone() {
     let mut bed = management(&[(1, 1)]);
     bed.guarded(2, ops(&[(2, 1)], &[]));

@@ -28,7 +28,10 @@ pub(super) enum Stop {
     /// A group or a meter came: they go first.
     Numbered,
     /// Another stands where this one is to be put, as far as is known.
-    Taken(FlowId),
+    Taken {
+        id: FlowId,
+        is_same: bool,
+    },
 }
 
 impl From<Lost> for Stop {
@@ -71,7 +74,7 @@ impl Switch {
         self.connection.count_from_the_beginning();
         let mut change = Change::default();
         let mut sent = self.send_all(ops, &mut change).await;
-        if matches!(sent, Err(Stop::Taken(_))) {
+        if matches!(sent, Err(Stop::Taken { .. })) {
             // It may have gone, and of what came since nobody said what it is.
             self.take_back(&change).await?;
             change = Change::default();
@@ -93,10 +96,15 @@ impl Switch {
                 return Ok(Outcome::Refused(refusal));
             }
             Err(Stop::Numbered) => return Err(Lost::Garbled("groups in a change that had none")),
-            Err(Stop::Taken(id)) => {
+            Err(Stop::Taken { id, is_same }) => {
                 self.take_back(&change).await?;
-                let reason = "a rule that is not Muster's has its table, priority and selector and does \
-                              something else; remove that one first";
+                let reason = if is_same {
+                    "this very rule is there and is not Muster's, and a change that may be undone does not take it \
+                     over; import it first (muster flow reconcile DEVICE --foreign import)"
+                } else {
+                    "a rule that is not Muster's has its table, priority and selector and does something else; \
+                     remove that one first"
+                };
                 return Ok(Outcome::Refused(Refusal {
                     id: Some(id),
                     reason: reason.into(),
@@ -153,10 +161,11 @@ impl Switch {
         skip_numbered: bool,
     ) -> Result<(), Stop> {
         ops.rewind().map_err(Lost::Kept)?;
+        let takes_over = ops.takes_over();
         while let Some(op) = ops.next().map_err(Lost::Kept)? {
             match op {
                 Op::Put { id, packed, held } => match Packed::read(packed) {
-                    Ok(Entry::Rule(rule)) => self.say_rule(change, id, &rule, held)?,
+                    Ok(Entry::Rule(rule)) => self.say_rule(change, id, &rule, held, takes_over)?,
                     Ok(Entry::Group(_) | Entry::Meter(_)) if skip_numbered => {}
                     Ok(Entry::Group(_) | Entry::Meter(_)) => return Err(Stop::Numbered),
                     Err(error) => return Err(refused(Some(id), error.to_string(), true)),
@@ -185,6 +194,7 @@ impl Switch {
         id: FlowId,
         rule: &muster_shared::model::flow::Rule,
         held: bool,
+        takes_over: bool,
     ) -> Result<(), Stop> {
         let parts = self.encoder.rule(rule, &self.connection.ports).map_err(|why| unsayable(id, why))?;
         let forms = self.former.rule(&parts);
@@ -196,8 +206,10 @@ impl Switch {
                 match places.get(&forms.place) {
                     None => {}
                     // It stays what it is, but for its cookie.
-                    Some(form) if *form == forms.form.0 => change.taken_over.push(forms.place),
-                    Some(_) => return Err(Stop::Taken(id)),
+                    Some(form) if *form == forms.form.0 && takes_over => {
+                        change.taken_over.push(forms.place);
+                    }
+                    Some(form) => return Err(Stop::Taken { id, is_same: *form == forms.form.0 }),
                 }
             }
         }

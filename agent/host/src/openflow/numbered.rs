@@ -126,9 +126,10 @@ pub(super) fn numbered(ops: &mut dyn Ops) -> Result<Vec<NumberedOp>, Stop> {
     let mut numbered = Vec::new();
     let mut bytes = 0;
     ops.rewind().map_err(Lost::Kept)?;
+    let is_again = ops.is_again();
     while let Some(op) = ops.next().map_err(Lost::Kept)? {
         let (id, packed, held, is_put) = match op {
-            Op::Put { id, packed, held } => (id, packed, held, true),
+            Op::Put { id, packed, held } => (id, packed, held || is_again, true),
             Op::Remove { id, was: Some(packed) } => (id, packed, true, false),
             Op::Remove { was: None, .. } => continue,
         };

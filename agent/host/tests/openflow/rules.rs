@@ -174,6 +174,25 @@ fn a_rule_of_others_that_is_what_is_wanted_becomes_ours() {
     });
 }
 
+/// What undoes a change removes what it put, and with it what was somebody else's before.
+#[test]
+fn a_change_that_may_be_undone_takes_over_nothing() {
+    let bed = bridge();
+    ofctl(&bed, "add-flow", "cookie=0x7,priority=100,ip,nw_dst=10.0.0.3,actions=output:1");
+    with_switch(&bed, async |switch| {
+        let wanted = many(8, "p1");
+        let mut batch = put(&wanted);
+        batch.guarded = true;
+        let Outcome::Refused(refusal) = switch.apply(&mut batch, std::future::ready(Ok(()))).await.unwrap()
+        else {
+            panic!("it was taken over");
+        };
+        assert_eq!(refusal.id, Some(id(&wanted[3])));
+        assert!(refusal.reason.contains("import it first"), "{}", refusal.reason);
+        assert_eq!(ofctl(&bed, "dump-flows", "").matches("output:").count(), 1);
+    });
+}
+
 #[test]
 fn a_rule_that_ends_by_itself_is_told() {
     let bed = bridge();

@@ -21,6 +21,8 @@ pub struct Table {
 #[derive(Default)]
 pub struct Batch {
     pub ops: Vec<(FlowId, Option<Packed>, bool)>,
+    /// It may be undone.
+    pub guarded: bool,
     next: usize,
 }
 
@@ -38,6 +40,10 @@ impl Ops for Batch {
             (Some(packed), true) => Op::Remove { id: *id, was: Some(packed.bytes()) },
             (None, _) => Op::Remove { id: *id, was: None },
         }))
+    }
+
+    fn takes_over(&self) -> bool {
+        !self.guarded
     }
 }
 
@@ -85,7 +91,7 @@ pub fn id(entry: &Entry) -> FlowId {
 
 pub fn put(entries: &[Entry]) -> Batch {
     let op = |entry: &Entry| (id(entry), Some(Packed::new(entry).unwrap()), false);
-    Batch { ops: entries.iter().map(op).collect(), next: 0 }
+    Batch { ops: entries.iter().map(op).collect(), ..Batch::default() }
 }
 
 impl Table {
@@ -121,7 +127,7 @@ impl Table {
         switch.strip(&found.extraneous).await?;
         let wrong = found.missing.iter().copied().chain(found.altered.iter().map(|(id, _)| *id));
         let ops = wrong.map(|id| (id, Some(self.entries[&id].0.clone()), false)).collect();
-        let mut batch = Held(Batch { ops, next: 0 }, self);
+        let mut batch = Held(Batch { ops, ..Batch::default() }, self);
         let outcome = switch.apply(&mut batch, async { Ok(()) }).await?;
         assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
         Ok(found)

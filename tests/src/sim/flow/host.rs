@@ -150,7 +150,7 @@ impl World {
             }
             FlowEffect::Forget { generation } => self.log_later(at, bridge, FlowWork::Forget(generation)),
             FlowEffect::Drop => drop(self.machines[at].disk.logs.remove(bridge)),
-            FlowEffect::Apply { ops } => self.apply_begins(at, bridge, &ops),
+            FlowEffect::Apply { ops, .. } => self.apply_begins(at, bridge, &ops),
             FlowEffect::Compare { kept, .. } => {
                 let lie = |it: &Kept| Some((*it, self.lies(at, bridge, it.id, it.at)?));
                 let Some(kept) = kept.iter().map(lie).collect() else { return };

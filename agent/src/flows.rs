@@ -145,20 +145,20 @@ impl Flows {
                 // What is left is loaded and dropped again.
                 let _ = fs::remove_file(self.path(device));
             }
-            FlowEffect::Apply { ops, take_over } => {
+            FlowEffect::Apply { number, ops, take_over } => {
                 let file = self.logs.get(device)?.file();
                 let again = self.recovering.contains(device);
                 let kept = kept.unwrap_or_default();
-                return self.command(device, Command::Apply { ops, kept, file, again, take_over });
+                return self.command(device, Command::Apply { number, ops, kept, file, again, take_over });
             }
-            FlowEffect::Compare { kept, odd } => {
+            FlowEffect::Compare { number, kept, odd } => {
                 let log = self.logs.get(device)?;
                 let (file, stamps, filled) = (log.file(), log.stamps(), log.instance());
-                return self.command(device, Command::Compare { kept, odd, file, stamps, filled });
+                return self.command(device, Command::Compare { number, kept, odd, file, stamps, filled });
             }
-            FlowEffect::Repair { put, remove } => {
+            FlowEffect::Repair { number, put, remove } => {
                 let file = self.logs.get(device)?.file();
-                return self.command(device, Command::Repair { put, remove, file });
+                return self.command(device, Command::Repair { number, put, remove, file });
             }
             FlowEffect::Cancel => return self.command(device, Command::Cancel),
             FlowEffect::Filled => return self.command(device, Command::Filled),

@@ -117,6 +117,8 @@ struct Device {
     /// It was seen here: should it go, it is waited for.
     was_back: bool,
     work: Option<Work>,
+    /// The number of what was begun last: what comes of another was cancelled.
+    number: u64,
     watching: Watching,
     /// Ordered to be forgotten, at this generation.
     forgetting: Option<Generation>,
@@ -142,6 +144,8 @@ pub(crate) struct Flows {
     /// The device whose batch can cut the node off.
     guarding: Option<Bridge>,
     telling: Telling,
+    /// Counts what hosts were asked to begin, over all devices: one that was forgotten does not begin anew.
+    begun: u64,
     random: Random,
 }
 
@@ -151,6 +155,7 @@ impl Flows {
             devices: BTreeMap::new(),
             guarding: None,
             telling: Telling::default(),
+            begun: 0,
             random: Random::new(seed ^ 0x666c_6f77_7300_0000),
         }
     }
@@ -174,6 +179,7 @@ impl Device {
             switch: Switch::Unknown,
             was_back: false,
             work: None,
+            number: 0,
             watching: Watching::default(),
             forgetting: None,
             forgotten: false,
@@ -276,6 +282,21 @@ impl Agent {
         self.effects.push_back(Effect::Flow { device: device.clone(), effect });
     }
 
+    /// The host is to begin this; its number.
+    fn begin_work(&mut self, bridge: &Bridge, work: Work) -> u64 {
+        self.flows.begun += 1;
+        let number = self.flows.begun;
+        if let Some(device) = self.device(bridge) {
+            (device.work, device.number) = (Some(work), number);
+        }
+        number
+    }
+
+    /// It is the answer to what is under way. Of what was cancelled one may be on its way all the same.
+    fn is_under_way(&self, bridge: &Bridge, number: u64) -> bool {
+        self.flows.devices.get(bridge).is_some_and(|device| device.work.is_some() && device.number == number)
+    }
+
     fn device(&mut self, bridge: &Bridge) -> Option<&mut Device> {
         self.flows.devices.get_mut(bridge)
     }
@@ -313,9 +334,13 @@ impl Agent {
             FlowInput::Expired { ids, result } => self.flow_expired(bridge, ids, result),
             FlowInput::Compacted(result) => self.flow_compacted(bridge, result),
             FlowInput::Forgotten(result) => self.flow_forgotten(bridge, result),
-            FlowInput::Applied(result) => self.flow_applied(bridge, result),
-            FlowInput::Compared(result) => self.flow_compared(bridge, result),
-            FlowInput::Repaired(result) => self.flow_repaired(bridge, result),
+            FlowInput::Applied { number, .. }
+            | FlowInput::Compared { number, .. }
+            | FlowInput::Repaired { number, .. }
+                if !self.is_under_way(bridge, number) => {}
+            FlowInput::Applied { result, .. } => self.flow_applied(bridge, result),
+            FlowInput::Compared { result, .. } => self.flow_compared(bridge, result),
+            FlowInput::Repaired { result, .. } => self.flow_repaired(bridge, result),
             FlowInput::Counted { .. } | FlowInput::Foreigners { .. } => {}
         }
     }

@@ -31,6 +31,7 @@ const REFUSALS_MAX: usize = 64;
 /// What is to be done.
 pub enum Command {
     Apply {
+        number: u64,
         ops: Arc<Vec<Op>>,
         kept: Arc<Vec<Kept>>,
         file: Rc<File>,
@@ -38,6 +39,7 @@ pub enum Command {
         take_over: bool,
     },
     Compare {
+        number: u64,
         kept: Arc<Vec<Kept>>,
         odd: Arc<Odd>,
         file: Rc<File>,
@@ -45,6 +47,7 @@ pub enum Command {
         filled: Option<u64>,
     },
     Repair {
+        number: u64,
         put: Vec<Kept>,
         remove: Vec<Extraneous>,
         file: Rc<File>,
@@ -127,9 +130,11 @@ pub async fn ask_once(name: DeviceName, rundir: PathBuf, command: Command, tell:
 pub fn unanswerable(command: Command, reason: &str) -> Option<FlowInput> {
     let reason = reason.to_owned();
     match command {
-        Command::Apply { .. } => Some(FlowInput::Applied(Err(NotApplied::Gone { reason }))),
-        Command::Compare { .. } => Some(FlowInput::Compared(Err(reason))),
-        Command::Repair { .. } => Some(FlowInput::Repaired(Err(reason))),
+        Command::Apply { number, .. } => {
+            Some(FlowInput::Applied { number, result: Err(NotApplied::Gone { reason }) })
+        }
+        Command::Compare { number, .. } => Some(FlowInput::Compared { number, result: Err(reason) }),
+        Command::Repair { number, .. } => Some(FlowInput::Repaired { number, result: Err(reason) }),
         Command::Cancel | Command::Filled => None,
         Command::Count { number } => {
             Some(FlowInput::Counted { number, entries: Vec::new(), tables: Vec::new(), last: true })
@@ -224,21 +229,27 @@ async fn work(
 ) -> (Vec<Said>, Result<(), Lost>) {
     let inputs = |inputs: Vec<FlowInput>| inputs.into_iter().map(Said::Input).collect::<Vec<_>>();
     match command {
-        Command::Apply { ops, kept, file, again, take_over } => {
+        Command::Apply { number, ops, kept, file, again, take_over } => {
             let change = Change::new(ops, kept, Manner::Batch { again, take_over }, file);
-            let (inputs_said, lost) = apply(switch, change).await;
+            let (inputs_said, lost) = apply(switch, number, change).await;
             (inputs(inputs_said), lost)
         }
-        Command::Compare { kept, odd, file, stamps, filled } => {
+        Command::Compare { number, kept, odd, file, stamps, filled } => {
             match compare(switch, kept, odd, file, &stamps, filled, extraneous, unsayable).await {
-                Ok(compared) => (inputs(vec![FlowInput::Compared(Ok(compared))]), Ok(())),
-                Err(lost) => (inputs(vec![FlowInput::Compared(Err(chain(&lost)))]), unless_kept(lost)),
+                Ok(compared) => (inputs(vec![FlowInput::Compared { number, result: Ok(compared) }]), Ok(())),
+                Err(lost) => (
+                    inputs(vec![FlowInput::Compared { number, result: Err(chain(&lost)) }]),
+                    unless_kept(lost),
+                ),
             }
         }
-        Command::Repair { put, remove, file } => {
+        Command::Repair { number, put, remove, file } => {
             match repair(switch, put, &remove, file, extraneous, unsayable).await {
-                Ok(repaired) => (inputs(vec![FlowInput::Repaired(Ok(repaired))]), Ok(())),
-                Err(lost) => (inputs(vec![FlowInput::Repaired(Err(chain(&lost)))]), unless_kept(lost)),
+                Ok(repaired) => (inputs(vec![FlowInput::Repaired { number, result: Ok(repaired) }]), Ok(())),
+                Err(lost) => (
+                    inputs(vec![FlowInput::Repaired { number, result: Err(chain(&lost)) }]),
+                    unless_kept(lost),
+                ),
             }
         }
         Command::Cancel => (Vec::new(), Ok(())),
@@ -253,11 +264,11 @@ fn unless_kept(lost: Lost) -> Result<(), Lost> {
     if matches!(lost, Lost::Kept(_)) { Ok(()) } else { Err(lost) }
 }
 
-async fn apply(switch: &mut Switch, mut change: Change) -> (Vec<FlowInput>, Result<(), Lost>) {
+async fn apply(switch: &mut Switch, number: u64, mut change: Change) -> (Vec<FlowInput>, Result<(), Lost>) {
     match switch.apply(&mut change, ready(Ok(()))).await {
         Ok(Outcome::Applied(applied)) => {
             let odd = applied.odd.into_iter().map(|(id, form)| (id, form.0)).collect();
-            let mut inputs = vec![FlowInput::Applied(Ok(odd))];
+            let mut inputs = vec![FlowInput::Applied { number, result: Ok(odd) }];
             // Somebody was quicker, or their time was short: comparing says which.
             inputs.extend((!applied.missing.is_empty()).then_some(FlowInput::Hint));
             (inputs, Ok(()))
@@ -265,13 +276,16 @@ async fn apply(switch: &mut Switch, mut change: Change) -> (Vec<FlowInput>, Resu
         Ok(Outcome::Refused(refusal)) => {
             let openflow::Refusal { id, reason, permanent } = refusal;
             let refused = FlowRefusal { id, reason, permanent };
-            (vec![FlowInput::Applied(Err(NotApplied::Refused(refused)))], Ok(()))
+            (vec![FlowInput::Applied { number, result: Err(NotApplied::Refused(refused)) }], Ok(()))
         }
         Err(lost @ Lost::Kept(_)) => {
             let refused = FlowRefusal { id: None, reason: chain(&lost), permanent: false };
-            (vec![FlowInput::Applied(Err(NotApplied::Refused(refused)))], Ok(()))
+            (vec![FlowInput::Applied { number, result: Err(NotApplied::Refused(refused)) }], Ok(()))
         }
-        Err(lost) => (vec![FlowInput::Applied(Err(NotApplied::Gone { reason: chain(&lost) }))], Err(lost)),
+        Err(lost) => (
+            vec![FlowInput::Applied { number, result: Err(NotApplied::Gone { reason: chain(&lost) }) }],
+            Err(lost),
+        ),
     }
 }
 

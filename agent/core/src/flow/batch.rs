@@ -376,9 +376,9 @@ impl Agent {
         let is_guarded = challenge.is_some();
         let deadline = is_guarded.then(|| now + window);
         batch.stage = Stage::Applying { ops: Arc::clone(&ops), challenge, deadline };
-        device.work = Some(Work::Applying);
+        let number = self.begin_work(bridge, Work::Applying);
         // What is undone is removed, also what was there before as somebody else's.
-        self.flow_effect(bridge, FlowEffect::Apply { ops, take_over: !is_guarded });
+        self.flow_effect(bridge, FlowEffect::Apply { number, ops, take_over: !is_guarded });
     }
 
     /// The answer to [`FlowEffect::Apply`], of a batch or of what undoes it.

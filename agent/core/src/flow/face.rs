@@ -124,6 +124,8 @@ pub enum FlowEffect {
     Drop,
     /// Do this on the device, all or nothing, and read it back. The answer: [`FlowInput::Applied`].
     Apply {
+        /// Comes back; rises.
+        number: u64,
         /// By id: the host puts meters and groups before what uses them, and removes them after.
         ops: Arc<Vec<Op>>,
         /// What others put there becomes ours where it is the same; else it refuses the whole.
@@ -131,6 +133,8 @@ pub enum FlowEffect {
     },
     /// Compare the device with this. The answer: [`FlowInput::Compared`].
     Compare {
+        /// Comes back; rises.
+        number: u64,
         /// What is to be there, by id; what is [`EntryState::Expired`] is to be gone.
         kept: Arc<Vec<Kept>>,
         /// Forms that are right.
@@ -138,13 +142,15 @@ pub enum FlowEffect {
     },
     /// Put and remove what can be, each by itself. The answer: [`FlowInput::Repaired`].
     Repair {
+        /// Comes back; rises.
+        number: u64,
         /// To be put, by id, in place of what is there.
         put: Vec<Kept>,
         /// To be removed.
         remove: Vec<Extraneous>,
     },
-    /// Stop what is under way of [`FlowEffect::Apply`], [`FlowEffect::Compare`] and [`FlowEffect::Repair`]; it is not
-    /// answered any more, and over before the next one begins.
+    /// Stop what is under way of [`FlowEffect::Apply`], [`FlowEffect::Compare`] and [`FlowEffect::Repair`]; it is over
+    /// before the next one begins. If it is answered all the same, for its answer was on its way, its number says so.
     Cancel,
     /// The device holds what it can hold of its table: packets may pass.
     Filled,
@@ -203,11 +209,26 @@ pub enum FlowInput {
     /// The answer to [`FlowEffect::Forget`].
     Forgotten(Result<(), String>),
     /// The answer to [`FlowEffect::Apply`]: applied and read back, with the forms that differ; or nothing is.
-    Applied(Result<Odd, NotApplied>),
+    Applied {
+        /// From the effect; of what is not under way any more it is dropped.
+        number: u64,
+        /// What came of it.
+        result: Result<Odd, NotApplied>,
+    },
     /// The answer to [`FlowEffect::Compare`].
-    Compared(Result<Compared, String>),
+    Compared {
+        /// From the effect; of what is not under way any more it is dropped.
+        number: u64,
+        /// What came of it.
+        result: Result<Compared, String>,
+    },
     /// The answer to [`FlowEffect::Repair`].
-    Repaired(Result<Repaired, String>),
+    Repaired {
+        /// From the effect; of what is not under way any more it is dropped.
+        number: u64,
+        /// What came of it.
+        result: Result<Repaired, String>,
+    },
     /// A page of the answer to [`FlowEffect::Count`]; a device that does not answer has one, empty.
     Counted {
         /// From the effect.

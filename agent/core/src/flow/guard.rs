@@ -106,8 +106,8 @@ impl Agent {
         };
         if device.work.is_none() {
             let (kept, odd) = (Arc::new(device.table.with(ops)), Arc::clone(&device.watching.odd));
-            device.work = Some(Work::Confirmed);
-            self.flow_effect(bridge, FlowEffect::Compare { kept, odd });
+            let number = self.begin_work(bridge, Work::Confirmed);
+            self.flow_effect(bridge, FlowEffect::Compare { number, kept, odd });
         }
     }
 
@@ -200,8 +200,8 @@ impl Agent {
         match &device.switch {
             Switch::Back { .. } if device.work.is_none() && now >= *at => {
                 let ops = Arc::new(device.table.inverse(ops));
-                device.work = Some(Work::Undoing);
-                self.flow_effect(bridge, FlowEffect::Apply { ops, take_over: true });
+                let number = self.begin_work(bridge, Work::Undoing);
+                self.flow_effect(bridge, FlowEffect::Apply { number, ops, take_over: true });
             }
             // What is there when it comes back is compared with the table, which does not have it.
             Switch::Gone { .. } if device.work.is_none() => self.is_undone(bridge, None),

@@ -154,9 +154,9 @@ impl Agent {
             return;
         }
         (device.watching.due, device.watching.scan) = (None, now + scan);
-        device.work = Some(Work::Comparing { since: now, stale: false });
         let (kept, odd) = (device.table.kept(), Arc::clone(&device.watching.odd));
-        self.flow_effect(bridge, FlowEffect::Compare { kept, odd });
+        let number = self.begin_work(bridge, Work::Comparing { since: now, stale: false });
+        self.flow_effect(bridge, FlowEffect::Compare { number, kept, odd });
     }
 
     pub(super) fn flow_compared(&mut self, bridge: &Bridge, result: Result<Compared, String>) {
@@ -202,13 +202,12 @@ impl Agent {
         if put.is_empty() && compared.extraneous.is_empty() {
             return self.flow_is_right(bridge);
         }
-        let Some(device) = self.device(bridge) else { return };
         let ids = put.iter().map(|it| it.id).collect();
         let mut remove = compared.extraneous;
         remove.truncate(EXTRANEOUS_MAX);
         let more = compared.more || remove.len() == EXTRANEOUS_MAX;
-        device.work = Some(Work::Repairing { put: ids, since: now, more, stale: false });
-        self.flow_effect(bridge, FlowEffect::Repair { put, remove });
+        let number = self.begin_work(bridge, Work::Repairing { put: ids, since: now, more, stale: false });
+        self.flow_effect(bridge, FlowEffect::Repair { number, put, remove });
     }
 
     fn flow_is_right(&mut self, bridge: &Bridge) {

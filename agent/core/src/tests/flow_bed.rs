@@ -261,9 +261,13 @@ impl FlowBed {
                 FlowInput::Forgotten(self.record(Record::Forgotten(generation)).map(drop))
             }
             FlowEffect::Compact { kept, decided, refused } => self.compact(&kept, decided, refused),
-            FlowEffect::Apply { ops, .. } => FlowInput::Applied(self.apply(&ops)),
-            FlowEffect::Compare { kept, odd } => FlowInput::Compared(self.compare(&kept, &odd)),
-            FlowEffect::Repair { put, remove } => FlowInput::Repaired(self.repair(&put, &remove)),
+            FlowEffect::Apply { number, ops, .. } => FlowInput::Applied { number, result: self.apply(&ops) },
+            FlowEffect::Compare { number, kept, odd } => {
+                FlowInput::Compared { number, result: self.compare(&kept, &odd) }
+            }
+            FlowEffect::Repair { number, put, remove } => {
+                FlowInput::Repaired { number, result: self.repair(&put, &remove) }
+            }
             FlowEffect::Count { number } => {
                 FlowInput::Counted { number, entries: Vec::new(), tables: Vec::new(), last: true }
             }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use muster_shared::Attempt;
-use muster_shared::model::flow::EntryState;
+use muster_shared::model::flow::{EntryState, FlowRefusal};
 use muster_shared::model::{Action, Down, ReportKey, Up};
 
 use super::bed::{CHALLENGE, generation};
 use super::confirm::network;
 use super::flow_bed::{FlowBed, br0, flow, ops, packed, root, table};
-use crate::{FlowEffect, FlowInput, Input, resource_id};
+use crate::{Compared, FlowEffect, FlowInput, Input, NotApplied, Odd, resource_id};
 
 fn management(rules: &[(u64, u8)]) -> FlowBed {
     let mut bed = FlowBed::new();
@@ -158,6 +158,59 @@ fn a_host_that_hangs_is_cancelled_and_the_batch_undone() {
     reconnect(&mut bed);
     assert_eq!(bed.switch, table(&[(1, 1)]));
     assert!(bed.state().refused.unwrap().reason.starts_with("it was not applied within 20 s"));
+}
+
+#[test]
+fn an_answer_that_was_on_its_way_at_the_deadline_is_not_that_of_the_undoing() {
+    let refused = FlowRefusal { id: None, reason: "table full".into(), permanent: false };
+    let answers: [(&str, Result<Odd, NotApplied>); 3] = [
+        ("applied", Ok(Odd::new())),
+        ("refused", Err(NotApplied::Refused(refused))),
+        ("gone", Err(NotApplied::Gone { reason: "the switch went away".into() })),
+    ];
+    for (what, result) in answers {
+        for stops in [false, true] {
+            let mut bed = management(&[(1, 1)]);
+            bed.is_slow = true;
+            bed.guarded(2, ops(&[(2, 1)], &[]));
+            let [FlowEffect::Apply { number, .. }] = bed.held[..] else { panic!("{:?}", bed.held) };
+            bed.switch.extend(table(&[(2, 1)]));
+            match stops {
+                true => bed.bed.input(Input::Stop),
+                false => bed.after(Duration::from_secs(20)),
+            }
+            bed.drain();
+            let [FlowEffect::Apply { number: undoing, .. }] = bed.held[..] else { panic!("{:?}", bed.held) };
+            assert!(undoing > number, "{what}");
+            bed.input(FlowInput::Applied { number, result: result.clone() });
+            assert!(bed.bed.agent.is_guarding(), "{what}: it is not undone yet");
+            assert_eq!(bed.held.len(), 1, "{what}: nothing else begins meanwhile");
+            bed.release();
+            assert!(!bed.bed.agent.is_guarding(), "{what}");
+            assert_eq!(bed.switch, table(&[(1, 1)]), "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_comparison_that_was_on_its_way_at_the_deadline_is_nobodys_answer() {
+    let mut bed = management(&[(1, 1)]);
+    bed.guarded(2, ops(&[(2, 1)], &[]));
+    reconnect(&mut bed);
+    bed.is_slow = true;
+    answer(&mut bed, 2, CHALLENGE);
+    let [FlowEffect::Compare { number, .. }] = bed.held[..] else { panic!("{:?}", bed.held) };
+    bed.after(Duration::from_secs(20));
+    // It is undone, and compared once more: that is not answered by what was seen before.
+    let [FlowEffect::Apply { number: undoing, .. }] = bed.held[..] else { panic!("{:?}", bed.held) };
+    bed.held.clear();
+    bed.switch = table(&[(1, 1)]);
+    bed.input(FlowInput::Applied { number: undoing, result: Ok(Odd::new()) });
+    bed.after(Duration::from_secs(11));
+    assert!(matches!(bed.held[..], [FlowEffect::Compare { .. }]), "{:?}", bed.held);
+    let missing = vec![flow(1)];
+    bed.input(FlowInput::Compared { number, result: Ok(Compared { missing, ..Compared::default() }) });
+    assert!(matches!(bed.held[..], [FlowEffect::Compare { .. }]), "nothing is repaired: {:?}", bed.held);
 }
 
 #[test]

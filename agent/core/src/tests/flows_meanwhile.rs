@@ -74,13 +74,14 @@ fn a_repair_of_the_switch_before_does_not_fill_the_new_one() {
     bed.switch.clear();
     bed.input(FlowInput::Hint);
     bed.after(Duration::from_secs(11));
+    let [FlowEffect::Compare { number, .. }] = bed.held[..] else { panic!("{:?}", bed.held) };
     bed.held.clear();
     let missing = vec![flow(1), flow(2)];
-    bed.input(FlowInput::Compared(Ok(Compared { missing, ..Compared::default() })));
-    assert!(matches!(bed.held[..], [FlowEffect::Repair { .. }]), "{:?}", bed.held);
+    bed.input(FlowInput::Compared { number, result: Ok(Compared { missing, ..Compared::default() }) });
+    let [FlowEffect::Repair { number, .. }] = bed.held[..] else { panic!("{:?}", bed.held) };
     bed.held.clear();
     bed.input(FlowInput::Back);
-    bed.input(FlowInput::Repaired(Ok(Repaired::default())));
+    bed.input(FlowInput::Repaired { number, result: Ok(Repaired::default()) });
     assert!(bed.done.is_empty(), "it has no rules yet: {:?}", bed.done);
     bed.release();
     bed.settle();

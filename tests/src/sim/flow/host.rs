@@ -22,10 +22,8 @@ use super::switch::{Bundled, MANAGEMENT, place};
 pub struct Hands {
     /// Devices that are watched.
     pub watched: BTreeSet<Bridge>,
-    /// What is not cancelled, of each device.
+    /// What is not cancelled, of each device, by the agent's number.
     under_way: BTreeMap<Bridge, u64>,
-    /// Counts what was begun.
-    begun: u64,
     /// Orders for logs come to their ends in their order.
     logs_until: MonoTime,
 }
@@ -78,15 +76,12 @@ impl World {
         self.tell_agent(at, Input::Flow { device: bridge.clone(), input });
     }
 
-    fn begin_flow(&mut self, at: usize, bridge: &Bridge) -> u64 {
-        let Some(process) = &mut self.machines[at].process else { return 0 };
-        process.hands.begun += 1;
-        let number = process.hands.begun;
+    fn begin_flow(&mut self, at: usize, bridge: &Bridge, number: u64) {
+        let Some(process) = &mut self.machines[at].process else { return };
         let other = process.hands.under_way.insert(bridge.clone(), number);
         if other.is_some() {
             self.violate(format!("two things of {bridge} are under way at once"));
         }
-        number
     }
 
     fn is_under_way(&self, at: usize, bridge: &Bridge, number: u64) -> bool {
@@ -150,19 +145,19 @@ impl World {
             }
             FlowEffect::Forget { generation } => self.log_later(at, bridge, FlowWork::Forget(generation)),
             FlowEffect::Drop => drop(self.machines[at].disk.logs.remove(bridge)),
-            FlowEffect::Apply { ops, .. } => self.apply_begins(at, bridge, &ops),
-            FlowEffect::Compare { kept, .. } => {
+            FlowEffect::Apply { number, ops, .. } => self.apply_begins(at, bridge, number, &ops),
+            FlowEffect::Compare { number, kept, .. } => {
                 let lie = |it: &Kept| Some((*it, self.lies(at, bridge, it.id, it.at)?));
                 let Some(kept) = kept.iter().map(lie).collect() else { return };
-                let number = self.begin_flow(at, bridge);
+                self.begin_flow(at, bridge, number);
                 let after = self.flow_takes(at);
                 self.flow_later(at, bridge, after, FlowWork::Compare(number, kept));
             }
-            FlowEffect::Repair { put, remove } => {
+            FlowEffect::Repair { number, put, remove } => {
                 self.repair_is_right(at, bridge, &put);
                 let lie = |it: &Kept| Some((it.id, self.lies(at, bridge, it.id, it.at)?));
                 let Some(put) = put.iter().map(lie).collect() else { return };
-                let number = self.begin_flow(at, bridge);
+                self.begin_flow(at, bridge, number);
                 let after = self.flow_takes(at);
                 self.flow_later(at, bridge, after, FlowWork::Repair(number, put, remove));
             }
@@ -248,14 +243,14 @@ impl World {
         if full { Err(FULL.to_owned()) } else { Ok(self.log(at, bridge).len()) }
     }
 
-    fn apply_begins(&mut self, at: usize, bridge: &Bridge, ops: &[Op]) {
+    fn apply_begins(&mut self, at: usize, bridge: &Bridge, number: u64, ops: &[Op]) {
         self.batch_is_on_disk(at, bridge, ops);
         let mut bundle = Vec::new();
         for op in ops {
             let Some(packed) = self.lies(at, bridge, op.id, op.at) else { return };
             bundle.push(if op.put { Bundled::Put(op.id, packed) } else { Bundled::Remove(op.id) });
         }
-        let number = self.begin_flow(at, bridge);
+        self.begin_flow(at, bridge, number);
         let after = self.flow_takes(at);
         self.flow_later(at, bridge, after, FlowWork::Apply(number, bundle));
     }
@@ -293,19 +288,19 @@ impl World {
             FlowWork::Apply(number, bundle) => {
                 if self.is_under_way(at, bridge, number) {
                     let result = self.applies_bundle(at, bridge, &bundle);
-                    self.told_later(at, bridge, number, FlowInput::Applied(result));
+                    self.told_later(at, bridge, number, FlowInput::Applied { number, result });
                 }
             }
             FlowWork::Compare(number, kept) => {
                 if self.is_under_way(at, bridge, number) {
                     let result = self.compared(at, bridge, &kept);
-                    self.told_later(at, bridge, number, FlowInput::Compared(result));
+                    self.told_later(at, bridge, number, FlowInput::Compared { number, result });
                 }
             }
             FlowWork::Repair(number, put, remove) => {
                 if self.is_under_way(at, bridge, number) {
                     let result = self.repaired(at, bridge, &put, &remove);
-                    self.told_later(at, bridge, number, FlowInput::Repaired(result));
+                    self.told_later(at, bridge, number, FlowInput::Repaired { number, result });
                 }
             }
             FlowWork::Told(number, input) => {
@@ -314,7 +309,7 @@ impl World {
                         process.hands.under_way.remove(bridge);
                     }
                     // The connection ended with it, and there is a new one soon.
-                    if matches!(*input, FlowInput::Applied(Err(NotApplied::Gone { .. }))) {
+                    if matches!(*input, FlowInput::Applied { result: Err(NotApplied::Gone { .. }), .. }) {
                         let after = self.dice.flows.millis(1, 3000);
                         self.flow_later(at, bridge, after, FlowWork::Seen);
                     }

@@ -176,6 +176,8 @@ pub(crate) enum Todo {
     Pump(NodeKey),
     /// The same, for a stack.
     PumpStack(u64),
+    /// The job of this generation and attempt waited for another's write, and begins.
+    Begin(Slot, Generation, u32),
 }
 
 impl Engine {
@@ -272,6 +274,9 @@ impl Engine {
                 Some(Todo::CheckEnd(stack)) => drop(ends.insert(stack)),
                 Some(Todo::Pump(node)) => self.pump(node),
                 Some(Todo::PumpStack(stack)) => self.pump_stack(stack),
+                Some(Todo::Begin(slot, generation, attempt)) => {
+                    self.flow_job_begins(slot, generation, attempt)
+                }
                 None => match ends.pop_first() {
                     Some(stack) => self.check_end(stack),
                     None => return,

@@ -9,7 +9,7 @@ use muster_shared::wire::CHUNK_MAX;
 
 use super::device::{DeviceKey, InFlight, Target};
 use super::record::{FlowChange, FlowMark};
-use crate::engine::Engine;
+use crate::engine::{Engine, Todo};
 use crate::node::NodeKey;
 use crate::record::Change;
 use crate::timer::TimerKey;
@@ -282,6 +282,10 @@ impl Engine {
                 self.part_ended(id, key, count, error);
             }
             Target::Row(slot, generation, attempt) => self.flow_job_ended(slot, generation, attempt, ended),
+            // Only when all that fails with it has: what it does may send a batch.
+            Target::After(slot, generation, attempt) => {
+                self.agenda.push_back(Todo::Begin(slot, generation, attempt));
+            }
         }
     }
 

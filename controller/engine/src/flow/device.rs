@@ -43,6 +43,8 @@ pub(crate) enum Target {
     Operation(u64, u64),
     /// A job of a row.
     Row(Slot, Generation, u32),
+    /// A job of a row that begins when the write of another has ended.
+    After(Slot, Generation, u32),
 }
 
 /// A batch that its agent may have.

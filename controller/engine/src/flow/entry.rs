@@ -117,6 +117,18 @@ impl Kept {
         false
     }
 
+    /// A write of another that is not decided took it over: it is this owner's again if that fails.
+    pub(super) fn is_taken_from(&self, owner: Owner, settled: u64) -> bool {
+        let (mut newer, mut past) = (self.serial, self.past.as_deref());
+        while let Some(it) = past.filter(|_| self.owner != owner && newer > settled) {
+            if it.owner == owner && (!it.removing || it.serial > settled) {
+                return true;
+            }
+            (newer, past) = (it.serial, it.before.as_deref());
+        }
+        false
+    }
+
     /// A write that is not decided has changed it, most likely.
     pub fn has_past(&self) -> bool {
         self.past.is_some()

@@ -35,12 +35,18 @@ impl Engine {
             Ok(key) => key,
             Err(refusal) => return self.attempt_failed(slot, &refusal.to_string(), true),
         };
-        let waits = self.flow_target(key, |other| matches!(other, Target::Row(of, ..) if *of == slot));
+        let waits = self.flow_target(
+            key,
+            |other| matches!(other, Target::Row(of, ..) | Target::After(of, ..) if *of == slot),
+        );
         match waits {
             _ if is_withdrawing => return self.withdraw_flows(slot, key, waits),
             Some((_, known)) if known == target => return, // said again
             Some((serial, old)) => self.wait_no_more(key, serial, old),
             None => {}
+        }
+        if action.removes() && self.waits_for_taker(key, owner, Target::After(slot, generation, attempt)) {
+            return self.pump_device(key);
         }
         let ops = match action {
             Action::Check => return self.check_flow_row(slot, key, set),
@@ -62,6 +68,24 @@ impl Engine {
         }
         device.waiters.entry(serial).or_default().push(target);
         self.pump_device(key);
+    }
+
+    /// What another's write took over is this owner's again if that fails: nothing must come back to one that is gone.
+    fn waits_for_taker(&mut self, key: DeviceKey, owner: Owner, target: Target) -> bool {
+        let Some(device) = self.flows.get_mut(key) else { return false };
+        let sent = device.in_flight.as_ref().map_or(&[][..], |flight| &flight.ids);
+        let Some(serial) = device.table.taken_from(owner, sent) else { return false };
+        device.waiters.entry(serial).or_default().push(target);
+        true
+    }
+
+    /// What took something over from a row that goes is decided.
+    pub(crate) fn flow_job_begins(&mut self, slot: Slot, generation: Generation, attempt: u32) {
+        let Some(row) = self.rows.get(slot) else { return };
+        let is_it = row.is_sent() && row.generation == generation && row.attempt == attempt;
+        if let Some(node) = row.node.filter(|_| is_it) {
+            self.transmit(slot, node);
+        }
     }
 
     fn flow_target(&self, key: DeviceKey, is_it: impl Fn(&Target) -> bool) -> Option<(u64, Target)> {
@@ -160,10 +184,13 @@ impl Engine {
     fn withdraw_flows(&mut self, slot: Slot, key: DeviceKey, waits: Option<(u64, Target)>) {
         let Some(device) = self.flows.get_mut(key) else { return };
         if let Some((serial, target)) = waits {
-            if device.in_flight.as_ref().is_some_and(|flight| flight.serial >= serial) {
+            let is_own = matches!(target, Target::Row(..));
+            if is_own && device.in_flight.as_ref().is_some_and(|flight| flight.serial >= serial) {
                 return;
             }
-            let is_alone = device.waiters.get(&serial).is_some_and(|all| all.len() == 1);
+            // Those that begin after it do not ask for it.
+            let asks = |all: &Vec<Target>| all.iter().filter(|it| !matches!(it, Target::After(..))).count();
+            let is_alone = is_own && device.waiters.get(&serial).is_some_and(|all| asks(all) == 1);
             if is_alone {
                 let ids = device.table.waiting().to_vec();
                 let before = device.table.len();

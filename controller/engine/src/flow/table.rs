@@ -126,6 +126,12 @@ impl Table {
         self.owned.get(&owner).into_iter().flatten().copied()
     }
 
+    /// The newest write of another that took something over from this owner and is not decided. `sent` is in flight.
+    pub fn taken_from(&self, owner: Owner, sent: &[FlowId]) -> Option<u64> {
+        let kept = sent.iter().chain(&self.waiting).filter_map(|id| self.entries.get(id));
+        kept.filter(|kept| kept.is_taken_from(owner, self.settled)).map(|kept| kept.serial).max()
+    }
+
     pub fn standing(&self, kept: &Kept) -> FlowStanding {
         match kept.mark {
             _ if kept.removing => FlowStanding::PendingRemove,

@@ -47,6 +47,35 @@ fn a_rule_may_go_over_from_one_resource_to_another() {
     assert!(added(&bed, &[2, 3]));
 }
 
+/// The write of the one that takes a rule over is out when the one that had it goes.
+#[test]
+fn nothing_comes_back_to_a_resource_that_is_gone() {
+    for (fails, restarts) in [(true, false), (true, true), (false, false), (false, true)] {
+        let (mut bed, d) = (Bed::new(1), device(0));
+        bed.create(flows("a: node-0/br0 1")).unwrap();
+        bed.hold(0, true);
+        bed.update(flows("b: node-0/br0 1=2")).unwrap();
+        bed.update(flows("c: node-0/br0 1=3")).unwrap();
+        bed.delete().unwrap();
+        if restarts {
+            bed.restart();
+            bed.connect(&node(0));
+        }
+        if fails {
+            bed.bad(&d, 1, true);
+        }
+        bed.hold(0, false);
+        bed.decide(0);
+        bed.idle();
+        bed.delete().ok();
+        let rows: Vec<u64> = bed.tables.resources.keys().copied().collect();
+        let entries: Vec<_> = bed.tables.flows.entries.values().collect();
+        assert!(entries.iter().all(|entry| rows.contains(&entry.owner.0)), "{fails} {restarts}: {entries:?}");
+        assert_eq!((bed.status().as_str(), entries.len()), ("gone", 0), "{fails} {restarts}");
+        assert!(bed.on_device(&d).is_empty(), "{fails} {restarts}");
+    }
+}
+
 #[test]
 fn another_device_is_another_thing() {
     let mut bed = Bed::new(2);

@@ -83,6 +83,11 @@ impl Fetch {
         Ok(wanted.ready)
     }
 
+    /// Whose contents are not there yet.
+    pub fn awaiting(&self) -> impl Iterator<Item = ResourceId> {
+        self.wanted.values().filter(|wanted| !wanted.ready).flat_map(|wanted| wanted.users.iter().copied())
+    }
+
     /// A job does not need it any more.
     pub fn release(
         &mut self,

@@ -32,10 +32,17 @@ impl Lanes {
     }
 
     /// The next one of a lane where nothing runs and that is not `held`; it runs from now until [`Lanes::release`].
-    pub fn next(&mut self, held: Option<Lane>) -> Option<ResourceId> {
+    /// Those that `waits` says keep their place.
+    pub fn next(
+        &mut self,
+        held: Option<Lane>,
+        mut waits: impl FnMut(Order, ResourceId) -> bool,
+    ) -> Option<ResourceId> {
         let free = self.0.iter_mut().filter(|(lane, queue)| queue.running.is_none() && held != Some(**lane));
         free.map(|(_, queue)| queue).find_map(|queue| {
-            queue.running = queue.waiting.pop_first().map(|(_, resource)| resource);
+            let next = queue.waiting.iter().find(|(order, resource)| !waits(**order, **resource));
+            let order = next.map(|(order, _)| *order)?;
+            queue.running = queue.waiting.remove(&order);
             queue.running
         })
     }
@@ -70,17 +77,29 @@ mod tests {
 
     #[test]
     fn one_at_a_time_in_order_and_lanes_do_not_wait_for_each_other() {
+        let any = |_, _| false;
         let mut lanes = Lanes::default();
         lanes.enqueue(Lane::Service, Order(3), id(3));
         lanes.enqueue(Lane::Service, Order(1), id(1));
         lanes.enqueue(Lane::Service, Order(2), id(2));
         lanes.enqueue(Lane::Network, Order(4), id(4));
         lanes.withdraw(Lane::Service, Order(2));
-        assert_eq!(lanes.next(Some(Lane::Network)), Some(id(1)), "a lane that is held gives none");
-        assert_eq!([lanes.next(None), lanes.next(None)], [Some(id(4)), None]);
+        assert_eq!(lanes.next(Some(Lane::Network), any), Some(id(1)), "a lane that is held gives none");
+        assert_eq!([lanes.next(None, any), lanes.next(None, any)], [Some(id(4)), None]);
         lanes.release(id(4));
-        assert_eq!(lanes.next(None), None, "the network lane is empty, the service lane is busy");
+        assert_eq!(lanes.next(None, any), None, "the network lane is empty, the service lane is busy");
         lanes.release(id(1));
-        assert_eq!(lanes.next(None), Some(id(3)));
+        assert_eq!(lanes.next(None, any), Some(id(3)));
+    }
+
+    #[test]
+    fn one_that_waits_keeps_its_place() {
+        let mut lanes = Lanes::default();
+        lanes.enqueue(Lane::Service, Order(1), id(1));
+        lanes.enqueue(Lane::Service, Order(2), id(2));
+        assert_eq!(lanes.next(None, |order, _| order == Order(1)), Some(id(2)));
+        lanes.release(id(2));
+        assert_eq!(lanes.next(None, |_, resource| resource == id(1)), None);
+        assert_eq!(lanes.next(None, |_, _| false), Some(id(1)));
     }
 }

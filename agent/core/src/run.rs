@@ -14,7 +14,7 @@ use muster_shared::{MonoTime, ResourceId};
 
 use crate::agent::{After, Agent};
 use crate::face::{Effect, RunError};
-use crate::ledger::{self, Applied, Before, Ended, Entry};
+use crate::ledger::{self, Applied, Before, Ended, Entry, Order};
 use crate::receive::stored;
 
 /// A job that takes longer than this says so, and again from time to time.
@@ -219,13 +219,36 @@ impl Agent {
         }
     }
 
-    /// No change begins while another one may still be undone.
+    /// No change begins while another one may still be undone, and none before an older one that claims the same and
+    /// waits for its content: the older one would take the thing over from it.
     fn next_in_lane(&mut self) -> Option<ResourceId> {
         if self.is_stopping {
             return None;
         }
         let held = self.is_guarding().then_some(Lane::Network);
-        self.lanes.next(held)
+        let current = |resource| self.ledger.get(resource)?.current.as_ref();
+        // With those that wait for them: what overtakes these overtakes the first as well.
+        let mut awaited: Vec<(Order, Vec<Claim>)> = self
+            .fetch
+            .awaiting()
+            .filter_map(current)
+            .map(|accepted| (accepted.order, accepted.job.spec.claims()))
+            .collect();
+        self.lanes.next(held, |order, resource| {
+            let Some(job) = current(resource).map(|accepted| &accepted.job).filter(|_| !awaited.is_empty())
+            else {
+                return false;
+            };
+            let claims = job.spec.claims();
+            let waits = job.action.applies()
+                && awaited
+                    .iter()
+                    .any(|(older, held)| *older < order && claims.iter().any(|c| held.contains(c)));
+            if waits {
+                awaited.push((order, claims));
+            }
+            waits
+        })
     }
 
     fn begin_delete(&mut self, key: ReportKey, claims: &[Claim]) {

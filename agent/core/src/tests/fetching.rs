@@ -98,6 +98,35 @@ fn one_at_a_time_and_nothing_else_waits_for_it() {
     assert_eq!(bed.report().outcome, Outcome::Withdrawn);
 }
 
+/// Whoever runs last has the path: that must be the later of two, however long the first one's content takes.
+#[test]
+fn a_later_job_that_claims_the_same_waits_also_after_a_restart() {
+    let on_path = |n: u8, path, content| job(n.into(), 1, Action::Create, file(path, content));
+    let mut bed = Bed::online();
+    bed.job(&stored(1));
+    bed.content(digest(1), ContentState::Have(SIZE));
+    bed.content(digest(1), ContentState::Verified);
+    bed.captured(1, Ok(""));
+    bed.job(&on_path(2, "/1", Content::Inline(b"later".to_vec())));
+    bed.job(&on_path(3, "/1", Content::Inline(b"last".to_vec())));
+    let mut bed = bed.crash();
+    bed.greet();
+    bed.job(&on_path(4, "/4", Content::Inline(b"elsewhere".to_vec())));
+    bed.captured(4, Ok(""));
+    bed.ran(4, Ok(()));
+    assert_eq!(bed.report().key.resource, super::bed::id(4), "what claims another thing does not wait");
+    assert!(bed.captures.is_empty() && bed.runs.is_empty(), "{:?} {:?}", bed.captures, bed.runs);
+    bed.content(digest(1), ContentState::Have(SIZE));
+    bed.content(digest(1), ContentState::Verified);
+    for n in [1, 2, 3] {
+        if n > 1 {
+            bed.captured(n, Ok(""));
+        }
+        bed.ran(n, Ok(()));
+        assert_eq!(bed.report().key.resource, super::bed::id(n), "in the order they came");
+    }
+}
+
 #[test]
 fn what_cannot_be_had_fails_the_job() {
     type Fail = fn(&mut Bed);

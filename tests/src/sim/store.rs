@@ -83,6 +83,8 @@ pub enum Noted {
     RowGone(Box<ResourceRecord>),
     /// A flow table is gone.
     TableGone(DeviceName),
+    /// What an entry was, or was to be, is not known any more: a change of it was refused.
+    VersionGone(DeviceName),
 }
 
 /// The controller's surroundings. It survives the controller.

@@ -456,6 +456,7 @@ impl World {
                     wrong.into_iter().for_each(|wrong| self.violate(wrong));
                 }
                 Noted::TableGone(device) => self.table_is_gone(&device),
+                Noted::VersionGone(device) => self.version_is_gone(&device),
                 Noted::StackGone(stack) => {
                     self.note(|_| format!("stack {} is gone", stack.name));
                     self.reference.stack_is_gone(&stack);

@@ -154,4 +154,14 @@ impl World {
             }
         }
     }
+
+    /// An agent whose answer was lost with its controller has taken what was refused when it was sent anew; it has it
+    /// until the two are compared.
+    pub fn version_is_gone(&mut self, device: &DeviceName) {
+        for at in 0..self.machines.len() {
+            if self.machines[at].name == device.node {
+                self.excuses(at, &device.bridge);
+            }
+        }
+    }
 }

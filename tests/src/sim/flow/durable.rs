@@ -5,6 +5,7 @@ use muster_engine::record::Status;
 use muster_shared::model::flow::{DeviceName, FlowId};
 
 use super::super::store::{Noted, Shared};
+use super::check::knows;
 
 /// An entry in a word or two.
 fn state(entry: &FlowEntryRecord) -> String {
@@ -20,6 +21,7 @@ impl Shared {
     pub fn apply_flows(&mut self, change: FlowChange) {
         match &change {
             FlowChange::Entries { device, entries, gone } => {
+                self.versions_are_dropped(*device, entries, gone);
                 gone.iter().for_each(|id| self.entry_is_dropped(*device, *id));
                 for entry in entries {
                     self.entry_goes(*device, entry);
@@ -53,6 +55,20 @@ impl Shared {
             | FlowChange::PartRemoved { .. } => {}
         }
         self.tables.flows.apply(change);
+    }
+
+    /// A version that a change made or kept possible is so no more.
+    fn versions_are_dropped(&mut self, number: u32, entries: &[FlowEntryRecord], gone: &[FlowId]) {
+        let flows = &self.tables.flows;
+        let Some(device) = flows.devices.get(&number) else { return };
+        let is_dropped = |entry: &FlowEntryRecord| {
+            let was = flows.entries.get(&(number, entry.id));
+            was.is_some_and(|was| !knows(entry, &was.packed))
+        };
+        if !gone.is_empty() || entries.iter().any(is_dropped) {
+            let name = DeviceName { node: device.node.clone(), bridge: device.bridge.clone() };
+            self.noted.push(Noted::VersionGone(name));
+        }
     }
 
     /// One that is not on its device is gone as soon as somebody does not want it any more.

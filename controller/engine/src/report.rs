@@ -74,7 +74,7 @@ impl Engine {
     }
 
     /// What an agent says, without what parameters hide.
-    fn shown(&self, slot: Slot, reason: String) -> String {
+    pub(crate) fn shown(&self, slot: Slot, reason: String) -> String {
         let walk = self.stacks.get(&self.rows[slot].stack).and_then(|stack| stack.walk.as_ref());
         walk.map(|walk| walk.parameters.without_hidden(&reason)).unwrap_or(reason)
     }

@@ -45,7 +45,8 @@ impl Engine {
             Some((serial, old)) => self.wait_no_more(key, serial, old),
             None => {}
         }
-        if action.removes() && self.waits_for_taker(key, owner, Target::After(slot, generation, attempt)) {
+        let after = Target::After(slot, generation, attempt);
+        if action != Action::Check && self.waits_for_taker(key, owner, after) {
             return self.pump_device(key);
         }
         let ops = match action {
@@ -70,7 +71,8 @@ impl Engine {
         self.pump_device(key);
     }
 
-    /// What another's write took over is this owner's again if that fails: nothing must come back to one that is gone.
+    /// What another's write took over is this owner's again if that fails: nothing must come back to one that is gone,
+    /// or that wants it no more.
     fn waits_for_taker(&mut self, key: DeviceKey, owner: Owner, target: Target) -> bool {
         let Some(device) = self.flows.get_mut(key) else { return false };
         let sent = device.in_flight.as_ref().map_or(&[][..], |flight| &flight.ids);
@@ -79,7 +81,7 @@ impl Engine {
         true
     }
 
-    /// What took something over from a row that goes is decided.
+    /// What took something over from a row is decided.
     pub(crate) fn flow_job_begins(&mut self, slot: Slot, generation: Generation, attempt: u32) {
         let Some(row) = self.rows.get(slot) else { return };
         let is_it = row.is_sent() && row.generation == generation && row.attempt == attempt;
@@ -233,6 +235,7 @@ impl Engine {
             }
             Err((id, why, _)) => {
                 let reason = id.map_or_else(|| why.to_owned(), |id| format!("rule {id}: {why}"));
+                let reason = self.shown(slot, reason);
                 match is_withdrawing {
                     true => self.interrupted(slot, reason),
                     // It was tried again by the batches.

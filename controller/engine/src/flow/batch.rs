@@ -21,6 +21,9 @@ const BACKOFF_MAX: Duration = Duration::from_secs(60);
 /// A batch is said again when so much time has passed and the agent still knows of none: the message may be lost.
 const SAID_AGAIN: Duration = Duration::from_secs(60);
 
+/// Entries that are named where one of them is to blame and nobody knows which: a line that can still be read.
+const SUSPECTS_NAMED: usize = 10;
+
 /// How a write ended: if not well, whose fault, why, and whether trying again cannot help.
 pub(super) type Ended<'a> = Result<(), (Option<FlowId>, &'a str, bool)>;
 
@@ -266,12 +269,16 @@ impl Engine {
         let reason: Arc<str> = refusal.reason.as_str().into();
         // What a newer write has changed since is not in the batch, and must not become this again.
         let ids = [ids, device.table.waiting()].concat();
+        let (blamed, told) = match refusal.id {
+            Some(id) => (Some(id), refusal.reason.clone()),
+            None => suspects(&refusal.reason, &device.table.of_write(serial, &ids)),
+        };
         device.table.fail(serial, &ids, Some(&reason));
         device.guards.remove(&serial);
         let ended = device.waiters.remove(&serial).unwrap_or_default();
         self.device_changed(key);
         for target in ended {
-            self.target_ended(key, target, Err((refusal.id, &refusal.reason, refusal.permanent)));
+            self.target_ended(key, target, Err((blamed, &told, refusal.permanent)));
         }
     }
 
@@ -304,5 +311,22 @@ impl Engine {
         }
         self.asks_due(key);
         self.pump_device(key);
+    }
+}
+
+/// Whom a refusal that names nobody is about: the only entry of its write, or one of some.
+fn suspects(reason: &str, ids: &[FlowId]) -> (Option<FlowId>, String) {
+    match ids {
+        [] => (None, reason.to_owned()),
+        [id] => (Some(*id), reason.to_owned()),
+        ids => {
+            let named: Vec<String> = ids.iter().take(SUSPECTS_NAMED).map(ToString::to_string).collect();
+            let more = match ids.len() - named.len() {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let named = named.join(", ");
+            (None, format!("{reason}; which of these it is is not known: {named}{more}"))
+        }
     }
 }

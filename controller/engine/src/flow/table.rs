@@ -414,6 +414,16 @@ impl Table {
         None
     }
 
+    /// Those of these that this write changed, in the order of their ids.
+    pub fn of_write(&self, serial: u64, ids: &[FlowId]) -> Vec<FlowId> {
+        let is_of = |kept: &Kept| kept.serial == serial || kept.changed_since(serial - 1, serial);
+        let mut found: Vec<FlowId> =
+            ids.iter().copied().filter(|id| self.get(*id).is_some_and(is_of)).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
     /// What is to be written down, at most so many: records, and those that are gone.
     pub fn next_unsaved(&mut self, most: usize) -> (Vec<FlowEntryRecord>, Vec<FlowId>) {
         let (mut records, mut gone) = (Vec::new(), Vec::new());

@@ -14,6 +14,7 @@ use super::device::{DEVICE_ENTRIES_MAX, DeviceKey};
 use super::entry::Owner;
 use super::operation::{FlowAction, FlowOp, FlowWrite};
 use super::reconcile::ANSWER_WITHIN;
+use super::record::FlowMark;
 use crate::engine::Engine;
 use crate::request::{Answer, Refusal};
 use crate::timer::TimerKey;
@@ -214,7 +215,8 @@ impl Engine {
         let mut ops = BTreeMap::new();
         for packed in device.asks.strangers.iter().filter_map(|rule| rule.entry.as_ref()) {
             let id = packed.unpack().id(&name);
-            if device.table.get(id).is_none() {
+            // One that was refused before is tried again.
+            if device.table.get(id).is_none_or(|kept| kept.mark == FlowMark::Failed && !kept.removing) {
                 let (digest, packed) = (packed.digest(), packed.clone());
                 ops.insert(id, FlowOp::Put { id, digest, packed });
             }
@@ -222,14 +224,25 @@ impl Engine {
         if ops.is_empty() {
             return;
         }
+        device.import_error = None;
         let write = FlowWrite { device: name, ops: ops.into_values().collect() };
         // Refused where a resource has claimed one of them: then nothing is imported, and the rules stay foreign.
-        let _ = self.begin_flows(FlowAction::Import, vec![vec![write]], None);
+        if let Err(refusal) = self.begin_flows(FlowAction::Import, vec![vec![write]], None) {
+            self.import_failed(key, &refusal.to_string());
+        }
+    }
+
+    /// Nobody waits for an import: its device says what became of it.
+    pub(super) fn import_failed(&mut self, key: DeviceKey, why: &str) {
+        if let Some(device) = self.flows.get_mut(key) {
+            device.import_error = Some(format!("rules that are not Muster's were not imported: {why}"));
+        }
     }
 
     /// Sets what becomes of rules that are not ours; those that are there are looked at now.
     pub(super) fn set_foreign(&mut self, key: DeviceKey, policy: ForeignPolicy) {
         let Some(device) = self.flows.get_mut(key) else { return };
+        device.import_error = None;
         if std::mem::replace(&mut device.foreign, policy) != policy {
             self.device_changed(key);
         }
@@ -244,10 +257,12 @@ impl Engine {
         name: &DeviceName,
         policy: Option<ForeignPolicy>,
     ) -> Result<Answer, Refusal> {
+        let node = self.nodes.find(&name.node);
+        let has_joined = node.is_some_and(|node| self.nodes[node].joined.is_some());
         let key = match policy {
             // Nobody has asked for a rule of it yet.
-            Some(_) => self.device(name)?,
-            None => self.known_device(name)?,
+            Some(_) if has_joined => self.device(name)?,
+            Some(_) | None => self.known_device(name)?,
         };
         if let Some(policy) = policy {
             self.set_foreign(key, policy);

@@ -108,6 +108,8 @@ pub(crate) struct Device {
     /// Comparisons in a row that found something.
     pub repairs: u32,
     pub foreign: ForeignPolicy,
+    /// Why the last import came to nothing.
+    pub import_error: Option<String>,
     pub asks: Asks,
     pub tally: Tally,
     pub(super) unsaved: bool,
@@ -187,6 +189,7 @@ impl Flows {
             odd: None,
             repairs: 0,
             foreign: ForeignPolicy::default(),
+            import_error: None,
             asks: Asks::default(),
             tally: Tally::default(),
             unsaved: false,

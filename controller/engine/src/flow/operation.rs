@@ -391,6 +391,10 @@ impl Engine {
         match error {
             None => operation.done += count,
             Some((rule, why)) => {
+                if operation.action == FlowAction::Import {
+                    let id = rule.map(|id| format!("rule {id}: ")).unwrap_or_default();
+                    self.import_failed(key, &format!("{id}{why}"));
+                }
                 let device = self.device_name(key).map(|name| name.to_string()).unwrap_or_default();
                 self.flow_error(id, rule, device, why.to_owned());
             }
@@ -419,11 +423,13 @@ impl Engine {
                 operation.stage += 1;
                 let action = operation.action;
                 // Others may own by now what was free when the operation was taken.
-                let checked = writes.iter().try_for_each(|write| self.check_write(action, write).map(drop));
-                match checked {
-                    Ok(()) => self.begin_stage(id, writes),
-                    Err(refusal) => {
-                        self.flow_error(id, None, String::new(), refusal.to_string());
+                let refused = |write: &FlowWrite| {
+                    Some((write.device.to_string(), self.check_write(action, write).err()?))
+                };
+                match writes.iter().find_map(refused) {
+                    None => self.begin_stage(id, writes),
+                    Some((device, refusal)) => {
+                        self.flow_error(id, None, device, refusal.to_string());
                         self.end_operation(id, Status::Failed);
                     }
                 }

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use muster_shared::model::flow::{DeviceName, FlowId};
 
+use super::device::DeviceKey;
 use super::entry::{Kept, Owner};
 use super::operation::{FlowAction, FlowOp, FlowWrite};
 use crate::engine::Engine;
@@ -55,6 +56,26 @@ impl Engine {
         let ids = known.table.iter().filter(|(_, kept)| is_theirs(kept)).map(|(id, _)| id);
         let ids: BTreeSet<FlowId> = ids.collect();
         let ops = ids.into_iter().map(FlowOp::Remove).collect();
-        self.begin_flows(FlowAction::Purge, vec![vec![FlowWrite { device, ops }]], confirm)
+        let answer = self.begin_flows(
+            FlowAction::Purge,
+            vec![vec![FlowWrite { device: device.clone(), ops }]],
+            confirm,
+        )?;
+        Ok(match answer {
+            Answer::Flows { operation, rules, devices, mut warnings }
+                if !self.flow_operation_ended(operation) && !self.is_ready(key) =>
+            {
+                warnings.push(format!(
+                    "node {} is away: the rules go when it is back; if it never is: 'muster flow purge --forget {device}'",
+                    device.node
+                ));
+                Answer::Flows { operation, rules, devices, warnings }
+            }
+            answer => answer,
+        })
+    }
+
+    fn is_ready(&self, key: DeviceKey) -> bool {
+        self.flows.get(key).is_some_and(|device| self.nodes[device.node].ready)
     }
 }

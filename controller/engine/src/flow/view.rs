@@ -57,6 +57,8 @@ pub struct DeviceView {
     pub reconciliations: u64,
     /// Entries put right by those.
     pub repaired: u64,
+    /// Why the last import of those came to nothing; empty if it did not.
+    pub import_error: String,
     /// Why something is wrong; empty if nothing is.
     pub reason: String,
 }
@@ -127,6 +129,14 @@ pub struct OwnerCounters {
     pub packets: u64,
     /// Bytes.
     pub bytes: u64,
+}
+
+impl OwnerCounters {
+    fn add(&mut self, other: &Self) {
+        self.rules += other.rules;
+        self.packets = self.packets.wrapping_add(other.packets);
+        self.bytes = self.bytes.wrapping_add(other.bytes);
+    }
 }
 
 /// Counters of a device.
@@ -225,6 +235,7 @@ impl Engine {
             refusals: device.tally.refusals,
             reconciliations: device.tally.reconciliations,
             repaired: device.tally.repaired,
+            import_error: device.import_error.clone().unwrap_or_default(),
             reason: said.map(|state| state.reason.clone()).unwrap_or_default(),
         }
     }
@@ -333,17 +344,20 @@ impl Engine {
         let mut sums: Vec<(Owner, OwnerCounters)> = sums.into_iter().collect();
         sums.sort_by_key(|(owner, sum)| (std::cmp::Reverse(sum.rules), *owner));
         let others = sums.split_off(most.min(sums.len()));
-        let mut owners: Vec<OwnerCounters> = sums
-            .into_iter()
-            .map(|(owner, sum)| OwnerCounters { owner: self.owner_text(owner), ..sum })
-            .collect();
+        let mut owners: Vec<OwnerCounters> = Vec::new();
+        let mut places = BTreeMap::new();
+        for (owner, sum) in sums {
+            // Several may be the same to people: a resource and the one that replaces it.
+            let text = self.owner_text(owner);
+            let at = *places.entry(text.clone()).or_insert(owners.len());
+            match owners.get_mut(at) {
+                Some(same) => same.add(&sum),
+                None => owners.push(OwnerCounters { owner: text, ..sum }),
+            }
+        }
         if !others.is_empty() {
             let mut rest = OwnerCounters { owner: "others".into(), ..OwnerCounters::default() };
-            for (_, sum) in others {
-                rest.rules += sum.rules;
-                rest.packets = rest.packets.wrapping_add(sum.packets);
-                rest.bytes = rest.bytes.wrapping_add(sum.bytes);
-            }
+            others.iter().for_each(|(_, sum)| rest.add(sum));
             owners.push(rest);
         }
         StatsView {

@@ -296,6 +296,68 @@ mod never_tested_there {
         assert_eq!(bed.device_view(&d).foreign_policy, "import");
     }
 
+    #[test]
+    fn an_import_that_fails_says_why() {
+        let (mut bed, d) = (Bed::new(1), device(0));
+        bed.create(flows("a: node-0/br0 1")).unwrap();
+        let stranger = |n| ForeignRule {
+            cookie: 0,
+            text: String::new(),
+            entry: Some(Packed::new(&rule(n, 2)).unwrap()),
+        };
+        let import = || Request::ReconcileFlows { device: device(0), foreign: Some(ForeignPolicy::Import) };
+        let said = |bed: &Bed| bed.device_view(&device(0)).import_error;
+        let strangers = |bed: &mut Bed, numbers: &[u16]| {
+            let host = bed.hosts.get_mut(&node(0)).unwrap();
+            host.flows.devices.get_mut(&device(0).bridge).unwrap().foreign =
+                numbers.iter().map(|n| stranger(*n)).collect();
+        };
+        // The device would not have it; when it would, asking again helps.
+        strangers(&mut bed, &[5]);
+        bed.bad(&d, 5, true);
+        bed.ask(import()).unwrap();
+        assert!(
+            said(&bed).contains("no such port") && said(&bed).contains(&id(&d, 5).to_string()),
+            "{}",
+            said(&bed)
+        );
+        bed.hosts.get_mut(&node(0)).unwrap().flows.bad.clear();
+        bed.ask(import()).unwrap();
+        assert_eq!((said(&bed).as_str(), bed.standings(&d).as_str()), ("", "ADDED 2"));
+        // Refused before it begins.
+        bed.hold(0, true);
+        for n in 100..1124 {
+            bed.apply_rules(&d, &[rule(n, 1)]);
+        }
+        strangers(&mut bed, &[7]);
+        bed.ask(import()).unwrap();
+        assert!(said(&bed).contains("1024 changes that wait"), "{}", said(&bed));
+        bed.ask(Request::ReconcileFlows { device: device(0), foreign: Some(ForeignPolicy::Leave) }).unwrap();
+        assert_eq!(said(&bed), "");
+    }
+
+    #[test]
+    fn a_policy_for_a_node_that_nobody_knows_makes_no_device() {
+        let mut bed = Bed::new(1);
+        let device = "node-7/br0".parse().unwrap();
+        let show = Request::ReconcileFlows { device, foreign: Some(ForeignPolicy::Show) };
+        let Err(Refusal::NotFound(why)) = bed.ask(show) else { panic!("refused") };
+        assert!(why.contains("no node 'node-7'"), "{why}");
+        assert!(bed.engine.device_views().is_empty() && bed.tables.flows.devices.is_empty());
+    }
+
+    #[test]
+    fn a_purge_of_a_node_that_is_away_names_the_other_way() {
+        let mut bed = Bed::new(1);
+        three(&mut bed);
+        bed.disconnect(&node(0));
+        let Ok(Answer::Flows { warnings, .. }) = purge(&mut bed, false) else { panic!("purged") };
+        assert!(warnings.iter().any(|it| it.contains("purge --forget node-0/br0")), "{warnings:?}");
+        bed.connect(&node(0));
+        let Ok(Answer::Flows { warnings, .. }) = purge(&mut bed, false) else { panic!("purged") };
+        assert!(warnings.is_empty(), "{warnings:?}");
+    }
+
     /// What ended by its hard timeout stays gone, over restarts of either side, until it is asked for again.
     #[test]
     fn hard_timeout_is_final() {

@@ -76,6 +76,89 @@ fn nothing_comes_back_to_a_resource_that_is_gone() {
     }
 }
 
+/// As above, but the one that had the rule stays: it is COMPLETE only when it is decided whose the rule is.
+#[test]
+fn an_update_that_gives_a_rule_away_waits_for_who_takes_it() {
+    for fails in [true, false] {
+        let (mut bed, d) = (Bed::new(1), device(0));
+        bed.create(flows("a: node-0/br0 3\n b: node-0/br0 1 2")).unwrap();
+        bed.hold(0, true);
+        if fails {
+            bed.bad(&d, 3, true);
+        }
+        bed.update(flows("a: node-0/br0 1 3=2\n b: node-0/br0 2")).unwrap();
+        bed.decide(0);
+        bed.hold(0, false);
+        bed.decide(0);
+        bed.idle();
+        let owner = |name: &str| bed.resource(name).id.parse().unwrap();
+        let owned = |n: u16| {
+            bed.tables.flows.entries.values().find(|entry| entry.id == id(&d, n)).map(|it| it.owner.0)
+        };
+        assert_eq!(bed.resource("b").status, "COMPLETE", "{fails}");
+        assert_eq!(owned(1), (!fails).then(|| owner("a")), "{fails}: of nobody who does not want it");
+        assert_eq!(owned(2), Some(owner("b")));
+        assert!(bed.equal(&d), "{fails}");
+    }
+}
+
+/// What took the rule over is taken back before any agent has it.
+#[test]
+fn who_waits_for_a_write_that_is_taken_back_goes_on() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    bed.create(flows("a: node-0/br0 3\n b: node-0/br0 1 2")).unwrap();
+    bed.hold(0, true);
+    bed.apply_rules(&d, &[rule(9, 1)]);
+    bed.update(flows("a: node-0/br0 1 3\n b: node-0/br0 2")).unwrap();
+    bed.update(flows("a: node-0/br0 3\n b: node-0/br0 2")).unwrap();
+    bed.hold(0, false);
+    bed.decide(0);
+    bed.idle();
+    assert_eq!((bed.status().as_str(), bed.device_view(&d).rules), ("UPDATE_COMPLETE", 3));
+    assert!(added(&bed, &[2, 3, 9]));
+}
+
+#[test]
+fn why_a_rule_failed_does_not_tell_what_is_hidden() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    let template = "heat_template_version: 2018-08-31
+parameters:
+  port: {type: string, default: hush, hidden: true}
+resources:
+  a:
+    type: Muster::FlowRule
+    properties:
+      device: node-0/br0
+      priority: 100
+      selector: {eth_type: 0x0800, ipv4_dst: 10.0.1.0/24}
+      treatment: [{output: {get_param: port}}]
+";
+    let source = parse(SourceText { name: "t".into(), template: template.into(), ..SourceText::default() });
+    let why = ("no port hush".into(), true);
+    bed.hosts.get_mut(&node(0)).unwrap().flows.bad.insert(id(&d, 1), why);
+    bed.create(source).unwrap();
+    let told = bed.resource("a").status_reason;
+    assert!(told.contains("no port") && !told.contains("hush"), "{told}");
+}
+
+/// Two of one name would be the same sample twice to who measures.
+#[test]
+fn a_resource_and_the_one_that_replaces_it_are_one_owner_to_people() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    bed.create(flows("a: node-0/br0 1 2")).unwrap();
+    bed.hold(0, true);
+    let template = "heat_template_version: 2018-08-31
+resources:
+  a: {type: Muster::FlowRule, properties: {device: node-0/br0, priority: 7}}
+";
+    let source = parse(SourceText { name: "t".into(), template: template.into(), ..SourceText::default() });
+    bed.update(source).unwrap();
+    assert_eq!(bed.standings(&d), "ADDED 2, PENDING_ADD 1");
+    let owners = bed.engine.flow_stats(&d).unwrap().owners;
+    let told: Vec<_> = owners.iter().map(|owner| (owner.owner.as_str(), owner.rules)).collect();
+    assert_eq!(told, [("resource a of stack s", 3)]);
+}
+
 #[test]
 fn another_device_is_another_thing() {
     let mut bed = Bed::new(2);

@@ -160,6 +160,9 @@ const KEYS: [&str; 11] = [
     "error",
 ];
 
+/// What a list says besides of a rule that is not Muster's: the text where it cannot be said in Muster's words.
+const FOREIGN_KEYS: [&str; 2] = ["cookie", "text"];
+
 const FLOWS: [Column; 9] = [
     ("ID", "id"),
     ("TABLE", "table"),
@@ -212,12 +215,29 @@ pub async fn run(verb: FlowVerb, client: &mut Client, format: Format) -> Result<
             let answer = client.send(Method::POST, &at, None).await?;
             document(format, &answer, |answer| {
                 fields(&["device", "node", "bridge", "node_state", "switch"], answer)
-            })
+            })?;
+            match answer["import_error"].as_str() {
+                None | Some("") => Ok(()),
+                Some(why) => Err(Failure::failed(why)),
+            }
         }
         FlowVerb::Devices => {
-            document(format, &client.get(&path(["devices"])).await?, |list| table(&DEVICES, list))
+            let list = client.get(&path(["devices"])).await?;
+            document(format, &list, |list| {
+                table(&DEVICES, &list.as_array().into_iter().flatten().map(device).collect())
+            })
         }
     }
+}
+
+/// A device for people: what is on its way in one column, and in another all that is wrong.
+fn device(row: &Value) -> Value {
+    let mut row = row.clone();
+    let pending = ["pending_add", "pending_remove"].map(|key| row[key].as_u64().unwrap_or_default());
+    row["pending"] = json!(pending.iter().sum::<u64>());
+    let reasons = ["reason", "import_error"].map(|key| row[key].as_str().unwrap_or_default());
+    row["reason"] = json!(reasons.into_iter().filter(|why| !why.is_empty()).collect::<Vec<_>>().join("; "));
+    row
 }
 
 /// Where a device is asked for.
@@ -244,12 +264,15 @@ async fn list(asked: &List, client: &mut Client, format: Format) -> Result<(), F
     }
 }
 
-/// A list for machines: of rules exactly the keys of the contract.
+/// A list for machines: of rules exactly the keys of the contract, and of those that are not Muster's how the device has
+/// them.
 fn told(list: Value) -> Value {
     let row = |mut row: Value| {
         let Some(map) = row.as_object_mut() else { return row };
         if map.get("kind").is_none_or(|kind| kind == "rule") {
-            KEYS.iter().map(|key| ((*key).to_owned(), map.remove(*key).unwrap_or_default())).collect()
+            let foreign = FOREIGN_KEYS.iter().filter(|key| map.contains_key(**key));
+            let keys: Vec<&str> = KEYS.iter().chain(foreign).copied().collect();
+            keys.iter().map(|key| ((*key).to_owned(), map.remove(*key).unwrap_or_default())).collect()
         } else {
             row
         }
@@ -267,7 +290,7 @@ fn shown(list: Value) -> Value {
         let treatment = match map.get("treatment") {
             Some(Value::Array(steps)) if steps.is_empty() => "drop".to_owned(),
             Some(treatment) => cell(treatment),
-            None => cell(&Value::Object(other_words(map))),
+            None => map.get("text").map_or_else(|| cell(&Value::Object(other_words(map))), cell),
         };
         if map.get("selector").and_then(Value::as_object).is_some_and(Map::is_empty) {
             map.insert("selector".into(), json!("all"));

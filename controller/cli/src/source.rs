@@ -104,10 +104,15 @@ pub fn text_of(path: &Path, limit: usize) -> Result<String, String> {
     if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
         return Err("it is a directory".to_owned());
     }
+    text_from(file, limit)
+}
+
+/// As [`text_of`]; what is longer is refused, for the beginning of it may well be valid.
+pub fn text_from(source: impl Read, limit: usize) -> Result<String, String> {
     let mut text = String::new();
     // One byte more than allowed tells that there is more.
     let bound = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
-    file.take(bound).read_to_string(&mut text).map_err(|error| match error.kind() {
+    source.take(bound).read_to_string(&mut text).map_err(|error| match error.kind() {
         std::io::ErrorKind::InvalidData => "it is not UTF-8 text".to_owned(),
         _ => error.to_string(),
     })?;

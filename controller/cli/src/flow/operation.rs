@@ -1,10 +1,11 @@
 //! apply, delete, purge: send, then wait where asked to.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
 use hyper::Method;
+use muster_shared::model::flow::DeviceName;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -13,7 +14,7 @@ use crate::client::{Client, path};
 use crate::failure::Failure;
 use crate::output::{Format, cell, count, document, print, printable};
 use crate::progress::Progress;
-use crate::source::{FILES_MAX, text_of};
+use crate::source::{FILES_MAX, text_from, text_of};
 use crate::wait::{AWAY, AWAY_MAX, AWAY_PAUSE, until};
 
 /// The controller answers at the latest after so many seconds, also where nothing has changed.
@@ -26,7 +27,7 @@ pub async fn apply(asked: Apply, client: &mut Client, format: Format) -> Result<
     let (name, text) = read(&asked.file)?;
     let at = with_query(path(["flows"]), &asked.guard, &[("name", &name)]);
     let answer = client.send_text(Method::POST, &at, text).await?;
-    follow("apply", &answer, &asked.wait, since, client, format).await
+    follow("apply", None, &answer, &asked.wait, since, client, format).await
 }
 
 pub async fn delete(asked: Delete, client: &mut Client, format: Format) -> Result<(), Failure> {
@@ -34,7 +35,7 @@ pub async fn delete(asked: Delete, client: &mut Client, format: Format) -> Resul
     let ids: Vec<String> = asked.ids.iter().map(ToString::to_string).collect();
     let at = with_query(of_device(&asked.device, &["flows"]), &asked.guard, &[]);
     let answer = client.send(Method::DELETE, &at, Some(&json!({"ids": ids}))).await?;
-    follow("delete", &answer, &asked.wait, since, client, format).await
+    follow("delete", Some(&asked.device), &answer, &asked.wait, since, client, format).await
 }
 
 pub async fn purge(asked: Purge, client: &mut Client, format: Format) -> Result<(), Failure> {
@@ -42,7 +43,7 @@ pub async fn purge(asked: Purge, client: &mut Client, format: Format) -> Result<
     let forget = if asked.forget { "true" } else { "false" };
     let at = with_query(of_device(&asked.device, &["purge"]), &asked.guard, &[("forget", forget)]);
     let answer = client.send(Method::POST, &at, None).await?;
-    follow("purge", &answer, &asked.wait, since, client, format).await
+    follow("purge", Some(&asked.device), &answer, &asked.wait, since, client, format).await
 }
 
 /// A flow file's name for errors, and its text.
@@ -52,14 +53,8 @@ fn read(file: &Path) -> Result<(String, String), Failure> {
         let text = text_of(file, FILES_MAX).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
         return Ok((name, text));
     }
-    let mut text = String::new();
-    let bound = u64::try_from(FILES_MAX).unwrap_or(u64::MAX);
-    std::io::stdin()
-        .lock()
-        .take(bound)
-        .read_to_string(&mut text)
-        .map_err(|error| Failure::usage(format!("stdin: {error}")))?;
-    Ok(("stdin".to_owned(), text))
+    let text = text_from(std::io::stdin().lock(), FILES_MAX);
+    Ok(("stdin".to_owned(), text.map_err(|error| Failure::usage(format!("stdin: {error}")))?))
 }
 
 fn with_query(path: String, guard: &Guard, more: &[(&str, &str)]) -> String {
@@ -78,6 +73,7 @@ fn with_query(path: String, guard: &Guard, more: &[(&str, &str)]) -> String {
 /// Says what has begun, waits for it where asked to, and says how it ended.
 async fn follow(
     verb: &str,
+    device: Option<&DeviceName>,
     answer: &Value,
     wait: &Wait,
     since: Instant,
@@ -101,7 +97,7 @@ async fn follow(
     let mut progress = Progress::new();
     let ended = watch(verb, &at, since, wait.timeout, client, &mut progress).await;
     progress.clear();
-    let last = ended?;
+    let last = ended?.ok_or_else(|| timed_out(verb, device, wait.timeout.unwrap_or_default()))?;
     if format != Format::Table {
         document(format, &last, |_| String::new())?;
     }
@@ -117,7 +113,18 @@ fn number(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_array().and_then(|list| u64::try_from(list.len()).ok()))
 }
 
-/// Until it has ended; across a restart of the controller.
+/// It takes longer than somebody wants to wait.
+fn timed_out(verb: &str, device: Option<&DeviceName>, seconds: u64) -> Failure {
+    let mut text = format!(
+        "flow {verb} has not ended within {seconds} s; it goes on; what it waits for: 'muster flow devices'"
+    );
+    if let Some(device) = device {
+        text += &format!("; if its node never comes back: 'muster flow purge --forget {device}'");
+    }
+    Failure::timed_out(text)
+}
+
+/// Until it has ended, across a restart of the controller; none if that takes too long.
 async fn watch(
     verb: &str,
     at: &str,
@@ -125,26 +132,20 @@ async fn watch(
     timeout: Option<u64>,
     client: &mut Client,
     progress: &mut Progress,
-) -> Result<Value, Failure> {
+) -> Result<Option<Value>, Failure> {
     let end = timeout.map(|seconds| since + Duration::from_secs(seconds));
-    let timed_out = || {
-        let seconds = timeout.unwrap_or_default();
-        Failure::timed_out(format!(
-            "flow {verb} has not ended within {seconds} s; it goes on; what it waits for: muster flow devices"
-        ))
-    };
     let mut away_since = None;
     loop {
         let left =
             end.map_or(WATCH_S, |end| end.saturating_duration_since(Instant::now()).as_secs().min(WATCH_S));
         let asked = format!("{at}?wait={}", left.max(1));
         match until(end, client.get(&asked), progress).await {
-            None => return Err(timed_out()),
+            None => return Ok(None),
             Some(Ok(view)) if view["state"] == "IN_PROGRESS" => {
                 away_since = None;
                 progress.show(&pictured(verb, &view));
             }
-            Some(Ok(view)) => return Ok(view),
+            Some(Ok(view)) => return Ok(Some(view)),
             Some(Err(failure)) if failure.passing => {
                 let since = *away_since.get_or_insert_with(|| {
                     progress.note(AWAY);
@@ -154,7 +155,7 @@ async fn watch(
                     return Err(failure);
                 }
                 if until(end, sleep(AWAY_PAUSE), progress).await.is_none() {
-                    return Err(timed_out());
+                    return Ok(None);
                 }
             }
             Some(Err(failure)) => return Err(failure),
@@ -208,6 +209,14 @@ mod tests {
                 "web-2/br0: the node is away"
             ]
         );
+    }
+
+    #[test]
+    fn who_waits_too_long_is_told_how_to_end_it() {
+        let device = "web-1/br0".parse().unwrap();
+        let failure = timed_out("purge", Some(&device), 5);
+        assert!(failure.lines[0].contains("'muster flow purge --forget web-1/br0'"), "{failure:?}");
+        assert!(!timed_out("apply", None, 5).lines[0].contains("forget"));
     }
 
     #[test]

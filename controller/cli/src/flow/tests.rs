@@ -37,6 +37,30 @@ fn a_list_for_people() {
 }
 
 #[test]
+fn a_rule_that_is_not_ours_is_told_as_the_device_has_it() {
+    let foreign = json!({"id": null, "kind": "rule", "cookie": "0000000000000078", "text": "priority=6 learn",
+        "device": "web-1/br0", "state": "FOREIGN", "owner": null});
+    let list = told(json!([foreign]));
+    assert_eq!([&list[0]["cookie"], &list[0]["text"]], ["0000000000000078", "priority=6 learn"]);
+    assert_eq!(shown(json!([foreign]))[0]["treatment"], "priority=6 learn");
+}
+
+#[test]
+fn a_list_of_devices_says_what_is_on_its_way_and_all_that_is_wrong() {
+    let row = device(
+        &json!({"device": "web-1/br0", "pending_add": 2, "pending_remove": 1, "reason": "no such port",
+        "import_error": "not imported"}),
+    );
+    let text = table(&DEVICES, &json!([row]));
+    let line: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(
+        line,
+        ["web-1/br0", "-", "-", "-", "-", "3", "-", "-", "no", "such", "port;", "not", "imported"]
+    );
+    assert_eq!(device(&json!({"reason": "", "import_error": ""}))["reason"], "");
+}
+
+#[test]
 fn an_explanation_comes_first() {
     let text = explained(
         &json!({"id": "4d55000000000001", "state": "ADDED", "explanation": ["It is there.", "a\u{1b}b"]}),

@@ -53,6 +53,13 @@ fn what_is_no_text_is_refused() {
     }
 }
 
+/// The beginning of a text may be as valid as the whole.
+#[test]
+fn what_is_too_long_is_refused_and_not_cut() {
+    assert_eq!(text_from(&b"12345"[..], 5).unwrap(), "12345");
+    assert!(text_from(&b"123456"[..], 5).unwrap_err().contains("too large"));
+}
+
 #[test]
 fn urls_are_not_fetched() {
     assert!(located(Path::new("a"), "https://example.org/motd").is_err());

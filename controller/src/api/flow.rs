@@ -128,16 +128,24 @@ pub async fn list(
     };
     let text = blocking(move || {
         let rows = rows.sorted();
-        let mut views = Vec::with_capacity(rows.rows.len());
-        for row in &rows.rows {
-            views.extend(rule_view(&device, row, &rows.owners, table));
-        }
-        if shows && standing.is_none() {
-            views.extend(rows.foreign.iter().filter_map(|rule| foreign_view(&device, rule, table)));
-        }
-        serde_json::to_vec(&views).map_err(|error| ApiError::internal(error.to_string()))
+        let views = rows.rows.iter().filter_map(|row| rule_view(&device, row, &rows.owners, table));
+        let foreign = rows.foreign.iter().filter(|_| shows && standing.is_none());
+        written(views.chain(foreign.filter_map(|rule| foreign_view(&device, rule, table))))
     });
     Ok(([(CONTENT_TYPE, "application/json")], Bytes::from(text.await?)).into_response())
+}
+
+/// A list as text, item by item: a million of them as values would take gigabytes.
+fn written(items: impl Iterator<Item = Value>) -> Result<Vec<u8>, ApiError> {
+    let mut text = vec![b'['];
+    for item in items {
+        if text.len() > 1 {
+            text.push(b',');
+        }
+        serde_json::to_writer(&mut text, &item).map_err(|error| ApiError::internal(error.to_string()))?;
+    }
+    text.push(b']');
+    Ok(text)
 }
 
 /// GET /v1/devices/{node}/{bridge}/flows/{id}
@@ -241,6 +249,10 @@ pub async fn reconcile(
     let foreign = query(asked)?.foreign.map(policy).transpose()?;
     tracing::info!(%device, "flow reconcile");
     api.driver.request(Request::ReconcileFlows { device: device.clone(), foreign }).await?;
+    if foreign.is_some_and(|policy| policy != ForeignPolicy::Leave) {
+        // Whether they can become ours is known when its agent has named them.
+        api.driver.request(Request::ForeignFlows { device: device.clone() }).await?;
+    }
     one(&api, device).await
 }
 

@@ -47,6 +47,8 @@ pub(super) type Sent = (FlowId, u64);
 #[derive(Default)]
 pub(super) struct Change {
     pub bundle: u32,
+    /// The number of the message that opened it: the switch names it when it gives the bundle up.
+    opened: u32,
     /// The number of the first message in the bundle; the others follow.
     pub first_xid: u32,
     /// In the order of their messages.
@@ -143,7 +145,7 @@ impl Switch {
     fn open_bundle(&mut self, change: &mut Change) {
         self.last_bundle = self.last_bundle.wrapping_add(1);
         change.bundle = self.last_bundle;
-        self.say_bundle(change.bundle, 0);
+        change.opened = self.say_bundle(change.bundle, 0);
     }
 
     fn say_bundle(&mut self, bundle: u32, what: u16) -> u32 {
@@ -286,8 +288,12 @@ impl Switch {
         }
     }
 
-    /// What an error says of one of the bundle's messages.
+    /// What an error says of one of the bundle's messages, or of all of it: what comes after a bundle was given up would be
+    /// the beginning of another, which must not be committed as if it were all.
     fn refusal_in(&self, message: &super::connection::Message, change: &Change) -> Option<Refusal> {
+        if message.kind == kind::ERROR && message.xid == change.opened {
+            return Some(error_words(None, self.connection.body(message)));
+        }
         let index = message.xid.checked_sub(change.first_xid)?;
         let (id, _) = change.sent.get(usize::try_from(index).ok()?)?;
         (message.kind == kind::ERROR).then(|| error_words(Some(*id), self.connection.body(message)))

@@ -10,6 +10,8 @@ const OXM: u16 = 0x8000;
 const EXPERIMENTER: u16 = 0xffff;
 /// `ONF_EXPERIMENTER_ID`: TCP flags, until 1.5 made them a field like others.
 const ONF: u32 = 0x4f4e_4600;
+/// Beyond the seven bits that a number has: a field of another experimenter.
+const OF_OTHERS: u8 = 0x80;
 /// `OXM_OF_IN_PORT`
 pub(super) const IN_PORT: Key = Key { class: OXM, number: 0 };
 /// `NXM_NX_CT_MARK`
@@ -161,6 +163,7 @@ pub(super) struct Item<'a> {
 }
 
 impl Item<'_> {
+    /// Of a longer one its end.
     pub fn value(&self) -> u128 {
         number(self.value)
     }
@@ -174,24 +177,32 @@ fn number(bytes: &[u8]) -> u128 {
     bytes.iter().fold(0, |number, byte| number << 8 | u128::from(*byte))
 }
 
-/// The next criterion; none at the end, and where the bytes make no sense.
+/// The next criterion; none at the end, and where the bytes make no sense. Those of others may have fields that nobody
+/// here knows, of any length: they have a key that none of ours has.
 pub(super) fn take<'a>(from: &mut Take<'a>) -> Option<Item<'a>> {
     let header = from.u32()?;
     let (class, number) = ((header >> 16) as u16, (header >> 9 & 0x7f) as u8);
+    let is_masked = header & 0x100 != 0;
     let mut body = Take(from.bytes((header & 0xff) as usize)?);
-    if class == EXPERIMENTER && body.u32()? != ONF {
-        return None;
+    if class == EXPERIMENTER {
+        let whole = body.0;
+        if body.u32()? != ONF {
+            // With who it belongs to, and its mask.
+            let key = Key { class, number: number | OF_OTHERS };
+            return Some(Item { key, value: whole, mask: is_masked.then_some(&[]) });
+        }
     }
-    let key = Key { class, number };
-    let body = body.0;
-    if header & 0x100 == 0 {
-        return (body.len() <= 16).then_some(Item { key, value: body, mask: None });
+    let (key, body) = (Key { class, number }, body.0);
+    let field = field(key);
+    let value_max = if field.is_some() || key == IN_PORT { 16 } else { body.len() };
+    if !is_masked {
+        return (body.len() <= value_max).then_some(Item { key, value: body, mask: None });
     }
     let (value, mask) = body.split_at(body.len() / 2);
-    let is_whole = match field(key) {
+    let is_whole = match field {
         Some(field) => self::number(mask) & field.all_bits() == field.all_bits(),
         None => mask.iter().all(|byte| *byte == 0xff),
     };
-    let is_well = body.len() % 2 == 0 && value.len() <= 16;
+    let is_well = body.len() % 2 == 0 && value.len() <= value_max;
     is_well.then_some(Item { key, value, mask: if is_whole { None } else { Some(mask) } })
 }

@@ -1,5 +1,6 @@
 //! Which number a port has: rules name ports, the switch counts them.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::wire::{Take, port};
@@ -33,15 +34,15 @@ impl Ports {
     /// Takes up one `ofp_port`; whether that changes anything. None where there are too many, or it is none.
     pub fn add(&mut self, description: &[u8]) -> Option<bool> {
         let (number, name) = read(description)?;
-        if self.name(number) == Some(name) {
+        if self.name(number) == Some(&*name) {
             return Some(false);
         }
         self.remove(number);
         if self.names.len() >= PORTS_MAX {
             return None;
         }
-        self.names.insert(number, name.into());
-        self.numbers.insert(name.into(), number);
+        self.names.insert(number, (*name).into());
+        self.numbers.insert((*name).into(), number);
         Some(true)
     }
 
@@ -60,13 +61,13 @@ impl Ports {
     }
 }
 
-/// Number and name of an `ofp_port`.
-fn read(description: &[u8]) -> Option<(u32, &str)> {
+/// Number and name of an `ofp_port`. A longer name is cut by the switch, which may be within a character.
+fn read(description: &[u8]) -> Option<(u32, Cow<'_, str>)> {
     let mut take = Take(description);
     let number = take.u32()?;
     take.bytes(2 + 2 + 6 + 2)?;
     let name = take.bytes(NAME)?;
     let end = name.iter().position(|byte| *byte == 0).unwrap_or(NAME);
     let is_port = number <= port::IN_PORT || number == port::LOCAL;
-    if is_port { Some((number, std::str::from_utf8(&name[..end]).ok()?)) } else { None }
+    if is_port { Some((number, String::from_utf8_lossy(&name[..end]))) } else { None }
 }

@@ -7,7 +7,9 @@
 
 #[path = "../network/bed.rs"]
 mod bed;
+mod foreign;
 mod numbered;
+mod odd_switch;
 mod random;
 mod rules;
 mod table;

@@ -44,6 +44,8 @@ const PRIORITY: i32 = -140;
 const CHAIN: &str = "{ type filter hook prerouting priority -140; policy accept; }";
 /// A change whose list was old when it came to the kernel is made anew: others write all the time only by mistake.
 const TRIES: u32 = 3;
+/// What cannot go together is removed one by one, so many of them, each a run of nft; the rest with the next comparison.
+const ONE_BY_ONE_MAX: usize = 256;
 
 /// The chain of a table.
 fn chain(table: u8) -> String {
@@ -140,9 +142,7 @@ impl Nftables {
         if script.text.is_empty() {
             return Ok(None);
         }
-        let watch = &mut self.watch;
-        let done = self.program.transaction(&script.text, |process| watch.own(process)).await?;
-        Ok(done.err())
+        self.transact(&script.text).await
     }
 
     async fn read_back(&mut self, wishes: &[Wish]) -> Result<Outcome, Lost> {
@@ -171,15 +171,26 @@ impl Nftables {
         compare(&picture, desired)
     }
 
-    /// Removes exactly these, all or none.
+    /// Removes exactly these; why not all of them. What nft does not let go is left, and seen by the next comparison: it
+    /// must not keep our own rules from being put right.
     ///
     /// # Errors
     /// It may or may not be done.
-    pub async fn strip(&mut self, extraneous: &[Extraneous]) -> Result<(), Lost> {
-        let script: String = extraneous.iter().map(|it| &*it.0).collect();
+    pub async fn strip(&mut self, extraneous: &[Extraneous]) -> Result<Option<String>, Lost> {
+        let all: String = extraneous.iter().map(|it| &*it.0).collect();
+        let Some(bad) = self.transact(&all).await? else { return Ok(None) };
+        if extraneous.len() > 1 {
+            for one in extraneous.iter().take(ONE_BY_ONE_MAX) {
+                self.transact(&one.0).await?;
+            }
+        }
+        Ok(Some(bad.reason))
+    }
+
+    async fn transact(&mut self, script: &str) -> Result<Option<run::Bad>, Lost> {
         let watch = &mut self.watch;
-        let done = self.program.transaction(&script, |process| watch.own(process)).await?;
-        done.map_err(|bad| Lost::Filter(format!("nft cannot remove what nobody asked for: {}", bad.reason)))
+        let done = self.program.transaction(script, |process| watch.own(process)).await?;
+        Ok(done.err())
     }
 
     /// What was counted, in pages; then by table. nft counts no packets that match nothing, and no time.

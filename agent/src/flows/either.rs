@@ -79,14 +79,15 @@ impl Switch {
         }
     }
 
-    pub async fn strip(&mut self, extraneous: &[Extraneous]) -> Result<(), Lost> {
+    /// Why not all of them are gone, where one knows.
+    pub async fn strip(&mut self, extraneous: &[Extraneous]) -> Result<Option<String>, Lost> {
         match self {
             Self::Bridge(switch) => {
                 let of_bridge = extraneous.iter().filter_map(|it| match it {
                     Extraneous::Bridge(it) => Some(it.clone()),
                     Extraneous::Filter(_) => None,
                 });
-                switch.strip(&of_bridge.collect::<Vec<_>>()).await
+                switch.strip(&of_bridge.collect::<Vec<_>>()).await.map(|()| None)
             }
             Self::Filter(filter) => {
                 let of_filter = extraneous.iter().filter_map(|it| match it {

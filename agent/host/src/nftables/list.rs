@@ -217,6 +217,8 @@ impl Picture {
                 self.extra.push(delete_rule(name.table, handle));
             }
         }
+        // What leads somewhere goes before what it leads to.
+        self.extra.sort_by_key(|command| rank(command));
         for found in self.found.iter_mut().filter(|_| !out_of_order.is_empty()) {
             if let At::Rule { handle, misplaced } = &mut found.at {
                 *misplaced = out_of_order.contains(handle);
@@ -224,6 +226,12 @@ impl Picture {
         }
         self
     }
+}
+
+/// Rules look into sets and maps, maps lead to chains, and all of them may name other objects.
+fn rank(command: &str) -> usize {
+    let kinds = ["delete rule ", "delete element ", "delete set ", "delete map ", "delete chain "];
+    kinds.iter().position(|kind| command.starts_with(kind)).unwrap_or(kinds.len())
 }
 
 /// The most of a chain that stands in its order: what others moved is the rest.

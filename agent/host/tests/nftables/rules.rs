@@ -272,3 +272,30 @@ fn rules_that_share_a_shape_are_one_look() {
         );
     });
 }
+
+#[test]
+fn what_others_put_into_our_table_goes_whatever_leads_to_what() {
+    let bed = Bed::new();
+    with_filter(&bed, async |filter| {
+        let mut table = Table::default();
+        table.apply(filter, &many(20), &[]).await.unwrap();
+        let before = shown(&bed);
+        for command in [
+            "add chain inet muster theirs",
+            "add chain inet muster more",
+            "add set inet muster addresses { type ipv4_addr ; }",
+            "add map inet muster verdicts { type ipv4_addr : verdict ; elements = { 10.9.9.9 : goto more } ; }",
+            "add counter inet muster seen",
+            "add rule inet muster theirs ip saddr @addresses jump more",
+            "add rule inet muster more counter name seen",
+            "add rule inet muster t0 ip daddr vmap @verdicts",
+            "add rule inet muster t0 jump theirs",
+        ] {
+            nft(&bed, command);
+        }
+        let found = table.repair(filter).await.unwrap();
+        assert!(found.extraneous.len() >= 8, "{found:?}");
+        assert!(filter.compare(&table).await.unwrap().is_equal());
+        assert_eq!(shown(&bed), before);
+    });
+}

@@ -85,7 +85,7 @@ impl Table {
     /// Compares, and makes the filter as it is to be; what was found.
     pub async fn repair(&mut self, filter: &mut Nftables) -> Result<Compared<Extraneous>, Lost> {
         let found = filter.compare(self).await?;
-        filter.strip(&found.extraneous).await?;
+        assert_eq!(filter.strip(&found.extraneous).await?, None);
         let wrong = found.missing.iter().copied().chain(found.altered.iter().map(|(id, _)| *id));
         let packed = |id| self.entries[self.find(id).unwrap()].1.clone();
         let ops = wrong.map(|id| (id, packed(id), true)).collect();

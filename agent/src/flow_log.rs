@@ -74,6 +74,8 @@ pub struct FlowLog {
     size: u64,
     /// What lies behind `size` could not be cut off.
     is_broken: bool,
+    /// That it took the place of the log before may not be on disk: nothing is appended before it is.
+    is_unnamed: bool,
     /// When entries with timeouts were put, in seconds since 1970.
     stamps: Rc<BTreeMap<FlowId, u64>>,
     instance: Option<u64>,
@@ -200,7 +202,7 @@ impl FlowLog {
         decided: Generation,
         refused: Option<&FlowRefusal>,
     ) -> io::Result<Compacted> {
-        let stamps = Rc::clone(&self.stamps);
+        let (stamps, instance) = (Rc::clone(&self.stamps), self.instance);
         let source = self.file();
         let mut at = Vec::with_capacity(kept.len());
         self.replace(|out, size| {
@@ -225,11 +227,11 @@ impl FlowLog {
             let refused = refused.map(|it| (it.id.map(|id| id.0), it.reason.clone(), it.permanent));
             let head = packed_head(&Head::Decided { generation: stamp(decided), refused });
             *size += put(out, &head, &[])?;
+            if let Some(instance) = instance {
+                *size += put(out, &packed_head(&Head::Instance(instance)), &[])?;
+            }
             Ok(())
         })?;
-        if let Some(instance) = self.instance.take() {
-            self.filled(instance)?;
-        }
         let mut stamps = (*stamps).clone();
         stamps.retain(|id, _| kept.binary_search_by_key(id, |it| it.id).is_ok());
         self.stamps = Rc::new(stamps);
@@ -253,6 +255,7 @@ impl FlowLog {
         if self.is_broken {
             self.cut()?;
         }
+        self.sync_name()?;
         let mut bytes = Vec::with_capacity(HEAD + head.len());
         begin(&mut bytes, head, rest)?;
         let written = (|| {
@@ -299,11 +302,18 @@ impl FlowLog {
             // The next time begins anew anyway.
             let _ = fs::remove_file(&temporary);
         })?;
-        (self.file, self.size, self.is_broken) = (Rc::new(file), size, false);
-        match self.path.parent() {
-            Some(directory) => record::sync_directory(directory),
-            None => Ok(()),
+        (self.file, self.size, self.is_broken, self.is_unnamed) = (Rc::new(file), size, false, true);
+        // The entries lie elsewhere now, whatever comes of this. Should the power fail, the log before is there.
+        let _ = self.sync_name();
+        Ok(())
+    }
+
+    fn sync_name(&mut self) -> io::Result<()> {
+        if let Some(directory) = self.path.parent().filter(|_| self.is_unnamed) {
+            record::sync_directory(directory)?;
         }
+        self.is_unnamed = false;
+        Ok(())
     }
 }
 

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use muster_agent_core::{Appended, FlowEffect, FlowInput, Kept, Loaded};
+use muster_agent_core::{Appended, FlowEffect, FlowInput, Kept, Loaded, NotApplied};
 use muster_shared::Generation;
 use muster_shared::model::flow::{Bridge, DeviceName, FlowRefusal};
 use muster_shared::model::{CHALLENGE_BYTES, Content};
@@ -146,21 +146,36 @@ impl Flows {
                 let _ = fs::remove_file(self.path(device));
             }
             FlowEffect::Apply { number, ops, take_over } => {
-                let file = self.logs.get(device)?.file();
+                let file = match self.log(device) {
+                    Ok(log) => log.file(),
+                    Err(reason) => {
+                        let refused = FlowRefusal { id: None, reason, permanent: false };
+                        return Some(FlowInput::Applied {
+                            number,
+                            result: Err(NotApplied::Refused(refused)),
+                        });
+                    }
+                };
                 let again = self.recovering.contains(device);
                 let kept = kept.unwrap_or_default();
                 return self.command(device, Command::Apply { number, ops, kept, file, again, take_over });
             }
             FlowEffect::Compare { number, kept, odd } => {
-                let log = self.logs.get(device)?;
+                let log = match self.log(device) {
+                    Ok(log) => log,
+                    Err(reason) => return Some(FlowInput::Compared { number, result: Err(reason) }),
+                };
                 let (file, stamps, filled) = (log.file(), log.stamps(), log.instance());
                 return self.command(device, Command::Compare { number, kept, odd, file, stamps, filled });
             }
             FlowEffect::Repair { number, put, remove } => {
-                let file = self.logs.get(device)?.file();
+                let file = match self.log(device) {
+                    Ok(log) => log.file(),
+                    Err(reason) => return Some(FlowInput::Repaired { number, result: Err(reason) }),
+                };
                 return self.command(device, Command::Repair { number, put, remove, file });
             }
-            FlowEffect::Cancel => return self.command(device, Command::Cancel),
+            FlowEffect::Cancel { number } => return self.command(device, Command::Cancel { number }),
             FlowEffect::Filled => return self.command(device, Command::Filled),
             FlowEffect::Count { number } => return self.ask(device, Command::Count { number }),
             FlowEffect::Foreign { number } => return self.ask(device, Command::Foreign { number }),
@@ -232,7 +247,9 @@ impl Flows {
     }
 
     fn command(&mut self, device: &Bridge, command: Command) -> Option<FlowInput> {
-        let (give, _) = self.tasks.get(device)?;
+        let Some((give, _)) = self.tasks.get(device) else {
+            return device::unanswerable(command, "the device is not watched");
+        };
         match give.try_send(command) {
             Ok(()) => None,
             Err(full) => device::unanswerable(full.into_inner(), "too much waits for the switch"),

@@ -36,6 +36,7 @@ pub use face::{
     Appended, Compacted, Compared, Extraneous, FlowEffect, FlowInput, Kept, Loaded, NotApplied, Odd, Op,
     Repaired, Undecided,
 };
+pub use reconcile::ENDED_MAX;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

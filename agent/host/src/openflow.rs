@@ -345,6 +345,12 @@ impl Switch {
         }
     }
 
+    /// Rules that ended by themselves and were not told of yet: they are not told of by [`Switch::event`] then. What
+    /// [`Switch::compare`] no longer found there is among what was told by the time it returns.
+    pub fn take_ended(&mut self) -> Vec<FlowId> {
+        self.connection.heard.removed.drain(..).map(|(id, _)| id).collect()
+    }
+
     /// Does all of `ops` or nothing, and reads back what was put.
     ///
     /// `commit` is waited for when everything was sent and before any of it takes effect: so whatever makes the change

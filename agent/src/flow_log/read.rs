@@ -52,6 +52,7 @@ pub(super) fn load(path: &Path, file: File, device: &Bridge) -> io::Result<(Flow
         file: Rc::new(file),
         size: at,
         is_broken: false,
+        is_unnamed: false,
         stamps: Rc::new(stamps),
         instance,
         undecided: undecided.as_ref().map(|it: &Undecided| it.generation).zip(pending),

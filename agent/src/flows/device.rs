@@ -1,6 +1,6 @@
 //! The task of one device: keeps a connection to its switch, does what the machine asks there, and tells what happens.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::future::ready;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_agent_core::{Compared, Extraneous, FlowInput, Kept, NotApplied, Odd, Op, Repaired};
+use muster_agent_core::{Compared, ENDED_MAX, Extraneous, FlowInput, Kept, NotApplied, Odd, Op, Repaired};
 use muster_host::openflow::{self, Event, Lost, Outcome};
 use muster_shared::model::flow::{
     Bridge, DeviceName, Entry, FOREIGN_MAX, FOREIGN_PAGE, FlowId, FlowRefusal, Packed,
@@ -52,7 +52,9 @@ pub enum Command {
         remove: Vec<Extraneous>,
         file: Rc<File>,
     },
-    Cancel,
+    Cancel {
+        number: u64,
+    },
     Filled,
     Count {
         number: u64,
@@ -60,6 +62,20 @@ pub enum Command {
     Foreign {
         number: u64,
     },
+}
+
+impl Command {
+    /// Of what can be cancelled.
+    fn work(&self) -> Option<u64> {
+        match self {
+            Command::Apply { number, .. }
+            | Command::Compare { number, .. }
+            | Command::Repair { number, .. } => Some(*number),
+            // They are always answered.
+            Command::Count { .. } | Command::Foreign { .. } => None,
+            Command::Cancel { .. } | Command::Filled => None,
+        }
+    }
 }
 
 /// What a device says.
@@ -74,9 +90,33 @@ struct Task {
     commands: Receiver<Command>,
     waiting: VecDeque<Command>,
     tell: Sender<(Bridge, Said)>,
-    /// Of the last comparison.
+    known: Known,
+}
+
+/// What is known of the switch.
+#[derive(Default)]
+struct Known {
+    /// The number of the last comparison over this connection: from then on the switch has said what ended.
+    compared: Option<u64>,
+    /// So many ends were said since then.
+    ended: usize,
+    /// Of that comparison.
     extraneous: Vec<either::Extraneous>,
     unsayable: BTreeMap<FlowId, Arc<str>>,
+    /// A change was begun that was never answered: groups and meters of it may be there, which carry no cookie.
+    is_unsure: bool,
+}
+
+impl Known {
+    /// Over a new connection.
+    fn begin(&mut self) {
+        *self = Self { is_unsure: self.is_unsure, ..Self::default() };
+    }
+
+    /// What is gone may have ended unheard, or more of it than the machine remembers.
+    fn may_have_missed_ends(&self) -> bool {
+        self.compared.is_none() || self.ended >= ENDED_MAX
+    }
 }
 
 /// Until it is aborted.
@@ -86,14 +126,15 @@ pub async fn watch(
     commands: Receiver<Command>,
     tell: Sender<(Bridge, Said)>,
 ) {
-    let (waiting, extraneous, unsayable) = Default::default();
+    let (waiting, known) = Default::default();
     let bridge = name.bridge.clone();
-    let mut task = Task { bridge, commands, waiting, tell, extraneous, unsayable };
+    let mut task = Task { bridge, commands, waiting, tell, known };
     let mut tries = 0;
     loop {
         let reason = match Switch::connect(&rundir, &name).await {
             Ok(mut switch) => {
                 tries = 0;
+                task.known.begin();
                 task.say(FlowInput::Back).await;
                 task.serve(&mut switch).await
             }
@@ -135,7 +176,7 @@ pub fn unanswerable(command: Command, reason: &str) -> Option<FlowInput> {
         }
         Command::Compare { number, .. } => Some(FlowInput::Compared { number, result: Err(reason) }),
         Command::Repair { number, .. } => Some(FlowInput::Repaired { number, result: Err(reason) }),
-        Command::Cancel | Command::Filled => None,
+        Command::Cancel { .. } | Command::Filled => None,
         Command::Count { number } => {
             Some(FlowInput::Counted { number, entries: Vec::new(), tables: Vec::new(), last: true })
         }
@@ -184,6 +225,7 @@ impl Task {
                             continue;
                         }
                         Event::Removed { id, .. } => {
+                            self.known.ended += 1;
                             self.say(FlowInput::Ended { ids: vec![id] }).await;
                             continue;
                         }
@@ -202,14 +244,23 @@ impl Task {
 
     /// Does it, unless it is cancelled; what else comes meanwhile waits.
     async fn interruptible(&mut self, switch: &mut Switch, command: Command) -> Result<(), Lost> {
-        let Self { bridge, commands, waiting, tell, extraneous, unsayable } = self;
-        let work = work(switch, command, extraneous, unsayable);
+        let Self { bridge, commands, waiting, tell, known } = self;
+        if let Command::Cancel { number } = command {
+            known.compared.take_if(|compared| *compared == number);
+            return Ok(());
+        }
+        let under_way = command.work();
+        let work = work(switch, command, known);
         tokio::pin!(work);
         let (inputs, lost) = loop {
             tokio::select! {
                 done = &mut work => break done,
                 Some(command) = commands.recv(), if waiting.len() < super::COMMANDS_MAX => match command {
-                    Command::Cancel => return Ok(()),
+                    Command::Cancel { number } if under_way == Some(number) => return Ok(()),
+                    Command::Cancel { number } if waiting.iter().any(|it| it.work() == Some(number)) => {
+                        waiting.retain(|it| it.work() != Some(number));
+                    }
+                    // Also of what was answered already.
                     other => waiting.push_back(other),
                 },
             }
@@ -221,22 +272,30 @@ impl Task {
     }
 }
 
-async fn work(
-    switch: &mut Switch,
-    command: Command,
-    extraneous: &mut Vec<either::Extraneous>,
-    unsayable: &mut BTreeMap<FlowId, Arc<str>>,
-) -> (Vec<Said>, Result<(), Lost>) {
+async fn work(switch: &mut Switch, command: Command, known: &mut Known) -> (Vec<Said>, Result<(), Lost>) {
     let inputs = |inputs: Vec<FlowInput>| inputs.into_iter().map(Said::Input).collect::<Vec<_>>();
     match command {
         Command::Apply { number, ops, kept, file, again, take_over } => {
+            let again = std::mem::replace(&mut known.is_unsure, true) || again;
             let change = Change::new(ops, kept, Manner::Batch { again, take_over }, file);
             let (inputs_said, lost) = apply(switch, number, change).await;
+            known.is_unsure = lost.is_err();
             (inputs(inputs_said), lost)
         }
         Command::Compare { number, kept, odd, file, stamps, filled } => {
-            match compare(switch, kept, odd, file, &stamps, filled, extraneous, unsayable).await {
-                Ok(compared) => (inputs(vec![FlowInput::Compared { number, result: Ok(compared) }]), Ok(())),
+            let table = Table::new(kept, odd, Rc::clone(&file)).map_err(Lost::Kept);
+            let compared = match table {
+                Ok(table) => compare(switch, &table, &file, &stamps, filled, known).await,
+                Err(lost) => Err(lost),
+            };
+            match compared {
+                Ok((compared, ended)) => {
+                    (known.compared, known.ended) = (Some(number), ended.len());
+                    let mut said = vec![FlowInput::Compared { number, result: Ok(compared) }];
+                    // What ended after it was looked at is found by the next one.
+                    said.extend((!ended.is_empty()).then_some(FlowInput::Ended { ids: ended }));
+                    (inputs(said), Ok(()))
+                }
                 Err(lost) => (
                     inputs(vec![FlowInput::Compared { number, result: Err(chain(&lost)) }]),
                     unless_kept(lost),
@@ -244,7 +303,7 @@ async fn work(
             }
         }
         Command::Repair { number, put, remove, file } => {
-            match repair(switch, put, &remove, file, extraneous, unsayable).await {
+            match repair(switch, put, &remove, file, known).await {
                 Ok(repaired) => (inputs(vec![FlowInput::Repaired { number, result: Ok(repaired) }]), Ok(())),
                 Err(lost) => (
                     inputs(vec![FlowInput::Repaired { number, result: Err(chain(&lost)) }]),
@@ -252,8 +311,10 @@ async fn work(
                 ),
             }
         }
-        Command::Cancel => (Vec::new(), Ok(())),
+        // Of another start of the switch it may have been said.
+        Command::Filled if known.compared.is_none() => (Vec::new(), Ok(())),
         Command::Filled => (vec![Said::Filled(switch.instance())], Ok(())),
+        Command::Cancel { .. } => (Vec::new(), Ok(())),
         Command::Count { number } => (inputs(count(switch, number).await), Ok(())),
         Command::Foreign { number } => (inputs(foreign(switch, number).await), Ok(())),
     }
@@ -289,24 +350,25 @@ async fn apply(switch: &mut Switch, number: u64, mut change: Change) -> (Vec<Flo
     }
 }
 
-#[allow(clippy::too_many_arguments, reason = "all of the command, and what is kept for the repair")]
+/// Also what ended meanwhile.
 async fn compare(
     switch: &mut Switch,
-    kept: Arc<Vec<Kept>>,
-    odd: Arc<Odd>,
-    file: Rc<File>,
+    table: &Table,
+    file: &Rc<File>,
     stamps: &BTreeMap<FlowId, u64>,
     filled: Option<u64>,
-    extraneous: &mut Vec<either::Extraneous>,
-    unsayable: &mut BTreeMap<FlowId, Arc<str>>,
-) -> Result<Compared, Lost> {
-    let table = Table::new(kept, odd, Rc::clone(&file)).map_err(Lost::Kept)?;
-    let found = switch.compare(&table).await?;
-    let is_same_start = filled == Some(switch.instance());
+    known: &mut Known,
+) -> Result<(Compared, Vec<FlowId>), Lost> {
+    let found = switch.compare(table).await?;
+    let said = switch.take_ended();
+    let is_said: BTreeSet<FlowId> = said.iter().copied().collect();
+    // Whoever listens from then on is told of what ends; what else is gone was removed by somebody.
+    let may_be_unheard = known.may_have_missed_ends() && filled == Some(switch.instance());
     let (mut ended, mut missing) = (Vec::new(), Vec::new());
     for id in found.missing {
         let has_ended = match (stamps.get(&id), table.kept(id)) {
-            (Some(at), Some(kept)) => is_same_start || has_run_out(&file, kept, *at),
+            _ if is_said.contains(&id) => true,
+            (Some(at), Some(kept)) => may_be_unheard || has_run_out(file, kept, *at),
             (_, _) => false,
         };
         if has_ended { ended.push(id) } else { missing.push(id) }
@@ -314,17 +376,18 @@ async fn compare(
     // They are tried with the others, and fail with their reasons.
     missing.extend(found.unsayable.iter().map(|(id, _)| *id));
     missing.sort_unstable();
-    *unsayable = found.unsayable.into_iter().collect();
-    *extraneous = found.extraneous;
-    let named = (0u32..).take(extraneous.len()).map(|n| Extraneous(n.to_le_bytes().into()));
-    Ok(Compared {
+    known.unsayable = found.unsayable.into_iter().collect();
+    known.extraneous = found.extraneous;
+    let named = (0u32..).take(known.extraneous.len()).map(|n| Extraneous(n.to_le_bytes().into()));
+    let compared = Compared {
         missing,
         ended,
         altered: found.altered.into_iter().map(|(id, _)| id).collect(),
         extraneous: named.collect(),
         more: found.more_extraneous,
         foreign: found.foreign,
-    })
+    };
+    Ok((compared, said))
 }
 
 /// Its hard timeout is over, by the wall clock.
@@ -344,14 +407,16 @@ async fn repair(
     put: Vec<Kept>,
     remove: &[Extraneous],
     file: Rc<File>,
-    extraneous: &[either::Extraneous],
-    unsayable: &BTreeMap<FlowId, Arc<str>>,
+    known: &Known,
 ) -> Result<Repaired, Lost> {
+    let Known { extraneous, unsayable, .. } = known;
     let place = |name: &Extraneous| Some(u32::from_le_bytes(name.0[..].try_into().ok()?) as usize);
     let wanted = remove.iter().filter_map(place).filter_map(|at| extraneous.get(at).cloned());
     let wanted: Vec<_> = wanted.collect();
-    if !wanted.is_empty() {
-        switch.strip(&wanted).await?;
+    if !wanted.is_empty()
+        && let Some(reason) = switch.strip(&wanted).await?
+    {
+        tracing::warn!(reason, "not all that nobody asked for can be removed");
     }
     let mut repaired = Repaired::default();
     let mut left = Vec::with_capacity(put.len());

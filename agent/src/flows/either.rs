@@ -6,7 +6,7 @@ use std::path::Path;
 
 use muster_host::nftables::{self, Nftables};
 use muster_host::openflow::{self, Compared, Desired, Event, Lost, Ops, Outcome};
-use muster_shared::model::flow::{DeviceName, FlowCounters, ForeignRule, TableCounters};
+use muster_shared::model::flow::{DeviceName, FlowCounters, FlowId, ForeignRule, TableCounters};
 
 /// What is spoken to.
 pub enum Switch {
@@ -53,6 +53,14 @@ impl Switch {
                 Ok(()) => Event::Changed { foreign_only: false },
                 Err(lost) => Event::Gone(lost),
             },
+        }
+    }
+
+    /// What ended by itself and was not told of yet.
+    pub fn take_ended(&mut self) -> Vec<FlowId> {
+        match self {
+            Self::Bridge(switch) => switch.take_ended(),
+            Self::Filter(_) => Vec::new(),
         }
     }
 

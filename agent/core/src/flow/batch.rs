@@ -472,7 +472,6 @@ impl Agent {
         match (refused, result) {
             (None, Ok(_)) => {
                 device.table.apply(&ops);
-                device.watching.decided(&ops);
                 self.flow_ended(bridge, None);
             }
             (Some(refused), Ok(_)) => self.flow_ended(bridge, Some(refused)),

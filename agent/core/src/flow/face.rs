@@ -149,9 +149,12 @@ pub enum FlowEffect {
         /// To be removed.
         remove: Vec<Extraneous>,
     },
-    /// Stop what is under way of [`FlowEffect::Apply`], [`FlowEffect::Compare`] and [`FlowEffect::Repair`]; it is over
-    /// before the next one begins. If it is answered all the same, for its answer was on its way, its number says so.
-    Cancel,
+    /// Stop this one of [`FlowEffect::Apply`], [`FlowEffect::Compare`] and [`FlowEffect::Repair`], or do not begin it; it is
+    /// over before the next one begins. If it is answered all the same, for its answer was on its way, its number says so.
+    Cancel {
+        /// Of what is to stop.
+        number: u64,
+    },
     /// The device holds what it can hold of its table: packets may pass.
     Filled,
     /// Counters of the device. The answers: [`FlowInput::Counted`].

@@ -149,7 +149,8 @@ impl Agent {
         match &mut batch.stage {
             Stage::Applying { deadline: Some(deadline), .. } if now >= *deadline => {
                 device.work = None;
-                self.flow_effect(bridge, FlowEffect::Cancel);
+                let number = device.number;
+                self.flow_effect(bridge, FlowEffect::Cancel { number });
                 self.begin_undoing(bridge, format!("it was not applied within {within} s"));
             }
             Stage::Confirming { .. } if is_gone => {
@@ -178,9 +179,11 @@ impl Agent {
 
     pub(super) fn begin_undoing(&mut self, bridge: &Bridge, why: String) {
         let (at, is_final) = (self.now, self.flows.guarding.as_ref() == Some(bridge));
-        if self.device(bridge).is_some_and(|it| it.work.take_if(|it| matches!(it, Work::Confirmed)).is_some())
+        if let Some(device) = self.device(bridge)
+            && device.work.take_if(|it| matches!(it, Work::Confirmed)).is_some()
         {
-            self.flow_effect(bridge, FlowEffect::Cancel);
+            let number = device.number;
+            self.flow_effect(bridge, FlowEffect::Cancel { number });
         }
         self.with_batch(bridge, |batch| {
             if let Some(ops) = batch.stage.in_force().map(Arc::clone) {
@@ -245,7 +248,7 @@ impl Agent {
         let Some(batch) = &device.batch else { return };
         let Stage::Undoing { ops, why, is_final, .. } = &batch.stage else { return };
         // What ended of it by a timeout is not what the table has in its place.
-        device.watching.decided(ops);
+        device.watching.undone(ops);
         // Of many nobody knows which one it was.
         let id = if ops.len() == 1 { ops.first().map(|op| op.id) } else { None };
         let (permanent, is_asked) = (*is_final, batch.confirm.is_some());
@@ -274,7 +277,8 @@ impl Agent {
         match device.batch.as_ref().map(|batch| &batch.stage) {
             Some(Stage::Applying { .. }) => {
                 device.work = None;
-                self.flow_effect(&bridge, FlowEffect::Cancel);
+                let number = device.number;
+                self.flow_effect(&bridge, FlowEffect::Cancel { number });
                 self.begin_undoing(&bridge, STOPPED.into());
             }
             Some(Stage::Confirming { .. }) => self.begin_undoing(&bridge, STOPPED.into()),

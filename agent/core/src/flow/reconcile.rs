@@ -28,7 +28,7 @@ const AGAIN_FIRST: Duration = Duration::from_secs(1);
 /// … and no longer than this: a port that is back is used within a minute.
 const AGAIN_MAX: Duration = Duration::from_secs(60);
 /// Ends that the switch told of and that are not compared yet; of more, the host says at comparing what has ended.
-const ENDED_MAX: usize = 64 * 1024;
+pub const ENDED_MAX: usize = 64 * 1024;
 
 /// When a device is compared, and what is known of it besides its table.
 #[derive(Debug, Default)]
@@ -75,8 +75,8 @@ impl Watching {
         });
     }
 
-    /// These are in the table, or undone: what was said of them before is of something else.
-    pub(super) fn decided(&mut self, ops: &[Op]) {
+    /// These are undone: what was said of them before is of something else.
+    pub(super) fn undone(&mut self, ops: &[Op]) {
         ops.iter().for_each(|op| {
             self.ended.remove(&op.id);
         });
@@ -99,7 +99,9 @@ impl Device {
     /// Nothing else is under way that comparing would disturb, or be disturbed by.
     fn may_compare(&self) -> bool {
         let in_force = self.batch.as_ref().is_some_and(|batch| batch.stage.in_force().is_some());
-        self.is_back() && self.work.is_none() && !in_force && self.log.is_some() && !self.forgotten
+        let is_idle = self.work.is_none() && !in_force;
+        // While the log is written anew, the entries may lie elsewhere already.
+        self.is_back() && is_idle && self.log.is_some() && !self.logging && !self.forgotten
     }
 
     pub(super) fn compare_timeout(&self) -> Option<(MonoTime, &'static str)> {

@@ -47,6 +47,8 @@ pub struct FlowBed {
     pub is_dead: bool,
     /// Effects of the host are not answered.
     pub is_slow: bool,
+    /// The log is being written anew, meanwhile.
+    pub is_moving: bool,
     pub held: Vec<FlowEffect>,
     pub done: Vec<&'static str>,
     next_at: u32,
@@ -117,6 +119,7 @@ impl FlowBed {
             odd: BTreeMap::new(),
             foreign: 0,
             is_dead: false,
+            is_moving: false,
             is_slow: false,
             held: Vec::new(),
             done: Vec::new(),
@@ -217,7 +220,7 @@ impl FlowBed {
 
     /// Answers what was not answered.
     pub fn release(&mut self) {
-        self.is_slow = false;
+        (self.is_slow, self.is_moving) = (false, false);
         for effect in std::mem::take(&mut self.held) {
             self.work(effect);
         }
@@ -236,7 +239,8 @@ impl FlowBed {
             effect,
             FlowEffect::Apply { .. } | FlowEffect::Compare { .. } | FlowEffect::Repair { .. }
         );
-        if self.is_slow && is_host {
+        let is_log = matches!(effect, FlowEffect::Compact { .. });
+        if self.is_slow && is_host || self.is_moving && is_log {
             return self.held.push(effect);
         }
         let answer = match effect {
@@ -244,7 +248,7 @@ impl FlowBed {
             FlowEffect::Watch => FlowInput::Gone { reason: "no bridge br0 on this node".into() },
             FlowEffect::Leave | FlowEffect::Drop => return,
             FlowEffect::Filled => return self.done.push("filled"),
-            FlowEffect::Cancel => {
+            FlowEffect::Cancel { .. } => {
                 self.done.push("cancel");
                 return self.held.clear();
             }

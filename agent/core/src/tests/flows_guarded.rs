@@ -83,6 +83,19 @@ fn what_somebody_changed_meanwhile_is_not_confirmed() {
 }
 
 #[test]
+fn what_ended_by_itself_before_it_was_confirmed_stays_ended() {
+    let mut bed = management(&[(1, 1)]);
+    bed.guarded(2, ops(&[(2, 1)], &[]));
+    bed.switch.remove(&flow(2));
+    bed.input(FlowInput::Ended { ids: vec![flow(2)] });
+    reconnect(&mut bed);
+    answer(&mut bed, 2, CHALLENGE);
+    bed.settle();
+    assert_eq!((bed.state().decided, bed.state().refused), (generation(2), None));
+    assert_eq!(bed.switch, table(&[(1, 1)]));
+}
+
+#[test]
 fn the_deadline_is_kept_while_it_is_compared() {
     let mut bed = management(&[(1, 1)]);
     bed.guarded(2, ops(&[(2, 1)], &[1]));

@@ -110,3 +110,20 @@ fn what_ended_and_was_put_again_is_not_recorded_as_ended_late() {
     assert_eq!(bed.state().root, all, "it is a live rule");
     assert_eq!(bed.switch, table(&[(1, 1), (2, 1)]));
 }
+
+#[test]
+fn nothing_is_compared_while_the_entries_move_in_the_log() {
+    let mut bed = filled(&[(1, 1)]);
+    (bed.is_dead, bed.is_moving) = (true, true);
+    bed.batch(2, ops(&[(2, 1)], &[]));
+    bed.settle();
+    assert!(matches!(bed.held[..], [FlowEffect::Compact { .. }]), "{:?}", bed.held);
+    bed.done.clear();
+    bed.input(FlowInput::Hint);
+    bed.after(Duration::from_secs(11));
+    assert!(bed.done.is_empty(), "{:?}", bed.done);
+    bed.is_dead = false;
+    bed.release();
+    bed.settle();
+    assert_eq!(bed.done, ["compact", "compare"]);
+}

@@ -1,6 +1,6 @@
 //! One connection to a bridge: whole messages in and out, probes, and what the switch says by itself.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::Path;
@@ -57,6 +57,9 @@ pub(super) struct Connection {
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     pub removed: VecDeque<(FlowId, Timeout)>,
+    /// Of those, what the flow monitor said, in its order among all else. That the flow is removed is said once more some
+    /// time later, when another rule may stand there already.
+    monitored: BTreeSet<FlowId>,
     /// Something else than foreign rules.
     pub changed: bool,
     pub changed_foreign: bool,
@@ -316,12 +319,17 @@ impl Heard {
             // The flow monitor says so too, and not of what we removed.
             _ => return Some(()),
         };
-        if FlowId::is_ours(cookie) {
-            if self.removed.len() >= REMOVED_MAX {
-                return None;
-            }
-            self.removed.push_back((FlowId(cookie), timeout));
+        if FlowId::is_ours(cookie) && !self.monitored.remove(&FlowId(cookie)) {
+            self.ended(FlowId(cookie), timeout)?;
         }
+        Some(())
+    }
+
+    fn ended(&mut self, id: FlowId, timeout: Timeout) -> Option<()> {
+        if self.removed.len() >= REMOVED_MAX {
+            return None;
+        }
+        self.removed.push_back((id, timeout));
         Some(())
     }
 
@@ -354,8 +362,14 @@ impl Heard {
                         }
                     }
                     match (event, is_ours) {
-                        // By a timeout: `flow_removed` says that.
-                        (REMOVED, true) if reason < 2 => {}
+                        (REMOVED, true) if reason < 2 => {
+                            if self.monitored.len() >= REMOVED_MAX {
+                                return None;
+                            }
+                            self.monitored.insert(FlowId(cookie));
+                            let timeout = if reason == 0 { Timeout::Idle } else { Timeout::Hard };
+                            self.ended(FlowId(cookie), timeout)?;
+                        }
                         (ADDED | REMOVED, false) => self.changed_foreign = true,
                         _ => self.changed = true,
                     }

@@ -161,8 +161,10 @@ impl World {
                 let after = self.flow_takes(at);
                 self.flow_later(at, bridge, after, FlowWork::Repair(number, put, remove));
             }
-            FlowEffect::Cancel => {
-                if let Some(process) = &mut self.machines[at].process {
+            FlowEffect::Cancel { number } => {
+                if self.is_under_way(at, bridge, number)
+                    && let Some(process) = &mut self.machines[at].process
+                {
                     process.hands.under_way.remove(bridge);
                 }
             }
@@ -364,7 +366,7 @@ fn name(effect: &FlowEffect) -> &'static str {
         FlowEffect::Apply { .. } => "applies",
         FlowEffect::Compare { .. } => "compares",
         FlowEffect::Repair { .. } => "repairs",
-        FlowEffect::Cancel => "cancels",
+        FlowEffect::Cancel { .. } => "cancels",
         FlowEffect::Filled => "is filled",
         FlowEffect::Count { .. } => "counts",
         FlowEffect::Foreign { .. } => "tells what is foreign",

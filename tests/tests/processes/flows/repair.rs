@@ -15,6 +15,27 @@ fn a_rule_deleted_by_hand_comes_back() {
     bed.until_equal("the controller agrees");
 }
 
+/// The switch says what ends by its timeout, so that whatever else is gone was removed by somebody.
+#[test]
+fn a_rule_with_a_timeout_that_is_deleted_by_hand_comes_back() {
+    let bed = Bed::start();
+    let with = |mut rule: serde_json::Value, timeout: &str, seconds: u32| {
+        rule[timeout] = json!(seconds);
+        rule
+    };
+    bed.apply(&[
+        with(rule(1, "p1"), "hard_timeout", 3600),
+        with(rule(2, "p1"), "idle_timeout", 3600),
+        with(rule(3, "p1"), "hard_timeout", 1),
+        rule(4, "p1"),
+    ]);
+    eventually("one has ended", || bed.list().iter().any(|row| row["state"] == "EXPIRED").then_some(()));
+    let before = bed.ours();
+    assert_eq!(before.len(), 3);
+    bed.switch.ofctl(&["del-flows", "br0"]);
+    eventually("they are back", || (bed.ours() == before).then_some(()));
+}
+
 #[test]
 fn a_rule_altered_by_hand_is_replaced() {
     let bed = Bed::start();

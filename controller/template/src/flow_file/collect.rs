@@ -127,7 +127,10 @@ impl Collector {
         if self.lines.len() < self.entries_max {
             return true;
         }
-        let message = format!("more than {} rules, groups and meters; split the file", self.entries_max);
+        let message = format!(
+            "more than {} rules, groups and meters (limits.flow_rules); split the file",
+            self.entries_max
+        );
         errors.push(at, &spot.path(&[]), message);
         false
     }

@@ -188,7 +188,7 @@ fn bounds_hold() {
     let json = r#"{"rules":[{"device":"a/b","priority":1},{"device":"a/b","priority":2},{"device":"a/b","priority":3}]}"#;
     for text in [three, json] {
         let errors = FlowFile::parse("f", text, limits).expect_err("one too many");
-        let says = "rules[2]: more than 2 rules, groups and meters; split the file";
+        let says = "rules[2]: more than 2 rules, groups and meters (limits.flow_rules); split the file";
         assert!(errors.to_string().ends_with(says), "{errors}");
         assert_eq!(errors.0.len(), 1);
     }

@@ -105,13 +105,17 @@ fn rules(value: &Value, table: Option<&Value>, device: &DeviceName) -> Result<Ve
         let at = |error: PropertyError| error.within(Step::Item(n));
         let entry = rule(item, table).map_err(at)?;
         if let Some(first) = places.insert(entry.id(device), n) {
-            let message =
-                format!("the same table, priority and selector as in rules[{first}]: give one of them");
-            return Err(at(PropertyError::new(message)));
+            return Err(at(twice(first)));
         }
         entries.push(packed(&entry).map_err(at)?);
     }
     Ok(entries)
+}
+
+fn twice(first: usize) -> PropertyError {
+    PropertyError::new(format!(
+        "the same table, priority and selector as in rules[{first}]: give one of them"
+    ))
 }
 
 /// A rule in a list, with the table that holds for all of the list.
@@ -171,11 +175,16 @@ fn part(key: &str, value: &Value) -> Result<(), PropertyError> {
 
 fn check_rules(value: &Value) -> Result<(), PropertyError> {
     let Value::Array(items) = value else { return Err(unwanted("a list of rules", value)) };
-    let known = items.iter().enumerate().filter(|(_, item)| !has_null(item));
-    known
-        .map(|(n, item)| rule(item, None).map(drop).map_err(|error| error.within(Step::Item(n))))
-        .find(Result::is_err)
-        .unwrap_or(Ok(()))
+    let mut places = BTreeMap::new();
+    for (n, item) in items.iter().enumerate().filter(|(_, item)| !has_null(item)) {
+        let at = |error: PropertyError| error.within(Step::Item(n));
+        // Two that are the same without the table that holds for all are the same with it.
+        let Entry::Rule(rule) = rule(item, None).map_err(at)? else { continue };
+        if let Some(first) = places.insert((rule.table, rule.priority, rule.selector), n) {
+            return Err(at(twice(first)));
+        }
+    }
+    Ok(())
 }
 
 fn check_buckets(value: &Value) -> Result<(), PropertyError> {

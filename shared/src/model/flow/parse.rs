@@ -85,7 +85,7 @@ pub fn check_part(key: &str, value: &Value) -> Result<(), BadEntry> {
     match key {
         "table" => below(TABLE_MAX),
         "priority" | "idle_timeout" | "hard_timeout" => below(u16::MAX.into()),
-        "selector" => selector(value).map(drop),
+        "selector" => prerequisite::selector(selector(value)?),
         "treatment" => treatment::instructions(value).map(drop),
         "group" => below(GROUP_MAX),
         "type" => group_kind(value).map(drop),

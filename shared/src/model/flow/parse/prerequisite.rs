@@ -27,15 +27,7 @@ struct Known {
 }
 
 pub(super) fn check(rule: &Rule) -> Read<()> {
-    let mut known = Known::of(rule);
-    for field in rule.selector.iter().filter_map(|criterion| match criterion {
-        Criterion::Field { field, .. } => Some(*field),
-        Criterion::InPort(_) => None,
-    }) {
-        known
-            .meets(field)
-            .map_err(|needs| needs_message(field.name(), needs).key(field.name()).key("selector"))?;
-    }
+    let mut known = selected(rule).map_err(|bad| bad.key("selector"))?;
     let mut last = 0;
     for (n, instruction) in rule.treatment.iter().enumerate() {
         in_order(instruction, &mut last)
@@ -43,6 +35,23 @@ pub(super) fn check(rule: &Rule) -> Read<()> {
             .map_err(|bad| bad.item(n).key("treatment"))?;
     }
     Ok(())
+}
+
+/// A selector needs nothing but itself.
+pub(super) fn selector(selector: Vec<Criterion>) -> Read<()> {
+    let (treatment, idle_timeout, hard_timeout) = (Vec::new(), 0, 0);
+    selected(&Rule { table: 0, priority: 0, selector, treatment, idle_timeout, hard_timeout }).map(drop)
+}
+
+fn selected(rule: &Rule) -> Read<Known> {
+    let known = Known::of(rule);
+    for field in rule.selector.iter().filter_map(|criterion| match criterion {
+        Criterion::Field { field, .. } => Some(*field),
+        Criterion::InPort(_) => None,
+    }) {
+        known.meets(field).map_err(|needs| needs_message(field.name(), needs).key(field.name()))?;
+    }
+    Ok(known)
 }
 
 /// OpenFlow carries instructions in one order, each kind but actions at most once.

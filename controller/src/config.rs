@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use muster_template::FlowLimits;
 use serde::Deserialize;
 
 use crate::store::Bounds;
@@ -58,6 +59,8 @@ pub struct Limits {
     pub api_body: usize,
     /// Bytes of a template.
     pub template: usize,
+    /// Rules, groups and meters of a flow file.
+    pub flow_rules: usize,
     /// Seconds between an agent's heartbeats.
     pub heartbeat: u64,
     /// Seconds without any progress of a stack before an event says so.
@@ -112,6 +115,7 @@ impl Default for Limits {
             retries: engine.retries,
             api_body: 256 * 1024 * 1024,
             template: 16 * 1024 * 1024,
+            flow_rules: FlowLimits::default().entries,
             heartbeat: engine.heartbeat.as_secs(),
             quiet: engine.quiet.as_secs(),
             revisions_kept: engine.revisions_kept,
@@ -170,6 +174,7 @@ impl Settings {
         );
         let limits = &self.limits;
         anyhow::ensure!((1..=86_400).contains(&limits.quiet), "limits.quiet must be 1 to 86400 seconds");
+        anyhow::ensure!(limits.flow_rules > 0, "limits.flow_rules must be at least 1");
         anyhow::ensure!(limits.revisions_kept > 0, "limits.revisions_kept must be at least 1");
         anyhow::ensure!(limits.events_kept > 0, "limits.events_kept must be at least 1");
         anyhow::ensure!(
@@ -224,6 +229,7 @@ mod tests {
             ("[limits]\nretires = 5\n", "retires"),
             ("[limits]\nheartbeat = 0\n", "heartbeat"),
             ("[limits]\nquiet = 0\n", "limits.quiet"),
+            ("[limits]\nflow_rules = 0\n", "limits.flow_rules"),
             ("[limits]\nrevisions_kept = 0\n", "limits.revisions_kept"),
             ("[limits]\nevents_kept = 0\n", "limits.events_kept"),
             ("[limits]\ndatabase_bytes = 4096\n", "limits.database_bytes"),

@@ -149,6 +149,7 @@ fn run(settings: Settings, config_file: Option<PathBuf>) -> anyhow::Result<()> {
             addresses: addresses(&settings, link.local_addr().port()),
             body_max: settings.limits.api_body,
             template_max: settings.limits.template,
+            flow_rules_max: settings.limits.flow_rules,
         };
         let api = api::serve(config, handle.clone(), reader, Arc::clone(&pki)).await?;
         tracing::info!(site = %pki.site(), listen = %link.local_addr(), api = %settings.controller.api_socket.display(),

@@ -78,6 +78,8 @@ pub struct ApiConfig {
     pub body_max: usize,
     /// Bytes of a template.
     pub template_max: usize,
+    /// Rules, groups and meters of a flow file.
+    pub flow_rules_max: usize,
 }
 
 /// What every request needs.

@@ -82,6 +82,8 @@ pub struct Held {
     bytes: Bytes,
     /// Bytes of a template in it.
     template_max: usize,
+    /// Rules, groups and meters of a flow file.
+    flow_rules_max: usize,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -97,7 +99,8 @@ pub async fn read(api: &Api, body: Body) -> Result<Held, ApiError> {
             api.config.body_max
         ))
     })?;
-    Ok(Held { bytes, template_max: api.config.template_max, _permit: permit })
+    let (template_max, flow_rules_max) = (api.config.template_max, api.config.flow_rules_max);
+    Ok(Held { bytes, template_max, flow_rules_max, _permit: permit })
 }
 
 /// A small body as what it should be.
@@ -177,7 +180,8 @@ pub async fn flows(held: Held, name: String) -> Result<(Vec<Vec<FlowWrite>>, Opt
     blocking(move || {
         let text = std::str::from_utf8(&held.bytes)
             .map_err(|error| ApiError::invalid(format!("the flow file is no UTF-8 text: {error}")))?;
-        let file = FlowFile::parse(&name, text, FlowLimits::default()).map_err(|errors| ApiError {
+        let limits = FlowLimits { entries: held.flow_rules_max, ..FlowLimits::default() };
+        let file = FlowFile::parse(&name, text, limits).map_err(|errors| ApiError {
             message: "the flow file is not valid".into(),
             ..ApiError::from(errors)
         })?;

@@ -122,6 +122,7 @@ fn config_in(folder: &TempDir) -> ApiConfig {
         addresses: vec!["controller.example.org:8883".to_owned()],
         body_max: 64 * 1024,
         template_max: 16 * 1024,
+        flow_rules_max: 100,
     }
 }
 

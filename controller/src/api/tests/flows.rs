@@ -87,6 +87,14 @@ async fn what_is_wrong_is_said_with_its_place_and_changes_nothing() {
         let message = answer["error"]["message"].as_str().unwrap_or_default();
         assert!(got == status && message.contains(said), "{line}: {got} {answer}");
     }
+    let rule = |n| format!("- {{device: web-1/br0, priority: {n}}}\n");
+    let (status, answer) =
+        world.apply("", &format!("rules:\n{}", (0..101).map(rule).collect::<String>())).await;
+    let message = answer["error"]["errors"][0]["message"].as_str().unwrap();
+    assert!(
+        status == 400 && message.contains("more than 100") && message.contains("limits.flow_rules"),
+        "{answer}"
+    );
     assert_eq!(world.get("/v1/devices").await.1, json!([]));
     let (status, answer) = world.apply("", &FILE.replace("web-1", "web-9")).await;
     assert_eq!((status, answer["warnings"].as_array().unwrap().len()), (200, 1));

@@ -21,7 +21,14 @@ impl Namespace {
     pub fn new() -> Self {
         static LAST: AtomicU32 = AtomicU32::new(0);
         let number = LAST.fetch_add(1, Ordering::Relaxed);
-        let name = format!("muster-{}-{number}", std::process::id());
+        Self::named(format!("muster-{}-{number}", std::process::id()))
+    }
+
+    /// A run that was killed leaves its namespaces behind, and its number goes to another process some day.
+    fn named(name: String) -> Self {
+        if Path::new("/run/netns").join(&name).exists() {
+            run(Command::new("ip").args(["netns", "del", &name]));
+        }
         run(Command::new("ip").args(["netns", "add", &name]));
         let namespace = Self { name };
         namespace.ip("link set lo up");
@@ -224,6 +231,17 @@ impl Switch {
         self.vsctl(&words);
     }
 
+    /// SIGKILL of ovsdb-server, and its wait; the switch goes on.
+    pub fn kill_database(&mut self) {
+        self.daemons[1].kill();
+    }
+
+    /// Starts ovsdb-server again and waits until it works.
+    pub fn restart_database(&mut self) {
+        self.daemons[1].restart();
+        self.vsctl("--retry show");
+    }
+
     /// SIGKILL of ovs-vswitchd, and its wait; what it forwarded by is gone.
     pub fn kill(&mut self) {
         self.daemons[0].kill();
@@ -257,4 +275,19 @@ fn run(command: &mut Command) -> String {
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {}: {error}", output.status);
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Namespace;
+
+    #[test]
+    fn one_that_a_killed_run_left_behind_gives_way() {
+        let name = format!("muster-stale-{}", std::process::id());
+        let stale = Namespace::named(name.clone());
+        stale.ip("link add left type bridge");
+        std::mem::forget(stale);
+        let namespace = Namespace::named(name);
+        assert!(!namespace.ip("-brief link show").contains("left"));
+    }
 }

@@ -126,7 +126,7 @@ fn run(cli: &Cli, settings: &Settings) -> anyhow::Result<()> {
     let result = LocalSet::new().block_on(&runtime, async {
         match &cli.verb {
             Verb::NetShow => net::show(&network).await,
-            Verb::FlowRelease => Ok(network.release_flows(false).await?),
+            Verb::FlowRelease => Ok(network.release_flows(false).await.map(drop)?),
             Verb::NetPlan(file) => net::plan(&network, file, state_dir).await,
             Verb::NetApply { file, confirm, watched: true } => {
                 net::apply(&network, file, state_dir, confirm.as_ref()).await

@@ -28,6 +28,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_secs(60);
 /// … and when the network changes, but no more often than this.
 const LOOK_REST: Duration = Duration::from_secs(1);
+/// A database that is not there may come at any time, with a key of ours that an agent before left in it.
+const LOOK_FOR_DATABASE: Duration = Duration::from_secs(5);
 /// The database and the resolver answer within that, or are asked again.
 const WITHIN: Duration = Duration::from_secs(5);
 
@@ -131,7 +133,7 @@ impl Holding {
     pub async fn stop(&mut self) {
         self.task.abort();
         match timeout(WITHIN, self.host.network.release_flows(false)).await {
-            Ok(Ok(())) => {}
+            Ok(Ok(_)) => {}
             Ok(Err(error)) => {
                 tracing::warn!(%error, "the next start of the switch waits for its flow tables")
             }
@@ -150,7 +152,7 @@ struct Keeper {
     /// The switch is up and not filled.
     up_since: Option<Instant>,
     said: Option<Hold>,
-    /// Nothing of ours is in the database.
+    /// Nothing of ours is in the database, which was there to be asked.
     is_free: bool,
 }
 
@@ -187,7 +189,7 @@ impl Keeper {
                 "no table of this node is on the switch, or it carries the way to the controller",
             )
             .await?;
-            return Ok(self.look_again(known));
+            return Ok(if self.is_free { self.look_again(known) } else { LOOK_FOR_DATABASE });
         }
         if here().any(|device| known.devices.get(device) != Some(&Stand::Filled)) {
             return self.wait_for_filling(network, &names).await;
@@ -197,8 +199,9 @@ impl Keeper {
             within(network.release_flows(true)).await?;
             self.fills = known.fills;
         }
-        let held = within(network.hold_flows()).await?;
+        // Also if it is not heard whether it was taken.
         self.is_free = false;
+        let held = within(network.hold_flows()).await?;
         if self.said.replace(held) != Some(held) {
             tracing::info!(by = ?held, "the next start of the switch waits for its flow tables");
         }
@@ -229,8 +232,8 @@ impl Keeper {
 
     async fn free(&mut self, network: &Network, why: &str) -> Result<(), String> {
         if !self.is_free {
-            within(network.release_flows(false)).await?;
-            self.is_free = true;
+            // Without a database it may stand there all the same, once the database comes.
+            self.is_free = within(network.release_flows(false)).await?;
             if self.said.take().is_some() {
                 tracing::info!(why, "the switch does not wait for its flow tables");
             }

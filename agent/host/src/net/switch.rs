@@ -55,16 +55,17 @@ impl Network {
     }
 
     /// The flow tables are filled: takes back what [`Network::hold_flows`] did, and no more than that. With `wait` until
-    /// the switch has taken that up: only then may it be held again.
+    /// the switch has taken that up: only then may it be held again. Whether there was a database: without one nobody knows
+    /// what stands in it.
     ///
     /// # Errors
     /// The database does not answer, or the switch does not take it up.
-    pub async fn release_flows(&self, wait: bool) -> Result<(), NetError> {
-        let Some(mut ovs) = self.connect_ovs().await? else { return Ok(()) };
+    pub async fn release_flows(&self, wait: bool) -> Result<bool, NetError> {
+        let Some(mut ovs) = self.connect_ovs().await? else { return Ok(false) };
         if ovs.release().await? && wait {
             ovs.sync().await?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Whether what goes to `peer` goes through this bridge. Where that is not certain: yes.

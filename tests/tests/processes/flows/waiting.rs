@@ -89,6 +89,22 @@ fn nobody_waits_for_an_agent_that_has_ended() {
     assert!(is_free(&bed));
 }
 
+/// As at a start of the server, where the agent comes first.
+#[test]
+fn a_key_of_an_agent_before_goes_also_if_the_database_comes_later() {
+    let mut bed = Bed::start();
+    assert!(is_free(&bed));
+    bed.agent.daemon.kill();
+    bed.switch.vsctl("set Open_vSwitch . other_config:flow-restore-wait=true");
+    bed.switch.vsctl("set Open_vSwitch . external_ids:muster-flow-restore=true");
+    bed.switch.kill_database();
+    bed.site.until_node("web-1", "offline");
+    bed.agent.daemon.restart();
+    bed.site.until_node("web-1", "online");
+    bed.switch.restart_database();
+    eventually("nobody would fill it", || is_free(&bed).then_some(()));
+}
+
 #[test]
 fn what_somebody_else_has_set_is_left_alone() {
     let mut bed = Bed::start();

@@ -7,6 +7,8 @@ mod device;
 mod either;
 mod entries;
 mod management;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -150,3 +150,53 @@ fn malformed_operations_are_refused_and_nothing_is_written() {
     assert!(refused.permanent, "{refused:?}");
     assert_eq!(fs::metadata(dir.path().join("br0")).unwrap().len(), loaded.log);
 }
+
+/// The log is written anew on a disk that has room for all of it but its last record.
+#[test]
+fn on_a_full_disk_it_is_the_log_before_and_the_entries_lie_where_they_lay() {
+    const PAGE: usize = 4096;
+    let dir = tempfile::tempdir().unwrap();
+    // A file system of this thread's own.
+    nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).unwrap();
+    let run = |words: &str| {
+        let mut words = words.split(' ');
+        let status = std::process::Command::new(words.next().unwrap()).args(words).status().unwrap();
+        assert!(status.success());
+    };
+    let at = dir.path().to_str().unwrap();
+    run("mount --make-rprivate /");
+    run(&format!("mount -t tmpfs -o size=1m tmpfs {at}"));
+    let (mut log, _) = open(dir.path());
+    let many: Vec<(u64, u16)> = (1..500).map(|n| (n, 0)).collect();
+    log.append(number(1), &ops(&many, &[]), false).unwrap();
+    log.decide(number(1), None).unwrap();
+    log.filled(77).unwrap();
+    drop(log);
+    let (mut log, loaded) = open(dir.path());
+    // So long a reason that what comes before the start of the switch fills a page.
+    let anew = |log: &mut FlowLog, reason: usize| {
+        let refused = FlowRefusal { id: None, reason: "x".repeat(reason), permanent: false };
+        log.compact(&loaded.kept, loaded.decided, Some(&refused))
+    };
+    let instance = HEAD + packed_head(&Head::Instance(77)).len();
+    let size = anew(&mut log, PAGE).unwrap().log as usize - instance;
+    let reason = PAGE + size.next_multiple_of(PAGE) - size;
+    drop(log);
+    fs::remove_file(dir.path().join("br0")).unwrap();
+    let (mut log, _) = open(dir.path());
+    log.append(number(1), &ops(&many, &[]), false).unwrap();
+    log.decide(number(1), None).unwrap();
+    log.filled(77).unwrap();
+    let old = fs::metadata(dir.path().join("br0")).unwrap().len() as usize;
+    let pages = old.div_ceil(PAGE) + size.div_ceil(PAGE);
+    run(&format!("mount -o remount,size={} {at}", pages * PAGE));
+    anew(&mut log, reason).unwrap_err();
+    for kept in &loaded.kept {
+        assert_eq!(entry(&log, kept), rule(kept.id.0 as u16, 0).bytes());
+    }
+    run(&format!("mount -o remount,size=1m {at}"));
+    anew(&mut log, reason).unwrap();
+    drop(log);
+    let (log, loaded) = open(dir.path());
+    assert_eq!((loaded.kept.len(), log.instance()), (499, Some(77)));
+}

@@ -273,7 +273,15 @@ impl Engine {
             Some(id) => (Some(id), refusal.reason.clone()),
             None => suspects(&refusal.reason, &device.table.of_write(serial, &ids)),
         };
-        device.table.fail(serial, &ids, Some(&reason));
+        // Who shares the fate of another is not told that its own form is wrong.
+        match blamed {
+            Some(id) => {
+                let shared: Arc<str> = format!("refused together with rule {id}: {reason}").into();
+                device.table.fail(serial, &ids, Some(&shared));
+                device.table.explain(id, &reason);
+            }
+            None => device.table.fail(serial, &ids, Some(&reason)),
+        }
         device.guards.remove(&serial);
         let ended = device.waiters.remove(&serial).unwrap_or_default();
         self.device_changed(key);

@@ -66,6 +66,13 @@ impl Table {
         self.reasons.get(&id).map(|reason| &**reason)
     }
 
+    /// Another reason for one that is FAILED; it is written down with it.
+    pub fn explain(&mut self, id: FlowId, reason: &Arc<str>) {
+        if self.entries.get(&id).is_some_and(|kept| kept.mark == FlowMark::Failed) {
+            self.reasons.insert(id, reason.clone());
+        }
+    }
+
     pub fn sums(&self) -> &Buckets {
         &self.sums
     }

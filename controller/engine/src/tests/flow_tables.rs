@@ -341,6 +341,22 @@ fn stages_begin_one_after_the_other_and_a_failing_one_stops() {
     assert_eq!((bed.standings(&a).as_str(), bed.standings(&b).as_str()), ("ADDED 1, FAILED 1", "ADDED 1"));
 }
 
+#[test]
+fn what_is_refused_for_the_fault_of_another_says_so() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    bed.bad(&d, 2, true);
+    bed.apply_rules(&d, &[rule(1, 1), rule(2, 1)]);
+    for restarts in [false, true] {
+        if restarts {
+            bed.restart();
+        }
+        let rows = bed.engine.flow_rows(&d, None).unwrap().rows;
+        let why = |n| rows.iter().find(|row| row.id == id(&d, n)).unwrap().error.clone().unwrap();
+        assert_eq!(why(2), "no such port");
+        assert_eq!(why(1), format!("refused together with rule {}: no such port", id(&d, 2)));
+    }
+}
+
 /// By the time it begins, what was free may be another's.
 #[test]
 fn a_stage_that_cannot_begin_says_on_which_device() {

@@ -71,8 +71,8 @@ impl Client {
     }
 
     /// With a text that the controller parses itself.
-    pub async fn send_text(&mut self, method: Method, path: &str, text: String) -> Result<Value, Failure> {
-        self.send_bytes(method, path, "text/plain; charset=utf-8", Bytes::from(text)).await
+    pub async fn send_text(&mut self, method: Method, path: &str, text: Bytes) -> Result<Value, Failure> {
+        self.send_bytes(method, path, "text/plain; charset=utf-8", text).await
     }
 
     async fn send_bytes(

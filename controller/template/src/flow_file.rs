@@ -75,11 +75,16 @@ impl FlowFile {
         }
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut collector = Collector::new(limits.entries);
-        let errors = match text.trim_start().starts_with('{') {
-            true => json::read(name, text, &mut collector),
-            false => yaml::read(name, text, &mut collector),
-        };
+        let errors = read(name, text, &mut collector);
         collector.finish(errors)
+    }
+
+    /// On which lines of a flow file that is valid these entries stand: for what only their devices find wrong.
+    pub fn lines_of(text: &str, ids: &[FlowId]) -> Vec<Option<u32>> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let mut collector = Collector::new(usize::MAX);
+        let _known = read("", text, &mut collector);
+        ids.iter().map(|id| collector.line_of(*id)).collect()
     }
 
     /// Rules, groups and meters in all stages.
@@ -90,5 +95,12 @@ impl FlowFile {
     /// It asks for nothing.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+fn read(name: &str, text: &str, into: &mut Collector) -> Sink {
+    match text.trim_start().starts_with('{') {
+        true => json::read(name, text, into),
+        false => yaml::read(name, text, into),
     }
 }

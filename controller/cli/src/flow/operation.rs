@@ -5,7 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use hyper::Method;
-use muster_shared::model::flow::DeviceName;
+use hyper::body::Bytes;
+use muster_shared::model::flow::{DeviceName, FlowId};
+use muster_template::FlowFile;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -22,12 +24,21 @@ const WATCH_S: u64 = 20;
 /// Errors that are named.
 const NAMED: usize = 20;
 
+/// What an operation was asked for with.
+#[derive(Clone, Copy)]
+enum Asked<'a> {
+    /// A flow file of this name.
+    File(&'a str, &'a [u8]),
+    Device(&'a DeviceName),
+}
+
 pub async fn apply(asked: Apply, client: &mut Client, format: Format) -> Result<(), Failure> {
     let since = Instant::now();
     let (name, text) = read(&asked.file)?;
     let at = with_query(path(["flows"]), &asked.guard, &[("name", &name)]);
-    let answer = client.send_text(Method::POST, &at, text).await?;
-    follow("apply", None, &answer, &asked.wait, since, client, format).await
+    let text = Bytes::from(text);
+    let answer = client.send_text(Method::POST, &at, text.clone()).await?;
+    follow("apply", Asked::File(&name, &text), &answer, &asked.wait, since, client, format).await
 }
 
 pub async fn delete(asked: Delete, client: &mut Client, format: Format) -> Result<(), Failure> {
@@ -35,7 +46,7 @@ pub async fn delete(asked: Delete, client: &mut Client, format: Format) -> Resul
     let ids: Vec<String> = asked.ids.iter().map(ToString::to_string).collect();
     let at = with_query(of_device(&asked.device, &["flows"]), &asked.guard, &[]);
     let answer = client.send(Method::DELETE, &at, Some(&json!({"ids": ids}))).await?;
-    follow("delete", Some(&asked.device), &answer, &asked.wait, since, client, format).await
+    follow("delete", Asked::Device(&asked.device), &answer, &asked.wait, since, client, format).await
 }
 
 pub async fn purge(asked: Purge, client: &mut Client, format: Format) -> Result<(), Failure> {
@@ -43,7 +54,7 @@ pub async fn purge(asked: Purge, client: &mut Client, format: Format) -> Result<
     let forget = if asked.forget { "true" } else { "false" };
     let at = with_query(of_device(&asked.device, &["purge"]), &asked.guard, &[("forget", forget)]);
     let answer = client.send(Method::POST, &at, None).await?;
-    follow("purge", Some(&asked.device), &answer, &asked.wait, since, client, format).await
+    follow("purge", Asked::Device(&asked.device), &answer, &asked.wait, since, client, format).await
 }
 
 /// A flow file's name for errors, and its text.
@@ -73,7 +84,7 @@ fn with_query(path: String, guard: &Guard, more: &[(&str, &str)]) -> String {
 /// Says what has begun, waits for it where asked to, and says how it ended.
 async fn follow(
     verb: &str,
-    device: Option<&DeviceName>,
+    from: Asked<'_>,
     answer: &Value,
     wait: &Wait,
     since: Instant,
@@ -97,14 +108,14 @@ async fn follow(
     let mut progress = Progress::new();
     let ended = watch(verb, &at, since, wait.timeout, client, &mut progress).await;
     progress.clear();
-    let last = ended?.ok_or_else(|| timed_out(verb, device, wait.timeout.unwrap_or_default()))?;
+    let last = ended?.ok_or_else(|| timed_out(verb, from, wait.timeout.unwrap_or_default()))?;
     if format != Format::Table {
         document(format, &last, |_| String::new())?;
     }
     match last["state"].as_str() {
         Some("COMPLETE") if format == Format::Table => print(&format!("flow {verb} COMPLETE{}\n", what())),
         Some("COMPLETE") => Ok(()),
-        _ => Err(failed(verb, &last)),
+        _ => Err(failed(verb, from, &last)),
     }
 }
 
@@ -114,11 +125,11 @@ fn number(value: &Value) -> Option<u64> {
 }
 
 /// It takes longer than somebody wants to wait.
-fn timed_out(verb: &str, device: Option<&DeviceName>, seconds: u64) -> Failure {
+fn timed_out(verb: &str, from: Asked<'_>, seconds: u64) -> Failure {
     let mut text = format!(
         "flow {verb} has not ended within {seconds} s; it goes on; what it waits for: 'muster flow devices'"
     );
-    if let Some(device) = device {
+    if let Asked::Device(device) = from {
         text += &format!("; if its node never comes back: 'muster flow purge --forget {device}'");
     }
     Failure::timed_out(text)
@@ -172,19 +183,36 @@ fn pictured(verb: &str, view: &Value) -> Value {
     json!({"name": "flow", "action": action, "progress": {"done": view["done"], "total": view["total"]}})
 }
 
-fn failed(verb: &str, view: &Value) -> Failure {
+/// `FILE:LINE: ` of the rules that these errors name, where they come from a file.
+fn places(from: Asked<'_>, errors: &[Value]) -> Vec<String> {
+    let nowhere = vec![String::new(); errors.len()];
+    let Asked::File(name, text) = from else { return nowhere };
+    let id = |error: &Value| error["id"].as_str().and_then(FlowId::parse);
+    let ids: Vec<Option<FlowId>> = errors.iter().map(id).collect();
+    let known: Vec<FlowId> = ids.iter().copied().flatten().collect();
+    let Some(text) = std::str::from_utf8(text).ok().filter(|_| !known.is_empty()) else { return nowhere };
+    let mut lines = FlowFile::lines_of(text, &known).into_iter();
+    let line = |id: Option<FlowId>| id.and_then(|_| lines.next().flatten());
+    ids.into_iter()
+        .map(line)
+        .map(|line| line.map_or_else(String::new, |line| format!("{name}:{line}: ")))
+        .collect()
+}
+
+fn failed(verb: &str, from: Asked<'_>, view: &Value) -> Failure {
     let stage = match (view["stage"].as_u64(), view["stages"].as_u64()) {
         (Some(stage), Some(stages)) if stages > 1 => format!(" in stage {stage} of {stages}"),
         _ => String::new(),
     };
     let mut failure = Failure::failed(format!("flow {verb} {}{stage}", cell(&view["state"])));
     let errors = view["errors"].as_array().map(Vec::as_slice).unwrap_or_default();
-    failure.lines.extend(errors.iter().take(NAMED).map(|error| {
+    let named = &errors[..errors.len().min(NAMED)];
+    failure.lines.extend(named.iter().zip(places(from, named)).map(|(error, place)| {
         let rule = match &error["id"] {
             Value::Null => String::new(),
-            id => format!(" rule {}", cell(id)),
+            id => format!(" rule {}:", cell(id)),
         };
-        format!("{}:{rule} {}", cell(&error["device"]), cell(&error["error"]))
+        format!("{place}{}:{rule} {}", cell(&error["device"]), cell(&error["error"]))
     }));
     if errors.len() > NAMED {
         failure.lines.push(format!("and {} more", errors.len() - NAMED));
@@ -194,18 +222,25 @@ fn failed(verb: &str, view: &Value) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use muster_template::FlowLimits;
+
     use super::*;
 
     #[test]
     fn a_failure_names_the_rule_and_the_stage() {
+        let text = "rules:\n- {device: web-1/br0, priority: 1}\n- {device: web-1/br0, priority: 2}\n";
+        let file = FlowFile::parse("f.yaml", text, FlowLimits::default()).unwrap();
+        let id = file.stages[0][0].entries[1].0.to_string();
         let view = json!({"state": "FAILED", "stage": 2, "stages": 3, "errors": [
-            {"id": "4d55000000000001", "device": "web-1/br0", "error": "no port 'eth9'"},
+            {"id": id, "device": "web-1/br0", "error": "no port 'eth9'"},
+            {"id": "4d55000000000001", "device": "web-1/br0", "error": "of another file"},
             {"id": null, "device": "web-2/br0", "error": "the node is away"}]});
         assert_eq!(
-            failed("apply", &view).lines,
+            failed("apply", Asked::File("f.yaml", text.as_bytes()), &view).lines,
             [
                 "flow apply FAILED in stage 2 of 3",
-                "web-1/br0: rule 4d55000000000001 no port 'eth9'",
+                &format!("f.yaml:3: web-1/br0: rule {id}: no port 'eth9'"),
+                "web-1/br0: rule 4d55000000000001: of another file",
                 "web-2/br0: the node is away"
             ]
         );
@@ -214,9 +249,9 @@ mod tests {
     #[test]
     fn who_waits_too_long_is_told_how_to_end_it() {
         let device = "web-1/br0".parse().unwrap();
-        let failure = timed_out("purge", Some(&device), 5);
+        let failure = timed_out("purge", Asked::Device(&device), 5);
         assert!(failure.lines[0].contains("'muster flow purge --forget web-1/br0'"), "{failure:?}");
-        assert!(!timed_out("apply", None, 5).lines[0].contains("forget"));
+        assert!(!timed_out("apply", Asked::File("f", b""), 5).lines[0].contains("forget"));
     }
 
     #[test]

@@ -163,6 +163,11 @@ impl Collector {
         Ok(())
     }
 
+    /// Where the entry of this id stands, if there is one.
+    pub fn line_of(&self, id: FlowId) -> Option<u32> {
+        self.lines.get(&id).copied()
+    }
+
     fn device(&mut self, value: &Value) -> Result<usize, Fault> {
         const KEY: &str = "device";
         let text = match value.get(KEY) {

@@ -181,6 +181,19 @@ fn faults_are_told_with_line_and_path_in_json() {
 }
 
 #[test]
+fn lines_are_found_again() {
+    let yaml = "rules:\n- {device: a/b, priority: 1}\n\n- {device: a/b, priority: 2}\n";
+    let json =
+        "{\"rules\": [{\"device\": \"a/b\", \"priority\": 1},\n\n\n{\"device\": \"a/b\", \"priority\": 2}]}";
+    for (text, lines) in [(yaml, [Some(2), Some(4), None]), (json, [Some(1), Some(4), None])] {
+        let file = FlowFile::parse("f", text, FlowLimits::default()).unwrap();
+        let mut ids: Vec<_> = file.stages[0][0].entries.iter().map(|(id, _)| *id).collect();
+        ids.push(muster_shared::model::flow::FlowId(0x4d55_0000_0000_0000));
+        assert_eq!(FlowFile::lines_of(text, &ids), lines);
+    }
+}
+
+#[test]
 fn bounds_hold() {
     let limits = FlowLimits { text: 1024, entries: 2 };
     let three =

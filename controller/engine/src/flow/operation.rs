@@ -191,7 +191,7 @@ impl Engine {
         }
         for write in stages.iter().flatten() {
             let node = self.nodes.find(&write.device.node);
-            if node.is_none_or(|node| self.nodes[node].joined.is_none()) {
+            if node.is_none_or(|node| !self.nodes[node].ready) {
                 absent.insert(&write.device.node);
             }
             *puts.entry(&write.device).or_insert(0) += self.check_write(action, write)?;
@@ -213,11 +213,19 @@ impl Engine {
             }));
         }
         let mut warnings: Vec<String> =
-            absent.iter().take(WARNINGS_MAX).map(|name| self.never_joined(name)).collect();
+            absent.iter().take(WARNINGS_MAX).map(|name| self.waited_for(name)).collect();
         if absent.len() > WARNINGS_MAX {
-            warnings.push(format!("{} more nodes have never joined", absent.len() - WARNINGS_MAX));
+            warnings.push(format!("{} more nodes are not there", absent.len() - WARNINGS_MAX));
         }
         Ok(warnings)
+    }
+
+    /// Why nothing happens on a node until it comes.
+    fn waited_for(&self, name: &NodeId) -> String {
+        match self.nodes.find(name).is_some_and(|node| self.nodes[node].joined.is_some()) {
+            true => format!("node {name} is away and is waited for"),
+            false => self.never_joined(name),
+        }
     }
 
     /// How many entries would be new, or kept in one more version.

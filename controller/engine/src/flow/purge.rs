@@ -65,10 +65,7 @@ impl Engine {
             Answer::Flows { operation, rules, devices, mut warnings }
                 if !self.flow_operation_ended(operation) && !self.is_ready(key) =>
             {
-                warnings.push(format!(
-                    "node {} is away: the rules go when it is back; if it never is: 'muster flow purge --forget {device}'",
-                    device.node
-                ));
+                warnings.push(format!("if it never comes: 'muster flow purge --forget {device}'"));
                 Answer::Flows { operation, rules, devices, warnings }
             }
             answer => answer,

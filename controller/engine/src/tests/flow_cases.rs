@@ -352,6 +352,7 @@ mod never_tested_there {
         three(&mut bed);
         bed.disconnect(&node(0));
         let Ok(Answer::Flows { warnings, .. }) = purge(&mut bed, false) else { panic!("purged") };
+        assert_eq!(warnings[0], "node node-0 is away and is waited for");
         assert!(warnings.iter().any(|it| it.contains("purge --forget node-0/br0")), "{warnings:?}");
         bed.connect(&node(0));
         let Ok(Answer::Flows { warnings, .. }) = purge(&mut bed, false) else { panic!("purged") };

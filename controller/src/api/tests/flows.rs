@@ -19,7 +19,9 @@ async fn rules_are_applied_listed_shown_and_deleted() {
     let world = World::new().await;
     world.join("web-1").await;
     let (status, answer) = world.apply("?name=f.yaml", FILE).await;
-    assert_eq!((status, &answer), (200, &json!({"operation": 1, "rules": 2, "devices": 1, "warnings": []})));
+    let warnings = ["node web-1 is away and is waited for"];
+    let wanted = json!({"operation": 1, "rules": 2, "devices": 1, "warnings": warnings});
+    assert_eq!((status, &answer), (200, &wanted));
     let (status, operation) = world.get("/v1/flows/operations/1").await;
     assert_eq!(
         (status, operation),

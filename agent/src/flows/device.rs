@@ -22,7 +22,7 @@ use crate::flow_log::wall_clock;
 
 /// Between attempts to reach a switch that was there a moment ago: its restart takes about a second …
 const AGAIN_SOON: Duration = Duration::from_millis(100);
-/// … so many times, then this long between them.
+/// … so many times, then this long between them; also where it was there and could not be compared.
 const SOON_TRIES: u32 = 100;
 const AGAIN: Duration = Duration::from_secs(2);
 /// Entries that the switch refuses one by one in a repair; what is left waits for the next.
@@ -129,18 +129,21 @@ pub async fn watch(
     let (waiting, known) = Default::default();
     let bridge = name.bridge.clone();
     let mut task = Task { bridge, commands, waiting, tell, known };
-    let mut tries = 0;
+    let (mut tries, mut is_told) = (0, false);
     loop {
         let reason = match Switch::connect(&rundir, &name).await {
             Ok(mut switch) => {
-                tries = 0;
+                is_told = false;
                 task.known.begin();
                 task.say(FlowInput::Back).await;
-                task.serve(&mut switch).await
+                let reason = task.serve(&mut switch).await;
+                // One that answers and then says what cannot be understood would be asked for all it has ten times a second.
+                tries = if task.known.compared.is_some() { 0 } else { SOON_TRIES };
+                reason
             }
             Err(reason) => reason,
         };
-        if tries == 0 {
+        if !std::mem::replace(&mut is_told, true) {
             task.say(FlowInput::Gone { reason: reason.clone() }).await;
         }
         tries += 1;
@@ -225,8 +228,10 @@ impl Task {
                             continue;
                         }
                         Event::Removed { id, .. } => {
-                            self.known.ended += 1;
-                            self.say(FlowInput::Ended { ids: vec![id] }).await;
+                            let mut ids = switch.take_ended();
+                            ids.push(id);
+                            self.known.ended += ids.len();
+                            self.say(FlowInput::Ended { ids }).await;
                             continue;
                         }
                         Event::Gone(lost) => return chain(&lost),

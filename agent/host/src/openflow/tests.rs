@@ -99,3 +99,17 @@ fn errors_have_their_names() {
         assert_eq!(words::name(kind, code), name);
     }
 }
+
+/// The switch cuts a name after 15 bytes, wherever that is.
+#[test]
+fn a_port_whose_name_is_cut_within_a_character_hinders_nothing() {
+    let mut port = vec![0; 72];
+    port[3] = 7;
+    port[16..31].copy_from_slice(&"patch-to-agröß".as_bytes()[..15]);
+    let mut ports = Ports::default();
+    assert_eq!(ports.add(&port), Some(true));
+    assert_eq!(ports.add(&port), Some(false));
+    assert!(ports.name(7).is_some_and(|name| name.starts_with("patch-to-agrö")));
+    assert_eq!(ports.gone(&port), Some(()));
+    assert_eq!(ports.name(7), None);
+}

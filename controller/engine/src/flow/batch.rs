@@ -273,6 +273,7 @@ impl Engine {
             Some(id) => (Some(id), refusal.reason.clone()),
             None => suspects(&refusal.reason, &device.table.of_write(serial, &ids)),
         };
+        let before = device.table.len();
         // Who shares the fate of another is not told that its own form is wrong.
         match blamed {
             Some(id) => {
@@ -282,8 +283,11 @@ impl Engine {
             }
             None => device.table.fail(serial, &ids, Some(&reason)),
         }
+        // Of a refused removal of what was never there nothing is left.
+        let gone = before - device.table.len();
         device.guards.remove(&serial);
         let ended = device.waiters.remove(&serial).unwrap_or_default();
+        self.flows.entries -= gone;
         self.device_changed(key);
         for target in ended {
             self.target_ended(key, target, Err((blamed, &told, refusal.permanent)));

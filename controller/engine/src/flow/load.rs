@@ -1,6 +1,6 @@
 //! Tables after a restart: as the store has them. Of a batch that was out, its agent says how it ended.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_shared::model::flow::FlowId;
@@ -14,6 +14,9 @@ use super::record::FlowSnapshot;
 use crate::engine::Engine;
 use crate::record::Status;
 use crate::resource::Slot;
+
+/// Seconds that a change is guarded for of which nobody knows any more whether it was to be.
+const CONFIRM_TIMEOUT: u32 = 30;
 
 impl Engine {
     /// Before anything of the stacks is taken up.
@@ -79,6 +82,7 @@ impl Engine {
                 self.flows.ended.push_back(id);
             }
         }
+        let mut unguarded = BTreeSet::new();
         for ((id, number), part) in parts {
             let key = DeviceKey(number);
             let Some(operation) = self.flows.operations.get_mut(&id) else { continue };
@@ -87,15 +91,19 @@ impl Engine {
             let Some(device) = self.flows.get_mut(key) else { continue };
             device.waiters.entry(part.serial).or_default().push(Target::Operation(id, part.count));
             device.guards.extend(confirm.map(|seconds| (part.serial, seconds)));
+            if confirm.is_none() {
+                unguarded.insert((key, part.serial));
+            }
         }
-        self.await_flow_rows();
+        self.await_flow_rows(&mut unguarded);
+        self.guard_the_unknown(&unguarded);
         let open: Vec<u64> = self.flows.operations.keys().copied().collect();
         open.into_iter().for_each(|id| self.stage_ends(id));
     }
 
     /// A job of a row that was out waits for its write as before, guarded as before: else the job could be taken back
     /// while its agent has the write, or the write be sent again without its guard.
-    fn await_flow_rows(&mut self) {
+    fn await_flow_rows(&mut self, unguarded: &mut BTreeSet<(DeviceKey, u64)>) {
         let of_flows = |slot: &Slot| {
             let (slot, row) = (*slot, self.rows.get(*slot)?);
             let is_out = row.is_sent() && !row.is_asked();
@@ -107,12 +115,31 @@ impl Engine {
         for (set, owner, target) in rows {
             let node = self.nodes.find(&set.device.node);
             let key = node.and_then(|node| self.flows.find(node, &set.device.bridge));
-            let Some(device) = key.and_then(|key| self.flows.get_mut(key)) else { continue };
+            let Some((key, device)) = key.and_then(|key| Some((key, self.flows.get_mut(key)?))) else {
+                continue;
+            };
             let table = &device.table;
             let writes = table.owned(owner).filter_map(|id| table.get(id)).map(|kept| kept.serial);
             let Some(serial) = writes.max().filter(|serial| *serial > table.settled()) else { continue };
             device.waiters.entry(serial).or_default().push(target);
             device.guards.extend(set.confirm_timeout.map(|seconds| (serial, seconds)));
+            if set.confirm_timeout.is_none() {
+                unguarded.insert((key, serial));
+            }
+        }
+    }
+
+    /// What waits, and nobody waits for any more, is guarded all the same: whether it was asked to be is not known.
+    fn guard_the_unknown(&mut self, unguarded: &BTreeSet<(DeviceKey, u64)>) {
+        let keys: Vec<DeviceKey> = self.flows.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            let Some(device) = self.flows.get_mut(key) else { continue };
+            let settled = device.table.settled();
+            let writes = device.table.waiting().iter().filter_map(|id| Some(device.table.get(*id)?.serial));
+            let unknown = writes.filter(|serial| *serial > settled && !unguarded.contains(&(key, *serial)));
+            for serial in unknown.collect::<BTreeSet<_>>() {
+                device.guards.entry(serial).or_insert(CONFIRM_TIMEOUT);
+            }
         }
     }
 }

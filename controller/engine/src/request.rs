@@ -9,7 +9,7 @@ use muster_shared::model::Facts;
 use muster_shared::model::flow::{DeviceName, FlowId};
 use muster_shared::seal::SealPublic;
 use muster_shared::{NodeId, StackName};
-use muster_template::{Environment, ForeignPolicy, Hook, Parameters, Policies, Template};
+use muster_template::{Environment, EnvironmentFile, ForeignPolicy, Hook, Parameters, Policies, Template};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -54,8 +54,7 @@ impl Source {
     /// Every error of the template, its environments or its parameters, with its place.
     pub fn parse_within(text: SourceText, text_max: usize) -> Result<Self, muster_template::Errors> {
         let template = muster_template::parse_within(&text.name, &text.template, &text.files, text_max)?;
-        let environments = text.environments.iter().map(|it| (&*it.name, &*it.text));
-        let environment = Environment::parse(environments)?;
+        let environment = Environment::parse(text.environments.iter().map(EnvironmentText::file))?;
         let parameters = template.bind_with(&environment, &text.parameters)?;
         Ok(Self {
             template: Arc::new(template),
@@ -73,7 +72,7 @@ pub struct SourceText {
     pub name: String,
     /// The template.
     pub template: String,
-    /// `get_file` key → content.
+    /// What the template and its environments name, by key (see [`muster_template::library`]).
     pub files: BTreeMap<String, String>,
     /// Parameter values as given, defaults not filled in.
     pub parameters: BTreeMap<String, serde_json::Value>,
@@ -87,8 +86,18 @@ pub struct SourceText {
 pub struct EnvironmentText {
     /// The file's name, for error places.
     pub name: String,
+    /// Its key among the files, for the templates it names are relative to it; the name where it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// What is in it.
     pub text: String,
+}
+
+impl EnvironmentText {
+    /// As it is read.
+    pub fn file(&self) -> EnvironmentFile<'_> {
+        EnvironmentFile { name: &self.name, key: self.key.as_ref().unwrap_or(&self.name), text: &self.text }
+    }
 }
 
 /// How an operation is to be carried out.

@@ -308,7 +308,7 @@ fn what_environments_say_of_resources_is_known_after_a_restart() {
     let mut bench = Bench::new();
     let Request::Create { name: stack, source, options } = create(1) else { panic!("a create") };
     let text = "resource_registry: {resources: {a: {hooks: [pre-create, pre-delete]}}}".to_owned();
-    let environments = vec![EnvironmentText { name: "e".into(), text }];
+    let environments = vec![EnvironmentText { name: "e".into(), key: None, text }];
     let source = Source::parse(SourceText { environments, ..(*source.text).clone() }).unwrap();
     bench.turn(Request::Create { name: stack.clone(), source, options }).unwrap();
     let hooks = [Hook::PreCreate, Hook::PreDelete];

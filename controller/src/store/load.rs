@@ -91,7 +91,7 @@ fn policies(db: &Connection) -> Result<BTreeMap<u64, Policies>, StoreError> {
     let mut found = BTreeMap::new();
     for text in texts {
         let (stack, texts) = text?;
-        match Environment::parse(texts.iter().map(|it| (&*it.name, &*it.text))) {
+        match Environment::parse(texts.iter().map(EnvironmentText::file)) {
             Ok(environment) => drop(found.insert(stack, environment.policies().clone())),
             // One that this version does not take holds up its own stack, not the site.
             Err(errors) => tracing::error!(stack, "its environments cannot be read: {errors}"),

@@ -58,11 +58,18 @@ impl Template {
         let mut bound = Vec::with_capacity(self.parameters.len());
         for definition in &self.parameters {
             let before = path.key(&definition.name);
-            let from_environment = environment.value(&definition.name);
-            let value = match (given.get(&*definition.name), from_environment, &definition.default) {
-                (Some(given), _, _) | (None, Some(given), _) => definition.kind.convert(given),
-                (None, None, Some(default)) => Ok(default.clone()),
-                (None, None, None) => Err(MISSING.to_owned()),
+            let value = match given.get(&*definition.name) {
+                Some(given) => definition.kind.convert(given),
+                None => match (environment.of_parameter(definition), &definition.default) {
+                    (Some(Ok(value)), _) => Ok(value),
+                    (Some(Err(error)), _) => {
+                        errors.take(error);
+                        path.leave(before);
+                        continue;
+                    }
+                    (None, Some(default)) => Ok(default.clone()),
+                    (None, None) => Err(MISSING.to_owned()),
+                },
             };
             match value {
                 Ok(value) => bound.push(Bound {
@@ -71,9 +78,6 @@ impl Template {
                     digest: digest::of_value(&value),
                     value,
                 }),
-                Err(message) if !given.contains_key(&*definition.name) && from_environment.is_some() => {
-                    errors.take(environment.error(&definition.name, &message));
-                }
                 Err(message) => errors.push(definition.at, path.as_str(), message),
             }
             path.leave(before);
@@ -88,7 +92,7 @@ impl Template {
         given: &BTreeMap<String, Value>,
     ) -> Vec<&str> {
         let mut names = self.required_parameters();
-        names.retain(|name| !given.contains_key(*name) && environment.value(name).is_none());
+        names.retain(|name| !given.contains_key(*name) && !environment.has(name));
         names
     }
 

@@ -1,9 +1,13 @@
-//! Environments: values for parameters, and what holds for resources by name, apart from the template.
+//! Environments: values for parameters, what types stand for, and what holds for resources by name, apart from the
+//! template.
 //!
-//! Several are one, in the order given: of two values for one name the later counts, as in Heat. Nothing is ignored but
-//! defaults of parameters that the template does not have, for one environment serves many templates.
+//! Several are one, in the order given: of two values for one name the later counts, or both are merged where a strategy
+//! says so. Nothing is ignored but defaults of parameters that the template does not have, for one environment serves
+//! many templates.
 
 mod read;
+mod registry;
+mod strategy;
 
 use std::collections::BTreeMap;
 
@@ -11,17 +15,41 @@ use serde_json::Value;
 
 use crate::Limits;
 use crate::error::{Error, Errors, Path, Place, cut, suggestion};
+use crate::library::Mention;
+use crate::merge::{Strategy, merge};
+use crate::parameter::ParameterDef;
 use crate::policy::Policies;
+use crate::registry::{EntryId, Mapping, Registry};
 use crate::template::Template;
+use strategy::Strategies;
 
 /// All environments of a stack as one. The default says nothing.
 #[derive(Clone, Default)]
 pub struct Environment {
     /// Names of the files, for the places of errors.
     files: Vec<Box<str>>,
-    parameters: BTreeMap<Box<str>, Given>,
-    defaults: BTreeMap<Box<str>, Given>,
+    parameters: BTreeMap<Box<str>, Vec<Given>>,
+    defaults: BTreeMap<Box<str>, Vec<Given>>,
+    strategies: Strategies,
     policies: Policies,
+    registry: Registry,
+}
+
+/// An environment's text.
+#[derive(Clone, Copy, Debug)]
+pub struct EnvironmentFile<'t> {
+    /// The file's name, for the places of errors.
+    pub name: &'t str,
+    /// Its key, as [`crate::library`] has it: the templates it names are relative to its folder.
+    pub key: &'t str,
+    /// What is in it.
+    pub text: &'t str,
+}
+
+impl<'t> From<(&'t str, &'t str)> for EnvironmentFile<'t> {
+    fn from((name, text): (&'t str, &'t str)) -> Self {
+        Self { name, key: name, text }
+    }
 }
 
 /// A value with where it stands.
@@ -30,39 +58,80 @@ struct Given {
     value: Value,
     file: usize,
     at: Place,
+    /// How it goes over what was given before.
+    strategy: Strategy,
+}
+
+/// One environment as it was read.
+#[derive(Default)]
+struct One {
+    parameters: BTreeMap<Box<str>, Given>,
+    defaults: BTreeMap<Box<str>, Given>,
+    strategies: Strategies,
+    policies: Policies,
+    registry: Registry,
 }
 
 impl Environment {
-    /// Reads environments, each with its file's name; a later one goes over an earlier one.
+    /// Reads environments; a later one goes over an earlier one.
     ///
     /// # Errors
     /// Every error of each of them, with its place.
-    pub fn parse<'t>(texts: impl IntoIterator<Item = (&'t str, &'t str)>) -> Result<Self, Errors> {
+    pub fn parse<'t, T: Into<EnvironmentFile<'t>>>(
+        texts: impl IntoIterator<Item = T>,
+    ) -> Result<Self, Errors> {
         let mut all = Self::default();
         let mut errors = Vec::new();
-        for (name, text) in texts {
+        for file in texts.into_iter().map(Into::into) {
+            let name = file.name;
             if all.files.len() >= Limits::ENVIRONMENTS {
                 let message = format!("at most {} environments are taken", Limits::ENVIRONMENTS);
                 errors.push(Error::new(name, Place::default(), "", &message));
                 break;
             }
-            match read::read(name, text, all.files.len()) {
-                Ok(one) => all.take(name, one),
-                Err(found) => {
-                    all.files.push(name.into());
-                    errors.extend(found.0);
-                }
+            let read = read::read(&file, all.files.len());
+            all.files.push(name.into());
+            match read {
+                Ok(one) => errors.extend(all.take(one)),
+                Err(found) => errors.extend(found.0),
             }
         }
         errors.truncate(Limits::ERRORS);
         if errors.is_empty() { Ok(all) } else { Err(Errors(errors)) }
     }
 
-    fn take(&mut self, name: &str, later: Self) {
-        self.files.push(name.into());
-        self.parameters.extend(later.parameters);
-        self.defaults.extend(later.defaults);
-        self.policies.take(later.policies);
+    /// Puts one over all before it. The errors are strategies that contradict each other.
+    fn take(&mut self, later: One) -> Vec<Error> {
+        let One { parameters, defaults, strategies, policies, registry } = later;
+        let mut errors = Vec::new();
+        for (found, all) in [(parameters, &mut self.parameters), (defaults, &mut self.defaults)] {
+            for (name, mut given) in found {
+                match self.strategies.of(&name, &strategies) {
+                    Ok(strategy) => given.strategy = strategy,
+                    Err(message) => {
+                        let mut path = Path::default();
+                        path.key(strategy::SECTION);
+                        path.key(&name);
+                        let at = strategies.place(&name).unwrap_or(given.at);
+                        errors.push(Error::new(&self.files[given.file], at, path.as_str(), &message));
+                    }
+                }
+                let values = all.entry(name).or_default();
+                if given.strategy == Strategy::Overwrite {
+                    values.clear(); // they do not count any more
+                }
+                values.push(given);
+            }
+        }
+        self.policies.take(policies);
+        self.registry.take(registry);
+        if self.policies.count_patterns() > Limits::PATTERNS {
+            let message = format!("at most {} patterns are taken", Limits::PATTERNS);
+            let name = self.files.last().map_or("", |name| &**name);
+            errors.push(Error::new(name, Place::default(), "resource_registry.resources", &message));
+            self.policies = Policies::default();
+        }
+        errors
     }
 
     /// What is said of resources.
@@ -70,32 +139,87 @@ impl Environment {
         &self.policies
     }
 
-    /// The value of a parameter, unless the template's default holds.
-    pub(crate) fn value(&self, parameter: &str) -> Option<&Value> {
-        let given = self.parameters.get(parameter).or_else(|| self.defaults.get(parameter));
-        given.map(|given| &given.value)
+    /// What a type stands for in a resource, by its path (`servers/0/config`): a line for that resource goes before one
+    /// for the type, and this before a wildcard. What a type stands for may stand for something itself. In a template
+    /// that stands for a type, the type is itself again: `within` has the lines by which the stacks that the resource is
+    /// nested in came about.
+    ///
+    /// # Errors
+    /// Types that stand for each other.
+    pub fn mapping(&self, kind: &str, resource: &str, within: &[EntryId]) -> Result<Option<Mapping>, Error> {
+        self.registry
+            .mapping(kind, resource, within)
+            .map_err(|(entry, message)| Error::new(self.file(entry.file), entry.at, &entry.path, &message))
+    }
+
+    /// Each template that a type stands for: its key, and where that is said.
+    pub fn mentions(&self) -> impl Iterator<Item = Mention> + '_ {
+        self.registry.mentions(|file| self.file(file)).into_iter()
+    }
+
+    /// The value of a parameter of the root template, of its type, unless the template's default holds.
+    ///
+    /// # Errors
+    /// A value that is not of its type, where it stands.
+    pub fn of_parameter(&self, definition: &ParameterDef) -> Option<Result<Value, Error>> {
+        let own = self.value("parameters", &self.parameters, definition);
+        own.or_else(|| self.default_of(definition))
+    }
+
+    /// The same for a parameter of a nested template: what is among `parameters` is not for it.
+    ///
+    /// # Errors
+    /// A value that is not of its type, where it stands.
+    pub fn default_of(&self, definition: &ParameterDef) -> Option<Result<Value, Error>> {
+        self.value("parameter_defaults", &self.defaults, definition)
+    }
+
+    fn value(
+        &self,
+        section: &str,
+        values: &BTreeMap<Box<str>, Vec<Given>>,
+        definition: &ParameterDef,
+    ) -> Option<Result<Value, Error>> {
+        let values = values.get(&definition.name)?;
+        let mut all: Option<Value> = None;
+        for given in values {
+            let merged = definition.kind.convert(&given.value).and_then(|value| match all.take() {
+                None => Ok(value),
+                Some(old) => merge(definition.kind, given.strategy, old, value),
+            });
+            match merged {
+                Ok(value) => all = Some(value),
+                Err(message) => return Some(Err(self.error(section, &definition.name, given, &message))),
+            }
+        }
+        all.map(Ok)
+    }
+
+    /// Whether it has a value for a parameter of the root template.
+    pub(crate) fn has(&self, parameter: &str) -> bool {
+        self.parameters.contains_key(parameter) || self.defaults.contains_key(parameter)
+    }
+
+    fn file(&self, file: usize) -> &str {
+        self.files.get(file).map_or("", |name| name)
     }
 
     /// An error about the value of a parameter, where it stands.
-    pub(crate) fn error(&self, parameter: &str, message: &str) -> Error {
-        let (section, given) = match (self.parameters.get(parameter), self.defaults.get(parameter)) {
-            (Some(given), _) => ("parameters", Some(given)),
-            (None, given) => ("parameter_defaults", given),
-        };
-        let (file, at) = given.map_or(("", Place::default()), |given| (&*self.files[given.file], given.at));
+    fn error(&self, section: &str, parameter: &str, given: &Given, message: &str) -> Error {
         let mut path = Path::default();
         path.key(section);
         path.key(parameter);
-        Error::new(file, at, path.as_str(), message)
+        Error::new(self.file(given.file), given.at, path.as_str(), message)
     }
 
     /// Values for parameters that the template does not have.
     pub(crate) fn unknown<'a>(&'a self, template: &'a Template) -> impl Iterator<Item = Error> + 'a {
         let known = || template.parameters.iter().map(|parameter| &*parameter.name);
-        let names = self.parameters.keys().filter(|name| template.parameter(name).is_none());
-        names.map(move |name| {
+        let names = self.parameters.iter().filter(|(name, _)| template.parameter(name).is_none());
+        names.filter_map(move |(name, values)| {
             let near = suggestion(name, known());
-            self.error(name, &format!("unknown parameter '{}'{near}", cut(name)))
+            let message = format!("unknown parameter '{}'{near}", cut(name));
+            Some(self.error("parameters", name, values.last()?, &message))
         })
     }
 }

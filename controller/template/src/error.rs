@@ -112,6 +112,11 @@ impl Sink {
         }
     }
 
+    /// Leaves what was said so far unsaid.
+    pub fn forget(&mut self) {
+        self.errors.clear();
+    }
+
     pub fn is_full(&self) -> bool {
         self.errors.len() >= Limits::ERRORS
     }

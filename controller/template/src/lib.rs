@@ -17,10 +17,14 @@ mod error;
 mod expression;
 mod flow_file;
 mod function;
+pub mod library;
+mod merge;
+mod named;
 mod ownership;
 mod parameter;
 mod parse;
 mod policy;
+mod registry;
 mod render;
 mod resolve;
 mod scalar;
@@ -31,12 +35,13 @@ pub mod types;
 pub use bind::{MASK, Parameters};
 pub use desired::{Desired, FlowSet, ForeignPolicy};
 pub use digest::names_digest;
-pub use environment::Environment;
+pub use environment::{Environment, EnvironmentFile};
 pub use error::{Error, Errors, suggestion};
 pub use flow_file::{FlowFile, FlowLimits, FlowPart, FlowStage};
 pub use parameter::{ParameterDef, ParameterType};
-pub use parse::{parse, parse_within, referenced_files};
+pub use parse::{parse, parse_file, parse_within, referenced_files};
 pub use policy::{Hook, Policies, Policy, Restriction};
+pub use registry::{EntryId, Mapping};
 pub use render::{References, RenderError};
 pub use template::{Output, Resource, Template};
 pub use types::{Kind, PropertyError, node, spec};
@@ -60,8 +65,12 @@ impl Limits {
     pub const SEARCHED: usize = 1 << 30;
     /// Environments of one stack: each is read whole.
     pub const ENVIRONMENTS: usize = 100;
-    /// Patterns in one environment: each resource is held against all of them.
+    /// Patterns in the environments of one stack: each resource is held against all of them.
     pub const PATTERNS: usize = 1000;
+    /// Files of one stack: TripleO's largest deployments name about 800.
+    pub const FILES: usize = 1000;
+    /// Types that stand for types, one after the other: people write two.
+    pub const CHAIN: usize = 20;
     /// Characters of a parameter's or resource's name, as in Heat.
     pub const NAME: usize = 255;
 }

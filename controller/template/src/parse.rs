@@ -9,6 +9,7 @@ use crate::Limits;
 use crate::build::{Reader, Stop};
 use crate::error::{Errors, Place, Sink, cut, suggestion, suggestion_or_all};
 use crate::expression::{Entry, Expr, ExprKind};
+use crate::library::Given;
 use crate::ownership;
 use crate::parameter::{self, ParameterDef};
 use crate::resolve;
@@ -58,7 +59,20 @@ pub fn parse_within(
     check_size(name, text, text_max)?;
     let source = Source::new(text);
     let draft = read(name, &source)?;
-    resolve::resolve(name, draft, files)
+    resolve::resolve(name, draft, &Given::new("", files))
+}
+
+/// As [`parse_within`] for a template that is one of the files itself, under `key`: what it names is looked up from there.
+pub fn parse_file(
+    key: &str,
+    text: &str,
+    files: &BTreeMap<String, String>,
+    text_max: usize,
+) -> Result<Template, Errors> {
+    check_size(key, text, text_max)?;
+    let source = Source::new(text);
+    let draft = read(key, &source)?;
+    resolve::resolve(key, draft, &Given::new(key, files))
 }
 
 fn check_size(name: &str, text: &str, text_max: usize) -> Result<(), Errors> {

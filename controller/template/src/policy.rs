@@ -1,9 +1,8 @@
 //! What an environment says of resources: where they wait for an operator, and what may not be done with them.
 
-use std::collections::BTreeMap;
-
-use muster_shared::pattern;
 use serde::{Deserialize, Serialize};
+
+use crate::named::Named;
 
 /// Where a resource waits until an operator clears it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -92,12 +91,7 @@ pub struct Policy {
 
 /// What is said of all resources, by their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Policies {
-    /// By a resource's own name.
-    pub(crate) named: BTreeMap<Box<str>, Rule>,
-    /// By a pattern with `*` in it.
-    pub(crate) patterns: BTreeMap<Box<str>, Rule>,
-}
+pub struct Policies(pub(crate) Named<Rule>);
 
 /// What is said under one name or pattern; none: nothing is said of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,31 +101,31 @@ pub(crate) struct Rule {
 }
 
 impl Policies {
-    /// What holds for a resource: all that is said of its name, and under each pattern that fits it.
+    /// What holds for a resource, by its path (`servers/0/config`): all that is said of its name, and under each pattern
+    /// that fits it.
     pub fn of(&self, resource: &str) -> Policy {
-        let named = self.named.get(resource).copied().unwrap_or_default().policy();
-        let fitting = self.patterns.iter().filter(|(pattern, _)| pattern::matches(pattern, resource));
-        fitting.fold(named, |all, (_, rule)| all.join(rule.policy()))
+        let mut all = Policy::default();
+        self.0.of(resource, &mut |rule| all = all.join(rule.policy()));
+        all
     }
 
     /// Nothing is said.
     pub fn is_empty(&self) -> bool {
-        self.named.is_empty() && self.patterns.is_empty()
+        self.0.is_empty()
     }
 
-    /// Resources that are named, patterns left out.
+    /// Resources of the root stack that are named, patterns left out.
     pub fn named(&self) -> impl Iterator<Item = &str> {
-        self.named.keys().map(|name| &**name)
+        self.0.names()
+    }
+
+    pub(crate) fn count_patterns(&self) -> usize {
+        self.0.count_patterns()
     }
 
     /// Puts what is said later over what was said before, name by name.
     pub(crate) fn take(&mut self, later: Self) {
-        for (mine, theirs) in [(&mut self.named, later.named), (&mut self.patterns, later.patterns)] {
-            for (key, rule) in theirs {
-                let known = mine.entry(key).or_default();
-                *known = rule.over(*known);
-            }
-        }
+        self.0.take(later.0, &|mine: &mut Rule, theirs| *mine = theirs.over(*mine));
     }
 }
 

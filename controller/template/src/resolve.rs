@@ -1,22 +1,17 @@
 //! Names → indexes, and every check that needs the whole template: unknown names, attributes, properties, cycles.
 
-use std::collections::BTreeMap;
-
 use crate::build::Names;
 use crate::check;
 use crate::digest::{self, NamesOf};
 use crate::error::{Errors, Path, Place, Sink, cut, suggestion, suggestion_or_all};
 use crate::expression::{Call, Expr, ExprKind};
+use crate::library::Given;
 use crate::parse::{Draft, DraftResource};
 use crate::template::{Attached, Resource, Template};
 use crate::types::Kind;
 
 /// The template, or all that is wrong with it.
-pub(crate) fn resolve(
-    file: &str,
-    draft: Draft<'_>,
-    given: &BTreeMap<String, String>,
-) -> Result<Template, Errors> {
+pub(crate) fn resolve(file: &str, draft: Draft<'_>, given: &Given<'_>) -> Result<Template, Errors> {
     let Draft { reader, version, description, mut parameters, mut resources, mut outputs } = draft;
     parameters.sort_by(|a, b| a.name.cmp(&b.name));
     resources.sort_by(|a, b| a.name.cmp(&b.name));
@@ -123,7 +118,7 @@ struct Resolver<'a> {
     parameters: Table<'a>,
     resources: Table<'a>,
     files: &'a Names,
-    given: &'a BTreeMap<String, String>,
+    given: &'a Given<'a>,
     kinds: &'a [Option<Kind>],
 }
 

@@ -228,7 +228,7 @@ impl Plan {
             resources.entry(name).or_default().insert("restricted_actions".into(), json!(action));
         }
         let text = json!({"resource_registry": {"resources": resources}}).to_string();
-        Some(EnvironmentText { name: "env".into(), text })
+        Some(EnvironmentText { name: "env".into(), key: None, text })
     }
 }
 

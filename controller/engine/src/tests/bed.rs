@@ -230,7 +230,7 @@ pub fn flows(lines: &str) -> Source {
 /// With what an environment says of resources: `name: {hooks: …}, …`
 pub fn under(source: Source, resources: &str) -> Source {
     let text = format!("resource_registry: {{resources: {{{resources}}}}}");
-    let environments = vec![EnvironmentText { name: "e".into(), text }];
+    let environments = vec![EnvironmentText { name: "e".into(), key: None, text }];
     parse(SourceText { environments, ..(*source.text).clone() })
 }
 

@@ -1,3 +1,6 @@
+mod mapping;
+mod strategies;
+
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
@@ -14,7 +17,7 @@ parameters:
 fn environment(texts: &[&str]) -> Result<Environment, String> {
     let names: Vec<String> = (1..=texts.len()).map(|n| format!("e{n}")).collect();
     let named = names.iter().map(String::as_str).zip(texts.iter().copied());
-    Environment::parse(named).map_err(|errors| errors.to_string())
+    Environment::parse::<(&str, &str)>(named).map_err(|errors| errors.to_string())
 }
 
 fn bound(texts: &[&str], given: &[(&str, Value)]) -> Result<Value, String> {
@@ -71,18 +74,54 @@ fn what_is_wrong_is_said_with_its_place() {
         ),
         ("paramters: {}", "e1:1:1: paramters: unknown section 'paramters'; did you mean 'parameters'?"),
         (
-            "event_sinks: []",
-            "e1:1:1: event_sinks: the section 'event_sinks' is not supported by this version yet",
+            "event_sinks: [{type: zaqar-queue, target: myqueue, ttl: 1200}]",
+            "e1:1:1: event_sinks: the section 'event_sinks' is not supported: events are had with 'muster stack events --follow'",
+        ),
+        (
+            "encrypted_param_names: [secret]",
+            "e1:1:1: encrypted_param_names: the section 'encrypted_param_names' is not supported: a template says which of its parameters are secret: 'hidden: true'",
         ),
         ("[a]", "e1:1:1: an environment is a map of sections; this is something else"),
         ("{}\n---\n{}", "e1:2:1: an environment is one document; a second one begins here"),
         (
-            "resource_registry: {'My::Type': my.yaml}",
-            "e1:1:21: resource_registry.My::Type: 'My::Type' in the registry is not supported by this version yet: types cannot be mapped; 'resources' can be given",
+            "resource_registry: {resorces: {}}",
+            "e1:1:21: resource_registry.resorces: unknown key 'resorces'; did you mean 'resources'?",
         ),
         (
-            "resource_registry: {resorces: {}}",
-            "e1:1:21: resource_registry.resorces: unknown key 'resorces' of the registry; did you mean 'resources'?",
+            "resource_registry: {web: web.yaml}",
+            "e1:1:21: resource_registry.web: 'web' is no type, which has '::' in it; beside types there are resources, base_url",
+        ),
+        (
+            "resource_registry: {web.yaml: web2.yaml}",
+            "e1:1:21: resource_registry.web.yaml: a template's file stands for itself: map the type that names it",
+        ),
+        (
+            "resource_registry: {'A::B': web}",
+            "e1:1:29: resource_registry.A::B: want a type such as OS::Heat::None, or a template's file ending in .yaml or .template, got 'web'",
+        ),
+        (
+            "resource_registry: {'A::B': [web.yaml]}",
+            "e1:1:29: resource_registry.A::B: want a type such as OS::Heat::None, or a template's file ending in .yaml or .template, got a list",
+        ),
+        (
+            "resource_registry: {'A::*::B': C::D}",
+            "e1:1:21: resource_registry.A::*::B: a '*' in a type stands at its end, for all types that begin so",
+        ),
+        (
+            "resource_registry: {'A::B': 'C::*'}",
+            "e1:1:29: resource_registry.A::B: a '*' stands at the end of both types, or of the first alone",
+        ),
+        (
+            "resource_registry: {base_url: [a]}",
+            "e1:1:31: resource_registry.base_url: want a folder, or the URL of one, got a list",
+        ),
+        (
+            "parameter_merge_strategies: {default: merg}",
+            "e1:1:39: parameter_merge_strategies.default: unknown strategy 'merg'; did you mean 'merge'?",
+        ),
+        (
+            "parameter_merge_strategies: {a: [merge]}",
+            "e1:1:33: parameter_merge_strategies.a: want the name of a strategy, got a list",
         ),
         (
             "resource_registry: {resources: [a]}",
@@ -90,11 +129,11 @@ fn what_is_wrong_is_said_with_its_place() {
         ),
         (
             "resource_registry: {resources: {a: pre-create}}",
-            "e1:1:36: resource_registry.resources.a: want a map of hooks and restricted_actions, got text",
+            "e1:1:36: resource_registry.resources.a: want a map of hooks, restricted_actions, types, and resources nested in this one, got text",
         ),
         (
             "resource_registry: {resources: {a: {hook: pre-create}}}",
-            "e1:1:37: resource_registry.resources.a.hook: unknown key 'hook' of a resource in the registry; did you mean 'hooks'?",
+            "e1:1:37: resource_registry.resources.a.hook: unknown key 'hook'; did you mean 'hooks'?",
         ),
         (
             "resource_registry: {resources: {a: {hooks: pre-creat}}}",
@@ -110,11 +149,11 @@ fn what_is_wrong_is_said_with_its_place() {
         ),
         (
             "resource_registry: {resources: {'a[0]': {}}}",
-            "e1:1:33: resource_registry.resources.a[0]: want a resource's name of 1 to 255 characters, or a pattern in which '*' stands for any characters; '?', '[' and ']' are not supported",
+            "e1:1:33: resource_registry.resources.a[0]: want a resource's name of 1 to 255 characters, or a pattern in which '*' stands for any characters; '?', '[', ']' and '/' are not supported, and what is nested in a resource is a map in its map",
         ),
         (
-            "resource_registry: {resources: {a: {b: {hooks: pre-create}}}}",
-            "e1:1:37: resource_registry.resources.a.b: 'b' of a resource in the registry is not supported by this version yet; known are hooks, restricted_actions",
+            "resource_registry: {resources: {a: {b: {hook: pre-create}}}}",
+            "e1:1:41: resource_registry.resources.a.b.hook: unknown key 'hook'; did you mean 'hooks'?",
         ),
     ] {
         let why = bound(
@@ -170,6 +209,55 @@ fn resources_are_named_or_matched() {
     }
     assert_eq!(all.policies().named().collect::<Vec<_>>(), ["db", "web-1"]);
     assert_eq!(Environment::default().policies().of("db"), crate::Policy::default());
+}
+
+/// Heat's examples, with what its guide says of them.
+#[test]
+fn policies_of_what_is_nested() {
+    let all = environment(&["
+resource_registry:
+  resources:
+    my_server:
+      'OS::DBInstance': file:///home/mine/all_my_cool_templates/db.yaml
+      restricted_actions: replace
+      hooks: pre-create
+    nested_stack:
+      nested_resource:
+        hooks: pre-update
+        restricted_actions: update
+      another_resource:
+        hooks: [pre-create, pre-update]
+        restricted_actions: [update, replace]
+    servers: {'*': {config: {hooks: pre-delete}}, '0': {config: {hooks: post-create}}}
+    '*_server': {hooks: pre-create}
+"])
+    .unwrap();
+    for (name, hooks, restricted) in [
+        ("my_server", &[Hook::PreCreate][..], &[Restriction::Replace][..]),
+        ("app_server", &[Hook::PreCreate], &[]),
+        ("database_server", &[Hook::PreCreate], &[]),
+        ("server", &[], &[]),
+        ("app_network", &[], &[]),
+        ("nested_stack", &[], &[]),
+        ("nested_stack/nested_resource", &[Hook::PreUpdate], &[Restriction::Update]),
+        (
+            "nested_stack/another_resource",
+            &[Hook::PreCreate, Hook::PreUpdate],
+            &[Restriction::Update, Restriction::Replace],
+        ),
+        ("nested_resource", &[], &[]),
+        ("nested_stack/app_server", &[], &[]),
+        ("servers/0/config", &[Hook::PostCreate, Hook::PreDelete], &[]),
+        ("servers/17/config", &[Hook::PreDelete], &[]),
+        ("servers/17", &[], &[]),
+        ("servers/17/config/x", &[], &[]),
+    ] {
+        let policy = all.policies().of(name);
+        let waits: Vec<Hook> = Hook::ALL.into_iter().filter(|hook| policy.waits_at(*hook)).collect();
+        let refuses: Vec<_> = Restriction::ALL.into_iter().filter(|r| policy.restricts(*r)).collect();
+        assert_eq!((&*waits, &*refuses), (hooks, restricted), "{name}");
+    }
+    assert_eq!(all.policies().named().collect::<Vec<_>>(), ["my_server", "nested_stack", "servers"]);
 }
 
 #[test]

@@ -1,0 +1,193 @@
+//! The section `resource_registry` of one environment.
+
+use crate::Limits;
+use crate::build::{Reader, Stop};
+use crate::error::{cut, suggestion, suggestion_or_all};
+use crate::expression::{Entry, Expr, ExprKind};
+use crate::library::{is_template, resolve};
+use crate::named::Named;
+use crate::parse::entries;
+use crate::policy::{Hook, Restriction, Rule};
+use crate::registry::{self, Target, Types};
+
+use super::One;
+
+/// What stands in a registry beside types and resources.
+const WORDS: [&str; 2] = ["resources", "base_url"];
+/// What stands in a resource beside types and resources that are nested in it.
+const RESOURCE_WORDS: [&str; 3] = ["hooks", "restricted_actions", "base_url"];
+
+/// Reads the section. `key` is the environment's own, `file` its place among the environments of the stack.
+pub(super) fn read(reader: &mut Reader<'_>, one: &mut One, key: &str, file: usize) -> Result<(), Stop> {
+    let mut lines = Vec::new();
+    entries(reader, |_, key, at, body| lines.push(Entry { key: key.into(), at, value: body }))?;
+    let mut section = Section { reader, file };
+    let base = section.base(&lines, key);
+    for line in &lines {
+        let before = section.reader.path.key(&line.key);
+        match (&*line.key, &line.value.kind) {
+            ("base_url", _) => {}
+            ("resources", ExprKind::Map(resources)) => {
+                for resource in resources {
+                    section.resource(resource, &mut one.policies.0, &mut one.registry.resources, &base);
+                }
+            }
+            ("resources", ExprKind::Null) => {}
+            ("resources", _) => section.want(&line.value, "a map of resources"),
+            _ => section.kind(line, &mut one.registry.types, &base, &WORDS),
+        }
+        section.reader.path.leave(before);
+    }
+    Ok(())
+}
+
+struct Section<'r, 't> {
+    reader: &'r mut Reader<'t>,
+    file: usize,
+}
+
+impl Section<'_, '_> {
+    fn want(&mut self, value: &Expr, wanted: &str) {
+        self.reader.error(value.at, format!("want {wanted}, got {}", value.describe()));
+    }
+
+    /// What file names are relative to: the environment's own folder, or another that is named.
+    fn base(&mut self, lines: &[Entry], base: &str) -> String {
+        let Some(line) = lines.iter().find(|line| &*line.key == "base_url") else { return base.to_owned() };
+        match &line.value.kind {
+            ExprKind::Text(folder) => resolve(base, folder) + "/",
+            ExprKind::Null => base.to_owned(),
+            _ => {
+                let before = self.reader.path.key(&line.key);
+                self.want(&line.value, "a folder, or the URL of one");
+                self.reader.path.leave(before);
+                base.to_owned()
+            }
+        }
+    }
+
+    /// What is said of a resource or pattern, and of what is nested in it.
+    fn resource(&mut self, line: &Entry, rules: &mut Named<Rule>, types: &mut Named<Types>, base: &str) {
+        let name = &*line.key;
+        let before = self.reader.path.key(name);
+        let wrong =
+            name.is_empty() || name.chars().count() > Limits::NAME || name.contains(['?', '[', ']', '/']);
+        match &line.value.kind {
+            _ if wrong => {
+                let message = format!(
+                    "want a resource's name of 1 to {} characters, or a pattern in which '*' stands for any characters; '?', '[', ']' and '/' are not supported, \
+                     and what is nested in a resource is a map in its map",
+                    Limits::NAME
+                );
+                self.reader.error(line.at, message);
+            }
+            ExprKind::Null => drop(rules.enter(name)),
+            ExprKind::Map(entries) => {
+                let (rules, types) = (rules.enter(name), types.enter(name));
+                let base = self.base(entries, base);
+                for entry in entries {
+                    self.part(entry, rules, types, &base);
+                }
+            }
+            _ => self.want(
+                &line.value,
+                "a map of hooks, restricted_actions, types, and resources nested in this one",
+            ),
+        }
+        self.reader.path.leave(before);
+    }
+
+    fn part(&mut self, entry: &Entry, rules: &mut Named<Rule>, types: &mut Named<Types>, base: &str) {
+        if matches!(entry.value.kind, ExprKind::Map(_)) && !RESOURCE_WORDS.contains(&&*entry.key) {
+            return self.resource(entry, rules, types, base);
+        }
+        let before = self.reader.path.key(&entry.key);
+        match &*entry.key {
+            "base_url" => {}
+            "hooks" => rules.here.hooks = self.words(&entry.value, &Hook::ALL.map(|h| (h.as_str(), h.bit()))),
+            "restricted_actions" => {
+                let known = Restriction::ALL.map(|action| (action.as_str(), action.bit()));
+                rules.here.restricted = self.words(&entry.value, &known);
+            }
+            _ => self.kind(entry, &mut types.here, base, &RESOURCE_WORDS),
+        }
+        self.reader.path.leave(before);
+    }
+
+    /// A type and what it stands for. `words` are what else could have been meant.
+    fn kind(&mut self, line: &Entry, types: &mut Types, base: &str, words: &[&str]) {
+        if let Err(message) = check_name(&line.key, words) {
+            return self.reader.error(line.at, message);
+        }
+        let to = match &line.value.kind {
+            // As in Heat: what was said before does not hold any more.
+            ExprKind::Null => return types.insert(&line.key, None),
+            ExprKind::Text(name) if is_template(name) => Target::File(resolve(base, name).into()),
+            ExprKind::Text(name) if name.contains("::") || name.ends_with('*') => Target::Type(name.clone()),
+            _ => {
+                let got = match &line.value.kind {
+                    ExprKind::Text(name) => format!("'{}'", cut(name)),
+                    _ => line.value.describe().to_owned(),
+                };
+                let message = format!(
+                    "want a type such as OS::Heat::None, or a template's file ending in .yaml or .template, got {got}"
+                );
+                return self.reader.error(line.value.at, message);
+            }
+        };
+        if let Target::Type(name) = &to
+            && let Some(star) = name.find('*')
+            && (star + 1 < name.len() || !line.key.ends_with('*'))
+        {
+            let message = "a '*' stands at the end of both types, or of the first alone";
+            return self.reader.error(line.value.at, message);
+        }
+        let path = self.reader.path.as_str().into();
+        types.insert(&line.key, Some(registry::Entry { to, file: self.file, at: line.value.at, path }));
+    }
+
+    /// One word or a list of them, as a set of bits.
+    fn words(&mut self, value: &Expr, known: &[(&str, u8)]) -> Option<u8> {
+        let items = match &value.kind {
+            ExprKind::List(items) => &**items,
+            ExprKind::Null => return None,
+            _ => std::slice::from_ref(value),
+        };
+        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+        let mut found = 0;
+        for item in items {
+            let ExprKind::Text(word) = &item.kind else {
+                self.want(item, &names.join(", "));
+                continue;
+            };
+            match known.iter().find(|(name, _)| *name == &**word) {
+                Some((_, bit)) => found |= bit,
+                None => self
+                    .reader
+                    .error(item.at, format!("unknown '{}'{}", cut(word), suggestion_or_all(word, &names))),
+            }
+        }
+        Some(found)
+    }
+}
+
+fn check_name(name: &str, words: &[&str]) -> Result<(), String> {
+    let star = name.find('*');
+    if name.is_empty() || name.chars().count() > Limits::NAME {
+        Err(format!("a type's name has 1 to {} characters", Limits::NAME))
+    } else if star.is_some_and(|star| star + 1 < name.len()) {
+        Err("a '*' in a type stands at its end, for all types that begin so".to_owned())
+    } else if is_template(name) {
+        Err("a template's file stands for itself: map the type that names it".to_owned())
+    } else if !name.contains("::") && star.is_none() {
+        let near = suggestion(name, words.iter().copied());
+        let all = words.join(", ");
+        Err(if near.is_empty() {
+            format!("'{}' is no type, which has '::' in it; beside types there are {all}", cut(name))
+        } else {
+            format!("unknown key '{}'{near}", cut(name))
+        })
+    } else {
+        Ok(())
+    }
+}

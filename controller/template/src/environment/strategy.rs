@@ -1,0 +1,76 @@
+//! `parameter_merge_strategies`: how a value goes over one that an earlier environment gave.
+
+use std::collections::BTreeMap;
+
+use crate::build::{Reader, Stop};
+use crate::error::{Place, cut, suggestion_or_all};
+use crate::expression::{Expr, ExprKind};
+use crate::merge::Strategy;
+use crate::parse::entries;
+
+pub(super) const SECTION: &str = "parameter_merge_strategies";
+/// The name that stands for all parameters without a strategy of their own.
+const DEFAULT: &str = "default";
+
+/// By parameter.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Strategies {
+    named: BTreeMap<Box<str>, (Strategy, Place)>,
+    default: Option<Strategy>,
+}
+
+impl Strategies {
+    /// Reads the section.
+    pub fn read(&mut self, reader: &mut Reader<'_>) -> Result<(), Stop> {
+        entries(reader, |reader, name, _, body| {
+            let at = body.at;
+            match strategy(reader, &body) {
+                Some(strategy) if name == DEFAULT => self.default = Some(strategy),
+                Some(strategy) => drop(self.named.insert(name.into(), (strategy, at))),
+                None => {}
+            }
+        })
+    }
+
+    /// Where a parameter's own strategy stands.
+    pub fn place(&self, parameter: &str) -> Option<Place> {
+        self.named.get(parameter).map(|(_, at)| *at)
+    }
+
+    /// How the value of a parameter in an environment with the strategies `own` goes over those before: what was once
+    /// said of a parameter holds for all environments that come after, as in Heat, and may not be said otherwise.
+    pub fn of(&mut self, parameter: &str, own: &Strategies) -> Result<Strategy, String> {
+        let said = self.named.get(parameter).map(|(strategy, _)| *strategy);
+        match (own.named.get(parameter), said) {
+            (Some((own, _)), Some(said)) if *own != said => Err(format!(
+                "want '{}', as in an environment before this one, got '{}': a parameter has one strategy",
+                said.as_str(),
+                own.as_str()
+            )),
+            (_, Some(said)) => Ok(said),
+            (Some(&(strategy, at)), None) => {
+                self.named.insert(parameter.into(), (strategy, at));
+                Ok(strategy)
+            }
+            (None, None) => {
+                if let Some(strategy) = own.default {
+                    self.named.insert(parameter.into(), (strategy, Place::default()));
+                }
+                Ok(own.default.unwrap_or_default())
+            }
+        }
+    }
+}
+
+fn strategy(reader: &mut Reader<'_>, body: &Expr) -> Option<Strategy> {
+    let ExprKind::Text(name) = &body.kind else {
+        reader.error(body.at, format!("want the name of a strategy, got {}", body.describe()));
+        return None;
+    };
+    let found = Strategy::from_name(name);
+    if found.is_none() {
+        let near = suggestion_or_all(name, &Strategy::ALL.map(Strategy::as_str));
+        reader.error(body.at, format!("unknown strategy '{}'{near}", cut(name)));
+    }
+    found
+}

@@ -1,0 +1,95 @@
+//! Files that come with a template: what names them, and under which key each is kept.
+//!
+//! A key is a path from the folder of the root template (`nets/vlan.yaml`, `../site/motd`), or an absolute path or URL as
+//! it was written. Texts are never rewritten: whoever reads a name resolves it against the key of the template that it
+//! stands in, here, on the operator's host and in the controller alike. Paths are taken as text: `a/../b` is `b`,
+//! wherever a link `a` leads, as in a URL.
+//!
+//! Absent on purpose: reading. Contents come from the caller.
+
+mod gather;
+mod mention;
+
+use std::collections::BTreeMap;
+
+pub use gather::gather;
+pub use mention::Mention;
+
+/// Whether a type's name is that of a template's file.
+pub fn is_template(name: &str) -> bool {
+    name.ends_with(".yaml") || name.ends_with(".template")
+}
+
+/// The key of what a template (or environment) with the key `base` calls `name`. The root template's is empty.
+pub fn resolve(base: &str, name: &str) -> String {
+    let (base_root, base_path) = split(base);
+    let (root, path) = split(name);
+    let folder = base_path.rsplit_once('/').map_or("", |(folder, _)| folder);
+    match root {
+        // Relative: below the folder of the base.
+        "" => normal(base_root, folder, path),
+        // An absolute path in a template that came from a URL is one of that URL's host.
+        "/" if base_root.contains("://") => normal(base_root, "", path),
+        root => normal(root, "", path),
+    }
+}
+
+/// Where a key begins (nowhere, `/`, `file:///`, `https://host/`), and its path from there.
+fn split(key: &str) -> (&str, &str) {
+    let root = match key.find("://") {
+        Some(scheme) if key[..scheme].bytes().all(|b| b.is_ascii_alphanumeric()) => {
+            let host = scheme + "://".len();
+            key[host..].find('/').map_or(key.len(), |end| host + end + 1)
+        }
+        _ => usize::from(key.starts_with('/')),
+    };
+    key.split_at(root)
+}
+
+/// In its shortest form, so that a file has one key.
+fn normal(root: &str, folder: &str, path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in folder.split('/').chain(path.split('/')) {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|last| *last != "..") => drop(parts.pop()),
+            // Above a root there is nothing; above the root template's folder there is.
+            ".." if !root.is_empty() => {}
+            part => parts.push(part),
+        }
+    }
+    // A host without a path.
+    let slash = if root.is_empty() || root.ends_with('/') { "" } else { "/" };
+    [root, slash, &parts.join("/")].concat()
+}
+
+/// The files that were given, as one template sees them.
+pub(crate) struct Given<'a> {
+    base: &'a str,
+    files: &'a BTreeMap<String, String>,
+}
+
+impl<'a> Given<'a> {
+    /// For the template with the key `base`.
+    pub fn new(base: &'a str, files: &'a BTreeMap<String, String>) -> Self {
+        Self { base, files }
+    }
+
+    /// The content of what the template calls `name`.
+    pub fn get(&self, name: &str) -> Option<&'a String> {
+        let resolved = self.files.get(&resolve(self.base, name));
+        // The root's files may have been given under the names in its text.
+        resolved.or_else(|| self.base.is_empty().then(|| self.files.get(name)).flatten())
+    }
+
+    pub fn contains_key(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    pub fn keys(&self) -> impl Iterator<Item = &'a String> {
+        self.files.keys()
+    }
+}
+
+#[cfg(test)]
+mod tests;

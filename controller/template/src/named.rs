@@ -1,0 +1,70 @@
+//! What is said of resources by their names: a tree, as the stacks they are in are nested.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use muster_shared::pattern;
+
+/// What is said of one resource, or of all that a pattern fits, and of what is nested in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Named<T> {
+    pub here: T,
+    /// By a resource's own name.
+    names: BTreeMap<Box<str>, Named<T>>,
+    /// By a pattern with `*` in it.
+    patterns: BTreeMap<Box<str>, Named<T>>,
+}
+
+impl<T: Default> Named<T> {
+    /// What is said under a name or pattern, one level below.
+    pub fn enter(&mut self, name: &str) -> &mut Self {
+        let level = if name.contains('*') { &mut self.patterns } else { &mut self.names };
+        level.entry(name.into()).or_default()
+    }
+
+    /// All that is said of a resource, by its path (`servers/0/config`): what is said of its name comes before what is
+    /// said under patterns, and a longer pattern before a shorter.
+    pub fn of<'a>(&'a self, path: &str, each: &mut impl FnMut(&'a T)) {
+        let (name, rest) = path.split_once('/').map_or((path, None), |(name, rest)| (name, Some(rest)));
+        let mut visit = |found: &'a Self| match rest {
+            None => each(&found.here),
+            Some(rest) => found.of(rest, each),
+        };
+        self.names.get(name).into_iter().for_each(&mut visit);
+        let mut fitting: Vec<_> = self.patterns.iter().filter(|(it, _)| pattern::matches(it, name)).collect();
+        fitting.sort_by_key(|(pattern, _)| Reverse(pattern.len()));
+        fitting.into_iter().for_each(|(_, found)| visit(found));
+    }
+
+    /// Puts what is said later together with what was said before, name by name.
+    pub fn take(&mut self, later: Self, join: &impl Fn(&mut T, T)) {
+        join(&mut self.here, later.here);
+        for (mine, theirs) in [(&mut self.names, later.names), (&mut self.patterns, later.patterns)] {
+            for (name, level) in theirs {
+                mine.entry(name).or_default().take(level, join);
+            }
+        }
+    }
+
+    /// Resources of the root stack that are named, patterns left out.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.keys().map(|name| &**name)
+    }
+
+    /// Nothing is said of any resource.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty() && self.patterns.is_empty()
+    }
+
+    /// Patterns in all levels.
+    pub fn count_patterns(&self) -> usize {
+        let below = self.names.values().chain(self.patterns.values());
+        self.patterns.len() + below.map(Self::count_patterns).sum::<usize>()
+    }
+
+    /// Everything in the tree, by path.
+    pub fn all<'a>(&'a self, each: &mut impl FnMut(&'a T)) {
+        each(&self.here);
+        self.names.values().chain(self.patterns.values()).for_each(|level| level.all(each));
+    }
+}

@@ -1,29 +1,47 @@
-//! What an operator gives on the command line to make a stack of: a template, the files it names, parameters.
+//! What an operator gives on the command line to make a stack of: a template, environments, the files these name, and
+//! parameters.
 //!
-//! The controller never reads the operator's disk; all of it is read here and sent along.
+//! The controller never reads the operator's disk; all of it is read here and sent along, as it is, each file under its
+//! key (see [`muster_template::library`]).
+
+mod place;
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use muster_template::{Errors, parse, referenced_files};
-use serde_json::Value;
+use muster_template::library::gather;
+use muster_template::{Environment, EnvironmentFile};
+use serde_json::{Value, json};
 
 use crate::failure::Failure;
+use place::Base;
 
-/// All files of a template in all: the controller's default limit for a request.
+/// All texts of a stack together: the controller's default limit for a request.
 pub const FILES_MAX: usize = 256 << 20;
 
-/// A template as read from disk.
-#[derive(Debug)]
+/// Everything that is sent to make a stack of, parameters apart.
 pub struct Source {
+    /// None where the stack keeps the one it has.
+    pub template: Option<Text>,
+    /// In the order given.
+    pub environments: Vec<Text>,
+    /// What all these name, and what templates among them name in turn, by key.
+    pub files: BTreeMap<String, String>,
+    /// All environments as one.
+    pub environment: Environment,
+}
+
+/// A file that the operator names.
+#[derive(Debug)]
+pub struct Text {
     /// As the operator wrote it, for the places of errors.
     pub name: String,
-    /// The template.
+    /// Its key.
+    pub key: String,
+    /// What is in it.
     pub text: String,
-    /// What its `get_file`s name.
-    pub files: BTreeMap<String, String>,
 }
 
 /// One `-P key=value`.
@@ -39,64 +57,83 @@ pub fn parameters(given: &[(String, String)]) -> BTreeMap<String, Value> {
     given.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str()))).collect()
 }
 
-/// All `-e`: the name of each, as the operator wrote it, and its text.
-pub fn environments(files: &[PathBuf]) -> Result<Vec<(String, String)>, Failure> {
-    let read = |file: &PathBuf| {
-        let name = file.display().to_string();
-        let text = text_of(file, FILES_MAX).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
-        Ok((name, text))
-    };
-    files.iter().map(read).collect()
-}
+impl Source {
+    /// Reads a template, environments, and all that they name.
+    pub fn read(template: Option<&Path>, environments: &[PathBuf]) -> Result<Self, Failure> {
+        let base = Base::of(template);
+        let mut room = FILES_MAX;
+        let mut given = |path: &PathBuf, key: String| {
+            let name = path.display().to_string();
+            let text = text_of(path, room).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+            room -= text.len();
+            Ok(Text { name, key, text })
+        };
+        let template = template.map(|path| given(&path.to_path_buf(), String::new())).transpose()?;
+        let environments: Vec<Text> = environments
+            .iter()
+            .map(|path| given(path, base.key_of(path)?))
+            .collect::<Result<_, Failure>>()?;
+        let environment = Environment::parse(environments.iter().map(Text::environment))?;
+        let root = template.as_ref().map(|template| (&*template.name, &*template.text));
+        let files = gather(
+            root,
+            &environment,
+            |key| base.shown(key),
+            |key| {
+                let path = base.path_of(key)?;
+                let text = regular(&path, room)
+                    .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+                room -= text.len();
+                Ok(text)
+            },
+        )?;
+        Ok(Self { template, environments, files, environment })
+    }
 
-/// Reads a template and all that it names, relative to its own place.
-pub fn read(template: &Path) -> Result<Source, Failure> {
-    let name = template.display().to_string();
-    let text = text_of(template, FILES_MAX).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
-    let keys = referenced_files(&name, &text)?;
-    let folder = template.parent().unwrap_or(Path::new(""));
-    let mut files = BTreeMap::new();
-    let mut unreadable = BTreeMap::new();
-    let mut room = FILES_MAX;
-    for key in keys {
-        match located(folder, &key).and_then(|path| {
-            text_of(&path, room).map_err(|error| format!("cannot read {}: {error}", path.display()))
-        }) {
-            Ok(content) => {
-                room = room.saturating_sub(content.len());
-                files.insert(key, content);
+    /// The template of a command that must have one.
+    pub fn template(&self) -> Result<&Text, Failure> {
+        self.template.as_ref().ok_or_else(|| Failure::usage("a template must be given"))
+    }
+
+    /// Puts it into a request's body.
+    pub fn into_body(self, body: &mut Value) {
+        let Self { template, environments, mut files, environment: _ } = self;
+        let environment = |Text { name, key, text }| json!({"name": name, "key": key, "text": text});
+        body["environments"] = environments.into_iter().map(environment).collect();
+        body["template"] = match template {
+            Some(Text { name, text, .. }) => {
+                json!({"name": name, "text": text, "files": std::mem::take(&mut files)})
             }
-            Err(error) => {
-                unreadable.insert(key, error);
-            }
+            None => Value::Null,
+        };
+        // What environments name beside the template that the stack has.
+        if !files.is_empty() {
+            body["files"] = json!(files);
         }
     }
-    let source = Source { name, text, files };
-    if unreadable.is_empty() { Ok(source) } else { Err(placed(&source, &unreadable)) }
 }
 
-/// The place of each `get_file` that names an unreadable file is found by the parser, which misses the file.
-fn placed(source: &Source, unreadable: &BTreeMap<String, String>) -> Failure {
-    let mut errors = parse(&source.name, &source.text, &source.files).err().unwrap_or(Errors(Vec::new()));
-    for error in errors.0.iter_mut().filter(|error| error.path.ends_with("get_file")) {
-        let named = |key: &&String| error.message.contains(&format!("'{key}'"));
-        if let Some(reason) = unreadable.keys().find(named).and_then(|key| unreadable.get(key)) {
-            error.message.clone_from(reason);
-        }
+impl Text {
+    fn environment(&self) -> EnvironmentFile<'_> {
+        EnvironmentFile { name: &self.name, key: &self.key, text: &self.text }
     }
-    if errors.0.is_empty() {
-        return Failure { lines: unreadable.values().cloned().collect(), ..Failure::usage("") };
-    }
-    errors.into()
 }
 
-fn located(folder: &Path, key: &str) -> Result<PathBuf, String> {
-    let path = key.strip_prefix("file://").unwrap_or(key);
-    if path.contains("://") {
-        return Err(format!("'{key}' is a URL; copy the file beside the template and name it there"));
+/// Reads what a text names: a regular file, or a link to one. The operator names other things himself (`-t /dev/stdin`),
+/// a template that was got from somewhere does not.
+fn regular(path: &Path, limit: usize) -> Result<String, String> {
+    let kind = fs::metadata(path).map_err(|error| error.to_string())?.file_type();
+    if !kind.is_file() {
+        let what = if kind.is_dir() { "a directory" } else { "no regular file" };
+        return Err(format!("it is {what}"));
     }
-    Ok(folder.join(path))
+    text_of(path, limit).map_err(|error| match error.strip_prefix(TOO_LARGE) {
+        Some(_) => format!("with it there are more than {} MiB of files", FILES_MAX >> 20),
+        None => error,
+    })
 }
+
+const TOO_LARGE: &str = "it is too large";
 
 /// Reads a text of at most so many bytes.
 pub fn text_of(path: &Path, limit: usize) -> Result<String, String> {
@@ -117,7 +154,7 @@ pub fn text_from(source: impl Read, limit: usize) -> Result<String, String> {
         _ => error.to_string(),
     })?;
     if text.len() > limit {
-        return Err(format!("it is too large; at most {} MiB are allowed", limit >> 20));
+        return Err(format!("{TOO_LARGE}; at most {} MiB are allowed", limit >> 20));
     }
     Ok(text)
 }

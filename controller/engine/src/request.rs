@@ -55,6 +55,7 @@ impl Source {
     pub fn parse_within(text: SourceText, text_max: usize) -> Result<Self, muster_template::Errors> {
         let template = muster_template::parse_within(&text.name, &text.template, &text.files, text_max)?;
         let environment = Environment::parse(text.environments.iter().map(EnvironmentText::file))?;
+        environment.check_files(&text.files)?;
         let parameters = template.bind_with(&environment, &text.parameters)?;
         Ok(Self {
             template: Arc::new(template),

@@ -1,6 +1,6 @@
 //! Bodies: read within bounds, parsed off the runtime's threads, templates included.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, to_bytes};
@@ -8,7 +8,8 @@ use muster_engine::flow::{FlowOp, FlowWrite};
 use muster_engine::{EnvironmentText, Options, Refusal, Source, SourceText};
 use muster_shared::StackName;
 use muster_shared::model::flow::{FlowId, Packed};
-use muster_template::{FlowFile, FlowLimits, FlowPart};
+use muster_template::library::{gather, resolve};
+use muster_template::{Environment, FlowFile, FlowLimits, FlowPart};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -32,6 +33,9 @@ pub struct CreateBody {
     template: TemplateBody,
     #[serde(default)]
     environments: Vec<EnvironmentText>,
+    /// What template and environments name, by key, beside the template's own files.
+    #[serde(default)]
+    files: BTreeMap<String, String>,
     #[serde(default)]
     parameters: BTreeMap<String, Value>,
     #[serde(default)]
@@ -46,6 +50,9 @@ pub struct UpdateBody {
     template: Option<TemplateBody>,
     #[serde(default)]
     environments: Vec<EnvironmentText>,
+    /// As in [`CreateBody`]; files of the stack that are still named are kept beside them.
+    #[serde(default)]
+    files: BTreeMap<String, String>,
     #[serde(default)]
     parameters: BTreeMap<String, Value>,
     /// Keeps the current values of parameters that are not given.
@@ -111,15 +118,11 @@ pub async fn json<T: DeserializeOwned>(api: &Api, body: Body) -> Result<T, ApiEr
 /// For a create: name, source, options.
 pub async fn create(held: Held) -> Result<(StackName, Source, Options), ApiError> {
     blocking(move || {
-        let CreateBody { name, template, environments, parameters, options } = parse_json(&held)?;
+        let CreateBody { name, template, environments, mut files, parameters, options } = parse_json(&held)?;
         let options = options.try_into()?;
-        let text = SourceText {
-            name: template.name,
-            template: template.text,
-            files: template.files,
-            parameters,
-            environments,
-        };
+        files.extend(template.files);
+        let text =
+            SourceText { name: template.name, template: template.text, files, parameters, environments };
         Ok((name, Source::parse_within(text, held.template_max)?, options))
     })
     .await
@@ -212,26 +215,49 @@ fn current(reader: &Reader, name: &StackName) -> Result<SourceText, ApiError> {
 }
 
 /// As Heat's PARAM_EXISTING: given values and environments go over existing ones, an environment takes the place of one
-/// of its name, and values that a new template does not know any more fall away.
+/// of its name, and values that a new template does not know any more fall away. A file that was given goes over the
+/// stack's of that key; of these, those that nothing names any more fall away.
 fn merged(current: SourceText, body: UpdateBody, template_max: usize) -> Result<SourceText, ApiError> {
-    let UpdateBody { template, environments: given_environments, parameters: given, existing, options: _ } =
+    let UpdateBody { template, environments: given, mut files, parameters: values, existing, options: _ } =
         body;
     let (mut parameters, mut environments) =
         if existing { (current.parameters, current.environments) } else { Default::default() };
-    environments.retain(|known| !given_environments.iter().any(|given| given.name == known.name));
-    environments.extend(given_environments);
-    let (name, template, files) = match template {
-        Some(TemplateBody { name, text, files }) => {
-            if !parameters.is_empty() {
-                let parsed = muster_template::parse_within(&name, &text, &files, template_max)?;
-                parameters.retain(|key, _| parsed.parameters().any(|known| *known.name == **key));
-            }
-            (name, text, files)
+    environments.retain(|known| !given.iter().any(|given| given.name == known.name));
+    environments.extend(given);
+    let is_new = template.is_some();
+    let (name, template) = match template {
+        Some(TemplateBody { name, text, files: own }) => {
+            files.extend(own);
+            (name, text)
         }
-        None => (current.name, current.template, current.files),
+        None => (current.name, current.template),
     };
-    parameters.extend(given);
+    let mut kept = current.files;
+    kept.retain(|key, _| !files.contains_key(key));
+    if !kept.is_empty() {
+        let named = named((&name, &template), &environments, [&files, &kept]);
+        kept.retain(|key, _| named.as_ref().is_none_or(|named| named.contains(&resolve("", key))));
+        files.extend(kept);
+    }
+    if is_new && !parameters.is_empty() {
+        let parsed = muster_template::parse_within(&name, &template, &files, template_max)?;
+        parameters.retain(|key, _| parsed.parameters().any(|known| *known.name == **key));
+    }
+    parameters.extend(values);
     Ok(SourceText { name, template, files, parameters, environments })
+}
+
+/// Keys of all that a template, environments and what they name in turn ask for; none where one of them cannot be read,
+/// which is said when they are parsed.
+fn named(
+    root: (&str, &str),
+    environments: &[EnvironmentText],
+    files: [&BTreeMap<String, String>; 2],
+) -> Option<BTreeSet<String>> {
+    let environment = Environment::parse(environments.iter().map(EnvironmentText::file)).ok()?;
+    let content = |key: &str| files.iter().find_map(|files| files.get(key)).map_or("", String::as_str);
+    let found = gather(Some(root), &environment, str::to_owned, |key| Ok(content(key)));
+    Some(found.ok()?.into_keys().collect())
 }
 
 impl TryFrom<OptionsBody> for Options {

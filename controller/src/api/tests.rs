@@ -16,6 +16,7 @@ use super::*;
 use crate::driver::{self, Driver, Outbox};
 use crate::store::Sqlite;
 
+mod files;
 mod flows;
 mod operating;
 

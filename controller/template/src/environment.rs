@@ -157,6 +157,21 @@ impl Environment {
         self.registry.mentions(|file| self.file(file)).into_iter()
     }
 
+    /// Whether each template that a type stands for is there.
+    ///
+    /// # Errors
+    /// Those that are not, each where it is named.
+    pub fn check_files(&self, given: &BTreeMap<String, String>) -> Result<(), Errors> {
+        let missing = self.mentions().filter(|mention| !given.contains_key(&mention.key));
+        let error = |mention: Mention| {
+            let near = suggestion(&mention.key, given.keys().map(String::as_str));
+            mention
+                .error(&format!("the file '{}' was not given with the environment{near}", cut(&mention.key)))
+        };
+        let errors: Vec<Error> = missing.take(Limits::ERRORS).map(error).collect();
+        if errors.is_empty() { Ok(()) } else { Err(Errors(errors)) }
+    }
+
     /// The value of a parameter of the root template, of its type, unless the template's default holds.
     ///
     /// # Errors

@@ -1,7 +1,6 @@
 //! create, update, delete, rollback: send, then wait where asked to.
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use hyper::Method;
@@ -12,32 +11,29 @@ use super::{Check, Create, Delete, How, Rollback, Update, Wait, show};
 use crate::client::{Client, path};
 use crate::failure::Failure;
 use crate::output::{Format, cell, document, print, printable};
-use crate::source::{Source, environments, parameters, read};
+use crate::source::{Source, parameters};
 use crate::wait::{Limit, Operation, is_gone, wait};
 
 pub async fn create(asked: Create, client: &mut Client, format: Format) -> Result<(), Failure> {
     let since = Instant::now();
-    let body = json!({
+    let mut body = json!({
         "name": asked.name.as_str(),
-        "template": template(read(&asked.template)?),
-        "environments": texts(&asked.given.environments)?,
         "parameters": parameters(&asked.given.parameters),
         "options": options(&asked.how),
     });
+    Source::read(Some(&asked.template), &asked.given.environments)?.into_body(&mut body);
     let answer = client.send(Method::POST, &path(["stacks"]), Some(&body)).await?;
     follow(&answer, How::wait(&asked.how, since), asked.how.rollback, client, format).await
 }
 
 pub async fn update(asked: Update, client: &mut Client, format: Format) -> Result<(), Failure> {
     let since = Instant::now();
-    let source = asked.template.as_deref().map(read).transpose()?;
-    let body = json!({
-        "template": source.map(template),
-        "environments": texts(&asked.given.environments)?,
+    let mut body = json!({
         "parameters": parameters(&asked.given.parameters),
         "existing": asked.existing,
         "options": options(&asked.how),
     });
+    Source::read(asked.template.as_deref(), &asked.given.environments)?.into_body(&mut body);
     let answer = client.send(Method::PUT, &path(["stacks", asked.name.as_str()]), Some(&body)).await?;
     follow(&answer, How::wait(&asked.how, since), asked.how.rollback, client, format).await
 }
@@ -87,17 +83,6 @@ impl Wait {
         let limit = |seconds| Limit { since, time: Duration::from_secs(seconds), of_stack: false };
         Patience(self.wait.then(|| self.timeout.map(limit)))
     }
-}
-
-/// A template with its files, as the API takes it.
-pub fn template(source: Source) -> Value {
-    json!({"name": source.name, "text": source.text, "files": source.files})
-}
-
-/// Environments, as the API takes them.
-pub fn texts(given: &[PathBuf]) -> Result<Value, Failure> {
-    let environment = |(name, text)| json!({"name": name, "text": text});
-    Ok(environments(given)?.into_iter().map(environment).collect())
 }
 
 fn options(how: &How) -> Value {

@@ -7,11 +7,10 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use super::Preview;
-use super::operation::{template, texts};
 use crate::client::{Client, path};
 use crate::failure::Failure;
 use crate::output::{Format, cell, count, document, printable};
-use crate::source::{parameters, read};
+use crate::source::{Source, parameters};
 
 /// Characters of a value on a line; JSON has all of it.
 const SHOWN: usize = 120;
@@ -30,13 +29,8 @@ const CHANGES: [(&str, &str); 6] = [
 
 /// Does it.
 pub async fn run(asked: Preview, client: &mut Client, format: Format) -> Result<(), Failure> {
-    let source = asked.template.as_deref().map(read).transpose()?;
-    let body = json!({
-        "template": source.map(template),
-        "environments": texts(&asked.given.environments)?,
-        "parameters": parameters(&asked.given.parameters),
-        "existing": asked.existing,
-    });
+    let mut body = json!({"parameters": parameters(&asked.given.parameters), "existing": asked.existing});
+    Source::read(asked.template.as_deref(), &asked.given.environments)?.into_body(&mut body);
     let at = path(["stacks", asked.name.as_str(), "preview"]);
     let answer = client.send(Method::POST, &at, Some(&body)).await?;
     if format == Format::Table {

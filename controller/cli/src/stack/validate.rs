@@ -2,22 +2,22 @@
 
 use std::fmt::Write;
 
-use muster_template::{Environment, parse};
+use muster_template::parse;
 use serde_json::{Value, json};
 
 use super::Validate;
 use crate::failure::Failure;
 use crate::output::{Format, document};
-use crate::source::{environments, parameters, read};
+use crate::source::{Source, parameters};
 
 pub fn run(asked: &Validate, format: Format) -> Result<(), Failure> {
-    let source = read(&asked.template)?;
-    let template = parse(&source.name, &source.text, &source.files)?;
-    let environments = environments(&asked.given.environments)?;
-    let environment = Environment::parse(environments.iter().map(|(name, text)| (&**name, &**text)))?;
+    let source = Source::read(Some(&asked.template), &asked.given.environments)?;
+    let text = source.template()?;
+    let template = parse(&text.name, &text.text, &source.files)?;
+    let environment = &source.environment;
     let given = parameters(&asked.given.parameters);
-    let missing = template.missing_parameters(&environment, &given);
-    if let Err(mut errors) = template.bind_with(&environment, &given) {
+    let missing = template.missing_parameters(environment, &given);
+    if let Err(mut errors) = template.bind_with(environment, &given) {
         let is_missing = |path: &str| missing.iter().any(|name| path == format!("parameters.{name}"));
         errors.0.retain(|error| !is_missing(&error.path));
         if !errors.0.is_empty() {
@@ -37,7 +37,7 @@ pub fn run(asked: &Validate, format: Format) -> Result<(), Failure> {
         })
         .collect();
     let answer = json!({
-        "file": source.name,
+        "file": text.name,
         "valid": true,
         "description": template.description().unwrap_or_default(),
         "resources": template.resources.len(),

@@ -129,7 +129,7 @@ fn environments_give_values_and_have_places() {
         "parameters: {greeting: hi}\nresource_registry: {resources: {mo*: {hooks: pre-create}}}\n",
     );
     let bad = environment("b.yaml", "parameters: {port: x}\n");
-    let worse = environment("c.yaml", "event_sinks: []\nparameters: {prot: 1}\n");
+    let worse = environment("c.yaml", "event_sinks: [{type: zaqar-queue}]\nparameters: {prot: 1}\n");
     let validate = |environments: &[&str]| {
         let mut command = muster("stack validate -t");
         command.arg(&file);

@@ -180,7 +180,7 @@ fn what_is_sent() {
     assert_eq!(
         body,
         json!({"name": "web", "template": {"name": name, "text": text, "files": {"c": "content"}},
-            "environments": [{"name": environment, "text": "parameters: {a: x}"}], "parameters": {"a": "b=c"},
+            "environments": [{"name": environment, "key": "e.yaml", "text": "parameters: {a: x}"}], "parameters": {"a": "b=c"},
             "options": {"rollback": false, "require_nodes": true, "delete_first": true, "timeout": 9}})
     );
     assert_eq!(requests[1], "GET /v1/stacks/web");

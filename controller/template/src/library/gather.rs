@@ -13,19 +13,19 @@ use crate::error::{Errors, Sink};
 ///
 /// # Errors
 /// Each file that could not be had, at every place that names it, and each template that is no YAML.
-pub fn gather(
+pub fn gather<T: AsRef<str>>(
     root: Option<(&str, &str)>,
     environment: &Environment,
     name: impl Fn(&str) -> String,
-    mut fetch: impl FnMut(&str) -> Result<String, String>,
-) -> Result<BTreeMap<String, String>, Errors> {
+    mut fetch: impl FnMut(&str) -> Result<T, String>,
+) -> Result<BTreeMap<String, T>, Errors> {
     let mut errors = Sink::new(root.map_or("", |(name, _)| name));
     let mut open: Vec<Mention> = environment.mentions().collect();
     match root.map(|(name, text)| mentions(name, "", text)).transpose() {
         Ok(found) => open.extend(found.into_iter().flatten()),
         Err(found) => found.0.into_iter().for_each(|error| errors.take(error)),
     }
-    let mut files: BTreeMap<String, Result<String, String>> = BTreeMap::new();
+    let mut files: BTreeMap<String, Result<T, String>> = BTreeMap::new();
     let mut templates = BTreeSet::new();
     while let Some(mention) = open.pop() {
         if errors.is_full() {
@@ -44,7 +44,7 @@ pub fn gather(
         match &files[&mention.key] {
             Err(why) => errors.take(mention.error(why)),
             Ok(text) if mention.is_template && templates.insert(mention.key.clone()) => {
-                match mentions(&name(&mention.key), &mention.key, text) {
+                match mentions(&name(&mention.key), &mention.key, text.as_ref()) {
                     Ok(found) => open.extend(found),
                     Err(found) => found.0.into_iter().for_each(|error| errors.take(error)),
                 }

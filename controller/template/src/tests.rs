@@ -8,6 +8,7 @@ mod flow_file;
 mod language;
 mod properties;
 mod scale;
+mod schema;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -8,6 +8,7 @@ mod file;
 mod flow;
 mod hostname;
 mod network;
+mod schema;
 mod value;
 
 use muster_shared::NodeId;
@@ -19,6 +20,7 @@ use crate::desired::Desired;
 use crate::error::{cut, suggestion};
 use crate::expression::describe;
 use crate::render::Step;
+pub use schema::{Constraint, PropertyType};
 pub(crate) use value::confirm_timeout;
 
 /// The types a template may name.
@@ -50,6 +52,16 @@ pub struct Property {
     /// Whether it must be given.
     pub required: bool,
     pub(crate) check: fn(&Value) -> Result<(), PropertyError>,
+    /// What its values are.
+    pub kind: PropertyType,
+    /// In a line, what it is.
+    pub about: &'static str,
+    /// What holds where it is not given, as JSON; empty: nothing, or nothing that can be said so.
+    pub default: &'static str,
+    /// What its values must be beside their type.
+    pub constraint: Constraint,
+    /// Which changes of it put another thing in the place of this one: empty for none, `always`, or in words.
+    pub replaces: &'static str,
 }
 
 /// A value that a property does not take.
@@ -172,16 +184,6 @@ impl Kind {
 impl std::fmt::Display for Kind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
-    }
-}
-
-impl Property {
-    const fn required(name: &'static str, check: fn(&Value) -> Result<(), PropertyError>) -> Self {
-        Self { name, required: true, check }
-    }
-
-    const fn optional(name: &'static str, check: fn(&Value) -> Result<(), PropertyError>) -> Self {
-        Self { name, required: false, check }
     }
 }
 

@@ -4,7 +4,7 @@ use muster_shared::model::{Content, File, Hostname};
 use serde_json::Value;
 
 use super::value::{check_node, check_on_delete, on_delete, text, unwanted};
-use super::{Given, Property, PropertyError};
+use super::{Given, Property, PropertyError, PropertyType};
 use crate::error::cut;
 
 /// Linux's `PATH_MAX` without the ending zero.
@@ -13,13 +13,24 @@ const PATH_MAX: usize = 4095;
 const MODE: u32 = 0o644;
 
 pub(super) static PROPERTIES: [Property; 7] = [
-    Property::required("content", |value| text(value).map(drop)),
-    Property::optional("group", |value| account(value).map(drop)),
-    Property::optional("mode", |value| mode(value).map(drop)),
-    Property::required("node", check_node),
-    Property::optional("on_delete", check_on_delete),
-    Property::optional("owner", |value| account(value).map(drop)),
-    Property::required("path", |value| path(value).map(drop)),
+    Property::required("content", |value| text(value).map(drop)).is(PropertyType::String, "what is in it"),
+    Property::optional("group", |value| account(value).map(drop))
+        .is(PropertyType::String, "its group, by name or number; the agent's own where it is left out"),
+    Property::optional("mode", |value| mode(value).map(drop))
+        .is(PropertyType::String, "its permissions")
+        .default("\"0644\"")
+        .limits("octal and in quotes, up to \"7777\""),
+    Property::required("node", check_node).is(PropertyType::String, "the node it is on").replaces(),
+    Property::optional("on_delete", check_on_delete)
+        .is(PropertyType::String, "what a delete leaves: what was there before, or what is there")
+        .default("\"restore\"")
+        .one_of(&["restore", "keep"]),
+    Property::optional("owner", |value| account(value).map(drop))
+        .is(PropertyType::String, "its owner, by name or number; the agent's own where it is left out"),
+    Property::required("path", |value| path(value).map(drop))
+        .is(PropertyType::String, "where it is")
+        .limits("absolute and in its shortest form")
+        .replaces(),
 ];
 
 pub(super) fn spec(given: &Given<'_>) -> Result<File, PropertyError> {

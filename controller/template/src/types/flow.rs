@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use muster_shared::model::flow::{self, BadEntry, DeviceName, Entry, FlowId, Packed, check_part};
 use serde_json::{Map, Value};
 
-use super::value::{confirm_timeout, unwanted};
-use super::{Given, Kind, Property, PropertyError};
+use super::value::{CONFIRM_TIMEOUT_MAX, confirm_timeout, unwanted};
+use super::{Given, Kind, Property, PropertyError, PropertyType};
 use crate::desired::{FlowSet, ForeignPolicy};
 use crate::error::{cut, suggestion};
 use crate::render::Step;
@@ -21,42 +21,131 @@ pub(super) const DEVICE: &str = "device";
 const CONFIRM_TIMEOUT: u32 = 30;
 
 pub(super) static RULE_PROPERTIES: [Property; 9] = [
-    Property::optional("confirm_timeout", |value| confirm_timeout(value).map(drop)),
-    Property::required(DEVICE, |value| device(value).map(drop)),
-    Property::optional("guard", |value| guard(value).map(drop)),
-    Property::optional("hard_timeout", |value| part("hard_timeout", value)),
-    Property::optional("idle_timeout", |value| part("idle_timeout", value)),
-    Property::required("priority", |value| part("priority", value)),
-    Property::optional("selector", |value| part("selector", value)),
-    Property::optional("table", |value| part("table", value)),
-    Property::optional("treatment", |value| part("treatment", value)),
+    Property::optional("confirm_timeout", |value| confirm_timeout(value).map(drop))
+        .is(
+            PropertyType::Integer,
+            "seconds to reach the controller anew after a change; else it is taken back",
+        )
+        .default("30")
+        .range(1, CONFIRM_TIMEOUT_MAX),
+    Property::required(DEVICE, |value| device(value).map(drop))
+        .is(PropertyType::String, "the bridge, NODE/BRIDGE")
+        .replaces(),
+    Property::optional("guard", |value| guard(value).map(drop))
+        .is(
+            PropertyType::Boolean,
+            "whether a change that could cut the node off is taken back unless it is confirmed",
+        )
+        .default("true"),
+    Property::optional("hard_timeout", |value| part("hard_timeout", value))
+        .is(PropertyType::Integer, "seconds until it goes; 0: never")
+        .default("0")
+        .range(0, 65_535),
+    Property::optional("idle_timeout", |value| part("idle_timeout", value))
+        .is(PropertyType::Integer, "seconds without a packet until it goes; 0: never")
+        .default("0")
+        .range(0, 65_535),
+    Property::required("priority", |value| part("priority", value))
+        .is(PropertyType::Integer, "of rules that match, the one with the highest counts")
+        .range(0, 65_535),
+    Property::optional("selector", |value| part("selector", value))
+        .is(
+            PropertyType::Map,
+            "which packets: fields and their values, such as eth_type; all packets where it is empty",
+        )
+        .default("{}"),
+    Property::optional("table", |value| part("table", value))
+        .is(PropertyType::Integer, "the table of the bridge it is in")
+        .default("0")
+        .range(0, 254),
+    Property::optional("treatment", |value| part("treatment", value))
+        .is(
+            PropertyType::List,
+            "what is done with them, such as {output: PORT}; they are dropped where it is empty",
+        )
+        .default("[]"),
 ];
 
 pub(super) static TABLE_PROPERTIES: [Property; 6] = [
-    Property::optional("confirm_timeout", |value| confirm_timeout(value).map(drop)),
-    Property::required(DEVICE, |value| device(value).map(drop)),
-    Property::optional("foreign", |value| foreign(value).map(drop)),
-    Property::optional("guard", |value| guard(value).map(drop)),
-    Property::required("rules", check_rules),
-    Property::optional("table", |value| part("table", value)),
+    Property::optional("confirm_timeout", |value| confirm_timeout(value).map(drop))
+        .is(
+            PropertyType::Integer,
+            "seconds to reach the controller anew after a change; else it is taken back",
+        )
+        .default("30")
+        .range(1, CONFIRM_TIMEOUT_MAX),
+    Property::required(DEVICE, |value| device(value).map(drop))
+        .is(PropertyType::String, "the bridge, NODE/BRIDGE")
+        .replaces(),
+    Property::optional("foreign", |value| foreign(value).map(drop))
+        .is(PropertyType::String, "what becomes of rules on the bridge that are not Muster's")
+        .one_of(&["leave", "show", "import"]),
+    Property::optional("guard", |value| guard(value).map(drop))
+        .is(
+            PropertyType::Boolean,
+            "whether a change that could cut the node off is taken back unless it is confirmed",
+        )
+        .default("true"),
+    Property::required("rules", check_rules)
+        .is(PropertyType::List, "rules, each a map of the properties of Muster::FlowRule without device"),
+    Property::optional("table", |value| part("table", value))
+        .is(PropertyType::Integer, "the table of the bridge that they are in, unless a rule says so itself")
+        .range(0, 254),
 ];
 
 pub(super) static GROUP_PROPERTIES: [Property; 6] = [
-    Property::required("buckets", check_buckets),
-    Property::optional("confirm_timeout", |value| confirm_timeout(value).map(drop)),
-    Property::required(DEVICE, |value| device(value).map(drop)),
-    Property::required("group", |value| part("group", value)),
-    Property::optional("guard", |value| guard(value).map(drop)),
-    Property::required("type", |value| part("type", value)),
+    Property::required("buckets", check_buckets)
+        .is(PropertyType::List, "what is done with packets: {treatment, weight, watch_port} each"),
+    Property::optional("confirm_timeout", |value| confirm_timeout(value).map(drop))
+        .is(
+            PropertyType::Integer,
+            "seconds to reach the controller anew after a change; else it is taken back",
+        )
+        .default("30")
+        .range(1, CONFIRM_TIMEOUT_MAX),
+    Property::required(DEVICE, |value| device(value).map(drop))
+        .is(PropertyType::String, "the bridge, NODE/BRIDGE")
+        .replaces(),
+    Property::required("group", |value| part("group", value))
+        .is(PropertyType::Integer, "its number on the bridge")
+        .range(0, 0xffff_ff00),
+    Property::optional("guard", |value| guard(value).map(drop))
+        .is(
+            PropertyType::Boolean,
+            "whether a change that could cut the node off is taken back unless it is confirmed",
+        )
+        .default("true"),
+    Property::required("type", |value| part("type", value))
+        .is(PropertyType::String, "which of its buckets are used")
+        .one_of(&["all", "select", "indirect", "fast_failover"]),
 ];
 
 pub(super) static METER_PROPERTIES: [Property; 6] = [
-    Property::required("bands", |value| part("bands", value)),
-    Property::optional("confirm_timeout", |value| confirm_timeout(value).map(drop)),
-    Property::required(DEVICE, |value| device(value).map(drop)),
-    Property::optional("guard", |value| guard(value).map(drop)),
-    Property::required("meter", |value| part("meter", value)),
-    Property::optional("unit", |value| part("unit", value)),
+    Property::required("bands", |value| part("bands", value))
+        .is(PropertyType::List, "bounds: {rate, burst, dscp_remark} each"),
+    Property::optional("confirm_timeout", |value| confirm_timeout(value).map(drop))
+        .is(
+            PropertyType::Integer,
+            "seconds to reach the controller anew after a change; else it is taken back",
+        )
+        .default("30")
+        .range(1, CONFIRM_TIMEOUT_MAX),
+    Property::required(DEVICE, |value| device(value).map(drop))
+        .is(PropertyType::String, "the bridge, NODE/BRIDGE")
+        .replaces(),
+    Property::optional("guard", |value| guard(value).map(drop))
+        .is(
+            PropertyType::Boolean,
+            "whether a change that could cut the node off is taken back unless it is confirmed",
+        )
+        .default("true"),
+    Property::required("meter", |value| part("meter", value))
+        .is(PropertyType::Integer, "its number on the bridge")
+        .range(1, 0xffff_0000),
+    Property::optional("unit", |value| part("unit", value))
+        .is(PropertyType::String, "of rates, per second")
+        .default("\"kilobits\"")
+        .one_of(&["kilobits", "packets"]),
 ];
 
 /// A rule, a group or a meter.

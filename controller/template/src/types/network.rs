@@ -10,18 +10,33 @@ use muster_shared::model::network::{NetworkDocument, NetworkError, NicMapping, P
 use serde_json::{Value, json};
 
 use super::value::{
-    CONFIRM_TIMEOUT, check_node, check_on_delete, confirm_timeout, on_delete, text, unwanted,
+    CONFIRM_TIMEOUT, CONFIRM_TIMEOUT_MAX, check_node, check_on_delete, confirm_timeout, on_delete, text,
+    unwanted,
 };
-use super::{Given, Property, PropertyError};
+use super::{Given, Property, PropertyError, PropertyType};
 use crate::render::Step;
 
 pub(super) static PROPERTIES: [Property; 6] = [
-    Property::optional("confirm_timeout", |value| confirm_timeout(value).map(drop)),
-    Property::optional("fallback_config", check_fallback),
-    Property::optional("mapping", |value| mapping(value).map(drop)),
-    Property::required("network_config", check_document),
-    Property::required("node", check_node),
-    Property::optional("on_delete", check_on_delete),
+    Property::optional("confirm_timeout", |value| confirm_timeout(value).map(drop))
+        .is(
+            PropertyType::Integer,
+            "seconds to reach the controller anew after a change; else it is taken back",
+        )
+        .default("120")
+        .range(1, CONFIRM_TIMEOUT_MAX),
+    Property::optional("fallback_config", check_fallback).is(
+        PropertyType::List,
+        "os-net-config objects for where neither these nor what was before can be had",
+    ),
+    Property::optional("mapping", |value| mapping(value).map(drop))
+        .is(PropertyType::Map, "names such as nic1, with the interface or MAC address that each stands for")
+        .default("{}"),
+    Property::required("network_config", check_document).is(PropertyType::List, "os-net-config objects"),
+    Property::required("node", check_node).is(PropertyType::String, "the node it is on").replaces(),
+    Property::optional("on_delete", check_on_delete)
+        .is(PropertyType::String, "what a delete leaves: what was there before, or what is there")
+        .default("\"restore\"")
+        .one_of(&["restore", "keep"]),
 ];
 
 pub(super) fn spec(given: &Given<'_>) -> Result<NetworkConfig, PropertyError> {

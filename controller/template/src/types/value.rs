@@ -15,7 +15,7 @@ type Read<T> = Result<T, PropertyError>;
 /// Seconds that the agent waits to reach the controller anew after a change, where nothing is said.
 pub(super) const CONFIRM_TIMEOUT: u32 = 120;
 /// An hour without a way back is no protection any more.
-const CONFIRM_TIMEOUT_MAX: u64 = 3600;
+pub(super) const CONFIRM_TIMEOUT_MAX: u64 = 3600;
 
 /// Text; numbers and booleans become it as in Heat.
 pub(super) fn text(value: &Value) -> Read<String> {

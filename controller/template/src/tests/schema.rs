@@ -1,0 +1,205 @@
+//! What is told of types is what the code does.
+
+use serde_json::{Map, Value, json};
+
+use crate::types::{Constraint, PropertyType};
+use crate::{Desired, Kind, node, spec};
+
+/// A valid resource of the type, with nothing that need not be given; and for each property that is neither a range nor a
+/// list of words two more values, which differ from it and from each other.
+fn sample(kind: Kind) -> (Value, Value) {
+    let device = json!(["web-2/br0", "web-1/br1"]);
+    match kind {
+        Kind::Dummy => (json!({}), json!({"values": [{"!a": "1"}, {"!a": "2"}], "node": ["web-1", "web-2"]})),
+        Kind::File => (
+            json!({"node": "web-1", "path": "/etc/motd", "content": "hi"}),
+            json!({"node": ["web-2", "web-3"], "path": ["/etc/issue", "/srv/x"], "content": ["ho", ""],
+                "mode": ["0600", "0755"], "owner": ["root", "0"], "group": ["root", "0"]}),
+        ),
+        Kind::Hostname => (
+            json!({"node": "web-1", "hostname": "a.example"}),
+            json!({"node": ["web-2", "web-3"], "hostname": ["b", "c.example"]}),
+        ),
+        Kind::NetworkConfig => (
+            json!({"node": "web-1", "network_config": []}),
+            json!({"node": ["web-2", "web-3"], "mapping": [{"nic1": "eth0"}, {"nic1": "eth1"}],
+                "network_config": [[{"type": "interface", "name": "eth0"}], [{"type": "interface", "name": "eth1"}]],
+                "fallback_config": [[{"type": "interface", "name": "eth0"}], [{"type": "interface", "name": "eth1"}]]}),
+        ),
+        Kind::FlowRule => (
+            json!({"device": "web-1/br0", "priority": 1}),
+            json!({"device": device, "guard": [false, "FALSE"], "selector": [{"in_port": "eth0"}, {"in_port": "eth1"}],
+                "treatment": [[{"output": "eth0"}], [{"output": "eth1"}]]}),
+        ),
+        Kind::FlowTable => (
+            json!({"device": "web-1/br0", "rules": []}),
+            json!({"device": device, "guard": [false, "FALSE"], "rules": [[{"priority": 1}], [{"priority": 2}]]}),
+        ),
+        Kind::FlowGroup => (
+            json!({"device": "web-1/br0", "group": 1, "type": "all", "buckets": []}),
+            json!({"device": device, "guard": [false, "FALSE"],
+                "buckets": [[{"treatment": [{"output": "eth0"}]}], [{"treatment": [{"output": "eth1"}]}]]}),
+        ),
+        Kind::FlowMeter => (
+            json!({"device": "web-1/br0", "meter": 1, "bands": [{"rate": 1}]}),
+            json!({"device": device, "guard": [false, "FALSE"], "bands": [[{"rate": 2}], [{"rate": 3}]]}),
+        ),
+    }
+}
+
+/// The sample with other values of some properties.
+fn with(sample: &Value, changes: &[(&str, Value)]) -> Value {
+    let mut map: Map<String, Value> = sample.as_object().unwrap().clone();
+    map.extend(changes.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+    Value::Object(map)
+}
+
+fn desired(kind: Kind, properties: &Value) -> Desired {
+    spec(kind, properties).unwrap_or_else(|error| panic!("{kind} {properties}: {error}"))
+}
+
+#[test]
+fn everything_is_described() {
+    for kind in Kind::ALL {
+        assert!(!kind.about().is_empty(), "{kind}");
+        for property in kind.properties() {
+            assert!(!property.about.is_empty(), "{kind} {}", property.name);
+            assert_ne!(property.kind, PropertyType::Any, "{kind} {}", property.name);
+            assert!(!property.required || property.default.is_empty(), "{kind} {}", property.name);
+            assert_eq!(
+                property.default_value().is_some(),
+                !property.default.is_empty(),
+                "{kind} {}",
+                property.name
+            );
+        }
+        for attribute in kind.attributes().unwrap_or_default() {
+            assert!(!kind.attribute_about(attribute).is_empty(), "{kind} {attribute}");
+        }
+        let names: Vec<&str> = kind.properties().iter().map(|property| property.name).collect();
+        assert!(names.is_sorted(), "{names:?}");
+    }
+}
+
+#[test]
+fn what_must_be_given_must_be_given() {
+    for kind in Kind::ALL {
+        let (sample, _) = sample(kind);
+        desired(kind, &sample);
+        let given: Vec<&String> = sample.as_object().unwrap().keys().collect();
+        let required: Vec<&str> = kind
+            .properties()
+            .iter()
+            .filter(|property| property.required)
+            .map(|property| property.name)
+            .collect();
+        assert_eq!(given, required.iter().collect::<Vec<_>>(), "{kind}");
+        for name in required {
+            let mut less = sample.clone();
+            less.as_object_mut().unwrap().remove(name);
+            let why = spec(kind, &less).unwrap_err();
+            assert_eq!(why.path, name, "{kind}: {why}");
+        }
+    }
+}
+
+/// A default is what holds where nothing is given.
+#[test]
+fn defaults_change_nothing() {
+    for kind in Kind::ALL {
+        let (sample, _) = sample(kind);
+        for property in kind.properties() {
+            if let Some(default) = property.default_value() {
+                let given = with(&sample, &[(property.name, default)]);
+                assert_eq!(desired(kind, &given), desired(kind, &sample), "{kind} {}", property.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn bounds_are_those_of_the_code() {
+    let refused = |property: &crate::types::Property, value: Value| (property.check)(&value).is_err();
+    for kind in Kind::ALL {
+        for property in kind.properties() {
+            match property.constraint {
+                Constraint::Range(least, most) => {
+                    for (value, wrong) in [(least, false), (most, false), (most + 1, true)] {
+                        assert_eq!(
+                            refused(property, json!(value)),
+                            wrong,
+                            "{kind} {} {value}",
+                            property.name
+                        );
+                    }
+                    let below = i64::try_from(least).unwrap() - 1;
+                    assert!(refused(property, json!(below)), "{kind} {} {below}", property.name);
+                }
+                Constraint::OneOf(words) => {
+                    for word in words {
+                        assert!(!refused(property, json!(word)), "{kind} {} {word}", property.name);
+                    }
+                    assert!(refused(property, json!("nonsense")), "{kind} {}", property.name);
+                }
+                Constraint::Text(_) | Constraint::None => {}
+            }
+            // What is of another type is not taken; text may be read as something else.
+            let wrong = match property.kind {
+                PropertyType::List | PropertyType::Map => json!(1),
+                _ => json!([{"a": 1}]),
+            };
+            assert!(refused(property, wrong), "{kind} {}", property.name);
+        }
+    }
+}
+
+/// Each property is changed alone: it makes another thing, or not, as it is told.
+#[test]
+fn what_replaces_is_told() {
+    for kind in Kind::ALL {
+        let (sample, values) = sample(kind);
+        for property in kind.properties() {
+            let [first, second] = match property.constraint {
+                Constraint::Range(least, most) => [json!(least + 1), json!(most)],
+                Constraint::OneOf(words) => [json!(words[0]), json!(words[1])],
+                _ => [0, 1].map(|index| values[property.name][index].clone()),
+            };
+            assert!(!first.is_null(), "{kind} {}: the sample has no values for it", property.name);
+            let [old, new] = [first, second].map(|value| with(&sample, &[(property.name, value)]));
+            let replaced = desired(kind, &old).needs_replacement(&desired(kind, &new))
+                || node(&old).unwrap() != node(&new).unwrap();
+            assert_eq!(replaced, !property.replaces.is_empty(), "{kind} {}", property.name);
+        }
+    }
+}
+
+#[test]
+fn a_type_as_a_document() {
+    let schema = Kind::File.schema();
+    let path = schema["properties"].as_array().unwrap().iter().find(|it| it["name"] == "path").unwrap();
+    assert_eq!(
+        *path,
+        json!({"name": "path", "type": "string", "required": true, "default": null, "on_update": "replaced",
+            "constraint": {"description": "absolute and in its shortest form"}, "description": "where it is"})
+    );
+    assert_eq!(schema["attributes"], json!([{"name": "path", "description": "where the file is"}]));
+    let seconds = &Kind::Dummy.schema()["properties"][2];
+    assert_eq!(
+        (&seconds["default"], &seconds["constraint"]),
+        (&json!(0), &json!({"range": {"min": 0, "max": 86400}}))
+    );
+}
+
+/// The nearest name is said for a property of every type that is misspelt.
+#[test]
+fn the_nearest_property_is_named() {
+    for kind in Kind::ALL {
+        for property in kind.properties() {
+            let name = property.name;
+            let misspelt = format!("{}x{}", &name[..1], &name[1..]);
+            let why = spec(kind, &json!({misspelt.clone(): 1})).unwrap_err().to_string();
+            let wanted = format!("{kind} has no property '{misspelt}'; did you mean '{name}'?");
+            assert!(why.contains(&wanted), "{why}");
+        }
+    }
+}

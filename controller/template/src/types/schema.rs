@@ -1,0 +1,195 @@
+//! What people and programs are told of types: `muster type show`. It stands beside the code that reads the properties,
+//! and a test holds it to that code.
+
+use serde_json::{Value, json};
+
+use super::{Kind, Property, PropertyError};
+
+/// What the values of a property are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PropertyType {
+    /// Anything.
+    Any,
+    /// True or false.
+    Boolean,
+    /// A whole number.
+    Integer,
+    /// A list.
+    List,
+    /// A map.
+    Map,
+    /// Any number.
+    Number,
+    /// Text.
+    String,
+}
+
+/// What a value must be beside its type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Constraint {
+    /// Nothing that can be said shortly.
+    None,
+    /// Not less and not more.
+    Range(u64, u64),
+    /// One of these.
+    OneOf(&'static [&'static str]),
+    /// For people.
+    Text(&'static str),
+}
+
+impl PropertyType {
+    /// Heat's names for them.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            PropertyType::Any => "any",
+            PropertyType::Boolean => "boolean",
+            PropertyType::Integer => "integer",
+            PropertyType::List => "list",
+            PropertyType::Map => "map",
+            PropertyType::Number => "number",
+            PropertyType::String => "string",
+        }
+    }
+}
+
+impl Property {
+    pub(super) const fn required(name: &'static str, check: fn(&Value) -> Result<(), PropertyError>) -> Self {
+        Self {
+            name,
+            required: true,
+            check,
+            kind: PropertyType::Any,
+            about: "",
+            default: "",
+            constraint: Constraint::None,
+            replaces: "",
+        }
+    }
+
+    pub(super) const fn optional(name: &'static str, check: fn(&Value) -> Result<(), PropertyError>) -> Self {
+        Self { required: false, ..Self::required(name, check) }
+    }
+
+    /// Its type, and what it is.
+    pub(super) const fn is(mut self, kind: PropertyType, about: &'static str) -> Self {
+        self.kind = kind;
+        self.about = about;
+        self
+    }
+
+    /// What holds where it is not given, as JSON.
+    pub(super) const fn default(mut self, value: &'static str) -> Self {
+        self.default = value;
+        self
+    }
+
+    pub(super) const fn range(mut self, least: u64, most: u64) -> Self {
+        self.constraint = Constraint::Range(least, most);
+        self
+    }
+
+    pub(super) const fn one_of(mut self, words: &'static [&'static str]) -> Self {
+        self.constraint = Constraint::OneOf(words);
+        self
+    }
+
+    pub(super) const fn limits(mut self, text: &'static str) -> Self {
+        self.constraint = Constraint::Text(text);
+        self
+    }
+
+    /// Changing it makes another thing, which takes the place of this one.
+    pub(super) const fn replaces(self) -> Self {
+        self.replaces_where("always")
+    }
+
+    /// The same for some changes of it.
+    pub(super) const fn replaces_where(mut self, which: &'static str) -> Self {
+        self.replaces = which;
+        self
+    }
+
+    /// The default as a value; none where there is none, or no simple one.
+    pub fn default_value(&self) -> Option<Value> {
+        serde_json::from_str(self.default).ok()
+    }
+
+    fn schema(&self) -> Value {
+        let constraint = match self.constraint {
+            Constraint::None => Value::Null,
+            Constraint::Range(least, most) => json!({"range": {"min": least, "max": most}}),
+            Constraint::OneOf(words) => json!({"allowed_values": words}),
+            Constraint::Text(text) => json!({"description": text}),
+        };
+        let on_update = match self.replaces {
+            "" => "in place".to_owned(),
+            "always" => "replaced".to_owned(),
+            which => format!("in place; replaced where {which}"),
+        };
+        json!({
+            "name": self.name,
+            "type": self.kind.as_str(),
+            "required": self.required,
+            "default": self.default_value(),
+            "constraint": constraint,
+            "on_update": on_update,
+            "description": self.about,
+        })
+    }
+}
+
+impl Kind {
+    /// The type as a document: properties and attributes with all that is known of them.
+    pub fn schema(self) -> Value {
+        let properties: Vec<Value> = self.properties().iter().map(Property::schema).collect();
+        let attribute = |name: &&str| json!({"name": name, "description": self.attribute_about(name)});
+        let attributes: Vec<Value> = self.attributes().unwrap_or_default().iter().map(attribute).collect();
+        json!({
+            "name": self.name(),
+            "description": self.about(),
+            "properties": properties,
+            "attributes": attributes,
+            "other_attributes": self.other_attributes(),
+        })
+    }
+
+    /// In a line, what it is.
+    pub fn about(self) -> &'static str {
+        match self {
+            Kind::Dummy => "makes nothing real: for tests, demonstrations and order",
+            Kind::File => "a regular file on a node",
+            Kind::FlowGroup => "a group of treatments on a bridge, which flow rules send packets to",
+            Kind::FlowMeter => "a bound on the rate of packets on a bridge, which flow rules name",
+            Kind::FlowRule => "one flow rule of a bridge",
+            Kind::FlowTable => "many flow rules of a bridge",
+            Kind::Hostname => "the name of a node, in the kernel and in /etc/hostname",
+            Kind::NetworkConfig => "the network of a node, as a list of os-net-config objects",
+        }
+    }
+
+    /// What an attribute is; empty for a name that is none.
+    pub fn attribute_about(self, attribute: &str) -> &'static str {
+        match (self, attribute) {
+            (Kind::File, "path") => "where the file is",
+            (Kind::FlowRule | Kind::FlowGroup | Kind::FlowMeter | Kind::FlowTable, "device") => {
+                "the bridge, NODE/BRIDGE"
+            }
+            (Kind::FlowRule | Kind::FlowGroup | Kind::FlowMeter, "id") => {
+                "its id, as 'muster flow list' has it"
+            }
+            (Kind::FlowRule | Kind::FlowGroup | Kind::FlowMeter | Kind::FlowTable, "ids") => {
+                "the ids of all its entries, in order"
+            }
+            (Kind::Hostname, "hostname") => "the name",
+            _ => "",
+        }
+    }
+
+    /// Attributes whose names are in the properties' values, in a line.
+    fn other_attributes(self) -> &'static str {
+        match self {
+            Kind::Dummy => "each key of 'values', with its value",
+            _ => "",
+        }
+    }
+}

@@ -4,7 +4,7 @@
 //! Each target must not panic, hang or take much memory, and what it can read must survive being written and
 //! read again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use muster_controller::link::direct::count_packets;
 use muster_shared::NodeId;
@@ -14,7 +14,9 @@ use muster_shared::model::network::NetworkDocument;
 use muster_shared::model::{Down, Up};
 use muster_shared::seal::{Seal, SealPublic, SealSecret};
 use muster_shared::wire::{self, BODY_MAX, Message};
-use muster_template::{Environment, FlowFile, FlowLimits, FlowStage, Hook, Parameters, References, Template};
+use muster_template::{
+    Environment, FlowFile, FlowLimits, FlowStage, Hook, Mapping, Parameters, References, Template, library,
+};
 use serde_json::Value;
 
 /// Something that reads bytes from outside.
@@ -126,8 +128,20 @@ fn template(bytes: &[u8]) {
     let files = BTreeMap::from([("file".to_owned(), file.to_owned())]);
     // Either may fail; a template that parses has files that can be named.
     let named = muster_template::referenced_files("t.yaml", text);
+    let mut fetched = BTreeSet::new();
+    let gathered = library::gather(Some(("t.yaml", text)), &Environment::default(), str::to_owned, |key| {
+        assert!(fetched.insert(key.to_owned()), "each file is fetched once");
+        Ok(file)
+    });
     let Ok(template) = muster_template::parse("t.yaml", text, &files) else { return };
-    assert!(named.is_ok_and(|named| named.iter().all(|name| name == "file")));
+    let Ok(named) = named else { panic!("a template that parses can be read") };
+    assert!(named.iter().all(|name| library::resolve("", name) == "file"));
+    if let Ok(all) = gathered {
+        assert!(
+            named.iter().all(|name| all.contains_key(&library::resolve("", name))),
+            "what a template names is found"
+        );
+    }
     let Ok(parameters) = template.bind(&BTreeMap::new()) else { return };
     assert_eq!(render(&template, &parameters), render(&template, &parameters), "rendering is deterministic");
 }
@@ -139,6 +153,14 @@ fn environment(bytes: &[u8]) {
     let Ok(environment) = Environment::parse(text.split('\0').map(|text| ("e.yaml", text))) else { return };
     let waits = |name| environment.policies().of(name).waits_at(Hook::PreCreate);
     assert_eq!(waits("web-1"), waits("web-1"), "what is said is said again");
+    for resource in ["web-1", "servers/0/config"] {
+        if let Ok(Some(Mapping::Type(kind))) = environment.mapping("A::B", resource, &[]) {
+            assert_eq!(environment.mapping(&kind, resource, &[]), Ok(None), "a chain of types has its end");
+        }
+    }
+    for mention in environment.mentions() {
+        assert_eq!(library::resolve("", &mention.key), mention.key, "a key is in its shortest form");
+    }
     let template = muster_template::parse("t.yaml", TEMPLATE, &BTreeMap::new()).expect("a valid template");
     let given = BTreeMap::from([("p".to_owned(), Value::Array(Vec::new()))]);
     if template.bind_with(&environment, &BTreeMap::new()).is_ok() {

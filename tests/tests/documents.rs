@@ -56,6 +56,11 @@ fn the_tests_that_the_comparison_with_onos_names_are_there() {
 }
 
 #[test]
+fn the_tests_that_the_rules_of_environments_name_are_there() {
+    check("docs/environments.md", "## Values", 10);
+}
+
+#[test]
 fn examples_of_flow_files_are_right() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/flows");
     let files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();

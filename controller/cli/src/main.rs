@@ -6,6 +6,7 @@
 mod client;
 mod failure;
 mod flow;
+mod kind;
 mod manual;
 mod node;
 mod output;
@@ -65,6 +66,9 @@ enum Noun {
     /// Flow rules of bridges: what is to happen to packets
     #[command(subcommand, after_help = "Example:\n  muster flow list web-1/br0")]
     Flow(flow::FlowVerb),
+    /// Types of resources: what templates may be made of; needs no controller
+    #[command(subcommand, after_help = "Example:\n  muster type show Muster::File")]
+    Type(kind::TypeVerb),
     /// Print a completion script
     #[command(after_help = "Example:\n  muster completion bash > /etc/bash_completion.d/muster")]
     Completion {
@@ -122,6 +126,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Noun::Generate { what: Generate::Completion { folder } } => {
             manual::completions(&folder, Cli::command())
         }
+        Noun::Type(verb) => kind::run(verb, format),
         noun => {
             let mut client = Client::new(&cli.url)?;
             tokio::runtime::Builder::new_current_thread()
@@ -139,7 +144,7 @@ async fn talk(noun: Noun, client: &mut Client, format: Format) -> Result<(), Fai
         Noun::Stack(verb) => stack::run(verb, client, format).await,
         Noun::Resource(verb) => resource::run(verb, client, format).await,
         Noun::Flow(verb) => flow::run(verb, client, format).await,
-        Noun::Completion { .. } | Noun::Generate { .. } => Ok(()),
+        Noun::Type(_) | Noun::Completion { .. } | Noun::Generate { .. } => Ok(()),
     }
 }
 

@@ -21,6 +21,9 @@ mod validate;
 #[derive(Subcommand)]
 pub enum StackVerb {
     /// Create a stack from a template
+    ///
+    /// What the template and the environments name is sent along: files of 'get_file', nested templates, and what these
+    /// name. A name is relative to the file that it stands in.
     #[command(after_help = "Example:\n  muster stack create web -t web.yaml -P greeting=hello --wait")]
     Create(Create),
     /// Bring a stack to a changed template or changed parameters
@@ -107,7 +110,7 @@ pub struct Name {
 /// `-e` and `-P`
 #[derive(Args)]
 pub struct Given {
-    /// An environment: values for parameters, hooks and restricted actions; may be repeated, the last one counts
+    /// An environment: values for parameters, what types stand for, hooks; may be repeated, the last one counts
     #[arg(short = 'e', long = "environment", value_name = "FILE")]
     environments: Vec<PathBuf>,
     /// A parameter's value; may be repeated

@@ -52,7 +52,7 @@ pub(crate) fn resolve(file: &str, draft: Draft<'_>, given: &Given<'_>) -> Result
         .files
         .iter()
         .map(|name| {
-            let content = given.get(&**name).map_or("", String::as_str);
+            let content = given.get(name).map_or("", String::as_str);
             Attached { content: content.into(), digest: digest::of_bytes(content.as_bytes()) }
         })
         .collect();
@@ -212,7 +212,7 @@ impl Resolver<'_> {
             }
             Call::GetFile { file } => {
                 let name = &self.files[*file as usize];
-                if !self.given.contains_key(&**name) {
+                if !self.given.contains_key(name) {
                     let near = suggestion(name, self.given.keys().map(String::as_str));
                     let before = self.path.key("get_file");
                     let message = format!("the file '{}' was not given with the template{near}", cut(name));

@@ -7,6 +7,7 @@ mod bad_input;
 mod content;
 mod cut_off;
 mod disk;
+mod files;
 mod flows;
 mod flows_nftables;
 mod gone;

@@ -181,7 +181,7 @@ fn what_is_no_regular_file_is_refused() {
     fs::write(&named, [0xff, 0xfe]).unwrap();
     reason("it is not UTF-8 text");
     // Of nothing but holes.
-    fs::File::create(&named).unwrap().set_len(FILES_MAX as u64 + 1).unwrap();
+    File::create(&named).unwrap().set_len(FILES_MAX as u64 + 1).unwrap();
     reason("with it there are more than 256 MiB of files");
     symlink("real", &named).unwrap();
     assert_eq!(read(&folder, "t.yaml", &[]).unwrap().files["files/motd"], "hi");

@@ -28,7 +28,7 @@ pub(super) static PROPERTIES: [Property; 4] = [
     Property::optional("values", |value| values(value).map(drop))
         .is(PropertyType::Map, "texts that are kept, and are its attributes")
         .default("{}")
-        .replaces_where("a key that begins with '!' is changed"),
+        .replaces_where("a '!' key has changed"),
 ];
 
 pub(super) fn spec(given: &Given<'_>) -> Result<Dummy, PropertyError> {

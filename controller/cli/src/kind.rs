@@ -1,0 +1,131 @@
+//! `muster type …`: what a template may be made of, from the code that reads templates. Needs no controller.
+
+use std::fmt::Write as _;
+
+use clap::{Args, Subcommand};
+use muster_template::{Kind, suggestion};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::output::{Column, Format, cell, document, rows, table};
+
+/// Verbs.
+#[derive(Subcommand)]
+pub enum TypeVerb {
+    /// List the types of resources
+    #[command(after_help = "Example:\n  muster type list")]
+    List,
+    /// Show a type: its properties and attributes
+    ///
+    /// Of each property: its type, whether it must be given, what holds where it is not, what its values may be, and
+    /// whether a change of it is made in place or puts another thing in the place of the old one.
+    #[command(
+        after_help = "Example:\n  muster type show Muster::File\n  muster type show Muster::File -o json"
+    )]
+    Show(Show),
+}
+
+/// `type show`
+#[derive(Args)]
+pub struct Show {
+    /// As in templates
+    #[arg(value_name = "TYPE")]
+    name: String,
+}
+
+const COLUMNS: [Column; 2] = [("TYPE", "name"), ("DESCRIPTION", "description")];
+
+/// Does it.
+pub fn run(verb: TypeVerb, format: Format) -> Result<(), Failure> {
+    match verb {
+        TypeVerb::List => {
+            let mut all = Kind::ALL;
+            all.sort_by_key(|kind| kind.name());
+            let list = all.map(|kind| json!({"name": kind.name(), "description": kind.about()}));
+            document(format, &Value::from(list.to_vec()), |list| table(&COLUMNS, list))
+        }
+        TypeVerb::Show(Show { name }) => {
+            let kind = Kind::from_name(&name).ok_or_else(|| {
+                let near = suggestion(&name, Kind::ALL.map(Kind::name));
+                Failure::usage(format!("there is no type '{name}'{near}; 'muster type list' has all of them"))
+            })?;
+            document(format, &kind.schema(), shown)
+        }
+    }
+}
+
+/// A table of properties and one of attributes.
+fn shown(schema: &Value) -> String {
+    let mut out = format!("{}: {}\n", cell(&schema["name"]), cell(&schema["description"]));
+    let list = |key: &str| schema[key].as_array().map_or(&[][..], Vec::as_slice);
+    let heading = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let property = |it: &Value| {
+        let text = |key: &str| cell(&it[key]);
+        let default = match (&it["default"], it["required"] == true) {
+            (_, true) => "required".to_owned(),
+            (Value::Null, false) => "-".to_owned(),
+            (Value::String(text), false) => cell(&Value::from(text.as_str())),
+            (value, false) => value.to_string(),
+        };
+        vec![
+            text("name"),
+            text("type"),
+            default,
+            limits(&it["constraint"]),
+            text("on_update"),
+            text("description"),
+        ]
+    };
+    let names = ["PROPERTY", "TYPE", "DEFAULT", "VALUES", "A CHANGE IS MADE", "DESCRIPTION"];
+    let properties = list("properties");
+    if !properties.is_empty() {
+        out.push('\n');
+        out.push_str(&rows(std::iter::once(heading(&names)).chain(properties.iter().map(property))));
+    }
+    let attributes = list("attributes");
+    if !attributes.is_empty() {
+        let attribute = |it: &Value| vec![cell(&it["name"]), cell(&it["description"])];
+        out.push('\n');
+        out.push_str(&rows(
+            std::iter::once(heading(&["ATTRIBUTE", "DESCRIPTION"])).chain(attributes.iter().map(attribute)),
+        ));
+    }
+    if let Some(others) = schema["other_attributes"].as_str().filter(|text| !text.is_empty()) {
+        writeln!(out, "\nattributes: {others}").expect("writing to a String does not fail");
+    }
+    out
+}
+
+fn limits(constraint: &Value) -> String {
+    if let Some(words) = constraint["allowed_values"].as_array() {
+        return words.iter().map(cell).collect::<Vec<_>>().join(", ");
+    }
+    let range = &constraint["range"];
+    if range.is_object() {
+        return format!("{} to {}", range["min"], range["max"]);
+    }
+    cell(&constraint["description"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_for_people() {
+        assert_eq!(
+            shown(&Kind::Dummy.schema()),
+            "\
+Muster::Dummy: makes nothing real: for tests, demonstrations and order
+
+PROPERTY  TYPE    DEFAULT  VALUES                               A CHANGE IS MADE                                DESCRIPTION
+fail      string  false    true, false, create, update, delete  in place                                        which actions fail
+node      string  -        -                                    replaced                                        the node it is on; any node where it is left out
+seconds   number  0        0 to 86400                           in place                                        how long each action takes
+values    map     {}       -                                    in place; replaced where a '!' key has changed  texts that are kept, and are its attributes
+
+attributes: each key of 'values', with its value
+"
+        );
+    }
+}

@@ -1,0 +1,92 @@
+//! What templates and environments name is sent along from the operator's disk, wherever it lies there.
+
+use std::fs;
+
+use muster_tests::testbed::{Agent, Site};
+
+/// A bundle of files as operators keep them: stacks, environments and contents in folders of their own.
+struct Bundle {
+    site: Site,
+    web1: Agent,
+}
+
+impl Bundle {
+    fn new() -> Self {
+        let site = Site::start();
+        let web1 = site.join("web-1");
+        let bundle = Self { site, web1 };
+        bundle.write(
+            "stacks/web/root.yaml",
+            &format!(
+                "heat_template_version: 2018-08-31\nparameters: {{motd: {{type: string}}}}\nresources:\n  \
+                 motd: {{type: Muster::File, properties: {{node: web-1, path: {}, content: {{get_param: motd}}}}}}\n  \
+                 deep: {{type: Muster::File, properties: {{node: web-1, path: {}, content: {{get_file: ./parts/../parts/deep/text}}}}}}\n  \
+                 up: {{type: Muster::File, properties: {{node: web-1, path: {}, content: {{get_file: ../../contents/up}}}}}}\n",
+                bundle.web1.file("motd").display(),
+                bundle.web1.file("deep").display(),
+                bundle.web1.file("up").display(),
+            ),
+        );
+        bundle.write("stacks/web/parts/deep/text", "deep\n");
+        bundle.write("contents/up", "up\n");
+        bundle.write("envs/prod/site.yaml", "parameter_defaults: {motd: prod}\n");
+        bundle
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.site.path().join("bundle").join(name).display().to_string()
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.path(name);
+        fs::create_dir_all(std::path::Path::new(&path).parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn contents(&self) -> [Option<String>; 3] {
+        ["motd", "deep", "up"].map(|name| self.web1.content(name))
+    }
+
+    #[track_caller]
+    fn has(&self, motd: &str, deep: &str, up: &str) {
+        assert_eq!(self.contents(), [motd, deep, up].map(|text| Some(text.to_owned())));
+    }
+}
+
+#[test]
+fn a_bundle_of_folders_is_applied_and_kept_with_the_stack() {
+    let bundle = Bundle::new();
+    let (site, root) = (&bundle.site, bundle.path("stacks/web/root.yaml"));
+    let environment = bundle.path("envs/prod/site.yaml");
+    site.ok(&["stack", "create", "s", "-t", &root, "-e", &environment, "--wait"]);
+    bundle.has("prod", "deep\n", "up\n");
+    // The stack has its files: nothing is read anew without the template.
+    bundle.write("contents/up", "changed\n");
+    site.ok(&["stack", "update", "s", "--existing", "-P", "motd=hi", "--wait"]);
+    bundle.has("hi", "deep\n", "up\n");
+    site.ok(&["stack", "update", "s", "-t", &root, "-e", &environment, "--wait"]);
+    bundle.has("prod", "deep\n", "changed\n");
+    // One that is missing is said before anything changes, and a pipe is not waited for.
+    let before = bundle.contents();
+    let missing = bundle.path("stacks/web/parts/deep/text");
+    fs::remove_file(&missing).unwrap();
+    for (reason, make) in [("No such file or directory", None), ("it is no regular file", Some("mkfifo"))] {
+        if let Some(program) = make {
+            assert!(std::process::Command::new(program).arg(&missing).status().unwrap().success());
+        }
+        for verb in ["update", "preview"] {
+            let ran = site.muster(&["stack", verb, "s", "-t", &root, "-e", &environment]).expect(2);
+            let place = format!("error: {root}:5:");
+            assert!(ran.stderr.starts_with(&place) && ran.stderr.contains(reason), "{}", ran.stderr);
+            assert!(
+                ran.stderr.contains("resources.deep.properties.content.get_file: cannot read"),
+                "{}",
+                ran.stderr
+            );
+        }
+    }
+    assert_eq!(bundle.contents(), before);
+    assert_eq!(site.json(&["stack", "show", "s"])["revision"], 3);
+    site.ok(&["stack", "delete", "s", "--wait"]);
+    assert_eq!(bundle.web1.listing(), [""; 0]);
+}

@@ -56,6 +56,7 @@ impl Source {
         let template = muster_template::parse_within(&text.name, &text.template, &text.files, text_max)?;
         let environment = Environment::parse(text.environments.iter().map(EnvironmentText::file))?;
         environment.check_files(&text.files)?;
+        environment.check_types(&template)?;
         let parameters = template.bind_with(&environment, &text.parameters)?;
         Ok(Self {
             template: Arc::new(template),

@@ -15,6 +15,7 @@ pub fn run(asked: &Validate, format: Format) -> Result<(), Failure> {
     let text = source.template()?;
     let template = parse(&text.name, &text.text, &source.files)?;
     let environment = &source.environment;
+    environment.check_types(&template)?;
     let given = parameters(&asked.given.parameters);
     let missing = template.missing_parameters(environment, &given);
     if let Err(mut errors) = template.bind_with(environment, &given) {

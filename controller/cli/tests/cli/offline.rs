@@ -145,6 +145,13 @@ fn environments_give_values_and_have_places() {
     let (code, _, stderr) = validate(&[&worse]);
     assert_eq!(code, Some(2));
     assert!(stderr.starts_with(&format!("error: {worse}:1:1: event_sinks: ")), "{stderr}");
+    let maps = environment("d.yaml", "resource_registry: {'Muster::*': OS::Heat::None}\n");
+    let (code, _, stderr) = validate(&[&maps]);
+    assert_eq!(code, Some(2));
+    assert!(
+        stderr.starts_with(&format!("error: {file}:6:3: resources.motd: an environment has something else")),
+        "{stderr}"
+    );
     let (code, _, stderr) = validate(&["/nonexistent/e.yaml"]);
     assert_eq!(
         (code, stderr.as_str()),

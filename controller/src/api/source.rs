@@ -234,7 +234,8 @@ fn merged(current: SourceText, body: UpdateBody, template_max: usize) -> Result<
     };
     let mut kept = current.files;
     kept.retain(|key, _| !files.contains_key(key));
-    if !kept.is_empty() {
+    // A template that is too large is not looked into; that is said when it is parsed.
+    if !kept.is_empty() && template.len() <= template_max {
         let named = named((&name, &template), &environments, [&files, &kept]);
         kept.retain(|key, _| named.as_ref().is_none_or(|named| named.contains(&resolve("", key))));
         files.extend(kept);

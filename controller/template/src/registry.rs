@@ -124,6 +124,9 @@ impl Registry {
         resource: &str,
         within: &[EntryId],
     ) -> Result<Option<Mapping>, (&Entry, String)> {
+        if self.types.0.is_empty() && self.resources.is_empty() {
+            return Ok(None);
+        }
         let mut chain = vec![kind.to_owned()];
         let mut first = None;
         loop {

@@ -6,10 +6,11 @@ use super::mention::{Mention, mentions};
 use crate::Limits;
 use crate::environment::Environment;
 use crate::error::{Errors, Sink};
+use crate::parse::too_large;
 
 /// Fetches each file once: what a template names, what the registry of its environments names, and what these name in
 /// turn. `root` is the root template's name, for errors, and its text; without one, environments alone are looked at.
-/// `name` gives the name of a file for errors from its key, `fetch` its content, or why there is none.
+/// The caller has bounded the root's text. `name` gives the name of a file for errors from its key, `fetch` its content, or why there is none.
 ///
 /// # Errors
 /// Each file that could not be had, at every place that names it, and each template that is no YAML.
@@ -44,6 +45,10 @@ pub fn gather<T: AsRef<str>>(
         match &files[&mention.key] {
             Err(why) => errors.take(mention.error(why)),
             Ok(text) if mention.is_template && templates.insert(mention.key.clone()) => {
+                if let Some(message) = too_large("the template", text.as_ref(), Limits::TEXT) {
+                    errors.take(mention.error(&message));
+                    continue;
+                }
                 match mentions(&name(&mention.key), &mention.key, text.as_ref()) {
                     Ok(found) => open.extend(found),
                     Err(found) => found.0.into_iter().for_each(|error| errors.take(error)),

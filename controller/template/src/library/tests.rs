@@ -122,6 +122,13 @@ fn files_are_bounded() {
     });
     let why = why.unwrap_err().to_string();
     assert!(why.contains("get_file: a stack is made of at most 1000 files, and this is one more"), "{why}");
+    let large = " ".repeat(Limits::TEXT + 1);
+    let root = "r: [{type: t.yaml}, {get_file: t.yaml}]";
+    let why = gather(Some(("T", root)), &Environment::default(), str::to_owned, |_| Ok(&*large));
+    assert_eq!(
+        why.unwrap_err().to_string(),
+        "T:1:12: r[0].type: the template has 16777217 bytes; at most 16 MiB are allowed"
+    );
     // A template that names another without end.
     let endless = |key: &str| Ok(format!("r: {{type: n/{}}}", key.rsplit('/').next().unwrap()));
     let why = gather(Some(("T", "r: {type: t.yaml}")), &Environment::default(), str::to_owned, endless);

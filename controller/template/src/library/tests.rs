@@ -154,3 +154,41 @@ resources:
         "{why}"
     );
 }
+
+proptest::proptest! {
+    #[test]
+    fn a_key_is_in_its_shortest_form(base in "[a-c./:]{0,12}", name in "(file://|https://h|/|)[a-c./: é]{0,12}") {
+        let key = resolve(&base, &name);
+        proptest::prop_assert_eq!(resolve("", &key), key.clone());
+        let (root, path) = super::split(&key);
+        proptest::prop_assert!(root.is_empty() || root.ends_with('/'), "{}", key);
+        let parts: Vec<&str> = path.split('/').filter(|_| !path.is_empty()).collect();
+        proptest::prop_assert!(!parts.iter().any(|part| matches!(*part, "" | ".")), "{}", key);
+        let down = parts.iter().skip_while(|part| **part == ".." && root.is_empty());
+        proptest::prop_assert!(!down.into_iter().any(|part| *part == ".."), "{}", key);
+    }
+}
+
+/// What hurts a parser does not hurt who looks for files.
+#[test]
+fn hostile_templates_are_refused() {
+    let bomb: String = (0..30)
+        .map(|n| {
+            format!(
+                "a{n}: &a{n} [{}]\n",
+                vec![if n == 0 { "x".into() } else { format!("*a{}", n - 1) }; 9].join(", ")
+            )
+        })
+        .collect();
+    // One section, so that its anchors are known to it all.
+    let bomb = format!("r:\n  {}", bomb.replace('\n', "\n  "));
+    let deep = format!("r: {}{}", "[".repeat(100), "]".repeat(100));
+    for (text, wanted) in
+        [(&*bomb, "anchors and aliases copy more than"), (&*deep, "nested more than 64 levels deep")]
+    {
+        let fetch = |_: &str| Ok(text);
+        let why = gather(Some(("T", "r: {type: t.yaml}")), &Environment::default(), str::to_owned, fetch)
+            .unwrap_err();
+        assert!(why.0[0].file == "t.yaml" && why.0[0].message.contains(wanted), "{why}");
+    }
+}

@@ -1,24 +1,51 @@
 //! Parameters: what was given, checked against what the template asks for.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::digest;
 use crate::environment::Environment;
 use crate::error::{Errors, Path, Place, Sink, cut, suggestion};
 use crate::parameter::ParameterDef;
-use crate::template::Template;
+use crate::template::{Condition, Template};
 
 const MISSING: &str = "this parameter must be given; it has no default";
 /// Stands for the value of a hidden parameter, as in Heat.
 pub const MASK: &str = "******";
 
-/// A value for each parameter of one template, in its order. Serializes as a map with every value in clear: for the
-/// store, not for eyes; see [`Parameters::masked`].
+/// A value for each parameter of one template, in its order, and what is true of its conditions. Serializes as a map with
+/// every value in clear: for the store, not for eyes; see [`Parameters::masked`].
 #[derive(Clone, PartialEq)]
-pub struct Parameters(Box<[Bound]>);
+pub struct Parameters {
+    values: Box<[Bound]>,
+    stack: Option<Arc<StackNames>>,
+    facade: Option<Arc<Facade>>,
+    /// In the template's order; none where it asks for the stack's name before that is known.
+    conditions: Box<[Option<bool>]>,
+}
+
+/// Which stack the template is of: `OS::stack_name` and `OS::stack_id`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StackNames {
+    /// As operators call it.
+    pub name: String,
+    /// Its id, which no other stack ever has.
+    pub id: String,
+}
+
+/// What a nested stack's resource says in the outer template: `resource_facade`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facade {
+    /// A map.
+    pub metadata: Value,
+    /// `Delete` or `Retain`, as Heat gives it.
+    pub deletion_policy: Value,
+    /// A map.
+    pub update_policy: Value,
+}
 
 #[derive(Clone, PartialEq)]
 struct Bound {
@@ -59,7 +86,7 @@ impl Template {
         for definition in &self.parameters {
             let before = path.key(&definition.name);
             let value = match given.get(&*definition.name) {
-                Some(given) => definition.kind.convert(given),
+                Some(given) => definition.take(given),
                 None => match (environment.of_parameter(definition), &definition.default) {
                     (Some(Ok(value)), _) => Ok(value),
                     (Some(Err(error)), _) => {
@@ -82,7 +109,41 @@ impl Template {
             }
             path.leave(before);
         }
-        if errors.is_empty() { Ok(Parameters(bound.into())) } else { Err(errors.into_errors()) }
+        if !errors.is_empty() {
+            return Err(errors.into_errors());
+        }
+        let conditions = vec![None; self.conditions.len()].into();
+        let bound = Parameters { values: bound.into(), stack: None, facade: None, conditions };
+        self.with_conditions(bound)
+    }
+
+    /// The same values in a stack that has its name: all conditions are known then.
+    ///
+    /// # Errors
+    /// Of conditions that are neither true nor false.
+    pub fn name_stack(&self, mut parameters: Parameters, names: StackNames) -> Result<Parameters, Errors> {
+        parameters.stack = Some(Arc::new(names));
+        self.with_conditions(parameters)
+    }
+
+    /// Decides each condition after those that it refers to.
+    fn with_conditions(&self, mut parameters: Parameters) -> Result<Parameters, Errors> {
+        let mut errors = Sink::new(&self.file);
+        let mut order: Vec<&Condition> = self.conditions.iter().collect();
+        order.sort_by_key(|condition| condition.rank);
+        for condition in order {
+            if condition.pseudo && parameters.stack.is_none() {
+                continue;
+            }
+            match self.decide(condition, &parameters) {
+                Ok(holds) => {
+                    let index = self.conditions.partition_point(|other| other.name < condition.name);
+                    parameters.conditions[index] = Some(holds);
+                }
+                Err(error) => errors.take(error),
+            }
+        }
+        if errors.is_empty() { Ok(parameters) } else { Err(errors.into_errors()) }
     }
 
     /// Names of the parameters that have no value: not given, not in the environment, without a default.
@@ -104,19 +165,20 @@ impl Template {
 impl Parameters {
     /// The value of a parameter.
     pub fn get(&self, name: &str) -> Option<&Value> {
-        self.0.binary_search_by(|bound| (*bound.name).cmp(name)).ok().map(|i| &self.0[i].value)
+        let found = self.values.binary_search_by(|bound| (*bound.name).cmp(name));
+        found.ok().map(|i| &self.values[i].value)
     }
 
     /// All of them for an operator's eyes: hidden ones are `"******"`.
     pub fn masked(&self) -> BTreeMap<String, Value> {
         let shown =
             |bound: &Bound| if bound.hidden { Value::String(MASK.to_owned()) } else { bound.value.clone() };
-        self.0.iter().map(|bound| (bound.name.to_string(), shown(bound))).collect()
+        self.values.iter().map(|bound| (bound.name.to_string(), shown(bound))).collect()
     }
 
     /// Values of hidden parameters, so that they can be masked where they appear in rendered text.
     pub fn hidden_values(&self) -> impl Iterator<Item = &Value> {
-        self.0.iter().filter(|bound| bound.hidden).map(|bound| &bound.value)
+        self.values.iter().filter(|bound| bound.hidden).map(|bound| &bound.value)
     }
 
     /// A text for operators, with what hidden parameters hold masked wherever it appears.
@@ -128,20 +190,47 @@ impl Parameters {
         })
     }
 
+    /// These in a nested stack, whose resource in the outer template says this.
+    pub fn within(mut self, facade: Facade) -> Self {
+        self.facade = Some(Arc::new(facade));
+        self
+    }
+
+    /// The stack they are of, once it is known.
+    pub fn stack(&self) -> Option<&StackNames> {
+        self.stack.as_deref()
+    }
+
+    pub(crate) fn facade(&self) -> Option<&Facade> {
+        self.facade.as_deref()
+    }
+
+    pub(crate) fn facade_digest(&self) -> u128 {
+        self.facade().map_or(0, |facade| {
+            let Facade { metadata, deletion_policy, update_policy } = facade;
+            digest::of_value(&json!([metadata, deletion_policy, update_policy]))
+        })
+    }
+
+    /// Whether a condition holds; `None` while that is not known, or where these parameters are of another template.
+    pub(crate) fn condition(&self, index: u32) -> Option<bool> {
+        self.conditions.get(index as usize).copied().flatten()
+    }
+
     /// `None` where these parameters are of another template.
     pub(crate) fn value(&self, index: u32) -> Option<&Value> {
-        self.0.get(index as usize).map(|bound| &bound.value)
+        self.values.get(index as usize).map(|bound| &bound.value)
     }
 
     pub(crate) fn digest(&self, index: u32) -> u128 {
-        self.0.get(index as usize).map_or(0, |bound| bound.digest)
+        self.values.get(index as usize).map_or(0, |bound| bound.digest)
     }
 }
 
 impl Serialize for Parameters {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for bound in &self.0 {
+        let mut map = serializer.serialize_map(Some(self.values.len()))?;
+        for bound in &self.values {
             map.serialize_entry(&*bound.name, &bound.value)?;
         }
         map.end()

@@ -10,6 +10,8 @@ use serde_json::{Map, Value};
 use crate::Limits;
 use crate::error::{Path, Place, Sink, cut};
 use crate::expression::{Entry, Expr, ExprKind};
+use crate::resolve::Feature;
+use crate::version::Version;
 use crate::{function, scalar};
 
 /// Reading cannot go on; why is among the errors already.
@@ -33,6 +35,13 @@ pub(crate) struct Reader<'t> {
     pub parameters: Names,
     pub resources: Names,
     pub files: Names,
+    pub conditions: Names,
+    /// Once it has been read.
+    pub version: Option<Version>,
+    /// What was read before the version, and not every version has.
+    pub features: Vec<Feature>,
+    /// Patterns that constraints have compiled.
+    pub patterns: usize,
     /// Off where a one-key map is data: defaults of parameters.
     pub functions: bool,
     /// Complete nodes with an anchor, by the parser's number.
@@ -51,6 +60,10 @@ impl<'t> Reader<'t> {
             parameters: Names::new(),
             resources: Names::new(),
             files: Names::new(),
+            conditions: Names::new(),
+            version: None,
+            features: Vec::new(),
+            patterns: 0,
             functions: true,
             anchors: BTreeMap::new(),
             copied: 0,
@@ -67,6 +80,14 @@ impl<'t> Reader<'t> {
 
     pub fn error(&mut self, at: Place, message: impl AsRef<str>) {
         self.errors.push(at, self.path.as_str(), message);
+    }
+
+    /// Something that stands here and that only a version since `since` has.
+    pub fn needs(&mut self, at: Place, what: &'static str, since: Version) {
+        // More than that are not shown either.
+        if self.version.is_none_or(|version| version < since) && self.features.len() < Limits::ERRORS {
+            self.features.push(Feature { at, path: self.path.as_str().into(), what, since });
+        }
     }
 
     /// The number of a resource's name.

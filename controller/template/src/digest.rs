@@ -6,28 +6,35 @@
 use serde_json::Value;
 
 use crate::bind::Parameters;
-use crate::expression::{Call, Expr, ExprKind};
+use crate::expression::{Call, Expr, ExprKind, Logic, Pseudo, Strictness};
 use crate::parse::DraftResource;
-use crate::template::{Attached, Resource};
+use crate::template::{Attached, Condition, Resource};
 
 /// What indexes in expressions stand for.
 pub(crate) struct NamesOf<'a> {
     pub parameters: &'a [&'a str],
+    pub conditions: &'a [Condition],
     pub resources: &'a [&'a str],
     pub files: &'a [Attached],
 }
 
 impl Resource {
     /// Equal between two revisions if and only if type, properties, `depends_on`, `deletion_policy`, `external_id`, the
-    /// values of the parameters used and the files used are equal. Whitespace, comments, order of keys and unused parameters do not matter.
+    /// values of the parameters used, what is true of the conditions used and the files used are equal. Whitespace, comments, order of keys and unused parameters do not matter.
     pub fn definition_digest(&self, parameters: &Parameters) -> u128 {
-        if self.parameters.is_empty() {
+        if self.parameters.is_empty() && self.conditions.is_empty() && !self.facade {
             return self.digest;
         }
         let mut hasher = blake3::Hasher::new();
         hasher.update(&self.digest.to_le_bytes());
         for &index in &self.parameters {
             hasher.update(&parameters.digest(index).to_le_bytes());
+        }
+        for &index in &self.conditions {
+            hasher.update(&[parameters.condition(index).map_or(2, u8::from)]);
+        }
+        if self.facade {
+            hasher.update(&parameters.facade_digest().to_le_bytes());
         }
         short(&hasher.finalize())
     }
@@ -67,6 +74,14 @@ pub(crate) fn of_resource(
     }
     expr(buffer, &draft.properties, names);
     of_bytes(buffer)
+}
+
+/// Of a resource that refers to others which are not there.
+pub(crate) fn without<'a>(digest: u128, absent: impl Iterator<Item = &'a str>) -> u128 {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&digest.to_le_bytes());
+    hasher.update(&names_digest(absent).to_le_bytes());
+    short(&hasher.finalize())
 }
 
 pub(crate) fn of_value(given: &Value) -> u128 {
@@ -133,8 +148,13 @@ fn call(out: &mut Vec<u8>, call: &Call, names: &NamesOf<'_>) {
             out.push(b'F');
             out.extend_from_slice(&names.files[*file as usize].digest.to_le_bytes());
         }
-        Call::StrReplace { template, params } => {
+        Call::StrReplace { template, params, strictness } => {
             out.push(b'S');
+            match strictness {
+                Strictness::Lenient => {}
+                Strictness::Strict => out.push(b'1'),
+                Strictness::Very => out.push(b'2'),
+            }
             expr(out, template, names);
             expr(out, params, names);
         }
@@ -142,6 +162,37 @@ fn call(out: &mut Vec<u8>, call: &Call, names: &NamesOf<'_>) {
             out.push(b'J');
             expr(out, delimiter, names);
             list(out, b'l', lists, names);
+        }
+        Call::Pseudo(pseudo) => out.extend_from_slice(&[b'O', u8::from(*pseudo == Pseudo::StackId)]),
+        Call::Facade(part) => out.extend_from_slice(&[b'f', *part as u8]),
+        Call::Repeat { template, for_each, permutations } => {
+            out.extend_from_slice(&[b'E', u8::from(*permutations)]);
+            expr(out, template, names);
+            expr(out, for_each, names);
+        }
+        Call::Plain { function, argument } => {
+            text(out, b'C', function.name());
+            expr(out, argument, names);
+        }
+        Call::Yaql { expression, data, .. } => {
+            out.push(b'Y');
+            expr(out, expression, names);
+            expr(out, data, names);
+        }
+        Call::If { condition, values } => {
+            out.push(b'I');
+            expr(out, condition, names);
+            list(out, b'l', values, names);
+        }
+        // By name: whether it holds is added where that is known.
+        Call::Condition { condition } => text(out, b'c', &names.conditions[*condition as usize].name),
+        Call::Logic { operator, conditions } => {
+            let operator = match operator {
+                Logic::And => b'&',
+                Logic::Not => b'!',
+                Logic::Or => b'|',
+            };
+            list(out, operator, conditions, names);
         }
     }
 }

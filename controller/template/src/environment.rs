@@ -232,7 +232,12 @@ impl Environment {
                 Err(message) => return Some(Err(self.error(section, &definition.name, given, &message))),
             }
         }
-        all.map(Ok)
+        // What is allowed is said of what the values make together.
+        let wrong = |message: String| {
+            let last = values.last().expect("there is a value, so there are some given");
+            self.error(section, &definition.name, last, &message)
+        };
+        all.map(|value| definition.allowed(value).map_err(wrong))
     }
 
     /// Whether it has a value for a parameter of the root template.

@@ -125,6 +125,10 @@ impl Sink {
         self.errors.is_empty()
     }
 
+    pub fn count(&self) -> usize {
+        self.errors.len()
+    }
+
     pub fn into_errors(mut self) -> Errors {
         let file = &self.file;
         self.errors.sort_by(|a, b| {

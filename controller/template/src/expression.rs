@@ -1,8 +1,11 @@
 //! The tree a template's values are read into: literals, lists, maps and calls of functions.
 
+use std::sync::Arc;
+
 use serde_json::{Number, Value};
 
 use crate::error::Place;
+use crate::yaql;
 
 /// A node of the tree.
 #[derive(Clone, Debug)]
@@ -33,16 +36,134 @@ pub(crate) struct Entry {
     pub value: Expr,
 }
 
-/// A function with its arguments. Until `resolve` has run, `parameter`, `resource` and `file` count names in order
-/// of appearance; afterwards they are indexes into the template's sorted lists.
+/// A function with its arguments. Until `resolve` has run, `parameter`, `resource`, `file` and `condition` count names in
+/// order of appearance; afterwards they are indexes into the template's sorted lists.
 #[derive(Clone, Debug)]
 pub(crate) enum Call {
-    GetParam { parameter: u32, path: Box<[Expr]> },
-    GetResource { resource: u32 },
-    GetAttr { resource: u32, attribute: Box<str>, path: Box<[Expr]> },
-    GetFile { file: u32 },
-    StrReplace { template: Expr, params: Expr },
-    ListJoin { delimiter: Expr, lists: Box<[Expr]> },
+    GetParam {
+        parameter: u32,
+        path: Box<[Expr]>,
+    },
+    Pseudo(Pseudo),
+    GetResource {
+        resource: u32,
+    },
+    GetAttr {
+        resource: u32,
+        attribute: Box<str>,
+        path: Box<[Expr]>,
+    },
+    GetFile {
+        file: u32,
+    },
+    Facade(FacadePart),
+    StrReplace {
+        template: Expr,
+        params: Expr,
+        strictness: Strictness,
+    },
+    ListJoin {
+        delimiter: Expr,
+        lists: Box<[Expr]>,
+    },
+    Repeat {
+        template: Expr,
+        for_each: Expr,
+        permutations: bool,
+    },
+    Plain {
+        function: Plain,
+        argument: Expr,
+    },
+    Yaql {
+        expression: Expr,
+        data: Expr,
+        parsed: Option<Arc<yaql::Expression>>,
+    },
+    If {
+        condition: Expr,
+        values: Box<[Expr]>,
+    },
+    /// A condition of the section `conditions`.
+    Condition {
+        condition: u32,
+    },
+    Logic {
+        operator: Logic,
+        conditions: Box<[Expr]>,
+    },
+}
+
+/// Parameters that every stack has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pseudo {
+    StackName,
+    StackId,
+}
+
+/// What a nested stack may ask of its resource in the outer template.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FacadePart {
+    Metadata,
+    DeletionPolicy,
+    UpdatePolicy,
+}
+
+/// What is an error for `str_replace`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Strictness {
+    /// Nothing.
+    Lenient,
+    /// A text that is not in the template.
+    Strict,
+    /// An empty value too.
+    Very,
+}
+
+/// Functions that take their argument as a value and look at nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plain {
+    Contains,
+    Digest,
+    Equals,
+    Filter,
+    ListConcat,
+    ListConcatUnique,
+    MakeUrl,
+    MapMerge,
+    MapReplace,
+    StrSplit,
+}
+
+/// How conditions make another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Logic {
+    And,
+    Not,
+    Or,
+}
+
+impl Plain {
+    const ALL: [(Plain, &'static str); 10] = [
+        (Plain::Contains, "contains"),
+        (Plain::Digest, "digest"),
+        (Plain::Equals, "equals"),
+        (Plain::Filter, "filter"),
+        (Plain::ListConcat, "list_concat"),
+        (Plain::ListConcatUnique, "list_concat_unique"),
+        (Plain::MakeUrl, "make_url"),
+        (Plain::MapMerge, "map_merge"),
+        (Plain::MapReplace, "map_replace"),
+        (Plain::StrSplit, "str_split"),
+    ];
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|(_, known)| *known == name).map(|(plain, _)| plain)
+    }
+
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(plain, _)| *plain == self).expect("every function is in the table").1
+    }
 }
 
 impl Expr {
@@ -77,7 +198,7 @@ impl Expr {
             ExprKind::Text(text) => text.len(),
             ExprKind::List(items) => items.iter().map(Expr::weight).sum(),
             ExprKind::Map(entries) => entries.iter().map(|e| e.key.len() + e.value.weight()).sum(),
-            ExprKind::Call(call) => call.operands().iter().map(|e| e.weight()).sum(),
+            ExprKind::Call(call) => call.operands().iter().map(|(_, e)| e.weight()).sum(),
         }
     }
 
@@ -92,8 +213,23 @@ impl Expr {
             ExprKind::List(items) => items.iter().map(Expr::depth).max().unwrap_or(0),
             ExprKind::Map(entries) => entries.iter().map(|e| e.value.depth()).max().unwrap_or(0),
             // The list or map that held the operands is a level of its own.
-            ExprKind::Call(call) => 2 + call.operands().iter().map(|e| e.depth()).max().unwrap_or(0),
+            ExprKind::Call(call) => 2 + call.operands().iter().map(|(_, e)| e.depth()).max().unwrap_or(0),
         }
+    }
+
+    /// Whether it is the same whatever is given and whatever becomes of resources.
+    pub fn is_literal(&self) -> bool {
+        match &self.kind {
+            ExprKind::Null | ExprKind::Bool(_) | ExprKind::Number(_) | ExprKind::Text(_) => true,
+            ExprKind::List(items) => items.iter().all(Expr::is_literal),
+            ExprKind::Map(entries) => entries.iter().all(|entry| entry.value.is_literal()),
+            ExprKind::Call(_) | ExprKind::Invalid => false,
+        }
+    }
+
+    /// Whether it may be anything: only rendering tells.
+    pub fn is_open(&self) -> bool {
+        matches!(self.kind, ExprKind::Call(_) | ExprKind::Invalid)
     }
 
     /// What it is, for messages.
@@ -110,16 +246,112 @@ impl Expr {
     }
 }
 
+/// Where an operand stands below its call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part {
+    /// It is the whole argument.
+    Whole,
+    Key(&'static str),
+    Item(usize),
+}
+
 impl Call {
-    /// The expressions a call is made of.
-    pub fn operands(&self) -> Vec<&Expr> {
+    /// As written in templates.
+    pub fn name(&self) -> &'static str {
         match self {
-            Call::GetParam { path, .. } | Call::GetAttr { path, .. } => path.iter().collect(),
-            Call::GetResource { .. } | Call::GetFile { .. } => Vec::new(),
-            Call::StrReplace { template, params } => vec![template, params],
-            Call::ListJoin { delimiter, lists } => std::iter::once(delimiter).chain(lists.iter()).collect(),
+            Call::GetParam { .. } | Call::Pseudo(_) => "get_param",
+            Call::GetResource { .. } => "get_resource",
+            Call::GetAttr { .. } => "get_attr",
+            Call::GetFile { .. } => "get_file",
+            Call::Facade(_) => "resource_facade",
+            Call::StrReplace { strictness: Strictness::Lenient, .. } => "str_replace",
+            Call::StrReplace { strictness: Strictness::Strict, .. } => "str_replace_strict",
+            Call::StrReplace { strictness: Strictness::Very, .. } => "str_replace_vstrict",
+            Call::ListJoin { .. } => "list_join",
+            Call::Repeat { .. } => "repeat",
+            Call::Plain { function, .. } => function.name(),
+            Call::Yaql { .. } => "yaql",
+            Call::If { .. } => "if",
+            Call::Condition { .. } => "a condition",
+            Call::Logic { operator: Logic::And, .. } => "and",
+            Call::Logic { operator: Logic::Not, .. } => "not",
+            Call::Logic { operator: Logic::Or, .. } => "or",
         }
     }
+
+    /// The expressions a call is made of, with their places.
+    pub fn operands(&self) -> Vec<(Part, &Expr)> {
+        match self {
+            Call::GetResource { .. }
+            | Call::GetFile { .. }
+            | Call::Pseudo(_)
+            | Call::Facade(_)
+            | Call::Condition { .. } => Vec::new(),
+            Call::GetParam { path, .. } => items(1, path),
+            Call::GetAttr { path, .. } => items(2, path),
+            Call::StrReplace { template, params, .. } => {
+                vec![(Part::Key("template"), template), (Part::Key("params"), params)]
+            }
+            Call::ListJoin { delimiter, lists } => {
+                std::iter::once((Part::Item(0), delimiter)).chain(items(1, lists)).collect()
+            }
+            Call::Repeat { template, for_each, .. } => {
+                vec![(Part::Key("template"), template), (Part::Key("for_each"), for_each)]
+            }
+            Call::Plain { argument, .. } => vec![(Part::Whole, argument)],
+            Call::Yaql { expression, data, .. } => {
+                vec![(Part::Key("expression"), expression), (Part::Key("data"), data)]
+            }
+            Call::If { condition, values } => {
+                std::iter::once((Part::Item(0), condition)).chain(items(1, values)).collect()
+            }
+            Call::Logic { operator: Logic::Not, conditions } => {
+                conditions.iter().map(|condition| (Part::Whole, condition)).collect()
+            }
+            Call::Logic { conditions, .. } => items(0, conditions),
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn operands_mut(&mut self) -> Vec<(Part, &mut Expr)> {
+        match self {
+            Call::GetResource { .. }
+            | Call::GetFile { .. }
+            | Call::Pseudo(_)
+            | Call::Facade(_)
+            | Call::Condition { .. } => Vec::new(),
+            Call::GetParam { path, .. } => items_mut(1, path),
+            Call::GetAttr { path, .. } => items_mut(2, path),
+            Call::StrReplace { template, params, .. } => {
+                vec![(Part::Key("template"), template), (Part::Key("params"), params)]
+            }
+            Call::ListJoin { delimiter, lists } => {
+                std::iter::once((Part::Item(0), delimiter)).chain(items_mut(1, lists)).collect()
+            }
+            Call::Repeat { template, for_each, .. } => {
+                vec![(Part::Key("template"), template), (Part::Key("for_each"), for_each)]
+            }
+            Call::Plain { argument, .. } => vec![(Part::Whole, argument)],
+            Call::Yaql { expression, data, .. } => {
+                vec![(Part::Key("expression"), expression), (Part::Key("data"), data)]
+            }
+            Call::If { condition, values } => {
+                std::iter::once((Part::Item(0), condition)).chain(items_mut(1, values)).collect()
+            }
+            Call::Logic { operator: Logic::Not, conditions } => {
+                conditions.iter_mut().map(|condition| (Part::Whole, condition)).collect()
+            }
+            Call::Logic { conditions, .. } => items_mut(0, conditions),
+        }
+    }
+}
+
+fn items(first: usize, exprs: &[Expr]) -> Vec<(Part, &Expr)> {
+    exprs.iter().enumerate().map(|(n, expr)| (Part::Item(first + n), expr)).collect()
+}
+
+fn items_mut(first: usize, exprs: &mut [Expr]) -> Vec<(Part, &mut Expr)> {
+    exprs.iter_mut().enumerate().map(|(n, expr)| (Part::Item(first + n), expr)).collect()
 }
 
 /// What a value is, for messages.

@@ -1,58 +1,69 @@
 //! HOT's functions as they are written: a map with one key, the function's name.
+//!
+//! What a template's version has, and what may stand in a condition, is checked by `resolve`: here a part is read before
+//! what it is part of, and the version may come last.
 
-use crate::build::{Reader, number};
+mod collection;
+mod condition;
+mod reference;
+mod text;
+
+use crate::build::Reader;
+use crate::catalogue;
 use crate::error::{Place, cut, suggestion};
-use crate::expression::{Call, Entry, Expr, ExprKind};
+use crate::expression::{Call, Entry, Expr, ExprKind, Plain};
 
-/// Functions of this build.
-const KNOWN: [&str; 6] = ["get_attr", "get_file", "get_param", "get_resource", "list_join", "str_replace"];
+pub(crate) use condition::condition;
 
-/// HOT's other functions, Heat's old ones and Muster's own to come: refused by name.
-const NOT_YET: [&str; 24] = [
-    "and",
-    "contains",
-    "digest",
-    "equals",
-    "filter",
-    "get_node",
-    "if",
-    "list_concat",
-    "list_concat_unique",
-    "make_url",
-    "map_merge",
-    "map_replace",
-    "not",
-    "or",
-    "repeat",
-    "resource_facade",
-    "str_replace_strict",
-    "str_replace_vstrict",
-    "str_split",
-    "yaql",
-    "Ref",
-    "Fn::GetAtt",
-    "Fn::Join",
-    "Fn::Select",
+/// Heat's older functions, with what does the same in HOT.
+const CFN: [(&str, &str); 16] = [
+    ("Ref", "write get_resource or get_param"),
+    ("Fn::And", "write and"),
+    ("Fn::Base64", "HOT has none for it: write the text as it is"),
+    ("Fn::Equals", "write equals"),
+    ("Fn::FindInMap", "write get_param with a path into a parameter of type json"),
+    ("Fn::GetAZs", "there are no availability zones here"),
+    ("Fn::GetAtt", "write get_attr"),
+    ("Fn::If", "write if"),
+    ("Fn::Join", "write list_join"),
+    ("Fn::MemberListToMap", "HOT has none for it: write a map"),
+    ("Fn::Not", "write not"),
+    ("Fn::Or", "write or"),
+    ("Fn::Replace", "write str_replace"),
+    ("Fn::ResourceFacade", "write resource_facade"),
+    ("Fn::Select", "write get_param or get_attr with a path"),
+    ("Fn::Split", "write str_split"),
 ];
+
+/// Muster's own to come.
+const NOT_YET: [&str; 1] = ["get_node"];
+
+/// Names that nobody gives to data: only to these a key may be near by mistake, and beside other keys they are one.
+fn is_telling(name: &str) -> bool {
+    name.contains('_')
+}
 
 /// `; did you mean 'X'?` for a name that is no function.
 pub(crate) fn suggest(name: &str) -> String {
-    suggestion(name, KNOWN)
+    suggestion(
+        name,
+        catalogue::functions().iter().map(|function| function.name).filter(|name| is_telling(name)),
+    )
 }
 
 /// What a map that was read stands for: itself, or a call.
 pub(crate) fn recognise(reader: &mut Reader<'_>, entries: Vec<Entry>, at: Place) -> ExprKind {
+    let known = |entry: &Entry| catalogue::find(&entry.key).is_some();
     if entries.len() != 1 {
-        if let Some(entry) = entries.iter().find(|entry| KNOWN.contains(&&*entry.key)) {
+        if let Some(entry) = entries.iter().find(|entry| is_telling(&entry.key) && known(entry)) {
             let message = format!("the function '{}' must be the only key of its map", entry.key);
             reader.error(entry.at, message);
             return ExprKind::Invalid;
         }
         return ExprKind::Map(entries.into());
     }
-    let name = &*entries[0].key;
-    if !KNOWN.contains(&name) {
-        if let Some(message) = refusal(name) {
+    if !known(&entries[0]) {
+        if let Some(message) = refusal(&entries[0].key) {
             reader.error(entries[0].at, message);
             return ExprKind::Invalid;
         }
@@ -67,6 +78,9 @@ pub(crate) fn recognise(reader: &mut Reader<'_>, entries: Vec<Entry>, at: Place)
 
 /// Why a one-key map is not data. A key near to a function's name is a misspelt function; any other is data.
 fn refusal(name: &str) -> Option<String> {
+    if let Some((_, instead)) = CFN.iter().find(|(known, _)| *known == name) {
+        return Some(format!("the function '{name}' is not supported; {instead}"));
+    }
     if NOT_YET.contains(&name) {
         return Some(format!("the function '{name}' is not supported by this version yet"));
     }
@@ -78,32 +92,25 @@ fn refusal(name: &str) -> Option<String> {
 /// The call, or nothing where its arguments are wrong, which has been said then.
 fn call(reader: &mut Reader<'_>, name: &str, argument: Expr, at: Place) -> Option<Call> {
     match name {
-        "get_param" => {
-            let (name, path) = name_and_path(reader, argument, "[PARAMETER, KEY, …]")?;
-            if name.starts_with("OS::") {
-                reader.error(
-                    at,
-                    format!("the parameter '{}' is not supported by this version yet", cut(&name)),
-                );
-                return None;
-            }
-            Some(Call::GetParam { parameter: number(&mut reader.parameters, name), path })
+        "get_param" => reference::get_param(reader, argument, at),
+        "get_resource" => reference::get_resource(reader, argument),
+        "get_attr" => reference::get_attr(reader, argument),
+        "get_file" => reference::get_file(reader, argument),
+        "resource_facade" => reference::resource_facade(reader, &argument),
+        "if" => condition::choice(reader, argument),
+        "and" | "not" | "or" => condition::logic(reader, name, argument),
+        "list_join" => text::list_join(reader, argument),
+        "repeat" => collection::repeat(reader, argument),
+        "str_replace" | "str_replace_strict" | "str_replace_vstrict" => {
+            text::str_replace(reader, name, argument)
         }
-        "get_resource" => {
-            let resource = text(reader, argument, "the name of a resource")?;
-            Some(Call::GetResource { resource: number(&mut reader.resources, resource) })
-        }
-        "get_attr" => get_attr(reader, argument),
-        "get_file" => {
-            let file = text(reader, argument, "the name of a file")?;
-            Some(Call::GetFile { file: number(&mut reader.files, file) })
-        }
-        "str_replace" => str_replace(reader, argument),
-        _ => list_join(reader, argument),
+        "yaql" => text::yaql(reader, argument),
+        _ => collection::plain(reader, Plain::from_name(name)?, argument),
     }
 }
 
-fn text(reader: &mut Reader<'_>, argument: Expr, wanted: &str) -> Option<Box<str>> {
+/// A text; a number is one too.
+fn text_in(reader: &mut Reader<'_>, argument: Expr, wanted: &str) -> Option<Box<str>> {
     match argument.kind {
         ExprKind::Text(text) => Some(text),
         ExprKind::Number(number) => Some(number.to_string().into()),
@@ -114,103 +121,39 @@ fn text(reader: &mut Reader<'_>, argument: Expr, wanted: &str) -> Option<Box<str
     }
 }
 
-fn name_and_path(reader: &mut Reader<'_>, argument: Expr, wanted: &str) -> Option<(Box<str>, Box<[Expr]>)> {
-    match argument.kind {
-        ExprKind::List(items) => {
-            let mut items = items.into_iter();
-            let Some(first) = items.next() else {
-                reader.error(argument.at, format!("want {wanted}, got an empty list"));
-                return None;
-            };
-            Some((text(reader, first, "a name first")?, items.collect()))
-        }
-        _ => Some((text(reader, argument, &format!("a name or {wanted}"))?, Box::default())),
-    }
-}
-
-fn get_attr(reader: &mut Reader<'_>, argument: Expr) -> Option<Call> {
-    const WANTED: &str = "[RESOURCE, ATTRIBUTE, KEY, …]";
-    let at = argument.at;
-    let ExprKind::List(items) = argument.kind else {
-        reader.error(at, format!("want {WANTED}, got {}", argument.describe()));
-        return None;
-    };
-    let mut items = items.into_iter();
-    let (Some(resource), Some(attribute)) = (items.next(), items.next()) else {
-        reader.error(at, format!("want {WANTED}, got too few items"));
-        return None;
-    };
-    let resource = text(reader, resource, "the name of a resource")?;
-    let attribute = text(reader, attribute, "the name of an attribute")?;
-    Some(Call::GetAttr {
-        resource: number(&mut reader.resources, resource),
-        attribute,
-        path: items.collect(),
-    })
-}
-
-fn str_replace(reader: &mut Reader<'_>, argument: Expr) -> Option<Call> {
+/// The values under these keys of a map; the first `required` of them must be there.
+fn keys_in<const N: usize>(
+    reader: &mut Reader<'_>,
+    name: &str,
+    argument: Expr,
+    keys: [&str; N],
+    required: usize,
+) -> Option<[Option<Expr>; N]> {
     let at = argument.at;
     let ExprKind::Map(entries) = argument.kind else {
-        reader.error(at, format!("want {{template: …, params: {{…}}}}, got {}", argument.describe()));
+        let wanted: Vec<String> = keys[..required].iter().map(|key| format!("{key}: …")).collect();
+        let message = format!("want {{{}}}, got {}", wanted.join(", "), argument.describe());
+        reader.error(at, message);
         return None;
     };
-    let (mut template, mut params) = (None, None);
+    let mut found = [const { None }; N];
     for Entry { key, at, value } in entries {
-        match &*key {
-            "template" => template = Some(value),
-            "params" => params = Some(value),
-            _ => {
-                let near = suggestion(&key, ["template", "params"]);
-                reader.error(at, format!("unknown key '{}' of str_replace{near}", cut(&key)));
+        match keys.iter().position(|known| *known == &*key) {
+            Some(index) => found[index] = Some(value),
+            None => {
+                let near = suggestion(&key, keys);
+                reader.error(at, format!("unknown key '{}' of {name}{near}", cut(&key)));
             }
         }
     }
-    let (Some(template), Some(params)) = (template, params) else {
-        reader.error(at, "str_replace wants both 'template' and 'params'");
-        return None;
-    };
-    if !matches!(template.kind, ExprKind::Text(_) | ExprKind::Call(_) | ExprKind::Invalid) {
-        reader.error(template.at, format!("want text as 'template', got {}", template.describe()));
-        return None;
-    }
-    match &params.kind {
-        ExprKind::Map(entries) if entries.iter().any(|entry| entry.key.is_empty()) => {
-            reader.error(params.at, "an empty text cannot be replaced");
-            None
-        }
-        ExprKind::Map(_) | ExprKind::Call(_) | ExprKind::Invalid => {
-            Some(Call::StrReplace { template, params })
-        }
-        _ => {
-            reader.error(params.at, format!("want a map as 'params', got {}", params.describe()));
-            None
-        }
-    }
-}
-
-fn list_join(reader: &mut Reader<'_>, argument: Expr) -> Option<Call> {
-    const WANTED: &str = "[DELIMITER, LIST, …]";
-    let at = argument.at;
-    let ExprKind::List(items) = argument.kind else {
-        reader.error(at, format!("want {WANTED}, got {}", argument.describe()));
-        return None;
-    };
-    let mut items = items.into_iter();
-    let Some(delimiter) = items.next().filter(|_| items.len() > 0) else {
-        reader.error(at, format!("want {WANTED}, got too few items"));
-        return None;
-    };
-    if !matches!(delimiter.kind, ExprKind::Text(_) | ExprKind::Call(_) | ExprKind::Invalid) {
-        reader.error(delimiter.at, format!("want text as delimiter, got {}", delimiter.describe()));
+    if found[..required].iter().any(Option::is_none) {
+        let quoted: Vec<String> = keys[..required].iter().map(|key| format!("'{key}'")).collect();
+        let wanted = match quoted.as_slice() {
+            [one] => one.clone(),
+            _ => format!("both {}", quoted.join(" and ")),
+        };
+        reader.error(at, format!("{name} wants {wanted}"));
         return None;
     }
-    let lists: Box<[Expr]> = items.collect();
-    for list in &lists {
-        if !matches!(list.kind, ExprKind::List(_) | ExprKind::Call(_) | ExprKind::Null | ExprKind::Invalid) {
-            reader.error(list.at, format!("want a list to join, got {}", list.describe()));
-            return None;
-        }
-    }
-    Some(Call::ListJoin { delimiter, lists })
+    Some(found)
 }

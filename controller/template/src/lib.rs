@@ -9,11 +9,13 @@
 
 mod bind;
 mod build;
+mod catalogue;
 mod check;
 mod desired;
 mod digest;
 mod environment;
 mod error;
+mod existence;
 mod expression;
 mod flow_file;
 mod function;
@@ -28,11 +30,15 @@ mod registry;
 mod render;
 mod resolve;
 mod scalar;
+mod sections;
 mod template;
 mod text;
 pub mod types;
+mod version;
+mod yaql;
 
-pub use bind::{MASK, Parameters};
+pub use bind::{Facade, MASK, Parameters, StackNames};
+pub use catalogue::{Function, functions};
 pub use desired::{Desired, FlowSet, ForeignPolicy};
 pub use digest::names_digest;
 pub use environment::{Environment, EnvironmentFile};
@@ -43,8 +49,9 @@ pub use parse::{parse, parse_file, parse_within, referenced_files};
 pub use policy::{Hook, Policies, Policy, Restriction};
 pub use registry::{EntryId, Mapping};
 pub use render::{References, RenderError};
-pub use template::{Output, Resource, Template};
+pub use template::{Output, ParameterGroup, Resource, Template};
 pub use types::{Kind, PropertyError, node, spec};
+pub use version::Version;
 
 /// Bounds on what a template may ask for.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +70,16 @@ impl Limits {
     pub const RENDERED: usize = 64 * 1024 * 1024;
     /// Bytes of template times params that one `str_replace` looks through: about a second.
     pub const SEARCHED: usize = 1 << 30;
+    /// Conditions of a template: each may refer to all others.
+    pub const CONDITIONS: usize = 1000;
+    /// Items that one `repeat` makes: three lists can ask for any number.
+    pub const REPEATED: usize = 1_000_000;
+    /// Bytes of a compiled regular expression: one of a few characters can ask for any amount.
+    pub const REGEX: usize = 256 * 1024;
+    /// Patterns among the constraints of a template: each is kept compiled.
+    pub const ALLOWED_PATTERNS: usize = 200;
+    /// Steps of one `yaql` expression: about a second.
+    pub const STEPS: usize = 2_000_000;
     /// Environments of one stack: each is read whole.
     pub const ENVIRONMENTS: usize = 100;
     /// Patterns in the environments of one stack: each resource is held against all of them.

@@ -6,7 +6,7 @@ use crate::bind::Parameters;
 use crate::build::Reader;
 use crate::error::{cut, suggestion_or_all};
 use crate::expression::{Call, Expr, ExprKind};
-use crate::render::{References, RenderError};
+use crate::render::{RenderError, Unknown};
 use crate::template::Template;
 
 /// Characters of an external id: it stands in lists and events.
@@ -91,18 +91,5 @@ impl Template {
             None => Ok(Some(id)),
             Some(message) => Err(self.failed(expr.at, &place, message)),
         }
-    }
-}
-
-/// Only parameters are looked at.
-struct Unknown;
-
-impl References for Unknown {
-    fn resource_id(&self, _: u32) -> Option<String> {
-        None
-    }
-
-    fn attribute(&self, _: u32, _: &str) -> Option<Value> {
-        None
     }
 }

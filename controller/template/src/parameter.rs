@@ -1,5 +1,8 @@
 //! The `parameters` section: definitions, and values checked and converted by type as Heat does it.
 
+mod constraint;
+mod custom;
+
 use serde::Serialize;
 use serde_json::{Number, Value};
 
@@ -9,6 +12,8 @@ use crate::error::{Place, cut, suggestion, suggestion_or_all};
 use crate::expression::{Entry, Expr, ExprKind, describe};
 use crate::scalar;
 use crate::text::text_of;
+use crate::version::Version;
+pub(crate) use constraint::Constraint;
 
 /// HOT's types of parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -41,8 +46,11 @@ pub struct ParameterDef {
     pub hidden: bool,
     /// An update may not change it; the engine holds to that.
     pub immutable: bool,
+    /// For operators who look for parameters of a kind.
+    pub tags: Vec<Box<str>>,
     /// Already converted; a parameter without one must be given.
     pub default: Option<Value>,
+    pub(crate) constraints: Vec<Constraint>,
     pub(crate) at: Place,
 }
 
@@ -53,8 +61,8 @@ const TYPES: [(&str, ParameterType); 5] = [
     ("comma_delimited_list", ParameterType::CommaDelimitedList),
     ("boolean", ParameterType::Boolean),
 ];
-const KEYS: [&str; 6] = ["type", "default", "description", "label", "hidden", "immutable"];
-const NOT_YET: [&str; 2] = ["constraints", "tags"];
+const KEYS: [&str; 8] =
+    ["type", "default", "description", "label", "hidden", "immutable", "constraints", "tags"];
 
 impl ParameterType {
     /// As written in templates.
@@ -84,9 +92,8 @@ impl ParameterType {
             (Self::CommaDelimitedList, Value::String(text)) if text.is_empty() => {
                 Ok(Value::Array(Vec::new()))
             }
-            (Self::CommaDelimitedList, Value::String(text)) => {
-                Ok(text.split(',').map(|item| Value::String(item.trim().to_owned())).collect())
-            }
+            // As in Heat, spaces around a comma are part of the items.
+            (Self::CommaDelimitedList, Value::String(text)) => Ok(text.split(',').map(Value::from).collect()),
             (Self::CommaDelimitedList, Value::Number(_)) => {
                 Ok(Value::Array(vec![Value::String(text_of(given).into_owned())]))
             }
@@ -105,6 +112,21 @@ impl ParameterType {
             Self::Json => "a map or a list, or JSON text of one",
             Self::CommaDelimitedList => "a list, or text such as 'a,b'",
             Self::Boolean => "true or false",
+        }
+    }
+}
+
+impl ParameterDef {
+    /// The value that is made of what was given, if all constraints allow it.
+    pub(crate) fn take(&self, given: &Value) -> Result<Value, String> {
+        self.kind.convert(given).and_then(|value| self.allowed(value))
+    }
+
+    /// A value of its type, if all constraints allow it.
+    pub(crate) fn allowed(&self, value: Value) -> Result<Value, String> {
+        match self.constraints.iter().find_map(|constraint| constraint.refusal(&value, self.hidden)) {
+            None => Ok(value),
+            Some(message) => Err(message),
         }
     }
 }
@@ -147,7 +169,9 @@ pub(crate) fn define(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr)
         label: None,
         hidden: false,
         immutable: false,
+        tags: Vec::new(),
         default: None,
+        constraints: Vec::new(),
         at,
     };
     if name.is_empty() || name.chars().count() > Limits::NAME {
@@ -157,7 +181,7 @@ pub(crate) fn define(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr)
         reader.error(body.at, format!("want a map with a 'type', got {}", body.describe()));
         return definition;
     };
-    let (mut kind, mut default) = (None, None);
+    let (mut kind, mut default, mut constraints) = (None, None, None);
     for entry in entries {
         let before = reader.path.key(&entry.key);
         match &*entry.key {
@@ -167,6 +191,11 @@ pub(crate) fn define(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr)
             "label" => definition.label = text(reader, entry.value),
             "hidden" => definition.hidden = flag(reader, &entry.value),
             "immutable" => definition.immutable = flag(reader, &entry.value),
+            "constraints" => constraints = Some(entry.value),
+            "tags" => {
+                reader.needs(entry.at, "'tags' of a parameter", Version::Queens);
+                definition.tags = tags(reader, &entry.value);
+            }
             _ => unknown_key(reader, &entry),
         }
         reader.path.leave(before);
@@ -176,7 +205,12 @@ pub(crate) fn define(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr)
         Some(None) => {}
         Some(Some(kind)) => {
             definition.kind = kind;
-            definition.default = default.and_then(|default| default_value(reader, kind, &default));
+            if let Some(constraints) = constraints {
+                let before = reader.path.key("constraints");
+                definition.constraints = constraint::read(reader, kind, constraints);
+                reader.path.leave(before);
+            }
+            definition.default = default.and_then(|default| default_value(reader, &definition, &default));
         }
     }
     definition
@@ -195,12 +229,12 @@ fn type_of(reader: &mut Reader<'_>, value: &Expr) -> Option<ParameterType> {
     found
 }
 
-fn default_value(reader: &mut Reader<'_>, kind: ParameterType, default: &Expr) -> Option<Value> {
+fn default_value(reader: &mut Reader<'_>, definition: &ParameterDef, default: &Expr) -> Option<Value> {
     // As in Heat: a default of null is none.
     if matches!(default.kind, ExprKind::Null) {
         return None;
     }
-    match kind.convert(&default.sketch()) {
+    match definition.take(&default.sketch()) {
         Ok(value) => Some(value),
         Err(message) => {
             let before = reader.path.key("default");
@@ -233,12 +267,23 @@ fn flag(reader: &mut Reader<'_>, value: &Expr) -> bool {
     }
 }
 
+fn tags(reader: &mut Reader<'_>, value: &Expr) -> Vec<Box<str>> {
+    let ExprKind::List(items) = &value.kind else {
+        reader.error(value.at, format!("want a list of texts, got {}", value.describe()));
+        return Vec::new();
+    };
+    let mut found = Vec::with_capacity(items.len());
+    for item in items {
+        match &item.kind {
+            ExprKind::Text(tag) => found.push(tag.clone()),
+            _ => reader.error(item.at, format!("want text, got {}", item.describe())),
+        }
+    }
+    found
+}
+
 fn unknown_key(reader: &mut Reader<'_>, entry: &Entry) {
     let key = &*entry.key;
-    let message = if NOT_YET.contains(&key) {
-        format!("'{key}' of a parameter is not supported by this version yet")
-    } else {
-        format!("unknown key '{}' of a parameter{}", cut(key), suggestion(key, KEYS))
-    };
+    let message = format!("unknown key '{}' of a parameter{}", cut(key), suggestion(key, KEYS));
     reader.error(entry.at, message);
 }

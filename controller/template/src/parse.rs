@@ -10,38 +10,36 @@ use crate::build::{Reader, Stop};
 use crate::error::{Errors, Place, Sink, cut, suggestion, suggestion_or_all};
 use crate::expression::{Entry, Expr, ExprKind};
 use crate::library::Given;
-use crate::ownership;
 use crate::parameter::{self, ParameterDef};
 use crate::resolve;
+use crate::sections::{self, DraftGroup};
 use crate::template::{Output, Template};
 use crate::types::Kind;
+use crate::version::Version;
+use crate::{function, ownership};
 
-/// HOT's versions, by date and by name.
-const VERSIONS: [&str; 17] = [
-    "2013-05-23",
-    "2014-10-16",
-    "2015-04-30",
-    "2015-10-15",
-    "2016-04-08",
-    "2016-10-14",
-    "newton",
-    "2017-02-24",
-    "ocata",
-    "2017-09-01",
-    "pike",
-    "2018-03-02",
-    "queens",
-    "2018-08-31",
-    "rocky",
-    "2021-04-16",
-    "wallaby",
+const SECTIONS: [&str; 7] = [
+    "heat_template_version",
+    "description",
+    "parameter_groups",
+    "parameters",
+    "conditions",
+    "resources",
+    "outputs",
 ];
-const SECTIONS: [&str; 5] = ["heat_template_version", "description", "parameters", "resources", "outputs"];
-const SECTIONS_NOT_YET: [&str; 3] = ["conditions", "parameter_groups", "parameter_merge_strategies"];
-const RESOURCE_KEYS: [&str; 7] =
-    ["type", "properties", "depends_on", "deletion_policy", "external_id", "metadata", "description"];
-const RESOURCE_KEYS_NOT_YET: [&str; 4] = ["condition", "for_each", "rollout", "update_policy"];
-const OUTPUT_KEYS: [&str; 2] = ["value", "description"];
+const SECTIONS_NOT_YET: [&str; 1] = ["parameter_merge_strategies"];
+const RESOURCE_KEYS: [&str; 8] = [
+    "type",
+    "properties",
+    "depends_on",
+    "deletion_policy",
+    "external_id",
+    "condition",
+    "metadata",
+    "description",
+];
+const RESOURCE_KEYS_NOT_YET: [&str; 3] = ["for_each", "rollout", "update_policy"];
+const OUTPUT_KEYS: [&str; 3] = ["value", "description", "condition"];
 
 /// Reads and validates a template. `name` is the file's name for errors; `files` has the contents for `get_file`, by
 /// the text written there.
@@ -96,6 +94,8 @@ pub(crate) struct Draft<'t> {
     pub version: Box<str>,
     pub description: Option<Box<str>>,
     pub parameters: Vec<ParameterDef>,
+    pub groups: Vec<DraftGroup>,
+    pub conditions: Vec<DraftCondition>,
     pub resources: Vec<DraftResource>,
     pub outputs: Vec<Output>,
 }
@@ -110,6 +110,13 @@ pub(crate) struct DraftResource {
     pub depends_on: Vec<(u32, Place)>,
     pub retain: bool,
     pub external_id: Option<Box<Expr>>,
+    pub condition: Option<Box<Expr>>,
+}
+
+pub(crate) struct DraftCondition {
+    pub name: Box<str>,
+    pub at: Place,
+    pub value: Expr,
 }
 
 /// A document's text as the YAML parser gets it.
@@ -168,6 +175,8 @@ fn read<'t>(name: &str, source: &'t Source<'_>) -> Result<Draft<'t>, Errors> {
         version: Box::default(),
         description: None,
         parameters: Vec::new(),
+        groups: Vec::new(),
+        conditions: Vec::new(),
         resources: Vec::new(),
         outputs: Vec::new(),
     };
@@ -220,6 +229,15 @@ impl<'t> Draft<'t> {
                     definitions.push(parameter::define(reader, name, at, body));
                 })?;
                 self.reader.functions = true;
+            }
+            "parameter_groups" => self.groups = sections::groups(&mut self.reader)?,
+            "conditions" => {
+                self.reader.needs(at, "the section 'conditions'", Version::Newton);
+                let conditions = &mut self.conditions;
+                entries(&mut self.reader, |reader, name, at, body| {
+                    let value = function::condition(reader, body);
+                    conditions.push(DraftCondition { name: name.into(), at, value });
+                })?;
             }
             "resources" => {
                 let resources = &mut self.resources;
@@ -285,10 +303,12 @@ pub(crate) fn entries<'t>(
 
 fn version(reader: &mut Reader<'_>, value: Expr) -> Box<str> {
     match value.kind {
-        ExprKind::Text(text) if VERSIONS.contains(&&*text) => text,
         ExprKind::Text(text) => {
-            let near = suggestion_or_all(&text, &VERSIONS);
-            reader.error(value.at, format!("unknown version '{}'{near}", cut(&text)));
+            reader.version = Version::from_name(&text);
+            if reader.version.is_none() {
+                let near = suggestion_or_all(&text, &Version::names());
+                reader.error(value.at, format!("unknown version '{}'{near}", cut(&text)));
+            }
             text
         }
         _ => {
@@ -298,7 +318,7 @@ fn version(reader: &mut Reader<'_>, value: Expr) -> Box<str> {
     }
 }
 
-fn description(reader: &mut Reader<'_>, value: Expr) -> Option<Box<str>> {
+pub(crate) fn description(reader: &mut Reader<'_>, value: Expr) -> Option<Box<str>> {
     match value.kind {
         ExprKind::Text(text) => Some(text),
         ExprKind::Null => None,
@@ -320,6 +340,7 @@ fn resource(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr) -> Draft
         depends_on: Vec::new(),
         retain: false,
         external_id: None,
+        condition: None,
     };
     if name.is_empty() || name.chars().count() > Limits::NAME || name.contains(['/', '[', ']']) {
         let message =
@@ -346,6 +367,10 @@ fn resource(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr) -> Draft
             "depends_on" => draft.depends_on = depends_on(reader, &entry.value),
             "deletion_policy" => draft.retain = ownership::retains(reader, &entry.value),
             "external_id" => draft.external_id = ownership::external_id(reader, entry.value),
+            "condition" => {
+                reader.needs(entry.at, "'condition' of a resource", Version::Newton);
+                draft.condition = condition(reader, entry.value).map(Box::new);
+            }
             "metadata"
                 if matches!(entry.value.kind, ExprKind::Map(_) | ExprKind::Null | ExprKind::Call(_)) => {}
             "metadata" => reader.error(entry.value.at, format!("want a map, got {}", entry.value.describe())),
@@ -398,20 +423,29 @@ fn output(reader: &mut Reader<'_>, key: &str, at: Place, body: Expr) -> Option<O
         reader.error(body.at, format!("want a map with a 'value', got {}", body.describe()));
         return None;
     };
-    let (mut value, mut text) = (None, None);
+    let (mut value, mut text, mut given) = (None, None, None);
     for entry in entries {
         let before = reader.path.key(&entry.key);
         match &*entry.key {
             "value" => value = Some(entry.value),
             "description" => text = description(reader, entry.value),
-            _ => unknown_key(reader, &entry, "an output", &OUTPUT_KEYS, &["condition"]),
+            "condition" => {
+                reader.needs(entry.at, "'condition' of an output", Version::Newton);
+                given = condition(reader, entry.value);
+            }
+            _ => unknown_key(reader, &entry, "an output", &OUTPUT_KEYS, &[]),
         }
         reader.path.leave(before);
     }
     if value.is_none() {
         reader.error(at, "an output needs a 'value'");
     }
-    Some(Output { key: key.into(), description: text, value: value? })
+    Some(Output { key: key.into(), description: text, condition: given, value: value? })
+}
+
+/// None where null is given: as in Heat, that is no condition.
+fn condition(reader: &mut Reader<'_>, value: Expr) -> Option<Expr> {
+    (!matches!(value.kind, ExprKind::Null)).then(|| function::condition(reader, value))
 }
 
 fn unknown_key(reader: &mut Reader<'_>, entry: &Entry, owner: &str, known: &[&str], not_yet: &[&str]) {

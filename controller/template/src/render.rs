@@ -2,7 +2,13 @@
 //!
 //! Unlike Heat, a path that leads nowhere is an error and not an empty text.
 
-use std::borrow::Cow;
+mod condition;
+pub(crate) mod plain;
+mod repeat;
+mod text;
+pub(crate) mod url;
+mod yaql;
+
 use std::cell::Cell;
 
 use serde_json::{Map, Value};
@@ -10,7 +16,7 @@ use thiserror::Error;
 
 use crate::Limits;
 use crate::bind::Parameters;
-use crate::error::{Place, cut, push_item, push_key, suggestion};
+use crate::error::{Error, Place, cut, push_item, push_key, suggestion};
 use crate::expression::{Call, Entry, Expr, ExprKind, describe};
 use crate::template::Template;
 use crate::text::{text_of, weight};
@@ -88,7 +94,7 @@ impl Template {
             .map(|value| Some(value).filter(|value| !value.is_null()))
     }
 
-    /// The value of an output.
+    /// The value of an output; null where its condition does not hold.
     pub fn render_output(
         &self,
         index: usize,
@@ -96,6 +102,11 @@ impl Template {
         refs: &dyn References,
     ) -> Result<Value, RenderError> {
         let output = &self.outputs[index];
+        if let Some(condition) = &output.condition
+            && !self.holds(condition, parameters, &["outputs", &output.key, "condition"])?
+        {
+            return Ok(Value::Null);
+        }
         self.rendered(&output.value, parameters, refs, &["outputs", &output.key, "value"])
     }
 
@@ -107,7 +118,22 @@ impl Template {
         place: &[&str],
     ) -> Result<Value, RenderError> {
         let scope = Scope { template: self, parameters, refs, left: Cell::new(Limits::RENDERED) };
-        scope.value(expr).map_err(|fault| match fault {
+        scope.value(expr).map_err(|fault| self.placed(fault, place))
+    }
+
+    /// Whether a condition holds.
+    pub(crate) fn holds(
+        &self,
+        condition: &Expr,
+        parameters: &Parameters,
+        place: &[&str],
+    ) -> Result<bool, RenderError> {
+        let scope = Scope { template: self, parameters, refs: &Unknown, left: Cell::new(Limits::RENDERED) };
+        scope.holds(condition).map_err(|fault| self.placed(fault, place))
+    }
+
+    fn placed(&self, fault: Fault, place: &[&str]) -> RenderError {
+        match fault {
             Fault::NotYet(index) => {
                 RenderError::NotYet { resource: self.resources[index as usize].name.clone(), index }
             }
@@ -117,7 +143,7 @@ impl Template {
                 failure.steps.iter().rev().for_each(|step| step.push(&mut path));
                 self.failed_at(failure.at, path, failure.message)
             }
-        })
+        }
     }
 
     /// An error about what stands at this place.
@@ -129,6 +155,31 @@ impl Template {
 
     fn failed_at(&self, at: Place, path: String, message: String) -> RenderError {
         RenderError::Failed { file: self.file.to_string(), line: at.line, column: at.column, path, message }
+    }
+}
+
+impl RenderError {
+    /// As one of a template's errors.
+    pub(crate) fn into_error(self) -> Error {
+        match self {
+            RenderError::Failed { file, line, column, path, message } => {
+                Error { file, line, column, path, message }
+            }
+            RenderError::NotYet { .. } => Error::new("", Place::default(), "", &self.to_string()),
+        }
+    }
+}
+
+/// Nothing is known of resources, and nothing is asked.
+pub(crate) struct Unknown;
+
+impl References for Unknown {
+    fn resource_id(&self, _: u32) -> Option<String> {
+        None
+    }
+
+    fn attribute(&self, _: u32, _: &str) -> Option<Value> {
+        None
     }
 }
 
@@ -177,14 +228,6 @@ impl Fault {
     }
 }
 
-/// Part of a text in which keys are replaced.
-enum Piece<'a> {
-    /// Still to be looked at.
-    Text(&'a str),
-    /// Put in; not looked at again.
-    Value(&'a str),
-}
-
 struct Scope<'a> {
     template: &'a Template,
     parameters: &'a Parameters,
@@ -210,25 +253,41 @@ impl Scope<'_> {
     }
 
     fn list(&self, items: &[Expr]) -> Result<Value, Fault> {
-        items
-            .iter()
-            .enumerate()
-            .map(|(i, item)| self.value(item).map_err(|fault| fault.within(|| Step::Item(i))))
-            .collect()
+        let mut list = Vec::with_capacity(items.len());
+        for (i, item) in items.iter().enumerate() {
+            list.extend(self.optional(item).map_err(|fault| fault.within(|| Step::Item(i)))?);
+        }
+        Ok(Value::Array(list))
     }
 
     fn map(&self, entries: &[Entry]) -> Result<Value, Fault> {
         let mut map = Map::new();
         for Entry { key, value, .. } in entries {
-            let value = self.value(value).map_err(|fault| fault.within_key(key))?;
-            map.insert(key.to_string(), value);
+            if let Some(value) = self.optional(value).map_err(|fault| fault.within_key(key))? {
+                map.insert(key.to_string(), value);
+            }
         }
         Ok(Value::Object(map))
+    }
+
+    /// None where it is an `if` without a third item whose condition does not hold: the item or the key is left out.
+    fn optional(&self, expr: &Expr) -> Result<Option<Value>, Fault> {
+        match &expr.kind {
+            ExprKind::Call(call) => match &**call {
+                Call::If { condition, values } => {
+                    self.choice(condition, values).map_err(|fault| fault.within_key("if"))
+                }
+                _ => self.value(expr).map(Some),
+            },
+            _ => self.value(expr).map(Some),
+        }
     }
 
     fn call(&self, at: Place, call: &Call) -> Result<Value, Fault> {
         match call {
             Call::GetParam { parameter, path } => self.get_param(at, *parameter, path),
+            Call::GetResource { resource } if !self.exists(*resource)? => Ok(Value::Null),
+            Call::GetAttr { resource, .. } if !self.exists(*resource)? => Ok(Value::Null),
             Call::GetResource { resource } => {
                 self.refs.resource_id(*resource).map(Value::String).ok_or(Fault::NotYet(*resource))
             }
@@ -238,12 +297,33 @@ impl Scope<'_> {
                 self.spend(at, content.len())?;
                 Ok(Value::String(content.to_string()))
             }
-            Call::StrReplace { template, params } => {
-                self.str_replace(at, template, params).map_err(|fault| fault.within_key("str_replace"))
+            Call::Pseudo(pseudo) => self.pseudo(at, *pseudo),
+            Call::Condition { .. } => self.holds_call(at, call).map(Value::Bool),
+            _ => self.function(at, call).map_err(|fault| fault.within_key(call.name())),
+        }
+    }
+
+    /// What is made of other values.
+    fn function(&self, at: Place, call: &Call) -> Result<Value, Fault> {
+        match call {
+            Call::StrReplace { template, params, strictness } => {
+                self.str_replace(at, template, params, *strictness)
             }
-            Call::ListJoin { delimiter, lists } => {
-                self.list_join(at, delimiter, lists).map_err(|fault| fault.within_key("list_join"))
+            Call::ListJoin { delimiter, lists } => self.list_join(at, delimiter, lists),
+            Call::Repeat { template, for_each, permutations } => {
+                self.repeat(at, template, for_each, *permutations)
             }
+            Call::Plain { function, argument } => self.plain(at, *function, argument),
+            Call::Yaql { expression, data, parsed } => self.yaql(expression, data, parsed.as_deref()),
+            Call::If { condition, values } => Ok(self.choice(condition, values)?.unwrap_or_default()),
+            Call::Facade(part) => self.facade(at, *part),
+            Call::Logic { .. } => self.holds_call(at, call).map(Value::Bool),
+            Call::GetParam { .. }
+            | Call::GetResource { .. }
+            | Call::GetAttr { .. }
+            | Call::GetFile { .. }
+            | Call::Pseudo(_)
+            | Call::Condition { .. } => Ok(Value::Null), // not one of these
         }
     }
 
@@ -305,98 +385,6 @@ impl Scope<'_> {
             };
         }
         Ok(value)
-    }
-
-    /// As Heat's `Replace`: the longest key first, and what was put in is not looked at again.
-    fn str_replace(&self, at: Place, template: &Expr, params: &Expr) -> Result<Value, Fault> {
-        let text = match self.value(template).map_err(|fault| fault.within_key("template"))? {
-            Value::String(text) => text,
-            other => {
-                return Err(Fault::new(
-                    template.at,
-                    format!("want text as 'template', got {}", describe(&other)),
-                ));
-            }
-        };
-        let params = match self.value(params).map_err(|fault| fault.within_key("params"))? {
-            Value::Object(map) => map,
-            other => {
-                return Err(Fault::new(
-                    params.at,
-                    format!("want a map as 'params', got {}", describe(&other)),
-                ));
-            }
-        };
-        let mut keys: Vec<(&str, Cow<'_, str>)> =
-            params.iter().map(|(key, value)| (key.as_str(), text_of(value))).collect();
-        if keys.iter().any(|(key, _)| key.is_empty()) {
-            return Err(Fault::new(at, "an empty text cannot be replaced"));
-        }
-        keys.sort_by(|(a, _), (b, _)| b.len().cmp(&a.len()).then(a.cmp(b)));
-        self.replace(at, &text, &keys).map(Value::String)
-    }
-
-    fn replace(&self, at: Place, text: &str, keys: &[(&str, Cow<'_, str>)]) -> Result<String, Fault> {
-        if text.len().saturating_mul(keys.len()) > Limits::SEARCHED {
-            return Err(Fault::new(at, "too many params for a template of this size"));
-        }
-        let mut pieces = vec![Piece::Text(text)];
-        for (key, value) in keys.iter().filter(|(key, _)| text.contains(key)) {
-            let mut split = Vec::with_capacity(pieces.len() + 2);
-            for piece in pieces {
-                let Piece::Text(text) = piece else {
-                    split.push(piece);
-                    continue;
-                };
-                for (n, part) in text.split(key).enumerate() {
-                    if n > 0 {
-                        self.spend(at, value.len())?;
-                        split.push(Piece::Value(value));
-                    }
-                    split.push(Piece::Text(part));
-                }
-            }
-            pieces = split;
-        }
-        self.spend(at, text.len())?;
-        Ok(pieces.into_iter().map(|(Piece::Text(part) | Piece::Value(part))| part).collect())
-    }
-
-    fn list_join(&self, at: Place, delimiter: &Expr, lists: &[Expr]) -> Result<Value, Fault> {
-        let delimiter = match self.value(delimiter)? {
-            Value::String(text) => text,
-            other => {
-                return Err(Fault::new(
-                    delimiter.at,
-                    format!("want text as delimiter, got {}", describe(&other)),
-                ));
-            }
-        };
-        let mut out = String::new();
-        let mut first = true;
-        for (i, list) in lists.iter().enumerate() {
-            let items = match self.value(list).map_err(|fault| fault.within(|| Step::Item(i + 1)))? {
-                Value::Array(items) => items,
-                Value::Null => continue,
-                other => {
-                    return Err(Fault::new(
-                        list.at,
-                        format!("want a list to join, got {}", describe(&other)),
-                    )
-                    .within(|| Step::Item(i + 1)));
-                }
-            };
-            for item in &items {
-                let text = text_of(item);
-                self.spend(at, delimiter.len() + text.len())?;
-                if !first {
-                    out.push_str(&delimiter);
-                }
-                first = false;
-                out.push_str(&text);
-            }
-        }
-        Ok(Value::String(out))
     }
 
     fn spend(&self, at: Place, bytes: usize) -> Result<(), Fault> {

@@ -1,49 +1,76 @@
-//! Names → indexes, and every check that needs the whole template: unknown names, attributes, properties, cycles.
+//! Names → indexes, and every check that needs the whole template: unknown names, versions, attributes, properties,
+//! cycles.
 
+pub(crate) mod cycle;
+mod groups;
+mod walk;
+
+use crate::Limits;
 use crate::build::Names;
-use crate::check;
 use crate::digest::{self, NamesOf};
-use crate::error::{Errors, Path, Place, Sink, cut, suggestion, suggestion_or_all};
-use crate::expression::{Call, Expr, ExprKind};
+use crate::error::{Errors, Path, Place, Sink, cut, suggestion};
 use crate::library::Given;
-use crate::parse::{Draft, DraftResource};
-use crate::template::{Attached, Resource, Template};
+use crate::parse::{Draft, DraftCondition, DraftResource};
+use crate::template::{Attached, Condition, Resource, Template};
 use crate::types::Kind;
+use crate::version::Version;
+use walk::{Resolver, Uses};
 
 /// The template, or all that is wrong with it.
-pub(crate) fn resolve(file: &str, draft: Draft<'_>, given: &Given<'_>) -> Result<Template, Errors> {
-    let Draft { reader, version, description, mut parameters, mut resources, mut outputs } = draft;
+pub(crate) fn resolve(
+    file: &str,
+    draft: Draft<'_>,
+    given: &Given<'_>,
+) -> Result<Template, Errors> {
+    let Draft {
+        reader,
+        version,
+        description,
+        mut parameters,
+        groups,
+        mut conditions,
+        mut resources,
+        mut outputs,
+    } = draft;
     parameters.sort_by(|a, b| a.name.cmp(&b.name));
+    conditions.sort_by(|a, b| a.name.cmp(&b.name));
     resources.sort_by(|a, b| a.name.cmp(&b.name));
     outputs.sort_by(|a, b| a.key.cmp(&b.key));
     let parameter_names: Vec<&str> = parameters.iter().map(|p| &*p.name).collect();
+    let condition_names: Vec<Box<str>> = conditions.iter().map(|c| c.name.clone()).collect();
+    let condition_names: Vec<&str> = condition_names.iter().map(|name| &**name).collect();
     let resource_names: Vec<Box<str>> = resources.iter().map(|r| r.name.clone()).collect();
     let resource_names: Vec<&str> = resource_names.iter().map(|name| &**name).collect();
     let kinds: Vec<Option<Kind>> = resources.iter().map(|r| r.kind).collect();
 
+    let mut errors = reader.errors;
+    later_features(&reader.features, reader.version, &mut errors);
+    groups::check(&groups, &parameter_names, &mut errors);
     let mut resolver = Resolver {
-        errors: reader.errors,
+        errors,
         path: Path::default(),
+        version: reader.version,
         parameters: Table::new(&reader.parameters, &parameter_names),
+        conditions: Table::new(&reader.conditions, &condition_names),
         resources: Table::new(&reader.resources, &resource_names),
         files: &reader.files,
         given,
         kinds: &kinds,
+        branches: 0,
     };
+    let conditions = resolver.conditions(conditions);
     let mut uses: Vec<Uses> = Vec::with_capacity(resources.len());
     for resource in &mut resources {
         uses.push(resolver.resource(resource));
     }
+    let mut pseudo =
+        conditions.iter().any(|condition| condition.pseudo) || uses.iter().any(|uses| uses.pseudo);
     for output in &mut outputs {
-        let before = resolver.path.key("outputs");
-        resolver.path.key(&output.key);
-        resolver.path.key("value");
-        resolver.expr(&mut output.value, &mut Uses::default());
-        resolver.path.leave(before);
+        pseudo |= resolver.output(output).pseudo;
     }
     let mut errors = resolver.errors;
-    if let Some(cycle) = find_cycle(&uses) {
-        report_cycle(&mut errors, &cycle, &resources);
+    if let Some(cycle) = cycle::find(uses.len(), |index| &uses[index].certain) {
+        report_cycle(&mut errors, &cycle, |index| (&resources[index].name, resources[index].at));
     }
     if !errors.is_empty() {
         return Err(errors.into_errors());
@@ -56,10 +83,52 @@ pub(crate) fn resolve(file: &str, draft: Draft<'_>, given: &Given<'_>) -> Result
             Attached { content: content.into(), digest: digest::of_bytes(content.as_bytes()) }
         })
         .collect();
-    let names = NamesOf { parameters: &parameter_names, resources: &resource_names, files: &files };
+    let names = NamesOf {
+        parameters: &parameter_names,
+        conditions: &conditions,
+        resources: &resource_names,
+        files: &files,
+    };
     let resources = finish(resources, uses, &names);
+    let conditional = resources.iter().any(|resource| resource.condition.is_some() || resource.branches);
     let names = digest::names_digest(resources.iter().map(|resource| &*resource.name));
-    Ok(Template { resources, names, file: file.into(), version, description, parameters, outputs, files })
+    let groups = groups.into_iter().map(groups::finish).collect();
+    Ok(Template {
+        resources,
+        names,
+        file: file.into(),
+        version,
+        description,
+        parameters,
+        groups,
+        conditions,
+        outputs,
+        files,
+        conditional,
+        pseudo,
+    })
+}
+
+/// What was read before the version was known and is of a later one.
+fn later_features(features: &[Feature], version: Option<Version>, errors: &mut Sink) {
+    let Some(version) = version else { return };
+    for Feature { at, path, what, since } in features {
+        if *since > version {
+            errors.push(*at, path, needs(what, *since, version));
+        }
+    }
+}
+
+/// Something that not all versions have.
+pub(crate) struct Feature {
+    pub at: Place,
+    pub path: Box<str>,
+    pub what: &'static str,
+    pub since: Version,
+}
+
+pub(crate) fn needs(what: &str, since: Version, version: Version) -> String {
+    format!("{what} needs heat_template_version {since} or later; this template has {version}")
 }
 
 fn finish(resources: Vec<DraftResource>, uses: Vec<Uses>, names: &NamesOf<'_>) -> Vec<Resource> {
@@ -73,9 +142,14 @@ fn finish(resources: Vec<DraftResource>, uses: Vec<Uses>, names: &NamesOf<'_>) -
             kind,
             requires: uses.requires.into(),
             parameters: uses.parameters.into(),
+            conditions: uses.conditions.into(),
+            depends_on: uses.depends_on.into(),
+            branches: uses.branches,
+            facade: uses.facade,
             digest,
             retain: draft.retain,
             external_id: draft.external_id,
+            condition: draft.condition,
             properties: draft.properties,
             at: draft.at,
         });
@@ -83,12 +157,17 @@ fn finish(resources: Vec<DraftResource>, uses: Vec<Uses>, names: &NamesOf<'_>) -
     finished
 }
 
-/// What one resource refers to, by index; sorted and unique.
-#[derive(Default)]
-struct Uses {
-    depends_on: Vec<u32>,
-    requires: Vec<u32>,
-    parameters: Vec<u32>,
+pub(crate) fn report_cycle<'a>(
+    errors: &mut Sink,
+    cycle: &[u32],
+    resource: impl Fn(usize) -> (&'a str, Place),
+) {
+    let (first, at) = resource(cycle[0] as usize);
+    let mut path = Path::default();
+    path.key("resources");
+    path.key(first);
+    let names = cycle::shown(cycle, |index| resource(index as usize).0);
+    errors.push(at, path.as_str(), format!("dependency cycle: {names}"));
 }
 
 /// From a name's number in order of appearance to its index among the defined names.
@@ -112,211 +191,52 @@ impl<'a> Table<'a> {
     }
 }
 
-struct Resolver<'a> {
-    errors: Sink,
-    path: Path,
-    parameters: Table<'a>,
-    resources: Table<'a>,
-    files: &'a Names,
-    given: &'a Given<'a>,
-    kinds: &'a [Option<Kind>],
-}
-
-impl Resolver<'_> {
-    fn resource(&mut self, resource: &mut DraftResource) -> Uses {
-        let mut uses = Uses::default();
-        let before = self.path.key("resources");
-        let inner = {
-            self.path.key(&resource.name);
-            self.path.key("depends_on")
-        };
-        for &(number, at) in &resource.depends_on {
-            if let Some(index) = self.report(at, self.resources.index(number, "resource")) {
-                uses.depends_on.push(index);
-            }
-        }
-        self.path.leave(inner);
-        if let Some(id) = &mut resource.external_id {
-            self.path.key("external_id");
-            self.expr(id, &mut uses);
-            self.path.leave(inner);
-        }
-        self.path.key("properties");
-        self.expr(&mut resource.properties, &mut uses);
-        if let Some(kind) = resource.kind {
-            check::properties(kind, &resource.properties, resource.at, &mut self.errors, &mut self.path);
-        }
-        self.path.leave(before);
-        uses.requires.extend_from_slice(&uses.depends_on);
-        for list in [&mut uses.depends_on, &mut uses.requires, &mut uses.parameters] {
-            list.sort_unstable();
-            list.dedup();
-        }
-        uses
-    }
-
-    fn report(&mut self, at: Place, found: Result<u32, String>) -> Option<u32> {
-        found.map_err(|message| self.errors.push(at, self.path.as_str(), message)).ok()
-    }
-
-    fn expr(&mut self, expr: &mut Expr, uses: &mut Uses) {
-        match &mut expr.kind {
-            ExprKind::Null
-            | ExprKind::Invalid
-            | ExprKind::Bool(_)
-            | ExprKind::Number(_)
-            | ExprKind::Text(_) => {}
-            ExprKind::List(items) => self.list(items, 0, uses),
-            ExprKind::Map(entries) => {
-                for entry in entries {
-                    let before = self.path.key(&entry.key);
-                    self.expr(&mut entry.value, uses);
-                    self.path.leave(before);
-                }
-            }
-            ExprKind::Call(call) => self.call(expr.at, call, uses),
-        }
-    }
-
-    fn list(&mut self, items: &mut [Expr], first: usize, uses: &mut Uses) {
-        for (i, item) in items.iter_mut().enumerate() {
-            let before = self.path.item(first + i);
-            self.expr(item, uses);
-            self.path.leave(before);
-        }
-    }
-
-    fn call(&mut self, at: Place, call: &mut Call, uses: &mut Uses) {
-        match call {
-            Call::GetParam { parameter, path } => {
-                let before = self.path.key("get_param");
-                if let Some(index) = self.report(at, self.parameters.index(*parameter, "parameter")) {
-                    *parameter = index;
-                    uses.parameters.push(index);
-                }
-                self.list(path, 1, uses);
-                self.path.leave(before);
-            }
-            Call::GetResource { resource } => {
-                let before = self.path.key("get_resource");
-                self.target(at, resource, uses);
-                self.path.leave(before);
-            }
-            Call::GetAttr { resource, attribute, path } => {
-                let before = self.path.key("get_attr");
-                if let Some(kind) = self.target(at, resource, uses) {
-                    self.attribute(at, kind, attribute);
-                }
-                self.list(path, 2, uses);
-                self.path.leave(before);
-            }
-            Call::GetFile { file } => {
-                let name = &self.files[*file as usize];
-                if !self.given.contains_key(name) {
-                    let near = suggestion(name, self.given.keys().map(String::as_str));
-                    let before = self.path.key("get_file");
-                    let message = format!("the file '{}' was not given with the template{near}", cut(name));
-                    self.errors.push(at, self.path.as_str(), message);
-                    self.path.leave(before);
-                }
-            }
-            Call::StrReplace { template, params } => {
-                let before = self.path.key("str_replace");
-                for (key, expr) in [("template", template), ("params", params)] {
-                    let inner = self.path.key(key);
-                    self.expr(expr, uses);
-                    self.path.leave(inner);
-                }
-                self.path.leave(before);
-            }
-            Call::ListJoin { delimiter, lists } => {
-                let before = self.path.key("list_join");
-                self.list(std::slice::from_mut(delimiter), 0, uses);
-                self.list(lists, 1, uses);
-                self.path.leave(before);
-            }
-        }
-    }
-
-    fn target(&mut self, at: Place, resource: &mut u32, uses: &mut Uses) -> Option<Kind> {
-        let index = self.report(at, self.resources.index(*resource, "resource"))?;
-        *resource = index;
-        uses.requires.push(index);
-        self.kinds[index as usize]
-    }
-
-    fn attribute(&mut self, at: Place, kind: Kind, attribute: &str) {
-        let Some(known) = kind.attributes() else { return };
-        if known.contains(&attribute) {
-            return;
-        }
-        let message = if known.is_empty() {
-            format!("{} has no attributes", kind.name())
-        } else {
-            let near = suggestion_or_all(attribute, known);
-            format!("{} has no attribute '{}'{near}", kind.name(), cut(attribute))
-        };
-        self.errors.push(at, self.path.as_str(), message);
-    }
-}
-
-/// The first cycle in order of names, beginning with its first name. Without recursion: a chain may be 100,000 long.
-fn find_cycle(uses: &[Uses]) -> Option<Vec<u32>> {
-    #[derive(Clone, Copy, PartialEq)]
-    enum Mark {
-        New,
-        Open,
-        Done,
-    }
-    let mut marks = vec![Mark::New; uses.len()];
-    for start in 0..uses.len() {
-        // Each level: a resource, and how many of those it needs have been looked at.
-        let mut stack = vec![(start, 0)];
-        while let Some((at, next)) = stack.last_mut() {
-            let at = *at;
-            if *next == 0 {
-                if marks[at] == Mark::Done {
-                    stack.pop();
-                    continue;
-                }
-                marks[at] = Mark::Open;
-            }
-            let Some(&needed) = uses[at].requires.get(*next) else {
-                marks[at] = Mark::Done;
-                stack.pop();
-                continue;
-            };
-            *next += 1;
-            match marks[needed as usize] {
-                Mark::New => stack.push((needed as usize, 0)),
-                Mark::Done => {}
-                Mark::Open => {
-                    let from = stack.iter().position(|(at, _)| *at == needed as usize)?;
-                    let mut cycle: Vec<u32> =
-                        stack[from..].iter().filter_map(|(at, _)| u32::try_from(*at).ok()).collect();
-                    let least = cycle.iter().enumerate().min_by_key(|(_, at)| **at).map_or(0, |(i, _)| i);
-                    cycle.rotate_left(least);
-                    return Some(cycle);
-                }
-            }
-        }
-    }
-    None
-}
-
-fn report_cycle(errors: &mut Sink, cycle: &[u32], resources: &[DraftResource]) {
-    /// Names shown of a long cycle, from either end.
-    const SHOWN: usize = 8;
-    let name = |index: &u32| cut(&resources[*index as usize].name).to_owned();
-    let mut names: Vec<String> = cycle.iter().map(name).collect();
-    if names.len() > 2 * SHOWN + 1 {
-        let left_out = names.len() - 2 * SHOWN;
-        names.splice(SHOWN..SHOWN + left_out, [format!("… {left_out} more …")]);
-    }
-    let first = &resources[cycle[0] as usize];
-    let message = format!("dependency cycle: {} -> {}", names.join(" -> "), cut(&first.name));
+/// Conditions in an order in which each comes after those it refers to; `None` and an error where there is none, or where
+/// they are too many.
+fn order(conditions: &[DraftCondition], uses: &[Uses], errors: &mut Sink) -> Option<Vec<u32>> {
     let mut path = Path::default();
-    path.key("resources");
-    path.key(&first.name);
-    errors.push(first.at, path.as_str(), message);
+    path.key("conditions");
+    if conditions.len() > Limits::CONDITIONS {
+        let message = format!("at most {} conditions are taken", Limits::CONDITIONS);
+        errors.push(conditions[0].at, path.as_str(), message);
+        return None;
+    }
+    if let Some(cycle) = cycle::find(uses.len(), |index| &uses[index].conditions) {
+        let first = &conditions[cycle[0] as usize];
+        path.key(&first.name);
+        let names = cycle::shown(&cycle, |index| &conditions[index as usize].name);
+        errors.push(first.at, path.as_str(), format!("conditions refer to each other: {names}"));
+        return None;
+    }
+    let mut done = vec![false; uses.len()];
+    let mut order = Vec::with_capacity(uses.len());
+    // Bounded by their number, of which each pass settles at least one.
+    while order.len() < uses.len() {
+        for index in 0..uses.len() {
+            if !done[index] && uses[index].conditions.iter().all(|needed| done[*needed as usize]) {
+                done[index] = true;
+                order.extend(u32::try_from(index));
+            }
+        }
+    }
+    Some(order)
+}
+
+/// The finished conditions; what asks for the stack's name or id does so by way of others too.
+fn finish_conditions(conditions: Vec<DraftCondition>, uses: Vec<Uses>, order: &[u32]) -> Vec<Condition> {
+    let finish = |(draft, uses): (DraftCondition, &Uses)| Condition {
+        name: draft.name,
+        value: draft.value,
+        pseudo: uses.pseudo,
+        rank: 0,
+    };
+    let mut finished: Vec<Condition> = conditions.into_iter().zip(&uses).map(finish).collect();
+    for (rank, &index) in order.iter().enumerate() {
+        let needed = &uses[index as usize].conditions;
+        let pseudo = needed.iter().any(|needed| finished[*needed as usize].pseudo);
+        let condition = &mut finished[index as usize];
+        condition.pseudo |= pseudo;
+        condition.rank = rank;
+    }
+    finished
 }

@@ -8,7 +8,7 @@ use crate::parameter::ParameterDef;
 use crate::types::Kind;
 
 /// A parsed and validated template. Immutable; share it in an `Arc`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Template {
     /// Sorted by name; an index into this list is what [`Resource::requires`] holds.
     pub resources: Vec<Resource>,
@@ -19,43 +19,85 @@ pub struct Template {
     pub(crate) description: Option<Box<str>>,
     /// Sorted by name.
     pub(crate) parameters: Vec<ParameterDef>,
+    pub(crate) groups: Vec<ParameterGroup>,
+    /// Sorted by name.
+    pub(crate) conditions: Vec<Condition>,
     /// Sorted by key.
     pub(crate) outputs: Vec<Output>,
     pub(crate) files: Vec<Attached>,
+    /// Not all that is in it need be there: a resource has a condition, or an `if` chooses what it needs.
+    pub(crate) conditional: bool,
+    /// Something in it asks for the stack's name or id.
+    pub(crate) pseudo: bool,
 }
 
 /// One entry of `resources`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Resource {
     /// Its key.
     pub name: Box<str>,
     /// Its type.
     pub kind: Kind,
-    /// Indexes of all it needs by `depends_on`, `get_resource` and `get_attr`; sorted, unique.
+    /// Indexes of all it needs by `depends_on`, `get_resource` and `get_attr`; sorted, unique. Where there are conditions
+    /// those of all branches, until [`Template::pruned`].
     pub requires: Box<[u32]>,
     /// Indexes of the parameters its properties use; sorted, unique.
     pub(crate) parameters: Box<[u32]>,
+    /// Indexes of the conditions its properties name; sorted, unique.
+    pub(crate) conditions: Box<[u32]>,
+    /// Those of `requires` that `depends_on` names.
+    pub(crate) depends_on: Box<[u32]>,
+    /// There is an `if` in its properties.
+    pub(crate) branches: bool,
+    /// `resource_facade` is in its properties.
+    pub(crate) facade: bool,
     /// Of type, properties, `depends_on` and whose the thing is, without the values of parameters.
     pub(crate) digest: u128,
     /// Its thing is left where it is when it goes.
     pub(crate) retain: bool,
     pub(crate) external_id: Option<Box<Expr>>,
+    /// Whether there is such a resource; none: always.
+    pub(crate) condition: Option<Box<Expr>>,
     pub(crate) properties: Expr,
     pub(crate) at: Place,
 }
 
 /// One entry of `outputs`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Output {
     /// Its key.
     pub key: Box<str>,
     /// For operators.
     pub description: Option<Box<str>>,
+    /// Whether it has a value; none: always.
+    pub(crate) condition: Option<Expr>,
     pub(crate) value: Expr,
 }
 
+/// One entry of `conditions`.
+#[derive(Clone, Debug)]
+pub(crate) struct Condition {
+    pub name: Box<str>,
+    pub value: Expr,
+    /// It, or one that it refers to, asks for the stack's name or id.
+    pub pseudo: bool,
+    /// It comes after those that it refers to.
+    pub rank: usize,
+}
+
+/// One item of `parameter_groups`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParameterGroup {
+    /// For operators.
+    pub label: Option<Box<str>>,
+    /// For operators.
+    pub description: Option<Box<str>>,
+    /// Names, in the order in which they are to be asked for.
+    pub parameters: Vec<Box<str>>,
+}
+
 /// A file that `get_file` names.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Attached {
     pub content: Arc<str>,
     pub digest: u128,
@@ -70,6 +112,21 @@ impl Template {
     /// Sorted by name.
     pub fn parameters(&self) -> impl Iterator<Item = &ParameterDef> {
         self.parameters.iter()
+    }
+
+    /// In the order of the template.
+    pub fn parameter_groups(&self) -> &[ParameterGroup] {
+        &self.groups
+    }
+
+    /// Whether a resource has a condition, or an `if` chooses what it needs: [`Template::pruned`] says what there is.
+    pub fn is_conditional(&self) -> bool {
+        self.conditional
+    }
+
+    /// Whether something in it asks for the stack's name or id: [`Template::name_stack`] gives it.
+    pub fn asks_for_stack(&self) -> bool {
+        self.pseudo
     }
 
     /// Names of the parameters without a default.

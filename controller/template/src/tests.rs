@@ -5,6 +5,7 @@
 //! `MUSTER_BLESS=1` writes what came out, to be read before it is committed.
 
 mod flow_file;
+mod hot;
 mod language;
 mod properties;
 mod scale;

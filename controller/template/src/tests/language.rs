@@ -119,7 +119,7 @@ fn parameters_are_converted_by_type() {
         (Json, json!("5"), None),
         (Json, json!("{"), None),
         (Json, json!(5), None),
-        (CommaDelimitedList, json!("a, b ,c"), Some(json!(["a", "b", "c"]))),
+        (CommaDelimitedList, json!("a, b ,c"), Some(json!(["a", " b ", "c"]))),
         (CommaDelimitedList, json!(""), Some(json!([]))),
         (CommaDelimitedList, json!(["a", 5]), Some(json!(["a", "5"]))),
         (CommaDelimitedList, json!(5), Some(json!(["5"]))),

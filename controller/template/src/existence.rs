@@ -1,0 +1,181 @@
+//! Conditions, once parameters are known: which resources there are, and what each of them needs.
+
+use std::collections::BTreeSet;
+
+use crate::bind::Parameters;
+use crate::digest;
+use crate::error::{Error, Errors, Sink};
+use crate::expression::{Call, Entry, Expr, ExprKind};
+use crate::render::RenderError;
+use crate::resolve::{cycle, report_cycle};
+use crate::template::{Condition, Template};
+
+impl Template {
+    /// Whether there is such a resource: its condition holds, or it has none.
+    ///
+    /// # Errors
+    /// [`RenderError::Failed`] if the condition is neither true nor false, or not known before the stack has a name.
+    pub fn exists(&self, index: usize, parameters: &Parameters) -> Result<bool, RenderError> {
+        let resource = &self.resources[index];
+        match &resource.condition {
+            None => Ok(true),
+            Some(condition) => self.holds(condition, parameters, &["resources", &resource.name, "condition"]),
+        }
+    }
+
+    /// Indexes of all that a resource needs: of the branches that conditions choose, without what does not exist. Sorted,
+    /// unique.
+    ///
+    /// # Errors
+    /// As [`Template::exists`].
+    pub fn requirements(&self, index: usize, parameters: &Parameters) -> Result<Vec<u32>, RenderError> {
+        let resource = &self.resources[index];
+        let mut found = if resource.branches {
+            let mut found = resource.depends_on.to_vec();
+            let place = ["resources", &resource.name, "properties"];
+            self.references(&resource.properties, parameters, &place, &mut found)?;
+            found.sort_unstable();
+            found.dedup();
+            found
+        } else {
+            resource.requires.to_vec()
+        };
+        let mut failed = None;
+        found.retain(|required| {
+            self.exists(*required as usize, parameters).unwrap_or_else(|error| {
+                failed.get_or_insert(error);
+                true
+            })
+        });
+        failed.map_or(Ok(found), Err)
+    }
+
+    fn references(
+        &self,
+        expr: &Expr,
+        parameters: &Parameters,
+        place: &[&str],
+        found: &mut Vec<u32>,
+    ) -> Result<(), RenderError> {
+        match &expr.kind {
+            ExprKind::List(items) => {
+                items.iter().try_for_each(|item| self.references(item, parameters, place, found))
+            }
+            ExprKind::Map(entries) => {
+                entries.iter().try_for_each(|entry| self.references(&entry.value, parameters, place, found))
+            }
+            ExprKind::Call(call) => match &**call {
+                Call::If { condition, values } => {
+                    let chosen = usize::from(!self.holds(condition, parameters, place)?);
+                    values
+                        .get(chosen)
+                        .map_or(Ok(()), |value| self.references(value, parameters, place, found))
+                }
+                call => {
+                    if let Call::GetResource { resource } | Call::GetAttr { resource, .. } = call {
+                        found.push(*resource);
+                    }
+                    call.operands()
+                        .into_iter()
+                        .try_for_each(|(_, operand)| self.references(operand, parameters, place, found))
+                }
+            },
+            ExprKind::Null
+            | ExprKind::Bool(_)
+            | ExprKind::Number(_)
+            | ExprKind::Text(_)
+            | ExprKind::Invalid => Ok(()),
+        }
+    }
+
+    /// The template without the resources whose condition does not hold: what refers to them gives null, and nobody
+    /// needs them. What each of the others needs is what the chosen branches name.
+    ///
+    /// # Errors
+    /// Of conditions, and where the resources need each other in a cycle.
+    pub fn pruned(mut self, parameters: &Parameters) -> Result<Self, Errors> {
+        if !self.conditional {
+            return Ok(self);
+        }
+        let mut errors = Sink::new(&self.file);
+        let mut kept: Vec<Option<u32>> = Vec::with_capacity(self.resources.len());
+        let mut requirements: Vec<Vec<u32>> = Vec::with_capacity(self.resources.len());
+        let mut count = 0;
+        for index in 0..self.resources.len() {
+            let exists = self.exists(index, parameters).unwrap_or_else(|error| take(&mut errors, error));
+            kept.push(exists.then_some(count));
+            if exists {
+                count += 1;
+                let needed = self.requirements(index, parameters);
+                requirements.push(needed.unwrap_or_else(|error| take(&mut errors, error)));
+            }
+        }
+        if !errors.is_empty() {
+            return Err(errors.into_errors());
+        }
+        let names: Vec<Box<str>> = self.resources.iter().map(|resource| resource.name.clone()).collect();
+        let mut resources = std::mem::take(&mut self.resources);
+        let mut index = 0;
+        resources.retain(|_| {
+            index += 1;
+            kept[index - 1].is_some()
+        });
+        for (resource, needed) in resources.iter_mut().zip(requirements) {
+            let place = |index: &u32| kept[*index as usize];
+            resource.requires = needed.iter().filter_map(place).collect();
+            resource.depends_on = resource.depends_on.iter().filter_map(place).collect();
+            let mut absent = BTreeSet::new();
+            renumber(&mut resource.properties, &kept, &mut absent);
+            if !absent.is_empty() {
+                // It is defined otherwise than where they are there.
+                let absent = absent.iter().map(|index| &*names[*index as usize]);
+                resource.digest = digest::without(resource.digest, absent);
+            }
+        }
+        for output in &mut self.outputs {
+            renumber(&mut output.value, &kept, &mut BTreeSet::new());
+        }
+        if let Some(cycle) = cycle::find(resources.len(), |index| &resources[index].requires) {
+            report_cycle(&mut errors, &cycle, |index| (&resources[index].name, resources[index].at));
+            return Err(errors.into_errors());
+        }
+        self.names = digest::names_digest(resources.iter().map(|resource| &*resource.name));
+        self.resources = resources;
+        Ok(self)
+    }
+
+    /// Whether a condition of the section holds.
+    pub(crate) fn decide(&self, condition: &Condition, parameters: &Parameters) -> Result<bool, Error> {
+        let place = ["conditions", &condition.name];
+        self.holds(&condition.value, parameters, &place).map_err(RenderError::into_error)
+    }
+}
+
+fn take<T: Default>(errors: &mut Sink, error: RenderError) -> T {
+    errors.take(error.into_error());
+    T::default()
+}
+
+/// Gives references to resources their new numbers; those to what is not there become null, and are noted.
+fn renumber(expr: &mut Expr, kept: &[Option<u32>], absent: &mut BTreeSet<u32>) {
+    match &mut expr.kind {
+        ExprKind::List(items) => items.iter_mut().for_each(|item| renumber(item, kept, absent)),
+        ExprKind::Map(entries) => {
+            entries.iter_mut().for_each(|Entry { value, .. }| renumber(value, kept, absent));
+        }
+        ExprKind::Call(call) => {
+            if let Call::GetResource { resource } | Call::GetAttr { resource, .. } = &mut **call {
+                match kept[*resource as usize] {
+                    Some(index) => *resource = index,
+                    None => {
+                        absent.insert(*resource);
+                        expr.kind = ExprKind::Null;
+                        return;
+                    }
+                }
+            }
+            call.operands_mut().into_iter().for_each(|(_, operand)| renumber(operand, kept, absent));
+        }
+        ExprKind::Null | ExprKind::Bool(_) | ExprKind::Number(_) | ExprKind::Text(_) | ExprKind::Invalid => {}
+    }
+}

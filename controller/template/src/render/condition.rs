@@ -1,0 +1,92 @@
+//! Conditions: what holds is known from parameters alone.
+
+use serde_json::Value;
+
+use super::{Fault, Scope, Step};
+use crate::error::Place;
+use crate::expression::{Call, Expr, ExprKind, FacadePart, Logic, Pseudo, describe};
+
+const NO_STACK: &str = "this is not known before the stack has a name";
+
+impl Scope<'_> {
+    pub(super) fn holds(&self, condition: &Expr) -> Result<bool, Fault> {
+        match &condition.kind {
+            ExprKind::Bool(holds) => Ok(*holds),
+            ExprKind::Call(call) => match &**call {
+                Call::Condition { .. } | Call::Logic { .. } => self.holds_call(condition.at, call),
+                _ => match self.value(condition)? {
+                    Value::Bool(holds) => Ok(holds),
+                    other => {
+                        let message = format!("want true or false, got {}", describe(&other));
+                        Err(Fault::new(condition.at, message).within_key(call.name()))
+                    }
+                },
+            },
+            _ => Err(Fault::new(condition.at, format!("want a condition, got {}", condition.describe()))),
+        }
+    }
+
+    pub(super) fn holds_call(&self, at: Place, call: &Call) -> Result<bool, Fault> {
+        match call {
+            Call::Condition { condition } => {
+                self.parameters.condition(*condition).ok_or_else(|| Fault::new(at, NO_STACK))
+            }
+            Call::Logic { operator: Logic::Not, conditions } => {
+                let holds = conditions.first().map_or(Ok(false), |condition| self.holds(condition));
+                holds.map(|holds| !holds).map_err(|fault| fault.within_key("not"))
+            }
+            Call::Logic { operator, conditions } => {
+                for (index, condition) in conditions.iter().enumerate() {
+                    let within = |fault: Fault| fault.within(|| Step::Item(index)).within_key(call.name());
+                    let holds = self.holds(condition).map_err(within)?;
+                    if holds == (*operator == Logic::Or) {
+                        return Ok(holds);
+                    }
+                }
+                Ok(*operator == Logic::And)
+            }
+            _ => Ok(false), // not one of these
+        }
+    }
+
+    /// None where the condition does not hold and nothing is given for that.
+    pub(super) fn choice(&self, condition: &Expr, values: &[Expr]) -> Result<Option<Value>, Fault> {
+        let holds = self.holds(condition).map_err(|fault| fault.within(|| Step::Item(0)))?;
+        let chosen = usize::from(!holds);
+        let Some(value) = values.get(chosen) else { return Ok(None) };
+        self.optional(value).map_err(|fault| fault.within(|| Step::Item(chosen + 1)))
+    }
+
+    /// Whether a resource is there.
+    pub(super) fn exists(&self, resource: u32) -> Result<bool, Fault> {
+        match &self.template.resources[resource as usize].condition {
+            None => Ok(true),
+            Some(condition) => self.holds(condition),
+        }
+    }
+
+    pub(super) fn pseudo(&self, at: Place, pseudo: Pseudo) -> Result<Value, Fault> {
+        let Some(stack) = self.parameters.stack() else {
+            return Err(Fault::new(at, NO_STACK).within_key("get_param"));
+        };
+        let value = match pseudo {
+            Pseudo::StackName => &stack.name,
+            Pseudo::StackId => &stack.id,
+        };
+        self.spend(at, value.len())?;
+        Ok(Value::String(value.clone()))
+    }
+
+    pub(super) fn facade(&self, at: Place, part: FacadePart) -> Result<Value, Fault> {
+        let Some(facade) = self.parameters.facade() else {
+            return Err(Fault::new(at, "only a nested stack has a resource in an outer template"));
+        };
+        let value = match part {
+            FacadePart::Metadata => &facade.metadata,
+            FacadePart::DeletionPolicy => &facade.deletion_policy,
+            FacadePart::UpdatePolicy => &facade.update_policy,
+        };
+        self.spend(at, crate::text::weight(value))?;
+        Ok(value.clone())
+    }
+}

@@ -1,0 +1,159 @@
+//! `str_replace` with its strict kin, and `list_join`.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::{Fault, Scope, Step};
+use crate::Limits;
+use crate::error::{Place, cut};
+use crate::expression::{Expr, Strictness, describe};
+use crate::text::text_of;
+
+/// Texts named in one message.
+const SHOWN: usize = 5;
+
+/// What a place where something is put in costs beside what is put in: ten million empty ones are not nothing.
+const PIECE: usize = 16;
+
+/// Part of a text in which keys are replaced.
+enum Piece<'a> {
+    /// Still to be looked at.
+    Text(&'a str),
+    /// Put in; not looked at again.
+    Value(&'a str),
+}
+
+impl Scope<'_> {
+    /// As Heat's `Replace`: the longest key first, and what was put in is not looked at again.
+    pub(super) fn str_replace(
+        &self,
+        at: Place,
+        template: &Expr,
+        params: &Expr,
+        strictness: Strictness,
+    ) -> Result<Value, Fault> {
+        let text = match self.value(template).map_err(|fault| fault.within_key("template"))? {
+            Value::String(text) => text,
+            other => {
+                return Err(Fault::new(
+                    template.at,
+                    format!("want text as 'template', got {}", describe(&other)),
+                ));
+            }
+        };
+        let params_at = params.at;
+        let params = match self.value(params).map_err(|fault| fault.within_key("params"))? {
+            Value::Object(map) => map,
+            other => {
+                return Err(Fault::new(
+                    params.at,
+                    format!("want a map as 'params', got {}", describe(&other)),
+                ));
+            }
+        };
+        if strictness == Strictness::Very
+            && let Some((key, _)) = params.iter().find(|(_, value)| is_empty(value))
+        {
+            return Err(Fault::new(params_at, format!("'{}' has an empty value", cut(key))));
+        }
+        let mut keys: Vec<(&str, Cow<'_, str>)> =
+            params.iter().map(|(key, value)| (key.as_str(), text_of(value))).collect();
+        if keys.iter().any(|(key, _)| key.is_empty()) {
+            return Err(Fault::new(at, "an empty text cannot be replaced"));
+        }
+        keys.sort_by(|(a, _), (b, _)| b.len().cmp(&a.len()).then(a.cmp(b)));
+        let (replaced, found) = self.replace(at, &text, &keys)?;
+        if strictness > Strictness::Lenient && found.len() < keys.len() {
+            let absent = keys.iter().filter(|(key, _)| !found.contains(key));
+            let absent: Vec<String> = absent.take(SHOWN).map(|(key, _)| format!("'{}'", cut(key))).collect();
+            let message = format!("the template does not have {}", absent.join(", "));
+            return Err(Fault::new(template.at, message));
+        }
+        Ok(Value::String(replaced))
+    }
+
+    /// The text with values for keys, and the keys that it has.
+    fn replace<'k>(
+        &self,
+        at: Place,
+        text: &str,
+        keys: &[(&'k str, Cow<'_, str>)],
+    ) -> Result<(String, BTreeSet<&'k str>), Fault> {
+        if text.len().saturating_mul(keys.len()) > Limits::SEARCHED {
+            return Err(Fault::new(at, "too many params for a template of this size"));
+        }
+        let mut found = BTreeSet::new();
+        let mut pieces = vec![Piece::Text(text)];
+        for (key, value) in keys.iter().filter(|(key, _)| text.contains(key)) {
+            let mut split = Vec::with_capacity(pieces.len() + 2);
+            for piece in pieces {
+                let Piece::Text(text) = piece else {
+                    split.push(piece);
+                    continue;
+                };
+                for (n, part) in text.split(key).enumerate() {
+                    if n > 0 {
+                        found.insert(*key);
+                        self.spend(at, value.len() + PIECE)?;
+                        split.push(Piece::Value(value));
+                    }
+                    split.push(Piece::Text(part));
+                }
+            }
+            pieces = split;
+        }
+        self.spend(at, text.len())?;
+        let pieces = pieces.into_iter().map(|(Piece::Text(part) | Piece::Value(part))| part);
+        Ok((pieces.collect(), found))
+    }
+
+    pub(super) fn list_join(&self, at: Place, delimiter: &Expr, lists: &[Expr]) -> Result<Value, Fault> {
+        let delimiter = match self.value(delimiter)? {
+            Value::String(text) => text,
+            other => {
+                return Err(Fault::new(
+                    delimiter.at,
+                    format!("want text as delimiter, got {}", describe(&other)),
+                ));
+            }
+        };
+        let mut out = String::new();
+        let mut first = true;
+        for (i, list) in lists.iter().enumerate() {
+            let items = match self.value(list).map_err(|fault| fault.within(|| Step::Item(i + 1)))? {
+                Value::Array(items) => items,
+                Value::Null => continue,
+                other => {
+                    return Err(Fault::new(
+                        list.at,
+                        format!("want a list to join, got {}", describe(&other)),
+                    )
+                    .within(|| Step::Item(i + 1)));
+                }
+            };
+            for item in &items {
+                let text = text_of(item);
+                self.spend(at, delimiter.len() + text.len())?;
+                if !first {
+                    out.push_str(&delimiter);
+                }
+                first = false;
+                out.push_str(&text);
+            }
+        }
+        Ok(Value::String(out))
+    }
+}
+
+/// As Heat has it: zero and false are values.
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
+}

@@ -1,0 +1,141 @@
+//! `make_url`, escaped as Python's `urllib` does it for Heat.
+
+use std::fmt::Write;
+
+use serde_json::{Map, Value};
+
+use crate::error::{cut, suggestion};
+use crate::expression::{Expr, ExprKind, describe};
+use crate::text::text_of;
+
+const PARTS: [&str; 8] = ["scheme", "username", "password", "host", "port", "path", "query", "fragment"];
+
+/// What can be said of the keys before any value is known.
+pub(crate) fn unknown_part(argument: &Expr) -> Option<String> {
+    match &argument.kind {
+        ExprKind::Map(entries) => entries.iter().find_map(|entry| unknown(&entry.key)),
+        _ => Some(format!("want a map of {}, got {}", PARTS.join(", "), argument.describe())),
+    }
+}
+
+fn unknown(key: &str) -> Option<String> {
+    (!PARTS.contains(&key))
+        .then(|| format!("unknown key '{}' of make_url{}", cut(key), suggestion(key, PARTS)))
+}
+
+pub(super) fn make(argument: Value) -> Result<String, String> {
+    let Value::Object(parts) = argument else {
+        return Err(format!("want a map of {}, got {}", PARTS.join(", "), describe(&argument)));
+    };
+    if let Some(message) = parts.keys().find_map(|key| unknown(key)) {
+        return Err(message);
+    }
+    let text = |name: &str| match parts.get(name) {
+        None | Some(Value::Null) => Ok(""),
+        Some(Value::String(text)) => Ok(text.as_str()),
+        Some(other) => Err(format!("want text as '{name}', got {}", describe(other))),
+    };
+    let scheme = text("scheme")?;
+    if scheme.contains(':') {
+        return Err("want the 'scheme' without ':'".into());
+    }
+    let authority = authority(text("username")?, text("password")?, text("host")?, port(parts.get("port"))?);
+    let query = query(parts.get("query"))?;
+    let (path, fragment) = (quote(text("path")?, "/"), quote(text("fragment")?, "/"));
+
+    // As `urlunsplit` puts them together.
+    let mut url = String::new();
+    if !scheme.is_empty() {
+        url.push_str(scheme);
+        url.push(':');
+    }
+    if !authority.is_empty() || path.starts_with("//") {
+        url.push_str("//");
+        url.push_str(&authority);
+        if !path.is_empty() && !path.starts_with('/') {
+            url.push('/');
+        }
+    }
+    url.push_str(&path);
+    for (mark, part) in [('?', &query), ('#', &fragment)] {
+        if !part.is_empty() {
+            url.push(mark);
+            url.push_str(part);
+        }
+    }
+    Ok(url)
+}
+
+fn authority(username: &str, password: &str, host: &str, port: Option<u16>) -> String {
+    let mut out = String::new();
+    if !username.is_empty() || !password.is_empty() {
+        out.push_str(&quote(username, ""));
+        if !password.is_empty() {
+            out.push(':');
+            out.push_str(&quote(password, ""));
+        }
+        out.push('@');
+    }
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let quoted = quote(bare, ":");
+    if quoted.contains(':') {
+        out.push('[');
+        out.push_str(&quoted);
+        out.push(']');
+    } else {
+        out.push_str(&quoted);
+    }
+    if let Some(port) = port {
+        out.push(':');
+        out.push_str(&port.to_string());
+    }
+    out
+}
+
+fn port(value: Option<&Value>) -> Result<Option<u16>, String> {
+    let number = match value {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::String(text)) if text.is_empty() => return Ok(None),
+        Some(Value::String(text)) => text.trim().parse::<u16>().ok(),
+        Some(Value::Number(number)) => number.as_u64().and_then(|number| u16::try_from(number).ok()),
+        Some(other) => {
+            return Err(format!("want a number from 1 to 65535 as 'port', got {}", describe(other)));
+        }
+    };
+    match number {
+        Some(number) if number > 0 => Ok(Some(number)),
+        _ => Err("want a number from 1 to 65535 as 'port'".into()),
+    }
+}
+
+fn query(value: Option<&Value>) -> Result<String, String> {
+    let empty = Map::new();
+    let map = match value {
+        None | Some(Value::Null) => &empty,
+        Some(Value::Object(map)) => map,
+        Some(other) => return Err(format!("want a map as 'query', got {}", describe(other))),
+    };
+    let mut out = String::new();
+    for (key, value) in map {
+        if !out.is_empty() {
+            out.push('&');
+        }
+        let plus = |text: &str| quote(text, " /").replace(' ', "+");
+        // Python writes None for null, which nobody wants in an address.
+        write!(out, "{}={}", plus(key), plus(&text_of(value))).expect("writing to a String does not fail");
+    }
+    Ok(out)
+}
+
+/// Letters, digits, `_.-~` and what is `safe` stay; any other byte is escaped.
+fn quote(text: &str, safe: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"_.-~".contains(&byte) || safe.as_bytes().contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            write!(out, "%{byte:02X}").expect("writing to a String does not fail");
+        }
+    }
+    out
+}

@@ -1,0 +1,318 @@
+//! Every expression once: names become indexes, and what each resource uses is noted.
+
+use super::{Table, finish_conditions, needs, order};
+use crate::build::Names;
+use crate::catalogue;
+use crate::check;
+use crate::error::{Path, Place, Sink, cut, suggestion, suggestion_or_all};
+use crate::expression::{Call, Expr, ExprKind, Part};
+use crate::library::Given;
+use crate::parse::{DraftCondition, DraftResource};
+use crate::template::{Condition, Output};
+use crate::types::Kind;
+use crate::version::Version;
+
+/// What one resource or condition refers to, by index; sorted and unique.
+#[derive(Default)]
+pub(super) struct Uses {
+    pub depends_on: Vec<u32>,
+    pub requires: Vec<u32>,
+    /// Those of `requires` that no condition can take away.
+    pub certain: Vec<u32>,
+    pub parameters: Vec<u32>,
+    pub conditions: Vec<u32>,
+    /// There is an `if`.
+    pub branches: bool,
+    pub pseudo: bool,
+    pub facade: bool,
+}
+
+/// Where an expression stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Position {
+    Value,
+    /// A value in a condition, such as one of two that are compared.
+    Compared,
+    Condition,
+}
+
+pub(super) struct Resolver<'a> {
+    pub errors: Sink,
+    pub path: Path,
+    pub version: Option<Version>,
+    pub parameters: Table<'a>,
+    pub conditions: Table<'a>,
+    pub resources: Table<'a>,
+    pub files: &'a Names,
+    pub given: &'a Given<'a>,
+    pub kinds: &'a [Option<Kind>],
+    /// Branches of `if` that the walk is in.
+    pub branches: usize,
+}
+
+impl Resolver<'_> {
+    pub fn conditions(&mut self, mut drafts: Vec<DraftCondition>) -> Vec<Condition> {
+        let mut uses: Vec<Uses> = Vec::with_capacity(drafts.len());
+        for draft in &mut drafts {
+            let mut one = Uses::default();
+            let before = self.path.key("conditions");
+            self.path.key(&draft.name);
+            self.expr(&mut draft.value, Position::Condition, &mut one);
+            self.path.leave(before);
+            one.sort();
+            uses.push(one);
+        }
+        match order(&drafts, &uses, &mut self.errors) {
+            Some(order) => finish_conditions(drafts, uses, &order),
+            None => Vec::new(), // an error; nobody looks at them
+        }
+    }
+
+    pub fn resource(&mut self, resource: &mut DraftResource) -> Uses {
+        let mut uses = Uses::default();
+        let before = self.path.key("resources");
+        self.path.key(&resource.name);
+        let inner = self.path.key("depends_on");
+        for &(number, at) in &resource.depends_on {
+            if let Some(index) = self.report(at, self.resources.index(number, "resource")) {
+                uses.depends_on.push(index);
+                uses.require(index, false);
+            }
+        }
+        self.path.leave(inner);
+        if let Some(id) = &mut resource.external_id {
+            let inner = self.path.key("external_id");
+            self.expr(id, Position::Value, &mut uses);
+            self.path.leave(inner);
+        }
+        if let Some(condition) = &mut resource.condition {
+            let inner = self.path.key("condition");
+            // It decides whether there is a resource, not what is in it.
+            let mut deciding = Uses::default();
+            self.expr(condition, Position::Condition, &mut deciding);
+            uses.pseudo |= deciding.pseudo;
+            self.path.leave(inner);
+        }
+        self.path.key("properties");
+        if let Some(kind) = resource.kind {
+            check::properties(kind, &resource.properties, resource.at, &mut self.errors, &mut self.path);
+        }
+        self.expr(&mut resource.properties, Position::Value, &mut uses);
+        self.path.leave(before);
+        uses.sort();
+        if resource.condition.is_some() {
+            uses.certain.clear(); // it may not be there
+        }
+        uses
+    }
+
+    pub fn output(&mut self, output: &mut Output) -> Uses {
+        let mut uses = Uses::default();
+        let before = self.path.key("outputs");
+        self.path.key(&output.key);
+        if let Some(condition) = &mut output.condition {
+            let inner = self.path.key("condition");
+            self.expr(condition, Position::Condition, &mut uses);
+            self.path.leave(inner);
+        }
+        self.path.key("value");
+        self.expr(&mut output.value, Position::Value, &mut uses);
+        self.path.leave(before);
+        uses
+    }
+
+    fn report<T>(&mut self, at: Place, found: Result<T, String>) -> Option<T> {
+        found.map_err(|message| self.errors.push(at, self.path.as_str(), message)).ok()
+    }
+
+    fn expr(&mut self, expr: &mut Expr, position: Position, uses: &mut Uses) {
+        let at = expr.at;
+        match &mut expr.kind {
+            ExprKind::Null | ExprKind::Bool(_) | ExprKind::Number(_) | ExprKind::Text(_) => {}
+            ExprKind::Invalid => {}
+            ExprKind::List(items) => {
+                for (i, item) in items.iter_mut().enumerate() {
+                    let before = self.path.item(i);
+                    self.expr(item, position, uses);
+                    self.path.leave(before);
+                }
+            }
+            ExprKind::Map(entries) => {
+                for entry in entries {
+                    let before = self.path.key(&entry.key);
+                    self.expr(&mut entry.value, position, uses);
+                    self.path.leave(before);
+                }
+            }
+            ExprKind::Call(call) => {
+                if let Call::Condition { condition } = &mut **call {
+                    if let Some(index) = self.report(at, self.conditions.index(*condition, "condition")) {
+                        *condition = index;
+                        uses.conditions.push(index);
+                    }
+                    return;
+                }
+                let before = self.path.key(call.name());
+                self.call(at, call, position, uses);
+                self.operands(call, position, uses);
+                self.path.leave(before);
+            }
+        }
+    }
+
+    /// What the call itself names, and whether it may stand here.
+    fn call(&mut self, at: Place, call: &mut Call, position: Position, uses: &mut Uses) {
+        if !self.may_stand(at, call, position) {
+            return;
+        }
+        match call {
+            Call::GetParam { parameter, .. } => {
+                if let Some(index) = self.report(at, self.parameters.index(*parameter, "parameter")) {
+                    *parameter = index;
+                    uses.parameters.push(index);
+                }
+            }
+            Call::GetResource { resource } => {
+                self.target(at, resource, uses);
+            }
+            Call::GetAttr { resource, attribute, .. } => {
+                if let Some(kind) = self.target(at, resource, uses) {
+                    self.attribute(at, kind, attribute);
+                }
+            }
+            Call::GetFile { file } => self.file(at, *file),
+            Call::Pseudo(_) => uses.pseudo = true,
+            Call::Facade(_) => uses.facade = true,
+            Call::If { .. } => uses.branches = true,
+            Call::StrReplace { .. }
+            | Call::ListJoin { .. }
+            | Call::Repeat { .. }
+            | Call::Plain { .. }
+            | Call::Yaql { .. }
+            | Call::Condition { .. }
+            | Call::Logic { .. } => {}
+        }
+    }
+
+    fn operands(&mut self, call: &mut Call, position: Position, uses: &mut Uses) {
+        let is_if = matches!(call, Call::If { .. });
+        let is_logic = matches!(call, Call::Logic { .. });
+        for (part, operand) in call.operands_mut() {
+            let before = match part {
+                Part::Whole => None,
+                Part::Key(key) => Some(self.path.key(key)),
+                Part::Item(index) => Some(self.path.item(index)),
+            };
+            let inner = match (position, part) {
+                _ if is_logic => Position::Condition,
+                (Position::Value, Part::Item(0)) if is_if => Position::Condition,
+                (Position::Value, _) => Position::Value,
+                (Position::Compared | Position::Condition, _) => Position::Compared,
+            };
+            let branch = usize::from(is_if && !matches!(part, Part::Item(0)));
+            self.branches += branch;
+            self.expr(operand, inner, uses);
+            self.branches -= branch;
+            if let Some(before) = before {
+                self.path.leave(before);
+            }
+        }
+    }
+
+    /// Whether the function may stand there, in this version; if not, it has been said.
+    fn may_stand(&mut self, at: Place, call: &Call, position: Position) -> bool {
+        let name = call.name();
+        let Some(function) = catalogue::find(name) else { return true };
+        let since = match position {
+            Position::Value => function.since,
+            Position::Compared | Position::Condition => function.in_conditions,
+        };
+        let Some(since) = since else {
+            let message = if position == Position::Value {
+                format!(
+                    "'{name}' is a condition: it belongs in 'conditions', under 'condition', or first in 'if'"
+                )
+            } else {
+                let known = catalogue::functions().iter().filter(|known| known.in_conditions.is_some());
+                let known: Vec<&str> = known.map(|known| known.name).collect();
+                format!("a condition cannot use '{name}'; it may use {}", known.join(", "))
+            };
+            self.errors.push(at, self.path.as_str(), message);
+            return false;
+        };
+        let Some(version) = self.version else { return true };
+        let part = match call {
+            _ if since > version => {
+                let place = if position == Position::Value { "" } else { " in a condition" };
+                Some((format!("the function '{name}'{place}"), since))
+            }
+            Call::If { values, .. } if values.len() == 1 => {
+                Some(("'if' without a third item".to_owned(), Version::Wallaby))
+            }
+            Call::ListJoin { lists, .. } if lists.len() > 1 => {
+                Some(("'list_join' of several lists".to_owned(), Version::Liberty))
+            }
+            Call::Repeat { permutations: false, .. } => {
+                Some(("'permutations' of 'repeat'".to_owned(), Version::Pike))
+            }
+            Call::GetAttr { path, .. } if !path.is_empty() => {
+                Some(("'get_attr' with a path".to_owned(), Version::Juno))
+            }
+            _ => None,
+        };
+        match part {
+            Some((what, since)) if since > version => {
+                self.errors.push(at, self.path.as_str(), needs(&what, since, version));
+                false
+            }
+            _ => true,
+        }
+    }
+
+    fn file(&mut self, at: Place, file: u32) {
+        let name = &self.files[file as usize];
+        if !self.given.contains_key(name) {
+            let near = suggestion(name, self.given.keys().map(String::as_str));
+            let message = format!("the file '{}' was not given with the template{near}", cut(name));
+            self.errors.push(at, self.path.as_str(), message);
+        }
+    }
+
+    fn target(&mut self, at: Place, resource: &mut u32, uses: &mut Uses) -> Option<Kind> {
+        let index = self.report(at, self.resources.index(*resource, "resource"))?;
+        *resource = index;
+        uses.require(index, self.branches > 0);
+        self.kinds[index as usize]
+    }
+
+    fn attribute(&mut self, at: Place, kind: Kind, attribute: &str) {
+        let Some(known) = kind.attributes() else { return };
+        if known.contains(&attribute) {
+            return;
+        }
+        let message = if known.is_empty() {
+            format!("{} has no attributes", kind.name())
+        } else {
+            let near = suggestion_or_all(attribute, known);
+            format!("{} has no attribute '{}'{near}", kind.name(), cut(attribute))
+        };
+        self.errors.push(at, self.path.as_str(), message);
+    }
+}
+
+impl Uses {
+    fn require(&mut self, resource: u32, perhaps: bool) {
+        self.requires.push(resource);
+        if !perhaps {
+            self.certain.push(resource);
+        }
+    }
+
+    fn sort(&mut self) {
+        let Self { depends_on, requires, certain, parameters, conditions, .. } = self;
+        for list in [depends_on, requires, certain, parameters, conditions] {
+            list.sort_unstable();
+            list.dedup();
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Functions over references, lists and maps.
+
+use serde_json::json;
+
+use super::{gives, says, value, value_of};
+
+#[test]
+fn get_param_follows_paths() {
+    gives(&[
+        ("{get_param: text}", json!("some text")),
+        ("{get_param: number}", json!(3)),
+        ("{get_param: list}", json!(["a", "b", "c"])),
+        ("{get_param: [list, 1]}", json!("b")),
+        ("{get_param: [list, '1']}", json!("b")),
+        ("{get_param: [site, dns, 0]}", json!("10.0.0.53")),
+        ("{get_param: [site, name, short]}", json!("lab")),
+        ("{get_param: [site, name, {get_param: which}]}", json!("lab")),
+        ("{get_param: [site, dns]}", json!(["10.0.0.53", "10.0.1.53"])),
+        ("{get_param: [site, none]}", json!(null)),
+    ]);
+    says(&[
+        ("{get_param: txt}", ".get_param: there is no parameter 'txt'; did you mean 'text'?"),
+        (
+            "{get_param: [site, name, shrt]}",
+            ".get_param: the parameter 'site' has no key 'shrt'; did you mean 'short'?",
+        ),
+        ("{get_param: [list, 3]}", ".get_param: the parameter 'list' has no item '3'; the list has 3"),
+        ("{get_param: [text, 0]}", ".get_param: the parameter 'text' is text here, it has no '0'"),
+        ("{get_param: []}", ".get_param: want [PARAMETER, KEY, …], got an empty list"),
+    ]);
+}
+
+#[test]
+fn pseudo_parameters_come_from_the_stack() {
+    gives(&[
+        ("{get_param: OS::stack_name}", json!("web")),
+        ("{get_param: 'OS::stack_id'}", json!("7")),
+        ("{list_join: ['-', [{get_param: OS::stack_name}, volume]]}", json!("web-volume")),
+    ]);
+    says(&[
+        (
+            "{get_param: OS::project_id}",
+            ".get_param: the parameter 'OS::project_id' is not supported: there are no projects here",
+        ),
+        (
+            "{get_param: OS::stack_nam}",
+            ".get_param: there is no parameter 'OS::stack_nam'; did you mean 'OS::stack_name'?",
+        ),
+        (
+            "{get_param: [OS::stack_name, 0]}",
+            ".get_param: the parameter 'OS::stack_name' is text; it has no keys",
+        ),
+    ]);
+}
+
+#[test]
+fn get_file_gives_the_content() {
+    gives(&[("{get_file: f.txt}", json!("content of f"))]);
+    says(&[(
+        "{get_file: g.txt}",
+        ".get_file: the file 'g.txt' was not given with the template; did you mean 'f.txt'?",
+    )]);
+}
+
+#[test]
+fn list_concat_and_filter() {
+    gives(&[
+        // Heat's documentation
+        ("{list_concat: [[v1, v2], [v3, v4]]}", json!(["v1", "v2", "v3", "v4"])),
+        ("{list_concat_unique: [[v1, v2], [v2, v3]]}", json!(["v1", "v2", "v3"])),
+        ("{filter: [[3], [1, 2, 3]]}", json!([1, 2])),
+        // Heat's code
+        ("{list_concat: [[v1], null, []]}", json!(["v1"])),
+        ("{list_concat_unique: [[a, b, a]]}", json!(["b", "a"])),
+        ("{list_concat_unique: [[1, 1.0, '1', {a: 1}], [{a: 1.0}]]}", json!([1.0, "1", {"a": 1.0}])),
+        ("{list_concat: []}", json!([])),
+        ("{list_concat: [{get_param: list}, [d]]}", json!(["a", "b", "c", "d"])),
+        ("{filter: [[b, {x: 1}], {list_concat: [{get_param: list}, [{x: 1}]]}]}", json!(["a", "c"])),
+        ("{filter: [null, [1]]}", json!([1])),
+        ("{filter: [[1], null]}", json!(null)),
+    ]);
+    says(&[
+        ("{list_concat: [[1], x]}", ".list_concat[1]: want a list, got text"),
+        ("{list_concat: [{get_param: text}]}", ".list_concat[0]: want a list, got text"),
+        ("{list_concat: x}", ".list_concat: want a list of lists, got text"),
+        ("{list_concat_unique: [{get_param: site}]}", ".list_concat_unique[0]: want a list, got a map"),
+        ("{filter: [1, [1]]}", ".filter[0]: want a list of values, got a number"),
+        ("{filter: [[1], x]}", ".filter[1]: want a list to filter, got text"),
+        ("{filter: [{get_param: list}]}", ".filter: want [VALUES, LIST], got too few items"),
+    ]);
+}
+
+#[test]
+fn map_merge_and_map_replace() {
+    gives(&[
+        // Heat's documentation
+        ("{map_merge: [{k1: v1, k2: v2}, {k1: v2}]}", json!({"k1": "v2", "k2": "v2"})),
+        ("{map_merge: []}", json!({})),
+        (
+            "{map_replace: [{k1: v1, k2: v2}, {keys: {k1: K1}, values: {v2: V2}}]}",
+            json!({"K1": "v1", "k2": "V2"}),
+        ),
+        // Heat's code
+        ("{map_merge: [null, {a: 1}, {b: {get_param: number}}]}", json!({"a": 1, "b": 3})),
+        (
+            "{map_merge: {repeat: {template: {k%: v}, for_each: {'%': [1, 2]}}}}",
+            json!({"k1": "v", "k2": "v"}),
+        ),
+        ("{map_replace: [{a: 1}, {}]}", json!({"a": 1})),
+        ("{map_replace: [{a: 1}, {keys: {a: a}}]}", json!({"a": 1})),
+        ("{map_replace: [{a: [1], b: 5}, {values: {'5': five}}]}", json!({"a": [1], "b": "five"})),
+        ("{map_replace: [{a: x}, {keys: {a: {get_param: text}}}]}", json!({"some text": "x"})),
+        ("{map_replace: [null, {keys: {a: b}}]}", json!({})),
+    ]);
+    says(&[
+        ("{map_merge: [{a: 1}, x]}", ".map_merge[1]: want a map, got text"),
+        ("{map_merge: [{get_param: list}]}", ".map_merge[0]: want a map, got a list"),
+        ("{map_merge: {a: 1}}", ".map_merge: want a list of maps, got a map"),
+        (
+            "{map_replace: [{a: 1, b: 2}, {keys: {a: b}}]}",
+            ".map_replace[1]: the key 'a' cannot become 'b': there is such a key",
+        ),
+        (
+            "{map_replace: [{a: 1, b: 2}, {keys: {a: x, b: x}}]}",
+            ".map_replace[1]: the key 'b' cannot become 'x': there is such a key",
+        ),
+        (
+            "{map_replace: [{a: 1}, {key: {a: b}}]}",
+            ".map_replace[1]: unknown key 'key' of map_replace; did you mean 'keys'?",
+        ),
+        ("{map_replace: [{a: 1}]}", ".map_replace: want [MAP, {keys: …, values: …}], got too few items"),
+    ]);
+}
+
+#[test]
+fn repeat_over_lists() {
+    gives(&[
+        // Heat's documentation
+        (
+            "{repeat: {for_each: {<%port%>: ['80', '443']}, template: {protocol: tcp, port_range_min: <%port%>}}}",
+            json!([
+                {"protocol": "tcp", "port_range_min": "80"},
+                {"protocol": "tcp", "port_range_min": "443"}
+            ]),
+        ),
+        (
+            "{repeat: {for_each: {<%port%>: ['80', '443'], <%protocol%>: [tcp, udp]}, template: '<%protocol%>/<%port%>'}}",
+            json!(["tcp/80", "udp/80", "tcp/443", "udp/443"]),
+        ),
+        (
+            "{repeat: {for_each: {<%sub%>: [sub1, sub2], <%net%>: [net1, net2]}, template: {subnet: <%sub%>, network: <%net%>}, permutations: false}}",
+            json!([{"subnet": "sub1", "network": "net1"}, {"subnet": "sub2", "network": "net2"}]),
+        ),
+        // Heat's code
+        ("{repeat: {for_each: {x: {b: 1, a: 2}}, template: x}}", json!(["a", "b"])),
+        ("{repeat: {for_each: {x: null}, template: x}}", json!([])),
+        ("{repeat: {for_each: {x: []}, template: x}}", json!([])),
+        (
+            "{repeat: {for_each: {x: {get_param: list}}, template: {k-x: [x, 5, null]}}}",
+            json!([
+                {"k-a": ["a", 5, null]}, {"k-b": ["b", 5, null]}, {"k-c": ["c", 5, null]}
+            ]),
+        ),
+        // The order is the text's, and what was put in is looked at again for the next one.
+        ("{repeat: {for_each: {z: [y], y: [1]}, template: z}}", json!(["1"])),
+        // Beyond Heat, which takes texts alone
+        (
+            "{repeat: {for_each: {x: [1, {a: 2}]}, template: [x, 'n x']}}",
+            json!([
+                [1, "n 1"], [{"a": 2}, "n {\"a\": 2}"]
+            ]),
+        ),
+    ]);
+    says(&[
+        ("{repeat: {template: x}}", ".repeat: repeat wants both 'template' and 'for_each'"),
+        ("{repeat: [x]}", ".repeat: want {template: …, for_each: …}, got a list"),
+        (
+            "{repeat: {for_each: {x: a}, template: x}}",
+            ".repeat.for_each.x: want a list or a map to repeat over, got text",
+        ),
+        (
+            "{repeat: {for_each: {x: {get_param: text}}, template: x}}",
+            ".repeat.for_each.x: want a list or a map to repeat over, got text",
+        ),
+        (
+            "{repeat: {for_each: {x: {get_param: site}}, template: x, permutations: false}}",
+            ".repeat.for_each.x: want a list to repeat over, got a map",
+        ),
+        (
+            "{repeat: {for_each: {x: [1], y: [1, 2]}, template: x, permutations: false}}",
+            ".repeat.for_each: without permutations all lists have one length; 'x' has 1 items, another 2",
+        ),
+        (
+            "{repeat: {for_each: {x: [1]}, template: x, permutations: 1}}",
+            ".repeat: want true or false as 'permutations', got a number",
+        ),
+        (
+            "{repeat: {for_each: {x: [1]}, templat: x}}",
+            ".repeat: unknown key 'templat' of repeat; did you mean 'template'?",
+        ),
+    ]
+    .map(|(text, wanted)| (text, wanted)));
+}
+
+#[test]
+fn contains_looks_in_lists_and_texts() {
+    gives(&[
+        // Heat's documentation
+        ("{contains: [v1, [v1, v2, v3]]}", json!(true)),
+        ("{contains: [v4, [v1, v2, v3]]}", json!(false)),
+        ("{contains: [b, {get_param: list}]}", json!(true)),
+        ("{contains: [ext, {get_param: text}]}", json!(true)),
+        ("{contains: [{a: 1}, [{a: 1.0}]]}", json!(true)),
+        ("{contains: [1, ['1']]}", json!(false)),
+    ]);
+    says(&[
+        ("{contains: [a]}", ".contains: want [VALUE, LIST], got too few items"),
+        ("{contains: [a, {b: 1}]}", ".contains[1]: want a list to look in, got a map"),
+        ("{contains: [1, {get_param: text}]}", ".contains[0]: only text can be in a text, got a number"),
+    ]);
+}
+
+#[test]
+fn digest_of_texts() {
+    // As `hashlib` gives them for "hello"
+    gives(&[
+        ("{digest: [md5, hello]}", json!("5d41402abc4b2a76b9719d911017c592")),
+        ("{digest: [sha1, hello]}", json!("aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d")),
+        ("{digest: [sha224, hello]}", json!("ea09ae9cc6768c50fcee903ed054556e5bfc8347907f12598aa24193")),
+        (
+            "{digest: [SHA256, hello]}",
+            json!("2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"),
+        ),
+        (
+            "{digest: [sha384, hello]}",
+            json!(
+                "59e1748777448c69de6b800d7a33bbfb9ff1b463e44354c3553bcdb9c666fa90125a3c79f90397bdf5f6a13de828684f"
+            ),
+        ),
+        (
+            "{digest: [sha512, hello]}",
+            json!(
+                "9b71d224bd62f3785d96d46ad3ea3d73319bfbc2890caadae2dff72519673ca72323c3d99ba5c11d7c7acc6e14b8c5da0c4663475c2e5c3adef46f73bcdec043"
+            ),
+        ),
+    ]);
+    says(&[
+        ("{digest: [md4, hello]}", ".digest[0]: unknown algorithm 'md4'; did you mean 'md5'?"),
+        ("{digest: [md5, 5]}", ".digest[1]: want text to digest, got a number"),
+        ("{digest: [md5]}", ".digest: want [ALGORITHM, TEXT], got too few items"),
+        ("{digest: [md5, {get_param: list}]}", ".digest[1]: want text to digest, got a list"),
+    ]);
+}
+
+#[test]
+fn get_attr_follows_paths() {
+    let rest = "resources: {a: {type: Muster::Dummy}}";
+    // What is known of resources comes in the fixtures; here what is said of the form.
+    for (text, wanted) in [
+        ("{get_attr: [a]}", ".get_attr: want [RESOURCE, ATTRIBUTE, KEY, …], got too few items"),
+        ("{get_attr: a}", ".get_attr: want [RESOURCE, ATTRIBUTE, KEY, …], got text"),
+        ("{get_attr: [b, x]}", ".get_attr: there is no resource 'b'; did you mean 'a'?"),
+        ("{get_resource: [a]}", ".get_resource: want the name of a resource, got a list"),
+    ] {
+        let error = value_of("wallaby", rest, text).unwrap_err();
+        assert_eq!(error.rsplit_once("outputs.o.value").unwrap().1, wanted, "{text}");
+    }
+}
+
+#[test]
+fn functions_of_cfn_are_refused_with_what_to_write() {
+    for (name, instead) in [
+        ("Ref", "write get_resource or get_param"),
+        ("Fn::GetAtt", "write get_attr"),
+        ("Fn::Select", "write get_param or get_attr with a path"),
+        ("Fn::Join", "write list_join"),
+        ("Fn::Split", "write str_split"),
+        ("Fn::Replace", "write str_replace"),
+        ("Fn::If", "write if"),
+        ("Fn::Equals", "write equals"),
+        ("Fn::ResourceFacade", "write resource_facade"),
+        ("Fn::FindInMap", "write get_param with a path into a parameter of type json"),
+        ("Fn::GetAZs", "there are no availability zones here"),
+        ("Fn::Base64", "HOT has none for it: write the text as it is"),
+        ("Fn::MemberListToMap", "HOT has none for it: write a map"),
+    ] {
+        let error = value(&format!("{{'{name}': [a, b]}}")).unwrap_err();
+        assert_eq!(
+            error,
+            format!("t:11:23: outputs.o.value: the function '{name}' is not supported; {instead}")
+        );
+    }
+    says(&[
+        ("{Fn::Transform: x}", ": unknown function 'Fn::Transform'"),
+        ("{get_node: x}", ": the function 'get_node' is not supported by this version yet"),
+        ("{str_replce: x}", ": unknown function 'str_replce'; did you mean 'str_replace'?"),
+        ("{str_split: [a, b], x: 1}", ": the function 'str_split' must be the only key of its map"),
+    ]);
+}
+
+#[test]
+fn data_with_keys_like_functions_is_data() {
+    gives(&[
+        ("{id: x}", json!({"id": "x"})),
+        ("{on: x}", json!({"on": "x"})),
+        ("{filters: [a]}", json!({"filters": ["a"]})),
+        ("{digits: 5}", json!({"digits": 5})),
+        (
+            "{name: x, filter: y, if: z, not: 1, contains: 2}",
+            json!({
+                "name": "x", "filter": "y", "if": "z", "not": 1, "contains": 2
+            }),
+        ),
+    ]);
+}

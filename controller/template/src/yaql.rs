@@ -1,0 +1,188 @@
+//! `yaql`: a query language for the data of a template. The part of it that people's templates use, evaluated within
+//! bounds; what is left out is refused by its name while the template is read.
+//!
+//! Sets are lists without equal items, and maps are in the order of their keys.
+
+mod arguments;
+mod collection;
+mod evaluate;
+mod number;
+mod operator;
+mod parse;
+mod query;
+mod text;
+mod token;
+mod value;
+
+pub(crate) use evaluate::evaluate;
+pub(crate) use parse::{Expression, parse};
+
+use crate::error::{cut, suggestion};
+
+/// Levels of an expression and of a value: every walk recurses this deep at most.
+const DEPTH: usize = 64;
+
+/// Functions of this build.
+const FUNCTIONS: &[&str] = &[
+    "abs",
+    "accumulate",
+    "aggregate",
+    "all",
+    "any",
+    "append",
+    "bool",
+    "coalesce",
+    "concat",
+    "contains",
+    "containsKey",
+    "containsValue",
+    "count",
+    "defaultIfEmpty",
+    "delete",
+    "dict",
+    "difference",
+    "distinct",
+    "endsWith",
+    "enumerate",
+    "first",
+    "flatten",
+    "float",
+    "get",
+    "groupBy",
+    "indexOf",
+    "indexWhere",
+    "int",
+    "intersect",
+    "isBoolean",
+    "isDict",
+    "isEmpty",
+    "isInteger",
+    "isList",
+    "isNumber",
+    "isString",
+    "items",
+    "join",
+    "keys",
+    "last",
+    "lastIndexOf",
+    "len",
+    "let",
+    "limit",
+    "list",
+    "matches",
+    "max",
+    "mergeWith",
+    "min",
+    "orderBy",
+    "orderByDescending",
+    "range",
+    "reduce",
+    "regex",
+    "replace",
+    "reverse",
+    "round",
+    "select",
+    "selectMany",
+    "set",
+    "single",
+    "skip",
+    "skipWhile",
+    "split",
+    "startsWith",
+    "str",
+    "substring",
+    "sum",
+    "switch",
+    "take",
+    "takeWhile",
+    "toDict",
+    "toList",
+    "toLower",
+    "toSet",
+    "toUpper",
+    "trim",
+    "trimLeft",
+    "trimRight",
+    "union",
+    "values",
+    "where",
+    "with",
+    "zip",
+    "norm",
+    "rightSplit",
+    "sign",
+];
+
+/// What yaql has beside them.
+const REFUSED: &[&str] = &[
+    "assert",
+    "call",
+    "characters",
+    "cycle",
+    "datetime",
+    "def",
+    "deleteAll",
+    "examine",
+    "format",
+    "generate",
+    "generateMany",
+    "hex",
+    "insert",
+    "insertMany",
+    "isDatetime",
+    "isRegex",
+    "isSet",
+    "isTimespan",
+    "lambda",
+    "localtz",
+    "memorize",
+    "mergeSort",
+    "now",
+    "pow",
+    "random",
+    "randint",
+    "repeat",
+    "replaceBy",
+    "escapeRegex",
+    "search",
+    "searchAll",
+    "selectAllCases",
+    "selectCase",
+    "send",
+    "sequence",
+    "shiftBitsLeft",
+    "shiftBitsRight",
+    "slice",
+    "sliceWhere",
+    "splitAt",
+    "splitWhere",
+    "switchCase",
+    "symmetricDifference",
+    "thenBy",
+    "thenByDescending",
+    "timespan",
+    "toCharArray",
+    "utctz",
+    "unpack",
+    "zipLongest",
+    "add",
+    "remove",
+    "yaql",
+    "bitwiseAnd",
+    "bitwiseOr",
+];
+
+/// Whether there is such a function; if not, what to say.
+fn check(name: &str) -> Result<(), String> {
+    if FUNCTIONS.contains(&name) {
+        Ok(())
+    } else if REFUSED.contains(&name) {
+        Err(format!("the yaql function '{name}' is not supported"))
+    } else {
+        Err(format!(
+            "there is no yaql function '{}'{}",
+            cut(name),
+            suggestion(name, FUNCTIONS.iter().copied())
+        ))
+    }
+}

@@ -1,0 +1,123 @@
+//! What a function is given: what stands before the point is the first argument.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::evaluate::{Evaluated, Evaluator, Frame};
+use super::parse::{Argument, Node};
+use super::value::{List, Y};
+
+pub(super) struct Arguments<'a> {
+    pub evaluator: &'a Evaluator,
+    pub frame: &'a Frame<'a>,
+    pub name: &'a str,
+    pub of: Option<Y>,
+    pub nodes: &'a [Argument],
+}
+
+impl<'a> Arguments<'a> {
+    pub fn count(&self) -> usize {
+        usize::from(self.of.is_some()) + self.nodes.len()
+    }
+
+    pub fn want(&self, least: usize, most: usize) -> Result<(), String> {
+        if (least..=most).contains(&self.count()) {
+            return Ok(());
+        }
+        let number = if self.count() < least { "few" } else { "many" };
+        Err(format!("yaql: '{}' has too {number} arguments", self.name))
+    }
+
+    /// The tree of an argument that is evaluated for each item.
+    pub fn node(&self, index: usize) -> Option<&'a Node> {
+        let index = index.checked_sub(usize::from(self.of.is_some()))?;
+        self.nodes.get(index).map(|argument| &argument.value)
+    }
+
+    pub fn value(&self, index: usize) -> Evaluated {
+        match &self.of {
+            Some(of) if index == 0 => Ok(of.clone()),
+            _ => match self.node(index) {
+                Some(node) => self.evaluator.node(self.frame, node),
+                None => Err(format!("yaql: '{}' has too few arguments", self.name)),
+            },
+        }
+    }
+
+    pub fn optional(&self, index: usize) -> Result<Option<Y>, String> {
+        if index < self.count() { self.value(index).map(Some) } else { Ok(None) }
+    }
+
+    pub fn all(&self) -> Result<Vec<Y>, String> {
+        (0..self.count()).map(|index| self.value(index)).collect()
+    }
+
+    /// The argument of that index, for these.
+    pub fn apply(&self, index: usize, given: &[&Y]) -> Evaluated {
+        match self.node(index) {
+            Some(node) => self.evaluator.apply(self.frame, node, given),
+            None => Err(format!("yaql: '{}' has too few arguments", self.name)),
+        }
+    }
+
+    /// The argument of that index for the item, or the item itself where there is none.
+    pub fn selected(&self, index: usize, item: &Y) -> Evaluated {
+        if self.node(index).is_some() { self.apply(index, &[item]) } else { Ok(item.clone()) }
+    }
+
+    pub fn wants(&self, wanted: &str, got: &Y) -> String {
+        format!("yaql: '{}' wants {wanted}, got {}", self.name, got.describe())
+    }
+
+    pub fn list(&self, index: usize) -> Result<Arc<List>, String> {
+        match self.value(index)? {
+            Y::List(list) => Ok(list),
+            other => Err(self.wants("a list", &other)),
+        }
+    }
+
+    pub fn map(&self, index: usize) -> Result<Arc<super::value::Map>, String> {
+        match self.value(index)? {
+            Y::Map(map) => Ok(map),
+            other => Err(self.wants("a map", &other)),
+        }
+    }
+
+    pub fn text(&self, index: usize) -> Result<Arc<str>, String> {
+        match self.value(index)? {
+            Y::Text(text) => Ok(text),
+            other => Err(self.wants("text", &other)),
+        }
+    }
+
+    pub fn int(&self, index: usize) -> Result<i128, String> {
+        match self.value(index)? {
+            Y::Int(n) => Ok(n),
+            other => Err(self.wants("a whole number", &other)),
+        }
+    }
+
+    /// A number of items.
+    pub fn size(&self, index: usize) -> Result<usize, String> {
+        usize::try_from(self.int(index)?.max(0))
+            .map_err(|_| format!("yaql: '{}': too large a number", self.name))
+    }
+
+    pub fn stream(&self, items: Vec<Y>) -> Evaluated {
+        self.evaluator.stream(items)
+    }
+
+    /// Of lists of two items each.
+    pub fn map_of_pairs(&self, pairs: &[Y]) -> Evaluated {
+        let mut entries = BTreeMap::new();
+        for pair in pairs {
+            match pair {
+                Y::List(pair) if pair.items.len() == 2 => {
+                    entries.insert(super::evaluate::key_text(&pair.items[0])?, pair.items[1].clone());
+                }
+                other => return Err(self.wants("pairs of a key and a value", other)),
+            }
+        }
+        self.evaluator.map(entries)
+    }
+}

@@ -1,0 +1,194 @@
+//! Functions over texts.
+
+use regex::{Regex, RegexBuilder};
+
+use super::arguments::Arguments;
+use super::collection::is;
+use super::evaluate::{Evaluated, Evaluator};
+use super::query::size;
+use super::value::Y;
+use crate::Limits;
+use crate::error::cut;
+
+/// Steps that are counted for a regex, which is built for each text anew: up to a millisecond.
+const BUILT: usize = 1000;
+
+/// None: it is no function of this kind.
+pub(super) fn call(args: &Arguments<'_>) -> Option<Evaluated> {
+    Some(match args.name {
+        "str" => args.want(1, 1).and_then(|()| shown(args)),
+        "isString" => is(args, |value| matches!(value, Y::Text(_))),
+        "isEmpty" => is(args, |value| !value.is_true()),
+        "toUpper" => changed(args, |text| text.to_uppercase()),
+        "toLower" => changed(args, |text| text.to_lowercase()),
+        "trim" | "trimLeft" | "trimRight" | "norm" => trim(args),
+        "split" | "rightSplit" => split(args),
+        "join" => join(args),
+        "replace" => replace(args),
+        "substring" => substring(args),
+        "startsWith" | "endsWith" => begins(args),
+        "indexOf" | "lastIndexOf" => index_of(args),
+        "regex" => args.want(1, 1).and_then(|()| {
+            args.evaluator.step(BUILT)?;
+            pattern(&args.value(0)?).map(|regex| Y::Regex(regex.as_str().into()))
+        }),
+        "matches" => args.want(2, 2).and_then(|()| {
+            // `text.matches(pattern)` and `regex(pattern).matches(text)`
+            let (text, regex) = match args.value(0)? {
+                regex @ Y::Regex(_) => (args.value(1)?, regex),
+                text => (text, args.value(1)?),
+            };
+            matches(args.evaluator, &pattern(&regex)?, &text).map(Y::Bool)
+        }),
+        _ => return None,
+    })
+}
+
+/// From a text or a regex; its automaton is bounded in size, and so is the time it takes for each character.
+pub(super) fn pattern(value: &Y) -> Result<Regex, String> {
+    match value {
+        Y::Regex(text) | Y::Text(text) => {
+            let built =
+                RegexBuilder::new(text).size_limit(Limits::REGEX).dfa_size_limit(Limits::REGEX).build();
+            built.map_err(|error| format!("yaql: the regex '{}' is not valid: {error}", cut(text)))
+        }
+        other => Err(format!("yaql: want a regex, got {}", other.describe())),
+    }
+}
+
+/// Whether it is found anywhere in the text, as in yaql.
+pub(super) fn matches(evaluator: &Evaluator, regex: &Regex, text: &Y) -> Result<bool, String> {
+    let Y::Text(text) = text else {
+        return Err(format!("yaql: a regex is matched with text, got {}", text.describe()));
+    };
+    evaluator.step(BUILT + text.len())?;
+    Ok(regex.is_match(text))
+}
+
+fn shown(args: &Arguments<'_>) -> Evaluated {
+    let value = args.value(0)?;
+    args.evaluator.spend(value.weight())?;
+    args.evaluator.text(value.shown())
+}
+
+fn changed(args: &Arguments<'_>, change: impl Fn(&str) -> String) -> Evaluated {
+    args.want(1, 1)?;
+    args.text(0).and_then(|text| args.evaluator.text(change(&text)))
+}
+
+fn trim(args: &Arguments<'_>) -> Evaluated {
+    args.want(1, 2)?;
+    let text = args.text(0)?;
+    let chars = args.optional(1)?;
+    let is_trimmed = |c: char| match &chars {
+        Some(Y::Text(chars)) => chars.contains(c),
+        _ => c.is_whitespace(),
+    };
+    let trimmed = match args.name {
+        "trimLeft" => text.trim_start_matches(is_trimmed),
+        "trimRight" => text.trim_end_matches(is_trimmed),
+        _ => text.trim_matches(is_trimmed),
+    };
+    if args.name == "norm" && trimmed.is_empty() {
+        return Ok(Y::Null);
+    }
+    args.evaluator.text(trimmed.to_owned())
+}
+
+fn split(args: &Arguments<'_>) -> Evaluated {
+    args.want(1, 3)?;
+    let text = args.text(0)?;
+    args.evaluator.step(text.len() / 8)?;
+    let separator = args.optional(1)?.filter(|value| !matches!(value, Y::Null));
+    let most = match args.optional(2)? {
+        None => usize::MAX,
+        Some(Y::Int(n)) if n >= 0 => usize::try_from(n).unwrap_or(usize::MAX).saturating_add(1),
+        Some(Y::Int(_)) => usize::MAX,
+        Some(other) => return Err(args.wants("a whole number", &other)),
+    };
+    let parts: Vec<&str> = match &separator {
+        None => text.split_whitespace().collect(),
+        Some(Y::Text(separator)) if separator.is_empty() => return Err("yaql: an empty separator".into()),
+        Some(Y::Text(separator)) if args.name == "rightSplit" => {
+            let mut parts: Vec<&str> = text.rsplitn(most, &**separator).collect();
+            parts.reverse();
+            parts
+        }
+        Some(Y::Text(separator)) => text.splitn(most, &**separator).collect(),
+        Some(other) => return Err(args.wants("text as separator", other)),
+    };
+    args.evaluator.spend(text.len())?;
+    args.evaluator.list(parts.into_iter().map(Y::text).collect())
+}
+
+/// `list.join(separator)` and `separator.join(list)`
+fn join(args: &Arguments<'_>) -> Evaluated {
+    args.want(2, 2)?;
+    let (list, separator) = match (args.value(0)?, args.value(1)?) {
+        (Y::List(list), Y::Text(separator)) | (Y::Text(separator), Y::List(list)) => (list, separator),
+        (other, _) => return Err(args.wants("a list and a separator", &other)),
+    };
+    let mut out = String::new();
+    for (index, item) in list.items.iter().enumerate() {
+        args.evaluator.spend(separator.len() + item.weight())?;
+        if index > 0 {
+            out.push_str(&separator);
+        }
+        out.push_str(&item.shown());
+    }
+    Ok(Y::Text(out.into()))
+}
+
+fn replace(args: &Arguments<'_>) -> Evaluated {
+    args.want(2, 4)?;
+    let mut text = args.text(0)?.to_string();
+    if let Y::Map(map) = args.value(1)? {
+        for (old, new) in &map.entries {
+            text = replaced(args, &text, old, &new.shown(), usize::MAX)?;
+        }
+        return Ok(Y::Text(text.into()));
+    }
+    let most = if args.count() > 3 && args.int(3)? >= 0 { args.size(3)? } else { usize::MAX };
+    replaced(args, &text, &args.text(1)?, &args.text(2)?, most).map(|text| Y::Text(text.into()))
+}
+
+fn replaced(args: &Arguments<'_>, text: &str, old: &str, new: &str, most: usize) -> Result<String, String> {
+    if old.is_empty() {
+        return Err("yaql: an empty text cannot be replaced".into());
+    }
+    let places = text.matches(old).count().min(most);
+    args.evaluator.step(1 + text.len() / 64)?;
+    args.evaluator.spend(text.len().saturating_add(places.saturating_mul(new.len())))?;
+    Ok(text.replacen(old, new, most))
+}
+
+fn substring(args: &Arguments<'_>) -> Evaluated {
+    args.want(2, 3)?;
+    let (text, start) = (args.text(0)?, args.int(1)?);
+    let length = i128::try_from(text.chars().count()).unwrap_or(i128::MAX);
+    let start = if start < 0 { (start + length).max(0) } else { start };
+    let start = usize::try_from(start).unwrap_or(usize::MAX);
+    let count = if args.count() > 2 && args.int(2)? >= 0 { args.size(2)? } else { usize::MAX };
+    args.evaluator.text(text.chars().skip(start).take(count).collect())
+}
+
+fn begins(args: &Arguments<'_>) -> Evaluated {
+    args.want(2, usize::MAX)?;
+    let text = args.text(0)?;
+    for index in 1..args.count() {
+        let part = args.text(index)?;
+        if if args.name == "startsWith" { text.starts_with(&*part) } else { text.ends_with(&*part) } {
+            return Ok(Y::Bool(true));
+        }
+    }
+    Ok(Y::Bool(false))
+}
+
+/// In characters.
+fn index_of(args: &Arguments<'_>) -> Evaluated {
+    args.want(2, 2)?;
+    let (text, part) = (args.text(0)?, args.text(1)?);
+    args.evaluator.step(text.len() / 8)?;
+    let found = if args.name == "indexOf" { text.find(&*part) } else { text.rfind(&*part) };
+    Ok(found.map_or(Y::Int(-1), |byte| size(text[..byte].chars().count())))
+}

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_shared::NodeId;
 use muster_shared::model::Claim;
-use muster_template::{Desired, Parameters, Policies, References, RenderError, Template, suggestion};
+use muster_template::{Desired, MASK, Parameters, Policies, References, RenderError, Template, suggestion};
 use serde_json::Value;
 
 use crate::engine::Engine;
@@ -39,6 +39,13 @@ impl Engine {
         let Source { template, parameters, policies, .. } = source;
         if template.resources.len() > RESOURCES_MAX {
             return Err(Refusal::Invalid(format!("a stack has at most {RESOURCES_MAX} resources")));
+        }
+        if target.is_none()
+            && let Some(name) = changed_immutable(stack, template, parameters)
+        {
+            return Err(Refusal::Invalid(format!(
+                "the parameter '{name}' is immutable: its value cannot change while the stack is there"
+            )));
         }
         let ground = Ground {
             rows: &self.rows,
@@ -183,6 +190,17 @@ impl Engine {
             None => format!("node {name} has never joined and is waited for"),
         }
     }
+}
+
+/// A parameter that the template calls immutable and whose value is not that of the current revision. What is hidden is
+/// not known any more.
+fn changed_immutable<'a>(stack: &Stack, template: &'a Template, parameters: &Parameters) -> Option<&'a str> {
+    let mut immutable = template.parameters().filter(|parameter| parameter.immutable && !parameter.hidden);
+    let changed = |name: &str| match (stack.parameters.get(name), parameters.get(name)) {
+        (Some(old), Some(new)) => old != new && old != MASK,
+        _ => false,
+    };
+    immutable.find(|parameter| changed(&parameter.name)).map(|parameter| &*parameter.name)
 }
 
 /// Before anything runs nothing is known of other resources.

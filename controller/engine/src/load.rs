@@ -227,6 +227,9 @@ impl Engine {
         stack.names = names_digest(stack.forward.iter().map(|slot| &*self.rows[*slot].name));
         self.names.insert(record.name, id);
         self.stacks.insert(id, stack);
+        let stack = &self.stacks[&id];
+        // It was right when it was taken.
+        let source = source.and_then(|source| source.of_stack(&stack.name, &stack.id.to_string()).ok());
         match source {
             Some(source) => self.resume(id, source),
             None => self.abandon(id, "its revision cannot be read: update or delete the stack"),

@@ -141,6 +141,13 @@ impl Engine {
     pub(crate) fn revision_loaded(&mut self, load: u64, source: Result<Source, String>) {
         let Some(pending) = self.pending.remove(&load) else { return };
         let Pending { stack, traversal, revision, request, purpose } = pending;
+        let source = match self.stacks.get(&stack) {
+            Some(stack) if purpose != Purpose::RollBack => source.and_then(|source| {
+                let source = source.of_stack(&stack.name, &stack.id.to_string());
+                source.map_err(|errors| errors.to_string())
+            }),
+            _ => source, // as an operation of its own
+        };
         match (purpose, request) {
             (Purpose::RollBack, _) => {}
             (Purpose::TakeUp, _) => return self.taken_up(stack, traversal, source),
@@ -229,6 +236,9 @@ impl Engine {
     /// Checks everything that can be known now, then begins the traversal. A refusal has changed nothing.
     fn begin(&mut self, id: u64, source: Source, target: Target) -> Result<Answer, Refusal> {
         let stack = &self.stacks[&id];
+        let source = source
+            .of_stack(&stack.name, &stack.id.to_string())
+            .map_err(|errors| Refusal::Invalid(errors.to_string()))?;
         let number = stack.revision + u32::from(target.action != StackAction::Delete);
         let Planned { plan, warnings } = self.planned(stack, &source, target.revision, &target.options)?;
         let Source { template, parameters, policies, text } = source;

@@ -120,6 +120,9 @@ impl Engine {
                 &new
             }
         };
+        let id = if stack.id == u64::MAX { UNKNOWN.to_owned() } else { stack.id.to_string() };
+        let source = source.clone().of_stack(&stack.name, &id);
+        let source = &source.map_err(|errors| Refusal::Invalid(errors.to_string()))?;
         let Planned { plan, warnings } = self.planned(stack, source, None, options)?;
         let mut preview = Preview { engine: self, stack, source, plan: &plan, done: BTreeMap::new() };
         preview.predict_all();

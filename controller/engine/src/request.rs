@@ -9,7 +9,9 @@ use muster_shared::model::Facts;
 use muster_shared::model::flow::{DeviceName, FlowId};
 use muster_shared::seal::SealPublic;
 use muster_shared::{NodeId, StackName};
-use muster_template::{Environment, EnvironmentFile, ForeignPolicy, Hook, Parameters, Policies, Template};
+use muster_template::{
+    Environment, EnvironmentFile, ForeignPolicy, Hook, Parameters, Policies, StackNames, Template,
+};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -64,6 +66,22 @@ impl Source {
             policies: environment.policies().clone(),
             text: Arc::new(text),
         })
+    }
+
+    /// The same as it is in this stack: its name and id are known then, and so is what its conditions leave of it.
+    ///
+    /// # Errors
+    /// Of conditions, and where what they choose needs itself.
+    pub(crate) fn of_stack(self, name: &StackName, id: &str) -> Result<Self, muster_template::Errors> {
+        let Self { mut template, mut parameters, .. } = self;
+        if template.asks_for_stack() {
+            let names = StackNames { name: name.to_string(), id: id.to_owned() };
+            parameters = Arc::new(template.name_stack(Arc::unwrap_or_clone(parameters), names)?);
+        }
+        if template.is_conditional() {
+            template = Arc::new(Arc::unwrap_or_clone(template).pruned(&parameters)?);
+        }
+        Ok(Self { template, parameters, ..self })
     }
 }
 

@@ -5,6 +5,7 @@ mod bed;
 mod cancel;
 mod check;
 mod claims;
+mod conditions;
 mod crossings;
 mod delete_first;
 mod drift;

@@ -17,11 +17,7 @@ use crate::version::Version;
 use walk::{Resolver, Uses};
 
 /// The template, or all that is wrong with it.
-pub(crate) fn resolve(
-    file: &str,
-    draft: Draft<'_>,
-    given: &Given<'_>,
-) -> Result<Template, Errors> {
+pub(crate) fn resolve(file: &str, draft: Draft<'_>, given: &Given<'_>) -> Result<Template, Errors> {
     let Draft {
         reader,
         version,

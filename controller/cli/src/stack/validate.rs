@@ -18,11 +18,16 @@ pub fn run(asked: &Validate, format: Format) -> Result<(), Failure> {
     environment.check_types(&template)?;
     let given = parameters(&asked.given.parameters);
     let missing = template.missing_parameters(environment, &given);
-    if let Err(mut errors) = template.bind_with(environment, &given) {
-        let is_missing = |path: &str| missing.iter().any(|name| path == format!("parameters.{name}"));
-        errors.0.retain(|error| !is_missing(&error.path));
-        if !errors.0.is_empty() {
-            return Err(errors.into());
+    match template.bind_with(environment, &given) {
+        // What depends on the stack's name is known once there is one.
+        Ok(_) if template.asks_for_stack() => {}
+        Ok(parameters) => drop(template.clone().pruned(&parameters)?),
+        Err(mut errors) => {
+            let is_missing = |path: &str| missing.iter().any(|name| path == format!("parameters.{name}"));
+            errors.0.retain(|error| !is_missing(&error.path));
+            if !errors.0.is_empty() {
+                return Err(errors.into());
+            }
         }
     }
     let parameters: Vec<Value> = template

@@ -15,7 +15,8 @@ use muster_shared::model::{Down, Up};
 use muster_shared::seal::{Seal, SealPublic, SealSecret};
 use muster_shared::wire::{self, BODY_MAX, Message};
 use muster_template::{
-    Environment, FlowFile, FlowLimits, FlowStage, Hook, Mapping, Parameters, References, Template, library,
+    Environment, FlowFile, FlowLimits, FlowStage, Hook, Mapping, Parameters, References, StackNames,
+    Template, library,
 };
 use serde_json::Value;
 
@@ -144,6 +145,15 @@ fn template(bytes: &[u8]) {
     }
     let Ok(parameters) = template.bind(&BTreeMap::new()) else { return };
     assert_eq!(render(&template, &parameters), render(&template, &parameters), "rendering is deterministic");
+    let names = StackNames { name: "web".into(), id: "1".into() };
+    let Ok(parameters) = template.name_stack(parameters, names) else { return };
+    let whole = render(&template, &parameters);
+    let exists =
+        (0..template.resources.len()).filter(|index| template.exists(*index, &parameters) == Ok(true));
+    let count = exists.count();
+    let Ok(pruned) = template.pruned(&parameters) else { return };
+    assert_eq!(pruned.resources.len(), count, "what exists is what is left");
+    assert!(render(&pruned, &parameters).len() <= whole.len());
 }
 
 /// Environments, with a zero byte between them.

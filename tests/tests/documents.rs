@@ -61,6 +61,21 @@ fn the_tests_that_the_rules_of_environments_name_are_there() {
 }
 
 #[test]
+fn the_tests_that_the_table_of_hot_names_are_there() {
+    check("docs/hot.md", "## Versions", 40);
+}
+
+#[test]
+fn every_function_is_in_the_table_of_hot() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/hot.md");
+    let text = fs::read_to_string(path).unwrap();
+    let (_, table) = text.split_once("## Functions").unwrap();
+    for function in muster_template::functions() {
+        assert!(table.contains(&format!("`{}`", function.name)), "{}", function.name);
+    }
+}
+
+#[test]
 fn examples_of_flow_files_are_right() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/flows");
     let files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();

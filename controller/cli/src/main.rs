@@ -7,6 +7,7 @@ mod client;
 mod failure;
 mod flow;
 mod kind;
+mod language;
 mod manual;
 mod node;
 mod output;
@@ -66,6 +67,9 @@ enum Noun {
     /// Flow rules of bridges: what is to happen to packets
     #[command(subcommand, after_help = "Example:\n  muster flow list web-1/br0")]
     Flow(flow::FlowVerb),
+    /// The language of templates: its functions; needs no controller
+    #[command(subcommand, after_help = "Example:\n  muster template functions")]
+    Template(language::TemplateVerb),
     /// Types of resources: what templates may be made of; needs no controller
     #[command(subcommand, after_help = "Example:\n  muster type show Muster::File")]
     Type(kind::TypeVerb),
@@ -126,6 +130,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Noun::Generate { what: Generate::Completion { folder } } => {
             manual::completions(&folder, Cli::command())
         }
+        Noun::Template(verb) => language::run(verb, format),
         Noun::Type(verb) => kind::run(verb, format),
         noun => {
             let mut client = Client::new(&cli.url)?;
@@ -144,7 +149,7 @@ async fn talk(noun: Noun, client: &mut Client, format: Format) -> Result<(), Fai
         Noun::Stack(verb) => stack::run(verb, client, format).await,
         Noun::Resource(verb) => resource::run(verb, client, format).await,
         Noun::Flow(verb) => flow::run(verb, client, format).await,
-        Noun::Type(_) | Noun::Completion { .. } | Noun::Generate { .. } => Ok(()),
+        Noun::Template(_) | Noun::Type(_) | Noun::Completion { .. } | Noun::Generate { .. } => Ok(()),
     }
 }
 

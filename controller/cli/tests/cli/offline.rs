@@ -47,6 +47,9 @@ fn wrong_usage_ends_with_2() {
         "resource list",
         "completion tcsh",
         "stack list -o xml",
+        "type show",
+        "type show Muster::Fil",
+        "template functions --version 2018-08-30",
     ] {
         let (code, stdout, stderr) = outcome(&mut muster(arguments));
         assert_eq!(code, Some(2), "{arguments}: {stderr}");
@@ -181,6 +184,57 @@ fn bad_templates_end_with_2_and_their_places() {
         assert!(stderr.lines().all(|line| line.starts_with(&format!("error: {file}"))), "{stderr}");
         assert!(stderr.contains(wanted), "{wanted}: {stderr}");
     }
+}
+
+#[test]
+fn what_there_is_is_told_without_a_controller() {
+    let json = |arguments: &str| -> serde_json::Value {
+        let (code, stdout, stderr) =
+            outcome(&mut muster(&format!("{arguments} -o json --url unix:///nonexistent")));
+        assert_eq!((code, stderr.as_str()), (Some(0), ""), "{arguments}");
+        serde_json::from_str(&stdout).unwrap()
+    };
+    let names = |list: &serde_json::Value| -> Vec<String> {
+        list.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let types = names(&json("type list"));
+    assert!(types.is_sorted() && types.iter().any(|name| name == "Muster::File"), "{types:?}");
+    for name in &types {
+        let shown = json(&format!("type show {name}"));
+        assert_eq!(shown["name"], name.as_str());
+        assert!(shown["properties"].is_array() && shown["attributes"].is_array(), "{shown}");
+    }
+    let (code, _, stderr) = outcome(&mut muster("type show Muster::Fil"));
+    let wanted = "error: there is no type 'Muster::Fil'; did you mean 'Muster::File'?; 'muster type list' has all of them\n";
+    assert_eq!((code, stderr.as_str()), (Some(2), wanted));
+    let all = names(&json("template functions"));
+    let functions = |version: &str| names(&json(&format!("template functions --version {version}")));
+    assert_eq!(functions("wallaby"), all);
+    assert_eq!(functions("2016-10-14"), functions("newton"));
+    // As in Heat's guide.
+    let has = |version: &str, name: &str| functions(version).iter().any(|found| found == name);
+    for (name, before, since) in [
+        ("digest", "2014-10-16", "2015-04-30"),
+        ("map_merge", "2015-10-15", "2016-04-08"),
+        ("yaql", "2016-04-08", "newton"),
+        ("filter", "newton", "ocata"),
+        ("make_url", "ocata", "pike"),
+        ("str_replace_vstrict", "ocata", "pike"),
+    ] {
+        assert!(!has(before, name) && has(since, name), "{name}");
+    }
+    let conditions = json("template functions --version newton");
+    let row =
+        |name: &str| conditions.as_array().unwrap().iter().find(|row| row["name"] == name).cloned().unwrap();
+    assert_eq!(
+        (&row("equals")["since"], &row("equals")["in_conditions"]),
+        (&serde_json::Value::Null, &"2016-10-14".into())
+    );
+    let (code, stdout, _) = outcome(&mut muster("template functions --version 2013-05-23"));
+    assert_eq!(code, Some(0));
+    assert!(stdout.starts_with("FUNCTION ") && stdout.contains("{get_resource: RESOURCE}"), "{stdout}");
+    let (_, _, stderr) = outcome(&mut muster("template functions --version rocki"));
+    assert!(stderr.contains("unknown version; did you mean 'rocky'?"), "{stderr}");
 }
 
 #[test]

@@ -1,0 +1,66 @@
+//! `muster template …`: what can be written in a template, from the code that reads templates. Needs no controller.
+
+use clap::{Args, Subcommand};
+use muster_template::{Function, Version, functions, suggestion};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::output::{Column, Format, document, table};
+
+/// Verbs.
+#[derive(Subcommand)]
+pub enum TemplateVerb {
+    /// List the functions of templates
+    ///
+    /// Of each: the first version of the language that has it, how it is written, and what it gives. Some are for
+    /// conditions alone, or came to them later.
+    #[command(
+        after_help = "Example:\n  muster template functions\n  muster template functions --version 2016-10-14\n  \
+                            muster template functions --version pike -o json"
+    )]
+    Functions(Functions),
+}
+
+/// `template functions`
+#[derive(Args)]
+pub struct Functions {
+    /// Those of this version alone, by date or name, as after heat_template_version
+    #[arg(long, value_name = "VERSION", value_parser = version)]
+    version: Option<Version>,
+}
+
+const COLUMNS: [Column; 5] = [
+    ("FUNCTION", "name"),
+    ("SINCE", "since"),
+    ("IN CONDITIONS", "in_conditions"),
+    ("SYNTAX", "syntax"),
+    ("DESCRIPTION", "description"),
+];
+
+/// Does it.
+pub fn run(verb: TemplateVerb, format: Format) -> Result<(), Failure> {
+    let TemplateVerb::Functions(Functions { version }) = verb;
+    let has = |since: Option<Version>| since.filter(|since| version.is_none_or(|version| *since <= version));
+    let row = |function: &Function| {
+        let (since, in_conditions) = (has(function.since), has(function.in_conditions));
+        let date = |version: Option<Version>| version.map(Version::date);
+        (since.is_some() || in_conditions.is_some()).then(|| {
+            json!({
+                "name": function.name,
+                "since": date(since),
+                "in_conditions": date(in_conditions),
+                "syntax": function.syntax,
+                "description": function.meaning,
+            })
+        })
+    };
+    let list: Vec<Value> = functions().iter().filter_map(row).collect();
+    document(format, &Value::from(list), |list| table(&COLUMNS, list))
+}
+
+fn version(name: &str) -> Result<Version, String> {
+    Version::from_name(name).ok_or_else(|| {
+        let near = suggestion(name, Version::names());
+        format!("unknown version{near}; known are {}", Version::names().join(", "))
+    })
+}

@@ -196,3 +196,27 @@ fn what_cannot_be_merged_is_said() {
         assert_eq!(value(&[&first, &second], "json"), Err(wanted.to_owned()), "{first}\n{second}");
     }
 }
+
+/// Constraints are for what comes of all environments.
+#[test]
+fn what_is_merged_is_held_to_the_constraints() {
+    let text = "heat_template_version: 2018-08-31
+parameters:
+  list: {type: comma_delimited_list, default: [], constraints: [{length: {max: 2}}]}
+";
+    let template = parse("t", text, &BTreeMap::new()).unwrap();
+    let bound = |texts: &[&str]| {
+        let environment = environment(texts).unwrap();
+        template.bind_with(&environment, &BTreeMap::new()).map(|_| ()).map_err(|errors| errors.to_string())
+    };
+    let merging = "parameters: {list: [2, 3]}\nparameter_merge_strategies: {default: merge}";
+    assert_eq!(bound(&[merging]), Ok(()));
+    assert_eq!(bound(&["parameters: {list: [1, 2, 3]}", "parameters: {list: [1]}"]), Ok(()));
+    for (texts, place) in [
+        (&["parameters: {list: [1]}", merging][..], "e2:1:20: parameters.list: "),
+        (&["parameter_defaults: {list: [1, 2, 3]}"], "e1:1:28: parameter_defaults.list: "),
+    ] {
+        let why = bound(texts).unwrap_err();
+        assert!(why.starts_with(place), "{why}");
+    }
+}

@@ -139,7 +139,7 @@ fn finish(resources: Vec<DraftResource>, uses: Vec<Uses>, names: &NamesOf<'_>) -
             requires: uses.requires.into(),
             parameters: uses.parameters.into(),
             conditions: uses.conditions.into(),
-            depends_on: uses.depends_on.into(),
+            depends_on: if uses.branches { uses.depends_on.into() } else { Box::default() },
             branches: uses.branches,
             facade: uses.facade,
             digest,

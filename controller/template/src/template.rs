@@ -45,7 +45,7 @@ pub struct Resource {
     pub(crate) parameters: Box<[u32]>,
     /// Indexes of the conditions its properties name; sorted, unique.
     pub(crate) conditions: Box<[u32]>,
-    /// Those of `requires` that `depends_on` names.
+    /// Those of `requires` that `depends_on` names, where there is an `if`: the others are of its branches.
     pub(crate) depends_on: Box<[u32]>,
     /// There is an `if` in its properties.
     pub(crate) branches: bool,

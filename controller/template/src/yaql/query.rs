@@ -100,7 +100,8 @@ fn order_by(args: &Arguments<'_>, descending: bool) -> Evaluated {
     args.want(2, 2)?;
     let list = args.list(0)?;
     let mut keyed: Vec<(Y, Y)> = each(args)?.into_iter().zip(items(&list).iter().cloned()).collect();
-    args.evaluator.step(keyed.len().saturating_mul(keyed.len().ilog2().max(1) as usize))?;
+    args.evaluator
+        .step(keyed.len().saturating_mul((1 + keyed.len().checked_ilog2().unwrap_or(0)) as usize))?;
     let mut wrong = None;
     keyed.sort_by(|(a, _), (b, _)| {
         let order = ordered(a, b).unwrap_or_else(|message| {

@@ -150,6 +150,7 @@ fn functions_over_lists() {
             ("$.data.l.distinct()", json!([3, 1, 2])),
             ("$.data.m.distinct($.k)", json!([{"k": "a", "v": 1}, {"k": "b", "v": 2}])),
             ("$.data.l.orderBy($)", json!([1, 1, 2, 3])),
+            ("[].orderBy($)", json!([])),
             ("$.data.l.orderByDescending($)", json!([3, 2, 1, 1])),
             ("$.data.l.where($ > 1).select($ * 10)", json!([30, 20])),
             ("$.data.l.selectMany([$, $])", json!([3, 3, 1, 1, 2, 2, 1, 1])),

@@ -23,7 +23,7 @@ use crate::error::{cut, suggestion};
 const DEPTH: usize = 64;
 
 /// Functions of this build.
-const FUNCTIONS: &[&str] = &[
+pub(crate) const FUNCTIONS: &[&str] = &[
     "abs",
     "accumulate",
     "aggregate",

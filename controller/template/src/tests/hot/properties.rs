@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::{Known, bound, template};
+use crate::yaql::FUNCTIONS as FUNCTIONS_OF_YAQL;
 
 const FUNCTIONS: &[&str] = &[
     "contains",
@@ -116,6 +117,51 @@ fn yaql_text() -> impl Strategy<Value = String> {
     prop::collection::vec(part, 1..8).prop_map(|parts| parts.concat())
 }
 
+/// A function of yaql with arguments of any kind, right or wrong.
+fn yaql_call() -> impl Strategy<Value = String> {
+    let argument = prop::sample::select(
+        &[
+            "$",
+            "$1",
+            "$2",
+            "$.data",
+            "$.data[0]",
+            "null",
+            "true",
+            "0",
+            "1",
+            "-1",
+            "2.5",
+            "''",
+            "'a'",
+            "'a,b'",
+            "','",
+            "[]",
+            "[1, 2, 1]",
+            "[[a, 1], [b, 2]]",
+            "{}",
+            "{a => 1}",
+            "{a => [1]}",
+            "$ > 1",
+            "$1 + $2",
+            "regex('a')",
+            "range(3)",
+            "9223372036854775807",
+            "1.7e308",
+            "a => 1",
+            "$.a",
+            "[a, null, 1]",
+        ][..],
+    );
+    let name = prop::sample::select(FUNCTIONS_OF_YAQL);
+    (argument.clone(), name, prop::collection::vec(argument, 0..4), any::<bool>()).prop_map(
+        |(of, name, arguments, method)| match method {
+            true => format!("{of}.{name}({})", arguments.join(", ")),
+            false => format!("{name}({})", [&[of][..], &arguments].concat().join(", ")),
+        },
+    )
+}
+
 fn rendered(value: &str) -> Option<Result<Value, String>> {
     let rest = format!(
         "conditions: {{c: {{get_param: on}}, b: {{not: c}}}}\nresources: {{r: {{type: Muster::Dummy, condition: b}}}}\noutputs: {{o: {{value: {value}}}}}\n"
@@ -143,6 +189,12 @@ proptest! {
 
     #[test]
     fn yaql_never_panics_and_gives_the_same_again(expression in yaql_text(), data in "[a-c0-9,]{0,6}") {
+        let value = format!("{{yaql: {{expression: {}, data: [{data}]}}}}", Value::from(expression));
+        prop_assert_eq!(rendered(&value), rendered(&value));
+    }
+
+    #[test]
+    fn functions_of_yaql_never_panic(expression in yaql_call(), data in "[a-c0-9,]{0,6}") {
         let value = format!("{{yaql: {{expression: {}, data: [{data}]}}}}", Value::from(expression));
         prop_assert_eq!(rendered(&value), rendered(&value));
     }

@@ -332,3 +332,35 @@ fn an_expression_may_be_made() {
     let error = value("{yaql: {expression: {get_param: list}, data: []}}").unwrap_err();
     assert!(error.ends_with("yaql.expression: want text as 'expression', got a list"), "{error}");
 }
+
+#[test]
+fn every_function_of_yaql_is_evaluated() {
+    let arguments = [
+        "",
+        "1",
+        "1, 1",
+        "'a'",
+        "'a', 'a'",
+        "'abc', 1",
+        "'a', 'a', 'b'",
+        "[1]",
+        "[1], [1]",
+        "[1], 1",
+        "[1], $",
+        "[1], $, $",
+        "[1], $1 + $2, 0",
+        "[a], ','",
+        "[[a, 1]]",
+        "{a => 1}",
+        "{a => 1}, a",
+        "{a => 1}, {a => 2}",
+        "true => 1",
+    ];
+    let fails = |name: &str| {
+        let tries = arguments.iter().map(|arguments| evaluated(&format!("{name}({arguments})"), &json!({})));
+        tries.into_iter().all(|tried| tried.is_err_and(|said| !said.contains("a regex is no value")))
+    };
+    let names = crate::yaql::FUNCTIONS.iter().copied().filter(|name| !matches!(*name, "let" | "with"));
+    let failing: Vec<&str> = names.filter(|name| fails(name)).collect();
+    assert!(failing.is_empty(), "{failing:?}");
+}

@@ -119,7 +119,16 @@ impl ParameterType {
 impl ParameterDef {
     /// The value that is made of what was given, if all constraints allow it.
     pub(crate) fn take(&self, given: &Value) -> Result<Value, String> {
-        self.kind.convert(given).and_then(|value| self.allowed(value))
+        self.converted(given).and_then(|value| self.allowed(value))
+    }
+
+    /// The value of its type that is made of what was given. A hidden one is not shown where there is none.
+    pub(crate) fn converted(&self, given: &Value) -> Result<Value, String> {
+        let hidden = |message| match self.hidden {
+            true => format!("want {}, got {}", self.kind.wanted(), describe(given)),
+            false => message,
+        };
+        self.kind.convert(given).map_err(hidden)
     }
 
     /// A value of its type, if all constraints allow it.

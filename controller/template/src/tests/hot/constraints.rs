@@ -171,6 +171,8 @@ fn a_hidden_value_is_not_shown() {
                 .unwrap();
         assert!(!refused.contains("secret2"), "{refused}");
     }
+    assert_eq!(refusal("boolean", "hidden: true", json!(31337)).unwrap(), "want true or false, got a number");
+    assert_eq!(refusal("boolean", "hidden: false", json!(31337)).unwrap(), "want true or false, got '31337'");
 }
 
 #[test]

@@ -40,6 +40,10 @@ pub(super) fn get_attr(reader: &mut Reader<'_>, argument: Expr) -> Option<Call> 
         reader.error(at, format!("want {WANTED}, got {}", argument.describe()));
         return None;
     };
+    if items.len() == 1 {
+        reader.error(at, format!("want {WANTED}: all attributes at once are not given, name one"));
+        return None;
+    }
     let mut items = items.into_iter();
     let (Some(resource), Some(attribute)) = (items.next(), items.next()) else {
         reader.error(at, format!("want {WANTED}, got too few items"));

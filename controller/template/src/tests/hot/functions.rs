@@ -257,7 +257,11 @@ fn get_attr_follows_paths() {
     let rest = "resources: {a: {type: Muster::Dummy}}";
     // What is known of resources comes in the fixtures; here what is said of the form.
     for (text, wanted) in [
-        ("{get_attr: [a]}", ".get_attr: want [RESOURCE, ATTRIBUTE, KEY, …], got too few items"),
+        (
+            "{get_attr: [a]}",
+            ".get_attr: want [RESOURCE, ATTRIBUTE, KEY, …]: all attributes at once are not given, name one",
+        ),
+        ("{get_attr: []}", ".get_attr: want [RESOURCE, ATTRIBUTE, KEY, …], got too few items"),
         ("{get_attr: a}", ".get_attr: want [RESOURCE, ATTRIBUTE, KEY, …], got text"),
         ("{get_attr: [b, x]}", ".get_attr: there is no resource 'b'; did you mean 'a'?"),
         ("{get_resource: [a]}", ".get_resource: want the name of a resource, got a list"),

@@ -234,7 +234,7 @@ impl<S: Store, O: Outbox> Driver<S, O> {
                 waiter.tell(answer);
             }
         }
-        if told.discarded.iter().any(|template| template.resources.len() >= DISCARDED_HERE) {
+        if told.discarded.iter().any(|tree| tree.len() >= DISCARDED_HERE) {
             // Nobody waits for it.
             drop(tokio::task::spawn_blocking(move || drop(told.discarded)));
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_shared::NodeId;
 use muster_shared::model::Claim;
-use muster_template::{Desired, MASK, Parameters, Policies, References, RenderError, Template, suggestion};
+use muster_template::{Desired, MASK, Policies, References, RenderError, Tree, suggestion};
 use serde_json::Value;
 
 use crate::engine::Engine;
@@ -36,12 +36,12 @@ impl Engine {
         target: Option<u32>,
         options: &Options,
     ) -> Result<Planned, Refusal> {
-        let Source { template, parameters, policies, .. } = source;
-        if template.resources.len() > RESOURCES_MAX {
+        let Source { tree, policies, .. } = source;
+        if tree.len() > RESOURCES_MAX {
             return Err(Refusal::Invalid(format!("a stack has at most {RESOURCES_MAX} resources")));
         }
         if target.is_none()
-            && let Some(name) = changed_immutable(stack, template, parameters)
+            && let Some(name) = changed_immutable(stack, tree)
         {
             return Err(Refusal::Invalid(format!(
                 "the parameter '{name}' is immutable: its value cannot change while the stack is there"
@@ -56,19 +56,18 @@ impl Engine {
             previous: stack.revision,
             target,
         };
-        let plan = plan(&ground, template, parameters);
-        let shown = |text: String| parameters.without_hidden(&text);
-        let checked = self.check(stack.id, &plan, template, parameters, options);
+        let plan = plan(&ground, tree);
+        let shown = |text: String| tree.without_hidden(&text);
+        let checked = self.check(stack.id, &plan, tree, options);
         let mut warnings: Vec<String> =
             checked.map_err(|refusal| refusal.map(shown))?.into_iter().map(shown).collect();
-        warnings.extend(self.named_by_none(stack, template, policies));
+        warnings.extend(self.named_by_none(stack, tree, policies));
         Ok(Planned { plan, warnings })
     }
 
     /// Environments serve many stacks, but a resource's name may be mistyped in one.
-    fn named_by_none(&self, stack: &Stack, template: &Template, policies: &Policies) -> Vec<String> {
-        let mut unknown: Vec<&str> =
-            policies.named().filter(|name| template.index_of(name).is_none()).collect();
+    fn named_by_none(&self, stack: &Stack, tree: &Tree, policies: &Policies) -> Vec<String> {
+        let mut unknown: Vec<&str> = policies.named().filter(|name| tree.index_of(name).is_none()).collect();
         if unknown.is_empty() {
             return Vec::new();
         }
@@ -76,7 +75,7 @@ impl Engine {
             stack.forward.iter().chain(&stack.extras).map(|slot| &*self.rows[*slot].name).collect();
         unknown.retain(|name| !rows.contains(name));
         let said = |name: &str| {
-            let known = template.resources.iter().take(SUGGESTED_MAX).map(|resource| &*resource.name);
+            let known = (0..tree.len()).take(SUGGESTED_MAX).map(|index| tree.name(index));
             let near = suggestion(name, known);
             format!("an environment names the resource '{name}', which the template does not have{near}")
         };
@@ -84,40 +83,33 @@ impl Engine {
     }
 
     /// What can be known before anything runs: property values, claims, nodes.
-    fn check(
-        &self,
-        stack: u64,
-        plan: &Plan,
-        template: &Template,
-        parameters: &Parameters,
-        options: &Options,
-    ) -> Result<Vec<String>, Refusal> {
-        self.check_ownership(plan, template, parameters)?;
+    fn check(&self, stack: u64, plan: &Plan, tree: &Tree, options: &Options) -> Result<Vec<String>, Refusal> {
+        self.check_ownership(plan, tree)?;
         let dropped: BTreeSet<Slot> = plan.dropped.iter().copied().collect();
         let mut claims: BTreeMap<(NodeId, Claim), usize> = BTreeMap::new();
         let mut absent: BTreeSet<NodeId> = BTreeSet::new();
         let mut revoked: BTreeSet<NodeId> = BTreeSet::new();
-        for (index, resource) in template.resources.iter().enumerate() {
+        for index in 0..tree.len() {
             if !plan.dirty[index] {
                 continue;
             }
-            let invalid = |error| Refusal::Invalid(template.property_error(index, &error).to_string());
-            let properties = match template.render(index, parameters, &Nothing) {
+            let invalid = |error| Refusal::Invalid(tree.property_error(index, &error).to_string());
+            let properties = match tree.render(index, &Nothing) {
                 Ok(properties) => properties,
                 Err(RenderError::NotYet { .. }) => continue,
                 Err(error) => return Err(Refusal::Invalid(error.to_string())),
             };
             let node = muster_template::node(&properties).map_err(invalid)?;
-            let spec = muster_template::spec(resource.kind, &properties).map_err(invalid)?;
+            let spec = muster_template::spec(tree.kind(index), &properties).map_err(invalid)?;
             let Some(node) = node else { continue };
-            let adopts = template.is_adopted(index);
+            let adopts = tree.is_adopted(index);
             if !self.nodes.is_joined(&node) {
                 absent.insert(node.clone());
             } else if !self.nodes.find(&node).is_some_and(|key| self.nodes.is_welcome(key)) {
                 revoked.insert(node.clone());
             }
             if let Desired::Flows(set) = &spec
-                && let Some(refusal) = self.flow_conflict(set, &set.ids(), &resource.name)
+                && let Some(refusal) = self.flow_conflict(set, &set.ids(), tree.name(index))
             {
                 return Err(refusal);
             }
@@ -125,21 +117,22 @@ impl Engine {
                 if let Some(other) = claims.insert((node.clone(), claim.clone()), index) {
                     return Err(Refusal::Conflict(format!(
                         "resources {} and {} both claim {claim} on {node}: one thing has one owner",
-                        template.resources[other].name, resource.name
+                        tree.name(other),
+                        tree.name(index)
                     )));
                 }
                 let owner = self.nodes.find(&node).and_then(|key| self.claims.owner(key, &claim));
                 let owner = owner.filter(|owner| plan.chosen[index] != Some(*owner));
                 if let Some(owner) = owner.filter(|owner| self.takes_it_away(adopts, *owner)) {
-                    return Err(self.adopted_from_its_maker(&claim, &node, owner, &resource.name));
+                    return Err(self.adopted_from_its_maker(&claim, &node, owner, tree.name(index)));
                 }
                 if let Some(owner) = owner.filter(|owner| !dropped.contains(owner)) {
                     let owner = &self.rows[owner];
                     // One that changes may let it go; its index is still that of the template before.
-                    let index = template.resources.binary_search_by(|other| (*other.name).cmp(&*owner.name));
-                    let changes = owner.stack == stack && index.is_ok_and(|index| plan.dirty[index]);
+                    let at = tree.index_of(&owner.name);
+                    let changes = owner.stack == stack && at.is_some_and(|at| plan.dirty[at]);
                     if !changes {
-                        return Err(self.claimed(&claim, &node, owner, &resource.name));
+                        return Err(self.claimed(&claim, &node, owner, tree.name(index)));
                     }
                 }
             }
@@ -194,7 +187,8 @@ impl Engine {
 
 /// A parameter that the template calls immutable and whose value is not that of the current revision. What is hidden is
 /// not known any more.
-fn changed_immutable<'a>(stack: &Stack, template: &'a Template, parameters: &Parameters) -> Option<&'a str> {
+fn changed_immutable<'a>(stack: &Stack, tree: &'a Tree) -> Option<&'a str> {
+    let (template, parameters) = (tree.template(), tree.parameters());
     let mut immutable = template.parameters().filter(|parameter| parameter.immutable && !parameter.hidden);
     let changed = |name: &str| match (stack.parameters.get(name), parameters.get(name)) {
         (Some(old), Some(new)) => old != new && old != MASK,

@@ -5,7 +5,7 @@
 
 use muster_shared::NodeId;
 use muster_shared::model::{Action, Claim};
-use muster_template::{Parameters, Template};
+use muster_template::Tree;
 
 use crate::engine::Engine;
 use crate::plan::Plan;
@@ -37,9 +37,9 @@ impl Row {
 
 impl Engine {
     /// What the template says of ownership, in the row that stands for the resource. Checked when it was accepted.
-    pub(crate) fn own(&mut self, slot: Slot, template: &Template, index: usize, parameters: &Parameters) {
-        let retain = template.retains(index);
-        let external_id = template.external_id(index, parameters).ok().flatten().map(String::into_boxed_str);
+    pub(crate) fn own(&mut self, slot: Slot, tree: &Tree, index: usize) {
+        let retain = tree.retains(index);
+        let external_id = tree.external_id(index).ok().flatten().map(String::into_boxed_str);
         let row = &mut self.rows[slot];
         if row.retain == retain && row.rare().external_id == external_id {
             return;
@@ -52,19 +52,12 @@ impl Engine {
     }
 
     /// A resource is adopted when it is new, or never.
-    pub(crate) fn check_ownership(
-        &self,
-        plan: &Plan,
-        template: &Template,
-        parameters: &Parameters,
-    ) -> Result<(), Refusal> {
-        for (index, resource) in template.resources.iter().enumerate() {
+    pub(crate) fn check_ownership(&self, plan: &Plan, tree: &Tree) -> Result<(), Refusal> {
+        for index in 0..tree.len() {
             if !plan.dirty[index] {
                 continue;
             }
-            let id = template
-                .external_id(index, parameters)
-                .map_err(|error| Refusal::Invalid(error.to_string()))?;
+            let id = tree.external_id(index).map_err(|error| Refusal::Invalid(error.to_string()))?;
             let Some(row) = plan.chosen[index].map(|slot| &self.rows[slot]) else { continue };
             let stands = row.applied || row.work.is_some() || row.status == Some(Status::Complete);
             if !stands || row.rare().external_id.as_deref() == id.as_deref() {
@@ -74,7 +67,7 @@ impl Engine {
                 "the external_id of resource {} cannot be added, changed or removed while the resource exists: take \
                  the resource out of the template in one update (with 'deletion_policy: retain' its thing stays) and \
                  put it back in the next",
-                resource.name
+                tree.name(index)
             )));
         }
         Ok(())

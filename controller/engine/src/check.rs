@@ -134,8 +134,7 @@ impl Engine {
         let asked: BTreeSet<Slot> =
             stack.forward.iter().copied().filter(|slot| timed && stands(slot)).collect();
         stack.walk = Some(Walk {
-            template: source.template,
-            parameters: source.parameters,
+            tree: source.tree,
             needed_by: Adjacency::default(),
             stage: Stage::Check,
             since: self.now,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use muster_shared::model::{ContentDigest, Down, Up};
 use muster_shared::{Epoch, Generation, MonoTime, NodeId, ResourceId, StackName};
-use muster_template::Template;
+use muster_template::Tree;
 
 use crate::claim::Claims;
 use crate::flow::record::FlowChange;
@@ -101,7 +101,7 @@ pub enum Effect {
         node: NodeId,
     },
     /// Nobody needs this any more. To free a million resources takes a third of a second: elsewhere, if need be.
-    Discard(Arc<Template>),
+    Discard(Arc<Tree>),
     /// Read an older revision and give it back as [`Input::RevisionLoaded`].
     LoadRevision {
         /// To be given back.

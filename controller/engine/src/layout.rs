@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_template::{Parameters, Template};
+use muster_template::Tree;
 
 use crate::delete_first::UNCOUNTED;
 use crate::engine::{Engine, Todo};
@@ -15,16 +15,9 @@ use crate::timer::TimerKey;
 
 impl Engine {
     /// Gives every graph node its role and lets those go that need nothing more.
-    pub(crate) fn lay_out(
-        &mut self,
-        id: u64,
-        plan: Plan,
-        steady: bool,
-        template: Arc<Template>,
-        parameters: Arc<Parameters>,
-    ) {
+    pub(crate) fn lay_out(&mut self, id: u64, plan: Plan, steady: bool, tree: Arc<Tree>) {
         let revision = self.stacks[&id].revision;
-        let (forward, settled) = self.lay_out_forward(id, &plan, steady, &template, &parameters);
+        let (forward, settled) = self.lay_out_forward(id, &plan, steady, &tree);
         let Plan { dirty, dropped, needed_by, .. } = plan;
         for slot in &dropped {
             let row = &mut self.rows[*slot];
@@ -39,7 +32,7 @@ impl Engine {
         let visits: Vec<u32> =
             (0u32..).zip(&dirty).filter(|(_, dirty)| **dirty).map(|(index, _)| index).collect();
         let total = visits.len();
-        let shown = parameters.masked();
+        let shown = tree.masked_parameters();
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         let timeout = self.now + Duration::from_secs(stack.timeout_s);
         self.timers.set(timeout, TimerKey::Stack(id, stack.traversal));
@@ -47,11 +40,10 @@ impl Engine {
         let slots: Vec<Slot> = visits.iter().map(|index| forward[*index as usize]).collect();
         stack.forward = forward;
         stack.settled = settled;
-        stack.names = template.names;
+        stack.names = tree.names();
         stack.walk = Some(Walk {
             visits,
-            template,
-            parameters,
+            tree,
             needed_by,
             stage: Stage::Forward,
             since: self.now,
@@ -81,14 +73,7 @@ impl Engine {
 
     /// The rows of the new revision, by index, and what is known of them without a look. `steady`: those that are
     /// neither dirty nor new are as they should be.
-    fn lay_out_forward(
-        &mut self,
-        id: u64,
-        plan: &Plan,
-        steady: bool,
-        template: &Template,
-        parameters: &Parameters,
-    ) -> (Vec<Slot>, Vec<u128>) {
+    fn lay_out_forward(&mut self, id: u64, plan: &Plan, steady: bool, tree: &Tree) -> (Vec<Slot>, Vec<u128>) {
         let known =
             self.stacks.get_mut(&id).filter(|_| steady).map(|stack| std::mem::take(&mut stack.settled));
         let mut forward = Vec::with_capacity(plan.chosen.len());
@@ -104,7 +89,7 @@ impl Engine {
             }
             let slot = slot.unwrap_or_else(|| {
                 new.push(index);
-                self.new_row(id, template, index)
+                self.new_row(id, tree, index)
             });
             forward.push(slot);
             let row = &mut self.rows[slot];
@@ -120,15 +105,14 @@ impl Engine {
             (row.ready, row.failed) = (false, false);
             row.retry_count = 0;
             row.set_hooks_again();
-            let requires = &template.resources[index].requires;
+            let requires = tree.requires(index);
             row.blocked = u32::try_from(requires.iter().filter(|r| plan.dirty[**r as usize]).count())
                 .expect("bounded by RESOURCES_MAX");
             self.row_changed(slot, revived);
-            self.own(slot, template, index, parameters);
+            self.own(slot, tree, index);
         }
         for index in new {
-            let requires: Box<[Slot]> =
-                template.resources[index].requires.iter().map(|r| forward[*r as usize]).collect();
+            let requires: Box<[Slot]> = tree.requires(index).iter().map(|r| forward[*r as usize]).collect();
             if !requires.is_empty() {
                 self.rows[forward[index]].requires = requires;
                 self.edges_changed(forward[index]);
@@ -137,10 +121,10 @@ impl Engine {
         (forward, settled)
     }
 
-    fn new_row(&mut self, stack: u64, template: &Template, index: usize) -> Slot {
-        let resource = &template.resources[index];
+    fn new_row(&mut self, stack: u64, tree: &Tree, index: usize) -> Slot {
         let (id, physical) = self.next_ids();
-        let slot = self.rows.insert(Row::new(id, physical, stack, Arc::from(&*resource.name), resource.kind));
+        let slot =
+            self.rows.insert(Row::new(id, physical, stack, Arc::from(tree.name(index)), tree.kind(index)));
         self.by_physical.insert(physical, slot);
         self.rows[slot].revision = self.stacks[&stack].revision;
         self.rows[slot].index = u32::try_from(index).expect("bounded by RESOURCES_MAX");
@@ -149,10 +133,10 @@ impl Engine {
     }
 
     /// A new row for the same resource; the old one is cleaned up when all is ready.
-    pub(crate) fn replace(&mut self, old: Slot, template: &Template) -> Slot {
+    pub(crate) fn replace(&mut self, old: Slot, tree: &Tree) -> Slot {
         let index = self.rows[old].index as usize;
         let stack_id = self.rows[old].stack;
-        let new = self.new_row(stack_id, template, index);
+        let new = self.new_row(stack_id, tree, index);
         self.not_failed(old);
         self.leave_hook(old);
         let (old_id, new_id) = (self.rows[old].id, self.rows[new].id);
@@ -164,7 +148,7 @@ impl Engine {
         if external_id.is_some() {
             row.rare_mut().external_id = external_id;
         }
-        self.set_requires(new, template, false);
+        self.set_requires(new, tree, false);
         let Some(stack) = self.stacks.get_mut(&stack_id) else { return new };
         stack.forward[index] = new;
         stack.settled[index] = 0;

@@ -2,6 +2,7 @@
 //! when its node says `Hello`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use muster_shared::MonoTime;
 use muster_shared::model::{Action, ContentDigest, LedgerEntry};
@@ -254,9 +255,9 @@ impl Engine {
         if self.stacks.get(&id).is_some_and(|stack| stack.action == StackAction::Check) {
             return self.take_up_check(id, source);
         }
-        let Source { template, parameters, .. } = source;
+        let Source { tree, .. } = source;
         let Some(stack) = self.stacks.get_mut(&id) else { return };
-        if stack.forward.len() != template.resources.len() {
+        if stack.forward.len() != tree.len() {
             return self.abandon(id, "the store's rows do not fit its revision: update or delete the stack");
         }
         let timeout = self.now + std::time::Duration::from_secs(stack.timeout_s);
@@ -264,11 +265,9 @@ impl Engine {
         if timed {
             self.timers.set(timeout, crate::timer::TimerKey::Stack(id, stack.traversal));
         }
-        let resources = &template.resources;
         let mut walk = Walk {
-            needed_by: Adjacency::reversed(resources.len(), |index| &resources[index].requires),
-            template: template.clone(),
-            parameters,
+            needed_by: Adjacency::reversed(tree.len(), |index| tree.requires(index)),
+            tree: Arc::clone(&tree),
             stage: Stage::Forward,
             since: self.now,
             visits: Vec::new(),
@@ -282,8 +281,8 @@ impl Engine {
             timeout: timed.then_some(timeout),
         };
         for (index, slot) in stack.forward.iter().enumerate() {
-            let blocked = resources[index]
-                .requires
+            let blocked = tree
+                .requires(index)
                 .iter()
                 .filter(|required| !self.rows[stack.forward[**required as usize]].ready)
                 .count();

@@ -318,8 +318,7 @@ impl Engine {
         let Some(stack) = self.stacks.get(&id) else { return };
         let Some(walk) = &stack.walk else { return };
         let source = Source {
-            template: walk.template.clone(),
-            parameters: walk.parameters.clone(),
+            tree: walk.tree.clone(),
             policies: stack.policies.clone(),
             text: SourceText::default().into(),
         };

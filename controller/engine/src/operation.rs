@@ -241,7 +241,7 @@ impl Engine {
             .map_err(|errors| Refusal::Invalid(errors.to_string()))?;
         let number = stack.revision + u32::from(target.action != StackAction::Delete);
         let Planned { plan, warnings } = self.planned(stack, &source, target.revision, &target.options)?;
-        let Source { template, parameters, policies, text } = source;
+        let Source { tree, policies, text } = source;
         if target.action != StackAction::Delete {
             self.change(Change::Revision(RevisionRecord {
                 stack: id,
@@ -265,7 +265,7 @@ impl Engine {
         {
             stack.policies = policies;
         }
-        self.lay_out(id, plan, steady, template, parameters);
+        self.lay_out(id, plan, steady, tree);
         self.watch(id);
         self.event(id, None);
         self.agenda.push_back(Todo::CheckEnd(id));
@@ -304,7 +304,7 @@ impl Engine {
         if let Some(due) = walk.timeout {
             self.timers.clear(due, TimerKey::Stack(id, traversal));
         }
-        self.effect(Effect::Discard(walk.template));
+        self.effect(Effect::Discard(walk.tree));
     }
 }
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use indexmap::IndexSet;
-use muster_template::{Parameters, Template};
+use muster_template::Tree;
 
 use crate::record::Status;
 use crate::resource::{Row, Rows, Slot};
@@ -42,30 +42,28 @@ pub(crate) struct Plan {
 }
 
 /// Chooses rows and finds what changed.
-pub(crate) fn plan(ground: &Ground<'_>, template: &Template, parameters: &Parameters) -> Plan {
-    let same_rows = ground.extras.is_empty() && ground.names == template.names;
-    let (chosen, dropped) = if same_rows { keep(ground) } else { choose(ground, template, parameters) };
-    let resources = &template.resources;
+pub(crate) fn plan(ground: &Ground<'_>, tree: &Tree) -> Plan {
+    let same_rows = ground.extras.is_empty() && ground.names == tree.names();
+    let (chosen, dropped) = if same_rows { keep(ground) } else { choose(ground, tree) };
     let settled = |index: usize| if same_rows { ground.settled[index] } else { 0 };
-    let mut dirty: Vec<bool> = resources
+    let mut dirty: Vec<bool> = chosen
         .iter()
-        .zip(&chosen)
         .enumerate()
-        .map(|(index, (resource, slot))| match slot {
-            Some(_) if settled(index) != 0 => settled(index) != resource.definition_digest(parameters),
+        .map(|(index, slot)| match slot {
+            Some(_) if settled(index) != 0 => settled(index) != tree.definition(index),
             Some(slot) => {
                 let row = &ground.rows[*slot];
                 !(is_settled(row)
-                    && row.kind == resource.kind
-                    && row.definition == resource.definition_digest(parameters)
-                    && same_requires(row, &resource.requires, &chosen))
+                    && row.kind == tree.kind(index)
+                    && row.definition == tree.definition(index)
+                    && same_requires(row, tree.requires(index), &chosen))
             }
             None => true,
         })
         .collect();
     let mut needed_by = Adjacency::default();
     if dirty.contains(&true) {
-        needed_by = Adjacency::reversed(resources.len(), |index| &resources[index].requires);
+        needed_by = Adjacency::reversed(tree.len(), |index| tree.requires(index));
         let mut queue: Vec<usize> = (0..dirty.len()).filter(|index| dirty[*index]).collect();
         while let Some(index) = queue.pop() {
             for &next in needed_by.of(index) {
@@ -119,11 +117,7 @@ fn same_requires(row: &Row, requires: &[u32], chosen: &[Option<Slot>]) -> bool {
 }
 
 /// Both the rows and the template are in the order of names: one pass.
-fn choose(
-    ground: &Ground<'_>,
-    template: &Template,
-    parameters: &Parameters,
-) -> (Vec<Option<Slot>>, Vec<Slot>) {
+fn choose(ground: &Ground<'_>, tree: &Tree) -> (Vec<Option<Slot>>, Vec<Slot>) {
     let rows = ground.rows;
     let mut others: BTreeMap<&str, Vec<Slot>> = BTreeMap::new();
     for slot in ground.extras {
@@ -131,11 +125,9 @@ fn choose(
     }
     let mut dropped = Vec::new();
     let mut forward = ground.forward.iter().copied().peekable();
-    let chosen = template
-        .resources
-        .iter()
-        .map(|resource| {
-            let name: &str = &resource.name;
+    let chosen = (0..tree.len())
+        .map(|index| {
+            let name = tree.name(index);
             let mut candidates = others.remove(name).unwrap_or_default();
             while let Some(slot) = forward.next_if(|slot| *rows[*slot].name <= *name) {
                 if *rows[slot].name == *name {
@@ -145,7 +137,7 @@ fn choose(
                 }
             }
             // Asked for only where there is a choice.
-            let wanted = (candidates.len() > 1).then(|| resource.definition_digest(parameters));
+            let wanted = (candidates.len() > 1).then(|| tree.definition(index));
             let best = candidates
                 .iter()
                 .copied()

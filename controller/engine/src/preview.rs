@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_shared::model::Action;
 use muster_shared::{NodeId, StackName};
-use muster_template::{Desired, Kind, MASK, Parameters, References, Restriction};
+use muster_template::{Desired, Kind, MASK, References, Restriction, Tree};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -18,7 +18,6 @@ use crate::record::PackedSpec;
 use crate::request::{Options, Refusal, Source};
 use crate::resource::{Row, Slot};
 use crate::stack::Stack;
-use crate::traversal::masked;
 use crate::visit::{Needed, Rendered, externalise};
 
 /// Resources that are listed; all are counted.
@@ -109,7 +108,7 @@ impl Engine {
         &self,
         name: &StackName,
         source: &Source,
-        old: Option<&Parameters>,
+        old: Option<&Tree>,
         options: &Options,
     ) -> Result<PreviewView, Refusal> {
         let new;
@@ -133,12 +132,12 @@ impl Engine {
 impl Preview<'_> {
     /// Each after those it needs.
     fn predict_all(&mut self) {
-        let resources = &self.source.template.resources;
+        let tree = &self.source.tree;
         let dirty = &self.plan.dirty;
         let mut waits: BTreeMap<usize, usize> = BTreeMap::new();
         let mut queue = Vec::new();
-        for (index, resource) in resources.iter().enumerate().filter(|(index, _)| dirty[*index]) {
-            let count = resource.requires.iter().filter(|required| dirty[**required as usize]).count();
+        for index in (0..tree.len()).filter(|index| dirty[*index]) {
+            let count = tree.requires(index).iter().filter(|required| dirty[**required as usize]).count();
             if count == 0 {
                 queue.push(index);
             } else {
@@ -161,18 +160,18 @@ impl Preview<'_> {
     }
 
     fn predict(&self, index: usize) -> Predicted {
-        let Source { template, parameters, .. } = self.source;
-        let resource = &template.resources[index];
+        let tree = &self.source.tree;
+        let kind = tree.kind(index);
         let row = self.plan.chosen[index].map(|slot| &self.engine.rows[slot]);
-        let external_id = template.external_id(index, parameters).ok().flatten();
-        let new = match template.render(index, parameters, self) {
+        let external_id = tree.external_id(index).ok().flatten();
+        let new = match tree.render(index, self) {
             Ok(Value::Object(new)) => new,
             // It would fail when its turn comes; what it would say is not known now.
             Ok(_) | Err(_) => Map::new(),
         };
         let given = Value::Object(new.clone());
         let node = muster_template::node(&given);
-        let mut spec = muster_template::spec(resource.kind, &given);
+        let mut spec = muster_template::spec(kind, &given);
         if let Ok(spec) = &mut spec {
             externalise(spec);
         }
@@ -185,12 +184,12 @@ impl Preview<'_> {
             (None, ..) => Needed::Apply(if external_id.is_some() { Action::Check } else { Action::Create }),
             (Some(row), Ok(spec), Ok(_)) => {
                 let key = place.as_ref().and_then(|name| self.engine.nodes.find(name));
-                row.needed(resource.kind, key, spec, &PackedSpec::new(spec))
+                row.needed(kind, key, spec, &PackedSpec::new(spec))
             }
-            (Some(row), Err(error), _) => guess(row, resource.kind, &error.path),
-            (Some(row), _, Err(error)) => guess(row, resource.kind, &error.path),
+            (Some(row), Err(error), _) => guess(row, kind, &error.path),
+            (Some(row), _, Err(error)) => guess(row, kind, &error.path),
         };
-        let policy = self.source.policies.of(&resource.name);
+        let policy = self.source.policies.of(tree.name(index));
         let (change, restricted) = match needed {
             Needed::Nothing => ("unchanged", false),
             Needed::Replace => {
@@ -212,13 +211,13 @@ impl Preview<'_> {
         }
     }
 
-    fn view(&self, old: Option<&Parameters>, mut warnings: Vec<String>) -> PreviewView {
-        let template = &self.source.template;
+    fn view(&self, old: Option<&Tree>, mut warnings: Vec<String>) -> PreviewView {
+        let tree = &self.source.tree;
         let mut view = PreviewView::default();
         let mut budget = PROPERTIES_MAX;
         let mut changed: Vec<PreviewRow> = Vec::new();
         let mut unchanged: Vec<usize> = Vec::new();
-        for index in 0..template.resources.len() {
+        for index in 0..tree.len() {
             match self.predicted(index) {
                 Some(predicted) if predicted.change != "unchanged" => {
                     count(&mut view, predicted.change);
@@ -269,10 +268,10 @@ impl Preview<'_> {
         &self,
         index: usize,
         predicted: &Predicted,
-        old: Option<&Parameters>,
+        old: Option<&Tree>,
         budget: &mut usize,
     ) -> PreviewRow {
-        let resource = &self.source.template.resources[index];
+        let tree = &self.source.tree;
         let row = self.plan.chosen[index].map(|slot| &self.engine.rows[slot]);
         let mut new = match &predicted.spec {
             Some(spec) => spec.properties(),
@@ -282,17 +281,17 @@ impl Preview<'_> {
             new.insert("node".into(), Value::from(node.as_str()));
         }
         PreviewRow {
-            name: resource.name.to_string(),
-            kind: resource.kind.name().into(),
+            name: tree.name(index).to_owned(),
+            kind: tree.kind(index).name().into(),
             node: predicted.node.as_ref().map(ToString::to_string).unwrap_or_default(),
             change: predicted.change.into(),
             restricted: predicted.restricted,
-            deletion_policy: deletion_policy(self.source.template.retains(index)),
+            deletion_policy: deletion_policy(tree.retains(index)),
             properties: self.differences(row, new, old, budget),
         }
     }
 
-    fn dropped(&self, row: &Row, old: Option<&Parameters>, budget: &mut usize) -> PreviewRow {
+    fn dropped(&self, row: &Row, old: Option<&Tree>, budget: &mut usize) -> PreviewRow {
         PreviewRow {
             name: row.name.to_string(),
             kind: row.kind.name().into(),
@@ -305,14 +304,14 @@ impl Preview<'_> {
     }
 
     fn unchanged(&self, index: usize) -> PreviewRow {
-        let resource = &self.source.template.resources[index];
+        let tree = &self.source.tree;
         let node = self.plan.chosen[index].and_then(|slot| self.engine.rows[slot].node);
         PreviewRow {
-            name: resource.name.to_string(),
-            kind: resource.kind.name().into(),
+            name: tree.name(index).to_owned(),
+            kind: tree.kind(index).name().into(),
             node: node.map(|key| self.engine.nodes[key].name.to_string()).unwrap_or_default(),
             change: "unchanged".into(),
-            deletion_policy: deletion_policy(self.source.template.retains(index)),
+            deletion_policy: deletion_policy(tree.retains(index)),
             ..PreviewRow::default()
         }
     }
@@ -321,7 +320,7 @@ impl Preview<'_> {
         &self,
         row: Option<&Row>,
         new: Map<String, Value>,
-        old: Option<&Parameters>,
+        old: Option<&Tree>,
         budget: &mut usize,
     ) -> Vec<PropertyView> {
         let mut before = Map::new();
@@ -340,11 +339,11 @@ impl Preview<'_> {
         for property in &mut found {
             property.old = match old.filter(|_| known || !hides) {
                 _ if property.old.is_null() => Value::Null,
-                Some(old) => masked(masked(property.old.take(), old), &self.source.parameters),
+                Some(old) => self.source.tree.masked(old.masked(property.old.take())),
                 None if hides => Value::from(MASK),
-                None => masked(property.old.take(), &self.source.parameters),
+                None => self.source.tree.masked(property.old.take()),
             };
-            property.new = masked(property.new.take(), &self.source.parameters);
+            property.new = self.source.tree.masked(property.new.take());
             let weight =
                 property.path.len() + property.old.to_string().len() + property.new.to_string().len();
             *budget = budget.saturating_sub(weight);

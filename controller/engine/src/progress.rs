@@ -102,7 +102,7 @@ impl Engine {
         let Some(walk) = stack.walk.as_ref().filter(|_| waits) else { return Vec::new() };
         match row.role {
             Role::Forward => {
-                let requires = walk.template.resources[row.index as usize].requires.iter();
+                let requires = walk.tree.requires(row.index as usize).iter();
                 let unready = requires
                     .map(|required| &self.rows[stack.forward[*required as usize]])
                     .filter(|required| !required.ready)

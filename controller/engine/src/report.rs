@@ -76,7 +76,7 @@ impl Engine {
     /// What an agent says, without what parameters hide.
     pub(crate) fn shown(&self, slot: Slot, reason: String) -> String {
         let walk = self.stacks.get(&self.rows[slot].stack).and_then(|stack| stack.walk.as_ref());
-        walk.map(|walk| walk.parameters.without_hidden(&reason)).unwrap_or(reason)
+        walk.map(|walk| walk.tree.without_hidden(&reason)).unwrap_or(reason)
     }
 
     /// The agent knows a newer generation than this controller: the store is older than the fleet.

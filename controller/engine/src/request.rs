@@ -9,9 +9,7 @@ use muster_shared::model::Facts;
 use muster_shared::model::flow::{DeviceName, FlowId};
 use muster_shared::seal::SealPublic;
 use muster_shared::{NodeId, StackName};
-use muster_template::{
-    Environment, EnvironmentFile, ForeignPolicy, Hook, Parameters, Policies, StackNames, Template,
-};
+use muster_template::{Environment, EnvironmentFile, ForeignPolicy, Hook, Policies, StackNames, Tree};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -21,10 +19,8 @@ use crate::node_view::LostView;
 /// A parsed and bound template with the text it came from.
 #[derive(Clone)]
 pub struct Source {
-    /// Parsed.
-    pub template: Arc<Template>,
-    /// Validated values.
-    pub parameters: Arc<Parameters>,
+    /// Parsed, with values for its parameters.
+    pub tree: Arc<Tree>,
     /// What its environments say of resources.
     pub policies: Policies,
     /// What is kept with the revision.
@@ -61,8 +57,7 @@ impl Source {
         environment.check_types(&template)?;
         let parameters = template.bind_with(&environment, &text.parameters)?;
         Ok(Self {
-            template: Arc::new(template),
-            parameters: Arc::new(parameters),
+            tree: Arc::new(Tree::plain(Arc::new(template), Arc::new(parameters))),
             policies: environment.policies().clone(),
             text: Arc::new(text),
         })
@@ -73,15 +68,9 @@ impl Source {
     /// # Errors
     /// Of conditions, and where what they choose needs itself.
     pub(crate) fn of_stack(self, name: &StackName, id: &str) -> Result<Self, muster_template::Errors> {
-        let Self { mut template, mut parameters, .. } = self;
-        if template.asks_for_stack() {
-            let names = StackNames { name: name.to_string(), id: id.to_owned() };
-            parameters = Arc::new(template.name_stack(Arc::unwrap_or_clone(parameters), names)?);
-        }
-        if template.is_conditional() {
-            template = Arc::new(Arc::unwrap_or_clone(template).pruned(&parameters)?);
-        }
-        Ok(Self { template, parameters, ..self })
+        let names = StackNames { name: name.to_string(), id: id.to_owned() };
+        let tree = self.tree.of_stack(names)?;
+        Ok(Self { tree: Arc::new(tree), ..self })
     }
 }
 

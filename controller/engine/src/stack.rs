@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use indexmap::IndexSet;
 use muster_shared::{MonoTime, StackName};
-use muster_template::{Parameters, Policies, Template};
+use muster_template::{Policies, Tree};
 
 use crate::delete_first::DeleteFirst;
 use crate::progress::Quiet;
@@ -59,8 +59,7 @@ pub(crate) struct Stack {
 
 /// One traversal in memory: there until the stack is COMPLETE.
 pub(crate) struct Walk {
-    pub template: Arc<Template>,
-    pub parameters: Arc<Parameters>,
+    pub tree: Arc<Tree>,
     pub needed_by: Adjacency,
     pub stage: Stage,
     /// When that stage began.

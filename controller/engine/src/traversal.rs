@@ -8,7 +8,6 @@
 use std::sync::Arc;
 
 use muster_shared::model::Action;
-use muster_template::Parameters;
 use serde_json::Value;
 
 use crate::engine::{Engine, Todo};
@@ -30,10 +29,10 @@ impl Engine {
         self.leave_hook(slot);
         let stack_id = self.rows[slot].stack;
         let Some(walk) = self.stacks.get(&stack_id).and_then(|stack| stack.walk.as_ref()) else { return };
-        let template = Arc::clone(&walk.template);
+        let tree = Arc::clone(&walk.tree);
         let index = self.rows[slot].index as usize;
-        let definition = template.resources[index].definition_digest(&walk.parameters);
-        self.set_requires(slot, &template, false);
+        let definition = tree.definition(index);
+        self.set_requires(slot, &tree, false);
         self.mended(slot);
         let revision = self.stacks[&stack_id].revision;
         let row = &mut self.rows[slot];
@@ -303,27 +302,10 @@ impl Engine {
             key: output.key.to_string(),
             description: output.description.as_deref().unwrap_or_default().to_owned(),
             value: walk
-                .template
-                .render_output(index, &walk.parameters, &references)
-                .map_or(Value::Null, |value| masked(value, &walk.parameters)),
+                .tree
+                .render_output(index, &references)
+                .map_or(Value::Null, |value| walk.tree.masked(value)),
         };
-        walk.template.outputs().iter().enumerate().map(render).collect()
-    }
-}
-
-/// A value for operators, with what hidden parameters hold masked in every text of it.
-pub(crate) fn masked(value: Value, parameters: &Parameters) -> Value {
-    match value {
-        Value::String(text) => Value::String(parameters.without_hidden(&text)),
-        Value::Array(items) => items.into_iter().map(|item| masked(item, parameters)).collect(),
-        Value::Object(entries) => {
-            entries.into_iter().map(|(key, value)| (key, masked(value, parameters))).collect()
-        }
-        // A hidden number, for one.
-        other => {
-            let text = other.to_string();
-            let shown = parameters.without_hidden(&text);
-            if shown == text { other } else { Value::String(shown) }
-        }
+        walk.tree.outputs().iter().enumerate().map(render).collect()
     }
 }

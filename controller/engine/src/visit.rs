@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use muster_shared::NodeId;
 use muster_shared::model::{Action, Claim, Content, ContentDigest, Spec};
-use muster_template::{Desired, Kind, References, Restriction, Template};
+use muster_template::{Desired, Kind, References, Restriction, Tree};
 use serde_json::Value;
 
 use crate::engine::{Engine, Todo};
@@ -98,14 +98,13 @@ impl Engine {
 
     pub(crate) fn visit_forward(&mut self, slot: Slot) {
         let stack = self.rows[slot].stack;
-        let Some(template) =
-            self.stacks.get(&stack).and_then(|s| s.walk.as_ref()).map(|w| Arc::clone(&w.template))
+        let Some(tree) = self.stacks.get(&stack).and_then(|s| s.walk.as_ref()).map(|w| Arc::clone(&w.tree))
         else {
             return;
         };
-        let decision = self.decide(slot, &template).map_err(|reason| {
+        let decision = self.decide(slot, &tree).map_err(|reason| {
             let walk = self.stacks.get(&stack).and_then(|stack| stack.walk.as_ref());
-            walk.map(|walk| walk.parameters.without_hidden(&reason)).unwrap_or(reason)
+            walk.map(|walk| walk.tree.without_hidden(&reason)).unwrap_or(reason)
         });
         match decision {
             Err(reason) if self.rows[slot].work.is_some() => {
@@ -126,9 +125,9 @@ impl Engine {
                     if !self.may_begin(slot, node, action, claims) {
                         return;
                     }
-                    self.set_requires(slot, &template, true);
+                    self.set_requires(slot, &tree, true);
                     let row = &mut self.rows[slot];
-                    row.kind = template.resources[row.index as usize].kind;
+                    row.kind = tree.kind(row.index as usize);
                     self.queue_job(slot, node, action, Some(spec), content);
                 } else if !self.is_same_work(slot, node, &spec) || self.is_held_back(slot) {
                     self.take_back(slot);
@@ -155,7 +154,7 @@ impl Engine {
                     return;
                 }
                 // The old row keeps its work, if any, and is cleaned up after that has ended.
-                let new = self.replace(slot, &template);
+                let new = self.replace(slot, &tree);
                 if !self.waits_for_room(slot, new) {
                     self.agenda.push_back(Todo::Visit(new));
                 }
@@ -180,7 +179,7 @@ impl Engine {
         }
         if let Err(reason) = self.claim(slot, node, claims) {
             let stack = &self.stacks[&self.rows[slot].stack];
-            let shown = stack.walk.as_ref().map(|walk| walk.parameters.without_hidden(&reason));
+            let shown = stack.walk.as_ref().map(|walk| walk.tree.without_hidden(&reason));
             self.fail_row(slot, shown.unwrap_or(reason));
             return false;
         }
@@ -206,15 +205,14 @@ impl Engine {
             && row.work.as_ref().is_some_and(|work| work.state != WorkState::Withdrawing)
     }
 
-    fn decide(&mut self, slot: Slot, template: &Template) -> Result<Decision, String> {
+    fn decide(&mut self, slot: Slot, tree: &Tree) -> Result<Decision, String> {
         let row = &self.rows[slot];
         let stack = &self.stacks[&row.stack];
-        let Some(walk) = &stack.walk else { return Ok(Decision::Nothing) };
         let index = row.index as usize;
         let references = Rendered { engine: self, stack };
-        let properties = template.render(index, &walk.parameters, &references).map_err(|e| e.to_string())?;
-        let kind = template.resources[index].kind;
-        let wrong = |error| template.property_error(index, &error).to_string();
+        let properties = tree.render(index, &references).map_err(|e| e.to_string())?;
+        let kind = tree.kind(index);
+        let wrong = |error| tree.property_error(index, &error).to_string();
         let mut spec = muster_template::spec(kind, &properties).map_err(wrong)?;
         let node = muster_template::node(&properties).map_err(wrong)?;
         if row.is_beyond_use() {
@@ -279,15 +277,14 @@ impl Engine {
         let Some(walk) = stack.walk.as_ref().filter(|_| row.role == Role::Forward && !row.ready) else {
             return false;
         };
-        let (template, index) = (&walk.template, row.index as usize);
-        let kind = template.resources[index].kind;
+        let (tree, index) = (&walk.tree, row.index as usize);
+        let kind = tree.kind(index);
         if row.kind != kind {
             return true; // another thing takes its place
         }
         let references = Rendered { engine: self, stack };
         // As much as is known yet; what is not keeps what it has.
-        let known =
-            |name| template.render_property(index, name, &walk.parameters, &references).ok().flatten();
+        let known = |name| tree.render_property(index, name, &references).ok().flatten();
         let node_name: Option<NodeId> = known("node").and_then(|name| name.as_str()?.parse().ok());
         if node_name.is_some_and(|name| self.nodes.find(&name) != Some(node)) {
             return true;
@@ -297,7 +294,7 @@ impl Engine {
             Kind::Hostname => false,
             Kind::File => known("path").is_some_and(|path| path.as_str() != Some(&claim.key)),
             Kind::NetworkConfig | Kind::FlowGroup | Kind::FlowMeter | Kind::FlowRule | Kind::FlowTable => {
-                template.render(index, &walk.parameters, &references).is_ok_and(|properties| {
+                tree.render(index, &references).is_ok_and(|properties| {
                     muster_template::spec(kind, &properties).is_ok_and(|spec| !spec.claims().contains(claim))
                 })
             }
@@ -328,10 +325,10 @@ impl Engine {
     }
 
     /// `both`: the thing may be as it was or as it will be, so it needs what either needs.
-    pub(crate) fn set_requires(&mut self, slot: Slot, template: &Template, both: bool) {
+    pub(crate) fn set_requires(&mut self, slot: Slot, tree: &Tree, both: bool) {
         let row = &self.rows[slot];
         let forward = &self.stacks[&row.stack].forward;
-        let wanted = template.resources[row.index as usize].requires.iter().map(|r| forward[*r as usize]);
+        let wanted = tree.requires(row.index as usize).iter().map(|r| forward[*r as usize]);
         let mut requires: Vec<Slot> = wanted.collect();
         if both && row.applied {
             requires.extend(row.requires.iter().filter(|old| self.rows.get(**old).is_some()));

@@ -29,7 +29,7 @@ pub async fn preview(
     let view = {
         let asked = Arc::clone(&asked);
         let look = move |engine: &muster_engine::Engine| {
-            let old = asked.current.as_ref().map(|source| &*source.parameters);
+            let old = asked.current.as_ref().map(|source| &*source.tree);
             engine.preview(&name, &asked.source, old, &asked.options)
         };
         api.driver.query(look).await

@@ -9,7 +9,7 @@ use muster_engine::record::Change;
 use muster_engine::{Answer, Config, Effect, Engine, Input, Refusal, Request, Source};
 use muster_shared::model::{Down, Up};
 use muster_shared::{Epoch, MonoTime, NodeId, StackName, wire};
-use muster_template::Template;
+use muster_template::Tree;
 
 use super::Outbox;
 use crate::store::{Store, StoreError};
@@ -25,7 +25,7 @@ pub struct Told {
     /// Stacks that are gone now, with the traversal that did it.
     pub ended: Vec<(StackName, u64)>,
     /// What takes its time to free.
-    pub discarded: Vec<Arc<Template>>,
+    pub discarded: Vec<Arc<Tree>>,
 }
 
 /// Why nothing can be written at present.

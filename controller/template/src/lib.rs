@@ -33,6 +33,7 @@ mod scalar;
 mod sections;
 mod template;
 mod text;
+mod tree;
 pub mod types;
 mod version;
 mod yaql;
@@ -50,6 +51,7 @@ pub use policy::{Hook, Policies, Policy, Restriction};
 pub use registry::{EntryId, Mapping};
 pub use render::{References, RenderError};
 pub use template::{Output, ParameterGroup, Resource, Template};
+pub use tree::Tree;
 pub use types::{Kind, PropertyError, node, spec};
 pub use version::Version;
 

@@ -159,17 +159,17 @@ resources:
     let (old, new) = (source("hunter2"), source("hunter3"));
     bed.create(old.clone()).unwrap();
     bed.idle();
-    for (parameters, before) in [(Some(&*old.parameters), "it is ****** ******"), (None, "******")] {
-        let view = bed.engine.preview(&stack(), &new, parameters, &options()).unwrap();
+    for (tree, before) in [(Some(&*old.tree), "it is ****** ******"), (None, "******")] {
+        let view = bed.engine.preview(&stack(), &new, tree, &options()).unwrap();
         let property = &view.resources[0].properties[0];
         assert_eq!((&property.old, &property.new), (&json!(before), &json!("it is ****** ******")));
-        let view = bed.engine.preview(&stack(), &template(""), parameters, &options()).unwrap();
+        let view = bed.engine.preview(&stack(), &template(""), tree, &options()).unwrap();
         assert!(!serde_json::to_string(&view).unwrap().contains("hunter"));
     }
     // One whose row is not of the current revision: what was hidden in it is not known.
     bed.disconnect(&node(0));
     bed.update(new.clone()).unwrap();
-    let view = bed.engine.preview(&stack(), &source("hunter4"), Some(&new.parameters), &options()).unwrap();
+    let view = bed.engine.preview(&stack(), &source("hunter4"), Some(&new.tree), &options()).unwrap();
     assert!(!serde_json::to_string(&view).unwrap().contains("hunter"));
 }
 
@@ -195,7 +195,8 @@ fn adopted_and_retained() {
 /// What an update did with each resource, from the jobs that ran.
 fn done(bed: &Bed, source: &Source) -> BTreeMap<String, String> {
     let ran = |what: &str, name: &str| bed.ran.iter().any(|ran| *ran == format!("{what} {name}"));
-    let mut names: Vec<String> = source.template.resources.iter().map(|r| r.name.to_string()).collect();
+    let mut names: Vec<String> =
+        (0..source.tree.len()).map(|index| source.tree.name(index).to_owned()).collect();
     names.extend(bed.ran.iter().filter_map(|ran| ran.split_once(' ')).map(|(_, name)| name.to_owned()));
     let change = |name: &String| match (ran("Create", name), ran("Update", name), ran("Delete", name)) {
         (true, _, true) => "replace",
@@ -221,7 +222,7 @@ proptest! {
                 bed.create(source.clone()).unwrap();
             } else {
                 let next = super::random::graph_with_references(&mut dice);
-                let view = bed.engine.preview(&stack(), &next, Some(&source.parameters), &options()).unwrap();
+                let view = bed.engine.preview(&stack(), &next, Some(&source.tree), &options()).unwrap();
                 let said: BTreeMap<String, String> =
                     view.resources.iter().map(|row| (row.name.clone(), row.change.clone())).collect();
                 let before: BTreeMap<String, Value> =

@@ -99,8 +99,11 @@ impl Engine {
                 Err(RenderError::NotYet { .. }) => continue,
                 Err(error) => return Err(Refusal::Invalid(error.to_string())),
             };
-            let node = muster_template::node(&properties).map_err(invalid)?;
             let spec = muster_template::spec(tree.kind(index), &properties).map_err(invalid)?;
+            if tree.kind(index).is_here() {
+                continue;
+            }
+            let node = muster_template::node(&properties).map_err(invalid)?;
             let Some(node) = node else { continue };
             let adopts = tree.is_adopted(index);
             if !self.nodes.is_joined(&node) {

@@ -387,6 +387,11 @@ impl Engine {
         (id, ResourceId(uuid::Builder::from_random_bytes(bytes).into_uuid()))
     }
 
+    /// Random bytes for one purpose and row; the same in every run with the same seed.
+    pub(crate) fn stream(&self, purpose: &[u8], row: u64) -> blake3::OutputReader {
+        blake3::Hasher::new_keyed(&self.seed).update(purpose).update(&row.to_le_bytes()).finalize_xof()
+    }
+
     pub(crate) fn row_changed(&mut self, slot: Slot, full: bool) {
         let row = &mut self.rows[slot];
         if !row.dirty.any() {

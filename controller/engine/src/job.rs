@@ -194,6 +194,8 @@ impl Engine {
         let spec = match spec.unpack() {
             Desired::Node(spec) => spec,
             Desired::Flows(set) => return self.transmit_flows(slot, &set),
+            // It has no jobs.
+            Desired::Here(_) => return,
         };
         let message = if work.state == WorkState::Withdrawing {
             Down::Withdraw { resource: row.physical, generation: row.generation }

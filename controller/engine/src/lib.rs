@@ -23,6 +23,7 @@ mod engine;
 mod facts;
 mod failure;
 pub mod flow;
+mod here;
 mod hook;
 mod job;
 mod layout;

@@ -170,13 +170,14 @@ impl Preview<'_> {
             Ok(_) | Err(_) => Map::new(),
         };
         let given = Value::Object(new.clone());
-        let node = muster_template::node(&given);
+        let node = if kind.is_here() { Ok(None) } else { muster_template::node(&given) };
         let mut spec = muster_template::spec(kind, &given);
         if let Ok(spec) = &mut spec {
             externalise(spec);
         }
         let place = match &node {
             Ok(Some(name)) => Some(name.clone()),
+            Ok(None) if kind.is_here() => None,
             Ok(None) => row.and_then(|row| row.node).map(|key| self.engine.nodes[key].name.clone()),
             Err(_) => None,
         };
@@ -363,7 +364,7 @@ impl References for Preview<'_> {
             },
             None => self.plan.chosen[index as usize]?,
         };
-        Some(self.engine.rows[slot].shown_id())
+        Some(self.engine.rows[slot].reference())
     }
 
     fn is_ready(&self, _: u32) -> bool {

@@ -17,6 +17,7 @@ mod flow_random;
 mod flow_refusals;
 mod flow_rows;
 mod flow_tables;
+mod here;
 mod hooks;
 mod host;
 mod jobs;

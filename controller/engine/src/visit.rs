@@ -16,6 +16,8 @@ use crate::stack::{Stack, Stage};
 
 /// A job must fit one message together with its frame.
 const SPEC_MAX: usize = 240 * 1024;
+/// What stays with the controller is kept in memory and in the store: more than anyone passes from one to another.
+const HERE_MAX: usize = 4 * 1024 * 1024;
 
 /// What a visit found to be done.
 enum Decision {
@@ -28,6 +30,11 @@ enum Decision {
         content: Option<Arc<[u8]>>,
     },
     Replace,
+    /// It is the controller's own.
+    Settle {
+        action: Action,
+        spec: PackedSpec,
+    },
     /// No node has joined that could have it.
     Unplaced,
 }
@@ -136,6 +143,18 @@ impl Engine {
                     }
                 }
             }
+            Ok(Decision::Settle { action, spec }) => {
+                if self.rows[slot].work.is_some() {
+                    self.take_back(slot);
+                    if self.rows[slot].work.is_none() {
+                        self.agenda.push_back(Todo::Visit(slot));
+                    }
+                } else if self.may_be_done(slot, action) {
+                    self.set_requires(slot, &tree, true);
+                    let kind = tree.kind(self.rows[slot].index as usize);
+                    self.settle(slot, kind, action, spec);
+                }
+            }
             Ok(Decision::Replace) => {
                 if self.rows[slot].work.is_some() {
                     self.take_back(slot);
@@ -167,14 +186,7 @@ impl Engine {
 
     /// Before a job: it may be forbidden, wait for an operator, or claim what is another's.
     fn may_begin(&mut self, slot: Slot, node: NodeKey, action: Action, claims: Vec<Claim>) -> bool {
-        if action == Action::Update
-            && let Some(reason) = self.restricted(slot, Restriction::Update)
-        {
-            self.rows[slot].action = Some(action);
-            self.fail_row(slot, reason);
-            return false;
-        }
-        if self.waits_before(slot, action) {
+        if !self.may_be_done(slot, action) {
             return false;
         }
         if let Err(reason) = self.claim(slot, node, claims) {
@@ -184,6 +196,18 @@ impl Engine {
             return false;
         }
         true
+    }
+
+    /// It may be forbidden, or wait for an operator.
+    fn may_be_done(&mut self, slot: Slot, action: Action) -> bool {
+        if action == Action::Update
+            && let Some(reason) = self.restricted(slot, Restriction::Update)
+        {
+            self.rows[slot].action = Some(action);
+            self.fail_row(slot, reason);
+            return false;
+        }
+        !self.waits_before(slot, action)
     }
 
     /// It failed without a job, and is wanted again as it is.
@@ -214,10 +238,13 @@ impl Engine {
         let kind = tree.kind(index);
         let wrong = |error| tree.property_error(index, &error).to_string();
         let mut spec = muster_template::spec(kind, &properties).map_err(wrong)?;
-        let node = muster_template::node(&properties).map_err(wrong)?;
         if row.is_beyond_use() {
             return Ok(Decision::Replace);
         }
+        if kind.is_here() {
+            return self.decide_here(slot, kind, &spec);
+        }
+        let node = muster_template::node(&properties).map_err(wrong)?;
         let node = match node {
             Some(name) => self.nodes.key(&name),
             // One that never was anywhere does not wait for a node that may never come.
@@ -244,6 +271,19 @@ impl Engine {
             Needed::Apply(action) => {
                 Decision::Apply { node, action, spec: packed, claims: spec.claims(), content }
             }
+        })
+    }
+
+    fn decide_here(&self, slot: Slot, kind: Kind, spec: &Desired) -> Result<Decision, String> {
+        let packed = PackedSpec::new(spec);
+        if packed.bytes().len() > HERE_MAX {
+            let bytes = packed.bytes().len();
+            return Err(format!("its properties are {bytes} bytes, over the limit of {HERE_MAX}"));
+        }
+        Ok(match self.rows[slot].needed(kind, None, spec, &packed) {
+            Needed::Nothing => Decision::Nothing,
+            Needed::Replace => Decision::Replace,
+            Needed::Apply(action) => Decision::Settle { action, spec: packed },
         })
     }
 
@@ -290,14 +330,13 @@ impl Engine {
             return true;
         }
         match kind {
+            _ if kind.is_here() => true,
             Kind::Dummy => true,
             Kind::Hostname => false,
             Kind::File => known("path").is_some_and(|path| path.as_str() != Some(&claim.key)),
-            Kind::NetworkConfig | Kind::FlowGroup | Kind::FlowMeter | Kind::FlowRule | Kind::FlowTable => {
-                tree.render(index, &references).is_ok_and(|properties| {
-                    muster_template::spec(kind, &properties).is_ok_and(|spec| !spec.claims().contains(claim))
-                })
-            }
+            _ => tree.render(index, &references).is_ok_and(|properties| {
+                muster_template::spec(kind, &properties).is_ok_and(|spec| !spec.claims().contains(claim))
+            }),
         }
     }
 
@@ -317,6 +356,12 @@ impl Engine {
                 let farewell = row.farewell();
                 if !self.waits_before(slot, farewell) {
                     self.queue_job(slot, node, farewell, None, None);
+                }
+            }
+            None if row.applied && row.kind.is_here() => {
+                let farewell = row.farewell();
+                if !self.waits_before(slot, farewell) {
+                    self.unmake(slot);
                 }
             }
             None if self.waits_after_delete(slot) => {}
@@ -385,7 +430,9 @@ pub(crate) fn stored_content(spec: &Desired) -> Option<ContentDigest> {
             Content::Stored { digest, .. } => Some(*digest),
             Content::Inline(_) => None,
         },
-        Desired::Node(Spec::Dummy(_) | Spec::Network(_) | Spec::Hostname(_)) | Desired::Flows(_) => None,
+        Desired::Node(Spec::Dummy(_) | Spec::Network(_) | Spec::Hostname(_))
+        | Desired::Flows(_)
+        | Desired::Here(_) => None,
     }
 }
 
@@ -398,7 +445,7 @@ pub(crate) struct Rendered<'a> {
 impl References for Rendered<'_> {
     fn resource_id(&self, index: u32) -> Option<String> {
         let slot = self.stack.forward.get(index as usize)?;
-        Some(self.engine.rows[*slot].shown_id())
+        Some(self.engine.rows[*slot].reference())
     }
 
     fn is_ready(&self, index: u32) -> bool {

@@ -6,6 +6,8 @@ use muster_shared::model::{Claim, ClaimKind, Spec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::here::Here;
+
 /// Desired state of one resource.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Desired {
@@ -13,6 +15,8 @@ pub enum Desired {
     Node(Spec),
     /// In the flow table of a device.
     Flows(FlowSet),
+    /// Of the controller itself.
+    Here(Here),
 }
 
 /// All entries that one resource wants of a device: one (`Muster::FlowRule`) or many (`Muster::FlowTable`).
@@ -45,7 +49,15 @@ impl Desired {
     pub fn spec(&self) -> Option<&Spec> {
         match self {
             Desired::Node(spec) => Some(spec),
-            Desired::Flows(_) => None,
+            Desired::Flows(_) | Desired::Here(_) => None,
+        }
+    }
+
+    /// What the controller itself sees to.
+    pub fn here(&self) -> Option<&Here> {
+        match self {
+            Desired::Here(here) => Some(here),
+            Desired::Node(_) | Desired::Flows(_) => None,
         }
     }
 
@@ -59,6 +71,7 @@ impl Desired {
         match self {
             Desired::Node(spec) => spec.claims(),
             Desired::Flows(set) => set.claims(),
+            Desired::Here(_) => Vec::new(),
         }
     }
 
@@ -67,7 +80,8 @@ impl Desired {
         match (self, next) {
             (Desired::Node(old), Desired::Node(new)) => old.needs_replacement(new),
             (Desired::Flows(old), Desired::Flows(new)) => old.device != new.device,
-            (Desired::Node(_) | Desired::Flows(_), _) => true,
+            (Desired::Here(old), Desired::Here(new)) => old.needs_replacement(new),
+            (Desired::Node(_) | Desired::Flows(_) | Desired::Here(_), _) => true,
         }
     }
 
@@ -81,6 +95,7 @@ impl Desired {
                 "device" => Some(json!(set.device.to_string())),
                 _ => None,
             },
+            Desired::Here(here) => here.attribute(name),
         }
     }
 
@@ -89,6 +104,7 @@ impl Desired {
         match self {
             Desired::Node(spec) => spec.properties(),
             Desired::Flows(set) => set.properties(),
+            Desired::Here(here) => here.properties(),
         }
     }
 }

@@ -22,6 +22,7 @@ mod function;
 pub mod library;
 mod merge;
 mod named;
+mod here;
 mod ownership;
 mod parameter;
 mod parse;
@@ -45,6 +46,7 @@ pub use digest::names_digest;
 pub use environment::{Environment, EnvironmentFile};
 pub use error::{Error, Errors, suggestion};
 pub use flow_file::{FlowFile, FlowLimits, FlowPart, FlowStage};
+pub use here::{Here, RandomString, TestResource};
 pub use parameter::{ParameterDef, ParameterType};
 pub use parse::{parse, parse_file, parse_within, referenced_files};
 pub use policy::{Hook, Policies, Policy, Restriction};
@@ -90,6 +92,8 @@ impl Limits {
     pub const FILES: usize = 1000;
     /// Types that stand for types, one after the other: people write two.
     pub const CHAIN: usize = 20;
+    /// Members of one group.
+    pub const COUNT: u64 = 1_000_000;
     /// Characters of a parameter's or resource's name, as in Heat.
     pub const NAME: usize = 255;
 }

@@ -6,6 +6,8 @@
 mod dummy;
 mod file;
 mod flow;
+mod group;
+mod heat;
 mod hostname;
 mod network;
 mod schema;
@@ -19,6 +21,7 @@ use thiserror::Error;
 use crate::desired::Desired;
 use crate::error::{cut, suggestion};
 use crate::expression::describe;
+use crate::here::Here;
 use crate::render::Step;
 pub use schema::{Constraint, PropertyType};
 pub(crate) use value::confirm_timeout;
@@ -26,6 +29,10 @@ pub(crate) use value::confirm_timeout;
 /// The types a template may name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
+    /// `OS::Heat::ResourceChain`
+    Chain,
+    /// `OS::Heat::DeployedServer`
+    DeployedServer,
     /// `Muster::Dummy`
     Dummy,
     /// `Muster::File`
@@ -38,11 +45,29 @@ pub enum Kind {
     FlowRule,
     /// `Muster::FlowTable`
     FlowTable,
+    /// `OS::Heat::ResourceGroup`
+    Group,
     /// `Muster::Hostname`
     Hostname,
     /// `Muster::NetworkConfig`
     NetworkConfig,
+    /// Another template, or what an environment makes of the type: named by the resource.
+    Nested,
+    /// `OS::Heat::None`
+    None,
+    /// `OS::Heat::RandomString`
+    RandomString,
+    /// `OS::Heat::TestResource`
+    TestResource,
+    /// `OS::Heat::Value`
+    Value,
 }
+
+/// Of a type that takes whatever it is given.
+static ANY: Property = Property::optional("*", |_| Ok(()));
+
+/// What a nested stack is where only the kind is known.
+const NESTED: &str = "a template";
 
 /// One property of a type.
 #[derive(Debug)]
@@ -77,6 +102,9 @@ pub struct PropertyError {
 
 /// Desired state from rendered properties.
 pub fn spec(kind: Kind, properties: &Value) -> Result<Desired, PropertyError> {
+    if kind.is_whole() {
+        return Ok(Desired::Here(Here::Whole));
+    }
     let Value::Object(given) = properties else {
         return Err(PropertyError::new(format!("want a map of properties, got {}", describe(properties))));
     };
@@ -84,6 +112,19 @@ pub fn spec(kind: Kind, properties: &Value) -> Result<Desired, PropertyError> {
         kind.property(name).map_err(PropertyError::new)?;
     }
     let properties = Given(given);
+    if kind.is_here() {
+        for property in kind.properties() {
+            properties.get(property.name, property.check)?;
+        }
+        return match kind {
+            Kind::Value => heat::value(&properties),
+            Kind::RandomString => heat::random(&properties),
+            Kind::TestResource => heat::test(&properties),
+            Kind::DeployedServer => heat::deployed_server(&properties),
+            _ => Ok(Here::None),
+        }
+        .map(Desired::Here);
+    }
     properties.get("node", value::node)?;
     let spec = match kind {
         Kind::Dummy => Spec::Dummy(dummy::spec(&properties)?),
@@ -94,6 +135,14 @@ pub fn spec(kind: Kind, properties: &Value) -> Result<Desired, PropertyError> {
             return flow::one(kind, &properties).map(Desired::Flows);
         }
         Kind::FlowTable => return flow::table(&properties).map(Desired::Flows),
+        Kind::Chain
+        | Kind::DeployedServer
+        | Kind::Group
+        | Kind::Nested
+        | Kind::None
+        | Kind::RandomString
+        | Kind::TestResource
+        | Kind::Value => return Ok(Desired::Here(Here::None)),
     };
     for property in kind.properties().iter().filter(|property| property.required) {
         properties.required(property.name, |_| Ok(()))?;
@@ -115,7 +164,7 @@ pub fn node(properties: &Value) -> Result<Option<NodeId>, PropertyError> {
 
 impl Kind {
     /// All of them, by name.
-    pub const ALL: [Kind; 8] = [
+    pub const ALL: [Kind; 15] = [
         Kind::Dummy,
         Kind::File,
         Kind::FlowGroup,
@@ -124,6 +173,13 @@ impl Kind {
         Kind::FlowTable,
         Kind::Hostname,
         Kind::NetworkConfig,
+        Kind::DeployedServer,
+        Kind::None,
+        Kind::RandomString,
+        Kind::Chain,
+        Kind::Group,
+        Kind::TestResource,
+        Kind::Value,
     ];
 
     /// As written in templates.
@@ -137,12 +193,47 @@ impl Kind {
             Kind::FlowTable => "Muster::FlowTable",
             Kind::Hostname => "Muster::Hostname",
             Kind::NetworkConfig => "Muster::NetworkConfig",
+            Kind::Chain => "OS::Heat::ResourceChain",
+            Kind::DeployedServer => "OS::Heat::DeployedServer",
+            Kind::Group => "OS::Heat::ResourceGroup",
+            Kind::Nested => NESTED,
+            Kind::None => "OS::Heat::None",
+            Kind::RandomString => "OS::Heat::RandomString",
+            Kind::TestResource => "OS::Heat::TestResource",
+            Kind::Value => "OS::Heat::Value",
         }
     }
 
     /// The type of that name.
     pub fn from_name(name: &str) -> Option<Kind> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Stands for what is below it.
+    pub fn is_whole(self) -> bool {
+        matches!(self, Kind::Chain | Kind::Group | Kind::Nested)
+    }
+
+    /// The controller itself sees to it: it is on no node.
+    pub fn is_here(self) -> bool {
+        match self {
+            Kind::Chain
+            | Kind::DeployedServer
+            | Kind::Group
+            | Kind::Nested
+            | Kind::None
+            | Kind::RandomString
+            | Kind::TestResource
+            | Kind::Value => true,
+            Kind::Dummy
+            | Kind::File
+            | Kind::FlowGroup
+            | Kind::FlowMeter
+            | Kind::FlowRule
+            | Kind::FlowTable
+            | Kind::Hostname
+            | Kind::NetworkConfig => false,
+        }
     }
 
     /// All properties it takes.
@@ -156,23 +247,37 @@ impl Kind {
             Kind::FlowTable => &flow::TABLE_PROPERTIES,
             Kind::Hostname => &hostname::PROPERTIES,
             Kind::NetworkConfig => &network::PROPERTIES,
+            Kind::Chain => &group::CHAIN_PROPERTIES,
+            Kind::DeployedServer => &heat::SERVER_PROPERTIES,
+            Kind::Group => &group::GROUP_PROPERTIES,
+            // Whatever the template or nobody takes.
+            Kind::Nested | Kind::None => &[],
+            Kind::RandomString => &heat::RANDOM_PROPERTIES,
+            Kind::TestResource => &heat::TEST_PROPERTIES,
+            Kind::Value => &heat::VALUE_PROPERTIES,
         }
     }
 
     /// Names that `get_attr` takes; `None` where they are not known before values are.
     pub fn attributes(self) -> Option<&'static [&'static str]> {
         match self {
-            Kind::Dummy => None,
+            Kind::Dummy | Kind::Chain | Kind::Group | Kind::Nested | Kind::None => None,
             Kind::File => Some(&["path"]),
             Kind::FlowGroup | Kind::FlowMeter | Kind::FlowRule => Some(&["device", "id", "ids"]),
             Kind::FlowTable => Some(&["device", "ids"]),
             Kind::Hostname => Some(&["hostname"]),
             Kind::NetworkConfig => Some(&[]),
+            Kind::DeployedServer => Some(&["name"]),
+            Kind::RandomString | Kind::Value => Some(&["value"]),
+            Kind::TestResource => Some(&["output"]),
         }
     }
 
     /// The property of that name, or what to say about it.
     pub(crate) fn property(self, name: &str) -> Result<&'static Property, String> {
+        if matches!(self, Kind::Nested | Kind::None) {
+            return Ok(&ANY);
+        }
         let known = self.properties();
         known.iter().find(|property| property.name == name).ok_or_else(|| {
             let near = suggestion(name, known.iter().map(|property| property.name));

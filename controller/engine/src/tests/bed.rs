@@ -151,7 +151,8 @@ pub fn parse(text: SourceText) -> Source {
     Source::parse(text).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
-/// A template of dummies from `name: values | needs` lines; values as `key=value`, needs as names.
+/// A template of dummies from `name: values | needs` lines; values as `key=value`, needs as names. With `here` before
+/// the values it is a value of the controller's own.
 pub fn template(lines: &str) -> Source {
     let mut text = String::from("heat_template_version: 2018-08-31\nresources:\n");
     for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -159,6 +160,10 @@ pub fn template(lines: &str) -> Source {
         let (values, needs) = rest.split_once('|').unwrap_or((rest, ""));
         let mut properties = Vec::new();
         let mut pairs = Vec::new();
+        let (kind, values) = match values.trim().strip_prefix("here ") {
+            Some(values) => ("OS::Heat::Value", values),
+            None => ("Muster::Dummy", values),
+        };
         for word in values.split_whitespace() {
             match word.split_once('=').unwrap() {
                 ("node", node) => properties.push(format!("node: {node}")),
@@ -170,10 +175,11 @@ pub fn template(lines: &str) -> Source {
                 (key, value) => pairs.push(format!("\"{key}\": \"{value}\"")),
             }
         }
-        properties.push(format!("values: {{{}}}", pairs.join(", ")));
+        let key = if kind == "Muster::Dummy" { "values" } else { "value" };
+        properties.push(format!("{key}: {{{}}}", pairs.join(", ")));
         let needs: Vec<&str> = needs.split_whitespace().collect();
         text.push_str(&format!(
-            "  {name}:\n    type: Muster::Dummy\n    properties: {{{}}}\n    depends_on: [{}]\n",
+            "  {name}:\n    type: {kind}\n    properties: {{{}}}\n    depends_on: [{}]\n",
             properties.join(", "),
             needs.join(", ")
         ));

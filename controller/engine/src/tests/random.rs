@@ -21,7 +21,7 @@ impl Dice {
     }
 }
 
-/// Up to ten resources; each needs some of those before it in a random order of names.
+/// Up to ten resources; each needs some of those before it in a random order of names. Those that nodes see come back.
 fn graph(dice: &mut Dice) -> (Source, Vec<(String, Vec<String>)>) {
     let mut names: Vec<String> = ('a'..='j').map(String::from).collect();
     for i in (1..names.len()).rev() {
@@ -29,17 +29,26 @@ fn graph(dice: &mut Dice) -> (Source, Vec<(String, Vec<String>)>) {
     }
     names.truncate(1 + dice.roll(10));
     let mut lines = String::new();
-    let mut expected = Vec::new();
+    let (mut expected, mut here): (Vec<(String, Vec<String>)>, _) = (Vec::new(), BTreeSet::new());
     for (at, name) in names.iter().enumerate() {
         let needs: Vec<String> = names[..at].iter().filter(|_| dice.roll(3) == 0).cloned().collect();
         let forced = if dice.roll(3) == 0 { "!" } else { "" };
-        lines.push_str(&format!(
-            "{name}: {forced}v={} node=node-{} | {}\n",
-            dice.roll(3),
-            dice.roll(2),
-            needs.join(" ")
-        ));
-        expected.push((name.clone(), needs));
+        let value = dice.roll(3);
+        // One in four is of the controller itself: no node ever sees it.
+        let is_here = dice.roll(4) == 0;
+        let what = match is_here {
+            true => format!("here {forced}v={value}"),
+            false => format!("{forced}v={value} node=node-{}", dice.roll(2)),
+        };
+        lines.push_str(&format!("{name}: {what} | {}\n", needs.join(" ")));
+        if is_here {
+            here.insert(name.clone());
+        } else {
+            expected.push((name.clone(), needs));
+        }
+    }
+    for (_, needs) in &mut expected {
+        needs.retain(|need| !here.contains(need));
     }
     (template(&lines), expected)
 }

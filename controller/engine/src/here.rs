@@ -1,0 +1,102 @@
+//! Resources of the controller itself: settled when they are visited, without a node and without a job.
+//!
+//! Such a row is made, changed and taken away within one turn, so that nothing of it is ever under way: the store has
+//! it as it was or as it is.
+
+use muster_shared::model::Action;
+use muster_template::{Here, Kind, RandomString};
+
+use crate::engine::{Engine, Todo};
+use crate::record::{Observation, PackedSpec, Status};
+use crate::resource::{Row, Slot};
+
+/// What a random text is kept under.
+const VALUE: &str = "value";
+
+impl Row {
+    /// What others see of it by `get_resource`: as in Heat, what some types are for.
+    pub(crate) fn reference(&self) -> String {
+        match self.kind {
+            Kind::RandomString => self.attributes.get(VALUE).cloned(),
+            Kind::DeployedServer => {
+                let name = self.spec.as_ref().and_then(|spec| spec.unpack().attribute("name"));
+                name.and_then(|name| name.as_str().map(str::to_owned))
+            }
+            _ => None,
+        }
+        .unwrap_or_else(|| self.shown_id())
+    }
+}
+
+impl Engine {
+    /// Makes or changes it, at once. What it was on a node was never there.
+    pub(crate) fn settle(&mut self, slot: Slot, kind: Kind, action: Action, spec: PackedSpec) {
+        self.not_failed(slot);
+        self.job_begins(slot);
+        self.let_go(slot);
+        let desired = spec.unpack();
+        let (fails, random) = match desired.here() {
+            Some(Here::Test(test)) => (test.fail, None),
+            Some(Here::Random(random)) => (false, Some(random)),
+            _ => (false, None),
+        };
+        let known = self.rows[slot].attributes.contains_key(VALUE);
+        let text = random.filter(|_| !known).map(|random| self.draw(slot, random));
+        let row = &mut self.rows[slot];
+        row.kind = kind;
+        row.action = Some(action);
+        row.spec = Some(spec);
+        (row.reason, row.retry_count, row.handed_over, row.applied) = (None, 0, false, true);
+        if let Some(text) = text {
+            row.attributes = [(VALUE.to_owned(), text)].into();
+        }
+        if let Some(node) = row.node.take() {
+            self.nodes[node].rows -= 1;
+        }
+        if fails {
+            self.row_changed(slot, true);
+            return self.fail_row(slot, "told to fail".into());
+        }
+        let row = &mut self.rows[slot];
+        row.status = Some(Status::Complete);
+        let stack = row.stack;
+        self.observe(slot, Observation::InSync);
+        self.row_changed(slot, true);
+        self.event(stack, Some(slot));
+        self.job_ended(slot);
+        if !self.waits_after(slot) {
+            self.row_ready(slot);
+        }
+    }
+
+    /// Takes it away, at once.
+    pub(crate) fn unmake(&mut self, slot: Slot) {
+        self.job_begins(slot);
+        let row = &mut self.rows[slot];
+        row.action = Some(row.farewell());
+        row.status = Some(Status::Complete);
+        (row.reason, row.applied) = (None, false);
+        let stack = row.stack;
+        self.row_changed(slot, true);
+        self.event(stack, Some(slot));
+        self.agenda.push_back(Todo::Visit(slot));
+    }
+
+    /// A text that nobody can foresee, from the row's own stream of random bytes.
+    fn draw(&self, slot: Slot, random: &RandomString) -> String {
+        let mut bytes = self.stream(b"random string", self.rows[slot].id);
+        random.generate(|below| {
+            let below = below as u64;
+            // As many numbers for each answer: what is left over at the top is drawn again.
+            let fair = u64::MAX - u64::MAX % below;
+            loop {
+                let mut number = [0; 8];
+                bytes.fill(&mut number);
+                let number = u64::from_le_bytes(number);
+                if number < fair {
+                    return usize::try_from(number % below).unwrap_or_default();
+                }
+            }
+        })
+    }
+}

@@ -1,0 +1,197 @@
+//! Resources of the controller itself: made, changed, replaced and taken away without a node.
+
+use super::bed::{Bed, node, options, parse, stack, under};
+use crate::{Hook, Options, Request, Source, SourceText};
+
+/// A template with these resources.
+fn source(resources: &str) -> Source {
+    let template = format!("heat_template_version: 2018-08-31\nresources: {{{resources}}}\n");
+    parse(SourceText { name: "t".into(), template, ..SourceText::default() })
+}
+
+fn value(json: &str) -> String {
+    format!("v: {{type: OS::Heat::Value, properties: {{value: {json}}}}}")
+}
+
+fn with_outputs(resources: &str, outputs: &str) -> Source {
+    let template =
+        format!("heat_template_version: 2018-08-31\nresources: {{{resources}}}\noutputs: {{{outputs}}}\n");
+    parse(SourceText { name: "t".into(), template, ..SourceText::default() })
+}
+
+fn output(bed: &Bed, key: &str) -> serde_json::Value {
+    let view = bed.view().unwrap();
+    view.outputs.iter().find(|output| output.key == key).unwrap().value.clone()
+}
+
+#[test]
+fn each_type_is_made_with_its_attributes() {
+    let mut bed = Bed::new(1);
+    let resources = "v: {type: OS::Heat::Value, properties: {type: json, value: '{\"a\": [1, 2]}'}}, \
+         n: {type: OS::Heat::None, properties: {whatever: {it: is}}}, \
+         r: {type: OS::Heat::RandomString, properties: {length: 8, sequence: digits}}, \
+         t: {type: OS::Heat::TestResource, properties: {value: seen}}, \
+         s: {type: OS::Heat::DeployedServer, properties: {name: node-0}}, \
+         d: {type: Muster::Dummy, properties: {node: {get_resource: s}, values: {of: {get_attr: [v, value, a, 1]}}}}";
+    let outputs = "v: {value: {get_attr: [v, value]}}, n: {value: {get_attr: [n, any, path]}}, \
+         r: {value: {get_attr: [r, value]}}, id: {value: {get_resource: r}}, t: {value: {get_attr: [t, output]}}, \
+         s: {value: {get_attr: [s, name]}}, d: {value: {get_attr: [d, of]}}";
+    bed.create(with_outputs(resources, outputs)).unwrap();
+    assert_eq!(bed.status(), "CREATE_IN_PROGRESS", "only the dummy is not made at once");
+    bed.idle();
+    assert_eq!(bed.status(), "CREATE_COMPLETE");
+    assert_eq!(output(&bed, "v"), serde_json::json!({"a": [1, 2]}));
+    assert_eq!(output(&bed, "n"), serde_json::Value::Null);
+    let random = output(&bed, "r");
+    let random = random.as_str().unwrap();
+    assert!(random.len() == 8 && random.bytes().all(|byte| byte.is_ascii_digit()), "{random}");
+    assert_eq!(output(&bed, "id"), random);
+    assert_eq!((output(&bed, "t"), output(&bed, "s")), ("seen".into(), "node-0".into()));
+    assert_eq!(output(&bed, "d"), "2");
+    assert_eq!(bed.ran, ["Create d"]);
+    for row in bed.resources().iter().filter(|row| row.name != "d") {
+        assert_eq!((&*row.status, &*row.observed, &*row.node), ("COMPLETE", "in_sync", ""), "{}", row.name);
+    }
+    let before = bed.tables.writes;
+    bed.restart();
+    bed.connect(&node(0));
+    bed.check().unwrap();
+    bed.idle();
+    assert_eq!(bed.status(), "CHECK_COMPLETE");
+    assert!(bed.tables.writes > before);
+    bed.delete().unwrap();
+    bed.idle();
+    assert_eq!(bed.status(), "gone");
+    assert!(bed.tables.resources.is_empty() && bed.tables.edges.is_empty());
+}
+
+#[test]
+fn what_changes_in_place_and_what_is_replaced() {
+    let random = |more: &str| format!("v: {{type: OS::Heat::RandomString, properties: {{{more}}}}}");
+    let test = |more: &str| format!("v: {{type: OS::Heat::TestResource, properties: {{{more}}}}}");
+    for (old, new, change) in [
+        (value("1"), value("1"), "unchanged"),
+        (value("1"), value("[2]"), "update"),
+        (value("1"), "v: {type: OS::Heat::None}".into(), "replace"),
+        (random("length: 4"), random("length: 4, salt: x"), "replace"),
+        (random("length: 4, salt: x"), random("length: 4, salt: x"), "unchanged"),
+        (random("length: 4"), random("length: 5"), "replace"),
+        (test("value: a"), test("value: b"), "update"),
+        (test("value: a"), test("value: b, update_replace: true"), "replace"),
+        (test("value: a"), test("value: b, update_replace_value: b"), "replace"),
+        (test("value: a"), test("value: b, update_replace_value: c"), "update"),
+    ] {
+        let mut bed = Bed::new(0);
+        bed.create(source(&old)).unwrap();
+        assert_eq!(bed.status(), "CREATE_COMPLETE");
+        let before = bed.resource("v");
+        let view = bed.engine.preview(&stack(), &source(&new), None, &options()).unwrap();
+        assert_eq!(view.resources[0].change, change, "{old} -> {new}");
+        bed.update(source(&new)).unwrap();
+        assert_eq!(bed.status(), "UPDATE_COMPLETE", "{old} -> {new}");
+        let after = bed.resource("v");
+        assert_eq!(before.physical_id != after.physical_id, change == "replace", "{old} -> {new}");
+        assert_eq!(bed.tables.resources.len(), 1, "{old} -> {new}");
+    }
+}
+
+#[test]
+fn a_random_text_is_kept_over_updates_and_restarts() {
+    let mut bed = Bed::new(0);
+    let with = |more: &str| {
+        with_outputs(&format!("r: {{type: OS::Heat::RandomString}}, {more}"), "r: {value: {get_resource: r}}")
+    };
+    bed.create(with(&value("1"))).unwrap();
+    let made = output(&bed, "r");
+    bed.restart();
+    bed.update(with(&value("2"))).unwrap();
+    assert_eq!(output(&bed, "r"), made);
+    bed.unhealthy("r").unwrap();
+    bed.update(with(&value("2"))).unwrap();
+    assert_ne!(output(&bed, "r"), made, "one that nobody trusts is made anew");
+}
+
+#[test]
+fn hooks_restrictions_failures_and_rollback() {
+    let mut bed = Bed::new(0);
+    bed.create(under(source(&value("1")), "v: {hooks: [pre-create, post-create, pre-delete, post-delete]}"))
+        .unwrap();
+    for hook in [Hook::PreCreate, Hook::PostCreate] {
+        assert_eq!(bed.status(), "CREATE_IN_PROGRESS");
+        bed.restart();
+        bed.clear("v", hook).unwrap();
+    }
+    assert_eq!(bed.status(), "CREATE_COMPLETE");
+    bed.update(under(source(&value("2")), "v: {restricted_actions: update}")).unwrap();
+    assert_eq!(bed.status(), "UPDATE_FAILED");
+    assert_eq!(bed.resource("v").status_reason, "update is restricted by the environment");
+    let failing = "v: {type: OS::Heat::TestResource, properties: {fail: true}}";
+    bed.ask(Request::Update {
+        name: stack(),
+        source: source(failing),
+        options: Options { rollback: true, ..options() },
+    })
+    .unwrap();
+    assert_eq!(
+        bed.status(),
+        "ROLLBACK_IN_PROGRESS",
+        "it waits at a hook of that revision"
+    );
+    bed.update(under(source(&value("3")), "v: {hooks: [pre-delete, post-delete]}")).unwrap();
+    assert_eq!(bed.status(), "UPDATE_COMPLETE");
+    bed.delete().unwrap();
+    for hook in [Hook::PreDelete, Hook::PostDelete] {
+        assert_eq!(bed.status(), "DELETE_IN_PROGRESS");
+        bed.restart();
+        bed.clear("v", hook).unwrap();
+    }
+    assert_eq!(bed.status(), "gone");
+}
+
+#[test]
+fn a_controller_that_dies_at_any_point_ends_in_the_same() {
+    let resources = format!(
+        "{}, w: {{type: OS::Heat::Value, properties: {{value: {{get_attr: [v, value]}}}}}}, \
+         d: {{type: Muster::Dummy, properties: {{values: {{x: {{get_attr: [w, value]}}}}}}}}, \
+         z: {{type: OS::Heat::Value, properties: {{value: {{get_attr: [d, x]}}}}}}",
+        value("7")
+    );
+    let mut bed = Bed::new(1);
+    bed.dying = true;
+    bed.create(with_outputs(&resources, "z: {value: {get_attr: [z, value]}}")).unwrap();
+    bed.restart();
+    bed.connect(&node(0));
+    bed.idle();
+    assert_eq!((bed.status(), output(&bed, "z")), ("CREATE_COMPLETE".into(), "7".into()));
+    bed.dying = true;
+    bed.delete().unwrap();
+    bed.restart();
+    bed.connect(&node(0));
+    bed.idle();
+    assert_eq!(bed.status(), "gone");
+    assert!(bed.tables.resources.is_empty());
+}
+
+#[test]
+fn a_wrong_property_changes_nothing() {
+    for (resource, wanted) in [
+        ("v: {type: OS::Heat::Value, properties: {value: x, type: number}}", "want a number"),
+        (
+            "v: {type: OS::Heat::RandomString, properties: {length: 3, character_classes: [{class: digits, min: 4}]}}",
+            "4 at least",
+        ),
+        ("v: {type: OS::Heat::TestResource, properties: {client_name: {get_param: 'x'}}}", "no clients"),
+    ] {
+        let mut bed = Bed::new(0);
+        let template = format!(
+            "heat_template_version: 2018-08-31\nparameters: {{x: {{type: string, default: x}}}}\nresources: {{{resource}}}\n"
+        );
+        let text = SourceText { name: "t".into(), template, ..SourceText::default() };
+        let said = match Source::parse(text) {
+            Ok(source) => bed.create(source).unwrap_err().to_string(),
+            Err(errors) => errors.to_string(),
+        };
+        assert!(said.contains(wanted), "{said}");
+        assert!(bed.tables.stacks.is_empty());
+    }
+}

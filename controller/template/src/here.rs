@@ -1,0 +1,119 @@
+//! What the controller itself sees to: no node has it, no job makes it.
+
+use muster_shared::NodeId;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// Desired state of a resource of the controller.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Here {
+    /// Stands for all that is below it: a nested stack, a group, a chain.
+    Whole,
+    /// `OS::Heat::None`: nothing.
+    None,
+    /// `OS::Heat::Value`: a value under a name, as JSON.
+    Value(String),
+    /// `OS::Heat::RandomString`
+    Random(RandomString),
+    /// `OS::Heat::TestResource`
+    Test(TestResource),
+    /// `OS::Heat::DeployedServer`: a node under its full or short name.
+    Server(NodeId),
+}
+
+/// How a random text is made; another way makes another text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RandomString {
+    /// Characters.
+    pub length: u16,
+    /// Characters to draw from, each with how many of it there are at least. Never empty, nor is one of them.
+    pub sources: Vec<(String, u16)>,
+    /// Means nothing but that it was changed.
+    pub salt: Option<String>,
+}
+
+/// For trying out what others do when something happens to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TestResource {
+    /// Its attribute `output`.
+    pub value: String,
+    /// It cannot be made or changed.
+    pub fail: bool,
+    /// Any change replaces it.
+    pub update_replace: bool,
+    /// A change to this value replaces it.
+    pub update_replace_value: String,
+}
+
+impl Here {
+    /// Whether another takes its place when it becomes `next`.
+    pub(crate) fn needs_replacement(&self, next: &Here) -> bool {
+        match (self, next) {
+            (Here::Whole, Here::Whole) | (Here::None, Here::None) | (Here::Value(_), Here::Value(_)) => false,
+            (Here::Random(old), Here::Random(new)) => old != new,
+            (Here::Server(old), Here::Server(new)) => old != new,
+            (Here::Test(old), Here::Test(new)) => {
+                let valued = !new.update_replace_value.is_empty() && new.value == new.update_replace_value;
+                old != new && (new.update_replace || valued)
+            }
+            (
+                Here::Whole | Here::None | Here::Value(_) | Here::Random(_) | Here::Test(_) | Here::Server(_),
+                _,
+            ) => true,
+        }
+    }
+
+    pub(crate) fn attribute(&self, name: &str) -> Option<Value> {
+        match (self, name) {
+            (Here::None, _) => Some(Value::Null),
+            (Here::Value(json), "value") => serde_json::from_str(json).ok(),
+            (Here::Test(test), "output") => Some(json!(test.value)),
+            (Here::Server(node), "name") => Some(json!(node.as_str())),
+            (Here::Whole | Here::Value(_) | Here::Random(_) | Here::Test(_) | Here::Server(_), _) => None,
+        }
+    }
+
+    pub(crate) fn properties(&self) -> Map<String, Value> {
+        let mut all = Map::new();
+        let mut put = |name: &str, value: Value| drop(all.insert(name.to_owned(), value));
+        match self {
+            Here::Whole | Here::None => {}
+            Here::Value(json) => put("value", serde_json::from_str(json).unwrap_or_default()),
+            Here::Random(random) => {
+                put("length", json!(random.length));
+                let shown = |(text, min): &(String, u16)| json!({"sequence": text, "min": min});
+                put("character_sequences", random.sources.iter().map(shown).collect());
+                if let Some(salt) = &random.salt {
+                    put("salt", json!(salt));
+                }
+            }
+            Here::Test(test) => {
+                put("value", json!(test.value));
+                put("fail", json!(test.fail));
+                put("update_replace", json!(test.update_replace));
+                put("update_replace_value", json!(test.update_replace_value));
+            }
+            Here::Server(node) => put("name", json!(node.as_str())),
+        }
+        all
+    }
+}
+
+impl RandomString {
+    /// Makes a text. `draw` gives a number below the one it is given, each as likely as any other.
+    pub fn generate(&self, mut draw: impl FnMut(usize) -> usize) -> String {
+        let sources: Vec<Vec<char>> = self.sources.iter().map(|(text, _)| text.chars().collect()).collect();
+        let mut text: Vec<char> = Vec::with_capacity(self.length.into());
+        for (source, (_, least)) in sources.iter().zip(&self.sources) {
+            text.extend((0..*least).map(|_| source[draw(source.len())]));
+        }
+        while text.len() < self.length.into() {
+            let source = &sources[draw(sources.len())];
+            text.push(source[draw(source.len())]);
+        }
+        for last in (1..text.len()).rev() {
+            text.swap(last, draw(last + 1));
+        }
+        text.into_iter().collect()
+    }
+}

@@ -1,0 +1,193 @@
+//! Heat's types that are of the controller alone: values, random texts, what tests need, nodes by name.
+
+use muster_shared::NodeId;
+use serde_json::Value;
+
+use super::value::{integer, text, unwanted};
+use super::{Given, Property, PropertyError};
+use crate::error::{cut, suggestion_or_all};
+use crate::here::{Here, RandomString, TestResource};
+use crate::parameter::ParameterType;
+
+type Read<T> = Result<T, PropertyError>;
+
+/// As Heat bounds it.
+const LENGTH_MAX: u64 = 512;
+const LENGTH: u16 = 32;
+/// Sources of a random text: more than there are kinds of characters.
+const SOURCES_MAX: usize = 64;
+const LETTERS_DIGITS: &str = "lettersdigits";
+const CLASSES: [(&str, &str); 7] = [
+    (LETTERS_DIGITS, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"),
+    ("letters", "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"),
+    ("lowercase", "abcdefghijklmnopqrstuvwxyz"),
+    ("uppercase", "ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
+    ("digits", "0123456789"),
+    ("hexdigits", "0123456789ABCDEF"),
+    ("octdigits", "01234567"),
+];
+const TYPES: [ParameterType; 5] = [
+    ParameterType::String,
+    ParameterType::Number,
+    ParameterType::Json,
+    ParameterType::CommaDelimitedList,
+    ParameterType::Boolean,
+];
+
+pub(super) static VALUE_PROPERTIES: [Property; 2] = [
+    Property::optional("type", |value| value_type(value).map(drop)),
+    Property::required("value", |_| Ok(())),
+];
+
+pub(super) static RANDOM_PROPERTIES: [Property; 5] = [
+    Property::optional("character_classes", |value| classes(value).map(drop)),
+    Property::optional("character_sequences", |value| sequences(value).map(drop)),
+    Property::optional("length", |value| length(value).map(drop)),
+    Property::optional("salt", |value| text(value).map(drop)),
+    Property::optional("sequence", |value| class(value).map(drop)),
+];
+
+pub(super) static TEST_PROPERTIES: [Property; 10] = [
+    Property::optional("action_wait_secs", no_waiting),
+    Property::optional("attr_wait_secs", no_waiting),
+    Property::optional("client_name", |_| Err(PropertyError::new("there are no clients of services here"))),
+    Property::optional("constraint_prop_secs", no_waiting),
+    Property::optional("entity_name", |_| Err(PropertyError::new("there are no clients of services here"))),
+    Property::optional("fail", |value| flag(value).map(drop)),
+    Property::optional("update_replace", |value| flag(value).map(drop)),
+    Property::optional("update_replace_value", |value| text(value).map(drop)),
+    Property::optional("value", |value| text(value).map(drop)),
+    Property::optional("wait_secs", no_waiting),
+];
+
+pub(super) static SERVER_PROPERTIES: [Property; 2] = [
+    Property::required("name", |value| server(value).map(drop)),
+    // Whatever is said here, what is told to a server goes by way of its agent.
+    Property::optional("software_config_transport", |value| text(value).map(drop)),
+];
+
+pub(super) fn value(given: &Given<'_>) -> Read<Here> {
+    let kind = given.get("type", value_type)?;
+    let value = given.required("value", |value| match kind {
+        Some(kind) => kind.convert(value).map_err(PropertyError::new),
+        None => Ok(value.clone()),
+    })?;
+    Ok(Here::Value(value.to_string()))
+}
+
+fn value_type(value: &Value) -> Read<ParameterType> {
+    let name = value.as_str().ok_or_else(|| unwanted("the name of a type", value))?;
+    TYPES.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
+        let near = suggestion_or_all(name, &TYPES.map(ParameterType::name));
+        PropertyError::new(format!("unknown type '{}'{near}", cut(name)))
+    })
+}
+
+pub(super) fn random(given: &Given<'_>) -> Read<Here> {
+    let length = given.get("length", length)?.unwrap_or(LENGTH);
+    let sequence = given.get("sequence", class)?;
+    let mut sources = given.get("character_sequences", sequences)?.unwrap_or_default();
+    sources.extend(given.get("character_classes", classes)?.unwrap_or_default());
+    if sequence.is_some() && !sources.is_empty() {
+        let message = "'sequence' cannot be given beside 'character_classes' or 'character_sequences'";
+        return Err(PropertyError::new(message).within_key("sequence"));
+    }
+    if sources.is_empty() {
+        sources.push((sequence.unwrap_or(CLASSES[0].1).to_owned(), 0));
+    }
+    let least: u64 = sources.iter().map(|(_, least)| u64::from(*least)).sum();
+    if least > length.into() {
+        let message = format!("the text has {length} characters, and its parts ask for {least} at least");
+        return Err(PropertyError::new(message).within_key("length"));
+    }
+    Ok(Here::Random(RandomString { length, sources, salt: given.get("salt", text)? }))
+}
+
+fn length(value: &Value) -> Read<u16> {
+    let length = integer(value, 1, LENGTH_MAX)?;
+    u16::try_from(length).map_err(|_| PropertyError::new("too long"))
+}
+
+fn class(value: &Value) -> Read<&'static str> {
+    let name = value.as_str().ok_or_else(|| unwanted("the name of a class of characters", value))?;
+    CLASSES.iter().find(|(known, _)| *known == name).map(|(_, characters)| *characters).ok_or_else(|| {
+        let near = suggestion_or_all(name, &CLASSES.map(|(name, _)| name));
+        PropertyError::new(format!("unknown class of characters '{}'{near}", cut(name)))
+    })
+}
+
+fn classes(value: &Value) -> Read<Vec<(String, u16)>> {
+    let named = |value: &Value| match value {
+        Value::Null => Ok(CLASSES[0].1.to_owned()),
+        value => class(value).map(str::to_owned),
+    };
+    parts(value, "class", named)
+}
+
+fn sequences(value: &Value) -> Read<Vec<(String, u16)>> {
+    let given = |value: &Value| match text(value)? {
+        empty if empty.is_empty() => Err(PropertyError::new("want characters to draw from")),
+        characters => Ok(characters),
+    };
+    parts(value, "sequence", given)
+}
+
+/// A list of maps with `key` and `min`.
+fn parts(value: &Value, key: &str, read: impl Fn(&Value) -> Read<String>) -> Read<Vec<(String, u16)>> {
+    let Value::Array(items) = value else { return Err(unwanted("a list", value)) };
+    if items.len() > SOURCES_MAX {
+        return Err(PropertyError::new(format!("at most {SOURCES_MAX} are taken")));
+    }
+    let part = |item: &Value| {
+        let Value::Object(map) = item else { return Err(unwanted("a map", item)) };
+        if let Some(other) = map.keys().find(|name| *name != key && *name != "min") {
+            let near = suggestion_or_all(other, &[key, "min"]);
+            return Err(PropertyError::new(format!("unknown key '{}'{near}", cut(other))));
+        }
+        let characters = read(map.get(key).unwrap_or(&Value::Null)).map_err(|error| error.within_key(key))?;
+        let least = match map.get("min").filter(|min| !min.is_null()) {
+            Some(min) => length(min).map_err(|error| error.within_key("min"))?,
+            None => 1,
+        };
+        Ok((characters, least))
+    };
+    let each = |(index, item)| part(item).map_err(|error| error.within(crate::render::Step::Item(index)));
+    items.iter().enumerate().map(each).collect()
+}
+
+pub(super) fn test(given: &Given<'_>) -> Read<Here> {
+    Ok(Here::Test(TestResource {
+        value: given.get("value", text)?.unwrap_or_else(|| "test_string".to_owned()),
+        fail: given.get("fail", flag)?.unwrap_or(false),
+        update_replace: given.get("update_replace", flag)?.unwrap_or(false),
+        update_replace_value: given.get("update_replace_value", text)?.unwrap_or_default(),
+    }))
+}
+
+/// What takes its time is a `Muster::Dummy`.
+fn no_waiting(value: &Value) -> Read<()> {
+    let nothing = match value {
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.trim() == "0",
+        Value::Object(map) => return map.values().try_for_each(no_waiting),
+        Value::Null => true,
+        Value::Bool(_) | Value::Array(_) => false,
+    };
+    let message = "waiting is not supported: use a Muster::Dummy with 'seconds'";
+    if nothing { Ok(()) } else { Err(PropertyError::new(message)) }
+}
+
+fn flag(value: &Value) -> Read<bool> {
+    match ParameterType::Boolean.convert(value) {
+        Ok(flag) => Ok(flag == Value::Bool(true)),
+        Err(message) => Err(PropertyError::new(message)),
+    }
+}
+
+pub(super) fn deployed_server(given: &Given<'_>) -> Read<Here> {
+    Ok(Here::Server(given.required("name", server)?))
+}
+
+fn server(value: &Value) -> Read<NodeId> {
+    super::value::node(value)
+}

@@ -1,6 +1,7 @@
 //! What is checked before an operation begins: a refusal has changed nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use muster_shared::NodeId;
 use muster_shared::model::Claim;
@@ -22,6 +23,8 @@ const RESOURCES_MAX: usize = 2_000_000;
 
 /// What an operation would do.
 pub(crate) struct Planned {
+    /// With what is there taken into account.
+    pub tree: Arc<Tree>,
     pub plan: Plan,
     /// What deserves attention but hinders nothing.
     pub warnings: Vec<String>,
@@ -37,11 +40,13 @@ impl Engine {
         options: &Options,
     ) -> Result<Planned, Refusal> {
         let Source { tree, policies, .. } = source;
+        let grown = self.grown(stack, tree);
+        let tree = grown.map_err(|errors| Refusal::Invalid(tree.without_hidden(&errors.to_string())))?;
         if tree.len() > RESOURCES_MAX {
             return Err(Refusal::Invalid(format!("a stack has at most {RESOURCES_MAX} resources")));
         }
         if target.is_none()
-            && let Some(name) = changed_immutable(stack, tree)
+            && let Some(name) = changed_immutable(stack, &tree)
         {
             return Err(Refusal::Invalid(format!(
                 "the parameter '{name}' is immutable: its value cannot change while the stack is there"
@@ -56,13 +61,13 @@ impl Engine {
             previous: stack.revision,
             target,
         };
-        let plan = plan(&ground, tree);
+        let plan = plan(&ground, &tree);
         let shown = |text: String| tree.without_hidden(&text);
-        let checked = self.check(stack.id, &plan, tree, options);
+        let checked = self.check(stack.id, &plan, &tree, options);
         let mut warnings: Vec<String> =
             checked.map_err(|refusal| refusal.map(shown))?.into_iter().map(shown).collect();
-        warnings.extend(self.named_by_none(stack, tree, policies));
-        Ok(Planned { plan, warnings })
+        warnings.extend(self.named_by_none(stack, &tree, policies));
+        Ok(Planned { tree, plan, warnings })
     }
 
     /// Environments serve many stacks, but a resource's name may be mistyped in one.
@@ -83,7 +88,13 @@ impl Engine {
     }
 
     /// What can be known before anything runs: property values, claims, nodes.
-    fn check(&self, stack: u64, plan: &Plan, tree: &Tree, options: &Options) -> Result<Vec<String>, Refusal> {
+    pub(crate) fn check(
+        &self,
+        stack: u64,
+        plan: &Plan,
+        tree: &Tree,
+        options: &Options,
+    ) -> Result<Vec<String>, Refusal> {
         self.check_ownership(plan, tree)?;
         let dropped: BTreeSet<Slot> = plan.dropped.iter().copied().collect();
         let mut claims: BTreeMap<(NodeId, Claim), usize> = BTreeMap::new();

@@ -38,13 +38,19 @@ impl Row {
 impl Engine {
     /// What the template says of ownership, in the row that stands for the resource. Checked when it was accepted.
     pub(crate) fn own(&mut self, slot: Slot, tree: &Tree, index: usize) {
+        self.remember_removed(slot, tree.removed(index));
         let retain = tree.retains(index);
         let external_id = tree.external_id(index).ok().flatten().map(String::into_boxed_str);
+        let type_name = tree.type_name(index);
         let row = &mut self.rows[slot];
-        if row.retain == retain && row.rare().external_id == external_id {
+        let rare = row.rare();
+        if row.retain == retain && rare.external_id == external_id && rare.type_name.as_ref() == type_name {
             return;
         }
         row.retain = retain;
+        if row.rare().type_name.as_ref() != type_name {
+            row.rare_mut().type_name = type_name.cloned();
+        }
         if row.rare().external_id != external_id {
             row.rare_mut().external_id = external_id;
         }

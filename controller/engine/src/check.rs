@@ -146,6 +146,7 @@ impl Engine {
             at_hooks: BTreeSet::new(),
             failed: 0,
             ended: !timed,
+            anew: 0,
             timeout: timed.then_some(due),
         });
         if timed {

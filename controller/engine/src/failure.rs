@@ -75,7 +75,7 @@ impl Engine {
         let failure = FailureView {
             resource: row.name.to_string(),
             physical_id: row.shown_id(),
-            kind: row.kind.name().into(),
+            kind: row.type_name().into(),
             node: row.node.map(|key| self.nodes[key].name.to_string()).unwrap_or_default(),
             action: action_str(row.action).into(),
             reason,

@@ -14,18 +14,20 @@ use crate::stack::{Stage, Walk};
 use crate::timer::TimerKey;
 
 impl Engine {
-    /// Gives every graph node its role and lets those go that need nothing more.
-    pub(crate) fn lay_out(&mut self, id: u64, plan: Plan, steady: bool, tree: Arc<Tree>) {
+    /// Gives every graph node its role and lets those go that need nothing more. `anew`: the operation goes on.
+    pub(crate) fn lay_out(&mut self, id: u64, plan: Plan, steady: bool, anew: bool, tree: Arc<Tree>) {
         let revision = self.stacks[&id].revision;
-        let (forward, settled) = self.lay_out_forward(id, &plan, steady, &tree);
+        let (forward, settled) = self.lay_out_forward(id, &plan, steady, anew, &tree);
         let Plan { dirty, dropped, needed_by, .. } = plan;
         for slot in &dropped {
             let row = &mut self.rows[*slot];
             row.role = Role::Cleanup;
             (row.ready, row.failed) = (false, false);
             row.blocked = UNCOUNTED;
-            row.retry_count = 0;
-            row.set_hooks_again();
+            if !anew {
+                row.retry_count = 0;
+                row.set_hooks_again();
+            }
             row.dropped.get_or_insert(revision);
             self.row_changed(*slot, true);
         }
@@ -54,6 +56,7 @@ impl Engine {
             delete_first: None,
             at_hooks: BTreeSet::new(),
             ended: false,
+            anew: 0,
             timeout: Some(timeout),
         });
         stack.extras = dropped.iter().copied().collect();
@@ -73,7 +76,14 @@ impl Engine {
 
     /// The rows of the new revision, by index, and what is known of them without a look. `steady`: those that are
     /// neither dirty nor new are as they should be.
-    fn lay_out_forward(&mut self, id: u64, plan: &Plan, steady: bool, tree: &Tree) -> (Vec<Slot>, Vec<u128>) {
+    fn lay_out_forward(
+        &mut self,
+        id: u64,
+        plan: &Plan,
+        steady: bool,
+        anew: bool,
+        tree: &Tree,
+    ) -> (Vec<Slot>, Vec<u128>) {
         let known =
             self.stacks.get_mut(&id).filter(|_| steady).map(|stack| std::mem::take(&mut stack.settled));
         let mut forward = Vec::with_capacity(plan.chosen.len());
@@ -103,8 +113,10 @@ impl Engine {
             settled[index] = 0;
             row.role = Role::Forward;
             (row.ready, row.failed) = (false, false);
-            row.retry_count = 0;
-            row.set_hooks_again();
+            if !anew {
+                row.retry_count = 0;
+                row.set_hooks_again();
+            }
             let requires = tree.requires(index);
             row.blocked = u32::try_from(requires.iter().filter(|r| plan.dirty[**r as usize]).count())
                 .expect("bounded by RESOURCES_MAX");
@@ -123,8 +135,7 @@ impl Engine {
 
     fn new_row(&mut self, stack: u64, tree: &Tree, index: usize) -> Slot {
         let (id, physical) = self.next_ids();
-        let slot =
-            self.rows.insert(Row::new(id, physical, stack, Arc::from(tree.name(index)), tree.kind(index)));
+        let slot = self.rows.insert(Row::new(id, physical, stack, tree.shared_name(index), tree.kind(index)));
         self.by_physical.insert(physical, slot);
         self.rows[slot].revision = self.stacks[&stack].revision;
         self.rows[slot].index = u32::try_from(index).expect("bounded by RESOURCES_MAX");
@@ -141,12 +152,16 @@ impl Engine {
         self.leave_hook(old);
         let (old_id, new_id) = (self.rows[old].id, self.rows[new].id);
         let (retain, external_id) = (self.rows[old].retain, self.rows[old].rare().external_id.clone());
+        let type_name = tree.type_name(index).cloned();
         let row = &mut self.rows[new];
         row.role = Role::Forward;
         row.replaces = Some(old_id);
         row.retain = retain;
         if external_id.is_some() {
             row.rare_mut().external_id = external_id;
+        }
+        if type_name.is_some() {
+            row.rare_mut().type_name = type_name;
         }
         self.set_requires(new, tree, false);
         let Some(stack) = self.stacks.get_mut(&stack_id) else { return new };

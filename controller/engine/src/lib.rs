@@ -20,6 +20,7 @@ mod claim;
 mod delete_first;
 mod drift;
 mod engine;
+mod expand;
 mod facts;
 mod failure;
 pub mod flow;

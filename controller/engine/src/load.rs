@@ -115,6 +115,7 @@ impl Engine {
         row.attributes = progress.attributes;
         row.retain = record.retain;
         let rare = Rare {
+            type_name: record.type_name,
             external_id: record.external_id,
             lost_from: record.lost_from,
             unhealthy: progress.unhealthy,
@@ -256,10 +257,22 @@ impl Engine {
             return self.take_up_check(id, source);
         }
         let Source { tree, .. } = source;
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
-        if stack.forward.len() != tree.len() {
-            return self.abandon(id, "the store's rows do not fit its revision: update or delete the stack");
+        let Some(stack) = self.stacks.get(&id) else { return };
+        let unfit = "the store's rows do not fit its revision: update or delete the stack";
+        let Ok(tree) = self.grown(stack, &tree) else { return self.abandon(id, unfit) };
+        if tree.names() != stack.names {
+            if !tree.looks_at_what_is_there() {
+                return self.abandon(id, unfit);
+            }
+            // What it was decided on by became known just before the end.
+            let plan = self.plan_again(stack, &tree);
+            self.lay_out_again(id, plan, tree);
+            if self.stacks.get(&id).is_some_and(|stack| stack.cancelled) {
+                self.take_back_all(id);
+            }
+            return;
         }
+        let Some(stack) = self.stacks.get_mut(&id) else { return };
         let timeout = self.now + std::time::Duration::from_secs(stack.timeout_s);
         let timed = stack.status == Status::InProgress;
         if timed {
@@ -278,6 +291,7 @@ impl Engine {
             delete_first: None,
             at_hooks: BTreeSet::new(),
             ended: stack.status == Status::Failed,
+            anew: 0,
             timeout: timed.then_some(timeout),
         };
         for (index, slot) in stack.forward.iter().enumerate() {

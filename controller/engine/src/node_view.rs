@@ -146,7 +146,7 @@ impl Engine {
                 node: row.node.map(|key| self.nodes[key].name.to_string()).unwrap_or_default(),
                 stack: self.stacks.get(&row.stack).map(|stack| stack.name.to_string()).unwrap_or_default(),
                 resource: row.name.to_string(),
-                kind: row.kind.name().into(),
+                kind: row.type_name().into(),
                 physical_id: row.physical.to_string(),
                 observed: row.observed.as_str().into(),
                 reason: row.reason.as_deref().unwrap_or_default().into(),
@@ -176,7 +176,7 @@ impl Engine {
             stack: row.rare().lost_from.as_ref().map(ToString::to_string).unwrap_or_default(),
             resource: row.name.to_string(),
             physical_id: row.physical.to_string(),
-            kind: row.kind.name().into(),
+            kind: row.type_name().into(),
             node: row.node.map(|key| self.nodes[key].name.to_string()).unwrap_or_default(),
             reason: row.reason.as_deref().unwrap_or_default().into(),
         };

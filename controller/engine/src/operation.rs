@@ -240,8 +240,9 @@ impl Engine {
             .of_stack(&stack.name, &stack.id.to_string())
             .map_err(|errors| Refusal::Invalid(errors.to_string()))?;
         let number = stack.revision + u32::from(target.action != StackAction::Delete);
-        let Planned { plan, warnings } = self.planned(stack, &source, target.revision, &target.options)?;
-        let Source { tree, policies, text } = source;
+        let Planned { tree, plan, warnings } =
+            self.planned(stack, &source, target.revision, &target.options)?;
+        let Source { policies, text, .. } = source;
         if target.action != StackAction::Delete {
             self.change(Change::Revision(RevisionRecord {
                 stack: id,
@@ -265,7 +266,7 @@ impl Engine {
         {
             stack.policies = policies;
         }
-        self.lay_out(id, plan, steady, tree);
+        self.lay_out(id, plan, steady, false, tree);
         self.watch(id);
         self.event(id, None);
         self.agenda.push_back(Todo::CheckEnd(id));

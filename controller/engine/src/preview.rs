@@ -93,6 +93,7 @@ struct Preview<'a> {
     engine: &'a Engine,
     stack: &'a Stack,
     source: &'a Source,
+    tree: &'a Tree,
     plan: &'a Plan,
     done: BTreeMap<u32, Predicted>,
 }
@@ -122,8 +123,9 @@ impl Engine {
         let id = if stack.id == u64::MAX { UNKNOWN.to_owned() } else { stack.id.to_string() };
         let source = source.clone().of_stack(&stack.name, &id);
         let source = &source.map_err(|errors| Refusal::Invalid(errors.to_string()))?;
-        let Planned { plan, warnings } = self.planned(stack, source, None, options)?;
-        let mut preview = Preview { engine: self, stack, source, plan: &plan, done: BTreeMap::new() };
+        let Planned { tree, plan, warnings } = self.planned(stack, source, None, options)?;
+        let mut preview =
+            Preview { engine: self, stack, source, tree: &tree, plan: &plan, done: BTreeMap::new() };
         preview.predict_all();
         Ok(preview.view(old, warnings))
     }
@@ -132,7 +134,7 @@ impl Engine {
 impl Preview<'_> {
     /// Each after those it needs.
     fn predict_all(&mut self) {
-        let tree = &self.source.tree;
+        let tree = self.tree;
         let dirty = &self.plan.dirty;
         let mut waits: BTreeMap<usize, usize> = BTreeMap::new();
         let mut queue = Vec::new();
@@ -160,7 +162,7 @@ impl Preview<'_> {
     }
 
     fn predict(&self, index: usize) -> Predicted {
-        let tree = &self.source.tree;
+        let tree = self.tree;
         let kind = tree.kind(index);
         let row = self.plan.chosen[index].map(|slot| &self.engine.rows[slot]);
         let external_id = tree.external_id(index).ok().flatten();
@@ -213,7 +215,7 @@ impl Preview<'_> {
     }
 
     fn view(&self, old: Option<&Tree>, mut warnings: Vec<String>) -> PreviewView {
-        let tree = &self.source.tree;
+        let tree = self.tree;
         let mut view = PreviewView::default();
         let mut budget = PROPERTIES_MAX;
         let mut changed: Vec<PreviewRow> = Vec::new();
@@ -272,7 +274,7 @@ impl Preview<'_> {
         old: Option<&Tree>,
         budget: &mut usize,
     ) -> PreviewRow {
-        let tree = &self.source.tree;
+        let tree = self.tree;
         let row = self.plan.chosen[index].map(|slot| &self.engine.rows[slot]);
         let mut new = match &predicted.spec {
             Some(spec) => spec.properties(),
@@ -283,7 +285,7 @@ impl Preview<'_> {
         }
         PreviewRow {
             name: tree.name(index).to_owned(),
-            kind: tree.kind(index).name().into(),
+            kind: tree.type_name(index).map_or(tree.kind(index).name(), |name| name).into(),
             node: predicted.node.as_ref().map(ToString::to_string).unwrap_or_default(),
             change: predicted.change.into(),
             restricted: predicted.restricted,
@@ -295,7 +297,7 @@ impl Preview<'_> {
     fn dropped(&self, row: &Row, old: Option<&Tree>, budget: &mut usize) -> PreviewRow {
         PreviewRow {
             name: row.name.to_string(),
-            kind: row.kind.name().into(),
+            kind: row.type_name().into(),
             node: row.node.map(|key| self.engine.nodes[key].name.to_string()).unwrap_or_default(),
             change: "delete".into(),
             restricted: false,
@@ -305,11 +307,11 @@ impl Preview<'_> {
     }
 
     fn unchanged(&self, index: usize) -> PreviewRow {
-        let tree = &self.source.tree;
+        let tree = self.tree;
         let node = self.plan.chosen[index].and_then(|slot| self.engine.rows[slot].node);
         PreviewRow {
             name: tree.name(index).to_owned(),
-            kind: tree.kind(index).name().into(),
+            kind: tree.type_name(index).map_or(tree.kind(index).name(), |name| name).into(),
             node: node.map(|key| self.engine.nodes[key].name.to_string()).unwrap_or_default(),
             change: "unchanged".into(),
             deletion_policy: deletion_policy(tree.retains(index)),
@@ -340,11 +342,11 @@ impl Preview<'_> {
         for property in &mut found {
             property.old = match old.filter(|_| known || !hides) {
                 _ if property.old.is_null() => Value::Null,
-                Some(old) => self.source.tree.masked(old.masked(property.old.take())),
+                Some(old) => self.tree.masked(old.masked(property.old.take())),
                 None if hides => Value::from(MASK),
-                None => self.source.tree.masked(property.old.take()),
+                None => self.tree.masked(property.old.take()),
             };
-            property.new = self.source.tree.masked(property.new.take());
+            property.new = self.tree.masked(property.new.take());
             let weight =
                 property.path.len() + property.old.to_string().len() + property.new.to_string().len();
             *budget = budget.saturating_sub(weight);

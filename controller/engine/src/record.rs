@@ -1,5 +1,6 @@
 //! What the store keeps: one record per row of a table. The engine writes them and is built again from them.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -144,6 +145,8 @@ pub struct ResourceRecord {
     pub name: Arc<str>,
     /// Its type.
     pub kind: Kind,
+    /// As operators see its type, where that is not the kind's name.
+    pub type_name: Option<Arc<str>>,
     /// Where it is.
     pub node: Option<NodeId>,
     /// Digest of the definition that `spec` was rendered from.
@@ -364,6 +367,19 @@ impl Status {
     /// From [`Status::as_str`].
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::InProgress, Self::Complete, Self::Failed].into_iter().find(|s| s.as_str() == name)
+    }
+}
+
+/// A type as it is kept: `Muster::File`, or with the name operators see `a template: web.yaml`.
+pub fn type_text(kind: Kind, type_name: Option<&str>) -> Cow<'static, str> {
+    type_name.map_or(Cow::Borrowed(kind.name()), |name| format!("{}: {name}", kind.name()).into())
+}
+
+/// From [`type_text`].
+pub fn type_from_text(text: &str) -> Option<(Kind, Option<Arc<str>>)> {
+    match text.split_once(": ") {
+        Some((kind, name)) => Some((Kind::from_kept(kind)?, Some(name.into()))),
+        None => Some((Kind::from_kept(text)?, None)),
     }
 }
 

@@ -51,16 +51,15 @@ impl Source {
     /// # Errors
     /// Every error of the template, its environments or its parameters, with its place.
     pub fn parse_within(text: SourceText, text_max: usize) -> Result<Self, muster_template::Errors> {
-        let template = muster_template::parse_within(&text.name, &text.template, &text.files, text_max)?;
         let environment = Environment::parse(text.environments.iter().map(EnvironmentText::file))?;
         environment.check_files(&text.files)?;
-        environment.check_types(&template)?;
+        let template = {
+            let maps = |kind: &str| environment.maps(kind);
+            muster_template::parse_in(&text.name, &text.template, &text.files, text_max, &maps)?
+        };
         let parameters = template.bind_with(&environment, &text.parameters)?;
-        Ok(Self {
-            tree: Arc::new(Tree::plain(Arc::new(template), Arc::new(parameters))),
-            policies: environment.policies().clone(),
-            text: Arc::new(text),
-        })
+        let tree = Tree::new(Arc::new(template), Arc::new(parameters), &environment, &text.files)?;
+        Ok(Self { tree: Arc::new(tree), policies: environment.policies().clone(), text: Arc::new(text) })
     }
 
     /// The same as it is in this stack: its name and id are known then, and so is what its conditions leave of it.
@@ -68,6 +67,9 @@ impl Source {
     /// # Errors
     /// Of conditions, and where what they choose needs itself.
     pub(crate) fn of_stack(self, name: &StackName, id: &str) -> Result<Self, muster_template::Errors> {
+        if !self.tree.asks_for_stack() {
+            return Ok(self);
+        }
         let names = StackNames { name: name.to_string(), id: id.to_owned() };
         let tree = self.tree.of_stack(names)?;
         Ok(Self { tree: Arc::new(tree), ..self })

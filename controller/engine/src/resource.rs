@@ -64,6 +64,8 @@ pub(crate) struct Row {
 /// What few rows have: kept apart, for there may be a million rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rare {
+    /// As operators see its type, where that is not the kind's name.
+    pub type_name: Option<Arc<str>>,
     pub external_id: Option<Box<str>>,
     pub lost_from: Option<StackName>,
     pub unhealthy: bool,
@@ -76,6 +78,7 @@ pub(crate) struct Rare {
 }
 
 static NOTHING_RARE: Rare = Rare {
+    type_name: None,
     external_id: None,
     lost_from: None,
     unhealthy: false,
@@ -221,6 +224,11 @@ impl Row {
         self.rare.get_or_insert_default()
     }
 
+    /// As operators see its type.
+    pub fn type_name(&self) -> &str {
+        self.rare().type_name.as_deref().unwrap_or(self.kind.name())
+    }
+
     /// Its node was removed, and it is no stack's any more.
     pub fn is_lost(&self) -> bool {
         self.rare().lost_from.is_some()
@@ -271,6 +279,7 @@ impl Row {
             replaced_by: self.replaced_by,
             retain: self.retain,
             external_id: self.rare().external_id.clone(),
+            type_name: self.rare().type_name.clone(),
             lost_from: self.rare().lost_from.clone(),
             progress: self.progress_record(),
         }

@@ -79,6 +79,8 @@ pub(crate) struct Walk {
     pub at_hooks: BTreeSet<(Arc<str>, Slot)>,
     /// Nothing more can be done, for something failed; an outcome that comes late may yet revive it.
     pub ended: bool,
+    /// How often it was laid out again for what became known on the way.
+    pub anew: u32,
     pub timeout: Option<MonoTime>,
 }
 

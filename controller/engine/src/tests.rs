@@ -28,3 +28,4 @@ mod progress;
 mod random;
 mod restarts;
 mod stacks;
+mod trees;

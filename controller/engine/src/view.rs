@@ -270,7 +270,7 @@ impl Engine {
             name: row.name.to_string(),
             id: row.id.to_string(),
             physical_id: row.shown_id(),
-            kind: row.kind.name().into(),
+            kind: row.type_name().into(),
             node: self.node_of(row),
             action: action_str(row.action).into(),
             status: row.status.map_or("INIT", Status::as_str).into(),

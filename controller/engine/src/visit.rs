@@ -109,6 +109,9 @@ impl Engine {
         else {
             return;
         };
+        if !self.is_as_expanded(slot, &tree) {
+            return;
+        }
         let decision = self.decide(slot, &tree).map_err(|reason| {
             let walk = self.stacks.get(&stack).and_then(|stack| stack.walk.as_ref());
             walk.map(|walk| walk.tree.without_hidden(&reason)).unwrap_or(reason)

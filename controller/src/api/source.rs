@@ -241,7 +241,7 @@ fn merged(current: SourceText, body: UpdateBody, template_max: usize) -> Result<
         files.extend(kept);
     }
     if is_new && !parameters.is_empty() {
-        let parsed = muster_template::parse_within(&name, &template, &files, template_max)?;
+        let parsed = muster_template::parse_in(&name, &template, &files, template_max, &|_| true)?;
         parameters.retain(|key, _| parsed.parameters().any(|known| *known.name == **key));
     }
     parameters.extend(values);

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use muster_engine::record::{
     NodeRecord, Observation, PackedSpec, ProgressRecord, ResourceRecord, StackAction, StackRecord, Status,
-    TokenRecord, action_from_name,
+    TokenRecord, action_from_name, type_from_text,
 };
 use muster_engine::{EnvironmentText, Hook, NewToken, Snapshot, Source};
 use muster_shared::model::ContentDigest;
 use muster_shared::seal::SealPublic;
 use muster_shared::{Epoch, Generation, ResourceId};
-use muster_template::{Environment, Kind, Policies};
+use muster_template::{Environment, Policies};
 use rusqlite::types::{FromSql, Type};
 use rusqlite::{Connection, Row};
 
@@ -208,12 +208,18 @@ fn resource(row: &Row<'_>) -> rusqlite::Result<ResourceRecord> {
         epoch.zip(number).map(|(epoch, number)| Generation { epoch: Epoch(epoch), number })
     };
     let id = c.number()?;
+    let type_name;
     Ok(ResourceRecord {
         id,
         physical: ResourceId(c.required(|text| uuid::Uuid::parse_str(text).ok())?),
         stack: c.number()?,
         name: c.required(|text| Some(text.into()))?,
-        kind: c.required(Kind::from_name)?,
+        kind: {
+            let kind;
+            (kind, type_name) = c.required(type_from_text)?;
+            kind
+        },
+        type_name,
         node: c.parsed(|text| text.parse().ok())?,
         definition: u128::from_le_bytes(c.next()?),
         revision: c.next()?,

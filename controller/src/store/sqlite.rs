@@ -3,7 +3,9 @@
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use muster_engine::record::{Change, EventRecord, ProgressRecord, ResourceRecord, StackRecord, action_str};
+use muster_engine::record::{
+    Change, EventRecord, ProgressRecord, ResourceRecord, StackRecord, action_str, type_text,
+};
 use muster_engine::{Hook, SourceText};
 use muster_shared::model::ContentDigest;
 use muster_shared::{Epoch, NodeId, StackName};
@@ -384,7 +386,7 @@ fn put_resource(db: &Transaction<'_>, r: &ResourceRecord) -> Result<(), StoreErr
         &*r.physical.0.hyphenated().encode_lower(&mut physical),
         int(r.stack),
         r.name,
-        r.kind.name(),
+        type_text(r.kind, r.type_name.as_deref()),
         r.node.as_ref().map(NodeId::as_str),
         r.definition.to_le_bytes(),
         r.revision,

@@ -1,5 +1,6 @@
 //! Parameters: what was given, checked against what the template asks for.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use crate::digest;
 use crate::environment::Environment;
 use crate::error::{Errors, Path, Place, Sink, cut, suggestion};
 use crate::parameter::ParameterDef;
+use crate::render::RenderError;
 use crate::template::{Condition, Template};
 
 const MISSING: &str = "this parameter must be given; it has no default";
@@ -162,6 +164,13 @@ impl Template {
     }
 }
 
+impl Facade {
+    pub(crate) fn digest(&self) -> u128 {
+        let Facade { metadata, deletion_policy, update_policy } = self;
+        digest::of_value(&json!([metadata, deletion_policy, update_policy]))
+    }
+}
+
 impl Parameters {
     /// The value of a parameter.
     pub fn get(&self, name: &str) -> Option<&Value> {
@@ -201,29 +210,51 @@ impl Parameters {
         self.stack.as_deref()
     }
 
-    pub(crate) fn facade(&self) -> Option<&Facade> {
-        self.facade.as_deref()
-    }
-
     pub(crate) fn facade_digest(&self) -> u128 {
-        self.facade().map_or(0, |facade| {
-            let Facade { metadata, deletion_policy, update_policy } = facade;
-            digest::of_value(&json!([metadata, deletion_policy, update_policy]))
-        })
+        self.facade.as_deref().map_or(0, Facade::digest)
     }
 
-    /// Whether a condition holds; `None` while that is not known, or where these parameters are of another template.
-    pub(crate) fn condition(&self, index: u32) -> Option<bool> {
+    pub(crate) fn holds(&self, index: u32) -> Option<bool> {
         self.conditions.get(index as usize).copied().flatten()
     }
 
     /// `None` where these parameters are of another template.
-    pub(crate) fn value(&self, index: u32) -> Option<&Value> {
+    pub(crate) fn at(&self, index: u32) -> Option<&Value> {
         self.values.get(index as usize).map(|bound| &bound.value)
     }
 
     pub(crate) fn digest(&self, index: u32) -> u128 {
         self.values.get(index as usize).map_or(0, |bound| bound.digest)
+    }
+}
+
+/// Where the values of a template's parameters come from.
+pub(crate) trait Values {
+    /// By index; `None` where they are of another template.
+    fn value(&self, index: u32) -> Option<Result<Cow<'_, Value>, RenderError>>;
+    /// Whether a condition of the template holds, by index; `None` while the stack has no name.
+    fn condition(&self, index: u32) -> Option<Result<bool, RenderError>>;
+    /// Which stack it is, once that is known.
+    fn stack(&self) -> Option<&StackNames>;
+    /// What the outer template says of a nested one.
+    fn facade(&self) -> Option<Result<Cow<'_, Facade>, RenderError>>;
+}
+
+impl Values for Parameters {
+    fn value(&self, index: u32) -> Option<Result<Cow<'_, Value>, RenderError>> {
+        self.at(index).map(|value| Ok(Cow::Borrowed(value)))
+    }
+
+    fn condition(&self, index: u32) -> Option<Result<bool, RenderError>> {
+        self.conditions.get(index as usize).copied().flatten().map(Ok)
+    }
+
+    fn stack(&self) -> Option<&StackNames> {
+        self.stack.as_deref()
+    }
+
+    fn facade(&self) -> Option<Result<Cow<'_, Facade>, RenderError>> {
+        self.facade.as_deref().map(|facade| Ok(Cow::Borrowed(facade)))
     }
 }
 

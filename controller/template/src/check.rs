@@ -52,7 +52,18 @@ impl Template {
         self.error_below(index, &error.steps, &error.message)
     }
 
-    fn error_below(&self, index: usize, steps: &[Step], message: &str) -> Error {
+    /// An error about what is written below the properties of a resource.
+    pub(crate) fn error_at(&self, index: usize, way: &[&str], message: &str) -> Error {
+        let steps: Vec<Step> = way.iter().map(|step| Step::Key((*step).into())).collect();
+        self.error_below(index, &steps, message)
+    }
+
+    /// An error about no place.
+    pub(crate) fn error_of_all(&self, message: &str) -> Error {
+        Error::new(&self.file, Place::default(), "", message)
+    }
+
+    pub(crate) fn error_below(&self, index: usize, steps: &[Step], message: &str) -> Error {
         let resource = &self.resources[index];
         let mut path = String::from("resources");
         push_key(&mut path, &resource.name);

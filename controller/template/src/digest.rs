@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::bind::Parameters;
 use crate::expression::{Call, Expr, ExprKind, Logic, Pseudo, Strictness};
 use crate::parse::DraftResource;
-use crate::template::{Attached, Condition, Resource};
+use crate::template::{Attached, Condition, Output, Resource};
 
 /// What indexes in expressions stand for.
 pub(crate) struct NamesOf<'a> {
@@ -31,7 +31,7 @@ impl Resource {
             hasher.update(&parameters.digest(index).to_le_bytes());
         }
         for &index in &self.conditions {
-            hasher.update(&[parameters.condition(index).map_or(2, u8::from)]);
+            hasher.update(&[parameters.holds(index).map_or(2, u8::from)]);
         }
         if self.facade {
             hasher.update(&parameters.facade_digest().to_le_bytes());
@@ -81,6 +81,35 @@ pub(crate) fn without<'a>(digest: u128, absent: impl Iterator<Item = &'a str>) -
     let mut hasher = blake3::Hasher::new();
     hasher.update(&digest.to_le_bytes());
     hasher.update(&names_digest(absent).to_le_bytes());
+    short(&hasher.finalize())
+}
+
+/// Of all outputs of a template.
+pub(crate) fn of_outputs(outputs: &[Output], names: &NamesOf<'_>) -> u128 {
+    let mut buffer = Vec::new();
+    for output in outputs {
+        text(&mut buffer, b'o', &output.key);
+        if let Some(condition) = &output.condition {
+            expr(&mut buffer, condition, names);
+        }
+        expr(&mut buffer, &output.value, names);
+    }
+    of_bytes(&buffer)
+}
+
+/// Of an expression, without the values of parameters.
+pub(crate) fn of_expr(node: &Expr, names: &NamesOf<'_>) -> u128 {
+    let mut buffer = Vec::new();
+    expr(&mut buffer, node, names);
+    of_bytes(&buffer)
+}
+
+/// Of several digests in their order.
+pub(crate) fn of_all(digests: impl IntoIterator<Item = u128>) -> u128 {
+    let mut hasher = blake3::Hasher::new();
+    for digest in digests {
+        hasher.update(&digest.to_le_bytes());
+    }
     short(&hasher.finalize())
 }
 

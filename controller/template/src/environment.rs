@@ -152,34 +152,14 @@ impl Environment {
             .map_err(|(entry, message)| Error::new(self.file(entry.file), entry.at, &entry.path, &message))
     }
 
+    /// Whether anything is said of a type, for any resource.
+    pub fn maps(&self, kind: &str) -> bool {
+        self.registry.maps(kind)
+    }
+
     /// Each template that a type stands for: its key, and where that is said.
     pub fn mentions(&self) -> impl Iterator<Item = Mention> + '_ {
         self.registry.mentions(|file| self.file(file)).into_iter()
-    }
-
-    /// Whether a template has resources whose types stand for something else, which are not made yet.
-    ///
-    /// # Errors
-    /// Each of them, with its place.
-    pub fn check_types(&self, template: &Template) -> Result<(), Errors> {
-        let mut errors = Vec::new();
-        for (index, resource) in template.resources.iter().enumerate() {
-            match self.mapping(resource.kind.name(), &resource.name, &[]) {
-                Ok(None) => {}
-                Ok(Some(_)) => {
-                    let message = format!(
-                        "an environment has something else stand for {}, which is not supported by this version yet",
-                        resource.kind
-                    );
-                    errors.push(template.error(index, None, &message));
-                }
-                Err(error) => errors.push(error),
-            }
-            if errors.len() >= Limits::ERRORS {
-                break;
-            }
-        }
-        if errors.is_empty() { Ok(()) } else { Err(Errors(errors)) }
     }
 
     /// Whether each template that a type stands for is there.

@@ -6,6 +6,7 @@ use saphyr_parser::Marker;
 use serde::{Deserialize, Serialize};
 
 use crate::Limits;
+use crate::render::RenderError;
 
 /// Where something stands in the template's text; both count from 1, columns in characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,6 +51,24 @@ impl Error {
             column: at.column,
             path: printable(path),
             message: printable(message),
+        }
+    }
+}
+
+impl From<Error> for RenderError {
+    fn from(error: Error) -> Self {
+        let Error { file, line, column, path, message } = error;
+        RenderError::Failed { file, line, column, path, message }
+    }
+}
+
+impl From<RenderError> for Error {
+    fn from(error: RenderError) -> Self {
+        match error {
+            RenderError::Failed { file, line, column, path, message } => {
+                Error { file, line, column, path, message }
+            }
+            RenderError::NotYet { .. } => Error::new("", Place::default(), "", &error.to_string()),
         }
     }
 }

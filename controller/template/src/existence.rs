@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::bind::Parameters;
+use crate::bind::{Parameters, Values};
 use crate::digest;
 use crate::error::{Error, Errors, Sink};
 use crate::expression::{Call, Entry, Expr, ExprKind};
@@ -16,6 +16,10 @@ impl Template {
     /// # Errors
     /// [`RenderError::Failed`] if the condition is neither true nor false, or not known before the stack has a name.
     pub fn exists(&self, index: usize, parameters: &Parameters) -> Result<bool, RenderError> {
+        self.is_there(index, parameters)
+    }
+
+    pub(crate) fn is_there(&self, index: usize, parameters: &dyn Values) -> Result<bool, RenderError> {
         let resource = &self.resources[index];
         match &resource.condition {
             None => Ok(true),
@@ -28,7 +32,11 @@ impl Template {
     ///
     /// # Errors
     /// As [`Template::exists`].
-    pub fn requirements(&self, index: usize, parameters: &Parameters) -> Result<Vec<u32>, RenderError> {
+    pub(crate) fn requirements(
+        &self,
+        index: usize,
+        parameters: &dyn Values,
+    ) -> Result<Vec<u32>, RenderError> {
         let resource = &self.resources[index];
         let mut found = if resource.branches {
             let mut found = resource.depends_on.to_vec();
@@ -42,7 +50,7 @@ impl Template {
         };
         let mut failed = None;
         found.retain(|required| {
-            self.exists(*required as usize, parameters).unwrap_or_else(|error| {
+            self.is_there(*required as usize, parameters).unwrap_or_else(|error| {
                 failed.get_or_insert(error);
                 true
             })
@@ -53,7 +61,7 @@ impl Template {
     fn references(
         &self,
         expr: &Expr,
-        parameters: &Parameters,
+        parameters: &dyn Values,
         place: &[&str],
         found: &mut Vec<u32>,
     ) -> Result<(), RenderError> {
@@ -102,7 +110,7 @@ impl Template {
         let mut requirements: Vec<Vec<u32>> = Vec::with_capacity(self.resources.len());
         let mut count = 0;
         for index in 0..self.resources.len() {
-            let exists = self.exists(index, parameters).unwrap_or_else(|error| take(&mut errors, error));
+            let exists = self.is_there(index, parameters).unwrap_or_else(|error| take(&mut errors, error));
             kept.push(exists.then_some(count));
             if exists {
                 count += 1;
@@ -147,12 +155,12 @@ impl Template {
     /// Whether a condition of the section holds.
     pub(crate) fn decide(&self, condition: &Condition, parameters: &Parameters) -> Result<bool, Error> {
         let place = ["conditions", &condition.name];
-        self.holds(&condition.value, parameters, &place).map_err(RenderError::into_error)
+        self.holds(&condition.value, parameters, &place).map_err(Error::from)
     }
 }
 
 fn take<T: Default>(errors: &mut Sink, error: RenderError) -> T {
-    errors.take(error.into_error());
+    errors.take(error.into());
     T::default()
 }
 

@@ -191,6 +191,12 @@ impl Expr {
         entries.binary_search_by(|entry| (*entry.key).cmp(key)).ok().map(|i| &entries[i])
     }
 
+    /// The keys of a map, where it is written out.
+    pub fn keys(&self) -> Option<Vec<&str>> {
+        let ExprKind::Map(entries) = &self.kind else { return None };
+        Some(entries.iter().map(|entry| &*entry.key).collect())
+    }
+
     /// Nodes and bytes of text below and including this one: what a copy costs.
     pub fn weight(&self) -> usize {
         1 + match &self.kind {

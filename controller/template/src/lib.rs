@@ -19,10 +19,10 @@ mod existence;
 mod expression;
 mod flow_file;
 mod function;
+mod here;
 pub mod library;
 mod merge;
 mod named;
-mod here;
 mod ownership;
 mod parameter;
 mod parse;
@@ -48,12 +48,12 @@ pub use error::{Error, Errors, suggestion};
 pub use flow_file::{FlowFile, FlowLimits, FlowPart, FlowStage};
 pub use here::{Here, RandomString, TestResource};
 pub use parameter::{ParameterDef, ParameterType};
-pub use parse::{parse, parse_file, parse_within, referenced_files};
+pub use parse::{parse, parse_file, parse_in, parse_within, referenced_files};
 pub use policy::{Hook, Policies, Policy, Restriction};
 pub use registry::{EntryId, Mapping};
-pub use render::{References, RenderError};
+pub use render::{References, RenderError, Unresolved};
 pub use template::{Output, ParameterGroup, Resource, Template};
-pub use tree::Tree;
+pub use tree::{Known, Nobody, Tree};
 pub use types::{Kind, PropertyError, node, spec};
 pub use version::Version;
 
@@ -92,6 +92,14 @@ impl Limits {
     pub const FILES: usize = 1000;
     /// Types that stand for types, one after the other: people write two.
     pub const CHAIN: usize = 20;
+    /// Stacks, groups and chains in each other; Heat allows five.
+    pub const NESTED: usize = 10;
+    /// Resources of a stack with all that is nested in it.
+    pub const RESOURCES: usize = 2_000_000;
+    /// Needs of all of them: those of a nested stack are those of each resource in it.
+    pub const NEEDS: usize = 20_000_000;
+    /// Stacks that a value passes through on its way: each is a level of the walk that finds it.
+    pub const PASSED: usize = 40;
     /// Members of one group.
     pub const COUNT: u64 = 1_000_000;
     /// Characters of a parameter's or resource's name, as in Heat.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::bind::Parameters;
+use crate::bind::{Parameters, Values};
 use crate::build::Reader;
 use crate::error::{cut, suggestion_or_all};
 use crate::expression::{Call, Expr, ExprKind};
@@ -79,6 +79,14 @@ impl Template {
     /// # Errors
     /// [`RenderError::Failed`] if a parameter gives no such id.
     pub fn external_id(&self, index: usize, parameters: &Parameters) -> Result<Option<String>, RenderError> {
+        self.external_id_with(index, parameters)
+    }
+
+    pub(crate) fn external_id_with(
+        &self,
+        index: usize,
+        parameters: &dyn Values,
+    ) -> Result<Option<String>, RenderError> {
         let resource = &self.resources[index];
         let Some(expr) = &resource.external_id else { return Ok(None) };
         let place = ["resources", &resource.name, "external_id"];

@@ -28,17 +28,18 @@ const SECTIONS: [&str; 7] = [
     "outputs",
 ];
 const SECTIONS_NOT_YET: [&str; 1] = ["parameter_merge_strategies"];
-const RESOURCE_KEYS: [&str; 8] = [
+const RESOURCE_KEYS: [&str; 9] = [
     "type",
     "properties",
     "depends_on",
     "deletion_policy",
+    "update_policy",
     "external_id",
     "condition",
     "metadata",
     "description",
 ];
-const RESOURCE_KEYS_NOT_YET: [&str; 3] = ["for_each", "rollout", "update_policy"];
+const RESOURCE_KEYS_NOT_YET: [&str; 2] = ["for_each", "rollout"];
 const OUTPUT_KEYS: [&str; 3] = ["value", "description", "condition"];
 
 /// Reads and validates a template. `name` is the file's name for errors; `files` has the contents for `get_file`, by
@@ -57,20 +58,35 @@ pub fn parse_within(
     check_size(name, text, text_max)?;
     let source = Source::new(text);
     let draft = read(name, &source)?;
-    resolve::resolve(name, draft, &Given::new("", files))
+    resolve::resolve(name, draft, &Given::new("", files), &|_| false)
 }
 
-/// As [`parse_within`] for a template that is one of the files itself, under `key`: what it names is looked up from there.
+/// As [`parse_within`], where an environment says what some types are: those that it `maps`.
+pub fn parse_in(
+    name: &str,
+    text: &str,
+    files: &BTreeMap<String, String>,
+    text_max: usize,
+    maps: &dyn Fn(&str) -> bool,
+) -> Result<Template, Errors> {
+    check_size(name, text, text_max)?;
+    let source = Source::new(text);
+    let draft = read(name, &source)?;
+    resolve::resolve(name, draft, &Given::new("", files), maps)
+}
+
+/// As [`parse_in`] for a template that is one of the files itself, under `key`: what it names is looked up from there.
 pub fn parse_file(
     key: &str,
     text: &str,
     files: &BTreeMap<String, String>,
     text_max: usize,
+    maps: &dyn Fn(&str) -> bool,
 ) -> Result<Template, Errors> {
     check_size(key, text, text_max)?;
     let source = Source::new(text);
     let draft = read(key, &source)?;
-    resolve::resolve(key, draft, &Given::new(key, files))
+    resolve::resolve(key, draft, &Given::new(key, files), maps)
 }
 
 fn check_size(name: &str, text: &str, text_max: usize) -> Result<(), Errors> {
@@ -105,6 +121,10 @@ pub(crate) struct DraftResource {
     pub at: Place,
     /// `None` where the type is wrong, which has been said.
     pub kind: Option<Kind>,
+    /// As it is written, where it may be no type of this build.
+    pub type_name: Option<Box<str>>,
+    pub type_at: Place,
+    pub update_policy: Option<Box<Expr>>,
     pub properties: Expr,
     /// Numbers in [`Reader::resources`].
     pub depends_on: Vec<(u32, Place)>,
@@ -336,6 +356,9 @@ fn resource(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr) -> Draft
         name: name.into(),
         at,
         kind: None,
+        type_name: None,
+        type_at: at,
+        update_policy: None,
         properties,
         depends_on: Vec::new(),
         retain: false,
@@ -357,13 +380,17 @@ fn resource(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr) -> Draft
         match &*entry.key {
             "type" => {
                 typed = true;
-                draft.kind = kind(reader, &entry.value);
+                draft.type_at = entry.value.at;
+                if let Some((kind, name)) = kind(reader, &entry.value) {
+                    (draft.kind, draft.type_name) = (Some(kind), Some(name));
+                }
             }
             "properties" => match entry.value.kind {
                 ExprKind::Map(_) => draft.properties = entry.value,
                 ExprKind::Null => {}
                 _ => reader.error(entry.value.at, format!("want a map, got {}", entry.value.describe())),
             },
+            "update_policy" => draft.update_policy = Some(Box::new(entry.value)),
             "depends_on" => draft.depends_on = depends_on(reader, &entry.value),
             "deletion_policy" => draft.retain = ownership::retains(reader, &entry.value),
             "external_id" => draft.external_id = ownership::external_id(reader, entry.value),
@@ -387,17 +414,13 @@ fn resource(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr) -> Draft
     draft
 }
 
-fn kind(reader: &mut Reader<'_>, value: &Expr) -> Option<Kind> {
+/// What it is said to be. One that this build does not know may be a template's, or an environment's.
+fn kind(reader: &mut Reader<'_>, value: &Expr) -> Option<(Kind, Box<str>)> {
     let ExprKind::Text(name) = &value.kind else {
         reader.error(value.at, format!("want the name of a type, got {}", value.describe()));
         return None;
     };
-    let found = Kind::from_name(name);
-    if found.is_none() {
-        let near = suggestion_or_all(name, &Kind::ALL.map(Kind::name));
-        reader.error(value.at, format!("unknown resource type '{}'{near}", cut(name)));
-    }
-    found
+    Some((Kind::from_name(name).unwrap_or(Kind::Nested), name.clone()))
 }
 
 fn depends_on(reader: &mut Reader<'_>, value: &Expr) -> Vec<(u32, Place)> {

@@ -150,6 +150,13 @@ impl Registry {
         Ok(first.and_then(|_| chain.pop()).map(Mapping::Type))
     }
 
+    /// Whether anything is said of a type, anywhere.
+    pub fn maps(&self, kind: &str) -> bool {
+        let mut found = self.types.find(kind, &[]).is_some();
+        self.resources.all(&mut |types: &Types| found |= types.find(kind, &[]).is_some());
+        found
+    }
+
     fn find(&self, kind: &str, resource: &str, within: &[EntryId]) -> Option<(&str, &Entry)> {
         let mut found = None;
         if !self.resources.is_empty() {

@@ -15,8 +15,8 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::Limits;
-use crate::bind::Parameters;
-use crate::error::{Error, Place, cut, push_item, push_key, suggestion};
+use crate::bind::{Parameters, Values};
+use crate::error::{Place, cut, push_item, push_key, suggestion};
 use crate::expression::{Call, Entry, Expr, ExprKind, describe};
 use crate::template::Template;
 use crate::text::{text_of, weight};
@@ -31,6 +31,36 @@ pub trait References {
     fn is_ready(&self, index: u32) -> bool {
         let _ = index;
         false
+    }
+    /// What [`References::resource_id`] has, where it may be another value than text.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn reference(&self, index: u32) -> Result<Option<Value>, Unresolved> {
+        Ok(self.resource_id(index).map(Value::String))
+    }
+    /// What [`References::attribute`] has, with how many parts of the path below it were followed already.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn resolve(&self, index: u32, name: &str, path: &[String]) -> Result<Option<(Value, usize)>, Unresolved> {
+        let _ = path;
+        Ok(self.attribute(index, name).map(|value| (value, 0)))
+    }
+}
+
+/// Why something that a resource stands for has no value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unresolved {
+    /// What is wrong, to be said where the resource is referred to.
+    Wrong(String),
+    /// It was found elsewhere, where it has its own place.
+    Elsewhere(RenderError),
+}
+
+impl From<RenderError> for Unresolved {
+    fn from(error: RenderError) -> Self {
+        Self::Elsewhere(error)
     }
 }
 
@@ -101,6 +131,15 @@ impl Template {
         parameters: &Parameters,
         refs: &dyn References,
     ) -> Result<Value, RenderError> {
+        self.output_with(index, parameters, refs)
+    }
+
+    pub(crate) fn output_with(
+        &self,
+        index: usize,
+        parameters: &dyn Values,
+        refs: &dyn References,
+    ) -> Result<Value, RenderError> {
         let output = &self.outputs[index];
         if let Some(condition) = &output.condition
             && !self.holds(condition, parameters, &["outputs", &output.key, "condition"])?
@@ -113,7 +152,7 @@ impl Template {
     pub(crate) fn rendered(
         &self,
         expr: &Expr,
-        parameters: &Parameters,
+        parameters: &dyn Values,
         refs: &dyn References,
         place: &[&str],
     ) -> Result<Value, RenderError> {
@@ -125,7 +164,7 @@ impl Template {
     pub(crate) fn holds(
         &self,
         condition: &Expr,
-        parameters: &Parameters,
+        parameters: &dyn Values,
         place: &[&str],
     ) -> Result<bool, RenderError> {
         let scope = Scope { template: self, parameters, refs: &Unknown, left: Cell::new(Limits::RENDERED) };
@@ -137,6 +176,7 @@ impl Template {
             Fault::NotYet(index) => {
                 RenderError::NotYet { resource: self.resources[index as usize].name.clone(), index }
             }
+            Fault::Elsewhere(error) => *error,
             Fault::Failed(failure) => {
                 let mut path = String::new();
                 place.iter().for_each(|key| push_key(&mut path, key));
@@ -155,18 +195,6 @@ impl Template {
 
     fn failed_at(&self, at: Place, path: String, message: String) -> RenderError {
         RenderError::Failed { file: self.file.to_string(), line: at.line, column: at.column, path, message }
-    }
-}
-
-impl RenderError {
-    /// As one of a template's errors.
-    pub(crate) fn into_error(self) -> Error {
-        match self {
-            RenderError::Failed { file, line, column, path, message } => {
-                Error { file, line, column, path, message }
-            }
-            RenderError::NotYet { .. } => Error::new("", Place::default(), "", &self.to_string()),
-        }
     }
 }
 
@@ -201,6 +229,8 @@ impl Step {
 
 enum Fault {
     NotYet(u32),
+    /// Said with its place in another template.
+    Elsewhere(Box<RenderError>),
     Failed(Box<Failure>),
 }
 
@@ -214,6 +244,13 @@ struct Failure {
 impl Fault {
     fn new(at: Place, message: impl Into<String>) -> Self {
         Self::Failed(Box::new(Failure { at, message: message.into(), steps: Vec::new() }))
+    }
+
+    fn unresolved(at: Place, why: Unresolved) -> Self {
+        match why {
+            Unresolved::Wrong(message) => Self::new(at, message),
+            Unresolved::Elsewhere(error) => Self::Elsewhere(Box::new(error)),
+        }
     }
 
     fn within(mut self, step: impl FnOnce() -> Step) -> Self {
@@ -230,7 +267,7 @@ impl Fault {
 
 struct Scope<'a> {
     template: &'a Template,
-    parameters: &'a Parameters,
+    parameters: &'a dyn Values,
     refs: &'a dyn References,
     /// Bytes that may still be made, of [`Limits::RENDERED`].
     left: Cell<usize>,
@@ -289,7 +326,8 @@ impl Scope<'_> {
             Call::GetResource { resource } if !self.exists(*resource)? => Ok(Value::Null),
             Call::GetAttr { resource, .. } if !self.exists(*resource)? => Ok(Value::Null),
             Call::GetResource { resource } => {
-                self.refs.resource_id(*resource).map(Value::String).ok_or(Fault::NotYet(*resource))
+                let found = self.refs.reference(*resource).map_err(|why| Fault::unresolved(at, why))?;
+                found.ok_or(Fault::NotYet(*resource))
             }
             Call::GetAttr { resource, attribute, path } => self.get_attr(at, *resource, attribute, path),
             Call::GetFile { file } => {
@@ -330,15 +368,19 @@ impl Scope<'_> {
     fn get_param(&self, at: Place, parameter: u32, path: &[Expr]) -> Result<Value, Fault> {
         let found = self.parameters.value(parameter);
         let value = found.ok_or_else(|| Fault::new(at, "these parameters belong to another template"))?;
+        let value = value.map_err(|error| Fault::Elsewhere(Box::new(error)))?;
         let what = || format!("the parameter '{}'", self.template.parameters[parameter as usize].name);
-        let value = self.select(at, value, path, what).map_err(|fault| fault.within_key("get_param"))?;
+        let value = self.select(at, &value, path, what).map_err(|fault| fault.within_key("get_param"))?;
         self.spend(at, weight(value))?;
         Ok(value.clone())
     }
 
     fn get_attr(&self, at: Place, resource: u32, attribute: &str, path: &[Expr]) -> Result<Value, Fault> {
         let name = &self.template.resources[resource as usize].name;
-        let Some(value) = self.refs.attribute(resource, attribute) else {
+        let keys = self.keys(path).map_err(|fault| fault.within_key("get_attr"))?;
+        let found = self.refs.resolve(resource, attribute, &keys);
+        let found = found.map_err(|why| Fault::unresolved(at, why).within_key("get_attr"))?;
+        let Some((value, used)) = found else {
             return Err(if self.refs.is_ready(resource) {
                 let message = format!("the resource '{name}' has no attribute '{}'", cut(attribute));
                 Fault::new(at, message).within_key("get_attr")
@@ -347,9 +389,19 @@ impl Scope<'_> {
             });
         };
         let what = || format!("the attribute '{}' of '{name}'", cut(attribute));
-        let value = self.select(at, &value, path, what).map_err(|fault| fault.within_key("get_attr"))?;
+        let value = self.select(at, &value, &path[used..], what);
+        let value = value.map_err(|fault| fault.within_key("get_attr"))?;
         self.spend(at, weight(value))?;
         Ok(value.clone())
+    }
+
+    /// The parts of a path as text.
+    fn keys(&self, path: &[Expr]) -> Result<Vec<String>, Fault> {
+        let key = |part: &Expr| match self.value(part)? {
+            key @ (Value::String(_) | Value::Number(_)) => Ok(text_of(&key).into_owned()),
+            other => Err(Fault::new(part.at, format!("want a key or an index, got {}", describe(&other)))),
+        };
+        path.iter().map(key).collect()
     }
 
     fn select<'v>(

@@ -8,8 +8,8 @@ mod walk;
 use crate::Limits;
 use crate::build::Names;
 use crate::digest::{self, NamesOf};
-use crate::error::{Errors, Path, Place, Sink, cut, suggestion};
-use crate::library::Given;
+use crate::error::{Errors, Path, Place, Sink, cut, suggestion, suggestion_or_all};
+use crate::library::{Given, is_template};
 use crate::parse::{Draft, DraftCondition, DraftResource};
 use crate::template::{Attached, Condition, Resource, Template};
 use crate::types::Kind;
@@ -17,9 +17,14 @@ use crate::version::Version;
 use walk::{Resolver, Uses};
 
 /// The template, or all that is wrong with it.
-pub(crate) fn resolve(file: &str, draft: Draft<'_>, given: &Given<'_>) -> Result<Template, Errors> {
+pub(crate) fn resolve(
+    file: &str,
+    draft: Draft<'_>,
+    given: &Given<'_>,
+    maps: &dyn Fn(&str) -> bool,
+) -> Result<Template, Errors> {
     let Draft {
-        reader,
+        mut reader,
         version,
         description,
         mut parameters,
@@ -37,6 +42,7 @@ pub(crate) fn resolve(file: &str, draft: Draft<'_>, given: &Given<'_>) -> Result
     let condition_names: Vec<&str> = condition_names.iter().map(|name| &**name).collect();
     let resource_names: Vec<Box<str>> = resources.iter().map(|r| r.name.clone()).collect();
     let resource_names: Vec<&str> = resource_names.iter().map(|name| &**name).collect();
+    resources.iter_mut().for_each(|resource| look_up_type(resource, maps, &mut reader.errors));
     let kinds: Vec<Option<Kind>> = resources.iter().map(|r| r.kind).collect();
 
     let mut errors = reader.errors;
@@ -86,6 +92,7 @@ pub(crate) fn resolve(file: &str, draft: Draft<'_>, given: &Given<'_>) -> Result
         files: &files,
     };
     let resources = finish(resources, uses, &names);
+    let outputs_digest = digest::of_outputs(&outputs, &names);
     let conditional = resources.iter().any(|resource| resource.condition.is_some() || resource.branches);
     let names = digest::names_digest(resources.iter().map(|resource| &*resource.name));
     let groups = groups.into_iter().map(groups::finish).collect();
@@ -99,6 +106,7 @@ pub(crate) fn resolve(file: &str, draft: Draft<'_>, given: &Given<'_>) -> Result
         groups,
         conditions,
         outputs,
+        outputs_digest,
         files,
         conditional,
         pseudo,
@@ -127,15 +135,45 @@ pub(crate) fn needs(what: &str, since: Version, version: Version) -> String {
     format!("{what} needs heat_template_version {since} or later; this template has {version}")
 }
 
+/// What an environment says of a type goes before what this build knows of it.
+fn look_up_type(resource: &mut DraftResource, maps: &dyn Fn(&str) -> bool, errors: &mut Sink) {
+    let Some(name) = resource.type_name.as_deref() else { return };
+    if maps(name) {
+        resource.kind = Some(Kind::Nested);
+    } else if resource.kind == Some(Kind::Nested) && !is_template(name) {
+        let mut path = Path::default();
+        path.key("resources");
+        path.key(&resource.name);
+        path.key("type");
+        errors.push(resource.type_at, path.as_str(), unknown_type(name));
+        resource.kind = None;
+    }
+}
+
+/// What to say of a type that nobody knows.
+pub(crate) fn unknown_type(name: &str) -> String {
+    if name == "OS::Heat::Stack" {
+        return "OS::Heat::Stack is not supported, for its template is a text of another site: name the template's file \
+                as the type"
+            .to_owned();
+    }
+    let near = suggestion_or_all(name, &Kind::ALL.map(Kind::name));
+    format!("unknown resource type '{}'{near}", cut(name))
+}
+
 fn finish(resources: Vec<DraftResource>, uses: Vec<Uses>, names: &NamesOf<'_>) -> Vec<Resource> {
     let mut buffer = Vec::new();
     let mut finished = Vec::with_capacity(resources.len());
-    for (draft, uses) in resources.into_iter().zip(uses) {
+    for (mut draft, uses) in resources.into_iter().zip(uses) {
         let kind = draft.kind.expect("a resource without a type is an error, and there are none");
-        let digest = digest::of_resource(kind.name(), &draft, &uses.depends_on, names, &mut buffer);
+        let type_name = draft.type_name.take();
+        let shown = type_name.as_deref().unwrap_or(kind.name());
+        let digest = digest::of_resource(shown, &draft, &uses.depends_on, names, &mut buffer);
         finished.push(Resource {
             name: draft.name,
             kind,
+            type_name: type_name.filter(|_| kind == Kind::Nested),
+            update_policy: draft.update_policy,
             requires: uses.requires.into(),
             parameters: uses.parameters.into(),
             conditions: uses.conditions.into(),

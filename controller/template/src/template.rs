@@ -24,6 +24,8 @@ pub struct Template {
     pub(crate) conditions: Vec<Condition>,
     /// Sorted by key.
     pub(crate) outputs: Vec<Output>,
+    /// Of all of them, without the values of parameters.
+    pub(crate) outputs_digest: u128,
     pub(crate) files: Vec<Attached>,
     /// Not all that is in it need be there: a resource has a condition, or an `if` chooses what it needs.
     pub(crate) conditional: bool,
@@ -38,6 +40,9 @@ pub struct Resource {
     pub name: Box<str>,
     /// Its type.
     pub kind: Kind,
+    /// The type as it is written, of [`Kind::Nested`].
+    pub(crate) type_name: Option<Box<str>>,
+    pub(crate) update_policy: Option<Box<Expr>>,
     /// Indexes of all it needs by `depends_on`, `get_resource` and `get_attr`; sorted, unique. Where there are conditions
     /// those of all branches, until [`Template::pruned`].
     pub requires: Box<[u32]>,

@@ -3,28 +3,142 @@
 //! A resource has a place in the tree, counted in the order of names. A template without anything nested is its own
 //! tree: a place is the index of a resource, and nothing is made or kept beside the template.
 
-use std::collections::BTreeMap;
+mod decide;
+mod expand;
+mod parts;
+mod value;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::bind::{Parameters, StackNames};
+use self::decide::is_as_decided;
+use self::expand::Expander;
+use self::parts::{Below, Body, Library, Parts};
+pub use self::parts::{Known, Nobody};
+use self::value::Context;
+use crate::bind::{MASK, Parameters, StackNames};
+use crate::digest::names_digest;
+use crate::environment::Environment;
 use crate::error::{Error, Errors};
-use crate::render::{References, RenderError};
+use crate::render::{References, RenderError, Step};
 use crate::template::{Output, Template};
 use crate::types::{Kind, PropertyError};
 
 /// A template with everything below it. Immutable; share it in an `Arc`.
-#[derive(Debug)]
 pub struct Tree {
+    given: Arc<Given>,
+    /// Without what conditions leave out, once they are known.
     template: Arc<Template>,
     parameters: Arc<Parameters>,
+    /// None: nothing is nested.
+    grown: Option<Box<Grown>>,
+}
+
+/// What a tree is made of.
+struct Given {
+    template: Arc<Template>,
+    /// In a stack without a name.
+    parameters: Arc<Parameters>,
+    environment: Arc<Environment>,
+    files: BTreeMap<String, String>,
+}
+
+/// What there is beside the root template.
+struct Grown {
+    parts: Parts,
+    /// Templates read so far: they need not be read again.
+    templates: BTreeMap<String, Arc<Template>>,
+    names: u128,
+    /// What hidden parameters of nested stacks hold.
+    secrets: BTreeSet<String>,
+    /// Something in it may come out another way when more is known.
+    late: bool,
 }
 
 impl Tree {
     /// Of a template that stands alone.
     pub fn plain(template: Arc<Template>, parameters: Arc<Parameters>) -> Self {
-        Self { template, parameters }
+        let given = Given {
+            template: Arc::clone(&template),
+            parameters: Arc::clone(&parameters),
+            environment: Arc::default(),
+            files: BTreeMap::new(),
+        };
+        Self { given: Arc::new(given), template, parameters, grown: None }
+    }
+
+    /// Of a template with what is nested in it, as far as that can be known without a look at what is there. `files` has
+    /// templates by key. Until [`Tree::of_stack`] the stack has any name.
+    ///
+    /// # Errors
+    /// What is wrong with nested templates, or with what they are given, each with its place.
+    pub fn new(
+        template: Arc<Template>,
+        parameters: Arc<Parameters>,
+        environment: &Environment,
+        files: &BTreeMap<String, String>,
+    ) -> Result<Self, Errors> {
+        if !template.resources.iter().any(|resource| resource.kind.is_whole()) {
+            return Ok(Self::plain(template, parameters));
+        }
+        let environment = Arc::new(environment.clone());
+        let given = Arc::new(Given { template, parameters, environment, files: files.clone() });
+        let names = StackNames { name: "stack".to_owned(), id: "0".to_owned() };
+        Self::named(&given, names, BTreeMap::new())
+    }
+
+    fn named(
+        given: &Arc<Given>,
+        names: StackNames,
+        templates: BTreeMap<String, Arc<Template>>,
+    ) -> Result<Self, Errors> {
+        let Given { template, parameters, .. } = &**given;
+        let parameters = Arc::new(template.name_stack((**parameters).clone(), names)?);
+        let template = match template.is_conditional() {
+            true => Arc::new((**template).clone().pruned(&parameters)?),
+            false => Arc::clone(template),
+        };
+        if !template.resources.iter().any(|resource| resource.kind.is_whole()) {
+            return Ok(Self { given: Arc::clone(given), template, parameters, grown: None });
+        }
+        Self::grow(given, template, parameters, templates, &Nobody)
+    }
+
+    fn grow(
+        given: &Arc<Given>,
+        template: Arc<Template>,
+        parameters: Arc<Parameters>,
+        templates: BTreeMap<String, Arc<Template>>,
+        known: &dyn Known,
+    ) -> Result<Self, Errors> {
+        let parts = Parts {
+            parameters: Arc::clone(&parameters),
+            environment: Arc::clone(&given.environment),
+            scopes: Vec::new(),
+            instances: Vec::new(),
+            groups: Vec::new(),
+        };
+        let library = Library { files: &given.files, environment: &given.environment, templates };
+        let mut expander = Expander::new(parts, library, known);
+        expander.expand(Arc::clone(&template))?;
+        let Expander { mut parts, library, secrets, late, .. } = expander;
+        let templates = library.templates;
+        parts.sort();
+        let names = names_digest(parts.instances.iter().map(|instance| &*instance.name));
+        let grown = Grown { parts, templates, names, secrets, late };
+        Ok(Self { given: Arc::clone(given), template, parameters, grown: Some(Box::new(grown)) })
+    }
+
+    /// Whether it may be another in a stack that has its name.
+    pub fn asks_for_stack(&self) -> bool {
+        let nested = self
+            .grown
+            .as_ref()
+            .is_some_and(|grown| grown.templates.values().any(|template| template.asks_for_stack()));
+        let is_plain = self.grown.is_none();
+        nested || self.given.template.asks_for_stack() || (is_plain && self.given.template.is_conditional())
     }
 
     /// The same in a stack that has its name: what conditions leave of it.
@@ -32,14 +146,44 @@ impl Tree {
     /// # Errors
     /// Of conditions, and where what they choose needs itself.
     pub fn of_stack(&self, names: StackNames) -> Result<Self, Errors> {
-        let (mut template, mut parameters) = (Arc::clone(&self.template), Arc::clone(&self.parameters));
-        if template.asks_for_stack() {
-            parameters = Arc::new(template.name_stack(Arc::unwrap_or_clone(parameters), names)?);
+        let templates = self.grown.as_ref().map(|grown| grown.templates.clone());
+        Self::named(&self.given, names, templates.unwrap_or_default())
+    }
+
+    /// Whether it depends on what is there: then [`Tree::with`] may come to another.
+    pub fn looks_at_what_is_there(&self) -> bool {
+        self.grown.as_ref().is_some_and(|grown| !grown.parts.groups.is_empty())
+    }
+
+    /// The same, with what is known now of what is there.
+    ///
+    /// # Errors
+    /// As [`Tree::new`].
+    pub fn with(&self, known: &dyn Known) -> Result<Self, Errors> {
+        let (template, parameters) = (Arc::clone(&self.template), Arc::clone(&self.parameters));
+        match &self.grown {
+            None => Ok(Self { given: Arc::clone(&self.given), template, parameters, grown: None }),
+            Some(grown) => Self::grow(&self.given, template, parameters, grown.templates.clone(), known),
         }
-        if template.is_conditional() {
-            template = Arc::new(Arc::unwrap_or_clone(template).pruned(&parameters)?);
+    }
+
+    /// Whether what decided on a resource, and on all that it is in, is as it was when the tree was made. `refs` are by
+    /// place.
+    ///
+    /// # Errors
+    /// It came to something that nothing can be made of.
+    pub fn is_as_expanded(&self, index: usize, refs: &dyn References) -> Result<bool, RenderError> {
+        let Some(grown) = self.grown.as_ref().filter(|grown| grown.late) else { return Ok(true) };
+        is_as_decided(&Context::new(&grown.parts, refs), &grown.parts, number(index))
+    }
+
+    /// The names that a group is never to give again.
+    pub fn removed(&self, index: usize) -> &[String] {
+        let Some(grown) = &self.grown else { return &[] };
+        match grown.parts.instances[index].below {
+            Below::Group(group) => &grown.parts.groups[group as usize].removed,
+            Below::Nothing | Below::Scope(_) => &[],
         }
-        Ok(Self::plain(template, parameters))
     }
 
     /// Of the whole.
@@ -54,7 +198,7 @@ impl Tree {
 
     /// How many resources there are.
     pub fn len(&self) -> usize {
-        self.template.resources.len()
+        self.grown.as_ref().map_or(self.template.resources.len(), |grown| grown.parts.instances.len())
     }
 
     /// Whether there is none.
@@ -64,61 +208,115 @@ impl Tree {
 
     /// [`crate::names_digest`] of all names.
     pub fn names(&self) -> u128 {
-        self.template.names
+        self.grown.as_ref().map_or(self.template.names, |grown| grown.names)
     }
 
     /// The name of a resource, which is its path.
     pub fn name(&self, index: usize) -> &str {
-        &self.template.resources[index].name
+        match &self.grown {
+            None => &self.template.resources[index].name,
+            Some(grown) => &grown.parts.instances[index].name,
+        }
+    }
+
+    /// The same, to be kept.
+    pub fn shared_name(&self, index: usize) -> Arc<str> {
+        match &self.grown {
+            None => Arc::from(&*self.template.resources[index].name),
+            Some(grown) => Arc::clone(&grown.parts.instances[index].name),
+        }
     }
 
     /// Where a resource stands.
     pub fn index_of(&self, name: &str) -> Option<usize> {
-        self.template.index_of(name)
+        self.grown.as_ref().map_or_else(|| self.template.index_of(name), |grown| grown.parts.index_of(name))
     }
 
     /// Its type.
     pub fn kind(&self, index: usize) -> Kind {
-        self.template.resources[index].kind
+        match &self.grown {
+            None => self.template.resources[index].kind,
+            Some(grown) => grown.parts.instances[index].kind,
+        }
+    }
+
+    /// The name of its type as it is written, where that is not its kind's.
+    pub fn type_name(&self, index: usize) -> Option<&Arc<str>> {
+        self.grown.as_ref().and_then(|grown| grown.parts.instances[index].type_name.as_ref())
     }
 
     /// The places of all it needs; sorted, unique.
     pub fn requires(&self, index: usize) -> &[u32] {
-        &self.template.resources[index].requires
+        match &self.grown {
+            None => &self.template.resources[index].requires,
+            Some(grown) => &grown.parts.instances[index].requires,
+        }
     }
 
     /// Equal between two revisions where all is equal that the resource is made of.
     pub fn definition(&self, index: usize) -> u128 {
-        self.template.resources[index].definition_digest(&self.parameters)
+        match &self.grown {
+            None => self.template.resources[index].definition_digest(&self.parameters),
+            Some(grown) => grown.parts.instances[index].definition,
+        }
     }
 
-    /// As [`Template::retains`].
+    /// Whether its thing is left where it is when it goes: it says so, or what it is in.
     pub fn retains(&self, index: usize) -> bool {
-        self.template.retains(index)
+        match &self.grown {
+            None => self.template.retains(index),
+            Some(grown) => grown.parts.instances[index].retain,
+        }
     }
 
-    /// As [`Template::is_adopted`].
+    /// Whether the resource stands for a thing that others made.
     pub fn is_adopted(&self, index: usize) -> bool {
-        self.template.is_adopted(index)
+        match self.own(index) {
+            None => self.grown.is_none() && self.template.is_adopted(index),
+            Some((template, resource, _)) => template.is_adopted(resource),
+        }
     }
 
-    /// As [`Template::external_id`].
+    /// The template and the index there of a resource that is written as one, with its stack.
+    fn own(&self, index: usize) -> Option<(&Template, usize, u32)> {
+        let grown = self.grown.as_ref()?;
+        match grown.parts.instances[index].body {
+            Body::Own { scope, resource } => {
+                Some((&grown.parts.scopes[scope as usize].template, resource as usize, scope))
+            }
+            Body::Member { .. } | Body::Link { .. } => None,
+        }
+    }
+
+    /// The id of the thing that others made and the resource only stands for.
     ///
     /// # Errors
     /// [`RenderError::Failed`] if a parameter gives no such id.
     pub fn external_id(&self, index: usize) -> Result<Option<String>, RenderError> {
-        self.template.external_id(index, &self.parameters)
+        match (&self.grown, self.own(index)) {
+            (None, _) => self.template.external_id(index, &self.parameters),
+            (Some(grown), Some((template, resource, scope))) if template.is_adopted(resource) => {
+                let context = Context::new(&grown.parts, &Unknown);
+                template.external_id_with(resource, &context.within(scope))
+            }
+            (Some(_), _) => Ok(None),
+        }
     }
 
-    /// As [`Template::render`]; `refs` are by place.
+    /// The properties of a resource, as an object: those that render to null are not given. What only stands for others
+    /// has none. `refs` are by place.
     ///
     /// # Errors
     /// Why there is no value.
     pub fn render(&self, index: usize, refs: &dyn References) -> Result<Value, RenderError> {
-        self.template.render(index, &self.parameters, refs)
+        match &self.grown {
+            None => self.template.render(index, &self.parameters, refs),
+            Some(_) if self.kind(index).is_whole() => Ok(Value::Object(Map::new())),
+            Some(grown) => Context::new(&grown.parts, refs).properties(number(index)),
+        }
     }
 
-    /// As [`Template::render_property`]; `refs` are by place.
+    /// One property alone; `None` where it is not given. `refs` are by place.
     ///
     /// # Errors
     /// Why there is no value.
@@ -128,7 +326,10 @@ impl Tree {
         name: &str,
         refs: &dyn References,
     ) -> Result<Option<Value>, RenderError> {
-        self.template.render_property(index, name, &self.parameters, refs)
+        match &self.grown {
+            None => self.template.render_property(index, name, &self.parameters, refs),
+            Some(grown) => Context::new(&grown.parts, refs).property(number(index), &[name]),
+        }
     }
 
     /// Of the whole, sorted by key.
@@ -141,12 +342,23 @@ impl Tree {
     /// # Errors
     /// Why there is no value.
     pub fn render_output(&self, index: usize, refs: &dyn References) -> Result<Value, RenderError> {
-        self.template.render_output(index, &self.parameters, refs)
+        match &self.grown {
+            None => self.template.render_output(index, &self.parameters, refs),
+            Some(grown) => {
+                let context = Context::new(&grown.parts, refs);
+                let within = context.within(0);
+                self.template.output_with(index, &within, &within)
+            }
+        }
     }
 
     /// An error of [`crate::spec`] or [`crate::node`], with its place in a text.
     pub fn property_error(&self, index: usize, error: &PropertyError) -> Error {
-        self.template.property_error(index, error)
+        let Some(grown) = &self.grown else { return self.template.property_error(index, error) };
+        let (scope, resource, way) = grown.parts.written(number(index));
+        let way = way.into_iter().map(|key| Step::Key(key.into()));
+        let steps: Vec<Step> = way.chain(error.steps.iter().cloned()).collect();
+        grown.parts.scopes[scope as usize].template.error_below(resource, &steps, &error.message)
     }
 
     /// The parameters of the whole, for an operator's eyes.
@@ -156,7 +368,11 @@ impl Tree {
 
     /// A text for operators, with what hidden parameters hold masked wherever it appears.
     pub fn without_hidden(&self, text: &str) -> String {
-        self.parameters.without_hidden(text)
+        let text = self.parameters.without_hidden(text);
+        let secrets = self.grown.iter().flat_map(|grown| &grown.secrets);
+        secrets.filter(|secret| !secret.is_empty()).fold(text, |text, secret| {
+            if text.contains(&**secret) { text.replace(&**secret, MASK) } else { text }
+        })
     }
 
     /// A value for operators, with what hidden parameters hold masked in every text of it.
@@ -176,3 +392,30 @@ impl Tree {
         }
     }
 }
+
+fn number(index: usize) -> u32 {
+    u32::try_from(index).expect("bounded by Limits::RESOURCES")
+}
+
+/// Only parameters are looked at.
+struct Unknown;
+
+impl References for Unknown {
+    fn resource_id(&self, _: u32) -> Option<String> {
+        None
+    }
+
+    fn attribute(&self, _: u32, _: &str) -> Option<Value> {
+        None
+    }
+}
+
+/// Secrets stay out of logs.
+impl std::fmt::Debug for Tree {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tree").field("resources", &self.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

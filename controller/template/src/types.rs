@@ -209,6 +209,11 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
+    /// The type of that name, and what a nested stack is named where only the kind is known.
+    pub fn from_kept(name: &str) -> Option<Kind> {
+        if name == NESTED { Some(Kind::Nested) } else { Self::from_name(name) }
+    }
+
     /// Stands for what is below it.
     pub fn is_whole(self) -> bool {
         matches!(self, Kind::Chain | Kind::Group | Kind::Nested)

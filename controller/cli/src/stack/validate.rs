@@ -1,8 +1,9 @@
 //! `stack validate`: the whole check of a template, on this host.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
-use muster_template::parse;
+use muster_template::{Limits, StackNames, Tree, parse_in};
 use serde_json::{Value, json};
 
 use super::Validate;
@@ -13,15 +14,23 @@ use crate::source::{Source, parameters};
 pub fn run(asked: &Validate, format: Format) -> Result<(), Failure> {
     let source = Source::read(Some(&asked.template), &asked.given.environments)?;
     let text = source.template()?;
-    let template = parse(&text.name, &text.text, &source.files)?;
     let environment = &source.environment;
-    environment.check_types(&template)?;
+    let maps = |kind: &str| environment.maps(kind);
+    let template = Arc::new(parse_in(&text.name, &text.text, &source.files, Limits::TEXT, &maps)?);
     let given = parameters(&asked.given.parameters);
     let missing = template.missing_parameters(environment, &given);
+    let mut count = template.resources.len();
     match template.bind_with(environment, &given) {
-        // What depends on the stack's name is known once there is one.
-        Ok(_) if template.asks_for_stack() => {}
-        Ok(parameters) => drop(template.clone().pruned(&parameters)?),
+        // What is nested is opened, which takes all values.
+        Ok(parameters) => {
+            let template = Arc::clone(&template);
+            let tree = Tree::new(template, Arc::new(parameters), environment, &source.files)?;
+            // What depends on the stack's name is known once there is one.
+            count = match tree.template().asks_for_stack() {
+                true => tree.len(),
+                false => tree.of_stack(StackNames { name: "stack".into(), id: "0".into() })?.len(),
+            };
+        }
         Err(mut errors) => {
             let is_missing = |path: &str| missing.iter().any(|name| path == format!("parameters.{name}"));
             errors.0.retain(|error| !is_missing(&error.path));
@@ -46,7 +55,7 @@ pub fn run(asked: &Validate, format: Format) -> Result<(), Failure> {
         "file": text.name,
         "valid": true,
         "description": template.description().unwrap_or_default(),
-        "resources": template.resources.len(),
+        "resources": count,
         "parameters": parameters,
         "missing_parameters": missing,
     });

@@ -149,10 +149,12 @@ fn environments_give_values_and_have_places() {
     assert_eq!(code, Some(2));
     assert!(stderr.starts_with(&format!("error: {worse}:1:1: event_sinks: ")), "{stderr}");
     let maps = environment("d.yaml", "resource_registry: {'Muster::*': OS::Heat::None}\n");
+    assert_eq!(validate(&[&maps]), (Some(0), format!("{file} is valid: 1 resources\n"), String::new()));
+    let maps = environment("e.yaml", "resource_registry: {'Muster::*': OS::Heat::Nothing}\n");
     let (code, _, stderr) = validate(&[&maps]);
     assert_eq!(code, Some(2));
     assert!(
-        stderr.starts_with(&format!("error: {file}:6:3: resources.motd: an environment has something else")),
+        stderr.starts_with(&format!("error: {file}:6:3: resources.motd: unknown resource type")),
         "{stderr}"
     );
     let (code, _, stderr) = validate(&["/nonexistent/e.yaml"]);

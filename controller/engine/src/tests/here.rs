@@ -132,11 +132,9 @@ fn hooks_restrictions_failures_and_rollback() {
         options: Options { rollback: true, ..options() },
     })
     .unwrap();
-    assert_eq!(
-        bed.status(),
-        "ROLLBACK_IN_PROGRESS",
-        "it waits at a hook of that revision"
-    );
+    assert_eq!(bed.status(), "ROLLBACK_IN_PROGRESS", "it waits at a hook of that revision");
+    bed.update(source(&value("3"))).unwrap();
+    assert_eq!(bed.status(), "UPDATE_COMPLETE");
     bed.update(under(source(&value("3")), "v: {hooks: [pre-delete, post-delete]}")).unwrap();
     assert_eq!(bed.status(), "UPDATE_COMPLETE");
     bed.delete().unwrap();
@@ -180,7 +178,7 @@ fn a_wrong_property_changes_nothing() {
             "v: {type: OS::Heat::RandomString, properties: {length: 3, character_classes: [{class: digits, min: 4}]}}",
             "4 at least",
         ),
-        ("v: {type: OS::Heat::TestResource, properties: {client_name: {get_param: 'x'}}}", "no clients"),
+        ("v: {type: OS::Heat::TestResource, properties: {wait_secs: {get_param: 'x'}}}", "must be 0"),
     ] {
         let mut bed = Bed::new(0);
         let template = format!(

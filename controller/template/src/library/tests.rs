@@ -145,8 +145,10 @@ resources:
     let files = |keys: &[&str]| keys.iter().map(|key| ((*key).to_owned(), (*key).to_owned())).collect();
     assert!(parse("t", text, &files(&["f"])).is_ok());
     assert!(parse("t", text, &files(&["./f"])).is_ok(), "the root's may have the names in its text");
-    assert!(parse_file("a/t.yaml", text, &files(&["a/f"]), Limits::TEXT).is_ok());
-    let why = parse_file("a/t.yaml", text, &files(&["f", "./f"]), Limits::TEXT).unwrap_err().to_string();
+    assert!(parse_file("a/t.yaml", text, &files(&["a/f"]), Limits::TEXT, &|_| false).is_ok());
+    let why = parse_file("a/t.yaml", text, &files(&["f", "./f"]), Limits::TEXT, &|_| false)
+        .unwrap_err()
+        .to_string();
     assert!(
         why.starts_with(
             "a/t.yaml:4:70: resources.r.properties.content.get_file: the file './f' was not given"

@@ -29,7 +29,8 @@ impl Scope<'_> {
     pub(super) fn holds_call(&self, at: Place, call: &Call) -> Result<bool, Fault> {
         match call {
             Call::Condition { condition } => {
-                self.parameters.condition(*condition).ok_or_else(|| Fault::new(at, NO_STACK))
+                let holds = self.parameters.condition(*condition).ok_or_else(|| Fault::new(at, NO_STACK))?;
+                holds.map_err(|error| Fault::Elsewhere(Box::new(error)))
             }
             Call::Logic { operator: Logic::Not, conditions } => {
                 let holds = conditions.first().map_or(Ok(false), |condition| self.holds(condition));
@@ -81,6 +82,11 @@ impl Scope<'_> {
         let Some(facade) = self.parameters.facade() else {
             return Err(Fault::new(at, "only a nested stack has a resource in an outer template"));
         };
+        let facade = facade.map_err(|error| Fault::Elsewhere(Box::new(error)))?;
+        if matches!(part, FacadePart::Metadata) && facade.metadata.is_null() {
+            let message = "the metadata of a nested stack's resource is not supported by this version yet";
+            return Err(Fault::new(at, message));
+        }
         let value = match part {
             FacadePart::Metadata => &facade.metadata,
             FacadePart::DeletionPolicy => &facade.deletion_policy,

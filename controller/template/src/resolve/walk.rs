@@ -93,6 +93,15 @@ impl Resolver<'_> {
             uses.pseudo |= deciding.pseudo;
             self.path.leave(inner);
         }
+        if let Some(policy) = &mut resource.update_policy {
+            let inner = self.path.key("update_policy");
+            if !matches!(resource.kind, None | Some(Kind::Group | Kind::Nested)) {
+                let message = "only an OS::Heat::ResourceGroup has an update_policy";
+                self.errors.push(policy.at, self.path.as_str(), message);
+            }
+            self.expr(policy, Position::Value, &mut uses);
+            self.path.leave(inner);
+        }
         self.path.key("properties");
         if let Some(kind) = resource.kind {
             check::properties(kind, &resource.properties, resource.at, &mut self.errors, &mut self.path);

@@ -4,7 +4,7 @@ use muster_shared::NodeId;
 use serde_json::Value;
 
 use super::value::{integer, text, unwanted};
-use super::{Given, Property, PropertyError};
+use super::{Given, Property, PropertyError, PropertyType};
 use crate::error::{cut, suggestion_or_all};
 use crate::here::{Here, RandomString, TestResource};
 use crate::parameter::ParameterType;
@@ -34,36 +34,71 @@ const TYPES: [ParameterType; 5] = [
     ParameterType::Boolean,
 ];
 
+const CLASS_NAMES: [&str; 7] =
+    ["lettersdigits", "letters", "lowercase", "uppercase", "digits", "hexdigits", "octdigits"];
+const TYPE_NAMES: [&str; 5] = ["string", "number", "json", "comma_delimited_list", "boolean"];
+
 pub(super) static VALUE_PROPERTIES: [Property; 2] = [
-    Property::optional("type", |value| value_type(value).map(drop)),
-    Property::required("value", |_| Ok(())),
+    Property::optional("type", |value| value_type(value).map(drop))
+        .is(PropertyType::String, "what the value is converted to, as a parameter's")
+        .one_of(&TYPE_NAMES),
+    Property::required("value", |_| Ok(())).is(PropertyType::Any, "the value"),
 ];
 
 pub(super) static RANDOM_PROPERTIES: [Property; 5] = [
-    Property::optional("character_classes", |value| classes(value).map(drop)),
-    Property::optional("character_sequences", |value| sequences(value).map(drop)),
-    Property::optional("length", |value| length(value).map(drop)),
-    Property::optional("salt", |value| text(value).map(drop)),
-    Property::optional("sequence", |value| class(value).map(drop)),
+    Property::optional("character_classes", |value| classes(value).map(drop))
+        .is(
+            PropertyType::List,
+            "maps with 'class' and 'min': classes to draw from, and how many of each at least",
+        )
+        .replaces(),
+    Property::optional("character_sequences", |value| sequences(value).map(drop))
+        .is(PropertyType::List, "maps with 'sequence' and 'min': characters to draw from")
+        .replaces(),
+    Property::optional("length", |value| length(value).map(drop))
+        .is(PropertyType::Integer, "how many characters")
+        .default("32")
+        .range(1, LENGTH_MAX)
+        .replaces(),
+    Property::optional("salt", |value| text(value).map(drop))
+        .is(PropertyType::String, "means nothing: changed, it makes another text")
+        .replaces(),
+    Property::optional("sequence", |value| class(value).map(drop))
+        .is(PropertyType::String, "one class to draw from, instead of the lists")
+        .one_of(&CLASS_NAMES)
+        .replaces(),
 ];
 
-pub(super) static TEST_PROPERTIES: [Property; 10] = [
-    Property::optional("action_wait_secs", no_waiting),
-    Property::optional("attr_wait_secs", no_waiting),
-    Property::optional("client_name", |_| Err(PropertyError::new("there are no clients of services here"))),
-    Property::optional("constraint_prop_secs", no_waiting),
-    Property::optional("entity_name", |_| Err(PropertyError::new("there are no clients of services here"))),
-    Property::optional("fail", |value| flag(value).map(drop)),
-    Property::optional("update_replace", |value| flag(value).map(drop)),
-    Property::optional("update_replace_value", |value| text(value).map(drop)),
-    Property::optional("value", |value| text(value).map(drop)),
-    Property::optional("wait_secs", no_waiting),
+/// Waiting is what a `Muster::Dummy` is for.
+const NOTHING: &str = "must be 0: use a Muster::Dummy with 'seconds'";
+
+pub(super) static TEST_PROPERTIES: [Property; 7] = [
+    Property::optional("action_wait_secs", no_waiting)
+        .is(PropertyType::Map, "how long each action takes")
+        .limits(NOTHING),
+    Property::optional("attr_wait_secs", no_waiting)
+        .is(PropertyType::Number, "how long an attribute takes")
+        .limits(NOTHING),
+    Property::optional("fail", |value| flag(value).map(drop))
+        .is(PropertyType::Boolean, "it cannot be made or changed")
+        .default("false"),
+    Property::optional("update_replace", |value| flag(value).map(drop))
+        .is(PropertyType::Boolean, "whether any change replaces it")
+        .default("false"),
+    Property::optional("update_replace_value", |value| text(value).map(drop))
+        .is(PropertyType::String, "a change of 'value' to this replaces it"),
+    Property::optional("value", |value| text(value).map(drop))
+        .is(PropertyType::String, "its output")
+        .default("\"test_string\""),
+    Property::optional("wait_secs", no_waiting).is(PropertyType::Number, "how long it takes").limits(NOTHING),
 ];
 
 pub(super) static SERVER_PROPERTIES: [Property; 2] = [
-    Property::required("name", |value| server(value).map(drop)),
-    // Whatever is said here, what is told to a server goes by way of its agent.
-    Property::optional("software_config_transport", |value| text(value).map(drop)),
+    Property::required("name", |value| server(value).map(drop))
+        .is(PropertyType::String, "the name of the node")
+        .replaces(),
+    Property::optional("software_config_transport", |value| text(value).map(drop))
+        .is(PropertyType::String, "taken for Heat's sake: what is told to a node goes by way of its agent"),
 ];
 
 pub(super) fn value(given: &Given<'_>) -> Read<Here> {
@@ -164,16 +199,16 @@ pub(super) fn test(given: &Given<'_>) -> Read<Here> {
     }))
 }
 
-/// What takes its time is a `Muster::Dummy`.
 fn no_waiting(value: &Value) -> Read<()> {
     let nothing = match value {
+        Value::Array(_) => return Err(unwanted("0", value)),
         Value::Number(number) => number.as_f64() == Some(0.0),
         Value::String(text) => text.trim() == "0",
         Value::Object(map) => return map.values().try_for_each(no_waiting),
         Value::Null => true,
-        Value::Bool(_) | Value::Array(_) => false,
+        Value::Bool(_) => false,
     };
-    let message = "waiting is not supported: use a Muster::Dummy with 'seconds'";
+    let message = "must be 0: use a Muster::Dummy with 'seconds'";
     if nothing { Ok(()) } else { Err(PropertyError::new(message)) }
 }
 

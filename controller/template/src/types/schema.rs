@@ -163,6 +163,14 @@ impl Kind {
             Kind::FlowRule => "one flow rule of a bridge",
             Kind::FlowTable => "many flow rules of a bridge",
             Kind::Hostname => "the name of a node, in the kernel and in /etc/hostname",
+            Kind::Chain => "one resource of each type of a list, with the same properties",
+            Kind::DeployedServer => "a node under its name, for templates that were made for Heat",
+            Kind::Group => "many resources of one definition",
+            Kind::Nested => "another template, as a stack in this one",
+            Kind::None => "nothing, whatever its properties are; each attribute is null",
+            Kind::RandomString => "a random text, which stays over updates",
+            Kind::TestResource => "makes nothing real: for what Heat's tests do",
+            Kind::Value => "a value under a name",
             Kind::NetworkConfig => "the network of a node, as a list of os-net-config objects",
         }
     }
@@ -181,6 +189,10 @@ impl Kind {
                 "the ids of all its entries, in order"
             }
             (Kind::Hostname, "hostname") => "the name",
+            (Kind::DeployedServer, "name") => "the name of the node, as get_resource has it",
+            (Kind::RandomString, "value") => "the text, as get_resource has it",
+            (Kind::TestResource, "output") => "the property 'value'",
+            (Kind::Value, "value") => "the value",
             _ => "",
         }
     }
@@ -189,6 +201,18 @@ impl Kind {
     fn other_attributes(self) -> &'static str {
         match self {
             Kind::Dummy => "each key of 'values', with its value",
+            Kind::None => "any name, which is null",
+            Kind::Group => {
+                "refs, refs_map, removed_rsrc_list, attributes (with the name of one), resource.NAME or \
+                 resource.NAME.ATTRIBUTE of a member, and any other name: the list of that of all members"
+            }
+            Kind::Chain => {
+                "refs, refs_map, attributes (with the name of one), resource.NAME or resource.NAME.ATTRIBUTE of a \
+                 member, and any other name: the list of that of all members"
+            }
+            Kind::Nested => {
+                "each output, outputs, and resource.NAME or resource.NAME.ATTRIBUTE of what is in it"
+            }
             _ => "",
         }
     }

@@ -1,0 +1,197 @@
+//! Trees that depend on what is there: a count that follows from an attribute is known only when that is.
+//!
+//! ```text
+//!   visited ── decided on as before ──▶ goes on
+//!      └────── another count ─────────▶ the tree is made anew, and the same operation laid out again
+//! ```
+//!
+//! Rows are kept by name, so that only what comes or goes is touched. What waited, failed or was cleared stays so.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use muster_template::{Errors, Known, Tree};
+use serde_json::Value;
+
+use crate::engine::{Engine, Todo};
+use crate::plan::{Ground, Plan, plan};
+use crate::record::Status;
+use crate::request::Options;
+use crate::resource::{Role, Row, Slot};
+use crate::stack::Stack;
+use crate::timer::TimerKey;
+use crate::visit::Rendered;
+
+/// The names that a group has given up, in its row.
+const REMOVED: &str = "removed_rsrc_list";
+/// How often one operation may be laid out anew: each is for a value that became known, and people write a few.
+const ANEW_MAX: u32 = 1000;
+
+/// The rows of a stack by path, as they are now.
+struct There<'a> {
+    engine: &'a Engine,
+    stack: &'a Stack,
+}
+
+impl There<'_> {
+    fn row(&self, path: &str) -> Option<&Row> {
+        let rows = &self.engine.rows;
+        let found = self.stack.forward.binary_search_by(|slot| (*rows[*slot].name).cmp(path));
+        Some(&rows[self.stack.forward[found.ok()?]])
+    }
+}
+
+impl Known for There<'_> {
+    fn reference(&self, path: &str) -> Option<String> {
+        self.row(path).map(Row::reference)
+    }
+
+    fn attribute(&self, path: &str, name: &str) -> Option<Value> {
+        Rendered::attribute_of(self.row(path)?, name)
+    }
+
+    fn removed(&self, path: &str) -> Vec<String> {
+        let kept = self.row(path).and_then(|row| row.attributes.get(REMOVED));
+        kept.into_iter().flat_map(|names| names.split(',')).map(str::to_owned).collect()
+    }
+
+    fn members(&self, path: &str) -> Vec<String> {
+        let rows = &self.engine.rows;
+        let prefix = format!("{path}/");
+        let first = self.stack.forward.partition_point(|slot| *rows[*slot].name < *prefix);
+        let inside =
+            self.stack.forward[first..].iter().map_while(|slot| rows[*slot].name.strip_prefix(&*prefix));
+        let mut names: Vec<&str> = inside.filter(|name| !name.contains('/')).collect();
+        names.sort_by_key(|name| (name.len(), *name));
+        names.into_iter().map(str::to_owned).collect()
+    }
+
+    fn is_there(&self, path: &str) -> bool {
+        self.row(path).is_some_and(|row| row.applied)
+    }
+}
+
+impl Engine {
+    /// The tree of a source as it is now that this is there.
+    pub(crate) fn grown(&self, stack: &Stack, tree: &Arc<Tree>) -> Result<Arc<Tree>, Errors> {
+        if !tree.looks_at_what_is_there() {
+            return Ok(Arc::clone(tree));
+        }
+        tree.with(&There { engine: self, stack }).map(Arc::new)
+    }
+
+    /// What a group never gives again is known as soon as that is decided.
+    pub(crate) fn remember_removed(&mut self, slot: Slot, names: &[String]) {
+        let names = names.join(",");
+        let row = &mut self.rows[slot];
+        if row.attributes.get(REMOVED).map_or("", String::as_str) == names {
+            return;
+        }
+        match names.is_empty() {
+            true => drop(row.attributes.remove(REMOVED)),
+            false => drop(row.attributes.insert(REMOVED.to_owned(), names)),
+        }
+        self.row_changed(slot, true);
+    }
+
+    /// Whether a visit may go on. If not, the operation was laid out anew, or the row has failed.
+    pub(crate) fn is_as_expanded(&mut self, slot: Slot, tree: &Arc<Tree>) -> bool {
+        let row = &self.rows[slot];
+        let (id, index) = (row.stack, row.index as usize);
+        let refs = Rendered { engine: self, stack: &self.stacks[&id] };
+        let anew = match tree.is_as_expanded(index, &refs) {
+            Ok(true) => return true,
+            Ok(false) => self.expand_anew(id),
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(reason) = anew {
+            let reason = tree.without_hidden(&reason);
+            if self.rows[slot].work.is_some() {
+                self.take_back(slot);
+            }
+            if self.rows[slot].work.is_none() {
+                self.fail_row(slot, reason);
+            }
+        }
+        false
+    }
+
+    fn expand_anew(&mut self, id: u64) -> Result<(), String> {
+        let Some(stack) = self.stacks.get(&id) else { return Ok(()) };
+        let Some(walk) = &stack.walk else { return Ok(()) };
+        let anew = walk.anew + 1;
+        if anew > ANEW_MAX {
+            return Err(format!(
+                "what is decided on by other resources came out another way {ANEW_MAX} times"
+            ));
+        }
+        let tree = self.grown(stack, &walk.tree).map_err(|errors| errors.to_string())?;
+        let plan = self.plan_again(stack, &tree);
+        let checked = self.check(id, &plan, &tree, &Options::default());
+        checked.map_err(|refusal| refusal.to_string())?;
+        let count = tree.len();
+        self.lay_out_again(id, plan, tree);
+        if let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) {
+            walk.anew = anew;
+        }
+        self.note(id, format!("expanded: the stack has {count} resources now"));
+        Ok(())
+    }
+
+    pub(crate) fn plan_again(&self, stack: &Stack, tree: &Tree) -> Plan {
+        let ground = Ground {
+            rows: &self.rows,
+            forward: &stack.forward,
+            settled: &stack.settled,
+            names: stack.names,
+            extras: &stack.extras,
+            previous: stack.revision,
+            target: None,
+        };
+        plan(&ground, tree)
+    }
+
+    /// The same operation, of the same revision and with the same time left.
+    pub(crate) fn lay_out_again(&mut self, id: u64, plan: Plan, tree: Arc<Tree>) {
+        let Some(stack) = self.stacks.get(&id) else { return };
+        let failed: BTreeSet<Slot> =
+            stack.forward.iter().copied().filter(|slot| self.rows[*slot].failed).collect();
+        let known = stack.walk.as_ref().map(|walk| (walk.timeout, walk.since, walk.ended));
+        let (traversal, status) = (stack.traversal, stack.status);
+        self.leave_walk(id);
+        self.lay_out(id, plan, false, true, tree);
+        let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };
+        if let Some((_, since, ended)) = known {
+            (walk.since, walk.ended) = (since, ended);
+        }
+        let due = known.map_or(walk.timeout, |(timeout, ..)| timeout);
+        let due = due.filter(|_| status == Status::InProgress);
+        let set = std::mem::replace(&mut walk.timeout, due);
+        if let Some(set) = set {
+            self.timers.clear(set, TimerKey::Stack(id, traversal));
+        }
+        if let Some(due) = due {
+            self.timers.set(due, TimerKey::Stack(id, traversal));
+            self.watch(id);
+        }
+        self.stay_failed(id, &failed);
+        self.agenda.push_back(Todo::CheckEnd(id));
+    }
+
+    /// What has failed in this operation is not tried again by it.
+    fn stay_failed(&mut self, id: u64, failed: &BTreeSet<Slot>) {
+        let stays = |row: &Row| row.role == Role::Forward && row.status == Some(Status::Failed);
+        let failed: BTreeSet<Slot> =
+            failed.iter().copied().filter(|slot| self.rows.get(*slot).is_some_and(stays)).collect();
+        if failed.is_empty() {
+            return;
+        }
+        for slot in &failed {
+            self.rows[*slot].failed = true;
+        }
+        if let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) {
+            walk.failed += failed.len();
+        }
+        self.agenda.retain(|todo| !matches!(todo, Todo::Visit(slot) if failed.contains(slot)));
+    }
+}

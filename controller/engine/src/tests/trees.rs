@@ -1,0 +1,299 @@
+//! Nested stacks, groups and chains as one graph: made, changed, interrupted and taken away.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::bed::{Bed, node, options, parse, stack};
+use crate::{Options, Request, Source, SourceText};
+
+fn templated(text: &str) -> String {
+    format!("heat_template_version: 2018-08-31\n{text}\n")
+}
+
+pub fn source(root: &str, files: &[(&str, &str)]) -> Source {
+    parse(text(root, files))
+}
+
+fn text(root: &str, files: &[(&str, &str)]) -> SourceText {
+    let files: BTreeMap<String, String> =
+        files.iter().map(|(key, text)| ((*key).to_owned(), templated(text))).collect();
+    SourceText { name: "t".into(), template: templated(root), files, ..SourceText::default() }
+}
+
+const SERVER: &str = "parameters: {name: {type: string}, size: {type: number, default: 1}}\n\
+    resources:\n  \
+      disk: {type: OS::Heat::Value, properties: {value: {get_param: size}}}\n  \
+      host: {type: Muster::Dummy, properties: {node: node-0, values: {name: {get_param: name}, disk: {get_attr: [disk, value]}}}}\n\
+    outputs: {name: {value: {get_attr: [host, name]}}, disk: {value: {get_attr: [host, disk]}}}";
+
+fn group(count: &str, more: &str) -> Source {
+    let root = format!(
+        "resources:\n  \
+          first: {{type: Muster::Dummy, properties: {{node: node-0, values: {{count: 2}}}}}}\n  \
+          g: {{type: OS::Heat::ResourceGroup, depends_on: first{more}, properties: {{count: {count}, resource_def: {{type: server.yaml, properties: {{name: 'web%index%'}}}}}}}}\n  \
+          last: {{type: Muster::Dummy, properties: {{node: node-0, values: {{all: {{list_join: [',', {{get_attr: [g, name]}}]}}}}}}}}\n\
+         outputs: {{names: {{value: {{get_attr: [g, name]}}}}}}"
+    );
+    source(&root, &[("server.yaml", SERVER)])
+}
+
+fn names(bed: &Bed) -> Vec<String> {
+    bed.resources().iter().map(|row| row.name.clone()).collect()
+}
+
+fn output(bed: &Bed) -> serde_json::Value {
+    bed.view().unwrap().outputs[0].value.clone()
+}
+
+fn is_clean(bed: &Bed) -> bool {
+    bed.tables.resources.is_empty() && bed.tables.edges.is_empty() && bed.engine.poll_timeout().is_none()
+}
+
+#[test]
+fn a_group_of_nested_stacks_lives_and_goes() {
+    let mut bed = Bed::new(1);
+    bed.create(group("2", "")).unwrap();
+    bed.idle();
+    assert_eq!(bed.status(), "CREATE_COMPLETE");
+    assert_eq!(bed.ran, ["Create first", "Create g/0/host", "Create g/1/host", "Create last"]);
+    assert_eq!(output(&bed), json!(["web0", "web1"]));
+    assert_eq!(
+        names(&bed),
+        ["first", "g", "g/0", "g/0/disk", "g/0/host", "g/1", "g/1/disk", "g/1/host", "last"]
+    );
+    let kinds: Vec<String> = bed.resources().into_iter().map(|row| row.kind).collect();
+    assert_eq!(kinds[1..4], ["OS::Heat::ResourceGroup", "server.yaml", "OS::Heat::Value"]);
+    assert_eq!(bed.resource("g/0").requires, ["first", "g/0/disk", "g/0/host"]);
+    // Cost follows change.
+    bed.ran.clear();
+    bed.update(group("3", "")).unwrap();
+    bed.idle();
+    assert_eq!((bed.status().as_str(), output(&bed)), ("UPDATE_COMPLETE", json!(["web0", "web1", "web2"])));
+    assert_eq!(bed.ran, ["Create g/2/host", "Update last"]);
+    bed.ran.clear();
+    bed.restart();
+    bed.connect(&node(0));
+    assert_eq!(bed.resource("g/0").kind, "server.yaml", "also after a restart");
+    bed.update(group("1", "")).unwrap();
+    bed.idle();
+    assert_eq!(bed.status(), "UPDATE_COMPLETE");
+    let mut ran = bed.ran.clone();
+    ran.sort();
+    assert_eq!(ran, ["Delete g/1/host", "Delete g/2/host", "Update last"]);
+    bed.check().unwrap();
+    bed.idle();
+    assert_eq!(bed.status(), "CHECK_COMPLETE");
+    bed.rollback(Some(1)).unwrap();
+    bed.idle();
+    assert_eq!((bed.status().as_str(), output(&bed)), ("ROLLBACK_COMPLETE", json!(["web0", "web1"])));
+    bed.ran.clear();
+    bed.delete().unwrap();
+    bed.idle();
+    assert_eq!(bed.status(), "gone");
+    assert_eq!(
+        (bed.ran.first().unwrap().as_str(), bed.ran.last().unwrap().as_str()),
+        ("Delete last", "Delete first")
+    );
+    assert!(is_clean(&bed));
+}
+
+#[test]
+fn a_change_inside_touches_what_it_is_of() {
+    let with = |size: &str| {
+        let root = format!(
+            "resources:\n  a: {{type: server.yaml, properties: {{name: x, size: {size}}}}}\n  b: {{type: server.yaml, properties: {{name: y}}}}\n  \
+             c: {{type: Muster::Dummy, properties: {{node: node-0, values: {{d: {{get_attr: [a, disk]}}}}}}}}\n"
+        );
+        source(&root, &[("server.yaml", SERVER)])
+    };
+    let mut bed = Bed::new(1);
+    bed.create(with("1")).unwrap();
+    bed.idle();
+    bed.ran.clear();
+    let view = bed.engine.preview(&stack(), &with("2"), None, &options()).unwrap();
+    let changed: Vec<String> = view
+        .resources
+        .iter()
+        .filter(|row| row.change != "unchanged")
+        .map(|row| format!("{} {} {}", row.name, row.kind, row.change))
+        .collect();
+    assert_eq!(
+        changed,
+        ["a/disk OS::Heat::Value update", "a/host Muster::Dummy update", "c Muster::Dummy update"]
+    );
+    bed.update(with("2")).unwrap();
+    bed.idle();
+    assert_eq!(bed.ran, ["Update a/host", "Update c"]);
+    bed.unhealthy("b/host").unwrap();
+    bed.ran.clear();
+    bed.update(with("2")).unwrap();
+    bed.idle();
+    assert_eq!(bed.ran, ["Create b/host", "Delete b/host"]);
+}
+
+#[test]
+fn a_count_that_is_known_later() {
+    let with = |count: &str| {
+        let root = format!(
+            "resources:\n  \
+              n: {{type: Muster::Dummy, properties: {{node: node-0, values: {{count: {count}}}}}}}\n  \
+              g: {{type: OS::Heat::ResourceGroup, properties: {{count: {{get_attr: [n, count]}}, resource_def: {{type: server.yaml, properties: {{name: 'w%index%'}}}}}}}}\n  \
+              z: {{type: Muster::Dummy, properties: {{node: node-0, values: {{all: {{list_join: [',', {{get_attr: [g, name]}}]}}}}}}}}\n\
+             outputs: {{names: {{value: {{get_attr: [g, name]}}}}}}"
+        );
+        source(&root, &[("server.yaml", SERVER)])
+    };
+    for dies in [false, true] {
+        let mut bed = Bed::new(1);
+        bed.create(with("2")).unwrap();
+        assert_eq!(names(&bed), ["g", "n", "z"], "until it is known its node stands for it");
+        bed.dying = dies;
+        bed.run_at(&node(0), 0);
+        if dies {
+            bed.restart();
+            bed.connect(&node(0));
+        }
+        bed.idle();
+        assert_eq!((bed.status().as_str(), output(&bed)), ("CREATE_COMPLETE", json!(["w0", "w1"])));
+        let traversal = bed.view().unwrap().traversal;
+        bed.ran.clear();
+        bed.update(with("3")).unwrap();
+        bed.idle();
+        assert_eq!((bed.status().as_str(), output(&bed)), ("UPDATE_COMPLETE", json!(["w0", "w1", "w2"])));
+        assert_eq!(bed.ran, ["Update n", "Create g/2/host", "Update z"]);
+        assert_eq!(bed.view().unwrap().traversal, traversal + 1, "one operation");
+        bed.ran.clear();
+        bed.update(with("1")).unwrap();
+        bed.restart();
+        bed.connect(&node(0));
+        bed.idle();
+        assert_eq!((bed.status().as_str(), output(&bed)), ("UPDATE_COMPLETE", json!(["w0"])));
+        bed.ran.clear();
+        bed.update(with("1")).unwrap();
+        assert_eq!((bed.status().as_str(), bed.ran.len()), ("UPDATE_COMPLETE", 0), "nothing changed");
+        bed.update(with("many")).unwrap();
+        bed.idle();
+        assert_eq!(bed.status(), "UPDATE_FAILED");
+        assert!(bed.view().unwrap().status_reason.contains("want a whole number"), "{:?}", bed.view());
+        bed.update(with("0")).unwrap();
+        bed.idle();
+        assert_eq!((bed.status().as_str(), output(&bed)), ("UPDATE_COMPLETE", json!([])));
+        bed.delete().unwrap();
+        bed.idle();
+        assert!(is_clean(&bed));
+    }
+}
+
+#[test]
+fn what_failed_or_was_cleared_stays_so_when_a_count_becomes_known() {
+    let root = "resources:\n  \
+          bad: {type: OS::Heat::TestResource, properties: {fail: true}}\n  \
+          n: {type: Muster::Dummy, properties: {node: node-0, values: {count: 2}}}\n  \
+          g: {type: OS::Heat::ResourceGroup, properties: {count: {get_attr: [n, count]}, resource_def: {type: Muster::Dummy, properties: {node: node-0, values: {v: '%index%'}}}}}";
+    let mut bed = Bed::new(1);
+    bed.create(source(root, &[])).unwrap();
+    bed.idle();
+    assert_eq!(bed.status(), "CREATE_FAILED");
+    assert_eq!(bed.ran, ["Create n", "Create g/0", "Create g/1"], "what can go on does");
+    let failed = bed.tables.events.iter().filter(|event| *event == "bad CREATE_FAILED").count();
+    assert_eq!(failed, 1);
+    bed.delete().unwrap();
+    bed.idle();
+    assert!(is_clean(&bed));
+}
+
+#[test]
+fn batches_go_one_after_the_other_and_stop_where_one_fails() {
+    let with = |fail: &str| {
+        let root = format!(
+            "resources: {{g: {{type: OS::Heat::ResourceGroup, update_policy: {{rolling_update: {{max_batch_size: 2}}, batch_create: {{max_batch_size: 1}}}}, \
+             properties: {{count: 4, resource_def: {{type: Muster::Dummy, properties: {{node: node-0, {fail} values: {{v: '%index%'}}}}}}}}}}}}"
+        );
+        source(&root, &[])
+    };
+    let mut bed = Bed::new(1);
+    bed.create(with("")).unwrap();
+    assert_eq!(bed.hosts[&node(0)].queue.len(), 1);
+    bed.idle();
+    assert_eq!((bed.status().as_str(), bed.ran.len()), ("CREATE_COMPLETE", 4));
+    bed.ran.clear();
+    bed.update(with("fail: update,")).unwrap();
+    assert_eq!(bed.hosts[&node(0)].queue.len(), 2, "the batches of an update");
+    bed.idle();
+    assert_eq!(bed.status(), "UPDATE_FAILED");
+    assert!(bed.ran.iter().all(|job| job == "Update g/0" || job == "Update g/1"), "{:?}", bed.ran);
+}
+
+#[test]
+fn removed_members_never_come_back() {
+    let with = |count: usize, policies: &str| {
+        let root = format!(
+            "resources: {{g: {{type: OS::Heat::ResourceGroup, properties: {{count: {count}, removal_policies_mode: {}, removal_policies: {}, \
+             resource_def: {{type: Muster::Dummy, properties: {{node: node-0}}}}}}}}}}",
+            if policies.starts_with('u') { "update" } else { "append" },
+            policies.trim_start_matches('u')
+        );
+        source(&root, &[])
+    };
+    let mut bed = Bed::new(1);
+    let steps = [
+        (3, "[]", "g g/0 g/1 g/2"),
+        (3, "[{resource_list: ['1']}]", "g g/0 g/2 g/3"),
+        (3, "[]", "g g/0 g/2 g/3"),
+        (4, "[{resource_list: ['0']}]", "g g/2 g/3 g/4 g/5"),
+        (2, "u[]", "g g/0 g/1"),
+    ];
+    for (at, (count, policies, wanted)) in steps.into_iter().enumerate() {
+        match at {
+            0 => bed.create(with(count, policies)).unwrap(),
+            _ => bed.update(with(count, policies)).unwrap(),
+        };
+        bed.idle();
+        assert_eq!(names(&bed).join(" "), wanted, "{policies}");
+        bed.restart();
+        bed.connect(&node(0));
+    }
+    // By what refers to it.
+    let id = bed.resource("g/0").physical_id;
+    bed.update(with(2, &format!("[{{resource_list: ['{id}']}}]"))).unwrap();
+    bed.idle();
+    assert_eq!(names(&bed).join(" "), "g g/1 g/2");
+}
+
+#[test]
+fn hidden_values_of_nested_stacks_are_masked() {
+    let nested = "parameters: {password: {type: string, hidden: true}}\n\
+        resources: {d: {type: Muster::Dummy, properties: {node: node-0, values: {p: {get_param: password}}}}}\n\
+        outputs: {it: {value: {get_attr: [d, p]}}}";
+    let root = "resources: {n: {type: n.yaml, properties: {password: hunter2}}}\noutputs: {o: {value: {get_attr: [n, it]}}}";
+    let mut bed = Bed::new(1);
+    let source = source(root, &[("n.yaml", nested)]);
+    let view = bed.engine.preview(&stack(), &source, None, &options()).unwrap();
+    assert!(!format!("{view:?}").contains("hunter2"));
+    bed.create(source).unwrap();
+    bed.idle();
+    assert_eq!(output(&bed), "******");
+}
+
+#[test]
+fn a_nested_stack_that_fails_is_rolled_back_with_the_rest() {
+    let nested = |fail: &str| {
+        format!(
+            "resources: {{d: {{type: Muster::Dummy, properties: {{node: node-0, {fail}values: {{'!v': 1}}}}}}}}"
+        )
+    };
+    let root = "resources: {n: {type: n.yaml}, g: {type: OS::Heat::ResourceChain, properties: {resources: [n.yaml, n.yaml]}}}";
+    let mut bed = Bed::new(1);
+    bed.create(source(root, &[("n.yaml", &nested(""))])).unwrap();
+    bed.idle();
+    assert_eq!(bed.ran.len(), 3);
+    bed.ask(Request::Update {
+        name: stack(),
+        source: source(root, &[("n.yaml", &nested("fail: update, "))]),
+        options: Options { rollback: true, ..options() },
+    })
+    .unwrap();
+    bed.idle();
+    assert_eq!(bed.status(), "ROLLBACK_COMPLETE");
+}

@@ -1,0 +1,306 @@
+//! What groups and chains come to: how many members, of what type, and in which batches.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use super::parts::{Below, Body, Known, NONE, Parts};
+use super::value::{Context, index_var, want_text};
+use crate::Limits;
+use crate::digest;
+use crate::error::{cut, suggestion_or_all};
+use crate::expression::describe;
+use crate::parameter::ParameterType;
+use crate::render::RenderError;
+use crate::types::Kind;
+
+const DEFINITION_KEYS: [&str; 3] = ["metadata", "properties", "type"];
+const MODES: [&str; 2] = ["append", "update"];
+const POLICIES: [&str; 2] = ["batch_create", "rolling_update"];
+const POLICY_KEYS: [&str; 3] = ["max_batch_size", "min_in_service", "pause_time"];
+
+/// What the properties of a group or chain say.
+pub(super) struct Decided {
+    /// The type of each member; of a group there is one for all.
+    pub types: Vec<String>,
+    pub count: usize,
+    pub index_var: Box<str>,
+    /// Members to be removed, by name or by what refers to them.
+    pub listed: Vec<String>,
+    /// Those that were removed before stay so.
+    pub appends: bool,
+    /// Each member after the one before.
+    pub in_turn: bool,
+}
+
+impl Decided {
+    /// Of all that decides on members.
+    pub fn digest(&self) -> u128 {
+        digest::of_value(&json!([
+            self.types,
+            self.count,
+            self.index_var,
+            self.listed,
+            self.appends,
+            self.in_turn
+        ]))
+    }
+
+    /// Names of the members of a group, and those that are never given again.
+    pub fn names(&self, path: &str, known: &dyn Known) -> (Vec<String>, Vec<String>) {
+        let before = if self.appends { known.removed(path) } else { Vec::new() };
+        let mut removed: BTreeSet<String> = before.into_iter().collect();
+        let is_name = |text: &&String| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        removed.extend(self.listed.iter().filter(is_name).cloned());
+        let mut others: BTreeSet<&str> =
+            self.listed.iter().filter(|text| !is_name(text)).map(String::as_str).collect();
+        // Those that are there: none of them is further away than all that there are or were.
+        for at in 0..self.count + removed.len() + others.len() {
+            if others.is_empty() {
+                break;
+            }
+            let reference = known.reference(&format!("{path}/{at}"));
+            if reference.is_some_and(|reference| others.remove(&*reference)) {
+                removed.insert(at.to_string());
+            }
+        }
+        let names = (0u64..).map(|at| at.to_string()).filter(|name| !removed.contains(name));
+        (names.take(self.count).collect(), removed.into_iter().collect())
+    }
+}
+
+/// Reads the properties of a group or chain.
+pub(super) fn decide(context: &Context<'_>, index: u32) -> Result<Decided, RenderError> {
+    match context.parts.instances[index as usize].kind {
+        Kind::Chain => chain(context, index),
+        _ => group(context, index, None),
+    }
+}
+
+fn chain(context: &Context<'_>, index: u32) -> Result<Decided, RenderError> {
+    let wrong = |name: &'static str| move |message: String| context.said_of(index, Some(name), &message);
+    let types = match context.property(index, &["resources"])? {
+        Some(Value::Array(items)) => {
+            let each = |item: &Value| want_text(item).map(str::to_owned);
+            items.iter().map(each).collect::<Result<Vec<String>, String>>().map_err(wrong("resources"))?
+        }
+        Some(other) => {
+            return Err(wrong("resources")(format!("want a list of types, got {}", describe(&other))));
+        }
+        None => {
+            return Err(context.said_of(
+                index,
+                None,
+                "OS::Heat::ResourceChain needs the property 'resources'",
+            ));
+        }
+    };
+    let concurrent = context.property(index, &["concurrent"])?.unwrap_or(Value::Bool(false));
+    let concurrent = ParameterType::Boolean.convert(&concurrent).map_err(wrong("concurrent"))?;
+    Ok(Decided {
+        count: types.len(),
+        types,
+        index_var: Box::default(),
+        listed: Vec::new(),
+        appends: false,
+        in_turn: concurrent == Value::Bool(false),
+    })
+}
+
+/// All of a group but how many members there are, which cannot be told.
+pub(super) fn decide_all_but_count(
+    context: &Context<'_>,
+    index: u32,
+    count: usize,
+) -> Result<Decided, RenderError> {
+    match context.parts.instances[index as usize].kind {
+        Kind::Chain => chain(context, index),
+        _ => group(context, index, Some(count)),
+    }
+}
+
+fn group(context: &Context<'_>, index: u32, count: Option<usize>) -> Result<Decided, RenderError> {
+    let wrong = |name: &'static str| move |message: String| context.said_of(index, Some(name), &message);
+    let count = match count {
+        Some(count) => count,
+        None => match context.property(index, &["count"])? {
+            Some(value) => whole_number(&value, Limits::COUNT).map_err(wrong("count"))?,
+            None => 1,
+        },
+    };
+    let variable = index_var(context.property(index, &["index_var"])?).map_err(wrong("index_var"))?;
+    let listed = match context.property(index, &["removal_policies"])? {
+        Some(value) => removal_list(&value).map_err(wrong("removal_policies"))?,
+        None => Vec::new(),
+    };
+    let appends = match context.property(index, &["removal_policies_mode"])? {
+        Some(value) => match want_text(&value).map_err(wrong("removal_policies_mode"))? {
+            "append" => true,
+            "update" => false,
+            other => {
+                let near = suggestion_or_all(other, &MODES);
+                return Err(wrong("removal_policies_mode")(format!("unknown mode '{}'{near}", cut(other))));
+            }
+        },
+        None => true,
+    };
+    check_definition(context, index).map_err(wrong("resource_def"))?;
+    let kind = match context.property(index, &["resource_def", "type"])? {
+        Some(value) => want_text(&value).map_err(wrong("resource_def"))?.to_owned(),
+        None => return Err(wrong("resource_def")("a definition needs a 'type'".to_owned())),
+    };
+    Ok(Decided { types: vec![kind], count, index_var: variable, listed, appends, in_turn: false })
+}
+
+/// Names that a definition does not have, as far as it is written out.
+fn check_definition(context: &Context<'_>, index: u32) -> Result<(), String> {
+    let (scope, resource, mut way) = context.parts.written(index);
+    way.push("resource_def");
+    let Some(names) = super::value::source(&context.parts.scopes[scope as usize].template, resource, &way)
+        .and_then(|expr| expr.keys())
+    else {
+        return Ok(());
+    };
+    match names.into_iter().find(|name| !DEFINITION_KEYS.contains(name)) {
+        Some(name) => {
+            let near = suggestion_or_all(name, &DEFINITION_KEYS);
+            Err(format!("unknown key '{}' of a definition{near}", cut(name)))
+        }
+        None => Ok(()),
+    }
+}
+
+fn whole_number(value: &Value, most: u64) -> Result<usize, String> {
+    let number = match value {
+        Value::Number(number) => number.as_u64(),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => return Err(format!("want a whole number, got {}", describe(value))),
+    };
+    let number = number.filter(|number| *number <= most);
+    let number = number.and_then(|number| usize::try_from(number).ok());
+    number.ok_or_else(|| format!("want a whole number from 0 to {most}"))
+}
+
+/// `[{resource_list: [NAME, …]}, …]`
+fn removal_list(value: &Value) -> Result<Vec<String>, String> {
+    let Value::Array(policies) = value else {
+        return Err(format!("want a list, got {}", describe(value)));
+    };
+    let mut listed = Vec::new();
+    for policy in policies {
+        let Value::Object(policy) = policy else {
+            return Err(format!("want maps with a 'resource_list', got {}", describe(policy)));
+        };
+        for (key, value) in policy {
+            match (&**key, value) {
+                ("resource_list", Value::Array(items)) => {
+                    for item in items {
+                        match item {
+                            Value::String(text) => listed.push(text.clone()),
+                            Value::Number(number) => listed.push(number.to_string()),
+                            other => return Err(format!("want names of members, got {}", describe(other))),
+                        }
+                    }
+                }
+                ("resource_list", Value::Null) => {}
+                ("resource_list", other) => return Err(format!("want a list, got {}", describe(other))),
+                _ => return Err(format!("unknown key '{}'; known is resource_list", cut(key))),
+            }
+        }
+    }
+    Ok(listed)
+}
+
+/// How many members of a group may be under way at once; `None`: all.
+pub(super) fn batch_size(
+    context: &Context<'_>,
+    index: u32,
+    count: usize,
+    policy: &str,
+) -> Result<Option<usize>, RenderError> {
+    let Body::Own { scope, resource } = context.parts.instances[index as usize].body else { return Ok(None) };
+    let template = &context.parts.scopes[scope as usize].template;
+    let resource = &template.resources[resource as usize];
+    let Some(expr) = &resource.update_policy else { return Ok(None) };
+    let within = context.within(scope);
+    let place = ["resources", &resource.name, "update_policy"];
+    let policies = template.rendered(expr, &within, &within, &place)?;
+    let wrong = |message: String| template.failed(expr.at, &place, message);
+    let given = match &policies {
+        Value::Null => return Ok(None),
+        Value::Object(map) => map,
+        other => return Err(wrong(format!("want a map, got {}", describe(other)))),
+    };
+    if let Some(other) = given.keys().find(|name| !POLICIES.contains(&&***name)) {
+        let near = suggestion_or_all(other, &POLICIES);
+        return Err(wrong(format!("unknown policy '{}'{near}", cut(other))));
+    }
+    let mut size = None;
+    for (name, value) in given {
+        let Value::Object(map) = value else {
+            if value.is_null() {
+                continue;
+            }
+            return Err(wrong(format!("want a map as '{name}', got {}", describe(value))));
+        };
+        let found = one_policy(map, count).map_err(|message| wrong(format!("{name}: {message}")))?;
+        if name == policy {
+            size = Some(found);
+        }
+    }
+    Ok(size)
+}
+
+fn one_policy(given: &Map<String, Value>, count: usize) -> Result<usize, String> {
+    if let Some(other) = given.keys().find(|name| !POLICY_KEYS.contains(&&***name)) {
+        let near = suggestion_or_all(other, &POLICY_KEYS);
+        return Err(format!("unknown key '{}'{near}", cut(other)));
+    }
+    let number = |name: &str, default: usize| match given.get(name).filter(|value| !value.is_null()) {
+        Some(value) => whole_number(value, Limits::COUNT).map_err(|message| format!("{name}: {message}")),
+        None => Ok(default),
+    };
+    if number("pause_time", 0)? > 0 {
+        return Err("a pause_time between batches is not supported by this version yet".into());
+    }
+    let (size, in_service) = (number("max_batch_size", 1)?, number("min_in_service", 0)?);
+    if size == 0 {
+        return Err("max_batch_size: want at least 1".into());
+    }
+    // No more may be under way than leaves so many in service; one must be.
+    Ok(size.min(count.saturating_sub(in_service)).max(1))
+}
+
+/// Whether what decided on all that encloses an instance, and on itself, is as it was when the tree was made. What
+/// cannot be known yet is.
+pub(super) fn is_as_decided(context: &Context<'_>, parts: &Parts, index: u32) -> Result<bool, RenderError> {
+    let mut at = index;
+    while at != NONE {
+        if let Below::Scope(scope) = parts.instances[at as usize].below
+            && parts.scopes[scope as usize].late
+        {
+            match context.existence(scope) {
+                Ok(there) => {
+                    let was = parts.scopes[scope as usize].map.iter().map(|at| *at != NONE);
+                    if !was.eq(there) {
+                        return Ok(false);
+                    }
+                }
+                Err(RenderError::NotYet { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if let Below::Group(group) = parts.instances[at as usize].below {
+            let group = &parts.groups[group as usize];
+            if group.late {
+                match decide(context, at) {
+                    Ok(decided) if group.seen != Some(decided.digest()) => return Ok(false),
+                    Ok(_) | Err(RenderError::NotYet { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        at = parts.enclosing(at);
+    }
+    Ok(true)
+}

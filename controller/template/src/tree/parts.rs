@@ -1,0 +1,207 @@
+//! What a tree is made of, as it grows and when it is grown.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::bind::Parameters;
+use crate::environment::Environment;
+use crate::template::Template;
+use crate::types::Kind;
+
+/// In place of an index: nothing.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// All stacks and all that is in them.
+pub(super) struct Parts {
+    /// The root's.
+    pub parameters: Arc<Parameters>,
+    pub environment: Arc<Environment>,
+    /// The root first.
+    pub scopes: Vec<Scope>,
+    /// In the order they were found while the tree grows, then by name.
+    pub instances: Vec<Instance>,
+    /// Groups and chains.
+    pub groups: Vec<Group>,
+}
+
+/// One stack: a template with what stands for it.
+pub(super) struct Scope {
+    pub template: Arc<Template>,
+    /// The instance that is this stack; [`NONE`]: it is the root.
+    pub stands: u32,
+    /// The instance of each of the template's resources; [`NONE`]: it does not exist.
+    pub map: Box<[u32]>,
+    /// Which resources there are follows from other resources.
+    pub late: bool,
+}
+
+/// One resource.
+pub(super) struct Instance {
+    /// Its path.
+    pub name: Arc<str>,
+    pub kind: Kind,
+    /// As operators see its type, where that is not the kind's name.
+    pub type_name: Option<Arc<str>>,
+    pub body: Body,
+    /// Sorted, unique.
+    pub requires: Box<[u32]>,
+    pub definition: u128,
+    pub retain: bool,
+    pub below: Below,
+}
+
+/// Where a resource's properties are written.
+#[derive(Clone, Copy)]
+pub(super) enum Body {
+    /// In a template.
+    Own { scope: u32, resource: u32 },
+    /// In the `resource_def` of a group.
+    Member { of: u32 },
+    /// In the `resource_properties` of a chain.
+    Link { of: u32 },
+}
+
+/// What a resource stands for.
+#[derive(Clone, Copy)]
+pub(super) enum Below {
+    Nothing,
+    Scope(u32),
+    Group(u32),
+}
+
+/// What a group or chain came to.
+pub(super) struct Group {
+    pub index_var: Box<str>,
+    /// In their order, which is not that of their paths.
+    pub members: Box<[u32]>,
+    /// Names that are never given again.
+    pub removed: Vec<String>,
+    /// Digest of what was decided on; none: it could not be known, and there are no members yet.
+    pub seen: Option<u128>,
+    /// What was decided on follows from other resources.
+    pub late: bool,
+}
+
+impl Parts {
+    /// The last part of a path.
+    pub fn own_name(&self, index: u32) -> &str {
+        let name = &*self.instances[index as usize].name;
+        name.rsplit_once('/').map_or(name, |(_, own)| own)
+    }
+
+    /// The stack whose template a resource is written in, its index there, and the way from its properties to those of the
+    /// instance.
+    pub fn written(&self, index: u32) -> (u32, usize, Vec<&'static str>) {
+        let mut way = Vec::new();
+        let mut at = index;
+        loop {
+            match self.instances[at as usize].body {
+                Body::Own { scope, resource } => {
+                    way.reverse();
+                    return (scope, resource as usize, way);
+                }
+                Body::Member { of } => {
+                    way.extend(["properties", "resource_def"]);
+                    at = of;
+                }
+                Body::Link { of } => {
+                    way.push("resource_properties");
+                    at = of;
+                }
+            }
+        }
+    }
+
+    /// The instance that encloses this one; [`NONE`]: none.
+    pub fn enclosing(&self, index: u32) -> u32 {
+        match self.instances[index as usize].body {
+            Body::Own { scope, .. } => self.scopes[scope as usize].stands,
+            Body::Member { of } | Body::Link { of } => of,
+        }
+    }
+
+    /// By name: places take the place of the numbers given while the tree grew.
+    pub fn sort(&mut self) {
+        let count = self.instances.len();
+        let mut order: Vec<u32> = (0..).take(count).collect();
+        order
+            .sort_unstable_by(|a, b| self.instances[*a as usize].name.cmp(&self.instances[*b as usize].name));
+        let mut place = vec![0; count];
+        for (at, number) in (0u32..).zip(&order) {
+            place[*number as usize] = at;
+        }
+        let put = |index: &mut u32| {
+            if *index != NONE {
+                *index = place[*index as usize];
+            }
+        };
+        for scope in &mut self.scopes {
+            put(&mut scope.stands);
+            scope.map.iter_mut().for_each(put);
+        }
+        for group in &mut self.groups {
+            group.members.iter_mut().for_each(put);
+        }
+        let mut old: Vec<Option<Instance>> =
+            std::mem::take(&mut self.instances).into_iter().map(Some).collect();
+        self.instances = order.iter().filter_map(|number| old[*number as usize].take()).collect();
+        for instance in &mut self.instances {
+            instance.requires.iter_mut().for_each(put);
+            instance.requires.sort_unstable();
+            match &mut instance.body {
+                Body::Own { .. } => {}
+                Body::Member { of } | Body::Link { of } => put(of),
+            }
+        }
+    }
+
+    pub fn index_of(&self, name: &str) -> Option<usize> {
+        self.instances.binary_search_by(|instance| (*instance.name).cmp(name)).ok()
+    }
+}
+
+/// What is known of resources while a tree grows, by path: as they are now, whatever becomes of them.
+pub trait Known {
+    /// What `get_resource` would give.
+    fn reference(&self, path: &str) -> Option<String>;
+    /// What `get_attr` would give.
+    fn attribute(&self, path: &str, name: &str) -> Option<serde_json::Value>;
+    /// The names that a group has given up.
+    fn removed(&self, path: &str) -> Vec<String>;
+    /// The members of a group, by their names in the group: those stay while it is not known how many there are to be.
+    fn members(&self, path: &str) -> Vec<String> {
+        let _ = path;
+        Vec::new()
+    }
+    /// Whether there is anything under that path.
+    fn is_there(&self, path: &str) -> bool;
+}
+
+/// Nothing is known.
+#[derive(Clone, Copy, Debug)]
+pub struct Nobody;
+
+impl Known for Nobody {
+    fn reference(&self, _: &str) -> Option<String> {
+        None
+    }
+
+    fn attribute(&self, _: &str, _: &str) -> Option<serde_json::Value> {
+        None
+    }
+
+    fn removed(&self, _: &str) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn is_there(&self, _: &str) -> bool {
+        false
+    }
+}
+
+/// Templates by key, each read once.
+pub(super) struct Library<'a> {
+    pub files: &'a BTreeMap<String, String>,
+    pub environment: &'a Environment,
+    pub templates: BTreeMap<String, Arc<Template>>,
+}

@@ -1,0 +1,483 @@
+//! Values in a tree: parameters that another stack gives, outputs that stand for resources, members of groups.
+
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::parts::{Below, Body, Instance, NONE, Parts, Scope};
+use crate::Limits;
+use crate::bind::{Facade, StackNames, Values};
+use crate::error::{cut, suggestion};
+use crate::expression::{Expr, ExprKind, describe};
+use crate::parameter::ParameterDef;
+use crate::render::{References, RenderError, Unresolved};
+use crate::template::Template;
+use crate::text::weight;
+use crate::types::Kind;
+
+/// The output that stands for a nested stack.
+const STACK_ID: &str = "OS::stack_id";
+const INDEX_VAR: &str = "%index%";
+
+type Found<T> = Result<T, Unresolved>;
+
+/// One rendering: what has been found on the way is kept to its end.
+pub(super) struct Context<'a> {
+    pub parts: &'a Parts,
+    /// By place.
+    pub refs: &'a dyn References,
+    values: RefCell<BTreeMap<(u32, u32), Value>>,
+    outputs: RefCell<BTreeMap<(u32, u32), Value>>,
+    conditions: RefCell<BTreeMap<(u32, u32), bool>>,
+    /// Stacks that the value at hand has passed through.
+    depth: Cell<usize>,
+    /// Bytes that may still be kept or found.
+    left: Cell<usize>,
+}
+
+impl<'a> Context<'a> {
+    pub fn new(parts: &'a Parts, refs: &'a dyn References) -> Self {
+        Self {
+            parts,
+            refs,
+            values: RefCell::default(),
+            outputs: RefCell::default(),
+            conditions: RefCell::default(),
+            depth: Cell::new(0),
+            left: Cell::new(Limits::RENDERED),
+        }
+    }
+
+    pub fn within(&self, scope: u32) -> InScope<'_, 'a> {
+        InScope { context: self, scope }
+    }
+
+    fn instance(&self, index: u32) -> &'a Instance {
+        &self.parts.instances[index as usize]
+    }
+
+    fn scope(&self, scope: u32) -> &'a Scope {
+        &self.parts.scopes[scope as usize]
+    }
+
+    /// The properties of a resource as an object, or what is below them; `None` where it is not given.
+    pub fn property(&self, index: u32, steps: &[&str]) -> Result<Option<Value>, RenderError> {
+        match self.instance(index).body {
+            Body::Own { scope, resource } => self.own_property(scope, resource, steps),
+            Body::Member { of } => {
+                let steps = [&["resource_def", "properties"], steps].concat();
+                let Below::Group(group) = self.instance(of).below else { return Ok(None) };
+                let variable = &self.parts.groups[group as usize].index_var;
+                let value = self.property(of, &steps)?;
+                Ok(value.map(|value| with_index(value, variable, self.parts.own_name(index))))
+            }
+            Body::Link { of } => self.property(of, &[&["resource_properties"], steps].concat()),
+        }
+    }
+
+    fn own_property(&self, scope: u32, resource: u32, steps: &[&str]) -> Result<Option<Value>, RenderError> {
+        let template = &self.scope(scope).template;
+        let resource = &template.resources[resource as usize];
+        let mut place = vec!["resources", &resource.name, "properties"];
+        let (mut expr, mut left) = (&resource.properties, steps);
+        while let ([step, more @ ..], ExprKind::Map(_)) = (left, &expr.kind) {
+            let Some(entry) = expr.entry(step) else { return Ok(None) };
+            (expr, left) = (&entry.value, more);
+            place.push(step);
+        }
+        let within = self.within(scope);
+        let value = template.rendered(expr, &within, &within, &place)?;
+        let found = left
+            .iter()
+            .try_fold(value, |mut value, step| value.as_object_mut().and_then(|map| map.remove(*step)));
+        Ok(found.filter(|value| !value.is_null()))
+    }
+
+    /// All properties that are given.
+    pub fn properties(&self, index: u32) -> Result<Value, RenderError> {
+        Ok(match self.property(index, &[])? {
+            Some(Value::Object(map)) => {
+                Value::Object(map.into_iter().filter(|(_, value)| !value.is_null()).collect())
+            }
+            Some(other) => other,
+            None => Value::Object(Map::new()),
+        })
+    }
+
+    /// A value that another stack gives, or an environment, or the template itself.
+    fn parameter(&self, scope: u32, index: u32) -> Result<Value, RenderError> {
+        if let Some(known) = self.values.borrow().get(&(scope, index)) {
+            return Ok(known.clone());
+        }
+        let Scope { template, stands, .. } = self.scope(scope);
+        let definition = &template.parameters[index as usize];
+        let given = self.deeper(|| self.property(*stands, &[&definition.name]))?;
+        let value = match given {
+            Some(given) => self.converted(*stands, definition, &given)?,
+            None => match (self.parts.environment.default_of(definition), &definition.default) {
+                (Some(Ok(value)), _) => value,
+                (Some(Err(error)), _) => return Err(error.into()),
+                (None, Some(default)) => default.clone(),
+                (None, None) => {
+                    let name = &definition.name;
+                    let message =
+                        format!("'{}' needs the parameter '{name}', which has no default", template.file);
+                    return Err(self.said_of(*stands, None, &message));
+                }
+            },
+        };
+        self.spend(*stands, weight(&value))?;
+        self.values.borrow_mut().insert((scope, index), value.clone());
+        Ok(value)
+    }
+
+    fn converted(&self, stands: u32, definition: &ParameterDef, given: &Value) -> Result<Value, RenderError> {
+        let wrong = |message: String| self.said_of(stands, Some(&definition.name), &message);
+        definition.take(given).map_err(wrong)
+    }
+
+    /// What the outer template says of the resource that is this stack. Its metadata is not kept.
+    fn facade(&self, scope: u32) -> Result<Facade, RenderError> {
+        let stands = self.scope(scope).stands;
+        let mut facade = Facade { deletion_policy: "Delete".into(), ..Facade::default() };
+        if let Body::Own { scope, resource } = self.instance(stands).body {
+            let template = &self.scope(scope).template;
+            let resource = &template.resources[resource as usize];
+            if resource.retain {
+                facade.deletion_policy = "Retain".into();
+            }
+            facade.update_policy = Value::Object(Map::new());
+            if let Some(policy) = &resource.update_policy {
+                let within = self.within(scope);
+                let place = ["resources", &resource.name, "update_policy"];
+                facade.update_policy = template.rendered(policy, &within, &within, &place)?;
+            }
+        }
+        Ok(facade)
+    }
+
+    /// Which of a stack's resources there are.
+    pub fn existence(&self, scope: u32) -> Result<Vec<bool>, RenderError> {
+        let template = &self.scope(scope).template;
+        let within = self.within(scope);
+        (0..template.resources.len()).map(|at| template.is_there(at, &within)).collect()
+    }
+
+    /// An error about a resource or one of its properties, where that is written.
+    pub fn said_of(&self, index: u32, property: Option<&str>, message: &str) -> RenderError {
+        let (scope, resource, mut way) = self.parts.written(index);
+        let way: Vec<&str> = way.drain(..).chain(property).collect();
+        self.scope(scope).template.error_at(resource, &way, message).into()
+    }
+
+    fn deeper<T>(&self, find: impl FnOnce() -> Result<T, RenderError>) -> Result<T, RenderError> {
+        let depth = self.depth.get();
+        if depth >= Limits::PASSED {
+            let message = format!("a value passes through more than {} stacks", Limits::PASSED);
+            return Err(self.parts.scopes[0].template.error_of_all(&message).into());
+        }
+        self.depth.set(depth + 1);
+        let found = find();
+        self.depth.set(depth);
+        found
+    }
+
+    fn spend(&self, index: u32, bytes: usize) -> Result<(), RenderError> {
+        match self.left.get().checked_sub(bytes) {
+            Some(left) => {
+                self.left.set(left);
+                Ok(())
+            }
+            None => {
+                let message = format!("what it is given comes to more than {} MiB", Limits::RENDERED >> 20);
+                Err(self.said_of(index, None, &message))
+            }
+        }
+    }
+
+    /// What `get_resource` gives.
+    fn reference(&self, index: u32) -> Found<Value> {
+        let instance = self.instance(index);
+        if let Below::Scope(scope) = instance.below {
+            let outputs = &self.scope(scope).template.outputs;
+            if let Ok(at) = outputs.binary_search_by(|output| (*output.key).cmp(STACK_ID)) {
+                return Ok(self.output(scope, at)?);
+            }
+        }
+        match self.refs.resource_id(index) {
+            Some(id) => Ok(Value::String(id)),
+            None => Err(self.not_yet(index)),
+        }
+    }
+
+    fn not_yet(&self, index: u32) -> Unresolved {
+        let resource = (*self.instance(index).name).into();
+        Unresolved::Elsewhere(RenderError::NotYet { resource, index })
+    }
+
+    fn output(&self, scope: u32, at: usize) -> Result<Value, RenderError> {
+        let key = (scope, u32::try_from(at).unwrap_or(NONE));
+        if let Some(known) = self.outputs.borrow().get(&key) {
+            return Ok(known.clone());
+        }
+        let found = self.scope(scope);
+        let within = self.within(scope);
+        let value = self.deeper(|| found.template.output_with(at, &within, &within))?;
+        self.spend(found.stands, weight(&value))?;
+        self.outputs.borrow_mut().insert(key, value.clone());
+        Ok(value)
+    }
+
+    /// What `get_attr` gives, with how many of the keys below were followed.
+    fn attribute(&self, index: u32, name: &str, keys: &[String]) -> Found<Option<(Value, usize)>> {
+        let instance = self.instance(index);
+        if let Some(path) = name.strip_prefix("resource.").filter(|_| instance.kind.is_whole()) {
+            return self.attribute_inside(index, path, keys).map(Some);
+        }
+        match instance.below {
+            Below::Scope(scope) => self.stack_attribute(scope, name),
+            Below::Group(group) => self.group_attribute(index, group, name, keys).map(Some),
+            Below::Nothing if instance.kind == Kind::None => Ok(Some((Value::Null, keys.len()))),
+            Below::Nothing => match self.refs.attribute(index, name) {
+                Some(value) => Ok(Some((value, 0))),
+                None if self.refs.is_ready(index) => Ok(None),
+                None => Err(self.not_yet(index)),
+            },
+        }
+    }
+
+    fn stack_attribute(&self, scope: u32, name: &str) -> Found<Option<(Value, usize)>> {
+        let outputs = &self.scope(scope).template.outputs;
+        if let Ok(at) = outputs.binary_search_by(|output| (*output.key).cmp(name)) {
+            return Ok(Some((self.output(scope, at)?, 0)));
+        }
+        if name == "outputs" {
+            let each = |at: usize| Ok((outputs[at].key.to_string(), self.output(scope, at)?));
+            let all: Result<Map<String, Value>, RenderError> = (0..outputs.len()).map(each).collect();
+            return Ok(Some((Value::Object(all?), 0)));
+        }
+        let near = suggestion(name, outputs.iter().map(|output| &*output.key));
+        let file = &self.scope(scope).template.file;
+        Err(Unresolved::Wrong(format!("'{file}' has no output '{}'{near}", cut(name))))
+    }
+
+    /// `resource.NAME` with or without an attribute after it, of what is in a nested stack or a group.
+    fn attribute_inside(&self, index: u32, path: &str, keys: &[String]) -> Found<(Value, usize)> {
+        let (name, attribute) =
+            path.split_once('.').map_or((path, None), |(name, attribute)| (name, Some(attribute)));
+        let child = self.child(index, name)?;
+        match (attribute, keys) {
+            (Some(attribute), keys) => Ok((self.selected(child, attribute, keys)?, keys.len())),
+            (None, [attribute, rest @ ..]) => Ok((self.selected(child, attribute, rest)?, keys.len())),
+            (None, []) => Ok((self.reference(child)?, 0)),
+        }
+    }
+
+    fn child(&self, index: u32, name: &str) -> Found<u32> {
+        let instance = self.instance(index);
+        let found = match instance.below {
+            Below::Nothing => None,
+            Below::Scope(scope) => {
+                let Scope { template, map, .. } = self.scope(scope);
+                template.index_of(name).map(|at| map[at]).filter(|at| *at != NONE)
+            }
+            Below::Group(group) => {
+                let group = &self.parts.groups[group as usize];
+                if group.seen.is_none() {
+                    return Err(self.not_yet(index));
+                }
+                group.members.iter().copied().find(|member| self.parts.own_name(*member) == name)
+            }
+        };
+        found.ok_or_else(|| {
+            Unresolved::Wrong(format!("there is no resource '{}' in '{}'", cut(name), instance.name))
+        })
+    }
+
+    fn group_attribute(&self, index: u32, group: u32, name: &str, keys: &[String]) -> Found<(Value, usize)> {
+        let group = &self.parts.groups[group as usize];
+        if group.seen.is_none() {
+            return Err(self.not_yet(index));
+        }
+        let members = || group.members.iter().copied();
+        let named = |member: u32, value: Value| (self.parts.own_name(member).to_owned(), value);
+        match name {
+            "refs" => {
+                let all: Found<Vec<Value>> = members().map(|member| self.reference(member)).collect();
+                Ok((Value::Array(all?), 0))
+            }
+            "refs_map" => {
+                let each = |member| Ok(named(member, self.reference(member)?));
+                let all: Found<Map<String, Value>> = members().map(each).collect();
+                Ok((Value::Object(all?), 0))
+            }
+            "removed_rsrc_list" => Ok((group.removed.iter().cloned().collect(), 0)),
+            "attributes" => {
+                let [attribute, rest @ ..] = keys else {
+                    let message = "'attributes' of a group needs the name of an attribute after it";
+                    return Err(Unresolved::Wrong(message.into()));
+                };
+                let each = |member| Ok(named(member, self.selected(member, attribute, rest)?));
+                let all: Found<Map<String, Value>> = members().map(each).collect();
+                Ok((Value::Object(all?), keys.len()))
+            }
+            _ => {
+                let all: Found<Vec<Value>> =
+                    members().map(|member| self.selected(member, name, keys)).collect();
+                Ok((Value::Array(all?), keys.len()))
+            }
+        }
+    }
+
+    /// An attribute with all keys below it followed.
+    fn selected(&self, index: u32, name: &str, keys: &[String]) -> Found<Value> {
+        let resource = &self.instance(index).name;
+        let found = self.attribute(index, name, keys)?;
+        let Some((mut value, used)) = found else {
+            return Err(Unresolved::Wrong(format!(
+                "the resource '{resource}' has no attribute '{}'",
+                cut(name)
+            )));
+        };
+        for key in &keys[used..] {
+            let next = match &mut value {
+                Value::Object(map) => map.remove(key),
+                Value::Array(items) => {
+                    key.parse().ok().filter(|at| *at < items.len()).map(|at: usize| items.swap_remove(at))
+                }
+                _ => None,
+            };
+            value = next.ok_or_else(|| {
+                Unresolved::Wrong(format!(
+                    "the attribute '{}' of '{resource}' has no '{}'",
+                    cut(name),
+                    cut(key)
+                ))
+            })?;
+        }
+        Ok(value)
+    }
+}
+
+/// What the names in one stack's template stand for.
+pub(super) struct InScope<'c, 'a> {
+    context: &'c Context<'a>,
+    scope: u32,
+}
+
+impl InScope<'_, '_> {
+    /// The instance of a resource of the template; none: it does not exist.
+    fn of(&self, index: u32) -> Option<u32> {
+        let place = self.context.scope(self.scope).map[index as usize];
+        (place != NONE).then_some(place)
+    }
+}
+
+impl Values for InScope<'_, '_> {
+    fn value(&self, index: u32) -> Option<Result<Cow<'_, Value>, RenderError>> {
+        match self.scope {
+            0 => self.context.parts.parameters.value(index),
+            scope => Some(self.context.parameter(scope, index).map(Cow::Owned)),
+        }
+    }
+
+    fn condition(&self, index: u32) -> Option<Result<bool, RenderError>> {
+        if self.scope == 0 {
+            return self.context.parts.parameters.condition(index);
+        }
+        let key = (self.scope, index);
+        if let Some(known) = self.context.conditions.borrow().get(&key) {
+            return Some(Ok(*known));
+        }
+        let template = &self.context.scope(self.scope).template;
+        let condition = template.conditions.get(index as usize)?;
+        let holds = template.holds(&condition.value, self, &["conditions", &condition.name]);
+        if let Ok(holds) = holds {
+            self.context.conditions.borrow_mut().insert(key, holds);
+        }
+        Some(holds)
+    }
+
+    /// The stack is the whole: what is nested has no name of its own.
+    fn stack(&self) -> Option<&StackNames> {
+        self.context.parts.parameters.stack()
+    }
+
+    fn facade(&self) -> Option<Result<Cow<'_, Facade>, RenderError>> {
+        match self.scope {
+            0 => self.context.parts.parameters.facade(),
+            scope => Some(self.context.facade(scope).map(Cow::Owned)),
+        }
+    }
+}
+
+impl References for InScope<'_, '_> {
+    fn resource_id(&self, index: u32) -> Option<String> {
+        self.context.refs.resource_id(self.of(index)?)
+    }
+
+    fn attribute(&self, index: u32, name: &str) -> Option<Value> {
+        self.context.refs.attribute(self.of(index)?, name)
+    }
+
+    /// What is not known yet was told as such.
+    fn is_ready(&self, _: u32) -> bool {
+        true
+    }
+
+    fn reference(&self, index: u32) -> Found<Option<Value>> {
+        match self.of(index) {
+            Some(place) => self.context.reference(place).map(Some),
+            None => Ok(Some(Value::Null)),
+        }
+    }
+
+    fn resolve(&self, index: u32, name: &str, path: &[String]) -> Found<Option<(Value, usize)>> {
+        match self.of(index) {
+            Some(place) => self.context.attribute(place, name, path),
+            None => Ok(Some((Value::Null, path.len()))),
+        }
+    }
+}
+
+/// As Heat does it: in every text, and in no key.
+fn with_index(value: Value, variable: &str, index: &str) -> Value {
+    match value {
+        Value::String(text) if text.contains(variable) => Value::String(text.replace(variable, index)),
+        Value::Array(items) => items.into_iter().map(|item| with_index(item, variable, index)).collect(),
+        Value::Object(map) => {
+            map.into_iter().map(|(key, value)| (key, with_index(value, variable, index))).collect()
+        }
+        other => other,
+    }
+}
+
+/// The digest of an expression in a resource's properties, as far down as it is written out, and the parameters in it.
+pub(super) fn source<'t>(template: &'t Template, resource: usize, way: &[&str]) -> Option<&'t Expr> {
+    let mut expr = &template.resources[resource].properties;
+    for step in way {
+        match &expr.kind {
+            ExprKind::Map(_) => expr = &expr.entry(step)?.value,
+            _ => return Some(expr),
+        }
+    }
+    Some(expr)
+}
+
+/// Text for what must be text.
+pub(super) fn want_text(value: &Value) -> Result<&str, String> {
+    value.as_str().ok_or_else(|| format!("want text, got {}", describe(value)))
+}
+
+/// The variable of a group that names none.
+pub(super) fn index_var(given: Option<Value>) -> Result<Box<str>, String> {
+    match given {
+        None => Ok(INDEX_VAR.into()),
+        Some(value) => match want_text(&value)? {
+            text if text.chars().count() < 3 => Err("want at least three characters".into()),
+            text => Ok(text.into()),
+        },
+    }
+}

@@ -53,6 +53,52 @@ impl Bundle {
     }
 }
 
+/// Nested stacks in folders of their own, by file and by type, each with a file beside it.
+#[test]
+fn nested_templates_find_what_is_beside_them() {
+    let bundle = Bundle::new();
+    let nested = |name: &str| {
+        format!(
+            "heat_template_version: 2018-08-31\nparameters: {{tail: {{type: string, default: nobody}}}}\nresources:\n  \
+             file:\n    type: Muster::File\n    properties:\n      node: web-1\n      path: {}\n      \
+             content: {{list_join: ['', [{{get_file: text}}, {{get_param: tail}}]]}}\n",
+            bundle.web1.file(name).display()
+        )
+    };
+    bundle.write("stacks/web/parts/nested.yaml", &nested("by-file"));
+    bundle.write("stacks/web/parts/text", "beside parts, ");
+    bundle.write("library/mapped.yaml", &nested("by-type"));
+    bundle.write("library/text", "beside library, ");
+    bundle.write(
+        "envs/prod/nested.yaml",
+        "parameter_defaults: {tail: default}\nresource_registry: {My::Text: ../../library/mapped.yaml}\n",
+    );
+    bundle.write(
+        "stacks/web/nested.yaml",
+        "heat_template_version: 2018-08-31\nresources:\n  \
+         by_file: {type: parts/nested.yaml, properties: {tail: root}}\n  \
+         by_type: {type: 'My::Text'}\n",
+    );
+    let (site, root) = (&bundle.site, bundle.path("stacks/web/nested.yaml"));
+    let environment = bundle.path("envs/prod/nested.yaml");
+    site.ok(&["stack", "validate", "-t", &root, "-e", &environment]);
+    site.ok(&["stack", "create", "s", "-t", &root, "-e", &environment, "--wait"]);
+    let contents = || ["by-file", "by-type"].map(|name| bundle.web1.content(name).unwrap_or_default());
+    assert_eq!(contents(), ["beside parts, root", "beside library, default"]);
+    assert_eq!(site.resource("s", "by_file/file")["status"], "COMPLETE");
+    // What is beside them has changed, and is read anew with the template alone.
+    bundle.write("library/text", "changed, ");
+    site.ok(&["stack", "update", "s", "--existing", "--wait"]);
+    assert_eq!(contents(), ["beside parts, root", "beside library, default"]);
+    // The environment alone is given anew: its files have absolute keys then.
+    site.ok(&["stack", "update", "s", "-e", &environment, "--wait"]);
+    assert_eq!(contents(), ["beside parts, root", "changed, default"]);
+    let ran = site.muster(&["stack", "create", "t", "-t", &root]).expect(2);
+    assert!(ran.stderr.starts_with(&format!("error: {root}:4:")), "{}", ran.stderr);
+    site.ok(&["stack", "delete", "s", "--wait"]);
+    assert_eq!(bundle.web1.listing(), [""; 0]);
+}
+
 #[test]
 fn a_bundle_of_folders_is_applied_and_kept_with_the_stack() {
     let bundle = Bundle::new();

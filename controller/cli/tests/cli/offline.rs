@@ -149,14 +149,22 @@ fn environments_give_values_and_have_places() {
     assert_eq!(code, Some(2));
     assert!(stderr.starts_with(&format!("error: {worse}:1:1: event_sinks: ")), "{stderr}");
     let maps = environment("d.yaml", "resource_registry: {'Muster::*': OS::Heat::None}\n");
-    assert_eq!(validate(&[&maps]), (Some(0), format!("{file} is valid: 1 resources\n"), String::new()));
+    assert_eq!(
+        validate(&[&good, &maps]),
+        (Some(0), format!("{file} is valid: 1 resources\n"), String::new())
+    );
     let maps = environment("e.yaml", "resource_registry: {'Muster::*': OS::Heat::Nothing}\n");
-    let (code, _, stderr) = validate(&[&maps]);
+    let (code, _, stderr) = validate(&[&good, &maps]);
     assert_eq!(code, Some(2));
     assert!(
         stderr.starts_with(&format!("error: {file}:6:3: resources.motd: unknown resource type")),
         "{stderr}"
     );
+    let lost = environment("l.yaml", "resource_registry: {'Muster::File': lost.yaml}\n");
+    let (code, _, stderr) = validate(&[&lost]);
+    assert_eq!(code, Some(2));
+    let place = format!("error: {lost}:1:37: resource_registry.Muster::File: cannot read ");
+    assert!(stderr.starts_with(&place), "{stderr}");
     let (code, _, stderr) = validate(&["/nonexistent/e.yaml"]);
     assert_eq!(
         (code, stderr.as_str()),

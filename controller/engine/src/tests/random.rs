@@ -261,12 +261,146 @@ proptest! {
         prop_assert!(bed.reality().is_empty() && bed.tables.resources.is_empty() && bed.tables.contents.is_empty());
     }
 
+    /// Nested stacks and groups whose size follows from others, disturbed at any moment: in the end reality is the last
+    /// revision, and all of it goes.
+    #[test]
+    fn whatever_happens_a_tree_is_the_last_revision(seed: u64) {
+        trees_come_and_go(seed)?;
+    }
+
     /// Files that swap, hand over and leave their paths, jobs that fail, nodes that lose all they had, stacks
     /// deleted and made anew: in the end the disk is what the last revision says, and nothing is kept for nobody.
     #[test]
     fn whatever_happens_the_disk_is_the_last_revision(seed: u64) {
         files_come_and_go(seed, disturb_in_any_way)?;
     }
+}
+
+/// Nested stacks, chains and groups, some with a count that is known only when another is made; what nodes are to have.
+fn nest(dice: &mut Dice) -> (Source, Vec<String>) {
+    let inner = dice.roll(3);
+    let server = format!(
+        "parameters: {{p: {{type: string, default: x}}}}\nresources:\n  \
+           v: {{type: OS::Heat::Value, properties: {{value: [{{get_param: p}}, {inner}]}}}}\n  \
+           d: {{type: Muster::Dummy, properties: {{node: node-1, values: {{v: {{get_attr: [v, value, 0]}}}}}}}}\n\
+         outputs: {{o: {{value: {{get_attr: [d, v]}}}}}}"
+    );
+    let (count, late) = (dice.roll(4), dice.roll(2) == 0);
+    let asked = if late { "{get_attr: [n, count]}".to_owned() } else { count.to_string() };
+    let forced = if dice.roll(3) == 0 { "!" } else { "" };
+    let definition = match dice.roll(3) {
+        0 => "{type: server.yaml, properties: {p: 'i%index%'}}",
+        1 => "{type: server.yaml, properties: {p: {get_attr: [n, count]}}}",
+        _ => "{type: Muster::Dummy, properties: {node: node-0, values: {i: '%index%'}}}",
+    };
+    let suffix = if definition.contains("server") { "/d" } else { "" };
+    let policy =
+        ["", ", update_policy: {rolling_update: {max_batch_size: 1}, batch_create: {max_batch_size: 2}}"]
+            [dice.roll(2)];
+    let mut lines = vec![
+        format!(
+            "n: {{type: Muster::Dummy, properties: {{node: node-0, values: {{count: {count}, '{forced}f': {}}}}}}}",
+            dice.roll(2)
+        ),
+        format!(
+            "g: {{type: OS::Heat::ResourceGroup{policy}, properties: {{count: {asked}, resource_def: {definition}}}}}"
+        ),
+    ];
+    let mut wanted = vec!["n".to_owned()];
+    wanted.extend((0..count).map(|at| format!("g/{at}{suffix}")));
+    if dice.roll(2) == 0 {
+        let p = ["a", "{get_attr: [n, count]}", "{get_resource: n}"][dice.roll(3)];
+        lines.push(format!("s: {{type: server.yaml, properties: {{p: {p}}}}}"));
+        wanted.push("s/d".to_owned());
+    }
+    if dice.roll(2) == 0 {
+        lines.push(
+            "c: {type: OS::Heat::ResourceChain, properties: {resources: [server.yaml, server.yaml]}}".into(),
+        );
+        wanted.extend(["c/0/d".to_owned(), "c/1/d".to_owned()]);
+    }
+    if dice.roll(2) == 0 {
+        lines.push(
+            "z: {type: Muster::Dummy, properties: {values: {all: {list_join: [',', {get_attr: [g, refs]}]}}}}".into(),
+        );
+        wanted.push("z".to_owned());
+    }
+    wanted.sort();
+    let root = format!("resources:\n  {}", lines.join("\n  "));
+    (super::trees::source(&root, &[("server.yaml", &server)]), wanted)
+}
+
+fn trees_come_and_go(seed: u64) -> Result<(), TestCaseError> {
+    let mut dice = Dice(seed);
+    let mut bed = Bed::new(2);
+    bed.create(nest(&mut dice).0).unwrap();
+    for _ in 0..dice.roll(25) {
+        let host = node(dice.roll(2));
+        match dice.roll(14) {
+            0 | 1 => drop(bed.update(nest(&mut dice).0)),
+            2 => drop(bed.rollback(None)),
+            3 => bed.restart(),
+            4 => bed.disconnect(&host),
+            5 => {
+                bed.dying = true;
+                if let Some(host) = pick(&mut bed, &mut dice) {
+                    bed.run_at(&host, 0);
+                }
+                bed.restart();
+            }
+            6 => drop(bed.cancel()),
+            7 => bed.fail_next(&host, dice.roll(2) == 0),
+            8 => drop(bed.check()),
+            9 => drop(bed.unhealthy(["n", "g/0", "s", "s/v"][dice.roll(4)])),
+            _ => {
+                if bed.hosts[&host].connection.is_none() {
+                    bed.connect(&host);
+                }
+                if let Some(host) = pick(&mut bed, &mut dice) {
+                    let at = dice.roll(bed.hosts[&host].queue.len());
+                    bed.run_at(&host, at);
+                }
+            }
+        }
+        let there = names(&bed);
+        prop_assert!(
+            !there.iter().any(|name| name.starts_with("forgotten")),
+            "a thing without a row: {there:?}"
+        );
+    }
+    settle(&mut bed);
+    let (source, wanted) = nest(&mut dice);
+    bed.update(source.clone()).unwrap();
+    settle(&mut bed);
+    prop_assert!(
+        bed.status().ends_with("_COMPLETE"),
+        "{} {:?} {:#?}",
+        bed.status(),
+        bed.view(),
+        bed.resources()
+    );
+    prop_assert_eq!(names(&bed), wanted);
+    let mut rows: Vec<String> = bed.resources().into_iter().map(|row| row.name).collect();
+    rows.sort();
+    rows.dedup();
+    prop_assert_eq!(rows.len(), bed.resources().len());
+    prop_assert!(bed.resources().iter().all(|row| row.observed == "in_sync" && row.phase.is_empty()));
+    let before = bed.ran.len();
+    bed.restart();
+    settle(&mut bed);
+    bed.update(source).unwrap();
+    settle(&mut bed);
+    prop_assert_eq!(
+        (bed.ran.len(), bed.status()),
+        (before, "UPDATE_COMPLETE".to_owned()),
+        "nothing has changed"
+    );
+    bed.delete().unwrap();
+    settle(&mut bed);
+    prop_assert_eq!(bed.status(), "gone");
+    prop_assert!(bed.tables.resources.is_empty() && bed.tables.edges.is_empty());
+    prop_assert!(bed.engine.poll_timeout().is_none(), "a timer for nothing");
+    Ok(())
 }
 
 /// Seeds that once failed.

@@ -61,6 +61,11 @@ fn the_tests_that_the_rules_of_environments_name_are_there() {
 }
 
 #[test]
+fn the_tests_that_the_table_of_nested_stacks_names_are_there() {
+    check("docs/nested.md", "", 12);
+}
+
+#[test]
 fn the_tests_that_the_table_of_hot_names_are_there() {
     check("docs/hot.md", "## Versions", 40);
 }

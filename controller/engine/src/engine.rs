@@ -8,6 +8,7 @@ use muster_shared::model::{ContentDigest, Down, Up};
 use muster_shared::{Epoch, Generation, MonoTime, NodeId, ResourceId, StackName};
 use muster_template::Tree;
 
+use crate::address::AddressPlan;
 use crate::claim::Claims;
 use crate::flow::record::FlowChange;
 use crate::flow::{FlowAction, Flows};
@@ -148,6 +149,8 @@ pub struct Engine {
     pub(crate) by_physical: IndexMap<ResourceId, Slot>,
     pub(crate) nodes: Nodes,
     pub(crate) claims: Claims,
+    /// Which port has which address.
+    pub(crate) addresses: AddressPlan,
     pub(crate) flows: Flows,
     pub(crate) contents: BTreeMap<ContentDigest, u32>,
     pub(crate) timers: Timers,
@@ -200,6 +203,7 @@ impl Engine {
             by_physical: IndexMap::new(),
             nodes: Nodes::default(),
             claims: Claims::default(),
+            addresses: AddressPlan::default(),
             flows: Flows::default(),
             contents: BTreeMap::new(),
             timers: Timers::default(),

@@ -40,6 +40,15 @@ impl Engine {
             Some(Here::Random(random)) => (false, Some(random)),
             _ => (false, None),
         };
+        let planned = match self.put_in_plan(slot, &desired) {
+            Ok(planned) => planned,
+            Err(reason) => {
+                let row = &mut self.rows[slot];
+                (row.kind, row.action) = (kind, Some(action));
+                self.row_changed(slot, true);
+                return self.fail_row(slot, reason);
+            }
+        };
         let known = self.rows[slot].attributes.contains_key(VALUE);
         let text = random.filter(|_| !known).map(|random| self.draw(slot, random));
         let row = &mut self.rows[slot];
@@ -49,6 +58,9 @@ impl Engine {
         (row.reason, row.retry_count, row.handed_over, row.applied) = (None, 0, false, true);
         if let Some(text) = text {
             row.attributes = [(VALUE.to_owned(), text)].into();
+        }
+        if let Some(planned) = planned {
+            row.attributes = planned.into_iter().collect();
         }
         if let Some(node) = row.node.take() {
             self.nodes[node].rows -= 1;
@@ -72,6 +84,11 @@ impl Engine {
     /// Takes it away, at once.
     pub(crate) fn unmake(&mut self, slot: Slot) {
         self.job_begins(slot);
+        if let Err(reason) = self.take_out_of_plan(slot) {
+            let row = &mut self.rows[slot];
+            row.action = Some(row.farewell());
+            return self.fail_row(slot, reason);
+        }
         let row = &mut self.rows[slot];
         row.action = Some(row.farewell());
         row.status = Some(Status::Complete);

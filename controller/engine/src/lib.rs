@@ -13,6 +13,7 @@
 //! Absent on purpose: MQTT, HTTP, SQL, threads, clocks, randomness other than the seed.
 
 mod acceptance;
+mod address;
 mod adopt;
 mod cancel;
 mod check;

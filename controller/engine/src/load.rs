@@ -72,6 +72,7 @@ impl Engine {
         for (slot, requires) in requires {
             engine.rows[slot].requires = requires.into();
         }
+        engine.load_plan();
         engine.load_flows(snapshot.flows);
         for key in engine.nodes.iter().map(|(key, _)| key).collect::<Vec<_>>() {
             engine.count_lost(key);

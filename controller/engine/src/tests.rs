@@ -1,6 +1,7 @@
 //! The machine as a whole: tables of operations, and random graphs, interruptions and restarts.
 
 mod accounts;
+mod addresses;
 mod bed;
 mod cancel;
 mod check;

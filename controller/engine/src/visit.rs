@@ -463,6 +463,9 @@ impl References for Rendered<'_> {
 impl Rendered<'_> {
     pub fn attribute_of(row: &Row, name: &str) -> Option<Value> {
         if let Some(value) = row.attributes.get(name) {
+            if row.kind == Kind::Port && crate::address::AS_JSON.contains(&name) {
+                return serde_json::from_str(value).ok();
+            }
             return Some(Value::String(value.clone()));
         }
         row.spec.as_ref()?.unpack().attribute(name)

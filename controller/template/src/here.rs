@@ -4,6 +4,8 @@ use muster_shared::NodeId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::address::{Net, Port, Subnet};
+
 /// Desired state of a resource of the controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Here {
@@ -19,6 +21,12 @@ pub enum Here {
     Test(TestResource),
     /// `OS::Heat::DeployedServer`: a node under its full or short name.
     Server(NodeId),
+    /// `OS::Neutron::Net`
+    Net(Net),
+    /// `OS::Neutron::Subnet`
+    Subnet(Subnet),
+    /// `OS::Neutron::Port`
+    Port(Port),
 }
 
 /// How a random text is made; another way makes another text.
@@ -56,8 +64,18 @@ impl Here {
                 let valued = !new.update_replace_value.is_empty() && new.value == new.update_replace_value;
                 old != new && (new.update_replace || valued)
             }
+            (Here::Net(_), Here::Net(_)) | (Here::Subnet(_), Here::Subnet(_)) => false,
+            (Here::Port(old), Here::Port(new)) => old.network != new.network,
             (
-                Here::Whole | Here::None | Here::Value(_) | Here::Random(_) | Here::Test(_) | Here::Server(_),
+                Here::Whole
+                | Here::None
+                | Here::Value(_)
+                | Here::Random(_)
+                | Here::Test(_)
+                | Here::Server(_)
+                | Here::Net(_)
+                | Here::Subnet(_)
+                | Here::Port(_),
                 _,
             ) => true,
         }
@@ -69,6 +87,9 @@ impl Here {
             (Here::Value(json), "value") => serde_json::from_str(json).ok(),
             (Here::Test(test), "output") => Some(json!(test.value)),
             (Here::Server(node), "name") => Some(json!(node.as_str())),
+            (Here::Net(net), name) => net.attribute(name),
+            (Here::Subnet(subnet), name) => subnet.attribute(name),
+            (Here::Port(port), name) => port.attribute(name),
             (Here::Whole | Here::Value(_) | Here::Random(_) | Here::Test(_) | Here::Server(_), _) => None,
         }
     }
@@ -94,6 +115,9 @@ impl Here {
                 put("update_replace_value", json!(test.update_replace_value));
             }
             Here::Server(node) => put("name", json!(node.as_str())),
+            Here::Net(net) => return net.properties(),
+            Here::Subnet(subnet) => return subnet.properties(),
+            Here::Port(port) => return port.properties(),
         }
         all
     }

@@ -7,6 +7,7 @@
 //!
 //! Absent on purpose: stacks, rows, files (their contents come with the call), clocks.
 
+mod address;
 mod bind;
 mod build;
 mod catalogue;
@@ -39,6 +40,7 @@ pub mod types;
 mod version;
 mod yaql;
 
+pub use address::{FixedIp, Net, Port, Subnet};
 pub use bind::{Facade, MASK, Parameters, StackNames};
 pub use catalogue::{Function, functions};
 pub use desired::{Desired, FlowSet, ForeignPolicy};

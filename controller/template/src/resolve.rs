@@ -1,6 +1,7 @@
 //! Names → indexes, and every check that needs the whole template: unknown names, versions, attributes, properties,
 //! cycles.
 
+mod address;
 pub(crate) mod cycle;
 mod groups;
 mod walk;
@@ -65,6 +66,7 @@ pub(crate) fn resolve(
     for resource in &mut resources {
         uses.push(resolver.resource(resource));
     }
+    address::add_needs(&resources, &mut uses);
     let mut pseudo =
         conditions.iter().any(|condition| condition.pseudo) || uses.iter().any(|uses| uses.pseudo);
     for output in &mut outputs {

@@ -10,6 +10,7 @@ mod group;
 mod heat;
 mod hostname;
 mod network;
+mod neutron;
 mod schema;
 mod value;
 
@@ -51,12 +52,18 @@ pub enum Kind {
     Hostname,
     /// `Muster::NetworkConfig`
     NetworkConfig,
+    /// `OS::Neutron::Net`
+    Net,
     /// Another template, or what an environment makes of the type: named by the resource.
     Nested,
     /// `OS::Heat::None`
     None,
+    /// `OS::Neutron::Port`
+    Port,
     /// `OS::Heat::RandomString`
     RandomString,
+    /// `OS::Neutron::Subnet`
+    Subnet,
     /// `OS::Heat::TestResource`
     TestResource,
     /// `OS::Heat::Value`
@@ -118,6 +125,9 @@ pub fn spec(kind: Kind, properties: &Value) -> Result<Desired, PropertyError> {
         }
         return match kind {
             Kind::Value => heat::value(&properties),
+            Kind::Net => neutron::net(&properties),
+            Kind::Subnet => neutron::subnet(&properties),
+            Kind::Port => neutron::port(&properties),
             Kind::RandomString => heat::random(&properties),
             Kind::TestResource => heat::test(&properties),
             Kind::DeployedServer => heat::deployed_server(&properties),
@@ -139,8 +149,11 @@ pub fn spec(kind: Kind, properties: &Value) -> Result<Desired, PropertyError> {
         | Kind::DeployedServer
         | Kind::Group
         | Kind::Nested
+        | Kind::Net
         | Kind::None
+        | Kind::Port
         | Kind::RandomString
+        | Kind::Subnet
         | Kind::TestResource
         | Kind::Value => return Ok(Desired::Here(Here::None)),
     };
@@ -164,7 +177,7 @@ pub fn node(properties: &Value) -> Result<Option<NodeId>, PropertyError> {
 
 impl Kind {
     /// All of them, by name.
-    pub const ALL: [Kind; 15] = [
+    pub const ALL: [Kind; 18] = [
         Kind::Dummy,
         Kind::File,
         Kind::FlowGroup,
@@ -180,6 +193,9 @@ impl Kind {
         Kind::Group,
         Kind::TestResource,
         Kind::Value,
+        Kind::Net,
+        Kind::Port,
+        Kind::Subnet,
     ];
 
     /// As written in templates.
@@ -201,6 +217,9 @@ impl Kind {
             Kind::RandomString => "OS::Heat::RandomString",
             Kind::TestResource => "OS::Heat::TestResource",
             Kind::Value => "OS::Heat::Value",
+            Kind::Net => "OS::Neutron::Net",
+            Kind::Port => "OS::Neutron::Port",
+            Kind::Subnet => "OS::Neutron::Subnet",
         }
     }
 
@@ -226,8 +245,11 @@ impl Kind {
             | Kind::DeployedServer
             | Kind::Group
             | Kind::Nested
+            | Kind::Net
             | Kind::None
+            | Kind::Port
             | Kind::RandomString
+            | Kind::Subnet
             | Kind::TestResource
             | Kind::Value => true,
             Kind::Dummy
@@ -260,6 +282,9 @@ impl Kind {
             Kind::RandomString => &heat::RANDOM_PROPERTIES,
             Kind::TestResource => &heat::TEST_PROPERTIES,
             Kind::Value => &heat::VALUE_PROPERTIES,
+            Kind::Net => &neutron::NET_PROPERTIES,
+            Kind::Port => &neutron::PORT_PROPERTIES,
+            Kind::Subnet => &neutron::SUBNET_PROPERTIES,
         }
     }
 
@@ -275,6 +300,30 @@ impl Kind {
             Kind::DeployedServer => Some(&["name"]),
             Kind::RandomString | Kind::Value => Some(&["value"]),
             Kind::TestResource => Some(&["output"]),
+            Kind::Net => Some(&["admin_state_up", "name", "status"]),
+            Kind::Port => Some(&[
+                "admin_state_up",
+                "device_id",
+                "device_owner",
+                "fixed_ips",
+                "mac_address",
+                "name",
+                "network",
+                "network_id",
+                "status",
+                "subnets",
+            ]),
+            Kind::Subnet => Some(&[
+                "allocation_pools",
+                "cidr",
+                "dns_nameservers",
+                "enable_dhcp",
+                "gateway_ip",
+                "host_routes",
+                "ip_version",
+                "name",
+                "network_id",
+            ]),
         }
     }
 

@@ -50,6 +50,16 @@ pub(super) struct Resolver<'a> {
     pub branches: usize,
 }
 
+impl Uses {
+    /// Needs that the template does not say.
+    pub fn needs_too(&mut self, needs: &[u32]) {
+        for list in [&mut self.depends_on, &mut self.requires, &mut self.certain] {
+            list.extend(needs);
+        }
+        self.sort();
+    }
+}
+
 impl Resolver<'_> {
     pub fn conditions(&mut self, mut drafts: Vec<DraftCondition>) -> Vec<Condition> {
         let mut uses: Vec<Uses> = Vec::with_capacity(drafts.len());

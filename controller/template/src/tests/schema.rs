@@ -43,6 +43,26 @@ fn sample(kind: Kind) -> (Value, Value) {
                 "value": ["a", "b"]}),
         ),
         Kind::Value => (json!({"value": "1"}), json!({"value": [1, [2]]})),
+        Kind::Net => {
+            (json!({}), cloud(json!({"name": ["a", "b"], "dns_domain": ["a.", "b."], "mtu": [1500, 9000]})))
+        }
+        Kind::Subnet => (
+            json!({"network": "ctlplane", "cidr": "10.0.0.0/24"}),
+            cloud(json!({"network": ["a", "b"], "cidr": ["10.1.0.0/24", "fd00::/64"], "name": ["a", "b"],
+                "allocation_pools": [[{"start": "10.0.0.9", "end": "10.0.0.9"}], [{"start": "10.0.0.7", "end": "10.0.0.9"}]],
+                "dns_nameservers": [["10.0.0.2"], ["10.0.0.3"]], "enable_dhcp": [false, "off"], "gateway_ip": ["", "10.0.0.9"],
+                "host_routes": [[{"destination": "10.2.0.0/24", "nexthop": "10.0.0.2"}], []], "ip_version": [4, "4"],
+                "ipv6_address_mode": ["slaac", ""], "ipv6_ra_mode": ["slaac", ""], "segment": ["a", "b"]})),
+        ),
+        Kind::Port => (
+            json!({"network": "ctlplane"}),
+            cloud(
+                json!({"network": ["a", "b"], "name": ["a", "b"], "mac_address": ["a", "b"], "device_id": ["a", "b"],
+                "device_owner": ["a", "b"], "fixed_ips": [[{"subnet": "a"}], [{"ip_address": "10.0.0.9"}]],
+                "allowed_address_pairs": [[], [1]], "binding:vnic_type": ["a", "b"], "dns_name": ["a", "b"],
+                "replacement_policy": ["AUTO", ""], "security_groups": [[], ["a"]]}),
+            ),
+        ),
         Kind::FlowRule => (
             json!({"device": "web-1/br0", "priority": 1}),
             json!({"device": device, "guard": [false, "FALSE"], "selector": [{"in_port": "eth0"}, {"in_port": "eth1"}],
@@ -62,6 +82,14 @@ fn sample(kind: Kind) -> (Value, Value) {
             json!({"device": device, "guard": [false, "FALSE"], "bands": [[{"rate": 2}], [{"rate": 3}]]}),
         ),
     }
+}
+
+/// With what means nothing, of all types of Neutron.
+fn cloud(mut more: Value) -> Value {
+    let nothing = json!({"admin_state_up": [true, false], "port_security_enabled": [true, false], "shared": [true, false],
+        "qos_policy": ["a", "b"], "tags": [[], ["a"]], "tenant_id": ["a", "b"], "value_specs": [{}, {"a": 1}]});
+    more.as_object_mut().unwrap().extend(nothing.as_object().unwrap().clone());
+    more
 }
 
 /// The sample with other values of some properties.

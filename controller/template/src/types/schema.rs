@@ -171,6 +171,9 @@ impl Kind {
             Kind::RandomString => "a random text, which stays over updates",
             Kind::TestResource => "makes nothing real: for what Heat's tests do",
             Kind::Value => "a value under a name",
+            Kind::Net => "a network of the site's address plan",
+            Kind::Port => "addresses of a network, nobody else's for as long as it is there",
+            Kind::Subnet => "a range of a network, from which ports get addresses",
             Kind::NetworkConfig => "the network of a node, as a list of os-net-config objects",
         }
     }
@@ -193,6 +196,16 @@ impl Kind {
             (Kind::RandomString, "value") => "the text, as get_resource has it",
             (Kind::TestResource, "output") => "the property 'value'",
             (Kind::Value, "value") => "the value",
+            (Kind::Port, "fixed_ips") => "its addresses: maps with subnet_id and ip_address",
+            (Kind::Port, "subnets") => "what its addresses are of: maps with id, name, cidr, gateway_ip, …",
+            (Kind::Port | Kind::Subnet, "network_id") => "the id of its network, or as it was given",
+            (Kind::Port, "network") => "its network: a map with id, name and subnets",
+            (Kind::Port | Kind::Net, "status") => "ACTIVE",
+            (Kind::Port | Kind::Net, "admin_state_up") => "true",
+            (Kind::Subnet, "ip_version") => "4 or 6",
+            (Kind::Subnet, "allocation_pools") => "maps with start and end",
+            (Kind::Subnet, "gateway_ip") => "what routes from it; null where nothing does",
+            (Kind::Net | Kind::Port | Kind::Subnet, _) if self.property(attribute).is_ok() => "the property",
             _ => "",
         }
     }

@@ -1,0 +1,362 @@
+//! The site's address plan: networks, their subnets, and which port has which address. Pure; one for all stacks.
+//!
+//! A port keeps its addresses for as long as they fit what is asked of it, and gives them back when it goes. Two ports
+//! never have one address. Absent: rows and stacks; who asks says whose each thing is.
+
+mod free;
+mod row;
+mod subnet;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use muster_shared::ResourceId;
+use muster_template::{FixedIp, Subnet as Wanted};
+
+pub(crate) use row::AS_JSON;
+use subnet::Subnet;
+
+/// Names in a message about one that is not there.
+const NAMED_MAX: usize = 10;
+
+/// An address of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Assigned {
+    pub subnet: ResourceId,
+    pub address: IpAddr,
+}
+
+#[derive(Debug, Default)]
+struct Network {
+    name: Option<String>,
+    /// In the order they were declared.
+    subnets: Vec<ResourceId>,
+    ports: BTreeSet<ResourceId>,
+}
+
+/// A port that gets addresses.
+struct Filling {
+    id: ResourceId,
+    /// The port whose place it takes: it may have the same.
+    instead_of: Option<ResourceId>,
+    /// What it is to keep, as far as it fits.
+    had: Vec<Assigned>,
+}
+
+/// What is to be filled with an address.
+struct Opening {
+    /// Among those of its port.
+    place: usize,
+    subnets: Vec<ResourceId>,
+    address: Option<IpAddr>,
+}
+
+#[derive(Debug)]
+struct Port {
+    network: ResourceId,
+    addresses: Vec<Assigned>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct AddressPlan {
+    networks: BTreeMap<ResourceId, Network>,
+    subnets: BTreeMap<ResourceId, Subnet>,
+    ports: BTreeMap<ResourceId, Port>,
+}
+
+impl AddressPlan {
+    /// A network is there, by this name.
+    pub fn put_network(&mut self, id: ResourceId, name: Option<&str>) {
+        self.networks.entry(id).or_default().name = name.map(str::to_owned);
+    }
+
+    /// A network goes.
+    ///
+    /// # Errors
+    /// Who still has something of it.
+    pub fn remove_network(&mut self, id: ResourceId) -> Result<(), String> {
+        let Some(network) = self.networks.get(&id) else { return Ok(()) };
+        let (subnets, ports) = (network.subnets.len(), network.ports.len());
+        if subnets + ports > 0 {
+            return Err(format!(
+                "the network {} still has {subnets} subnets and {ports} ports: take them away first",
+                shown(id, network.name.as_deref())
+            ));
+        }
+        self.networks.remove(&id);
+        Ok(())
+    }
+
+    /// A subnet is there, or is changed.
+    ///
+    /// # Errors
+    /// What is wrong with it, or which port has an address that would lie outside; nothing has changed then.
+    pub fn put_subnet(&mut self, id: ResourceId, wanted: &Wanted) -> Result<(), String> {
+        let network = self.network(&wanted.network)?;
+        let new = Subnet::new(network, wanted);
+        let beside = self.networks[&network].subnets.iter().filter(|other| **other != id);
+        if let Some(other) = beside.map(|other| &self.subnets[other]).find(|other| other.overlaps(&new)) {
+            return Err(format!("{} overlaps {} of the same network", new.shown(), other.shown()));
+        }
+        let old = self.subnets.get(&id);
+        if let Some(old) = old.filter(|old| old.network() != network && old.is_used()) {
+            return Err(format!("{} has ports and cannot go to another network", old.shown()));
+        }
+        let new = match old {
+            Some(old) => new.with_ports_of(old)?,
+            None => new,
+        };
+        if let Some(old) = old.map(Subnet::network).filter(|old| *old != network) {
+            self.leave_network(old, id);
+        }
+        let subnets = &mut self.networks.entry(network).or_default().subnets;
+        if !subnets.contains(&id) {
+            subnets.push(id);
+        }
+        self.subnets.insert(id, new);
+        Ok(())
+    }
+
+    /// A subnet goes.
+    ///
+    /// # Errors
+    /// It has ports.
+    pub fn remove_subnet(&mut self, id: ResourceId) -> Result<(), String> {
+        let Some(subnet) = self.subnets.get(&id) else { return Ok(()) };
+        if let Some((address, port)) = subnet.first_used() {
+            return Err(format!(
+                "the subnet {} still has ports, such as {address} of {port}: take them away first",
+                subnet.shown()
+            ));
+        }
+        let network = subnet.network();
+        self.subnets.remove(&id);
+        self.leave_network(network, id);
+        Ok(())
+    }
+
+    /// The addresses of a port. One that has some keeps those that fit; of a network with subnets of both families it
+    /// gets one address of each, unless it says which it wants.
+    ///
+    /// `instead_of`: the port whose place it takes, and whose addresses it gets as long as they fit.
+    ///
+    /// # Errors
+    /// Why it cannot have them; what it had, it has.
+    pub fn put_port(
+        &mut self,
+        id: ResourceId,
+        network: &str,
+        wishes: &[FixedIp],
+        instead_of: Option<ResourceId>,
+    ) -> Result<Vec<Assigned>, String> {
+        let network = self.network(network)?;
+        let before = self.release(id);
+        let had = before.as_ref().or_else(|| self.ports.get(&instead_of?));
+        let had = had.map(|port| port.addresses.clone()).unwrap_or_default();
+        let port = Filling { id, instead_of, had };
+        match self.assign(port, network, wishes) {
+            Ok(addresses) => {
+                self.hold(id, Port { network, addresses: addresses.clone() });
+                Ok(addresses)
+            }
+            Err(why) => {
+                if let Some(before) = before {
+                    self.hold(id, before);
+                }
+                Err(why)
+            }
+        }
+    }
+
+    /// A port as it was before a restart.
+    pub fn restore_port(&mut self, id: ResourceId, network: ResourceId, addresses: Vec<Assigned>) {
+        self.hold(id, Port { network, addresses });
+    }
+
+    /// A port goes, and its addresses are free.
+    pub fn remove_port(&mut self, id: ResourceId) {
+        self.release(id);
+    }
+
+    /// Of one network by name or id.
+    ///
+    /// # Errors
+    /// There is none, or there are several.
+    pub fn network(&self, named: &str) -> Result<ResourceId, String> {
+        let by_id =
+            uuid::Uuid::parse_str(named).ok().map(ResourceId).filter(|id| self.networks.contains_key(id));
+        let by_name = || {
+            let mut found =
+                self.networks.iter().filter(|(_, network)| network.name.as_deref() == Some(named));
+            (found.next().map(|(id, _)| *id), found.count())
+        };
+        match by_id.map_or_else(by_name, |id| (Some(id), 0)) {
+            (Some(id), 0) => Ok(id),
+            (Some(_), more) => Err(format!("{} networks are named '{named}'; say which by its id", more + 1)),
+            (None, _) => {
+                let names = self.networks.values().filter_map(|network| network.name.as_deref());
+                let known: Vec<&str> = names.take(NAMED_MAX).collect();
+                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                Err(format!(
+                    "there is no network '{named}': declare it as OS::Neutron::Net in this or another stack (known: {known})"
+                ))
+            }
+        }
+    }
+
+    /// What a network is called.
+    pub fn name_of(&self, network: ResourceId) -> Option<&str> {
+        self.networks.get(&network)?.name.as_deref()
+    }
+
+    /// A subnet, for the attributes of who has an address of it.
+    pub fn subnet(&self, id: ResourceId) -> Option<&Subnet> {
+        self.subnets.get(&id)
+    }
+
+    /// The subnets of a network.
+    pub fn subnets_of(&self, network: ResourceId) -> &[ResourceId] {
+        self.networks.get(&network).map_or(&[], |network| &network.subnets)
+    }
+
+    fn assign(
+        &mut self,
+        mut port: Filling,
+        network: ResourceId,
+        wishes: &[FixedIp],
+    ) -> Result<Vec<Assigned>, String> {
+        let mut open = self.openings(network, wishes)?;
+        // What is asked for by its address first, so that nothing else of this port takes it.
+        open.sort_by_key(|opening| opening.address.is_none());
+        let mut taken: Vec<(usize, Assigned)> = Vec::new();
+        let result = open.iter().try_for_each(|opening| {
+            let assigned = self.fill(&mut port, opening)?;
+            taken.push((opening.place, assigned));
+            Ok(())
+        });
+        for (_, assigned) in &taken {
+            self.give_back(port.id, assigned);
+        }
+        taken.sort_by_key(|(place, _)| *place);
+        result.map(|()| taken.into_iter().map(|(_, assigned)| assigned).collect())
+    }
+
+    /// What a port is to get: of which subnets, and which address if that is said.
+    fn openings(&self, network: ResourceId, wishes: &[FixedIp]) -> Result<Vec<Opening>, String> {
+        let all = self.subnets_of(network);
+        let name = || shown(network, self.networks.get(&network).and_then(|network| network.name.as_deref()));
+        if all.is_empty() {
+            return Err(format!("the network {} has no subnet: declare one as OS::Neutron::Subnet", name()));
+        }
+        if wishes.is_empty() {
+            let family = |v4: bool| -> Vec<ResourceId> {
+                all.iter().copied().filter(|id| self.subnets[id].is_ipv4() == v4).collect()
+            };
+            let families = [family(true), family(false)].into_iter().filter(|subnets| !subnets.is_empty());
+            return Ok(families
+                .enumerate()
+                .map(|(place, subnets)| Opening { place, subnets, address: None })
+                .collect());
+        }
+        let open = |(place, wish): (usize, &FixedIp)| {
+            let mut subnets: Vec<ResourceId> = match &wish.subnet {
+                Some(named) => {
+                    let is_it = |id: &&ResourceId| {
+                        self.subnets[*id].wanted().name.as_ref() == Some(named) || id.to_string() == *named
+                    };
+                    all.iter().filter(is_it).copied().collect()
+                }
+                None => all.to_vec(),
+            };
+            if let (true, Some(named)) = (subnets.is_empty(), &wish.subnet) {
+                let known: Vec<String> =
+                    all.iter().take(NAMED_MAX).map(|id| self.subnets[id].shown()).collect();
+                return Err(format!(
+                    "the network {} has no subnet '{named}' (known: {})",
+                    name(),
+                    known.join(", ")
+                ));
+            }
+            if let Some(address) = wish.address {
+                subnets.retain(|id| self.subnets[id].wanted().is_for_ports(address));
+                if subnets.is_empty() {
+                    return Err(format!("{address} is in no subnet of the network {}", name()));
+                }
+            }
+            Ok(Opening { place, subnets, address: wish.address })
+        };
+        wishes.iter().enumerate().map(open).collect()
+    }
+
+    fn fill(&mut self, port: &mut Filling, opening: &Opening) -> Result<Assigned, String> {
+        let fits = |has: &Assigned| {
+            opening.subnets.contains(&has.subnet)
+                && opening.address.is_none_or(|address| address == has.address)
+                && self.subnets[&has.subnet].may_have(has.address, port.instead_of)
+        };
+        let kept = port.had.iter().position(fits).map(|at| port.had.swap_remove(at));
+        let wanted = opening.address.map(|address| Assigned { subnet: opening.subnets[0], address });
+        let free = |subnet: &ResourceId| {
+            let address = self.subnets[subnet].next_free()?;
+            Some(Assigned { subnet: *subnet, address })
+        };
+        let Some(assigned) = kept.or(wanted).or_else(|| opening.subnets.iter().find_map(free)) else {
+            let full: Vec<String> = opening.subnets.iter().map(|id| self.subnets[id].fullness()).collect();
+            return Err(format!("no address is free: {}", full.join("; ")));
+        };
+        self.take(port.id, assigned, port.instead_of)?;
+        Ok(assigned)
+    }
+
+    fn take(
+        &mut self,
+        id: ResourceId,
+        assigned: Assigned,
+        instead_of: Option<ResourceId>,
+    ) -> Result<(), String> {
+        match self.subnets.get_mut(&assigned.subnet) {
+            Some(subnet) => subnet.take(assigned.address, id, instead_of),
+            None => Err(format!("there is no subnet {}", assigned.subnet)),
+        }
+    }
+
+    fn give_back(&mut self, id: ResourceId, assigned: &Assigned) {
+        if let Some(subnet) = self.subnets.get_mut(&assigned.subnet) {
+            subnet.give_back(assigned.address, id);
+        }
+    }
+
+    fn leave_network(&mut self, network: ResourceId, subnet: ResourceId) {
+        if let Some(network) = self.networks.get_mut(&network) {
+            network.subnets.retain(|other| *other != subnet);
+        }
+    }
+
+    fn release(&mut self, id: ResourceId) -> Option<Port> {
+        let port = self.ports.remove(&id)?;
+        port.addresses.iter().for_each(|has| self.give_back(id, has));
+        if let Some(network) = self.networks.get_mut(&port.network) {
+            network.ports.remove(&id);
+        }
+        Some(port)
+    }
+
+    fn hold(&mut self, id: ResourceId, port: Port) {
+        for has in &port.addresses {
+            // It was free a moment ago; or it is so in the store.
+            if let Some(subnet) = self.subnets.get_mut(&has.subnet) {
+                subnet.hold(has.address, id);
+            }
+        }
+        self.networks.entry(port.network).or_default().ports.insert(id);
+        self.ports.insert(id, port);
+    }
+}
+
+fn shown(id: ResourceId, name: Option<&str>) -> String {
+    name.map_or_else(|| id.to_string(), |name| format!("'{name}'"))
+}
+
+#[cfg(test)]
+mod tests;

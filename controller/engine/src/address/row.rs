@@ -1,0 +1,128 @@
+//! Rows of the address plan: what they are in it, and what others see of them.
+
+use std::net::IpAddr;
+
+use muster_shared::ResourceId;
+use muster_template::{Desired, Here, Kind};
+use serde_json::{Value, json};
+
+use super::{AddressPlan, Assigned};
+use crate::engine::Engine;
+use crate::record::PackedSpec;
+use crate::resource::{Row, Slot};
+
+/// Attributes of a port that are kept as JSON; what it has, by its network and subnets, after a restart as well.
+const FIXED_IPS: &str = "fixed_ips";
+const NETWORK_ID: &str = "network_id";
+pub(crate) const AS_JSON: [&str; 3] = [FIXED_IPS, "network", "subnets"];
+
+impl Engine {
+    /// What a row becomes in the plan; its attributes, if that gives it some.
+    pub(crate) fn put_in_plan(
+        &mut self,
+        slot: Slot,
+        desired: &Desired,
+    ) -> Result<Option<Vec<(String, String)>>, String> {
+        let row = &self.rows[slot];
+        let id = row.physical;
+        match desired.here() {
+            Some(Here::Net(net)) => {
+                self.addresses.put_network(id, net.name.as_deref());
+                Ok(None)
+            }
+            Some(Here::Subnet(subnet)) => self.addresses.put_subnet(id, subnet).map(|()| None),
+            Some(Here::Port(port)) => {
+                let replaced = row.replaces;
+                let rows = self.stacks.get(&row.stack).into_iter().flat_map(|stack| &stack.extras);
+                let instead_of = rows
+                    .map(|slot| &self.rows[*slot])
+                    .find(|row| Some(row.id) == replaced)
+                    .map(|row| row.physical);
+                let assigned = self.addresses.put_port(id, &port.network, &port.fixed_ips, instead_of)?;
+                self.addresses
+                    .network(&port.network)
+                    .map(|network| Some(self.addresses.shown(network, &assigned)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// A row of it goes.
+    pub(crate) fn take_out_of_plan(&mut self, slot: Slot) -> Result<(), String> {
+        let row = &self.rows[slot];
+        let (kind, id) = (row.kind, row.physical);
+        match kind {
+            Kind::Net => self.addresses.remove_network(id),
+            Kind::Subnet => self.addresses.remove_subnet(id),
+            Kind::Port => {
+                self.addresses.remove_port(id);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The plan as the rows have it.
+    pub(crate) fn load_plan(&mut self) {
+        let slots: Vec<Slot> = self.by_physical.values().copied().collect();
+        let of = |engine: &Self, kind: Kind| -> Vec<Slot> {
+            let is_it = |slot: &&Slot| engine.rows[**slot].kind == kind && engine.rows[**slot].applied;
+            slots.iter().filter(is_it).copied().collect()
+        };
+        for kind in [Kind::Net, Kind::Subnet] {
+            for slot in of(self, kind) {
+                let Some(spec) = self.rows[slot].spec.as_ref().map(PackedSpec::unpack) else { continue };
+                // It was right when it was taken.
+                drop(self.put_in_plan(slot, &spec));
+            }
+        }
+        for slot in of(self, Kind::Port) {
+            let row = &self.rows[slot];
+            if let Some((network, addresses)) = held(row) {
+                self.addresses.restore_port(row.physical, network, addresses);
+            }
+        }
+    }
+}
+
+/// What a port's row says that it has.
+fn held(row: &Row) -> Option<(ResourceId, Vec<Assigned>)> {
+    let id = |text: &str| uuid::Uuid::parse_str(text).ok().map(ResourceId);
+    let network = id(row.attributes.get(NETWORK_ID)?)?;
+    let fixed: Vec<Value> = serde_json::from_str(row.attributes.get(FIXED_IPS)?).ok()?;
+    let one = |it: &Value| {
+        let address: IpAddr = it.get("ip_address")?.as_str()?.parse().ok()?;
+        Some(Assigned { subnet: id(it.get("subnet_id")?.as_str()?)?, address })
+    };
+    Some((network, fixed.iter().filter_map(one).collect()))
+}
+
+impl AddressPlan {
+    /// A port's attributes.
+    fn shown(&self, network: ResourceId, assigned: &[Assigned]) -> Vec<(String, String)> {
+        let subnet = |id: &ResourceId| {
+            let subnet = self.subnet(*id)?.wanted();
+            let route = |(to, via): &(ipnet::IpNet, IpAddr)| json!({"destination": to, "nexthop": via});
+            Some(json!({
+                "id": id.to_string(),
+                "name": subnet.name,
+                "cidr": subnet.cidr,
+                "gateway_ip": subnet.gateway,
+                "dns_nameservers": subnet.dns_nameservers,
+                "host_routes": subnet.host_routes.iter().map(route).collect::<Vec<_>>(),
+                "enable_dhcp": subnet.enable_dhcp,
+            }))
+        };
+        let fixed = |has: &Assigned| json!({"subnet_id": has.subnet.to_string(), "ip_address": has.address});
+        let fixed: Vec<Value> = assigned.iter().map(fixed).collect();
+        let used: Vec<Value> = assigned.iter().filter_map(|has| subnet(&has.subnet)).collect();
+        let subnets: Vec<String> = self.subnets_of(network).iter().map(ResourceId::to_string).collect();
+        let about = json!({"id": network.to_string(), "name": self.name_of(network), "subnets": subnets});
+        vec![
+            (FIXED_IPS.to_owned(), json!(fixed).to_string()),
+            ("network".to_owned(), about.to_string()),
+            (NETWORK_ID.to_owned(), network.to_string()),
+            ("subnets".to_owned(), json!(used).to_string()),
+        ]
+    }
+}

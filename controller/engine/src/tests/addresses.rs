@@ -1,0 +1,133 @@
+//! The site's address plan by way of stacks.
+
+use serde_json::{Value, json};
+
+use super::bed::{Bed, options, parse, stack};
+use crate::{Request, Source, SourceText};
+
+fn source(resources: &str, outputs: &str) -> Source {
+    let template =
+        format!("heat_template_version: 2018-08-31\nresources: {{{resources}}}\noutputs: {{{outputs}}}\n");
+    parse(SourceText { name: "t".into(), template, ..SourceText::default() })
+}
+
+/// The subnet's and the port's names come before the network's: what needs what is told by the types.
+const NET: &str = "z: {type: OS::Neutron::Net, properties: {name: ctlplane}}, \
+     m: {type: OS::Neutron::Subnet, properties: {name: sub, network: ctlplane, cidr: 10.0.0.0/24, \
+         allocation_pools: [{start: 10.0.0.10, end: 10.0.0.12}], dns_nameservers: [10.0.0.2]}}";
+const IP: &str = "ip: {value: {get_attr: [a, fixed_ips, 0, ip_address]}}, \
+     sub: {value: {get_attr: [a, subnets, 0, cidr]}}, net: {value: {get_attr: [a, network, name]}}";
+
+fn port(more: &str) -> String {
+    format!("a: {{type: OS::Neutron::Port, properties: {{network: ctlplane{more}}}}}")
+}
+
+fn output(bed: &Bed, name: &str, key: &str) -> Value {
+    let view = bed.engine.stack_view(&name.parse().unwrap()).unwrap();
+    view.outputs
+        .iter()
+        .find(|output| output.key == key)
+        .map(|output| output.value.clone())
+        .unwrap_or_default()
+}
+
+fn create(bed: &mut Bed, name: &str, source: Source) -> String {
+    bed.ask(Request::Create { name: name.parse().unwrap(), source, options: options() }).unwrap();
+    bed.idle();
+    status(bed, name)
+}
+
+fn status(bed: &Bed, name: &str) -> String {
+    let view = bed.engine.stack_view(&name.parse().unwrap()).unwrap();
+    format!("{}_{}: {}", view.action, view.status, view.status_reason)
+}
+
+#[test]
+fn an_address_is_kept_over_updates_and_restarts_and_is_nobody_elses() {
+    let mut bed = Bed::new(1);
+    let first = stack().to_string();
+    assert_eq!(create(&mut bed, &first, source(&format!("{NET}, {}", port("")), IP)), "CREATE_COMPLETE: ");
+    assert_eq!(output(&bed, &first, "ip"), "10.0.0.10");
+    assert_eq!([output(&bed, &first, "sub"), output(&bed, &first, "net")], ["10.0.0.0/24", "ctlplane"]);
+    assert_eq!(create(&mut bed, "other", source(&port(""), IP)), "CREATE_COMPLETE: ");
+    assert_eq!(output(&bed, "other", "ip"), "10.0.0.11");
+    bed.restart();
+    bed.update(source(
+        &format!(
+            "{NET}, {}, b: {{type: OS::Neutron::Port, properties: {{network: ctlplane}}}}",
+            port(", name: mine")
+        ),
+        IP,
+    ))
+    .unwrap();
+    bed.idle();
+    assert_eq!(status(&bed, &first), "UPDATE_COMPLETE: ");
+    assert_eq!(output(&bed, &first, "ip"), "10.0.0.10");
+    let full = create(&mut bed, "third", source(&port(""), IP));
+    assert!(full.contains("no address is free: sub (10.0.0.0/24) has 3 addresses in use"), "{full}");
+    bed.delete().unwrap();
+    bed.idle();
+    let held = status(&bed, &first);
+    assert!(
+        held.starts_with("DELETE_FAILED") && held.contains("still has ports, such as 10.0.0.11"),
+        "{held}"
+    );
+    for name in ["other", "third"] {
+        bed.ask(Request::Delete { name: name.parse().unwrap() }).unwrap();
+        bed.idle();
+    }
+    bed.delete().unwrap();
+    bed.idle();
+    assert!(bed.view().is_none());
+}
+
+#[test]
+fn a_port_that_is_made_anew_has_the_same_address() {
+    let mut bed = Bed::new(1);
+    let fixed = port(", fixed_ips: [{ip_address: 10.0.0.77}]");
+    let whole = || source(&format!("{NET}, {fixed}"), IP);
+    bed.create(whole()).unwrap();
+    bed.unhealthy("a").unwrap();
+    bed.update(whole()).unwrap();
+    bed.idle();
+    assert_eq!(bed.status(), "UPDATE_COMPLETE");
+    assert_eq!(output(&bed, stack().as_str(), "ip"), "10.0.0.77");
+    bed.restart();
+    let taken = create(&mut bed, "other", source(&fixed, IP));
+    assert!(taken.contains("10.0.0.77 of sub (10.0.0.0/24) is in use by the port"), "{taken}");
+}
+
+#[test]
+fn a_network_that_is_missing_is_an_error() {
+    let mut bed = Bed::new(1);
+    let missing = create(&mut bed, "lone", source(&port(""), IP));
+    assert!(
+        missing.contains("there is no network 'ctlplane': declare it as OS::Neutron::Net in this or another stack (known: none)"),
+        "{missing}"
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_subnet_is_told_with_its_place() {
+    let template = "heat_template_version: 2018-08-31
+resources:
+  m:
+    type: OS::Neutron::Subnet
+    properties:
+      network: ctlplane
+      cidr: 10.0.0.0/24
+      allocation_pools: [{start: 10.0.0.9, end: 10.0.1.1}]
+";
+    let text = SourceText { name: "t.yaml".into(), template: template.into(), ..SourceText::default() };
+    let mut bed = Bed::new(1);
+    let refused = Source::parse(text)
+        .map_err(|errors| errors.to_string())
+        .and_then(|source| bed.create(source).map(drop).map_err(|refusal| refusal.to_string()));
+    let why = refused.expect_err("the pool ends outside");
+    assert!(
+        why.contains("t.yaml:")
+            && why.contains("the allocation pool 10.0.0.9-10.0.1.1 is not in 10.0.0.0/24"),
+        "{why}"
+    );
+    assert_eq!(json!(bed.view().is_none()), json!(true));
+}

@@ -1,0 +1,230 @@
+//! `OS::Neutron::Net`, `Subnet` and `Port`: the site's own address plan.
+//!
+//! What only a cloud has (security groups, who owns a network, …) is taken for Heat's sake and means nothing.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use serde_json::{Map, Value};
+
+use super::value::{integer, text, unwanted};
+use super::{Given, Property, PropertyError, PropertyType};
+use crate::address::{FixedIp, Net, Port, Subnet};
+use crate::error::{cut, suggestion_or_all};
+use crate::here::Here;
+use crate::parameter::ParameterType;
+use crate::render::Step;
+
+type Read<T> = Result<T, PropertyError>;
+
+/// Pools, addresses, routes, servers of names: more than anybody gives one subnet or port.
+const ITEMS_MAX: usize = 256;
+/// What a property means that only a cloud has.
+const NOTHING: &str = "taken for Heat's sake: means nothing here";
+
+/// Of something that only a cloud has.
+const fn nothing(name: &'static str, kind: PropertyType) -> Property {
+    let check: fn(&Value) -> Read<()> = match kind {
+        PropertyType::Boolean => |value| flag(value).map(drop),
+        PropertyType::Integer | PropertyType::Number => |value| integer(value, 0, u64::MAX).map(drop),
+        PropertyType::List => |value| if value.is_array() { Ok(()) } else { Err(unwanted("a list", value)) },
+        PropertyType::Map => |value| if value.is_object() { Ok(()) } else { Err(unwanted("a map", value)) },
+        PropertyType::Any | PropertyType::String => |value| text(value).map(drop),
+    };
+    Property::optional(name, check).is(kind, NOTHING)
+}
+
+pub(super) static NET_PROPERTIES: [Property; 10] = [
+    nothing("admin_state_up", PropertyType::Boolean),
+    nothing("dns_domain", PropertyType::String),
+    nothing("mtu", PropertyType::Integer),
+    Property::optional("name", |value| text(value).map(drop))
+        .is(PropertyType::String, "what subnets and ports call it"),
+    nothing("port_security_enabled", PropertyType::Boolean),
+    nothing("qos_policy", PropertyType::String),
+    nothing("shared", PropertyType::Boolean),
+    nothing("tags", PropertyType::List),
+    nothing("tenant_id", PropertyType::String),
+    nothing("value_specs", PropertyType::Map),
+];
+
+pub(super) static SUBNET_PROPERTIES: [Property; 15] = [
+    Property::optional("allocation_pools", |value| pools(value).map(drop)).is(
+        PropertyType::List,
+        "maps with 'start' and 'end': where ports get addresses; all but the gateway if not given",
+    ),
+    Property::required("cidr", |value| cidr(value).map(drop))
+        .is(PropertyType::String, "its range, such as 10.0.0.0/24"),
+    Property::optional("dns_nameservers", |value| addresses(value).map(drop))
+        .is(PropertyType::List, "addresses, for those who configure hosts"),
+    Property::optional("enable_dhcp", |value| flag(value).map(drop))
+        .is(PropertyType::Boolean, "told to those who ask; nothing is started")
+        .default("true"),
+    Property::optional("gateway_ip", |value| gateway(value).map(drop)).is(
+        PropertyType::String,
+        "what routes from it: the first address if not given, none if it is an empty text",
+    ),
+    Property::optional("host_routes", |value| routes(value).map(drop))
+        .is(PropertyType::List, "maps with 'destination' and 'nexthop', for those who configure hosts"),
+    Property::optional("ip_version", |value| integer(value, 4, 6).map(drop))
+        .is(PropertyType::Integer, "4 or 6, as its range says"),
+    nothing("ipv6_address_mode", PropertyType::String),
+    nothing("ipv6_ra_mode", PropertyType::String),
+    Property::optional("name", |value| text(value).map(drop)).is(PropertyType::String, "what ports call it"),
+    Property::required("network", |value| text(value).map(drop))
+        .is(PropertyType::String, "name or id of its network"),
+    nothing("segment", PropertyType::String),
+    nothing("tags", PropertyType::List),
+    nothing("tenant_id", PropertyType::String),
+    nothing("value_specs", PropertyType::Map),
+];
+
+pub(super) static PORT_PROPERTIES: [Property; 17] = [
+    nothing("admin_state_up", PropertyType::Boolean),
+    nothing("allowed_address_pairs", PropertyType::List),
+    nothing("binding:vnic_type", PropertyType::String),
+    Property::optional("device_id", |value| text(value).map(drop))
+        .is(PropertyType::String, "told to those who ask"),
+    Property::optional("device_owner", |value| text(value).map(drop))
+        .is(PropertyType::String, "told to those who ask"),
+    nothing("dns_name", PropertyType::String),
+    Property::optional("fixed_ips", |value| fixed_ips(value).map(drop)).is(
+        PropertyType::List,
+        "maps with 'subnet' or 'ip_address' or both; one address of each family if not given",
+    ),
+    Property::optional("mac_address", |value| text(value).map(drop))
+        .is(PropertyType::String, "told to those who ask"),
+    Property::optional("name", |value| text(value).map(drop)).is(PropertyType::String, "for people"),
+    Property::required("network", |value| text(value).map(drop))
+        .is(PropertyType::String, "name or id of its network")
+        .replaces(),
+    nothing("port_security_enabled", PropertyType::Boolean),
+    nothing("qos_policy", PropertyType::String),
+    nothing("replacement_policy", PropertyType::String),
+    nothing("security_groups", PropertyType::List),
+    nothing("tags", PropertyType::List),
+    nothing("tenant_id", PropertyType::String),
+    nothing("value_specs", PropertyType::Map),
+];
+
+pub(super) fn net(given: &Given<'_>) -> Read<Here> {
+    Ok(Here::Net(Net { name: given.get("name", text)? }))
+}
+
+pub(super) fn subnet(given: &Given<'_>) -> Read<Here> {
+    let says_gateway = given.0.get("gateway_ip").is_some_and(|value| !value.is_null());
+    let subnet = Subnet {
+        name: given.get("name", text)?,
+        network: given.required("network", text)?,
+        cidr: given.required("cidr", cidr)?,
+        gateway: given.get("gateway_ip", gateway)?.flatten(),
+        pools: given.get("allocation_pools", pools)?.unwrap_or_default(),
+        dns_nameservers: given.get("dns_nameservers", addresses)?.unwrap_or_default(),
+        host_routes: given.get("host_routes", routes)?.unwrap_or_default(),
+        enable_dhcp: given.get("enable_dhcp", flag)?.unwrap_or(true),
+    };
+    let version = given.get("ip_version", |value| integer(value, 4, 6))?;
+    if let Some(version) = version.filter(|version| (*version == 4) != matches!(subnet.cidr, IpNet::V4(_))) {
+        let message = format!("{} is not of IP version {version}", subnet.cidr);
+        return Err(PropertyError::new(message).within_key("ip_version"));
+    }
+    let complete = subnet.complete(says_gateway);
+    complete.map(Here::Subnet).map_err(|(key, message)| PropertyError::new(message).within_key(key))
+}
+
+pub(super) fn port(given: &Given<'_>) -> Read<Here> {
+    Ok(Here::Port(Port {
+        name: given.get("name", text)?,
+        network: given.required("network", text)?,
+        fixed_ips: given.get("fixed_ips", fixed_ips)?.unwrap_or_default(),
+        mac_address: given.get("mac_address", text)?,
+        device_id: given.get("device_id", text)?,
+        device_owner: given.get("device_owner", text)?,
+    }))
+}
+
+fn flag(value: &Value) -> Read<bool> {
+    match ParameterType::Boolean.convert(value) {
+        Ok(flag) => Ok(flag == Value::Bool(true)),
+        Err(message) => Err(PropertyError::new(message)),
+    }
+}
+
+fn cidr(value: &Value) -> Read<IpNet> {
+    let text = text(value)?;
+    text.trim()
+        .parse()
+        .map_err(|_| PropertyError::new(format!("want a range such as 10.0.0.0/24, got '{}'", cut(&text))))
+}
+
+fn address(value: &Value) -> Read<IpAddr> {
+    let text = text(value)?;
+    text.trim().parse().map_err(|_| PropertyError::new(format!("want an IP address, got '{}'", cut(&text))))
+}
+
+/// An empty text: there is none.
+fn gateway(value: &Value) -> Read<Option<IpAddr>> {
+    match value {
+        Value::String(text) if text.is_empty() => Ok(None),
+        _ => address(value).map(Some),
+    }
+}
+
+fn addresses(value: &Value) -> Read<Vec<IpAddr>> {
+    each(value, address)
+}
+
+fn pools(value: &Value) -> Read<Vec<(IpAddr, IpAddr)>> {
+    each(value, |item| {
+        let map = keys(item, &["start", "end"])?;
+        Ok((wanted(map, "start", address)?, wanted(map, "end", address)?))
+    })
+}
+
+fn routes(value: &Value) -> Read<Vec<(IpNet, IpAddr)>> {
+    each(value, |item| {
+        let map = keys(item, &["destination", "nexthop"])?;
+        Ok((wanted(map, "destination", cidr)?, wanted(map, "nexthop", address)?))
+    })
+}
+
+fn fixed_ips(value: &Value) -> Read<Vec<FixedIp>> {
+    each(value, |item| {
+        let map = keys(item, &["ip_address", "subnet", "subnet_id"])?;
+        let subnet = match optional(map, "subnet", text)? {
+            Some(subnet) => Some(subnet),
+            None => optional(map, "subnet_id", text)?,
+        };
+        Ok(FixedIp { subnet, address: optional(map, "ip_address", address)? })
+    })
+}
+
+/// A list, each with its place where it is wrong. What is not known yet passes.
+fn each<T>(value: &Value, read: impl Fn(&Value) -> Read<T>) -> Read<Vec<T>> {
+    let Value::Array(items) = value else { return Err(unwanted("a list", value)) };
+    if items.len() > ITEMS_MAX {
+        return Err(PropertyError::new(format!("at most {ITEMS_MAX} are taken")));
+    }
+    let known = items.iter().enumerate().filter(|(_, item)| !item.is_null());
+    known.map(|(index, item)| read(item).map_err(|error| error.within(Step::Item(index)))).collect()
+}
+
+fn keys<'v>(value: &'v Value, known: &[&str]) -> Read<&'v Map<String, Value>> {
+    let Value::Object(map) = value else { return Err(unwanted("a map", value)) };
+    match map.keys().find(|key| !known.contains(&key.as_str())) {
+        Some(other) => {
+            let near = suggestion_or_all(other, known);
+            Err(PropertyError::new(format!("unknown key '{}'{near}", cut(other))))
+        }
+        None => Ok(map),
+    }
+}
+
+fn optional<T>(map: &Map<String, Value>, key: &str, read: impl Fn(&Value) -> Read<T>) -> Read<Option<T>> {
+    let value = map.get(key).filter(|value| !value.is_null());
+    value.map(read).transpose().map_err(|error| error.within_key(key))
+}
+
+fn wanted<T>(map: &Map<String, Value>, key: &str, read: impl Fn(&Value) -> Read<T>) -> Read<T> {
+    optional(map, key, read)?.ok_or_else(|| PropertyError::new("this must be given").within_key(key))
+}

@@ -49,7 +49,7 @@ pub(super) fn add_needs(resources: &[DraftResource], uses: &mut [Uses]) {
     }
 }
 
-fn number<'t>((index, resource): (usize, &'t DraftResource)) -> (u32, &'t DraftResource) {
+fn number((index, resource): (usize, &DraftResource)) -> (u32, &DraftResource) {
     (u32::try_from(index).expect("a text of 16 MiB has fewer resources than 2^32"), resource)
 }
 

@@ -152,7 +152,7 @@ impl Tree {
 
     /// Whether it depends on what is there: then [`Tree::with`] may come to another.
     pub fn looks_at_what_is_there(&self) -> bool {
-        self.grown.as_ref().is_some_and(|grown| !grown.parts.groups.is_empty())
+        self.grown.as_ref().is_some_and(|grown| grown.late || !grown.parts.groups.is_empty())
     }
 
     /// The same, with what is known now of what is there.

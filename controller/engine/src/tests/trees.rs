@@ -297,3 +297,30 @@ fn a_nested_stack_that_fails_is_rolled_back_with_the_rest() {
     bed.idle();
     assert_eq!(bed.status(), "ROLLBACK_COMPLETE");
 }
+
+#[test]
+fn a_condition_inside_that_is_known_later() {
+    let nested = "parameters: {on: {type: boolean}}\nresources: {d: {type: Muster::Dummy, condition: {get_param: on}, properties: {node: node-0}}}";
+    let with = |on: &str| {
+        let root = format!(
+            "resources:\n  v: {{type: Muster::Dummy, properties: {{node: node-0, values: {{on: '{on}'}}}}}}\n  \
+             n: {{type: n.yaml, properties: {{on: {{get_attr: [v, on]}}}}}}"
+        );
+        source(&root, &[("n.yaml", nested)])
+    };
+    let mut bed = Bed::new(1);
+    for (at, (on, wanted)) in
+        [("true", "n n/d v"), ("false", "n v"), ("true", "n n/d v")].into_iter().enumerate()
+    {
+        match at {
+            0 => bed.create(with(on)).unwrap(),
+            _ => bed.update(with(on)).unwrap(),
+        };
+        bed.idle();
+        assert_eq!(names(&bed).join(" "), wanted);
+        assert!(bed.status().ends_with("_COMPLETE"), "{:?}", bed.view());
+    }
+    bed.delete().unwrap();
+    bed.idle();
+    assert!(is_clean(&bed));
+}

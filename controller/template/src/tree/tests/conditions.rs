@@ -1,0 +1,60 @@
+//! Conditions in nested stacks.
+
+use serde_json::json;
+
+use super::*;
+
+const NESTED: &str = "parameters: {on: {type: boolean, default: true}, p: {type: string, default: x}}\n\
+    conditions: {off: {not: {get_param: on}}}\n\
+    resources:\n  \
+      a: {type: OS::Heat::Value, condition: {get_param: on}, properties: {value: 1}}\n  \
+      b: {type: OS::Heat::Value, properties: {value: {if: [off, none, {get_attr: [a, value]}]}}}\n\
+    outputs: {o: {value: {get_attr: [b, value]}}, a: {condition: off, value: there}}";
+
+#[test]
+fn a_condition_decides_what_is_in_a_nested_stack() {
+    for (given, names, value, output) in [
+        ("{}", "n n/a n/b", json!(1), json!(null)),
+        ("{on: true}", "n n/a n/b", json!(1), json!(null)),
+        ("{on: false}", "n n/b", json!("none"), json!("there")),
+    ] {
+        let root = format!(
+            "resources: {{n: {{type: n.yaml, properties: {given}}}}}\n\
+             outputs: {{o: {{value: {{get_attr: [n, o]}}}}, a: {{value: {{get_attr: [n, a]}}}}}}"
+        );
+        let tree = grown(&root, &[("n.yaml", NESTED)], "{}").unwrap();
+        let there: Vec<&str> = (0..tree.len()).map(|index| tree.name(index)).collect();
+        assert_eq!(there.join(" "), names, "{given}");
+        assert_eq!(outputs(&tree), json!({"o": value, "a": output}), "{given}");
+    }
+}
+
+#[test]
+fn a_condition_that_is_known_later() {
+    let root = "resources: {v: {type: OS::Heat::Value, properties: {value: true}}, \
+        n: {type: n.yaml, properties: {on: {get_attr: [v, value]}}}}";
+    let tree = grown(root, &[("n.yaml", NESTED)], "{}").unwrap();
+    let there: Vec<&str> = (0..tree.len()).map(|index| tree.name(index)).collect();
+    assert_eq!(there, ["n", "n/b", "v"]);
+    assert_eq!(tree.is_as_expanded(tree.index_of("n/b").unwrap(), &Made(&tree)), Ok(false));
+}
+
+#[test]
+fn a_condition_of_the_root_leaves_a_nested_stack_out() {
+    let root = |on: bool| {
+        format!(
+            "conditions: {{c: {on}}}\nresources: {{n: {{type: n.yaml, condition: c}}, z: {{type: OS::Heat::Value, \
+             properties: {{value: {{if: [c, {{get_attr: [n, o]}}, 0]}}}}}}}}"
+        )
+    };
+    assert_eq!(grown(&root(true), &[("n.yaml", NESTED)], "{}").unwrap().len(), 4);
+    assert_eq!(grown(&root(false), &[("n.yaml", NESTED)], "{}").unwrap().len(), 1);
+}
+
+#[test]
+fn constraints_hold_for_what_a_nested_stack_is_given() {
+    let nested = "parameters: {p: {type: number, constraints: [{range: {max: 3}}]}}";
+    let said =
+        grown("resources: {n: {type: n.yaml, properties: {p: 4}}}", &[("n.yaml", nested)], "{}").unwrap_err();
+    assert!(said.starts_with("root:2:47: resources.n.properties.p: "), "{said}");
+}

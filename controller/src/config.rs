@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use muster_template::FlowLimits;
 use serde::Deserialize;
 
-use crate::store::Bounds;
+use crate::store::{Bounds, KEY_FILE};
 
 /// Where the file is if no flag says otherwise; it may be absent there.
 pub const DEFAULT_FILE: &str = "/etc/muster/controller.toml";
@@ -23,6 +23,8 @@ const DATABASE_MIN: u64 = 16 * 1024 * 1024;
 pub struct Settings {
     /// Where it keeps and listens.
     pub controller: Controller,
+    /// What it keeps.
+    pub store: StoreSettings,
     /// Bounds.
     pub limits: Limits,
     /// What it says.
@@ -41,6 +43,14 @@ pub struct Controller {
     pub addresses: Vec<String>,
     /// Where operators connect.
     pub api_socket: PathBuf,
+}
+
+/// `[store]`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StoreSettings {
+    /// The key that secrets in the database are sealed with; empty: `secrets.key` in the data directory.
+    pub key_file: PathBuf,
 }
 
 /// `[limits]`
@@ -184,6 +194,19 @@ impl Settings {
         Ok(())
     }
 
+    /// The database.
+    pub fn database(&self) -> PathBuf {
+        self.controller.data_dir.join("muster.db")
+    }
+
+    /// The key that secrets in it are sealed with.
+    pub fn key_file(&self) -> PathBuf {
+        match self.store.key_file.as_os_str().is_empty() {
+            true => self.controller.data_dir.join(KEY_FILE),
+            false => self.store.key_file.clone(),
+        }
+    }
+
     /// What the database is to keep to.
     pub fn bounds(&self) -> Bounds {
         Bounds { events: self.limits.events_kept, bytes: self.limits.database_bytes }
@@ -221,6 +244,14 @@ mod tests {
         assert_eq!((settings.limits.retries, settings.limits.heartbeat), (7, 10));
         let lists = [("MUSTER_CONTROLLER__ADDRESSES", "a:1,b:2")];
         assert_eq!(read("", &lists).unwrap().controller.addresses, ["a:1", "b:2"]);
+    }
+
+    #[test]
+    fn the_key_is_beside_the_database_if_nothing_else_is_said() {
+        let toml = "[controller]\ndata_dir = \"/srv/muster\"\n";
+        assert_eq!(read(toml, &[]).unwrap().key_file(), Path::new("/srv/muster/secrets.key"));
+        let elsewhere = [("MUSTER_STORE__KEY_FILE", "/run/credentials/key")];
+        assert_eq!(read(toml, &elsewhere).unwrap().key_file(), Path::new("/run/credentials/key"));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use muster_controller::config::{LogFormat, Settings};
 use muster_controller::driver::{self, Driver, DriverInbox, LINK_EVENTS_MAX};
 use muster_controller::link::{DirectConfig, DirectLink, LinkEvent, LinkHandle, direct};
 use muster_controller::pki::Pki;
-use muster_controller::store::{Reader, Sqlite};
+use muster_controller::store::{KeyFile, Reader, Sqlite};
 use muster_controller::{api, signals};
 use tokio::sync::mpsc;
 use tracing_subscriber::EnvFilter;
@@ -37,6 +37,9 @@ struct Cli {
     /// Database and keys [default: /var/lib/muster]
     #[arg(long, global = true, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+    /// The key that secrets in the database are sealed with [default: secrets.key in the data directory]
+    #[arg(long, global = true, value_name = "FILE")]
+    key_file: Option<PathBuf>,
     /// Where agents connect [default: 0.0.0.0:8883]
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<std::net::SocketAddr>,
@@ -54,11 +57,18 @@ struct Cli {
 enum Verb {
     /// Copies the database and the site's keys to a new file, also while the controller runs
     #[command(after_help = "Example: muster-controller backup /var/backups/muster.db\n\n\
-                            Whoever has the file can speak for the site: keep it in a safe place.")]
+                            Whoever has the file can speak for the site: keep it in a safe place.\n\
+                            The key of the secrets in it is not in it: keep a copy of that in another.")]
     Backup {
         /// The new file
         file: PathBuf,
     },
+    /// Seals all secrets in the database with a new key; the controller must not be running
+    #[command(after_help = "Example: systemctl stop muster-controller && muster-controller rekey && \
+                            systemctl start muster-controller\n\n\
+                            The new key takes the place of the old one. Backups made before need the old one: keep that as \
+                            long as them.")]
+    Rekey,
 }
 
 fn main() -> ExitCode {
@@ -76,6 +86,7 @@ fn main() -> ExitCode {
     }
     let done = match cli.verb {
         Some(Verb::Backup { file }) => backup(&settings, &file),
+        Some(Verb::Rekey) => rekey(&settings),
         None => run(settings, cli.config),
     };
     match done {
@@ -93,6 +104,10 @@ fn settings(cli: &Cli) -> anyhow::Result<Settings> {
     if let Some(data_dir) = &cli.data_dir {
         controller.data_dir.clone_from(data_dir);
     }
+    if let Some(key_file) = &cli.key_file {
+        settings.store.key_file.clone_from(key_file);
+    }
+    let controller = &mut settings.controller;
     if let Some(listen) = cli.listen {
         controller.listen = listen;
     }
@@ -102,15 +117,24 @@ fn settings(cli: &Cli) -> anyhow::Result<Settings> {
     Ok(settings)
 }
 
-fn database(settings: &Settings) -> PathBuf {
-    settings.controller.data_dir.join("muster.db")
+fn backup(settings: &Settings, file: &std::path::Path) -> anyhow::Result<()> {
+    let (database, key_file) = (settings.database(), settings.key_file());
+    anyhow::ensure!(database.exists(), "there is no database at {}", database.display());
+    Sqlite::backup(&database, &settings.controller.data_dir.join("pki"), file)?;
+    println!("{}", file.display());
+    eprintln!("its secrets open with {} alone: keep a copy of that apart from it", key_file.display());
+    Ok(())
 }
 
-fn backup(settings: &Settings, file: &std::path::Path) -> anyhow::Result<()> {
-    let database = database(settings);
+fn rekey(settings: &Settings) -> anyhow::Result<()> {
+    let (database, key_file) = (settings.database(), settings.key_file());
     anyhow::ensure!(database.exists(), "there is no database at {}", database.display());
-    Sqlite::open(&database)?.backup(&settings.controller.data_dir.join("pki"), file)?;
-    println!("{}", file.display());
+    let _lock = muster_controller::data_dir::open(&settings.controller.data_dir)
+        .context("stop the controller first")?;
+    let mut store = Sqlite::open(&database, &key_file).context("the database cannot be opened")?;
+    let old = store.key().id();
+    let new = store.rekey(&KeyFile::at(&key_file))?;
+    println!("{}: {new}, was {old}", key_file.display());
     Ok(())
 }
 
@@ -135,9 +159,10 @@ fn run(settings: Settings, config_file: Option<PathBuf>) -> anyhow::Result<()> {
     let data_dir = &settings.controller.data_dir;
     let _lock = muster_controller::data_dir::open(data_dir)?;
     let pki = Arc::new(Pki::open(data_dir).context("the site's keys cannot be read or made")?);
-    let store = Sqlite::open(&database(&settings)).and_then(|store| store.within(settings.bounds()));
+    let store = Sqlite::open(&settings.database(), &settings.key_file())
+        .and_then(|store| store.within(settings.bounds()));
     let store = store.context("the database cannot be opened")?;
-    let reader = Reader::open(&database(&settings)).context("the database cannot be opened")?;
+    let reader = Reader::open(&settings.database(), &store.key()).context("the database cannot be opened")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let (handle, inbox) = driver::channel();
     runtime.block_on(async {

@@ -158,7 +158,7 @@ struct Bed {
 
 impl Bed {
     fn new(dir: &Path, nodes: usize) -> anyhow::Result<Self> {
-        let mut store = Sqlite::open(&dir.join("muster.db"))?;
+        let mut store = Sqlite::open(&dir.join("muster.db"), &dir.join("secrets.key"))?;
         let engine = Engine::new(config(store.next_epoch()?));
         let mut bed = Self {
             engine,

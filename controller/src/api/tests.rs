@@ -49,6 +49,7 @@ impl Outbox for Nowhere {
 /// A controller without agents.
 struct World {
     folder: TempDir,
+    key: crate::store::DataKey,
     driver: DriverHandle,
     pki: Arc<Pki>,
     api: ApiHandle,
@@ -59,7 +60,8 @@ impl World {
     async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("muster.db");
-        let store = Sqlite::open(&database).unwrap();
+        let store = Sqlite::open(&database, &folder.path().join("secrets.key")).unwrap();
+        let key = store.key();
         let pki = Arc::new(Pki::open(folder.path()).unwrap());
         let (driver, inbox) = driver::channel();
         let (events, from_link) = mpsc::channel(1);
@@ -71,9 +73,13 @@ impl World {
             runtime.block_on(engine.run(inbox, from_link));
         });
         let config = config_in(&folder);
-        let reader = Reader::open(&database).unwrap();
+        let reader = Reader::open(&database, &key).unwrap();
         let api = serve(config, driver.clone(), reader, Arc::clone(&pki)).await.unwrap();
-        Self { folder, driver, pki, api, events }
+        Self { folder, key, driver, pki, api, events }
+    }
+
+    fn reader(&self) -> Reader {
+        Reader::open(&self.folder.path().join("muster.db"), &self.key).unwrap()
     }
 
     fn socket(&self) -> PathBuf {
@@ -358,7 +364,7 @@ async fn the_socket_is_for_root_and_a_group_and_has_one_owner() {
     let socket = world.socket();
     assert_eq!(std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o660);
     let again = |config: ApiConfig| {
-        let reader = Reader::open(&world.folder.path().join("muster.db")).unwrap();
+        let reader = world.reader();
         serve(config, world.driver.clone(), reader, Arc::clone(&world.pki))
     };
     assert!(matches!(again(config_in(&world.folder)).await, Err(SocketError::InUse(path)) if path == socket));

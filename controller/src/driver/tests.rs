@@ -121,7 +121,7 @@ impl Bench {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (log, sent, broken) = (Log::default(), Arc::default(), Arc::default());
-        let sqlite = Sqlite::open(&dir.path().join("muster.db")).unwrap();
+        let sqlite = Sqlite::open(&dir.path().join("muster.db"), &dir.path().join("secrets.key")).unwrap();
         let disk = Disk { sqlite, broken: Arc::clone(&broken), log: Arc::clone(&log) };
         let wire = Wire { log: Arc::clone(&log), sent: Arc::clone(&sent) };
         let config = |epoch| Config { epoch, seed: [7; 32], limits: Limits::default() };
@@ -336,7 +336,7 @@ fn one_revision_that_cannot_be_read_holds_up_its_own_stack_only() {
     bench.turn(create(1)).unwrap();
     let file = bench.dir.path().join("muster.db");
     let db = rusqlite::Connection::open(&file).unwrap();
-    db.execute("UPDATE revisions SET template = 'resources: ['", []).unwrap();
+    db.execute("UPDATE revisions SET template = zeroblob(50)", []).unwrap();
     bench.driver.turns.reload(MonoTime::default()).unwrap();
     let view = bench.driver.turns.engine().stack_view(&name()).unwrap();
     assert_eq!(view.status, "FAILED");

@@ -257,7 +257,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
     fn cannot_write(&mut self, now: MonoTime, error: &StoreError) {
         let advice = match error {
             StoreError::Full { .. } => "raise that and restart it",
-            StoreError::Sqlite(_) | StoreError::Format(_) => "free space on its disk",
+            StoreError::Sqlite(_) | StoreError::Key(_) | StoreError::Format(_) => "free space on its disk",
         };
         let why = format!("the controller cannot write and is read-only: {error}; {advice}");
         tracing::error!("{why}");

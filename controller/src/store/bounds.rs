@@ -79,7 +79,10 @@ mod tests {
 
     fn store(bounds: Bounds) -> (tempfile::TempDir, Sqlite) {
         let dir = tempfile::tempdir().unwrap();
-        let store = Sqlite::open(&dir.path().join("muster.db")).unwrap().within(bounds).unwrap();
+        let store = Sqlite::open(&dir.path().join("muster.db"), &dir.path().join("secrets.key"))
+            .unwrap()
+            .within(bounds)
+            .unwrap();
         (dir, store)
     }
 
@@ -104,7 +107,10 @@ mod tests {
         assert!(error.to_string().contains("limits.database_bytes"), "{error}");
         assert!(matches!(store.probe(), Err(StoreError::Full { .. })), "not writable and full again at once");
         let gone = ContentDigest::of(&0u32.to_le_bytes());
-        store.db().execute("DELETE FROM contents WHERE digest = ?1", [gone.0]).unwrap();
+        store
+            .db()
+            .execute("DELETE FROM content_pieces WHERE name = ?1", [store.key().name(&gone.0)])
+            .unwrap();
         store.probe().unwrap();
         content(&mut store, 0).unwrap();
     }

@@ -11,14 +11,18 @@ use muster_shared::model::ContentDigest;
 use muster_shared::seal::SealPublic;
 use muster_shared::{Epoch, Generation, ResourceId};
 use muster_template::{Environment, Policies};
-use rusqlite::types::{FromSql, Type};
+use rusqlite::types::{FromSql, Type, ValueRef};
 use rusqlite::{Connection, Row};
 
-use super::sqlite::{SPEC_VERSION, Sqlite};
+use super::convert::digest_of;
+use super::key::DataKey;
+use super::sealed::{ATTRIBUTES, ENVIRONMENTS, OUTPUTS, SPEC, open, open_text};
+use super::sqlite::{SPEC_VERSION, Sqlite, int};
 use super::{Store as _, StoreError};
 
 pub(super) fn load(store: &mut Sqlite) -> Result<Snapshot, StoreError> {
     let mut snapshot = Snapshot::default();
+    let key = store.key();
     let mut stacks = Vec::new();
     {
         let db = store.db();
@@ -27,11 +31,11 @@ pub(super) fn load(store: &mut Sqlite) -> Result<Snapshot, StoreError> {
             "SELECT *, (SELECT coalesce(max(number), 0) FROM events WHERE stack_id = stacks.id) AS last_event
              FROM stacks ORDER BY id",
         )?;
-        for stack in select.query_map([], stack)? {
+        for stack in select.query_map([], |row| stack(row, &key))? {
             stacks.push(stack?);
         }
         let mut select = db.prepare(RESOURCES)?;
-        for resource in select.query_map([], resource)? {
+        for resource in select.query_map([], |row| resource(row, &key))? {
             snapshot.resources.push(resource?);
         }
         let mut select = db.prepare("SELECT needed_by, resource_id FROM graph")?;
@@ -46,9 +50,10 @@ pub(super) fn load(store: &mut Sqlite) -> Result<Snapshot, StoreError> {
         for token in select.query_map([], token)? {
             snapshot.tokens.push(token?);
         }
-        let mut select = db.prepare("SELECT digest FROM contents")?;
-        for digest in select.query_map([], |row| row.get(0).map(ContentDigest))? {
-            snapshot.contents.push(digest?);
+        let mut select = db.prepare("SELECT name, digest FROM contents")?;
+        for content in select.query_map([], |row| Ok((row.get(0)?, row.get::<_, Vec<u8>>(1)?)))? {
+            let (name, sealed) = content?;
+            snapshot.contents.push(ContentDigest(digest_of(&key, &name, &sealed)?));
         }
         let meta = |key: &str| {
             db.query_row("SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?1", [key], |row| {
@@ -62,32 +67,49 @@ pub(super) fn load(store: &mut Sqlite) -> Result<Snapshot, StoreError> {
         )?;
         snapshot.highest = (rows, meta("highest_stack")?, meta("highest_traversal")?);
     }
-    snapshot.policies = policies(store.db())?;
+    snapshot.policies = policies(store.db(), &key)?;
     snapshot.flows = super::flow::load(store.db())?;
     for record in stacks {
         let source = match (record.status, record.action) {
             (Status::Complete, _) => None,
             (_, StackAction::Delete) => Some(Source::nothing()),
-            // One that this version does not take holds up its own stack, not the site.
-            _ => store.source(&record.name, record.revision)?.and_then(|text| {
-                let unreadable =
-                    |errors| tracing::error!(stack = %record.name, "its revision cannot be read: {errors}");
-                Source::parse(text).map_err(unreadable).ok()
-            }),
+            _ => source(store, &record)?,
         };
         snapshot.stacks.push((record, source));
     }
     Ok(snapshot)
 }
 
+/// What a stack is being brought to. One that is damaged, or that this version does not take, holds up its own stack, not
+/// the site.
+fn source(store: &mut Sqlite, stack: &StackRecord) -> Result<Option<Source>, StoreError> {
+    let text = match store.source(&stack.name, stack.revision) {
+        Ok(text) => text,
+        Err(error) if is_damage(&error) => {
+            tracing::error!(stack = %stack.name, "its revision cannot be read: {error}");
+            None
+        }
+        Err(error) => return Err(error),
+    };
+    let unreadable = |errors| tracing::error!(stack = %stack.name, "its revision cannot be read: {errors}");
+    Ok(text.and_then(|text| Source::parse(text).map_err(unreadable).ok()))
+}
+
+fn is_damage(error: &StoreError) -> bool {
+    matches!(error, StoreError::Format(_) | StoreError::Sqlite(rusqlite::Error::FromSqlConversionFailure(..)))
+}
+
 /// What the current revisions' environments say of resources.
-fn policies(db: &Connection) -> Result<BTreeMap<u64, Policies>, StoreError> {
+fn policies(db: &Connection, key: &DataKey) -> Result<BTreeMap<u64, Policies>, StoreError> {
     let mut select = db.prepare(
-        "SELECT stack_id, environments FROM revisions JOIN stacks ON id = stack_id AND revision = number
+        "SELECT stack_id, number, environments FROM revisions JOIN stacks ON id = stack_id AND revision = number
          WHERE environments <> '[]'",
     )?;
-    let texts = select
-        .query_map([], |row| Ok((unsigned(row, 0)?, json::<Vec<EnvironmentText>>(row, "environments")?)))?;
+    let texts = select.query_map([], |row| {
+        let text = open_text(key, ENVIRONMENTS, &[row.get(0)?, row.get(1)?], row.get_ref(2)?)?;
+        let texts: Vec<EnvironmentText> = serde_json::from_str(&text).map_err(|e| bad("environments", e))?;
+        Ok((unsigned(row, 0)?, texts))
+    })?;
     let mut found = BTreeMap::new();
     for text in texts {
         let (stack, texts) = text?;
@@ -123,7 +145,7 @@ fn json<T: serde::de::DeserializeOwned>(row: &Row<'_>, column: &str) -> rusqlite
     serde_json::from_str(&text).map_err(|e| bad(column, e))
 }
 
-fn stack(row: &Row<'_>) -> rusqlite::Result<StackRecord> {
+fn stack(row: &Row<'_>, key: &DataKey) -> rusqlite::Result<StackRecord> {
     Ok(StackRecord {
         id: number(row, "id")?,
         name: parsed(row, "name", |text| text.parse().ok())?,
@@ -137,7 +159,8 @@ fn stack(row: &Row<'_>) -> rusqlite::Result<StackRecord> {
         delete_first: row.get("delete_first")?,
         cancelled: row.get("cancelled")?,
         complete: json(row, "complete")?,
-        outputs: json(row, "outputs")?,
+        outputs: serde_json::from_str(&open_text(key, OUTPUTS, &[row.get("id")?], row.get_ref("outputs")?)?)
+            .map_err(|e| bad("outputs", e))?,
         parameters: json(row, "parameters")?,
         events: number(row, "events")?.max(number(row, "last_event")?),
         failures: json(row, "failures")?,
@@ -181,6 +204,20 @@ impl Columns<'_> {
         Ok(value.unwrap_or_default())
     }
 
+    fn bytes(&mut self) -> rusqlite::Result<&[u8]> {
+        self.at += 1;
+        Ok(self.row.get_ref(self.at - 1)?.as_blob()?)
+    }
+
+    fn attributes(&mut self, key: &DataKey, place: &[i64]) -> rusqlite::Result<BTreeMap<String, String>> {
+        self.at += 1;
+        match self.row.get_ref(self.at - 1)? {
+            ValueRef::Null => Ok(BTreeMap::new()),
+            sealed => serde_json::from_str(&open_text(key, ATTRIBUTES, place, sealed)?)
+                .map_err(|e| bad(self.name(), e)),
+        }
+    }
+
     /// Of the column that was read last.
     fn name(&self) -> &str {
         self.row.as_ref().column_name(self.at - 1).unwrap_or("?")
@@ -188,12 +225,12 @@ impl Columns<'_> {
 }
 
 /// In the order of `resource()`.
-const RESOURCES: &str = "SELECT id, physical_id, stack_id, name, type, node, definition, revision, dropped, spec,
+const RESOURCES: &str = "SELECT id, spec, physical_id, stack_id, name, type, node, revision, dropped,
     handed_over, replaces, replaced_by, retain, external_id, lost_from, action, status, status_reason, applied,
     held_epoch, held_number, epoch, number, attempt, in_flight, retry_count, observed_ready, attributes, observed,
     unhealthy, hook, hooks_cleared, causes FROM resources ORDER BY id";
 
-fn resource(row: &Row<'_>) -> rusqlite::Result<ResourceRecord> {
+fn resource(row: &Row<'_>, key: &DataKey) -> rusqlite::Result<ResourceRecord> {
     let mut columns = Columns { row, at: 0 };
     let c = &mut columns;
     let spec = |bytes: &[u8]| match bytes.split_first() {
@@ -208,6 +245,9 @@ fn resource(row: &Row<'_>) -> rusqlite::Result<ResourceRecord> {
         epoch.zip(number).map(|(epoch, number)| Generation { epoch: Epoch(epoch), number })
     };
     let id = c.number()?;
+    let place = [int(id)];
+    let plain = open(key, SPEC, &place, c.bytes()?)?;
+    let (definition, packed) = plain.split_first_chunk().ok_or_else(|| bad("spec", "too short"))?;
     let type_name;
     Ok(ResourceRecord {
         id,
@@ -221,10 +261,10 @@ fn resource(row: &Row<'_>) -> rusqlite::Result<ResourceRecord> {
         },
         type_name,
         node: c.parsed(|text| text.parse().ok())?,
-        definition: u128::from_le_bytes(c.next()?),
         revision: c.next()?,
         dropped: c.next()?,
-        spec: c.next::<Option<Vec<u8>>>()?.map(|bytes| spec(&bytes)).transpose()?,
+        definition: u128::from_le_bytes(*definition),
+        spec: (!packed.is_empty()).then(|| spec(packed)).transpose()?,
         handed_over: c.next()?,
         replaces: c.optional()?,
         replaced_by: c.optional()?,
@@ -243,7 +283,7 @@ fn resource(row: &Row<'_>) -> rusqlite::Result<ResourceRecord> {
             in_flight: c.next()?,
             retry_count: c.next()?,
             observed_ready: c.next()?,
-            attributes: c.json()?,
+            attributes: c.attributes(key, &place)?,
             observed: c.required(Observation::from_name)?,
             unhealthy: c.next()?,
             hook: c.parsed(Hook::from_name)?,

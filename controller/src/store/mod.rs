@@ -3,13 +3,17 @@
 //! Absent: decisions. What is written, and in which order, is the engine's affair; when, the driver's.
 
 mod bounds;
+mod convert;
 mod flow;
+mod key;
 mod load;
 mod read;
+mod sealed;
 mod sqlite;
 mod text;
 
 pub use bounds::Bounds;
+pub use key::{DataKey, KEY_FILE, KeyError, KeyFile, KeyId};
 pub use read::{EventRow, Reader, RevisionRow, Times};
 pub use sqlite::Sqlite;
 pub(crate) use sqlite::rfc3339;
@@ -32,6 +36,9 @@ pub enum StoreError {
         /// The bound.
         bytes: u64,
     },
+    /// Of the data key.
+    #[error(transparent)]
+    Key(#[from] KeyError),
     /// The file is not ours, or newer than this controller.
     #[error("{0}")]
     Format(String),

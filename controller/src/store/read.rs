@@ -11,11 +11,15 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 use serde::{Deserialize, Serialize};
 
 use super::StoreError;
-use super::text::Unpacked;
+use super::key::DataKey;
+use super::sealed::{Column, ENVIRONMENTS, FILES, PARAMETERS, TEMPLATE, open_text};
 
 /// Reads the database; clones share one connection. Blocking.
 #[derive(Clone)]
-pub struct Reader(Arc<Mutex<Connection>>);
+pub struct Reader {
+    db: Arc<Mutex<Connection>>,
+    key: DataKey,
+}
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,19 +67,19 @@ pub struct Times {
 }
 
 impl Reader {
-    /// Opens an existing database for reading.
+    /// Opens an existing database for reading, with its key.
     ///
     /// # Errors
     /// [`StoreError`] if it is not there.
-    pub fn open(path: &Path) -> Result<Self, StoreError> {
+    pub fn open(path: &Path, key: &DataKey) -> Result<Self, StoreError> {
         let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         db.busy_timeout(std::time::Duration::from_secs(5))?;
-        Ok(Self(Arc::new(Mutex::new(db))))
+        Ok(Self { db: Arc::new(Mutex::new(db)), key: key.clone() })
     }
 
     fn with<T>(&self, read: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
         // A reader that panicked has left nothing half done: statements end with their scope.
-        read(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        read(&self.db.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// What an operator sent for a revision, by default the newest, and its number.
@@ -87,7 +91,7 @@ impl Reader {
         stack: &StackName,
         revision: Option<u32>,
     ) -> Result<Option<(u32, SourceText)>, StoreError> {
-        self.with(|db| source(db, stack, revision))
+        self.with(|db| source(db, &self.key, stack, revision))
     }
 
     /// Since when an entry of a flow table is as it is, RFC 3339 UTC; `settled` is its write, if that has come to its
@@ -193,23 +197,26 @@ impl Reader {
 
 pub(super) fn source(
     db: &Connection,
+    key: &DataKey,
     stack: &StackName,
     revision: Option<u32>,
 ) -> Result<Option<(u32, SourceText)>, StoreError> {
     let mut select = db.prepare_cached(
-        "SELECT number, source_name, template, files, parameters, environments FROM revisions
+        "SELECT stack_id, number, source_name, template, files, parameters, environments FROM revisions
          WHERE stack_id = (SELECT id FROM stacks WHERE name = ?1) AND (?2 IS NULL OR number = ?2)
          ORDER BY number DESC LIMIT 1",
     )?;
     let found = select
         .query_row(params![stack.as_str(), revision], |row| {
+            let place = [row.get(0)?, row.get(1)?];
+            let text = |at: usize, column: Column| open_text(key, column, &place, row.get_ref(at)?);
             Ok((
-                row.get::<_, u32>(0)?,
-                row.get(1)?,
-                row.get::<_, Unpacked>(2)?,
-                row.get::<_, Unpacked>(3)?,
-                row.get::<_, String>(4)?,
-                row.get::<_, String>(5)?,
+                row.get::<_, u32>(1)?,
+                row.get(2)?,
+                text(3, TEMPLATE)?,
+                text(4, FILES)?,
+                text(5, PARAMETERS)?,
+                text(6, ENVIRONMENTS)?,
             ))
         })
         .optional()?;
@@ -220,8 +227,8 @@ pub(super) fn source(
         number,
         SourceText {
             name,
-            template: template.0,
-            files: serde_json::from_str(&files.0).map_err(bad)?,
+            template,
+            files: serde_json::from_str(&files).map_err(bad)?,
             parameters: serde_json::from_str(&parameters).map_err(bad)?,
             environments: serde_json::from_str(&environments).map_err(bad)?,
         },

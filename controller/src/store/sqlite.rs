@@ -1,26 +1,32 @@
 //! SQLite: one writer, WAL, a full fsync per commit.
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use muster_engine::record::{
-    Change, EventRecord, ProgressRecord, ResourceRecord, StackRecord, action_str, type_text,
+    Change, EventRecord, ProgressRecord, ResourceRecord, RevisionRecord, StackRecord, action_str, type_text,
 };
 use muster_engine::{Hook, SourceText};
 use muster_shared::model::ContentDigest;
 use muster_shared::{Epoch, NodeId, StackName};
-use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Transaction, params};
 
-use super::text::Packed;
+use super::convert::{put_content, read_content, remove_content, sealed_with, to_version_5};
+use super::key::{DataKey, KeyFile};
+use super::sealed::{ATTRIBUTES, ENVIRONMENTS, FILES, OUTPUTS, PARAMETERS, SPEC, SealedText, TEMPLATE};
 use super::{Bounds, Store, StoreError};
 
 /// Each brings the database to the next version; `user_version` counts those that were applied.
-const SCHEMAS: [&str; 4] = [
+pub(super) const SCHEMAS: [&str; 5] = [
     include_str!("schema-1.sql"),
     include_str!("schema-2.sql"),
     include_str!("schema-3.sql"),
     include_str!("schema-4.sql"),
+    include_str!("schema-5.sql"),
 ];
+/// The first version that seals: what was there before is sealed on the way to it.
+const SEALED_FROM: usize = 5;
 /// Of the encoding of `resources.spec`.
 pub(super) const SPEC_VERSION: u8 = 2;
 /// Pages held in memory, in KiB: the engine has the working set, this is for the tree's inner pages.
@@ -35,17 +41,19 @@ const GONE_KEPT: usize = 20;
 
 /// The default store.
 pub struct Sqlite {
-    db: Connection,
+    pub(super) db: Connection,
+    pub(super) key: DataKey,
     pub(super) bounds: Bounds,
 }
 
 impl Sqlite {
-    /// Opens or makes the database at `path`.
+    /// Opens or makes the database at `path`, with the data key at `key_file`, which is made if nothing is sealed yet.
     ///
     /// # Errors
-    /// [`StoreError`] if it cannot be opened or is of a newer version.
-    pub fn open(path: &Path) -> Result<Self, StoreError> {
-        // Parameters are in it: for the owner's eyes only. SQLite makes its other files likewise.
+    /// [`StoreError`] if it cannot be opened or is of a newer version, or if the key is not there, not the database's, or
+    /// for others to read.
+    pub fn open(path: &Path, key_file: &Path) -> Result<Self, StoreError> {
+        // Who did what is in it in clear: for the owner's eyes only. SQLite makes its other files likewise.
         let made =
             std::fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
         made.map_err(|error| StoreError::Format(format!("{} cannot be opened: {error}", path.display())))?;
@@ -57,27 +65,38 @@ impl Sqlite {
         db.pragma_update(None, "journal_size_limit", WAL_MAX)?;
         db.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
         db.set_prepared_statement_cache_capacity(64);
-        let mut store = Self { db, bounds: Bounds::default() };
-        store.migrate()?;
+        let version = version(&db)?;
+        let sealed_with = if version < SEALED_FROM { None } else { sealed_with(&db)? };
+        if version >= SEALED_FROM && sealed_with.is_none() {
+            return Err(StoreError::Format("the database does not say which key it is sealed with".into()));
+        }
+        let key = KeyFile::at(key_file).open(sealed_with)?;
+        let mut store = Self { db, key, bounds: Bounds::default() };
+        store.migrate(version)?;
+        if let Err(error) = store.scrub() {
+            tracing::warn!(%error, "what was deleted still lies in the database's file; it is tried again at the next start");
+        }
         Ok(store)
     }
 
-    fn migrate(&mut self) -> Result<(), StoreError> {
-        let version: i64 = self.db.pragma_query_value(None, "user_version", |row| row.get(0))?;
-        let newest = SCHEMAS.len();
-        let Some(missing) = usize::try_from(version).ok().and_then(|version| SCHEMAS.get(version..)) else {
-            return Err(StoreError::Format(format!(
-                "the database is of version {version}, this controller knows {newest}: upgrade the controller"
-            )));
-        };
-        if missing.is_empty() {
+    /// What the database is sealed with.
+    pub fn key(&self) -> DataKey {
+        self.key.clone()
+    }
+
+    fn migrate(&mut self, version: usize) -> Result<(), StoreError> {
+        if version == SCHEMAS.len() {
             return Ok(());
         }
         let transaction = self.db.transaction()?;
-        for schema in missing {
+        for (number, schema) in (1..).zip(SCHEMAS).skip(version) {
             transaction.execute_batch(schema)?;
+            if number == SEALED_FROM {
+                to_version_5(&transaction, &self.key)?;
+            }
         }
-        transaction.pragma_update(None, "user_version", i64::try_from(newest).unwrap_or(i64::MAX))?;
+        let newest = i64::try_from(SCHEMAS.len()).unwrap_or(i64::MAX);
+        transaction.pragma_update(None, "user_version", newest)?;
         transaction.commit()?;
         Ok(())
     }
@@ -90,7 +109,7 @@ impl Sqlite {
         let (now, bounds) = (now(), self.bounds);
         let transaction = self.db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
         for change in changes {
-            apply(&transaction, &change, &now, &bounds)?;
+            apply(&transaction, &self.key, &change, &now, &bounds)?;
         }
         for node in seen {
             let mut update = transaction.prepare_cached("UPDATE nodes SET last_seen = ?2 WHERE name = ?1")?;
@@ -104,38 +123,41 @@ impl Sqlite {
         &self.db
     }
 
-    /// Copies the whole database, and the site's keys from `keys`, to a new file; the controller may be running.
+    /// Copies the whole database at `path`, and the site's keys from `keys`, to a new file; the controller may be running.
+    /// What is sealed stays so: the data key is neither needed nor copied.
     ///
     /// # Errors
     /// [`StoreError`], also when the file exists; what was written of it is removed.
-    pub fn backup(&self, keys: &Path, to: &Path) -> Result<(), StoreError> {
+    pub fn backup(path: &Path, keys: &Path, to: &Path) -> Result<(), StoreError> {
+        let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        db.busy_timeout(std::time::Duration::from_secs(5))?;
         let failed = |error| StoreError::Format(format!("cannot write {}: {error}", to.display()));
         // The keys are in it: for the owner's eyes only, from the first byte.
         std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(to).map_err(failed)?;
-        let copied = self.copy(keys, to);
+        let copied = copy(&db, keys, to);
         if copied.is_err() {
             std::fs::remove_file(to).map_err(failed)?;
         }
         copied
     }
+}
 
-    fn copy(&self, keys: &Path, to: &Path) -> Result<(), StoreError> {
-        let mut target = Connection::open(to)?;
-        // All pages in one step: a consistent copy, and the writer is not held up, for this is WAL.
-        rusqlite::backup::Backup::new(&self.db, &mut target)?.step(-1)?;
-        target.pragma_update(None, "journal_mode", "DELETE")?;
-        let unreadable = |error| StoreError::Format(format!("the site's keys cannot be read: {error}"));
-        let transaction = target.transaction()?;
-        transaction.execute_batch("CREATE TABLE keys (file TEXT PRIMARY KEY, bytes BLOB NOT NULL)")?;
-        for entry in std::fs::read_dir(keys).map_err(unreadable)? {
-            let path = entry.map_err(unreadable)?.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let bytes = std::fs::read(&path).map_err(unreadable)?;
-            transaction.execute("INSERT INTO keys VALUES (?1, ?2)", params![name, bytes])?;
-        }
-        transaction.commit()?;
-        Ok(())
+fn copy(db: &Connection, keys: &Path, to: &Path) -> Result<(), StoreError> {
+    let mut target = Connection::open(to)?;
+    // All pages in one step: a consistent copy, and the writer is not held up, for this is WAL.
+    rusqlite::backup::Backup::new(db, &mut target)?.step(-1)?;
+    target.pragma_update(None, "journal_mode", "DELETE")?;
+    let unreadable = |error| StoreError::Format(format!("the site's keys cannot be read: {error}"));
+    let transaction = target.transaction()?;
+    transaction.execute_batch("CREATE TABLE keys (file TEXT PRIMARY KEY, bytes BLOB NOT NULL)")?;
+    for entry in std::fs::read_dir(keys).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let bytes = std::fs::read(&path).map_err(unreadable)?;
+        transaction.execute("INSERT INTO keys VALUES (?1, ?2)", params![name, bytes])?;
     }
+    transaction.commit()?;
+    Ok(())
 }
 
 impl Store for Sqlite {
@@ -174,7 +196,7 @@ impl Store for Sqlite {
     }
 
     fn source(&mut self, stack: &StackName, revision: u32) -> Result<Option<SourceText>, StoreError> {
-        Ok(super::read::source(&self.db, stack, Some(revision))?.map(|(_, text)| text))
+        Ok(super::read::source(&self.db, &self.key, stack, Some(revision))?.map(|(_, text)| text))
     }
 
     fn content(
@@ -183,11 +205,19 @@ impl Store for Sqlite {
         offset: u64,
         length: usize,
     ) -> Result<Option<Vec<u8>>, StoreError> {
-        let mut select =
-            self.db.prepare_cached("SELECT substr(bytes, ?2, ?3) FROM contents WHERE digest = ?1")?;
-        let (from, length) = (int(offset.saturating_add(1)), i64::try_from(length).unwrap_or(i64::MAX));
-        Ok(select.query_row(params![digest.0, from, length], |row| row.get(0)).optional()?)
+        read_content(&self.db, &self.key, &digest.0, offset, length)
     }
+}
+
+/// How many of [`SCHEMAS`] were applied.
+fn version(db: &Connection) -> Result<usize, StoreError> {
+    let version: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let newest = SCHEMAS.len();
+    usize::try_from(version).ok().filter(|version| *version <= newest).ok_or_else(|| {
+        StoreError::Format(format!(
+            "the database is of version {version}, this controller knows {newest}: upgrade the controller"
+        ))
+    })
 }
 
 /// SQLite has no unsigned integers; ids count up from 1 and never come near the limit.
@@ -211,9 +241,15 @@ pub(crate) fn rfc3339(time: time::OffsetDateTime) -> String {
     time.format(&format).expect("a year of four digits")
 }
 
-fn apply(db: &Transaction<'_>, change: &Change, now: &str, bounds: &Bounds) -> Result<(), StoreError> {
+fn apply(
+    db: &Transaction<'_>,
+    key: &DataKey,
+    change: &Change,
+    now: &str,
+    bounds: &Bounds,
+) -> Result<(), StoreError> {
     match change {
-        Change::Stack(stack) => put_stack(db, stack, now)?,
+        Change::Stack(stack) => put_stack(db, key, stack, now)?,
         Change::StackRemoved { id, .. } => {
             bury(db, *id)?;
             for sql in [
@@ -225,28 +261,13 @@ fn apply(db: &Transaction<'_>, change: &Change, now: &str, bounds: &Bounds) -> R
                 db.execute(sql, [int(*id)])?;
             }
         }
-        Change::Revision(revision) => {
-            let text = &revision.text;
-            db.prepare_cached("INSERT INTO revisions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?.execute(
-                params![
-                    int(revision.stack),
-                    revision.number,
-                    text.name,
-                    Packed(&text.template),
-                    Packed(&json(&text.files)),
-                    json(&text.parameters),
-                    now,
-                    json(&text.environments),
-                    revision.made_by,
-                ],
-            )?;
-        }
+        Change::Revision(revision) => put_revision(db, key, revision, now)?,
         Change::RevisionsTrimmed { stack, below } => {
             db.prepare_cached("DELETE FROM revisions WHERE stack_id = ?1 AND number < ?2")?
                 .execute(params![int(*stack), below])?;
         }
-        Change::Resource(resource) => put_resource(db, resource)?,
-        Change::Progress(progress) => put_progress(db, progress)?,
+        Change::Resource(resource) => put_resource(db, key, resource)?,
+        Change::Progress(progress) => put_progress(db, key, progress)?,
         Change::ResourceRemoved(id) => {
             db.prepare_cached("DELETE FROM resources WHERE id = ?1")?.execute([int(*id)])?;
             db.prepare_cached("DELETE FROM graph WHERE needed_by = ?1")?.execute([int(*id)])?;
@@ -295,13 +316,8 @@ fn apply(db: &Transaction<'_>, change: &Change, now: &str, bounds: &Bounds) -> R
         Change::TokenRemoved(id) => {
             db.prepare_cached("DELETE FROM tokens WHERE id = ?1")?.execute([hex(id)])?;
         }
-        Change::Content { digest, bytes } => {
-            db.prepare_cached("INSERT OR REPLACE INTO contents VALUES (?1, ?2)")?
-                .execute(params![digest.0, bytes.as_ref()])?;
-        }
-        Change::ContentRemoved(digest) => {
-            db.prepare_cached("DELETE FROM contents WHERE digest = ?1")?.execute(params![digest.0])?;
-        }
+        Change::Content { digest, bytes } => put_content(db, key, &digest.0, bytes)?,
+        Change::ContentRemoved(digest) => remove_content(db, key, &digest.0)?,
         Change::Event(event) => put_event(db, event, now, bounds)?,
         Change::Flow(change) => super::flow::apply(db, change, now)?,
         Change::Counters(counters) => {
@@ -316,7 +332,34 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-fn put_stack(db: &Transaction<'_>, stack: &StackRecord, now: &str) -> Result<(), StoreError> {
+fn put_revision(
+    db: &Transaction<'_>,
+    key: &DataKey,
+    revision: &RevisionRecord,
+    now: &str,
+) -> Result<(), StoreError> {
+    let text = &revision.text;
+    let row = [int(revision.stack), i64::from(revision.number)];
+    let (files, parameters, environments) =
+        (json(&text.files), json(&text.parameters), json(&text.environments));
+    db.prepare_cached("INSERT INTO revisions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?.execute(
+        params![
+            row[0],
+            row[1],
+            text.name,
+            SealedText::new(key, TEMPLATE, &row, &text.template)?,
+            SealedText::new(key, FILES, &row, &files)?,
+            SealedText::new(key, PARAMETERS, &row, &parameters)?,
+            now,
+            SealedText::new(key, ENVIRONMENTS, &row, &environments)?,
+            revision.made_by,
+        ],
+    )?;
+    Ok(())
+}
+
+fn put_stack(db: &Transaction<'_>, key: &DataKey, stack: &StackRecord, now: &str) -> Result<(), StoreError> {
+    let outputs = json(&stack.outputs);
     db.prepare_cached(
         "INSERT INTO stacks VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14, ?15, ?16, ?17)
          ON CONFLICT (id) DO UPDATE SET action = ?3, status = ?4, status_reason = ?5, revision = ?6, traversal = ?7,
@@ -334,7 +377,7 @@ fn put_stack(db: &Transaction<'_>, stack: &StackRecord, now: &str) -> Result<(),
         int(stack.timeout_s),
         stack.rollback,
         json(&stack.complete),
-        json(&stack.outputs),
+        SealedText::new(key, OUTPUTS, &[int(stack.id)], &outputs)?,
         json(&stack.parameters),
         int(stack.events),
         now,
@@ -372,14 +415,36 @@ fn bury(db: &Transaction<'_>, id: u64) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn put_resource(db: &Transaction<'_>, r: &ResourceRecord) -> Result<(), StoreError> {
+/// The attributes of a row as they are kept; most have none.
+fn sealed_attributes(
+    key: &DataKey,
+    id: u64,
+    attributes: &BTreeMap<String, String>,
+) -> Result<Option<Vec<u8>>, StoreError> {
+    if attributes.is_empty() {
+        return Ok(None);
+    }
+    Ok(match SealedText::new(key, ATTRIBUTES, &[int(id)], &json(attributes))? {
+        SealedText::Sealed(bytes) => Some(bytes),
+        SealedText::Plain(_) => None,
+    })
+}
+
+fn put_resource(db: &Transaction<'_>, key: &DataKey, r: &ResourceRecord) -> Result<(), StoreError> {
     let p = &r.progress;
-    let spec = r.spec.as_ref().map(|spec| [&[SPEC_VERSION], spec.bytes()].concat());
+    // The digest with it: of a definition with a short secret, the secret could be found by trying.
+    let mut spec = Vec::with_capacity(17 + r.spec.as_ref().map_or(0, |spec| spec.bytes().len()));
+    spec.extend_from_slice(&r.definition.to_le_bytes());
+    if let Some(packed) = &r.spec {
+        spec.push(SPEC_VERSION);
+        spec.extend_from_slice(packed.bytes());
+    }
+    let spec = key.seal(&SPEC.place(&[int(r.id)]), &spec)?;
     let mut physical = [0; uuid::fmt::Hyphenated::LENGTH];
     db.prepare_cached(
         "INSERT OR REPLACE INTO resources VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
              ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26,
-             ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34)",
+             ?27, ?28, ?29, ?30, ?31, ?32, ?33)",
     )?
     .execute(params![
         int(r.id),
@@ -388,7 +453,6 @@ fn put_resource(db: &Transaction<'_>, r: &ResourceRecord) -> Result<(), StoreErr
         r.name,
         type_text(r.kind, r.type_name.as_deref()),
         r.node.as_ref().map(NodeId::as_str),
-        r.definition.to_le_bytes(),
         r.revision,
         r.dropped,
         spec,
@@ -407,7 +471,7 @@ fn put_resource(db: &Transaction<'_>, r: &ResourceRecord) -> Result<(), StoreErr
         p.in_flight,
         p.retry_count,
         p.observed_ready,
-        (!p.attributes.is_empty()).then(|| json(&p.attributes)),
+        sealed_attributes(key, p.id, &p.attributes)?,
         r.retain,
         r.external_id,
         r.lost_from.as_ref().map(StackName::as_str),
@@ -420,7 +484,7 @@ fn put_resource(db: &Transaction<'_>, r: &ResourceRecord) -> Result<(), StoreErr
     Ok(())
 }
 
-fn put_progress(db: &Transaction<'_>, p: &ProgressRecord) -> Result<(), StoreError> {
+fn put_progress(db: &Transaction<'_>, key: &DataKey, p: &ProgressRecord) -> Result<(), StoreError> {
     db.prepare_cached(
         "UPDATE resources SET action = ?2, status = ?3, status_reason = ?4, applied = ?5, held_epoch = ?6,
              held_number = ?7, epoch = ?8, number = ?9, attempt = ?10, in_flight = ?11, retry_count = ?12,
@@ -441,7 +505,7 @@ fn put_progress(db: &Transaction<'_>, p: &ProgressRecord) -> Result<(), StoreErr
         p.in_flight,
         p.retry_count,
         p.observed_ready,
-        (!p.attributes.is_empty()).then(|| json(&p.attributes)),
+        sealed_attributes(key, p.id, &p.attributes)?,
         p.observed.as_str(),
         p.unhealthy,
         p.hook.map(Hook::as_str),

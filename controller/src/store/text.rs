@@ -1,37 +1,49 @@
-//! Large texts of revisions: kept compressed, so that a hundred revisions of a large stack do not fill the disk and
-//! writing one does not hold a turn up. What people read with sqlite3 stays text.
+//! Large texts of revisions: compressed before they are sealed, so that a hundred revisions of a large stack do not fill
+//! the disk and writing one does not hold a turn up.
 
-use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, Value, ValueRef};
+use rusqlite::types::ValueRef;
 
-/// From here on a text is a blob: LZ4's block format behind its size in four bytes, least first.
+/// From here on a text is compressed.
 const PACKED_FROM: usize = 256 * 1024;
 /// What a blob may unfold to, which the API never lets in: a damaged size must not ask for all memory.
 const UNPACKED_MAX: usize = 1 << 30;
 
-/// A text on its way into the database.
-pub(super) struct Packed<'t>(pub &'t str);
+/// The first byte of a packed text: as it is, or LZ4's block format behind its size in four bytes, least first.
+const PLAIN: u8 = 0;
+const LZ4: u8 = 1;
 
-impl ToSql for Packed<'_> {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        if self.0.len() < PACKED_FROM {
-            return self.0.to_sql();
-        }
-        Ok(ToSqlOutput::Owned(Value::Blob(lz4_flex::block::compress_prepend_size(self.0.as_bytes()))))
+/// A text as it is sealed.
+pub(super) fn pack(text: &str) -> Vec<u8> {
+    if text.len() < PACKED_FROM {
+        return [&[PLAIN], text.as_bytes()].concat();
     }
+    [&[LZ4], &*lz4_flex::block::compress_prepend_size(text.as_bytes())].concat()
 }
 
-/// A text that comes from there.
-pub(super) struct Unpacked(pub String);
+/// From [`pack`], or what is wrong with it.
+pub(super) fn unpack(packed: &[u8]) -> Result<String, String> {
+    let bytes = match packed.split_first() {
+        Some((&PLAIN, bytes)) => bytes.to_vec(),
+        Some((&LZ4, bytes)) => unfold(bytes)?,
+        _ => return Err("a text of an unknown form".to_owned()),
+    };
+    String::from_utf8(bytes).map_err(|error| error.to_string())
+}
 
-impl FromSql for Unpacked {
-    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        let ValueRef::Blob(packed) = value else { return String::column_result(value).map(Self) };
-        let size = packed.first_chunk().map(|size| u32::from_le_bytes(*size) as usize);
-        if size.is_none_or(|size| size > UNPACKED_MAX) {
-            return Err(FromSqlError::other(std::io::Error::other("a text of an impossible size")));
-        }
-        let bytes = lz4_flex::block::decompress_size_prepended(packed).map_err(FromSqlError::other)?;
-        String::from_utf8(bytes).map(Self).map_err(FromSqlError::other)
+fn unfold(packed: &[u8]) -> Result<Vec<u8>, String> {
+    let size = packed.first_chunk().map(|size| u32::from_le_bytes(*size) as usize);
+    if size.is_none_or(|size| size > UNPACKED_MAX) {
+        return Err("a text of an impossible size".to_owned());
+    }
+    lz4_flex::block::decompress_size_prepended(packed).map_err(|error| error.to_string())
+}
+
+/// A text of a database before version 5: as text, or as a blob that unfolds to one.
+pub(super) fn before_5(value: ValueRef<'_>) -> Result<String, String> {
+    match value {
+        ValueRef::Blob(packed) => String::from_utf8(unfold(packed)?).map_err(|error| error.to_string()),
+        ValueRef::Text(text) => String::from_utf8(text.to_vec()).map_err(|error| error.to_string()),
+        ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => Err("it is no text".to_owned()),
     }
 }
 
@@ -41,21 +53,24 @@ mod tests {
 
     #[test]
     fn large_and_small_texts_come_back_and_damage_is_an_error() {
-        let db = rusqlite::Connection::open_in_memory().unwrap();
-        db.execute_batch("CREATE TABLE t (text TEXT)").unwrap();
-        let read = || db.query_row("SELECT text FROM t", [], |row| row.get::<_, Unpacked>(0)).map(|t| t.0);
-        for (length, kind) in
-            [(0, "text"), (PACKED_FROM - 1, "text"), (PACKED_FROM, "blob"), (9_000_000, "blob")]
+        for (length, is_small) in
+            [(0, false), (PACKED_FROM - 1, false), (PACKED_FROM, true), (9_000_000, true)]
         {
             let text: String = ('a'..='z').cycle().take(length).collect();
-            db.execute("DELETE FROM t", []).unwrap();
-            db.execute("INSERT INTO t VALUES (?1)", [Packed(&text)]).unwrap();
-            let stored: String = db.query_row("SELECT typeof(text) FROM t", [], |row| row.get(0)).unwrap();
-            assert_eq!((stored.as_str(), read().unwrap() == text), (kind, true), "{length}");
+            let packed = pack(&text);
+            assert_eq!((packed.len() < length, unpack(&packed).as_ref()), (is_small, Ok(&text)), "{length}");
+            if is_small {
+                assert_eq!(before_5(ValueRef::Blob(&packed[1..])).as_ref(), Ok(&text), "{length}");
+            }
+            assert_eq!(before_5(ValueRef::Text(text.as_bytes())).as_ref(), Ok(&text), "{length}");
+        }
+        for damaged in
+            [&[][..], &[0, 255], &[1], &[1, 2], &[1, 255, 255, 255, 255, 9], &[1, 9, 0, 0, 0, 1, 2], &[2]]
+        {
+            assert!(unpack(damaged).is_err(), "{damaged:?}");
         }
         for damaged in [&[][..], &[1, 2], &[255; 9], &[9, 0, 0, 0, 1, 2]] {
-            db.execute("UPDATE t SET text = ?1", [damaged]).unwrap();
-            assert!(read().is_err(), "{damaged:?}");
+            assert!(before_5(ValueRef::Blob(damaged)).is_err(), "{damaged:?}");
         }
     }
 }

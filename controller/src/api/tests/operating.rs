@@ -66,7 +66,7 @@ async fn a_node_that_is_there_was_last_seen_when_it_was_last_heard() {
     world.join("web-1").await;
     let node: NodeId = "web-1".parse().unwrap();
     let seen = async || world.get("/v1/nodes/web-1").await.1["last_seen"].as_str().map(str::to_owned);
-    let stored = || Reader::open(&world.folder.path().join("muster.db")).unwrap().last_seen().unwrap();
+    let stored = || world.reader().last_seen().unwrap();
     assert_eq!(seen().await, None);
     let event = LinkEvent::Connected { node: node.clone(), connection: 1 };
     world.events.send(event).await.unwrap();

@@ -152,7 +152,9 @@ fn remove(n: u8) -> FlowOp {
 #[test]
 fn the_database_holds_what_the_engine_means_it_to() {
     let folder = tempfile::tempdir().unwrap();
-    let mut both = Both::new(Sqlite::open(&folder.path().join("muster.db")).unwrap());
+    let mut both = Both::new(
+        Sqlite::open(&folder.path().join("muster.db"), &folder.path().join("secrets.key")).unwrap(),
+    );
     let mut dice = 1u64;
     let mut roll = |sides: u64| {
         dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -1,0 +1,227 @@
+use std::path::Path;
+
+use muster_engine::record::Change;
+use muster_shared::model::ContentDigest;
+
+use super::*;
+use crate::store::sqlite::SCHEMAS;
+use crate::store::{KEY_FILE, Store as _};
+
+const OLD: &str = include_str!("../testdata/version-4.sql");
+/// Each secret of the old database begins with it.
+const MARKER: &[u8] = b"marker-";
+
+/// A database as a controller of version 4 left it.
+fn old(folder: &Path) {
+    let db = Connection::open(folder.join("muster.db")).unwrap();
+    db.pragma_update(None, "journal_mode", "WAL").unwrap();
+    for schema in &SCHEMAS[..4] {
+        db.execute_batch(schema).unwrap();
+    }
+    db.execute_batch(OLD).unwrap();
+    db.pragma_update(None, "user_version", 4).unwrap();
+}
+
+fn open_in(folder: &Path) -> Result<Sqlite, StoreError> {
+    Sqlite::open(&folder.join("muster.db"), &folder.join(KEY_FILE))
+}
+
+/// The files in which the marker can be read.
+fn with_marker(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = std::fs::read(&path).unwrap();
+        if bytes.windows(MARKER.len()).any(|window| window == MARKER) {
+            found.push(path.file_name().unwrap().to_string_lossy().into_owned());
+        }
+    }
+    found.sort();
+    found
+}
+
+/// What an engine would be built from, and the texts and the content, in clear.
+fn all(store: &mut Sqlite) -> String {
+    let source = store.source(&"app".parse().unwrap(), 1).unwrap().unwrap();
+    let content = store.content(ContentDigest([7; 32]), 0, PIECE).unwrap().unwrap();
+    let snapshot = store.load().unwrap();
+    let rows: Vec<_> =
+        snapshot.resources.iter().map(|row| (row, row.spec.as_ref().map(|s| s.unpack()))).collect();
+    let (stack, _) = &snapshot.stacks[0];
+    let content = String::from_utf8(content).unwrap();
+    format!(
+        "{:?}",
+        (&source.parameters, &source.environments, &source.template, stack, rows, snapshot.contents, content)
+    )
+}
+
+#[test]
+fn a_database_of_before_is_sealed_and_nothing_is_lost_or_left_in_clear() {
+    let folder = tempfile::tempdir().unwrap();
+    old(folder.path());
+    assert!(!with_marker(folder.path()).is_empty());
+    let mut store = open_in(folder.path()).unwrap();
+    assert_eq!(with_marker(folder.path()), Vec::<String>::new(), "nor in free pages or the log");
+    let found = all(&mut store);
+    for secret in [
+        "marker-from-old-code",
+        "marker-in-environment",
+        "marker-in-output",
+        "marker-in-attribute",
+        "marker-in-content",
+        &u128::from_le_bytes(*b"marker-digest\0\0\0").to_string(),
+        "password = PW",
+    ] {
+        assert!(found.contains(secret), "{secret}: {found}");
+    }
+    drop(store);
+    assert_eq!(all(&mut open_in(folder.path()).unwrap()), found);
+    assert_eq!(with_marker(folder.path()), Vec::<String>::new());
+}
+
+#[test]
+fn killed_in_the_middle_it_begins_again_and_killed_before_the_end_it_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    old(folder.path());
+    let key = KeyFile::at(&folder.path().join(KEY_FILE)).open(None).unwrap();
+    let mut db = Connection::open(folder.path().join("muster.db")).unwrap();
+    db.pragma_update(None, "cache_spill", 1).unwrap();
+    let convert = |db: &Transaction<'_>| {
+        db.execute_batch(SCHEMAS[4]).unwrap();
+        to_version_5(db, &key).unwrap();
+        db.pragma_update(None, "user_version", 5).unwrap();
+    };
+    let copied = |of: &Path| {
+        let copy = tempfile::tempdir().unwrap();
+        for entry in std::fs::read_dir(of).unwrap() {
+            let path = entry.unwrap().path();
+            std::fs::copy(&path, copy.path().join(path.file_name().unwrap())).unwrap();
+        }
+        copy
+    };
+    let transaction = db.transaction().unwrap();
+    convert(&transaction);
+    let middle = copied(folder.path());
+    drop(transaction);
+    let transaction = db.transaction().unwrap();
+    convert(&transaction);
+    transaction.commit().unwrap();
+    let end = copied(folder.path());
+    assert!(!with_marker(end.path()).is_empty(), "it was not scrubbed yet");
+    drop(db);
+    let mut found = Vec::new();
+    for folder in [middle, end] {
+        let mut store = open_in(folder.path()).unwrap();
+        assert_eq!(store.key().id(), key.id());
+        found.push(all(&mut store));
+        assert_eq!(with_marker(folder.path()), Vec::<String>::new());
+    }
+    assert_eq!(found[0], found[1]);
+}
+
+#[test]
+fn without_its_key_a_sealed_database_is_refused_and_stays_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    old(folder.path());
+    let file = folder.path().join(KEY_FILE);
+    let found = all(&mut open_in(folder.path()).unwrap());
+    let kept = std::fs::read(&file).unwrap();
+    let before = std::fs::read(folder.path().join("muster.db")).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let error = open_in(folder.path()).err().unwrap().to_string();
+    assert!(error.contains("secrets.key") && error.contains("is not there"), "{error}");
+    assert!(!file.exists());
+    KeyFile::at(&file).open(None).unwrap();
+    let error = open_in(folder.path()).err().unwrap().to_string();
+    assert!(error.contains("sealed with"), "{error}");
+    assert_eq!(std::fs::read(folder.path().join("muster.db")).unwrap(), before);
+    std::fs::write(&file, kept).unwrap();
+    assert_eq!(all(&mut open_in(folder.path()).unwrap()), found);
+}
+
+#[test]
+fn a_new_key_opens_everything_and_the_old_one_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    old(folder.path());
+    let file = KeyFile::at(&folder.path().join(KEY_FILE));
+    let mut store = open_in(folder.path()).unwrap();
+    let long: Vec<u8> = (0..PIECE * 2 + 5).map(|at| (at / PIECE) as u8 + 1).collect();
+    let digest = ContentDigest::of(&long);
+    let content = Change::Content { digest, bytes: long.clone().into() };
+    store.commit(&mut std::iter::once(content), &[]).unwrap();
+    let (found, old) = (all(&mut store), store.key());
+    let id = store.rekey(&file).unwrap();
+    assert_eq!((store.key().id(), all(&mut store)), (id, found.clone()));
+    drop(store);
+    let mut store = open_in(folder.path()).unwrap();
+    assert_eq!((store.key().id(), all(&mut store)), (id, found.clone()));
+    let read =
+        |store: &mut Sqlite, offset: usize, length| store.content(digest, offset as u64, length).unwrap();
+    for (offset, length) in [(0, PIECE), (PIECE - 1, 1), (PIECE, PIECE), (PIECE * 2 + 1, 9), (PIECE + 7, 3)] {
+        let upto = (offset + length).min(long.len()).min((offset / PIECE + 1) * PIECE);
+        assert_eq!(read(&mut store, offset, length).as_deref(), Some(&long[offset..upto]), "{offset}");
+    }
+    assert_eq!(read(&mut store, long.len(), 9), Some(Vec::new()));
+    assert_eq!(read(&mut store, PIECE * 9, 9), Some(Vec::new()));
+    assert_eq!(store.content(ContentDigest([1; 32]), 0, 9).unwrap(), None);
+    store.commit(&mut std::iter::once(Change::ContentRemoved(digest)), &[]).unwrap();
+    assert_eq!(read(&mut store, 0, 9), None);
+    store.key = old;
+    assert!(store.load().is_err() && store.source(&"app".parse().unwrap(), 1).is_err());
+}
+
+/// Cut short after each of its steps.
+#[test]
+fn whatever_a_crash_leaves_of_a_change_of_keys_the_next_start_opens_the_database() {
+    for steps in 0..=3 {
+        let folder = tempfile::tempdir().unwrap();
+        old(folder.path());
+        let file = KeyFile::at(&folder.path().join(KEY_FILE));
+        let mut store = open_in(folder.path()).unwrap();
+        let (found, old, new) = (all(&mut store), store.key().id(), DataKey::random().unwrap());
+        if steps >= 1 {
+            file.prepare(&new).unwrap();
+        }
+        if steps >= 2 {
+            store.seal_anew(&new).unwrap();
+        }
+        if steps >= 3 {
+            file.adopt().unwrap();
+        }
+        drop(store);
+        let mut store = open_in(folder.path()).unwrap();
+        assert_eq!(store.key().id(), if steps >= 2 { new.id() } else { old }, "{steps}");
+        assert_eq!(all(&mut store), found);
+        let is_new = |entry: std::io::Result<std::fs::DirEntry>| {
+            entry.unwrap().file_name().to_string_lossy().contains("new")
+        };
+        assert!(!std::fs::read_dir(folder.path()).unwrap().any(is_new), "{steps}");
+    }
+}
+
+/// Who can write the database but has no key cannot put one secret in another's place.
+#[test]
+fn what_was_moved_opens_no_more() {
+    for sql in [
+        "UPDATE resources SET spec = (SELECT spec FROM resources WHERE id = 2) WHERE id = 1",
+        "UPDATE resources SET attributes = (SELECT spec FROM resources WHERE id = 1) WHERE id = 1",
+        "UPDATE stacks SET outputs = (SELECT parameters FROM revisions)",
+        "UPDATE stacks SET outputs = '[{}]'",
+        "UPDATE resources SET spec = zeroblob(99) WHERE id = 1",
+        "UPDATE contents SET digest = (SELECT spec FROM resources WHERE id = 1)",
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        old(folder.path());
+        let mut store = open_in(folder.path()).unwrap();
+        store.db.execute_batch(sql).unwrap();
+        let error = store.load().err().unwrap_or_else(|| panic!("{sql}")).to_string();
+        assert!(error.contains("damaged"), "{sql}: {error}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    old(folder.path());
+    let mut store = open_in(folder.path()).unwrap();
+    store.db.execute_batch("UPDATE revisions SET template = parameters").unwrap();
+    assert!(store.source(&"app".parse().unwrap(), 1).is_err());
+    store.db.execute_batch("UPDATE content_pieces SET bytes = (SELECT digest FROM contents)").unwrap();
+    assert!(store.content(ContentDigest([7; 32]), 0, 9).is_err());
+}

@@ -1,0 +1,157 @@
+//! What of the database is sealed, and how each value is bound to where it stands: one that was moved to another table,
+//! column or row opens no more. Texts are compressed first where they are large.
+//!
+//! An empty list or map is not sealed: so that reads can pass over it, and it says nothing.
+
+use rusqlite::types::{ToSql, ToSqlOutput, Type, Value, ValueRef};
+
+use super::StoreError;
+use super::key::{DataKey, KeyError};
+use super::text::{pack, unpack};
+
+/// Bytes of a content in one row: what an agent asks for at a time.
+pub(super) const PIECE: usize = muster_shared::wire::CHUNK_MAX;
+
+/// A column that holds sealed values, and the columns (integers, all of them) that say which row it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Column {
+    pub table: &'static str,
+    pub name: &'static str,
+    pub row: &'static [&'static str],
+}
+
+const fn of_revision(name: &'static str) -> Column {
+    Column { table: "revisions", name, row: &["stack_id", "number"] }
+}
+
+pub(super) const TEMPLATE: Column = of_revision("template");
+pub(super) const FILES: Column = of_revision("files");
+pub(super) const PARAMETERS: Column = of_revision("parameters");
+pub(super) const ENVIRONMENTS: Column = of_revision("environments");
+pub(super) const OUTPUTS: Column = Column { table: "stacks", name: "outputs", row: &["id"] };
+pub(super) const ATTRIBUTES: Column = Column { table: "resources", name: "attributes", row: &["id"] };
+/// A row's definition digest, then its spec with the version of its encoding, if there is one.
+pub(super) const SPEC: Column = Column { table: "resources", name: "spec", row: &["id"] };
+
+/// All but [`SPEC`] are texts.
+pub(super) const TEXTS: [Column; 6] = [TEMPLATE, FILES, PARAMETERS, ENVIRONMENTS, OUTPUTS, ATTRIBUTES];
+
+impl Column {
+    /// What a value in this row is bound to.
+    pub fn place(&self, row: &[i64]) -> Vec<u8> {
+        debug_assert_eq!(row.len(), self.row.len(), "{}.{}", self.table, self.name);
+        let mut place = Vec::with_capacity(48);
+        for part in [self.table.as_bytes(), b".", self.name.as_bytes(), b"\0"] {
+            place.extend_from_slice(part);
+        }
+        row.iter().for_each(|number| place.extend_from_slice(&number.to_le_bytes()));
+        place
+    }
+}
+
+/// What the digest of a content is bound to.
+pub(super) fn content_place(name: &[u8; 32]) -> Vec<u8> {
+    [&b"contents.digest\0"[..], name].concat()
+}
+
+/// What a piece of a content is bound to.
+pub(super) fn piece_place(name: &[u8; 32], number: u64) -> Vec<u8> {
+    [&b"content_pieces.bytes\0"[..], name, &number.to_le_bytes()].concat()
+}
+
+/// A text on its way into a sealed column.
+pub(super) enum SealedText<'t> {
+    /// An empty list or map.
+    Plain(&'t str),
+    /// Of anything else.
+    Sealed(Vec<u8>),
+}
+
+impl<'t> SealedText<'t> {
+    pub fn new(key: &DataKey, column: Column, row: &[i64], text: &'t str) -> Result<Self, KeyError> {
+        if is_empty(text) {
+            return Ok(Self::Plain(text));
+        }
+        Ok(Self::Sealed(key.seal(&column.place(row), &pack(text))?))
+    }
+}
+
+impl ToSql for SealedText<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        match self {
+            Self::Plain(text) => text.to_sql(),
+            Self::Sealed(bytes) => bytes.to_sql(),
+        }
+    }
+}
+
+/// A text from a sealed column.
+pub(super) fn open_text(
+    key: &DataKey,
+    column: Column,
+    row: &[i64],
+    value: ValueRef<'_>,
+) -> rusqlite::Result<String> {
+    match value {
+        ValueRef::Blob(sealed) => {
+            let plain = open(key, column, row, sealed)?;
+            unpack(&plain).map_err(|why| damaged(column, row, &why))
+        }
+        ValueRef::Text(text) => match std::str::from_utf8(text) {
+            Ok(text) if is_empty(text) => Ok(text.to_owned()),
+            _ => Err(damaged(column, row, "it is not sealed")),
+        },
+        ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => {
+            Err(damaged(column, row, "it is neither text nor sealed"))
+        }
+    }
+}
+
+/// A sealed value.
+pub(super) fn open(key: &DataKey, column: Column, row: &[i64], sealed: &[u8]) -> rusqlite::Result<Vec<u8>> {
+    key.open(&column.place(row), sealed)
+        .map_err(|_| damaged(column, row, "it was altered, or put there from elsewhere"))
+}
+
+fn is_empty(text: &str) -> bool {
+    matches!(text, "[]" | "{}")
+}
+
+fn damaged(column: Column, row: &[i64], why: &str) -> rusqlite::Error {
+    let row: Vec<String> = row.iter().map(i64::to_string).collect();
+    let text = format!("{}.{} of row {} is damaged: {why}", column.table, column.name, row.join("/"));
+    rusqlite::Error::FromSqlConversionFailure(0, Type::Blob, Box::new(std::io::Error::other(text)))
+}
+
+/// Row identities of a table, so that its rows can be changed while they are gone through.
+pub(super) fn rows(db: &rusqlite::Connection, column: Column) -> Result<Vec<Vec<i64>>, StoreError> {
+    let Column { table, name, row } = column;
+    let sql = format!("SELECT {} FROM {table} WHERE {name} IS NOT NULL", row.join(", "));
+    let mut select = db.prepare(&sql)?;
+    let rows = select.query_map([], |found| (0..row.len()).map(|at| found.get(at)).collect())?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Puts what `change` makes of each value of a column in its place.
+pub(super) fn change(
+    db: &rusqlite::Connection,
+    column: Column,
+    mut change: impl FnMut(&[i64], Value) -> Result<Value, StoreError>,
+) -> Result<(), StoreError> {
+    let Column { table, name, row } = column;
+    let of_row: Vec<String> =
+        row.iter().enumerate().map(|(at, key)| format!("{key} = ?{}", at + 2)).collect();
+    let of_row = of_row.join(" AND ");
+    // ?1 is the value, also where there is none to give.
+    let mut select = db.prepare(&format!("SELECT {name} FROM {table} WHERE ?1 IS NULL AND {of_row}"))?;
+    let mut update = db.prepare(&format!("UPDATE {table} SET {name} = ?1 WHERE {of_row}"))?;
+    for row in rows(db, column)? {
+        let with = |value: Value| {
+            let numbers = row.iter().map(|number| Value::Integer(*number));
+            rusqlite::params_from_iter(std::iter::once(value).chain(numbers).collect::<Vec<_>>())
+        };
+        let old: Value = select.query_row(with(Value::Null), |found| found.get(0))?;
+        update.execute(with(change(&row, old)?))?;
+    }
+    Ok(())
+}

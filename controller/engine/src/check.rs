@@ -113,6 +113,7 @@ impl Engine {
     /// Also after a restart: who was not known to have answered is asked again. One that has ended stays as it is.
     pub(crate) fn take_up_check(&mut self, id: u64, source: Source) {
         let Some(stack) = self.stacks.get_mut(&id) else { return };
+        stack.hidden.begin(source.tree.secrets());
         let due = self.now + Duration::from_secs(stack.timeout_s);
         let timed = stack.status == Status::InProgress;
         if timed {

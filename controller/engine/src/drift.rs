@@ -20,10 +20,6 @@ use crate::timer::TimerKey;
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 /// Links named in one word.
 const LINKS_NAMED: usize = 10;
-/// What parameters hide may show in what differs.
-const HIDDEN: &str =
-    "what differs is not shown, for a parameter of the stack is hidden: 'muster stack check' tells";
-
 /// What was told of a row besides its jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tidings {
@@ -56,7 +52,7 @@ impl Engine {
             DriftState::Missing => Observation::Missing,
         };
         let why = observed.differs().then(|| {
-            let reason = if self.may_show(slot) { &*drift.reason } else { HIDDEN };
+            let reason = self.shown(slot, &drift.reason);
             format!("{}: {reason}", observed.as_str()).into_boxed_str()
         });
         let row = &mut self.rows[slot];
@@ -82,14 +78,6 @@ impl Engine {
         self.set_observed(slot, observed);
         self.row_changed(slot, false);
         self.tell_soon(slot);
-    }
-
-    /// What a document says may come from a hidden parameter, of this revision or of the one before.
-    fn may_show(&self, slot: Slot) -> bool {
-        let row = &self.rows[slot];
-        let Some(stack) = self.stacks.get(&row.stack) else { return false };
-        let is_changing = stack.status == Status::InProgress && !row.ready;
-        !is_changing && !stack.parameters.values().any(|value| value == muster_template::MASK)
     }
 
     /// The carrier of a link changed; `was` is how it was before.

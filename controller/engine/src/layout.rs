@@ -39,6 +39,7 @@ impl Engine {
         let timeout = self.now + Duration::from_secs(stack.timeout_s);
         self.timers.set(timeout, TimerKey::Stack(id, stack.traversal));
         stack.parameters = shown;
+        stack.hidden.begin(tree.secrets());
         let slots: Vec<Slot> = visits.iter().map(|index| forward[*index as usize]).collect();
         stack.forward = forward;
         stack.settled = settled;

@@ -26,6 +26,7 @@ mod facts;
 mod failure;
 pub mod flow;
 mod here;
+mod hidden;
 mod hook;
 mod job;
 mod layout;

@@ -203,6 +203,7 @@ impl Engine {
         stack.complete = record.complete;
         stack.outputs = record.outputs;
         stack.parameters = record.parameters;
+        stack.forget_hidden();
         stack.events = record.events;
         stack.failures = record.failures;
         // Whose they are is not known any more: what was of the operation before is to stay.
@@ -274,6 +275,7 @@ impl Engine {
             return;
         }
         let Some(stack) = self.stacks.get_mut(&id) else { return };
+        stack.hidden.begin(tree.secrets());
         let timeout = self.now + std::time::Duration::from_secs(stack.timeout_s);
         let timed = stack.status == Status::InProgress;
         if timed {

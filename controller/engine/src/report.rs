@@ -38,7 +38,7 @@ impl Engine {
             Outcome::Done(_) if checks => self.found_in_sync(slot),
             Outcome::Done(observed) => self.done(slot, key, observed),
             Outcome::Failed { reason, permanent } => {
-                let reason = self.shown(slot, reason);
+                let reason = self.shown(slot, &reason);
                 if withdrawing {
                     self.interrupted(slot, reason);
                 } else if row.is_sent() {
@@ -53,11 +53,11 @@ impl Engine {
                 self.agenda.push_back(Todo::Visit(slot));
             }
             Outcome::Differs { reason, .. } if withdrawing => {
-                let reason = self.shown(slot, reason);
+                let reason = self.shown(slot, &reason);
                 self.interrupted(slot, reason);
             }
             Outcome::Differs { missing, reason } if checks => {
-                let reason = self.shown(slot, reason);
+                let reason = self.shown(slot, &reason);
                 self.found_different(slot, missing, &reason);
             }
             Outcome::Withdrawn | Outcome::Superseded { .. } | Outcome::Differs { .. } => {}
@@ -71,12 +71,6 @@ impl Engine {
         self.rows[slot].reason = Some(reason.into());
         self.event(self.rows[slot].stack, Some(slot));
         self.agenda.push_back(Todo::Visit(slot));
-    }
-
-    /// What an agent says, without what parameters hide.
-    pub(crate) fn shown(&self, slot: Slot, reason: String) -> String {
-        let walk = self.stacks.get(&self.rows[slot].stack).and_then(|stack| stack.walk.as_ref());
-        walk.map(|walk| walk.tree.without_hidden(&reason)).unwrap_or(reason)
     }
 
     /// The agent knows a newer generation than this controller: the store is older than the fleet.

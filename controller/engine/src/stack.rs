@@ -8,6 +8,7 @@ use muster_shared::{MonoTime, StackName};
 use muster_template::{Policies, Tree};
 
 use crate::delete_first::DeleteFirst;
+use crate::hidden::Hidden;
 use crate::progress::Quiet;
 use crate::record::{StackAction, StackRecord, Status};
 use crate::resource::Slot;
@@ -30,6 +31,7 @@ pub(crate) struct Stack {
     pub complete: Vec<u32>,
     pub outputs: Vec<OutputView>,
     pub parameters: BTreeMap<String, serde_json::Value>,
+    pub hidden: Hidden,
     pub events: u64,
     pub failures: Vec<FailureView>,
     /// As many of them are of the operation that this rollback followed.
@@ -158,6 +160,7 @@ impl Stack {
             complete: Vec::new(),
             outputs: Vec::new(),
             parameters: BTreeMap::new(),
+            hidden: Hidden::default(),
             events: 0,
             failures: Vec::new(),
             failures_before: 0,

@@ -28,5 +28,6 @@ mod preview;
 mod progress;
 mod random;
 mod restarts;
+mod secrets;
 mod stacks;
 mod trees;

@@ -190,6 +190,9 @@ impl Engine {
     pub(crate) fn complete(&mut self, id: u64) {
         let outputs = self.outputs(&self.stacks[&id]);
         let Some(stack) = self.stacks.get_mut(&id) else { return };
+        if let Some(walk) = &stack.walk {
+            stack.hidden.settle(walk.tree.secrets());
+        }
         for index in stack.walk.as_ref().map(|walk| walk.visits.as_slice()).unwrap_or_default() {
             self.rows[stack.forward[*index as usize]].role = Role::Steady;
         }

@@ -12,17 +12,17 @@ use crate::environment::Environment;
 use crate::error::{Errors, Path, Place, Sink, cut, suggestion};
 use crate::parameter::ParameterDef;
 use crate::render::RenderError;
+use crate::secrets::{MASK, Secrets};
 use crate::template::{Condition, Template};
 
 const MISSING: &str = "this parameter must be given; it has no default";
-/// Stands for the value of a hidden parameter, as in Heat.
-pub const MASK: &str = "******";
 
 /// A value for each parameter of one template, in its order, and what is true of its conditions. Serializes as a map with
 /// every value in clear: for the store, not for eyes; see [`Parameters::masked`].
 #[derive(Clone, PartialEq)]
 pub struct Parameters {
     values: Box<[Bound]>,
+    secrets: Secrets,
     stack: Option<Arc<StackNames>>,
     facade: Option<Arc<Facade>>,
     /// In the template's order; none where it asks for the stack's name before that is known.
@@ -115,7 +115,9 @@ impl Template {
             return Err(errors.into_errors());
         }
         let conditions = vec![None; self.conditions.len()].into();
-        let bound = Parameters { values: bound.into(), stack: None, facade: None, conditions };
+        let hidden = bound.iter().filter(|bound: &&Bound| bound.hidden).map(|bound| &bound.value);
+        let secrets = Secrets::of(hidden);
+        let bound = Parameters { values: bound.into(), secrets, stack: None, facade: None, conditions };
         self.with_conditions(bound)
     }
 
@@ -185,18 +187,14 @@ impl Parameters {
         self.values.iter().map(|bound| (bound.name.to_string(), shown(bound))).collect()
     }
 
-    /// Values of hidden parameters, so that they can be masked where they appear in rendered text.
-    pub fn hidden_values(&self) -> impl Iterator<Item = &Value> {
-        self.values.iter().filter(|bound| bound.hidden).map(|bound| &bound.value)
+    /// What hidden parameters hold, so that it can be masked where it appears in what was rendered.
+    pub fn secrets(&self) -> &Secrets {
+        &self.secrets
     }
 
     /// A text for operators, with what hidden parameters hold masked wherever it appears.
     pub fn without_hidden(&self, text: &str) -> String {
-        self.hidden_values().fold(text.to_owned(), |text, value| {
-            let secret = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            // An empty secret is in every text.
-            if secret.is_empty() { text } else { text.replace(&secret, MASK) }
-        })
+        self.secrets.mask(text)
     }
 
     /// These in a nested stack, whose resource in the outer template says this.

@@ -8,7 +8,7 @@ mod expand;
 mod parts;
 mod value;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -18,11 +18,12 @@ use self::expand::Expander;
 use self::parts::{Below, Body, Library, Parts};
 pub use self::parts::{Known, Nobody};
 use self::value::Context;
-use crate::bind::{MASK, Parameters, StackNames};
+use crate::bind::{Parameters, StackNames};
 use crate::digest::names_digest;
 use crate::environment::Environment;
 use crate::error::{Error, Errors};
 use crate::render::{References, RenderError, Step};
+use crate::secrets::Secrets;
 use crate::template::{Output, Template};
 use crate::types::{Kind, PropertyError};
 
@@ -51,8 +52,8 @@ struct Grown {
     /// Templates read so far: they need not be read again.
     templates: BTreeMap<String, Arc<Template>>,
     names: u128,
-    /// What hidden parameters of nested stacks hold.
-    secrets: BTreeSet<String>,
+    /// What hidden parameters hold, those of nested stacks too.
+    secrets: Secrets,
     /// Something in it may come out another way when more is known.
     late: bool,
 }
@@ -127,6 +128,7 @@ impl Tree {
         let templates = library.templates;
         parts.sort();
         let names = names_digest(parts.instances.iter().map(|instance| &*instance.name));
+        let secrets = parameters.secrets().and(&Secrets::of(secrets.values()));
         let grown = Grown { parts, templates, names, secrets, late };
         Ok(Self { given: Arc::clone(given), template, parameters, grown: Some(Box::new(grown)) })
     }
@@ -366,30 +368,19 @@ impl Tree {
         self.parameters.masked()
     }
 
+    /// What hidden parameters hold, those of nested stacks too.
+    pub fn secrets(&self) -> &Secrets {
+        self.grown.as_ref().map_or(self.parameters.secrets(), |grown| &grown.secrets)
+    }
+
     /// A text for operators, with what hidden parameters hold masked wherever it appears.
     pub fn without_hidden(&self, text: &str) -> String {
-        let text = self.parameters.without_hidden(text);
-        let secrets = self.grown.iter().flat_map(|grown| &grown.secrets);
-        secrets.filter(|secret| !secret.is_empty()).fold(text, |text, secret| {
-            if text.contains(&**secret) { text.replace(&**secret, MASK) } else { text }
-        })
+        self.secrets().mask(text)
     }
 
     /// A value for operators, with what hidden parameters hold masked in every text of it.
     pub fn masked(&self, value: Value) -> Value {
-        match value {
-            Value::String(text) => Value::String(self.without_hidden(&text)),
-            Value::Array(items) => items.into_iter().map(|item| self.masked(item)).collect(),
-            Value::Object(entries) => {
-                entries.into_iter().map(|(key, value)| (key, self.masked(value))).collect()
-            }
-            // A hidden number, for one.
-            other => {
-                let text = other.to_string();
-                let shown = self.without_hidden(&text);
-                if shown == text { other } else { Value::String(shown) }
-            }
-        }
+        self.secrets().mask_value(value)
     }
 }
 

@@ -32,8 +32,8 @@ pub(super) struct Expander<'a> {
     pub parts: Parts,
     pub library: Library<'a>,
     pub known: &'a dyn Known,
-    /// What hidden parameters of nested stacks hold.
-    pub secrets: BTreeSet<String>,
+    /// What hidden parameters of nested stacks hold, by their text.
+    pub secrets: BTreeMap<String, Value>,
     /// Something was decided on by what may yet change.
     pub late: bool,
     errors: Vec<Error>,
@@ -99,7 +99,7 @@ impl<'a> Expander<'a> {
             parts,
             library,
             known,
-            secrets: BTreeSet::new(),
+            secrets: BTreeMap::new(),
             late: false,
             errors: Vec::new(),
             digests: Vec::new(),
@@ -241,7 +241,7 @@ impl<'a> Expander<'a> {
             let each = |(at, definition): (usize, &crate::ParameterDef)| match within.value(number(at)) {
                 Some(Ok(value)) => {
                     if definition.hidden {
-                        secrets.push(crate::text::text_of(&value).into_owned());
+                        secrets.push((crate::text::text_of(&value).into_owned(), value.clone().into_owned()));
                     }
                     digest::of_value(&value)
                 }

@@ -38,7 +38,7 @@ pub(super) fn to_version_5(db: &Transaction<'_>, key: &DataKey) -> Result<(), St
             sealed_text(key, column, row, &old)
         })?;
     }
-    db.execute("UPDATE resources SET spec = x'' WHERE spec IS NULL", [])?;
+    db.execute("UPDATE resources SET spec = x'' WHERE spec IS NULL AND definition <> zeroblob(16)", [])?;
     let mut definition = db.prepare("SELECT definition FROM resources WHERE id = ?1")?;
     change(db, SPEC, |row, old| {
         let definition: Vec<u8> = definition.query_row([row[0]], |found| found.get(0))?;

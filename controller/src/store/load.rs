@@ -204,9 +204,9 @@ impl Columns<'_> {
         Ok(value.unwrap_or_default())
     }
 
-    fn bytes(&mut self) -> rusqlite::Result<&[u8]> {
+    fn bytes(&mut self) -> rusqlite::Result<Option<&[u8]>> {
         self.at += 1;
-        Ok(self.row.get_ref(self.at - 1)?.as_blob()?)
+        Ok(self.row.get_ref(self.at - 1)?.as_blob_or_null()?)
     }
 
     fn attributes(&mut self, key: &DataKey, place: &[i64]) -> rusqlite::Result<BTreeMap<String, String>> {
@@ -246,7 +246,10 @@ fn resource(row: &Row<'_>, key: &DataKey) -> rusqlite::Result<ResourceRecord> {
     };
     let id = c.number()?;
     let place = [int(id)];
-    let plain = open(key, SPEC, &place, c.bytes()?)?;
+    let plain = match c.bytes()? {
+        Some(sealed) => open(key, SPEC, &place, sealed)?,
+        None => vec![0; size_of::<u128>()],
+    };
     let (definition, packed) = plain.split_first_chunk().ok_or_else(|| bad("spec", "too short"))?;
     let type_name;
     Ok(ResourceRecord {

@@ -30,7 +30,7 @@ pub(super) const PARAMETERS: Column = of_revision("parameters");
 pub(super) const ENVIRONMENTS: Column = of_revision("environments");
 pub(super) const OUTPUTS: Column = Column { table: "stacks", name: "outputs", row: &["id"] };
 pub(super) const ATTRIBUTES: Column = Column { table: "resources", name: "attributes", row: &["id"] };
-/// A row's definition digest, then its spec with the version of its encoding, if there is one.
+/// A row's definition digest, then its spec with the version of its encoding, if there is one; null if there is neither.
 pub(super) const SPEC: Column = Column { table: "resources", name: "spec", row: &["id"] };
 
 /// All but [`SPEC`] are texts.

@@ -5,7 +5,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use muster_engine::record::{
-    Change, EventRecord, ProgressRecord, ResourceRecord, RevisionRecord, StackRecord, action_str, type_text,
+    Change, EventRecord, PackedSpec, ProgressRecord, ResourceRecord, RevisionRecord, StackRecord, action_str, type_text,
 };
 use muster_engine::{Hook, SourceText};
 use muster_shared::model::ContentDigest;
@@ -430,16 +430,25 @@ fn sealed_attributes(
     })
 }
 
+/// The desired state of a row, and the digest of its definition with it: of one with a short secret, the secret could be
+/// found by trying. None while there is neither.
+fn sealed_spec(key: &DataKey, r: &ResourceRecord) -> Result<Option<Vec<u8>>, StoreError> {
+    if r.spec.is_none() && r.definition == 0 {
+        return Ok(None);
+    }
+    let packed = r.spec.as_ref().map(PackedSpec::bytes);
+    let mut plain = Vec::with_capacity(17 + packed.map_or(0, <[u8]>::len));
+    plain.extend_from_slice(&r.definition.to_le_bytes());
+    if let Some(packed) = packed {
+        plain.push(SPEC_VERSION);
+        plain.extend_from_slice(packed);
+    }
+    Ok(Some(key.seal(&SPEC.place(&[int(r.id)]), &plain)?))
+}
+
 fn put_resource(db: &Transaction<'_>, key: &DataKey, r: &ResourceRecord) -> Result<(), StoreError> {
     let p = &r.progress;
-    // The digest with it: of a definition with a short secret, the secret could be found by trying.
-    let mut spec = Vec::with_capacity(17 + r.spec.as_ref().map_or(0, |spec| spec.bytes().len()));
-    spec.extend_from_slice(&r.definition.to_le_bytes());
-    if let Some(packed) = &r.spec {
-        spec.push(SPEC_VERSION);
-        spec.extend_from_slice(packed.bytes());
-    }
-    let spec = key.seal(&SPEC.place(&[int(r.id)]), &spec)?;
+    let spec = sealed_spec(key, r)?;
     let mut physical = [0; uuid::fmt::Hyphenated::LENGTH];
     db.prepare_cached(
         "INSERT OR REPLACE INTO resources VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,

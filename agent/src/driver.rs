@@ -364,7 +364,8 @@ impl Driver {
         let (outcome, before, touched) = match ran {
             Ok(ran) => (Ok(ran.observed), ran.before, ran.touched),
             Err(NotRun { error, touched }) => {
-                tracing::warn!(resource = %key.resource, generation = %key.generation, "{}", error.reason);
+                let why = crate::log::unquoted(&error.reason);
+                tracing::warn!(resource = %key.resource, generation = %key.generation, "{why}");
                 (Err(error), None, touched)
             }
         };

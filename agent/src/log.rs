@@ -21,3 +21,34 @@ pub fn start(level: LevelFilter, format: LogFormat) -> Level {
     };
     handle
 }
+
+/// Why a job failed, for the log of this server: without what is quoted in it, for a property may be a secret. The agent
+/// does not know which are; the controller does, and shows the rest.
+pub fn unquoted(reason: &str) -> String {
+    let opens = |(at, _): &(usize, &str)| !reason[..*at].ends_with(char::is_alphanumeric);
+    let Some((from, _)) = reason.match_indices('\'').find(opens) else { return reason.to_owned() };
+    // What is quoted may have such a mark in it, or was cut short.
+    match reason.rfind('\'').filter(|upto| *upto > from) {
+        Some(upto) => format!("{}'…{}", &reason[..from], &reason[upto..]),
+        None => format!("{}'…", &reason[..from]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unquoted;
+
+    #[test]
+    fn what_is_quoted_is_left_out() {
+        for (reason, shown) in [
+            ("/x: there is no user 'hunter22' on this node", "/x: there is no user '…' on this node"),
+            ("'a' is not 'b': no", "'…': no"),
+            ("'a' b' c", "'…' c"),
+            ("want 'a", "want '…"),
+            ("the switch's own", "the switch's own"),
+            ("", ""),
+        ] {
+            assert_eq!(unquoted(reason), shown);
+        }
+    }
+}

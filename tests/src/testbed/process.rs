@@ -115,6 +115,11 @@ impl Daemon {
         self.child.try_wait().unwrap()
     }
 
+    /// The id of its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// All that it has said so far.
     pub fn log(&self) -> String {
         fs::read(&self.log).map(|log| String::from_utf8_lossy(&log).into_owned()).unwrap_or_default()

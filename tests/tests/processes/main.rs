@@ -20,4 +20,5 @@ mod lossy;
 mod main_path;
 mod network;
 mod operating;
+mod secrets;
 mod watching;

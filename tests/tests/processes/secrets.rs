@@ -1,0 +1,260 @@
+//! What hidden parameters hold is where it is needed, and nowhere else: not in the controller's files, whatever it dies of,
+//! not in logs, not in what operators see.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use muster_tests::testbed::{Agent, Running, Site, binary, eventually};
+
+/// In every secret of these tests.
+const MARKER: &str = "mArKeR";
+
+const PARAMETERS: &str = "heat_template_version: 2018-08-31
+parameters:
+  password: {type: string, hidden: true}
+  pin: {type: number, hidden: true}
+  account: {type: json, hidden: true}
+";
+
+fn environment(site: &Site, n: u8) -> String {
+    site.file(&format!(
+        "parameters:\n  password: {MARKER}-password-{n}\n  pin: 27182818{n}\n  \
+         account: {{user: root, tokens: [{MARKER}-token-{n}]}}\n"
+    ))
+}
+
+fn holds_marker(text: &str) -> bool {
+    text.contains(MARKER) || text.contains("27182818")
+}
+
+/// All regular files below, and the directories.
+fn below(folder: &Path) -> Vec<PathBuf> {
+    let mut found = vec![folder.to_owned()];
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { found.extend(below(&path)) } else { found.push(path) }
+    }
+    found
+}
+
+fn files_with_marker(folder: &Path) -> Vec<PathBuf> {
+    let is_in = |path: &PathBuf| {
+        path.is_file() && holds_marker(&String::from_utf8_lossy(&fs::read(path).unwrap_or_default()))
+    };
+    below(folder).into_iter().filter(is_in).collect()
+}
+
+fn data(site: &Site) -> PathBuf {
+    site.database().parent().unwrap().to_owned()
+}
+
+/// What the API answers, as it is sent.
+fn get(site: &Site, path: &str) -> String {
+    let mut stream = UnixStream::connect(site.path().join("api.sock")).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// Logs say all there is to say.
+fn say_everything(site: &mut Site, agent: &mut Agent) {
+    for name in ["controller.toml", "agent.toml"] {
+        fs::write(site.path().join(name), "[log]\nlevel = \"trace\"\n").unwrap();
+    }
+    site.kill();
+    site.restart();
+    agent.daemon.restart();
+    site.until_node(&agent.name, "online");
+}
+
+/// Resources that get secrets in every way there is, and one whose job fails by one.
+fn template(site: &Site, agent: &Agent) -> String {
+    // Large: it is fetched.
+    fs::write(site.path().join("large.txt"), format!("password = PW\n{}", "0123456789\n".repeat(9000)))
+        .unwrap();
+    let (small, large, other) = (agent.file("small"), agent.file("large"), agent.file("other"));
+    site.file(&format!(
+        "{PARAMETERS}resources:
+  small:
+    type: Muster::File
+    properties:
+      node: web-1
+      path: {}
+      content: {{str_replace: {{template: 'password = PW, pin = PIN', params: {{PW: {{get_param: password}}, PIN: {{get_param: pin}}}}}}}}
+  large:
+    type: Muster::File
+    properties:
+      node: web-1
+      path: {}
+      content: {{str_replace: {{template: {{get_file: large.txt}}, params: {{PW: {{get_param: password}}}}}}}}
+  dummy:
+    type: Muster::Dummy
+    properties:
+      node: web-1
+      values: {{token: {{get_param: [account, tokens, 0]}}, pin: {{get_param: pin}}}}
+  wrong:
+    type: Muster::File
+    properties: {{node: web-1, path: {}, content: x, owner: {{get_param: password}}}}
+outputs:
+  text: {{value: {{list_join: [' ', [the, {{get_attr: [dummy, token]}}, {{get_param: password}}]]}}}}
+  all: {{value: {{get_param: account}}}}
+  pin: {{value: {{get_param: pin}}}}
+",
+        small.display(),
+        large.display(),
+        other.display()
+    ))
+}
+
+#[test]
+fn a_secret_is_on_its_node_and_nowhere_else() {
+    let mut site = Site::start();
+    let mut web1 = site.join("web-1");
+    say_everything(&mut site, &mut web1);
+    let (source, first, second) = (template(&site, &web1), environment(&site, 1), environment(&site, 2));
+    let mut said = String::new();
+    let mut muster = |site: &Site, arguments: &[&str]| {
+        let ran = site.muster(arguments);
+        said += &format!("$ {arguments:?}\n{}{}\n", ran.stdout, ran.stderr);
+        ran
+    };
+    muster(&site, &["stack", "create", "s", "-t", &source, "-e", &first, "--wait"])
+        .refused(1, &["wrong", "******"]);
+    assert!(web1.content("small").unwrap().contains(&format!("{MARKER}-password-1, pin = 271828181")));
+    assert!(web1.content("large").unwrap().starts_with(&format!("password = {MARKER}-password-1\n")));
+    // Looked at in every way, before and after others have changed it and a revision with other values was tried.
+    for round in 0..2 {
+        for arguments in [
+            &["stack", "show", "s", "-o", "json"][..],
+            &["stack", "list", "-o", "json"],
+            &["stack", "outputs", "s", "-o", "json"],
+            &["stack", "events", "s", "-o", "json"],
+            &["stack", "failures", "s"],
+            &["stack", "revisions", "s", "-o", "json"],
+            &["stack", "template", "s"],
+            &["resource", "list", "s", "-o", "json"],
+            &["resource", "show", "s", "small", "-o", "json"],
+            &["resource", "show", "s", "dummy", "-o", "json"],
+            &["resource", "show", "s", "wrong", "-o", "json"],
+            &["node", "show", "web-1", "-o", "json"],
+            &["stack", "preview", "s", "-t", &source, "-e", &second],
+            &["stack", "preview", "s", "-t", &source, "-e", &second, "-o", "json"],
+        ] {
+            let ran = muster(&site, arguments);
+            assert!(ran.status == 0 || arguments[1] == "preview", "{arguments:?}: {}", ran.stderr);
+        }
+        if round == 0 {
+            fs::write(web1.file("small"), "somebody was here").unwrap();
+            muster(&site, &["stack", "check", "s", "--wait"]);
+            muster(&site, &["stack", "update", "s", "-t", &source, "-e", &second, "--wait"]);
+        }
+    }
+    // What cannot be accepted is refused without it.
+    for (properties, parameters) in [
+        ("path: {get_param: password}, content: x", ""),
+        ("path: /x, content: x, mode: {get_param: password}", ""),
+        ("path: /x, content: x, on_delete: {get_param: password}", ""),
+        ("path: /x, content: x, owner: {get_param: [account, mArKeR-key]}", ""),
+        ("path: /x, content: x", "pin: mArKeR-is-no-number"),
+        ("path: /x, content: x", "account: '{mArKeR'"),
+    ] {
+        let bad = site.file(&format!(
+            "{PARAMETERS}resources:\n  a: {{type: Muster::File, properties: {{node: web-1, {properties}}}}}\n"
+        ));
+        let more = site.file(&format!("parameters: {{{parameters}}}\n"));
+        let ran = site.muster(&["stack", "create", "bad", "-t", &bad, "-e", &first, "-e", &more]);
+        let shown = format!("{}{}", ran.stdout, ran.stderr).replace("mArKeR-key", "");
+        assert_eq!(ran.status, 2, "{properties} {parameters}: {shown}");
+        said += &shown;
+    }
+    for path in ["/metrics", "/v1/stacks/s", "/v1/stacks/s/graph", "/v1/stacks/s/resources", "/v1/nodes"] {
+        said += &get(&site, path);
+    }
+    let at = said.find(MARKER).or_else(|| said.find("27182818")).unwrap_or(said.len());
+    let from = said[..at].rfind("\n$ ").unwrap_or(0);
+    assert!(at == said.len(), "{}", &said[from..(at + 200).min(said.len())]);
+    assert!(said.contains("******"));
+    for (name, log) in [("controller", site.controller.log()), ("agent", web1.daemon.log())] {
+        let found = log.lines().find(|line| holds_marker(line));
+        assert_eq!(found, None, "in the log of the {name}");
+        assert!(log.contains(if name == "agent" { "INFO" } else { "DEBUG" }), "{name}: {log}");
+    }
+    for process in [site.controller.id(), web1.daemon.id()] {
+        for what in ["cmdline", "environ"] {
+            let text = fs::read(format!("/proc/{process}/{what}")).unwrap();
+            assert!(!holds_marker(&String::from_utf8_lossy(&text)), "{what}");
+        }
+    }
+    assert_eq!(files_with_marker(&data(&site)), [PathBuf::new(); 0]);
+    site.kill();
+    assert_eq!(files_with_marker(&data(&site)), [PathBuf::new(); 0], "after a crash");
+    // A node knows what it was told; nobody else there does.
+    let folders = files_with_marker(&web1.state);
+    assert!(folders.iter().all(|file| file.starts_with(web1.state.join("ledger"))), "{folders:?}");
+    for path in below(&web1.state) {
+        let mode = path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode & 0o077, 0, "{}: {mode:o}", path.display());
+    }
+}
+
+fn controller(site: &Site, verb: &[&str]) -> Running {
+    let mut command = Command::new(binary("muster-controller"));
+    command.arg("--config").arg(site.path().join("controller.toml")).arg("--data-dir").arg(data(site));
+    command.args(verb);
+    Running::start(command)
+}
+
+#[test]
+fn without_the_key_there_is_no_controller_and_with_a_new_one_everything_is_there() {
+    let mut site = Site::start();
+    let web1 = site.join("web-1");
+    let (source, values) = (template(&site, &web1), environment(&site, 1));
+    site.muster(&["stack", "create", "s", "-t", &source, "-e", &values, "--wait"]).refused(1, &["wrong"]);
+    let backup = site.path().join("backup");
+    controller(&site, &["backup", backup.to_str().unwrap()]).finish().expect(0);
+    assert!(!holds_marker(&String::from_utf8_lossy(&fs::read(&backup).unwrap())));
+    controller(&site, &["rekey"]).finish().refused(1, &["stop the controller", "another controller"]);
+    site.kill();
+
+    let key = data(&site).join("secrets.key");
+    let kept = fs::read_to_string(&key).unwrap();
+    assert!(!String::from_utf8_lossy(&fs::read(&backup).unwrap()).contains(kept.trim()));
+    let refused = |wanted: &str| {
+        controller(&site, &["--listen", "127.0.0.1:0"]).finish().refused(1, &["secrets.key", wanted]);
+    };
+    fs::remove_file(&key).unwrap();
+    refused("is not there");
+    assert!(!key.exists());
+    fs::write(&key, kept.replace(['0', '1'], "2")).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    refused("sealed with");
+    fs::write(&key, &kept).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+    refused("0644");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+
+    controller(&site, &["rekey"]).finish().expect(0);
+    assert_ne!(fs::read_to_string(&key).unwrap(), kept);
+    site.restart();
+    let shown = site.ok(&["stack", "template", "s"]);
+    assert!(shown.contains("password = PW"), "{shown}");
+    // The values of before are still known, and large contents are there for who asks.
+    fs::remove_file(web1.file("large")).unwrap();
+    let mended = fs::read_to_string(&source).unwrap().replace(", owner: {get_param: password}", "");
+    let mended = site.file(&mended);
+    site.until_node("web-1", "online");
+    site.ok(&["stack", "update", "s", "-t", &mended, "--existing", "--wait"]);
+    eventually("the file is back", || {
+        site.muster(&["stack", "check", "s", "--wait"]);
+        site.muster(&["stack", "update", "s", "--existing", "--wait"]);
+        web1.content("large").filter(|text| text.starts_with(&format!("password = {MARKER}-password-1\n")))
+    });
+    fs::write(&key, &kept).unwrap();
+    site.kill();
+    controller(&site, &["--listen", "127.0.0.1:0"]).finish().refused(1, &["secrets.key", "sealed with"]);
+}

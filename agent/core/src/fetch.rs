@@ -131,13 +131,13 @@ impl Fetch {
         if bytes.is_empty() {
             return self.fail(
                 digest,
-                format!("the controller does not have the content {digest}"),
+                "the controller does not have the content any more".to_owned(),
                 now,
                 effects,
             );
         }
         if have.saturating_add(bytes.len() as u64) > size {
-            let reason = format!("the content {digest} is longer than the {size} bytes announced");
+            let reason = format!("the content is longer than the {size} bytes announced");
             return self.fail(digest, reason, now, effects);
         }
         self.active = Some((digest, Step::Appending));
@@ -165,7 +165,7 @@ impl Fetch {
                     self.active = Some((digest, Step::Verifying));
                     effects.push_back(Effect::Content { digest, step: ContentStep::Verify });
                 } else if have > wanted.size {
-                    let reason = format!("the content {digest} is longer on disk than announced");
+                    let reason = "the content is longer on disk than announced".to_owned();
                     return self.fail(digest, reason, now, effects);
                 } else {
                     self.active = Some((digest, Step::Asking { have, again: None }));
@@ -180,7 +180,7 @@ impl Fetch {
             }
             (Ok(ContentState::Corrupt), Step::Verifying) => {
                 if wanted.corrupt_once {
-                    let reason = format!("the content {digest} came twice with a wrong digest");
+                    let reason = "the content came twice with a wrong digest".to_owned();
                     return self.fail(digest, reason, now, effects);
                 }
                 wanted.corrupt_once = true;

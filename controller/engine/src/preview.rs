@@ -339,7 +339,17 @@ impl Preview<'_> {
         // Of what is not as the current revision has it, nobody knows which values were hidden.
         let known = row.is_some_and(crate::plan::is_settled);
         let hides = self.stack.parameters.values().any(|value| value == MASK);
+        let secret = hides || !self.source.parameters.secrets().is_empty();
         for property in &mut found {
+            if secret && property.path.ends_with("content.digest") {
+                (property.old, property.new) = (Value::from(MASK), Value::from(MASK));
+            }
+            for value in [&mut property.old, &mut property.new] {
+                // Of a content of which all but a short secret is known, the secret could be found by trying.
+                if let Some(digest) = value.get_mut("digest").filter(|_| secret) {
+                    *digest = Value::from(MASK);
+                }
+            }
             property.old = match old.filter(|_| known || !hides) {
                 _ if property.old.is_null() => Value::Null,
                 Some(old) => self.tree.masked(old.masked(property.old.take())),

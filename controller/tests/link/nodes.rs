@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_controller::pki::Pki;
-use muster_shared::model::Up;
+use muster_shared::model::{
+    Action, Content, ContentDigest, Down, File, Job, OnDelete, Outcome, Report, Spec, Up,
+};
 use muster_shared::seal::SealPublic;
-use muster_shared::topic;
+use muster_shared::{Attempt, Epoch, Generation, ResourceId, topic};
 use rumqttc::v5::mqttbytes::QoS;
 use rumqttc::v5::mqttbytes::v5::{ConnectProperties, ConnectReturnCode, Packet};
 use rumqttc::v5::{AsyncClient, ConnectionError, Event, MqttOptions};
@@ -69,6 +71,51 @@ impl Client {
             }
         }
     }
+}
+
+/// What whoever has the node's connection, or a broker in between, would see.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_payload_shows_what_it_carries() {
+    const SECRET: &[u8] = b"hunter22-in-a-job";
+    let mut world = World::start().await;
+    let node = world.node("web-1");
+    let mut client = Client::subscribed(&world, &node).await;
+    let connection = world.driver.connected(&node.id).await;
+    let is_in = |payload: &[u8]| payload.windows(SECRET.len()).any(|window| window == SECRET);
+    let job = Job {
+        resource: ResourceId(uuid::Uuid::from_bytes([7; 16])),
+        generation: Generation { epoch: Epoch(1), number: 1 },
+        attempt: Attempt(0),
+        action: Action::Create,
+        timeout: Duration::from_secs(1),
+        spec: Spec::File(File {
+            path: "/x".into(),
+            content: Content::Inline(SECRET.to_vec()),
+            mode: 0o600,
+            owner: None,
+            group: None,
+            on_delete: OnDelete::Restore,
+        }),
+    };
+    let chunk = Down::Chunk { digest: ContentDigest([0; 32]), offset: 0, bytes: SECRET.to_vec() };
+    for message in [Down::Job(job.clone()), chunk] {
+        world.handle.send(&node.id, connection, std::slice::from_ref(&message));
+        let payload = client.payload().await;
+        assert!(!is_in(&payload));
+        assert_eq!(node.open(&payload), [message]);
+    }
+    let reason = String::from_utf8(SECRET.to_vec()).unwrap();
+    let outcome = Outcome::Failed { reason, permanent: true };
+    let report = Up::Report(Report { key: job.key(), outcome });
+    let payload = node.pack(std::slice::from_ref(&report));
+    assert!(!is_in(&payload));
+    client.client.publish(topic::up(world.site(), &node.id), QoS::AtLeastOnce, false, payload).await.unwrap();
+    assert_eq!(world.driver.next().await, Seen::Received(node.id.clone(), connection, vec![report]));
+    // Nor can another node of the site read it, should it get hold of it.
+    let other = world.node("web-2");
+    world.handle.send(&node.id, connection, &[Down::Job(job)]);
+    let payload = client.payload().await;
+    assert!(muster_shared::wire::unpack::<Down>(&other.seal, &payload).is_err());
 }
 
 #[tokio::test(flavor = "multi_thread")]

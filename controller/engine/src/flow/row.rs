@@ -235,7 +235,7 @@ impl Engine {
             }
             Err((id, why, _)) => {
                 let reason = id.map_or_else(|| why.to_owned(), |id| format!("rule {id}: {why}"));
-                let reason = self.shown(slot, reason);
+                let reason = self.shown(slot, &reason);
                 match is_withdrawing {
                     true => self.interrupted(slot, reason),
                     // It was tried again by the batches.

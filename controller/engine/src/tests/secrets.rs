@@ -1,9 +1,10 @@
 //! What hidden parameters hold is in nothing that operators see, whatever agents say.
 
-use muster_shared::model::{DriftState, Outcome, Report, Up};
+use muster_shared::model::{Down, DriftState, Outcome, Report, Up};
 
 use super::bed::{Bed, node, parse, stack};
 use super::drift::says;
+use crate::Effect;
 use crate::request::{Source, SourceText};
 
 const TEXT: &str = "heat_template_version: 2018-08-31
@@ -75,4 +76,27 @@ fn after_a_restart_nothing_is_said_of_it_until_its_values_are_known_again() {
     fails(&mut bed, "cannot write 'second-s3cret'");
     let text = seen(&mut bed);
     assert!(text.contains("cannot write '******'") && !text.contains("s3cret"), "{text}");
+}
+
+/// The digest alone is no key to it.
+#[test]
+fn a_large_content_goes_only_to_the_node_whose_job_names_it() {
+    let mut bed = Bed::new(2);
+    let text = format!(
+        "heat_template_version: 2018-08-31\nresources:\n  a: {{type: Muster::File, properties: {{node: node-0, path: /x, content: \"{}\"}}}}\n",
+        "s3cret".repeat(20_000)
+    );
+    bed.create(parse(SourceText { name: "t".into(), template: text, ..SourceText::default() })).unwrap();
+    let digest = *bed.tables.contents.keys().next().unwrap();
+    let mut asks = |index: usize| {
+        let (name, connection) = (node(index), bed.hosts[&node(index)].connection.unwrap());
+        let message = Up::Fetch { digest, offset: 0 };
+        bed.engine.handle(bed.now, crate::Input::Received { node: name, connection, message });
+        std::iter::from_fn(|| bed.engine.poll_effect()).collect::<Vec<_>>()
+    };
+    assert!(
+        matches!(&asks(0)[..], [Effect::SendChunk { node: name, digest: sent, .. }] if *name == node(0) && *sent == digest)
+    );
+    let [Effect::Send { message: Down::Chunk { bytes, .. }, .. }] = &asks(1)[..] else { panic!("an answer") };
+    assert!(bytes.is_empty());
 }

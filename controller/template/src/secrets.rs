@@ -202,11 +202,11 @@ impl Known {
     /// The text, or a quotation in it, ends here within a secret: at least half of one can be seen.
     fn cut_short(&self, rest: &[u8]) -> Option<usize> {
         let shown = rest.strip_suffix("…".as_bytes()).unwrap_or(rest);
-        let is_part = |secret: &&Box<str>| {
+        let is_part = |secret: &&str| {
             shown.len() >= (secret.len() / 2).max(2 * Secrets::ANYWHERE)
                 && secret.as_bytes().starts_with(shown)
         };
-        self.anywhere.iter().find(is_part).map(|_| shown.len())
+        self.anywhere.iter().map(|secret| &**secret).find(is_part).map(|_| shown.len())
     }
 }
 

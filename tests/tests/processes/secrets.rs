@@ -190,9 +190,9 @@ fn a_secret_is_on_its_node_and_nowhere_else() {
             assert!(!holds_marker(&String::from_utf8_lossy(&text)), "{what}");
         }
     }
-    assert_eq!(files_with_marker(&data(&site)), [PathBuf::new(); 0]);
+    assert_eq!(files_with_marker(&data(&site)), Vec::<PathBuf>::new());
     site.kill();
-    assert_eq!(files_with_marker(&data(&site)), [PathBuf::new(); 0], "after a crash");
+    assert_eq!(files_with_marker(&data(&site)), Vec::<PathBuf>::new(), "after a crash");
     // A node knows what it was told; nobody else there does.
     let folders = files_with_marker(&web1.state);
     assert!(folders.iter().all(|file| file.starts_with(web1.state.join("ledger"))), "{folders:?}");

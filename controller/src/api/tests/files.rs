@@ -10,7 +10,7 @@ impl World {
     /// The keys of a stack's files.
     fn files(&self) -> Vec<String> {
         let name: StackName = "web".parse().unwrap();
-        let reader = Reader::open(&self.folder.path().join("muster.db")).unwrap();
+        let reader = self.reader();
         reader.source(&name, None).unwrap().unwrap().1.files.into_keys().collect()
     }
 }

@@ -36,7 +36,7 @@ fn long_ones_anywhere_short_ones_as_words() {
         (json!("correct horse battery"), "that is correct", "that is correct"),
         (json!("x".repeat(200)), &format!("'{}…'", "x".repeat(80)), "'******…'"),
     ] {
-        assert_eq!(secrets(&[hidden.clone()]).mask(text), shown, "{hidden} in {text}");
+        assert_eq!(secrets(std::slice::from_ref(&hidden)).mask(text), shown, "{hidden} in {text}");
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::Known;
-use crate::{Kind, RenderError, node, parse, referenced_files, spec};
+use crate::{Environment, Kind, RenderError, node, parse, referenced_files, spec};
 
 fn output(value: &str) -> Result<Value, String> {
     let text = format!("heat_template_version: 2018-08-31\noutputs: {{o: {{value: {value}}}}}\n");
@@ -311,4 +311,21 @@ fn a_definition_differs_where_the_ownership_does() {
     ];
     let different: std::collections::BTreeSet<u128> = all.into_iter().collect();
     assert_eq!(different.len(), all.len());
+}
+
+#[test]
+fn what_is_wrong_with_a_secret_is_said_without_it() {
+    for kind in ["number", "boolean", "json"] {
+        let text = format!(
+            "heat_template_version: 2018-08-31\nparameters:\n  pin: {{type: {kind}, hidden: true}}\nresources: {}\n",
+            "{}"
+        );
+        let template = parse("t.yaml", &text, &BTreeMap::new()).unwrap();
+        let given = [("pin".to_owned(), Value::from("hunter22"))].into();
+        let error = template.bind(&given).unwrap_err().to_string();
+        assert!(error.contains("pin") && !error.contains("hunter22"), "{error}");
+        let environment = Environment::parse([("e.yaml", "parameters: {pin: hunter22}\n")]).unwrap();
+        let error = template.bind_with(&environment, &BTreeMap::new()).unwrap_err().to_string();
+        assert!(error.contains("e.yaml") && !error.contains("hunter22"), "{error}");
+    }
 }

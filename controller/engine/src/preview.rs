@@ -339,7 +339,7 @@ impl Preview<'_> {
         // Of what is not as the current revision has it, nobody knows which values were hidden.
         let known = row.is_some_and(crate::plan::is_settled);
         let hides = self.stack.parameters.values().any(|value| value == MASK);
-        let secret = hides || !self.source.parameters.secrets().is_empty();
+        let secret = hides || !self.tree.secrets().is_empty();
         for property in &mut found {
             if secret && property.path.ends_with("content.digest") {
                 (property.old, property.new) = (Value::from(MASK), Value::from(MASK));

@@ -5,7 +5,8 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use muster_engine::record::{
-    Change, EventRecord, PackedSpec, ProgressRecord, ResourceRecord, RevisionRecord, StackRecord, action_str, type_text,
+    Change, EventRecord, PackedSpec, ProgressRecord, ResourceRecord, RevisionRecord, StackRecord, action_str,
+    type_text,
 };
 use muster_engine::{Hook, SourceText};
 use muster_shared::model::ContentDigest;

@@ -2,6 +2,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 
+use muster_template::{Limits, Tree, parse_in};
 use tempfile::TempDir;
 
 use super::*;
@@ -284,4 +285,30 @@ fn tripleo_is_gathered() {
     }
     println!("{gathered} files of {} templates and environments", seen.len());
     assert!(gathered > 0);
+}
+
+/// The examples of this project are opened whole.
+#[test]
+fn examples_are_right() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let mut found: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    found.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+    let mut all: Vec<_> = found.into_iter().map(|path| (path, Vec::new())).collect();
+    assert!(all.len() >= 3, "{all:?}");
+    all.push((folder.join("roles/site.yaml"), vec![folder.join("roles/environment.yaml")]));
+    for (template, environments) in all {
+        let source = Source::read(Some(&template), &environments).unwrap();
+        let text = source.template().unwrap();
+        let maps = |kind: &str| source.environment.maps(kind);
+        let parsed = parse_in(&text.name, &text.text, &source.files, Limits::TEXT, &maps).unwrap();
+        let missing = parsed.missing_parameters(&source.environment, &BTreeMap::new()).join(", ");
+        let given = match missing.as_str() {
+            "" => BTreeMap::new(),
+            "address" => parameters(&[("address".into(), "10.98.0.13/24".into())]),
+            _ => panic!("{template:?} misses {missing}"),
+        };
+        let bound = parsed.bind_with(&source.environment, &given).unwrap();
+        let tree = Tree::new(parsed.into(), bound.into(), &source.environment, &source.files).unwrap();
+        assert!(tree.len() > 0, "{template:?}");
+    }
 }

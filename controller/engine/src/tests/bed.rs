@@ -506,8 +506,13 @@ impl Bed {
     /// Lets the host's job at `at` run to its end and report.
     pub fn run_at(&mut self, name: &NodeId, at: usize) -> bool {
         let Some(job) = self.hosts.get_mut(name).and_then(|host| host.queue.remove(at)) else { return false };
-        let earlier = self.hosts[name].running.iter().position(|earlier| earlier.resource == job.resource);
-        if let Some(earlier) = earlier {
+        // An agent's jobs of one kind follow one another.
+        let claims = job.spec.claims();
+        let before = |earlier: &Job| {
+            earlier.resource == job.resource
+                || earlier.spec.claims().iter().any(|claim| claims.contains(claim))
+        };
+        while let Some(earlier) = self.hosts[name].running.iter().position(before) {
             let earlier = self.hosts.get_mut(name).unwrap().running.remove(earlier);
             self.finish(name, earlier);
         }

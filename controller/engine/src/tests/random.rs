@@ -410,6 +410,8 @@ fn what_once_failed() {
         files_come_and_go(seed, disturb).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }
     files_come_and_go(1_493_301_245_882_187_789, disturb_in_any_way).expect("a check beside a hook");
+    files_come_and_go(11_744_166_735_476_576_433, disturb_in_any_way)
+        .expect("two jobs of one path at a time");
 }
 
 fn files_come_and_go(seed: u64, disturb: fn(&mut Bed, &mut Dice)) -> Result<(), TestCaseError> {

@@ -309,6 +309,6 @@ fn examples_are_right() {
         };
         let bound = parsed.bind_with(&source.environment, &given).unwrap();
         let tree = Tree::new(parsed.into(), bound.into(), &source.environment, &source.files).unwrap();
-        assert!(tree.len() > 0, "{template:?}");
+        assert!(!tree.is_empty(), "{template:?}");
     }
 }

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
-use muster_shared::Generation;
 use muster_shared::model::flow::{Bridge, DeviceName, FlowDown, FlowState};
+use muster_shared::{Generation, MonoTime};
 
 use super::device::{DeviceKey, Target};
 use super::operation::{FlowAction, Operation};
@@ -18,13 +19,16 @@ use crate::request::{Answer, Refusal};
 /// Tables that were forgotten while their nodes were away, or just now: as many as there may be devices.
 const FORGOTTEN_MAX: usize = 100_000;
 
+/// An agent that still speaks of a table is told no sooner that it is forgotten.
+const SAID_AGAIN: Duration = Duration::from_secs(30);
+
 /// A table that its agent may still have.
 #[derive(Debug)]
 pub(crate) struct Forgotten {
     /// What the agent decided before is of that table.
     pub generation: Generation,
-    /// The connection it was said over.
-    pub connection: Option<u64>,
+    /// The connection it was said over last, and when.
+    pub said: Option<(u64, MonoTime)>,
 }
 
 impl Engine {
@@ -38,7 +42,7 @@ impl Engine {
         let generation = self.next_generation();
         let record = ForgottenRecord { node: name.node.clone(), bridge: bridge.clone(), generation };
         self.change(Change::Flow(FlowChange::Forgotten(record)));
-        let forgotten = Forgotten { generation, connection: None };
+        let forgotten = Forgotten { generation, said: None };
         self.flows.forgotten.entry(node).or_default().insert(bridge.clone(), forgotten);
         self.say_forget(node, &bridge);
         for target in waiters {
@@ -73,12 +77,14 @@ impl Engine {
         Ok(Answer::Flows { operation: id, rules, devices: 1, warnings })
     }
 
-    /// Once over each connection: an agent that cannot do it would be told for ever.
+    /// Over each connection, and now and then to an agent that could not do it: its disk may have room by now.
     fn say_forget(&mut self, node: NodeKey, bridge: &Bridge) {
         let Some(connection) = self.nodes[node].connection.filter(|_| self.nodes[node].ready) else { return };
         let of_node = self.flows.forgotten.get_mut(&node);
         let Some(forgotten) = of_node.and_then(|of| of.get_mut(bridge)) else { return };
-        if forgotten.connection.replace(connection) != Some(connection) {
+        let is_said = |(over, at): &(u64, MonoTime)| *over == connection && self.now < *at + SAID_AGAIN;
+        if !forgotten.said.as_ref().is_some_and(is_said) {
+            forgotten.said = Some((connection, self.now));
             let generation = forgotten.generation;
             self.send_flow(node, FlowDown::Forget { device: bridge.clone(), generation });
         }

@@ -59,7 +59,7 @@ impl Engine {
         }
         for ((node, bridge), generation) in forgotten {
             self.rise_above(generation);
-            let forgotten = Forgotten { generation, connection: None };
+            let forgotten = Forgotten { generation, said: None };
             self.flows.forgotten.entry(self.nodes.key(&node)).or_default().insert(bridge, forgotten);
         }
         self.flows.next_operation = highest;

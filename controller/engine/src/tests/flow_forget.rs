@@ -1,5 +1,7 @@
 //! Tables that are forgotten: what is on the device stays, whatever is lost on the way.
 
+use std::time::Duration;
+
 use muster_shared::model::Up;
 use muster_shared::model::flow::{DeviceName, FlowState, FlowUp, SwitchState};
 
@@ -69,6 +71,22 @@ fn an_order_to_forget_that_is_lost_with_its_connection_is_said_again() {
     bed.connect(&node(0));
     assert!(bed.hosts[&node(0)].flows.devices.is_empty());
     assert_eq!((bed.hosts[&node(0)].flows.ran, bed.engine.device_views().len()), (1, 0));
+}
+
+/// Its disk was full: it has the table still, and says so with every heartbeat.
+#[test]
+fn an_agent_that_could_not_forget_is_told_again() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    bed.apply_rules(&d, &[rule(1, 1), rule(2, 1)]);
+    let state = bed.hosts[&node(0)].flows.state(&d.bridge);
+    let table = take(&mut bed, &d);
+    forget(&mut bed, &d);
+    still_has(&mut bed, &d, table);
+    bed.receive(&node(0), state.clone());
+    assert_eq!(bed.hosts[&node(0)].flows.devices.len(), 1, "not at once: it would be told for ever");
+    bed.pass(Duration::from_secs(60));
+    bed.receive(&node(0), state);
+    assert!(bed.hosts[&node(0)].flows.devices.is_empty());
 }
 
 #[test]

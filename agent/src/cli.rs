@@ -7,13 +7,14 @@ use std::time::Duration;
 use lexopt::prelude::*;
 use thiserror::Error;
 
+use crate::net::export::{self, Export};
 use crate::net::local::Confirm;
 use crate::net::target::Target;
 
 /// As templates have it.
-const CONFIRM_WITHIN: Duration = Duration::from_secs(120);
-/// An hour without a way back is no protection any more.
-const CONFIRM_WITHIN_MAX: u64 = 3600;
+pub const CONFIRM_WITHIN: Duration = Duration::from_secs(120);
+/// An hour without a way back is no protection any more. Seconds.
+pub const CONFIRM_WITHIN_MAX: u64 = 3600;
 
 /// What `--help` prints.
 pub const HELP: &str = "\
@@ -31,6 +32,8 @@ Verbs of net:
   plan -c FILE    say what apply would do
   boot            make the network what it was last, as the unit muster-network does at boot
   show            print the network as it is, as JSON
+  export -c FILE  print the document as files of systemd-networkd or ifupdown; with --from-ledger
+                  all that is in force here; with --into write them below a folder
 
 Options:
   --config FILE     settings (default: /etc/muster/agent.toml, if it is there)
@@ -40,6 +43,9 @@ Options:
   --check           with join: only say whether it could join
   --confirm TARGET  with net apply: gateway, an address, a host name, or HOST:PORT
   --confirm-timeout SECONDS   how long the change and reaching TARGET may take (default: 120)
+  --format NAME     with net export: networkd, ifupdown or auto (default: the one that is here)
+  --from-ledger     with net export: what is in force on this server
+  --into DIR        with net export: stands for /
   -c FILE           with net: the document, in os-net-config's format (YAML or JSON)
   -h, --help        print this
   -V, --version     print the version
@@ -82,8 +88,12 @@ pub enum Verb {
     FlowRelease,
     /// `net plan`
     NetPlan(PathBuf),
+    /// `net export`
+    NetExport(Export),
     /// `net show`
     NetShow,
+    /// `run`: watch over one run of a command, as the agent asks for it in this directory.
+    Supervise(PathBuf),
     /// Say whether the settings are valid.
     CheckConfig,
     /// Print [`HELP`].
@@ -124,6 +134,9 @@ struct Given {
     confirm: Option<Target>,
     confirm_timeout: Option<Duration>,
     watched: bool,
+    format: Option<String>,
+    from_ledger: bool,
+    into: Option<PathBuf>,
     check: bool,
     check_config: bool,
     asked: Option<Verb>,
@@ -147,6 +160,9 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, Usage
             Long("confirm-timeout") => given.confirm_timeout = Some(seconds(parser.value()?)?),
             // Given by the process that watches over it.
             Long("watched") => given.watched = true,
+            Long("format") => given.format = Some(parser.value()?.string()?),
+            Long("from-ledger") => given.from_ledger = true,
+            Long("into") => given.into = Some(parser.value()?.into()),
             Short('c') => given.document = Some(parser.value()?.into()),
             Short('h') | Long("help") => given.asked = Some(Verb::Help),
             Short('V') | Long("version") => given.asked = Some(Verb::Version),
@@ -163,7 +179,10 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, Usage
         return wrong("--name and --check belong to join");
     }
     if given.document.is_some() {
-        return wrong("-c belongs to 'net apply' and 'net plan'");
+        return wrong("-c belongs to 'net apply', 'net plan' and 'net export'");
+    }
+    if given.format.is_some() || given.from_ledger || given.into.is_some() {
+        return wrong("--format, --from-ledger and --into belong to 'net export'");
     }
     if given.confirm.is_some() || given.confirm_timeout.is_some() || given.watched {
         return wrong("--confirm and --confirm-timeout belong to 'net apply', the second one to the first");
@@ -186,6 +205,15 @@ fn verb(given: &mut Given) -> Result<Verb, UsageError> {
         ["join", ..] => wrong("join takes one TOKEN, as 'muster node token' prints it".into()),
         ["net", "show"] => Ok(Verb::NetShow),
         ["net", "boot"] => Ok(Verb::NetBoot),
+        ["net", "export"] => {
+            let (document, from_ledger) = (given.document.take(), std::mem::take(&mut given.from_ledger));
+            if document.is_some() == from_ledger {
+                return wrong("net export needs either -c FILE or --from-ledger".into());
+            }
+            let format = given.format.take().map(|format| export::format(&format)).transpose();
+            let format = format.map_err(|error| UsageError::Wrong(error.to_string()))?.flatten();
+            Ok(Verb::NetExport(Export { document, format, into: given.into.take() }))
+        }
         ["net", verb @ ("apply" | "plan")] => match given.document.take() {
             None => wrong(format!("net {verb} needs -c FILE")),
             Some(file) if *verb == "apply" => {
@@ -199,8 +227,10 @@ fn verb(given: &mut Given) -> Result<Verb, UsageError> {
             Some(document) => Ok(Verb::NetPlan(document)),
         },
         ["flow", "release"] => Ok(Verb::FlowRelease),
+        // Given by the agent itself.
+        ["run", directory] => Ok(Verb::Supervise(directory.into())),
         ["flow", ..] => wrong("flow takes release".into()),
-        ["net", ..] => wrong("net takes one of apply, boot, plan, show".into()),
+        ["net", ..] => wrong("net takes one of apply, boot, export, plan, show".into()),
         [other, ..] => wrong(format!(
             "unknown verb '{}': want join, net or flow; see --help",
             other.chars().take(40).collect::<String>().escape_default()
@@ -208,11 +238,19 @@ fn verb(given: &mut Given) -> Result<Verb, UsageError> {
     }
 }
 
-fn target(text: &str) -> Result<Target, UsageError> {
+/// `--confirm`
+///
+/// # Errors
+/// It names nothing that can be reached.
+pub fn target(text: &str) -> Result<Target, UsageError> {
     text.parse().map_err(|error| UsageError::Wrong(format!("--confirm {error}")))
 }
 
-fn seconds(value: OsString) -> Result<Duration, UsageError> {
+/// `--confirm-timeout`
+///
+/// # Errors
+/// It is out of bounds.
+pub fn seconds(value: OsString) -> Result<Duration, UsageError> {
     let seconds = value.string()?.parse().ok().filter(|seconds| (1..=CONFIRM_WITHIN_MAX).contains(seconds));
     let wrong = || UsageError::Wrong(format!("--confirm-timeout takes 1 to {CONFIRM_WITHIN_MAX} seconds"));
     seconds.map(Duration::from_secs).ok_or_else(wrong)

@@ -5,24 +5,25 @@
 //! holds nothing else up.
 
 mod hold;
+mod local;
 mod reach;
 mod runs;
 mod watch;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::future::pending;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use muster_agent_core::{
-    Agent, Before, Config, ContentState, ContentStep, Effect, FlowInput, Found, Hint, Input, Looked,
+    Agent, Before, Config, ContentState, ContentStep, Effect, Entry, FlowInput, Found, Hint, Input, Looked,
     RunError, WriteId,
 };
 use muster_host::net::{Change, Monitor};
 use muster_shared::MonoTime;
 use muster_shared::model::flow::Bridge;
-use muster_shared::model::{CHALLENGE_BYTES, ContentDigest, Facts, Job, ReportKey};
+use muster_shared::model::{CHALLENGE_BYTES, ContentDigest, Facts, Job, ReportKey, Spec};
 use rustls::ClientConfig;
 use tokio::task::{Id, JoinSet, yield_now};
 use tokio::time::{Instant, sleep_until};
@@ -36,6 +37,7 @@ use crate::signals::{Signal, Signals};
 use crate::state_dir::{Identity, StateDir};
 use crate::tls;
 use hold::Holding;
+use local::Locals;
 use reach::{node_tls, renew_in};
 use runs::Runs;
 
@@ -74,6 +76,11 @@ pub struct Driver {
     connection: Option<Connection>,
     tasks: JoinSet<Done>,
     runs: Runs,
+    locals: Locals,
+    /// Jobs that may have a command under way, or a record of one.
+    commands: BTreeSet<ReportKey>,
+    /// Of these, those that have ended, once what was written is durable.
+    ended: Vec<ReportKey>,
     renewing: bool,
     /// Connect once the renewal is done: the certificate has run out.
     connect_renewed: bool,
@@ -88,7 +95,13 @@ impl Driver {
     ///
     /// # Errors
     /// The state directory cannot be read, or its keys do not fit.
-    pub fn new(state: StateDir, identity: Identity, host: Host, ovs: PathBuf) -> anyhow::Result<Self> {
+    pub fn new(
+        state: StateDir,
+        identity: Identity,
+        host: Host,
+        ovs: PathBuf,
+        confirm_timeout: u32,
+    ) -> anyhow::Result<Self> {
         let entries = state.ledger()?;
         host.sweep(entries.iter())?;
         let config = Config {
@@ -112,6 +125,9 @@ impl Driver {
             connection: None,
             tasks: JoinSet::new(),
             runs: Runs::default(),
+            locals: Locals::open(&state, confirm_timeout),
+            commands: BTreeSet::new(),
+            ended: Vec::new(),
             renewing: false,
             connect_renewed: false,
             renew_at: renew_in(&identity),
@@ -145,6 +161,7 @@ impl Driver {
                     Err(error) => tracing::error!(%error, "a task failed: a bug, please report it"),
                 },
                 (device, input) = self.flows.said(), if !more => self.flow_said(device, input),
+                given = self.locals.given(), if !more => self.given(given),
                 () = sleep_to(wake) => self.inbox.push_back(Input::Timeout),
                 change = monitor.change(), if !more => {
                     self.holding.network_changed();
@@ -224,6 +241,7 @@ impl Driver {
                 }
             }
             Effect::Write { write, entry } => {
+                self.ended.extend(self.commands.iter().filter(|key| has_ended(&entry, **key)));
                 let result = self.state.write_entry(&entry).map_err(|error| error.to_string());
                 self.written.push((write, result));
             }
@@ -234,8 +252,14 @@ impl Driver {
             }
             Effect::Capture { key, spec, known, own } => {
                 let host = Arc::clone(&self.host);
-                let task =
-                    async move { Done::Captured { key, before: host.capture(&spec, known, own).await } };
+                let known = self.known_locally(key, known);
+                let task = async move {
+                    let before = match known {
+                        Ok(known) => host.capture(&spec, known, own).await,
+                        Err(error) => Err(error),
+                    };
+                    Done::Captured { key, before }
+                };
                 self.tasks.spawn_local(task);
             }
             Effect::Guard { job, before, theirs } => {
@@ -260,7 +284,10 @@ impl Driver {
                 let (key, host) = (job.key(), Arc::clone(&self.host));
                 tracing::info!(resource = %job.resource, generation = %job.generation, "check");
                 let check = async move {
-                    Done::Checked { key, found: host.check(&job.spec, applied.as_ref(), before).await }
+                    Done::Checked {
+                        key,
+                        found: host.check(job.resource, &job.spec, applied.as_ref(), before).await,
+                    }
                 };
                 self.runs.begin(key, self.tasks.spawn_local(check));
             }
@@ -268,6 +295,10 @@ impl Driver {
             Effect::Gather => self.gather(),
             Effect::Cancel(key) => {
                 self.runs.cancel(key);
+                // A command of it goes on by itself.
+                if self.commands.contains(&key) {
+                    self.host.stop_run(key);
+                }
             }
             Effect::Content { digest, step } => self.content(digest, step),
             Effect::KeepContents(digests) => self.contents.keep_only(&digests),
@@ -278,6 +309,7 @@ impl Driver {
                     self.inbox.push_back(Input::Flow { device, input });
                 }
             }
+            Effect::LocalEnded(outcome) => self.local_ended(outcome),
             Effect::Warn(warning) => tracing::warn!("{warning}"),
         }
     }
@@ -288,6 +320,12 @@ impl Driver {
             return;
         }
         let synced = self.state.sync_ledger().map_err(|error| error.to_string());
+        for key in self.ended.drain(..) {
+            let is_written = self.written.iter().all(|(_, result)| result.is_ok());
+            if synced.is_ok() && is_written && self.commands.remove(&key) {
+                self.host.forget_run(key);
+            }
+        }
         for (write, result) in self.written.drain(..) {
             self.inbox.push_back(match result.and(synced.clone()) {
                 Ok(()) => Input::Written(write),
@@ -302,6 +340,9 @@ impl Driver {
             resource = %job.resource, generation = %job.generation, attempt = job.attempt.0,
             action = ?job.action, "job"
         );
+        if matches!(job.spec, Spec::Deployment(_)) {
+            self.commands.insert(key);
+        }
         let host = Arc::clone(&self.host);
         let run = self.tasks.spawn_local(async move {
             let ran = host.run(&job, before, theirs).await;
@@ -340,6 +381,7 @@ impl Driver {
             }
             Done::Restored { key, result } => {
                 if self.runs.ended(key, task) {
+                    self.locals.restored(key, &result);
                     self.inbox.push_back(Input::Restored { key, result });
                 }
             }
@@ -364,11 +406,18 @@ impl Driver {
         let (outcome, before, touched) = match ran {
             Ok(ran) => (Ok(ran.observed), ran.before, ran.touched),
             Err(NotRun { error, touched }) => {
-                let why = crate::log::unquoted(&error.reason);
+                let reason = if self.commands.contains(&key) {
+                    // What follows was written by a command, and may be secret.
+                    error.reason.lines().next().unwrap_or_default()
+                } else {
+                    &error.reason
+                };
+                let why = crate::log::unquoted(reason);
                 tracing::warn!(resource = %key.resource, generation = %key.generation, "{why}");
                 (Err(error), None, touched)
             }
         };
+        self.locals.ran(key, touched);
         self.inbox.push_back(Input::Ran { key, outcome, before, touched });
     }
 
@@ -418,6 +467,7 @@ impl Driver {
                     Effect::Write { .. }
                     | Effect::Cancel(_)
                     | Effect::Flow { .. }
+                    | Effect::LocalEnded(_)
                     | Effect::Restore { .. }
                     | Effect::Fallback { .. } => {
                         self.execute(effect);
@@ -438,6 +488,11 @@ fn challenge() -> Result<Vec<u8>, RunError> {
     let failed =
         |error: rustls::Error| RunError { reason: format!("no random bytes: {error}"), permanent: false };
     random.map(|bytes| bytes.to_vec()).map_err(failed)
+}
+
+fn has_ended(entry: &Entry, key: ReportKey) -> bool {
+    let is_current = entry.current.as_ref().is_some_and(|accepted| accepted.job.key() == key);
+    entry.resource == key.resource && !is_current
 }
 
 async fn next_event(connection: &mut Option<Connection>) -> Option<LinkEvent> {

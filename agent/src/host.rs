@@ -1,7 +1,10 @@
 //! One job on this host: by resource type to the code that knows how.
 
+mod deployment;
 mod name;
+mod sysctl;
 mod undo;
+mod unit;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -9,10 +12,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use muster_agent_core::{Before, Entry, Found, RunError};
+use muster_host::documents::Documents;
 use muster_host::facts::Server;
 use muster_host::files::{FileBefore, FileDifference, FileError, Files, Source};
 use muster_host::hostname::ServerName;
+use muster_host::net::neighbours::NeighbourError;
 use muster_host::net::{NetError, Network, Snapshot};
+use muster_host::run::Runner;
+use muster_host::sysctl::Sysctls;
+use muster_host::unit::Units;
 use muster_shared::ResourceId;
 use muster_shared::model::network::{NetworkDocument, NicMapping};
 use muster_shared::model::{
@@ -32,6 +40,16 @@ pub struct Host {
     pub network: Network,
     /// What it is called.
     pub name: ServerName,
+    /// Commands that outlive the agent.
+    pub runs: Runner,
+    /// What deployments leave without a command.
+    pub documents: Documents,
+    /// The agent's own directory.
+    pub state: PathBuf,
+    /// Its units of systemd.
+    pub units: Units,
+    /// Settings of its kernel.
+    pub sysctls: Sysctls,
     /// What stays the same of this server.
     pub server: Server,
     /// Where fetched contents are.
@@ -64,20 +82,32 @@ impl From<RunError> for NotRun {
 }
 
 impl Host {
-    /// Drops contents kept aside that no entry needs any more.
+    /// Drops contents kept aside, and records of runs, that no entry needs any more.
     ///
     /// # Errors
     /// Some may still be there.
     pub fn sweep<'a>(&self, entries: impl Iterator<Item = &'a Entry>) -> io::Result<()> {
+        let entries: Vec<&Entry> = entries.collect();
+        self.sweep_deployments(&entries)?;
         let mut needed = Vec::new();
         for entry in entries {
-            let Some(before) = &entry.before else { continue };
+            // Where nothing is kept in the ledger, nothing is kept aside.
+            let Some(before) = entry.before.as_ref().filter(|before| !before.written().is_empty()) else {
+                continue;
+            };
             let jobs = [&entry.current, &entry.next].into_iter().flatten().map(|accepted| &accepted.job.spec);
             match entry.applied.iter().map(|applied| &applied.spec).chain(jobs).next() {
                 Some(Spec::File(_)) => {
                     needed.extend(FileBefore::decode(before.written()).and_then(|b| b.aside()))
                 }
-                Some(Spec::Dummy(_) | Spec::Network(_) | Spec::Hostname(_)) => {}
+                Some(
+                    Spec::Dummy(_)
+                    | Spec::Network(_)
+                    | Spec::Hostname(_)
+                    | Spec::Deployment(_)
+                    | Spec::Unit(_)
+                    | Spec::Sysctl(_),
+                ) => {}
                 // What a failed job left: whose it is, is not known, and it must stay.
                 None => return Ok(()),
             }
@@ -92,7 +122,7 @@ impl Host {
     /// Nothing was changed.
     pub async fn capture(&self, spec: &Spec, known: Vec<Before>, own: bool) -> Result<Before, RunError> {
         match spec {
-            Spec::Dummy(_) => Ok(Before::new(Vec::new())),
+            Spec::Dummy(_) | Spec::Deployment(_) => Ok(Before::new(Vec::new())),
             Spec::File(file) => match known.into_iter().next() {
                 Some(known) => Ok(known),
                 None => {
@@ -111,6 +141,8 @@ impl Host {
                 encoded(&taken.map_err(network_failed)?)
             }
             Spec::Hostname(_) => self.capture_name(known).await,
+            Spec::Unit(unit) => self.capture_unit(unit, known).await,
+            Spec::Sysctl(sysctl) => self.capture_sysctl(sysctl, known).await,
         }
     }
 
@@ -135,7 +167,9 @@ impl Host {
                 encoded(&Undo::Network(undo.map_err(network_failed)?))
             }
             Spec::Hostname(_) => encoded(&Undo::Hostname(self.name.observe().await.map_err(name_failed)?)),
-            Spec::Dummy(_) | Spec::File(_) => Ok(Before::new(Vec::new())),
+            Spec::Dummy(_) | Spec::File(_) | Spec::Deployment(_) | Spec::Unit(_) | Spec::Sysctl(_) => {
+                Ok(Before::new(Vec::new()))
+            }
         }
     }
 
@@ -196,6 +230,9 @@ impl Host {
                 return self.network(job.action, config, before).await;
             }
             Spec::Hostname(hostname) => return self.hostname(job.action, hostname, before).await,
+            Spec::Unit(unit) => return self.unit(job.resource, job.action, unit, before).await,
+            Spec::Sysctl(sysctl) => return self.sysctl(job.resource, job.action, sysctl, before).await,
+            Spec::Deployment(deployment) => return self.deployment(job, deployment).await,
         };
         Ok(Ran { observed, before: None, touched: true })
     }
@@ -206,6 +243,7 @@ impl Host {
     /// It cannot be known.
     pub async fn check(
         &self,
+        resource: ResourceId,
         spec: &Spec,
         applied: Option<&Spec>,
         before: Option<Before>,
@@ -224,10 +262,13 @@ impl Host {
                 let found = self.network.check(&document, &mapping, &before).await.map_err(network_failed)?;
                 Ok(compared(found.is_empty(), false, muster_host::net::listed(&found)))
             }
+            Spec::Deployment(deployment) => self.check_deployment(resource, deployment, applied).await,
             Spec::Hostname(hostname) => {
                 let found = self.name.check(&hostname.hostname).await.map_err(name_failed)?;
                 Ok(compared(found.is_empty(), false, found.join(", ")))
             }
+            Spec::Unit(unit) => self.check_unit(unit).await,
+            Spec::Sysctl(sysctl) => self.check_sysctl(sysctl).await,
         }
     }
 
@@ -334,7 +375,11 @@ fn without(mut before: Snapshot, theirs: &[Before]) -> Result<Snapshot, RunError
     Ok(before)
 }
 
-fn encoded(what: &impl Serialize) -> Result<Before, RunError> {
+/// As the ledger keeps it.
+///
+/// # Errors
+/// It is too large.
+pub fn encoded(what: &impl Serialize) -> Result<Before, RunError> {
     let bytes = muster_host::packed::pack(what);
     bytes.map(Before::new).map_err(|error| RunError { reason: error.to_string(), permanent: true })
 }
@@ -358,7 +403,11 @@ fn network_not_run(error: NetError) -> NotRun {
 }
 
 fn network_failed(error: NetError) -> RunError {
-    let permanent = matches!(&error, NetError::Document(_) | NetError::Plan(_));
+    // What ifupdown is told in its own files stays until an operator changes it.
+    let permanent = matches!(
+        &error,
+        NetError::Document(_) | NetError::Plan(_) | NetError::Neighbour(NeighbourError::Ifupdown { .. })
+    );
     RunError { reason: muster_host::net::chain(&error), permanent }
 }
 

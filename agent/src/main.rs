@@ -8,11 +8,14 @@ mod contents;
 mod driver;
 mod flow_log;
 mod flows;
+mod handover;
 mod host;
 mod join;
 mod link;
 mod log;
 mod net;
+mod os_apply_config;
+mod os_net_config;
 mod record;
 mod settings;
 mod signals;
@@ -25,11 +28,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use muster_agent_core::Entry;
+use muster_host::documents::Documents;
 use muster_host::facts::Server;
 use muster_host::files::Files;
 use muster_host::hostname::ServerName;
 use muster_host::net::{HostConfig, Network};
+use muster_host::run::Runner;
+use muster_host::sysctl::Sysctls;
+use muster_host::systemd::Systemd;
+use muster_host::unit::Units;
 use muster_shared::NodeId;
 use muster_shared::join::JoinToken;
 use tokio::{runtime, task::LocalSet};
@@ -47,16 +54,26 @@ const WRONG_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     muster_host::sys::set_allocator();
-    let cli = match cli::parse(std::env::args_os().skip(1)) {
+    let mut arguments = std::env::args_os();
+    let called = arguments.next().map(std::path::PathBuf::from).unwrap_or_default();
+    if called.file_name().is_some_and(|name| name == os_net_config::NAME) {
+        return os_net_config::main(arguments.collect());
+    }
+    if called.file_name().is_some_and(|name| name == os_apply_config::NAME) {
+        return os_apply_config::main(arguments.collect());
+    }
+    let cli = match cli::parse(arguments) {
         Ok(cli) => cli,
         Err(error) => {
             eprintln!("error: {error}");
             return ExitCode::from(WRONG_USAGE);
         }
     };
-    match cli.verb {
+    match &cli.verb {
         Verb::Help => print!("{}", cli::HELP),
         Verb::Version => println!("muster-agent {}", env!("CARGO_PKG_VERSION")),
+        // Needs no settings, and is not to fail for one.
+        Verb::Supervise(directory) => return supervise(directory),
         _ => return with_settings(&cli),
     }
     ExitCode::SUCCESS
@@ -87,6 +104,22 @@ fn with_settings(cli: &Cli) -> ExitCode {
     }
 }
 
+fn supervise(directory: &Path) -> ExitCode {
+    let supervised = runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+        .context("cannot start")
+        .and_then(|runtime| Ok(runtime.block_on(muster_host::run::supervise(directory))?));
+    match supervised {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}: {error:#}", directory.display());
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
 /// The process that was watched over has said why.
 #[derive(Debug, thiserror::Error)]
 #[error("exit status {0}")]
@@ -111,22 +144,13 @@ fn environment() -> impl Iterator<Item = (String, String)> {
 }
 
 fn run(cli: &Cli, settings: &Settings) -> anyhow::Result<()> {
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_io()
-        .enable_time()
-        // Only resolving a name takes a thread, for as long as that lasts: half a minute and more where no resolver
-        // answers. Who connects again every ten seconds while a change cut the resolver off has a thread for it at once
-        // when the change was put back.
-        .max_blocking_threads(8)
-        .thread_keep_alive(Duration::from_secs(1))
-        .build()
-        .context("cannot start")?;
     let state_dir = &settings.agent.state_dir;
     let network = network(settings);
-    let result = LocalSet::new().block_on(&runtime, async {
+    block_on(async {
         match &cli.verb {
             Verb::NetShow => net::show(&network).await,
             Verb::FlowRelease => Ok(network.release_flows(false).await.map(drop)?),
+            Verb::NetExport(export) => net::export::export(&network, export, state_dir).await,
             Verb::NetPlan(file) => net::plan(&network, file, state_dir).await,
             Verb::NetApply { file, confirm, watched: true } => {
                 net::apply(&network, file, state_dir, confirm.as_ref()).await
@@ -134,7 +158,7 @@ fn run(cli: &Cli, settings: &Settings) -> anyhow::Result<()> {
             Verb::NetApply { file, confirm: None, .. } => net::apply(&network, file, state_dir, None).await,
             Verb::NetApply { .. } => {
                 let arguments = std::env::args_os().skip(1).chain(["--watched".into()]).collect();
-                let code = net::local::watch_over(&network, state_dir, arguments).await?;
+                let code = net::local::watch_over(&network, state_dir, arguments, None).await?;
                 if code == 0 { Ok(()) } else { Err(Watched(code).into()) }
             }
             Verb::NetBoot => {
@@ -166,7 +190,22 @@ fn run(cli: &Cli, settings: &Settings) -> anyhow::Result<()> {
                 drive(cli, settings, state, identity, level).await
             }
         }
-    });
+    })
+}
+
+/// Runs it on this thread.
+fn block_on<T>(what: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        // Only resolving a name takes a thread, for as long as that lasts: half a minute and more where no resolver
+        // answers. Who connects again every ten seconds while a change cut the resolver off has a thread for it at once
+        // when the change was put back.
+        .max_blocking_threads(8)
+        .thread_keep_alive(Duration::from_secs(1))
+        .build()
+        .context("cannot start")?;
+    let result = LocalSet::new().block_on(&runtime, what);
     // Resolving a name may last half a minute where no resolver answers: nobody waits for that any more.
     runtime.shutdown_background();
     result
@@ -201,9 +240,8 @@ async fn drive(
         }
         Err(error) => tracing::error!("the log level stays: {error:#}"),
     };
-    Driver::new(state, identity, host, flows::rundir(settings.host.ovs_db.as_deref()))?
-        .run(signals, reload)
-        .await
+    let ovs = flows::rundir(settings.host.ovs_db.as_deref());
+    Driver::new(state, identity, host, ovs, settings.agent.confirm_timeout)?.run(signals, reload).await
 }
 
 /// Nothing to do where nothing was ever kept, and where an agent sees to it.
@@ -230,15 +268,31 @@ fn host(state: &StateDir, settings: &Settings) -> Host {
         name: ServerName::new(settings.host.etc_hostname.clone(), Files::new(state.before())),
         files: Files::new(state.before()),
         network: network(settings),
+        units: Units::new(systemd(settings), Files::new(state.before())),
+        sysctls: Sysctls::new(None, Files::new(state.before())),
+        runs: runs(state, settings),
+        documents: Documents::new(state.path().to_owned()),
+        state: state.path().to_owned(),
         server: Server::read(),
         contents: state.fetch(),
     }
+}
+
+/// This program as it was started: an upgrade puts another one in its place.
+fn runs(state: &StateDir, settings: &Settings) -> Runner {
+    let own = std::env::current_exe().unwrap_or_else(|_| "/usr/sbin/muster-agent".into());
+    Runner::new(state.runs(), own, Some(systemd(settings)).filter(Systemd::is_there))
+}
+
+fn systemd(settings: &Settings) -> Systemd {
+    settings.host.run_dir.clone().map_or_else(Systemd::default, Systemd::new)
 }
 
 fn network(settings: &Settings) -> Network {
     Network::new(HostConfig {
         ovs_db: settings.host.ovs_db.clone(),
         datapath_type: settings.host.ovs_datapath_type.clone(),
+        neighbours: settings.host.neighbours.clone(),
         ..HostConfig::default()
     })
 }
@@ -252,7 +306,7 @@ async fn check_join(token: &JoinToken, name: &NodeId) -> anyhow::Result<()> {
 async fn enrol(state: &StateDir, token: &JoinToken, name: NodeId) -> anyhow::Result<Identity> {
     let old = state.identity().ok().flatten().filter(|old| !old.is_of(token, &name));
     if let Some(old) = &old
-        && !state.ledger()?.iter().all(Entry::is_tombstone)
+        && !state.ledger()?.iter().all(|entry| entry.is_tombstone() || entry.resource.is_local())
     {
         bail!(
             "this state directory belongs to {} of another site ('{}') or name and still has its resources: delete \

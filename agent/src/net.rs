@@ -1,20 +1,22 @@
 //! `muster-agent net`: the network part alone, without a controller.
 
 pub mod boot;
+pub mod export;
 pub mod local;
 pub mod target;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use muster_host::net::Network;
+use muster_host::net::{Applied, Network};
 use muster_shared::model::network::{NetworkDocument, NicMapping};
 use serde_json::Value;
 
 use crate::state_dir::{StateDir, StateError};
 use crate::{WrongInput, yaml};
-use local::{Confirm, Local};
+use local::{Confirm, Given, Local};
 
 /// A document with 65,536 routes needs half of it.
 const FILE_MAX: u64 = 32 * 1024 * 1024;
@@ -52,9 +54,9 @@ pub async fn apply(
     confirm: Option<&Confirm>,
 ) -> anyhow::Result<()> {
     let (document, text) = document(file)?;
+    let given = Given { document, text, mapping: BTreeMap::new() };
     let state = open_idle(state_dir).await?;
-    refuse_unconfirmed(&state)?;
-    let applied = local::apply(network, &state, &document, text, confirm).await?;
+    let applied = apply_given(network, &state, &given, confirm).await?;
     applied.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
     applied.steps.iter().for_each(|step| println!("{step}"));
     match confirm {
@@ -69,8 +71,25 @@ pub async fn apply(
     Ok(())
 }
 
+/// Applies without an agent.
+///
+/// # Errors
+/// As [`apply`].
+pub async fn apply_given(
+    network: &Network,
+    state: &StateDir,
+    given: &Given,
+    confirm: Option<&Confirm>,
+) -> anyhow::Result<Applied> {
+    refuse_unconfirmed(state)?;
+    local::apply(network, state, given, confirm).await
+}
+
 /// The state directory, while no agent uses it.
-async fn open_idle(path: &Path) -> anyhow::Result<StateDir> {
+///
+/// # Errors
+/// An agent uses it, or it cannot be had.
+pub async fn open_idle(path: &Path) -> anyhow::Result<StateDir> {
     let state = crate::open_state(path).await;
     state.map_err(|error| match error {
         StateError::Locked { .. } => {
@@ -101,15 +120,23 @@ fn document(file: &Path) -> anyhow::Result<(NetworkDocument, String)> {
 }
 
 fn read_document(file: &Path) -> anyhow::Result<(NetworkDocument, String)> {
+    let value = read_value(file)?;
+    let document = NetworkDocument::parse(&value).with_context(|| file.display().to_string())?;
+    Ok((document, value.to_string()))
+}
+
+/// What a file of YAML or JSON holds.
+///
+/// # Errors
+/// Where it is none.
+pub fn read_value(file: &Path) -> anyhow::Result<Value> {
     let shown = file.display();
     let size = fs::metadata(file).with_context(|| shown.to_string())?.len();
     if size > FILE_MAX {
         bail!("{shown}: {size} bytes are over the limit of {FILE_MAX}");
     }
     let text = fs::read_to_string(file).with_context(|| shown.to_string())?;
-    let value: Value = yaml::parse(&text).map_err(|error| anyhow::anyhow!("{shown}:{error}"))?;
-    let document = NetworkDocument::parse(&value).with_context(|| shown.to_string())?;
-    Ok((document, value.to_string()))
+    yaml::parse(&text).map_err(|error| anyhow::anyhow!("{shown}:{error}"))
 }
 
 #[cfg(test)]

@@ -30,6 +30,8 @@ pub struct Settings {
 pub struct AgentSection {
     /// Keys and ledger.
     pub state_dir: PathBuf,
+    /// Seconds within which a document that was given on this server must be confirmed.
+    pub confirm_timeout: u32,
 }
 
 /// `[host]`
@@ -42,6 +44,10 @@ pub struct HostSection {
     pub ovs_datapath_type: Option<String>,
     /// The file that the host name is read from at boot.
     pub etc_hostname: Option<PathBuf>,
+    /// The directory in which systemd has its sockets.
+    pub run_dir: Option<PathBuf>,
+    /// The root of the system whose network services are told what to leave alone.
+    pub neighbours: Option<PathBuf>,
 }
 
 /// `[log]`
@@ -67,7 +73,7 @@ pub enum LogFormat {
 
 impl Default for AgentSection {
     fn default() -> Self {
-        Self { state_dir: "/var/lib/muster-agent".into() }
+        Self { state_dir: "/var/lib/muster-agent".into(), confirm_timeout: 120 }
     }
 }
 
@@ -104,6 +110,13 @@ impl Settings {
             .try_deserialize()
             .context("the configuration is wrong")?;
         settings.level()?;
+        let most = crate::cli::CONFIRM_WITHIN_MAX;
+        if !(1..=most).contains(&settings.agent.confirm_timeout.into()) {
+            anyhow::bail!(
+                "agent.confirm_timeout: {} is not 1 to {most} seconds",
+                settings.agent.confirm_timeout
+            );
+        }
         Ok(settings)
     }
 

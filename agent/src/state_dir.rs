@@ -4,8 +4,9 @@
 //!   lock              held while an agent runs        epoch            the highest one seen
 //!   identity          keys and certificates (0600)    ledger/<id>      one record per resource
 //!   before/<digest>   large files that were there     fetch/<digest>   contents on their way
-//!   net-local         what 'net apply' has to put back
-//!   flows/<bridge>    the log of a flow table
+//!   net-local         what 'net apply' has to put back  local.sock       where documents are handed over
+//!   flows/<bridge>    the log of a flow table         runs/<id>        a command that runs, or has ended
+//!   apply-config/, json-files/                        what deployments left: see the host's documents
 //!   corrupt/          records that could not be read, for whoever wants to know why
 //! ```
 //!
@@ -93,7 +94,7 @@ impl StateDir {
         };
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700);
-        for directory in ["", "ledger", "before", "fetch", "flows", "corrupt"] {
+        for directory in ["", "ledger", "before", "fetch", "flows", "runs", "corrupt"] {
             let directory = path.join(directory);
             builder.create(&directory).map_err(at(&directory))?;
         }
@@ -125,6 +126,11 @@ impl StateDir {
     /// For the logs of flow tables.
     pub fn flows(&self) -> PathBuf {
         self.path.join("flows")
+    }
+
+    /// For commands that run.
+    pub fn runs(&self) -> PathBuf {
+        self.path.join("runs")
     }
 
     /// For contents on their way.
@@ -183,7 +189,7 @@ impl StateDir {
         record::sync_directory(&self.path)
     }
 
-    /// Forgets the epoch and every entry: they mean nothing to another site.
+    /// Forgets the epoch and every entry of the controller's: they mean nothing to another site.
     ///
     /// # Errors
     /// Some of it is still there.
@@ -194,7 +200,8 @@ impl StateDir {
         let flows = self.flows();
         let tables = fs::read_dir(&flows).and_then(Iterator::collect::<Result<Vec<_>, _>>);
         let tables = tables.map_err(|source| StateError::Io { path: flows, source })?;
-        let entries = entries.iter().chain(&tables).map(fs::DirEntry::path);
+        let own = self.entry_path(ResourceId::LOCAL);
+        let entries = entries.iter().chain(&tables).map(fs::DirEntry::path).filter(|path| *path != own);
         for path in entries.chain([self.path.join("epoch")]) {
             match fs::remove_file(&path) {
                 Err(source) if source.kind() != io::ErrorKind::NotFound => {
@@ -262,6 +269,16 @@ impl StateDir {
         let name = path.file_name().unwrap_or_default();
         fs::rename(path, self.path.join("corrupt").join(name))
             .map_err(|source| StateError::Io { path: path.to_owned(), source })
+    }
+}
+
+/// The document that was given to an agent on this server, read without the lock: none where it is being written, or
+/// there is none.
+pub fn local_entry(state_dir: &Path) -> Vec<Entry> {
+    let path = state_dir.join("ledger").join(ResourceId::LOCAL.to_string());
+    match record::read(&path) {
+        Ok(Read::Whole(entry)) => vec![entry],
+        Ok(Read::Absent | Read::Corrupt) | Err(_) => Vec::new(),
     }
 }
 

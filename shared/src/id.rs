@@ -127,6 +127,17 @@ fn valid_stack(text: &str) -> bool {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ResourceId(pub Uuid);
 
+impl ResourceId {
+    /// A node's own network document, given there and not by the controller, which has no row of it. Never in a ledger
+    /// as the controller sees it; on the wire only as the key of a challenge.
+    pub const LOCAL: Self = Self(Uuid::max());
+
+    /// Whether it is [`ResourceId::LOCAL`].
+    pub fn is_local(self) -> bool {
+        self == Self::LOCAL
+    }
+}
+
 impl fmt::Display for ResourceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Speed and size, one line of JSON for each measurement; nothing passes or fails by it. `make bench` builds, then runs this.
-# Usage: tests/bench/all.sh [scale|agent|update|watch|sim|network|memory|flows]…     all of them by default
+# Usage: tests/bench/all.sh [scale|templates|agent|update|watch|sim|network|memory|flows]…     all of them by default
 #
 # fsync_s, the median of a small write and fsync on the same disk, stands beside what depends on it.
 set -euo pipefail
@@ -63,6 +63,12 @@ bench_scale() {
   for shape in chain fanin layers; do
     "$release/muster-sim" scale --shape "$shape" --resources 10000 --dir "$dir"
   done
+}
+
+# Reading and checking large templates; opening and laying out large groups.
+bench_templates() {
+  cargo bench -q -p muster-engine --bench template
+  cargo bench -q -p muster-engine --bench tree
 }
 
 # field FILE NAME: of a file in /proc, such as VmRSS or voluntary_ctxt_switches
@@ -131,10 +137,10 @@ bench_memory() { tests/bench/memory.sh "$release" "$agent" "$dir"; }
 
 bench_flows() { tests/bench/flows.sh "$release" "$agent" "$dir"; }
 
-[ $# -gt 0 ] || set -- scale agent update watch sim network memory flows
+[ $# -gt 0 ] || set -- scale templates agent update watch sim network memory flows
 for bench in "$@"; do
   case $bench in
-    scale | agent | update | watch | sim | network | memory | flows) "bench_$bench" ;;
+    scale | templates | agent | update | watch | sim | network | memory | flows) "bench_$bench" ;;
     *) sed -n '2,5s/^# //p' "$0" >&2; exit 2 ;;
   esac
 done

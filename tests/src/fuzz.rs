@@ -5,6 +5,7 @@
 //! read again.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use muster_controller::link::direct::count_packets;
 use muster_shared::NodeId;
@@ -15,8 +16,8 @@ use muster_shared::model::{Down, Up};
 use muster_shared::seal::{Seal, SealPublic, SealSecret};
 use muster_shared::wire::{self, BODY_MAX, Message};
 use muster_template::{
-    Environment, FlowFile, FlowLimits, FlowStage, Hook, Mapping, Parameters, References, StackNames,
-    Template, library,
+    Environment, Errors, FlowFile, FlowLimits, FlowStage, Hook, Mapping, Nobody, Parameters, References,
+    StackNames, Template, Tree, library,
 };
 use serde_json::Value;
 
@@ -29,7 +30,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 15] = [
     Target { name: "wire_packet", run: wire_packet },
     Target { name: "wire_down", run: wire_body::<Down> },
     Target { name: "wire_up", run: wire_body::<Up> },
@@ -38,6 +39,7 @@ pub const TARGETS: [Target; 14] = [
     Target { name: "join_token", run: join_token },
     Target { name: "mqtt", run: mqtt },
     Target { name: "template", run: template },
+    Target { name: "tree", run: tree },
     Target { name: "environment", run: environment },
     Target { name: "flow_file", run: flow_file },
     Target { name: "flow_ops", run: flow_ops },
@@ -154,6 +156,81 @@ fn template(bytes: &[u8]) {
     let Ok(pruned) = template.pruned(&parameters) else { return };
     assert_eq!(pruned.resources.len(), count, "what exists is what is left");
     assert!(render(&pruned, &parameters).len() <= whole.len());
+}
+
+/// A template, one that it may nest, and an environment, with a zero byte between them.
+///
+/// # Errors
+/// What is wrong with them.
+pub fn open(text: &str) -> Result<Tree, Errors> {
+    let mut texts = text.splitn(3, '\0');
+    let (root, nested) = (texts.next().unwrap_or_default(), texts.next().unwrap_or_default());
+    let environment = Environment::parse(texts.next().map(|text| ("e.yaml", text)))?;
+    let files = BTreeMap::from([("nested.yaml".to_owned(), nested.to_owned())]);
+    let maps = |kind: &str| environment.maps(kind);
+    let template = muster_template::parse_in("t.yaml", root, &files, 1 << 20, &maps)?;
+    let parameters = template.bind_with(&environment, &BTreeMap::new())?;
+    let tree = Tree::new(Arc::new(template), Arc::new(parameters), &environment, &files)?;
+    tree.of_stack(StackNames { name: "web".into(), id: "1".into() })
+}
+
+fn tree(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    // Large groups are right, and slow for what they show. The first line has the year of a version.
+    let behind = text.split_once('\n').map_or("", |(_, behind)| behind);
+    if behind.split(|c: char| !c.is_ascii_digit()).any(|digits| digits.len() > 2) {
+        return;
+    }
+    let Ok(tree) = open(&text) else { return };
+    for index in 0..tree.len() {
+        assert_eq!(tree.index_of(tree.name(index)), Some(index), "each name is of one resource");
+        assert!(tree.requires(index).is_sorted_by(|one, next| one < next));
+        assert!(tree.requires(index).iter().all(|needed| (*needed as usize) < tree.len()));
+        let _ = tree.is_as_expanded(index, &Names);
+    }
+    assert!(is_without_cycles(&tree), "what waits for itself is never done");
+    if tree.len() > 1000 {
+        return;
+    }
+    let opened = rendered(&tree);
+    assert_eq!(opened, rendered(&tree), "rendering is deterministic");
+    let again = tree.with(&Nobody).expect("what could be opened can be opened again");
+    assert_eq!(opened, rendered(&again), "opening is deterministic");
+}
+
+/// Takes away what needs nothing that is left, until nothing is left.
+fn is_without_cycles(tree: &Tree) -> bool {
+    let mut needs: Vec<usize> = (0..tree.len()).map(|index| tree.requires(index).len()).collect();
+    let mut needed_by = vec![Vec::new(); tree.len()];
+    for index in 0..tree.len() {
+        for needed in tree.requires(index) {
+            needed_by[*needed as usize].push(index);
+        }
+    }
+    let mut free: Vec<usize> = (0..tree.len()).filter(|index| needs[*index] == 0).collect();
+    let mut gone = 0;
+    while let Some(index) = free.pop() {
+        gone += 1;
+        for after in &needed_by[index] {
+            needs[*after] -= 1;
+            if needs[*after] == 0 {
+                free.push(*after);
+            }
+        }
+    }
+    gone == tree.len()
+}
+
+fn rendered(tree: &Tree) -> Vec<String> {
+    let resources = (0..tree.len()).map(|index| match tree.render(index, &Names) {
+        Ok(properties) => match muster_template::spec(tree.kind(index), &properties) {
+            Ok(desired) => format!("{} {desired:?}", tree.name(index)),
+            Err(error) => tree.property_error(index, &error).to_string(),
+        },
+        Err(error) => error.to_string(),
+    });
+    let outputs = (0..tree.outputs().len()).map(|index| format!("{:?}", tree.render_output(index, &Names)));
+    resources.chain(outputs).collect()
 }
 
 /// Environments, with a zero byte between them.

@@ -224,6 +224,7 @@ impl Site {
             };
             // Never this machine's own.
             command.env("MUSTER_HOST__ETC_HOSTNAME", root.join("hostname"));
+            command.env("MUSTER_HOST__RUN_DIR", root.join("run"));
             command.args(arguments).arg("--config").arg(&config).arg("--state-dir").arg(&state);
             if let Some(switch) = place.switch {
                 switch.environment(&mut command);

@@ -28,6 +28,7 @@ const SHELL: &[&str] = &[
     "hyper",
     "nix",
     "rtnetlink",
+    "zbus",
     "time",
     "tracing-subscriber",
     "config",
@@ -52,12 +53,12 @@ const TABLE: &[Rule] = &[
     Rule {
         name: "muster-controller",
         may: &["muster-shared", "muster-template", "muster-engine"],
-        never: &["rtnetlink", "netlink-packet-route"],
+        never: &["rtnetlink", "netlink-packet-route", "zbus"],
     },
     Rule {
         name: "muster-cli",
         may: &["muster-shared", "muster-template"],
-        never: &["rumqttc", "rusqlite", "axum", "rtnetlink"],
+        never: &["rumqttc", "rusqlite", "axum", "rtnetlink", "zbus"],
     },
     Rule {
         name: "muster-tests",

@@ -47,7 +47,7 @@ fn check(document: &str, after: &str, least: usize) {
 
 #[test]
 fn the_tests_that_the_table_of_guarantees_names_are_there() {
-    check("docs/network.md", "", 15);
+    check("docs/network.md", "## What others guarantee", 15);
 }
 
 #[test]
@@ -63,6 +63,11 @@ fn the_tests_that_the_rules_of_environments_name_are_there() {
 #[test]
 fn the_tests_that_the_table_of_nested_stacks_names_are_there() {
     check("docs/nested.md", "", 12);
+}
+
+#[test]
+fn each_row_of_signals_has_its_test() {
+    check("docs/signals.md", "", 8);
 }
 
 #[test]

@@ -123,7 +123,7 @@ macro_rules! targets {
 }
 
 targets! {
-    wire_packet wire_down wire_up join_request join_answer join_token mqtt template environment flow_file flow_ops network_document node_name
+    wire_packet wire_down wire_up join_request join_answer join_token mqtt template tree environment flow_file flow_ops network_document node_name
     openflow
 }
 
@@ -166,6 +166,10 @@ fn the_golden_seeds_are_understood() {
     all("join_token", |seed| String::from_utf8_lossy(seed).parse::<JoinToken>().is_ok());
     all("mqtt", |seed| muster_controller::link::direct::count_packets(seed) > 0);
     all("network_document", |seed| NetworkDocument::from_json(&String::from_utf8_lossy(seed)).is_ok());
+    all("tree", |seed| {
+        let opened = muster_tests::fuzz::open(&String::from_utf8_lossy(seed));
+        opened.inspect_err(|errors| eprintln!("{errors}")).is_ok_and(|tree| tree.len() > 5)
+    });
     all("flow_file", |seed| {
         let text = String::from_utf8_lossy(seed);
         FlowFile::parse("f", &text, FlowLimits::default()).is_ok()

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use muster_shared::model::{ContentDigest, Down, Hello, Outcome, Report, ReportKey, Up, Welcome};
+use muster_shared::model::{ContentDigest, Down, Hello, Job, Outcome, Report, ReportKey, Up, Welcome};
 use muster_shared::{Epoch, MonoTime, ResourceId};
 
 use crate::confirm::Guard;
@@ -146,6 +146,7 @@ impl Agent {
             Input::Looked { number, looked } => self.looked(number, looked),
             Input::Gathered(facts) => self.gathered(facts),
             Input::Flow { device, input } => self.flow_input(&device, input),
+            Input::Local { config, timeout, after } => self.local(config, timeout, after),
             Input::Timeout => {}
         }
         self.timeouts();
@@ -243,6 +244,11 @@ impl Agent {
             // Until it has shown its epoch, whoever speaks may be a controller that was replaced.
             _ if !self.session.is_open() && self.greeting.is_none() => {}
             Down::Welcome(_) => {}
+            Down::Job(Job { resource, .. }) | Down::Withdraw { resource, .. } if resource.is_local() => {
+                self.warn(
+                    "the controller gives jobs of this node's own document: a bug, please report it".into(),
+                );
+            }
             Down::Job(job) => {
                 self.watch.unsay(job.resource, self.now);
                 self.job(job);
@@ -317,6 +323,9 @@ impl Agent {
 
     /// Says it if someone listens; a durable one is said again after the next greeting.
     pub(crate) fn report(&mut self, report: Report) {
+        if report.key.resource.is_local() {
+            return self.effects.push_back(Effect::LocalEnded(report.outcome));
+        }
         if self.session.is_open() || self.greeting.is_some() {
             self.effects.push_back(Effect::Send(Up::Report(report)));
         }

@@ -419,7 +419,8 @@ impl Agent {
     fn guard_progress(&mut self) {
         let Some(guard) = &self.guard else { return };
         let settling = matches!(guard.stage, Stage::Confirming(_));
-        if let (Some(key), true) = (guard.key(self), self.session.is_open()) {
+        let is_told = self.session.is_open() && !guard.resource.is_local();
+        if let (Some(key), true) = (guard.key(self), is_told) {
             self.effects.push_back(Effect::Send(Up::Progress(Progress { key, settling })));
         }
     }

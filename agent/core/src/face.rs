@@ -1,7 +1,11 @@
 //! What goes into the machine and what comes out.
 
+use std::time::Duration;
+
 use muster_shared::model::flow::Bridge;
-use muster_shared::model::{ContentDigest, Down, Facts, Job, Observed, Outcome, ReportKey, Spec, Up};
+use muster_shared::model::{
+    ContentDigest, Down, Facts, Job, NetworkConfig, Observed, Outcome, ReportKey, Spec, Up,
+};
 use muster_shared::{Epoch, Generation, ResourceId};
 
 use crate::flow::{FlowEffect, FlowInput};
@@ -113,6 +117,15 @@ pub enum Input {
         device: Bridge,
         /// What happened.
         input: FlowInput,
+    },
+    /// A network document that was given on this server itself; answered by [`Effect::LocalEnded`].
+    Local {
+        /// What is wanted.
+        config: NetworkConfig,
+        /// How long it may take in all.
+        timeout: Duration,
+        /// Documents up to this number were given before, also where the ledger knows none of them.
+        after: u64,
     },
     /// The time of [`poll_timeout`](crate::Agent::poll_timeout) has come; too early does no harm.
     Timeout,
@@ -300,6 +313,8 @@ pub enum Effect {
         /// What to do.
         effect: FlowEffect,
     },
+    /// The answer to [`Input::Local`]; also without somebody who waits, after a restart.
+    LocalEnded(Outcome),
     /// Tell the operator.
     Warn(String),
 }

@@ -158,7 +158,7 @@ impl Entry {
 
     /// As the controller compares it.
     pub fn listed(&self) -> Option<LedgerEntry> {
-        let applied = self.applied.as_ref()?;
+        let applied = self.applied.as_ref().filter(|_| !self.resource.is_local())?;
         Some(LedgerEntry { resource: self.resource, generation: applied.generation })
     }
 
@@ -172,7 +172,10 @@ impl Entry {
 
     /// Records an outcome.
     pub fn end(&mut self, ended: Ended) {
-        self.unacknowledged.push(Report { key: ended.key, outcome: ended.outcome.clone() });
+        // The controller knows nothing of a local document, and would never confirm it.
+        if !self.resource.is_local() {
+            self.unacknowledged.push(Report { key: ended.key, outcome: ended.outcome.clone() });
+        }
         if self.unacknowledged.len() > UNACKNOWLEDGED_MAX {
             self.unacknowledged.remove(0);
         }
@@ -207,10 +210,20 @@ pub fn digest(job: &Job) -> ContentDigest {
 /// The state without its content, which the host has no use for once it is applied.
 pub fn without_content(spec: &Spec) -> Spec {
     let mut spec = spec.clone();
-    if let Spec::File(file) = &mut spec
-        && let Content::Inline(bytes) = &file.content
-    {
-        file.content = Content::Stored { digest: ContentDigest::of(bytes), size: bytes.len() as u64 };
+    let strip = |content: &mut Content| {
+        if let Content::Inline(bytes) = content {
+            *content = Content::Stored { digest: ContentDigest::of(bytes), size: bytes.len() as u64 };
+        }
+    };
+    match &mut spec {
+        Spec::File(file) => strip(&mut file.content),
+        Spec::Deployment(deployment) => {
+            deployment.steps.iter_mut().for_each(|step| strip(&mut step.config));
+            // They may be secrets, and the job of a delete brings them again.
+            deployment.inputs.clear();
+        }
+        // A unit's is compared with what is there, and small.
+        Spec::Dummy(_) | Spec::Network(_) | Spec::Hostname(_) | Spec::Unit(_) | Spec::Sysctl(_) => {}
     }
     spec
 }
@@ -227,6 +240,9 @@ pub fn weight(job: &Job) -> usize {
             },
             Spec::Network(network) => network.document.len(),
             Spec::Hostname(hostname) => hostname.hostname.len(),
+            Spec::Deployment(deployment) => deployment.weight(),
+            Spec::Sysctl(sysctl) => sysctl.key.len() + sysctl.value.len(),
+            Spec::Unit(unit) => unit.files().map(|(path, content)| path.len() + content.len()).sum(),
         }
 }
 
@@ -313,6 +329,24 @@ impl Ledger {
     /// Those whose last good state is one of the network.
     pub(crate) fn networks(&self) -> &BTreeSet<ResourceId> {
         &self.networks
+    }
+
+    /// Others that hold one of these claims, or are about to.
+    pub(crate) fn owners_of(&self, claims: &[Claim], resource: ResourceId) -> Option<(ResourceId, Claim)> {
+        let held = self.held_by_others(claims, resource).into_iter().find_map(|other| {
+            let entry = self.get(other).filter(|entry| entry.handed_over.is_none())?;
+            let claim = claims.iter().find(|claim| entry.claims.contains(claim))?;
+            Some((other, claim.clone()))
+        });
+        held.or_else(|| {
+            let others = self.iter().filter(|entry| entry.resource != resource);
+            let mut jobs = others.flat_map(Entry::jobs).filter(|job| job.action.applies());
+            jobs.find_map(|job| {
+                let wanted = job.spec.claims();
+                let claim = claims.iter().find(|claim| wanted.contains(claim))?;
+                Some((job.resource, claim.clone()))
+            })
+        })
     }
 
     /// Exclusive or over what [`Entry::listed`] gives.

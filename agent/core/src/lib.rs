@@ -23,6 +23,7 @@ mod fetch;
 mod flow;
 mod lanes;
 mod ledger;
+mod local;
 mod receive;
 mod restore;
 mod run;
@@ -39,7 +40,7 @@ pub use flow::{
     Appended, BATCH_BYTES_MAX, Compacted, Compared, DEVICES_MAX, ENDED_MAX, ENTRIES_MAX, EXTRANEOUS_MAX,
     Extraneous, FlowEffect, FlowInput, Kept, Loaded, NotApplied, Odd, Op, Repaired, Undecided, resource_id,
 };
-pub use ledger::{Accepted, Applied, Before, Ended, Entry, TOMBSTONES_MAX, Undo};
+pub use ledger::{Accepted, Applied, Before, Ended, Entry, Order, TOMBSTONES_MAX, Undo};
 
 #[cfg(test)]
 mod tests;

@@ -72,7 +72,7 @@ impl Agent {
         }
     }
 
-    fn accept(&mut self, job: Job) {
+    pub(crate) fn accept(&mut self, job: Job) {
         let (key, resource) = (job.key(), job.resource);
         let (jobs, weight) = self.ledger.load();
         if jobs >= JOBS_MAX || weight + ledger::weight(&job) > JOBS_WEIGHT_MAX {
@@ -206,6 +206,11 @@ pub(crate) fn stored(job: &Job) -> Option<(ContentDigest, u64)> {
             Content::Stored { digest, size } => Some((*digest, *size)),
             Content::Inline(_) => None,
         },
-        Spec::Dummy(_) | Spec::Network(_) | Spec::Hostname(_) => None,
+        Spec::Dummy(_)
+        | Spec::Network(_)
+        | Spec::Hostname(_)
+        | Spec::Deployment(_)
+        | Spec::Unit(_)
+        | Spec::Sysctl(_) => None,
     }
 }

@@ -110,7 +110,11 @@ impl Agent {
                 continue;
             }
             self.runs.insert(resource, Run { recovered, ..Run::new(Phase::Accepting) });
-            self.admit(resource);
+            if resource.is_local() {
+                self.drop_local();
+            } else {
+                self.admit(resource);
+            }
         }
         let following = |entry: &&Entry| entry.current.is_none() && entry.next.is_some();
         let following: Vec<_> = self.ledger.iter().filter(following).map(|e| e.resource).collect();

@@ -12,6 +12,7 @@ mod flows_guarded;
 mod flows_meanwhile;
 mod guarded;
 mod interleavings;
+mod local;
 mod ownership;
 mod put_back;
 mod restart;

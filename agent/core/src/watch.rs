@@ -218,7 +218,8 @@ impl Agent {
         let mut news = Vec::new();
         for Looked { resource, generation, found } in looked {
             let entry = self.ledger.get(resource);
-            let applied = entry.filter(|entry| entry.handed_over.is_none()).and_then(Entry::listed);
+            let entry = entry.filter(|entry| entry.handed_over.is_none());
+            let applied = entry.and_then(|entry| entry.applied.as_ref());
             if applied.is_none_or(|applied| applied.generation != generation) {
                 continue;
             }
@@ -229,7 +230,17 @@ impl Agent {
             let said = (generation, state, reason);
             if self.watch.said.get(&resource) != Some(&said) {
                 self.watch.said.insert(resource, said.clone());
-                news.push(Drift { resource, generation, state, reason: said.2 });
+                match resource.is_local() {
+                    false => news.push(Drift { resource, generation, state, reason: said.2 }),
+                    // The controller has no row of it.
+                    true if state != DriftState::InSync => {
+                        self.warn(format!(
+                            "the document given on this server is not in force any more: {}",
+                            said.2
+                        ));
+                    }
+                    true => {}
+                }
             }
         }
         let networks = self.ledger.networks();

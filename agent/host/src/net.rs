@@ -12,7 +12,9 @@
 //!
 //! Absent: DHCP, bonds, teams, tunnels, 802.1Q where the kernel has none; who asked, and when.
 
+pub mod export;
 pub mod monitor;
+pub mod neighbours;
 pub mod netlink;
 pub mod ovsdb;
 pub mod resolver;
@@ -21,19 +23,22 @@ pub mod state;
 
 mod error;
 mod execute;
+mod nics;
 mod plan;
 mod restore;
 mod step;
 mod switch;
+mod tables;
 mod target;
 mod verify;
 
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use muster_shared::model::LinkFacts;
-use muster_shared::model::network::{NetworkDocument, NicMapping, ObjectKind};
+use muster_shared::model::network::{LinkName, NetworkDocument, NicMapping, Object, ObjectKind};
 use serde_json::Value;
 
 pub use error::{NetError, chain, listed};
@@ -48,6 +53,7 @@ pub use target::{Difference, Target};
 pub use verify::differences;
 
 use execute::OnFailure;
+use neighbours::Neighbours;
 use netlink::Netlink;
 use ovsdb::{Ovsdb, OvsdbError};
 use resolver::Files;
@@ -73,8 +79,15 @@ pub struct HostConfig {
     pub resolv_conf: Option<PathBuf>,
     /// Our drop-in for systemd-resolved; by default `/etc/systemd/resolved.conf.d/90-muster.conf`.
     pub resolved_conf: Option<PathBuf>,
+    /// Which links are NICs, for `nic1` and so on; by default `/sys/class/net`.
+    pub sys_class_net: Option<PathBuf>,
+    /// Names of routing tables; by default `/etc/iproute2/rt_tables`.
+    pub rt_tables: Option<PathBuf>,
     /// What tells systemd-resolved of it; by default the `systemctl` in the `PATH`.
     pub systemctl: Option<PathBuf>,
+    /// The root of the system whose network services are told what to leave alone; by default this one's, where the
+    /// network namespace is that of its init.
+    pub neighbours: Option<PathBuf>,
 }
 
 /// The network of the namespace in which it is used.
@@ -84,6 +97,8 @@ pub struct Network {
     datapath_type: Option<String>,
     ovs_timeout: Duration,
     files: Files,
+    sys_class_net: PathBuf,
+    neighbours: Option<Neighbours>,
 }
 
 /// A document that was applied.
@@ -124,11 +139,14 @@ impl Network {
             ovs_db: config.ovs_db.unwrap_or_else(from_environment),
             datapath_type: config.datapath_type,
             ovs_timeout: config.ovs_timeout.unwrap_or(Duration::from_secs(30)),
+            sys_class_net: config.sys_class_net.unwrap_or_else(|| "/sys/class/net".into()),
+            neighbours: Neighbours::new(config.neighbours),
             files: Files {
                 resolv_conf: config.resolv_conf.unwrap_or_else(|| "/etc/resolv.conf".into()),
                 drop_in: config
                     .resolved_conf
                     .unwrap_or_else(|| "/etc/systemd/resolved.conf.d/90-muster.conf".into()),
+                rt_tables: config.rt_tables.unwrap_or_else(|| "/etc/iproute2/rt_tables".into()),
                 systemctl: config.systemctl.unwrap_or_else(|| "systemctl".into()),
             },
         }
@@ -171,6 +189,7 @@ impl Network {
         let document = mapped(document, mapping, &state)?;
         let mut undo = Snapshot::undo_of(&document, before, &state);
         undo.uses_ovs |= before.uses_ovs || uses_ovs(&document);
+        undo.left_alone = self.neighbours.iter().flat_map(Neighbours::told).collect();
         Ok(undo)
     }
 
@@ -188,6 +207,7 @@ impl Network {
             settled = true;
         }
         let mut netlink = Netlink::open()?;
+        let mut is_told = false;
         let (document, mut before, target, steps) = loop {
             let state = self.observe_through(&mut netlink).await?;
             let document = mapped(document, mapping, &state)?;
@@ -198,6 +218,10 @@ impl Network {
             }
             self.needs_ovs(&before, &state)?;
             let steps = plan(&target, &state)?;
+            // They may take their own settings off it, so what is to be done is not known before.
+            if !std::mem::replace(&mut is_told, true) && self.leave_alone(&document, &state).await? {
+                continue;
+            }
             if steps.is_empty() || !before.uses_ovs || settled {
                 // What was just read needs no second look.
                 let is_reached = steps.is_empty() && differences(&target, &state).is_empty();
@@ -212,9 +236,12 @@ impl Network {
             self.settle_ovs().await?;
             settled = true;
         };
+        let all: Vec<String> = before.links.keys().cloned().collect();
         before.keep_only(&document);
+        let kept = |link: &&String| !before.links.contains_key(*link);
+        let warnings = [target.warnings, self.give_back(all.iter().filter(kept)).await].concat();
         before.uses_ovs = uses_ovs(&document) || before.holds_ovs();
-        Ok(Applied { steps, warnings: target.warnings, before })
+        Ok(Applied { steps, warnings, before })
     }
 
     /// Where the host differs from the document; nothing if it is so.
@@ -253,7 +280,13 @@ impl Network {
         let document = mapped(document, mapping, &state)?;
         let before = extended(before.unwrap_or_default(), &document, &state);
         let target = Target::new(&document, &before, &state, self.datapath_type.as_deref());
-        let lines = plan(&target, &state)?.iter().map(ToString::to_string).collect();
+        let steps = plan(&target, &state)?;
+        let names: Vec<&str> = document.link_names().map(LinkName::as_str).collect();
+        let told = self.neighbours.iter().flat_map(|neighbours| neighbours.would_tell(&names));
+        let lines = told.chain(steps.iter().map(ToString::to_string)).collect();
+        if let Some(neighbours) = &self.neighbours {
+            neighbours.check(&names)?;
+        }
         let missing = target.missing.iter().map(ToString::to_string);
         Ok(PlanText { lines, warnings: missing.chain(target.warnings).collect() })
     }
@@ -265,6 +298,23 @@ impl Network {
         Ok(!plan(&target, &state)?.is_empty())
     }
 
+    /// Whether a neighbour had to be told of a link of the document.
+    async fn leave_alone(&self, document: &NetworkDocument, state: &State) -> Result<bool, NetError> {
+        let Some(neighbours) = &self.neighbours else { return Ok(false) };
+        let index = |name: &str| state.links.get(name).map(|link| link.index);
+        let links: BTreeMap<&str, Option<u32>> =
+            document.link_names().map(|name| (name.as_str(), index(name.as_str()))).collect();
+        neighbours.check(&links.keys().copied().collect::<Vec<_>>())?;
+        Ok(neighbours.leave_alone(&links).await?)
+    }
+
+    /// What could not be said is a warning: the links themselves are as they were.
+    async fn give_back<'a>(&self, links: impl Iterator<Item = &'a String>) -> Vec<String> {
+        let Some(neighbours) = &self.neighbours else { return Vec::new() };
+        let given = neighbours.give_back(links.map(String::as_str)).await;
+        given.err().map(|error| chain(&error)).into_iter().collect()
+    }
+
     async fn observe_through(&self, netlink: &mut Netlink) -> Result<State, NetError> {
         Ok(State { ovs: self.bridges().await?, ..self.observe_host(netlink).await? })
     }
@@ -273,7 +323,9 @@ impl Network {
     async fn observe_host(&self, netlink: &mut Netlink) -> Result<State, NetError> {
         let links = netlink.links().await.map_err(NetError::Observe)?;
         let rules = netlink.rules().await.map_err(NetError::Observe)?;
-        Ok(State { links, rules, resolver: self.files.read(), ovs: None })
+        let tables = tables::read(&self.files.rt_tables);
+        let nics = nics::numbered(&self.sys_class_net, links.iter());
+        Ok(State { links, rules, resolver: self.files.read(), tables, nics, ovs: None })
     }
 
     async fn bridges(&self) -> Result<Option<Ovs>, NetError> {
@@ -351,7 +403,15 @@ fn mapped(
     mapping: &NicMapping,
     state: &State,
 ) -> Result<NetworkDocument, NetError> {
-    let names = mapping.resolve(&state.macs())?;
+    let mut names = mapping.resolve(&state.macs())?;
+    for (index, nic) in state.nics.iter().enumerate() {
+        let alias = format!("nic{}", index + 1);
+        // What the mapping says comes first, of the alias and of the NIC.
+        let is_free = !names.contains_key(&alias) && !names.values().any(|name| name.as_str() == nic);
+        if let (true, false, Ok(name)) = (is_free, state.links.contains_key(&alias), LinkName::new(nic)) {
+            names.insert(alias, name);
+        }
+    }
     Ok(document.clone().with_names(&names)?)
 }
 
@@ -362,5 +422,7 @@ fn extended(mut before: Snapshot, document: &NetworkDocument, state: &State) -> 
 }
 
 fn uses_ovs(document: &NetworkDocument) -> bool {
-    document.objects.iter().any(|object| matches!(object.kind, ObjectKind::OvsBridge { .. }))
+    let in_ovs =
+        |object: &Object| matches!(object.kind, ObjectKind::OvsBridge { .. }) || object.is_port_only();
+    document.objects.iter().any(in_ovs)
 }

@@ -2,7 +2,16 @@
 //!
 //! A job on a large network needs megabytes for a moment, and the agent waits for months in between: what is freed is
 //! given back to the kernel. glibc by itself keeps it, and the more so the more was freed at once.
-#![cfg_attr(target_env = "gnu", allow(unsafe_code, reason = "the allocator is set by calls of C"))]
+#![allow(
+    unsafe_code,
+    reason = "the allocator is set by calls of C, and a child before it is another program"
+)]
+
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
 
 /// Pieces from this size on are the kernel's own, returned when they are freed and moved rather than copied when they
 /// grow; and so much may be unused at the heap's end.
@@ -26,4 +35,10 @@ pub fn give_back_memory() {
     unsafe {
         libc::malloc_trim(0)
     };
+}
+
+/// The command is killed when the thread that starts it ends, however that comes about.
+pub fn end_with_parent(command: &mut Command) {
+    // SAFETY: between fork and exec it makes one system call, and allocates nothing.
+    unsafe { command.pre_exec(|| set_pdeathsig(Signal::SIGKILL).map_err(Into::into)) };
 }

@@ -51,10 +51,13 @@ fn wrong_usage_says_what_is_right() {
         ("jion T", "unknown verb 'jion': want join, net or flow; see --help"),
         ("join", "join takes one TOKEN, as 'muster node token' prints it"),
         ("join A B", "join takes one TOKEN, as 'muster node token' prints it"),
-        ("net", "net takes one of apply, boot, plan, show"),
-        ("net export -c f", "net takes one of apply, boot, plan, show"),
+        ("net", "net takes one of apply, boot, export, plan, show"),
+        ("net export", "net export needs either -c FILE or --from-ledger"),
+        ("net export -c f --from-ledger", "net export needs either -c FILE or --from-ledger"),
+        ("net export -c f --format nm", "--format 'nm': want networkd, ifupdown or auto"),
+        ("net plan -c f --into /", "--format, --from-ledger and --into belong to 'net export'"),
         ("net apply", "net apply needs -c FILE"),
-        ("net show -c f", "-c belongs to 'net apply' and 'net plan'"),
+        ("net show -c f", "-c belongs to 'net apply', 'net plan' and 'net export'"),
         (
             "net plan -c f --confirm gateway",
             "--confirm and --confirm-timeout belong to 'net apply', the second one to the first",
@@ -92,6 +95,9 @@ fn help_is_readable() {
         "--version",
         "--confirm ",
         "--confirm-timeout",
+        "--format",
+        "--from-ledger",
+        "--into",
     ] {
         assert!(HELP.contains(flag), "{flag}");
     }

@@ -12,7 +12,7 @@ impl Driver {
         self.tasks.spawn_local(async move {
             let mut looked = Vec::with_capacity(looks.len());
             for Look { resource, generation, spec, before } in looks {
-                let found = host.check(&spec, Some(&spec), before).await;
+                let found = host.check(resource, &spec, Some(&spec), before).await;
                 looked.push(Looked { resource, generation, found });
             }
             Done::Looked { number, looked }

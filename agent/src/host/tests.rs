@@ -4,6 +4,7 @@ use std::path::Path;
 use muster_agent_core::Applied;
 use muster_host::files::Kept;
 use muster_host::net::HostConfig;
+use muster_host::systemd::Systemd;
 use muster_shared::model::{ContentDigest, Hostname};
 use muster_shared::{Attempt, Epoch, Generation};
 use nix::sched::{CloneFlags, unshare};
@@ -35,12 +36,17 @@ fn entry(n: u128, kept: Option<ContentDigest>) -> Entry {
 }
 
 /// All that it keeps or makes is in this directory.
-fn host(dir: &Path) -> Host {
+pub fn host(dir: &Path) -> Host {
     let files = Files::new(dir.to_owned());
     Host {
         name: ServerName::new(Some(dir.join("hostname")), files.clone()),
+        sysctls: Sysctls::new(Some(dir.to_owned()), files.clone()),
+        units: Units::new(Systemd::new(dir.to_owned()), files.clone()),
         files,
         network: Network::new(HostConfig::default()),
+        runs: Runner::new(dir.join("runs"), "/nowhere".into(), None),
+        documents: Documents::new(dir.join("state")),
+        state: dir.join("state"),
         server: Default::default(),
         contents: dir.to_owned(),
     }
@@ -79,9 +85,9 @@ async fn a_check_compares_with_what_is_kept() {
             Found::Differs { missing: false, reason: "other values are kept of a, b, c".into() },
         ),
     ] {
-        assert_eq!(host.check(&wanted, kept.as_ref(), None).await, Ok(want));
+        assert_eq!(host.check(ResourceId(Uuid::from_u128(1)), &wanted, kept.as_ref(), None).await, Ok(want));
     }
-    let missing = host.check(&file(), None, None).await.unwrap();
+    let missing = host.check(ResourceId(Uuid::from_u128(1)), &file(), None, None).await.unwrap();
     assert_eq!(missing, Found::Differs { missing: true, reason: "/etc/large: it is not there".into() });
 }
 
@@ -176,8 +182,11 @@ fn a_host_name_is_guarded_and_put_back() {
         assert_eq!(host.capture(&update.spec, vec![before.clone()], false).await.unwrap(), before);
         let undo = host.guard(&update, Some(before.clone()), &[]).await.unwrap();
         host.run(&update, Some(before.clone()), Vec::new()).await.unwrap();
-        assert_eq!(host.check(&update.spec, None, None).await.unwrap(), Found::AsDesired);
-        let other = host.check(&create.spec, None, None).await.unwrap();
+        assert_eq!(
+            host.check(ResourceId(Uuid::from_u128(1)), &update.spec, None, None).await.unwrap(),
+            Found::AsDesired
+        );
+        let other = host.check(ResourceId(Uuid::from_u128(1)), &create.spec, None, None).await.unwrap();
         assert!(matches!(other, Found::Differs { missing: false, .. }), "{other:?}");
         host.restore(&undo).await.unwrap();
         assert_eq!(has(), named("web-1"));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::bail;
 use muster_agent_core::{AtBoot, at_boot};
 use muster_host::net::Network;
-use muster_shared::model::network::{NetworkDocument, NicMapping};
+use muster_shared::model::network::NetworkDocument;
 use tokio::time::{Instant, sleep};
 
 use super::local::Local;
@@ -24,8 +24,15 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// Some of it cannot be had; everything else is so.
 pub async fn boot(network: &Network, host: &Host, state: &StateDir) -> anyhow::Result<()> {
     let deadline = Instant::now() + READY_WITHIN;
-    let mut open: Vec<Todo> = at_boot(&state.ledger()?).into_iter().map(Todo::Resource).collect();
-    open.push(Todo::Local);
+    let ledger = state.ledger()?;
+    let counts =
+        Local::read(state.path()).is_ok_and(|local| local.document.is_some() && local.counts(&ledger));
+    let mut open: Vec<Todo> = at_boot(&ledger)
+        .into_iter()
+        .filter(|todo| !(counts && matches!(todo, AtBoot::Apply { resource, .. } if resource.is_local())))
+        .map(Todo::Resource)
+        .collect();
+    open.push(Todo::Local { applies: counts });
     loop {
         let mut failed = Vec::new();
         for todo in open {
@@ -53,7 +60,10 @@ pub fn is_seen_to(error: &StateError) -> bool {
 
 enum Todo {
     Resource(AtBoot),
-    Local,
+    Local {
+        /// Its document is the newest one.
+        applies: bool,
+    },
 }
 
 impl std::fmt::Display for Todo {
@@ -63,7 +73,7 @@ impl std::fmt::Display for Todo {
             Self::Resource(AtBoot::Restore { key, .. }) => {
                 write!(f, "what was there before an unconfirmed change of {}", key.resource)
             }
-            Self::Local => f.write_str("the last document of 'net apply'"),
+            Self::Local { .. } => f.write_str("the last document of 'net apply'"),
         }
     }
 }
@@ -72,17 +82,19 @@ async fn carry_out(todo: &Todo, network: &Network, host: &Host, state: &StateDir
     match todo {
         Todo::Resource(AtBoot::Apply { spec, before, .. }) => host.apply_at_boot(spec, before.as_ref()).await,
         Todo::Resource(AtBoot::Restore { undo, .. }) => host.restore(undo).await,
-        Todo::Local => local(network, state).await.map_err(|error| format!("{error:#}")),
+        Todo::Local { applies } => {
+            local(network, state, *applies).await.map_err(|error| format!("{error:#}"))
+        }
     }
 }
 
-async fn local(network: &Network, state: &StateDir) -> anyhow::Result<()> {
+async fn local(network: &Network, state: &StateDir, applies: bool) -> anyhow::Result<()> {
     let mut local = Local::read(state.path())?;
     local.recover(network, state).await?;
-    let Some(document) = &local.document else { return Ok(()) };
+    let Some(document) = local.document.as_ref().filter(|_| applies) else { return Ok(()) };
     let document = NetworkDocument::from_json(document)?;
     let before = local.snapshot()?.unwrap_or_default();
-    let applied = network.apply(&document, &NicMapping::default(), &before).await?;
+    let applied = network.apply(&document, &local.nics()?, &before).await?;
     applied.steps.iter().for_each(|step| println!("{step}"));
     Ok(())
 }

@@ -3,12 +3,15 @@
 //! What was there is on disk before the first change, in `<state-dir>/net-local`, and goes with the record that says
 //! that the change is kept. Whoever finds it there later (the next `net apply`, the boot) puts it back.
 
+use std::collections::BTreeMap;
 use std::future::{Future, pending};
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use muster_agent_core::Entry;
 use muster_host::net::{Applied, NetError, Network, Snapshot, chain};
+use muster_shared::ResourceId;
 use muster_shared::model::network::{NetworkDocument, NicMapping};
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
@@ -35,7 +38,27 @@ pub struct Local {
     pub document: Option<String>,
     /// A change that is not kept yet: what to put back.
     pub undo: Option<Vec<u8>>,
+    /// What the document calls otherwise: alias → name or MAC address.
+    pub mapping: BTreeMap<String, String>,
+    /// The number of the document in the agent's ledger that this one came after; see [`Local::counts`].
+    pub after: u64,
 }
+
+/// What is to be applied.
+#[derive(Debug)]
+pub struct Given {
+    /// Parsed.
+    pub document: NetworkDocument,
+    /// As JSON.
+    pub text: String,
+    /// Alias → name or MAC address.
+    pub mapping: BTreeMap<String, String>,
+}
+
+/// A change has failed, and neither what was there before nor the document's fallback is in force.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct NotBack(String);
 
 /// How a change is confirmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +70,14 @@ pub struct Confirm {
 }
 
 impl Local {
+    /// What the document calls otherwise.
+    ///
+    /// # Errors
+    /// The record is of another version.
+    pub fn nics(&self) -> anyhow::Result<NicMapping> {
+        Ok(NicMapping::new(self.mapping.clone())?)
+    }
+
     /// Nothing, if there was no local use.
     ///
     /// # Errors
@@ -76,6 +107,39 @@ impl Local {
         Ok(self.before.as_deref().map(serde_json::from_slice).transpose()?)
     }
 
+    /// What was there before Muster, also where an agent wrote it down.
+    ///
+    /// # Errors
+    /// A record is damaged.
+    pub fn known(&self, ledger: &[Entry]) -> anyhow::Result<Option<Snapshot>> {
+        let of_agent =
+            handed_over(ledger).filter(|entry| entry.handed_over.is_none() && !self.counts(ledger));
+        match of_agent.and_then(|entry| entry.before.as_ref()) {
+            None => self.snapshot(),
+            Some(before) => {
+                let snapshot = muster_host::packed::unpack(before.written());
+                Ok(Some(snapshot.context("the record of what was there before Muster is damaged")?))
+            }
+        }
+    }
+
+    /// Whether its document is the newest that was given on this server: with an agent, that is in the ledger.
+    pub fn counts(&self, ledger: &[Entry]) -> bool {
+        let applied = handed_over(ledger).and_then(|entry| entry.applied.as_ref());
+        applied.is_none_or(|applied| applied.generation.number <= self.after)
+    }
+
+    /// An agent's ledger has the newer document.
+    ///
+    /// # Errors
+    /// It may come back.
+    pub fn forget(state_dir: &Path) -> std::io::Result<()> {
+        match std::fs::remove_file(state_dir.join(FILE)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+            _ => record::sync_directory(state_dir),
+        }
+    }
+
     /// Puts back a change that was not kept; whether there was one.
     ///
     /// # Errors
@@ -84,11 +148,16 @@ impl Local {
         let Some(undo) = &self.undo else { return Ok(false) };
         let undo: Snapshot = serde_json::from_slice(undo)?;
         let document = self.document.as_deref().map(NetworkDocument::from_json).transpose()?;
-        put_back(network, &undo, document.as_ref()).await?;
+        put_back(network, &undo, document.as_ref(), &self.nics()?).await?;
         self.undo = None;
         self.write(state)?;
         Ok(true)
     }
+}
+
+/// The document that was given to an agent.
+fn handed_over(ledger: &[Entry]) -> Option<&Entry> {
+    ledger.iter().find(|entry| entry.resource.is_local())
 }
 
 /// Applies, and keeps it if it is confirmed, or if nothing is to confirm it.
@@ -99,19 +168,22 @@ impl Local {
 pub async fn apply(
     network: &Network,
     state: &StateDir,
-    document: &NetworkDocument,
-    text: String,
+    given: &Given,
     confirm: Option<&Confirm>,
 ) -> anyhow::Result<Applied> {
+    let document = &given.document;
     let stopped = signals()?;
     let mut local = Local::read(state.path())?;
     if local.recover(network, state).await? {
         eprintln!("warning: an earlier change was not kept: what was there before it has been put back");
     }
-    let mapping = NicMapping::default();
-    let before = network.snapshot(document, &mapping, local.snapshot()?).await?;
+    let mapping = NicMapping::new(given.mapping.clone())?;
+    let ledger = state.ledger()?;
+    let known = local.known(&ledger)?;
+    let before = network.snapshot(document, &mapping, known).await?;
     let undo = network.undo(document, &mapping, &before).await?;
     let was = (local.before.replace(serde_json::to_vec(&before)?), local.document.clone());
+    let last = handed_over(&ledger).and_then(Entry::newest).map_or(0, |(key, _)| key.generation.number);
     local.undo = Some(serde_json::to_vec(&undo)?);
     local.write(state)?;
     let within = confirm.map_or(APPLY_WITHIN, |confirm| confirm.within);
@@ -122,12 +194,23 @@ pub async fn apply(
     };
     let kept = match changed {
         Ok(applied) => {
-            (local.before, local.document) = (Some(serde_json::to_vec(&applied.before)?), Some(text));
+            (local.before, local.document) =
+                (Some(serde_json::to_vec(&applied.before)?), Some(given.text.clone()));
             let undo = local.undo.take();
+            let after = last.max(local.after);
+            let over = (
+                std::mem::replace(&mut local.mapping, given.mapping.clone()),
+                std::mem::replace(&mut local.after, after),
+            );
             match local.write(state) {
-                Ok(()) => Ok(applied),
+                Ok(()) => {
+                    // Newer than what an agent has applied.
+                    state.remove_entry(ResourceId::LOCAL);
+                    Ok(applied)
+                }
                 Err(error) => {
                     local.undo = undo;
+                    (local.mapping, local.after) = over;
                     Err(format!("{error:#}"))
                 }
             }
@@ -138,9 +221,11 @@ pub async fn apply(
         Ok(applied) => return Ok(applied),
         Err(why) => why,
     };
-    let fell_back = match put_back(network, &undo, Some(document)).await {
+    let fell_back = match put_back(network, &undo, Some(document), &mapping).await {
         Ok(fell_back) => fell_back,
-        Err(error) => bail!("{why}; what was there before cannot be put back: {error:#}"),
+        Err(error) => {
+            return Err(NotBack(format!("{why}; what was there before cannot be put back: {error:#}")).into());
+        }
     };
     (local.before, local.document) = was;
     local.undo = None;
@@ -149,6 +234,27 @@ pub async fn apply(
         false => bail!("{why}; what was there before has been put back"),
         true => bail!("{why}; what was there before cannot be put back, the fallback_config is in force"),
     }
+}
+
+/// Keeps a document for the next boot, and changes nothing now; whether it would have.
+///
+/// # Errors
+/// It cannot be applied as things are, or cannot be kept.
+pub async fn only_record(network: &Network, state: &StateDir, given: &Given) -> anyhow::Result<bool> {
+    let mut local = Local::read(state.path())?;
+    local.recover(network, state).await?;
+    let mapping = NicMapping::new(given.mapping.clone())?;
+    let ledger = state.ledger()?;
+    let before = network.snapshot(&given.document, &mapping, local.known(&ledger)?).await?;
+    let plan = network.plan_text(&given.document, &mapping, Some(before.clone())).await?;
+    let last = handed_over(&ledger).and_then(Entry::newest).map_or(0, |(key, _)| key.generation.number);
+    local.before = Some(serde_json::to_vec(&before)?);
+    local.document = Some(given.text.clone());
+    local.mapping.clone_from(&given.mapping);
+    local.after = last.max(local.after);
+    local.write(state)?;
+    state.remove_entry(ResourceId::LOCAL);
+    Ok(!plan.lines.is_empty())
 }
 
 async fn change(
@@ -176,6 +282,7 @@ async fn put_back(
     network: &Network,
     undo: &Snapshot,
     document: Option<&NetworkDocument>,
+    mapping: &NicMapping,
 ) -> anyhow::Result<bool> {
     let mut tries = 0;
     let error = loop {
@@ -190,7 +297,7 @@ async fn put_back(
         tries += 1;
     };
     if let Some(document) = document
-        && network.apply_fallback(document, &NicMapping::default()).await.is_ok()
+        && network.apply_fallback(document, mapping).await.is_ok()
     {
         return Ok(true);
     }
@@ -219,10 +326,15 @@ pub async fn watch_over(
     network: &Network,
     state_dir: &Path,
     arguments: Vec<std::ffi::OsString>,
+    called: Option<&str>,
 ) -> anyhow::Result<u8> {
     let program = std::env::current_exe().context("cannot find this program")?;
     // A group of its own: Ctrl-C is ours to pass on.
-    let mut child = Command::new(program).args(arguments).process_group(0).spawn().context("cannot start")?;
+    let mut command = Command::new(program);
+    if let Some(name) = called {
+        command.arg0(name);
+    }
+    let mut child = command.args(arguments).process_group(0).spawn().context("cannot start")?;
     let id = child.id().and_then(|id| i32::try_from(id).ok());
     let mut stopped = Box::pin(signals()?);
     let status = tokio::select! {

@@ -1,5 +1,7 @@
 //! `muster resource …`
 
+use std::path::PathBuf;
+
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use hyper::Method;
@@ -10,6 +12,7 @@ use serde_json::{Value, json};
 use crate::client::{Client, path};
 use crate::failure::Failure;
 use crate::output::{Column, Format, cell, document, fields, printable, table};
+use crate::source::named;
 
 /// Verbs.
 #[derive(Subcommand)]
@@ -23,6 +26,9 @@ pub enum ResourceVerb {
     /// Say that a resource is not to be trusted: the next update replaces it
     #[command(after_help = "Example:\n  muster resource unhealthy web motd")]
     Unhealthy(Which),
+    /// Send a signal to a wait condition's handle: that something is done, or has failed
+    #[command(after_help = "Example:\n  muster resource signal web ready --data '{\"status\":\"SUCCESS\"}'")]
+    Signal(Signal),
     /// Let a resource go on that waits at a hook of an environment
     #[command(after_help = "Example:\n  muster resource clear-hook web motd pre-update")]
     ClearHook(ClearHook),
@@ -45,6 +51,21 @@ pub struct Which {
     stack: StackName,
     /// Its name in the template, or its physical id
     resource: String,
+}
+
+/// `resource signal`
+#[derive(Args)]
+pub struct Signal {
+    /// The stack
+    stack: StackName,
+    /// The handle's name in the template, or its path
+    resource: String,
+    /// A JSON map of id, status (SUCCESS or FAILURE), reason and data, each of which may be left out
+    #[arg(long, value_name = "JSON", conflicts_with = "file")]
+    data: Option<String>,
+    /// The same in a file; - is standard input
+    #[arg(short, long, value_name = "FILE")]
+    file: Option<PathBuf>,
 }
 
 /// `resource clear-hook`
@@ -160,12 +181,41 @@ pub async fn run(verb: ResourceVerb, client: &mut Client, format: Format) -> Res
                 )
             })
         }
+        ResourceVerb::Signal(signal) => {
+            let at = path(["stacks", signal.stack.as_str(), "resources", &signal.resource, "signal"]);
+            let answer = client.send(Method::POST, &at, Some(&signal.body()?)).await?;
+            document(format, &answer, |answer| {
+                let again = if answer["again"] == true { ", in the place of an earlier one" } else { "" };
+                format!(
+                    "{} of {} has signal {}{again}; {} in all\n",
+                    printable(&signal.resource),
+                    signal.stack,
+                    cell(&answer["id"]),
+                    cell(&answer["signals"])
+                )
+            })
+        }
         ResourceVerb::ClearHook(ClearHook { stack, resource, hook }) => {
             let at = path(["stacks", stack.as_str(), "resources", &resource, "clear-hook"]);
             let answer = client.send(Method::POST, &at, Some(&json!({"hook": hook}))).await?;
             let text = format!("{} of {stack}: hook {hook} is cleared\n", printable(&resource));
             document(format, &answer, |_| text)
         }
+    }
+}
+
+impl Signal {
+    /// What is sent; the controller says what is wrong with it.
+    fn body(&self) -> Result<Value, Failure> {
+        let (text, of) = match (&self.data, &self.file) {
+            (Some(text), _) => (text.clone(), "--data".to_owned()),
+            (None, Some(file)) => {
+                let (name, text) = named(file)?;
+                (text, printable(&name))
+            }
+            (None, None) => return Ok(json!({})),
+        };
+        serde_json::from_str(&text).map_err(|error| Failure::usage(format!("{of} is no JSON: {error}")))
     }
 }
 

@@ -135,6 +135,18 @@ fn regular(path: &Path, limit: usize) -> Result<String, String> {
 
 const TOO_LARGE: &str = "it is too large";
 
+/// A file's name for errors, and its text; `-` is standard input.
+pub fn named(file: &Path) -> Result<(String, String), Failure> {
+    let (name, text) = match file.as_os_str().to_str() {
+        Some("-") => ("stdin".to_owned(), text_from(std::io::stdin().lock(), FILES_MAX)),
+        _ => (file.display().to_string(), text_of(file, FILES_MAX)),
+    };
+    match text {
+        Ok(text) => Ok((name, text)),
+        Err(error) => Err(Failure::usage(format!("{name}: {error}"))),
+    }
+}
+
 /// Reads a text of at most so many bytes.
 pub fn text_of(path: &Path, limit: usize) -> Result<String, String> {
     let file = File::open(path).map_err(|error| error.to_string())?;

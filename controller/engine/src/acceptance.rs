@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use muster_shared::NodeId;
 use muster_shared::model::Claim;
-use muster_template::{Desired, MASK, Policies, References, RenderError, Tree, suggestion};
+use muster_template::{Desired, Here, MASK, Policies, References, RenderError, Tree, suggestion};
 use serde_json::Value;
 
 use crate::engine::Engine;
@@ -110,8 +110,19 @@ impl Engine {
                 Err(RenderError::NotYet { .. }) => continue,
                 Err(error) => return Err(Refusal::Invalid(error.to_string())),
             };
-            let spec = muster_template::spec(tree.kind(index), &properties).map_err(invalid)?;
-            if tree.kind(index).is_here() {
+            let kind = tree.kind(index);
+            // What a deployment's config is, is known when it is there.
+            let spec = match kind.is_deployment() {
+                true => muster_template::check_values(kind, &properties).map(|()| None),
+                false => muster_template::spec(kind, &properties).map(Some),
+            };
+            let spec = spec.map_err(invalid)?;
+            if let Some(Desired::Here(Here::Server(name))) = &spec
+                && self.nodes.full_name(name).map_err(Refusal::Invalid)?.is_none()
+            {
+                absent.insert(name.clone());
+            }
+            if kind.is_here() {
                 continue;
             }
             let node = muster_template::node(&properties).map_err(invalid)?;
@@ -122,12 +133,12 @@ impl Engine {
             } else if !self.nodes.find(&node).is_some_and(|key| self.nodes.is_welcome(key)) {
                 revoked.insert(node.clone());
             }
-            if let Desired::Flows(set) = &spec
+            if let Some(Desired::Flows(set)) = &spec
                 && let Some(refusal) = self.flow_conflict(set, &set.ids(), tree.name(index))
             {
                 return Err(refusal);
             }
-            for claim in spec.claims() {
+            for claim in spec.iter().flat_map(Desired::claims) {
                 if let Some(other) = claims.insert((node.clone(), claim.clone()), index) {
                     return Err(Refusal::Conflict(format!(
                         "resources {} and {} both claim {claim} on {node}: one thing has one owner",

@@ -67,7 +67,10 @@ impl Engine {
     /// What the traversal has under way. A ready row with work is none of it: its agent had lost it.
     pub(crate) fn take_back_all(&mut self, id: u64) {
         let Some(stack) = self.stacks.get(&id) else { return };
-        let works = |slot: &&Slot| self.rows[**slot].work.is_some() && !self.rows[**slot].ready;
+        let works = |slot: &&Slot| {
+            let row = &self.rows[**slot];
+            (row.work.is_some() || row.pauses()) && !row.ready
+        };
         let slots: Vec<Slot> = stack.forward.iter().chain(&stack.extras).filter(works).copied().collect();
         for slot in slots {
             self.take_back(slot);

@@ -237,6 +237,7 @@ impl Engine {
         while let Some((due, key)) = self.timers.pop(self.now) {
             match key {
                 TimerKey::Work(slot) => self.work_due(slot, due),
+                TimerKey::Pause(slot) => self.pause_due(slot, due),
                 TimerKey::Stack(stack, traversal) => self.stack_due(stack, traversal),
                 TimerKey::Quiet(stack) => self.quiet_due(stack, due),
                 TimerKey::Tidings(slot) => self.tidings_due(slot, due),
@@ -331,6 +332,7 @@ impl Engine {
                 Ok(None) => return, // answered when the node has
                 Err(refusal) => Err(refusal),
             },
+            Request::Signal { stack, resource, signal } => self.signal(&stack, &resource, signal),
             Request::Unhealthy { stack, resource } => self.mark_unhealthy(&stack, &resource),
             Request::NewToken(token) => self.new_token(token),
             Request::RevokeToken { id } => self.revoke_token(id),
@@ -502,9 +504,9 @@ impl Engine {
                 let row = &self.rows[slot];
                 return Some(if dirty.full {
                     let node = row.node.map(|key| self.nodes[key].name.clone());
-                    Change::Resource(Box::new(row.record(node)))
+                    Change::Resource(Box::new(row.record(node, self.now)))
                 } else {
-                    Change::Progress(Box::new(row.progress_record()))
+                    Change::Progress(Box::new(row.progress_record(self.now)))
                 });
             }
             row.dirty.edges = false;

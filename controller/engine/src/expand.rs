@@ -47,7 +47,7 @@ impl Known for There<'_> {
     }
 
     fn attribute(&self, path: &str, name: &str) -> Option<Value> {
-        Rendered::attribute_of(self.row(path)?, name)
+        self.engine.attribute(self.row(path)?, name)
     }
 
     fn removed(&self, path: &str) -> Vec<String> {

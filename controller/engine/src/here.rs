@@ -1,7 +1,9 @@
 //! Resources of the controller itself: settled when they are visited, without a node and without a job.
 //!
 //! Such a row is made, changed and taken away within one turn, so that nothing of it is ever under way: the store has
-//! it as it was or as it is.
+//! it as it was or as it is. The exception waits for signals (`signal.rs`, `pause.rs`).
+
+use std::time::Duration;
 
 use muster_shared::model::Action;
 use muster_template::{Here, Kind, RandomString};
@@ -12,6 +14,8 @@ use crate::resource::{Row, Slot};
 
 /// What a random text is kept under.
 const VALUE: &str = "value";
+/// Where in the API a handle is signalled.
+const ENDPOINT: &str = "endpoint";
 
 impl Row {
     /// What others see of it by `get_resource`: as in Heat, what some types are for.
@@ -49,6 +53,7 @@ impl Engine {
                 return self.fail_row(slot, reason);
             }
         };
+        let still = self.rows[slot].pauses_still(&spec);
         let known = self.rows[slot].attributes.contains_key(VALUE);
         let text = random.filter(|_| !known).map(|random| self.draw(slot, random));
         let row = &mut self.rows[slot];
@@ -69,6 +74,25 @@ impl Engine {
             self.row_changed(slot, true);
             return self.fail_row(slot, "told to fail".into());
         }
+        match desired.here() {
+            Some(Here::Wait(wait)) => {
+                self.observe(slot, Observation::Unknown);
+                self.pause(slot, action, Duration::from_secs(wait.timeout.into()), still);
+                self.look_at_signals(slot);
+            }
+            Some(Here::WaitHandle) => {
+                let row = &self.rows[slot];
+                let stack = self.stacks.get(&row.stack).map_or("?", |stack| stack.name.as_str());
+                let endpoint = format!("/v1/stacks/{stack}/resources/{}/signal", encoded(&row.name));
+                self.rows[slot].attributes.insert(ENDPOINT.to_owned(), endpoint);
+                self.is_made(slot);
+            }
+            _ => self.is_made(slot),
+        }
+    }
+
+    /// It is as it is to be.
+    pub(crate) fn is_made(&mut self, slot: Slot) {
         let row = &mut self.rows[slot];
         row.status = Some(Status::Complete);
         let stack = row.stack;
@@ -116,4 +140,11 @@ impl Engine {
             }
         })
     }
+}
+
+/// As a part of a path in an address.
+fn encoded(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let part = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    name.bytes().map(part).collect()
 }

@@ -226,6 +226,9 @@ impl Engine {
 
     /// Takes a job back: at once if it was not sent, else when the agent says that it had not begun.
     pub(crate) fn take_back(&mut self, slot: Slot) {
+        if self.break_pause(slot) {
+            return;
+        }
         let row = &self.rows[slot];
         let (Some(work), Some(node)) = (&row.work, row.node) else { return };
         if row.action == Some(Action::Check) && !row.is_adopted() {
@@ -419,6 +422,8 @@ fn job_timeout(spec: &Spec) -> Duration {
         Spec::Dummy(dummy) => JOB_TIMEOUT + Duration::from_millis(dummy.milliseconds),
         Spec::Network(network) => JOB_TIMEOUT + Duration::from_secs(network.confirm_timeout.into()),
         Spec::Hostname(hostname) => JOB_TIMEOUT + Duration::from_secs(hostname.confirm_timeout.into()),
-        Spec::File(_) => JOB_TIMEOUT,
+        Spec::Deployment(deployment) => JOB_TIMEOUT + Duration::from_secs(deployment.timeout.into()),
+        Spec::Unit(unit) => JOB_TIMEOUT + Duration::from_secs(unit.settle.into()),
+        Spec::File(_) | Spec::Sysctl(_) => JOB_TIMEOUT,
     }
 }

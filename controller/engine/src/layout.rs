@@ -151,6 +151,7 @@ impl Engine {
         let new = self.new_row(stack_id, tree, index);
         self.not_failed(old);
         self.leave_hook(old);
+        self.break_pause(old);
         let (old_id, new_id) = (self.rows[old].id, self.rows[new].id);
         let (retain, external_id) = (self.rows[old].retain, self.rows[old].rare().external_id.clone());
         let type_name = tree.type_name(index).cloned();

@@ -19,6 +19,7 @@ mod cancel;
 mod check;
 mod claim;
 mod delete_first;
+mod deployment;
 mod drift;
 mod engine;
 mod expand;
@@ -36,6 +37,7 @@ mod membership;
 mod node;
 mod node_view;
 mod operation;
+mod pause;
 mod plan;
 mod preview;
 mod progress;
@@ -45,6 +47,7 @@ mod request;
 mod resource;
 mod returned;
 mod session;
+mod signal;
 mod stack;
 mod timer;
 mod traversal;
@@ -60,6 +63,7 @@ pub use preview::{PreviewRow, PreviewView, PropertyView};
 pub use request::{
     Answer, EnvironmentText, JoinAsk, NewToken, Options, Refusal, Request, Source, SourceText,
 };
+pub use signal::Signal;
 
 #[cfg(test)]
 mod tests;

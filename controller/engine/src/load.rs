@@ -11,6 +11,7 @@ use muster_template::{Policies, names_digest};
 use crate::delete_first::UNCOUNTED;
 use crate::engine::{Config, Engine, Todo};
 use crate::flow::record::FlowSnapshot;
+use crate::pause::Pause;
 use crate::record::{
     Change, NodeRecord, PackedSpec, ResourceRecord, StackAction, StackRecord, Status, TokenRecord,
 };
@@ -124,6 +125,7 @@ impl Engine {
             hook_since: progress.hook.map(|_| self.now),
             hooks_cleared: progress.hooks_cleared,
             causes: progress.causes,
+            pause: progress.waited.map(|earlier| Pause { earlier, since: self.now, due: None }),
             tidings: None,
         };
         row.rare = (rare != Rare::default()).then(|| Box::new(rare));

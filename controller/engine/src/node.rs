@@ -154,6 +154,29 @@ impl Nodes {
         self.by_name.values().map(|key| (*key, &self[*key]))
     }
 
+    /// The name under which a server joined that is called `name` in full or, where that is but one, for short. `None`:
+    /// nobody is called so yet.
+    ///
+    /// # Errors
+    /// Several have that short name.
+    pub fn full_name(&self, name: &NodeId) -> Result<Option<NodeId>, String> {
+        if self.is_joined(name) {
+            return Ok(Some(name.clone()));
+        }
+        // In the order of names these are together; nothing but a dash comes before the dot.
+        let (prefix, end) = (format!("{name}."), format!("{name}/"));
+        let names = self.by_name.range(name..).take_while(|(other, _)| other.as_str() < &*end);
+        let mut found = names
+            .filter(|(other, key)| other.as_str().starts_with(&prefix) && self[**key].joined.is_some())
+            .map(|(other, _)| other);
+        match (found.next(), found.next()) {
+            (Some(one), Some(another)) => {
+                Err(format!("'{name}' is short for {one} and for {another}: give the whole name"))
+            }
+            (one, _) => Ok(one.cloned()),
+        }
+    }
+
     /// The joined name that is most like `name`, if any is alike.
     pub fn nearest(&self, name: &str) -> Option<&NodeId> {
         self.iter()

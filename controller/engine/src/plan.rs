@@ -154,7 +154,7 @@ fn choose(ground: &Ground<'_>, tree: &Tree) -> (Vec<Option<Slot>>, Vec<Slot>) {
 
 /// A row whose thing is gone, or half gone, stands for nothing that could be kept.
 fn is_usable(row: &Row) -> bool {
-    !row.is_going() || row.work.is_some()
+    !row.is_past()
 }
 
 /// How well a row fits; weights as in Heat's `_get_best_existing_rsrc_db_id`, and more for one that is as `wanted`

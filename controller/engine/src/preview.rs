@@ -6,19 +6,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_shared::model::Action;
-use muster_shared::{NodeId, StackName};
-use muster_template::{Desired, Kind, MASK, References, Restriction, Tree};
+use muster_shared::{NodeId, ResourceId, StackName};
+use muster_template::{Desired, Here, Kind, MASK, References, Restriction, SoftwareConfig, Tree};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::acceptance::Planned;
+use crate::deployment::Deployed;
 use crate::engine::Engine;
 use crate::plan::Plan;
 use crate::record::PackedSpec;
 use crate::request::{Options, Refusal, Source};
 use crate::resource::{Row, Slot};
 use crate::stack::Stack;
-use crate::visit::{Needed, Rendered, externalise};
+use crate::visit::{Needed, externalise};
 
 /// Resources that are listed; all are counted.
 const LISTED_MAX: usize = 10_000;
@@ -173,9 +174,13 @@ impl Preview<'_> {
         };
         let given = Value::Object(new.clone());
         let node = if kind.is_here() { Ok(None) } else { muster_template::node(&given) };
-        let mut spec = muster_template::spec(kind, &given);
+        let config = |id: &str| self.config(id);
+        let site = Deployed { stack: self.stack, resource: tree.name(index), config: &config };
+        let mut spec = muster_template::spec_within(kind, &given, &site);
         if let Ok(spec) = &mut spec {
             externalise(spec);
+            // Who has several to choose from fails when the turn comes.
+            let _ = self.engine.with_full_name(row, spec);
         }
         let place = match &node {
             Ok(Some(name)) => Some(name.clone()),
@@ -196,7 +201,7 @@ impl Preview<'_> {
         let (change, restricted) = match needed {
             Needed::Nothing => ("unchanged", false),
             Needed::Replace => {
-                let gone = row.is_some_and(Row::is_going);
+                let gone = row.is_some_and(Row::is_past);
                 ("replace", !gone && policy.restricts(Restriction::Replace))
             }
             Needed::Apply(Action::Check) => ("adopt", false),
@@ -211,6 +216,21 @@ impl Preview<'_> {
             external_id,
             spec: spec.ok().filter(|_| change != "unchanged"),
             new,
+        }
+    }
+
+    /// As it will be.
+    fn config(&self, id: &str) -> Result<SoftwareConfig, String> {
+        if id.contains(UNKNOWN) {
+            return Err("it is not there yet".into());
+        }
+        let there = self.engine.config(self.stack.id, id)?;
+        let name = uuid::Uuid::parse_str(id).ok().and_then(|id| self.engine.by_physical.get(&ResourceId(id)));
+        let index = name.and_then(|slot| self.tree.index_of(&self.engine.rows[*slot].name));
+        let predicted = index.and_then(|index| self.predicted(index)).and_then(|it| it.spec.as_ref());
+        match predicted.and_then(Desired::here) {
+            Some(Here::Config(config)) => Ok(config.clone()),
+            _ => Ok(there),
         }
     }
 
@@ -341,7 +361,8 @@ impl Preview<'_> {
         let hides = self.stack.parameters.values().any(|value| value == MASK);
         let secret = hides || !self.tree.secrets().is_empty();
         for property in &mut found {
-            if secret && property.path.ends_with("content.digest") {
+            let digest = ["content.digest", "config.digest"].iter().any(|end| property.path.ends_with(end));
+            if secret && digest {
                 (property.old, property.new) = (Value::from(MASK), Value::from(MASK));
             }
             for value in [&mut property.old, &mut property.new] {
@@ -391,7 +412,7 @@ impl References for Preview<'_> {
             }
             _ => {
                 let row = &self.engine.rows[self.plan.chosen[index as usize]?];
-                Rendered::attribute_of(row, name)
+                self.engine.attribute(row, name)
             }
         }
     }
@@ -399,7 +420,9 @@ impl References for Preview<'_> {
 
 /// Where what is not known decides on what it cannot be.
 fn guess(row: &Row, kind: Kind, path: &str) -> Needed {
-    let moves = path == "node" || (kind == Kind::File && path == "path");
+    let moves = path == "node"
+        || (kind.is_deployment() && path == "server")
+        || (kind == Kind::File && path == "path");
     match row.applied {
         true if moves => Needed::Replace,
         true => Needed::Apply(Action::Update),

@@ -53,6 +53,7 @@ impl Engine {
             None if row.role == Role::Steady || row.ready => "",
             None if self.stacks.get(&row.stack).is_some_and(Stack::is_still) => "",
             None if row.rare().hook.is_some() => "hook",
+            None if row.pauses() => "signals",
             None if row.failed => "",
             None if row.blocked > 0 || self.waits_for_first(row) => "waiting",
             None if row.status == Some(Status::Failed) => "",
@@ -67,6 +68,9 @@ impl Engine {
             (_, "") => return Duration::ZERO,
             (Some(work), _) => Some(work.since),
             (None, "hook") => row.rare().hook_since,
+            (None, "signals") => {
+                return row.rare().pause.map_or(Duration::ZERO, |pause| pause.waited(self.now));
+            }
             (None, _) => walk.map(|walk| walk.since),
         };
         since.map_or(Duration::ZERO, |since| self.now.0.saturating_sub(since.0))
@@ -176,6 +180,10 @@ impl Engine {
         let (name, phase) = (&row.name, self.phase(row));
         match (row.rare().hook, row.node.map(|key| &self.nodes[key].name)) {
             (Some(hook), _) if phase == "hook" => format!("{name} ({phase} {})", hook.as_str()),
+            (None, None) if phase == "signals" => {
+                let slot = self.rows.of_id(row.id);
+                format!("{name} ({})", slot.map_or_else(String::new, |slot| self.signals_of(slot)))
+            }
             (_, Some(node)) => format!("{name} ({phase} on {node})"),
             (_, None) => format!("{name} ({phase}: no node has joined that could have it)"),
         }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use muster_shared::model::{Action, ContentDigest};
 use muster_shared::seal::SealPublic;
@@ -211,6 +212,9 @@ pub struct ProgressRecord {
     pub hooks_cleared: u8,
     /// Why each attempt of its present job failed.
     pub causes: Vec<Box<str>>,
+    /// How long it has waited for signals, or for time to pass, if it does: as of now where it is written, and again
+    /// where it is read.
+    pub waited: Option<Duration>,
 }
 
 /// How a thing was when it was last looked at, against its desired state.

@@ -15,6 +15,7 @@ use thiserror::Error;
 
 use crate::flow::FlowWrite;
 use crate::node_view::LostView;
+use crate::signal::Signal;
 
 /// A parsed and bound template with the text it came from.
 #[derive(Clone)]
@@ -193,6 +194,15 @@ pub enum Request {
         /// Where it waits.
         hook: Hook,
     },
+    /// Tells a wait condition's handle something.
+    Signal {
+        /// Its stack.
+        stack: StackName,
+        /// Its name.
+        resource: String,
+        /// What.
+        signal: Signal,
+    },
     /// A join token.
     NewToken(NewToken),
     /// No more joining with it.
@@ -322,6 +332,15 @@ pub enum Answer {
     },
     /// Done, nothing more to say.
     Done,
+    /// A signal is taken.
+    Signalled {
+        /// Its id, told or counted.
+        id: String,
+        /// It took the place of an earlier one.
+        again: bool,
+        /// How many the handle has.
+        signals: usize,
+    },
     /// The node is durable: its certificate may be issued.
     Joined {
         /// The node.

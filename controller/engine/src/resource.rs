@@ -9,6 +9,7 @@ use muster_template::{Hook, Kind};
 
 use crate::drift::Tidings;
 use crate::node::NodeKey;
+use crate::pause::Pause;
 use crate::record::{Observation, PackedSpec, ProgressRecord, ResourceRecord, Status};
 
 /// Where a row lies in memory; reused after the row is gone.
@@ -74,6 +75,7 @@ pub(crate) struct Rare {
     pub hook_since: Option<MonoTime>,
     pub hooks_cleared: u8,
     pub causes: Vec<Box<str>>,
+    pub pause: Option<Pause>,
     pub tidings: Option<Tidings>,
 }
 
@@ -86,6 +88,7 @@ static NOTHING_RARE: Rare = Rare {
     hook_since: None,
     hooks_cleared: 0,
     causes: Vec::new(),
+    pause: None,
     tidings: None,
 };
 
@@ -241,6 +244,13 @@ impl Row {
     }
 
     /// Its thing is gone, or being taken away, or half gone.
+    pub fn is_past(&self) -> bool {
+        // What the controller itself sees to goes at once or not at all: refused, it is as it was.
+        let stands = self.kind.is_here() && self.applied;
+        self.is_going() && self.work.is_none() && !stands
+    }
+
+    /// Its last job, or the present one, takes it away.
     pub fn is_going(&self) -> bool {
         self.action.is_some_and(Action::removes)
     }
@@ -262,7 +272,7 @@ impl Row {
         }
     }
 
-    pub fn record(&self, node: Option<NodeId>) -> ResourceRecord {
+    pub fn record(&self, node: Option<NodeId>, now: MonoTime) -> ResourceRecord {
         ResourceRecord {
             id: self.id,
             physical: self.physical,
@@ -281,11 +291,11 @@ impl Row {
             external_id: self.rare().external_id.clone(),
             type_name: self.rare().type_name.clone(),
             lost_from: self.rare().lost_from.clone(),
-            progress: self.progress_record(),
+            progress: self.progress_record(now),
         }
     }
 
-    pub fn progress_record(&self) -> ProgressRecord {
+    pub fn progress_record(&self, now: MonoTime) -> ProgressRecord {
         ProgressRecord {
             id: self.id,
             action: self.action,
@@ -304,6 +314,7 @@ impl Row {
             hook: self.rare().hook,
             hooks_cleared: self.rare().hooks_cleared,
             causes: self.rare().causes.clone(),
+            waited: self.rare().pause.map(|pause| pause.waited(now)),
         }
     }
 }

@@ -54,6 +54,8 @@ pub(crate) struct Stack {
     pub in_flight: usize,
     /// Rows with work: those who watch are not to look through a million rows for them.
     pub working: BTreeSet<Slot>,
+    /// Rows that wait for signals, or for time to pass.
+    pub waiting: BTreeSet<Slot>,
     pub walk: Option<Walk>,
     /// The last change, in the engine's count of changes.
     pub seq: u64,
@@ -173,6 +175,7 @@ impl Stack {
             queue: VecDeque::new(),
             in_flight: 0,
             working: BTreeSet::new(),
+            waiting: BTreeSet::new(),
             walk: None,
             seq: 0,
         }

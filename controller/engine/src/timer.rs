@@ -13,6 +13,8 @@ use crate::resource::Slot;
 pub(crate) enum TimerKey {
     /// The work of a row is due.
     Work(Slot),
+    /// A row has waited long enough.
+    Pause(Slot),
     /// A stack's operation has had its time: stack, traversal.
     Stack(u64, u64),
     /// Has anything of a stack moved?
@@ -41,6 +43,7 @@ impl Timers {
         let (due, key) = self.0.first()?;
         let why = match key {
             TimerKey::Work(_) => "a job is due",
+            TimerKey::Pause(_) => "a row has waited long enough",
             TimerKey::Stack(..) => "a stack's time is over",
             TimerKey::Quiet(_) => "a stack is to have moved",
             TimerKey::Tidings(_) => "a row is to be told of",

@@ -27,6 +27,7 @@ impl Engine {
     /// A forward node is as the revision wants it: those that need it may go.
     pub(crate) fn row_ready(&mut self, slot: Slot) {
         self.leave_hook(slot);
+        self.end_pause(slot);
         let stack_id = self.rows[slot].stack;
         let Some(walk) = self.stacks.get(&stack_id).and_then(|stack| stack.walk.as_ref()) else { return };
         let tree = Arc::clone(&walk.tree);
@@ -67,6 +68,7 @@ impl Engine {
             return self.not_found(slot, reason);
         }
         self.leave_hook(slot);
+        self.end_pause(slot);
         let row = &mut self.rows[slot];
         row.status = Some(Status::Failed);
         row.action.get_or_insert(Action::Create);
@@ -102,6 +104,7 @@ impl Engine {
     pub(crate) fn drop_row(&mut self, slot: Slot) {
         self.let_go(slot);
         self.leave_hook(slot);
+        self.end_pause(slot);
         let Some(row) = self.rows.remove(slot) else { return };
         self.by_physical.swap_remove(&row.physical);
         self.unplaced.remove(&slot);
@@ -143,7 +146,7 @@ impl Engine {
     pub(crate) fn check_end(&mut self, id: u64) {
         let Some(stack) = self.stacks.get_mut(&id).filter(|stack| !stack.cancelled) else { return };
         let Some(walk) = &mut stack.walk else { return };
-        let rests = stack.working.is_empty() && walk.at_hooks.is_empty();
+        let rests = stack.working.is_empty() && stack.waiting.is_empty() && walk.at_hooks.is_empty();
         match walk.stage {
             Stage::Check => self.end_of_check(id),
             Stage::First if walk.failed == 0 => self.end_first(id),

@@ -115,7 +115,7 @@ pub struct ResourceView {
     pub generation: String,
     /// in_sync, drifted, missing or unknown.
     pub observed: String,
-    /// While IN_PROGRESS: waiting, hook, rollout, node_away, queued, running, settling or backoff; else empty.
+    /// While IN_PROGRESS: waiting, hook, signals, rollout, node_away, queued, running, settling or backoff; else empty.
     pub phase: String,
     /// Seconds since it has been in that phase.
     #[serde(default)]
@@ -170,7 +170,8 @@ impl Engine {
         view.outputs.clone_from(&stack.outputs);
         view.parameters.clone_from(&stack.parameters);
         let hooks = stack.walk.iter().filter(|_| !stack.cancelled).flat_map(|walk| &walk.at_hooks);
-        let busy = stack.working.iter().chain(hooks.map(|(_, slot)| slot)).take(ACTIVE_MAX);
+        let busy =
+            stack.working.iter().chain(hooks.map(|(_, slot)| slot)).chain(&stack.waiting).take(ACTIVE_MAX);
         let active = |slot: &Slot| {
             let row = &self.rows[*slot];
             ActiveView {
@@ -276,6 +277,7 @@ impl Engine {
             status: row.status.map_or("INIT", Status::as_str).into(),
             status_reason: match row.rare().hook.filter(|_| !stack.cancelled) {
                 Some(hook) => self.hook_reason(slot, hook),
+                None if row.pauses() => self.signals_reason(slot),
                 None => row.reason.as_deref().unwrap_or_default().into(),
             },
             generation: row.generation.to_string(),

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use muster_shared::NodeId;
-use muster_shared::model::{Action, Claim, Content, ContentDigest, Spec};
-use muster_template::{Desired, Kind, References, Restriction, Tree};
+use muster_shared::model::{Action, Claim, ClaimKind, Content, ContentDigest, Spec};
+use muster_template::{Desired, Here, Kind, References, Restriction, Tree};
 use serde_json::Value;
 
+use crate::deployment::Deployed;
 use crate::engine::{Engine, Todo};
 use crate::node::NodeKey;
 use crate::record::{Change, PackedSpec, Status};
@@ -50,7 +51,7 @@ pub(crate) enum Needed {
 impl Row {
     /// Its thing is gone, or half gone, or not to be trusted.
     pub fn is_beyond_use(&self) -> bool {
-        (self.is_going() && self.work.is_none()) || self.rare().unhealthy
+        self.is_past() || self.rare().unhealthy
     }
 
     /// What leads from the row to a desired state; `packed` is `spec`, `node` where it is to be.
@@ -112,6 +113,8 @@ impl Engine {
         if !self.is_as_expanded(slot, &tree) {
             return;
         }
+        // Also of a row that stands for another, and of a tree that was made after a restart.
+        self.remember_removed(slot, tree.removed(self.rows[slot].index as usize));
         let decision = self.decide(slot, &tree).map_err(|reason| {
             let walk = self.stacks.get(&stack).and_then(|stack| stack.walk.as_ref());
             walk.map(|walk| walk.tree.without_hidden(&reason)).unwrap_or(reason)
@@ -146,7 +149,12 @@ impl Engine {
                     }
                 }
             }
+            Ok(Decision::Settle { spec, .. }) if self.waits_for_this(slot, &spec) => {
+                self.set_requires(slot, &tree, true);
+                self.look_at_signals(slot);
+            }
             Ok(Decision::Settle { action, spec }) => {
+                self.break_pause_for(slot, &spec);
                 if self.rows[slot].work.is_some() {
                     self.take_back(slot);
                     if self.rows[slot].work.is_none() {
@@ -166,7 +174,7 @@ impl Engine {
                         return;
                     }
                 }
-                let gone = self.rows[slot].is_going();
+                let gone = self.rows[slot].is_past();
                 if let Some(reason) = self.restricted(slot, Restriction::Replace).filter(|_| !gone) {
                     // While its work is taken back, what that leaves is not known.
                     if self.rows[slot].work.is_none() {
@@ -220,6 +228,10 @@ impl Engine {
             let row = &mut self.rows[slot];
             row.status = Some(Status::Complete);
             row.reason = None;
+            if row.is_going() {
+                // It could not go, and stays.
+                row.action = Some(Action::Update);
+            }
         }
     }
 
@@ -240,11 +252,13 @@ impl Engine {
         let properties = tree.render(index, &references).map_err(|e| e.to_string())?;
         let kind = tree.kind(index);
         let wrong = |error| tree.property_error(index, &error).to_string();
-        let mut spec = muster_template::spec(kind, &properties).map_err(wrong)?;
+        let site = Deployed { stack, resource: tree.name(index), config: &|id| self.config(row.stack, id) };
+        let mut spec = muster_template::spec_within(kind, &properties, &site).map_err(wrong)?;
         if row.is_beyond_use() {
             return Ok(Decision::Replace);
         }
         if kind.is_here() {
+            self.with_full_name(Some(row), &mut spec)?;
             return self.decide_here(slot, kind, &spec);
         }
         let node = muster_template::node(&properties).map_err(wrong)?;
@@ -277,6 +291,20 @@ impl Engine {
         })
     }
 
+    /// A deployed server may be called by its short name. Who it is, once found, stays, whoever joins later.
+    pub(crate) fn with_full_name(&self, row: Option<&Row>, spec: &mut Desired) -> Result<(), String> {
+        let Desired::Here(Here::Server(name)) = spec else { return Ok(()) };
+        let known = row.and_then(|row| row.spec.as_ref()).map(PackedSpec::unpack);
+        if let Some(Desired::Here(Here::Server(known))) = known
+            && known.as_str().strip_prefix(name.as_str()).is_some_and(|domain| domain.starts_with('.'))
+        {
+            *name = known;
+        } else if let Some(full) = self.nodes.full_name(name)? {
+            *name = full;
+        }
+        Ok(())
+    }
+
     fn decide_here(&self, slot: Slot, kind: Kind, spec: &Desired) -> Result<Decision, String> {
         let packed = PackedSpec::new(spec);
         if packed.bytes().len() > HERE_MAX {
@@ -292,10 +320,16 @@ impl Engine {
 
     /// Takes what the spec claims, from a row that is being dropped if need be.
     pub(crate) fn claim(&mut self, slot: Slot, node: NodeKey, claims: Vec<Claim>) -> Result<(), String> {
+        let is_unit = claims.iter().any(|claim| claim.kind == ClaimKind::Unit);
         for claim in &claims {
             let Some(owner) = self.claims.owner(node, claim).filter(|owner| *owner != slot) else { continue };
             let (row, other) = (&self.rows[slot], &self.rows[owner]);
-            if other.stack != row.stack || !(other.role == Role::Cleanup || self.leaves(owner, node, claim)) {
+            // What was there before a unit's files is kept in another form than what was there before a file.
+            let another_form = claim.kind == ClaimKind::File && is_unit != (other.kind == Kind::Unit);
+            if other.stack != row.stack
+                || another_form
+                || !(other.role == Role::Cleanup || self.leaves(owner, node, claim))
+            {
                 return Err(self.claimed(claim, &self.nodes[node].name, other, &row.name).to_string());
             }
             if self.takes_it_away(row.is_adopted(), owner) {
@@ -328,7 +362,8 @@ impl Engine {
         let references = Rendered { engine: self, stack };
         // As much as is known yet; what is not keeps what it has.
         let known = |name| tree.render_property(index, name, &references).ok().flatten();
-        let node_name: Option<NodeId> = known("node").and_then(|name| name.as_str()?.parse().ok());
+        let place = if kind.is_deployment() { "server" } else { "node" };
+        let node_name: Option<NodeId> = known(place).and_then(|name| name.as_str()?.parse().ok());
         if node_name.is_some_and(|name| self.nodes.find(&name) != Some(node)) {
             return true;
         }
@@ -338,7 +373,10 @@ impl Engine {
             Kind::Hostname => false,
             Kind::File => known("path").is_some_and(|path| path.as_str() != Some(&claim.key)),
             _ => tree.render(index, &references).is_ok_and(|properties| {
-                muster_template::spec(kind, &properties).is_ok_and(|spec| !spec.claims().contains(claim))
+                let config = |id: &str| self.config(row.stack, id);
+                let site = Deployed { stack, resource: tree.name(index), config: &config };
+                muster_template::spec_within(kind, &properties, &site)
+                    .is_ok_and(|spec| !spec.claims().contains(claim))
             }),
         }
     }
@@ -433,7 +471,14 @@ pub(crate) fn stored_content(spec: &Desired) -> Option<ContentDigest> {
             Content::Stored { digest, .. } => Some(*digest),
             Content::Inline(_) => None,
         },
-        Desired::Node(Spec::Dummy(_) | Spec::Network(_) | Spec::Hostname(_))
+        Desired::Node(
+            Spec::Dummy(_)
+            | Spec::Network(_)
+            | Spec::Hostname(_)
+            | Spec::Deployment(_)
+            | Spec::Unit(_)
+            | Spec::Sysctl(_),
+        )
         | Desired::Flows(_)
         | Desired::Here(_) => None,
     }
@@ -456,17 +501,27 @@ impl References for Rendered<'_> {
     }
 
     fn attribute(&self, index: u32, name: &str) -> Option<Value> {
-        Self::attribute_of(&self.engine.rows[*self.stack.forward.get(index as usize)?], name)
+        self.engine.attribute(&self.engine.rows[*self.stack.forward.get(index as usize)?], name)
     }
 }
 
-impl Rendered<'_> {
-    pub fn attribute_of(row: &Row, name: &str) -> Option<Value> {
+impl Engine {
+    /// An attribute of a row as it is.
+    pub(crate) fn attribute(&self, row: &Row, name: &str) -> Option<Value> {
+        if row.kind == Kind::WaitCondition && name == "data" {
+            return self.signal_data(row);
+        }
         if let Some(value) = row.attributes.get(name) {
             if row.kind == Kind::Port && crate::address::AS_JSON.contains(&name) {
                 return serde_json::from_str(value).ok();
             }
+            if row.kind.is_deployment() {
+                return Some(crate::deployment::attribute(name, value));
+            }
             return Some(Value::String(value.clone()));
+        }
+        if row.kind.is_deployment() {
+            return crate::deployment::attribute_of(row, name);
         }
         row.spec.as_ref()?.unpack().attribute(name)
     }

@@ -297,6 +297,7 @@ fn begun(answer: Answer) -> Result<Json<Value>, ApiError> {
         Answer::Stack { .. }
         | Answer::Done
         | Answer::Joined { .. }
+        | Answer::Signalled { .. }
         | Answer::Facts { .. }
         | Answer::NodeRemoved { .. } => Err(ApiError::internal("the engine did not say what has begun")),
     }

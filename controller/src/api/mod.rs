@@ -146,6 +146,7 @@ fn router(api: Api) -> Router {
         .route("/v1/stacks/{stack}/resources", get(resource::list))
         .route("/v1/stacks/{stack}/resources/{resource}", get(resource::show))
         .route("/v1/stacks/{stack}/resources/{resource}/clear-hook", post(resource::clear_hook))
+        .route("/v1/stacks/{stack}/resources/{resource}/signal", post(resource::signal))
         .route("/v1/stacks/{stack}/resources/{resource}/unhealthy", post(resource::unhealthy))
         .route("/v1/tokens", get(token::list).post(token::create))
         .route("/v1/tokens/{id}", delete(token::revoke))

@@ -78,6 +78,7 @@ pub async fn remove(State(api): State<Api>, Path(name): Path<String>) -> Result<
         Answer::Stack { .. }
         | Answer::Done
         | Answer::Joined { .. }
+        | Answer::Signalled { .. }
         | Answer::Facts { .. }
         | Answer::Flows { .. } => Err(ApiError::internal("the engine did not say what was removed")),
     }
@@ -90,6 +91,7 @@ pub async fn facts(State(api): State<Api>, Path(name): Path<String>) -> Result<J
         Answer::Stack { .. }
         | Answer::Done
         | Answer::Joined { .. }
+        | Answer::Signalled { .. }
         | Answer::NodeRemoved { .. }
         | Answer::Flows { .. } => Err(ApiError::internal("the engine did not say what the node is")),
     }

@@ -4,11 +4,12 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
-use muster_engine::Request;
 use muster_engine::view::ResourceView;
+use muster_engine::{Answer, Request};
 use muster_shared::StackName;
 use muster_template::{Hook, suggestion};
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::error::{ApiError, Class};
 use super::{Api, query, source, stack_name};
@@ -73,6 +74,23 @@ pub async fn clear_hook(
     let resource = row.name.clone();
     api.driver.request(Request::ClearHook { stack: stack.clone(), resource, hook }).await?;
     again(&api, &stack, row).await
+}
+
+/// POST /v1/stacks/{stack}/resources/{resource}/signal, to a wait condition's handle: what became of it.
+pub async fn signal(
+    State(api): State<Api>,
+    Path((name, resource)): Path<(String, String)>,
+    body: Body,
+) -> Result<Json<Value>, ApiError> {
+    let stack = stack_name(name)?;
+    let signal = source::signal(body).await?;
+    let failure = signal.failure;
+    let request = Request::Signal { stack: stack.clone(), resource: resource.clone(), signal };
+    let Answer::Signalled { id, again, signals } = api.driver.request(request).await? else {
+        return Err(ApiError::internal("the engine did not say what became of the signal"));
+    };
+    tracing::info!(%stack, resource, id, failure, "signal");
+    Ok(Json(json!({"resource": resource, "id": id, "again": again, "signals": signals})))
 }
 
 async fn one(api: &Api, name: &StackName, wanted: &str, all: bool) -> Result<ResourceView, ApiError> {

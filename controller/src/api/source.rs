@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes, to_bytes};
 use muster_engine::flow::{FlowOp, FlowWrite};
-use muster_engine::{EnvironmentText, Options, Refusal, Source, SourceText};
+use muster_engine::{EnvironmentText, Options, Refusal, Signal, Source, SourceText};
 use muster_shared::StackName;
 use muster_shared::model::flow::{FlowId, Packed};
 use muster_template::library::{gather, resolve};
@@ -22,6 +22,8 @@ use crate::store::Reader;
 
 /// For a body to arrive: it comes from this host.
 const BODY_TIME: Duration = Duration::from_secs(60);
+/// Bytes of a signal: what the engine takes of one, and what JSON says more for it.
+const SIGNAL_MAX: usize = 128 * 1024;
 /// A year: whoever asks for more has mistyped.
 const TIMEOUT_MAX: u64 = 365 * 86_400;
 
@@ -108,6 +110,23 @@ pub async fn read(api: &Api, body: Body) -> Result<Held, ApiError> {
     })?;
     let (template_max, flow_rules_max) = (api.config.template_max, api.config.flow_rules_max);
     Ok(Held { bytes, template_max, flow_rules_max, _permit: permit })
+}
+
+/// A signal: a body of its own bound, which may be left out.
+pub async fn signal(body: Body) -> Result<Signal, ApiError> {
+    let bytes = timeout(BODY_TIME, to_bytes(body, SIGNAL_MAX)).await;
+    let bytes = bytes.map_err(|_elapsed| ApiError::invalid("the request's body did not arrive in time"))?;
+    let bytes = bytes.map_err(|error| {
+        ApiError::invalid(format!(
+            "the signal cannot be read: {error}; at most {SIGNAL_MAX} bytes are allowed"
+        ))
+    })?;
+    let body = match bytes.trim_ascii() {
+        [] => Value::Null,
+        bytes => serde_json::from_slice(bytes)
+            .map_err(|error| ApiError::invalid(format!("the signal is no JSON: {error}")))?,
+    };
+    Signal::from_json(body).map_err(ApiError::invalid)
 }
 
 /// A small body as what it should be.

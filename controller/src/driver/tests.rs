@@ -379,3 +379,45 @@ fn a_removed_node_is_sent_away_once_that_is_durable_and_what_it_had_is_known_aft
     let down = bench.job();
     assert_eq!((down.resource, down.action), (key.resource, muster_shared::model::Action::Delete));
 }
+
+#[test]
+fn a_wait_goes_on_by_the_clock_over_a_restart_and_its_signals_are_sealed() {
+    let mut bench = Bench::new();
+    let template = "heat_template_version: 2018-08-31
+resources:
+  h: {type: OS::Heat::WaitConditionHandle}
+  w: {type: OS::Heat::WaitCondition, properties: {handle: {get_resource: h}, timeout: 40000, count: 2}}
+";
+    let text = SourceText { name: "t".into(), template: template.into(), ..SourceText::default() };
+    let source = Source::parse(text).unwrap();
+    bench.turn(Request::Create { name: name(), source, options: Options::default() }).unwrap();
+    let signal = || Request::Signal {
+        stack: name(),
+        resource: "h".into(),
+        signal: muster_engine::Signal { data: "marked".into(), ..muster_engine::Signal::default() },
+    };
+    bench.log();
+    bench.turn(signal()).unwrap();
+    assert_eq!(bench.log(), ["commit"], "it is durable when it is answered");
+    let file = bench.dir.path().join("muster.db");
+    let db = rusqlite::Connection::open(&file).unwrap();
+    let changed = db.execute("UPDATE resources SET waits_since = waits_since - 30000 WHERE name = 'w'", []);
+    assert_eq!(changed, Ok(1));
+    for name in ["muster.db", "muster.db-wal"] {
+        let bytes = std::fs::read(bench.dir.path().join(name)).unwrap();
+        assert!(!bytes.windows(6).any(|window| window == b"marked"), "{name}");
+    }
+    bench.driver.turns.reload(MonoTime::default()).unwrap();
+    let revoked = bench.turn(Request::RevokeToken { id: [9; 8] });
+    assert!(revoked.is_err(), "only a turn in which what was loaded is taken up");
+    let engine = bench.driver.turns.engine();
+    let rows = engine.resource_views(&name(), false).unwrap();
+    let row = rows.iter().find(|row| row.name == "w").unwrap();
+    assert!(row.phase == "signals" && (30_000..30_600).contains(&row.phase_seconds), "{row:?}");
+    bench.turn(signal()).unwrap();
+    let engine = bench.driver.turns.engine();
+    assert_eq!(engine.stack_view(&name()).unwrap().status, "COMPLETE");
+    let waits =
+        db.query_row("SELECT count(*) FROM resources WHERE waits_since IS NOT NULL", [], |row| row.get(0));
+    assert_eq!(waits, Ok(0));
+}

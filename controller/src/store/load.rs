@@ -1,6 +1,7 @@
 //! Builds the engine's snapshot from the tables.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use muster_engine::record::{
     NodeRecord, Observation, PackedSpec, ProgressRecord, ResourceRecord, StackAction, StackRecord, Status,
@@ -228,7 +229,7 @@ impl Columns<'_> {
 const RESOURCES: &str = "SELECT id, spec, physical_id, stack_id, name, type, node, revision, dropped,
     handed_over, replaces, replaced_by, retain, external_id, lost_from, action, status, status_reason, applied,
     held_epoch, held_number, epoch, number, attempt, in_flight, retry_count, observed_ready, attributes, observed,
-    unhealthy, hook, hooks_cleared, causes FROM resources ORDER BY id";
+    unhealthy, hook, hooks_cleared, causes, waits_since FROM resources ORDER BY id";
 
 fn resource(row: &Row<'_>, key: &DataKey) -> rusqlite::Result<ResourceRecord> {
     let mut columns = Columns { row, at: 0 };
@@ -292,8 +293,15 @@ fn resource(row: &Row<'_>, key: &DataKey) -> rusqlite::Result<ResourceRecord> {
             hook: c.parsed(Hook::from_name)?,
             hooks_cleared: c.next()?,
             causes: c.json()?,
+            waited: c.next::<Option<i64>>()?.map(since),
         },
     })
+}
+
+/// How long ago that was by the clock; nothing, if the clock was set back behind it.
+fn since(began: i64) -> Duration {
+    let now = time::OffsetDateTime::now_utc().unix_timestamp();
+    Duration::from_secs(u64::try_from(now.saturating_sub(began)).unwrap_or(0))
 }
 
 fn node(row: &Row<'_>) -> rusqlite::Result<NodeRecord> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+use std::time::Duration;
 
 use muster_engine::record::{
     Change, EventRecord, PackedSpec, ProgressRecord, ResourceRecord, RevisionRecord, StackRecord, action_str,
@@ -19,12 +20,13 @@ use super::sealed::{ATTRIBUTES, ENVIRONMENTS, FILES, OUTPUTS, PARAMETERS, SPEC, 
 use super::{Bounds, Store, StoreError};
 
 /// Each brings the database to the next version; `user_version` counts those that were applied.
-pub(super) const SCHEMAS: [&str; 5] = [
+pub(super) const SCHEMAS: [&str; 6] = [
     include_str!("schema-1.sql"),
     include_str!("schema-2.sql"),
     include_str!("schema-3.sql"),
     include_str!("schema-4.sql"),
     include_str!("schema-5.sql"),
+    include_str!("schema-6.sql"),
 ];
 /// The first version that seals: what was there before is sealed on the way to it.
 const SEALED_FROM: usize = 5;
@@ -59,7 +61,7 @@ impl Sqlite {
             std::fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
         made.map_err(|error| StoreError::Format(format!("{} cannot be opened: {error}", path.display())))?;
         let db = Connection::open(path)?;
-        db.busy_timeout(std::time::Duration::from_secs(5))?;
+        db.busy_timeout(Duration::from_secs(5))?;
         db.pragma_update(None, "journal_mode", "WAL")?;
         db.pragma_update(None, "synchronous", "FULL")?;
         db.pragma_update(None, "cache_size", -CACHE_KIB)?;
@@ -131,7 +133,7 @@ impl Sqlite {
     /// [`StoreError`], also when the file exists; what was written of it is removed.
     pub fn backup(path: &Path, keys: &Path, to: &Path) -> Result<(), StoreError> {
         let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-        db.busy_timeout(std::time::Duration::from_secs(5))?;
+        db.busy_timeout(Duration::from_secs(5))?;
         let failed = |error| StoreError::Format(format!("cannot write {}: {error}", to.display()));
         // The keys are in it: for the owner's eyes only, from the first byte.
         std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(to).map_err(failed)?;
@@ -228,6 +230,12 @@ pub(super) fn int(value: u64) -> i64 {
 
 pub(super) fn json<T: serde::Serialize>(value: &T) -> String {
     serde_json::to_string(value).expect("plain maps, lists and strings")
+}
+
+/// When what has gone on for so long began, by the clock: that goes on while no controller runs.
+fn began(waited: Duration) -> i64 {
+    let now = time::OffsetDateTime::now_utc().unix_timestamp();
+    now.saturating_sub(i64::try_from(waited.as_secs()).unwrap_or(i64::MAX))
 }
 
 pub(super) fn now() -> String {
@@ -454,7 +462,7 @@ fn put_resource(db: &Transaction<'_>, key: &DataKey, r: &ResourceRecord) -> Resu
     db.prepare_cached(
         "INSERT OR REPLACE INTO resources VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
              ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26,
-             ?27, ?28, ?29, ?30, ?31, ?32, ?33)",
+             ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34)",
     )?
     .execute(params![
         int(r.id),
@@ -490,6 +498,7 @@ fn put_resource(db: &Transaction<'_>, key: &DataKey, r: &ResourceRecord) -> Resu
         p.hook.map(Hook::as_str),
         p.hooks_cleared,
         (!p.causes.is_empty()).then(|| json(&p.causes)),
+        p.waited.map(began),
     ])?;
     Ok(())
 }
@@ -499,7 +508,8 @@ fn put_progress(db: &Transaction<'_>, key: &DataKey, p: &ProgressRecord) -> Resu
         "UPDATE resources SET action = ?2, status = ?3, status_reason = ?4, applied = ?5, held_epoch = ?6,
              held_number = ?7, epoch = ?8, number = ?9, attempt = ?10, in_flight = ?11, retry_count = ?12,
              observed_ready = ?13, attributes = ?14,
-             observed = ?15, unhealthy = ?16, hook = ?17, hooks_cleared = ?18, causes = ?19 WHERE id = ?1",
+             observed = ?15, unhealthy = ?16, hook = ?17, hooks_cleared = ?18, causes = ?19, waits_since = ?20
+             WHERE id = ?1",
     )?
     .execute(params![
         int(p.id),
@@ -521,6 +531,7 @@ fn put_progress(db: &Transaction<'_>, key: &DataKey, p: &ProgressRecord) -> Resu
         p.hook.map(Hook::as_str),
         p.hooks_cleared,
         (!p.causes.is_empty()).then(|| json(&p.causes)),
+        p.waited.map(began),
     ])?;
     Ok(())
 }

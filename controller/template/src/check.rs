@@ -10,13 +10,25 @@ use crate::types::{Kind, PropertyError};
 
 /// Unknown names, missing ones, and values that no rendering can make right. `at` is the resource's own place.
 pub(crate) fn properties(kind: Kind, properties: &Expr, at: Place, errors: &mut Sink, path: &mut Path) {
+    member_properties(kind, properties, at, None, errors, path);
+}
+
+/// The same of a member of a group: a text with the group's variable in it will be another.
+pub(crate) fn member_properties(
+    kind: Kind,
+    properties: &Expr,
+    at: Place,
+    variable: Option<&str>,
+    errors: &mut Sink,
+    path: &mut Path,
+) {
     let ExprKind::Map(entries) = &properties.kind else { return };
     for entry in entries {
         let before = path.key(&entry.key);
         match kind.property(&entry.key) {
             Err(message) => errors.push(entry.at, path.as_str(), message),
             // A sketch of null is a function's value, or none was given.
-            Ok(property) => match entry.value.sketch() {
+            Ok(property) => match without(entry.value.sketch(), variable) {
                 Value::Null => {}
                 sketch => {
                     if let Err(error) = (property.check)(&sketch) {
@@ -37,6 +49,19 @@ pub(crate) fn properties(kind: Kind, properties: &Expr, at: Place, errors: &mut 
         if properties.entry(property.name).is_none_or(|entry| matches!(entry.value.kind, ExprKind::Null)) {
             errors.push(at, path.as_str(), format!("{} needs the property '{}'", kind.name(), property.name));
         }
+    }
+}
+
+/// With null for the texts that are not known yet.
+fn without(sketch: Value, variable: Option<&str>) -> Value {
+    let Some(variable) = variable else { return sketch };
+    match sketch {
+        Value::String(text) if text.contains(variable) => Value::Null,
+        Value::Array(items) => items.into_iter().map(|item| without(item, Some(variable))).collect(),
+        Value::Object(map) => {
+            map.into_iter().map(|(key, value)| (key, without(value, Some(variable)))).collect()
+        }
+        other => other,
     }
 }
 

@@ -38,6 +38,9 @@ const CFN: [(&str, &str); 16] = [
 /// Muster's own to come.
 const NOT_YET: [&str; 1] = ["get_node"];
 
+/// Looks like a function, and is data of a software config: a structured deployment reads it.
+const GET_INPUT: &str = "get_input";
+
 /// Names that nobody gives to data: only to these a key may be near by mistake, and beside other keys they are one.
 fn is_telling(name: &str) -> bool {
     name.contains('_')
@@ -83,6 +86,9 @@ fn refusal(name: &str) -> Option<String> {
     }
     if NOT_YET.contains(&name) {
         return Some(format!("the function '{name}' is not supported by this version yet"));
+    }
+    if name == GET_INPUT {
+        return None;
     }
     let near = suggest(name);
     (!near.is_empty() || name.starts_with("get_") || name.starts_with("Fn::"))

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::address::{Net, Port, Subnet};
+use crate::config::SoftwareConfig;
 
 /// Desired state of a resource of the controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +28,12 @@ pub enum Here {
     Subnet(Subnet),
     /// `OS::Neutron::Port`
     Port(Port),
+    /// `OS::Heat::SoftwareConfig` and what is like it
+    Config(SoftwareConfig),
+    /// `OS::Heat::WaitConditionHandle`: signals are sent to it.
+    WaitHandle,
+    /// `OS::Heat::WaitCondition`
+    Wait(WaitCondition),
 }
 
 /// How a random text is made; another way makes another text.
@@ -38,6 +45,17 @@ pub struct RandomString {
     pub sources: Vec<(String, u16)>,
     /// Means nothing but that it was changed.
     pub salt: Option<String>,
+}
+
+/// Signals that are waited for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitCondition {
+    /// The id of its handle.
+    pub handle: String,
+    /// Seconds.
+    pub timeout: u32,
+    /// How many of them say SUCCESS.
+    pub count: u32,
 }
 
 /// For trying out what others do when something happens to it.
@@ -64,7 +82,12 @@ impl Here {
                 let valued = !new.update_replace_value.is_empty() && new.value == new.update_replace_value;
                 old != new && (new.update_replace || valued)
             }
-            (Here::Net(_), Here::Net(_)) | (Here::Subnet(_), Here::Subnet(_)) => false,
+            (Here::Net(_), Here::Net(_))
+            | (Here::Subnet(_), Here::Subnet(_))
+            | (Here::WaitHandle, Here::WaitHandle) => false,
+            // In place: deployments find it under the id they know.
+            (Here::Config(_), Here::Config(_)) => false,
+            (Here::Wait(old), Here::Wait(new)) => old.handle != new.handle || old.timeout != new.timeout,
             (Here::Port(old), Here::Port(new)) => old.network != new.network,
             (
                 Here::Whole
@@ -75,7 +98,10 @@ impl Here {
                 | Here::Server(_)
                 | Here::Net(_)
                 | Here::Subnet(_)
-                | Here::Port(_),
+                | Here::Port(_)
+                | Here::Config(_)
+                | Here::WaitHandle
+                | Here::Wait(_),
                 _,
             ) => true,
         }
@@ -90,7 +116,17 @@ impl Here {
             (Here::Net(net), name) => net.attribute(name),
             (Here::Subnet(subnet), name) => subnet.attribute(name),
             (Here::Port(port), name) => port.attribute(name),
-            (Here::Whole | Here::Value(_) | Here::Random(_) | Here::Test(_) | Here::Server(_), _) => None,
+            (Here::Config(config), name) => config.attribute(name),
+            (
+                Here::Whole
+                | Here::Value(_)
+                | Here::Random(_)
+                | Here::Test(_)
+                | Here::Server(_)
+                | Here::WaitHandle
+                | Here::Wait(_),
+                _,
+            ) => None,
         }
     }
 
@@ -98,7 +134,7 @@ impl Here {
         let mut all = Map::new();
         let mut put = |name: &str, value: Value| drop(all.insert(name.to_owned(), value));
         match self {
-            Here::Whole | Here::None => {}
+            Here::Whole | Here::None | Here::WaitHandle => {}
             Here::Value(json) => put("value", serde_json::from_str(json).unwrap_or_default()),
             Here::Random(random) => {
                 put("length", json!(random.length));
@@ -115,9 +151,15 @@ impl Here {
                 put("update_replace_value", json!(test.update_replace_value));
             }
             Here::Server(node) => put("name", json!(node.as_str())),
+            Here::Wait(wait) => {
+                put("handle", json!(wait.handle));
+                put("timeout", json!(wait.timeout));
+                put("count", json!(wait.count));
+            }
             Here::Net(net) => return net.properties(),
             Here::Subnet(subnet) => return subnet.properties(),
             Here::Port(port) => return port.properties(),
+            Here::Config(config) => return config.properties(),
         }
         all
     }

@@ -408,6 +408,7 @@ fn resource(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr) -> Draft
         }
         reader.path.leave(before);
     }
+    crate::types::refer(reader, draft.kind, &mut draft.properties);
     if !typed {
         reader.error(at, "a resource needs a 'type'");
     }

@@ -4,6 +4,7 @@
 mod address;
 pub(crate) mod cycle;
 mod groups;
+mod outputs;
 mod walk;
 
 use crate::Limits;
@@ -49,16 +50,19 @@ pub(crate) fn resolve(
     let mut errors = reader.errors;
     later_features(&reader.features, reader.version, &mut errors);
     groups::check(&groups, &parameter_names, &mut errors);
+    let names = Table::new(&reader.resources, &resource_names);
+    let declared = outputs::declared(&resources, &names);
     let mut resolver = Resolver {
         errors,
         path: Path::default(),
         version: reader.version,
         parameters: Table::new(&reader.parameters, &parameter_names),
         conditions: Table::new(&reader.conditions, &condition_names),
-        resources: Table::new(&reader.resources, &resource_names),
+        resources: names,
         files: &reader.files,
         given,
         kinds: &kinds,
+        declared: &declared,
         branches: 0,
     };
     let conditions = resolver.conditions(conditions);
@@ -157,6 +161,11 @@ pub(crate) fn unknown_type(name: &str) -> String {
     if name == "OS::Heat::Stack" {
         return "OS::Heat::Stack is not supported, for its template is a text of another site: name the template's file \
                 as the type"
+            .to_owned();
+    }
+    if name == "OS::Heat::UpdateWaitConditionHandle" {
+        return "OS::Heat::UpdateWaitConditionHandle is not supported, for every update would wait for all signals anew: \
+                use an OS::Heat::WaitConditionHandle, and another name for it where signals are wanted anew"
             .to_owned();
     }
     let near = suggestion_or_all(name, &Kind::ALL.map(Kind::name));

@@ -4,6 +4,7 @@
 //! ready). `expected.json` holds what binding and rendering give, `errors.txt` the errors of parsing or binding.
 //! `MUSTER_BLESS=1` writes what came out, to be read before it is committed.
 
+mod deployment;
 mod flow_file;
 mod hot;
 mod language;

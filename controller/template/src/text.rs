@@ -28,7 +28,7 @@ pub(crate) fn text_of(value: &Value) -> Cow<'_, str> {
 }
 
 /// JSON with the spaces that Python's `json.dumps` puts, so that text made from it is what Heat made.
-fn json(value: &Value) -> String {
+pub fn json(value: &Value) -> String {
     let mut out = String::new();
     write_json(value, &mut out);
     out

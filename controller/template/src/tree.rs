@@ -286,7 +286,7 @@ impl Tree {
             Body::Own { scope, resource } => {
                 Some((&grown.parts.scopes[scope as usize].template, resource as usize, scope))
             }
-            Body::Member { .. } | Body::Link { .. } => None,
+            Body::Member { .. } | Body::Link { .. } | Body::Deployed { .. } => None,
         }
     }
 
@@ -359,7 +359,14 @@ impl Tree {
         let Some(grown) = &self.grown else { return self.template.property_error(index, error) };
         let (scope, resource, way) = grown.parts.written(number(index));
         let way = way.into_iter().map(|key| Step::Key(key.into()));
-        let steps: Vec<Step> = way.chain(error.steps.iter().cloned()).collect();
+        let mut steps: Vec<Step> = way.chain(error.steps.iter().cloned()).collect();
+        let instance = &grown.parts.instances[index];
+        let is_server = matches!(steps.first(), Some(Step::Key(key)) if &**key == "server");
+        if is_server && matches!(instance.body, Body::Deployed { .. }) {
+            // Written among those of the group.
+            let name = Step::Key(grown.parts.own_name(number(index)).into());
+            steps.splice(..1, [Step::Key("servers".into()), name]);
+        }
         grown.parts.scopes[scope as usize].template.error_below(resource, &steps, &error.message)
     }
 

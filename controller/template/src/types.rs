@@ -3,6 +3,8 @@
 //! One set of readers serves twice: on literals while a template is parsed, and on rendered properties. Null stands for
 //! what is not known or not given; inside a value readers let it pass.
 
+mod config;
+mod deployment;
 mod dummy;
 mod file;
 mod flow;
@@ -12,7 +14,10 @@ mod hostname;
 mod network;
 mod neutron;
 mod schema;
+mod sysctl;
+mod unit;
 mod value;
+mod wait;
 
 use muster_shared::NodeId;
 use muster_shared::model::Spec;
@@ -24,8 +29,12 @@ use crate::error::{cut, suggestion};
 use crate::expression::describe;
 use crate::here::Here;
 use crate::render::Step;
+pub use deployment::Site;
 pub use schema::{Constraint, PropertyType};
+pub(crate) use unit::refer;
 pub(crate) use value::confirm_timeout;
+pub use wait::SIGNALS_MAX;
+pub(crate) use wait::refused_attribute;
 
 /// The types a template may name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,10 +73,32 @@ pub enum Kind {
     RandomString,
     /// `OS::Neutron::Subnet`
     Subnet,
+    /// `OS::Heat::SoftwareComponent`
+    SoftwareComponent,
+    /// `OS::Heat::SoftwareConfig`
+    SoftwareConfig,
+    /// `OS::Heat::SoftwareDeployment`
+    SoftwareDeployment,
+    /// `OS::Heat::SoftwareDeploymentGroup`
+    SoftwareDeploymentGroup,
+    /// `OS::Heat::StructuredConfig`
+    StructuredConfig,
+    /// `OS::Heat::StructuredDeployment`
+    StructuredDeployment,
+    /// `OS::Heat::StructuredDeploymentGroup`
+    StructuredDeploymentGroup,
     /// `OS::Heat::TestResource`
     TestResource,
+    /// `Muster::Sysctl`
+    Sysctl,
+    /// `Muster::Unit`
+    Unit,
     /// `OS::Heat::Value`
     Value,
+    /// `OS::Heat::WaitCondition`
+    WaitCondition,
+    /// `OS::Heat::WaitConditionHandle`
+    WaitConditionHandle,
 }
 
 /// Of a type that takes whatever it is given.
@@ -107,23 +138,41 @@ pub struct PropertyError {
     pub(crate) steps: Vec<Step>,
 }
 
-/// Desired state from rendered properties.
+/// Desired state from rendered properties, where there is no software config.
 pub fn spec(kind: Kind, properties: &Value) -> Result<Desired, PropertyError> {
-    if kind.is_whole() {
-        return Ok(Desired::Here(Here::Whole));
-    }
+    spec_within(kind, properties, &deployment::Nowhere)
+}
+
+/// What can be said of rendered properties one by one.
+pub fn check_values(kind: Kind, properties: &Value) -> Result<(), PropertyError> {
+    let given = Given(known_names(kind, properties)?);
+    kind.properties().iter().try_for_each(|property| given.get(property.name, property.check).map(drop))
+}
+
+fn known_names(kind: Kind, properties: &Value) -> Result<&Map<String, Value>, PropertyError> {
     let Value::Object(given) = properties else {
         return Err(PropertyError::new(format!("want a map of properties, got {}", describe(properties))));
     };
     for name in given.keys() {
         kind.property(name).map_err(PropertyError::new)?;
     }
-    let properties = Given(given);
+    Ok(given)
+}
+
+/// Desired state from rendered properties.
+pub fn spec_within(kind: Kind, properties: &Value, site: &dyn Site) -> Result<Desired, PropertyError> {
+    if kind.is_whole() {
+        return Ok(Desired::Here(Here::Whole));
+    }
+    let properties = Given(known_names(kind, properties)?);
     if kind.is_here() {
         for property in kind.properties() {
             properties.get(property.name, property.check)?;
         }
         return match kind {
+            Kind::SoftwareComponent => config::component(&properties).map(Here::Config),
+            Kind::SoftwareConfig => config::software(&properties).map(Here::Config),
+            Kind::StructuredConfig => config::structured(&properties).map(Here::Config),
             Kind::Value => heat::value(&properties),
             Kind::Net => neutron::net(&properties),
             Kind::Subnet => neutron::subnet(&properties),
@@ -131,16 +180,21 @@ pub fn spec(kind: Kind, properties: &Value) -> Result<Desired, PropertyError> {
             Kind::RandomString => heat::random(&properties),
             Kind::TestResource => heat::test(&properties),
             Kind::DeployedServer => heat::deployed_server(&properties),
+            Kind::WaitCondition => wait::condition(&properties),
+            Kind::WaitConditionHandle => Ok(Here::WaitHandle),
             _ => Ok(Here::None),
         }
         .map(Desired::Here);
     }
     properties.get("node", value::node)?;
     let spec = match kind {
+        Kind::SoftwareDeployment | Kind::StructuredDeployment => deployment::spec(kind, &properties, site)?,
         Kind::Dummy => Spec::Dummy(dummy::spec(&properties)?),
         Kind::File => Spec::File(file::spec(&properties)?),
         Kind::Hostname => Spec::Hostname(hostname::spec(&properties)?),
         Kind::NetworkConfig => Spec::Network(network::spec(&properties)?),
+        Kind::Sysctl => Spec::Sysctl(sysctl::spec(&properties)?),
+        Kind::Unit => Spec::Unit(unit::spec(&properties)?),
         Kind::FlowGroup | Kind::FlowMeter | Kind::FlowRule => {
             return flow::one(kind, &properties).map(Desired::Flows);
         }
@@ -153,9 +207,16 @@ pub fn spec(kind: Kind, properties: &Value) -> Result<Desired, PropertyError> {
         | Kind::None
         | Kind::Port
         | Kind::RandomString
+        | Kind::SoftwareComponent
+        | Kind::SoftwareConfig
+        | Kind::SoftwareDeploymentGroup
+        | Kind::StructuredConfig
+        | Kind::StructuredDeploymentGroup
         | Kind::Subnet
         | Kind::TestResource
-        | Kind::Value => return Ok(Desired::Here(Here::None)),
+        | Kind::Value
+        | Kind::WaitCondition
+        | Kind::WaitConditionHandle => return Ok(Desired::Here(Here::None)),
     };
     for property in kind.properties().iter().filter(|property| property.required) {
         properties.required(property.name, |_| Ok(()))?;
@@ -166,18 +227,24 @@ pub fn spec(kind: Kind, properties: &Value) -> Result<Desired, PropertyError> {
 /// The node that rendered properties name; `None` where any node will do.
 pub fn node(properties: &Value) -> Result<Option<NodeId>, PropertyError> {
     match properties {
-        Value::Object(given) => match Given(given).get("node", value::node)? {
-            Some(node) => Ok(Some(node)),
+        Value::Object(given) => {
+            let given = Given(given);
+            if let Some(node) = given.get("node", value::node)? {
+                return Ok(Some(node));
+            }
+            if let Some(server) = given.get("server", deployment::server)? {
+                return Ok(Some(server));
+            }
             // A device is on a node.
-            None => Ok(Given(given).get(flow::DEVICE, flow::device)?.map(|device| device.node)),
-        },
+            Ok(given.get(flow::DEVICE, flow::device)?.map(|device| device.node))
+        }
         _ => Ok(None),
     }
 }
 
 impl Kind {
     /// All of them, by name.
-    pub const ALL: [Kind; 18] = [
+    pub const ALL: [Kind; 29] = [
         Kind::Dummy,
         Kind::File,
         Kind::FlowGroup,
@@ -186,13 +253,24 @@ impl Kind {
         Kind::FlowTable,
         Kind::Hostname,
         Kind::NetworkConfig,
+        Kind::Sysctl,
+        Kind::Unit,
         Kind::DeployedServer,
         Kind::None,
         Kind::RandomString,
         Kind::Chain,
         Kind::Group,
+        Kind::SoftwareComponent,
+        Kind::SoftwareConfig,
+        Kind::SoftwareDeployment,
+        Kind::SoftwareDeploymentGroup,
+        Kind::StructuredConfig,
+        Kind::StructuredDeployment,
+        Kind::StructuredDeploymentGroup,
         Kind::TestResource,
         Kind::Value,
+        Kind::WaitCondition,
+        Kind::WaitConditionHandle,
         Kind::Net,
         Kind::Port,
         Kind::Subnet,
@@ -209,14 +287,25 @@ impl Kind {
             Kind::FlowTable => "Muster::FlowTable",
             Kind::Hostname => "Muster::Hostname",
             Kind::NetworkConfig => "Muster::NetworkConfig",
+            Kind::Sysctl => "Muster::Sysctl",
+            Kind::Unit => "Muster::Unit",
             Kind::Chain => "OS::Heat::ResourceChain",
             Kind::DeployedServer => "OS::Heat::DeployedServer",
             Kind::Group => "OS::Heat::ResourceGroup",
             Kind::Nested => NESTED,
             Kind::None => "OS::Heat::None",
             Kind::RandomString => "OS::Heat::RandomString",
+            Kind::SoftwareComponent => "OS::Heat::SoftwareComponent",
+            Kind::SoftwareConfig => "OS::Heat::SoftwareConfig",
+            Kind::SoftwareDeployment => "OS::Heat::SoftwareDeployment",
+            Kind::SoftwareDeploymentGroup => "OS::Heat::SoftwareDeploymentGroup",
+            Kind::StructuredConfig => "OS::Heat::StructuredConfig",
+            Kind::StructuredDeployment => "OS::Heat::StructuredDeployment",
+            Kind::StructuredDeploymentGroup => "OS::Heat::StructuredDeploymentGroup",
             Kind::TestResource => "OS::Heat::TestResource",
             Kind::Value => "OS::Heat::Value",
+            Kind::WaitCondition => "OS::Heat::WaitCondition",
+            Kind::WaitConditionHandle => "OS::Heat::WaitConditionHandle",
             Kind::Net => "OS::Neutron::Net",
             Kind::Port => "OS::Neutron::Port",
             Kind::Subnet => "OS::Neutron::Subnet",
@@ -235,7 +324,17 @@ impl Kind {
 
     /// Stands for what is below it.
     pub fn is_whole(self) -> bool {
-        matches!(self, Kind::Chain | Kind::Group | Kind::Nested)
+        matches!(self, Kind::Chain | Kind::Group | Kind::Nested) || self.is_deployment_group()
+    }
+
+    /// Runs a software config on a node.
+    pub fn is_deployment(self) -> bool {
+        matches!(self, Kind::SoftwareDeployment | Kind::StructuredDeployment)
+    }
+
+    /// One deployment on each of many nodes.
+    pub fn is_deployment_group(self) -> bool {
+        matches!(self, Kind::SoftwareDeploymentGroup | Kind::StructuredDeploymentGroup)
     }
 
     /// The controller itself sees to it: it is on no node.
@@ -249,9 +348,16 @@ impl Kind {
             | Kind::None
             | Kind::Port
             | Kind::RandomString
+            | Kind::SoftwareComponent
+            | Kind::SoftwareConfig
+            | Kind::SoftwareDeploymentGroup
+            | Kind::StructuredConfig
+            | Kind::StructuredDeploymentGroup
             | Kind::Subnet
             | Kind::TestResource
-            | Kind::Value => true,
+            | Kind::Value
+            | Kind::WaitCondition
+            | Kind::WaitConditionHandle => true,
             Kind::Dummy
             | Kind::File
             | Kind::FlowGroup
@@ -259,7 +365,11 @@ impl Kind {
             | Kind::FlowRule
             | Kind::FlowTable
             | Kind::Hostname
-            | Kind::NetworkConfig => false,
+            | Kind::NetworkConfig
+            | Kind::SoftwareDeployment
+            | Kind::StructuredDeployment
+            | Kind::Sysctl
+            | Kind::Unit => false,
         }
     }
 
@@ -273,6 +383,8 @@ impl Kind {
             Kind::FlowRule => &flow::RULE_PROPERTIES,
             Kind::FlowTable => &flow::TABLE_PROPERTIES,
             Kind::Hostname => &hostname::PROPERTIES,
+            Kind::Sysctl => &sysctl::PROPERTIES,
+            Kind::Unit => &unit::PROPERTIES,
             Kind::NetworkConfig => &network::PROPERTIES,
             Kind::Chain => &group::CHAIN_PROPERTIES,
             Kind::DeployedServer => &heat::SERVER_PROPERTIES,
@@ -280,8 +392,17 @@ impl Kind {
             // Whatever the template or nobody takes.
             Kind::Nested | Kind::None => &[],
             Kind::RandomString => &heat::RANDOM_PROPERTIES,
+            Kind::SoftwareComponent => &config::COMPONENT_PROPERTIES,
+            Kind::SoftwareConfig => &config::SOFTWARE_PROPERTIES,
+            Kind::SoftwareDeployment => &deployment::SOFTWARE_PROPERTIES,
+            Kind::SoftwareDeploymentGroup => &deployment::SOFTWARE_GROUP_PROPERTIES,
+            Kind::StructuredConfig => &config::STRUCTURED_PROPERTIES,
+            Kind::StructuredDeployment => &deployment::STRUCTURED_PROPERTIES,
+            Kind::StructuredDeploymentGroup => &deployment::STRUCTURED_GROUP_PROPERTIES,
             Kind::TestResource => &heat::TEST_PROPERTIES,
             Kind::Value => &heat::VALUE_PROPERTIES,
+            Kind::WaitCondition => &wait::CONDITION_PROPERTIES,
+            Kind::WaitConditionHandle => &wait::HANDLE_PROPERTIES,
             Kind::Net => &neutron::NET_PROPERTIES,
             Kind::Port => &neutron::PORT_PROPERTIES,
             Kind::Subnet => &neutron::SUBNET_PROPERTIES,
@@ -292,14 +413,24 @@ impl Kind {
     pub fn attributes(self) -> Option<&'static [&'static str]> {
         match self {
             Kind::Dummy | Kind::Chain | Kind::Group | Kind::Nested | Kind::None => None,
+            // Outputs of their config.
+            Kind::SoftwareDeployment
+            | Kind::SoftwareDeploymentGroup
+            | Kind::StructuredDeployment
+            | Kind::StructuredDeploymentGroup => None,
+            Kind::SoftwareComponent | Kind::SoftwareConfig | Kind::StructuredConfig => Some(&["config"]),
             Kind::File => Some(&["path"]),
             Kind::FlowGroup | Kind::FlowMeter | Kind::FlowRule => Some(&["device", "id", "ids"]),
             Kind::FlowTable => Some(&["device", "ids"]),
             Kind::Hostname => Some(&["hostname"]),
+            Kind::Sysctl => Some(&["value"]),
+            Kind::Unit => Some(&["name"]),
             Kind::NetworkConfig => Some(&[]),
             Kind::DeployedServer => Some(&["name"]),
             Kind::RandomString | Kind::Value => Some(&["value"]),
             Kind::TestResource => Some(&["output"]),
+            Kind::WaitCondition => Some(&["data"]),
+            Kind::WaitConditionHandle => Some(&["endpoint"]),
             Kind::Net => Some(&["admin_state_up", "name", "status"]),
             Kind::Port => Some(&[
                 "admin_state_up",

@@ -1,13 +1,21 @@
 //! The model of what travels between controller and agent, free of any encoding.
 
+mod deployment;
 pub mod flow;
 mod hostname;
 mod message;
 pub mod network;
 mod properties;
 mod spec;
+mod sysctl;
+mod unit;
 mod watch;
 
+pub use deployment::{
+    DEPLOY_ACTION, DEPLOY_STATUS_CODE, DEPLOY_STDERR, DEPLOY_STDOUT, DEPLOYMENT_ATTRIBUTE_MAX,
+    DEPLOYMENT_ATTRIBUTES_MAX, DEPLOYMENT_MAX, DEPLOYMENT_TIMEOUT_MAX, Deployment, DeploymentAction,
+    DeploymentError, DeploymentGroup, DeploymentOutput, DeploymentStep, OnInterrupt,
+};
 pub use hostname::{HOSTNAME_MAX, HostnameError, check_hostname};
 pub use message::{
     CHALLENGE_BYTES, Down, Hello, Job, LedgerEntry, Observed, Outcome, Progress, Report, ReportKey, Up,
@@ -16,5 +24,10 @@ pub use message::{
 pub use spec::{
     Action, Claim, ClaimKind, Content, ContentDigest, Dummy, FailOn, File, Hostname, Lane, NetworkConfig,
     OnDelete, Spec,
+};
+pub use sysctl::{Sysctl, SysctlError, check_sysctl_key};
+pub use unit::{
+    SETTLE_MAX, UNIT_CONTENT_MAX, UNIT_FOLDER, Unit, UnitActive, UnitError, check_drop_in_name,
+    check_unit_name,
 };
 pub use watch::{Counters, Drift, DriftState, Facts, LinkFacts};

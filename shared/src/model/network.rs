@@ -7,12 +7,17 @@
 //! by name (`options.rs`); the unsupported ones are refused by that name, never ignored. Whether a link
 //! exists is the host's business.
 
+mod bond;
+mod check;
 mod dns;
 mod error;
+mod layer3;
 mod mapping;
-mod options;
+mod ovs;
 mod parse;
 mod rule;
+mod schema;
+pub mod support;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -22,11 +27,14 @@ use std::fmt;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use bond::BondOptions;
 pub use dns::{Dns, MAX_DNS_SERVERS};
 pub use error::{NetworkError, Problem};
 pub use mapping::NicMapping;
+pub use ovs::{OvsPlace, OvsSetting, OvsTable, OvsValue};
 pub use rule::{Rule, RuleAction};
 
 /// Objects and members of one document. A server has tens; the bound keeps a bad template from being planned.
@@ -43,11 +51,13 @@ pub const MAX_FALLBACK: usize = 2;
 pub const MAX_DOCUMENT_BYTES: usize = 16 * 1024 * 1024;
 /// The kernel's IFNAMSIZ without the closing zero.
 pub const MAX_LINK_NAME: usize = 15;
+/// A port of Open vSwitch without an interface of the kernel.
+pub const MAX_PORT_NAME: usize = 64;
 /// The kernel's main routing table.
 pub const MAIN_TABLE: u32 = 254;
 
 /// The name of a network interface, as the kernel takes it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LinkName(String);
 
 impl LinkName {
@@ -68,6 +78,18 @@ impl LinkName {
         }
         if name == "lo" {
             return refuse("the loopback interface is the kernel's own");
+        }
+        Ok(Self(name.to_owned()))
+    }
+
+    /// The name of what may have no interface of the kernel, a port of Open vSwitch: that may be longer.
+    pub fn of_port(name: &str) -> Result<Self, String> {
+        let graphic = name.bytes().all(|b| b.is_ascii_graphic() && b != b'/');
+        if name.is_empty() || name.len() > MAX_PORT_NAME || !graphic {
+            return Err(format!(
+                "'{}' cannot name a port: 1 to {MAX_PORT_NAME} letters, digits and . _ - are taken",
+                error::clip(name)
+            ));
         }
         Ok(Self(name.to_owned()))
     }
@@ -96,8 +118,34 @@ pub struct NetworkDocument {
     pub objects: Vec<Object>,
     /// `dns_servers` and `domain` of all objects; nothing if none has any.
     pub dns: Option<Dns>,
-    /// `fallback_config`: what is to be if neither this nor what was there before can be.
+    /// `fallback_config`: what is to be if neither this nor what was there before can be. Without one, `minimum_config`.
     pub fallback: Option<Vec<Object>>,
+    /// `route_table` of all sections.
+    pub tables: Vec<RouteTable>,
+    /// `remove_config`: what goes.
+    pub removals: Vec<Removal>,
+}
+
+/// A name for a routing table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteTable {
+    /// Where it stands.
+    pub path: String,
+    /// As routes, rules and `ip route` name it.
+    pub name: String,
+    /// The kernel's number.
+    pub id: u32,
+}
+
+/// Something that goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removal {
+    /// Where it stands.
+    pub path: String,
+    /// The interface, bridge or port.
+    pub name: LinkName,
+    /// `remove_type`
+    pub kind: String,
 }
 
 /// One object of the document, or a member of a bridge.
@@ -121,6 +169,10 @@ pub struct Object {
     pub domains: Vec<String>,
     /// `mtu`; without it the link keeps what it has.
     pub mtu: Option<u32>,
+    /// `ovs_options`, `ovs_extra` and `ovs_fail_mode`.
+    pub settings: Vec<OvsSetting>,
+    /// The VLAN of a port of Open vSwitch that is no `vlan`.
+    pub tag: Option<u16>,
 }
 
 /// The object types of this version.
@@ -138,9 +190,35 @@ pub enum ObjectKind {
     },
     /// `ovs_bridge`.
     OvsBridge {
-        /// Interfaces and VLANs.
+        /// Interfaces, VLANs, bonds, tunnels, patches.
         members: Vec<Object>,
     },
+    /// `ovs_bond`: a port with several interfaces.
+    OvsBond {
+        /// Interfaces.
+        members: Vec<Object>,
+    },
+    /// `ovs_patch_port`: a way to another bridge of Open vSwitch.
+    OvsPatch {
+        /// The bridge it belongs to.
+        bridge: LinkName,
+        /// Its other end.
+        peer: LinkName,
+    },
+    /// `ovs_tunnel`
+    OvsTunnel {
+        /// `vxlan` or `gre`.
+        tunnel: String,
+    },
+    /// `linux_bond`, and `team`, which is made as one.
+    LinuxBond {
+        /// Interfaces.
+        members: Vec<Object>,
+        /// Exactly these, and the kernel's own choice for all others.
+        options: BondOptions,
+    },
+    /// `linux_tap`
+    LinuxTap,
     /// `vlan`: within an `ovs_bridge` an internal port with that tag, elsewhere an 802.1Q link on `device`.
     Vlan {
         /// 1 to 4094.
@@ -161,6 +239,10 @@ pub struct Route {
     pub table: u32,
     /// `metric`; without it the kernel's default.
     pub metric: Option<u32>,
+    /// The preferred source address.
+    pub source: Option<IpAddr>,
+    /// The next hop counts as on the link.
+    pub onlink: bool,
 }
 
 impl Route {
@@ -177,6 +259,12 @@ impl NetworkDocument {
     /// From a list of objects or `{"network_config": [...], "fallback_config": [...]}`.
     pub fn parse(document: &Value) -> Result<Self, NetworkError> {
         parse::document(document)
+    }
+
+    /// What os-net-config's own schema says of a list of objects: nothing, or the first fault. What of it can be done
+    /// is [`NetworkDocument::parse`]'s to say.
+    pub fn check_schema(objects: &[Value]) -> Result<(), NetworkError> {
+        schema::section("network_config", objects)
     }
 
     /// From JSON text, see [`NetworkDocument::parse`].
@@ -197,35 +285,19 @@ impl NetworkDocument {
         all(&self.objects)
     }
 
-    /// The links the document decides about. Aliases stand as written until [`NetworkDocument::with_names`].
+    /// The links of the kernel that the document decides about. Aliases stand as written until [`NetworkDocument::with_names`].
     pub fn link_names(&self) -> impl Iterator<Item = &LinkName> {
-        self.all().map(|object| &object.name)
+        self.all().filter(|object| !object.is_port_only()).map(|object| &object.name)
     }
 
-    /// The document with aliases (`nic1`) replaced by interface names, checked again for links named twice.
+    /// The document with aliases (`nic1`, and `nic1.5` for what stands on it) replaced by interface names, checked again
+    /// for links named twice.
     pub fn with_names(mut self, names: &BTreeMap<String, LinkName>) -> Result<Self, NetworkError> {
-        let rename = |object: &mut Object| {
-            for rule in &mut object.rules {
-                for link in [&mut rule.iif, &mut rule.oif].into_iter().flatten() {
-                    if let Some(real) = names.get(link.as_str()) {
-                        *link = real.clone();
-                    }
-                }
-            }
-            let place = match &mut object.kind {
-                ObjectKind::Interface { .. } => Some(&mut object.name),
-                ObjectKind::Vlan { device, .. } => device.as_mut(),
-                ObjectKind::LinuxBridge { .. } | ObjectKind::OvsBridge { .. } => None,
-            };
-            if let Some(name) = place
-                && let Some(real) = names.get(name.as_str())
-            {
-                *name = real.clone();
-            }
-        };
         for object in self.objects.iter_mut().chain(self.fallback.iter_mut().flatten()) {
-            rename(object);
-            object.members_mut().iter_mut().for_each(rename);
+            object.rename(names);
+        }
+        for removal in self.removals.iter_mut().filter(|removal| removal.kind == "interface") {
+            rename(&mut removal.name, names);
         }
         self.check_names()?;
         Ok(self)
@@ -235,7 +307,7 @@ impl NetworkDocument {
     pub fn fallback(&self) -> Option<Self> {
         let objects = self.fallback.clone()?;
         let dns = dns::gather(all(&objects)).ok().flatten();
-        Some(Self { objects, dns, fallback: None })
+        Some(Self { objects, dns, fallback: None, tables: self.tables.clone(), removals: Vec::new() })
     }
 
     fn check_names(&self) -> Result<(), NetworkError> {
@@ -245,7 +317,27 @@ impl NetworkDocument {
 }
 
 fn all(objects: &[Object]) -> impl Iterator<Item = &Object> {
-    objects.iter().flat_map(|object| std::iter::once(object).chain(object.members()))
+    let mut open: Vec<&Object> = objects.iter().rev().collect();
+    std::iter::from_fn(move || {
+        let object = open.pop()?;
+        open.extend(object.members().iter().rev());
+        Some(object)
+    })
+}
+
+fn rename(name: &mut LinkName, names: &BTreeMap<String, LinkName>) {
+    if let Some(real) = names.get(name.as_str()) {
+        *name = real.clone();
+        return;
+    }
+    // As in os-net-config: a VLAN's suffix stays.
+    if let Some((base, suffix)) = name.as_str().split_once('.')
+        && suffix.parse::<u16>().is_ok()
+        && let Some(real) = names.get(base)
+        && let Ok(real) = LinkName::new(&format!("{real}.{suffix}"))
+    {
+        *name = real;
+    }
 }
 
 fn check_names(objects: &[Object]) -> Result<(), NetworkError> {
@@ -260,18 +352,52 @@ fn check_names(objects: &[Object]) -> Result<(), NetworkError> {
 }
 
 impl Object {
-    /// A bridge's members; empty for anything else.
+    /// A bridge's or bond's members; empty for anything else.
     pub fn members(&self) -> &[Object] {
+        use ObjectKind::{
+            Interface, LinuxBond, LinuxBridge, LinuxTap, OvsBond, OvsBridge, OvsPatch, OvsTunnel, Vlan,
+        };
         match &self.kind {
-            ObjectKind::LinuxBridge { members } | ObjectKind::OvsBridge { members } => members,
-            ObjectKind::Interface { .. } | ObjectKind::Vlan { .. } => &[],
+            LinuxBridge { members }
+            | OvsBridge { members }
+            | OvsBond { members }
+            | LinuxBond { members, .. } => members,
+            Interface { .. } | Vlan { .. } | LinuxTap | OvsPatch { .. } | OvsTunnel { .. } => &[],
         }
     }
 
-    fn members_mut(&mut self) -> &mut [Object] {
+    /// It has no interface of the kernel: it is only in Open vSwitch.
+    pub fn is_port_only(&self) -> bool {
+        matches!(
+            self.kind,
+            ObjectKind::OvsBond { .. } | ObjectKind::OvsPatch { .. } | ObjectKind::OvsTunnel { .. }
+        )
+    }
+
+    fn rename(&mut self, names: &BTreeMap<String, LinkName>) {
+        let links = self.rules.iter_mut().flat_map(|rule| [&mut rule.iif, &mut rule.oif]);
+        links.flatten().for_each(|link| rename(link, names));
+        for setting in &mut self.settings {
+            if let Some(real) = names.get(&setting.place.record) {
+                setting.place.record = real.as_str().to_owned();
+            }
+        }
         match &mut self.kind {
-            ObjectKind::LinuxBridge { members } | ObjectKind::OvsBridge { members } => members,
-            ObjectKind::Interface { .. } | ObjectKind::Vlan { .. } => &mut [],
+            ObjectKind::Interface { .. } => rename(&mut self.name, names),
+            ObjectKind::Vlan { device: Some(device), .. } => rename(device, names),
+            ObjectKind::LinuxBond { options, .. } => {
+                options.primary.iter_mut().for_each(|it| rename(it, names))
+            }
+            _ => {}
+        }
+        match &mut self.kind {
+            ObjectKind::LinuxBridge { members }
+            | ObjectKind::OvsBridge { members }
+            | ObjectKind::OvsBond { members }
+            | ObjectKind::LinuxBond { members, .. } => {
+                members.iter_mut().for_each(|member| member.rename(names));
+            }
+            _ => {}
         }
     }
 }

@@ -2,9 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
+use super::deployment::{Deployment, OnInterrupt};
 use super::spec::{
     Action, Content, ContentDigest, Dummy, FailOn, File, Hostname, NetworkConfig, OnDelete, Spec,
 };
+use super::unit::{Unit, UnitActive};
 
 /// Longer contents are shown by digest and size.
 const CONTENT_SHOWN: usize = 4096;
@@ -17,6 +19,13 @@ impl Spec {
             Spec::File(file) => of_file(file),
             Spec::Network(network) => of_network(network),
             Spec::Hostname(hostname) => of_hostname(hostname),
+            Spec::Deployment(deployment) => of_deployment(deployment),
+            Spec::Unit(unit) => of_unit(unit),
+            Spec::Sysctl(sysctl) => json!({
+                "key": sysctl.key,
+                "value": sysctl.value,
+                "on_delete": of_on_delete(sysctl.on_delete),
+            }),
         };
         match value {
             Value::Object(map) => map.into_iter().filter(|(_, value)| !value.is_null()).collect(),
@@ -76,6 +85,51 @@ fn of_hostname(hostname: &Hostname) -> Value {
         "hostname": hostname.hostname,
         "confirm_timeout": hostname.confirm_timeout,
         "on_delete": of_on_delete(hostname.on_delete),
+    })
+}
+
+fn of_deployment(deployment: &Deployment) -> Value {
+    let steps = deployment.steps.iter().map(|step| {
+        json!({
+            "actions": step.actions.iter().map(|action| action.name()).collect::<Vec<_>>(),
+            "group": step.group.name(),
+            "config": of_content(&step.config),
+        })
+    });
+    let outputs = deployment.outputs.iter().map(|output| {
+        let name = json!({"name": output.name});
+        if output.error_output { json!({"name": output.name, "error_output": true}) } else { name }
+    });
+    json!({
+        "name": deployment.name,
+        "configs": steps.collect::<Vec<_>>(),
+        "input_values": deployment.inputs,
+        "outputs": outputs.collect::<Vec<_>>(),
+        "timeout": deployment.timeout,
+        "on_interrupt": match deployment.on_interrupt {
+            OnInterrupt::Rerun => "rerun",
+            OnInterrupt::Fail => "fail",
+        },
+    })
+}
+
+/// Without what it is restarted for: that is digests of what may be secret.
+fn of_unit(unit: &Unit) -> Value {
+    let text = |text: &String| of_content(&Content::Inline(text.clone().into_bytes()));
+    let drop_ins: Map<String, Value> =
+        unit.drop_ins.iter().map(|(name, content)| (name.clone(), text(content))).collect();
+    json!({
+        "name": unit.name,
+        "content": unit.content.as_ref().map(text),
+        "drop_ins": if drop_ins.is_empty() { Value::Null } else { Value::Object(drop_ins) },
+        "enabled": unit.enabled,
+        "active": unit.active.map(|active| match active {
+            UnitActive::Started => "started",
+            UnitActive::Stopped => "stopped",
+        }),
+        "masked": unit.masked,
+        "settle": unit.settle,
+        "on_delete": of_on_delete(unit.on_delete),
     })
 }
 

@@ -7,6 +7,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::deployment::{Deployment, OnInterrupt};
+use super::sysctl::Sysctl;
+use super::unit::Unit;
+
 /// What is to be done with a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Action {
@@ -33,6 +37,12 @@ pub enum Spec {
     Network(NetworkConfig),
     /// `Muster::Hostname`
     Hostname(Hostname),
+    /// `OS::Heat::SoftwareDeployment` and what is like it
+    Deployment(Deployment),
+    /// `Muster::Unit`
+    Unit(Unit),
+    /// `Muster::Sysctl`
+    Sysctl(Sysctl),
 }
 
 /// `Muster::Dummy`: makes nothing real; for tests, demonstrations and ordering.
@@ -146,6 +156,10 @@ pub enum ClaimKind {
     Resolver,
     /// A place in a flow table; its key is the bridge and the id.
     Flow,
+    /// A unit of systemd.
+    Unit,
+    /// A setting of the kernel.
+    Sysctl,
 }
 
 /// Jobs of one lane run one after the other; lanes do not wait for each other.
@@ -155,6 +169,8 @@ pub enum Lane {
     Network,
     /// Files and services.
     Service,
+    /// Software deployments: one after the other as in Heat, and nothing else waits for a long script.
+    Deployment,
 }
 
 impl Content {
@@ -204,6 +220,8 @@ impl fmt::Display for ClaimKind {
             ClaimKind::Hostname => "host name",
             ClaimKind::Resolver => "resolver",
             ClaimKind::Flow => "flow",
+            ClaimKind::Unit => "unit",
+            ClaimKind::Sysctl => "kernel setting",
         })
     }
 }
@@ -237,7 +255,9 @@ impl Spec {
     pub fn is_interruptible(&self) -> bool {
         match self {
             Spec::Dummy(_) => true,
-            Spec::File(_) | Spec::Network(_) | Spec::Hostname(_) => false,
+            // Whose author says that it may run again after it was cut off in the middle.
+            Spec::Deployment(deployment) => deployment.on_interrupt == OnInterrupt::Rerun,
+            Spec::File(_) | Spec::Network(_) | Spec::Hostname(_) | Spec::Unit(_) | Spec::Sysctl(_) => false,
         }
     }
 
@@ -247,7 +267,7 @@ impl Spec {
         match self {
             Spec::Network(network) => Some(Duration::from_secs(network.confirm_timeout.into())),
             Spec::Hostname(hostname) => Some(Duration::from_secs(hostname.confirm_timeout.into())),
-            Spec::Dummy(_) | Spec::File(_) => None,
+            Spec::Dummy(_) | Spec::File(_) | Spec::Deployment(_) | Spec::Unit(_) | Spec::Sysctl(_) => None,
         }
     }
 
@@ -255,14 +275,18 @@ impl Spec {
     pub fn lane(&self) -> Lane {
         match self {
             Spec::Network(_) | Spec::Hostname(_) => Lane::Network,
-            Spec::Dummy(_) | Spec::File(_) => Lane::Service,
+            Spec::Dummy(_) | Spec::File(_) | Spec::Unit(_) | Spec::Sysctl(_) => Lane::Service,
+            Spec::Deployment(_) => Lane::Deployment,
         }
     }
 
     /// What it owns on its node.
     pub fn claims(&self) -> Vec<Claim> {
         match self {
-            Spec::Dummy(_) => Vec::new(),
+            // What a script touches, nobody knows.
+            Spec::Dummy(_) | Spec::Deployment(_) => Vec::new(),
+            Spec::Unit(unit) => unit.claims(),
+            Spec::Sysctl(sysctl) => vec![Claim { kind: ClaimKind::Sysctl, key: sysctl.key.clone() }],
             Spec::File(file) => vec![Claim { kind: ClaimKind::File, key: file.path.clone() }],
             Spec::Network(network) => network.claims(),
             Spec::Hostname(_) => vec![Claim { kind: ClaimKind::Hostname, key: Hostname::CLAIM.into() }],
@@ -285,13 +309,24 @@ impl Spec {
                 forced(old) != forced(new)
             }
             (Spec::File(old), Spec::File(new)) => old.path != new.path,
+            (Spec::Deployment(old), Spec::Deployment(new)) => old.needs_replacement(new),
+            (Spec::Unit(old), Spec::Unit(new)) => old.name != new.name,
+            (Spec::Sysctl(old), Spec::Sysctl(new)) => old.key != new.key,
             (Spec::Network(_), Spec::Network(_)) | (Spec::Hostname(_), Spec::Hostname(_)) => false,
             (_, _) => true,
         }
     }
 
+    /// The attribute that is another value for every other desired state, of any type: what `restart_on` is made of. It
+    /// is a digest of contents that may be secret, so no template may name it, and nobody is shown it.
+    pub const STATE: &str = "muster:state";
+
     /// An attribute that follows from the desired state itself.
     pub fn attribute(&self, name: &str) -> Option<Value> {
+        if name == Self::STATE {
+            let bytes = postcard::to_stdvec(self).expect("a desired state has no map of unknown length");
+            return Some(Value::String(ContentDigest::of(&bytes).to_string()));
+        }
         match self {
             Spec::Dummy(dummy) => dummy.values.get(name).map(|v| Value::String(v.clone())),
             Spec::File(file) => match name {
@@ -302,7 +337,15 @@ impl Spec {
                 "hostname" => Some(Value::String(hostname.hostname.clone())),
                 _ => None,
             },
-            Spec::Network(_) => None,
+            Spec::Sysctl(sysctl) => match name {
+                "value" => Some(Value::String(sysctl.value.clone())),
+                _ => None,
+            },
+            Spec::Unit(unit) => match name {
+                "name" => Some(Value::String(unit.name.clone())),
+                _ => None,
+            },
+            Spec::Network(_) | Spec::Deployment(_) => None,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{CHUNK_MAX, WireError, flow, v1, watch};
+use super::{CHUNK_MAX, WireError, deployment, flow, service, v1, watch};
 use crate::model::{
     Action, CHALLENGE_BYTES, Content, ContentDigest, Down, Dummy, FailOn, File, Hello, Hostname, Job,
     LedgerEntry, NetworkConfig, Observed, OnDelete, Outcome, Progress, Report, ReportKey, Spec, Up, Welcome,
@@ -262,6 +262,9 @@ fn spec_out(spec: &Spec) -> v1::Spec {
             confirm_timeout_s: hostname.confirm_timeout,
             keep: hostname.on_delete == OnDelete::Keep,
         },
+        Spec::Deployment(deployment) => v1::Spec::Deployment(deployment::deployment_out(deployment)),
+        Spec::Unit(unit) => service::unit_out(unit),
+        Spec::Sysctl(sysctl) => service::sysctl_out(sysctl),
     }
 }
 
@@ -320,6 +323,8 @@ fn spec_in(spec: v1::Spec) -> Result<Spec, WireError> {
                 on_delete: on_delete(keep),
             })
         }
+        v1::Spec::Deployment(deployment) => Spec::Deployment(deployment::deployment_in(deployment)?),
+        service @ (v1::Spec::Unit { .. } | v1::Spec::Sysctl { .. }) => service::spec_in(service)?,
     })
 }
 

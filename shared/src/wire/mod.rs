@@ -10,7 +10,9 @@
 //! is refused whole. Golden byte vectors in the tests pin version 1.
 
 mod convert;
+mod deployment;
 mod flow;
+mod service;
 pub mod v1;
 mod watch;
 

@@ -55,6 +55,48 @@ fn hostname(name: &str) -> Spec {
     Spec::Hostname(Hostname { hostname: name.into(), confirm_timeout: 30, on_delete: OnDelete::Keep })
 }
 
+fn sysctl() -> Sysctl {
+    Sysctl { key: "net.ipv4.ip_forward".into(), value: "1".into(), on_delete: OnDelete::Keep }
+}
+
+fn unit() -> Unit {
+    Unit {
+        name: "web.service".into(),
+        content: Some("[Service]\n".into()),
+        drop_ins: [("a.conf".to_owned(), "[Unit]\n".to_owned())].into(),
+        enabled: Some(true),
+        active: Some(UnitActive::Started),
+        masked: Some(false),
+        restart_on: "01".into(),
+        reload_on: String::new(),
+        settle: 2,
+        on_delete: OnDelete::Restore,
+    }
+}
+
+fn deployment() -> Deployment {
+    Deployment {
+        name: "setup".into(),
+        steps: vec![
+            DeploymentStep {
+                actions: vec![DeploymentAction::Create, DeploymentAction::Update],
+                group: DeploymentGroup::Script,
+                config: Content::Inline(b"#!/bin/sh\n".to_vec()),
+            },
+            DeploymentStep {
+                actions: vec![DeploymentAction::Delete],
+                group: DeploymentGroup::JsonFile,
+                config: Content::Inline(b"{}".to_vec()),
+            },
+        ],
+        inputs: [("a".to_owned(), "1".to_owned())].into(),
+        replace_on: ["a".to_owned()].into(),
+        outputs: vec![DeploymentOutput { name: "result".into(), error_output: true }],
+        timeout: 300,
+        on_interrupt: OnInterrupt::Fail,
+    }
+}
+
 fn downs() -> Vec<Down> {
     vec![
         Down::Welcome(Welcome { epoch: Epoch(3), want_ledger: true, heartbeat: Duration::from_secs(60) }),
@@ -79,6 +121,9 @@ fn downs() -> Vec<Down> {
         Down::Answer { key: key(), bytes: vec![1, 2, 3] },
         Down::AskFacts,
         job(hostname("web-1.example.com")),
+        job(Spec::Deployment(deployment())),
+        job(Spec::Unit(unit())),
+        job(Spec::Sysctl(sysctl())),
     ]
     .into_iter()
     .chain(flow_tests::downs())
@@ -247,6 +292,21 @@ fn bounds_are_kept() {
     }
     for name in ["", "web_1", "web-1.", "a/b", "web\n", &"a".repeat(65)] {
         assert_eq!(refused(job(hostname(name))), WireError::Bounds { field: "hostname" }, "{name:?}");
+    }
+    let twice = Deployment { steps: vec![deployment().steps.remove(0); 2], ..deployment() };
+    let nameless = Deployment { name: String::new(), ..deployment() };
+    let long = Deployment { inputs: [("a".to_owned(), "a".repeat(DEPLOYMENT_MAX))].into(), ..deployment() };
+    for wrong in [twice, nameless, long] {
+        assert_eq!(refused(job(Spec::Deployment(wrong))), WireError::Bounds { field: "deployment" });
+    }
+    for key in ["", "kernel", "net/../x.y\n", "a.//.b"] {
+        let wrong = Sysctl { key: key.into(), ..sysctl() };
+        assert_eq!(refused(job(Spec::Sysctl(wrong))), WireError::Bounds { field: "sysctl" }, "{key:?}");
+    }
+    let nameless = Unit { name: "web".into(), ..unit() };
+    let outside = Unit { drop_ins: [("../a.conf".to_owned(), String::new())].into(), ..unit() };
+    for wrong in [nameless, outside] {
+        assert_eq!(refused(job(Spec::Unit(wrong))), WireError::Bounds { field: "unit" });
     }
     let content = Content::Stored { digest: ContentDigest([0; 32]), size: u64::MAX };
     assert_eq!(refused(job(file(content))), WireError::Bounds { field: "content" });

@@ -68,6 +68,51 @@ mod types {
             confirm_timeout_s: u32,
             keep: bool,
         },
+        Deployment(Deployment),
+        Unit {
+            name: String,
+            content: Option<String>,
+            drop_ins: BTreeMap<String, String>,
+            enabled: Option<bool>,
+            started: Option<bool>,
+            masked: Option<bool>,
+            restart_on: String,
+            reload_on: String,
+            settle_s: u32,
+            keep: bool,
+        },
+        Sysctl {
+            key: String,
+            value: String,
+            keep: bool,
+        },
+    }
+
+    #[derive(Serialize, Deserialize)]
+    pub struct Deployment {
+        pub name: String,
+        /// actions, group, config
+        pub steps: Vec<(Vec<DeploymentAction>, DeploymentGroup, Vec<u8>)>,
+        pub inputs: BTreeMap<String, String>,
+        pub replace_on: Vec<String>,
+        /// name, error_output
+        pub outputs: Vec<(String, bool)>,
+        pub timeout_s: u32,
+        pub rerun: bool,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    pub enum DeploymentAction {
+        Create,
+        Update,
+        Delete,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    pub enum DeploymentGroup {
+        Script,
+        ApplyConfig,
+        JsonFile,
     }
 
     #[derive(Serialize, Deserialize)]

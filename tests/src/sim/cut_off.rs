@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::fault::Kind;
 use super::plan::CONFIRM_TIMEOUT;
 use super::world::{Event, World};
 
@@ -26,6 +27,22 @@ impl World {
         self.machines[at].cuts += 1;
         let cut = self.machines[at].cuts;
         self.later(BACK_WITHIN, Event::IsBack(at, cut));
+        let whom = self.machines[at].name.to_string();
+        if self.faults.strikes(self.now, Kind::EndsWhileCut, &whom) {
+            // Before it gives the change up by itself.
+            let dice = self.faults.dice(Kind::EndsWhileCut);
+            let (after, power_cut) = (dice.millis(0, CONFIRM_TIMEOUT * 1000), dice.one_in(4));
+            let life = self.machines[at].life;
+            self.later(after, Event::EndsWhileCut(at, life, power_cut));
+        }
+    }
+
+    /// Unless it has ended since, or is reached again.
+    pub fn ends_while_cut(&mut self, at: usize, life: u64, power_cut: bool) {
+        let machine = &self.machines[at];
+        if self.faults.on && machine.life == life && machine.host.is_cut() {
+            self.agent_ends(at, power_cut);
+        }
     }
 
     /// It is reached again, or it cannot have put itself back: its agent, or the whole server, was not there for so long.

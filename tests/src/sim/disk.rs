@@ -7,9 +7,9 @@ use muster_shared::model::flow::{Bridge, FlowId};
 use muster_shared::model::{Action, ContentDigest, Outcome, ReportKey};
 use muster_shared::{Epoch, MonoTime, ResourceId};
 
+use super::aftermath::is_kept;
 use super::dice::Dice;
 use super::flow::Log;
-use super::world::is_kept;
 
 /// The state directory.
 #[derive(Default)]
@@ -109,6 +109,13 @@ impl Disk {
         let of_it = |entry: &Entry| entry.undo.as_ref().is_some_and(|undo| undo.key == key);
         let synced = self.unsynced.get(&key.resource).is_none_or(|old| old.as_ref().is_some_and(of_it));
         synced && self.entries.get(&key.resource).is_some_and(of_it)
+    }
+
+    /// Jobs whose change may have begun, and was not confirmed.
+    pub fn half_done(&self) -> BTreeSet<ReportKey> {
+        let undo = |entry: &Entry| Some(entry.undo.as_ref()?.key);
+        let job = |entry: &Entry| Some(entry.current.as_ref()?.job.key());
+        self.entries.values().filter(|entry| undo(entry) == job(entry)).filter_map(undo).collect()
     }
 
     /// Entries, as an agent that starts reads them.

@@ -47,6 +47,8 @@ pub enum Kind {
     StoreStalls,
     /// An agent ends at one of its next effects.
     AgentCrash,
+    /// An agent ends, or its server loses power, while a change has cut it off.
+    EndsWhileCut,
     /// An agent stands still, then its clock jumps.
     AgentFrozen,
     /// A server loses power: what was not synced may be lost.
@@ -99,7 +101,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 38] = [
         Self::MessageDelayed,
         Self::MessageTwice,
         Self::ConnectionBreaks,
@@ -113,6 +115,7 @@ impl Kind {
         Self::StoreBroken,
         Self::StoreStalls,
         Self::AgentCrash,
+        Self::EndsWhileCut,
         Self::AgentFrozen,
         Self::PowerCut,
         Self::LedgerFull,
@@ -156,6 +159,7 @@ impl Kind {
         match self {
             Kind::MessageDelayed | Kind::MessageTwice => 30,
             Kind::ConnectFails => 200,
+            Kind::EndsWhileCut => 250,
             Kind::StoreStalls => 5,
             Kind::ContentDamaged => 60,
             Kind::CaptureFails => 20,

@@ -188,19 +188,19 @@ fn too_early(shared: &Shared, row: &ResourceRecord) -> Option<String> {
     let stack = tables.stacks.get(&row.stack)?;
     let text = tables.revisions.get(&(stack.id, stack.revision))?;
     let plan = shared.plans.get(&text.name)?;
-    let Some(resource) = plan.resources.get(&*row.name) else {
+    let Some(needs) = plan.needs_of(&row.name) else {
         return Some(format!("{} is not in {}", row.name, plan.name));
     };
     let ready = |need: &String| {
-        let mut rows = tables.rows.values();
-        rows.any(|other| {
-            other.stack == row.stack
-                && *other.name == **need
-                && other.dropped.is_none()
-                && other.progress.observed_ready
-        })
+        let inside = format!("{need}/");
+        let is_it = |other: &&ResourceRecord| {
+            let is_of_it = *other.name == **need || other.name.starts_with(&inside);
+            other.stack == row.stack && is_of_it && other.dropped.is_none()
+        };
+        // A group and a nested stack are ready when all that is in them is.
+        let mut rows = tables.rows.values().filter(is_it).map(|other| other.progress.observed_ready);
+        rows.next() == Some(true) && rows.all(|ready| ready)
     };
-    let needs = resource.needs();
     let missing = needs.iter().find(|need| !ready(need))?;
     Some(format!("{} needs {missing}, which is not ready ({})", row.name, plan.name))
 }

@@ -1,21 +1,20 @@
 //! A server and its agent: the real machine of `muster-agent-core`, a disk that forgets what was not synced, and the
 //! fake host.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-use muster_agent_core::{Agent, Config, ContentStep, Effect, Entry, Input, WriteId, at_boot};
+use muster_agent_core::{Agent, Config, Entry, Input, WriteId, at_boot};
 use muster_shared::model::flow::Bridge;
-use muster_shared::model::{Claim, Down, DriftState, Job, Outcome, ReportKey, Spec, Up};
+use muster_shared::model::{Claim, Down, Job, ReportKey, Spec, Up};
 use muster_shared::seal::{Seal, SealPublic};
 use muster_shared::{Epoch, MonoTime, NodeId, ResourceId};
 
-use super::bus::said;
 use super::disk::Disk;
 use super::flow::{Hands, Log};
 use super::host::Host;
-use super::work::{Run, Work};
+use super::work::Run;
 use super::world::{Event, World};
 
 /// Inputs in one turn, as in the real agent.
@@ -62,8 +61,8 @@ pub struct Process {
     pub agent: Agent,
     started: MonoTime,
     inbox: VecDeque<Input>,
-    written: Vec<(WriteId, Result<(), String>)>,
-    said: Vec<Up>,
+    pub(super) written: Vec<(WriteId, Result<(), String>)>,
+    pub(super) said: Vec<Up>,
     /// The connection it knows of.
     pub line: Option<u64>,
     /// Counts attempts to connect: one that was given up comes to nothing.
@@ -77,7 +76,9 @@ pub struct Process {
     /// Ends after so many effects.
     pub fuse: Option<u32>,
     /// Epoch of the controller that greeted it last.
-    greeted: Epoch,
+    pub(super) greeted: Epoch,
+    /// Jobs whose change was under way, and not confirmed, when the agent before it ended.
+    pub(super) half_done: BTreeSet<ReportKey>,
 }
 
 impl Machine {
@@ -164,6 +165,10 @@ impl World {
         }
         let config = Config { seed, boot_id: machine.boot, agent_version: "1.0.0".into() };
         let entries = machine.disk.entries.values().cloned().collect();
+        let half_done = machine.disk.half_done();
+        if !half_done.is_empty() {
+            self.shared.borrow_mut().counts.add("agent starts with a change that was not confirmed");
+        }
         // What is read is on disk from then on: else a table could be told of that a power cut takes back.
         machine.disk.logs.values_mut().for_each(Log::open);
         let is_open = |log: &&Log| log.fold(true).open.is_some();
@@ -187,6 +192,7 @@ impl World {
             hands: Hands::default(),
             fuse: None,
             greeted: Epoch(0),
+            half_done,
         });
         self.excuses_all(at);
         self.note(|world| format!("{} agent starts", world.machines[at].name));
@@ -337,174 +343,4 @@ impl World {
             });
         }
     }
-
-    fn agent_effect(&mut self, at: usize, effect: Effect) {
-        self.note(|world| format!("{} {}", world.machines[at].name, shown(&effect)));
-        if let Some(what) = counted(&effect) {
-            self.shared.borrow_mut().counts.add(what);
-        }
-        match effect {
-            Effect::Connect => self.agent_connects(at),
-            Effect::Disconnect { .. } => {
-                let Some(process) = &mut self.machines[at].process else { return };
-                process.attempt += 1;
-                if let Some(line) = process.line.take() {
-                    let notice = self.dice.net.millis(1, 100);
-                    self.line_ends(line, None, Some(notice));
-                }
-                self.tell_agent(at, Input::Disconnected { reason: "closed by this side".into() });
-            }
-            Effect::Flow { device, effect } => self.flow_effect(at, &device, effect),
-            Effect::Send(up) => {
-                if let Up::Flow(up) = &up {
-                    self.tells_what_is_durable(at, up);
-                }
-                let machine = &mut self.machines[at];
-                let Some(process) = &mut machine.process else { return };
-                if let Up::Drift(drifts) = &up {
-                    let wrong = machine.host.untrue(drifts, process.agent.entries(), self.now);
-                    wrong.into_iter().for_each(|wrong| self.shared.borrow_mut().violate(wrong));
-                }
-                // What only one says that obeys.
-                let obeys = matches!(up, Up::Ledger { .. } | Up::Heartbeat);
-                process.said.push(up);
-                if obeys && process.greeted > machine.disk.epoch {
-                    let (name, epoch) = (machine.name.clone(), process.greeted.0);
-                    self.violate(format!("{name} obeys epoch {epoch}, which it has not written down"));
-                }
-            }
-            Effect::Write { write, entry } => {
-                // A disk that is full may have taken it all the same.
-                let taken = !self.machines[at].disk.full || self.dice.disks.one_in(4);
-                if taken {
-                    let disk = &mut self.machines[at].disk;
-                    if disk.ends_retained(&entry) {
-                        // Its agent does not know it any more, whatever is asked of it next.
-                        self.retained.push(entry.resource);
-                        let held = disk.given_up_to(entry.resource);
-                        self.machines[at].host.falls_to(entry.resource, &held);
-                    }
-                    self.machines[at].disk.write(*entry);
-                }
-                self.written(at, write, taken);
-            }
-            Effect::Remove(resource) => self.machines[at].disk.remove(resource),
-            Effect::WriteEpoch { write, epoch } => {
-                let taken = !self.machines[at].disk.full;
-                if taken {
-                    self.machines[at].disk.epoch = epoch;
-                }
-                self.written(at, write, taken);
-            }
-            Effect::Capture { key, spec, known, own } => {
-                let after = self.dice.hosts.millis(0, 20);
-                self.work_later(at, after, Work::Capture(key, Box::new(spec), known, own));
-            }
-            Effect::Run { job, before, theirs } => self.job_begins(at, *job, before, theirs),
-            Effect::Guard { job, before, theirs } => {
-                let after = self.dice.hosts.millis(0, 50);
-                let own = before.as_ref().map(|before| Host::without(before, &theirs));
-                self.work_later(at, after, Work::Guard(job, own));
-            }
-            Effect::Restore { key, undo } => {
-                let after = self.dice.hosts.millis(1, 2000);
-                self.work_later(at, after, Work::Restore(key, undo));
-            }
-            Effect::Fallback { key, spec } => {
-                let after = self.dice.hosts.millis(1, 2000);
-                self.work_later(at, after, Work::Fallback(key, Box::new(spec)));
-            }
-            Effect::Check { job, .. } => {
-                let after = self.dice.hosts.millis(0, 200);
-                if let Some(process) = &mut self.machines[at].process {
-                    process.checks.insert(job.key(), *job.clone());
-                }
-                self.work_later(at, after, Work::Check(job.key()));
-            }
-            Effect::Look { number, looks } => {
-                let after = self.dice.watch.millis(0, 20);
-                self.work_later(at, after, Work::Look(number, looks));
-            }
-            Effect::Gather => {
-                let after = self.dice.watch.millis(0, 5);
-                self.work_later(at, after, Work::Gather);
-            }
-            Effect::Cancel(key) => {
-                if let Some(process) = &mut self.machines[at].process {
-                    process.runs.remove(&key);
-                    process.checks.remove(&key);
-                }
-                self.job_ended(at, key);
-            }
-            Effect::Content { digest, step } => self.content(at, digest, step),
-            Effect::KeepContents(kept) => {
-                self.machines[at].disk.contents.retain(|digest, _| kept.contains(digest));
-            }
-            Effect::Warn(_) => {}
-        }
-    }
-
-    fn written(&mut self, at: usize, write: WriteId, taken: bool) {
-        let result = if taken { Ok(()) } else { Err("no space left on device".to_owned()) };
-        if let Some(process) = &mut self.machines[at].process {
-            process.written.push((write, result));
-        }
-    }
-}
-
-fn shown(effect: &Effect) -> String {
-    match effect {
-        Effect::Write { write, entry } => format!("writes {} #{}", entry.resource, write.0),
-        Effect::Run { job, .. } => {
-            format!("runs {:?} {} {}.{}", job.action, job.resource, job.generation, job.attempt.0)
-        }
-        Effect::Send(Up::Report(report)) => {
-            format!(
-                "reports {} {}.{} {:?}",
-                report.key.resource, report.key.generation, report.key.attempt.0, report.outcome
-            )
-        }
-        Effect::Send(up) => format!("says {}", said(up)),
-        other => format!("{other:?}"),
-    }
-}
-
-/// What of an effect is counted.
-fn counted(effect: &Effect) -> Option<String> {
-    Some(match effect {
-        Effect::Run { job, .. } => format!("agent runs {:?}", job.action),
-        Effect::Check { .. } => "agent checks".into(),
-        Effect::Look { .. } => "agent looks".into(),
-        Effect::Send(Up::Drift(drifts)) if drifts.iter().all(|drift| drift.state == DriftState::InSync) => {
-            "agent says in sync".into()
-        }
-        Effect::Send(Up::Drift(_)) => "agent says drifted".into(),
-        Effect::Send(Up::Facts(_)) => "agent says facts".into(),
-        Effect::Capture { known, .. } if known.is_empty() => "agent captures".into(),
-        Effect::Capture { .. } => "agent captures what it takes over".into(),
-        Effect::Guard { .. } => "agent guards".into(),
-        Effect::Restore { .. } => "agent puts back".into(),
-        Effect::Fallback { .. } => "agent falls back".into(),
-        Effect::Send(Up::Challenge { .. }) => "agent asks for a confirmation".into(),
-        Effect::Cancel(_) => "agent cancels".into(),
-        Effect::Remove(_) => "agent forgets".into(),
-        Effect::Warn(_) => "agent warns".into(),
-        Effect::WriteEpoch { .. } => "agent writes an epoch".into(),
-        Effect::Disconnect { .. } => "agent disconnects".into(),
-        Effect::Content { step: ContentStep::Verify, .. } => "agent has fetched".into(),
-        Effect::Send(Up::Progress(_)) => "agent says progress".into(),
-        Effect::Send(Up::Ledger { .. }) => "agent sends its ledger".into(),
-        Effect::Send(Up::Report(report)) => format!(
-            "outcome {}",
-            match &report.outcome {
-                Outcome::Done(_) => "done",
-                Outcome::Failed { permanent: false, .. } => "failed",
-                Outcome::Failed { permanent: true, .. } => "failed for good",
-                Outcome::Withdrawn => "withdrawn",
-                Outcome::Superseded { .. } => "superseded",
-                Outcome::Differs { .. } => "differs",
-            }
-        ),
-        _ => return None,
-    })
 }

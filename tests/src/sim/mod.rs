@@ -13,6 +13,9 @@
 //!
 //! Absent: threads, clocks, files, sockets.
 
+mod addresses;
+mod aftermath;
+mod breaks;
 mod bus;
 pub mod cli;
 mod controller;
@@ -20,6 +23,7 @@ mod count;
 mod cut_off;
 mod dice;
 mod disk;
+mod effect;
 mod fault;
 mod flow;
 mod host;

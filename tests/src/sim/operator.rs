@@ -199,7 +199,10 @@ impl World {
     }
 
     fn marks_unhealthy(&mut self, name: &StackName) {
+        // A network that others have ports on cannot be replaced.
+        let is_net = |name: &str| ["y", "z"].contains(&name);
         let mut names: Vec<String> = self.names(name).into_iter().map(|(name, _)| name).collect();
+        names.retain(|name| !is_net(name));
         names.push("nothing".into());
         let resource = self.operators.dice.pick(&names).clone();
         let request = Request::Unhealthy { stack: name.clone(), resource: resource.clone() };

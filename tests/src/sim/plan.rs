@@ -1,15 +1,19 @@
 //! What operators want: small stacks made at random, as data that the reference model knows and as templates that
 //! Muster is given.
 
+mod make;
+mod tree;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_engine::{EnvironmentText, Hook, SourceText};
 use muster_shared::model::OnDelete;
-use muster_shared::model::flow::{Action, DeviceName, Entry, FlowId, Instruction, Packed};
+use muster_shared::model::flow::{DeviceName, FlowId, Packed};
 use serde_json::{Map, Value as Json, json};
 
-use super::dice::Dice;
-use super::flow::{self, MANAGEMENT, Manner, OTHER};
+pub use make::SHARED;
+pub use make::{FOUND, Maker, Mood};
+pub use tree::{Group, Here, INNER_LENGTH, Inner, Member};
 
 /// A link with this MTU cuts its server off.
 pub const CUTTING: u32 = 1234;
@@ -46,6 +50,8 @@ pub struct Resource {
     pub retain: bool,
     /// It stands for a thing that was there before, by this id.
     pub external: Option<String>,
+    /// What the parameter says that its condition asks for, if it has one.
+    pub on: Option<bool>,
 }
 
 /// What a resource is.
@@ -61,10 +67,16 @@ pub enum What {
     Hostname { number: u32, on_delete: OnDelete },
     /// `Muster::FlowRule`, or of several `Muster::FlowTable`.
     Flows { device: DeviceName, entries: BTreeMap<FlowId, Packed> },
+    /// Of the controller itself.
+    Here(Here),
+    /// `OS::Heat::ResourceGroup`
+    Group(Group),
+    /// A nested stack.
+    Nested(Inner),
 }
 
 /// A value with what it refers to.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// As it stands.
     Text(String),
@@ -74,6 +86,10 @@ pub enum Value {
     Id(String),
     /// A resource's attribute.
     Attribute(String, String),
+    /// An attribute of each member of a group.
+    All(String, String),
+    /// The address of a port.
+    Address(String),
 }
 
 impl Value {
@@ -83,18 +99,25 @@ impl Value {
             Value::Hidden => json!({"get_param": "secret"}),
             Value::Id(of) => json!({"get_resource": of}),
             Value::Attribute(of, key) => json!({"get_attr": [of, key]}),
+            Value::All(of, key) => json!({"list_join": [",", {"get_attr": [of, key]}]}),
+            Value::Address(of) => json!({"get_attr": [of, "fixed_ips", 0, "ip_address"]}),
         }
     }
 
     fn refers_to(&self) -> Option<&String> {
         match self {
-            Value::Id(of) | Value::Attribute(of, _) => Some(of),
+            Value::Id(of) | Value::Attribute(of, _) | Value::All(of, _) | Value::Address(of) => Some(of),
             Value::Text(_) | Value::Hidden => None,
         }
     }
 }
 
 impl Resource {
+    /// Whether its condition lets it be.
+    pub fn is_there(&self) -> bool {
+        self.on != Some(false)
+    }
+
     /// All it needs.
     pub fn needs(&self) -> BTreeSet<String> {
         let mut needs = self.depends_on.clone();
@@ -102,12 +125,16 @@ impl Resource {
             What::Dummy { values, .. } => needs.extend(values.values().filter_map(Value::refers_to).cloned()),
             What::File { content, .. } => needs.extend(content.refers_to().cloned()),
             What::Network { .. } | What::Hostname { .. } | What::Flows { .. } => {}
+            What::Here(_) | What::Group(_) | What::Nested(_) => {
+                needs.extend(self.what.values().into_iter().filter_map(Value::refers_to).cloned());
+            }
         }
         needs
     }
 
-    fn json(&self) -> Json {
+    fn json(&self, name: &str) -> Json {
         let mut properties = Map::new();
+        let mut more = Map::new();
         if let Some(node) = self.node.as_ref().filter(|_| !matches!(self.what, What::Flows { .. })) {
             properties.insert("node".into(), json!(node));
         }
@@ -172,8 +199,14 @@ impl Resource {
                 properties.insert("confirm_timeout".into(), json!(CONFIRM_TIMEOUT));
                 kind
             }
+            What::Here(here) => here.json(&mut properties),
+            What::Group(group) => group.json(name, &mut properties, &mut more),
+            What::Nested(inner) => inner.json(&mut properties),
         };
-        let mut resource = Map::new();
+        let mut resource = more;
+        if self.on.is_some() {
+            resource.insert("condition".into(), json!({"get_param": format!("on_{name}")}));
+        }
         resource.insert("type".into(), json!(kind));
         resource.insert("properties".into(), properties.into());
         if self.retain {
@@ -193,25 +226,37 @@ impl Plan {
     /// As an operator sends it.
     pub fn source(&self) -> SourceText {
         let resources: Map<String, Json> =
-            self.resources.iter().map(|(name, resource)| (name.clone(), resource.json())).collect();
+            self.resources.iter().map(|(name, resource)| (name.clone(), resource.json(name))).collect();
         let outputs: Map<String, Json> = self
             .resources
             .keys()
             .take(1)
             .map(|name| ("first".to_owned(), json!({"value": {"get_resource": name}})))
             .collect();
+        let mut parameters = BTreeMap::from([("secret".to_owned(), json!(self.hidden))]);
+        let mut definitions = json!({"secret": {"type": "string", "hidden": true}});
+        for (name, resource) in &self.resources {
+            if let Some(on) = resource.on {
+                definitions[format!("on_{name}")] = json!({"type": "boolean"});
+                parameters.insert(format!("on_{name}"), json!(on));
+            }
+            if let What::Group(Group { count: Value::Text(count), by_parameter: true, .. }) = &resource.what {
+                definitions[format!("count_{name}")] = json!({"type": "number"});
+                parameters.insert(format!("count_{name}"), json!(count));
+            }
+        }
         let template = json!({
             "heat_template_version": "2018-08-31",
-            "parameters": {"secret": {"type": "string", "hidden": true}},
+            "parameters": definitions,
             "resources": resources,
             "outputs": outputs,
         });
         SourceText {
             name: self.name.clone(),
             template: template.to_string(),
-            parameters: BTreeMap::from([("secret".to_owned(), json!(self.hidden))]),
+            parameters,
             environments: self.environment().into_iter().collect(),
-            ..SourceText::default()
+            files: tree::files(self.resources.values().map(|resource| &resource.what)),
         }
     }
 
@@ -229,296 +274,5 @@ impl Plan {
         }
         let text = json!({"resource_registry": {"resources": resources}}).to_string();
         Some(EnvironmentText { name: "env".into(), key: None, text })
-    }
-}
-
-/// The same rule, which does something else.
-fn turned(packed: &Packed) -> Packed {
-    let Entry::Rule(mut rule) = packed.unpack() else { return packed.clone() };
-    rule.treatment.insert(0, Instruction::Do(Action::SetQueue(1)));
-    rule.treatment.truncate(2);
-    flow::packed(&Entry::Rule(rule))
-}
-
-/// A file that is on every server.
-pub const FOUND: (&str, &str, u32) = ("/etc/found", "found", 0o600);
-
-/// Each stack adopts it on a node of its own, if there are so many.
-fn adopted(stack: usize) -> Resource {
-    let (path, content, mode) = FOUND;
-    Resource {
-        node: Some(format!("node-{stack}")),
-        depends_on: BTreeSet::new(),
-        what: What::File {
-            path: path.into(),
-            content: Value::Text(content.into()),
-            size: 0,
-            mode,
-            on_delete: OnDelete::Restore,
-        },
-        retain: false,
-        external: Some(format!("found-{stack}")),
-    }
-}
-
-/// What plans are made of.
-pub struct Maker {
-    dice: Dice,
-    made: u64,
-    nodes: Vec<String>,
-    /// By stack number.
-    newest: BTreeMap<usize, Plan>,
-}
-
-/// Names are few, so that rows are found again.
-const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
-const LINKS: [&str; 4] = ["eth1", "eth2", "eth3", "eth4"];
-/// Over what a job carries itself.
-const LARGE: usize = 70_000;
-
-/// How a plan is to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mood {
-    /// Anything goes.
-    Any,
-    /// It must be possible to carry it out.
-    Sound,
-}
-
-impl Maker {
-    /// For these nodes.
-    pub fn new(seed: u64, nodes: Vec<String>) -> Self {
-        Self { dice: Dice::new(seed, "plans"), made: 0, nodes, newest: BTreeMap::new() }
-    }
-
-    /// The newest plan of stack number `stack` with one thing changed in one resource, if there is one: what needs
-    /// that resource has to follow, and nothing else.
-    pub fn change(&mut self, stack: usize) -> Option<Plan> {
-        let mut plan = self.newest.get(&stack)?.clone();
-        let names: Vec<String> = plan.resources.keys().filter(|name| *name != "x").cloned().collect();
-        let name = self.dice.pick(&names);
-        let value = Value::Text(format!("w{}", self.dice.below(1000)));
-        match &mut plan.resources.get_mut(name)?.what {
-            What::Dummy { values, .. } => drop(values.insert("k".to_owned(), value)),
-            What::File { content, .. } => *content = value,
-            What::Network { links, .. } => {
-                links.values_mut().for_each(|mtu| *mtu = if *mtu == CUTTING { 1400 } else { *mtu });
-                links.values_mut().take(1).for_each(|mtu| *mtu = 2900 - *mtu);
-            }
-            What::Hostname { number, .. } => *number += 1,
-            What::Flows { entries, .. } => {
-                entries.retain(|_, packed| !flow::cuts(packed) && !flow::is_bad(packed));
-                entries.values_mut().for_each(|packed| *packed = turned(packed));
-                if entries.is_empty() {
-                    return None;
-                }
-            }
-        }
-        self.made += 1;
-        plan.name = format!("plan-{}", self.made);
-        self.newest.insert(stack, plan.clone());
-        Some(plan)
-    }
-
-    /// A new plan for stack number `stack`.
-    pub fn make(&mut self, stack: usize, mood: Mood) -> Plan {
-        self.made += 1;
-        let mut names = NAMES.to_vec();
-        for i in (1..names.len()).rev() {
-            names.swap(i, self.dice.index(i + 1));
-        }
-        names.truncate(1 + self.dice.index(NAMES.len()));
-        let mut plan = Plan {
-            name: format!("plan-{}", self.made),
-            hidden: format!("{HIDDEN}{}-{}", self.made, self.dice.below(1000)),
-            ..Plan::default()
-        };
-        let mut taken = BTreeSet::new();
-        for (at, name) in names.iter().enumerate() {
-            let resource = self.resource(stack, mood, &plan, &names[..at], &mut taken);
-            plan.resources.insert((*name).to_owned(), resource);
-        }
-        let adopted = adopted(stack);
-        let is_there = adopted.node.as_ref().is_some_and(|node| self.nodes.contains(node));
-        if self.dice.one_in(6) && is_there {
-            plan.resources.insert("x".to_owned(), adopted);
-        }
-        if mood == Mood::Any && self.dice.one_in(5) {
-            self.environment(&mut plan);
-        }
-        self.newest.insert(stack, plan.clone());
-        plan
-    }
-
-    fn environment(&mut self, plan: &mut Plan) {
-        let names: Vec<String> = plan.resources.keys().cloned().collect();
-        for _ in 0..1 + self.dice.below(2) {
-            let hook = *self.dice.pick(&Hook::ALL);
-            plan.hooks.entry(self.dice.pick(&names).clone()).or_default().push(hook);
-        }
-        plan.hooks.values_mut().for_each(|hooks| {
-            hooks.sort();
-            hooks.dedup();
-        });
-        if self.dice.one_in(3) {
-            let action = *self.dice.pick(&["update", "replace"]);
-            plan.restricted.insert(self.dice.pick(&names).clone(), action);
-        }
-    }
-
-    fn resource(
-        &mut self,
-        stack: usize,
-        mood: Mood,
-        plan: &Plan,
-        earlier: &[&str],
-        taken: &mut BTreeSet<String>,
-    ) -> Resource {
-        let mut depends_on = BTreeSet::new();
-        for name in earlier {
-            if self.dice.one_in(4) {
-                depends_on.insert((*name).to_owned());
-            }
-        }
-        // Few at a time, so that they meet.
-        let few = self.nodes.len().min(3 + self.dice.index(8));
-        let mut node = self.nodes[self.dice.index(few)].clone();
-        if mood == Mood::Any && self.dice.one_in(60) {
-            node = format!("ghost-{}", self.dice.below(2));
-        }
-        if self.dice.one_in(6) {
-            let (what, node) = self.flows(stack, mood, &node, taken);
-            let retain = self.dice.one_in(20);
-            return Resource { node: Some(node), depends_on, what, retain, external: None };
-        }
-        let what = match self.dice.below(10) {
-            0..5 => self.dummy(mood, plan, earlier),
-            5..9 => self.file(stack, mood, plan, earlier, &node, taken),
-            // A server has one name, so that each stack has a server to name.
-            _ if node == format!("node-{stack}") && taken.insert(format!("{node} name")) => self.hostname(),
-            _ => self.network(stack, mood, &node, taken),
-        };
-        let anywhere = matches!(what, What::Dummy { .. }) && self.dice.one_in(10);
-        let retain = self.dice.one_in(20);
-        Resource { node: (!anywhere).then_some(node), depends_on, what, retain, external: None }
-    }
-
-    fn value(&mut self, plan: &Plan, earlier: &[&str]) -> Value {
-        if earlier.is_empty() || self.dice.below(3) > 0 {
-            return match self.dice.below(6) {
-                0 => Value::Hidden,
-                _ => Value::Text(format!("v{}", self.dice.below(4))),
-            };
-        }
-        let of = (*self.dice.pick(earlier)).to_owned();
-        match &plan.resources[&of].what {
-            What::Dummy { values, .. } if !values.is_empty() => {
-                let keys: Vec<&String> = values.keys().collect();
-                let key = (*self.dice.pick(&keys)).clone();
-                if self.dice.one_in(2) { Value::Id(of) } else { Value::Attribute(of, key) }
-            }
-            What::File { .. } if self.dice.one_in(2) => Value::Attribute(of, "path".into()),
-            What::Hostname { .. } if self.dice.one_in(2) => Value::Attribute(of, "hostname".into()),
-            What::Dummy { .. }
-            | What::File { .. }
-            | What::Network { .. }
-            | What::Hostname { .. }
-            | What::Flows { .. } => Value::Id(of),
-        }
-    }
-
-    fn dummy(&mut self, mood: Mood, plan: &Plan, earlier: &[&str]) -> What {
-        let mut values = BTreeMap::new();
-        for key in ["k", "l", "!r"] {
-            if self.dice.below(3) > 0 {
-                let value = match key {
-                    // What makes another thing of it changes less often.
-                    "!r" => Value::Text(format!("r{}", self.dice.below(2))),
-                    _ => self.value(plan, earlier),
-                };
-                values.insert(key.to_owned(), value);
-            }
-        }
-        let fail = (mood == Mood::Any && self.dice.one_in(15))
-            .then(|| *self.dice.pick(&["create", "update", "delete", "true"]));
-        let millis = if self.dice.one_in(5) { 1 + self.dice.below(20_000) } else { 0 };
-        What::Dummy { values, millis, fail }
-    }
-
-    fn file(
-        &mut self,
-        stack: usize,
-        mood: Mood,
-        plan: &Plan,
-        earlier: &[&str],
-        node: &str,
-        taken: &mut BTreeSet<String>,
-    ) -> What {
-        let mut path = format!("/etc/s{stack}-{}", self.dice.below(5));
-        if mood == Mood::Any && self.dice.one_in(12) {
-            path = format!("/etc/shared-{}", self.dice.below(2));
-        }
-        let mut further = 0;
-        while !(taken.insert(format!("{node} {path}")) || mood == Mood::Any && self.dice.one_in(40)) {
-            path = format!("/etc/s{stack}-more-{further}");
-            further += 1;
-        }
-        What::File {
-            path,
-            content: self.value(plan, earlier),
-            size: if self.dice.one_in(12) { LARGE + self.dice.index(200_000) } else { 0 },
-            mode: *self.dice.pick(&[0o644, 0o600, 0o640]),
-            on_delete: if self.dice.one_in(10) { OnDelete::Keep } else { OnDelete::Restore },
-        }
-    }
-
-    fn network(&mut self, stack: usize, mood: Mood, node: &str, taken: &mut BTreeSet<String>) -> What {
-        let mut links = BTreeMap::new();
-        for link in LINKS {
-            let link = format!("{link}{stack}");
-            if self.dice.one_in(2) && taken.insert(format!("{node} link {link}")) {
-                links.insert(link, 1400 + u32::try_from(self.dice.below(5)).unwrap_or_default());
-            }
-        }
-        if mood == Mood::Any && self.dice.one_in(5) {
-            links.values_mut().take(1).for_each(|mtu| *mtu = CUTTING);
-        }
-        let on_delete = if self.dice.one_in(10) { OnDelete::Keep } else { OnDelete::Restore };
-        What::Network { links, on_delete }
-    }
-
-    fn flows(
-        &mut self,
-        stack: usize,
-        mood: Mood,
-        node: &str,
-        taken: &mut BTreeSet<String>,
-    ) -> (What, String) {
-        let bridge = if self.dice.one_in(2) { MANAGEMENT } else { OTHER };
-        let device = flow::device(node, bridge);
-        // Each stack has a table of its own, with what may be left to operators, and one without; once in a while it
-        // has rules where operators have theirs.
-        let own = if mood == Mood::Any { 1 } else { 101 } + u8::try_from(stack % 100).unwrap_or_default();
-        let manner = if mood == Mood::Any { Manner::Any } else { Manner::Sound };
-        let mut entries = BTreeMap::new();
-        for _ in 0..*self.dice.pick(&[1, 1, 2, 5]) {
-            let table = if mood == Mood::Any && self.dice.one_in(8) { 0 } else { own };
-            let entry = Entry::Rule(flow::rule(&mut self.dice, table, manner));
-            let id = entry.id(&device);
-            if taken.insert(format!("{node} flow {id}")) {
-                entries.insert(id, flow::packed(&entry));
-            }
-        }
-        if mood == Mood::Any && bridge == MANAGEMENT && self.dice.one_in(15) {
-            let entry = flow::cutting();
-            entries.insert(entry.id(&device), flow::packed(&entry));
-        }
-        (What::Flows { device, entries }, node.to_owned())
-    }
-
-    fn hostname(&mut self) -> What {
-        let number = 1 + u32::try_from(self.dice.below(3)).unwrap_or_default();
-        let on_delete = if self.dice.one_in(10) { OnDelete::Keep } else { OnDelete::Restore };
-        What::Hostname { number, on_delete }
     }
 }

@@ -1,20 +1,25 @@
 //! What must be in the end, worked out from what operators asked for and was begun, with nothing of the engine: plans
 //! as data, revisions by hand, and hosts as they were before Muster.
 
+mod kept;
+mod tree;
+mod wanted;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use muster_engine::flow::record::FlowMark;
-use muster_engine::record::{ResourceRecord, StackAction, StackRecord, Status};
-use muster_shared::model::flow::{DeviceName, FlowId, Packed};
-use muster_shared::model::{ContentDigest, Hostname};
+use muster_engine::record::{StackAction, StackRecord, Status};
 use muster_shared::{ResourceId, StackName};
 
-use super::flow;
-use super::host::FileState;
+use super::count::Counts;
 use super::machine::Machine;
-use super::plan::{CUTTING, Plan, Value, What};
+use super::plan::Plan;
 use super::store::Tables;
+pub use tree::addresses;
+
+use kept::Kept;
+use tree::physical;
+use wanted::Wanted;
 
 /// What an operator asked for.
 #[derive(Clone, Debug)]
@@ -72,6 +77,8 @@ struct History {
     is_complete: bool,
     /// The last operation was a check.
     is_checked: bool,
+    /// What stays the same from one revision to the next.
+    kept: Kept,
 }
 
 /// All that operators did, as it was taken.
@@ -83,6 +90,8 @@ pub struct Reference {
     marked: BTreeMap<(StackName, String), (ResourceId, u32)>,
     /// A node is being removed.
     pub removing: bool,
+    /// What of plans came to be.
+    pub counts: Counts,
 }
 
 impl History {
@@ -102,11 +111,15 @@ impl History {
                 target.and_then(|to| self.revisions.get(to).cloned().flatten())
             }
             Asked::Delete | Asked::Check | Asked::Cancel => {
+                if matches!(asked, Asked::Delete) {
+                    self.kept = Kept::default();
+                }
                 self.is_complete = false;
                 return;
             }
         };
         self.revision += 1;
+        self.kept.begins(plan.as_deref());
         self.revisions.insert(self.revision, plan);
         self.is_complete = false;
     }
@@ -195,8 +208,13 @@ impl Reference {
                 }
             }
         }
+        let is_new = is_complete && !history.is_complete && is.action != StackAction::Check;
         history.is_complete = is_complete;
-        None
+        // Another operation may have begun in the same turn.
+        let still = tables.stacks.get(&is.id).is_some_and(|now| now.traversal == is.traversal);
+        let plan = history.plan().cloned().filter(|_| is_new && still)?;
+        let wrong = history.kept.ends(is.id, &plan, tables, &mut self.counts);
+        wrong.map(|wrong| format!("stack {}: {wrong}", is.name))
     }
 
     /// An operator does not trust a resource.
@@ -204,6 +222,9 @@ impl Reference {
         let Some(history) = self.stacks.get(stack) else { return };
         if let Ok(physical) = physical(history.id, resource, tables) {
             self.marked.insert((stack.clone(), resource.to_owned()), (physical, history.revision));
+            if let Some(history) = self.stacks.get_mut(stack) {
+                history.kept.marks(resource);
+            }
         }
     }
 
@@ -233,190 +254,5 @@ impl Reference {
             }
         }
         machines.iter().find_map(|machine| wanted.differs(machine, tables, &open, by_hand))
-    }
-}
-
-/// Hosts as they should be, by the machine's name.
-struct Wanted {
-    dummies: BTreeMap<String, BTreeMap<ResourceId, BTreeMap<String, String>>>,
-    files: BTreeMap<String, BTreeMap<String, FileState>>,
-    links: BTreeMap<String, BTreeMap<String, u32>>,
-}
-
-impl Wanted {
-    fn new(machines: &[&Machine]) -> Self {
-        let name = |machine: &Machine| machine.name.to_string();
-        Self {
-            dummies: machines.iter().map(|m| (name(m), BTreeMap::new())).collect(),
-            files: machines.iter().map(|m| (name(m), m.host.files_before.clone())).collect(),
-            links: machines.iter().map(|m| (name(m), m.host.links_before.clone())).collect(),
-        }
-    }
-
-    fn add(&mut self, stack: u64, plan: &Plan, tables: &Tables, machines: &[&Machine]) -> Result<(), String> {
-        for (name, resource) in &plan.resources {
-            let physical = physical(stack, name, tables)?;
-            let node = match &resource.node {
-                Some(node) => node.clone(),
-                None if has_failed(&physical, tables) => continue,
-                None => machines
-                    .iter()
-                    .find(|machine| machine.host.dummies.contains_key(&physical))
-                    .map(|machine| machine.name.to_string())
-                    .ok_or_else(|| format!("{name} is nowhere"))?,
-            };
-            let nowhere = || format!("{name} is to be on {node}, which is no server");
-            match &resource.what {
-                What::Dummy { values, .. } => {
-                    let text = |value| text(value, stack, plan, tables);
-                    let values: Result<_, String> =
-                        values.iter().map(|(key, value)| Ok((key.clone(), text(value)?))).collect();
-                    self.dummies.get_mut(&node).ok_or_else(nowhere)?.insert(physical, values?);
-                }
-                What::File { path, content, size, mode, .. } => {
-                    let mut content = text(content, stack, plan, tables)?;
-                    content.push_str(&"x".repeat(*size));
-                    let file = FileState { digest: ContentDigest::of(content.as_bytes()), mode: *mode };
-                    self.files.get_mut(&node).ok_or_else(nowhere)?.insert(path.clone(), file);
-                }
-                What::Network { links, .. } => {
-                    if links.values().any(|mtu| *mtu == CUTTING) && !has_failed(&physical, tables) {
-                        return Err(format!("{name} cuts {node} off and is COMPLETE"));
-                    }
-                    let all = self.links.get_mut(&node).ok_or_else(nowhere)?;
-                    all.extend(links.iter().map(|(link, mtu)| (link.clone(), *mtu)));
-                }
-                What::Hostname { number, .. } => {
-                    let all = self.links.get_mut(&node).ok_or_else(nowhere)?;
-                    all.insert(Hostname::CLAIM.to_owned(), *number);
-                }
-                What::Flows { .. } if has_failed(&physical, tables) => {}
-                What::Flows { device, entries } => {
-                    let row = tables.physical.get(&physical).copied().unwrap_or_default();
-                    if let Some(wrong) = flows_differ(row, device, entries, tables) {
-                        return Err(format!("{name}: {wrong}"));
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn differs(
-        &self,
-        machine: &Machine,
-        tables: &Tables,
-        open: &BTreeSet<&str>,
-        by_hand: bool,
-    ) -> Option<String> {
-        let name = machine.name.as_str();
-        // What operators read to be FAILED may be anything: a resource of a stack that is COMPLETE is when somebody does not
-        // trust it, or when it could not be made again for an agent that had lost everything. So may what is lost: one
-        // that cannot be cleaned up holds back those that it needs.
-        let here = |row: &&ResourceRecord| row.node.as_ref() == Some(&machine.name);
-        let failed: BTreeSet<String> = tables
-            .rows
-            .values()
-            .filter(here)
-            .filter(|row| row.progress.status == Some(Status::Failed) || row.lost_from.is_some())
-            .flat_map(|row| row.spec.as_ref().map(|spec| spec.unpack().claims()).unwrap_or_default())
-            .map(|claim| claim.key)
-            .collect();
-        // What a stack that is not COMPLETE may have made is its own affair.
-        let is_open = |thing: &String| {
-            failed.contains(thing)
-                || thing.contains("shared") && !open.is_empty()
-                || open.iter().any(|stack| {
-                    thing.contains(&format!("/{stack}-"))
-                        || thing == Hostname::CLAIM && name.strip_prefix("node-") == stack.get(1..)
-                        || thing.starts_with("eth") && thing.get(4..) == stack.get(1..)
-                })
-        };
-        let row_open = |id: &ResourceId| {
-            let Some(row) = tables.physical.get(id).and_then(|row| tables.rows.get(row)) else {
-                return false;
-            };
-            let stack = tables.stacks.get(&row.stack);
-            has_failed(id, tables)
-                || row.lost_from.is_some()
-                || stack.is_some_and(|stack| open.contains(stack.name.as_str()))
-        };
-        compare("dummy", name, &self.dummies[name], &machine.host.dummies, row_open)
-            .or_else(|| compare("file", name, &self.files[name], &machine.host.files, is_open))
-            .or_else(|| {
-                let is_open =
-                    |link: &String| is_open(link) || by_hand && machine.host.by_hand.contains_key(link);
-                compare("link", name, &self.links[name], &machine.host.links, is_open)
-            })
-    }
-}
-
-/// What a resource wants of a flow table is there, is its own, and is all that is its own.
-fn flows_differ(
-    row: u64,
-    device: &DeviceName,
-    wanted: &BTreeMap<FlowId, Packed>,
-    tables: &Tables,
-) -> Option<String> {
-    let number = flow::number_of(&tables.flows, &device.node, &device.bridge);
-    let own = tables.flows.entries.iter().filter(|(_, entry)| entry.owner.0 == row);
-    for (id, packed) in wanted {
-        let entry = number.and_then(|number| tables.flows.entries.get(&(number, *id)));
-        let is_so = |entry: &&muster_engine::flow::record::FlowEntryRecord| {
-            let ended = flow::has_ended(entry) && flow::timeouts(packed) != (0, 0);
-            entry.owner.0 == row && entry.packed == *packed && (entry.mark == FlowMark::None || ended)
-        };
-        if entry.filter(is_so).is_none() {
-            return Some(format!("{id} on {device} should be {packed:?} of row {row}, and is {entry:?}"));
-        }
-        if flow::cuts(packed) || flow::is_bad(packed) {
-            return Some(format!("{id} on {device} cannot be there, and is COMPLETE"));
-        }
-    }
-    let mut more = own.filter(|((of, id), _)| Some(*of) != number || !wanted.contains_key(id));
-    more.next().map(|(_, entry)| format!("row {row} has more than it wants: {entry:?}"))
-}
-
-fn compare<K: Ord + std::fmt::Debug, V: PartialEq + std::fmt::Debug>(
-    what: &str,
-    node: &str,
-    wanted: &BTreeMap<K, V>,
-    is: &BTreeMap<K, V>,
-    is_open: impl Fn(&K) -> bool,
-) -> Option<String> {
-    let keys: BTreeSet<&K> = wanted.keys().chain(is.keys()).collect();
-    let key = keys.into_iter().find(|key| wanted.get(key) != is.get(key) && !is_open(key))?;
-    Some(format!("{what} {key:?} on {node} is {:?}, and should be {:?}", is.get(key), wanted.get(key)))
-}
-
-fn has_failed(id: &ResourceId, tables: &Tables) -> bool {
-    let row = tables.physical.get(id).and_then(|row| tables.rows.get(row));
-    row.is_some_and(|row| row.progress.status == Some(Status::Failed))
-}
-
-fn physical(stack: u64, name: &str, tables: &Tables) -> Result<ResourceId, String> {
-    let is_it = |row: &&ResourceRecord| row.stack == stack && *row.name == *name && row.dropped.is_none();
-    let mut rows = tables.rows.values().filter(is_it);
-    match (rows.next(), rows.next()) {
-        (Some(row), None) => Ok(row.physical),
-        (None, _) => Err(format!("{name} has no row")),
-        (Some(_), Some(_)) => Err(format!("{name} has more than one row")),
-    }
-}
-
-fn text(value: &Value, stack: u64, plan: &Plan, tables: &Tables) -> Result<String, String> {
-    match value {
-        Value::Text(text) => Ok(text.clone()),
-        Value::Hidden => Ok(plan.hidden.clone()),
-        Value::Id(of) => match &plan.resources[of].external {
-            Some(id) => Ok(id.clone()),
-            None => Ok(physical(stack, of, tables)?.to_string()),
-        },
-        Value::Attribute(of, key) => match &plan.resources[of].what {
-            What::Dummy { values, .. } => text(&values[key], stack, plan, tables),
-            What::File { path, .. } => Ok(path.clone()),
-            What::Hostname { number, .. } => Ok(format!("h{number}")),
-            What::Network { .. } | What::Flows { .. } => Err(format!("{of} has no attributes")),
-        },
     }
 }

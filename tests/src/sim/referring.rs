@@ -59,16 +59,12 @@ impl World {
         let revisions = shared.tables.revisions.range((by.stack, 0)..=(by.stack, u32::MAX));
         let mut found = false;
         for plan in revisions.filter_map(|(_, text)| shared.plans.get(&text.name)) {
-            match plan.resources.get(&*by.name).map(|resource| &resource.what) {
-                Some(What::Dummy { values, .. }) => match values.get(key) {
-                    Some(Value::Attribute(..)) => return false,
-                    Some(Value::Id(_)) => found = true,
-                    Some(Value::Text(_) | Value::Hidden) | None => {}
-                },
-                Some(
-                    What::File { .. } | What::Network { .. } | What::Hostname { .. } | What::Flows { .. },
-                )
-                | None => {}
+            let what = plan.resources.get(&*by.name).map(|resource| &resource.what);
+            let Some(What::Dummy { values, .. }) = what else { continue };
+            match values.get(key) {
+                Some(Value::Attribute(..) | Value::All(..) | Value::Address(_)) => return false,
+                Some(Value::Id(_)) => found = true,
+                Some(Value::Text(_) | Value::Hidden) | None => {}
             }
         }
         found

@@ -98,7 +98,7 @@ const OPERATORS: [&str; 23] = [
     "remove: taken",
 ];
 
-const AGENTS: [&str; 27] = [
+const AGENTS: [&str; 28] = [
     "agent looks",
     "agent says drifted",
     "agent says in sync",
@@ -115,6 +115,7 @@ const AGENTS: [&str; 27] = [
     "agent puts back",
     "agent falls back",
     "server cut off",
+    "agent starts with a change that was not confirmed",
     "agent warns",
     "agent writes an epoch",
     "agent has fetched",
@@ -128,7 +129,7 @@ const AGENTS: [&str; 27] = [
     "outcome differs",
 ];
 
-const FLOWS: [&str; 52] = [
+const FLOWS: [&str; 51] = [
     "entry none -> to be",
     "entry to be -> to go",
     "entry to be -> Failed",
@@ -180,7 +181,6 @@ const FLOWS: [&str; 52] = [
     "host tells what is foreign",
     "batch is fetched",
     "log is read with a batch that was not decided",
-    "log is cut by a power cut",
 ];
 
 const FLOW_OPERATORS: [&str; 14] = [
@@ -200,6 +200,37 @@ const FLOW_OPERATORS: [&str; 14] = [
     "foreign: taken",
 ];
 
+const TREES: [&str; 28] = [
+    "is laid out anew",
+    "resource is not there",
+    "value",
+    "text",
+    "text stays",
+    "nested stack",
+    "condition of another",
+    "group",
+    "group grows",
+    "group shrinks",
+    "group without members",
+    "group in batches",
+    "group of nested stacks",
+    "group of ports",
+    "group in a nested stack",
+    "group in a nested stack, its count of another",
+    "count",
+    "count of another",
+    "count of a parameter",
+    "count of a value",
+    "members are removed",
+    "port",
+    "port stays",
+    "no address is free",
+    "port without a network",
+    "address is another's",
+    "address goes to the one that replaces it",
+    "subnet still has ports",
+];
+
 /// What should have happened and never did.
 pub fn missing(counts: &Counts) -> Vec<String> {
     let faults = Kind::ALL.iter().map(|kind| format!("fault {}", kind.name()));
@@ -208,6 +239,7 @@ pub fn missing(counts: &Counts) -> Vec<String> {
     let operators = OPERATORS.iter().map(|deed| format!("operator {deed}"));
     let flows = FLOWS.iter().map(|what| format!("flow {what}"));
     let flow_operators = FLOW_OPERATORS.iter().map(|deed| format!("operator flow {deed}"));
+    let trees = TREES.iter().map(|what| format!("tree {what}"));
     let agents = AGENTS.iter().map(|what| (*what).to_owned());
     faults
         .chain(stacks)
@@ -216,6 +248,7 @@ pub fn missing(counts: &Counts) -> Vec<String> {
         .chain(agents)
         .chain(flows)
         .chain(flow_operators)
+        .chain(trees)
         .filter(|what| counts.of(what) == 0)
         .collect()
 }

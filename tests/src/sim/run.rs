@@ -67,6 +67,7 @@ pub fn run(options: Options, left_out: BTreeSet<u64>, out: Option<Box<dyn std::i
         }
     }
     let mut counts = world.shared.borrow().counts.clone();
+    counts.merge(&world.reference.counts);
     for fault in &world.faults.fired {
         counts.add(format!("fault {}", fault.kind.name()));
     }
@@ -226,6 +227,10 @@ impl World {
                 Some(Ok(_)) => {}
                 other => self.violate(format!("a sound plan for {name} was not taken: {other:?}")),
             }
+            if n == 0 {
+                // The others have ports on its network.
+                self.settles("after the last update of the first stack");
+            }
         }
     }
 
@@ -244,7 +249,11 @@ impl World {
     }
 
     fn everybody_deletes(&mut self) {
-        for n in 0..self.options.stacks {
+        for n in (0..self.options.stacks).rev() {
+            if n == 0 {
+                // Its network goes when nobody has a port on it any more.
+                self.settles("after the last delete but one");
+            }
             if self.violation().is_some() {
                 return;
             }

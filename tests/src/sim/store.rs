@@ -10,15 +10,16 @@ use muster_controller::driver::Outbox;
 use muster_controller::store::{Store, StoreError};
 use muster_engine::flow::record::FlowSnapshot;
 use muster_engine::record::{
-    Change, NodeRecord, ResourceRecord, StackAction, StackRecord, Status, TokenRecord,
+    Change, NodeRecord, ProgressRecord, ResourceRecord, StackAction, StackRecord, Status, TokenRecord,
 };
 use muster_engine::{Snapshot, Source, SourceText};
 use muster_shared::model::flow::DeviceName;
 use muster_shared::model::{Claim, ContentDigest, Down, ReportKey};
 use muster_shared::seal::SealPublic;
 use muster_shared::{Epoch, Generation, NodeId, ResourceId, StackName};
-use muster_template::Environment;
+use muster_template::{Environment, Kind};
 
+use super::addresses::{self, Held};
 use super::count::Counts;
 use super::flow::Model;
 use super::invariant;
@@ -124,6 +125,8 @@ pub struct Shared {
     pub began: BTreeMap<(ResourceId, Generation), u64>,
     /// What operators asked of flow tables.
     pub flows: Model,
+    /// What was refused of the address plan in this commit.
+    pub refused: Vec<ProgressRecord>,
     /// Jobs that may be with one node at a time.
     pub in_flight_per_node: usize,
 }
@@ -190,7 +193,8 @@ impl Shared {
                 tables.claim(&row, claims);
                 let is = row_state(&row);
                 begins(&mut self.began, tables, &row);
-                tables.rows.insert(row.id, *row);
+                let old = tables.rows.insert(row.id, (*row).clone());
+                self.told(old.as_ref().map(|old| &old.progress), &row.progress);
                 self.row_went(was, is);
             }
             Change::Progress(progress) => {
@@ -201,11 +205,12 @@ impl Shared {
                 tables.disclaim(progress.id, claims);
                 let Some(row) = tables.rows.get_mut(&progress.id) else { return };
                 let was = Some(row_state(row));
-                row.progress = *progress;
+                let old = std::mem::replace(&mut row.progress, *progress);
                 let is = row_state(row);
                 let row = row.clone();
                 tables.claim(&row, claims);
                 begins(&mut self.began, tables, &row);
+                self.told(Some(&old), &row.progress);
                 self.row_went(was, is);
             }
             Change::ResourceRemoved(id) => {
@@ -224,10 +229,43 @@ impl Shared {
             Change::TokenRemoved(id) => drop(tables.tokens.remove(&id)),
             Change::Content { digest, bytes } => drop(tables.contents.insert(digest, bytes)),
             Change::ContentRemoved(digest) => drop(tables.contents.remove(&digest)),
-            Change::Event(event) => drop(tables.last_event.insert(event.stack, event.number)),
+            Change::Event(event) => {
+                tables.last_event.insert(event.stack, event.number);
+                if event.reason.starts_with("expanded:") {
+                    self.counts.add("tree is laid out anew");
+                }
+            }
             Change::Flow(change) => self.apply_flows(change),
             Change::Counters(counters) => tables.epoch = tables.epoch.max(counters.epoch.0),
         }
+    }
+
+    /// What is said of a row; a random text is drawn once.
+    fn told(&mut self, was: Option<&ProgressRecord>, is: &ProgressRecord) {
+        let text = |progress: &ProgressRecord| progress.attributes.get("value").cloned();
+        let is_same = self.tables.rows.get(&is.id).is_none_or(|row| row.kind != Kind::RandomString)
+            || was.and_then(text).is_none_or(|was| text(is) == Some(was));
+        if !is_same {
+            self.violate(format!("the random text of row {} is another now", is.id));
+        }
+        if was.is_none_or(|was| was.reason != is.reason)
+            && let Some(what) = addresses::counted(is)
+        {
+            self.counts.add(what);
+            self.refused.push(is.clone());
+        }
+    }
+
+    /// `before`: who had which address before this commit.
+    fn plan_is_right(&mut self, before: &Held) {
+        let now = Held::of(&self.tables);
+        if now.handed_on() > before.handed_on() {
+            self.counts.add("tree address goes to the one that replaces it");
+        }
+        let wrong = now.twice(&self.tables);
+        let refused = std::mem::take(&mut self.refused);
+        let wrongly = refused.iter().find_map(|it| addresses::refused_wrongly(it, [before, &now]));
+        wrong.or(wrongly).into_iter().for_each(|wrong| self.violate(wrong));
     }
 
     fn row_went(&mut self, was: Option<String>, is: String) {
@@ -338,6 +376,7 @@ impl Store for SimStore {
             return Ok(());
         }
         let mut claims = BTreeSet::new();
+        let held = Held::of(&shared.tables);
         let flows = changes.iter().any(|change| matches!(change, Change::Flow(_)));
         for change in changes {
             shared.changes += 1;
@@ -346,6 +385,7 @@ impl Store for SimStore {
         if let Some(doubled) = invariant::claimed_twice(&shared.tables, &claims) {
             shared.violate(doubled);
         }
+        shared.plan_is_right(&held);
         if flows {
             let shared = &mut *shared;
             let wrong = shared.flows.committed(&shared.tables.flows);

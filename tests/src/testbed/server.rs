@@ -104,6 +104,12 @@ impl SystemdServer {
         Self(Server::up("systemd-server", name, &[]))
     }
 
+    /// Its `/run`, as this machine sees it.
+    pub fn run(&self) -> PathBuf {
+        let pid = self.verb("pid", &[]).expect(0).stdout;
+        Path::new("/proc").join(pid.trim()).join("root/run")
+    }
+
     /// A cable `up0`, as `10.77.0.NUMBER`, to a hub; see [`Namespace::hub`].
     pub fn connect(&self, hub: &Namespace, number: u8) {
         let pid = self.verb("pid", &[]).expect(0).stdout;

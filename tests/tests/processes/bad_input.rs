@@ -50,9 +50,9 @@ fn a_bad_template_is_refused_with_its_place() {
         ),
         (
             template(
-                "  x:\n    type: Muster::NetworkConfig\n    properties:\n      node: web-1\n      network_config: [{type: ovs_dpdk_bond, name: bond0}]\n",
+                "  x:\n    type: Muster::NetworkConfig\n    properties:\n      node: web-1\n      network_config: [{type: ib_interface, name: ib0}]\n",
             ),
-            "ovs_dpdk_bond",
+            "ib_interface",
         ),
     ] {
         let path = site.file(&text);

@@ -36,6 +36,7 @@ fn installed_joined_upgraded_removed_and_purged() {
     server.sh("apt-get remove -qq -y muster-agent muster-controller muster");
     server.sh(&format!("{ADDRESS}; {FILE}"));
     gone(&server);
+    server.sh("test ! -L /usr/bin/os-net-config; echo theirs >/usr/bin/os-apply-config");
     server.sh(
         "test -f /etc/muster/agent.toml; test -d /var/lib/muster-agent/ledger; test -d /var/lib/muster/pki",
     );
@@ -43,6 +44,8 @@ fn installed_joined_upgraded_removed_and_purged() {
     // What was enabled runs again, with what it knew; configuration that an operator took away stays away.
     server.sh("rm -r /etc/muster");
     new.install(&server, &PACKAGES);
+    // What another package or an operator has under such a name is theirs.
+    server.sh("grep -qx theirs /usr/bin/os-apply-config; rm /usr/bin/os-apply-config");
     server.sh("test ! -e /etc/muster/agent.toml");
     converged(&server);
 
@@ -76,6 +79,7 @@ fn as_installed(server: &SystemdServer) {
     server.sh("systemctl is-enabled muster-network.service; getent group muster");
     not_yet_enabled(server);
     server.sh("for program in muster muster-agent muster-controller; do $program --version; done");
+    server.sh("os-net-config --version | grep -q '^18.1.0 '; test \"$(os-apply-config --key a --key-default b)\" = b");
     server.sh("muster-agent --check-config; muster-controller --check-config");
     let units = "muster-network.service muster-agent.service muster-controller.service";
     let said = server.exec(&["sh", "-c", &format!("systemd-analyze verify --man=no {units}")]).expect(0);

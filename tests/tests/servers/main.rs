@@ -4,6 +4,9 @@
 
 mod boot;
 mod debian;
+mod deployments;
 mod machine;
 mod one_server;
 mod rpm;
+mod systemd;
+mod unit;

@@ -50,6 +50,8 @@ pub struct Bed {
     pub sent: Vec<Up>,
     /// Work on flow tables that is not answered.
     pub flows: VecDeque<(Bridge, FlowEffect)>,
+    /// How documents given on the server ended.
+    pub locals: Vec<Outcome>,
     pub warnings: Vec<String>,
     pub connects: usize,
     pub disconnects: Vec<String>,
@@ -151,6 +153,7 @@ impl Bed {
             gathers: 0,
             sent: Vec::new(),
             flows: VecDeque::new(),
+            locals: Vec::new(),
             warnings: Vec::new(),
             connects: 0,
             disconnects: Vec::new(),
@@ -375,6 +378,7 @@ impl Bed {
                 Effect::Gather => self.gathers += 1,
                 Effect::KeepContents(_) => {}
                 Effect::Flow { device, effect } => self.flows.push_back((device, effect)),
+                Effect::LocalEnded(outcome) => self.locals.push(outcome),
                 Effect::Warn(warning) => self.warnings.push(warning),
             }
         }

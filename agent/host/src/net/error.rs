@@ -8,6 +8,7 @@ use muster_shared::model::network::NetworkError;
 use thiserror::Error as ThisError;
 
 use super::execute::StepError;
+use super::neighbours::NeighbourError;
 use super::netlink::NetlinkError;
 use super::ovsdb::OvsdbError;
 use super::plan::PlanError;
@@ -28,6 +29,9 @@ pub enum NetError {
     /// Something is in the way. Nothing was changed.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// Another service of this server has a link and does not let go. It may have taken its own settings off it.
+    #[error(transparent)]
+    Neighbour(#[from] NeighbourError),
     /// Nothing was changed.
     #[error("the document has no fallback_config")]
     NoFallback,
@@ -60,7 +64,10 @@ pub enum NetError {
 impl NetError {
     /// Some steps may have been done.
     pub fn may_have_changed(&self) -> bool {
-        matches!(self, Self::Step(_) | Self::Differs(_) | Self::Partly(_))
+        match self {
+            Self::Neighbour(error) => !matches!(error, NeighbourError::Ifupdown { .. }),
+            _ => matches!(self, Self::Step(_) | Self::Differs(_) | Self::Partly(_)),
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use super::netlink::{Netlink, NetlinkError};
 use super::ovsdb::{Failed, Ovsdb, OvsdbError};
 use super::resolver::{Files, ResolverError};
 use super::step::Step;
+use super::tables;
 
 /// A step that failed. Those before it are done.
 #[derive(Debug, Error)]
@@ -119,6 +120,11 @@ impl<C: AsyncFn() -> Result<Ovsdb, OvsdbError>> Executor<'_, C> {
                 Ok(self.files.set(*file, content.as_deref(), *mode)?)
             }
             Step::ReloadResolved => Ok(self.files.reload().await?),
+            Step::SetTable { name, id } => {
+                let path = &self.files.rt_tables;
+                let failed = |source| ResolverError::File { path: path.clone(), source };
+                Ok(tables::set(path, name, *id).map_err(failed)?)
+            }
             step => Ok(self.link_step(step).await?),
         }
     }
@@ -128,6 +134,9 @@ impl<C: AsyncFn() -> Result<Ovsdb, OvsdbError>> Executor<'_, C> {
         match step {
             Step::CreateLinuxBridge { link } => netlink.create_bridge(link).await,
             Step::CreateVlan { link, device, id } => netlink.create_vlan(link, device, *id).await,
+            Step::CreateBond { link, options } => netlink.create_bond(link, options).await,
+            Step::SetPrimary { link, primary } => netlink.set_primary(link, primary).await,
+            Step::CreateTap { link } => netlink.create_tap(link).await,
             Step::DeleteLink { link } => netlink.delete(link).await,
             Step::SetMaster { link, master } => netlink.set_master(link, master.as_deref()).await,
             Step::SetMtu { link, mtu } => netlink.set_mtu(link, *mtu).await,
@@ -147,6 +156,8 @@ impl<C: AsyncFn() -> Result<Ovsdb, OvsdbError>> Executor<'_, C> {
             | Step::SetOvsTag { .. }
             | Step::SetOvsHwaddr { .. }
             | Step::SetOvsMtu { .. }
+            | Step::SetOvs { .. }
+            | Step::SetTable { .. }
             | Step::SetResolver { .. }
             | Step::ReloadResolved
             | Step::SyncOvs => Ok(()),
@@ -169,6 +180,7 @@ fn hint(step: &Step, cause: &Cause) -> &'static str {
             " (if Open vSwitch was to make it, its log says why it did not; see also the setting ovs_datapath_type)"
         }
         (Step::CreateVlan { .. }, Some(EOPNOTSUPP)) => " (this kernel has no 802.1Q; load the module 8021q)",
+        (Step::CreateBond { .. }, Some(EOPNOTSUPP)) => " (this kernel has no bonds; load the module bonding)",
         (Step::CreateLinuxBridge { .. }, Some(EOPNOTSUPP)) => {
             " (this kernel has no bridges; load the module bridge)"
         }

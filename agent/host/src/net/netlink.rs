@@ -3,11 +3,13 @@
 //! The socket belongs to the network namespace of the thread that opens it. Requests are idempotent: what is
 //! there already, or gone already, is no error.
 
+mod bond;
 mod dump;
 mod facts;
 mod read;
 mod route;
 mod rule;
+mod tap;
 
 use std::collections::BTreeMap;
 use std::future::Future;

@@ -9,6 +9,7 @@ mod in_the_way;
 mod layer3;
 #[cfg(test)]
 mod order_tests;
+mod ports;
 pub(super) mod resolver;
 #[cfg(test)]
 mod tests;
@@ -18,7 +19,8 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use in_the_way::check_membership;
-pub(super) use in_the_way::{conflict, is_made};
+pub(super) use in_the_way::{conflict, has_options, is_made};
+pub(super) use ports::is_so;
 
 use super::state::{Attach, Link, OvsPort, State};
 use super::step::Step;
@@ -43,15 +45,22 @@ impl PlanError {
 /// The steps from `state` to `target`, none if it is reached.
 pub fn plan(target: &Target, state: &State) -> Result<Vec<Step>, PlanError> {
     for (name, wanted) in target.present().filter(|(_, wanted)| wanted.origin == Origin::Document) {
-        check_membership(name, wanted, state)?;
+        check_membership(name, wanted, target, state)?;
     }
+    ports::check(target, state)?;
     let mut planner = Planner { target, state: without_layer3(state), steps: Vec::new() };
     planner.make_room()?;
     planner.create();
+    planner.free_ports();
     planner.attach();
     planner.sizes();
     planner.up(true);
     planner.up(false);
+    for (name, (id, _)) in
+        target.tables.iter().filter(|(name, (id, _))| state.tables.get(*name) != id.as_ref())
+    {
+        planner.steps.push(Step::SetTable { name: name.clone(), id: *id });
+    }
     let stays = |(name, _): &(&String, &Link)| planner.state.links.contains_key(*name);
     let links = state.links.iter().filter(stays).map(|(name, link)| (name.as_str(), link)).collect();
     layer3::plan(target, &links, &state.rules, &mut planner.steps)?;
@@ -73,6 +82,9 @@ fn without_layer3(state: &State) -> State {
         master: link.master.clone(),
         parent: link.parent.clone(),
         vlan: link.vlan.clone(),
+        bond: link.bond.clone(),
+        tap: link.tap,
+        ours: link.ours,
         addresses: Vec::new(),
         routes: Arc::default(),
     };
@@ -130,7 +142,8 @@ impl Planner<'_> {
         let from = self.steps.len();
         for (name, wanted) in self.target.present() {
             let Some(problem) = conflict(name, &wanted.kind, &self.state) else { continue };
-            if !wanted.may_replace || !is_made(name, &self.state) {
+            let removed = self.target.removed.contains_key(name);
+            if !(wanted.may_replace && (is_made(name, &self.state) || removed)) {
                 return Err(PlanError::new(&wanted.path, problem));
             }
             self.delete(name);
@@ -145,6 +158,15 @@ impl Planner<'_> {
             match &wanted.kind {
                 LinkKind::LinuxBridge if !self.state.links.contains_key(name) => {
                     self.steps.push(Step::CreateLinuxBridge { link });
+                }
+                LinkKind::Bond(options) if !self.state.links.contains_key(name) => {
+                    let mut options = options.clone();
+                    // It is told once its members are there.
+                    options.primary = None;
+                    self.steps.push(Step::CreateBond { link, options });
+                }
+                LinkKind::Tap if !self.state.links.contains_key(name) => {
+                    self.steps.push(Step::CreateTap { link });
                 }
                 LinkKind::OvsBridge { row, .. } => match self.state.ovs_bridge(name) {
                     None => {
@@ -176,6 +198,8 @@ impl Planner<'_> {
             self.attach_one(name, wanted);
             self.ports_of(name, wanted);
         }
+        self.add_ports();
+        self.prefer();
         for (name, wanted) in self.target.present() {
             let (LinkKind::OvsBridge { mtu_request, .. } | LinkKind::OvsInternal { mtu_request }) =
                 wanted.kind
@@ -187,6 +211,7 @@ impl Planner<'_> {
                 self.steps.push(Step::SetOvsMtu { interface: name.to_owned(), mtu: mtu_request });
             }
         }
+        self.set();
         self.sync_since(0);
     }
 
@@ -209,7 +234,7 @@ impl Planner<'_> {
                 self.steps.push(Step::RemoveOvsPort { bridge: bridge.clone(), port: link.clone() });
                 // Open vSwitch lets go of a link only when it has taken that up; between its own bridges it moves
                 // the link itself.
-                if !matches!(to, Attach::Ovs(..)) {
+                if !matches!(to, Attach::Ovs(..) | Attach::OvsBond(..)) {
                     self.steps.push(Step::SyncOvs);
                 }
                 // Its own link it makes anew, with nothing on it.
@@ -217,13 +242,24 @@ impl Planner<'_> {
                     self.state.links.remove(name);
                 }
             }
-            (Attach::Linux(_), Attach::None | Attach::Ovs(..)) => {
+            (Attach::Linux(_), Attach::None | Attach::Ovs(..) | Attach::OvsBond(..)) => {
                 self.steps.push(Step::SetMaster { link: link.clone(), master: None });
             }
+            // Somebody else's bond, which is put back as far as it can be.
+            (Attach::OvsBond(..), _) => return,
             (Attach::Linux(_) | Attach::None, _) => {}
         }
         match &wanted.attach {
-            Attach::None => {}
+            // With the bond's port.
+            Attach::None | Attach::OvsBond(..) => {}
+            Attach::Linux(bond) if self.is_bond(bond) => {
+                // The kernel takes a link into a bond only while it is down.
+                if self.state.links.get(name).is_some_and(|it| it.up) {
+                    self.steps.push(Step::SetUp { link: link.clone(), up: false });
+                    self.state.links.entry(link.clone()).and_modify(|it| it.up = false);
+                }
+                self.steps.push(Step::SetMaster { link, master: Some(bond.clone()) });
+            }
             Attach::Linux(bridge) => self.steps.push(Step::SetMaster { link, master: Some(bridge.clone()) }),
             Attach::Ovs(bridge, tag) => {
                 let internal = matches!(wanted.kind, LinkKind::OvsInternal { .. });
@@ -286,7 +322,10 @@ impl Planner<'_> {
     /// What is no longer wanted: VLANs before what carries them.
     fn teardown(&mut self) {
         let from = self.steps.len();
-        let mut names: Vec<&str> = self.target.absent().filter(|name| is_made(name, &self.state)).collect();
+        let is_there =
+            |name: &str| self.state.links.contains_key(name) || self.state.ovs_bridge(name).is_some();
+        let goes = |name: &&str| is_made(name, &self.state) || (self.is_removed(name) && is_there(name));
+        let mut names: Vec<&str> = self.target.absent().filter(goes).collect();
         names.sort_by_key(|name| {
             let vlan = self.state.links.get(*name).is_some_and(|link| link.kind == "vlan");
             !(vlan || self.state.ovs_port(name).is_some())
@@ -334,14 +373,15 @@ impl Planner<'_> {
     }
 }
 
-/// Existing links, then bridges, then internal ports, then VLANs.
+/// Existing links, then bonds, then bridges, then internal ports, then VLANs.
 fn in_order(target: &Target) -> Vec<(&str, &LinkTarget)> {
     let mut links: Vec<_> = target.present().collect();
     links.sort_by_key(|(_, wanted)| match wanted.kind {
-        LinkKind::Existing => 0,
-        LinkKind::LinuxBridge | LinkKind::OvsBridge { .. } => 1,
-        LinkKind::OvsInternal { .. } => 2,
-        LinkKind::Vlan { .. } => 3,
+        LinkKind::Existing | LinkKind::Tap => 0,
+        LinkKind::Bond(_) => 1,
+        LinkKind::LinuxBridge | LinkKind::OvsBridge { .. } => 2,
+        LinkKind::OvsInternal { .. } => 3,
+        LinkKind::Vlan { .. } => 4,
     });
     links
 }

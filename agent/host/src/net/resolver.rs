@@ -81,6 +81,8 @@ pub(super) struct Files {
     pub resolv_conf: PathBuf,
     pub drop_in: PathBuf,
     pub systemctl: PathBuf,
+    /// Names of routing tables.
+    pub rt_tables: PathBuf,
 }
 
 impl Files {
@@ -155,7 +157,7 @@ fn text(path: &Path) -> io::Result<Option<String>> {
     Ok(Some(content))
 }
 
-fn set(path: &Path, content: Option<&str>, mode: u32) -> io::Result<()> {
+pub(super) fn set(path: &Path, content: Option<&str>, mode: u32) -> io::Result<()> {
     let parent = path.parent().ok_or(ErrorKind::InvalidInput)?;
     match content {
         None => match fs::remove_file(path) {

@@ -24,6 +24,15 @@ impl Network {
     /// Puts back what was there before, from any half-way state and also after a reboot; gives what cannot be. It may
     /// be repeated. Where something fails, all else is put back nevertheless, and the first failure is given.
     pub async fn restore(&self, before: &Snapshot) -> Result<Vec<String>, NetError> {
+        let mut warnings = self.put_back(before).await?;
+        // Last, for they may begin with them at once.
+        warnings.extend(
+            self.give_back(before.links.keys().filter(|link| !before.left_alone.contains(*link))).await,
+        );
+        Ok(warnings)
+    }
+
+    async fn put_back(&self, before: &Snapshot) -> Result<Vec<String>, NetError> {
         let (mut hangs, mut failed) = (None, None);
         if before.uses_ovs {
             let impatient = Self { ovs_timeout: self.ovs_timeout.min(SETTLE_TIMEOUT), ..self.clone() };

@@ -7,8 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use muster_shared::model::network::{LinkName, NetworkDocument, Rule};
+use muster_shared::model::network::{BondOptions, LinkName, NetworkDocument, OvsPlace, Rule};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::resolver::Resolver;
 use super::state::{Address, Attach, OvsBridge, OvsPort, Route, State, VlanLink};
@@ -29,9 +30,23 @@ pub struct Snapshot {
     /// Policy rules that documents name: who had added them, or nothing where they were not there.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub rules: BTreeMap<Rule, Option<u8>>,
+    /// Ports of Open vSwitch without a link of the kernel (bonds, tunnels, patches) that documents name: where they
+    /// were and what, or nothing where they were not there.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub ports: BTreeMap<String, Option<PortBefore>>,
+    /// Single settings in Open vSwitch's database that documents make, as they were; nothing for the default.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<OvsPlace, Option<Value>>,
+    /// Names of routing tables that documents give, and which number they had.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub tables: BTreeMap<String, Option<u32>>,
     /// The resolver's settings, once a document had any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolver: Option<Resolver>,
+    /// Links of which the server's other network services had been told; those of `links` that are not here are given
+    /// back to them.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub left_alone: BTreeSet<String>,
     /// Some of it is in Open vSwitch: without its database nothing can be put back.
     pub uses_ovs: bool,
 }
@@ -43,6 +58,15 @@ pub enum Before {
     Absent,
     /// It was there, like this.
     Present(Box<LinkBefore>),
+}
+
+/// A port of Open vSwitch that was there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortBefore {
+    /// In this bridge.
+    pub bridge: String,
+    /// Like this.
+    pub port: OvsPort,
 }
 
 /// A link that was there.
@@ -81,6 +105,10 @@ pub enum KindBefore {
     LinuxBridge,
     /// An 802.1Q link.
     Vlan(VlanLink),
+    /// A bond of the kernel.
+    Bond(BondOptions),
+    /// A tap device that stays.
+    Tap,
     /// A bridge of Open vSwitch. Its ports are those that would go with it and stand nowhere else here.
     OvsBridge(OvsBridge),
     /// An internal port of Open vSwitch.
@@ -94,9 +122,36 @@ impl Snapshot {
         for rule in document.all().flat_map(|object| &object.rules) {
             self.rules.entry(rule.clone()).or_insert_with(|| state.rules.get(rule).copied());
         }
+        for object in document.all().filter(|object| object.is_port_only()) {
+            self.extend_port(object.name.as_str(), state);
+        }
+        for setting in document.all().flat_map(|object| &object.settings) {
+            let place = &setting.place;
+            self.settings.entry(place.clone()).or_insert_with(|| state.setting(place));
+        }
+        for table in &document.tables {
+            self.tables.entry(table.name.clone()).or_insert_with(|| state.tables.get(&table.name).copied());
+        }
+        let removed = document.removals.iter().map(|removal| removal.name.as_str());
+        let (ports, links): (Vec<&str>, Vec<&str>) = removed.partition(|name| is_port_only(name, state));
+        ports.into_iter().for_each(|name| self.extend_port(name, state));
+        for name in links {
+            let is_new = !self.links.contains_key(name);
+            self.extend(std::iter::once(name), state);
+            // With it go all of its ports, whoever made them.
+            if let (true, Some(bridge)) = (is_new, state.ovs_bridge(name))
+                && let Some(Before::Present(link)) = self.links.get_mut(name)
+            {
+                link.kind = KindBefore::OvsBridge(bridge.clone());
+            }
+        }
         if document.dns.is_some() {
             self.resolver.get_or_insert_with(|| state.resolver.clone());
         }
+    }
+
+    fn extend_port(&mut self, name: &str, state: &State) {
+        self.ports.entry(name.to_owned()).or_insert_with(|| port(name, state));
     }
 
     /// Adds the links of `names` that it does not hold yet, as they are now.
@@ -117,9 +172,12 @@ impl Snapshot {
             Before::Absent => None,
         });
         let in_ovs = |link: &LinkBefore| {
-            matches!(link.kind, KindBefore::OvsBridge(_)) || matches!(link.attach, Attach::Ovs(..))
+            matches!(link.kind, KindBefore::OvsBridge(_))
+                || matches!(link.attach, Attach::Ovs(..) | Attach::OvsBond(..))
         };
         of_links.chain(self.beside.values()).any(in_ovs)
+            || !self.ports.is_empty()
+            || self.settings.values().any(Option::is_some)
     }
 
     /// Takes what `other` holds of links that it does not hold yet.
@@ -131,6 +189,15 @@ impl Snapshot {
         for (rule, was) in other.rules {
             self.rules.entry(rule).or_insert(was);
         }
+        for (port, was) in other.ports {
+            self.ports.entry(port).or_insert(was);
+        }
+        for (place, was) in other.settings {
+            self.settings.entry(place).or_insert(was);
+        }
+        for (table, was) in other.tables {
+            self.tables.entry(table).or_insert(was);
+        }
         self.resolver = self.resolver.take().or(other.resolver);
     }
 
@@ -138,12 +205,24 @@ impl Snapshot {
     pub fn leave_to(&mut self, other: &Snapshot) {
         self.links.retain(|link, _| !other.links.contains_key(link));
         self.rules.retain(|rule, _| !other.rules.contains_key(rule));
+        self.ports.retain(|port, _| !other.ports.contains_key(port));
+        self.settings.retain(|place, _| !other.settings.contains_key(place));
+        self.tables.retain(|table, _| !other.tables.contains_key(table));
         self.resolver.take_if(|_| other.resolver.is_some());
     }
 
     /// Forgets what `document` does not decide about.
     pub(super) fn keep_only(&mut self, document: &NetworkDocument) {
-        let names: BTreeSet<&str> = document.link_names().map(LinkName::as_str).collect();
+        let removed = document.removals.iter().map(|removal| &removal.name);
+        let names: BTreeSet<&str> =
+            document.link_names().chain(removed.clone()).map(LinkName::as_str).collect();
+        let ports = document.all().filter(|object| object.is_port_only()).map(|object| &object.name);
+        let ports: BTreeSet<&str> = ports.chain(removed).map(LinkName::as_str).collect();
+        self.ports.retain(|name, _| ports.contains(name.as_str()));
+        let places: BTreeSet<&OvsPlace> =
+            document.all().flat_map(|object| &object.settings).map(|setting| &setting.place).collect();
+        self.settings.retain(|place, _| places.contains(place));
+        self.tables.retain(|name, _| document.tables.iter().any(|table| table.name == *name));
         self.links.retain(|name, _| names.contains(name.as_str()));
         let rules: BTreeSet<&Rule> = document.all().flat_map(|object| &object.rules).collect();
         self.rules.retain(|rule, _| rules.contains(rule));
@@ -169,12 +248,26 @@ impl Snapshot {
         undo.extend_by(document, state);
         undo.extend(before.links.keys().map(String::as_str), state);
         undo.rules.extend(before.rules.keys().map(|rule| (rule.clone(), state.rules.get(rule).copied())));
+        undo.settings.extend(before.settings.keys().map(|place| (place.clone(), state.setting(place))));
+        undo.tables.extend(before.tables.keys().map(|name| (name.clone(), state.tables.get(name).copied())));
+        undo.ports.extend(before.ports.keys().map(|name| (name.clone(), port(name, state))));
+        undo.bonds_of_its_links(state);
         if before.resolver.is_some() {
             undo.resolver = Some(state.resolver.clone());
         }
         undo.beside = undo.beside(state);
         undo.uses_ovs |= before.uses_ovs || undo.holds_ovs();
         undo
+    }
+
+    /// A bond of Open vSwitch whose members go elsewhere is taken apart.
+    fn bonds_of_its_links(&mut self, state: &State) {
+        let bond_of = |name: &String| match state.attachment(name) {
+            Attach::OvsBond(_, bond) => Some(bond),
+            _ => None,
+        };
+        let bonds: Vec<String> = self.links.keys().filter_map(bond_of).collect();
+        bonds.iter().for_each(|bond| self.extend_port(bond, state));
     }
 
     /// What a change of its links takes along of others.
@@ -218,6 +311,17 @@ fn has_none(routes: &Arc<Vec<Route>>) -> bool {
     routes.is_empty()
 }
 
+/// Only in Open vSwitch, with no link of the kernel.
+fn is_port_only(name: &str, state: &State) -> bool {
+    !state.links.contains_key(name) && state.ovs_bridge(name).is_none() && port(name, state).is_some()
+}
+
+/// Nothing if it is not there.
+fn port(name: &str, state: &State) -> Option<PortBefore> {
+    let (bridge, port) = state.ovs.as_ref()?.port(name)?;
+    Some(PortBefore { bridge: bridge.to_owned(), port: port.clone() })
+}
+
 /// Nothing if it is not there.
 fn link(name: &str, state: &State) -> Option<LinkBefore> {
     let bridge = state.ovs_bridge(name);
@@ -233,6 +337,8 @@ fn link(name: &str, state: &State) -> Option<LinkBefore> {
         (None, Some(port), ..) if port.is_internal() => KindBefore::OvsInternal,
         (None, _, "bridge", _) => KindBefore::LinuxBridge,
         (None, _, _, Some(vlan)) => KindBefore::Vlan(vlan.clone()),
+        (None, _, "bond", _) => KindBefore::Bond(link.bond.clone().unwrap_or_default()),
+        (None, _, "tun", _) if link.tap && link.ours => KindBefore::Tap,
         _ => KindBefore::Existing,
     };
     let kept = |address: &&Address| !address.is_of_mac(link.mac.as_deref());

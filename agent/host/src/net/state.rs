@@ -9,8 +9,9 @@ mod ovs;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use muster_shared::model::network::Rule;
+use muster_shared::model::network::{BondOptions, OvsPlace, OvsTable, Rule};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::resolver::Resolver;
 
@@ -33,6 +34,12 @@ pub struct State {
     pub rules: BTreeMap<Rule, u8>,
     /// The resolver's settings.
     pub resolver: Resolver,
+    /// Active NICs, of which the first is `nic1`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nics: Vec<String>,
+    /// Names of routing tables.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub tables: BTreeMap<String, u32>,
 }
 
 /// A network interface.
@@ -56,6 +63,15 @@ pub struct Link {
     pub parent: Option<String>,
     /// Of an 802.1Q link.
     pub vlan: Option<VlanLink>,
+    /// It carries Muster's mark: a tap device, which nothing else tells from one that a switch has made.
+    #[serde(skip_serializing_if = "is_false")]
+    pub ours: bool,
+    /// A tap device that stays when nobody has it open.
+    #[serde(skip_serializing_if = "is_false")]
+    pub tap: bool,
+    /// Of a bond.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bond: Option<BondOptions>,
     /// In the kernel's order.
     pub addresses: Vec<Address>,
     /// Unicast routes through this link; one with several next hops stands at the link of its first. Snapshots share
@@ -78,20 +94,29 @@ pub enum Attach {
     /// Nothing.
     #[default]
     None,
-    /// A Linux bridge.
+    /// A Linux bridge, or a bond.
     Linux(String),
     /// A bridge of Open vSwitch, with a VLAN tag or without.
     Ovs(String, Option<u16>),
+    /// A port with several interfaces of a bridge of Open vSwitch.
+    OvsBond(String, String),
 }
 
 impl State {
     /// What `link` belongs to. A bridge's own local port belongs to nothing.
     pub fn attachment(&self, link: &str) -> Attach {
         if let Some((bridge, port)) = self.ovs_port(link) {
-            return Attach::Ovs(bridge.to_owned(), port.tag);
+            return match self.ovs.as_ref().and_then(|ovs| ovs.port_name_of(link)) {
+                Some(name) if name != link || port.interfaces.len() > 1 => {
+                    Attach::OvsBond(bridge.to_owned(), name.to_owned())
+                }
+                _ => Attach::Ovs(bridge.to_owned(), port.tag),
+            };
         }
         match self.master(link) {
-            Some((name, master)) if master.kind == "bridge" => Attach::Linux(name.to_owned()),
+            Some((name, master)) if matches!(master.kind.as_str(), "bridge" | "bond") => {
+                Attach::Linux(name.to_owned())
+            }
             _ => Attach::None,
         }
     }
@@ -109,6 +134,27 @@ impl State {
     /// The interface of Open vSwitch by that name.
     pub fn ovs_interface(&self, name: &str) -> Option<&OvsInterface> {
         self.ovs.as_ref()?.port_of(name)?.1.interfaces.get(name)
+    }
+
+    /// What stands at a place of Open vSwitch's database; nothing where that is the default, or where there is no such
+    /// row.
+    pub fn setting(&self, place: &OvsPlace) -> Option<Value> {
+        let columns = match place.table {
+            OvsTable::Bridge => {
+                let bridge = self.ovs_bridge(&place.record)?;
+                &bridge.columns
+            }
+            OvsTable::Port => &self.ovs.as_ref()?.port(&place.record)?.1.columns,
+            OvsTable::Interface => &self.ovs_interface(&place.record)?.columns,
+        };
+        let value = columns.get(&place.column)?;
+        match &place.key {
+            None => Some(value.clone()),
+            Some(key) => {
+                let pairs = value.get(1)?.as_array()?;
+                pairs.iter().find(|pair| pair[0] == **key).map(|pair| pair[1].clone())
+            }
+        }
     }
 
     /// The kernel's master of `link`.
@@ -131,4 +177,8 @@ impl State {
         };
         self.links.iter().map(own).collect()
     }
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }

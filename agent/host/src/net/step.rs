@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use muster_shared::model::network::Rule;
+use muster_shared::model::network::{BondOptions, OvsPlace, Rule};
+use serde_json::Value;
 
 use super::resolver::ResolverFile;
 use super::state::{Address, OvsBridge, OvsPort, Route};
@@ -15,7 +16,13 @@ pub enum Step {
     CreateLinuxBridge { link: String },
     /// An 802.1Q link.
     CreateVlan { link: String, device: String, id: u16 },
-    /// A Linux bridge or 802.1Q link that Muster made.
+    /// A bond, without members.
+    CreateBond { link: String, options: BondOptions },
+    /// The member that a bond prefers.
+    SetPrimary { link: String, primary: String },
+    /// A tap device that stays.
+    CreateTap { link: String },
+    /// A link of software that Muster made, or that is to be removed.
     DeleteLink { link: String },
     /// A bridge of Open vSwitch with its local port and no other.
     CreateOvsBridge { bridge: String, row: Box<OvsBridge> },
@@ -31,6 +38,8 @@ pub enum Step {
     SetOvsHwaddr { bridge: String, hwaddr: Option<String> },
     /// `mtu_request`
     SetOvsMtu { interface: String, mtu: Option<u32> },
+    /// One setting; nothing: the default.
+    SetOvs { place: OvsPlace, value: Option<Value> },
     /// Waits until the switch has taken up all that was asked of its database.
     SyncOvs,
     /// Into a Linux bridge, or out of one.
@@ -55,6 +64,8 @@ pub enum Step {
     AddRule { rule: Box<Rule>, protocol: u8 },
     /// That one.
     RemoveRule { rule: Box<Rule>, protocol: u8 },
+    /// Gives a routing table a name, or takes it away.
+    SetTable { name: String, id: Option<u32> },
     /// A file of the resolver; without content it goes.
     SetResolver { file: ResolverFile, content: Option<String>, mode: u32 },
     /// systemd-resolved reads its settings again.
@@ -73,6 +84,7 @@ impl Step {
                 | Self::SetOvsTag { .. }
                 | Self::SetOvsHwaddr { .. }
                 | Self::SetOvsMtu { .. }
+                | Self::SetOvs { .. }
         )
     }
 }
@@ -82,6 +94,13 @@ impl fmt::Display for Step {
         match self {
             Self::CreateLinuxBridge { link } => write!(f, "create the Linux bridge {link}"),
             Self::CreateVlan { link, device, id } => write!(f, "create {link}: VLAN {id} on {device}"),
+            Self::CreateBond { link, options } => {
+                write!(f, "create the bond {link}")?;
+                let options = options.describe();
+                if options.is_empty() { Ok(()) } else { write!(f, ": {options}") }
+            }
+            Self::SetPrimary { link, primary } => write!(f, "let {link} prefer {primary}"),
+            Self::CreateTap { link } => write!(f, "create the tap device {link}"),
             Self::DeleteLink { link } => write!(f, "delete {link}"),
             Self::CreateOvsBridge { bridge, row } => {
                 write!(f, "create the Open vSwitch bridge {bridge}")?;
@@ -92,8 +111,15 @@ impl fmt::Display for Step {
             }
             Self::DeleteOvsBridge { bridge } => write!(f, "delete the Open vSwitch bridge {bridge}"),
             Self::AddOvsPort { bridge, port, row } => {
-                let kind = if row.is_internal() { "internal port" } else { "port" };
+                let kind = match row.interfaces.len() {
+                    1 if row.is_internal() => "internal port",
+                    0 | 1 => "port",
+                    _ => "bond",
+                };
                 write!(f, "add the {kind} {port} to {bridge}")?;
+                if row.interfaces.len() > 1 {
+                    write!(f, " with {}", row.interfaces.keys().cloned().collect::<Vec<_>>().join(" and "))?;
+                }
                 row.tag.iter().try_for_each(|tag| write!(f, " in VLAN {tag}"))
             }
             Self::RemoveOvsPort { bridge, port } => write!(f, "take the port {port} out of {bridge}"),
@@ -109,11 +135,13 @@ impl fmt::Display for Step {
             Self::SetOvsMtu { interface, mtu: None } => {
                 write!(f, "let Open vSwitch choose the MTU of {interface}")
             }
+            Self::SetOvs { place, value: Some(value) } => write!(f, "set {place} to {}", plain(value)),
+            Self::SetOvs { place, value: None } => write!(f, "unset {place}"),
             Self::SyncOvs => write!(f, "wait for Open vSwitch"),
             Self::SetMaster { link, master: Some(master) } => {
-                write!(f, "put {link} into the bridge {master}")
+                write!(f, "put {link} into {master}")
             }
-            Self::SetMaster { link, master: None } => write!(f, "take {link} out of its bridge"),
+            Self::SetMaster { link, master: None } => write!(f, "take {link} out of what it belongs to"),
             Self::SetMtu { link, mtu } => write!(f, "set the MTU of {link} to {mtu}"),
             Self::SetMac { link, mac } => write!(f, "give {link} the MAC address {mac}"),
             Self::SetUp { link, up: true } => write!(f, "set {link} up"),
@@ -127,6 +155,8 @@ impl fmt::Display for Step {
             Self::RemoveRoute { link, route } => write!(f, "remove the route {route} dev {link}"),
             Self::AddRule { rule, .. } => write!(f, "add the rule {rule}"),
             Self::RemoveRule { rule, .. } => write!(f, "remove the rule {rule}"),
+            Self::SetTable { name, id: Some(id) } => write!(f, "name the routing table {id} {name}"),
+            Self::SetTable { name, id: None } => write!(f, "take the name {name} from its routing table"),
             Self::SetResolver { file, content, .. } => {
                 let name = match file {
                     ResolverFile::ResolvConf => "resolv.conf",
@@ -140,4 +170,9 @@ impl fmt::Display for Step {
             Self::ReloadResolved => f.write_str("let systemd-resolved read its settings again"),
         }
     }
+}
+
+/// A value of the database without its quotes.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

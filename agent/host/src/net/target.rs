@@ -3,12 +3,18 @@
 
 use std::collections::BTreeMap;
 
-use muster_shared::model::network::{Dns, NetworkDocument, Object, ObjectKind, Rule};
+use muster_shared::model::network::{
+    BondOptions, Dns, NetworkDocument, Object, ObjectKind, OvsPlace, OvsTable, Rule,
+};
+use serde_json::{Value, json};
+
+use ports::{in_database, is_hwaddr};
 
 use super::resolver::Resolver;
 use super::snapshot::Snapshot;
 use super::state::{Address, Attach, OvsBridge, OvsPort, PROTOCOL_MUSTER, PROTOCOL_STATIC, Route, State};
 
+mod ports;
 mod put_back;
 
 /// A place and what is wrong there.
@@ -29,6 +35,14 @@ pub struct Target {
     pub rules: BTreeMap<Rule, (u8, String)>,
     /// Policy rules that go.
     pub rules_gone: Vec<Rule>,
+    /// Ports of Open vSwitch without a link of the kernel, by name; nothing: it goes.
+    pub ports: BTreeMap<String, Option<PortTarget>>,
+    /// Single settings in Open vSwitch's database and where they are written; nothing: the default.
+    pub settings: BTreeMap<OvsPlace, (Option<Value>, String)>,
+    /// Names of routing tables and where they are written; nothing: it goes.
+    pub tables: BTreeMap<String, (Option<u32>, String)>,
+    /// What the document wants removed, whoever made it: its kind as it says, and where.
+    pub removed: BTreeMap<String, (String, String)>,
     /// The resolver's settings; nothing: as they are.
     pub resolver: Option<WantedResolver>,
     /// What stands on other links in the way of these goes.
@@ -84,6 +98,19 @@ pub struct LinkTarget {
     pub routes: Vec<Route>,
 }
 
+/// A port of Open vSwitch without a link of the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortTarget {
+    /// Its place in the document, or `before`.
+    pub path: String,
+    /// In this bridge.
+    pub bridge: String,
+    /// Its interfaces and their types; the rest where it is made.
+    pub row: OvsPort,
+    /// What Muster has made in its place may go.
+    pub may_replace: bool,
+}
+
 /// Who wants a link to be so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
@@ -109,6 +136,10 @@ pub enum LinkKind {
         /// The VLAN's id.
         id: u16,
     },
+    /// A bond with exactly these options, and the kernel's choice for all others.
+    Bond(BondOptions),
+    /// A tap device.
+    Tap,
     /// A bridge of Open vSwitch with its local port.
     OvsBridge {
         /// `hwaddr` exactly, the rest where the bridge is made; ports that come back with it.
@@ -132,21 +163,25 @@ impl Target {
         datapath_type: Option<&str>,
     ) -> Self {
         let mut target = Self::default();
+        for removal in &document.removals {
+            let entry = (removal.kind.clone(), removal.path.clone());
+            target.removed.insert(removal.name.to_string(), entry);
+        }
         for object in &document.objects {
-            let attach = Attach::None;
-            target.add(object, attach, before, state, datapath_type);
-            for member in object.members() {
-                let bridge = object.name.to_string();
-                let attach = match (&object.kind, &member.kind) {
-                    (ObjectKind::OvsBridge { .. }, ObjectKind::Vlan { id, .. }) => {
-                        Attach::Ovs(bridge, Some(*id))
-                    }
-                    (ObjectKind::OvsBridge { .. }, _) => Attach::Ovs(bridge, None),
-                    _ => Attach::Linux(bridge),
-                };
-                target.add(member, attach, before, state, datapath_type);
+            target.add_all(object, Attach::None, before, state, datapath_type);
+        }
+        for object in document.all() {
+            for setting in &object.settings {
+                if !is_hwaddr(&setting.place) {
+                    let entry = (in_database(&setting.value), setting.path.clone());
+                    target.settings.insert(setting.place.clone(), entry);
+                }
             }
         }
+        for table in &document.tables {
+            target.tables.insert(table.name.clone(), (Some(table.id), table.path.clone()));
+        }
+        target.remove(document, state);
         for object in document.all() {
             for (index, rule) in object.rules.iter().enumerate() {
                 let path = format!("{}.rules[{index}]", object.path);
@@ -155,11 +190,54 @@ impl Target {
         }
         target.resolver = document.dns.clone().map(WantedResolver::Document);
         target.put_back(before, state);
-        for object in &document.objects {
+        for object in document.all() {
             target.look_for(object, state);
-            object.members().iter().for_each(|member| target.look_for(member, state));
         }
         target
+    }
+
+    /// With its members.
+    fn add_all(
+        &mut self,
+        object: &Object,
+        attach: Attach,
+        before: &Snapshot,
+        state: &State,
+        datapath_type: Option<&str>,
+    ) {
+        let name = object.name.to_string();
+        match (&object.kind, &attach) {
+            (ObjectKind::OvsPatch { bridge, peer }, _) => {
+                self.add_port(object, bridge.to_string(), Some("patch"), before);
+                let place = OvsPlace {
+                    table: OvsTable::Interface,
+                    record: name.clone(),
+                    column: "options".to_owned(),
+                    key: Some("peer".to_owned()),
+                };
+                self.settings.insert(place, (Some(json!(peer.as_str())), format!("{}.peer", object.path)));
+            }
+            (ObjectKind::OvsTunnel { tunnel }, Attach::Ovs(bridge, _)) => {
+                self.add_port(object, bridge.clone(), Some(tunnel), before);
+            }
+            (ObjectKind::OvsBond { .. }, Attach::Ovs(bridge, _)) => {
+                self.add_port(object, bridge.clone(), None, before);
+            }
+            _ => self.add(object, attach.clone(), before, state, datapath_type),
+        }
+        for member in object.members() {
+            let attach = match (&object.kind, &attach, &member.kind) {
+                (ObjectKind::OvsBridge { .. }, _, ObjectKind::Vlan { id, .. }) => {
+                    Attach::Ovs(name.clone(), Some(*id))
+                }
+                (ObjectKind::OvsBridge { .. }, ..) => Attach::Ovs(name.clone(), member.tag),
+                (ObjectKind::OvsBond { .. }, Attach::Ovs(bridge, _), _) => {
+                    Attach::OvsBond(bridge.clone(), name.clone())
+                }
+                _ => Attach::Linux(name.clone()),
+            };
+            self.add_all(member, attach, before, state, datapath_type);
+        }
     }
 
     fn add(
@@ -173,9 +251,16 @@ impl Target {
         let name = object.name.to_string();
         let was = before.present(&name);
         let mtu_request = object.mtu.or(was.and_then(|was| was.mtu_request(&name)));
-        let primary = primary_mac(object, state);
+        let hwaddr = object.settings.iter().find(|setting| is_hwaddr(&setting.place));
+        let primary = hwaddr.map(|hwaddr| hwaddr.value.to_string()).or_else(|| primary_mac(object, state));
         let kind = match &object.kind {
-            ObjectKind::Interface { .. } => LinkKind::Existing,
+            ObjectKind::LinuxBond { options, .. } => LinkKind::Bond(options.clone()),
+            ObjectKind::LinuxTap => LinkKind::Tap,
+            // The others are no links and have been added as what they are.
+            ObjectKind::Interface { .. }
+            | ObjectKind::OvsBond { .. }
+            | ObjectKind::OvsPatch { .. }
+            | ObjectKind::OvsTunnel { .. } => LinkKind::Existing,
             ObjectKind::LinuxBridge { .. } => LinkKind::LinuxBridge,
             ObjectKind::OvsBridge { .. } => LinkKind::OvsBridge {
                 row: Box::new(OvsBridge {
@@ -202,7 +287,7 @@ impl Target {
         let wanted = LinkTarget {
             path: object.path.clone(),
             origin: Origin::Document,
-            may_replace: before.was_absent(&name),
+            may_replace: before.was_absent(&name) || self.removed.contains_key(&name),
             attach,
             port: None,
             up: Some(true),
@@ -218,7 +303,15 @@ impl Target {
     /// Notes what the document needs and the host lacks.
     fn look_for(&mut self, object: &Object, state: &State) {
         let lacks = |name: &str| !state.links.contains_key(name);
+        let no_bridge = |bridge: &str| {
+            state.ovs_bridge(bridge).is_none()
+                && !matches!(self.links.get(bridge), Some(Wanted::Present(it)) if matches!(it.kind, LinkKind::OvsBridge { .. }))
+        };
         let missing = match &object.kind {
+            ObjectKind::OvsPatch { bridge, .. } if no_bridge(bridge.as_str()) => {
+                let text = format!("there is no bridge {bridge} in Open vSwitch");
+                Some((format!("{}.bridge_name", object.path), text))
+            }
             ObjectKind::Interface { .. } if lacks(object.name.as_str()) => {
                 Some((object.path.clone(), no_link(object.name.as_str(), state)))
             }
@@ -253,8 +346,8 @@ fn wanted_route(route: &muster_shared::model::network::Route) -> Route {
         metric: route.kernel_metric(),
         protocol: PROTOCOL_STATIC,
         scope: 0,
-        source: None,
-        onlink: false,
+        source: route.source,
+        onlink: route.onlink,
         tos: 0,
         hops: Vec::new(),
         attributes: Vec::new(),

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::plan::resolver;
+use serde_json::Value;
+
+use super::plan::{has_options, is_so, resolver};
 use super::resolver::Resolver;
+use super::snapshot::PortBefore;
 use super::state::{Attach, Link, Route, RouteKey, State};
 use super::target::{Difference, LinkKind, LinkTarget, Origin, Target, Wanted, WantedResolver};
 
@@ -20,6 +23,7 @@ pub fn differences(target: &Target, state: &State) -> Vec<Difference> {
             (Wanted::Absent, _) => found.gone(name, state),
         }
     }
+    found.ports(state);
     for (rule, (_, path)) in &target.rules {
         if !state.rules.contains_key(rule) {
             found.add(path, format!("wanted the rule {rule}, it is not there"));
@@ -58,8 +62,59 @@ impl Found<'_> {
         }
     }
 
+    /// Of Open vSwitch without a link, single settings there, and names of routing tables.
+    fn ports(&mut self, state: &State) {
+        for (name, wanted) in &self.target.ports {
+            let now = state.ovs.as_ref().and_then(|ovs| ovs.port(name));
+            let now = now.map(|(bridge, port)| PortBefore { bridge: bridge.to_owned(), port: port.clone() });
+            match (wanted, now) {
+                (Some(wanted), Some(now)) if is_so(wanted, &now) => {
+                    if now.port.tag != wanted.row.tag {
+                        let text = |tag: Option<u16>| tag.map_or("none".to_owned(), |tag| tag.to_string());
+                        let (tag, has) = (text(wanted.row.tag), text(now.port.tag));
+                        self.add(&wanted.path, format!("wanted the VLAN {tag}, {name} has {has}"));
+                    }
+                    let failed =
+                        now.port.interfaces.iter().find_map(|(name, it)| Some((name, it.error.as_ref()?)));
+                    if let Some((name, error)) = failed {
+                        self.add(&wanted.path, format!("Open vSwitch cannot use {name}: {error}"));
+                    }
+                }
+                (Some(wanted), Some(_)) => {
+                    self.add(&wanted.path, format!("{name} is there, but as something else"));
+                }
+                (Some(wanted), None) => self.add(&wanted.path, format!("the port {name} is not there")),
+                (None, Some(now)) if now.port.ours || self.target.removed.contains_key(name) => {
+                    self.add(&format!("before.{name}"), format!("the port {name} is still there"));
+                }
+                (None, _) => {}
+            }
+        }
+        for (place, (value, path)) in &self.target.settings {
+            let now = state.setting(place);
+            if now != *value {
+                let text =
+                    |value: &Option<Value>| value.as_ref().map_or("nothing".to_owned(), ToString::to_string);
+                self.add(path, format!("wanted {} in {place}, it has {}", text(value), text(&now)));
+            }
+        }
+        for (name, (id, path)) in &self.target.tables {
+            let now = state.tables.get(name);
+            if now != id.as_ref() {
+                let text = |id: Option<&u32>| id.map_or("none".to_owned(), ToString::to_string);
+                self.add(
+                    path,
+                    format!("wanted the number {} for {name}, it has {}", text(id.as_ref()), text(now)),
+                );
+            }
+        }
+    }
+
     fn gone(&mut self, name: &str, state: &State) {
-        let made = state.links.get(name).is_some_and(|link| matches!(link.kind.as_str(), "bridge" | "vlan"));
+        let made = state
+            .links
+            .get(name)
+            .is_some_and(|link| matches!(link.kind.as_str(), "bridge" | "vlan" | "bond") || link.ours);
         let bridge = state.ovs_bridge(name).is_some_and(|bridge| bridge.ours);
         let port = state.ovs_port(name).is_some_and(|(_, port)| port.ours);
         if made || bridge || port {
@@ -105,6 +160,12 @@ impl Found<'_> {
         let ok = match &wanted.kind {
             LinkKind::Existing => true,
             LinkKind::LinuxBridge => link.kind == "bridge",
+            LinkKind::Tap => link.tap,
+            LinkKind::Bond(options) => {
+                let now = link.bond.as_ref();
+                link.kind == "bond"
+                    && now.is_some_and(|now| has_options(now, options) && now.primary == options.primary)
+            }
             LinkKind::Vlan { device, id } => {
                 link.vlan.as_ref().is_some_and(|vlan| vlan.device == *device && vlan.id == *id)
             }
@@ -157,6 +218,7 @@ fn way(route: &Route) -> impl Ord + '_ {
 fn place(attach: &Attach) -> String {
     match attach {
         Attach::None => "in no bridge".to_owned(),
+        Attach::OvsBond(bridge, bond) => format!("in the bond {bond} of {bridge}"),
         Attach::Linux(bridge) | Attach::Ovs(bridge, None) => format!("in {bridge}"),
         Attach::Ovs(bridge, Some(tag)) => format!("in {bridge} with VLAN {tag}"),
     }

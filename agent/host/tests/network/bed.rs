@@ -138,6 +138,21 @@ impl Bed {
         self.directory.path().join("resolv.conf")
     }
 
+    /// Makes the link a NIC as far as numbering goes: those here have no devices.
+    #[allow(dead_code, reason = "the tests of flow tables share this bed")]
+    pub fn is_nic(&self, name: &str) {
+        let nic = self.directory.path().join("sys").join(name);
+        std::fs::create_dir_all(nic.join("device")).unwrap();
+        std::fs::write(nic.join("operstate"), "up\n").unwrap();
+        std::fs::write(nic.join("address"), "").unwrap();
+    }
+
+    /// This server's own names of routing tables.
+    #[allow(dead_code, reason = "the tests of flow tables share this bed")]
+    pub fn rt_tables(&self) -> PathBuf {
+        self.directory.path().join("rt_tables")
+    }
+
     /// Where this server's switch has its sockets.
     #[allow(dead_code, reason = "the tests of flow tables share this bed")]
     pub fn rundir(&self) -> &std::path::Path {
@@ -166,7 +181,10 @@ impl Bed {
             ovs_timeout: Some(Duration::from_secs(if self.switch_stopped { 1 } else { 30 })),
             resolv_conf: Some(self.resolv_conf()),
             resolved_conf: Some(self.directory.path().join("resolved.conf.d/90-muster.conf")),
+            sys_class_net: Some(self.directory.path().join("sys")),
+            rt_tables: Some(self.directory.path().join("rt_tables")),
             systemctl: Some(self.directory.path().join("systemctl")),
+            neighbours: None,
         };
         let in_namespace = move || {
             let file = File::open(format!("/run/netns/{}", self.namespace)).unwrap();

@@ -4,10 +4,13 @@
 mod bed;
 mod conformance;
 mod crash;
+mod document;
 mod hints;
 mod options;
 mod ovs;
 mod plain;
+mod ports;
+mod schema;
 mod switch;
 mod undo;
 

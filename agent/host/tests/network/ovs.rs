@@ -139,8 +139,7 @@ fn a_bond_is_not_taken_apart() {
     server.inside(async |network| {
         let before = network.snapshot(&document, &nic1(), None).await.unwrap();
         let error = network.apply(&document, &nic1(), &before).await.unwrap_err();
-        let wanted = "network_config[0].members[0]: eth1 belongs to a bond of br0, which this version does not change; \
-                      take it out first";
+        let wanted = "network_config[0].members[0]: eth1 belongs to a bond of br0 that something else made; take it out first";
         assert_eq!(error.to_string(), wanted);
     });
     assert_eq!(server.ovs("list-br"), "br0\n");

@@ -1,7 +1,6 @@
 //! apply, delete, purge: send, then wait where asked to.
 
 use std::io::Write;
-use std::path::Path;
 use std::time::Duration;
 
 use hyper::Method;
@@ -16,7 +15,7 @@ use crate::client::{Client, path};
 use crate::failure::Failure;
 use crate::output::{Format, cell, count, document, print, printable};
 use crate::progress::Progress;
-use crate::source::{FILES_MAX, text_from, text_of};
+use crate::source::named;
 use crate::wait::{AWAY, AWAY_MAX, AWAY_PAUSE, until};
 
 /// The controller answers at the latest after so many seconds, also where nothing has changed.
@@ -34,7 +33,7 @@ enum Asked<'a> {
 
 pub async fn apply(asked: Apply, client: &mut Client, format: Format) -> Result<(), Failure> {
     let since = Instant::now();
-    let (name, text) = read(&asked.file)?;
+    let (name, text) = named(&asked.file)?;
     let at = with_query(path(["flows"]), &asked.guard, &[("name", &name)]);
     let text = Bytes::from(text);
     let answer = client.send_text(Method::POST, &at, text.clone()).await?;
@@ -55,17 +54,6 @@ pub async fn purge(asked: Purge, client: &mut Client, format: Format) -> Result<
     let at = with_query(of_device(&asked.device, &["purge"]), &asked.guard, &[("forget", forget)]);
     let answer = client.send(Method::POST, &at, None).await?;
     follow("purge", Asked::Device(&asked.device), &answer, &asked.wait, since, client, format).await
-}
-
-/// A flow file's name for errors, and its text.
-fn read(file: &Path) -> Result<(String, String), Failure> {
-    if file.as_os_str() != "-" {
-        let name = file.display().to_string();
-        let text = text_of(file, FILES_MAX).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
-        return Ok((name, text));
-    }
-    let text = text_from(std::io::stdin().lock(), FILES_MAX);
-    Ok(("stdin".to_owned(), text.map_err(|error| Failure::usage(format!("stdin: {error}")))?))
 }
 
 fn with_query(path: String, guard: &Guard, more: &[(&str, &str)]) -> String {

@@ -78,6 +78,18 @@ fn nodes_and_resources_are_acted_on() {
             r#"POST /v1/stacks/web/resources/motd/clear-hook {"hook":"pre-create"}"#,
             "motd of web: hook pre-create is cleared\n",
         ),
+        (
+            "resource signal web g/1/ready",
+            json!({"resource": "g/1/ready", "id": "1", "again": false, "signals": 1}),
+            "POST /v1/stacks/web/resources/g%2F1%2Fready/signal {}",
+            "g/1/ready of web has signal 1; 1 in all\n",
+        ),
+        (
+            r#"resource signal web ready --data {"id":7,"status":"FAILURE"}"#,
+            json!({"resource": "ready", "id": "7", "again": true, "signals": 2}),
+            r#"POST /v1/stacks/web/resources/ready/signal {"id":7,"status":"FAILURE"}"#,
+            "ready of web has signal 7, in the place of an earlier one; 2 in all\n",
+        ),
     ] {
         let controller = Controller::with(vec![Act::Answer(200, answer.clone())]);
         let (code, stdout, stderr) = outcome(muster(arguments).args(["--url", &controller.url()]));

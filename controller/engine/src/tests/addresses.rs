@@ -98,6 +98,29 @@ fn a_port_that_is_made_anew_has_the_same_address() {
 }
 
 #[test]
+fn a_network_that_could_not_go_is_still_there_for_an_update() {
+    let mut bed = Bed::new(1);
+    let first = stack().to_string();
+    let whole = || source(&format!("{NET}, {}", port("")), IP);
+    assert_eq!(create(&mut bed, &first, whole()), "CREATE_COMPLETE: ");
+    assert_eq!(create(&mut bed, "other", source(&port(""), IP)), "CREATE_COMPLETE: ");
+    for restarts in [false, true] {
+        bed.delete().unwrap();
+        bed.idle();
+        assert!(status(&bed, &first).starts_with("DELETE_FAILED"), "{}", status(&bed, &first));
+        if restarts {
+            bed.restart();
+        }
+        let network = bed.resource("z").physical_id;
+        bed.update(whole()).unwrap();
+        bed.idle();
+        assert_eq!(status(&bed, &first), "UPDATE_COMPLETE: ");
+        assert_eq!(bed.resource("z").physical_id, network);
+        assert_eq!(output(&bed, "other", "ip"), "10.0.0.11");
+    }
+}
+
+#[test]
 fn a_network_that_is_missing_is_an_error() {
     let mut bed = Bed::new(1);
     let missing = create(&mut bed, "lone", source(&port(""), IP));

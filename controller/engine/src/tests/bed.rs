@@ -614,7 +614,11 @@ impl Bed {
                 let values = match spec {
                     Spec::Dummy(dummy) => dummy.values.clone(),
                     Spec::File(file) => [("path".to_owned(), file.path.clone())].into(),
-                    Spec::Network(_) | Spec::Hostname(_) => BTreeMap::new(),
+                    Spec::Network(_)
+                    | Spec::Hostname(_)
+                    | Spec::Deployment(_)
+                    | Spec::Unit(_)
+                    | Spec::Sysctl(_) => BTreeMap::new(),
                 };
                 (row.map_or_else(|| format!("forgotten {id}"), |row| row.name.to_string()), values)
             })

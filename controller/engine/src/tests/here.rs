@@ -1,7 +1,7 @@
 //! Resources of the controller itself: made, changed, replaced and taken away without a node.
 
 use super::bed::{Bed, node, options, parse, stack, under};
-use crate::{Hook, Options, Request, Source, SourceText};
+use crate::{Answer, Hook, Options, Request, Source, SourceText};
 
 /// A template with these resources.
 fn source(resources: &str) -> Source {
@@ -192,4 +192,61 @@ fn a_wrong_property_changes_nothing() {
         assert!(said.contains(wanted), "{said}");
         assert!(bed.tables.stacks.is_empty());
     }
+}
+
+#[test]
+fn a_server_is_found_by_its_short_name() {
+    let named = |name: &str, value: &str| {
+        let server = format!("s: {{type: OS::Heat::DeployedServer, properties: {{name: {name}}}}}");
+        let dummy = format!(
+            "d: {{type: Muster::Dummy, properties: {{node: {{get_resource: s}}, values: {{v: {value}}}}}}}"
+        );
+        with_outputs(&format!("{server}, {dummy}"), "s: {value: {get_attr: [s, name]}}")
+    };
+    let mut bed = Bed::new(0);
+    for name in ["web-1.example.org", "web-1-a.example.org", "web-10.example.org", "db.example.org"] {
+        let name = name.parse().unwrap();
+        bed.join(&name);
+        bed.connect(&name);
+    }
+    assert_eq!(
+        bed.engine.preview(&stack(), &named("web-1", "a"), None, &options()).unwrap().warnings,
+        [""; 0]
+    );
+    bed.create(named("web-1", "a")).unwrap();
+    bed.idle();
+    assert_eq!((&*bed.status(), output(&bed, "s")), ("CREATE_COMPLETE", "web-1.example.org".into()));
+    assert_eq!(bed.resource("d").node, "web-1.example.org");
+    let made = bed.resource("s").physical_id;
+
+    // Who it is stays, also when another is called so.
+    bed.join(&"web-1.example.net".parse().unwrap());
+    bed.restart();
+    bed.connect(&"web-1.example.org".parse().unwrap());
+    bed.update(named("web-1", "b")).unwrap();
+    bed.idle();
+    assert_eq!((&*bed.status(), bed.resource("s").physical_id), ("UPDATE_COMPLETE", made));
+    assert_eq!(bed.resource("d").node, "web-1.example.org");
+    bed.delete().unwrap();
+    bed.idle();
+    let refusal = bed.create(named("web-1", "a")).unwrap_err().to_string();
+    assert!(
+        refusal.contains(
+            "'web-1' is short for web-1.example.net and for web-1.example.org: give the whole name"
+        ),
+        "{refusal}"
+    );
+    bed.create(named("web-1.example.net", "a")).unwrap();
+}
+
+#[test]
+fn a_server_that_never_joined_is_told_of() {
+    let server = "s: {type: OS::Heat::DeployedServer, properties: {name: node-7}}";
+    let mut bed = Bed::new(1);
+    let needs = Options { require_nodes: true, ..options() };
+    let request = Request::Create { name: stack(), source: source(server), options: needs };
+    let refusal = bed.ask(request).unwrap_err().to_string();
+    assert!(refusal.contains("these nodes have never joined: node-7"), "{refusal}");
+    let Ok(Answer::Stack { warnings, .. }) = bed.create(source(server)) else { panic!("it is waited for") };
+    assert_eq!(warnings, ["node node-7 has never joined and is waited for; did you mean node-0?"]);
 }

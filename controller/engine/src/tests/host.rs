@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use muster_shared::model::{
-    Action, Content, Down, FailOn, Job, LedgerEntry, Observed, Outcome, Report, ReportKey, Spec, Up,
+    Action, Content, DEPLOY_STATUS_CODE, DEPLOY_STDOUT, Down, FailOn, Job, LedgerEntry, Observed, Outcome,
+    Report, ReportKey, Spec, Up,
 };
 use muster_shared::{Attempt, ResourceId};
 
@@ -25,6 +26,25 @@ pub struct Host {
     pub outcomes: BTreeMap<ResourceId, Report>,
     pub asked_for_facts: usize,
     pub flows: FlowHost,
+}
+
+/// What a run tells: each output with the config in it, but `hostname` as it is, and how it ended. Nothing where nothing runs.
+fn told(job: &Job) -> Observed {
+    let Spec::Deployment(deployment) = &job.spec else { return Observed::default() };
+    let Some(step) = deployment.step(job.action) else { return Observed::default() };
+    let Content::Inline(config) = &step.config else { return Observed::default() };
+    let config = String::from_utf8_lossy(config);
+    let outputs = deployment.outputs.iter();
+    let outputs = outputs.map(|output| {
+        let value = match &*output.name {
+            "hostname" => deployment.inputs["deploy_server_id"].clone(),
+            name => format!("{name} of {config}"),
+        };
+        (output.name.clone(), value)
+    });
+    let own = [(DEPLOY_STATUS_CODE, "0".to_owned()), (DEPLOY_STDOUT, config.to_string())];
+    let own = own.map(|(name, value)| (name.to_owned(), value));
+    Observed { attributes: outputs.chain(own).collect() }
 }
 
 impl Host {
@@ -128,8 +148,9 @@ impl Host {
                 self.files.insert(file.path.clone(), (job.resource, file.content.clone()));
             }
             let entry = LedgerEntry { resource: job.resource, generation: job.generation };
+            let observed = told(&job);
             self.things.insert(job.resource, (job.spec, entry));
-            Outcome::Done(Observed::default())
+            Outcome::Done(observed)
         };
         let report = Report { key, outcome };
         self.outcomes.insert(key.resource, report.clone());

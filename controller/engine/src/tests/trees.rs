@@ -254,11 +254,46 @@ fn removed_members_never_come_back() {
         bed.restart();
         bed.connect(&node(0));
     }
+    // Also of a group that is made anew.
+    bed.update(with(2, "[{resource_list: ['0']}]")).unwrap();
+    bed.idle();
+    bed.unhealthy("g").unwrap();
+    for count in [2, 3] {
+        bed.update(with(count, "[]")).unwrap();
+        bed.idle();
+        assert_eq!(names(&bed).join(" "), ["g g/1 g/2", "g g/1 g/2 g/3"][count - 2]);
+    }
+    bed.update(with(2, "u[]")).unwrap();
+    bed.idle();
     // By what refers to it.
     let id = bed.resource("g/0").physical_id;
     bed.update(with(2, &format!("[{{resource_list: ['{id}']}}]"))).unwrap();
     bed.idle();
     assert_eq!(names(&bed).join(" "), "g g/1 g/2");
+}
+
+#[test]
+fn what_is_removed_is_remembered_although_the_controller_ends_as_the_count_becomes_known() {
+    let with = |policies: &str| {
+        let root = format!(
+            "resources:\n  \
+              n: {{type: Muster::Dummy, properties: {{node: node-0, values: {{count: 2}}}}}}\n  \
+              g: {{type: OS::Heat::ResourceGroup, properties: {{count: {{get_attr: [n, count]}}, removal_policies: {policies}, \
+             resource_def: {{type: Muster::Dummy, properties: {{node: node-0}}}}}}}}"
+        );
+        source(&root, &[])
+    };
+    let mut bed = Bed::new(1);
+    bed.create(with("[{resource_list: ['0']}]")).unwrap();
+    bed.dying = true;
+    bed.run_at(&node(0), 0);
+    bed.restart();
+    bed.connect(&node(0));
+    bed.idle();
+    assert_eq!(names(&bed).join(" "), "g g/1 g/2 n");
+    bed.update(with("[]")).unwrap();
+    bed.idle();
+    assert_eq!(names(&bed).join(" "), "g g/1 g/2 n");
 }
 
 #[test]

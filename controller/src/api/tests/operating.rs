@@ -328,3 +328,46 @@ resources:
     assert_eq!(view["revision"], 1);
     world.stop().await;
 }
+
+#[tokio::test]
+async fn signals_are_taken_by_handles() {
+    let world = World::new().await;
+    let template = "heat_template_version: 2018-08-31
+resources:
+  h: {type: OS::Heat::WaitConditionHandle}
+  w: {type: OS::Heat::WaitCondition, properties: {handle: {get_resource: h}, timeout: 600, count: 2}}
+outputs: {at: {value: {get_attr: [h, endpoint]}}, data: {value: {get_attr: [w, data]}}}
+";
+    world.create("web", template).await;
+    let (_, row) = world.get("/v1/stacks/web/resources/w").await;
+    assert_eq!((&row["status"], &row["phase"]), (&json!("IN_PROGRESS"), &json!("signals")), "{row}");
+    let signal = "POST /v1/stacks/web/resources/h/signal";
+    let taken =
+        |id: &str, again, signals| json!({"resource": "h", "id": id, "again": again, "signals": signals});
+    assert_eq!(world.ask(signal, &Value::Null).await, (200, taken("1", false, 1)), "a body may be left out");
+    assert_eq!(world.ask(signal, &json!({"id": 1, "data": "again"})).await, (200, taken("1", true, 1)));
+    for (line, body, status, said) in [
+        (signal, json!({"stat": 1}), 400, "unknown key 'stat'"),
+        (signal, json!({"data": "x".repeat(70_000)}), 400, "over the limit of 65536"),
+        (signal, json!({"data": "x".repeat(200_000)}), 400, "at most 131072 bytes"),
+        ("POST /v1/stacks/web/resources/w/signal", json!({}), 400, "signal its handle 'h'"),
+        ("POST /v1/stacks/web/resources/hh/signal", json!({}), 404, "did you mean 'h'"),
+        ("POST /v1/stacks/other/resources/h/signal", json!({}), 404, "'other'"),
+    ] {
+        let (code, answer) = world.ask(line, &body).await;
+        let message = answer["error"]["message"].as_str().unwrap_or_default().to_owned();
+        assert!(code == status && message.contains(said), "{line}: {code} {answer}");
+    }
+    let (code, answer) = ask(&world.socket(), signal, "{").await;
+    assert!(code == 400 && answer.to_string().contains("no JSON"), "{answer}");
+    assert_eq!(world.ask(signal, &json!({"id": "b"})).await, (200, taken("b", false, 2)));
+    let (_, outputs) = world.get("/v1/stacks/web/outputs").await;
+    assert_eq!(outputs[0]["value"], "/v1/stacks/web/resources/h/signal");
+    assert_eq!(outputs[1]["value"], r#"{"1": "again", "b": null}"#);
+    let (_, events) = world.get("/v1/stacks/web/events").await;
+    let signals = events.as_array().unwrap().iter().filter(|event| event["action"] == "SIGNAL");
+    let reasons: Vec<&str> = signals.map(|event| event["reason"].as_str().unwrap()).collect();
+    let wanted = ["Signal 1 received", "Signal 2 received", "Signal 2 received"];
+    assert_eq!(reasons, wanted.map(|reason| format!("status:SUCCESS reason:{reason}")));
+    world.stop().await;
+}

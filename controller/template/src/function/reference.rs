@@ -1,5 +1,7 @@
 //! Functions that name something: a parameter, a resource, a file, the resource that a nested stack is.
 
+use muster_shared::model::Spec;
+
 use super::text_in;
 use crate::build::{Reader, number};
 use crate::error::{Place, cut, suggestion_or_all};
@@ -50,7 +52,12 @@ pub(super) fn get_attr(reader: &mut Reader<'_>, argument: Expr) -> Option<Call> 
         return None;
     };
     let resource = text_in(reader, resource, "the name of a resource")?;
+    let place = attribute.at;
     let attribute = text_in(reader, attribute, "the name of an attribute")?;
+    if &*attribute == Spec::STATE {
+        reader.error(place, format!("'{attribute}' is for 'restart_on' alone"));
+        return None;
+    }
     Some(Call::GetAttr {
         resource: number(&mut reader.resources, resource),
         attribute,

@@ -1,5 +1,9 @@
 //! Every expression once: names become indexes, and what each resource uses is noted.
 
+use std::collections::BTreeSet;
+
+use muster_shared::model::Spec;
+
 use super::{Table, finish_conditions, needs, order};
 use crate::build::Names;
 use crate::catalogue;
@@ -46,6 +50,8 @@ pub(super) struct Resolver<'a> {
     pub files: &'a Names,
     pub given: &'a Given<'a>,
     pub kinds: &'a [Option<Kind>],
+    /// Attributes of deployments whose config is in the template.
+    pub declared: &'a [Option<BTreeSet<String>>],
     /// Branches of `if` that the walk is in.
     pub branches: usize,
 }
@@ -105,8 +111,11 @@ impl Resolver<'_> {
         }
         if let Some(policy) = &mut resource.update_policy {
             let inner = self.path.key("update_policy");
-            if !matches!(resource.kind, None | Some(Kind::Group | Kind::Nested)) {
-                let message = "only an OS::Heat::ResourceGroup has an update_policy";
+            let has_one =
+                |kind: Kind| matches!(kind, Kind::Group | Kind::Nested) || kind.is_deployment_group();
+            if resource.kind.is_some_and(|kind| !has_one(kind)) {
+                let message =
+                    "only an OS::Heat::ResourceGroup or a group of deployments has an update_policy";
                 self.errors.push(policy.at, self.path.as_str(), message);
             }
             self.expr(policy, Position::Value, &mut uses);
@@ -196,7 +205,7 @@ impl Resolver<'_> {
             }
             Call::GetAttr { resource, attribute, .. } => {
                 if let Some(kind) = self.target(at, resource, uses) {
-                    self.attribute(at, kind, attribute);
+                    self.attribute(at, kind, *resource, attribute);
                 }
             }
             Call::GetFile { file } => self.file(at, *file),
@@ -304,13 +313,36 @@ impl Resolver<'_> {
         self.kinds[index as usize]
     }
 
-    fn attribute(&mut self, at: Place, kind: Kind, attribute: &str) {
+    fn attribute(&mut self, at: Place, kind: Kind, resource: u32, attribute: &str) {
+        if attribute == Spec::STATE {
+            let flows = [Kind::FlowGroup, Kind::FlowMeter, Kind::FlowRule, Kind::FlowTable];
+            if (kind.is_here() && !kind.is_whole()) || flows.contains(&kind) {
+                let name = kind.name();
+                let message =
+                    format!("a unit cannot be restarted or reloaded for {name}, which is no thing on a node");
+                self.errors.push(at, self.path.as_str(), message);
+            }
+            return;
+        }
+        // Of a group also `resource.NAME` of a member.
+        let is_inside = kind.is_whole() && attribute.starts_with("resource.");
+        if let Some(known) = self.declared[resource as usize].as_ref().filter(|_| !is_inside) {
+            if !known.contains(attribute) {
+                let known: Vec<&str> = known.iter().map(String::as_str).collect();
+                let near = suggestion_or_all(attribute, &known);
+                let message = format!("its config declares no output '{}'{near}", cut(attribute));
+                self.errors.push(at, self.path.as_str(), message);
+            }
+            return;
+        }
         let Some(known) = kind.attributes() else { return };
         if known.contains(&attribute) {
             return;
         }
         let message = if known.is_empty() {
             format!("{} has no attributes", kind.name())
+        } else if let Some(why) = crate::types::refused_attribute(kind, attribute) {
+            format!("the attribute '{attribute}' of {} is not supported: {why}", kind.name())
         } else {
             let near = suggestion_or_all(attribute, known);
             format!("{} has no attribute '{}'{near}", kind.name(), cut(attribute))

@@ -9,6 +9,7 @@ mod parameters;
 mod properties;
 mod texts;
 mod versions;
+mod waits;
 mod yaql;
 
 use std::collections::BTreeMap;

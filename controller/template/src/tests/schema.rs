@@ -3,7 +3,29 @@
 use serde_json::{Map, Value, json};
 
 use crate::types::{Constraint, PropertyType};
-use crate::{Desired, Kind, node, spec};
+use crate::{ConfigBody, ConfigGroup, Desired, Kind, PropertyError, Site, SoftwareConfig, node, spec_within};
+
+/// Has a script under each id.
+struct Scripts;
+
+impl Site for Scripts {
+    fn config(&self, id: &str) -> Result<SoftwareConfig, String> {
+        let body = ConfigBody::Text(ConfigGroup::Script, id.to_owned());
+        Ok(SoftwareConfig { body, inputs: Vec::new(), outputs: Vec::new(), options: None })
+    }
+
+    fn stack(&self) -> String {
+        "stack/1".into()
+    }
+
+    fn resource(&self) -> &str {
+        "deployment"
+    }
+}
+
+fn spec(kind: Kind, properties: &Value) -> Result<Desired, PropertyError> {
+    spec_within(kind, properties, &Scripts)
+}
 
 /// A valid resource of the type, with nothing that need not be given; and for each property that is neither a range nor a
 /// list of words two more values, which differ from it and from each other.
@@ -20,13 +42,38 @@ fn sample(kind: Kind) -> (Value, Value) {
             json!({"node": "web-1", "hostname": "a.example"}),
             json!({"node": ["web-2", "web-3"], "hostname": ["b", "c.example"]}),
         ),
+        Kind::Sysctl => (
+            json!({"node": "web-1", "key": "net.ipv4.ip_forward", "value": "1"}),
+            json!({"node": ["web-2", "web-3"], "key": ["a.b", "c.d"], "value": ["0", "2"]}),
+        ),
+        Kind::Unit => (
+            json!({"node": "web-1", "name": "web.service"}),
+            json!({"node": ["web-2", "web-3"], "name": ["a.service", "b.timer"], "content": ["", "[Service]"],
+                "drop_ins": [{"a": ""}, {"a": "[Unit]"}], "enabled": [true, false], "masked": [true, false],
+                "restart_on": [["1"], ["2"]], "reload_on": [["1"], ["2"]]}),
+        ),
         Kind::NetworkConfig => (
             json!({"node": "web-1", "network_config": []}),
             json!({"node": ["web-2", "web-3"], "mapping": [{"nic1": "eth0"}, {"nic1": "eth1"}],
                 "network_config": [[{"type": "interface", "name": "eth0"}], [{"type": "interface", "name": "eth1"}]],
                 "fallback_config": [[{"type": "interface", "name": "eth0"}], [{"type": "interface", "name": "eth1"}]]}),
         ),
-        Kind::Chain | Kind::Group | Kind::Nested | Kind::None => (json!({}), json!({})),
+        Kind::Chain
+        | Kind::Group
+        | Kind::Nested
+        | Kind::None
+        | Kind::SoftwareDeploymentGroup
+        | Kind::StructuredDeploymentGroup => (json!({}), json!({})),
+        Kind::SoftwareConfig => (json!({}), config(json!({"config": ["#!/bin/sh", "true"]}))),
+        Kind::StructuredConfig => (json!({}), config(json!({"config": [{"a": 1}, {"a": 2}]}))),
+        Kind::SoftwareComponent => {
+            let part = |text: &str| json!([{"tool": "script", "actions": ["CREATE"], "config": text}]);
+            (json!({"configs": []}), config(json!({"configs": [part("true"), part("false")]})))
+        }
+        Kind::SoftwareDeployment => (json!({"server": "web-1"}), deployment(json!({}))),
+        Kind::StructuredDeployment => {
+            (json!({"server": "web-1"}), deployment(json!({"input_key": ["get_input", "get_it"]})))
+        }
         Kind::DeployedServer => (
             json!({"name": "web-1"}),
             json!({"name": ["web-2", "web-3"], "software_config_transport": ["POLL_TEMP_URL", "ZAQAR_MESSAGE"]}),
@@ -42,6 +89,11 @@ fn sample(kind: Kind) -> (Value, Value) {
                 "fail": [true, false], "update_replace": [true, false], "update_replace_value": ["a", "b"],
                 "value": ["a", "b"]}),
         ),
+        Kind::WaitCondition => (
+            json!({"handle": "h", "timeout": 60}),
+            json!({"handle": ["i", "j"], "timeout": [61, "62"], "count": [2, "3"]}),
+        ),
+        Kind::WaitConditionHandle => (json!({}), json!({"signal_transport": ["CFN_SIGNAL", "HEAT_SIGNAL"]})),
         Kind::Value => (json!({"value": "1"}), json!({"value": [1, [2]]})),
         Kind::Net => {
             (json!({}), cloud(json!({"name": ["a", "b"], "dns_domain": ["a.", "b."], "mtu": [1500, 9000]})))
@@ -82,6 +134,22 @@ fn sample(kind: Kind) -> (Value, Value) {
             json!({"device": device, "guard": [false, "FALSE"], "bands": [[{"rate": 2}], [{"rate": 3}]]}),
         ),
     }
+}
+
+/// With what all configs have.
+fn config(mut more: Value) -> Value {
+    let all = json!({"inputs": [[{"name": "a"}], [{"name": "b", "default": 1}]], "options": [{}, {"a": 1}],
+        "outputs": [[{"name": "a"}], [{"name": "b", "error_output": true}]]});
+    more.as_object_mut().unwrap().extend(all.as_object().unwrap().clone());
+    more
+}
+
+/// With what all deployments have.
+fn deployment(mut more: Value) -> Value {
+    let all = json!({"actions": [["CREATE"], ["DELETE", "RESUME"]], "config": ["true", "false"], "name": ["a", "b"],
+        "input_values": [{"a": 1}, {"a": [2]}], "server": ["web-2", "web-3"]});
+    more.as_object_mut().unwrap().extend(all.as_object().unwrap().clone());
+    more
 }
 
 /// With what means nothing, of all types of Neutron.

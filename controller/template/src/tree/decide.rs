@@ -24,6 +24,8 @@ pub(super) struct Decided {
     /// The type of each member; of a group there is one for all.
     pub types: Vec<String>,
     pub count: usize,
+    /// Names of members that are given and not counted.
+    pub keys: Option<Vec<String>>,
     pub index_var: Box<str>,
     /// Members to be removed, by name or by what refers to them.
     pub listed: Vec<String>,
@@ -39,6 +41,7 @@ impl Decided {
         digest::of_value(&json!([
             self.types,
             self.count,
+            self.keys,
             self.index_var,
             self.listed,
             self.appends,
@@ -48,6 +51,9 @@ impl Decided {
 
     /// Names of the members of a group, and those that are never given again.
     pub fn names(&self, path: &str, known: &dyn Known) -> (Vec<String>, Vec<String>) {
+        if let Some(keys) = &self.keys {
+            return (keys.clone(), Vec::new());
+        }
         let before = if self.appends { known.removed(path) } else { Vec::new() };
         let mut removed: BTreeSet<String> = before.into_iter().collect();
         let is_name = |text: &&String| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -73,6 +79,7 @@ impl Decided {
 pub(super) fn decide(context: &Context<'_>, index: u32) -> Result<Decided, RenderError> {
     match context.parts.instances[index as usize].kind {
         Kind::Chain => chain(context, index),
+        kind if kind.is_deployment_group() => deployments(context, index, kind),
         _ => group(context, index, None),
     }
 }
@@ -99,6 +106,7 @@ fn chain(context: &Context<'_>, index: u32) -> Result<Decided, RenderError> {
     let concurrent = ParameterType::Boolean.convert(&concurrent).map_err(wrong("concurrent"))?;
     Ok(Decided {
         count: types.len(),
+        keys: None,
         types,
         index_var: Box::default(),
         listed: Vec::new(),
@@ -115,7 +123,39 @@ pub(super) fn decide_all_but_count(
 ) -> Result<Decided, RenderError> {
     match context.parts.instances[index as usize].kind {
         Kind::Chain => chain(context, index),
+        kind if kind.is_deployment_group() => Ok(deployments_of(kind, count, None)),
         _ => group(context, index, Some(count)),
+    }
+}
+
+/// A member for each of `servers`, by its name there.
+fn deployments(context: &Context<'_>, index: u32, kind: Kind) -> Result<Decided, RenderError> {
+    let wrong = |message: String| context.said_of(index, Some("servers"), &message);
+    let servers = match context.property(index, &["servers"])? {
+        Some(Value::Object(servers)) => servers,
+        Some(other) => return Err(wrong(format!("want a map of names to nodes, got {}", describe(&other)))),
+        None => return Err(context.said_of(index, None, &format!("{kind} needs the property 'servers'"))),
+    };
+    if let Some(name) = servers.keys().find(|name| name.is_empty() || name.contains('/')) {
+        return Err(wrong(format!("'{}' is no name for a member: it is empty or has a '/'", cut(name))));
+    }
+    let keys: Vec<String> = servers.into_iter().map(|(name, _)| name).collect();
+    Ok(deployments_of(kind, keys.len(), Some(keys)))
+}
+
+fn deployments_of(kind: Kind, count: usize, keys: Option<Vec<String>>) -> Decided {
+    let member = match kind {
+        Kind::StructuredDeploymentGroup => Kind::StructuredDeployment,
+        _ => Kind::SoftwareDeployment,
+    };
+    Decided {
+        types: vec![member.name().to_owned()],
+        count,
+        keys,
+        index_var: Box::default(),
+        listed: Vec::new(),
+        appends: false,
+        in_turn: false,
     }
 }
 
@@ -149,7 +189,7 @@ fn group(context: &Context<'_>, index: u32, count: Option<usize>) -> Result<Deci
         Some(value) => want_text(&value).map_err(wrong("resource_def"))?.to_owned(),
         None => return Err(wrong("resource_def")("a definition needs a 'type'".to_owned())),
     };
-    Ok(Decided { types: vec![kind], count, index_var: variable, listed, appends, in_turn: false })
+    Ok(Decided { types: vec![kind], count, keys: None, index_var: variable, listed, appends, in_turn: false })
 }
 
 /// Names that a definition does not have, as far as it is written out.

@@ -1,5 +1,8 @@
 //! Templates → a tree: every stack, group and chain opened, until nothing is left that stands for more.
 
+mod group;
+mod nested;
+
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,20 +11,16 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::decide::{Decided, batch_size, decide, decide_all_but_count};
-use super::parts::{Below, Body, Group, Instance, Known, Library, NONE, Parts, Scope};
+use super::parts::{Below, Body, Instance, Known, Library, NONE, Parts, Scope};
 use super::value::{Context, source};
 use crate::Limits;
 use crate::bind::Values;
 use crate::check;
-use crate::digest::{self, NamesOf, names_digest};
-use crate::error::{Error, Errors, Path, Sink, cut, suggestion};
-use crate::expression::{Call, Expr, ExprKind};
-use crate::library::{is_template, resolve};
-use crate::parse::parse_file;
-use crate::registry::{EntryId, Mapping};
+use crate::digest::{self, names_digest};
+use crate::error::{Error, Errors, Path, Sink};
+use crate::registry::EntryId;
 use crate::render::{References, RenderError};
-use crate::resolve::{cycle, report_cycle, unknown_type};
+use crate::resolve::{cycle, report_cycle};
 use crate::template::{Resource, Template};
 use crate::types::Kind;
 
@@ -366,25 +365,6 @@ impl<'a> Expander<'a> {
         names_digest(indexes.iter().map(|index| &*self.parts.instances[*index as usize].name))
     }
 
-    fn find_type(&self, index: u32, kind: &str, path: &str, frame: &Frame<'_>) -> Step<Found> {
-        let shown: Arc<str> = kind.into();
-        let mapped = self.library.environment.mapping(kind, path, &frame.entries());
-        let name = match mapped.map_err(|error| Errors(vec![error]))? {
-            Some(Mapping::File { key, entry }) => {
-                return Ok(Found { what: What::Stack { key, entry: Some(entry) }, shown });
-            }
-            Some(Mapping::Type(name)) => name,
-            None => kind.to_owned(),
-        };
-        if is_template(&name) {
-            return Ok(Found { what: What::Stack { key: resolve(frame.key, &name), entry: None }, shown });
-        }
-        match Kind::from_name(&name) {
-            Some(kind) => Ok(Found { what: What::Plain(kind), shown }),
-            None => self.wrong(index, None, &unknown_type(&name)),
-        }
-    }
-
     /// Says what an instance is. `inside` is for what is below it; it needs the same itself.
     fn fill(
         &mut self,
@@ -415,6 +395,10 @@ impl<'a> Expander<'a> {
         match what {
             What::Stack { key, entry } => self.nested(index, &key, entry, inside, &frame),
             What::Plain(Kind::Group | Kind::Chain) => self.group(index, definition, inside, &frame),
+            What::Plain(kind) if kind.is_deployment_group() => {
+                self.check_properties(index, kind)?;
+                self.group(index, definition, inside, &frame)
+            }
             What::Plain(kind) => {
                 let is_plain = outer == 0 && *shown == *kind.name();
                 if !is_plain {
@@ -448,6 +432,9 @@ impl<'a> Expander<'a> {
 
     /// What the parser could not look at, for it did not know the type.
     fn check_properties(&mut self, index: u32, kind: Kind) -> Step<()> {
+        if matches!(self.parts.instances[index as usize].body, Body::Deployed { .. }) {
+            return Ok(()); // its group's have been
+        }
         let (scope, at, way) = self.parts.written(index);
         let template = Arc::clone(&self.parts.scopes[scope as usize].template);
         let resource = &template.resources[at];
@@ -463,211 +450,15 @@ impl<'a> Expander<'a> {
         for key in ["resources", &*resource.name, "properties"].iter().chain(&way) {
             path.key(key);
         }
-        check::properties(kind, expr, resource.at, &mut errors, &mut path);
+        let variable = match self.parts.instances[index as usize].body {
+            Body::Member { of } => match self.parts.instances[of as usize].below {
+                Below::Group(group) => Some(&*self.parts.groups[group as usize].index_var),
+                Below::Nothing | Below::Scope(_) => None,
+            },
+            Body::Own { .. } | Body::Link { .. } | Body::Deployed { .. } => None,
+        };
+        check::member_properties(kind, expr, resource.at, variable, &mut errors, &mut path);
         if errors.is_empty() { Ok(()) } else { Err(errors.into_errors()) }
-    }
-
-    fn nested(
-        &mut self,
-        index: u32,
-        key: &str,
-        entry: Option<EntryId>,
-        inside: &Around,
-        frame: &Frame<'_>,
-    ) -> Step<()> {
-        if let Some(cycle) = frame.cycle(key) {
-            return self.wrong(index, None, &format!("templates are nested in a cycle: {cycle}"));
-        }
-        let template = self.template(index, key)?;
-        self.check_names(index, &template)?;
-        let frame = Frame { up: frame.up, key, entry, depth: frame.depth };
-        let scope = number(self.parts.scopes.len());
-        self.parts.instances[index as usize].below = Below::Scope(scope);
-        let name = Arc::clone(&self.parts.instances[index as usize].name);
-        let mut requires = self.stack(Arc::clone(&template), index, &name, inside, &frame)?;
-        requires.extend_from_slice(&inside.requires);
-        let names = self.digest_of_names(&requires);
-        let file = digest::of_bytes(key.as_bytes());
-        let values = self.digests[scope as usize].iter().copied();
-        let own = [file, names, template.outputs_digest];
-        self.parts.instances[index as usize].definition = digest::of_all(own.into_iter().chain(values));
-        self.set_requires(index, requires)
-    }
-
-    fn template(&mut self, index: u32, key: &str) -> Step<Arc<Template>> {
-        if let Some(known) = self.library.templates.get(key) {
-            return Ok(Arc::clone(known));
-        }
-        let Some(text) = self.library.files.get(key) else {
-            let near = suggestion(key, self.library.files.keys().map(String::as_str));
-            let message = format!("the template '{}' was not given with this one{near}", cut(key));
-            return self.wrong(index, None, &message);
-        };
-        if self.library.templates.len() >= Limits::FILES {
-            let message = format!("a stack is made of at most {} templates", Limits::FILES);
-            return self.wrong(index, None, &message);
-        }
-        let environment = self.library.environment;
-        let maps = |kind: &str| environment.maps(kind);
-        let template = Arc::new(parse_file(key, text, self.library.files, Limits::TEXT, &maps)?);
-        self.library.templates.insert(key.to_owned(), Arc::clone(&template));
-        Ok(template)
-    }
-
-    /// What is given to a stack that has no such parameter.
-    fn check_names(&self, index: u32, template: &Template) -> Step<()> {
-        let (scope, at, way) = self.parts.written(index);
-        let given = source(&self.parts.scopes[scope as usize].template, at, &way)
-            .and_then(Expr::keys)
-            .unwrap_or_default();
-        let unknown = given.into_iter().find(|name| template.parameter(name).is_none());
-        if let Some(name) = unknown {
-            let near = suggestion(name, template.parameters.iter().map(|known| &*known.name));
-            let message = format!("'{}' has no parameter '{}'{near}", template.file, cut(name));
-            let name = name.to_owned();
-            return self.wrong(index, Some(&name), &message);
-        }
-        Ok(())
-    }
-
-    fn group(&mut self, index: u32, definition: u128, inside: &Around, frame: &Frame<'_>) -> Step<()> {
-        let (first, late) = self.with_context(|context| decide(context, index));
-        self.late |= late;
-        let name = Arc::clone(&self.parts.instances[index as usize].name);
-        let (decided, is_known) = match first {
-            Ok(decided) => (Some(decided), true),
-            // What is wrong now may be right when it is asked for again.
-            Err(RenderError::NotYet { .. }) => (self.decide_but_count(index, &name), false),
-            Err(_) if late => (self.decide_but_count(index, &name), false),
-            Err(error) => return Err(Errors(vec![error.into()])),
-        };
-        let policy = if self.known.is_there(&name) { "rolling_update" } else { "batch_create" };
-        let count = decided.as_ref().map_or(0, |decided| decided.count);
-        let (batch, _) = self.with_context(|context| batch_size(context, index, count, policy));
-        let batch = batch.map_err(|error| Errors(vec![error.into()]))?;
-        let (names, removed) = match &decided {
-            Some(decided) if is_known => decided.names(&name, self.known),
-            Some(_) => (self.known.members(&name), self.known.removed(&name)),
-            None => (Vec::new(), self.known.removed(&name)),
-        };
-        let is_chain = self.parts.instances[index as usize].kind == Kind::Chain;
-        let body = if is_chain { Body::Link { of: index } } else { Body::Member { of: index } };
-        let mut members = Vec::with_capacity(names.len());
-        for own in &names {
-            members.push(self.instance(joined(&name, own), Kind::None, body)?);
-        }
-        let index_var = decided.as_ref().map(|decided| decided.index_var.clone()).unwrap_or_default();
-        let seen = decided.as_ref().filter(|_| is_known).map(Decided::digest);
-        let removed_digest = names_digest(removed.iter().map(String::as_str));
-        let group = Group { index_var, members: members.clone().into(), removed, seen, late };
-        self.parts.instances[index as usize].below = Below::Group(number(self.parts.groups.len()));
-        self.parts.groups.push(group);
-        if let Some(decided) = decided {
-            let source = self.source_digest(index, definition, is_chain);
-            self.members(&members, &decided, source, batch, inside, frame)?;
-        }
-        let names = self.digest_of_names(&members);
-        let needs = inside.digest;
-        self.parts.instances[index as usize].definition = digest::of_all([2, names, needs, removed_digest]);
-        members.extend_from_slice(&inside.requires);
-        self.set_requires(index, members)
-    }
-
-    /// Where nobody can tell how many there are to be, those that are there stay.
-    fn decide_but_count(&self, index: u32, name: &str) -> Option<Decided> {
-        let count = self.known.members(name).len();
-        self.with_context(|context| decide_all_but_count(context, index, count)).0.ok()
-    }
-
-    fn members(
-        &mut self,
-        members: &[u32],
-        decided: &Decided,
-        source: u128,
-        batch: Option<usize>,
-        inside: &Around,
-        frame: &Frame<'_>,
-    ) -> Step<()> {
-        // The type of a group without members is looked at all the same.
-        let batch = if decided.in_turn { Some(1) } else { batch };
-        for (at, member) in members.iter().enumerate() {
-            let kind = decided.types.get(at).or(decided.types.first()).map_or("", String::as_str);
-            let path = Arc::clone(&self.parts.instances[*member as usize].name);
-            let found = self.find_type(*member, kind, &path, frame)?;
-            let definition = digest::of_all([
-                source,
-                digest::of_bytes(path.as_bytes()),
-                digest::of_bytes(kind.as_bytes()),
-            ]);
-            let own;
-            let inside = match batch {
-                Some(size) if at >= size => {
-                    let first = (at / size - 1) * size;
-                    let before = &members[first..first + size];
-                    let requires = inside.requires.iter().chain(before).copied().collect();
-                    own = Around { requires, ..inside.clone() };
-                    &own
-                }
-                _ => inside,
-            };
-            self.parts.instances[*member as usize].retain = inside.retain;
-            let before = self.errors.len();
-            self.fill(*member, found, definition, inside.digest, inside, frame)?;
-            if self.errors.len() > before {
-                return Ok(()); // the others would say the same
-            }
-        }
-        Ok(())
-    }
-
-    /// Of what all members of a group are made of: its definition, and the values that are in it.
-    fn source_digest(&self, index: u32, definition: u128, is_chain: bool) -> u128 {
-        let (scope, at, mut way) = self.parts.written(index);
-        way.push(if is_chain { "resource_properties" } else { "resource_def" });
-        let template = &self.parts.scopes[scope as usize].template;
-        let Some(expr) = source(template, at, &way) else { return definition };
-        let digests = &self.digests[scope as usize];
-        let parameters: Vec<&str> = template.parameters.iter().map(|known| &*known.name).collect();
-        let resources: Vec<&str> = template.resources.iter().map(|resource| &*resource.name).collect();
-        let names = NamesOf {
-            parameters: &parameters,
-            conditions: &template.conditions,
-            resources: &resources,
-            files: &template.files,
-        };
-        let (mut used, mut conditions) = (BTreeSet::new(), BTreeSet::new());
-        used_in(expr, &mut used, &mut conditions);
-        let values = used.into_iter().map(|parameter| digests[parameter as usize]);
-        let conditions: Vec<u32> = conditions.into_iter().collect();
-        let truth = self.truth(scope, &conditions);
-        digest::of_all(std::iter::once(digest::of_expr(expr, &names)).chain(values).chain(truth))
-    }
-}
-
-impl Frame<'_> {
-    /// The lines of environments by which the open stacks came about.
-    fn entries(&self) -> Vec<EntryId> {
-        let frames = std::iter::successors(Some(self), |frame| frame.up);
-        frames.filter_map(|frame| frame.entry).collect()
-    }
-
-    /// `a -> b -> a`, if that template is open.
-    fn cycle(&self, key: &str) -> Option<String> {
-        let frames = std::iter::successors(Some(self), |frame| frame.up);
-        let mut names: Vec<&str> = vec![key];
-        for frame in frames {
-            if names.last() != Some(&frame.key) && !frame.key.is_empty() {
-                names.push(frame.key);
-            }
-            if frame.key == key {
-                names.reverse();
-                if names.len() == 1 {
-                    names.push(key);
-                }
-                return Some(names.iter().map(|name| cut(name)).collect::<Vec<_>>().join(" -> "));
-            }
-        }
-        None
     }
 }
 
@@ -677,25 +468,4 @@ fn number(index: usize) -> u32 {
 
 fn joined(prefix: &str, name: &str) -> Arc<str> {
     if prefix.is_empty() { name.into() } else { [prefix, "/", name].concat().into() }
-}
-
-/// The parameters and conditions that an expression asks for.
-fn used_in(expr: &Expr, parameters: &mut BTreeSet<u32>, conditions: &mut BTreeSet<u32>) {
-    match &expr.kind {
-        ExprKind::List(items) => items.iter().for_each(|item| used_in(item, parameters, conditions)),
-        ExprKind::Map(entries) => {
-            entries.iter().for_each(|entry| used_in(&entry.value, parameters, conditions));
-        }
-        ExprKind::Call(call) => {
-            match &**call {
-                Call::GetParam { parameter, .. } => drop(parameters.insert(*parameter)),
-                Call::Condition { condition } => drop(conditions.insert(*condition)),
-                _ => {}
-            }
-            for (_, operand) in call.operands() {
-                used_in(operand, parameters, conditions);
-            }
-        }
-        ExprKind::Null | ExprKind::Bool(_) | ExprKind::Number(_) | ExprKind::Text(_) | ExprKind::Invalid => {}
-    }
 }

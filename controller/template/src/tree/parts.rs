@@ -59,6 +59,8 @@ pub(super) enum Body {
     Member { of: u32 },
     /// In the `resource_properties` of a chain.
     Link { of: u32 },
+    /// In the properties of a group of deployments, which has a server for each.
+    Deployed { of: u32 },
 }
 
 /// What a resource stands for.
@@ -108,6 +110,7 @@ impl Parts {
                     way.push("resource_properties");
                     at = of;
                 }
+                Body::Deployed { of } => at = of,
             }
         }
     }
@@ -116,7 +119,7 @@ impl Parts {
     pub fn enclosing(&self, index: u32) -> u32 {
         match self.instances[index as usize].body {
             Body::Own { scope, .. } => self.scopes[scope as usize].stands,
-            Body::Member { of } | Body::Link { of } => of,
+            Body::Member { of } | Body::Link { of } | Body::Deployed { of } => of,
         }
     }
 
@@ -150,7 +153,7 @@ impl Parts {
             instance.requires.sort_unstable();
             match &mut instance.body {
                 Body::Own { .. } => {}
-                Body::Member { of } | Body::Link { of } => put(of),
+                Body::Member { of } | Body::Link { of } | Body::Deployed { of } => put(of),
             }
         }
     }

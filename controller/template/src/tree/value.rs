@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
+use muster_shared::model::{DEPLOY_STATUS_CODE, DEPLOY_STDERR, DEPLOY_STDOUT};
 use serde_json::{Map, Value};
 
 use super::parts::{Below, Body, Instance, NONE, Parts, Scope};
@@ -74,6 +75,25 @@ impl<'a> Context<'a> {
                 Ok(value.map(|value| with_index(value, variable, self.parts.own_name(index))))
             }
             Body::Link { of } => self.property(of, &[&["resource_properties"], steps].concat()),
+            Body::Deployed { of } => self.deployed_property(of, self.parts.own_name(index), steps),
+        }
+    }
+
+    /// Of a member of a group of deployments: what the group has, but one of its servers in the place of all.
+    fn deployed_property(&self, of: u32, name: &str, steps: &[&str]) -> Result<Option<Value>, RenderError> {
+        match steps {
+            ["server", below @ ..] => self.property(of, &[&["servers", name], below].concat()),
+            ["servers", ..] => Ok(None),
+            [] => {
+                let Some(Value::Object(mut all)) = self.property(of, &[])? else { return Ok(None) };
+                let server = match all.remove("servers") {
+                    Some(Value::Object(mut servers)) => servers.remove(name),
+                    _ => None,
+                };
+                all.insert("server".to_owned(), server.unwrap_or_default());
+                Ok(Some(Value::Object(all)))
+            }
+            _ => self.property(of, steps),
         }
     }
 
@@ -322,6 +342,17 @@ impl<'a> Context<'a> {
                 let each = |member| Ok(named(member, self.selected(member, attribute, rest)?));
                 let all: Found<Map<String, Value>> = members().map(each).collect();
                 Ok((Value::Object(all?), keys.len()))
+            }
+            _ if self.instance(index).kind.is_deployment_group() => {
+                let name = match name {
+                    "deploy_stdouts" => DEPLOY_STDOUT,
+                    "deploy_stderrs" => DEPLOY_STDERR,
+                    "deploy_status_codes" => DEPLOY_STATUS_CODE,
+                    output => output,
+                };
+                let each = |member| Ok(named(member, self.selected(member, name, &[])?));
+                let all: Found<Map<String, Value>> = members().map(each).collect();
+                Ok((Value::Object(all?), 0))
             }
             _ => {
                 let all: Found<Vec<Value>> =

@@ -163,14 +163,25 @@ impl Kind {
             Kind::FlowRule => "one flow rule of a bridge",
             Kind::FlowTable => "many flow rules of a bridge",
             Kind::Hostname => "the name of a node, in the kernel and in /etc/hostname",
+            Kind::Sysctl => "a setting of the kernel, now and at boot",
+            Kind::Unit => "a unit of systemd: its file or drop-ins, whether it is enabled, and that it runs",
             Kind::Chain => "one resource of each type of a list, with the same properties",
             Kind::DeployedServer => "a node under its name, for templates that were made for Heat",
             Kind::Group => "many resources of one definition",
             Kind::Nested => "another template, as a stack in this one",
             Kind::None => "nothing, whatever its properties are; each attribute is null",
             Kind::RandomString => "a random text, which stays over updates",
+            Kind::SoftwareComponent => "what deployments do, for each action apart",
+            Kind::SoftwareConfig => "what deployments do: a script, or a document as text",
+            Kind::SoftwareDeployment => "a software config on a node",
+            Kind::SoftwareDeploymentGroup => "a software config on many nodes",
+            Kind::StructuredConfig => "what deployments do: a document",
+            Kind::StructuredDeployment => "a document on a node, with inputs in it",
+            Kind::StructuredDeploymentGroup => "a document on many nodes, with inputs in it",
             Kind::TestResource => "makes nothing real: for what Heat's tests do",
             Kind::Value => "a value under a name",
+            Kind::WaitCondition => "waits until signals have come to its handle",
+            Kind::WaitConditionHandle => "takes signals, which a wait condition waits for",
             Kind::Net => "a network of the site's address plan",
             Kind::Port => "addresses of a network, nobody else's for as long as it is there",
             Kind::Subnet => "a range of a network, from which ports get addresses",
@@ -192,10 +203,17 @@ impl Kind {
                 "the ids of all its entries, in order"
             }
             (Kind::Hostname, "hostname") => "the name",
+            (Kind::Unit, "name") => "the name",
+            (Kind::Sysctl, "value") => "the value, as it was given",
             (Kind::DeployedServer, "name") => "the name of the node, as get_resource has it",
             (Kind::RandomString, "value") => "the text, as get_resource has it",
             (Kind::TestResource, "output") => "the property 'value'",
+            (Kind::SoftwareComponent | Kind::SoftwareConfig | Kind::StructuredConfig, "config") => {
+                "the property 'config'; of a component a map with 'configs'"
+            }
             (Kind::Value, "value") => "the value",
+            (Kind::WaitCondition, "data") => "what signals brought, as JSON text: the data of each by its id",
+            (Kind::WaitConditionHandle, "endpoint") => "where in the API signals are sent to",
             (Kind::Port, "fixed_ips") => "its addresses: maps with subnet_id and ip_address",
             (Kind::Port, "subnets") => "what its addresses are of: maps with id, name, cidr, gateway_ip, …",
             (Kind::Port | Kind::Subnet, "network_id") => "the id of its network, or as it was given",
@@ -214,6 +232,15 @@ impl Kind {
     fn other_attributes(self) -> &'static str {
         match self {
             Kind::Dummy => "each key of 'values', with its value",
+            Kind::SoftwareDeployment | Kind::StructuredDeployment => {
+                "each output of the config, deploy_stdout, deploy_stderr and deploy_status_code: null where the run told \
+                 nothing of it"
+            }
+            Kind::SoftwareDeploymentGroup | Kind::StructuredDeploymentGroup => {
+                "each output of the config, deploy_stdouts, deploy_stderrs and deploy_status_codes: maps with the value of \
+                 each member; refs, refs_map, attributes (with the name of one), resource.NAME or \
+                 resource.NAME.ATTRIBUTE of a member"
+            }
             Kind::None => "any name, which is null",
             Kind::Group => {
                 "refs, refs_map, removed_rsrc_list, attributes (with the name of one), resource.NAME or \

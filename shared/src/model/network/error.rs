@@ -48,6 +48,13 @@ impl NetworkError {
         Self { path: path.to_owned(), problem: Problem::Unsupported { what: what.into(), hint } }
     }
 
+    /// `written` is none of `words`.
+    pub(super) fn not_one_of(path: &str, written: &str, words: &[&'static str]) -> Self {
+        let meant = nearest(written, words.iter().copied()).map(|word| format!("; did you mean '{word}'?"));
+        let problem = format!("'{}' is none of {}", clip(written), words.join(", "));
+        Self::invalid(path, problem + meant.as_deref().unwrap_or_default())
+    }
+
     pub(super) fn unknown<'a>(
         path: &str,
         what: &'static str,

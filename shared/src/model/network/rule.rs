@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use super::error::clip;
+use super::parse::Tables;
 use super::value::{fields, number, quoted, table, text};
 use super::{LinkName, NetworkError};
 
@@ -105,26 +106,32 @@ pub enum RuleAction {
 type Parsed<T> = Result<T, NetworkError>;
 
 /// One entry of `rules`: `{rule, comment}`.
-pub(super) fn entry(path: &str, value: &Value) -> Parsed<Rule> {
+pub(super) fn entry(path: &str, value: &Value, tables: &Tables) -> Parsed<Rule> {
     let map = fields(path, value)?;
-    if let Some(option) = map.keys().find(|key| !matches!(key.as_str(), "rule" | "comment")) {
-        let path = format!("{path}.{}", clip(option));
-        return Err(NetworkError::unknown(&path, "option", option, ["rule", "comment"]));
-    }
-    map.get("comment").map_or(Ok(""), |comment| text(&format!("{path}.comment"), comment))?;
     let path = format!("{path}.rule");
     let rule = map.get("rule").ok_or_else(|| NetworkError::invalid(&path, "is missing"))?;
-    parse(&path, text(&path, rule)?)
+    parse(&path, text(&path, rule)?, tables)
 }
 
-pub(super) fn parse(path: &str, written: &str) -> Parsed<Rule> {
+pub(super) fn parse(path: &str, written: &str, tables: &Tables) -> Parsed<Rule> {
     // The longest rule that makes sense has about 300 bytes.
     if written.len() > 1_024 {
         return Err(NetworkError::invalid(path, "is longer than 1024 bytes"));
     }
-    let mut parts =
-        Parts { path, seen: Vec::new(), family: None, rule: Rule::default(), priority: None, action: None };
-    let mut words = written.split_ascii_whitespace();
+    let mut parts = Parts {
+        path,
+        tables,
+        seen: Vec::new(),
+        family: None,
+        rule: Rule::default(),
+        priority: None,
+        action: None,
+    };
+    let mut words = written.split_ascii_whitespace().peekable();
+    // As in a command; what is to go is left out of the document instead.
+    if matches!(words.peek(), Some(&"add")) {
+        words.next();
+    }
     while let Some(word) = words.next() {
         parts.word(word, &mut words)?;
     }
@@ -133,6 +140,7 @@ pub(super) fn parse(path: &str, written: &str) -> Parsed<Rule> {
 
 struct Parts<'a> {
     path: &'a str,
+    tables: &'a Tables,
     seen: Vec<&'static str>,
     family: Option<bool>,
     rule: Rule,
@@ -168,7 +176,7 @@ impl Parts<'_> {
             "dsfield" => "tos",
             "lookup" => "table",
             "preference" | "pref" | "order" => "priority",
-            "blackhole" | "unreachable" | "prohibit" => "table",
+            "blackhole" | "unreachable" | "prohibit" => "action",
             _ => match WORDS.iter().chain(&["not", "-4", "-6"]).find(|known| **known == word) {
                 Some(known) => known,
                 None => return Err(self.unknown(word)),
@@ -224,7 +232,11 @@ impl Parts<'_> {
                     ports(value).ok_or_else(|| wrong("a port, or FIRST-LAST, is wanted".to_owned()))?;
                 *(if kind == "sport" { &mut rule.sport } else { &mut rule.dport }) = Some(ports);
             }
-            "table" => self.action = Some(RuleAction::Table(table(self.path, &json)?)),
+            "table" => {
+                let table = RuleAction::Table(table(self.path, &json, self.tables)?);
+                // Beside an action the kernel never looks at the table.
+                self.action.get_or_insert(table);
+            }
             _ => self.priority = Some(number(self.path, &json, 1, u32::MAX)?),
         }
         Ok(())
@@ -322,7 +334,7 @@ impl FromStr for Rule {
     type Err = NetworkError;
 
     fn from_str(text: &str) -> Parsed<Self> {
-        parse("rule", text)
+        parse("rule", text, &Tables::new())
     }
 }
 

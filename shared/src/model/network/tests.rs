@@ -73,18 +73,21 @@ fn what_is_wrong_is_named_with_its_place() {
             json!({"use_dhcp": true}),
             "use_dhcp: 'use_dhcp: true' is not supported by this version; list the addresses under 'addresses'",
         ),
-        (json!({"onboot": false}), "onboot: 'onboot: false' is not supported by this version; leave it out"),
         (
-            json!({"dns_servers": ["192.0.2.1", "dns.example.com"]}),
-            "dns_servers[1]: \"dns.example.com\" is no server's IP address",
+            json!({"onboot": false}),
+            "onboot: 'onboot: false' is not supported by this version; leave it out: what a document names comes up at boot",
         ),
         (
-            json!({"ethtool_opts": "speed 10"}),
-            "ethtool_opts: ethtool_opts is not supported by this version; leave it out",
+            json!({"dns_servers": ["192.0.2.1", "dns.example.com"]}),
+            "dns_servers[1]: \"dns.example.com\" is no IP address",
+        ),
+        (
+            json!({"ethtool_opts": "speed 1000 duplex full"}),
+            "ethtool_opts: 'ethtool_opts' of type 'interface' is not supported by this version; leave it out, and set it where the driver is set up",
         ),
         (
             json!({"bonding_options": "mode=1"}),
-            "bonding_options: 'bonding_options' of type 'interface' is not supported by this version; leave it out",
+            "bonding_options: type 'interface' has no option 'bonding_options'; linux_bond, team, vpp_bond can have it",
         ),
         (
             json!({"nic_mapping": {"nic1": "eth0"}}),
@@ -93,8 +96,11 @@ fn what_is_wrong_is_named_with_its_place() {
         (json!({"adresses": []}), "adresses: unknown option 'adresses'; did you mean 'addresses'?"),
         (json!({"xyzzyplugh": 1}), "xyzzyplugh: unknown option 'xyzzyplugh'"),
         (json!({"mtu": 67}), "mtu: an integer from 68 to 65535 is taken"),
-        (json!({"mtu": "big"}), "mtu: an integer from 68 to 65535 is taken"),
-        (json!({"mtu": {"get_param": "Mtu"}}), "mtu: an integer is wanted, not a map"),
+        (json!({"mtu": "big"}), "mtu: an integer is wanted, not \"big\""),
+        (
+            json!({"mtu": {"get_param": "Mtu"}}),
+            "mtu: a template's function is not supported by this version; give its value",
+        ),
         (json!({"use_dhcp": 1}), "use_dhcp: a boolean is wanted, not 1"),
         (
             json!({"name": "an-interface-of-16"}),
@@ -151,11 +157,15 @@ fn what_is_wrong_is_named_with_its_place() {
         ),
         (
             json!({"routes": [{"default": true, "next_hop": "10.0.0.1", "table": "custom"}]}),
-            "routes[0].table: the table name \"custom\" is not supported by this version; give the table's number",
+            "routes[0].table: the table name \"custom\" is not supported by this version; give the table's number, or a route_table of that name",
         ),
         (
-            json!({"routes": [{"default": true, "next_hop": "10.0.0.1", "route_options": "metric 10"}]}),
-            "routes[0].route_options: route_options is not supported by this version; give table and metric as options of the route",
+            json!({"routes": [{"default": true, "next_hop": "10.0.0.1", "route_options": "metric 10", "metric": 9}]}),
+            "routes[0].route_options: 'metric' is not what the route's own option says",
+        ),
+        (
+            json!({"routes": [{"default": true, "next_hop": "10.0.0.1", "route_options": "mtu 1400"}]}),
+            "routes[0].route_options: \"mtu\" is not supported by this version; metric, table, src and onlink are taken",
         ),
         (
             json!({"routes": [{"default": true, "next_hop": "10.0.0.1"}, {"ip_netmask": "0.0.0.0/0", "next_hop": "10.0.0.2", "metric": 0}]}),
@@ -181,8 +191,12 @@ fn what_is_wrong_with_objects_is_named() {
         (json!([1]), "network_config[0]: a map is wanted, not 1"),
         (json!([{"name": "eth0"}]), "network_config[0].type: is missing"),
         (
-            json!([{"type": "ovs_bond"}]),
-            "network_config[0].type: type 'ovs_bond' is not supported by this version; it takes interface, linux_bridge, ovs_bridge, vlan",
+            json!([{"type": "ovs_bond", "name": "bond1", "members": [{"type": "interface", "name": "em1"}]}]),
+            "network_config[0].type: a bond of Open vSwitch stands among the members of its ovs_bridge",
+        ),
+        (
+            json!([{"type": "sriov_pf", "name": "em1", "numvfs": 5}]),
+            "network_config[0].type: type 'sriov_pf' is not supported by this version; SR-IOV needs hardware that this version does not set up",
         ),
         (
             json!([{"type": "ovs_brigde"}]),
@@ -199,19 +213,19 @@ fn what_is_wrong_with_objects_is_named() {
         ),
         (
             json!([{"type": "vlan", "vlan_id": 5, "device": "eth0", "name": "x"}]),
-            "network_config[0].name: 'name' of type 'vlan' is not supported by this version; leave it out",
+            "network_config[0].name: type 'vlan' has no option 'name'; interface, ovs_bridge, ovs_bond, ovs_patch_port and others can have it",
         ),
         (
             json!([{"type": "linux_bridge", "name": "br0"}]),
             "network_config[0].members: is missing; an empty list is taken",
         ),
         (
-            bridge("ovs_bridge", json!([{"type": "ovs_bond"}])),
-            "network_config[0].members[0].type: type 'ovs_bond' is not supported by this version; it takes interface, vlan",
+            bridge("linux_bridge", json!([{"type": "ovs_bond"}])),
+            "network_config[0].members[0].type: ovs_bond cannot be a member here; it takes interface, vlan, linux_bond",
         ),
         (
             bridge("ovs_bridge", json!([{"type": "linux_bridge"}])),
-            "network_config[0].members[0].type: a linux_bridge cannot be a bridge's member; interface and vlan can",
+            "network_config[0].members[0].type: linux_bridge cannot be a member here; it takes interface, vlan, linux_bond, team, ovs_bond, ovs_tunnel, ovs_patch_port, sriov_vf, sriov_pf",
         ),
         (
             bridge("linux_bridge", json!([{"type": "vlan", "vlan_id": 5}])),
@@ -223,7 +237,7 @@ fn what_is_wrong_with_objects_is_named() {
         ),
         (
             bridge("ovs_bridge", json!([{"type": "vlan", "vlan_id": 5, "ovs_options": "tag=3"}])),
-            "network_config[0].members[0].ovs_options: ovs_options is not supported by this version; leave it out",
+            "network_config[0].members[0].ovs_options: its VLAN is 5, not 3",
         ),
         (
             bridge(
@@ -248,7 +262,7 @@ fn documents_are_bounded() {
     let document: Vec<Value> = (0..=MAX_OBJECTS).map(object).collect();
     let error = NetworkDocument::parse(&Value::Array(document)).unwrap_err();
     assert_eq!(error.to_string(), "network_config[4096]: the document has more than 4096 objects");
-    let routes: Vec<Value> = vec![json!({}); MAX_ROUTES + 1];
+    let routes: Vec<Value> = vec![json!({"default": true, "next_hop": "192.0.2.1"}); MAX_ROUTES + 1];
     assert_eq!(
         refused(json!({"routes": routes})),
         "network_config[0].routes: the document has more than 65536 routes"
@@ -395,12 +409,13 @@ fn rules_are_read_as_ip_rule_writes_them() {
         ("fromm 192.0.2.0/24 table 5", "rule: unknown word 'fromm'; did you mean 'from'?"),
         ("from 192.0.2.1/24 table 5", "rule: 'from 192.0.2.1/24' has host bits; 192.0.2.0/24 is meant"),
         ("from 192.0.2.0/24", "rule: leads nowhere: give table, blackhole, unreachable or prohibit"),
-        ("table 5 blackhole", "rule: 'blackhole' stands for what was given already"),
+        ("add table 5 blackhole priority 7", "from all blackhole priority 7"),
+        ("blackhole prohibit", "rule: 'prohibit' stands for what was given already"),
         ("table 5 priority", "rule: 'priority' wants a value"),
         ("table 5 priority 0", "rule: an integer from 1 to 4294967295 is taken"),
         (
             "table local",
-            "rule: the table name \"local\" is not supported by this version; give the table's number",
+            "rule: the table name \"local\" is not supported by this version; give the table's number, or a route_table of that name",
         ),
         (
             "from 192.0.2.0/24 to 2001:db8::/32 table 5",

@@ -6,19 +6,23 @@ use ipnet::IpNet;
 use serde_json::{Map, Value};
 
 use super::error::clip;
+use super::parse::Tables;
 use super::{LinkName, MAIN_TABLE, NetworkError};
 
 type Parsed<T> = Result<T, NetworkError>;
 
-pub(super) fn table(path: &str, value: &Value) -> Parsed<u32> {
+/// A routing table by its number, the kernel's name or one that the document gives.
+pub(super) fn table(path: &str, value: &Value, tables: &Tables) -> Parsed<u32> {
     match value {
         Value::String(name) if name == "main" => Ok(MAIN_TABLE),
         Value::String(name) if name == "default" => Ok(253),
-        Value::String(name) if name.parse::<u32>().is_err() => Err(NetworkError::unsupported(
-            path,
-            format!("the table name {}", quoted(name)),
-            "give the table's number",
-        )),
+        Value::String(name) if name.parse::<u32>().is_err() => tables.get(name).copied().ok_or_else(|| {
+            NetworkError::unsupported(
+                path,
+                format!("the table name {}", quoted(name)),
+                "give the table's number, or a route_table of that name",
+            )
+        }),
         _ => match number(path, value, 1, u32::MAX)? {
             255 => Err(NetworkError::invalid(path, "255 is the kernel's own table")),
             table => Ok(table),
@@ -40,21 +44,29 @@ pub(super) fn text<'a>(path: &str, value: &'a Value) -> Parsed<&'a str> {
 
 /// A boolean, or the strings that oslo.utils takes for one.
 pub(super) fn boolean(path: &str, value: &Value) -> Parsed<bool> {
+    truth(value).ok_or_else(|| wrong_kind(path, "a boolean", value))
+}
+
+pub(super) fn is_boolean(value: &Value) -> bool {
+    truth(value).is_some()
+}
+
+fn truth(value: &Value) -> Option<bool> {
     match value {
-        Value::Bool(value) => Ok(*value),
+        Value::Bool(value) => Some(*value),
         Value::String(text) => match text.to_ascii_lowercase().as_str() {
-            "t" | "true" | "on" | "y" | "yes" | "1" => Ok(true),
-            "f" | "false" | "off" | "n" | "no" | "0" => Ok(false),
-            _ => Err(wrong_kind(path, "a boolean", value)),
+            "t" | "true" | "on" | "y" | "yes" | "1" => Some(true),
+            "f" | "false" | "off" | "n" | "no" | "0" => Some(false),
+            _ => None,
         },
-        _ => Err(wrong_kind(path, "a boolean", value)),
+        _ => None,
     }
 }
 
 /// An integer within bounds; also as text, for parameters of a template arrive as such.
 pub(super) fn number(path: &str, value: &Value, least: u32, most: u32) -> Parsed<u32> {
     let number = match value {
-        Value::Number(number) => number.as_u64(),
+        Value::Number(number) => number.as_u64().or_else(|| whole(number)),
         Value::String(text) => text.parse().ok(),
         _ => return Err(wrong_kind(path, "an integer", value)),
     };
@@ -62,6 +74,12 @@ pub(super) fn number(path: &str, value: &Value, least: u32, most: u32) -> Parsed
         .and_then(|number| u32::try_from(number).ok())
         .filter(|number| (least..=most).contains(number))
         .ok_or_else(|| NetworkError::invalid(path, format!("an integer from {least} to {most} is taken")))
+}
+
+/// An integer that was written as `1.0`.
+fn whole(number: &serde_json::Number) -> Option<u64> {
+    let number = number.as_f64().filter(|number| number.fract() == 0.0)?;
+    format!("{number}").parse().ok()
 }
 
 pub(super) fn prefix(path: &str, value: &Value) -> Parsed<IpNet> {
@@ -101,7 +119,7 @@ pub(super) fn either<'a>(
     }
 }
 
-fn wrong_kind(path: &str, wanted: &str, value: &Value) -> NetworkError {
+pub(super) fn wrong_kind(path: &str, wanted: &str, value: &Value) -> NetworkError {
     let found = match value {
         Value::Null => "nothing".to_owned(),
         Value::Bool(value) => value.to_string(),

@@ -49,16 +49,16 @@ impl World {
         }
     }
 
-    /// What ended by its timeout is not put back.
+    /// What ended by its timeout is not put back. Another one in its place may be, as where a change that ended is undone.
     pub(super) fn repair_is_right(&mut self, at: usize, bridge: &Bridge, put: &[Kept]) {
         let machine = &self.machines[at];
         let durable = machine.disk.logs.get(bridge).map(|log| log.fold(true)).unwrap_or_default();
         let plane = machine.host.switch.planes.get(bridge.as_str());
-        let ended = |id: &FlowId| {
-            durable.kept.get(id).is_some_and(|kept| kept.state == EntryState::Expired)
-                || plane.is_some_and(|plane| plane.ended.contains(id))
+        let ended = |it: &Kept| {
+            durable.kept.get(&it.id).is_some_and(|kept| kept.state == EntryState::Expired)
+                || plane.is_some_and(|plane| plane.ended.get(&it.id) == Some(&it.digest))
         };
-        if let Some(kept) = put.iter().find(|kept| ended(&kept.id)) {
+        if let Some(kept) = put.iter().find(|kept| ended(kept)) {
             let (id, name) = (kept.id, machine.name.clone());
             self.violate(format!("{id} on {name}/{bridge} ended by its timeout, and is put back"));
         }

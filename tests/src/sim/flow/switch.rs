@@ -37,8 +37,8 @@ pub struct Plane {
     pub held: BTreeMap<FlowId, Held>,
     /// What must be there that is not ours.
     pub foreign: BTreeMap<FlowId, Held>,
-    /// What has ended by its own timeout since the switch began, and was not put again.
-    pub ended: BTreeSet<FlowId>,
+    /// Digests of what has ended by its own timeout since the switch began, where nothing was put again.
+    pub ended: BTreeMap<FlowId, u64>,
     /// When each was put last, since the switch began.
     pub put_at: BTreeMap<FlowId, MonoTime>,
 }
@@ -215,8 +215,8 @@ impl Switch {
         if plane.held.get(&id).is_none_or(|held| held.number != number) {
             return false;
         }
-        plane.held.remove(&id);
-        plane.ended.insert(id);
+        let held = plane.held.remove(&id);
+        plane.ended.extend(held.map(|held| (id, held.packed.digest())));
         true
     }
 }

@@ -7,8 +7,8 @@ use muster_shared::model::{Action, Hostname, Job, NetworkConfig, Spec};
 use muster_shared::{MonoTime, ResourceId};
 use serde_json::Value;
 
+use super::super::aftermath::is_kept;
 use super::super::plan::CUTTING;
-use super::super::world::is_kept;
 use super::{Host, Step, Was, decode, encode};
 
 /// What a guarded change makes, as numbers: links of a document with their MTU, the host name as if it were a link.
@@ -19,7 +19,9 @@ pub(super) fn guarded_of(spec: &Spec) -> BTreeMap<String, u32> {
             let number = hostname.hostname.strip_prefix('h').and_then(|number| number.parse().ok());
             [(Hostname::CLAIM.to_owned(), number.unwrap_or_default())].into()
         }
-        Spec::Dummy(_) | Spec::File(_) => BTreeMap::new(),
+        Spec::Dummy(_) | Spec::File(_) | Spec::Deployment(_) | Spec::Unit(_) | Spec::Sysctl(_) => {
+            BTreeMap::new()
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::super::state::{Address, Broadcast, Link, PROTOCOL_KERNEL, VlanLink};
 use super::dump::{Dump, whole};
-use super::{Netlink, NetlinkError, Result, route};
+use super::{Netlink, NetlinkError, Result, bond, route, tap};
 
 /// Links of a host. Container hosts have thousands.
 pub(super) const MAX_LINKS: usize = 65_536;
@@ -49,9 +49,12 @@ async fn read_links(dump: &mut Dump, names: &mut BTreeMap<u32, String>) -> Resul
     })
     .await?;
     let name = |index: Option<u32>| names.get(&index?).cloned();
-    let named = read.into_iter().filter_map(|ReadLink { mut link, master, parent, vlan_id }| {
+    let named = read.into_iter().filter_map(|ReadLink { mut link, master, parent, vlan_id, primary }| {
         link.master = name(master);
         link.parent = name(parent);
+        if let Some(bond) = &mut link.bond {
+            bond.primary = bond::named(name(primary).as_ref());
+        }
         link.vlan = link.parent.clone().zip(vlan_id).map(|(device, id)| VlanLink { device, id });
         Some((names.get(&link.index)?.clone(), link))
     });
@@ -124,6 +127,8 @@ struct ReadLink {
     master: Option<u32>,
     parent: Option<u32>,
     vlan_id: Option<u16>,
+    /// The member that a bond prefers.
+    primary: Option<u32>,
 }
 
 fn link(message: &LinkMessage) -> ReadLink {
@@ -132,13 +137,14 @@ fn link(message: &LinkMessage) -> ReadLink {
         up: message.header.flags.contains(LinkFlags::Up),
         ..Link::default()
     };
-    let (mut master, mut parent, mut vlan_id, mut elsewhere) = (None, None, None, false);
+    let (mut master, mut parent, mut vlan_id, mut primary, mut elsewhere) = (None, None, None, None, false);
     for attribute in &message.attributes {
         match attribute {
             LinkAttribute::Mtu(mtu) => link.mtu = *mtu,
             LinkAttribute::Address(octets) if octets.len() == 6 => link.mac = Some(mac(octets)),
             LinkAttribute::Controller(index) => master = Some(*index),
             LinkAttribute::Link(index) => parent = Some(*index),
+            LinkAttribute::IfAlias(alias) => link.ours = alias == tap::MARK,
             LinkAttribute::LinkNetNsId(_) => elsewhere = true,
             LinkAttribute::LinkInfo(infos) => {
                 for info in infos {
@@ -150,6 +156,12 @@ fn link(message: &LinkMessage) -> ReadLink {
                                 _ => None,
                             });
                         }
+                        LinkInfo::Data(InfoData::Bond(infos)) => {
+                            let (options, preferred) = bond::read(infos);
+                            link.bond = Some(options);
+                            primary = preferred;
+                        }
+                        LinkInfo::Data(InfoData::Tun(infos)) => link.tap = tap::is_tap(infos),
                         _ => {}
                     }
                 }
@@ -159,7 +171,7 @@ fn link(message: &LinkMessage) -> ReadLink {
     }
     // A number of another namespace says nothing here.
     let parent = parent.filter(|_| !elsewhere);
-    ReadLink { link, master, parent, vlan_id }
+    ReadLink { link, master, parent, vlan_id, primary }
 }
 
 fn mac(octets: &[u8]) -> String {

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use muster_shared::model::network::OvsPlace;
 use serde_json::{Value, json};
 
 use super::super::state::{OvsBridge, OvsInterface, OvsPort};
@@ -61,6 +62,7 @@ impl Batch {
             Step::SetOvsMtu { interface, mtu } => {
                 self.update("Interface", interface, json!({"mtu_request": optional(*mtu)}));
             }
+            Step::SetOvs { place, value } => self.set(place, value.as_ref()),
             // The caller keeps to those of Open vSwitch.
             _ => {}
         }
@@ -158,10 +160,30 @@ impl Batch {
         }
     }
 
+    fn set(&mut self, place: &OvsPlace, value: Option<&Value>) {
+        let (table, column) = (place.table.as_str(), place.column.as_str());
+        let Some(key) = &place.key else {
+            let value = value.cloned().unwrap_or_else(|| unset(column));
+            return self.update(table, &place.record, json!({column: value}));
+        };
+        let mut mutations = vec![json!([column, "delete", ["set", [key]]])];
+        mutations.extend(value.map(|value| json!([column, "insert", ["map", [[key, value]]]])));
+        self.mutate(table, Some(&place.record), Value::Array(mutations));
+    }
+
     fn set_hwaddr(&mut self, bridge: &str, hwaddr: Option<&str>) {
         let mut mutations = vec![json!(["other_config", "delete", ["set", ["hwaddr"]]])];
         mutations.extend(hwaddr.map(|mac| json!(["other_config", "insert", ["map", [["hwaddr", mac]]]])));
         self.mutate("Bridge", Some(bridge), Value::Array(mutations));
+    }
+}
+
+/// What a column holds that nobody has set.
+fn unset(column: &str) -> Value {
+    match column {
+        "stp_enable" | "rstp_enable" | "mcast_snooping_enable" | "bond_fake_iface" => json!(false),
+        "bond_updelay" | "bond_downdelay" | "ingress_policing_rate" | "ingress_policing_burst" => json!(0),
+        _ => json!(["set", []]),
     }
 }
 

@@ -19,7 +19,7 @@ pub(super) const INTERFACE: [&str; 7] = [
     "other_config",
 ];
 /// See [`INTERFACE`].
-pub(super) const PORT: [&str; 10] = [
+pub(super) const PORT: [&str; 11] = [
     "bond_downdelay",
     "bond_fake_iface",
     "bond_mode",
@@ -27,6 +27,7 @@ pub(super) const PORT: [&str; 10] = [
     "external_ids",
     "fake_bridge",
     "lacp",
+    "mac",
     "other_config",
     "trunks",
     "vlan_mode",

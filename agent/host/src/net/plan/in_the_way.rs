@@ -1,15 +1,28 @@
 //! What is there already and is not Muster's to change.
 
 use super::super::state::{Attach, Link, State};
-use super::super::target::{LinkKind, LinkTarget};
+use super::super::target::{LinkKind, LinkTarget, Target};
 use super::PlanError;
+use muster_shared::model::network::BondOptions;
 
-/// Refuses to take a link out of what this version cannot put it back into.
-pub(super) fn check_membership(name: &str, wanted: &LinkTarget, state: &State) -> Result<(), PlanError> {
+/// Refuses to take a link out of what somebody else made.
+pub(super) fn check_membership(
+    name: &str,
+    wanted: &LinkTarget,
+    target: &Target,
+    state: &State,
+) -> Result<(), PlanError> {
     let refuse = |problem: String| Err(PlanError::new(&wanted.path, problem));
     if let Some((master_name, master)) = state.master(name) {
         // Ports of the kernel's datapath have "ovs-system" as master: the database tells their bridge.
-        if !matches!(master.kind.as_str(), "bridge" | "openvswitch") {
+        let stays = wanted.attach == Attach::Linux(master_name.to_owned());
+        let ours = stays || target.links.contains_key(master_name);
+        let may_leave = match master.kind.as_str() {
+            "bridge" | "openvswitch" => true,
+            "bond" => ours,
+            _ => false,
+        };
+        if !may_leave {
             let kind = &master.kind;
             return refuse(format!(
                 "{name} belongs to {master_name} ({kind}), which this version does not change; take it out first"
@@ -17,10 +30,13 @@ pub(super) fn check_membership(name: &str, wanted: &LinkTarget, state: &State) -
         }
     }
     let Some((bridge, port)) = state.ovs_port(name) else { return Ok(()) };
-    if port.interfaces.len() > 1 {
-        return refuse(format!(
-            "{name} belongs to a bond of {bridge}, which this version does not change; take it out first"
-        ));
+    if let Attach::OvsBond(_, bond) = state.attachment(name) {
+        return match port.ours || target.ports.contains_key(&bond) {
+            true => Ok(()),
+            false => refuse(format!(
+                "{name} belongs to a bond of {bridge} that something else made; take it out first"
+            )),
+        };
     }
     let internal = port.interfaces.get(name).is_some_and(|interface| interface.internal);
     let moves = !matches!(&wanted.attach, Attach::Ovs(to, _) if to == bridge);
@@ -40,7 +56,10 @@ pub(in super::super) fn is_made(name: &str, state: &State) -> bool {
     if let Some((_, port)) = state.ovs_port(name) {
         return port.ours;
     }
-    state.links.get(name).is_some_and(|link| matches!(link.kind.as_str(), "bridge" | "vlan"))
+    state
+        .links
+        .get(name)
+        .is_some_and(|link| matches!(link.kind.as_str(), "bridge" | "vlan" | "bond") || link.ours)
 }
 
 /// Says what stands in the place of a link that shall be of another kind.
@@ -58,6 +77,13 @@ pub(in super::super) fn conflict(name: &str, kind: &LinkKind, state: &State) -> 
         (_, _) if bridge => is_there("a bridge of Open vSwitch".to_owned()),
         (_, _) if internal => is_there("a port of Open vSwitch".to_owned()),
         (LinkKind::LinuxBridge, Some(link)) if link.kind == "bridge" => None,
+        (LinkKind::Tap, Some(link)) if link.tap => None,
+        (LinkKind::Bond(options), Some(link)) if link.kind == "bond" => {
+            match link.bond.as_ref().is_none_or(|now| has_options(now, options)) {
+                true => None,
+                false => is_there("a bond with other options".to_owned()),
+            }
+        }
         (LinkKind::Vlan { device, id }, Some(link)) => match &link.vlan {
             Some(vlan) if vlan.device == *device && vlan.id == *id => None,
             Some(vlan) => is_there(format!("VLAN {} on {}", vlan.id, vlan.device)),
@@ -66,6 +92,12 @@ pub(in super::super) fn conflict(name: &str, kind: &LinkKind, state: &State) -> 
         (_, Some(link)) => is_there(kind_of(link)),
         (_, None) => None,
     }
+}
+
+/// All that is wanted; the member that is preferred shows once it is in the bond.
+pub(in super::super) fn has_options(now: &BondOptions, wanted: &BondOptions) -> bool {
+    let primary = wanted.primary.is_none() || now.primary.is_none() || wanted.primary == now.primary;
+    primary && wanted.values.iter().all(|(number, value)| now.values.get(number) == Some(value))
 }
 
 fn kind_of(link: &Link) -> String {

@@ -74,6 +74,32 @@ impl OvsPort {
         Self { tag, ours: true, interfaces, columns: Columns::new() }
     }
 
+    /// With interfaces by these names and of that type of Open vSwitch's; none is a link.
+    pub fn of(interfaces: &[&str], kind: Option<&str>, tag: Option<u16>) -> Self {
+        let columns: Columns = kind.map(|kind| ("type".to_owned(), Value::from(kind))).into_iter().collect();
+        let interface = |name: &&str| {
+            let interface = OvsInterface { columns: columns.clone(), ..OvsInterface::default() };
+            ((*name).to_owned(), interface)
+        };
+        Self {
+            tag,
+            ours: true,
+            interfaces: interfaces.iter().map(interface).collect(),
+            columns: Columns::new(),
+        }
+    }
+
+    /// The same interfaces of the same types; how they are set is not asked.
+    pub fn same_interfaces(&self, other: &Self) -> bool {
+        let kinds = |port: &Self| -> Vec<(String, bool, Option<Value>)> {
+            let of = |(name, it): (&String, &OvsInterface)| {
+                (name.clone(), it.internal, it.columns.get("type").cloned())
+            };
+            port.interfaces.iter().map(of).collect()
+        };
+        kinds(self) == kinds(other)
+    }
+
     /// All its interfaces are made by Open vSwitch.
     pub fn is_internal(&self) -> bool {
         self.interfaces.values().all(|interface| interface.internal)
@@ -87,6 +113,18 @@ impl Ovs {
         Some((bridge.as_str(), self.bridges.get(bridge)?.ports.get(port)?))
     }
 
+    /// The port that holds the interface `name`.
+    pub fn port_name_of(&self, name: &str) -> Option<&str> {
+        self.places.get(name).map(|(_, port)| port.as_str())
+    }
+
+    /// The port by that name, and its bridge.
+    pub fn port(&self, name: &str) -> Option<(&str, &OvsPort)> {
+        self.bridges
+            .iter()
+            .find_map(|(bridge, of_bridge)| Some((bridge.as_str(), of_bridge.ports.get(name)?)))
+    }
+
     pub(in super::super) fn forget_bridge(&mut self, name: &str) {
         if self.bridges.remove(name).is_some() {
             self.places.retain(|_, (bridge, _)| bridge != name);
@@ -94,7 +132,8 @@ impl Ovs {
     }
 
     pub(in super::super) fn forget_port(&mut self, name: &str) {
-        let Some((bridge, port)) = self.places.get(name).cloned() else { return };
+        let there = self.port(name).map(|(bridge, _)| (bridge.to_owned(), name.to_owned()));
+        let Some((bridge, port)) = there.or_else(|| self.places.get(name).cloned()) else { return };
         let gone = self.bridges.get_mut(&bridge).and_then(|bridge| bridge.ports.remove(&port));
         for interface in gone.iter().flat_map(|port| port.interfaces.keys()) {
             self.places.remove(interface);

@@ -3,7 +3,7 @@
 use super::super::plan::{conflict, is_made};
 use super::super::snapshot::{Before, KindBefore, LinkBefore, Snapshot};
 use super::super::state::{Attach, Route, State};
-use super::{LinkKind, LinkTarget, Origin, Target, Wanted, WantedResolver};
+use super::{LinkKind, LinkTarget, Origin, PortTarget, Target, Wanted, WantedResolver};
 
 impl LinkBefore {
     /// The MTU asked for, of an interface made by Open vSwitch.
@@ -52,6 +52,23 @@ impl Target {
                 }
                 None => self.rules_gone.push(rule.clone()),
             }
+        }
+        let others = |name: &&String| !state.links.contains_key(*name) && !self.removed.contains_key(*name);
+        let ports: Vec<_> = before.ports.iter().filter(|(name, _)| others(name)).collect();
+        for (name, was) in ports {
+            let wanted = was.as_ref().map(|was| PortTarget {
+                path: format!("before.{name}"),
+                bridge: was.bridge.clone(),
+                row: was.port.clone(),
+                may_replace: true,
+            });
+            self.ports.entry(name.clone()).or_insert(wanted);
+        }
+        for (place, was) in &before.settings {
+            self.settings.entry(place.clone()).or_insert_with(|| (was.clone(), "before".to_owned()));
+        }
+        for (name, was) in &before.tables {
+            self.tables.entry(name.clone()).or_insert_with(|| (*was, "before".to_owned()));
         }
         let was = before.resolver.clone().map(WantedResolver::Before);
         self.resolver = self.resolver.take().or(was);
@@ -104,6 +121,8 @@ impl Target {
         let why = match &link.kind {
             KindBefore::Existing if there => return Some(LinkKind::Existing),
             KindBefore::LinuxBridge => return Some(LinkKind::LinuxBridge),
+            KindBefore::Bond(options) => return Some(LinkKind::Bond(options.clone())),
+            KindBefore::Tap => return Some(LinkKind::Tap),
             KindBefore::Vlan(vlan) if there || comes_back(&vlan.device, before, state) => {
                 return Some(LinkKind::Vlan { device: vlan.device.clone(), id: vlan.id });
             }
@@ -126,7 +145,7 @@ impl Target {
     fn bridge_before(&self, link: &LinkBefore, before: &Snapshot, state: &State) -> bool {
         match &link.attach {
             Attach::None => true,
-            Attach::Linux(bridge) | Attach::Ovs(bridge, _) => {
+            Attach::Linux(bridge) | Attach::Ovs(bridge, _) | Attach::OvsBond(bridge, _) => {
                 let wanted = matches!(self.links.get(bridge), Some(Wanted::Present(_)));
                 wanted || comes_back(bridge, before, state)
             }
@@ -134,7 +153,7 @@ impl Target {
     }
 
     fn attach_before(&mut self, name: &str, link: &LinkBefore, before: &Snapshot, state: &State) -> Attach {
-        if matches!(link.attach, Attach::Ovs(..)) && state.ovs.is_none() {
+        if matches!(link.attach, Attach::Ovs(..) | Attach::OvsBond(..)) && state.ovs.is_none() {
             return state.attachment(name);
         }
         if self.bridge_before(link, before, state) {

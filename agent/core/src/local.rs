@@ -1,0 +1,59 @@
+//! Network documents that were given on the server itself: guarded as the controller's own, and told to who gave them.
+//!
+//! There is one such document. It is an entry of the ledger with a resource of its own ([`ResourceId::LOCAL`]), so that
+//! commit-confirm, the boot and taking over are those of any other: a resource of the controller that comes to claim
+//! the same link takes it over. The other way it is refused, for the controller's word counts more.
+//!
+//! Absent: the controller's knowledge of it. It is in no list, digest or report; drift is logged on the server.
+
+use std::time::Duration;
+
+use muster_shared::model::{Action, Job, NetworkConfig, Outcome, Spec};
+use muster_shared::{Attempt, Epoch, Generation, ResourceId};
+
+use crate::agent::Agent;
+use crate::face::Effect;
+
+impl Agent {
+    /// [`Input::Local`](crate::Input::Local)
+    pub(crate) fn local(&mut self, config: NetworkConfig, timeout: Duration, after: u64) {
+        let refused = |reason: String| Effect::LocalEnded(Outcome::Failed { reason, permanent: true });
+        if self.is_stopping {
+            return self.effects.push_back(refused("the agent is stopping".into()));
+        }
+        let resource = ResourceId::LOCAL;
+        let entry = self.ledger.get(resource);
+        if self.runs.contains_key(&resource) || entry.is_some_and(|entry| entry.current.is_some()) {
+            let reason = "another document that was given on this server is being applied: try again when it has ended";
+            return self.effects.push_back(refused(reason.into()));
+        }
+        let exists = entry.is_some_and(|entry| entry.applied.is_some());
+        let newest = entry.and_then(|entry| entry.newest()).map_or(0, |(key, _)| key.generation.number);
+        let spec = Spec::Network(config);
+        if let Some((other, claim)) = self.ledger.owners_of(&spec.claims(), resource) {
+            let reason = format!(
+                "the {claim} belongs to resource {other} of the controller: change it there ('muster resource list' of \
+                 its stack names it), or leave it out here"
+            );
+            return self.effects.push_back(refused(reason));
+        }
+        self.accept(Job {
+            resource,
+            // Of no controller's epoch, and so older than anything that a controller says.
+            generation: Generation { epoch: Epoch(0), number: newest.max(after) + 1 },
+            attempt: Attempt(0),
+            action: if exists { Action::Update } else { Action::Create },
+            timeout,
+            spec,
+        });
+    }
+
+    /// After a restart: who gave it was told that the agent had ended, and nothing of it has begun.
+    pub(crate) fn drop_local(&mut self) {
+        let entry = self.ledger.get(ResourceId::LOCAL);
+        if let Some(key) = entry.and_then(|entry| entry.current.as_ref()).map(|accepted| accepted.job.key()) {
+            let reason = "the agent was started anew before the change began".into();
+            self.end(key, Outcome::Failed { reason, permanent: true });
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! A network document in the words of systemd-networkd or ifupdown: for a server that Muster leaves, or that is to come
+//! up without it.
+//!
+//! Pure. What one of them cannot say is an error that names it, never left out. Bridges of Open vSwitch and their ports
+//! are in its own database and come back with it: only what they carry is written.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use muster_shared::model::network::{
+    Dns, LinkName, MAIN_TABLE, NetworkDocument, Object, ObjectKind, Route, Rule, RuleAction,
+};
+use thiserror::Error;
+
+/// For whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// systemd-networkd.
+    Networkd,
+    /// ifupdown, and ifupdown2.
+    Ifupdown,
+}
+
+/// A file: its path below the root, and what is in it.
+pub type Exported = (String, String);
+
+/// It cannot be said there.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("{path}: {what} cannot be written for {for_whom}")]
+pub struct NotExportable {
+    path: String,
+    what: String,
+    for_whom: &'static str,
+}
+
+const HEAD: &str = "# Written by 'muster-agent net export' from a network document.\n";
+/// The kernel's tables of rules that ifupdown's commands are run for.
+const FAMILIES: [(bool, &str); 2] = [(false, "inet"), (true, "inet6")];
+
+impl Format {
+    /// The files, by path.
+    ///
+    /// # Errors
+    /// [`NotExportable`]
+    pub fn export(self, document: &NetworkDocument) -> Result<Vec<Exported>, NotExportable> {
+        let above = Above::of(document);
+        match self {
+            Self::Networkd => networkd(document, &above),
+            Self::Ifupdown => ifupdown(document, &above),
+        }
+    }
+
+    fn refuse<T>(self, object: &Object, what: &str) -> Result<T, NotExportable> {
+        let for_whom = match self {
+            Self::Networkd => "systemd-networkd",
+            Self::Ifupdown => "ifupdown",
+        };
+        Err(NotExportable { path: object.path.clone(), what: what.to_owned(), for_whom })
+    }
+}
+
+/// What is made on top of each link.
+#[derive(Default)]
+struct Above<'a> {
+    /// Member → its Linux bridge.
+    bridge: BTreeMap<&'a LinkName, &'a LinkName>,
+    /// Members of Open vSwitch's bridges.
+    switched: Vec<&'a LinkName>,
+    /// 802.1Q links by what carries them.
+    vlans: BTreeMap<&'a LinkName, Vec<&'a LinkName>>,
+}
+
+impl<'a> Above<'a> {
+    fn of(document: &'a NetworkDocument) -> Self {
+        let mut above = Self::default();
+        for object in document.all() {
+            match &object.kind {
+                ObjectKind::LinuxBridge { members } => {
+                    above.bridge.extend(members.iter().map(|member| (&member.name, &object.name)));
+                }
+                ObjectKind::OvsBridge { members } => {
+                    above.switched.extend(members.iter().map(|member| &member.name))
+                }
+                _ => {}
+            }
+        }
+        for object in document.all() {
+            if let ObjectKind::Vlan { device: Some(device), .. } = &object.kind
+                && !above.switched.contains(&&object.name)
+            {
+                above.vlans.entry(device).or_default().push(&object.name);
+            }
+        }
+        above
+    }
+}
+
+fn networkd(document: &NetworkDocument, above: &Above<'_>) -> Result<Vec<Exported>, NotExportable> {
+    let mut files = Vec::new();
+    for object in document.all() {
+        let name = &object.name;
+        let file = |suffix: &str| format!("etc/systemd/network/05-muster-{name}.{suffix}");
+        let is_switched = above.switched.contains(&name);
+        match &object.kind {
+            ObjectKind::Interface { .. } | ObjectKind::OvsBridge { .. } => {}
+            ObjectKind::LinuxBridge { .. } => {
+                files.push((file("netdev"), format!("{HEAD}[NetDev]\nName={name}\nKind=bridge\n")));
+            }
+            ObjectKind::Vlan { .. } if is_switched => {}
+            ObjectKind::Vlan { id, .. } => {
+                files.push((
+                    file("netdev"),
+                    format!("{HEAD}[NetDev]\nName={name}\nKind=vlan\n\n[VLAN]\nId={id}\n"),
+                ));
+            }
+            _ => return Format::Networkd.refuse(object, "an object of this type"),
+        }
+        files.push((file("network"), network_file(object, above, document.dns.as_ref())));
+    }
+    Ok(files)
+}
+
+fn network_file(object: &Object, above: &Above<'_>, dns: Option<&Dns>) -> String {
+    let name = &object.name;
+    let mut text = format!("{HEAD}[Match]\nName={name}\n");
+    if let Some(mtu) = object.mtu {
+        push(&mut text, format_args!("\n[Link]\nMTUBytes={mtu}\n"));
+    }
+    text.push_str("\n[Network]\nDHCP=no\n");
+    let (bridge, is_port) = (above.bridge.get(name), above.switched.contains(&name));
+    if let Some(bridge) = bridge {
+        push(&mut text, format_args!("Bridge={bridge}\n"));
+    }
+    if object.addresses.is_empty() && (bridge.is_some() || is_port) {
+        text.push_str("LinkLocalAddressing=no\n");
+    }
+    for vlan in above.vlans.get(name).into_iter().flatten() {
+        push(&mut text, format_args!("VLAN={vlan}\n"));
+    }
+    if let Some(dns) = dns.filter(|_| !object.dns_servers.is_empty() || !object.domains.is_empty()) {
+        dns.servers.iter().for_each(|server| push(&mut text, format_args!("DNS={server}\n")));
+        if !dns.domains.is_empty() {
+            push(&mut text, format_args!("Domains={}\n", dns.domains.join(" ")));
+        }
+    }
+    for address in &object.addresses {
+        push(&mut text, format_args!("\n[Address]\nAddress={address}\n"));
+    }
+    for Route { destination, next_hop, table, metric, source, onlink } in &object.routes {
+        push(&mut text, format_args!("\n[Route]\nDestination={destination}\nGateway={next_hop}\n"));
+        if *table != MAIN_TABLE {
+            push(&mut text, format_args!("Table={table}\n"));
+        }
+        if let Some(metric) = metric {
+            push(&mut text, format_args!("Metric={metric}\n"));
+        }
+        if let Some(source) = source {
+            push(&mut text, format_args!("PreferredSource={source}\n"));
+        }
+        if *onlink {
+            text.push_str("GatewayOnLink=yes\n");
+        }
+    }
+    object.rules.iter().for_each(|rule| push_rule(&mut text, rule));
+    text
+}
+
+fn push_rule(text: &mut String, rule: &Rule) {
+    push(text, format_args!("\n[RoutingPolicyRule]\nPriority={}\n", rule.priority));
+    let mut say = |key: &str, value: Option<String>| {
+        if let Some(value) = value {
+            push(text, format_args!("{key}={value}\n"));
+        }
+    };
+    say("Family", Some(if rule.v6 { "ipv6" } else { "ipv4" }.into()));
+    say("InvertRule", rule.not.then(|| "yes".into()));
+    say("From", rule.from.map(|net| net.to_string()));
+    say("To", rule.to.map(|net| net.to_string()));
+    say("IncomingInterface", rule.iif.as_ref().map(ToString::to_string));
+    say("OutgoingInterface", rule.oif.as_ref().map(ToString::to_string));
+    say("TypeOfService", (rule.tos != 0).then(|| rule.tos.to_string()));
+    say("FirewallMark", rule.fwmark.map(|(mark, mask)| format!("{mark}/{mask}")));
+    say("IPProtocol", rule.ipproto.map(|number| number.to_string()));
+    let ports = |ports: Option<(u16, u16)>| ports.map(|(first, last)| format!("{first}-{last}"));
+    say("SourcePort", ports(rule.sport));
+    say("DestinationPort", ports(rule.dport));
+    match rule.action {
+        RuleAction::Table(table) => say("Table", Some(table.to_string())),
+        RuleAction::Blackhole => say("Type", Some("blackhole".into())),
+        RuleAction::Unreachable => say("Type", Some("unreachable".into())),
+        RuleAction::Prohibit => say("Type", Some("prohibit".into())),
+    }
+}
+
+fn ifupdown(document: &NetworkDocument, above: &Above<'_>) -> Result<Vec<Exported>, NotExportable> {
+    let mut text = HEAD.to_owned();
+    // What carries another comes first.
+    let mut objects: Vec<&Object> = document.all().collect();
+    objects.sort_by_key(|object| match &object.kind {
+        ObjectKind::Interface { .. } => 0,
+        ObjectKind::LinuxBridge { .. } | ObjectKind::OvsBridge { .. } => 1,
+        _ => 2,
+    });
+    for object in objects {
+        let name = &object.name;
+        let mut first = String::new();
+        match &object.kind {
+            ObjectKind::LinuxBridge { members } => {
+                let ports: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
+                let ports = if ports.is_empty() { "none".to_owned() } else { ports.join(" ") };
+                push(&mut first, format_args!("    bridge_ports {ports}\n    bridge_fd 0\n"));
+            }
+            ObjectKind::Vlan { device: Some(device), id } if !above.switched.contains(&name) => {
+                push(&mut first, format_args!("    vlan-raw-device {device}\n    vlan-id {id}\n"));
+            }
+            ObjectKind::Interface { .. } | ObjectKind::OvsBridge { .. } | ObjectKind::Vlan { .. } => {}
+            _ => return Format::Ifupdown.refuse(object, "an object of this type"),
+        }
+        stanzas(&mut text, object, &first);
+    }
+    Ok(vec![("etc/network/interfaces.d/muster".into(), text)])
+}
+
+/// One for each address; what belongs to the link itself is in the first, commands in the last.
+fn stanzas(text: &mut String, object: &Object, first: &str) {
+    let name = &object.name;
+    push(text, format_args!("\nauto {name}\n"));
+    let mut own = first.to_owned();
+    if let Some(mtu) = object.mtu {
+        push(&mut own, format_args!("    mtu {mtu}\n"));
+    }
+    if !object.dns_servers.is_empty() {
+        let servers: Vec<String> = object.dns_servers.iter().map(ToString::to_string).collect();
+        push(&mut own, format_args!("    dns-nameservers {}\n", servers.join(" ")));
+    }
+    if !object.domains.is_empty() {
+        push(&mut own, format_args!("    dns-search {}\n", object.domains.join(" ")));
+    }
+    let mut commands = String::new();
+    for Route { destination, next_hop, table, metric, source, onlink } in &object.routes {
+        let metric = metric.map(|metric| format!(" metric {metric}")).unwrap_or_default();
+        let family = if next_hop.is_ipv6() { "-6" } else { "-4" };
+        let source = source.map(|source| format!(" src {source}")).unwrap_or_default();
+        let onlink = if *onlink { " onlink" } else { "" };
+        let table = if *table == MAIN_TABLE { String::new() } else { format!(" table {table}") };
+        push(
+            &mut commands,
+            format_args!(
+                "    up ip {family} route replace {destination} via {next_hop} dev {name}{table}{metric}{source}{onlink}\n"
+            ),
+        );
+    }
+    for rule in &object.rules {
+        let family = if rule.v6 { "-6" } else { "-4" };
+        let rule = rule.to_string();
+        let rule = rule.strip_prefix("-6 ").unwrap_or(&rule);
+        // A rule that is there is refused a second time.
+        push(&mut commands, format_args!("    up ip {family} rule add {rule} || true\n"));
+    }
+    let addresses: Vec<(&str, String)> = FAMILIES
+        .into_iter()
+        .flat_map(|(v6, family)| {
+            let of = object.addresses.iter().filter(move |net| net.addr().is_ipv6() == v6);
+            of.map(move |net| (family, format!("static\n    address {net}\n")))
+        })
+        .collect();
+    let all = if addresses.is_empty() {
+        vec![("inet", "manual\n    up ip link set $IFACE up\n".to_owned())]
+    } else {
+        addresses
+    };
+    let last = all.len() - 1;
+    for (place, (family, body)) in all.into_iter().enumerate() {
+        push(text, format_args!("iface {name} {family} {body}"));
+        if place == 0 {
+            text.push_str(&own);
+        }
+        if place == last {
+            text.push_str(&commands);
+        }
+    }
+}
+
+fn push(text: &mut String, more: std::fmt::Arguments<'_>) {
+    text.write_fmt(more).expect("text takes all that is written");
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn document() -> NetworkDocument {
+        NetworkDocument::parse(&json!([
+            {"type": "interface", "name": "eth0", "use_dhcp": false, "mtu": 1400,
+             "addresses": [{"ip_netmask": "192.0.2.1/24"}, {"ip_netmask": "2001:db8::1/64"}],
+             "routes": [{"default": true, "next_hop": "192.0.2.254"},
+                        {"ip_netmask": "10.0.0.0/8", "next_hop": "192.0.2.9", "table": 100, "metric": 5}],
+             "rules": [{"rule": "from 192.0.2.1 table 100 priority 7"}],
+             "dns_servers": ["192.0.2.53"], "domain": "example.org"},
+            {"type": "vlan", "vlan_id": 20, "device": "eth0", "use_dhcp": false,
+             "addresses": [{"ip_netmask": "198.51.100.1/24"}]},
+            {"type": "linux_bridge", "name": "br0", "use_dhcp": false,
+             "members": [{"type": "interface", "name": "eth1"}]},
+        ]))
+        .unwrap()
+    }
+
+    #[test]
+    fn for_networkd() {
+        let files: BTreeMap<String, String> =
+            Format::Networkd.export(&document()).unwrap().into_iter().collect();
+        let file =
+            |name: &str| files[&format!("etc/systemd/network/05-muster-{name}")].strip_prefix(HEAD).unwrap();
+        assert_eq!(
+            file("eth0.network"),
+            "[Match]\nName=eth0\n\n[Link]\nMTUBytes=1400\n\n[Network]\nDHCP=no\nVLAN=vlan20\nDNS=192.0.2.53\n\
+             Domains=example.org\n\n[Address]\nAddress=192.0.2.1/24\n\n[Address]\nAddress=2001:db8::1/64\n\n[Route]\n\
+             Destination=0.0.0.0/0\nGateway=192.0.2.254\n\n[Route]\nDestination=10.0.0.0/8\nGateway=192.0.2.9\nTable=100\n\
+             Metric=5\n\n[RoutingPolicyRule]\nPriority=7\nFamily=ipv4\nFrom=192.0.2.1/32\nTable=100\n"
+        );
+        assert_eq!(file("vlan20.netdev"), "[NetDev]\nName=vlan20\nKind=vlan\n\n[VLAN]\nId=20\n");
+        assert_eq!(file("br0.netdev"), "[NetDev]\nName=br0\nKind=bridge\n");
+        assert!(file("eth1.network").ends_with("[Network]\nDHCP=no\nBridge=br0\nLinkLocalAddressing=no\n"));
+        assert_eq!(files.len(), 6);
+    }
+
+    #[test]
+    fn for_ifupdown() {
+        let files = Format::Ifupdown.export(&document()).unwrap();
+        assert_eq!(files.len(), 1);
+        let text = files[0].1.strip_prefix(HEAD).unwrap();
+        assert_eq!(
+            text,
+            "\nauto eth0\niface eth0 inet static\n    address 192.0.2.1/24\n    mtu 1400\n    dns-nameservers 192.0.2.53\n    \
+             dns-search example.org\niface eth0 inet6 static\n    address 2001:db8::1/64\n    \
+             up ip -4 route replace 0.0.0.0/0 via 192.0.2.254 dev eth0\n    \
+             up ip -4 route replace 10.0.0.0/8 via 192.0.2.9 dev eth0 table 100 metric 5\n    \
+             up ip -4 rule add from 192.0.2.1/32 table 100 priority 7 || true\n\
+             \nauto eth1\niface eth1 inet manual\n    up ip link set $IFACE up\n\
+             \nauto br0\niface br0 inet manual\n    up ip link set $IFACE up\n    bridge_ports eth1\n    bridge_fd 0\n\
+             \nauto vlan20\niface vlan20 inet static\n    address 198.51.100.1/24\n    vlan-raw-device eth0\n    vlan-id 20\n"
+        );
+    }
+
+    #[test]
+    fn what_is_in_open_vswitch_is_not_made_a_second_time() {
+        let switched = NetworkDocument::parse(&json!([
+            {"type": "ovs_bridge", "name": "br-ex", "use_dhcp": false, "addresses": [{"ip_netmask": "192.0.2.1/24"}],
+             "members": [{"type": "interface", "name": "eth0"}, {"type": "vlan", "vlan_id": 30}]},
+        ]))
+        .unwrap();
+        let files = Format::Networkd.export(&switched).unwrap();
+        assert!(files.iter().all(|(path, _)| path.ends_with(".network")) && files.len() == 3, "{files:?}");
+        let text = Format::Ifupdown.export(&switched).unwrap().remove(0).1;
+        assert!(!text.contains("bridge_ports") && !text.contains("vlan-raw-device"), "{text}");
+    }
+}

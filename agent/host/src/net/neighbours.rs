@@ -1,0 +1,483 @@
+//! Others that configure links of this server: systemd-networkd, NetworkManager, ifupdown.
+//!
+//! Each link that a document names has a drop-in of ours for those that run, which tells them to leave it alone. It is
+//! there before the first change and goes when the link is given back. netplan only writes files for the first two, and
+//! ours come before them. ifupdown knows no such thing: a link that it brings up is refused, with file and line.
+//!
+//! Only those of this agent's own network namespace count: an agent in another one has no neighbours. Absent: what they
+//! would do with a link, which `export.rs` can write down for them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::process::Command;
+use tokio::time::{Instant, sleep, timeout};
+
+/// They answer in milliseconds, or something is very wrong.
+const TOLD_WITHIN: Duration = Duration::from_secs(10);
+/// Between two looks whether they have let go.
+const LOOK: Duration = Duration::from_millis(50);
+/// A line of ifupdown's files, and all of them: an operator wrote them by hand.
+const INTERFACES_MAX: u64 = 1024 * 1024;
+const HEAD: &str =
+    "# Written by muster-agent: this link is configured by a network document. Goes with it.\n";
+
+/// Who else configures links here.
+#[derive(Clone, Debug)]
+pub struct Neighbours {
+    root: PathBuf,
+    /// What is run to tell them; the names in the `PATH` but in tests.
+    programs: PathBuf,
+}
+
+/// Why a link cannot be had.
+#[derive(Debug, Error)]
+pub enum NeighbourError {
+    /// It would configure the link at every boot.
+    #[error(
+        "{link} is configured by ifupdown ({}:{line}): take it out there, or make it 'iface {link} inet manual', then \
+         try again", file.display()
+    )]
+    Ifupdown {
+        /// The link.
+        link: String,
+        /// Where it says so.
+        file: PathBuf,
+        /// The line.
+        line: usize,
+    },
+    /// A drop-in.
+    #[error("{}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// It did not hear.
+    #[error("cannot tell {who}: {why}")]
+    Told {
+        /// Whom.
+        who: &'static str,
+        /// What was said.
+        why: String,
+    },
+    /// It has heard and does it all the same.
+    #[error("{who} still manages {link} {} s after it was told to leave it alone", TOLD_WITHIN.as_secs())]
+    Holds {
+        /// Who.
+        who: &'static str,
+        /// The link.
+        link: String,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Who {
+    Networkd,
+    NetworkManager,
+}
+
+/// A file for each link, by its number, with what systemd-networkd makes of it.
+const NETWORKD_LINKS: &str = "run/systemd/netif/links";
+
+impl Who {
+    const ALL: [Self; 2] = [Self::Networkd, Self::NetworkManager];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Networkd => "systemd-networkd",
+            Self::NetworkManager => "NetworkManager",
+        }
+    }
+
+    /// Is there while its unit is active. Directories of its own are there before it runs and after.
+    fn runs(self) -> &'static str {
+        match self {
+            Self::Networkd => "run/systemd/units/invocation:systemd-networkd.service",
+            Self::NetworkManager => "run/systemd/units/invocation:NetworkManager.service",
+        }
+    }
+
+    fn drop_in(self, link: &str) -> String {
+        match self {
+            // The first file that matches counts, and netplan's begin with 10.
+            Self::Networkd => format!("etc/systemd/network/00-muster-{link}.network"),
+            Self::NetworkManager => format!("etc/NetworkManager/conf.d/90-muster-{link}.conf"),
+        }
+    }
+
+    fn content(self, link: &str) -> String {
+        match self {
+            Self::Networkd => format!("{HEAD}[Match]\nName={link}\n\n[Link]\nUnmanaged=yes\n"),
+            Self::NetworkManager => {
+                format!("{HEAD}[keyfile]\nunmanaged-devices+=interface-name:={link}\n")
+            }
+        }
+    }
+
+    fn reload(self) -> (&'static str, [&'static str; 2]) {
+        match self {
+            Self::Networkd => ("networkctl", ["--no-pager", "reload"]),
+            Self::NetworkManager => ("nmcli", ["general", "reload"]),
+        }
+    }
+}
+
+impl Neighbours {
+    /// Of the system below `root`, or of this one; none in a network namespace that is not that of the system's init.
+    pub fn new(root: Option<PathBuf>) -> Option<Self> {
+        match root {
+            Some(root) => Some(Self { programs: root.join("usr/bin"), root }),
+            None => is_namespace_of_init().then(|| Self { root: "/".into(), programs: PathBuf::new() }),
+        }
+    }
+
+    /// Links that they have been told of.
+    pub fn told(&self) -> Vec<String> {
+        let mut links: Vec<String> = Who::ALL
+            .into_iter()
+            .flat_map(|who| {
+                let pattern = who.drop_in("\n");
+                let (folder, file) = pattern.rsplit_once('/').unwrap_or_default();
+                let (prefix, suffix) = file.split_once('\n').unwrap_or_default();
+                let names = fs::read_dir(self.root.join(folder)).into_iter().flatten().flatten();
+                let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+                let of_ours =
+                    |name: String| Some(name.strip_prefix(prefix)?.strip_suffix(suffix)?.to_owned());
+                names.filter_map(of_ours).collect::<Vec<_>>()
+            })
+            .collect();
+        links.sort();
+        links.dedup();
+        links
+    }
+
+    /// What [`Neighbours::leave_alone`] would say to whom.
+    pub fn would_tell(&self, links: &[&str]) -> Vec<String> {
+        let present = Who::ALL.into_iter().filter(|who| self.is_here(*who));
+        let text = |who: Who, link: &str| format!("tell {} to leave {link} alone", who.name());
+        let of_who = |who| {
+            links.iter().filter(move |link| !self.path(who, link).exists()).map(move |link| text(who, link))
+        };
+        present.flat_map(of_who).collect()
+    }
+
+    /// # Errors
+    /// One of the links is ifupdown's.
+    pub fn check(&self, links: &[&str]) -> Result<(), NeighbourError> {
+        // Without the program nobody reads its files.
+        if !["sbin/ifup", "usr/sbin/ifup"].iter().any(|program| self.root.join(program).exists()) {
+            return Ok(());
+        }
+        let found = ifupdown(&self.root);
+        match links.iter().find_map(|link| found.get(*link).map(|at| (*link, at))) {
+            None => Ok(()),
+            Some((link, (file, line))) => {
+                Err(NeighbourError::Ifupdown { link: link.to_owned(), file: file.clone(), line: *line })
+            }
+        }
+    }
+
+    /// Tells those that run to leave these links (name → the kernel's index, if it is there) alone, and waits until they
+    /// do. Whether somebody had to be told.
+    ///
+    /// # Errors
+    /// They do not; what was written for it is taken back.
+    pub async fn leave_alone(&self, links: &BTreeMap<&str, Option<u32>>) -> Result<bool, NeighbourError> {
+        let mut was_told = false;
+        for who in Who::ALL.into_iter().filter(|who| self.is_here(*who)) {
+            let new: Vec<&str> =
+                links.keys().copied().filter(|link| !self.path(who, link).exists()).collect();
+            if new.is_empty() {
+                continue;
+            }
+            was_told = true;
+            if let Err(error) = self.tell(who, &new, links).await {
+                new.iter().for_each(|link| drop(fs::remove_file(self.path(who, link))));
+                // It may not hear this either.
+                let _ = self.reload(who).await;
+                return Err(error);
+            }
+        }
+        Ok(was_told)
+    }
+
+    async fn tell(
+        &self,
+        who: Who,
+        new: &[&str],
+        links: &BTreeMap<&str, Option<u32>>,
+    ) -> Result<(), NeighbourError> {
+        for link in new {
+            let path = self.path(who, link);
+            write(&path, &who.content(link)).map_err(|source| NeighbourError::File { path, source })?;
+        }
+        self.reload(who).await?;
+        let deadline = Instant::now() + TOLD_WITHIN;
+        for link in new {
+            let Some(index) = links.get(link).copied().flatten() else { continue };
+            while self.manages(who, link, index).await {
+                if Instant::now() >= deadline {
+                    return Err(NeighbourError::Holds { who: who.name(), link: (*link).to_owned() });
+                }
+                sleep(LOOK).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// They may have these links again.
+    ///
+    /// # Errors
+    /// They do not hear of it; those that run anew will.
+    pub async fn give_back<'a>(
+        &self,
+        links: impl IntoIterator<Item = &'a str>,
+    ) -> Result<(), NeighbourError> {
+        let links: Vec<&str> = links.into_iter().collect();
+        for who in Who::ALL {
+            let mut went = false;
+            for link in &links {
+                went |= self.remove(who, link)?;
+            }
+            if went && self.is_here(who) {
+                self.reload(who).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the drop-ins of these links and tells nobody: they may have them from the next boot on.
+    ///
+    /// # Errors
+    /// One of them is still there.
+    pub fn forget<'a>(&self, links: impl IntoIterator<Item = &'a str>) -> Result<(), NeighbourError> {
+        links
+            .into_iter()
+            .try_for_each(|link| Who::ALL.into_iter().try_for_each(|who| self.remove(who, link).map(drop)))
+    }
+
+    fn remove(&self, who: Who, link: &str) -> Result<bool, NeighbourError> {
+        let path = self.path(who, link);
+        match fs::remove_file(&path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(source) => Err(NeighbourError::File { path, source }),
+        }
+    }
+
+    fn is_here(&self, who: Who) -> bool {
+        // A symbolic link to what is no file.
+        self.root.join(who.runs()).symlink_metadata().is_ok()
+    }
+
+    fn path(&self, who: Who, link: &str) -> PathBuf {
+        self.root.join(who.drop_in(link))
+    }
+
+    async fn manages(&self, who: Who, link: &str, index: u32) -> bool {
+        match who {
+            Who::Networkd => {
+                let state = self.root.join(NETWORKD_LINKS).join(index.to_string());
+                let state = fs::read_to_string(state).unwrap_or_default();
+                let of = |key: &str| state.lines().find_map(|line| line.strip_prefix(key)).map(str::to_owned);
+                of("ADMIN_STATE=").is_some_and(|state| state != "unmanaged")
+            }
+            Who::NetworkManager => {
+                let asked = self.run("nmcli", &["-g", "GENERAL.STATE", "device", "show", link]).await;
+                // 10 (unmanaged); one that it does not know it does not manage.
+                asked.is_ok_and(|said| !said.trim_start().starts_with("10"))
+            }
+        }
+    }
+
+    async fn reload(&self, who: Who) -> Result<(), NeighbourError> {
+        let (program, words) = who.reload();
+        let told = self.run(program, &words).await;
+        told.map(drop).map_err(|why| NeighbourError::Told { who: who.name(), why })
+    }
+
+    async fn run(&self, program: &str, words: &[&str]) -> Result<String, String> {
+        let mut command = Command::new(self.programs.join(program));
+        command.args(words).stdin(Stdio::null()).kill_on_drop(true);
+        let shown = format!("{program} {}", words.join(" "));
+        let done = timeout(TOLD_WITHIN, command.output()).await;
+        let done =
+            done.map_err(|_| format!("{shown}: no answer"))?.map_err(|error| format!("{shown}: {error}"))?;
+        match done.status.success() {
+            true => Ok(String::from_utf8_lossy(&done.stdout).into_owned()),
+            false => Err(format!("{shown}: {}", String::from_utf8_lossy(&done.stderr).trim())),
+        }
+    }
+}
+
+fn is_namespace_of_init() -> bool {
+    let of = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).ok();
+    of("self").is_some_and(|own| of("1") == Some(own))
+}
+
+fn write(path: &Path, content: &str) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let mut file = fs::File::create(path)?;
+    file.write_all(content.as_bytes())?;
+    file.sync_all()
+}
+
+/// Links that ifupdown brings up by itself, and where it is told to. `auto` and `allow-*` alone are not enough: without
+/// an `iface`, or with `manual`, it does nothing to the link.
+fn ifupdown(root: &Path) -> BTreeMap<String, (PathBuf, usize)> {
+    let main = root.join("etc/network/interfaces");
+    let more = fs::read_dir(root.join("etc/network/interfaces.d")).into_iter().flatten().flatten();
+    let mut files: Vec<PathBuf> = more.map(|entry| entry.path()).collect();
+    files.sort();
+    files.insert(0, main);
+    let (mut brought_up, mut configured) = (Vec::new(), BTreeMap::new());
+    let mut left = INTERFACES_MAX;
+    for file in files {
+        let size = fs::metadata(&file).map_or(0, |metadata| metadata.len());
+        let Some(rest) = left.checked_sub(size) else { break };
+        left = rest;
+        for (number, line) in fs::read_to_string(&file).unwrap_or_default().lines().enumerate() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match words.as_slice() {
+                [first, links @ ..] if *first == "auto" || first.starts_with("allow-") => {
+                    brought_up.extend(links.iter().map(|link| (*link).to_owned()));
+                }
+                ["iface", link, _, method, ..] if !matches!(*method, "manual" | "loopback") => {
+                    configured.entry((*link).to_owned()).or_insert((file.clone(), number + 1));
+                }
+                _ => {}
+            }
+        }
+    }
+    configured.retain(|link, _| brought_up.contains(link));
+    configured
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    /// A system with stand-ins that write down what they are told, and let go when they are.
+    fn system(which: &[Who]) -> (tempfile::TempDir, Neighbours) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().to_owned();
+        for folder in [NETWORKD_LINKS, "run/NetworkManager", "run/systemd/units", "usr/bin"] {
+            fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        for who in which {
+            std::os::unix::fs::symlink("0123456789abcdef", root.join(who.runs())).unwrap();
+        }
+        let program = |name: &str, text: &str| {
+            let path = root.join("usr/bin").join(name);
+            fs::write(
+                &path,
+                format!("#!/bin/sh\necho \"$(basename $0) $*\" >>{0}/said\n{text}\n", root.display()),
+            )
+            .unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        let links = root.join(NETWORKD_LINKS);
+        let links = links.display();
+        program("networkctl", &format!("for f in {links}/*; do echo ADMIN_STATE=unmanaged >$f; done"));
+        program("nmcli", "case $1 in -g) echo '10 (unmanaged)' ;; esac");
+        let neighbours = Neighbours::new(Some(root)).unwrap();
+        (dir, neighbours)
+    }
+
+    fn said(dir: &tempfile::TempDir) -> String {
+        let said = fs::read_to_string(dir.path().join("said")).unwrap_or_default();
+        let _ = fs::remove_file(dir.path().join("said"));
+        said
+    }
+
+    #[tokio::test]
+    async fn those_that_run_are_told_once_and_told_again_when_a_link_is_given_back() {
+        let (dir, neighbours) = system(&Who::ALL);
+        let state = dir.path().join("run/systemd/netif/links/3");
+        fs::write(&state, "ADMIN_STATE=configured\n").unwrap();
+        let links = BTreeMap::from([("eth0", Some(3)), ("br-ex", None)]);
+        assert_eq!(neighbours.would_tell(&["eth0"]).len(), 2);
+        assert!(neighbours.leave_alone(&links).await.unwrap());
+        assert_eq!(
+            said(&dir),
+            "networkctl --no-pager reload\nnmcli general reload\nnmcli -g GENERAL.STATE device show eth0\n"
+        );
+        let read = |path: &str| fs::read_to_string(dir.path().join(path)).unwrap();
+        assert!(
+            read("etc/systemd/network/00-muster-eth0.network").contains("Name=eth0\n\n[Link]\nUnmanaged=yes")
+        );
+        assert!(read("etc/NetworkManager/conf.d/90-muster-br-ex.conf").contains("interface-name:=br-ex"));
+        assert_eq!(neighbours.told(), ["br-ex", "eth0"]);
+        assert!(!neighbours.leave_alone(&links).await.unwrap() && said(&dir).is_empty(), "they know");
+        assert!(neighbours.would_tell(&["eth0"]).is_empty());
+        neighbours.give_back(["eth0"]).await.unwrap();
+        assert_eq!(said(&dir), "networkctl --no-pager reload\nnmcli general reload\n");
+        assert_eq!(neighbours.told(), ["br-ex"]);
+        neighbours.give_back(["eth0", "never"]).await.unwrap();
+        assert_eq!(said(&dir), "", "nothing was to be given back");
+    }
+
+    #[tokio::test]
+    async fn those_that_do_not_run_are_not_told_anything() {
+        let (dir, neighbours) = system(&[Who::NetworkManager]);
+        assert!(neighbours.leave_alone(&BTreeMap::from([("eth0", Some(3))])).await.unwrap());
+        assert!(!said(&dir).contains("networkctl"));
+        assert!(!dir.path().join("etc/systemd").exists());
+        let (dir, neighbours) = system(&[]);
+        assert!(!neighbours.leave_alone(&BTreeMap::from([("eth0", Some(3))])).await.unwrap());
+        assert_eq!(said(&dir), "");
+    }
+
+    #[tokio::test]
+    async fn one_that_does_not_hear_is_an_error_and_nothing_is_left() {
+        let (dir, neighbours) = system(&[Who::Networkd]);
+        fs::write(dir.path().join("usr/bin/networkctl"), "#!/bin/sh\necho 'no bus' >&2\nexit 1\n").unwrap();
+        let error = neighbours.leave_alone(&BTreeMap::from([("eth0", None)])).await.unwrap_err();
+        assert!(
+            error.to_string().contains("systemd-networkd: networkctl --no-pager reload: no bus"),
+            "{error}"
+        );
+        assert_eq!(neighbours.told(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_ifupdown_brings_up_is_refused_with_its_place() {
+        let (dir, neighbours) = system(&[]);
+        let write_in = |path: &str, text: &str| write(&dir.path().join(path), text).unwrap();
+        write_in(
+            "etc/network/interfaces",
+            "auto lo eth0 eth2\niface lo inet loopback\n\niface eth0 inet dhcp\niface eth2 inet manual\n",
+        );
+        write_in(
+            "etc/network/interfaces.d/more",
+            "# auto eth3\nallow-hotplug eth1\niface eth1 inet static\n  address 192.0.2.1/24\niface eth3 inet dhcp\n",
+        );
+        neighbours.check(&["eth0"]).unwrap();
+        write_in("usr/sbin/ifup", "");
+        for (link, at) in [
+            ("eth0", Some("interfaces:4")),
+            ("eth1", Some("interfaces.d/more:3")),
+            ("eth2", None),
+            ("eth3", None),
+            ("eth4", None),
+        ] {
+            match (neighbours.check(&["br0", link]), at) {
+                (Ok(()), None) => {}
+                (Err(error), Some(at)) => assert!(error.to_string().contains(at), "{error}"),
+                (other, _) => panic!("{link}: {other:?}"),
+            }
+        }
+    }
+}

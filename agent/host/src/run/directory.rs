@@ -1,0 +1,348 @@
+//! The directory of one run: who writes what, and what follows from what is there.
+//!
+//! ```text
+//!   order     what to do (0600)                   script    the script, if it is one (0700)
+//!   alive     FIFO: held open by the supervisor   stop      FIFO: a byte in it stops the run
+//!   began     it began; how often before          stopped   it is to be stopped
+//!   ended     how it ended                        work/     the command's directory; outputs are in it
+//! ```
+//!
+//! `order`, `began` and `ended` come by a rename or a link each, so a crash at any point leaves the step before or the
+//! step after. With `ended` there, script and order are gone.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use muster_shared::{Attempt, Epoch, Generation, ResourceId};
+use nix::fcntl::OFlag;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+use tokio::net::unix::pipe;
+use uuid::Uuid;
+
+use super::record::{self, ENDED_ROOM, Ended, Order};
+use super::{Program, RunFailed, Task, family};
+
+/// Of the directory of a run and of all of them.
+const PRIVATE: u32 = 0o700;
+/// The variable that all processes of a run have, unless they take it away: its directory.
+const MARK: &str = "MUSTER_RUN";
+/// As scripts of Heat know it.
+const OUTPUTS_PATH: &str = "heat_outputs_path";
+/// What every run has, as a service of systemd has it.
+const ENVIRONMENT: [(&str, &str); 6] = [
+    ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
+    ("HOME", "/root"),
+    ("USER", "root"),
+    ("LOGNAME", "root"),
+    ("SHELL", "/bin/sh"),
+    ("LANG", "C.UTF-8"),
+];
+/// The kernel's own limit for the first line is 255 bytes.
+const FIRST_LINE_MAX: usize = 255;
+const SHELL: &str = "/bin/sh";
+
+/// Names a run: the same one is never begun twice, unless it was interrupted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RunId {
+    /// Of this resource.
+    pub resource: ResourceId,
+    /// For this generation.
+    pub generation: Generation,
+    /// In this attempt.
+    pub attempt: Attempt,
+}
+
+/// How a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stands {
+    Nothing,
+    Ordered,
+    Alive,
+    /// It is not alive, and its end is not recorded. It had begun so often before.
+    Began {
+        again: u32,
+    },
+    Ended,
+}
+
+#[derive(Debug)]
+pub(super) struct Directory {
+    path: PathBuf,
+}
+
+impl Directory {
+    pub(super) fn new(runs: &Path, id: &RunId) -> Self {
+        Self { path: runs.join(id.to_string()) }
+    }
+
+    /// As the supervisor is given it.
+    pub(super) fn at(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    pub(super) fn stands(&self) -> Result<Stands, RunFailed> {
+        // In this order: a supervisor is alive before it begins, and records the end before it is not.
+        if self.has("ended")? {
+            return Ok(Stands::Ended);
+        }
+        let began = match fs::read(self.file("began")) {
+            Ok(again) => Some(again.try_into().map_or(0, u32::from_le_bytes)),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(disk("read a run")(error)),
+        };
+        Ok(match began {
+            _ if self.is_alive()? => Stands::Alive,
+            _ if self.has("ended")? => Stands::Ended,
+            Some(again) => Stands::Began { again },
+            None if self.has("order")? => Stands::Ordered,
+            None => Stands::Nothing,
+        })
+    }
+
+    fn has(&self, name: &str) -> Result<bool, RunFailed> {
+        self.file(name).try_exists().map_err(disk("read a run"))
+    }
+
+    /// Makes all that a run needs; what was there of it is gone.
+    pub(super) fn prepare(&self, task: &Task, again: u32) -> Result<(), RunFailed> {
+        let order = self.order(task)?;
+        let prepared = (|| {
+            DirBuilder::new().recursive(true).mode(PRIVATE).create(&self.path)?;
+            self.clear()?;
+            for fifo in ["alive", "stop"] {
+                mkfifo(&self.file(fifo), Mode::S_IRUSR | Mode::S_IWUSR)?;
+            }
+            DirBuilder::new().mode(PRIVATE).create(self.file("work"))?;
+            if let Program::Script(text) = &task.program {
+                record::write(&self.file("script"), PRIVATE, text)?;
+            }
+            record::write(&self.file("began.new"), 0o600, &again.to_le_bytes())?;
+            record::reserve(&self.file("ended.new"), ENDED_ROOM)?;
+            record::write(&self.file("order.new"), 0o600, &record::encode(&order)?)?;
+            record::sync_parent(&self.path)?;
+            record::rename(&self.file("order.new"), &self.file("order"))
+        })();
+        prepared.map_err(disk("record a run"))
+    }
+
+    /// Without an order nobody begins, and while `began` is there it is known to have begun.
+    fn clear(&self) -> io::Result<()> {
+        absent_is_fine(fs::remove_file(self.file("order")))?;
+        for file in fs::read_dir(&self.path)? {
+            let file = file?;
+            if file.file_name() == "began" {
+                continue;
+            }
+            if file.file_type()?.is_dir() {
+                fs::remove_dir_all(file.path())?;
+            } else {
+                fs::remove_file(file.path())?;
+            }
+        }
+        absent_is_fine(fs::remove_file(self.file("began")))
+    }
+
+    fn order(&self, task: &Task) -> Result<Order, RunFailed> {
+        let wrong = |name: &str| name.is_empty() || name.contains(['=', '\0']);
+        if let Some(name) = task.environment.keys().find(|name| wrong(name)) {
+            return Err(RunFailed::Task(format!("'{}' is no name of a variable", name.escape_default())));
+        }
+        if let Some((name, _)) = task.environment.iter().find(|(_, value)| value.contains('\0')) {
+            return Err(RunFailed::Task(format!("the value of {name} has a NUL in it")));
+        }
+        let arguments = match &task.program {
+            Program::Script(text) => interpreter(text, &self.file("script")),
+            Program::Arguments(arguments) => arguments.clone(),
+        };
+        let text = |path: PathBuf| {
+            let text = path.into_os_string().into_string();
+            text.map_err(|_| RunFailed::Task("the state directory's name is not text".into()))
+        };
+        let mut environment: BTreeMap<String, String> =
+            ENVIRONMENT.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        environment.extend(task.environment.clone());
+        environment.insert(OUTPUTS_PATH.to_owned(), text(self.outputs())?);
+        environment.insert(MARK.to_owned(), text(self.path.clone())?);
+        Ok(Order::new(task.description.clone(), &arguments, environment, task.outputs.clone(), task.timeout))
+    }
+
+    /// `.NAME` follows.
+    pub(super) fn outputs(&self) -> PathBuf {
+        self.file("work").join("output")
+    }
+
+    pub(super) fn ordered(&self) -> Result<Order, RunFailed> {
+        record::read(&self.file("order")).map_err(disk("read a run's order"))?.ok_or(RunFailed::Damaged)
+    }
+
+    pub(super) fn ended(&self) -> Result<Ended, RunFailed> {
+        record::read(&self.file("ended")).map_err(disk("read a run's end"))?.ok_or(RunFailed::Damaged)
+    }
+
+    /// Marks it, then wakes who waits for that. Nobody to be woken is no error: who comes sees the mark.
+    pub(super) fn stop(&self) {
+        let marked = File::create(self.file("stopped")).and_then(|_| {
+            let mut open = OpenOptions::new();
+            open.write(true).custom_flags(OFlag::O_NONBLOCK.bits());
+            open.open(self.file("stop"))?.write_all(b"s")
+        });
+        drop(marked);
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.file("stopped").exists()
+    }
+
+    /// Open for as long as somebody is to count as alive.
+    pub(super) fn hold_alive(&self) -> Result<File, RunFailed> {
+        // Reading as well, or opening would wait for a reader.
+        OpenOptions::new().read(true).write(true).open(self.file("alive")).map_err(disk("open a run"))
+    }
+
+    fn open_alive(&self) -> io::Result<File> {
+        OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(self.file("alive"))
+    }
+
+    fn is_alive(&self) -> Result<bool, RunFailed> {
+        let look = || match self.open_alive()?.read(&mut [0]) {
+            Ok(_) => Ok(false),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(true),
+            Err(error) => Err(error),
+        };
+        match look() {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            looked => looked.map_err(disk("read a run")),
+        }
+    }
+
+    /// Waits for the supervisor's end, however long that takes.
+    pub(super) async fn until_dead(&self) -> Result<(), RunFailed> {
+        let wait = async {
+            let mut file = self.open_alive()?;
+            // The kernel tells of an end only those who had a writer.
+            match file.read(&mut [0]) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                read => return read.map(drop),
+            }
+            let alive = pipe::Receiver::from_file(file)?;
+            loop {
+                alive.readable().await?;
+                match alive.try_read(&mut [0]) {
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    read => return read.map(drop),
+                }
+            }
+        };
+        wait.await.map_err(disk("wait for a run"))
+    }
+
+    /// Kills what is left of a run whose supervisor was killed. Whether there was anything.
+    pub(super) fn end_leftovers(&self) -> bool {
+        let mark = format!("{MARK}={}", self.path.display());
+        let left = family::with_variable(mark.as_bytes());
+        family::signal(&left, nix::sys::signal::Signal::SIGKILL);
+        !left.is_empty()
+    }
+
+    pub(super) fn remove(&self) -> Result<(), RunFailed> {
+        let removed = self.clear().and_then(|()| fs::remove_dir(&self.path));
+        absent_is_fine(removed).map_err(disk("remove a run"))
+    }
+}
+
+/// As the kernel reads a first line, but from directories as well where nothing may be executed.
+fn interpreter(text: &[u8], script: &Path) -> Vec<OsString> {
+    let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let named = line.strip_prefix(b"#!").filter(|line| line.len() <= FIRST_LINE_MAX);
+    let named = named.map(|line| String::from_utf8_lossy(line).trim().to_owned()).unwrap_or_default();
+    let (program, argument) = named.split_once([' ', '\t']).unwrap_or((named.as_str(), ""));
+    let program = if program.is_empty() { SHELL } else { program };
+    let argument = Some(argument.trim()).filter(|argument| !argument.is_empty());
+    [Some(program), argument].into_iter().flatten().map(OsString::from).chain([script.into()]).collect()
+}
+
+fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
+pub(super) fn disk(doing: &'static str) -> impl Fn(io::Error) -> RunFailed {
+    move |source| RunFailed::Disk { doing, source }
+}
+
+impl RunId {
+    /// Of a job.
+    pub fn new(resource: ResourceId, generation: Generation, attempt: Attempt) -> Self {
+        Self { resource, generation, attempt }
+    }
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Generation { epoch, number } = self.generation;
+        write!(f, "{}_{}_{number}_{}", self.resource, epoch.0, self.attempt.0)
+    }
+}
+
+impl FromStr for RunId {
+    type Err = ();
+
+    fn from_str(name: &str) -> Result<Self, ()> {
+        let mut parts = name.split('_');
+        let mut part = || parts.next().ok_or(());
+        let resource = ResourceId(Uuid::from_str(part()?).map_err(drop)?);
+        let epoch = Epoch(part()?.parse().map_err(drop)?);
+        let generation = Generation { epoch, number: part()?.parse().map_err(drop)? };
+        let attempt = Attempt(part()?.parse().map_err(drop)?);
+        let id = Self { resource, generation, attempt };
+        if id.to_string() == name { Ok(id) } else { Err(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_that_of_one_run_or_of_none() {
+        let generation = Generation { epoch: Epoch(3), number: 12 };
+        let id = RunId::new(ResourceId(Uuid::from_u128(7)), generation, Attempt(1));
+        assert_eq!(id.to_string(), "00000000-0000-0000-0000-000000000007_3_12_1");
+        assert_eq!(id.to_string().parse(), Ok(id));
+        for name in ["", "lost+found", "00000000-0000-0000-0000-000000000007_3_12_01", "a_1_2_3"] {
+            assert_eq!(name.parse::<RunId>(), Err(()), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_script_is_for_whom_its_first_line_names() {
+        for (text, program) in [
+            ("#!/bin/bash\necho", "/bin/bash,s"),
+            ("#! /usr/bin/env python3\n", "/usr/bin/env,python3,s"),
+            ("#!/bin/sh -e -u\r\n", "/bin/sh,-e -u,s"),
+            ("echo\n#!/bin/bash", "/bin/sh,s"),
+            ("#!\n", "/bin/sh,s"),
+            ("", "/bin/sh,s"),
+        ] {
+            let words = interpreter(text.as_bytes(), Path::new("s"));
+            assert_eq!(words.join(std::ffi::OsStr::new(",")), program, "{text}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Why nobody can say how a run ended.
+
+use std::io;
+
+use thiserror::Error;
+
+use crate::systemd::SystemdError;
+
+/// Why nobody can say how a run ended.
+#[derive(Debug, Error)]
+pub enum RunFailed {
+    /// Its directory cannot be used.
+    #[error("cannot {doing} on the node's disk: {source}")]
+    Disk {
+        /// What was to be done.
+        doing: &'static str,
+        /// Why it was not.
+        source: io::Error,
+    },
+    /// A record in it makes no sense.
+    #[error(
+        "the record of the run is damaged, or of another version of the agent: how it ended is not known"
+    )]
+    Damaged,
+    /// It cannot be told to a process.
+    #[error("{0}")]
+    Task(String),
+    /// The supervisor cannot be started.
+    #[error("cannot start what watches over the run: {source}")]
+    Start {
+        /// Why.
+        source: io::Error,
+    },
+    /// systemd cannot be asked for a unit.
+    #[error(transparent)]
+    Systemd(#[from] SystemdError),
+    /// The supervisor ended at once.
+    #[error("what watches over the run ended before it began: its log (journal) says why")]
+    NeverBegan,
+    /// It began, and nobody saw its end.
+    #[error("the run was interrupted{}: the server went down, or its processes were killed", often(*times))]
+    Interrupted {
+        /// How often.
+        times: u32,
+    },
+}
+
+impl RunFailed {
+    /// A new attempt would end alike, or is not wanted.
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            RunFailed::Interrupted { .. } | RunFailed::Task(_) => true,
+            RunFailed::Disk { .. }
+            | RunFailed::Damaged
+            | RunFailed::Start { .. }
+            | RunFailed::Systemd(_)
+            | RunFailed::NeverBegan => false,
+        }
+    }
+}
+
+fn often(times: u32) -> String {
+    if times == 1 { String::new() } else { format!(" {times} times") }
+}

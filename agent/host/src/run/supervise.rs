@@ -1,0 +1,310 @@
+//! What watches over one run: a process of its own, which outlives the agent.
+//!
+//! ```text
+//!   began ─▶ Runs ──exit──▶ Lingers ──nothing is left─▶ ended
+//!              └─timeout, stop─▶ Ends ──┘   (asked to end, and killed after a while)
+//! ```
+//!
+//! Its own SIGTERM is the server going down: it ends the run and records no end, so that the run counts as interrupted.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::prctl::set_child_subreaper;
+use nix::sys::signal::Signal;
+use nix::sys::stat::{Mode, umask};
+use nix::sys::wait::WaitStatus;
+use nix::unistd::{Pid, setsid};
+use tokio::net::unix::pipe;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+
+use super::directory::{Directory, disk};
+use super::output::{self, OUTPUT_MAX, Tail};
+use super::record::{self, Ended, How, Order, Output};
+use super::{RunFailed, family};
+use crate::sys;
+
+/// What a command leaves running when it ends has this long to end by itself: the `tee` at the end of a pipe.
+const LINGER: Duration = Duration::from_secs(1);
+/// Between being asked to end and being killed, as systemd's own services have it at least.
+const GRACE: Duration = Duration::from_secs(10);
+/// Killed processes are gone at once, but for those that wait for a device.
+const KILLED: Duration = Duration::from_secs(5);
+/// Between two looks at what has not ended.
+const LOOK: Duration = Duration::from_millis(20);
+/// A disk that refuses the end of a run although its room was taken gets so many tries, this far apart: five minutes.
+const TRIES: u32 = 150;
+const TRY_EVERY: Duration = Duration::from_secs(2);
+/// All outputs together, with both streams and the names: as the report that carries them.
+const OUTPUTS_MAX: usize = 4 * OUTPUT_MAX;
+
+const PIECE: usize = 8 * 1024;
+/// The largest pipe that the kernel gives anybody, if its settings are as they come; nobody is there to fill it again.
+const DRAIN_MAX: usize = 1024 * 1024;
+
+/// Why the command ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    TimedOut,
+    Stopped,
+    /// The server goes down.
+    Down,
+}
+
+/// Does what the order in `directory` says, and records how that ended.
+///
+/// # Errors
+/// Nothing was begun, or its end could not be recorded.
+pub async fn supervise(directory: &Path) -> Result<(), RunFailed> {
+    let directory = Directory::at(directory.to_owned());
+    let failed = disk("watch over a run");
+    // Also where nobody did it for this process: who started it may end.
+    let _alive = directory.hold_alive()?;
+    apart().map_err(&failed)?;
+    let order = directory.ordered()?;
+    let stop =
+        pipe::OpenOptions::new().read_write(true).open_receiver(directory.file("stop")).map_err(&failed)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(&failed)?;
+    // A link never takes the place of what is there: nobody begins what somebody has begun.
+    fs::hard_link(directory.file("began.new"), directory.file("began")).map_err(&failed)?;
+    record::sync_parent(&directory.file("began")).map_err(&failed)?;
+
+    if directory.is_stopped() {
+        return finish(&directory, &Ended::without_output(How::Stopped)).await;
+    }
+    let mut child = match Child::start(&order, &directory) {
+        Ok(child) => child,
+        Err(error) => {
+            let how = How::NotStarted(format!("{}: {error}", order.arguments()[0].display()));
+            return finish(&directory, &Ended::without_output(how)).await;
+        }
+    };
+    let time = sleep(order.timeout);
+    let why = tokio::select! {
+        () = child.ends() => None,
+        () = time => Some(Why::TimedOut),
+        _ = stop.readable() => Some(Why::Stopped),
+        _ = terminate.recv() => Some(Why::Down),
+    };
+    drop(stop);
+    let status = child.end_all(why).await;
+    if why == Some(Why::Down) {
+        return Ok(());
+    }
+    let how = match (why, status) {
+        (Some(Why::TimedOut), _) => How::TimedOut,
+        (Some(Why::Stopped | Why::Down), _) => How::Stopped,
+        (None, Some(WaitStatus::Exited(_, status))) => How::Exited(status),
+        (None, Some(WaitStatus::Signaled(_, signal, _))) => How::Killed(signal as i32),
+        // It is known to have ended.
+        (None, _) => How::Killed(0),
+    };
+    let outputs =
+        order.outputs.iter().filter_map(|name| Some((name.clone(), read_output(&directory, name)?)));
+    let (stdout, stderr) = (child.stdout.tail.text(), child.stderr.tail.text());
+    let room = OUTPUTS_MAX.saturating_sub(stdout.len() + stderr.len());
+    finish(&directory, &Ended { how, stdout, stderr, outputs: within(room, outputs) }).await
+}
+
+/// Its own session, and the parent of all that loses its own.
+fn apart() -> io::Result<()> {
+    // A service of systemd leads its session already.
+    let _ = setsid();
+    umask(Mode::from_bits_truncate(0o022));
+    set_child_subreaper(true)?;
+    // The agent's own protection from a server without memory is not the command's.
+    let _ = fs::write("/proc/self/oom_score_adj", "0");
+    Ok(())
+}
+
+fn read_output(directory: &Directory, name: &str) -> Option<Output> {
+    let mut path = directory.outputs().into_os_string();
+    path.push(".");
+    path.push(name);
+    // One that cannot be read is as one that is not there.
+    output::read(&PathBuf::from(path)).ok()?
+}
+
+/// Outputs beyond the bound of all are said to be too large.
+fn within(
+    mut room: usize,
+    outputs: impl Iterator<Item = (String, Output)>,
+) -> std::collections::BTreeMap<String, Output> {
+    let bounded = outputs.map(|(name, output)| {
+        let output = match output {
+            Output::Text(text) if text.len() > room => Output::TooLarge(text.len() as u64),
+            Output::Text(text) => {
+                room -= text.len();
+                Output::Text(text)
+            }
+            Output::TooLarge(size) => Output::TooLarge(size),
+        };
+        (name, output)
+    });
+    bounded.collect()
+}
+
+/// Records the end; what was secret and is not needed any more goes.
+async fn finish(directory: &Directory, ended: &Ended) -> Result<(), RunFailed> {
+    let record = || {
+        record::fill(&directory.file("ended.new"), &record::encode(ended)?)?;
+        record::rename(&directory.file("ended.new"), &directory.file("ended"))
+    };
+    let mut tries = 1;
+    while let Err(error) = record() {
+        if tries == TRIES {
+            return Err(disk("record the end of a run")(error));
+        }
+        tries += 1;
+        sleep(TRY_EVERY).await;
+    }
+    // Else they go with the directory.
+    let _ = fs::remove_file(directory.file("order"));
+    let _ = fs::remove_file(directory.file("script"));
+    let _ = fs::remove_dir_all(directory.file("work"));
+    Ok(())
+}
+
+/// The command and all that it started.
+struct Child {
+    pid: Pid,
+    status: Option<WaitStatus>,
+    ended: tokio::signal::unix::Signal,
+    stdout: Stream,
+    stderr: Stream,
+}
+
+/// What it writes.
+struct Stream {
+    pipe: Option<pipe::Receiver>,
+    tail: Tail,
+}
+
+impl Child {
+    fn start(order: &Order, directory: &Directory) -> io::Result<Self> {
+        let ended = signal(SignalKind::child())?;
+        let arguments = order.arguments();
+        let (program, arguments) = arguments.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let mut command = Command::new(program);
+        command.args(arguments).env_clear().envs(&order.environment).current_dir(directory.file("work"));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        sys::end_with_parent(&mut command);
+        let mut child = command.spawn()?;
+        let pid = Pid::from_raw(child.id().cast_signed());
+        let stdout = Stream::new(child.stdout.take().map(OwnedFd::from))?;
+        let stderr = Stream::new(child.stderr.take().map(OwnedFd::from))?;
+        Ok(Self { pid, status: None, ended, stdout, stderr })
+    }
+
+    /// Returns when the command has ended. What it started may still run.
+    async fn ends(&mut self) {
+        while !self.has_ended() {
+            tokio::select! {
+                _ = self.ended.recv() => {}
+                () = self.stdout.read() => {}
+                () = self.stderr.read() => {}
+            }
+        }
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.status = family::reap(self.pid).or(self.status);
+        self.status.is_some()
+    }
+
+    /// Nothing of it is left when this returns, but for what not even the kernel can end.
+    async fn end_all(&mut self, why: Option<Why>) -> Option<WaitStatus> {
+        let linger = if why.is_none() { LINGER } else { Duration::ZERO };
+        for (asked, within) in
+            [(None, linger), (Some(Signal::SIGTERM), GRACE), (Some(Signal::SIGKILL), KILLED)]
+        {
+            if self.is_gone_within(asked, Instant::now() + within).await {
+                break;
+            }
+        }
+        // What they wrote last is in the pipes.
+        self.stdout.drain();
+        self.stderr.drain();
+        self.status
+    }
+
+    async fn is_gone_within(&mut self, asked: Option<Signal>, until: Instant) -> bool {
+        let mut is_asked = false;
+        loop {
+            self.has_ended();
+            let left = family::descendants();
+            if left.is_empty() {
+                return true;
+            }
+            // Who is to be killed is killed until nobody comes after.
+            if let Some(asked) = asked
+                && (!is_asked || asked == Signal::SIGKILL)
+            {
+                family::signal(&left, asked);
+                is_asked = true;
+            }
+            if Instant::now() >= until {
+                return false;
+            }
+            let look = (Instant::now() + LOOK).min(until);
+            let read = async {
+                loop {
+                    tokio::select! {
+                        () = self.stdout.read() => {}
+                        () = self.stderr.read() => {}
+                        _ = self.ended.recv() => break,
+                        () = sleep_until(look) => break,
+                    }
+                }
+            };
+            // A stream without end does not hold up the look.
+            let _ = timeout_at(look, read).await;
+        }
+    }
+}
+
+impl Stream {
+    fn new(fd: Option<OwnedFd>) -> io::Result<Self> {
+        let pipe = fd.map(pipe::Receiver::from_owned_fd).transpose()?;
+        Ok(Self { pipe, tail: Tail::default() })
+    }
+
+    /// Takes what is there, or waits for it; for ever, once it is closed.
+    async fn read(&mut self) {
+        let Some(pipe) = &self.pipe else { return std::future::pending().await };
+        let mut piece = [0; PIECE];
+        let read = match pipe.readable().await {
+            Ok(()) => pipe.try_read(&mut piece),
+            Err(error) => Err(error),
+        };
+        match read {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Ok(0) | Err(_) => self.pipe = None,
+            Ok(length) => self.tail.push(&piece[..length]),
+        }
+    }
+
+    /// Takes all that is in the pipe, also what the reactor has not told of yet, and closes it.
+    fn drain(&mut self) {
+        let Some(Ok(fd)) = self.pipe.take().map(pipe::Receiver::into_nonblocking_fd) else { return };
+        let (mut pipe, mut piece) = (File::from(fd), [0; PIECE]);
+        for _ in 0..DRAIN_MAX / PIECE {
+            match pipe.read(&mut piece) {
+                Ok(0) | Err(_) => break,
+                Ok(length) => self.tail.push(&piece[..length]),
+            }
+        }
+    }
+}
+
+impl Ended {
+    fn without_output(how: How) -> Self {
+        Self { how, stdout: String::new(), stderr: String::new(), outputs: Default::default() }
+    }
+}

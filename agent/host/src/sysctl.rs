@@ -1,0 +1,205 @@
+//! `Muster::Sysctl`: a setting of the kernel, and the file in `/etc/sysctl.d` that gives it to the kernel at boot.
+//!
+//! The file changes first, by one rename, and the kernel after it; what the kernel does not take puts the file back. The
+//! file's name comes after those that others use, `/etc/sysctl.conf` included.
+//!
+//! Absent on purpose: what other files there say of the same key, and loading of modules.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+
+use muster_shared::ResourceId;
+use muster_shared::model::{Content, File, OnDelete, Sysctl};
+use nix::unistd::{getegid, geteuid};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::files::{FileBefore, FileError, Files, Kept};
+
+/// Where systemd-sysctl and procps look at boot.
+const FOLDER: &str = "/etc/sysctl.d";
+const PROC: &str = "/proc/sys";
+/// Everybody reads it.
+const MODE: u32 = 0o644;
+
+/// Settings of this node's kernel.
+#[derive(Clone, Debug)]
+pub struct Sysctls {
+    folder: PathBuf,
+    files: Files,
+}
+
+/// A setting, in the kernel and in Muster's file.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SysctlState {
+    value: String,
+    file: FileBefore,
+}
+
+/// Why a setting is not what it should be.
+#[derive(Debug, Error)]
+pub enum SysctlFault {
+    /// The kernel has none of that name.
+    #[error(
+        "the kernel has no setting {0}: look at its name; if a module brings it, that has to be loaded first"
+    )]
+    Missing(String),
+    /// The kernel.
+    #[error("the kernel does not let {key} be {action}: {source}")]
+    Kernel {
+        /// Which.
+        key: String,
+        /// What was attempted.
+        action: &'static str,
+        /// As it says.
+        source: io::Error,
+    },
+    /// The file.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The file is no such file.
+    #[error("{} is too large for a setting's file; look at what is in it and remove it", .0.display())]
+    TooLarge(PathBuf),
+    /// It does not hold.
+    #[error("after the change: {0}")]
+    Differs(String),
+}
+
+type Result<T> = std::result::Result<T, SysctlFault>;
+
+impl SysctlFault {
+    /// Whether trying again cannot help.
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            Self::Kernel { source, .. } => {
+                matches!(source.kind(), ErrorKind::InvalidInput | ErrorKind::PermissionDenied)
+            }
+            Self::File(error) => error.is_permanent(),
+            Self::TooLarge(_) => true,
+            Self::Missing(_) | Self::Differs(_) => false,
+        }
+    }
+}
+
+impl Sysctls {
+    /// `folder`: that of the files, if not `/etc/sysctl.d`.
+    pub fn new(folder: Option<PathBuf>, files: Files) -> Self {
+        Self { folder: folder.unwrap_or_else(|| FOLDER.into()), files }
+    }
+
+    /// What is there, to be put back with [`Sysctls::reach`].
+    ///
+    /// # Errors
+    /// It cannot be known, or could not be put back.
+    pub async fn observe(&self, sysctl: &Sysctl) -> Result<SysctlState> {
+        let value = read(sysctl)?;
+        let file = self.files.capture(&self.file(sysctl)).await?;
+        if file.aside().is_some() {
+            return Err(SysctlFault::TooLarge(self.path(sysctl)));
+        }
+        Ok(SysctlState { value, file })
+    }
+
+    /// What is to be there.
+    pub fn wanted(&self, sysctl: &Sysctl) -> SysctlState {
+        let content =
+            format!("# Muster's; changes here are undone.\n{} = {}\n", sysctl.key, sysctl.value.trim());
+        let content = Kept::Inline(content.into_bytes());
+        let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
+        SysctlState {
+            value: sysctl.value.clone(),
+            file: FileBefore::Present { mode: MODE, uid, gid, content },
+        }
+    }
+
+    /// Makes it so and reads it back. Whether anything was changed. May be repeated at any point.
+    ///
+    /// # Errors
+    /// It is not all so; what the kernel did not take is not in the file either.
+    pub async fn reach(&self, owner: ResourceId, sysctl: &Sysctl, wanted: &SysctlState) -> Result<bool> {
+        let is = self.observe(sysctl).await?;
+        if same(&is.value, &wanted.value) && is.file == wanted.file {
+            return Ok(false);
+        }
+        let file = self.file(sysctl);
+        self.files.restore(owner, &file, &wanted.file).await?;
+        if !same(&is.value, &wanted.value)
+            && let Err(fault) = write(sysctl, &wanted.value)
+        {
+            self.files.restore(owner, &file, &is.file).await?;
+            return Err(fault);
+        }
+        let differ = self.differences(&self.observe(sysctl).await?, sysctl, wanted);
+        if differ.is_empty() { Ok(true) } else { Err(SysctlFault::Differs(differ.join(", "))) }
+    }
+
+    /// Leaves what is there, but for what a crash left behind.
+    ///
+    /// # Errors
+    /// That cannot be removed.
+    pub async fn leave(&self, owner: ResourceId, sysctl: &Sysctl) -> Result<()> {
+        let file = File { on_delete: OnDelete::Keep, ..self.file(sysctl) };
+        Ok(self.files.restore(owner, &file, &FileBefore::Absent).await?)
+    }
+
+    /// Compares and changes nothing; in words where it differs.
+    ///
+    /// # Errors
+    /// It cannot be known.
+    pub async fn check(&self, sysctl: &Sysctl) -> Result<Vec<String>> {
+        Ok(self.differences(&self.observe(sysctl).await?, sysctl, &self.wanted(sysctl)))
+    }
+
+    fn differences(&self, is: &SysctlState, sysctl: &Sysctl, wanted: &SysctlState) -> Vec<String> {
+        let mut differ = Vec::new();
+        if !same(&is.value, &wanted.value) {
+            differ.push(format!("{} is '{}', and should be '{}'", sysctl.key, is.value, wanted.value));
+        }
+        if is.file != wanted.file {
+            differ.push(format!("{} is not as it should be", self.path(sysctl).display()));
+        }
+        differ
+    }
+
+    fn path(&self, sysctl: &Sysctl) -> PathBuf {
+        self.folder.join(format!("99-zz-muster-{}.conf", sysctl.key.replace('/', "~")))
+    }
+
+    fn file(&self, sysctl: &Sysctl) -> File {
+        File {
+            path: self.path(sysctl).to_string_lossy().into_owned(),
+            content: Content::Inline(Vec::new()),
+            mode: MODE,
+            owner: None,
+            group: None,
+            on_delete: OnDelete::Restore,
+        }
+    }
+}
+
+/// The kernel gives several numbers back with tabs between them.
+fn same(one: &str, other: &str) -> bool {
+    one.split_whitespace().eq(other.split_whitespace())
+}
+
+fn read(sysctl: &Sysctl) -> Result<String> {
+    let text = fs::read_to_string(PathBuf::from(PROC).join(sysctl.path()));
+    text.map(|text| text.trim_end().to_owned()).map_err(|error| failed(sysctl, "read", error))
+}
+
+fn write(sysctl: &Sysctl, value: &str) -> Result<()> {
+    // Never made where it is not: /proc has only what the kernel put there.
+    let path = PathBuf::from(PROC).join(sysctl.path());
+    fs::write(path, format!("{value}\n")).map_err(|error| failed(sysctl, "changed", error))
+}
+
+fn failed(sysctl: &Sysctl, action: &'static str, source: io::Error) -> SysctlFault {
+    match source.kind() {
+        ErrorKind::NotFound | ErrorKind::IsADirectory => SysctlFault::Missing(sysctl.key.clone()),
+        _ => SysctlFault::Kernel { key: sysctl.key.clone(), action, source },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+//! A unit as systemd has it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use zbus::OwnedVariant;
+
+/// By name; what is not known here is skipped.
+pub(super) type Properties = BTreeMap<String, OwnedVariant>;
+
+/// What a unit does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Active {
+    /// It runs, or has done what it is for and stays so.
+    Active,
+    /// It runs and reads its configuration anew.
+    Reloading,
+    /// Nothing runs.
+    #[default]
+    Inactive,
+    /// Nothing runs, and that was not wanted.
+    Failed,
+    /// It is being started, or waits to be started again.
+    Activating,
+    /// It is being stopped.
+    Deactivating,
+}
+
+/// A unit as it is now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UnitState {
+    /// `loaded`, `not-found`, `masked`, `bad-setting`, `error`.
+    pub load: String,
+    /// What is wrong with its files, in systemd's words.
+    pub load_error: String,
+    /// What it does.
+    pub active: Active,
+    /// More exactly, by the unit's kind: `running`, `exited`, `auto-restart`.
+    pub sub: String,
+    /// `enabled`, `disabled`, `static`, `masked`; empty if it has no file.
+    pub file_state: String,
+    /// Its file.
+    pub fragment: Option<PathBuf>,
+    /// Drop-ins that count.
+    pub drop_ins: Vec<PathBuf>,
+    /// Its files are newer than what systemd has read.
+    pub needs_reload: bool,
+    /// Another one for every start.
+    pub invocation: Vec<u8>,
+    /// systemd does something with it.
+    pub has_job: bool,
+    /// A service: how its last run ended (`success`, `exit-code`, `signal`, `timeout`, `start-limit-hit`).
+    pub result: String,
+    /// A service: `simple`, `notify`, `oneshot` and so on.
+    pub service_type: String,
+    /// A service: its main process was started since systemd knows of it.
+    pub has_run: bool,
+    /// A service: how often systemd started it by itself.
+    pub restarts: u32,
+    /// A service: 0 if none.
+    pub main_pid: u32,
+    /// A service's main process: `CLD_EXITED` (1), `CLD_KILLED` (2), `CLD_DUMPED` (3); 0 if it has not ended.
+    pub exit_code: i32,
+    /// A service's main process: its status, or the signal's number.
+    pub exit_status: i32,
+    /// A service: its control group, below the root of them; empty if nothing runs.
+    pub control_group: String,
+}
+
+impl UnitState {
+    /// It has a file, also one that says that it is masked, or was made over D-Bus.
+    pub fn is_there(&self) -> bool {
+        self.load != "not-found"
+    }
+
+    pub(super) fn read(properties: &Properties) -> Self {
+        let text = |name| text(properties, name);
+        let job: Option<(u32, zbus::OwnedObjectPath)> = value(properties, "Job");
+        let (_, load_error): (String, String) = value(properties, "LoadError").unwrap_or_default();
+        Self {
+            load: text("LoadState"),
+            load_error,
+            active: Active::read(&text("ActiveState")),
+            sub: text("SubState"),
+            file_state: text("UnitFileState"),
+            fragment: Some(text("FragmentPath")).filter(|path| !path.is_empty()).map(PathBuf::from),
+            drop_ins: value::<Vec<String>>(properties, "DropInPaths")
+                .unwrap_or_default()
+                .into_iter()
+                .map(PathBuf::from)
+                .collect(),
+            needs_reload: value(properties, "NeedDaemonReload").unwrap_or_default(),
+            invocation: value(properties, "InvocationID").unwrap_or_default(),
+            has_job: job.is_some_and(|(number, _)| number != 0),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn read_service(&mut self, properties: &Properties) {
+        self.result = text(properties, "Result");
+        self.service_type = text(properties, "Type");
+        self.has_run = value::<u64>(properties, "ExecMainStartTimestampMonotonic").is_some_and(|at| at != 0);
+        self.restarts = value(properties, "NRestarts").unwrap_or_default();
+        self.main_pid = value(properties, "MainPID").unwrap_or_default();
+        self.exit_code = value(properties, "ExecMainCode").unwrap_or_default();
+        self.exit_status = value(properties, "ExecMainStatus").unwrap_or_default();
+        self.control_group = text(properties, "ControlGroup");
+    }
+}
+
+impl Active {
+    fn read(word: &str) -> Self {
+        match word {
+            "active" => Self::Active,
+            "reloading" | "refreshing" => Self::Reloading,
+            "failed" => Self::Failed,
+            "activating" => Self::Activating,
+            "deactivating" => Self::Deactivating,
+            // Also "maintenance".
+            _ => Self::Inactive,
+        }
+    }
+}
+
+fn value<T: TryFrom<OwnedVariant>>(properties: &Properties, name: &str) -> Option<T> {
+    properties.get(name)?.try_clone().ok()?.try_into().ok()
+}
+
+fn text(properties: &Properties, name: &str) -> String {
+    value(properties, name).unwrap_or_default()
+}

@@ -1,0 +1,127 @@
+//! Why a unit is not what it should be.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use super::journal::quoted;
+use crate::files::FileError;
+use crate::systemd::{SystemdError, UnitState, Verb};
+
+/// Why a unit is not what it should be.
+#[derive(Debug, Error)]
+pub enum UnitFault {
+    /// What systemd says.
+    #[error(transparent)]
+    Systemd(#[from] SystemdError),
+    /// One of its files.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The folder of its drop-ins.
+    #[error("cannot make the folder of {}: {source}", .path.display())]
+    Folder {
+        /// The drop-in.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is no such file.
+    #[error("{} is too large for a unit's file; look at what is in it and remove it", .0.display())]
+    TooLarge(PathBuf),
+    /// Nobody has brought it.
+    #[error(
+        "there is no unit {0}: give its content, or install the package that brings it and depend on that"
+    )]
+    Missing(String),
+    /// Its files.
+    #[error("systemd does not take {unit} ({load}): {why}")]
+    Refused {
+        /// The unit.
+        unit: String,
+        /// systemd's word for it.
+        load: String,
+        /// systemd's reason, or where there is one.
+        why: String,
+    },
+    /// It has been told, and it is not.
+    #[error("{unit} is {is} and cannot be {}: it needs an [Install] section for that", if *.wanted { "enabled" } else { "disabled" })]
+    Enabled {
+        /// The unit.
+        unit: String,
+        /// systemd's word.
+        is: String,
+        /// What was wanted.
+        wanted: bool,
+    },
+    /// A start or the like failed.
+    #[error("cannot {verb} {unit}: {how}{}", quoted(.log))]
+    NotDone {
+        /// The unit.
+        unit: String,
+        /// What was attempted.
+        verb: Verb,
+        /// How that ended.
+        how: String,
+        /// Its last lines.
+        log: Vec<String>,
+    },
+    /// It did not stay up.
+    #[error("{unit} does not stay active: it is {how}{}", quoted(.log))]
+    NotUp {
+        /// The unit.
+        unit: String,
+        /// What it is.
+        how: String,
+        /// Its last lines.
+        log: Vec<String>,
+    },
+    /// And what was there before is back.
+    #[error("{0} (what was there before this job is back)")]
+    PutBack(Box<UnitFault>),
+    /// And what was there before is not back.
+    #[error("{fault} (and what was there before this job is not back: {back})")]
+    NotPutBack {
+        /// What failed first.
+        fault: Box<UnitFault>,
+        /// What failed then.
+        back: Box<UnitFault>,
+    },
+}
+
+impl UnitFault {
+    pub(super) fn of_load(unit: &str, state: &UnitState) -> Self {
+        match state.load.as_str() {
+            "not-found" => Self::Missing(unit.into()),
+            load => {
+                let why = match state.load_error.as_str() {
+                    "" => "the system's log says which line".to_owned(),
+                    error => error.to_owned(),
+                };
+                Self::Refused { unit: unit.into(), load: load.into(), why }
+            }
+        }
+    }
+
+    pub(super) fn after(self, back: Option<Self>) -> Self {
+        match back {
+            None => Self::PutBack(Box::new(self)),
+            Some(back) => Self::NotPutBack { fault: Box::new(self), back: Box::new(back) },
+        }
+    }
+
+    /// Whether trying again cannot help.
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            Self::File(error) => error.is_permanent(),
+            Self::TooLarge(_) | Self::Refused { .. } | Self::Enabled { .. } => true,
+            Self::PutBack(fault) => fault.is_permanent(),
+            _ => false,
+        }
+    }
+
+    /// Whether something may be other than before.
+    pub fn may_have_changed(&self) -> bool {
+        matches!(self, Self::PutBack(_) | Self::NotPutBack { .. })
+    }
+}

@@ -1,0 +1,122 @@
+//! Documents that were given on this server: from the socket to the machine, and the answer back.
+
+use std::time::Duration;
+
+use muster_agent_core::{Before, Input, RunError};
+use muster_shared::model::{NetworkConfig, OnDelete, Outcome, ReportKey};
+use tokio::sync::oneshot;
+
+use super::Driver;
+use crate::cli::CONFIRM_WITHIN_MAX;
+use crate::handover::{Answer, Given, Listener, Request};
+use crate::net::local::Local;
+use crate::state_dir::StateDir;
+
+/// Beyond the time to confirm: for what comes before the change, as reading a large network.
+const BESIDES: Duration = Duration::from_secs(60);
+
+/// Who listens, and who waits.
+pub(super) struct Locals {
+    listener: Option<Listener>,
+    confirm_timeout: u32,
+    waiting: Option<oneshot::Sender<Answer>>,
+    /// The change has changed something.
+    changed: bool,
+    not_back: bool,
+}
+
+impl Locals {
+    pub(super) fn open(state: &StateDir, confirm_timeout: u32) -> Self {
+        let listener = Listener::open(state.path()).inspect_err(|error| {
+            let path = state.path().display();
+            tracing::warn!(%path, %error, "documents cannot be given to this agent on its server");
+        });
+        Self { listener: listener.ok(), confirm_timeout, waiting: None, changed: false, not_back: false }
+    }
+
+    pub(super) async fn given(&mut self) -> Given {
+        match &mut self.listener {
+            Some(listener) => listener.given().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// A run of it has ended.
+    pub(super) fn ran(&mut self, key: ReportKey, touched: bool) {
+        if key.resource.is_local() {
+            self.changed = touched;
+        }
+    }
+
+    /// What was there before could not be put back; its fallback may be.
+    pub(super) fn restored(&mut self, key: ReportKey, result: &Result<(), String>) {
+        if key.resource.is_local() {
+            self.not_back = result.is_err();
+        }
+    }
+}
+
+impl Driver {
+    pub(super) fn given(&mut self, given: Given) {
+        let Given { request: Request { document, mapping, confirm_timeout }, answer } = given;
+        if self.locals.waiting.as_ref().is_some_and(|waiting| !waiting.is_closed()) {
+            let reason = "another document that was given on this server is being applied: try again when it has ended";
+            // It may be gone.
+            let _ = answer.send(Answer::Failed { reason: reason.into(), not_back: false });
+            return;
+        }
+        let confirm_timeout = confirm_timeout.unwrap_or(self.locals.confirm_timeout);
+        let most = u32::try_from(CONFIRM_WITHIN_MAX).unwrap_or(u32::MAX);
+        let confirm_timeout = confirm_timeout.clamp(1, most);
+        tracing::info!(confirm_timeout, "a network document was given on this server");
+        let after = Local::read(self.state.path()).map_or(0, |local| local.after);
+        (self.locals.changed, self.locals.not_back) = (false, false);
+        self.locals.waiting = Some(answer);
+        let config = NetworkConfig { document, mapping, confirm_timeout, on_delete: OnDelete::Restore };
+        let timeout = Duration::from_secs(confirm_timeout.into()) + BESIDES;
+        self.inbox.push_back(Input::Local { config, timeout, after });
+    }
+
+    /// What 'net apply' has written down of the time before, while no agent was here.
+    ///
+    /// # Errors
+    /// It is not known.
+    pub(super) fn known_locally(&self, key: ReportKey, known: Vec<Before>) -> Result<Vec<Before>, RunError> {
+        if !key.resource.is_local() || !known.is_empty() {
+            return Ok(known);
+        }
+        let failed = |reason: String| RunError { reason, permanent: true };
+        let local = Local::read(self.state.path()).map_err(|error| failed(format!("{error:#}")))?;
+        if local.undo.is_some() {
+            let reason = "an earlier 'net apply' was neither kept nor put back: stop the agent, then run 'muster-agent \
+                          net boot'";
+            return Err(failed(reason.into()));
+        }
+        let snapshot = local.snapshot().map_err(|error| failed(format!("{error:#}")))?;
+        snapshot.iter().map(crate::host::encoded).collect()
+    }
+
+    pub(super) fn local_ended(&mut self, outcome: Outcome) {
+        let answer = match outcome {
+            Outcome::Done(_) => {
+                // Its document is older than the one that is in force now.
+                if let Err(error) = Local::forget(self.state.path()) {
+                    tracing::warn!(%error, "cannot drop what 'net apply' wrote down");
+                }
+                tracing::info!("the document given on this server is kept");
+                Answer::Kept { changed: self.locals.changed }
+            }
+            Outcome::Failed { reason, .. } => {
+                tracing::warn!("the document given on this server is not in force: {reason}");
+                Answer::Failed { reason, not_back: self.locals.not_back }
+            }
+            other @ (Outcome::Differs { .. } | Outcome::Superseded { .. } | Outcome::Withdrawn) => {
+                Answer::Failed { reason: format!("{other:?}"), not_back: false }
+            }
+        };
+        if let Some(waiting) = self.locals.waiting.take() {
+            // Whoever gave it may be gone: this is in the log.
+            let _ = waiting.send(answer);
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Network documents that a program on this server (`os-net-config`) hands to the agent that runs here.
+//!
+//! One request and one answer over `<state-dir>/local.sock`, each a length and JSON. The socket is for the agent's own
+//! user and root alone. Absent: what becomes of a document, which the machine decides (`muster_agent_core`).
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::state_dir::{StateDir, StateError};
+
+/// In the state directory.
+const SOCKET: &str = "local.sock";
+/// A document from the controller has to fit a message of this size as well.
+pub const DOCUMENT_MAX: usize = 256 * 1024;
+/// With its mapping, and every character of it escaped.
+const MESSAGE_MAX: u32 = 1024 * 1024;
+/// At one time: more than one is refused by the machine, and each may hold a message.
+const CLIENTS_MAX: usize = 4;
+/// A client says at once what it wants.
+const REQUEST_WITHIN: Duration = Duration::from_secs(10);
+/// An agent that has just been started listens a moment later: tries, so far apart.
+const TRIES: u32 = 50;
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// What is wanted.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// The document, as JSON text.
+    pub document: String,
+    /// Alias → name or MAC address.
+    pub mapping: BTreeMap<String, String>,
+    /// Seconds until the change is put back if it is not confirmed; the agent's setting if absent.
+    pub confirm_timeout: Option<u32>,
+}
+
+/// What became of it.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Answer {
+    /// It is in force.
+    Kept {
+        /// Something was changed.
+        changed: bool,
+    },
+    /// It is not.
+    Failed {
+        /// Why.
+        reason: String,
+        /// What was there before is not back, and no fallback is in force.
+        not_back: bool,
+    },
+}
+
+/// A request, and where its answer goes.
+pub struct Given {
+    /// What is wanted.
+    pub request: Request,
+    /// Dropped without an answer: the agent ends.
+    pub answer: oneshot::Sender<Answer>,
+}
+
+/// The agent's end. Nobody is heard any more once it is dropped.
+pub struct Listener {
+    given: mpsc::Receiver<Given>,
+    path: PathBuf,
+    task: AbortHandle,
+}
+
+impl Listener {
+    /// Within a local set.
+    ///
+    /// # Errors
+    /// The path is too long for a socket, or the system refuses.
+    pub fn open(state_dir: &Path) -> io::Result<Self> {
+        let path = state_dir.join(SOCKET);
+        // Whoever left it is gone: the directory is locked.
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = UnixListener::bind(&path)?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+        let (tell, given) = mpsc::channel(1);
+        let task = tokio::task::spawn_local(listen(listener, tell)).abort_handle();
+        Ok(Self { given, path, task })
+    }
+
+    /// The next request.
+    pub async fn given(&mut self) -> Given {
+        match self.given.recv().await {
+            Some(given) => given,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.task.abort();
+        // Left behind it does no harm: nobody listens there.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+async fn listen(listener: UnixListener, tell: mpsc::Sender<Given>) {
+    let places = Arc::new(Semaphore::new(CLIENTS_MAX));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let tell = tell.clone();
+                tokio::task::spawn_local(async move {
+                    if let Err(error) = serve(stream, tell).await {
+                        tracing::warn!(%error, "a document given on this server was not heard");
+                    }
+                    drop(place);
+                });
+            }
+            // Out of descriptors, say: it passes.
+            Err(_) => sleep(AGAIN).await,
+        }
+    }
+}
+
+async fn serve(mut stream: UnixStream, tell: mpsc::Sender<Given>) -> io::Result<()> {
+    let user = stream.peer_cred()?.uid();
+    if user != 0 && user != nix::unistd::geteuid().as_raw() {
+        return Err(io::Error::other(format!("user {user} may not")));
+    }
+    let late = |_| io::Error::other("it was not said in time");
+    let request: Request = timeout(REQUEST_WITHIN, receive(&mut stream)).await.map_err(late)??;
+    let (answer, answered) = oneshot::channel();
+    if tell.send(Given { request, answer }).await.is_ok()
+        && let Ok(answer) = answered.await
+    {
+        // It may be gone: what it gave goes on all the same.
+        send(&mut stream, &answer).await?;
+    }
+    Ok(())
+}
+
+/// Nothing if no agent runs here.
+///
+/// # Errors
+/// An agent runs here and does not take it, or has ended meanwhile.
+pub async fn hand_over(state_dir: &Path, request: &Request) -> anyhow::Result<Option<Answer>> {
+    if request.document.len() > DOCUMENT_MAX {
+        bail!("the document has {} bytes, the agent takes at most {DOCUMENT_MAX}", request.document.len());
+    }
+    let Some(mut stream) = connect(state_dir).await? else { return Ok(None) };
+    send(&mut stream, request).await.context("cannot hand the document to the agent")?;
+    let answer = receive(&mut stream).await.context(
+        "the agent ended before the change was confirmed: what was there before is put back, at the latest when it is \
+         started",
+    )?;
+    Ok(Some(answer))
+}
+
+async fn connect(state_dir: &Path) -> anyhow::Result<Option<UnixStream>> {
+    let path = state_dir.join(SOCKET);
+    for _ in 0..TRIES {
+        match UnixStream::connect(&path).await {
+            Ok(stream) => return Ok(Some(stream)),
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {}
+            Err(error) => return Err(error).with_context(|| path.display().to_string()),
+        }
+        if !state_dir.exists() {
+            return Ok(None);
+        }
+        match StateDir::open(state_dir) {
+            Ok(_) => return Ok(None),
+            Err(StateError::Locked { .. }) => sleep(AGAIN).await,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    bail!("{}: an agent runs here and does not listen: see its log", path.display())
+}
+
+async fn send(stream: &mut (impl AsyncWrite + Unpin), message: &impl Serialize) -> io::Result<()> {
+    let bytes = serde_json::to_vec(message)?;
+    let length = u32::try_from(bytes.len()).ok().filter(|length| *length <= MESSAGE_MAX);
+    let length = length.ok_or_else(|| io::Error::other(format!("{} bytes are too many", bytes.len())))?;
+    stream.write_all(&length.to_be_bytes()).await?;
+    stream.write_all(&bytes).await
+}
+
+async fn receive<T: DeserializeOwned>(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<T> {
+    let length = stream.read_u32().await?;
+    if length > MESSAGE_MAX {
+        return Err(io::Error::other(format!("{length} bytes are too many")));
+    }
+    let mut bytes = Vec::new();
+    stream.take(length.into()).read_to_end(&mut bytes).await?;
+    if bytes.len() < length as usize {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(serde_json::from_slice(&bytes)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::LocalSet;
+
+    use super::*;
+
+    fn request() -> Request {
+        let mapping = [("nic1".to_owned(), "eth0".to_owned())].into_iter().collect();
+        Request { document: "[]".into(), mapping, confirm_timeout: Some(3) }
+    }
+
+    #[tokio::test]
+    async fn a_document_goes_over_and_its_answer_comes_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = async {
+            assert_eq!(hand_over(dir.path(), &request()).await.unwrap(), None, "no agent runs here");
+            let _state = StateDir::open(dir.path()).unwrap();
+            let mut listener = Listener::open(dir.path()).unwrap();
+            let answer = Answer::Failed { reason: "no".into(), not_back: false };
+            let mine = request();
+            let (got, ()) = tokio::join!(hand_over(dir.path(), &mine), async {
+                let given = listener.given().await;
+                assert_eq!(given.request, request());
+                given.answer.send(Answer::Failed { reason: "no".into(), not_back: false }).unwrap();
+            });
+            assert_eq!(got.unwrap(), Some(answer));
+        };
+        LocalSet::new().run_until(run).await;
+    }
+
+    #[tokio::test]
+    async fn an_agent_that_ends_in_between_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = async {
+            let _state = StateDir::open(dir.path()).unwrap();
+            let mut listener = Listener::open(dir.path()).unwrap();
+            let mine = request();
+            let (got, ()) = tokio::join!(hand_over(dir.path(), &mine), async {
+                drop(listener.given().await);
+            });
+            assert!(got.unwrap_err().to_string().contains("the agent ended"));
+        };
+        LocalSet::new().run_until(run).await;
+    }
+
+    #[tokio::test]
+    async fn what_is_too_long_or_no_message_is_not_heard() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = async {
+            let mut listener = Listener::open(dir.path()).unwrap();
+            for bytes in [&u32::MAX.to_be_bytes()[..], b"\0\0\0\x02{]", b"\0\0\0\x09[]"] {
+                let mut stream = UnixStream::connect(dir.path().join(SOCKET)).await.unwrap();
+                stream.write_all(bytes).await.unwrap();
+                stream.shutdown().await.unwrap();
+                let mut rest = Vec::new();
+                // Closed, or reset with what was not read.
+                let _ = stream.read_to_end(&mut rest).await;
+                assert!(rest.is_empty());
+            }
+            let long = Request { document: " ".repeat(DOCUMENT_MAX + 1), ..request() };
+            assert!(hand_over(dir.path(), &long).await.unwrap_err().to_string().contains("at most"));
+            tokio::select! {
+                _ = listener.given() => panic!("nothing was given"),
+                () = tokio::task::yield_now() => {}
+            }
+        };
+        LocalSet::new().run_until(run).await;
+    }
+}

@@ -1,0 +1,255 @@
+//! Software deployments: the one step that a job's action has, by its group; what it tells; what is left behind.
+//!
+//! A failed run is final: Heat's scripts expect to run once for each change, and a new attempt would run them again.
+//! Only what kept a run from beginning is tried again.
+//!
+//! A reason says what happened in its first line. What follows quotes what the command wrote, which may be secret: it goes
+//! to the controller, which masks what it knows, and not into the agent's log.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use muster_agent_core::{Entry, Found, RunError};
+use muster_host::documents::DocumentError;
+use muster_host::run::{Ended, How, Output, Program, RunFailed, RunId, Task};
+use muster_shared::ResourceId;
+use muster_shared::model::{
+    Action, Content, DEPLOY_ACTION, DEPLOY_STATUS_CODE, DEPLOY_STDERR, DEPLOY_STDOUT,
+    DEPLOYMENT_ATTRIBUTES_MAX, Deployment, DeploymentAction, DeploymentGroup, DeploymentStep, Job, Observed,
+    OnInterrupt, ReportKey, Spec,
+};
+
+use super::{Host, NotRun, Ran, compared};
+
+/// Of the end of a command's errors in a failure's reason: some lines, well within what a reason may have.
+const QUOTED_MAX: usize = 2048;
+
+impl Host {
+    pub(super) async fn deployment(&self, job: &Job, deployment: &Deployment) -> Result<Ran, NotRun> {
+        let observed = self.deploy(job, deployment).await?;
+        Ok(Ran { observed, before: None, touched: true })
+    }
+
+    async fn deploy(&self, job: &Job, deployment: &Deployment) -> Result<Observed, RunError> {
+        let resource = job.resource;
+        let observed = match deployment.step(job.action) {
+            Some(step) => self.step(job, deployment, step).await?,
+            None => {
+                self.runs.end_all(resource, None).await.map_err(run_failed)?;
+                nothing_said(deployment)
+            }
+        };
+        let has = |group| deployment.steps.iter().any(|step| step.group == group);
+        let removes = job.action == Action::Delete;
+        if removes || !has(DeploymentGroup::ApplyConfig) {
+            self.documents.withdraw(resource).await.map_err(document_failed)?;
+        }
+        if removes || !has(DeploymentGroup::JsonFile) {
+            self.documents.restore(resource).await.map_err(document_failed)?;
+        }
+        Ok(if removes { Observed::default() } else { observed })
+    }
+
+    async fn step(
+        &self,
+        job: &Job,
+        deployment: &Deployment,
+        step: &DeploymentStep,
+    ) -> Result<Observed, RunError> {
+        let config = config(step)?;
+        if step.group == DeploymentGroup::Script {
+            return self.script(job, deployment, config).await;
+        }
+        self.runs.end_all(job.resource, None).await.map_err(run_failed)?;
+        let written = match step.group {
+            // What it writes would be put back at once.
+            _ if job.action == Action::Delete => Ok(()),
+            DeploymentGroup::Script => Ok(()),
+            DeploymentGroup::ApplyConfig => self.documents.apply_config(job.resource, config).await,
+            DeploymentGroup::JsonFile => self.documents.write(job.resource, config).await,
+        };
+        written.map_err(document_failed)?;
+        Ok(nothing_said(deployment))
+    }
+
+    async fn script(&self, job: &Job, deployment: &Deployment, text: &[u8]) -> Result<Observed, RunError> {
+        let mut environment = deployment.inputs.clone();
+        if let Some(state) = self.state.to_str() {
+            // So that `os-net-config` and `os-apply-config`, where the script calls them, ask this agent.
+            environment.insert("MUSTER_AGENT__STATE_DIR".to_owned(), state.to_owned());
+        }
+        if let Some(action) = DeploymentAction::of(job.action) {
+            environment.insert(DEPLOY_ACTION.to_owned(), action.name().to_owned());
+        }
+        let task = Task {
+            description: format!("deployment {}", deployment.name),
+            program: Program::Script(text.to_vec()),
+            environment,
+            outputs: deployment.outputs.iter().map(|output| output.name.clone()).collect(),
+            timeout: Duration::from_secs(deployment.timeout.into()),
+            again: deployment.on_interrupt == OnInterrupt::Rerun,
+        };
+        let ended = self.runs.run(&run_id(job.key()), &task).await.map_err(run_failed)?;
+        told(deployment, ended)
+    }
+
+    /// Only documents can be compared; of a script the ledger's word counts, that it has run.
+    pub(super) async fn check_deployment(
+        &self,
+        resource: ResourceId,
+        deployment: &Deployment,
+        applied: Option<&Spec>,
+    ) -> Result<Found, RunError> {
+        if applied.is_none() {
+            return Ok(compared(false, true, "it has not run here".into()));
+        }
+        let (Some(create), Some(update)) = (deployment.step(Action::Create), deployment.step(Action::Update))
+        else {
+            return Ok(Found::AsDesired);
+        };
+        if create != update {
+            // Which one was the last, nobody knows any more.
+            return Ok(Found::AsDesired);
+        }
+        let config = config(create)?;
+        let differ = match create.group {
+            DeploymentGroup::Script => return Ok(Found::AsDesired),
+            DeploymentGroup::ApplyConfig => self.documents.check_applied(resource, config).await,
+            DeploymentGroup::JsonFile => self.documents.check_written(resource, config).await,
+        };
+        let differ = differ.map_err(document_failed)?;
+        Ok(compared(differ.is_empty(), false, differ.join(", ")))
+    }
+
+    /// The run of a job that is not to go on, if it has one.
+    pub fn stop_run(&self, key: ReportKey) {
+        self.runs.stop(&run_id(key));
+    }
+
+    /// The end of a job is on disk: its run's own record is not needed any more.
+    pub fn forget_run(&self, key: ReportKey) {
+        self.runs.forget(&run_id(key));
+    }
+
+    /// Runs of jobs that are not under way, and what was there before of deployments that are gone.
+    pub(super) fn sweep_deployments(&self, entries: &[&Entry]) -> std::io::Result<()> {
+        let jobs = |entry: &Entry| {
+            [&entry.current, &entry.next].map(|job| job.as_ref().map(|accepted| accepted.job.key()))
+        };
+        let needed =
+            |id: &RunId| entries.iter().flat_map(|entry| jobs(entry)).flatten().any(|key| run_id(key) == *id);
+        self.runs.sweep(needed).map_err(std::io::Error::other)?;
+        let is_known =
+            |resource| entries.iter().any(|entry| entry.resource == resource && !entry.is_tombstone());
+        self.documents.sweep(is_known)
+    }
+}
+
+fn run_id(key: ReportKey) -> RunId {
+    RunId::new(key.resource, key.generation, key.attempt)
+}
+
+fn config(step: &DeploymentStep) -> Result<&[u8], RunError> {
+    match &step.config {
+        Content::Inline(config) => Ok(config),
+        Content::Stored { .. } => {
+            Err(RunError { reason: "the job has no config: a bug, please report it".into(), permanent: true })
+        }
+    }
+}
+
+/// As a run that wrote nothing.
+fn nothing_said(deployment: &Deployment) -> Observed {
+    let ended =
+        Ended { how: How::Exited(0), stdout: String::new(), stderr: String::new(), outputs: BTreeMap::new() };
+    Observed { attributes: attributes(deployment, 0, ended) }
+}
+
+fn told(deployment: &Deployment, ended: Ended) -> Result<Observed, RunError> {
+    let failed = |reason: String| RunError { reason: quoting(reason, &ended.stderr), permanent: true };
+    let status = match &ended.how {
+        How::Exited(0) => 0,
+        How::Exited(status) => return Err(failed(format!("the script ended with status {status}"))),
+        How::Killed(signal) => return Err(failed(format!("the script was ended by signal {signal}"))),
+        How::TimedOut => {
+            return Err(failed(format!(
+                "the script took longer than {} s and was ended",
+                deployment.timeout
+            )));
+        }
+        How::Stopped => return Err(failed("the script was ended: its job was taken back".into())),
+        How::NotStarted(why) => return Err(failed(format!("the script cannot be started: {why}"))),
+    };
+    for output in &deployment.outputs {
+        match ended.outputs.get(&output.name) {
+            Some(Output::TooLarge(size)) => {
+                let reason = format!(
+                    "output '{}' has {size} bytes: more than is taken of one output (32 KiB), or of all (128 KiB)",
+                    output.name
+                );
+                return Err(RunError { reason, permanent: true });
+            }
+            Some(Output::Text(text)) if output.error_output && !text.is_empty() => {
+                let reason = format!("the script left an error in output '{}'", output.name);
+                return Err(RunError { reason: quoting(reason, text), permanent: true });
+            }
+            Some(Output::Text(_)) | None => {}
+        }
+    }
+    let attributes = attributes(deployment, status, ended);
+    let size: usize = attributes.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if size > DEPLOYMENT_ATTRIBUTES_MAX {
+        let reason =
+            format!("its outputs have {size} bytes together: at most {DEPLOYMENT_ATTRIBUTES_MAX} are taken");
+        return Err(RunError { reason, permanent: true });
+    }
+    Ok(Observed { attributes })
+}
+
+fn attributes(deployment: &Deployment, status: i32, mut ended: Ended) -> BTreeMap<String, String> {
+    // What the run did not write is null to those who ask, as in Heat.
+    let outputs =
+        deployment.outputs.iter().filter_map(|output| match ended.outputs.remove(&output.name)? {
+            Output::Text(text) => Some((output.name.clone(), text)),
+            Output::TooLarge(_) => None,
+        });
+    let mut attributes: BTreeMap<String, String> = outputs.collect();
+    attributes.insert(DEPLOY_STATUS_CODE.to_owned(), status.to_string());
+    attributes.insert(DEPLOY_STDOUT.to_owned(), ended.stdout);
+    attributes.insert(DEPLOY_STDERR.to_owned(), ended.stderr);
+    attributes
+}
+
+/// The end of what was written, in whole lines where there are some.
+fn quoting(reason: String, written: &str) -> String {
+    let written = written.trim_end();
+    if written.is_empty() {
+        return reason;
+    }
+    let from = written.ceil_char_boundary(written.len().saturating_sub(QUOTED_MAX));
+    let end = &written[from..];
+    let end = if from == 0 { end } else { end.split_once('\n').map_or(end, |(_, lines)| lines) };
+    format!("{reason}:\n{end}")
+}
+
+fn run_failed(error: RunFailed) -> RunError {
+    let advice = match &error {
+        RunFailed::Interrupted { .. } => {
+            "; whether to run it again is yours to say: update it, or let on_interrupt be rerun"
+        }
+        _ => "",
+    };
+    RunError { permanent: error.is_permanent(), reason: format!("{error}{advice}") }
+}
+
+fn document_failed(error: DocumentError) -> RunError {
+    let permanent = match &error {
+        DocumentError::Json(_) | DocumentError::Path(_) | DocumentError::Damaged => true,
+        DocumentError::File(error) => error.is_permanent(),
+        DocumentError::Disk(_) => false,
+    };
+    RunError { reason: error.to_string(), permanent }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! `net export`: what Muster has made of the network, as files of systemd-networkd or ifupdown.
+//!
+//! Printed, or written below a folder. Below `/` the drop-ins that told them to leave the links alone go as well; nobody
+//! is told now, so the network stays as it is until the next boot.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use muster_host::net::export::Format;
+use muster_host::net::neighbours::Neighbours;
+use muster_host::net::{Network, chain};
+use muster_shared::model::Spec;
+use muster_shared::model::network::{NetworkDocument, NicMapping};
+
+use super::local::Local;
+use crate::state_dir::StateDir;
+
+/// Where from, and where to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Export {
+    /// A document; all that is in force otherwise.
+    pub document: Option<PathBuf>,
+    /// For whom; the one that is here otherwise.
+    pub format: Option<Format>,
+    /// A folder that stands for `/`; printed otherwise.
+    pub into: Option<PathBuf>,
+}
+
+/// # Errors
+/// What is in force is not known, cannot be said there, or cannot be written.
+pub async fn export(network: &Network, export: &Export, state_dir: &Path) -> anyhow::Result<()> {
+    let root = export.into.as_deref().unwrap_or(Path::new("/"));
+    let Some(format) = export.format.or_else(|| here(root)) else {
+        println!("nothing is written: neither systemd-networkd nor ifupdown is here");
+        return Ok(());
+    };
+    let documents = match &export.document {
+        Some(file) => vec![(super::document(file)?.0, NicMapping::default())],
+        None => in_force(state_dir).await?,
+    };
+    let macs = network.observe().await.map_err(|error| anyhow::anyhow!(chain(&error)))?.macs();
+    let mut files: BTreeMap<String, String> = BTreeMap::new();
+    let mut links = Vec::new();
+    for (document, mapping) in documents {
+        let document = document.with_names(&mapping.resolve(&macs)?)?;
+        links.extend(document.link_names().map(ToString::to_string));
+        for (path, text) in format.export(&document)? {
+            let whole = files.entry(path).or_default();
+            if !whole.is_empty() {
+                whole.push('\n');
+            }
+            whole.push_str(&text);
+        }
+    }
+    for (path, text) in &files {
+        match &export.into {
+            None => println!("# /{path}\n{text}"),
+            Some(root) => {
+                write(&root.join(path), text)?;
+                println!("{}", root.join(path).display());
+            }
+        }
+    }
+    if export.into.is_some()
+        && let Some(neighbours) = Neighbours::new(export.into.clone().filter(|into| into != Path::new("/")))
+    {
+        neighbours.forget(links.iter().map(String::as_str))?;
+    }
+    Ok(())
+}
+
+/// Who configures links at boot where Muster does not.
+fn here(root: &Path) -> Option<Format> {
+    // It runs, or is to at boot: links to what may not be there.
+    let networkd = [
+        "run/systemd/units/invocation:systemd-networkd.service",
+        "etc/systemd/system/multi-user.target.wants/systemd-networkd.service",
+    ];
+    if networkd.iter().any(|link| root.join(link).symlink_metadata().is_ok()) {
+        return Some(Format::Networkd);
+    }
+    ["sbin/ifup", "usr/sbin/ifup"].iter().any(|ifup| root.join(ifup).exists()).then_some(Format::Ifupdown)
+}
+
+/// The documents of this server, each with what it calls otherwise.
+async fn in_force(state_dir: &Path) -> anyhow::Result<Vec<(NetworkDocument, NicMapping)>> {
+    if !state_dir.exists() {
+        return Ok(Vec::new());
+    }
+    let state: StateDir = super::open_idle(state_dir).await?;
+    let ledger = state.ledger()?;
+    let local = Local::read(state.path())?;
+    let is_newest = local.document.is_some() && local.counts(&ledger);
+    let mut found = Vec::new();
+    for entry in &ledger {
+        if entry.handed_over.is_some() || (entry.resource.is_local() && is_newest) {
+            continue;
+        }
+        if let Some(Spec::Network(config)) = entry.applied.as_ref().map(|applied| &applied.spec) {
+            let document = NetworkDocument::from_json(&config.document);
+            found.push((document?, NicMapping::new(config.mapping.clone())?));
+        }
+    }
+    if let Some(document) = local.document.as_deref().filter(|_| is_newest) {
+        found.push((NetworkDocument::from_json(document)?, local.nics()?));
+    }
+    Ok(found)
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    let shown = || path.display().to_string();
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).with_context(shown)?;
+    }
+    let mut file = fs::File::create(path).with_context(shown)?;
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).with_context(shown)
+}
+
+/// `--format`
+///
+/// # Errors
+/// There is no such one.
+pub fn format(text: &str) -> anyhow::Result<Option<Format>> {
+    Ok(match text {
+        "auto" => None,
+        "networkd" => Some(Format::Networkd),
+        "ifupdown" => Some(Format::Ifupdown),
+        other => bail!("--format '{}': want networkd, ifupdown or auto", other.escape_default()),
+    })
+}

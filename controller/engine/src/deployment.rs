@@ -1,0 +1,86 @@
+//! Software deployments: which config one takes, and what is known of its run.
+//!
+//! A config is looked for in the deployment's own stack, nested ones included: what its hidden parameters hold is masked
+//! with that stack's, and a change of it reaches the deployment by way of the graph.
+
+use muster_shared::ResourceId;
+use muster_shared::model::{DEPLOY_STATUS_CODE, DEPLOY_STDERR, DEPLOY_STDOUT, Spec};
+use muster_template::{Desired, Here, Site, SoftwareConfig};
+use serde_json::Value;
+
+use crate::engine::Engine;
+use crate::record::{PackedSpec, Status};
+use crate::resource::Row;
+use crate::stack::Stack;
+
+/// What a deployment of a stack is told beside its properties.
+pub(crate) struct Deployed<'a> {
+    pub stack: &'a Stack,
+    /// Its path.
+    pub resource: &'a str,
+    pub config: &'a dyn Fn(&str) -> Result<SoftwareConfig, String>,
+}
+
+impl Site for Deployed<'_> {
+    fn config(&self, id: &str) -> Result<SoftwareConfig, String> {
+        (self.config)(id)
+    }
+
+    fn stack(&self) -> String {
+        format!("{}/{}", self.stack.name, self.stack.id)
+    }
+
+    fn resource(&self) -> &str {
+        self.resource.rsplit_once('/').map_or(self.resource, |(_, own)| own)
+    }
+}
+
+impl Engine {
+    /// The software config of this id in a stack, as it is there.
+    pub(crate) fn config(&self, stack: u64, id: &str) -> Result<SoftwareConfig, String> {
+        let physical = uuid::Uuid::parse_str(id).ok().map(ResourceId);
+        let slot = physical.and_then(|id| self.by_physical.get(&id));
+        let row = slot.map(|slot| &self.rows[*slot]).filter(|row| row.stack == stack);
+        let Some(row) = row else {
+            let shown: String = id.chars().take(64).collect();
+            return Err(format!(
+                "there is no software config '{shown}' in this stack: want get_resource of an OS::Heat::SoftwareConfig"
+            ));
+        };
+        if !row.applied {
+            return Err(format!("the software config '{}' is not there yet: depend on it", row.name));
+        }
+        match row.spec.as_ref().map(PackedSpec::unpack) {
+            Some(Desired::Here(Here::Config(config))) => Ok(config),
+            _ => Err(format!("'{}' is an {}, and no software config", row.name, row.type_name())),
+        }
+    }
+}
+
+/// What a run told.
+pub(crate) fn attribute(name: &str, value: &str) -> Value {
+    match name {
+        DEPLOY_STATUS_CODE => value.parse::<i64>().map_or_else(|_| value.into(), Value::from),
+        _ => value.into(),
+    }
+}
+
+/// Of what a run did not tell: null, as in Heat, where its config declares it.
+pub(crate) fn attribute_of(row: &Row, name: &str) -> Option<Value> {
+    if row.status != Some(Status::Complete) || !row.applied {
+        return None;
+    }
+    match row.spec.as_ref()?.unpack() {
+        Desired::Node(Spec::Deployment(deployment)) => {
+            let own = [DEPLOY_STATUS_CODE, DEPLOY_STDERR, DEPLOY_STDOUT].contains(&name);
+            let declared = deployment.outputs.iter().any(|output| output.name == name);
+            (own || declared).then_some(Value::Null)
+        }
+        // Group os-net-config: the network is as it says, or the deployment has failed.
+        _ => Some(match name {
+            DEPLOY_STATUS_CODE => Value::from(0),
+            DEPLOY_STDOUT | DEPLOY_STDERR => Value::from(""),
+            _ => Value::Null,
+        }),
+    }
+}

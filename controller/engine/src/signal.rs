@@ -1,0 +1,292 @@
+//! Signals to wait condition handles: taken by an operator's request, kept with the handle's row, waited for by
+//! conditions. As in Heat: a signal's id is told or counted, and the same id again takes the place of the first.
+
+use muster_shared::StackName;
+use muster_template::{Desired, Here, Kind, SIGNALS_MAX, WaitCondition, json, suggestion};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::engine::Engine;
+use crate::record::{Change, EventRecord, StackAction, Status};
+use crate::request::{Answer, Refusal};
+use crate::resource::{Row, Slot};
+
+/// Before the id of a signal among the attributes of its handle's row: attributes have no spaces in their names.
+const KEPT: &str = "signal ";
+/// Of the data and the reason of one signal, as JSON: what is larger is a file.
+const BYTES_MAX: usize = 64 * 1024;
+/// Of all signals of a handle: they are written anew with each.
+const KEPT_MAX: usize = 1024 * 1024;
+/// Of an id: a name.
+const ID_MAX: usize = 255;
+/// Of the reasons that a failure tells: some lines.
+const TOLD_MAX: usize = 1024;
+const KEYS: [&str; 4] = ["data", "id", "reason", "status"];
+
+/// What somebody tells a handle.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Signal {
+    /// Which of several this is; counted where it is not told.
+    pub id: Option<String>,
+    /// It says FAILURE.
+    pub failure: bool,
+    /// Why.
+    pub reason: Option<String>,
+    /// For `get_attr`.
+    pub data: Value,
+}
+
+impl Signal {
+    /// From Heat's body, in which all may be left out: `{id, status: SUCCESS | FAILURE, reason, data}`.
+    ///
+    /// # Errors
+    /// What is wrong, and what is wanted.
+    pub fn from_json(body: Value) -> Result<Self, String> {
+        let mut map = match body {
+            Value::Null => Map::new(),
+            Value::Object(map) => map,
+            _ => {
+                return Err(
+                    "want a map with id, status, reason and data, all of which may be left out".into()
+                );
+            }
+        };
+        if let Some(other) = map.keys().find(|key| !KEYS.contains(&key.as_str())) {
+            let near = suggestion(other, KEYS);
+            return Err(format!("unknown key '{other}' in a signal{near}; it has {}", KEYS.join(", ")));
+        }
+        let id = match map.remove("id") {
+            None | Some(Value::Null) => None,
+            Some(Value::String(id)) if (1..=ID_MAX).contains(&id.len()) => Some(id),
+            Some(Value::Number(id)) => Some(id.to_string()),
+            Some(_) => return Err(format!("want as 'id' a number, or text of at most {ID_MAX} bytes")),
+        };
+        let failure = match map.remove("status") {
+            None | Some(Value::Null) => false,
+            Some(Value::String(status)) if status == "SUCCESS" => false,
+            Some(Value::String(status)) if status == "FAILURE" => true,
+            Some(_) => return Err("want SUCCESS or FAILURE as 'status'".into()),
+        };
+        let reason = match map.remove("reason") {
+            None | Some(Value::Null) => None,
+            Some(Value::String(reason)) => Some(reason),
+            Some(_) => return Err("want text as 'reason'".into()),
+        };
+        Ok(Self { id, failure, reason, data: map.remove("data").unwrap_or_default() })
+    }
+}
+
+/// A signal as it is kept, by its id.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    // First, so that it is found without reading the rest.
+    status: String,
+    reason: String,
+    data: Value,
+}
+
+const FAILED: &str = "{\"status\":\"FAILURE\"";
+
+impl Row {
+    /// Ids of signals, with what is kept of each.
+    fn signals(&self) -> impl Iterator<Item = (&str, &str)> {
+        let from = self.attributes.range(KEPT.to_owned()..);
+        from.map_while(|(key, kept)| Some((key.strip_prefix(KEPT)?, &**kept)))
+    }
+
+    /// What a wait condition waits for; none: it is none.
+    pub(crate) fn waits_on(&self) -> Option<WaitCondition> {
+        match self.spec.as_ref().filter(|_| self.kind == Kind::WaitCondition)?.unpack() {
+            Desired::Here(Here::Wait(wait)) => Some(wait),
+            _ => None,
+        }
+    }
+}
+
+impl Engine {
+    pub(crate) fn signal(
+        &mut self,
+        name: &StackName,
+        resource: &str,
+        signal: Signal,
+    ) -> Result<Answer, Refusal> {
+        let id = self.find(name)?;
+        let slot = self.signalled(id, name, resource)?;
+        let row = &self.rows[slot];
+        let known = row.signals().count();
+        // As Heat counts, which may take the place of one that told its id.
+        let key = signal.id.unwrap_or_else(|| (known + 1).to_string());
+        let reason = signal.reason.unwrap_or_else(|| format!("Signal {} received", known + 1));
+        let status = if signal.failure { "FAILURE" } else { "SUCCESS" };
+        let kept = Kept { status: status.into(), reason, data: signal.data };
+        let text = serde_json::to_string(&kept).map_err(|error| Refusal::Invalid(error.to_string()))?;
+        let kept_key = format!("{KEPT}{key}");
+        let again = row.attributes.contains_key(&kept_key);
+        if text.len() > BYTES_MAX {
+            let bytes = text.len();
+            return Err(Refusal::Invalid(format!(
+                "the signal is {bytes} bytes, over the limit of {BYTES_MAX}"
+            )));
+        }
+        if !again && known >= SIGNALS_MAX as usize {
+            return Err(Refusal::Conflict(format!(
+                "'{resource}' has {SIGNALS_MAX} signals, which is its limit"
+            )));
+        }
+        let others = row.signals().filter(|(id, _)| *id != key).map(|(id, text)| id.len() + text.len());
+        if others.sum::<usize>() + key.len() + text.len() > KEPT_MAX {
+            let message =
+                format!("the signals of '{resource}' would be more than {KEPT_MAX} bytes, its limit");
+            return Err(Refusal::Conflict(message));
+        }
+        let told = self.shown(slot, &cut(&format!("status:{status} reason:{}", kept.reason)));
+        self.rows[slot].attributes.insert(kept_key, text);
+        self.row_changed(slot, false);
+        self.signal_event(slot, told);
+        let physical = self.rows[slot].physical.to_string();
+        let waiting: Vec<Slot> = self.stacks[&id].waiting.iter().copied().collect();
+        for slot in waiting {
+            if self.rows[slot].waits_on().is_some_and(|wait| wait.handle == physical) {
+                self.look_at_signals(slot);
+            }
+        }
+        let signals = self.rows[slot].signals().count();
+        Ok(Answer::Signalled { id: key, again, signals })
+    }
+
+    /// The handle that is meant, if it can be signalled.
+    fn signalled(&self, id: u64, name: &StackName, resource: &str) -> Result<Slot, Refusal> {
+        let stack = &self.stacks[&id];
+        let found = stack.forward.binary_search_by(|slot| (*self.rows[*slot].name).cmp(resource));
+        let Ok(at) = found else {
+            let handles = stack.forward.iter().map(|slot| &self.rows[*slot]);
+            let handles = handles.filter(|row| row.kind == Kind::WaitConditionHandle).map(|row| &*row.name);
+            let near = suggestion(resource, handles);
+            return Err(Refusal::NotFound(format!("stack '{name}' has no resource '{resource}'{near}")));
+        };
+        let slot = stack.forward[at];
+        let row = &self.rows[slot];
+        if row.kind != Kind::WaitConditionHandle {
+            let handle = row.waits_on().and_then(|wait| self.wait_handle(row.stack, &wait.handle));
+            let hint = handle.map(|slot| format!(": signal its handle '{}'", self.rows[slot].name));
+            return Err(Refusal::Invalid(format!(
+                "resource '{resource}' of stack '{name}' is of type {}, which takes no signals{}",
+                row.type_name(),
+                hint.unwrap_or_default()
+            )));
+        }
+        if !row.applied || row.is_going() {
+            let message =
+                format!("resource '{resource}' of stack '{name}' is not there yet: signal it when it is");
+            return Err(Refusal::Conflict(message));
+        }
+        Ok(slot)
+    }
+
+    /// A handle of the stack, by its id.
+    pub(crate) fn wait_handle(&self, stack: u64, id: &str) -> Option<Slot> {
+        let slot = *self.by_physical.get(&muster_shared::ResourceId(uuid::Uuid::parse_str(id).ok()?))?;
+        let row = &self.rows[slot];
+        (row.stack == stack && row.kind == Kind::WaitConditionHandle).then_some(slot)
+    }
+
+    /// Whether enough signals have come to a condition that waits, or one that says FAILURE.
+    pub(crate) fn look_at_signals(&mut self, slot: Slot) {
+        let Some(wait) = self.rows[slot].waits_on() else { return };
+        let Some(handle) = self.wait_handle(self.rows[slot].stack, &wait.handle) else {
+            let reason = "its handle is none: want {get_resource: NAME of an OS::Heat::WaitConditionHandle of the stack}";
+            return self.fail_row(slot, reason.into());
+        };
+        let signals = || self.rows[handle].signals();
+        let failures = signals().filter(|(_, text)| text.starts_with(FAILED)).count();
+        let enough = signals().count() - failures >= wait.count as usize;
+        // A failure of what is taken back says nothing of what comes back.
+        let back = self.stacks.get(&self.rows[slot].stack).is_some_and(|s| s.action == StackAction::Rollback);
+        if failures > 0 && !(back && enough) {
+            let failed = signals().filter(|(_, text)| text.starts_with(FAILED));
+            let reason = self.shown(slot, &reasons(failed));
+            return self.fail_row(slot, reason);
+        }
+        if enough {
+            self.end_pause(slot);
+            self.is_made(slot);
+        }
+    }
+
+    /// The condition has waited as long as it was to.
+    pub(crate) fn signals_are_late(&mut self, slot: Slot) {
+        let Some(wait) = self.rows[slot].waits_on() else { return };
+        let handle = self.wait_handle(self.rows[slot].stack, &wait.handle);
+        let told = handle.map(|handle| reasons(self.rows[handle].signals())).filter(|told| !told.is_empty());
+        let told = told.map_or_else(String::new, |told| format!(" - {told}"));
+        let reason = format!("timed out after {} s: {}{told}", wait.timeout, self.signals_of(slot));
+        let reason = self.shown(slot, &reason);
+        self.fail_row(slot, reason);
+    }
+
+    /// `1 of 2 signals received`
+    pub(crate) fn signals_of(&self, slot: Slot) -> String {
+        let row = &self.rows[slot];
+        let Some(wait) = row.waits_on() else { return String::new() };
+        let handle = self.wait_handle(row.stack, &wait.handle);
+        let came = handle.map_or(0, |handle| self.rows[handle].signals().count());
+        format!("{came} of {} signals received", wait.count)
+    }
+
+    /// What an operator reads of a condition that waits.
+    pub(crate) fn signals_reason(&self, slot: Slot) -> String {
+        let row = &self.rows[slot];
+        let wait = row.waits_on();
+        let handle = wait.and_then(|wait| self.wait_handle(row.stack, &wait.handle));
+        let handle = handle.map_or("?", |handle| &*self.rows[handle].name);
+        let stack = self.stacks.get(&row.stack).map_or("?", |stack| stack.name.as_str());
+        format!("{}: they are sent with 'muster resource signal {stack} {handle}'", self.signals_of(slot))
+    }
+
+    /// The attribute `data` of a condition: what its handle's signals brought, also those that came later.
+    pub(crate) fn signal_data(&self, row: &Row) -> Option<Value> {
+        let handle = self.wait_handle(row.stack, &row.waits_on()?.handle)?;
+        let data = |(id, text): (&str, &str)| {
+            let kept: Kept = serde_json::from_str(text).ok()?;
+            Some((id.to_owned(), kept.data))
+        };
+        let all: Map<String, Value> = self.rows[handle].signals().filter_map(data).collect();
+        Some(Value::String(json(&Value::Object(all))))
+    }
+
+    fn signal_event(&mut self, slot: Slot, reason: String) {
+        let row = &self.rows[slot];
+        let Some(stack) = self.stacks.get_mut(&row.stack) else { return };
+        stack.events += 1;
+        let record = EventRecord {
+            stack: stack.id,
+            number: stack.events,
+            resource: Some((row.name.clone(), row.physical)),
+            action: "SIGNAL",
+            status: Status::Complete.as_str(),
+            reason: reason.into(),
+        };
+        self.change(Change::Event(record));
+    }
+}
+
+/// Heat's: one after the other, with semicolons between.
+fn reasons<'a>(signals: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    let mut told = String::new();
+    for (_, text) in signals {
+        if told.len() > TOLD_MAX {
+            break;
+        }
+        let Ok(kept) = serde_json::from_str::<Kept>(text) else { continue };
+        told.push_str(if told.is_empty() { "" } else { ";" });
+        told.push_str(&kept.reason);
+    }
+    cut(&told)
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().find(|(at, _)| *at >= TOLD_MAX) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}

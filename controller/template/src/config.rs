@@ -1,0 +1,174 @@
+//! Software configs: what deployments do, under an id. Of the controller itself; a deployment takes all of it along.
+
+use muster_shared::model::DeploymentOutput;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// `OS::Heat::SoftwareConfig` and what is like it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SoftwareConfig {
+    /// What is done.
+    pub body: ConfigBody,
+    /// What it declares; a deployment may give more.
+    pub inputs: Vec<ConfigInput>,
+    /// What is read from a run.
+    pub outputs: Vec<DeploymentOutput>,
+    /// As JSON, for operators: no group of this build has options.
+    pub options: Option<String>,
+}
+
+/// What a config has in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ConfigBody {
+    /// `OS::Heat::SoftwareConfig`: a text.
+    Text(ConfigGroup, String),
+    /// `OS::Heat::StructuredConfig`: JSON.
+    Structured(ConfigGroup, String),
+    /// `OS::Heat::SoftwareComponent`: a text for some actions each.
+    Component(Vec<ComponentPart>),
+}
+
+/// One of a component's configs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ComponentPart {
+    /// When.
+    pub actions: Vec<ConfigAction>,
+    /// By whom.
+    pub tool: ConfigGroup,
+    /// What.
+    pub config: String,
+}
+
+/// Heat's names for what takes a config.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ConfigGroup {
+    /// A program.
+    Script,
+    /// A document for `os-apply-config`.
+    ApplyConfig,
+    /// Files with JSON in them.
+    JsonFile,
+    /// The network, as a `Muster::NetworkConfig`.
+    OsNetConfig,
+}
+
+/// Heat's actions. Nothing runs for the last two: no stack of Muster is suspended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum ConfigAction {
+    /// When the deployment is made.
+    Create,
+    /// When it is changed.
+    Update,
+    /// When it goes.
+    Delete,
+    /// Accepted.
+    Suspend,
+    /// Accepted.
+    Resume,
+}
+
+/// Something a config is given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigInput {
+    /// Its name.
+    pub name: String,
+    /// As JSON, where nothing is given.
+    pub default: Option<String>,
+    /// Another value makes another deployment.
+    pub replace_on_change: bool,
+}
+
+impl SoftwareConfig {
+    pub(crate) fn attribute(&self, name: &str) -> Option<Value> {
+        match (name, &self.body) {
+            ("config", ConfigBody::Text(_, text)) => Some(json!(text)),
+            ("config", ConfigBody::Structured(_, json)) => serde_json::from_str(json).ok(),
+            ("config", ConfigBody::Component(parts)) => Some(json!({"configs": configs(parts)})),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn properties(&self) -> Map<String, Value> {
+        let mut all = Map::new();
+        let mut put = |name: &str, value: Value| drop(all.insert(name.to_owned(), value));
+        match &self.body {
+            ConfigBody::Text(group, _) | ConfigBody::Structured(group, _) => {
+                put("group", json!(group.name()));
+                put("config", self.attribute("config").unwrap_or_default());
+            }
+            ConfigBody::Component(parts) => put("configs", configs(parts)),
+        }
+        let input = |input: &ConfigInput| {
+            let mut shown = json!({"name": input.name});
+            if let Some(default) = &input.default {
+                shown["default"] = serde_json::from_str(default).unwrap_or_default();
+            }
+            if input.replace_on_change {
+                shown["replace_on_change"] = json!(true);
+            }
+            shown
+        };
+        if !self.inputs.is_empty() {
+            put("inputs", self.inputs.iter().map(input).collect());
+        }
+        let output = |output: &DeploymentOutput| match output.error_output {
+            true => json!({"name": output.name, "error_output": true}),
+            false => json!({"name": output.name}),
+        };
+        if !self.outputs.is_empty() {
+            put("outputs", self.outputs.iter().map(output).collect());
+        }
+        if let Some(options) = &self.options {
+            put("options", serde_json::from_str(options).unwrap_or_default());
+        }
+        all
+    }
+}
+
+fn configs(parts: &[ComponentPart]) -> Value {
+    let one = |part: &ComponentPart| {
+        let actions: Vec<&str> = part.actions.iter().map(|action| action.name()).collect();
+        json!({"actions": actions, "tool": part.tool.name(), "config": part.config})
+    };
+    parts.iter().map(one).collect()
+}
+
+impl ConfigGroup {
+    /// All names that are taken: Heat's own for a config without a group means `os-apply-config` too.
+    pub(crate) const NAMES: [&str; 6] =
+        ["Heat::Ungrouped", "apply-config", "json-file", "os-apply-config", "os-net-config", "script"];
+
+    pub(crate) const OF_DOCUMENTS: [&str; 5] =
+        ["Heat::Ungrouped", "apply-config", "json-file", "os-apply-config", "os-net-config"];
+
+    /// From a name that a template may give.
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "script" => Some(Self::Script),
+            "apply-config" | "os-apply-config" | "Heat::Ungrouped" => Some(Self::ApplyConfig),
+            "json-file" => Some(Self::JsonFile),
+            "os-net-config" => Some(Self::OsNetConfig),
+            _ => None,
+        }
+    }
+
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Script => "script",
+            Self::ApplyConfig => "apply-config",
+            Self::JsonFile => "json-file",
+            Self::OsNetConfig => "os-net-config",
+        }
+    }
+}
+
+impl ConfigAction {
+    pub(crate) const ALL: [Self; 5] = [Self::Create, Self::Update, Self::Delete, Self::Suspend, Self::Resume];
+    pub(crate) const NAMES: [&str; 5] = ["CREATE", "UPDATE", "DELETE", "SUSPEND", "RESUME"];
+
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+}

@@ -1,0 +1,164 @@
+//! Members of groups, links of chains: how many, of what, and which wait for which.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::super::decide::{Decided, batch_size, decide, decide_all_but_count};
+use super::super::parts::{Below, Body, Group};
+use super::super::value::source;
+use super::{Around, Expander, Frame, Step, joined, number};
+use crate::digest::{self, NamesOf, names_digest};
+use crate::error::Errors;
+use crate::expression::{Call, Expr, ExprKind};
+use crate::render::RenderError;
+use crate::types::Kind;
+
+impl Expander<'_> {
+    pub(super) fn group(
+        &mut self,
+        index: u32,
+        definition: u128,
+        inside: &Around,
+        frame: &Frame<'_>,
+    ) -> Step<()> {
+        let (first, late) = self.with_context(|context| decide(context, index));
+        self.late |= late;
+        let name = Arc::clone(&self.parts.instances[index as usize].name);
+        let (decided, is_known) = match first {
+            Ok(decided) => (Some(decided), true),
+            // What is wrong now may be right when it is asked for again.
+            Err(RenderError::NotYet { .. }) => (self.decide_but_count(index, &name), false),
+            Err(_) if late => (self.decide_but_count(index, &name), false),
+            Err(error) => return Err(Errors(vec![error.into()])),
+        };
+        let policy = if self.known.is_there(&name) { "rolling_update" } else { "batch_create" };
+        let count = decided.as_ref().map_or(0, |decided| decided.count);
+        let (batch, _) = self.with_context(|context| batch_size(context, index, count, policy));
+        let batch = batch.map_err(|error| Errors(vec![error.into()]))?;
+        let (names, removed) = match &decided {
+            Some(decided) if is_known => decided.names(&name, self.known),
+            Some(_) => (self.known.members(&name), self.known.removed(&name)),
+            None => (Vec::new(), self.known.removed(&name)),
+        };
+        let kind = self.parts.instances[index as usize].kind;
+        let body = match kind {
+            Kind::Chain => Body::Link { of: index },
+            _ if kind.is_deployment_group() => Body::Deployed { of: index },
+            _ => Body::Member { of: index },
+        };
+        let mut members = Vec::with_capacity(names.len());
+        for own in &names {
+            members.push(self.instance(joined(&name, own), Kind::None, body)?);
+        }
+        let index_var = decided.as_ref().map(|decided| decided.index_var.clone()).unwrap_or_default();
+        let seen = decided.as_ref().filter(|_| is_known).map(Decided::digest);
+        let removed_digest = names_digest(removed.iter().map(String::as_str));
+        let group = Group { index_var, members: members.clone().into(), removed, seen, late };
+        self.parts.instances[index as usize].below = Below::Group(number(self.parts.groups.len()));
+        self.parts.groups.push(group);
+        if let Some(decided) = decided {
+            let source = self.source_digest(index, definition, body);
+            self.members(&members, &decided, source, batch, inside, frame)?;
+        }
+        let names = self.digest_of_names(&members);
+        let needs = inside.digest;
+        self.parts.instances[index as usize].definition = digest::of_all([2, names, needs, removed_digest]);
+        members.extend_from_slice(&inside.requires);
+        self.set_requires(index, members)
+    }
+
+    /// Where nobody can tell how many there are to be, those that are there stay.
+    fn decide_but_count(&self, index: u32, name: &str) -> Option<Decided> {
+        let count = self.known.members(name).len();
+        self.with_context(|context| decide_all_but_count(context, index, count)).0.ok()
+    }
+
+    fn members(
+        &mut self,
+        members: &[u32],
+        decided: &Decided,
+        source: u128,
+        batch: Option<usize>,
+        inside: &Around,
+        frame: &Frame<'_>,
+    ) -> Step<()> {
+        // The type of a group without members is looked at all the same.
+        let batch = if decided.in_turn { Some(1) } else { batch };
+        for (at, member) in members.iter().enumerate() {
+            let kind = decided.types.get(at).or(decided.types.first()).map_or("", String::as_str);
+            let path = Arc::clone(&self.parts.instances[*member as usize].name);
+            let found = self.find_type(*member, kind, &path, frame)?;
+            let definition = digest::of_all([
+                source,
+                digest::of_bytes(path.as_bytes()),
+                digest::of_bytes(kind.as_bytes()),
+            ]);
+            let own;
+            let inside = match batch {
+                Some(size) if at >= size => {
+                    let first = (at / size - 1) * size;
+                    let before = &members[first..first + size];
+                    let requires = inside.requires.iter().chain(before).copied().collect();
+                    own = Around { requires, ..inside.clone() };
+                    &own
+                }
+                _ => inside,
+            };
+            self.parts.instances[*member as usize].retain = inside.retain;
+            let before = self.errors.len();
+            self.fill(*member, found, definition, inside.digest, inside, frame)?;
+            if self.errors.len() > before {
+                return Ok(()); // the others would say the same
+            }
+        }
+        Ok(())
+    }
+
+    /// Of what all members of a group are made of: its definition, and the values that are in it.
+    fn source_digest(&self, index: u32, definition: u128, body: Body) -> u128 {
+        let (scope, at, mut way) = self.parts.written(index);
+        match body {
+            Body::Own { .. } | Body::Deployed { .. } => {}
+            Body::Member { .. } => way.push("resource_def"),
+            Body::Link { .. } => way.push("resource_properties"),
+        }
+        let template = &self.parts.scopes[scope as usize].template;
+        let Some(expr) = source(template, at, &way) else { return definition };
+        let digests = &self.digests[scope as usize];
+        let parameters: Vec<&str> = template.parameters.iter().map(|known| &*known.name).collect();
+        let resources: Vec<&str> = template.resources.iter().map(|resource| &*resource.name).collect();
+        let names = NamesOf {
+            parameters: &parameters,
+            conditions: &template.conditions,
+            resources: &resources,
+            files: &template.files,
+        };
+        let (mut used, mut conditions) = (BTreeSet::new(), BTreeSet::new());
+        used_in(expr, &mut used, &mut conditions);
+        let values = used.into_iter().map(|parameter| digests[parameter as usize]);
+        let conditions: Vec<u32> = conditions.into_iter().collect();
+        let truth = self.truth(scope, &conditions);
+        digest::of_all(std::iter::once(digest::of_expr(expr, &names)).chain(values).chain(truth))
+    }
+}
+
+/// The parameters and conditions that an expression asks for.
+fn used_in(expr: &Expr, parameters: &mut BTreeSet<u32>, conditions: &mut BTreeSet<u32>) {
+    match &expr.kind {
+        ExprKind::List(items) => items.iter().for_each(|item| used_in(item, parameters, conditions)),
+        ExprKind::Map(entries) => {
+            entries.iter().for_each(|entry| used_in(&entry.value, parameters, conditions));
+        }
+        ExprKind::Call(call) => {
+            match &**call {
+                Call::GetParam { parameter, .. } => drop(parameters.insert(*parameter)),
+                Call::Condition { condition } => drop(conditions.insert(*condition)),
+                _ => {}
+            }
+            for (_, operand) in call.operands() {
+                used_in(operand, parameters, conditions);
+            }
+        }
+        ExprKind::Null | ExprKind::Bool(_) | ExprKind::Number(_) | ExprKind::Text(_) | ExprKind::Invalid => {}
+    }
+}

@@ -1,0 +1,213 @@
+//! `OS::Heat::SoftwareConfig`, `OS::Heat::StructuredConfig` and `OS::Heat::SoftwareComponent`.
+
+use muster_shared::model::DeploymentOutput;
+use serde_json::{Map, Value};
+
+use super::value::{text, unwanted};
+use super::{Given, Property, PropertyError, PropertyType};
+use crate::config::{ComponentPart, ConfigAction, ConfigBody, ConfigGroup, ConfigInput, SoftwareConfig};
+use crate::error::{cut, suggestion_or_all};
+use crate::parameter::ParameterType;
+use crate::render::Step;
+
+type Read<T> = Result<T, PropertyError>;
+
+const INPUT_KEYS: [&str; 5] = ["default", "description", "name", "replace_on_change", "type"];
+const OUTPUT_KEYS: [&str; 4] = ["description", "error_output", "name", "type"];
+const PART_KEYS: [&str; 3] = ["actions", "config", "tool"];
+/// Of inputs and outputs; for people alone, as in Heat.
+const TYPES: [&str; 5] = ["Boolean", "CommaDelimitedList", "Json", "Number", "String"];
+
+const GROUP: Property = Property::optional("group", |value| group(value).map(drop))
+    .is(PropertyType::String, "what takes the config on the node")
+    .default("\"Heat::Ungrouped\"")
+    .one_of(&ConfigGroup::NAMES);
+/// A script is a text.
+const DOCUMENT_GROUP: Property = Property::optional("group", |value| document_group(value).map(drop))
+    .is(PropertyType::String, "what takes the config on the node")
+    .default("\"Heat::Ungrouped\"")
+    .one_of(&ConfigGroup::OF_DOCUMENTS);
+const INPUTS: Property = Property::optional("inputs", |value| inputs(value).map(drop))
+    .is(PropertyType::List, "maps with name, type, default, description, replace_on_change");
+const OUTPUTS: Property = Property::optional("outputs", |value| outputs(value).map(drop))
+    .is(PropertyType::List, "maps with name, type, description, error_output");
+const OPTIONS: Property = Property::optional("options", |value| map(value).map(drop))
+    .is(PropertyType::Map, "taken for Heat's sake: no group here has options");
+
+pub(super) static SOFTWARE_PROPERTIES: [Property; 5] = [
+    Property::optional("config", |value| text(value).map(drop))
+        .is(PropertyType::String, "a script, or a document as JSON"),
+    GROUP,
+    INPUTS,
+    OPTIONS,
+    OUTPUTS,
+];
+
+pub(super) static STRUCTURED_PROPERTIES: [Property; 5] = [
+    Property::optional("config", |value| document(value).map(drop))
+        .is(PropertyType::Map, "a document; {get_input: NAME} in it is what a structured deployment gives"),
+    DOCUMENT_GROUP,
+    INPUTS,
+    OPTIONS,
+    OUTPUTS,
+];
+
+pub(super) static COMPONENT_PROPERTIES: [Property; 4] = [
+    Property::required("configs", |value| parts(value).map(drop))
+        .is(PropertyType::List, "maps with actions, tool and config"),
+    INPUTS,
+    OPTIONS,
+    OUTPUTS,
+];
+
+pub(super) fn software(given: &Given<'_>) -> Read<SoftwareConfig> {
+    let group = given.get("group", group)?.unwrap_or(ConfigGroup::ApplyConfig);
+    let config = given.get("config", text)?.unwrap_or_default();
+    whole(given, ConfigBody::Text(group, config))
+}
+
+pub(super) fn structured(given: &Given<'_>) -> Read<SoftwareConfig> {
+    let group = given.get("group", document_group)?.unwrap_or(ConfigGroup::ApplyConfig);
+    let config = given.get("config", document)?.unwrap_or_else(|| Value::Object(Map::new()));
+    whole(given, ConfigBody::Structured(group, config.to_string()))
+}
+
+pub(super) fn component(given: &Given<'_>) -> Read<SoftwareConfig> {
+    let parts = given.required("configs", parts)?;
+    whole(given, ConfigBody::Component(parts))
+}
+
+fn whole(given: &Given<'_>, body: ConfigBody) -> Read<SoftwareConfig> {
+    Ok(SoftwareConfig {
+        body,
+        inputs: given.get("inputs", inputs)?.unwrap_or_default(),
+        outputs: given.get("outputs", outputs)?.unwrap_or_default(),
+        options: given.get("options", |value| map(value).map(|_| value.to_string()))?,
+    })
+}
+
+fn group(value: &Value) -> Read<ConfigGroup> {
+    let name = value.as_str().ok_or_else(|| unwanted("the name of a group", value))?;
+    ConfigGroup::from_name(name).ok_or_else(|| {
+        let near = suggestion_or_all(name, &ConfigGroup::NAMES);
+        PropertyError::new(format!("the group '{}' is not supported{near}", cut(name)))
+    })
+}
+
+fn document_group(value: &Value) -> Read<ConfigGroup> {
+    match group(value)? {
+        ConfigGroup::Script => Err(PropertyError::new("a script is text: take an OS::Heat::SoftwareConfig")),
+        group => Ok(group),
+    }
+}
+
+pub(super) fn map(value: &Value) -> Read<&Map<String, Value>> {
+    value.as_object().ok_or_else(|| unwanted("a map", value))
+}
+
+/// A list too: os-net-config's objects.
+fn document(value: &Value) -> Read<Value> {
+    if value.is_object() || value.is_array() { Ok(value.clone()) } else { Err(unwanted("a map", value)) }
+}
+
+fn each<T>(value: &Value, read: impl Fn(&Map<String, Value>) -> Read<T>) -> Read<Vec<T>> {
+    let Value::Array(items) = value else { return Err(unwanted("a list of maps", value)) };
+    let one = |(index, item): (usize, &Value)| {
+        map(item).and_then(&read).map_err(|error| error.within(Step::Item(index)))
+    };
+    // Null is what is not known yet.
+    items.iter().enumerate().filter(|(_, item)| !item.is_null()).map(one).collect()
+}
+
+fn known_keys(map: &Map<String, Value>, known: &[&str]) -> Read<()> {
+    match map.keys().find(|key| !known.contains(&key.as_str())) {
+        Some(other) => {
+            let near = suggestion_or_all(other, known);
+            Err(PropertyError::new(format!("unknown key '{}'{near}", cut(other))))
+        }
+        None => Ok(()),
+    }
+}
+
+fn named(map: &Map<String, Value>) -> Read<String> {
+    match map.get("name") {
+        Some(Value::Null) => Ok(String::new()),
+        Some(name) => text(name).map_err(|error| error.within_key("name")),
+        None => Err(PropertyError::new("needs a 'name'")),
+    }
+}
+
+fn flag(map: &Map<String, Value>, key: &str) -> Read<bool> {
+    let Some(value) = map.get(key).filter(|value| !value.is_null()) else { return Ok(false) };
+    match ParameterType::Boolean.convert(value) {
+        Ok(flag) => Ok(flag == Value::Bool(true)),
+        Err(message) => Err(PropertyError::new(message).within_key(key)),
+    }
+}
+
+fn known_type(map: &Map<String, Value>) -> Read<()> {
+    let Some(value) = map.get("type").filter(|value| !value.is_null()) else { return Ok(()) };
+    let name = value.as_str().filter(|name| TYPES.contains(name));
+    name.map(drop).ok_or_else(|| {
+        let near = suggestion_or_all(value.as_str().unwrap_or_default(), &TYPES);
+        PropertyError::new(format!("unknown type{near}")).within_key("type")
+    })
+}
+
+fn inputs(value: &Value) -> Read<Vec<ConfigInput>> {
+    each(value, |map| {
+        known_keys(map, &INPUT_KEYS)?;
+        known_type(map)?;
+        Ok(ConfigInput {
+            name: named(map)?,
+            default: map.get("default").filter(|value| !value.is_null()).map(Value::to_string),
+            replace_on_change: flag(map, "replace_on_change")?,
+        })
+    })
+}
+
+fn outputs(value: &Value) -> Read<Vec<DeploymentOutput>> {
+    each(value, |map| {
+        known_keys(map, &OUTPUT_KEYS)?;
+        known_type(map)?;
+        Ok(DeploymentOutput { name: named(map)?, error_output: flag(map, "error_output")? })
+    })
+}
+
+fn parts(value: &Value) -> Read<Vec<ComponentPart>> {
+    each(value, |map| {
+        known_keys(map, &PART_KEYS)?;
+        let key = |name: &str| map.get(name).filter(|value| !value.is_null());
+        let tool = match key("tool") {
+            Some(value) => group(value).map_err(|error| error.within_key("tool"))?,
+            None => return Err(PropertyError::new("needs a 'tool'")),
+        };
+        if tool == ConfigGroup::OsNetConfig {
+            let message = "os-net-config is no tool of a component: take an OS::Heat::SoftwareConfig";
+            return Err(PropertyError::new(message).within_key("tool"));
+        }
+        let actions = match key("actions") {
+            Some(value) => actions(value).map_err(|error| error.within_key("actions"))?,
+            None => vec![ConfigAction::Create, ConfigAction::Update],
+        };
+        let config = key("config").map_or_else(|| Ok(String::new()), text);
+        Ok(ComponentPart { actions, tool, config: config.map_err(|error| error.within_key("config"))? })
+    })
+}
+
+/// A list of Heat's actions, each once.
+pub(super) fn actions(value: &Value) -> Read<Vec<ConfigAction>> {
+    let Value::Array(items) = value else { return Err(unwanted("a list of actions", value)) };
+    let one = |(index, item): (usize, &Value)| {
+        let name = item.as_str().unwrap_or_default();
+        ConfigAction::ALL.into_iter().find(|action| action.name() == name).ok_or_else(|| {
+            let near = suggestion_or_all(name, &ConfigAction::NAMES);
+            PropertyError::new(format!("unknown action '{}'{near}", cut(name))).within(Step::Item(index))
+        })
+    };
+    let known = items.iter().enumerate().filter(|(_, item)| !item.is_null());
+    let mut actions = known.map(one).collect::<Read<Vec<_>>>()?;
+    actions.sort_unstable();
+    actions.dedup();
+    Ok(actions)
+}

@@ -1,0 +1,378 @@
+//! `OS::Heat::SoftwareDeployment`, `OS::Heat::StructuredDeployment`, and groups of them.
+//!
+//! A deployment names its config by id. What that is, and what the deployment is called, [`Site`] knows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_shared::NodeId;
+use muster_shared::model::network::NetworkDocument;
+use muster_shared::model::{
+    Content, DEPLOY_ACTION, DEPLOYMENT_TIMEOUT_MAX, Deployment, DeploymentAction, DeploymentGroup,
+    DeploymentStep, NetworkConfig, OnDelete, OnInterrupt, Spec,
+};
+use serde_json::{Map, Value};
+
+use super::config::{actions, map};
+use super::value::{CONFIRM_TIMEOUT, integer, node, text, unwanted};
+use super::{Given, Kind, Property, PropertyError, PropertyType};
+use crate::config::{ConfigAction, ConfigBody, ConfigGroup, SoftwareConfig};
+use crate::error::{cut, suggestion_or_all};
+use crate::text::text_of;
+
+type Read<T> = Result<T, PropertyError>;
+
+/// As long as a stack of Heat may take.
+const TIMEOUT: u32 = 3600;
+const GET_INPUT: &str = "get_input";
+const TRANSPORTS: [&str; 6] =
+    ["AUTO", "CFN_SIGNAL", "HEAT_SIGNAL", "NO_SIGNAL", "TEMP_URL_SIGNAL", "ZAQAR_SIGNAL"];
+/// What Heat takes where nothing, or `AUTO`, is given.
+const TRANSPORT: &str = "CFN_SIGNAL";
+const VALIDATES: [&str; 2] = ["LAX", "STRICT"];
+const INTERRUPTS: [&str; 2] = ["rerun", "fail"];
+
+/// What a deployment needs to know beside its properties.
+pub trait Site {
+    /// The software config of that id.
+    ///
+    /// # Errors
+    /// What to say where there is none.
+    fn config(&self, id: &str) -> Result<SoftwareConfig, String>;
+    /// `NAME/ID` of the stack.
+    fn stack(&self) -> String;
+    /// The resource's own name.
+    fn resource(&self) -> &str;
+}
+
+/// Knows of no config.
+pub(super) struct Nowhere;
+
+impl Site for Nowhere {
+    fn config(&self, id: &str) -> Result<SoftwareConfig, String> {
+        Err(format!("there is no software config '{}'", cut(id)))
+    }
+
+    fn stack(&self) -> String {
+        String::new()
+    }
+
+    fn resource(&self) -> &str {
+        "deployment"
+    }
+}
+
+const ACTIONS: Property = Property::optional("actions", |value| actions(value).map(drop))
+    .is(PropertyType::List, "when the config runs; SUSPEND and RESUME are taken, and never come")
+    .default("[\"CREATE\", \"UPDATE\"]");
+const CONFIG: Property = Property::optional("config", |value| text(value).map(drop))
+    .is(PropertyType::String, "the id of a software config of the same stack; without one nothing runs");
+const INPUT_KEY: Property = Property::optional("input_key", |value| text(value).map(drop))
+    .is(PropertyType::String, "the key whose maps in the config are inputs")
+    .default("\"get_input\"");
+const INPUT_VALUES: Property = Property::optional("input_values", |value| map(value).map(drop))
+    .is(PropertyType::Map, "values of the config's inputs, and of more");
+const VALIDATE: Property =
+    Property::optional("input_values_validate", |value| word(value, &VALIDATES).map(drop))
+        .is(PropertyType::String, "STRICT: an input of the config without a value is an error")
+        .default("\"LAX\"")
+        .one_of(&VALIDATES);
+const NAME: Property = Property::optional("name", |value| text(value).map(drop))
+    .is(PropertyType::String, "what it is called on the node; the resource's name where not given");
+const ON_INTERRUPT: Property = Property::optional("on_interrupt", |value| word(value, &INTERRUPTS).map(drop))
+    .is(PropertyType::String, "Muster's own: what becomes of a run that the node's end has cut off")
+    .default("\"rerun\"")
+    .one_of(&INTERRUPTS);
+const SERVER: Property = Property::required("server", |value| node(value).map(drop))
+    .is(PropertyType::String, "the node it runs on, as get_resource of an OS::Heat::DeployedServer gives it")
+    .replaces();
+const SERVERS: Property = Property::required("servers", |value| servers(value).map(drop))
+    .is(PropertyType::Map, "a name for each member, and the node it runs on");
+const SIGNAL: Property = Property::optional("signal_transport", |value| word(value, &TRANSPORTS).map(drop))
+    .is(PropertyType::String, "taken for Heat's sake: the node's agent tells what came of it")
+    .default("\"CFN_SIGNAL\"")
+    .one_of(&TRANSPORTS);
+const SECONDS: Property = Property::optional("timeout", |value| timeout(value).map(drop))
+    .is(PropertyType::Integer, "Muster's own: seconds after which a run is ended and has failed")
+    .default("3600")
+    .range(1, DEPLOYMENT_TIMEOUT_MAX as u64);
+
+pub(super) static SOFTWARE_PROPERTIES: [Property; 8] =
+    [ACTIONS, CONFIG, INPUT_VALUES, NAME, ON_INTERRUPT, SERVER, SIGNAL, SECONDS];
+pub(super) static SOFTWARE_GROUP_PROPERTIES: [Property; 8] =
+    [ACTIONS, CONFIG, INPUT_VALUES, NAME, ON_INTERRUPT, SERVERS, SIGNAL, SECONDS];
+pub(super) static STRUCTURED_PROPERTIES: [Property; 10] =
+    [ACTIONS, CONFIG, INPUT_KEY, INPUT_VALUES, VALIDATE, NAME, ON_INTERRUPT, SERVER, SIGNAL, SECONDS];
+pub(super) static STRUCTURED_GROUP_PROPERTIES: [Property; 10] =
+    [ACTIONS, CONFIG, INPUT_KEY, INPUT_VALUES, VALIDATE, NAME, ON_INTERRUPT, SERVERS, SIGNAL, SECONDS];
+
+/// The node that a deployment runs on.
+pub(super) fn server(value: &Value) -> Read<NodeId> {
+    node(value)
+}
+
+fn servers(value: &Value) -> Read<()> {
+    for (name, server) in map(value)? {
+        // Null is what is not known yet.
+        if !server.is_null() {
+            node(server).map_err(|error| error.within_key(name))?;
+        }
+    }
+    Ok(())
+}
+
+fn timeout(value: &Value) -> Read<u32> {
+    let seconds = integer(value, 1, DEPLOYMENT_TIMEOUT_MAX.into())?;
+    u32::try_from(seconds).map_err(|_| PropertyError::new("too many seconds"))
+}
+
+fn word(value: &Value, known: &[&'static str]) -> Read<&'static str> {
+    let given = value.as_str().ok_or_else(|| unwanted("a word", value))?;
+    known.iter().find(|word| **word == given).copied().ok_or_else(|| {
+        PropertyError::new(format!("unknown: '{}'{}", cut(given), suggestion_or_all(given, known)))
+    })
+}
+
+/// What a deployment comes to on its node.
+pub(super) fn spec(kind: Kind, given: &Given<'_>, site: &dyn Site) -> Read<Spec> {
+    given.required("server", server)?;
+    let config = given.get("config", text)?.map(|id| site.config(&id)).transpose();
+    let config = config.map_err(|message| PropertyError::new(message).within_key("config"))?;
+    let actions =
+        given.get("actions", actions)?.unwrap_or_else(|| vec![ConfigAction::Create, ConfigAction::Update]);
+    let transport = given.get("signal_transport", |value| word(value, &TRANSPORTS))?;
+    let timeout = given.get("timeout", timeout)?.unwrap_or(TIMEOUT);
+    let on_interrupt = match given.get("on_interrupt", |value| word(value, &INTERRUPTS))? {
+        Some("fail") => OnInterrupt::Fail,
+        _ => OnInterrupt::Rerun,
+    };
+    let mut values = input_values(given, config.as_ref())?;
+    let structured = Structured::read(kind, given, &values)?;
+    let added = [
+        ("deploy_server_id", given.get("server", text)?.unwrap_or_default()),
+        ("deploy_stack_id", site.stack()),
+        ("deploy_resource_name", site.resource().to_owned()),
+        (
+            "deploy_signal_transport",
+            transport.filter(|given| *given != "AUTO").unwrap_or(TRANSPORT).to_owned(),
+        ),
+    ];
+    values.extend(added.map(|(name, value)| (name.to_owned(), Value::String(value))));
+    let body = config.as_ref().map(|config| &config.body);
+    if let Some((config, is_text)) = os_net_config(body) {
+        return network(config, is_text, &actions, structured.as_ref(), &values);
+    }
+    let steps = match body {
+        Some(body) => steps(body, &actions, structured.as_ref(), &values)?,
+        None => Vec::new(),
+    };
+    let deployment = Deployment {
+        name: given.get("name", text)?.unwrap_or_else(|| site.resource().to_owned()),
+        steps,
+        inputs: values.iter().map(|(name, value)| (name.clone(), environment(value))).collect(),
+        replace_on: replacing(config.as_ref()),
+        outputs: config.map(|config| config.outputs).unwrap_or_default(),
+        timeout,
+        on_interrupt,
+    };
+    deployment.check().map_err(|error| PropertyError::new(error.to_string()))?;
+    Ok(Spec::Deployment(deployment))
+}
+
+/// A value as a script has it: a text as it is, others as JSON.
+fn environment(value: &Value) -> String {
+    match value {
+        Value::Bool(flag) => flag.to_string(),
+        other => text_of(other).into_owned(),
+    }
+}
+
+fn replacing(config: Option<&SoftwareConfig>) -> BTreeSet<String> {
+    let inputs = config.into_iter().flat_map(|config| &config.inputs);
+    inputs.filter(|input| input.replace_on_change).map(|input| input.name.clone()).collect()
+}
+
+/// Of the inputs that the config declares, and of those that are given beside them.
+fn input_values(given: &Given<'_>, config: Option<&SoftwareConfig>) -> Read<BTreeMap<String, Value>> {
+    let mut values: BTreeMap<String, Value> = BTreeMap::new();
+    for input in config.into_iter().flat_map(|config| &config.inputs) {
+        let default = input.default.as_ref().and_then(|json| serde_json::from_str(json).ok());
+        values.insert(input.name.clone(), default.unwrap_or_default());
+    }
+    values.extend(given.get("input_values", |value| map(value).cloned())?.unwrap_or_default());
+    Ok(values)
+}
+
+/// How a structured deployment puts inputs into its config.
+struct Structured {
+    key: String,
+    is_strict: bool,
+    /// Those that have a value.
+    known: BTreeSet<String>,
+}
+
+impl Structured {
+    fn read(kind: Kind, given: &Given<'_>, values: &BTreeMap<String, Value>) -> Read<Option<Self>> {
+        if kind != Kind::StructuredDeployment {
+            return Ok(None);
+        }
+        let key = given.get("input_key", text)?.unwrap_or_else(|| GET_INPUT.to_owned());
+        let validate = given.get("input_values_validate", |value| word(value, &VALIDATES))?;
+        let known = values.iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name.clone());
+        Ok(Some(Self { key, is_strict: validate == Some("STRICT"), known: known.collect() }))
+    }
+
+    /// Each `{get_input: NAME}` becomes the input's value, and null where it has none.
+    fn fill(&self, value: Value, values: &BTreeMap<String, Value>) -> Result<Value, String> {
+        match value {
+            Value::Object(map) => {
+                if let (1, Some(Value::String(name))) = (map.len(), map.get(&self.key)) {
+                    if self.is_strict && !self.known.contains(name) && !name.starts_with("deploy_") {
+                        return Err(format!(
+                            "its config asks for the input '{}', which has no value",
+                            cut(name)
+                        ));
+                    }
+                    return Ok(values.get(name).cloned().unwrap_or_default());
+                }
+                let each = |(key, value)| Ok((key, self.fill(value, values)?));
+                map.into_iter().map(each).collect::<Result<Map<_, _>, String>>().map(Value::Object)
+            }
+            Value::Array(items) => items.into_iter().map(|item| self.fill(item, values)).collect(),
+            other => Ok(other),
+        }
+    }
+}
+
+/// What runs for each action.
+fn steps(
+    body: &ConfigBody,
+    actions: &[ConfigAction],
+    structured: Option<&Structured>,
+    values: &BTreeMap<String, Value>,
+) -> Read<Vec<DeploymentStep>> {
+    let step = |group: ConfigGroup, actions: &[ConfigAction], config: String| {
+        let actions: Vec<DeploymentAction> = actions.iter().filter_map(|action| reaching(*action)).collect();
+        // A component has as many as it likes; the others are `Network`.
+        let group = match group {
+            ConfigGroup::Script => DeploymentGroup::Script,
+            ConfigGroup::JsonFile => DeploymentGroup::JsonFile,
+            ConfigGroup::ApplyConfig | ConfigGroup::OsNetConfig => DeploymentGroup::ApplyConfig,
+        };
+        (!actions.is_empty()).then(|| DeploymentStep {
+            actions,
+            group,
+            config: Content::Inline(config.into_bytes()),
+        })
+    };
+    let steps: Vec<Option<DeploymentStep>> = match body {
+        ConfigBody::Text(ConfigGroup::Script, text) => {
+            vec![step(ConfigGroup::Script, actions, text.clone())]
+        }
+        ConfigBody::Text(group, text) => {
+            vec![step(*group, actions, document(text, *group)?.to_string())]
+        }
+        ConfigBody::Structured(group, json) => {
+            // A document that asks for the action is another for each.
+            let apart = structured.is_some() && json.contains(DEPLOY_ACTION);
+            let mut steps = Vec::new();
+            for actions in actions.chunks(if apart { 1 } else { actions.len().max(1) }) {
+                let mut values = values.clone();
+                if let ([action], true) = (actions, apart) {
+                    values.insert(DEPLOY_ACTION.into(), action.name().into());
+                }
+                let config = filled(json, *group, structured, &values)?;
+                steps.push(step(*group, actions, config.to_string()));
+            }
+            steps
+        }
+        ConfigBody::Component(parts) => {
+            let part = |part: &crate::config::ComponentPart| {
+                let config = match part.tool {
+                    ConfigGroup::Script => part.config.clone(),
+                    tool => document(&part.config, tool)?.to_string(),
+                };
+                Ok(step(part.tool, &part.actions, config))
+            };
+            parts.iter().map(part).collect::<Read<Vec<_>>>()?
+        }
+    };
+    Ok(steps.into_iter().flatten().collect())
+}
+
+fn reaching(action: ConfigAction) -> Option<DeploymentAction> {
+    match action {
+        ConfigAction::Create => Some(DeploymentAction::Create),
+        ConfigAction::Update => Some(DeploymentAction::Update),
+        ConfigAction::Delete => Some(DeploymentAction::Delete),
+        ConfigAction::Suspend | ConfigAction::Resume => None,
+    }
+}
+
+/// A document with its inputs in it.
+fn filled(
+    json: &str,
+    group: ConfigGroup,
+    structured: Option<&Structured>,
+    values: &BTreeMap<String, Value>,
+) -> Read<Value> {
+    let config = document(json, group)?;
+    let filled = match structured {
+        Some(structured) => structured.fill(config, values),
+        None => Ok(config),
+    };
+    filled.map_err(|message| PropertyError::new(message).within_key("input_values"))
+}
+
+/// A text as the JSON that its group wants; an empty one is an empty map.
+fn document(text: &str, group: ConfigGroup) -> Read<Value> {
+    let wrong = |why: &str| {
+        let message = format!("its config is for the group {}, and is no map in JSON: {why}", group.name());
+        PropertyError::new(message).within_key("config")
+    };
+    if text.trim().is_empty() {
+        return Ok(Value::Object(Map::new()));
+    }
+    match serde_json::from_str(text) {
+        Ok(value @ Value::Object(_)) => Ok(value),
+        Ok(value @ Value::Array(_)) if group == ConfigGroup::OsNetConfig => Ok(value),
+        Ok(_) => Err(wrong("it is another value")),
+        Err(error) => Err(wrong(&error.to_string())),
+    }
+}
+
+fn os_net_config(body: Option<&ConfigBody>) -> Option<(&str, bool)> {
+    match body? {
+        ConfigBody::Text(ConfigGroup::OsNetConfig, text) => Some((text, true)),
+        ConfigBody::Structured(ConfigGroup::OsNetConfig, json) => Some((json, false)),
+        _ => None,
+    }
+}
+
+/// Group `os-net-config`: what a `Muster::NetworkConfig` is, so a change that cuts the node off is taken back. Unless
+/// DELETE is among the actions nothing is done on delete, as in Heat.
+fn network(
+    config: &str,
+    is_text: bool,
+    actions: &[ConfigAction],
+    structured: Option<&Structured>,
+    values: &BTreeMap<String, Value>,
+) -> Read<Spec> {
+    if !(actions.contains(&ConfigAction::Create) && actions.contains(&ConfigAction::Update)) {
+        let message = "the group os-net-config wants CREATE and UPDATE: the network is as the config says";
+        return Err(PropertyError::new(message).within_key("actions"));
+    }
+    let structured = structured.filter(|_| !is_text);
+    let document = filled(config, ConfigGroup::OsNetConfig, structured, values)?;
+    // As an os-apply-config document has it.
+    let document = document.get("os_net_config").cloned().unwrap_or(document);
+    NetworkDocument::parse(&document).map_err(|error| {
+        PropertyError::new(format!("its config: {}: {}", error.path, error.problem)).within_key("config")
+    })?;
+    let keeps = !actions.contains(&ConfigAction::Delete);
+    Ok(Spec::Network(NetworkConfig {
+        document: document.to_string(),
+        mapping: BTreeMap::new(),
+        confirm_timeout: CONFIRM_TIMEOUT,
+        on_delete: if keeps { OnDelete::Keep } else { OnDelete::Restore },
+    }))
+}

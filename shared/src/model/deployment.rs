@@ -1,0 +1,345 @@
+//! A software deployment of Heat: what runs on a server when a resource is made, changed or deleted.
+//!
+//! The state carries the steps of all actions, and the agent runs the one step of its job's action: an
+//! [`Action::Create`] the one that has [`DeploymentAction::Create`], and so on. It adds [`DEPLOY_ACTION`], which
+//! depends on the job, to the inputs; everything else that Heat adds is among them already.
+//!
+//! Absent: group `os-net-config`, which is a [`NetworkConfig`](super::NetworkConfig).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::spec::{Action, Content};
+
+/// The input that the agent adds: `CREATE`, `UPDATE` or `DELETE`.
+pub const DEPLOY_ACTION: &str = "deploy_action";
+/// Attribute: what the run wrote to its standard output.
+pub const DEPLOY_STDOUT: &str = "deploy_stdout";
+/// Attribute: what the run wrote to its standard error.
+pub const DEPLOY_STDERR: &str = "deploy_stderr";
+/// Attribute: the number that the run ended with, in decimal digits.
+pub const DEPLOY_STATUS_CODE: &str = "deploy_status_code";
+
+/// Bytes of all configs and inputs together: a job with them must fit a message of 256 KiB.
+pub const DEPLOYMENT_MAX: usize = 192 * 1024;
+/// Bytes of all attributes that a run leaves: its report must fit a message of 256 KiB, and the controller keeps them.
+pub const DEPLOYMENT_ATTRIBUTES_MAX: usize = 128 * 1024;
+/// Bytes of one attribute; of a longer text the end stays, for that is where the error is.
+pub const DEPLOYMENT_ATTRIBUTE_MAX: usize = 32 * 1024;
+/// Seconds a run may take: an hour less than the longest job, so that the agent's limit comes first.
+pub const DEPLOYMENT_TIMEOUT_MAX: u32 = 23 * 3600;
+/// `NAME_MAX` of Linux: an output is a file's name, and an input's name is no longer.
+const NAME_MAX: usize = 255;
+/// More than anybody declares; keeps names alone from filling a message.
+const INPUTS_MAX: usize = 512;
+const OUTPUTS_MAX: usize = 128;
+
+/// `OS::Heat::SoftwareDeployment` and what is like it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deployment {
+    /// The deployment's name, for people and for the unit's name.
+    pub name: String,
+    /// At most one per action; an action without one does nothing and succeeds.
+    pub steps: Vec<DeploymentStep>,
+    /// Environment variables for scripts; values as Heat passes them: strings as they are, others as JSON.
+    pub inputs: BTreeMap<String, String>,
+    /// Inputs whose change makes it another deployment.
+    pub replace_on: BTreeSet<String>,
+    /// What is read from the run: each that it left is an attribute.
+    pub outputs: Vec<DeploymentOutput>,
+    /// Seconds for the run; after them all of its processes are ended, and it has failed.
+    pub timeout: u32,
+    /// What becomes of a run whose end nobody knows.
+    pub on_interrupt: OnInterrupt,
+}
+
+/// What is done for some actions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeploymentStep {
+    /// When.
+    pub actions: Vec<DeploymentAction>,
+    /// By whom.
+    pub group: DeploymentGroup,
+    /// What: a script's text, or JSON. In a job always in full; the ledger keeps its digest once it has run.
+    pub config: Content,
+}
+
+/// Heat's actions that reach a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum DeploymentAction {
+    /// The first time.
+    Create,
+    /// Config or inputs changed.
+    Update,
+    /// Before the resource is gone.
+    Delete,
+}
+
+/// Heat's name for the hook that takes a config.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum DeploymentGroup {
+    /// A program, begun by its first line.
+    Script,
+    /// A JSON document that `os-apply-config` answers from, together with those of other deployments.
+    ApplyConfig,
+    /// A JSON object of absolute path → document: each is written to its file.
+    JsonFile,
+}
+
+/// Something a run tells.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeploymentOutput {
+    /// A script writes it to `$heat_outputs_path.NAME`.
+    pub name: String,
+    /// If there is anything in it, the run has failed.
+    pub error_output: bool,
+}
+
+/// What becomes of a run whose end nobody knows: the server went down under it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OnInterrupt {
+    /// It runs again.
+    #[default]
+    Rerun,
+    /// The deployment has failed.
+    Fail,
+}
+
+/// Why there is no such deployment. Reads on after the deployment's name.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "each says it itself")]
+pub enum DeploymentError {
+    #[error("its name is empty, has control characters, or is longer than {NAME_MAX} bytes")]
+    Name,
+    #[error("two configs are for action {}", .0.name())]
+    Twice(DeploymentAction),
+    #[error("its configs and inputs are {0} bytes together; at most {DEPLOYMENT_MAX} fit a job")]
+    TooLarge(usize),
+    #[error("its config is not part of the job")]
+    Stored,
+    #[error("input '{}' cannot be an environment variable: its name is empty, longer than {NAME_MAX} bytes, or has '=' or a NUL in it", .0.escape_default())]
+    InputName(String),
+    #[error("input '{0}' has a NUL in its value, which no environment variable can")]
+    InputValue(String),
+    #[error("it has more than {INPUTS_MAX} inputs")]
+    Inputs,
+    #[error("output '{}' cannot be part of a file's name: it is empty, longer than {NAME_MAX} bytes, or has '/' or a NUL in it", .0.escape_default())]
+    OutputName(String),
+    #[error("output '{0}' is declared twice, or has the name of an attribute that each deployment has")]
+    OutputTwice(String),
+    #[error("it has more than {OUTPUTS_MAX} outputs")]
+    Outputs,
+    #[error("its timeout is not 1 to {DEPLOYMENT_TIMEOUT_MAX} seconds")]
+    Timeout,
+}
+
+impl Deployment {
+    /// What an action runs.
+    pub fn step(&self, action: Action) -> Option<&DeploymentStep> {
+        let action = DeploymentAction::of(action)?;
+        self.steps.iter().find(|step| step.actions.contains(&action))
+    }
+
+    /// About how many bytes it takes.
+    pub fn weight(&self) -> usize {
+        let configs = self.steps.iter().map(|step| match &step.config {
+            Content::Inline(bytes) => bytes.len(),
+            Content::Stored { .. } => 0,
+        });
+        let inputs = self.inputs.iter().map(|(name, value)| name.len() + value.len());
+        configs.chain(inputs).sum()
+    }
+
+    /// Whether a job can carry it and a run can be given all of it.
+    ///
+    /// # Errors
+    /// [`DeploymentError`]
+    pub fn check(&self) -> Result<(), DeploymentError> {
+        if self.name.is_empty() || self.name.len() > NAME_MAX || self.name.chars().any(char::is_control) {
+            return Err(DeploymentError::Name);
+        }
+        self.check_steps()?;
+        if self.inputs.len() > INPUTS_MAX {
+            return Err(DeploymentError::Inputs);
+        }
+        for (name, value) in &self.inputs {
+            if name.is_empty() || name.len() > NAME_MAX || name.contains(['=', '\0']) {
+                return Err(DeploymentError::InputName(name.clone()));
+            }
+            if value.contains('\0') {
+                return Err(DeploymentError::InputValue(name.clone()));
+            }
+        }
+        // Names of inputs that there may be: no more of them than of inputs.
+        if self.replace_on.len() > INPUTS_MAX || self.replace_on.iter().any(|name| name.len() > NAME_MAX) {
+            return Err(DeploymentError::Inputs);
+        }
+        self.check_outputs()?;
+        if self.timeout == 0 || self.timeout > DEPLOYMENT_TIMEOUT_MAX {
+            return Err(DeploymentError::Timeout);
+        }
+        match self.weight() {
+            ..=DEPLOYMENT_MAX => Ok(()),
+            weight => Err(DeploymentError::TooLarge(weight)),
+        }
+    }
+
+    fn check_steps(&self) -> Result<(), DeploymentError> {
+        let mut actions = BTreeSet::new();
+        for step in &self.steps {
+            if let Some(twice) = step.actions.iter().find(|action| !actions.insert(**action)) {
+                return Err(DeploymentError::Twice(*twice));
+            }
+            if matches!(step.config, Content::Stored { .. }) {
+                return Err(DeploymentError::Stored);
+            }
+        }
+        Ok(())
+    }
+
+    fn check_outputs(&self) -> Result<(), DeploymentError> {
+        if self.outputs.len() > OUTPUTS_MAX {
+            return Err(DeploymentError::Outputs);
+        }
+        let mut names = BTreeSet::from([DEPLOY_STDOUT, DEPLOY_STDERR, DEPLOY_STATUS_CODE]);
+        for DeploymentOutput { name, .. } in &self.outputs {
+            if name.is_empty() || name.len() > NAME_MAX || name.contains(['/', '\0']) {
+                return Err(DeploymentError::OutputName(name.clone()));
+            }
+            if !names.insert(name) {
+                return Err(DeploymentError::OutputTwice(name.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether an input changed whose change makes it another deployment.
+    pub(super) fn needs_replacement(&self, next: &Deployment) -> bool {
+        let differs = |name: &&String| self.inputs.get(*name) != next.inputs.get(*name);
+        next.replace_on.iter().any(|name| differs(&name))
+    }
+}
+
+impl DeploymentAction {
+    /// Of a job's action; nothing runs for the others.
+    pub fn of(action: Action) -> Option<Self> {
+        match action {
+            Action::Create => Some(Self::Create),
+            Action::Update => Some(Self::Update),
+            Action::Delete => Some(Self::Delete),
+            Action::Check | Action::Retain => None,
+        }
+    }
+
+    /// As Heat writes it, and as a run has it in [`DEPLOY_ACTION`].
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Create => "CREATE",
+            Self::Update => "UPDATE",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+impl DeploymentGroup {
+    /// As Heat writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Script => "script",
+            Self::ApplyConfig => "apply-config",
+            Self::JsonFile => "json-file",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn deployment() -> Deployment {
+        Deployment {
+            name: "setup".into(),
+            steps: vec![DeploymentStep {
+                actions: vec![DeploymentAction::Create, DeploymentAction::Update],
+                group: DeploymentGroup::Script,
+                config: Content::Inline(b"#!/bin/sh\n".to_vec()),
+            }],
+            inputs: [("colour".to_owned(), "blue".to_owned())].into(),
+            replace_on: BTreeSet::new(),
+            outputs: vec![DeploymentOutput { name: "result".into(), error_output: false }],
+            timeout: 60,
+            on_interrupt: OnInterrupt::Rerun,
+        }
+    }
+
+    fn with(change: impl FnOnce(&mut Deployment)) -> Deployment {
+        let mut deployment = deployment();
+        change(&mut deployment);
+        deployment
+    }
+
+    #[test]
+    fn each_bound_has_its_error() {
+        use DeploymentError as E;
+        assert_eq!(deployment().check(), Ok(()));
+        let input = |name: &str, value: &str| {
+            with(|d| drop(d.inputs.insert(name.into(), value.into()))).check().unwrap_err()
+        };
+        let output = |name: &str| {
+            with(|d| d.outputs.push(DeploymentOutput { name: name.into(), error_output: false }))
+                .check()
+                .unwrap_err()
+        };
+        let stored = Content::Stored { digest: super::super::ContentDigest([0; 32]), size: 1 };
+        for (wrong, error) in [
+            (with(|d| d.name.clear()), E::Name),
+            (with(|d| d.name = "a\nb".into()), E::Name),
+            (with(|d| d.steps.push(d.steps[0].clone())), E::Twice(DeploymentAction::Create)),
+            (with(|d| d.steps[0].config = stored), E::Stored),
+            (with(|d| d.timeout = 0), E::Timeout),
+            (with(|d| d.timeout = DEPLOYMENT_TIMEOUT_MAX + 1), E::Timeout),
+            (
+                with(|d| d.steps[0].config = Content::Inline(vec![b'a'; DEPLOYMENT_MAX])),
+                E::TooLarge(DEPLOYMENT_MAX + 10),
+            ),
+        ] {
+            assert_eq!(wrong.check(), Err(error));
+        }
+        for name in ["", "a=b", "a\0"] {
+            assert_eq!(input(name, "x"), E::InputName(name.into()));
+        }
+        assert_eq!(input("a", "x\0"), E::InputValue("a".into()));
+        for name in ["", "a/b", "a\0"] {
+            assert_eq!(output(name), E::OutputName(name.into()));
+        }
+        for name in ["result", DEPLOY_STDOUT] {
+            assert_eq!(output(name), E::OutputTwice(name.into()));
+        }
+        let many = with(|d| d.inputs = (0..=INPUTS_MAX).map(|n| (n.to_string(), String::new())).collect());
+        assert_eq!(many.check(), Err(E::Inputs));
+    }
+
+    #[test]
+    fn an_action_has_its_step_or_none() {
+        let deployment = deployment();
+        assert!(deployment.step(Action::Create).is_some());
+        assert!(deployment.step(Action::Update).is_some());
+        for action in [Action::Delete, Action::Check, Action::Retain] {
+            assert!(deployment.step(action).is_none(), "{action:?}");
+        }
+    }
+
+    #[test]
+    fn only_an_input_that_says_so_replaces() {
+        let old = deployment();
+        let change = |d: &mut Deployment| drop(d.inputs.insert("colour".into(), "red".into()));
+        assert!(!old.needs_replacement(&with(change)));
+        let replacing = with(|d| {
+            change(d);
+            d.replace_on = ["colour".to_owned()].into();
+        });
+        assert!(old.needs_replacement(&replacing));
+    }
+}

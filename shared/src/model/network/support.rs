@@ -1,0 +1,104 @@
+//! What of os-net-config's schema is done here, and what is refused by name, and why.
+
+use serde_json::Value;
+
+use super::schema;
+use super::value::boolean;
+use super::{NetworkDocument, NetworkError};
+
+/// What becomes of an object type or an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Support {
+    /// It is done, and read back.
+    Applied,
+    /// Taken with any value, and changes nothing; why.
+    Inert(&'static str),
+    /// Taken with this value alone, which changes nothing; what to do instead.
+    Only(&'static str, &'static str),
+    /// Refused by its name; why.
+    Refused(&'static str),
+}
+
+use Support::{Applied, Inert, Only, Refused};
+
+/// Of an object type. `remove_net_device` has no type and is one all the same.
+pub fn of_type(kind: &str) -> Support {
+    match kind {
+        "sriov_pf" | "sriov_vf" => Refused("SR-IOV needs hardware that this version does not set up"),
+        "ovs_user_bridge" | "ovs_dpdk_bond" | "ovs_dpdk_port" => {
+            Refused("DPDK takes NICs away from the kernel, which this version does not do")
+        }
+        "vpp_interface" | "vpp_bond" => Refused("VPP is not driven by this version"),
+        "contrail_vrouter" | "contrail_vrouter_dpdk" => {
+            Refused("Contrail's vRouter is not driven by this version")
+        }
+        "ivs_bridge" | "ivs_interface" => Refused("the Indigo virtual switch is not driven by this version"),
+        "nfvswitch_bridge" | "nfvswitch_internal" => Refused("NFVSwitch is not driven by this version"),
+        "ib_interface" | "ib_child_interface" => Refused("InfiniBand is not set up by this version"),
+        "dcb" => Refused("data center bridging needs hardware that this version does not set up"),
+        _ => Applied,
+    }
+}
+
+/// Of an option of a type that is [`Support::Applied`].
+pub fn of_option(kind: &str, option: &str) -> Support {
+    let has_no_link = matches!(kind, "ovs_bond" | "ovs_patch_port" | "ovs_tunnel");
+    match option {
+        "addresses" | "routes" if has_no_link => {
+            Refused("it has no interface of the kernel; give them to the bridge or to a VLAN in it")
+        }
+        "mtu" if matches!(kind, "ovs_patch_port" | "ovs_tunnel") => {
+            Refused("it has no interface of the kernel; leave it out")
+        }
+        "use_dhcp" | "use_dhcpv6" => Only("false", "list the addresses under 'addresses'"),
+        "nm_controlled" => Only("false", "leave it out: what a document names is Muster's"),
+        "persist_mapping" => Only("false", "leave it out: interfaces keep their names"),
+        "onboot" => Only("true", "leave it out: what a document names comes up at boot"),
+        "defroute" => Inert("it decides about routes of DHCP alone"),
+        "hotplug" => Inert("an interface that comes back is seen as it comes"),
+        "dhclient_args" => Only("", "leave it out"),
+        "nic_mapping" => Only("null", "give the mapping beside the document"),
+        "primary" if kind != "interface" => Only("false", "name an interface as the primary member"),
+        "dcb" => Refused("data center bridging needs hardware that this version does not set up"),
+        "ethtool_opts" => Refused("leave it out, and set it where the driver is set up"),
+        "linkdelay" => Inert("the way to the controller is tried until confirm_timeout is over"),
+        _ => Applied,
+    }
+}
+
+impl NetworkDocument {
+    /// All 28 object types with their options, as documents write them, for tables of them.
+    pub fn types() -> Vec<(&'static str, Vec<&'static str>)> {
+        let of = |kind: &'static schema::Type| (kind.name, kind.options().map(|(name, _)| name).collect());
+        let mut all: Vec<_> = schema::types().map(of).collect();
+        all.push(("remove_net_device", vec!["remove_name", "remove_type"]));
+        all
+    }
+}
+
+/// Lets an option pass that is done or that changes nothing, and refuses it by name otherwise.
+pub(super) fn check_option(path: &str, kind: &str, option: &str, value: &Value) -> Result<(), NetworkError> {
+    match of_option(kind, option) {
+        Applied | Inert(_) => Ok(()),
+        Refused(_) if is_empty(value) => Ok(()),
+        Refused(why) => Err(NetworkError::unsupported(path, format!("'{option}' of type '{kind}'"), why)),
+        Only(wanted @ ("true" | "false"), hint) => match boolean(path, value)? == (wanted == "true") {
+            true => Ok(()),
+            false => {
+                let other = if wanted == "true" { "false" } else { "true" };
+                Err(NetworkError::unsupported(path, format!("'{option}: {other}'"), hint))
+            }
+        },
+        Only(_, _) if is_empty(value) => Ok(()),
+        Only(_, hint) => Err(NetworkError::unsupported(path, option, hint)),
+    }
+}
+
+pub(super) fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::String(text) => text.is_empty(),
+        _ => false,
+    }
+}

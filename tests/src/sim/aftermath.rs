@@ -1,0 +1,195 @@
+//! What follows from what became durable: rows and stacks that went, things that stay although nobody stands for them;
+//! what must not begin on a host, and what an operator would see.
+
+use std::collections::BTreeSet;
+
+use muster_agent_core::Before;
+use muster_engine::record::{PackedSpec, ResourceRecord};
+use muster_shared::model::{Action, Claim, Job, OnDelete, Spec};
+use muster_shared::{NodeId, ResourceId};
+
+use super::machine::Machine;
+use super::store::Noted;
+use super::world::World;
+
+impl World {
+    /// Whether a job must not begin on this host.
+    pub fn job_must_not_begin(&self, at: usize, job: &Job, before: Option<&Before>) -> Option<String> {
+        let machine = &self.machines[at];
+        let name = &machine.name;
+        if let Some((other, key)) = self.running.get(&job.resource) {
+            let other = &self.machines[*other].name;
+            return Some(format!("{} has two jobs at once: {key:?} on {other}, and on {name}", job.resource));
+        }
+        if let Some(wrong) = machine.host.out_of_order(job) {
+            return Some(format!("on {name}: {wrong}"));
+        }
+        if machine.process.as_ref().is_some_and(|process| process.half_done.contains(&job.key())) {
+            let id = job.resource;
+            return Some(format!(
+                "{name} makes a change of {id} again that nobody confirmed before its agent ended"
+            ));
+        }
+        let shared = self.shared.borrow();
+        if job.action == Action::Delete {
+            let (thing, other) = machine.host.takes_from_another(job, before)?;
+            // One that is gone, or gives it up, is nobody to take from.
+            let owner = shared.tables.physical.get(&other).and_then(|id| shared.tables.rows.get(id))?;
+            let owns = owner.dropped.is_none() && !owner.handed_over && owner.lost_from.is_none();
+            return owns.then(|| {
+                format!("on {name} {} goes and takes {thing} away, which is of {}", job.resource, owner.name)
+            });
+        }
+        let row = shared.tables.physical.get(&job.resource).and_then(|id| shared.tables.rows.get(id));
+        match row {
+            None => Some(format!("{name} makes {}, which has no row", job.resource)),
+            Some(row) if row.node.as_ref() != Some(name) => {
+                Some(format!("{name} makes {}, which is of {:?}", row.name, row.node))
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// What became durable in the last turn.
+    pub fn noted(&mut self) {
+        let noted = std::mem::take(&mut self.shared.borrow_mut().noted);
+        for it in &noted {
+            if let Noted::RowGone(row) = it {
+                self.leaves_what_it_retains(row);
+            }
+        }
+        for it in noted {
+            match it {
+                Noted::RowGone(row) => {
+                    if let Some((at, thing)) = self.left_behind(row.physical).first()
+                        && row.external_id.is_none()
+                    {
+                        let (name, on) = (&row.name, &self.machines[*at].name);
+                        self.violate(format!(
+                            "the row of {name} ({}) is gone, and on {on} is {thing}",
+                            row.physical
+                        ));
+                    }
+                }
+                Noted::Stack { was, is } => {
+                    self.note(|_| {
+                        format!(
+                            "stack {} is {} {} r{} {}",
+                            is.name,
+                            is.action.as_str(),
+                            is.status.as_str(),
+                            is.revision,
+                            is.reason
+                        )
+                    });
+                    let wrong = self.reference.stack_went(was.as_ref(), &is, &self.shared.borrow().tables);
+                    wrong.into_iter().for_each(|wrong| self.violate(wrong));
+                }
+                Noted::TableGone(device) => self.table_is_gone(&device),
+                Noted::VersionGone(device) => self.version_is_gone(&device),
+                Noted::StackGone(stack) => {
+                    self.note(|_| format!("stack {} is gone", stack.name));
+                    self.reference.stack_is_gone(&stack);
+                }
+            }
+        }
+    }
+
+    /// Those that are retained leave what they made, also to one that goes in the same turn.
+    fn leaves_what_it_retains(&mut self, row: &ResourceRecord) {
+        if row.retain || row.progress.action == Some(Action::Retain) || keeps(row) {
+            self.retained.push(row.physical);
+        }
+        if self.retained.contains(&row.physical) {
+            self.stays_with(row);
+        }
+        for resource in self.retained.clone() {
+            for (at, thing) in self.left_behind(resource) {
+                self.machines[at].host.retains(resource, &thing);
+            }
+        }
+    }
+
+    /// What a row that is retained had taken over stays with it, if who made it has gone before and left it alone.
+    fn stays_with(&mut self, row: &ResourceRecord) {
+        let Some(spec) = row.spec.as_ref().map(PackedSpec::unpack) else { return };
+        let shared = self.shared.borrow();
+        let here = |machine: &&mut Machine| !machine.scrapped && row.node.as_ref() == Some(&machine.name);
+        for machine in self.machines.iter_mut().filter(here) {
+            // What it had to put back and does not name is in its agent's record.
+            let held: BTreeSet<Claim> =
+                spec.claims().into_iter().chain(machine.held_by(row.physical)).collect();
+            for thing in held.into_iter().map(|claim| claim.key) {
+                let Some(maker) = machine.host.made_by.get(&thing).copied() else { continue };
+                let mut others = shared.tables.rows.values().filter(|other| other.physical != maker);
+                if !machine.holds(maker) && !others.any(|other| claims(other, &machine.name, &thing)) {
+                    machine.host.retains(maker, &thing);
+                }
+            }
+        }
+    }
+
+    /// Things of a row that is gone, and that no other row stands for.
+    fn left_behind(&self, resource: ResourceId) -> Vec<(usize, String)> {
+        let shared = self.shared.borrow();
+        let mut all = Vec::new();
+        for (at, machine) in self.machines.iter().enumerate().filter(|(_, machine)| !machine.scrapped) {
+            let mut left = machine.host.things_of(resource);
+            // Who was to take it over has it to put back, and so has who did, as its agent has written down.
+            left.retain(|thing| {
+                let on_disk = machine.disk.holders(thing);
+                let mut holders = on_disk.filter_map(|holder| shared.tables.physical.get(&holder));
+                !holders.any(|row| shared.tables.rows.contains_key(row))
+                    && !shared.tables.rows.values().any(|other| claims(other, &machine.name, thing))
+            });
+            all.extend(left.into_iter().map(|thing| (at, thing)));
+        }
+        all
+    }
+
+    /// What an operator would see after this turn.
+    pub fn look(&mut self) {
+        let Some(turns) = &self.controller.turns else { return };
+        let engine = turns.engine();
+        let mut wrong = None;
+        for stack in engine.stack_views() {
+            let Ok(name) = stack.name.parse() else { continue };
+            if stack.status == "FAILED" && stack.status_reason.is_empty() {
+                wrong = Some(format!("stack {name} is FAILED without a reason"));
+            }
+            for row in engine.resource_views(&name, true).unwrap_or_default() {
+                if row.status == "IN_PROGRESS" && row.phase.is_empty() {
+                    wrong = Some(format!("{} of {name} is IN_PROGRESS and in no phase: {row:?}", row.name));
+                }
+                if row.status == "FAILED" && row.status_reason.is_empty() {
+                    wrong = Some(format!("{} of {name} is FAILED without a reason: {row:?}", row.name));
+                }
+            }
+            if stack.status == "IN_PROGRESS" && turns.poll_timeout().is_none() {
+                wrong = Some(format!("stack {name} is IN_PROGRESS and no timer is set"));
+            }
+        }
+        wrong.into_iter().for_each(|wrong| self.violate(wrong));
+    }
+}
+
+fn claims(row: &ResourceRecord, node: &NodeId, thing: &String) -> bool {
+    let spec = row.spec.as_ref().filter(|_| row.node.as_ref() == Some(node));
+    spec.is_some_and(|spec| spec.unpack().claims().iter().any(|claim| claim.key == *thing))
+}
+
+fn keeps(row: &ResourceRecord) -> bool {
+    row.spec.as_ref().is_some_and(|spec| spec.unpack().spec().is_some_and(is_kept))
+}
+
+/// What was made by it stays when that is deleted.
+pub fn is_kept(spec: &Spec) -> bool {
+    match spec {
+        Spec::File(file) => file.on_delete == OnDelete::Keep,
+        Spec::Network(network) => network.on_delete == OnDelete::Keep,
+        Spec::Hostname(hostname) => hostname.on_delete == OnDelete::Keep,
+        Spec::Unit(unit) => unit.on_delete == OnDelete::Keep,
+        Spec::Sysctl(sysctl) => sysctl.on_delete == OnDelete::Keep,
+        Spec::Dummy(_) | Spec::Deployment(_) => false,
+    }
+}

@@ -1,0 +1,184 @@
+//! What an agent has done for it: its effects, carried out on its server's disk, host and connection.
+
+use muster_agent_core::{ContentStep, Effect, Input, WriteId};
+use muster_shared::model::{DriftState, Outcome, Up};
+
+use super::bus::said;
+use super::host::Host;
+use super::work::Work;
+use super::world::World;
+
+impl World {
+    /// One of them.
+    pub fn agent_effect(&mut self, at: usize, effect: Effect) {
+        self.note(|world| format!("{} {}", world.machines[at].name, shown(&effect)));
+        if let Some(what) = counted(&effect) {
+            self.shared.borrow_mut().counts.add(what);
+        }
+        match effect {
+            Effect::Connect => self.agent_connects(at),
+            Effect::Disconnect { .. } => {
+                let Some(process) = &mut self.machines[at].process else { return };
+                process.attempt += 1;
+                if let Some(line) = process.line.take() {
+                    let notice = self.dice.net.millis(1, 100);
+                    self.line_ends(line, None, Some(notice));
+                }
+                self.tell_agent(at, Input::Disconnected { reason: "closed by this side".into() });
+            }
+            Effect::Flow { device, effect } => self.flow_effect(at, &device, effect),
+            Effect::Send(up) => {
+                if let Up::Flow(up) = &up {
+                    self.tells_what_is_durable(at, up);
+                }
+                let machine = &mut self.machines[at];
+                let Some(process) = &mut machine.process else { return };
+                if let Up::Drift(drifts) = &up {
+                    let wrong = machine.host.untrue(drifts, process.agent.entries(), self.now);
+                    wrong.into_iter().for_each(|wrong| self.shared.borrow_mut().violate(wrong));
+                }
+                // What only one says that obeys.
+                let obeys = matches!(up, Up::Ledger { .. } | Up::Heartbeat);
+                process.said.push(up);
+                if obeys && process.greeted > machine.disk.epoch {
+                    let (name, epoch) = (machine.name.clone(), process.greeted.0);
+                    self.violate(format!("{name} obeys epoch {epoch}, which it has not written down"));
+                }
+            }
+            Effect::Write { write, entry } => {
+                // A disk that is full may have taken it all the same.
+                let taken = !self.machines[at].disk.full || self.dice.disks.one_in(4);
+                if taken {
+                    let disk = &mut self.machines[at].disk;
+                    if disk.ends_retained(&entry) {
+                        // Its agent does not know it any more, whatever is asked of it next.
+                        self.retained.push(entry.resource);
+                        let held = disk.given_up_to(entry.resource);
+                        self.machines[at].host.falls_to(entry.resource, &held);
+                    }
+                    self.machines[at].disk.write(*entry);
+                }
+                self.written(at, write, taken);
+            }
+            Effect::Remove(resource) => self.machines[at].disk.remove(resource),
+            Effect::WriteEpoch { write, epoch } => {
+                let taken = !self.machines[at].disk.full;
+                if taken {
+                    self.machines[at].disk.epoch = epoch;
+                }
+                self.written(at, write, taken);
+            }
+            Effect::Capture { key, spec, known, own } => {
+                let after = self.dice.hosts.millis(0, 20);
+                self.work_later(at, after, Work::Capture(key, Box::new(spec), known, own));
+            }
+            Effect::Run { job, before, theirs } => self.job_begins(at, *job, before, theirs),
+            Effect::Guard { job, before, theirs } => {
+                let after = self.dice.hosts.millis(0, 50);
+                let own = before.as_ref().map(|before| Host::without(before, &theirs));
+                self.work_later(at, after, Work::Guard(job, own));
+            }
+            Effect::Restore { key, undo } => {
+                let after = self.dice.hosts.millis(1, 2000);
+                self.work_later(at, after, Work::Restore(key, undo));
+            }
+            Effect::Fallback { key, spec } => {
+                let after = self.dice.hosts.millis(1, 2000);
+                self.work_later(at, after, Work::Fallback(key, Box::new(spec)));
+            }
+            Effect::Check { job, .. } => {
+                let after = self.dice.hosts.millis(0, 200);
+                if let Some(process) = &mut self.machines[at].process {
+                    process.checks.insert(job.key(), *job.clone());
+                }
+                self.work_later(at, after, Work::Check(job.key()));
+            }
+            Effect::Look { number, looks } => {
+                let after = self.dice.watch.millis(0, 20);
+                self.work_later(at, after, Work::Look(number, looks));
+            }
+            Effect::Gather => {
+                let after = self.dice.watch.millis(0, 5);
+                self.work_later(at, after, Work::Gather);
+            }
+            Effect::Cancel(key) => {
+                if let Some(process) = &mut self.machines[at].process {
+                    process.runs.remove(&key);
+                    process.checks.remove(&key);
+                }
+                self.job_ended(at, key);
+            }
+            Effect::Content { digest, step } => self.content(at, digest, step),
+            Effect::KeepContents(kept) => {
+                self.machines[at].disk.contents.retain(|digest, _| kept.contains(digest));
+            }
+            // Nobody gives documents on a simulated server.
+            Effect::LocalEnded(_) | Effect::Warn(_) => {}
+        }
+    }
+
+    fn written(&mut self, at: usize, write: WriteId, taken: bool) {
+        let result = if taken { Ok(()) } else { Err("no space left on device".to_owned()) };
+        if let Some(process) = &mut self.machines[at].process {
+            process.written.push((write, result));
+        }
+    }
+}
+
+fn shown(effect: &Effect) -> String {
+    match effect {
+        Effect::Write { write, entry } => format!("writes {} #{}", entry.resource, write.0),
+        Effect::Run { job, .. } => {
+            format!("runs {:?} {} {}.{}", job.action, job.resource, job.generation, job.attempt.0)
+        }
+        Effect::Send(Up::Report(report)) => {
+            format!(
+                "reports {} {}.{} {:?}",
+                report.key.resource, report.key.generation, report.key.attempt.0, report.outcome
+            )
+        }
+        Effect::Send(up) => format!("says {}", said(up)),
+        other => format!("{other:?}"),
+    }
+}
+
+/// What of an effect is counted.
+fn counted(effect: &Effect) -> Option<String> {
+    Some(match effect {
+        Effect::Run { job, .. } => format!("agent runs {:?}", job.action),
+        Effect::Check { .. } => "agent checks".into(),
+        Effect::Look { .. } => "agent looks".into(),
+        Effect::Send(Up::Drift(drifts)) if drifts.iter().all(|drift| drift.state == DriftState::InSync) => {
+            "agent says in sync".into()
+        }
+        Effect::Send(Up::Drift(_)) => "agent says drifted".into(),
+        Effect::Send(Up::Facts(_)) => "agent says facts".into(),
+        Effect::Capture { known, .. } if known.is_empty() => "agent captures".into(),
+        Effect::Capture { .. } => "agent captures what it takes over".into(),
+        Effect::Guard { .. } => "agent guards".into(),
+        Effect::Restore { .. } => "agent puts back".into(),
+        Effect::Fallback { .. } => "agent falls back".into(),
+        Effect::Send(Up::Challenge { .. }) => "agent asks for a confirmation".into(),
+        Effect::Cancel(_) => "agent cancels".into(),
+        Effect::Remove(_) => "agent forgets".into(),
+        Effect::LocalEnded(_) => "agent answers on its server".into(),
+        Effect::Warn(_) => "agent warns".into(),
+        Effect::WriteEpoch { .. } => "agent writes an epoch".into(),
+        Effect::Disconnect { .. } => "agent disconnects".into(),
+        Effect::Content { step: ContentStep::Verify, .. } => "agent has fetched".into(),
+        Effect::Send(Up::Progress(_)) => "agent says progress".into(),
+        Effect::Send(Up::Ledger { .. }) => "agent sends its ledger".into(),
+        Effect::Send(Up::Report(report)) => format!(
+            "outcome {}",
+            match &report.outcome {
+                Outcome::Done(_) => "done",
+                Outcome::Failed { permanent: false, .. } => "failed",
+                Outcome::Failed { permanent: true, .. } => "failed for good",
+                Outcome::Withdrawn => "withdrawn",
+                Outcome::Superseded { .. } => "superseded",
+                Outcome::Differs { .. } => "differs",
+            }
+        ),
+        _ => return None,
+    })
+}

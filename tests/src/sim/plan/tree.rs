@@ -1,0 +1,319 @@
+//! What of a plan is no single thing on a server: nested stacks, groups, what the controller itself sees to.
+//!
+//! There are two nested templates, which never change; what differs is what they are given.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value as Json, json};
+
+use super::{Plan, Resource, Value, What};
+
+/// Names of members of a group come from this.
+const INDEX: &str = "%index%";
+/// A nested stack, and one with a group in it.
+const INNER: &str = "inner.yaml";
+const DEEP: &str = "deep/deep.yaml";
+/// So many characters has a random text of a nested stack.
+pub const INNER_LENGTH: usize = 8;
+
+/// Of the controller itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Here {
+    /// `OS::Heat::Value`
+    Value(Value),
+    /// `OS::Heat::RandomString`
+    Random { length: usize, salt: u64 },
+    /// `OS::Neutron::Net`
+    Net { name: String },
+    /// `OS::Neutron::Subnet`: `10.THIRD.0.0/24`, with a pool from .10 to `last`.
+    Subnet { network: String, third: usize, last: u8 },
+    /// `OS::Neutron::Port` of a network by its name, here or elsewhere, or by its id; with the address that ends so.
+    Port { network: String, by_id: bool, fixed: Option<(usize, u8)> },
+}
+
+/// `OS::Heat::ResourceGroup`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// How many.
+    pub count: Value,
+    /// A parameter says so.
+    pub by_parameter: bool,
+    /// Members that are removed.
+    pub removed: BTreeSet<u64>,
+    /// And those that were before.
+    pub appends: bool,
+    /// So many at once, when they are made and when they are changed.
+    pub batches: Option<(u64, u64)>,
+    /// What each is.
+    pub member: Member,
+}
+
+/// What a member is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Member {
+    /// `Muster::Dummy`
+    Dummy { node: String, value: Value },
+    /// A nested stack.
+    Nested(Inner),
+    /// `OS::Neutron::Port`
+    Port { network: String },
+}
+
+/// A nested stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inner {
+    /// Where its dummies are.
+    pub node: String,
+    /// What it is given.
+    pub value: Value,
+    /// `true` or `false`: whether there is `e` in it.
+    pub on: Value,
+    /// Another one makes its random text and its dummy anew.
+    pub again: u64,
+    /// How many members the group in it has, if there is one.
+    pub count: Option<Value>,
+}
+
+impl What {
+    /// Whether its members are ports.
+    pub fn is_group_of_ports(&self) -> bool {
+        matches!(self, What::Group(Group { member: Member::Port { .. }, .. }))
+    }
+
+    /// All that it is made of, of a tree.
+    pub fn values(&self) -> Vec<&Value> {
+        match self {
+            What::Here(Here::Value(value)) => vec![value],
+            What::Group(group) => {
+                let mut values = vec![&group.count];
+                match &group.member {
+                    Member::Dummy { value, .. } => values.push(value),
+                    // What it is given is each member's own.
+                    Member::Nested(inner) => values.extend(inner.values().into_iter().skip(1)),
+                    Member::Port { .. } => {}
+                }
+                values
+            }
+            What::Nested(inner) => inner.values(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The next of a few numbers, if it is one.
+fn next(value: &Value) -> Option<Value> {
+    let Value::Text(text) = value else { return None };
+    let number: u64 = text.parse().ok()?;
+    Some(Value::Text(((number + 1) % 4).to_string()))
+}
+
+impl Here {
+    /// Another one; none: it stays.
+    pub fn change(&mut self) -> Option<()> {
+        match self {
+            Here::Value(value) => *value = next(value)?,
+            Here::Random { salt, .. } => *salt += 1,
+            Here::Port { fixed: fixed @ Some(_), .. } => *fixed = None,
+            Here::Port { .. } | Here::Net { .. } | Here::Subnet { .. } => return None,
+        }
+        Some(())
+    }
+
+    /// Its type.
+    pub fn json(&self, properties: &mut Map<String, Json>) -> &'static str {
+        let (kind, all) = match self {
+            Here::Value(value) => ("OS::Heat::Value", json!({"value": value.json()})),
+            Here::Random { length, salt } => {
+                ("OS::Heat::RandomString", json!({"length": length, "salt": salt.to_string()}))
+            }
+            Here::Net { name } => ("OS::Neutron::Net", json!({"name": name})),
+            Here::Subnet { network, third, last } => {
+                let [cidr, start, end] = ["0/24".into(), "10".into(), last.to_string()]
+                    .map(|end: String| format!("10.{third}.0.{end}"));
+                let pools = json!([{"start": start, "end": end}]);
+                let all = json!({"network": network, "cidr": cidr, "allocation_pools": pools});
+                ("OS::Neutron::Subnet", all)
+            }
+            Here::Port { network, by_id, fixed } => {
+                let network = if *by_id { json!({"get_resource": "y"}) } else { json!(network) };
+                let mut all = json!({"network": network});
+                if let Some((third, last)) = fixed {
+                    all["fixed_ips"] = json!([{"ip_address": format!("10.{third}.0.{last}")}]);
+                }
+                ("OS::Neutron::Port", all)
+            }
+        };
+        properties.extend(all.as_object().cloned().unwrap_or_default());
+        kind
+    }
+}
+
+impl Group {
+    /// What of its members others ask for.
+    pub fn attribute(&self) -> &'static str {
+        match &self.member {
+            Member::Dummy { .. } => "i",
+            Member::Nested(_) => "o",
+            Member::Port { .. } => "name",
+        }
+    }
+
+    /// What that is of one member.
+    pub fn attribute_of(&self, member: u64) -> String {
+        format!("i{member}")
+    }
+
+    /// Another one; none: it stays.
+    pub fn change(&mut self) -> Option<()> {
+        self.count = next(&self.count)?;
+        Some(())
+    }
+
+    /// Its type.
+    pub fn json(
+        &self,
+        name: &str,
+        properties: &mut Map<String, Json>,
+        more: &mut Map<String, Json>,
+    ) -> &'static str {
+        let count = match self.by_parameter {
+            true => json!({"get_param": format!("count_{name}")}),
+            false => self.count.json(),
+        };
+        properties.insert("count".into(), count);
+        let mut inside = Map::new();
+        let kind = match &self.member {
+            Member::Dummy { node, value } => {
+                inside.insert("node".into(), json!(node));
+                inside.insert("values".into(), json!({"i": format!("i{INDEX}"), "k": value.json()}));
+                "Muster::Dummy"
+            }
+            Member::Nested(inner) => {
+                let kind = inner.json(&mut inside);
+                inside.insert("p".into(), json!(format!("i{INDEX}")));
+                kind
+            }
+            Member::Port { network } => {
+                inside.insert("network".into(), json!(network));
+                inside.insert("name".into(), json!(format!("i{INDEX}")));
+                "OS::Neutron::Port"
+            }
+        };
+        properties.insert("resource_def".into(), json!({"type": kind, "properties": inside}));
+        if !self.removed.is_empty() {
+            let names: Vec<String> = self.removed.iter().map(u64::to_string).collect();
+            properties.insert("removal_policies".into(), json!([{"resource_list": names}]));
+        }
+        if !self.appends {
+            properties.insert("removal_policies_mode".into(), json!("update"));
+        }
+        if let Some((create, update)) = self.batches {
+            let policy = json!({"batch_create": {"max_batch_size": create}, "rolling_update": {"max_batch_size": update}});
+            more.insert("update_policy".into(), policy);
+        }
+        "OS::Heat::ResourceGroup"
+    }
+}
+
+impl Inner {
+    fn values(&self) -> Vec<&Value> {
+        [&self.value, &self.on].into_iter().chain(&self.count).collect()
+    }
+
+    /// Its type.
+    pub fn json(&self, properties: &mut Map<String, Json>) -> &'static str {
+        properties.insert("node".into(), json!(self.node));
+        properties.insert("p".into(), self.value.json());
+        properties.insert("on".into(), self.on.json());
+        properties.insert("r".into(), json!(self.again.to_string()));
+        match &self.count {
+            Some(count) => {
+                properties.insert("n".into(), count.json());
+                DEEP
+            }
+            None => INNER,
+        }
+    }
+}
+
+impl Plan {
+    /// What a resource needs, by its path; none: there is no such one.
+    pub fn needs_of(&self, path: &str) -> Option<BTreeSet<String>> {
+        let (name, inside) = cut(path);
+        let resource = self.resources.get(name).filter(|resource| resource.is_there())?;
+        let mut needs = resource.needs();
+        needs.retain(|need| self.resources.get(need).is_some_and(Resource::is_there));
+        let is_number = |text: &str| text.parse::<u64>().is_ok();
+        let (prefix, inner, inside) = match (&resource.what, inside) {
+            (_, None) => return Some(needs),
+            (What::Nested(inner), Some(inside)) => (name.to_owned(), inner, inside),
+            (What::Group(group), Some(inside)) => {
+                let (member, inside) = cut(inside);
+                match (&group.member, inside) {
+                    _ if !is_number(member) => return None,
+                    (Member::Nested(inner), Some(inside)) => (format!("{name}/{member}"), inner, inside),
+                    (Member::Nested(_), None) | (_, Some(_)) => return None,
+                    (Member::Dummy { .. } | Member::Port { .. }, None) => return Some(needs),
+                }
+            }
+            _ => return None,
+        };
+        let own: &[&str] = match inside.strip_prefix("g/") {
+            Some(member) if inner.count.is_some() && is_number(member) => &["d"],
+            Some(_) => return None,
+            None if inside == "d" => &["v", "w"],
+            None if inside == "e" => &["d"],
+            None => return None,
+        };
+        needs.extend(own.iter().map(|own| format!("{prefix}/{own}")));
+        Some(needs)
+    }
+}
+
+/// The first name of a path, and the rest.
+fn cut(path: &str) -> (&str, Option<&str>) {
+    path.split_once('/').map_or((path, None), |(name, inside)| (name, Some(inside)))
+}
+
+/// The templates that these name.
+pub fn files<'a>(whats: impl Iterator<Item = &'a What>) -> BTreeMap<String, String> {
+    let inners = whats.filter_map(|what| match what {
+        What::Nested(inner) | What::Group(Group { member: Member::Nested(inner), .. }) => Some(inner),
+        _ => None,
+    });
+    let file = |inner: &Inner| match inner.count {
+        Some(_) => (DEEP.to_owned(), template(true)),
+        None => (INNER.to_owned(), template(false)),
+    };
+    inners.map(file).collect()
+}
+
+fn template(deep: bool) -> String {
+    let node = json!({"get_param": "node"});
+    let mut template = json!({
+        "heat_template_version": "2018-08-31",
+        "parameters": {
+            "node": {"type": "string"}, "p": {"type": "string"}, "on": {"type": "boolean"}, "r": {"type": "string"}
+        },
+        "resources": {
+            "v": {"type": "OS::Heat::Value", "properties": {"value": {"get_param": "p"}}},
+            "w": {"type": "OS::Heat::RandomString", "properties": {"length": INNER_LENGTH, "salt": {"get_param": "r"}}},
+            "d": {"type": "Muster::Dummy", "properties": {"node": node, "values": {
+                "v": {"get_attr": ["v", "value"]}, "w": {"get_attr": ["w", "value"]}, "!r": {"get_param": "r"}
+            }}},
+            "e": {"type": "Muster::Dummy", "condition": {"get_param": "on"},
+                "properties": {"node": node, "values": {"d": {"get_resource": "d"}}}},
+        },
+        "outputs": {"o": {"value": {"get_attr": ["d", "v"]}}},
+    });
+    if deep {
+        template["parameters"]["n"] = json!({"type": "number"});
+        template["resources"]["g"] = json!({"type": "OS::Heat::ResourceGroup", "properties": {
+            "count": {"get_param": "n"},
+            "resource_def": {"type": "Muster::Dummy", "properties": {
+                "node": node, "values": {"i": format!("i{INDEX}"), "d": {"get_resource": "d"}}
+            }},
+        }});
+    }
+    template.to_string()
+}

@@ -1,0 +1,224 @@
+//! What a plan's groups, nested stacks and values come to, by the paths of all that is in them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_engine::record::{ResourceRecord, Status};
+use muster_shared::ResourceId;
+use serde_json::Value as Json;
+
+use super::super::plan::{Group, Here, INNER_LENGTH, Inner, Member, Plan, Resource, Value, What};
+use super::super::store::Tables;
+
+/// A plan with what is durable: ids, random texts and addresses are nobody's to foresee.
+pub struct At<'a> {
+    /// Whose.
+    pub stack: u64,
+    /// What it is to be.
+    pub plan: &'a Plan,
+    /// What is durable.
+    pub tables: &'a Tables,
+}
+
+/// One resource of a tree.
+pub enum Thing<'a> {
+    /// As the plan has it, on a server.
+    Plain(&'a Resource),
+    /// A dummy inside something.
+    Dummy { node: &'a str, values: BTreeMap<String, String> },
+    /// A value.
+    Value(String),
+    /// A text of this length.
+    Random(usize),
+    /// A port, perhaps with an address that it asks for.
+    Port { network: &'a str, fixed: Option<(usize, u8)> },
+    /// A group, a nested stack, a network or a subnet: there is no more to it.
+    Whole,
+}
+
+/// By path.
+type Things<'a> = BTreeMap<String, Thing<'a>>;
+
+impl<'a> At<'a> {
+    /// All that there is to be.
+    pub fn unfold(&self) -> Result<Things<'a>, String> {
+        let mut things = Things::new();
+        for (name, resource) in self.plan.resources.iter().filter(|(_, resource)| resource.is_there()) {
+            let thing = match &resource.what {
+                What::Group(group) => {
+                    for member in self.members(name, group)? {
+                        self.member(&mut things, &format!("{name}/{member}"), group, member)?;
+                    }
+                    Thing::Whole
+                }
+                What::Nested(inner) => {
+                    self.inside(&mut things, name, inner, self.text(&inner.value)?)?;
+                    continue;
+                }
+                What::Here(Here::Value(value)) => Thing::Value(self.text(value)?),
+                What::Here(Here::Random { length, .. }) => Thing::Random(*length),
+                What::Here(Here::Port { network, fixed, .. }) => Thing::Port { network, fixed: *fixed },
+                What::Here(Here::Net { .. } | Here::Subnet { .. }) => Thing::Whole,
+                _ => Thing::Plain(resource),
+            };
+            things.insert(name.clone(), thing);
+        }
+        Ok(things)
+    }
+
+    fn member(
+        &self,
+        things: &mut Things<'a>,
+        path: &str,
+        group: &'a Group,
+        member: u64,
+    ) -> Result<(), String> {
+        let own = group.attribute_of(member);
+        let thing = match &group.member {
+            Member::Dummy { node, value } => {
+                let values = [("i".to_owned(), own), ("k".to_owned(), self.text(value)?)].into();
+                Thing::Dummy { node, values }
+            }
+            Member::Nested(inner) => return self.inside(things, path, inner, own),
+            Member::Port { network } => Thing::Port { network, fixed: None },
+        };
+        things.insert(path.to_owned(), thing);
+        Ok(())
+    }
+
+    /// A nested stack; its templates are in `plan/tree.rs`.
+    fn inside(
+        &self,
+        things: &mut Things<'a>,
+        path: &str,
+        inner: &'a Inner,
+        given: String,
+    ) -> Result<(), String> {
+        let at = |name: &str| format!("{path}/{name}");
+        let node = inner.node.as_str();
+        let values = BTreeMap::from([
+            ("v".to_owned(), given.clone()),
+            ("w".to_owned(), self.random(&at("w"))?),
+            ("!r".to_owned(), inner.again.to_string()),
+        ]);
+        things.insert(path.to_owned(), Thing::Whole);
+        things.insert(at("v"), Thing::Value(given));
+        things.insert(at("w"), Thing::Random(INNER_LENGTH));
+        things.insert(at("d"), Thing::Dummy { node, values });
+        let of_d = self.physical(&at("d"))?.to_string();
+        if self.text(&inner.on)? == "true" {
+            things.insert(at("e"), Thing::Dummy { node, values: [("d".to_owned(), of_d.clone())].into() });
+        }
+        if let Some(count) = &inner.count {
+            things.insert(at("g"), Thing::Whole);
+            for member in 0..self.number(count)? {
+                let values = [("i".to_owned(), format!("i{member}")), ("d".to_owned(), of_d.clone())];
+                things.insert(at(&format!("g/{member}")), Thing::Dummy { node, values: values.into() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Members of a group: the first names that were never removed.
+    pub fn members(&self, path: &str, group: &Group) -> Result<Vec<u64>, String> {
+        let row = self.row(path)?;
+        let known = row.progress.attributes.get("removed_rsrc_list");
+        let removed: BTreeSet<u64> = known
+            .into_iter()
+            .flat_map(|names| names.split(','))
+            .filter_map(|name| name.parse().ok())
+            .collect();
+        if !removed.is_superset(&group.removed) || !group.appends && removed != group.removed {
+            return Err(format!("{path} has given up {removed:?}, and should {:?}", group.removed));
+        }
+        let count = usize::try_from(self.number(&group.count)?).unwrap_or(usize::MAX);
+        Ok((0..).filter(|name| !removed.contains(name)).take(count).collect())
+    }
+
+    fn number(&self, value: &Value) -> Result<u64, String> {
+        let text = self.text(value)?;
+        text.parse().map_err(|_| format!("a count is {text:?}, and it is COMPLETE"))
+    }
+
+    /// What a value comes to.
+    pub fn text(&self, value: &Value) -> Result<String, String> {
+        let what = |of: &String| &self.plan.resources[of].what;
+        match value {
+            Value::Text(text) => Ok(text.clone()),
+            Value::Hidden => Ok(self.plan.hidden.clone()),
+            Value::Id(of) if matches!(what(of), What::Here(Here::Random { .. })) => self.random(of),
+            Value::Id(of) => match &self.plan.resources[of].external {
+                Some(id) => Ok(id.clone()),
+                None => Ok(self.physical(of)?.to_string()),
+            },
+            Value::Attribute(of, key) => match what(of) {
+                What::Dummy { values, .. } => self.text(&values[key]),
+                What::File { path, .. } => Ok(path.clone()),
+                What::Hostname { number, .. } => Ok(format!("h{number}")),
+                What::Here(Here::Value(value)) => self.text(value),
+                What::Here(Here::Random { .. }) => self.random(of),
+                What::Nested(inner) => self.text(&inner.value),
+                What::Network { .. } | What::Flows { .. } | What::Group(_) | What::Here(_) => {
+                    Err(format!("{of} has no such attribute"))
+                }
+            },
+            Value::All(of, _) => {
+                let What::Group(group) = what(of) else { return Err(format!("{of} is no group")) };
+                let each = self.members(of, group)?.into_iter().map(|member| group.attribute_of(member));
+                Ok(each.collect::<Vec<_>>().join(","))
+            }
+            Value::Address(of) => self.address(of),
+        }
+    }
+
+    fn random(&self, path: &str) -> Result<String, String> {
+        let text = self.row(path)?.progress.attributes.get("value");
+        text.cloned().ok_or_else(|| format!("{path} has no text"))
+    }
+
+    /// The one address of a port.
+    pub fn address(&self, path: &str) -> Result<String, String> {
+        match addresses(self.row(path)?).as_slice() {
+            [(_, address)] => Ok(address.clone()),
+            all => Err(format!("{path} has the addresses {all:?}")),
+        }
+    }
+
+    /// The row of a path.
+    pub fn row(&self, path: &str) -> Result<&'a ResourceRecord, String> {
+        row(self.stack, path, self.tables)
+    }
+
+    /// The one thing it stands for.
+    pub fn physical(&self, path: &str) -> Result<ResourceId, String> {
+        Ok(self.row(path)?.physical)
+    }
+}
+
+/// Subnet and address of each that a row has.
+pub fn addresses(row: &ResourceRecord) -> Vec<(String, String)> {
+    let text = row.progress.attributes.get("fixed_ips").map(String::as_str).unwrap_or("[]");
+    let all: Vec<Json> = serde_json::from_str(text).unwrap_or_default();
+    let part = |it: &Json, key: &str| it[key].as_str().unwrap_or_default().to_owned();
+    all.iter().map(|it| (part(it, "subnet_id"), part(it, "ip_address"))).collect()
+}
+
+/// What operators read of it.
+pub fn has_failed(id: &ResourceId, tables: &Tables) -> bool {
+    let row = tables.physical.get(id).and_then(|row| tables.rows.get(row));
+    row.is_some_and(|row| row.progress.status == Some(Status::Failed))
+}
+
+fn row<'a>(stack: u64, name: &str, tables: &'a Tables) -> Result<&'a ResourceRecord, String> {
+    let is_it = |row: &&ResourceRecord| row.stack == stack && *row.name == *name && row.dropped.is_none();
+    let mut rows = tables.rows.values().filter(is_it);
+    match (rows.next(), rows.next()) {
+        (Some(row), None) => Ok(row),
+        (None, _) => Err(format!("{name} has no row")),
+        (Some(_), Some(_)) => Err(format!("{name} has more than one row")),
+    }
+}
+
+/// The thing that a path of a stack stands for.
+pub fn physical(stack: u64, name: &str, tables: &Tables) -> Result<ResourceId, String> {
+    row(stack, name, tables).map(|row| row.physical)
+}

@@ -1,0 +1,238 @@
+//! Hosts as they should be, and what is not so.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_engine::flow::record::FlowMark;
+use muster_engine::record::{ResourceRecord, Status};
+use muster_shared::ResourceId;
+use muster_shared::model::flow::{DeviceName, FlowId, Packed};
+use muster_shared::model::{ContentDigest, Hostname};
+use serde_json::Value as Json;
+
+use super::super::addresses;
+use super::super::flow;
+use super::super::host::FileState;
+use super::super::machine::Machine;
+use super::super::plan::{CUTTING, Plan, Resource, What};
+use super::super::store::Tables;
+use super::tree::{At, Thing, has_failed};
+
+/// Hosts as they should be, by the machine's name.
+pub struct Wanted {
+    dummies: BTreeMap<String, BTreeMap<ResourceId, BTreeMap<String, String>>>,
+    files: BTreeMap<String, BTreeMap<String, FileState>>,
+    links: BTreeMap<String, BTreeMap<String, u32>>,
+}
+
+impl Wanted {
+    /// Without any stack.
+    pub fn new(machines: &[&Machine]) -> Self {
+        let name = |machine: &Machine| machine.name.to_string();
+        Self {
+            dummies: machines.iter().map(|m| (name(m), BTreeMap::new())).collect(),
+            files: machines.iter().map(|m| (name(m), m.host.files_before.clone())).collect(),
+            links: machines.iter().map(|m| (name(m), m.host.links_before.clone())).collect(),
+        }
+    }
+
+    /// With what a stack is to be.
+    ///
+    /// # Errors
+    /// What of it is not as it should be.
+    pub fn add(
+        &mut self,
+        stack: u64,
+        plan: &Plan,
+        tables: &Tables,
+        machines: &[&Machine],
+    ) -> Result<(), String> {
+        let at = At { stack, plan, tables };
+        let things = at.unfold()?;
+        let is_own = |row: &&ResourceRecord| row.stack == stack && row.dropped.is_none();
+        if let Some(more) = tables.rows.values().filter(is_own).find(|row| !things.contains_key(&*row.name)) {
+            return Err(format!("nobody asked for {}", more.name));
+        }
+        for (path, thing) in things {
+            let row = at.row(&path)?;
+            let has_failed = row.progress.status == Some(Status::Failed);
+            match thing {
+                Thing::Plain(resource) => self.add_plain(&at, &path, resource, machines)?,
+                Thing::Dummy { node, values } => {
+                    let nowhere = || format!("{path} is to be on {node}, which is no server");
+                    self.dummies.get_mut(node).ok_or_else(nowhere)?.insert(row.physical, values);
+                }
+                _ if has_failed => {}
+                Thing::Value(text) => {
+                    let is = row.spec.as_ref().and_then(|spec| spec.unpack().attribute("value"));
+                    if is != Some(Json::String(text.clone())) {
+                        return Err(format!("{path} is {is:?}, and should be {text:?}"));
+                    }
+                }
+                Thing::Random(length) => {
+                    let text = row.progress.attributes.get("value").map(String::as_str).unwrap_or_default();
+                    let letters = text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+                    if text.len() != length || !letters {
+                        return Err(format!("{path} is {text:?}, and should have {length} characters"));
+                    }
+                }
+                Thing::Port { network, fixed } => {
+                    let third = fixed.map_or_else(|| addresses::third_of(network), |(third, _)| third);
+                    let address = at.address(&path)?;
+                    let last =
+                        address.strip_prefix(&format!("10.{third}.0.")).and_then(|last| last.parse().ok());
+                    let is_right = last.is_some_and(|last| match fixed {
+                        Some((_, wanted)) => last == wanted,
+                        // It keeps one that it has asked for before.
+                        None => addresses::POOL.contains(&last) || addresses::ASKED_FOR.contains(&last),
+                    });
+                    if !is_right {
+                        return Err(format!("{path} has {address} of {network}, and asked for {fixed:?}"));
+                    }
+                }
+                Thing::Whole => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn add_plain(
+        &mut self,
+        at: &At<'_>,
+        name: &str,
+        resource: &Resource,
+        machines: &[&Machine],
+    ) -> Result<(), String> {
+        let tables = at.tables;
+        let physical = at.physical(name)?;
+        let node = match &resource.node {
+            Some(node) => node.clone(),
+            None if has_failed(&physical, tables) => return Ok(()),
+            None => machines
+                .iter()
+                .find(|machine| machine.host.dummies.contains_key(&physical))
+                .map(|machine| machine.name.to_string())
+                .ok_or_else(|| format!("{name} is nowhere"))?,
+        };
+        let nowhere = || format!("{name} is to be on {node}, which is no server");
+        match &resource.what {
+            What::Dummy { values, .. } => {
+                let values: Result<_, String> =
+                    values.iter().map(|(key, value)| Ok((key.clone(), at.text(value)?))).collect();
+                self.dummies.get_mut(&node).ok_or_else(nowhere)?.insert(physical, values?);
+            }
+            What::File { path, content, size, mode, .. } => {
+                let mut content = at.text(content)?;
+                content.push_str(&"x".repeat(*size));
+                let file = FileState { digest: ContentDigest::of(content.as_bytes()), mode: *mode };
+                self.files.get_mut(&node).ok_or_else(nowhere)?.insert(path.clone(), file);
+            }
+            What::Network { links, .. } => {
+                if links.values().any(|mtu| *mtu == CUTTING) && !has_failed(&physical, tables) {
+                    return Err(format!("{name} cuts {node} off and is COMPLETE"));
+                }
+                let all = self.links.get_mut(&node).ok_or_else(nowhere)?;
+                all.extend(links.iter().map(|(link, mtu)| (link.clone(), *mtu)));
+            }
+            What::Hostname { number, .. } => {
+                let all = self.links.get_mut(&node).ok_or_else(nowhere)?;
+                all.insert(Hostname::CLAIM.to_owned(), *number);
+            }
+            What::Flows { .. } if has_failed(&physical, tables) => {}
+            What::Flows { device, entries } => {
+                let row = tables.physical.get(&physical).copied().unwrap_or_default();
+                if let Some(wrong) = flows_differ(row, device, entries, tables) {
+                    return Err(format!("{name}: {wrong}"));
+                }
+            }
+            What::Here(_) | What::Group(_) | What::Nested(_) => {}
+        }
+        Ok(())
+    }
+
+    /// What is not so on a machine.
+    pub fn differs(
+        &self,
+        machine: &Machine,
+        tables: &Tables,
+        open: &BTreeSet<&str>,
+        by_hand: bool,
+    ) -> Option<String> {
+        let name = machine.name.as_str();
+        // What operators read to be FAILED may be anything: a resource of a stack that is COMPLETE is when somebody does not
+        // trust it, or when it could not be made again for an agent that had lost everything. So may what is lost: one
+        // that cannot be cleaned up holds back those that it needs.
+        let here = |row: &&ResourceRecord| row.node.as_ref() == Some(&machine.name);
+        let failed: BTreeSet<String> = tables
+            .rows
+            .values()
+            .filter(here)
+            .filter(|row| row.progress.status == Some(Status::Failed) || row.lost_from.is_some())
+            .flat_map(|row| row.spec.as_ref().map(|spec| spec.unpack().claims()).unwrap_or_default())
+            .map(|claim| claim.key)
+            .collect();
+        // What a stack that is not COMPLETE may have made is its own affair.
+        let is_open = |thing: &String| {
+            failed.contains(thing)
+                || thing.contains("shared") && !open.is_empty()
+                || open.iter().any(|stack| {
+                    thing.contains(&format!("/{stack}-"))
+                        || thing == Hostname::CLAIM && name.strip_prefix("node-") == stack.get(1..)
+                        || thing.starts_with("eth") && thing.get(4..) == stack.get(1..)
+                })
+        };
+        let row_open = |id: &ResourceId| {
+            let Some(row) = tables.physical.get(id).and_then(|row| tables.rows.get(row)) else {
+                return false;
+            };
+            let stack = tables.stacks.get(&row.stack);
+            has_failed(id, tables)
+                || row.lost_from.is_some()
+                || stack.is_some_and(|stack| open.contains(stack.name.as_str()))
+        };
+        compare("dummy", name, &self.dummies[name], &machine.host.dummies, row_open)
+            .or_else(|| compare("file", name, &self.files[name], &machine.host.files, is_open))
+            .or_else(|| {
+                let is_open =
+                    |link: &String| is_open(link) || by_hand && machine.host.by_hand.contains_key(link);
+                compare("link", name, &self.links[name], &machine.host.links, is_open)
+            })
+    }
+}
+
+/// What a resource wants of a flow table is there, is its own, and is all that is its own.
+fn flows_differ(
+    row: u64,
+    device: &DeviceName,
+    wanted: &BTreeMap<FlowId, Packed>,
+    tables: &Tables,
+) -> Option<String> {
+    let number = flow::number_of(&tables.flows, &device.node, &device.bridge);
+    let own = tables.flows.entries.iter().filter(|(_, entry)| entry.owner.0 == row);
+    for (id, packed) in wanted {
+        let entry = number.and_then(|number| tables.flows.entries.get(&(number, *id)));
+        let is_so = |entry: &&muster_engine::flow::record::FlowEntryRecord| {
+            let ended = flow::has_ended(entry) && flow::timeouts(packed) != (0, 0);
+            entry.owner.0 == row && entry.packed == *packed && (entry.mark == FlowMark::None || ended)
+        };
+        if entry.filter(is_so).is_none() {
+            return Some(format!("{id} on {device} should be {packed:?} of row {row}, and is {entry:?}"));
+        }
+        if flow::cuts(packed) || flow::is_bad(packed) {
+            return Some(format!("{id} on {device} cannot be there, and is COMPLETE"));
+        }
+    }
+    let mut more = own.filter(|((of, id), _)| Some(*of) != number || !wanted.contains_key(id));
+    more.next().map(|(_, entry)| format!("row {row} has more than it wants: {entry:?}"))
+}
+
+fn compare<K: Ord + std::fmt::Debug, V: PartialEq + std::fmt::Debug>(
+    what: &str,
+    node: &str,
+    wanted: &BTreeMap<K, V>,
+    is: &BTreeMap<K, V>,
+    is_open: impl Fn(&K) -> bool,
+) -> Option<String> {
+    let keys: BTreeSet<&K> = wanted.keys().chain(is.keys()).collect();
+    let key = keys.into_iter().find(|key| wanted.get(key) != is.get(key) && !is_open(key))?;
+    Some(format!("{what} {key:?} on {node} is {:?}, and should be {:?}", is.get(key), wanted.get(key)))
+}

@@ -210,14 +210,15 @@ impl Engine {
     }
 }
 
-/// A parameter that the template calls immutable and whose value is not that of the current revision. What is hidden is
-/// not known any more.
+/// A parameter that the template calls immutable and whose value is not that of the current revision. Of what was hidden
+/// there, the digest is known.
 fn changed_immutable<'a>(stack: &Stack, tree: &'a Tree) -> Option<&'a str> {
     let (template, parameters) = (tree.template(), tree.parameters());
-    let mut immutable = template.parameters().filter(|parameter| parameter.immutable && !parameter.hidden);
-    let changed = |name: &str| match (stack.parameters.get(name), parameters.get(name)) {
-        (Some(old), Some(new)) => old != new && old != MASK,
-        _ => false,
+    let mut immutable = template.parameters().filter(|parameter| parameter.immutable);
+    let changed = |name: &str| match (stack.hidden_digests.get(name), stack.parameters.get(name)) {
+        (Some(old), _) => parameters.digest_of(name).is_some_and(|new| new != *old),
+        (None, Some(old)) => old != MASK && parameters.get(name).is_some_and(|new| new != old),
+        (None, None) => false,
     };
     immutable.find(|parameter| changed(&parameter.name)).map(|parameter| &*parameter.name)
 }

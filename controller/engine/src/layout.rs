@@ -35,10 +35,12 @@ impl Engine {
             (0u32..).zip(&dirty).filter(|(_, dirty)| **dirty).map(|(index, _)| index).collect();
         let total = visits.len();
         let shown = tree.masked_parameters();
+        let hidden_digests = tree.parameters().hidden_digests();
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         let timeout = self.now + Duration::from_secs(stack.timeout_s);
         self.timers.set(timeout, TimerKey::Stack(id, stack.traversal));
         stack.parameters = shown;
+        stack.hidden_digests = hidden_digests;
         stack.hidden.begin(tree.secrets());
         let slots: Vec<Slot> = visits.iter().map(|index| forward[*index as usize]).collect();
         stack.forward = forward;

@@ -205,6 +205,7 @@ impl Engine {
         stack.complete = record.complete;
         stack.outputs = record.outputs;
         stack.parameters = record.parameters;
+        stack.hidden_digests = record.hidden_digests;
         stack.forget_hidden();
         stack.events = record.events;
         stack.failures = record.failures;

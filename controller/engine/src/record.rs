@@ -114,6 +114,8 @@ pub struct StackRecord {
     pub outputs: Vec<OutputView>,
     /// Values in force, hidden ones masked.
     pub parameters: BTreeMap<String, serde_json::Value>,
+    /// Of the values of hidden ones; not for eyes.
+    pub hidden_digests: BTreeMap<String, String>,
     /// Event numbers begin after this.
     pub events: u64,
     /// What failed in the last operation.

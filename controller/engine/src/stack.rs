@@ -31,6 +31,7 @@ pub(crate) struct Stack {
     pub complete: Vec<u32>,
     pub outputs: Vec<OutputView>,
     pub parameters: BTreeMap<String, serde_json::Value>,
+    pub hidden_digests: BTreeMap<String, String>,
     pub hidden: Hidden,
     pub events: u64,
     pub failures: Vec<FailureView>,
@@ -162,6 +163,7 @@ impl Stack {
             complete: Vec::new(),
             outputs: Vec::new(),
             parameters: BTreeMap::new(),
+            hidden_digests: BTreeMap::new(),
             hidden: Hidden::default(),
             events: 0,
             failures: Vec::new(),
@@ -206,6 +208,7 @@ impl Stack {
             complete: self.complete.clone(),
             outputs: self.outputs.clone(),
             parameters: self.parameters.clone(),
+            hidden_digests: self.hidden_digests.clone(),
             events: self.events,
             failures: self.failures.clone(),
         }

@@ -10,7 +10,8 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 use super::StoreError;
 use super::key::{DataKey, KeyFile, KeyId};
 use super::sealed::{
-    Column, PIECE, SPEC, SealedText, TEXTS, change, content_place, open, open_text, piece_place,
+    Column, PIECE, SPEC, SealedText, TEXTS, TEXTS_BEFORE_5, change, content_place, open, open_text,
+    piece_place,
 };
 use super::sqlite::{Sqlite, int};
 use super::text::before_5;
@@ -32,7 +33,7 @@ fn note_key(db: &Transaction<'_>, key: &DataKey) -> Result<(), StoreError> {
 
 /// Seals what a database of version 4 has in clear. `schema-5.sql` ran before, in the same transaction.
 pub(super) fn to_version_5(db: &Transaction<'_>, key: &DataKey) -> Result<(), StoreError> {
-    for column in TEXTS {
+    for &column in TEXTS_BEFORE_5 {
         change(db, column, |row, old| {
             let old = before_5(ValueRef::from(&old)).map_err(|why| wrong(column, row, &why))?;
             sealed_text(key, column, row, &old)

@@ -17,7 +17,7 @@ use rusqlite::{Connection, Row};
 
 use super::convert::digest_of;
 use super::key::DataKey;
-use super::sealed::{ATTRIBUTES, ENVIRONMENTS, OUTPUTS, SPEC, open, open_text};
+use super::sealed::{ATTRIBUTES, Column, ENVIRONMENTS, HIDDEN_DIGESTS, OUTPUTS, SPEC, open, open_text};
 use super::sqlite::{SPEC_VERSION, Sqlite, int};
 use super::{Store as _, StoreError};
 
@@ -147,6 +147,8 @@ fn json<T: serde::de::DeserializeOwned>(row: &Row<'_>, column: &str) -> rusqlite
 }
 
 fn stack(row: &Row<'_>, key: &DataKey) -> rusqlite::Result<StackRecord> {
+    let place = [row.get("id")?];
+    let sealed = |column: Column| open_text(key, column, &place, row.get_ref(column.name)?);
     Ok(StackRecord {
         id: number(row, "id")?,
         name: parsed(row, "name", |text| text.parse().ok())?,
@@ -160,9 +162,10 @@ fn stack(row: &Row<'_>, key: &DataKey) -> rusqlite::Result<StackRecord> {
         delete_first: row.get("delete_first")?,
         cancelled: row.get("cancelled")?,
         complete: json(row, "complete")?,
-        outputs: serde_json::from_str(&open_text(key, OUTPUTS, &[row.get("id")?], row.get_ref("outputs")?)?)
-            .map_err(|e| bad("outputs", e))?,
+        outputs: serde_json::from_str(&sealed(OUTPUTS)?).map_err(|e| bad("outputs", e))?,
         parameters: json(row, "parameters")?,
+        hidden_digests: serde_json::from_str(&sealed(HIDDEN_DIGESTS)?)
+            .map_err(|e| bad("hidden_digests", e))?,
         events: number(row, "events")?.max(number(row, "last_event")?),
         failures: json(row, "failures")?,
     })

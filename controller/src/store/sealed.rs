@@ -29,12 +29,16 @@ pub(super) const FILES: Column = of_revision("files");
 pub(super) const PARAMETERS: Column = of_revision("parameters");
 pub(super) const ENVIRONMENTS: Column = of_revision("environments");
 pub(super) const OUTPUTS: Column = Column { table: "stacks", name: "outputs", row: &["id"] };
+pub(super) const HIDDEN_DIGESTS: Column = Column { table: "stacks", name: "hidden_digests", row: &["id"] };
 pub(super) const ATTRIBUTES: Column = Column { table: "resources", name: "attributes", row: &["id"] };
 /// A row's definition digest, then its spec with the version of its encoding, if there is one; null if there is neither.
 pub(super) const SPEC: Column = Column { table: "resources", name: "spec", row: &["id"] };
 
 /// All but [`SPEC`] are texts.
-pub(super) const TEXTS: [Column; 6] = [TEMPLATE, FILES, PARAMETERS, ENVIRONMENTS, OUTPUTS, ATTRIBUTES];
+pub(super) const TEXTS: [Column; 7] =
+    [TEMPLATE, FILES, PARAMETERS, ENVIRONMENTS, OUTPUTS, ATTRIBUTES, HIDDEN_DIGESTS];
+/// Those that a database of version 4 has, in clear.
+pub(super) const TEXTS_BEFORE_5: &[Column] = TEXTS.split_at(6).0;
 
 impl Column {
     /// What a value in this row is bound to.

@@ -16,17 +16,20 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Transaction, param
 
 use super::convert::{put_content, read_content, remove_content, sealed_with, to_version_5};
 use super::key::{DataKey, KeyFile};
-use super::sealed::{ATTRIBUTES, ENVIRONMENTS, FILES, OUTPUTS, PARAMETERS, SPEC, SealedText, TEMPLATE};
+use super::sealed::{
+    ATTRIBUTES, ENVIRONMENTS, FILES, HIDDEN_DIGESTS, OUTPUTS, PARAMETERS, SPEC, SealedText, TEMPLATE,
+};
 use super::{Bounds, Store, StoreError};
 
 /// Each brings the database to the next version; `user_version` counts those that were applied.
-pub(super) const SCHEMAS: [&str; 6] = [
+pub(super) const SCHEMAS: [&str; 7] = [
     include_str!("schema-1.sql"),
     include_str!("schema-2.sql"),
     include_str!("schema-3.sql"),
     include_str!("schema-4.sql"),
     include_str!("schema-5.sql"),
     include_str!("schema-6.sql"),
+    include_str!("schema-7.sql"),
 ];
 /// The first version that seals: what was there before is sealed on the way to it.
 const SEALED_FROM: usize = 5;
@@ -368,15 +371,16 @@ fn put_revision(
 }
 
 fn put_stack(db: &Transaction<'_>, key: &DataKey, stack: &StackRecord, now: &str) -> Result<(), StoreError> {
-    let outputs = json(&stack.outputs);
+    let row = [int(stack.id)];
+    let (outputs, hidden_digests) = (json(&stack.outputs), json(&stack.hidden_digests));
     db.prepare_cached(
-        "INSERT INTO stacks VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14, ?15, ?16, ?17)
+        "INSERT INTO stacks VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14, ?15, ?16, ?17, ?18)
          ON CONFLICT (id) DO UPDATE SET action = ?3, status = ?4, status_reason = ?5, revision = ?6, traversal = ?7,
              timeout_s = ?8, rollback = ?9, complete = ?10, outputs = ?11, parameters = ?12, events = ?13,
-             updated_at = ?14, delete_first = ?15, cancelled = ?16, failures = ?17",
+             updated_at = ?14, delete_first = ?15, cancelled = ?16, failures = ?17, hidden_digests = ?18",
     )?
     .execute(params![
-        int(stack.id),
+        row[0],
         stack.name.as_str(),
         stack.action.as_str(),
         stack.status.as_str(),
@@ -386,13 +390,14 @@ fn put_stack(db: &Transaction<'_>, key: &DataKey, stack: &StackRecord, now: &str
         int(stack.timeout_s),
         stack.rollback,
         json(&stack.complete),
-        SealedText::new(key, OUTPUTS, &[int(stack.id)], &outputs)?,
+        SealedText::new(key, OUTPUTS, &row, &outputs)?,
         json(&stack.parameters),
         int(stack.events),
         now,
         stack.delete_first,
         stack.cancelled,
         json(&stack.failures),
+        SealedText::new(key, HIDDEN_DIGESTS, &row, &hidden_digests)?,
     ])?;
     for (key, value) in [("highest_stack", stack.id), ("highest_traversal", stack.traversal)] {
         raise(db, key, value)?;

@@ -187,6 +187,19 @@ impl Parameters {
         self.values.iter().map(|bound| (bound.name.to_string(), shown(bound))).collect()
     }
 
+    /// Of the values of hidden ones, by name: equal where the values are. A short value is found from its digest by trying,
+    /// so these are for the store alone, which seals them.
+    pub fn hidden_digests(&self) -> BTreeMap<String, String> {
+        let hidden = self.values.iter().filter(|bound| bound.hidden);
+        hidden.map(|bound| (bound.name.to_string(), hex(bound.digest))).collect()
+    }
+
+    /// Of one value, as in [`Parameters::hidden_digests`].
+    pub fn digest_of(&self, name: &str) -> Option<String> {
+        let found = self.values.binary_search_by(|bound| (*bound.name).cmp(name));
+        found.ok().map(|index| hex(self.values[index].digest))
+    }
+
     /// What hidden parameters hold, so that it can be masked where it appears in what was rendered.
     pub fn secrets(&self) -> &Secrets {
         &self.secrets
@@ -224,6 +237,10 @@ impl Parameters {
     pub(crate) fn digest(&self, index: u32) -> u128 {
         self.values.get(index as usize).map_or(0, |bound| bound.digest)
     }
+}
+
+fn hex(digest: u128) -> String {
+    format!("{digest:032x}")
 }
 
 /// Where the values of a template's parameters come from.

@@ -129,10 +129,19 @@ fn an_immutable_parameter_keeps_its_value() {
         (bed.status().as_str(), there(&bed)),
         ("UPDATE_COMPLETE", vec![r#"a {"p": "one"}"#.to_owned()])
     );
-    // What is hidden cannot be compared.
+    // Nor can what is hidden, or was, also after a restart.
     bed.update(source("one", true)).unwrap();
     bed.idle();
-    bed.update(source("two", true)).unwrap();
+    bed.restart();
+    bed.connect(&node(0));
+    for hidden in [true, false] {
+        assert!(bed.update(source("two", hidden)).unwrap_err().to_string().contains(wanted), "{hidden}");
+    }
+    bed.update(source("one", true)).unwrap();
     bed.idle();
-    assert_eq!(bed.status(), "UPDATE_COMPLETE");
+    assert_eq!(
+        (bed.status().as_str(), there(&bed)),
+        ("UPDATE_COMPLETE", vec![r#"a {"p": "one"}"#.to_owned()])
+    );
+    assert_eq!(bed.view().unwrap().parameters["p"], "******");
 }

@@ -148,8 +148,12 @@ fn a_new_key_opens_everything_and_the_old_one_nothing() {
     let long: Vec<u8> = (0..PIECE * 2 + 5).map(|at| (at / PIECE) as u8 + 1).collect();
     let digest = ContentDigest::of(&long);
     let content = Change::Content { digest, bytes: long.clone().into() };
-    store.commit(&mut std::iter::once(content), &[]).unwrap();
+    let (mut stack, _) = store.load().unwrap().stacks.remove(0);
+    stack.hidden_digests = [("password".into(), "marker-digest-of-password".into())].into();
+    store.commit(&mut [content, Change::Stack(Box::new(stack))].into_iter(), &[]).unwrap();
+    assert_eq!(with_marker(folder.path()), Vec::<String>::new());
     let (found, old) = (all(&mut store), store.key());
+    assert!(found.contains("marker-digest-of-password"));
     let id = store.rekey(&file).unwrap();
     assert_eq!((store.key().id(), all(&mut store)), (id, found.clone()));
     drop(store);
@@ -207,6 +211,7 @@ fn what_was_moved_opens_no_more() {
         "UPDATE resources SET attributes = (SELECT spec FROM resources WHERE id = 1) WHERE id = 1",
         "UPDATE stacks SET outputs = (SELECT parameters FROM revisions)",
         "UPDATE stacks SET outputs = '[{}]'",
+        "UPDATE stacks SET hidden_digests = outputs",
         "UPDATE resources SET spec = zeroblob(99) WHERE id = 1",
         "UPDATE contents SET digest = (SELECT spec FROM resources WHERE id = 1)",
     ] {

@@ -112,11 +112,20 @@ impl SystemdServer {
 
     /// A cable `up0`, as `10.77.0.NUMBER`, to a hub; see [`Namespace::hub`].
     pub fn connect(&self, hub: &Namespace, number: u8) {
-        let pid = self.verb("pid", &[]).expect(0).stdout;
         let port = format!("to{number}");
-        hub.ip(&format!("link add {port} type veth peer name up0 netns {}", pid.trim()));
-        hub.ip(&format!("link set {port} up master hub"));
-        self.sh(&format!("ip link set up0 up; ip address add 10.77.0.{number}/24 dev up0"));
+        self.cable(hub, &port);
+        hub.ip(&format!("link set {port} master hub"));
+        self.sh(&format!("ip address add 10.77.0.{number}/24 dev up0"));
+    }
+
+    /// A cable `up0` to the other one, where its end is `port`; both ends are up.
+    pub fn cable(&self, other: &Namespace, port: &str) {
+        let pid = self.verb("pid", &[]).expect(0).stdout;
+        other.ip(&format!("link add {port} type veth peer name up0 netns {}", pid.trim()));
+        other.ip(&format!("link set {port} up"));
+        // As with every cable: the userspace datapath passes on checksums that were left for hardware to fill in.
+        other.run(&format!("ethtool -K {port} tx off"));
+        self.sh("ethtool -K up0 tx off >/dev/null; ip link set up0 up");
     }
 }
 

@@ -5,6 +5,7 @@
 mod boot;
 mod debian;
 mod deployments;
+mod from_tripleo;
 mod machine;
 mod one_server;
 mod rpm;

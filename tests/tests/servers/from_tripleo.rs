@@ -1,0 +1,213 @@
+//! `docs/from-tripleo.md`, word by word: a controller and a server with Open vSwitch, on two sides of a router. With
+//! TripleO's own templates where they are, else with ours in `tripleo/`, which have the same names.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use muster_tests::testbed::{Namespace, PACKAGES, Packages, SystemdServer};
+
+const SERVER: &str = "overcloud-compute-0";
+
+/// A router between two networks, with the controller on the one and the server on the other.
+struct Bed {
+    controller: SystemdServer,
+    server: SystemdServer,
+    _router: Namespace,
+}
+
+/// What the how-to has its reader do.
+enum Step {
+    /// Commands on the controller, or on the server.
+    Run { on: String, script: String },
+    /// A file on the controller.
+    Write { file: String, text: String },
+}
+
+impl Bed {
+    fn new(templates: &Path) -> Self {
+        let router = Namespace::new();
+        router.run("sysctl -q -w net.ipv4.ip_forward=1");
+        let controller = SystemdServer::start("director");
+        controller.cable(&router, "inside");
+        router.ip("address add 198.51.100.1/24 dev inside");
+        controller.sh("ip address add 198.51.100.2/24 dev up0; ip route add default via 198.51.100.1");
+        let server = SystemdServer::start(SERVER);
+        server.cable(&router, "outside");
+        router.ip("address add 192.0.2.254/24 dev outside");
+        server.sh("ip address add 192.0.2.11/24 dev up0; ip route add default via 192.0.2.254");
+        server.sh("systemctl unmask openvswitch-switch; systemctl start openvswitch-switch");
+        // Cables between namespaces are no cards, and this kernel has no datapath of Open vSwitch.
+        server.sh(
+            "mkdir -p /etc/os-net-config /etc/systemd/system/muster-agent.service.d
+             echo 'interface_mapping: {nic1: up0}' >/etc/os-net-config/mapping.yaml
+             cd /etc/systemd/system/muster-agent.service.d
+             printf '[Service]\\nEnvironment=MUSTER_HOST__OVS_DATAPATH_TYPE=netdev MUSTER_AGENT__CONFIRM_TIMEOUT=15\\n' >bed.conf",
+        );
+        let packages = Packages::make("deb", "0.1.0");
+        for name in PACKAGES {
+            let to = if name == "muster-agent" { &server } else { &controller };
+            to.copy(&packages.file(name), &format!("/root/{name}_0.1.0-1_amd64.deb"));
+        }
+        let bed = Self { controller, server, _router: router };
+        bed.templates(templates);
+        let script = "network/scripts/run-os-net-config.sh";
+        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/tripleo");
+        bed.controller.copy(&examples.join(script), &format!("/root/templates/{script}"));
+        bed
+    }
+
+    /// A tree of templates becomes the controller's.
+    fn templates(&self, tree: &Path) {
+        for folder in [".", "deployed-server", "environments"] {
+            for file in fs::read_dir(tree.join(folder)).unwrap().map(|file| file.unwrap().path()) {
+                let name = file.file_name().unwrap().to_str().unwrap();
+                if file.is_file() {
+                    self.controller.copy(&file, &format!("/root/templates/{folder}/{name}"));
+                }
+            }
+        }
+    }
+
+    /// Each command must work; what was printed.
+    fn follow(&self, step: Step) -> String {
+        match step {
+            Step::Write { file, text } => {
+                self.controller.sh(&format!("cat >/root/{file} <<'END'\n{text}END\n"))
+            }
+            Step::Run { on, script } if on == "controller" => run(&self.controller, &script),
+            Step::Run { script, .. } => {
+                // What its reader takes there.
+                let token = self.controller.sh("touch /root/token; cat /root/token");
+                self.server.sh(&format!("echo {} >/root/token", token.trim()));
+                run(&self.server, &script)
+            }
+        }
+    }
+
+    fn json(&self, words: &str) -> serde_json::Value {
+        serde_json::from_str(&self.controller.sh(&format!("muster {words} -o json"))).unwrap()
+    }
+
+    /// Addresses and routes of the server.
+    fn network(&self) -> String {
+        let network = self.server.sh("ip -br -4 address; ip -4 route | sort");
+        network.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    /// When the script that sets its network up was last begun there.
+    fn last_run(&self) -> String {
+        self.server.sh("stat -c %y /etc/os-net-config/config.json 2>/dev/null || true")
+    }
+
+    #[track_caller]
+    fn has(&self, parts: &[&str]) {
+        let network = self.network();
+        for part in parts {
+            assert!(network.contains(part), "{part}: {network}");
+        }
+    }
+
+    #[track_caller]
+    fn is_well(&self) {
+        assert_eq!(self.json("stack show overcloud")["status"], "COMPLETE");
+        assert_eq!(self.json(&format!("node show {SERVER}"))["state"], "online");
+    }
+}
+
+/// As somebody who stops at the first command that does not work; what was printed.
+fn run(server: &SystemdServer, script: &str) -> String {
+    let ran = server.try_sh(&format!("set -e\ncd /root\nexport DEBIAN_FRONTEND=noninteractive\n{script}"));
+    assert_eq!(ran.status, 0, "{script}\n{}\n{}", ran.stdout, ran.stderr);
+    ran.stdout
+}
+
+/// Beside the repository, or where `MUSTER_SAMPLES` says; not part of it.
+fn samples() -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/samples");
+    let tree = std::env::var_os("MUSTER_SAMPLES").map_or(beside, PathBuf::from).join("tripleo");
+    tree.is_dir().then_some(tree)
+}
+
+/// The steps of each chapter.
+fn chapters() -> Vec<Vec<Step>> {
+    let text =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/from-tripleo.md")).unwrap();
+    let mut chapters = vec![Vec::new()];
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if line.starts_with("## ") {
+            chapters.push(Vec::new());
+        }
+        let Some(kind) = line.strip_prefix("```") else { continue };
+        let body: String =
+            lines.by_ref().take_while(|line| *line != "```").map(|line| format!("{line}\n")).collect();
+        chapters.last_mut().unwrap().push(match kind.split_once(' ') {
+            Some(("sh", on @ ("controller" | "server"))) => Step::Run { on: on.to_owned(), script: body },
+            Some(("yaml", file)) => Step::Write { file: file.to_owned(), text: body },
+            _ => panic!("nobody knows what to do with ```{kind}"),
+        });
+    }
+    chapters
+}
+
+fn follow(bed: &Bed) {
+    for (number, chapter) in chapters().into_iter().enumerate() {
+        let (network, last_run) = (bed.network(), bed.last_run());
+        let said: String = chapter.into_iter().map(|step| bed.follow(step)).collect();
+        match number {
+            2 => assert!(said.contains("nic1"), "{said}"),
+            3 => assert_eq!(bed.network(), network, "nothing is changed by looking"),
+            4 => {
+                bed.has(&["br-ex UNKNOWN 192.0.2.11/24", "default via 192.0.2.254 dev br-ex"]);
+                bed.has(&["169.254.169.254 via 192.0.2.254 dev br-ex"]);
+                assert_eq!(bed.server.sh("ovs-vsctl list-ports br-ex"), "up0\n");
+                assert_eq!(bed.json("stack outputs overcloud")[0]["value"], serde_json::json!([SERVER]));
+                bed.is_well();
+            }
+            5 => {
+                assert!(
+                    said.contains("os-net-config ended with") && said.contains("not reached anew"),
+                    "{said}"
+                );
+                assert_eq!(bed.network(), network);
+                bed.is_well();
+            }
+            6 => {
+                assert_eq!((bed.network(), bed.last_run()), (network, last_run), "nothing ran");
+                bed.is_well();
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn followed_word_by_word() {
+    let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers/tripleo");
+    follow(&Bed::new(&ours));
+}
+
+#[test]
+fn followed_with_tripleos_own_templates() {
+    let Some(samples) = samples() else {
+        println!("0 samples ran: they are not here");
+        return;
+    };
+    let bed = Bed::new(&samples);
+    follow(&bed);
+    // The same server without a bridge, and a route to nowhere.
+    bed.controller.sh("muster stack delete overcloud --wait; sed -i s/-bridge.yaml/.yaml/ /root/site.yaml");
+    let stack = "-t overcloud.yaml -e templates/environments/deployed-server-environment.yaml -e site.yaml";
+    run(&bed.controller, &format!("muster stack create overcloud {stack} --wait"));
+    bed.has(&["up0@if", " 192.0.2.11/24", "default via 192.0.2.254 dev up0"]);
+    bed.server.fails("ovs-vsctl br-exists br-ex");
+    let network = bed.network();
+    let failed = run(
+        &bed.controller,
+        "! muster stack update overcloud --existing -e wrong.yaml --wait; muster stack failures overcloud",
+    );
+    assert!(failed.contains("os-net-config ended with 4"), "{failed}");
+    assert_eq!(bed.network(), network);
+    assert_eq!(bed.json(&format!("node show {SERVER}"))["state"], "online");
+    println!("7 samples ran");
+}

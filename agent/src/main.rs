@@ -293,6 +293,7 @@ fn network(settings: &Settings) -> Network {
         ovs_db: settings.host.ovs_db.clone(),
         datapath_type: settings.host.ovs_datapath_type.clone(),
         neighbours: settings.host.neighbours.clone(),
+        dhcp_client: settings.host.dhcp_client,
         ..HostConfig::default()
     })
 }

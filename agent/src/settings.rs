@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use muster_host::net::Client;
 use serde::Deserialize;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -48,6 +49,8 @@ pub struct HostSection {
     pub run_dir: Option<PathBuf>,
     /// The root of the system whose network services are told what to leave alone.
     pub neighbours: Option<PathBuf>,
+    /// What leases addresses; by default the first that is there.
+    pub dhcp_client: Option<Client>,
 }
 
 /// `[log]`

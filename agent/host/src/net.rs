@@ -10,8 +10,9 @@
 //! keeps both, durably, before the first step. Applying a newer document and restoring are the same walk to a target.
 //! After a crash or a reboot at any point the same walk converges.
 //!
-//! Absent: DHCP, bonds, teams, tunnels, 802.1Q where the kernel has none; who asked, and when.
+//! Absent: links that the kernel has no module for; who asked, and when.
 
+pub mod dhcp;
 pub mod export;
 pub mod monitor;
 pub mod neighbours;
@@ -40,7 +41,9 @@ use std::time::Duration;
 use muster_shared::model::LinkFacts;
 use muster_shared::model::network::{LinkName, NetworkDocument, NicMapping, Object, ObjectKind};
 use serde_json::Value;
+use tokio::time::Instant;
 
+pub use dhcp::Client;
 pub use error::{NetError, chain, listed};
 pub use execute::{Cause, StepError};
 pub use monitor::{Change, Monitor};
@@ -52,17 +55,21 @@ pub use step::Step;
 pub use target::{Difference, Target};
 pub use verify::differences;
 
+use dhcp::{Clients, Leases};
 use execute::OnFailure;
 use neighbours::Neighbours;
 use netlink::Netlink;
 use ovsdb::{Ovsdb, OvsdbError};
 use resolver::Files;
-use state::Ovs;
+use state::{Link, Ovs};
+use verify::is_leasing;
 
 /// How often, and how far apart, the result is read back before it counts as different: the kernel and Open
 /// vSwitch finish some changes (an MTU, say) a moment after they have confirmed them.
 const READ_BACK_TRIES: u32 = 10;
 const READ_BACK_PAUSE: Duration = Duration::from_millis(200);
+/// For a DHCP server's answer: a switch with spanning tree lets nothing through for 30 s.
+const LEASE_WITHIN: Duration = Duration::from_secs(45);
 
 /// Settings of the agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -88,6 +95,12 @@ pub struct HostConfig {
     /// The root of the system whose network services are told what to leave alone; by default this one's, where the
     /// network namespace is that of its init.
     pub neighbours: Option<PathBuf>,
+    /// What leases addresses; by default the first that is there.
+    pub dhcp_client: Option<Client>,
+    /// Where it is noted who leases for which link; by default `/run/muster-dhcp`.
+    pub dhcp_notes: Option<PathBuf>,
+    /// How long a DHCP server may take to answer; by default 45 s.
+    pub lease_within: Option<Duration>,
 }
 
 /// The network of the namespace in which it is used.
@@ -99,6 +112,8 @@ pub struct Network {
     files: Files,
     sys_class_net: PathBuf,
     neighbours: Option<Neighbours>,
+    clients: Clients,
+    lease_within: Duration,
 }
 
 /// A document that was applied.
@@ -135,14 +150,20 @@ impl Network {
             Some(directory) if !directory.is_empty() => PathBuf::from(directory).join("db.sock"),
             _ => PathBuf::from("/var/run/openvswitch/db.sock"),
         };
+        let resolv_conf = config.resolv_conf.unwrap_or_else(|| "/etc/resolv.conf".into());
+        let neighbours = Neighbours::new(config.neighbours);
+        let clients =
+            Clients::new(config.dhcp_notes, resolv_conf.clone(), neighbours.clone(), config.dhcp_client);
         Self {
+            clients,
+            lease_within: config.lease_within.unwrap_or(LEASE_WITHIN),
             ovs_db: config.ovs_db.unwrap_or_else(from_environment),
             datapath_type: config.datapath_type,
             ovs_timeout: config.ovs_timeout.unwrap_or(Duration::from_secs(30)),
             sys_class_net: config.sys_class_net.unwrap_or_else(|| "/sys/class/net".into()),
-            neighbours: Neighbours::new(config.neighbours),
+            neighbours,
             files: Files {
-                resolv_conf: config.resolv_conf.unwrap_or_else(|| "/etc/resolv.conf".into()),
+                resolv_conf,
                 drop_in: config
                     .resolved_conf
                     .unwrap_or_else(|| "/etc/systemd/resolved.conf.d/90-muster.conf".into()),
@@ -325,7 +346,16 @@ impl Network {
         let rules = netlink.rules().await.map_err(NetError::Observe)?;
         let tables = tables::read(&self.files.rt_tables);
         let nics = nics::numbered(&self.sys_class_net, links.iter());
-        Ok(State { links, rules, resolver: self.files.read(), tables, nics, ovs: None })
+        let dhcp = self.leases(&links);
+        Ok(State { links, rules, resolver: self.files.read(), tables, nics, ovs: None, dhcp })
+    }
+
+    fn leases(&self, links: &BTreeMap<String, Link>) -> Leases {
+        self.clients.read(|name| {
+            let link = links.get(name)?;
+            let given = link.addresses.iter().filter(|address| address.given).map(|address| address.net);
+            Some((link.index, given.collect()))
+        })
     }
 
     async fn bridges(&self) -> Result<Option<Ovs>, NetError> {
@@ -378,21 +408,24 @@ impl Network {
         on_failure: OnFailure,
     ) -> Result<(), NetError> {
         let connect = || Ovsdb::connect(&self.ovs_db, self.ovs_timeout);
-        Ok(execute::execute(steps, netlink, &self.files, connect, on_failure).await?)
+        Ok(execute::execute(steps, netlink, (&self.files, &self.clients), connect, on_failure).await?)
     }
 
     async fn reach(&self, netlink: &mut Netlink, target: &Target, steps: &[Step]) -> Result<(), NetError> {
         self.execute_through(netlink, steps, OnFailure::Stop).await?;
         let mut tries_left = if steps.is_empty() { 0 } else { READ_BACK_TRIES };
+        let until = Instant::now() + self.lease_within;
         loop {
-            let found = differences(target, &self.observe_through(netlink).await?);
+            let state = self.observe_through(netlink).await?;
+            let found = differences(target, &state);
             if found.is_empty() {
                 return Ok(());
             }
-            if tries_left == 0 {
+            let waits = Instant::now() < until && is_leasing(target, &state);
+            if tries_left == 0 && !waits {
                 return Err(NetError::Differs(found));
             }
-            tries_left -= 1;
+            tries_left = tries_left.saturating_sub(u32::from(!waits));
             tokio::time::sleep(READ_BACK_PAUSE).await;
         }
     }

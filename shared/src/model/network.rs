@@ -9,6 +9,7 @@
 
 mod bond;
 mod check;
+mod dhcp;
 mod dns;
 mod error;
 mod layer3;
@@ -31,6 +32,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use bond::BondOptions;
+pub use dhcp::Dhcp;
 pub use dns::{Dns, MAX_DNS_SERVERS};
 pub use error::{NetworkError, Problem};
 pub use mapping::NicMapping;
@@ -167,6 +169,8 @@ pub struct Object {
     pub dns_servers: Vec<IpAddr>,
     /// `domain`.
     pub domains: Vec<String>,
+    /// `use_dhcp` and `use_dhcpv6`: it leases addresses beside those listed.
+    pub dhcp: Option<Dhcp>,
     /// `mtu`; without it the link keeps what it has.
     pub mtu: Option<u32>,
     /// `ovs_options`, `ovs_extra` and `ovs_fail_mode`.
@@ -288,6 +292,11 @@ impl NetworkDocument {
     /// The links of the kernel that the document decides about. Aliases stand as written until [`NetworkDocument::with_names`].
     pub fn link_names(&self) -> impl Iterator<Item = &LinkName> {
         self.all().filter(|object| !object.is_port_only()).map(|object| &object.name)
+    }
+
+    /// Some of its links lease their addresses.
+    pub fn leases(&self) -> bool {
+        self.all().any(|object| object.dhcp.is_some())
     }
 
     /// The document with aliases (`nic1`, and `nic1.5` for what stands on it) replaced by interface names, checked again

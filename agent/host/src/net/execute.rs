@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use super::dhcp::{Clients, DhcpError};
 use super::netlink::{Netlink, NetlinkError};
 use super::ovsdb::{Failed, Ovsdb, OvsdbError};
 use super::resolver::{Files, ResolverError};
@@ -32,6 +33,9 @@ pub enum Cause {
     /// The resolver's settings.
     #[error(transparent)]
     Resolver(#[from] ResolverError),
+    /// A DHCP client.
+    #[error(transparent)]
+    Dhcp(#[from] DhcpError),
 }
 
 /// Steps of Open vSwitch that make one transaction: about 1 MB of JSON, which its database takes in milliseconds.
@@ -50,11 +54,11 @@ pub enum OnFailure {
 pub async fn execute(
     steps: &[Step],
     netlink: &mut Netlink,
-    files: &Files,
+    (files, clients): (&Files, &Clients),
     connect: impl AsyncFn() -> Result<Ovsdb, OvsdbError>,
     on_failure: OnFailure,
 ) -> Result<(), StepError> {
-    let mut executor = Executor { netlink, files, connect, ovs: None, ovs_is_out: false };
+    let mut executor = Executor { netlink, files, clients, connect, ovs: None, ovs_is_out: false };
     let (mut from, mut first) = (0, Ok(()));
     while let Some(step) = steps.get(from) {
         let batch = steps[from..].iter().take(MAX_BATCH).take_while(|step| step.is_ovs()).count();
@@ -85,6 +89,7 @@ pub async fn execute(
 struct Executor<'a, C> {
     netlink: &'a mut Netlink,
     files: &'a Files,
+    clients: &'a Clients,
     connect: C,
     ovs: Option<Ovsdb>,
     /// It has failed: nobody waits for it again and again.
@@ -125,6 +130,11 @@ impl<C: AsyncFn() -> Result<Ovsdb, OvsdbError>> Executor<'_, C> {
                 let failed = |source| ResolverError::File { path: path.clone(), source };
                 Ok(tables::set(path, name, *id).map_err(failed)?)
             }
+            Step::StartDhcp { link, told } => {
+                let index = self.netlink.index(link).await?;
+                Ok(self.clients.start(link, index, told).await?)
+            }
+            Step::StopDhcp { link } => Ok(self.clients.stop(link).await?),
             step => Ok(self.link_step(step).await?),
         }
     }
@@ -160,6 +170,8 @@ impl<C: AsyncFn() -> Result<Ovsdb, OvsdbError>> Executor<'_, C> {
             | Step::SetTable { .. }
             | Step::SetResolver { .. }
             | Step::ReloadResolved
+            | Step::StartDhcp { .. }
+            | Step::StopDhcp { .. }
             | Step::SyncOvs => Ok(()),
         }
     }

@@ -126,7 +126,14 @@ fn network_file(object: &Object, above: &Above<'_>, dns: Option<&Dns>) -> String
     if let Some(mtu) = object.mtu {
         push(&mut text, format_args!("\n[Link]\nMTUBytes={mtu}\n"));
     }
-    text.push_str("\n[Network]\nDHCP=no\n");
+    let (v4, v6) = object.dhcp.as_ref().map_or((false, false), |dhcp| (dhcp.v4, dhcp.v6));
+    let dhcp = match (v4, v6) {
+        (false, false) => "no",
+        (true, true) => "yes",
+        (true, false) => "ipv4",
+        (false, true) => "ipv6",
+    };
+    push(&mut text, format_args!("\n[Network]\nDHCP={dhcp}\n"));
     let (bridge, is_port) = (above.bridge.get(name), above.switched.contains(&name));
     if let Some(bridge) = bridge {
         push(&mut text, format_args!("Bridge={bridge}\n"));
@@ -162,6 +169,9 @@ fn network_file(object: &Object, above: &Above<'_>, dns: Option<&Dns>) -> String
         }
     }
     object.rules.iter().for_each(|rule| push_rule(&mut text, rule));
+    if object.dhcp.as_ref().is_some_and(|dhcp| dhcp.v4 && !dhcp.default_route) {
+        text.push_str("\n[DHCPv4]\nUseGateway=no\n");
+    }
     text
 }
 
@@ -204,6 +214,9 @@ fn ifupdown(document: &NetworkDocument, above: &Above<'_>) -> Result<Vec<Exporte
     for object in objects {
         let name = &object.name;
         let mut first = String::new();
+        if object.dhcp.is_some() {
+            return Format::Ifupdown.refuse(object, "an interface that leases its addresses");
+        }
         match &object.kind {
             ObjectKind::LinuxBridge { members } => {
                 let ports: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
@@ -342,6 +355,20 @@ mod tests {
              \nauto br0\niface br0 inet manual\n    up ip link set $IFACE up\n    bridge_ports eth1\n    bridge_fd 0\n\
              \nauto vlan20\niface vlan20 inet static\n    address 198.51.100.1/24\n    vlan-raw-device eth0\n    vlan-id 20\n"
         );
+    }
+
+    #[test]
+    fn what_is_leased_is_said_where_it_can_be() {
+        let leasing = NetworkDocument::parse(&json!([
+            {"type": "interface", "name": "eth0", "use_dhcp": true, "use_dhcpv6": true, "defroute": false}
+        ]))
+        .unwrap();
+        let files = Format::Networkd.export(&leasing).unwrap();
+        assert!(files[0].1.ends_with("[Network]\nDHCP=yes\n\n[DHCPv4]\nUseGateway=no\n"), "{files:?}");
+        let error = Format::Ifupdown.export(&leasing).unwrap_err().to_string();
+        let wanted =
+            "network_config[0]: an interface that leases its addresses cannot be written for ifupdown";
+        assert_eq!(error, wanted);
     }
 
     #[test]

@@ -4,12 +4,15 @@
 //! there before the first change and goes when the link is given back. netplan only writes files for the first two, and
 //! ours come before them. ifupdown knows no such thing: a link that it brings up is refused, with file and line.
 //!
+//! A link that systemd-networkd is to lease addresses for has another drop-in, see `dhcp.rs`.
+//!
 //! Only those of this agent's own network namespace count: an agent in another one has no neighbours. Absent: what they
 //! would do with a link, which `export.rs` can write down for them.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind, Write as _};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -17,6 +20,8 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout};
+
+use super::dhcp::Told;
 
 /// They answer in milliseconds, or something is very wrong.
 const TOLD_WITHIN: Duration = Duration::from_secs(10);
@@ -86,6 +91,8 @@ enum Who {
 
 /// A file for each link, by its number, with what systemd-networkd makes of it.
 const NETWORKD_LINKS: &str = "run/systemd/netif/links";
+/// A file for each lease of IPv4, by the link's number.
+const NETWORKD_LEASES: &str = "run/systemd/netif/leases";
 
 impl Who {
     const ALL: [Self; 2] = [Self::Networkd, Self::NetworkManager];
@@ -216,8 +223,7 @@ impl Neighbours {
         links: &BTreeMap<&str, Option<u32>>,
     ) -> Result<(), NeighbourError> {
         for link in new {
-            let path = self.path(who, link);
-            write(&path, &who.content(link)).map_err(|source| NeighbourError::File { path, source })?;
+            self.write_drop_in(who, link, &who.content(link))?;
         }
         self.reload(who).await?;
         let deadline = Instant::now() + TOLD_WITHIN;
@@ -262,6 +268,45 @@ impl Neighbours {
         links
             .into_iter()
             .try_for_each(|link| Who::ALL.into_iter().try_for_each(|who| self.remove(who, link).map(drop)))
+    }
+
+    /// Whether systemd-networkd runs, and could lease addresses.
+    pub(super) fn has_networkd(&self) -> bool {
+        self.is_here(Who::Networkd)
+    }
+
+    /// Has systemd-networkd lease addresses for the link, and keep what it has.
+    pub(super) async fn lease(&self, link: &str, told: &Told) -> Result<(), NeighbourError> {
+        self.write_drop_in(Who::Networkd, link, &leasing(link, told))?;
+        self.reload(Who::Networkd).await
+    }
+
+    /// Has it leave the link alone again.
+    pub(super) async fn end_lease(&self, link: &str) -> Result<(), NeighbourError> {
+        self.write_drop_in(Who::Networkd, link, &Who::Networkd.content(link))?;
+        if self.is_here(Who::Networkd) { self.reload(Who::Networkd).await } else { Ok(()) }
+    }
+
+    /// Whether it is told this, and runs.
+    pub(super) fn leases(&self, link: &str, told: &Told) -> bool {
+        let now = fs::read_to_string(self.path(Who::Networkd, link)).unwrap_or_default();
+        self.is_here(Who::Networkd) && now == leasing(link, told)
+    }
+
+    /// What it has leased of IPv4 for the link of that number.
+    pub(super) fn leased(&self, index: u32) -> Option<IpAddr> {
+        let lease = fs::read_to_string(self.root.join(NETWORKD_LEASES).join(index.to_string())).ok()?;
+        lease.lines().find_map(|line| line.strip_prefix("ADDRESS=")?.parse().ok())
+    }
+
+    /// A path of that system.
+    pub(super) fn at(&self, path: &str) -> PathBuf {
+        self.root.join(path)
+    }
+
+    fn write_drop_in(&self, who: Who, link: &str, content: &str) -> Result<(), NeighbourError> {
+        let path = self.path(who, link);
+        write(&path, content).map_err(|source| NeighbourError::File { path, source })
     }
 
     fn remove(&self, who: Who, link: &str) -> Result<bool, NeighbourError> {
@@ -316,6 +361,23 @@ impl Neighbours {
             false => Err(format!("{shown}: {}", String::from_utf8_lossy(&done.stderr).trim())),
         }
     }
+}
+
+/// What systemd-networkd reads for a link that leases. What a document has put on it stays: that is static.
+fn leasing(link: &str, told: &Told) -> String {
+    let yes = |yes: bool| if yes { "yes" } else { "no" };
+    let (dns, gateway) = (yes(told.dns), yes(told.default_route));
+    let family = match (told.v4, told.v6) {
+        (true, true) => "yes",
+        (true, false) => "ipv4",
+        (false, _) => "ipv6",
+    };
+    format!(
+        "{HEAD}[Match]\nName={link}\n\n[Network]\nDHCP={family}\nIPv6AcceptRA={}\nKeepConfiguration=static\n\n[DHCPv4]\n\
+         ClientIdentifier=mac\nUseGateway={gateway}\nUseDNS={dns}\nUseDomains={dns}\nUseHostname=no\n\n[DHCPv6]\nUseDNS={dns}\n\
+         UseDomains={dns}\nUseHostname=no\nWithoutRA=solicit\n\n[IPv6AcceptRA]\nUseDNS={dns}\n",
+        yes(told.v6)
+    )
 }
 
 fn is_namespace_of_init() -> bool {

@@ -142,7 +142,8 @@ impl Netlink {
         }))
     }
 
-    async fn index(&mut self, name: &str) -> Result<u32> {
+    /// The kernel's number of a link.
+    pub async fn index(&mut self, name: &str) -> Result<u32> {
         if let Some(index) = self.indexes.get(name) {
             return Ok(*index);
         }

@@ -22,6 +22,7 @@ use in_the_way::check_membership;
 pub(super) use in_the_way::{conflict, has_options, is_made};
 pub(super) use ports::is_so;
 
+use super::dhcp::Lease;
 use super::state::{Attach, Link, OvsPort, State};
 use super::step::Step;
 use super::target::{LinkKind, LinkTarget, Origin, Target, Wanted};
@@ -49,6 +50,7 @@ pub fn plan(target: &Target, state: &State) -> Result<Vec<Step>, PlanError> {
     }
     ports::check(target, state)?;
     let mut planner = Planner { target, state: without_layer3(state), steps: Vec::new() };
+    planner.stop_dhcp(state);
     planner.make_room()?;
     planner.create();
     planner.free_ports();
@@ -63,11 +65,12 @@ pub fn plan(target: &Target, state: &State) -> Result<Vec<Step>, PlanError> {
     }
     let stays = |(name, _): &(&String, &Link)| planner.state.links.contains_key(*name);
     let links = state.links.iter().filter(stays).map(|(name, link)| (name.as_str(), link)).collect();
-    layer3::plan(target, &links, &state.rules, &mut planner.steps)?;
+    layer3::plan(target, &links, (&state.rules, &state.dhcp), &mut planner.steps)?;
     if let Some(wanted) = &target.resolver {
         planner.steps.extend(resolver::plan(wanted, &state.resolver)?);
     }
     planner.teardown();
+    planner.start_dhcp(state);
     Ok(planner.steps)
 }
 
@@ -150,6 +153,33 @@ impl Planner<'_> {
         }
         self.sync_since(from);
         Ok(())
+    }
+
+    /// First: nobody is to put back what goes.
+    fn stop_dhcp(&mut self, state: &State) {
+        for link in state.dhcp.links.keys() {
+            let goes = match self.target.links.get(link) {
+                None => false,
+                Some(Wanted::Absent) => true,
+                Some(Wanted::Present(wanted)) => {
+                    wanted.origin != Origin::Beside && !leases(link, wanted, state)
+                }
+            };
+            if goes {
+                self.steps.push(Step::StopDhcp { link: link.clone() });
+            }
+        }
+    }
+
+    /// Last: what was there before may be what is leased.
+    fn start_dhcp(&mut self, state: &State) {
+        for (link, wanted) in self.target.present().filter(|(_, wanted)| wanted.origin != Origin::Beside) {
+            if let Some(told) = wanted.dhcp.clone()
+                && !leases(link, wanted, state)
+            {
+                self.steps.push(Step::StartDhcp { link: link.to_owned(), told: Box::new(told) });
+            }
+        }
     }
 
     fn create(&mut self) {
@@ -371,6 +401,13 @@ impl Planner<'_> {
             self.steps.push(Step::SyncOvs);
         }
     }
+}
+
+/// Its client runs as it is to, and its link is not made anew.
+fn leases(link: &str, wanted: &LinkTarget, state: &State) -> bool {
+    let stays = state.links.contains_key(link) && conflict(link, &wanted.kind, state).is_none();
+    let as_wanted = |lease: &Lease| lease.runs && wanted.dhcp.as_ref() == Some(&lease.told);
+    stays && state.dhcp.links.get(link).is_some_and(as_wanted)
 }
 
 /// Existing links, then bonds, then bridges, then internal ports, then VLANs.

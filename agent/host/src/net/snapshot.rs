@@ -11,6 +11,7 @@ use muster_shared::model::network::{BondOptions, LinkName, NetworkDocument, OvsP
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::dhcp::Told;
 use super::resolver::Resolver;
 use super::state::{Address, Attach, OvsBridge, OvsPort, Route, State, VlanLink};
 
@@ -93,6 +94,9 @@ pub struct LinkBefore {
     /// The MAC address of a Linux bridge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bridge_mac: Option<String>,
+    /// A client of ours leased for it. What that had leased is among the addresses: it comes back at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dhcp: Option<Told>,
 }
 
 /// What a link was.
@@ -145,7 +149,7 @@ impl Snapshot {
                 link.kind = KindBefore::OvsBridge(bridge.clone());
             }
         }
-        if document.dns.is_some() {
+        if document.dns.is_some() || document.leases() {
             self.resolver.get_or_insert_with(|| state.resolver.clone());
         }
     }
@@ -226,7 +230,7 @@ impl Snapshot {
         self.links.retain(|name, _| names.contains(name.as_str()));
         let rules: BTreeSet<&Rule> = document.all().flat_map(|object| &object.rules).collect();
         self.rules.retain(|rule, _| rules.contains(rule));
-        self.resolver.take_if(|_| document.dns.is_none());
+        self.resolver.take_if(|_| document.dns.is_none() && !document.leases());
     }
 
     /// Was that link absent?
@@ -350,6 +354,7 @@ fn link(name: &str, state: &State) -> Option<LinkBefore> {
         addresses: link.addresses.iter().filter(kept).copied().collect(),
         routes: Arc::clone(&link.routes),
         bridge_mac: link.mac.clone().filter(|_| kind == KindBefore::LinuxBridge),
+        dhcp: state.dhcp.links.get(name).map(|lease| lease.told.clone()),
         kind,
     })
 }

@@ -13,11 +13,12 @@ use muster_shared::model::network::{BondOptions, OvsPlace, OvsTable, Rule};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::dhcp::Leases;
 use super::resolver::Resolver;
 
 pub use layer3::{
-    Address, Attribute, Broadcast, Hop, PROTOCOL_BOOT, PROTOCOL_KERNEL, PROTOCOL_MUSTER, PROTOCOL_RA,
-    PROTOCOL_STATIC, Route, RouteKey,
+    Address, Attribute, Broadcast, Hop, PROTOCOL_BOOT, PROTOCOL_DHCP, PROTOCOL_KERNEL, PROTOCOL_MUSTER,
+    PROTOCOL_RA, PROTOCOL_STATIC, Route, RouteKey,
 };
 pub use ovs::{Columns, Ovs, OvsBridge, OvsInterface, OvsPort};
 
@@ -40,6 +41,8 @@ pub struct State {
     /// Names of routing tables.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tables: BTreeMap<String, u32>,
+    /// Links that lease addresses.
+    pub dhcp: Leases,
 }
 
 /// A network interface.

@@ -5,6 +5,7 @@ use std::fmt;
 use muster_shared::model::network::{BondOptions, OvsPlace, Rule};
 use serde_json::Value;
 
+use super::dhcp::Told;
 use super::resolver::ResolverFile;
 use super::state::{Address, OvsBridge, OvsPort, Route};
 
@@ -70,6 +71,10 @@ pub enum Step {
     SetResolver { file: ResolverFile, content: Option<String>, mode: u32 },
     /// systemd-resolved reads its settings again.
     ReloadResolved,
+    /// A client leases addresses for the link.
+    StartDhcp { link: String, told: Box<Told> },
+    /// None does any more; what was leased stays.
+    StopDhcp { link: String },
 }
 
 impl Step {
@@ -168,6 +173,20 @@ impl fmt::Display for Step {
                 write!(f, "write {name}: {}", settings.join(", "))
             }
             Self::ReloadResolved => f.write_str("let systemd-resolved read its settings again"),
+            Self::StartDhcp { link, told } => {
+                let families = match (told.v4, told.v6) {
+                    (true, true) => "IPv4 and IPv6",
+                    (true, false) => "IPv4",
+                    (false, _) => "IPv6",
+                };
+                write!(f, "let {} lease {families} for {link}", told.client.name())?;
+                if told.v4 && !told.default_route {
+                    f.write_str(" without the default route")
+                } else {
+                    Ok(())
+                }
+            }
+            Self::StopDhcp { link } => write!(f, "end the DHCP client of {link}"),
         }
     }
 }

@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 
 use muster_shared::model::network::{
-    BondOptions, Dns, NetworkDocument, Object, ObjectKind, OvsPlace, OvsTable, Rule,
+    BondOptions, Dhcp, Dns, NetworkDocument, Object, ObjectKind, OvsPlace, OvsTable, Rule,
 };
 use serde_json::{Value, json};
 
 use ports::{in_database, is_hwaddr};
 
+use super::dhcp::Told;
 use super::resolver::Resolver;
 use super::snapshot::Snapshot;
 use super::state::{Address, Attach, OvsBridge, OvsPort, PROTOCOL_MUSTER, PROTOCOL_STATIC, Route, State};
@@ -51,6 +52,8 @@ pub struct Target {
     pub missing: Vec<Difference>,
     /// What cannot be put back, and why.
     pub warnings: Vec<String>,
+    /// The document has name servers of its own.
+    pub has_dns: bool,
 }
 
 /// What the resolver's settings shall be.
@@ -96,6 +99,8 @@ pub struct LinkTarget {
     pub addresses: Vec<Address>,
     /// Exactly these static ones.
     pub routes: Vec<Route>,
+    /// A client leases addresses for it, beside those.
+    pub dhcp: Option<Told>,
 }
 
 /// A port of Open vSwitch without a link of the kernel.
@@ -162,7 +167,7 @@ impl Target {
         state: &State,
         datapath_type: Option<&str>,
     ) -> Self {
-        let mut target = Self::default();
+        let mut target = Self { has_dns: document.dns.is_some(), ..Self::default() };
         for removal in &document.removals {
             let entry = (removal.kind.clone(), removal.path.clone());
             target.removed.insert(removal.name.to_string(), entry);
@@ -190,6 +195,10 @@ impl Target {
         }
         target.resolver = document.dns.clone().map(WantedResolver::Document);
         target.put_back(before, state);
+        if document.dns.is_none() && document.leases() {
+            // The lease says.
+            target.resolver = None;
+        }
         for object in document.all() {
             target.look_for(object, state);
         }
@@ -295,6 +304,7 @@ impl Target {
             mac: primary.or_else(|| was.and_then(|was| was.bridge_mac.clone())).filter(|_| linux_bridge),
             addresses: object.addresses.iter().copied().map(Address::plain).collect(),
             routes: object.routes.iter().map(wanted_route).collect(),
+            dhcp: object.dhcp.as_ref().and_then(|dhcp| state.dhcp.told(dhcp, !self.has_dns)),
             kind,
         };
         self.links.insert(name, Wanted::Present(Box::new(wanted)));
@@ -307,6 +317,18 @@ impl Target {
             state.ovs_bridge(bridge).is_none()
                 && !matches!(self.links.get(bridge), Some(Wanted::Present(it)) if matches!(it.kind, LinkKind::OvsBridge { .. }))
         };
+        if let Some(dhcp) = &object.dhcp
+            && state.dhcp.told(dhcp, false).is_none()
+        {
+            let text = match dhcp.arguments.is_empty() {
+                true => {
+                    "there is no DHCP client on this host; start systemd-networkd, or install dhcpcd or dhclient"
+                }
+                false => "dhclient_args are dhclient's, and there is no dhclient on this host",
+            };
+            let path = format!("{}.{}", object.path, Dhcp::option(!dhcp.v4));
+            self.missing.push(Difference { path, text: text.to_owned() });
+        }
         let missing = match &object.kind {
             ObjectKind::OvsPatch { bridge, .. } if no_bridge(bridge.as_str()) => {
                 let text = format!("there is no bridge {bridge} in Open vSwitch");

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use muster_shared::model::network::Dhcp;
 use serde_json::Value;
 
 use super::plan::{has_options, is_so, resolver};
@@ -36,6 +37,35 @@ pub fn differences(target: &Target, state: &State) -> Vec<Difference> {
         found.resolver(wanted, &state.resolver);
     }
     found.differences
+}
+
+/// Nothing but a DHCP server's answer is waited for.
+pub(super) fn is_leasing(target: &Target, state: &State) -> bool {
+    let differences = differences(target, state);
+    let is_lease = |difference: &Difference| {
+        target.present().any(|(name, wanted)| {
+            let families = [false, true].into_iter().map(|v6| no_lease(name, wanted, v6, state));
+            families.flatten().any(|missing| missing == *difference)
+        })
+    };
+    !differences.is_empty() && differences.iter().all(is_lease)
+}
+
+/// What is said while nothing of that family is leased.
+fn no_lease(name: &str, wanted: &LinkTarget, v6: bool, state: &State) -> Option<Difference> {
+    let told = wanted.dhcp.as_ref().filter(|told| if v6 { told.v6 } else { told.v4 })?;
+    let link = state.links.get(name)?;
+    let mut leased = state.dhcp.addresses(name).filter(|address| address.is_ipv6() == v6);
+    if leased.any(|leased| link.addresses.iter().any(|address| address.net.addr() == leased)) {
+        return None;
+    }
+    let path = format!("{}.{}", wanted.path, Dhcp::option(v6));
+    let family = if v6 { "IPv6" } else { "IPv4" };
+    let client = told.client.name();
+    Some(Difference {
+        path,
+        text: format!("{client} has no address of {family} for {name} from a DHCP server"),
+    })
 }
 
 struct Found<'a> {
@@ -154,6 +184,29 @@ impl Found<'_> {
             }
         }
         self.routes(name, wanted, link);
+        self.lease(name, wanted, state);
+    }
+
+    /// What is leased is no difference, and when something is put back, nobody waits for a DHCP server.
+    fn lease(&mut self, name: &str, wanted: &LinkTarget, state: &State) {
+        let now = state.dhcp.links.get(name);
+        let option = wanted.dhcp.as_ref().map_or("use_dhcp", |told| Dhcp::option(!told.v4));
+        let path = format!("{}.{option}", wanted.path);
+        match (&wanted.dhcp, now) {
+            _ if wanted.origin == Origin::Beside => {}
+            (None, Some(_)) => self.add(&path, format!("a DHCP client still leases for {name}")),
+            (Some(told), Some(now)) if now.told != *told => {
+                self.add(&path, format!("{} leases for {name} in another way", now.told.client.name()));
+            }
+            (Some(_), Some(now)) if now.runs => {
+                if wanted.origin == Origin::Document {
+                    let missing = [false, true].into_iter().map(|v6| no_lease(name, wanted, v6, state));
+                    self.differences.extend(missing.flatten());
+                }
+            }
+            (Some(told), _) => self.add(&path, format!("{} does not run for {name}", told.client.name())),
+            (None, None) => {}
+        }
     }
 
     fn kind(&mut self, name: &str, wanted: &LinkTarget, link: &Link, state: &State) {

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use muster_host::net::{HostConfig, Network};
+use muster_host::net::{Client, HostConfig, Network};
 use nix::sched::{CloneFlags, setns};
 use tempfile::TempDir;
 
@@ -17,6 +17,10 @@ pub struct Bed {
     /// Ended in this order.
     daemons: Vec<Child>,
     switch_stopped: bool,
+    /// Who leases for this server's links.
+    pub dhcp_client: Option<Client>,
+    /// No DHCP server is reached from it.
+    pub dhcp_is_silent: bool,
 }
 
 impl Bed {
@@ -33,6 +37,8 @@ impl Bed {
             directory: TempDir::new().unwrap(),
             daemons: Vec::new(),
             switch_stopped: false,
+            dhcp_client: Some(Client::Dhclient),
+            dhcp_is_silent: false,
         };
         bed.ip("link set lo up");
         bed
@@ -59,6 +65,32 @@ impl Bed {
         self.daemons.insert(0, switch);
         self.ovs("set Open_vSwitch . external_ids:system-id=test");
         self.switch_stopped = false;
+    }
+
+    /// Makes this server a DHCP server for the network of its `link`, which is up and has 192.0.2.1 and fd00:1::1.
+    #[allow(dead_code, reason = "the tests of flow tables share this bed")]
+    pub fn serve_dhcp(&mut self, link: &str, v6: bool) {
+        let folder = self.directory.path().display();
+        let v6 = if v6 { "--enable-ra --dhcp-range=fd00:1::50,fd00:1::99,64,1h" } else { "" };
+        let words = format!(
+            "dnsmasq --keep-in-foreground --conf-file=/dev/null --no-resolv --no-hosts --port=0 --user=root \
+             --interface={link} --bind-interfaces --dhcp-range=192.0.2.50,192.0.2.99,1h {v6} \
+             --dhcp-option=3,192.0.2.1 --dhcp-option=6,192.0.2.53 \
+             --dhcp-option=15,lease.example --dhcp-option=121,203.0.113.0/24,192.0.2.2,0.0.0.0/0,192.0.2.1 \
+             --dhcp-leasefile={folder}/leases --pid-file={folder}/dnsmasq.pid --log-facility={folder}/dnsmasq.log"
+        );
+        self.start(&words.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>());
+    }
+
+    /// Commands of processes in the namespace.
+    #[allow(dead_code, reason = "the tests of flow tables share this bed")]
+    pub fn processes(&self) -> Vec<(i32, String)> {
+        let pids = run(Command::new("ip").args(["netns", "pids", &self.namespace]));
+        let pids = pids.split_whitespace().map(|pid| pid.parse().unwrap());
+        let command = |pid: i32| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        pids.map(|pid| (pid, command(pid).replace('\0', " ")))
+            .filter(|(_, command)| !command.is_empty())
+            .collect()
     }
 
     /// Ends the switch, not its database.
@@ -185,6 +217,10 @@ impl Bed {
             rt_tables: Some(self.directory.path().join("rt_tables")),
             systemctl: Some(self.directory.path().join("systemctl")),
             neighbours: None,
+            dhcp_client: self.dhcp_client,
+            dhcp_notes: Some(self.directory.path().join("dhcp")),
+            // Nobody answers where nobody is to.
+            lease_within: Some(Duration::from_secs(if self.dhcp_is_silent { 3 } else { 45 })),
         };
         let in_namespace = move || {
             let file = File::open(format!("/run/netns/{}", self.namespace)).unwrap();
@@ -202,6 +238,13 @@ impl Drop for Bed {
         for daemon in &mut self.daemons {
             let _ = daemon.kill();
             let _ = daemon.wait();
+        }
+        // DHCP clients outlive whoever has started them; this thread is outside of the namespace.
+        let left = Command::new("ip").args(["netns", "pids", &self.namespace]).output();
+        let left =
+            left.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+        for pid in left.split_whitespace() {
+            let _ = Command::new("kill").args(["-KILL", pid]).status();
         }
         let _ = Command::new("ip").args(["netns", "del", &self.namespace]).status();
     }

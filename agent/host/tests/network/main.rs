@@ -4,6 +4,7 @@
 mod bed;
 mod conformance;
 mod crash;
+mod dhcp;
 mod document;
 mod hints;
 mod options;

@@ -10,7 +10,7 @@ use super::support::{Support, check_option, of_type};
 use super::value::{boolean, fields, link_name, list, number, quoted, required_name, text};
 use super::{
     BondOptions, LinkName, MAX_FALLBACK, MAX_OBJECTS, NetworkDocument, NetworkError, Object, ObjectKind,
-    Removal, RouteTable, all, bond, dns, schema, support,
+    Removal, RouteTable, all, bond, dhcp, dns, schema, support,
 };
 
 pub(super) type Parsed<T> = Result<T, NetworkError>;
@@ -224,6 +224,7 @@ impl Reader {
             check_option(&path, kind, option, value)?;
         }
         let (name, of_kind) = self.kind(path, kind, map, place)?;
+        let has_link = !support::has_no_link(kind);
         let at = |name: &str| format!("{path}.{name}");
         let mut object = Object {
             path: path.to_owned(),
@@ -232,6 +233,10 @@ impl Reader {
             rules: rules(path, map, &mut self.bounds, &self.by_name)?,
             dns_servers: dns::servers(path, map)?,
             domains: dns::domains(path, map)?,
+            dhcp: match has_link {
+                true => dhcp::dhcp(path, map, is_member(kind, place))?,
+                false => None,
+            },
             mtu: map.get("mtu").map(|value| number(&at("mtu"), value, 68, 65_535)).transpose()?,
             settings: settings(path, kind, &name, map)?,
             tag: None,
@@ -335,6 +340,15 @@ impl Reader {
                 "put interfaces into the bond and the VLAN on it",
             )),
         }
+    }
+}
+
+/// What its bridge or bond has is its own; an internal port of Open vSwitch is a link beside the bridge.
+fn is_member(kind: &str, place: Place<'_>) -> bool {
+    match place {
+        Place::Top => false,
+        Place::InOvsBridge(_) => kind != "vlan",
+        Place::InLinuxBridge | Place::InBond => true,
     }
 }
 

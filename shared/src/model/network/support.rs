@@ -42,21 +42,22 @@ pub fn of_type(kind: &str) -> Support {
 
 /// Of an option of a type that is [`Support::Applied`].
 pub fn of_option(kind: &str, option: &str) -> Support {
-    let has_no_link = matches!(kind, "ovs_bond" | "ovs_patch_port" | "ovs_tunnel");
     match option {
-        "addresses" | "routes" if has_no_link => {
+        "addresses" | "routes" if has_no_link(kind) => {
             Refused("it has no interface of the kernel; give them to the bridge or to a VLAN in it")
         }
         "mtu" if matches!(kind, "ovs_patch_port" | "ovs_tunnel") => {
             Refused("it has no interface of the kernel; leave it out")
         }
-        "use_dhcp" | "use_dhcpv6" => Only("false", "list the addresses under 'addresses'"),
+        "use_dhcp" | "use_dhcpv6" | "defroute" | "dhclient_args" if has_no_link(kind) => {
+            Inert("it has no interface of the kernel: its bridge leases, or does not")
+        }
         "nm_controlled" => Only("false", "leave it out: what a document names is Muster's"),
         "persist_mapping" => Only("false", "leave it out: interfaces keep their names"),
-        "onboot" => Only("true", "leave it out: what a document names comes up at boot"),
-        "defroute" => Inert("it decides about routes of DHCP alone"),
+        "onboot" => {
+            Inert("what a document names is so at all times, after a boot too; leave the interface out")
+        }
         "hotplug" => Inert("an interface that comes back is seen as it comes"),
-        "dhclient_args" => Only("", "leave it out"),
         "nic_mapping" => Only("null", "give the mapping beside the document"),
         "primary" if kind != "interface" => Only("false", "name an interface as the primary member"),
         "dcb" => Refused("data center bridging needs hardware that this version does not set up"),
@@ -64,6 +65,11 @@ pub fn of_option(kind: &str, option: &str) -> Support {
         "linkdelay" => Inert("the way to the controller is tried until confirm_timeout is over"),
         _ => Applied,
     }
+}
+
+/// It is only in Open vSwitch.
+pub(super) fn has_no_link(kind: &str) -> bool {
+    matches!(kind, "ovs_bond" | "ovs_patch_port" | "ovs_tunnel")
 }
 
 impl NetworkDocument {

@@ -67,15 +67,36 @@ fn refused(more: Value) -> String {
 }
 
 #[test]
+fn a_link_leases_its_addresses_and_a_member_does_not() {
+    let vlan = json!({"type": "vlan", "vlan_id": 5, "use_dhcpv6": "yes", "defroute": false});
+    let bridge = |member: &Value| {
+        let bond = json!({"type": "ovs_bond", "name": "bond0", "use_dhcp": true, "members": [
+            {"type": "interface", "name": "eth1"}, {"type": "interface", "name": "eth2"}]});
+        NetworkDocument::parse(
+            &json!([{"type": "ovs_bridge", "name": "br0", "use_dhcp": true, "dhclient_args": "-v -D LL",
+            "members": [member, vlan, bond]}]),
+        )
+    };
+    let document = bridge(&json!({"type": "interface", "name": "eth0", "use_dhcp": false})).unwrap();
+    let of = |name: &str| document.all().find(|object| object.name.as_str() == name).unwrap().dhcp.clone();
+    let arguments = ["-v", "-D", "LL"].map(str::to_owned).into();
+    assert_eq!(of("br0"), Some(Dhcp { v4: true, v6: false, default_route: true, arguments }));
+    assert_eq!(of("vlan5"), Some(Dhcp { v4: false, v6: true, default_route: false, arguments: Vec::new() }));
+    assert_eq!((of("eth0"), of("bond0")), (None, None));
+    assert_eq!(
+        bridge(&json!({"type": "interface", "name": "eth0", "use_dhcp": true})).unwrap_err().to_string(),
+        "network_config[0].members[0].use_dhcp: a lease of a member is not supported by this version; what belongs to a bridge \
+         or bond has no address of its own: give it to the bridge or bond"
+    );
+}
+
+#[test]
 fn what_is_wrong_is_named_with_its_place() {
     let rows = [
+        (json!({"use_dhcp": true, "dhclient_args": "-v -D"}), "dhclient_args: '-D' wants a value"),
         (
-            json!({"use_dhcp": true}),
-            "use_dhcp: 'use_dhcp: true' is not supported by this version; list the addresses under 'addresses'",
-        ),
-        (
-            json!({"onboot": false}),
-            "onboot: 'onboot: false' is not supported by this version; leave it out: what a document names comes up at boot",
+            json!({"dhclient_args": "-s 192.0.2.1 -sf /tmp/x"}),
+            "dhclient_args: \"-sf\" is not supported by this version; of dhclient's options -B, -C, -D, -F, -H, -I, -R, -V, -g, -i, -q, -s, -timeout, -v, --address-prefix-len, --dad-wait-time, --decline-wait-time, --prefix-len-hint are taken",
         ),
         (
             json!({"dns_servers": ["192.0.2.1", "dns.example.com"]}),

@@ -9,7 +9,8 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use muster_shared::model::network::Rule;
 
-use super::super::state::{Address, Attach, Link, Route, RouteKey};
+use super::super::dhcp::Leases;
+use super::super::state::{Address, Attach, Link, PROTOCOL_DHCP, Route, RouteKey};
 use super::super::step::Step;
 use super::super::target::{LinkKind, LinkTarget, Origin, Target};
 use super::PlanError;
@@ -20,7 +21,7 @@ type Links<'a> = BTreeMap<&'a str, &'a Link>;
 pub(super) fn plan(
     target: &Target,
     links: &Links<'_>,
-    rules_now: &BTreeMap<Rule, u8>,
+    (rules_now, dhcp): (&BTreeMap<Rule, u8>, &Leases),
     steps: &mut Vec<Step>,
 ) -> Result<(), PlanError> {
     let none = Link::default();
@@ -29,7 +30,8 @@ pub(super) fn plan(
     let ours: BTreeSet<IpAddr> = all.map(|address| address.net.addr()).collect();
     for (name, wanted) in target.present() {
         let now = links.get(name).copied().unwrap_or(&none);
-        addresses(&OnLink { name, wanted, now, ours: &ours }, steps, &mut later);
+        let leased = &dhcp.addresses(name).collect();
+        addresses(&OnLink { name, wanted, now, ours: &ours, leased }, steps, &mut later);
     }
     if target.takes_over {
         in_the_way(target, links, &mut later);
@@ -43,7 +45,9 @@ pub(super) fn plan(
     rules(target, rules_now, steps);
     for (name, wanted) in target.present().filter(|(_, wanted)| wanted.origin != Origin::Beside) {
         for route in routes.left(name) {
-            if route.is_static() || gives_up(wanted) {
+            // A client that is told something else gives its routes anew.
+            let ended = dhcp.links.get(name).is_some_and(|lease| wanted.dhcp.as_ref() != Some(&lease.told));
+            if route.is_static() || gives_up(wanted) || (ended && route.protocol == PROTOCOL_DHCP) {
                 steps.push(Step::RemoveRoute { link: name.to_owned(), route: route.clone() });
             }
         }
@@ -88,6 +92,8 @@ struct OnLink<'a> {
     wanted: &'a LinkTarget,
     now: &'a Link,
     ours: &'a BTreeSet<IpAddr>,
+    /// By a client that was told of this link.
+    leased: &'a BTreeSet<IpAddr>,
 }
 
 impl OnLink<'_> {
@@ -111,11 +117,8 @@ fn addresses(on: &OnLink<'_>, steps: &mut Vec<Step>, later: &mut Vec<Step>) {
     // A link that goes down loses its IPv6 addresses.
     let stays = |address: &&Address| address.net.addr().is_ipv4() || wanted.up != Some(false) || !now.up;
     let has: BTreeSet<&Address> = now.addresses.iter().filter(stays).collect();
-    let old: Vec<&Address> = now
-        .addresses
-        .iter()
-        .filter(|address| !keep.contains(address) && goes(address, wanted, now))
-        .collect();
+    let old: Vec<&Address> =
+        now.addresses.iter().filter(|address| !keep.contains(address) && goes(address, on)).collect();
     let mut anew: BTreeSet<IpNet> = BTreeSet::new();
     for address in &old {
         let network = address.net.trunc();
@@ -141,9 +144,12 @@ fn addresses(on: &OnLink<'_>, steps: &mut Vec<Step>, later: &mut Vec<Step>) {
 }
 
 /// An address that is not wanted: those of the kernel itself and of routers stay.
-fn goes(address: &Address, wanted: &LinkTarget, now: &Link) -> bool {
+fn goes(address: &Address, on: &OnLink<'_>) -> bool {
+    let OnLink { wanted, now, leased, .. } = *on;
+    let ip = address.net.addr();
     match wanted.origin {
         Origin::Beside => false,
+        _ if leased.contains(&ip) => !wanted.dhcp.as_ref().is_some_and(|told| told.leases(ip)),
         Origin::Document if address.is_link_local() => false,
         Origin::Document => !address.given || gives_up(wanted),
         Origin::Before => !address.given && !address.is_of_mac(now.mac.as_deref()),

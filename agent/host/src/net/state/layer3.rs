@@ -16,6 +16,8 @@ pub const PROTOCOL_BOOT: u8 = 3;
 pub const PROTOCOL_STATIC: u8 = 4;
 /// `RTPROT_RA`: out of a router's advertisement.
 pub const PROTOCOL_RA: u8 = 9;
+/// `RTPROT_DHCP`: came with a lease.
+pub const PROTOCOL_DHCP: u8 = 16;
 /// The mark of policy rules that Muster adds; nobody else is known to use it.
 pub const PROTOCOL_MUSTER: u8 = 77;
 

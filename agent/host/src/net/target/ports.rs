@@ -56,6 +56,7 @@ impl Target {
                     mac: None,
                     addresses: Vec::new(),
                     routes: Vec::new(),
+                    dhcp: None,
                 };
                 self.links.insert(name, Wanted::Present(Box::new(wanted)));
             } else {

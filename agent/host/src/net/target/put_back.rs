@@ -106,6 +106,7 @@ impl Target {
             mac: link.bridge_mac.clone().filter(|_| origin == Origin::Before),
             addresses: link.addresses.clone(),
             routes,
+            dhcp: link.dhcp.clone(),
         })
     }
 

@@ -1,0 +1,311 @@
+//! Leased addresses: a DHCP client of this server drives the lease of each link that is to have one.
+//!
+//! ```text
+//!   systemd-networkd   a .network file of ours, where it runs
+//!   dhcpcd, dhclient   a process for each link and family, in a unit of its own where there is systemd
+//! ```
+//!
+//! The first that is there is taken. What a client is told, and what it has leased, is noted below `/run`, in a folder
+//! for each link: gone with a reboot, like the client itself. The processes call `lease.sh` when their lease changes.
+//!
+//! Absent: DHCP itself. NetworkManager is told to leave such a link alone, as any other, and leases nothing.
+
+mod process;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, ErrorKind, Write as _};
+use std::net::IpAddr;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use ipnet::IpNet;
+use muster_shared::model::network::Dhcp;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::neighbours::{NeighbourError, Neighbours};
+
+/// Bytes of a note, or of what a client has written of a lease.
+const NOTE_MAX: u64 = 64 * 1024;
+
+/// What drives a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Client {
+    /// systemd-networkd.
+    Networkd,
+    /// dhcpcd(8)
+    Dhcpcd,
+    /// dhclient(8)
+    Dhclient,
+}
+
+/// What a client is told of a link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    /// Whom.
+    pub client: Client,
+    /// It leases an address of IPv4.
+    pub v4: bool,
+    /// It leases addresses of IPv6.
+    pub v6: bool,
+    /// IPv4's default route comes with the lease.
+    pub default_route: bool,
+    /// Name servers and search domains come with it.
+    pub dns: bool,
+    /// dhclient's own.
+    pub arguments: Vec<String>,
+}
+
+/// A link of which a client was told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// What.
+    pub told: Told,
+    /// The kernel's number of the link that is meant.
+    pub index: u32,
+    /// The client runs.
+    pub runs: bool,
+    /// What it has leased.
+    pub addresses: BTreeSet<IpAddr>,
+}
+
+/// DHCP on this host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Leases {
+    /// The client for new leases.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<Client>,
+    /// dhclient is there, which alone has `dhclient_args`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub has_dhclient: bool,
+    /// By link.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub links: BTreeMap<String, Lease>,
+}
+
+/// Why a client was not told.
+#[derive(Debug, Error)]
+pub enum DhcpError {
+    /// A note of ours.
+    #[error("{}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A client, or what starts it.
+    #[error("{what}")]
+    Run {
+        /// What was tried, and how it ended.
+        what: String,
+    },
+    /// systemd-networkd.
+    #[error(transparent)]
+    Networkd(#[from] NeighbourError),
+}
+
+/// Where clients and notes are.
+#[derive(Clone, Debug)]
+pub(super) struct Clients {
+    /// A folder for each link of this network namespace.
+    notes: PathBuf,
+    resolv_conf: PathBuf,
+    neighbours: Option<Neighbours>,
+    /// The one that is taken, whichever else is there.
+    only: Option<Client>,
+}
+
+impl Client {
+    /// As its people call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Networkd => "systemd-networkd",
+            Self::Dhcpcd => "dhcpcd",
+            Self::Dhclient => "dhclient",
+        }
+    }
+}
+
+impl Leases {
+    /// What the client is to be told for `dhcp`; nothing where there is none that can.
+    pub fn told(&self, dhcp: &Dhcp, dns: bool) -> Option<Told> {
+        let client = match dhcp.arguments.is_empty() {
+            true => self.client,
+            false => self.has_dhclient.then_some(Client::Dhclient),
+        };
+        let Dhcp { v4, v6, default_route, ref arguments } = *dhcp;
+        Some(Told { client: client?, v4, v6, default_route, dns, arguments: arguments.clone() })
+    }
+
+    /// What clients have put on a link.
+    pub fn addresses(&self, link: &str) -> impl Iterator<Item = IpAddr> {
+        self.links.get(link).into_iter().flat_map(|lease| lease.addresses.iter().copied())
+    }
+}
+
+impl Told {
+    /// A client whose lease of that family is wanted.
+    pub fn leases(&self, address: IpAddr) -> bool {
+        if address.is_ipv4() { self.v4 } else { self.v6 }
+    }
+}
+
+impl Clients {
+    pub fn new(
+        notes: Option<PathBuf>,
+        resolv_conf: PathBuf,
+        neighbours: Option<Neighbours>,
+        only: Option<Client>,
+    ) -> Self {
+        // Two namespaces may have links of one name.
+        let namespace = fs::metadata("/proc/thread-self/ns/net").map_or(0, |file| file.ino());
+        let notes = notes.unwrap_or_else(|| "/run/muster-dhcp".into()).join(namespace.to_string());
+        Self { notes, resolv_conf, neighbours, only }
+    }
+
+    /// What is there, and how it stands with the links that clients were told of. `links`: those of the kernel, with
+    /// their numbers and the addresses that have a lifetime.
+    pub fn read<'a>(&self, links: impl Fn(&str) -> Option<(u32, Vec<IpNet>)> + 'a) -> Leases {
+        let client = match self.only {
+            Some(only) => self.is_here(only).then_some(only),
+            None => [Client::Networkd, Client::Dhcpcd, Client::Dhclient]
+                .into_iter()
+                .find(|client| self.is_here(*client)),
+        };
+        let mut leases =
+            Leases { client, has_dhclient: self.is_here(Client::Dhclient), links: BTreeMap::new() };
+        for entry in fs::read_dir(&self.notes).into_iter().flatten().flatten() {
+            let Ok(link) = entry.file_name().into_string() else { continue };
+            let Some(note) = self.note(&link) else { continue };
+            let there = links(&link);
+            let is_it = there.as_ref().is_some_and(|(index, _)| *index == note.index);
+            let runs = is_it && self.runs(&link, &note);
+            let addresses = match note.told.client {
+                Client::Networkd => {
+                    self.of_networkd(&note, there.map(|(_, given)| given).unwrap_or_default())
+                }
+                Client::Dhcpcd | Client::Dhclient => self.noted(&link),
+            };
+            leases.links.insert(link, Lease { told: note.told, index: note.index, runs, addresses });
+        }
+        leases
+    }
+
+    /// Has a client lease addresses for a link that is up.
+    pub async fn start(&self, link: &str, index: u32, told: &Told) -> Result<(), DhcpError> {
+        let folder = self.notes.join(link);
+        let failed = |source| DhcpError::File { path: folder.clone(), source };
+        fs::create_dir_all(&folder).map_err(failed)?;
+        let mut note = Note { told: told.clone(), index, processes: Vec::new() };
+        // Who reads it after a crash stops what may have been started.
+        self.write_note(link, &note)?;
+        match (told.client, &self.neighbours) {
+            (Client::Networkd, Some(neighbours)) => neighbours.lease(link, told).await?,
+            (Client::Networkd, None) => {
+                return Err(DhcpError::Run {
+                    what: "systemd-networkd serves another network namespace".into(),
+                });
+            }
+            (Client::Dhcpcd | Client::Dhclient, _) => {
+                for v6 in [false, true].into_iter().filter(|v6| if *v6 { told.v6 } else { told.v4 }) {
+                    note.processes.extend(self.spawn(link, told, v6).await?);
+                }
+                self.write_note(link, &note)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing leases for the link any more. What was leased stays on it.
+    pub async fn stop(&self, link: &str) -> Result<(), DhcpError> {
+        let Some(note) = self.note(link) else { return Ok(()) };
+        match (note.told.client, &self.neighbours) {
+            (Client::Networkd, Some(neighbours)) => neighbours.end_lease(link).await?,
+            (Client::Networkd, None) => {}
+            (Client::Dhcpcd | Client::Dhclient, _) => self.end(link, &note).await?,
+        }
+        let folder = self.notes.join(link);
+        match fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(DhcpError::File { path: folder, source: error })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn is_here(&self, client: Client) -> bool {
+        match client {
+            Client::Networkd => self.neighbours.as_ref().is_some_and(Neighbours::has_networkd),
+            Client::Dhcpcd | Client::Dhclient => process::program(client.name()).is_some(),
+        }
+    }
+
+    fn runs(&self, link: &str, note: &Note) -> bool {
+        match note.told.client {
+            Client::Networkd => self.neighbours.as_ref().is_some_and(|it| it.leases(link, &note.told)),
+            Client::Dhcpcd | Client::Dhclient => self.processes_run(link, note),
+        }
+    }
+
+    /// systemd-networkd keeps a file of each lease of IPv4; what it has of IPv6 has a lifetime.
+    fn of_networkd(&self, note: &Note, given: Vec<IpNet>) -> BTreeSet<IpAddr> {
+        let v4 = self.neighbours.as_ref().and_then(|neighbours| neighbours.leased(note.index));
+        let of_host = |net: &IpNet| net.addr().is_ipv6() && net.prefix_len() == 128;
+        let v6 = given.into_iter().filter(|net| note.told.v6 && of_host(net)).map(|net| net.addr());
+        v4.into_iter().chain(v6).collect()
+    }
+
+    /// What `lease.sh` has written.
+    fn noted(&self, link: &str) -> BTreeSet<IpAddr> {
+        let read = |family: &str| read(&self.notes.join(link).join(format!("lease.{family}")));
+        let both = ["4", "6"].map(read).concat();
+        both.split_ascii_whitespace().filter_map(|word| word.split('/').next()?.parse().ok()).collect()
+    }
+
+    fn note(&self, link: &str) -> Option<Note> {
+        serde_json::from_str(&read(&self.notes.join(link).join("told"))).ok()
+    }
+
+    fn write_note(&self, link: &str, note: &Note) -> Result<(), DhcpError> {
+        let text = serde_json::to_string(note).expect("a note has text keys and plain values");
+        self.write(link, "told", &text, 0o644).map(drop)
+    }
+
+    fn write(&self, link: &str, name: &str, text: &str, mode: u32) -> Result<PathBuf, DhcpError> {
+        let path = self.notes.join(link).join(name);
+        let new = path.with_extension("new");
+        let write = || {
+            let mut file =
+                fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&new)?;
+            file.write_all(text.as_bytes())?;
+            fs::rename(&new, &path)
+        };
+        write().map_err(|source| DhcpError::File { path: path.clone(), source })?;
+        Ok(path)
+    }
+}
+
+/// What was told, and the processes that were started without systemd.
+#[derive(Debug, Serialize, Deserialize)]
+struct Note {
+    told: Told,
+    index: u32,
+    #[serde(default)]
+    processes: Vec<process::Process>,
+}
+
+/// Nothing of what is not there, is no text or too long.
+fn read(path: &Path) -> String {
+    let fits = fs::metadata(path).is_ok_and(|file| file.len() <= NOTE_MAX);
+    fits.then(|| fs::read_to_string(path).ok()).flatten().unwrap_or_default()
+}
+
+fn shown(words: &[&OsStr]) -> String {
+    words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,238 @@
+//! dhcpcd and dhclient as processes of their own: in the foreground, in a transient unit where systemd serves this
+//! network namespace, else in a session of its own. So they outlive the agent.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+use tokio::process::Command;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{Client, Clients, DhcpError, Note, Told, shown};
+
+/// systemd answers in milliseconds, and a client that is asked to end does so.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(20);
+const LEASE_SH: &str = include_str!("lease.sh");
+
+/// dhclient's own defaults wait for five minutes after a minute without an answer.
+const DHCLIENT_CONF: &str = "\
+# Written by muster-agent.
+timeout 30;
+retry 5;
+backoff-cutoff 10;
+option rfc3442-classless-static-routes code 121 = array of unsigned integer 8;
+request subnet-mask, broadcast-address, routers, rfc3442-classless-static-routes, domain-name, domain-name-servers,
+  domain-search, dhcp6.name-servers, dhcp6.domain-search;
+";
+
+/// A process: its number may be given to another later, which has another start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Process {
+    id: i32,
+    /// In ticks since the boot.
+    started: u64,
+}
+
+impl Process {
+    fn lives(&self) -> bool {
+        started(self.id) == Some(self.started)
+    }
+}
+
+impl Clients {
+    /// Starts one; gives its process where systemd does not keep it.
+    pub(super) async fn spawn(
+        &self,
+        link: &str,
+        told: &Told,
+        v6: bool,
+    ) -> Result<Option<Process>, DhcpError> {
+        let name = told.client.name();
+        let program = program(name).ok_or_else(|| DhcpError::Run { what: format!("there is no {name}") })?;
+        let script = self.script(link, told)?;
+        let mut words: Vec<OsString> = vec![program.into()];
+        match told.client {
+            Client::Dhclient => words.extend(self.dhclient(link, told, v6, &script)?),
+            Client::Dhcpcd | Client::Networkd => words.extend(dhcpcd(told, v6, &script)),
+        }
+        words.push(link.into());
+        if !self.has_systemd() {
+            return self.session(&words).await.map(Some);
+        }
+        let unit = format!("--unit={}", unit(link, v6));
+        let family = if v6 { "IPv6" } else { "IPv4" };
+        let description = format!("--description=Muster: lease of {link} ({family})");
+        let mut command =
+            vec![OsString::from("systemd-run"), "--quiet".into(), unit.into(), description.into()];
+        // Also before sysinit.target, and to the end of a shutdown. AppArmor's profile of dhclient knows Debian's own
+        // script alone.
+        let properties = [
+            "--collect",
+            "--service-type=exec",
+            "--property=DefaultDependencies=no",
+            "--property=Restart=always",
+            "--property=RestartSec=1",
+            "--property=StartLimitIntervalSec=0",
+            "--property=AppArmorProfile=-unconfined",
+            "--",
+        ];
+        command.extend(properties.map(OsString::from));
+        command.extend(words);
+        run(&command).await.map(|()| None)
+    }
+
+    pub(super) fn processes_run(&self, link: &str, note: &Note) -> bool {
+        let families = [(note.told.v4, false), (note.told.v6, true)];
+        let wanted = families.into_iter().filter(|(wanted, _)| *wanted).map(|(_, v6)| v6);
+        match self.has_systemd() {
+            true => wanted.into_iter().all(|v6| self.unit_runs(link, v6)),
+            false => note.processes.len() == wanted.count() && note.processes.iter().all(Process::lives),
+        }
+    }
+
+    pub(super) async fn end(&self, link: &str, note: &Note) -> Result<(), DhcpError> {
+        if self.has_systemd() {
+            for v6 in [false, true].into_iter().filter(|v6| self.unit_runs(link, *v6)) {
+                run(&["systemctl".into(), "stop".into(), unit(link, v6).into()]).await?;
+            }
+        }
+        for process in &note.processes {
+            let until = Instant::now() + ANSWER_WITHIN;
+            let mut signal = Signal::SIGTERM;
+            while process.lives() {
+                if Instant::now() >= until {
+                    signal = Signal::SIGKILL;
+                }
+                match kill(Pid::from_raw(process.id), signal) {
+                    Ok(()) | Err(Errno::ESRCH) => sleep(LOOK).await,
+                    Err(errno) => {
+                        return Err(DhcpError::Run { what: format!("cannot end {}: {errno}", process.id) });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Units are in the network namespace of the system's init, which is where the agent has neighbours.
+    fn has_systemd(&self) -> bool {
+        self.neighbours.as_ref().is_some_and(|neighbours| neighbours.at("run/systemd/system").is_dir())
+    }
+
+    fn unit_runs(&self, link: &str, v6: bool) -> bool {
+        let invocation = format!("run/systemd/units/invocation:{}", unit(link, v6));
+        self.neighbours.as_ref().is_some_and(|it| it.at(&invocation).symlink_metadata().is_ok())
+    }
+
+    /// `lease.sh` with what it is to know.
+    fn script(&self, link: &str, told: &Told) -> Result<PathBuf, DhcpError> {
+        let word = |yes: bool| if yes { "yes" } else { "no" };
+        let known = format!(
+            "client={} default_route={} dns={}\ndir={} all={} resolv_conf={}\n",
+            told.client.name(),
+            word(told.default_route),
+            word(told.dns),
+            quoted(&self.notes.join(link)),
+            quoted(&self.notes),
+            quoted(&self.resolv_conf),
+        );
+        let (first, rest) = LEASE_SH.split_once('\n').unwrap_or_default();
+        self.write(link, "lease.sh", &format!("{first}\n{known}{rest}"), 0o755)
+    }
+
+    fn dhclient(&self, link: &str, told: &Told, v6: bool, script: &Path) -> Result<Vec<OsString>, DhcpError> {
+        let folder = self.notes.join(link);
+        let family = if v6 { "6" } else { "4" };
+        let conf = self.write(link, "dhclient.conf", DHCLIENT_CONF, 0o644)?;
+        let mut words: Vec<OsString> = vec!["-d".into(), format!("-{family}").into()];
+        words.extend(["-sf".into(), script.into(), "-cf".into(), conf.into()]);
+        words.extend(["-lf".into(), folder.join(format!("leases.{family}")).into()]);
+        words.extend(["-pf".into(), folder.join(format!("pid.{family}")).into()]);
+        if v6 && !told.arguments.iter().any(|word| word == "-D") {
+            // The same after a reboot, when the file of leases is gone.
+            words.extend(["-D".into(), "LL".into()]);
+        }
+        words.extend(told.arguments.iter().map(OsString::from));
+        Ok(words)
+    }
+
+    /// Without systemd: nothing of a terminal or of the agent ends it.
+    async fn session(&self, words: &[OsString]) -> Result<Process, DhcpError> {
+        let failed = |what: String| DhcpError::Run { what };
+        let mut command = Command::new("setsid");
+        command.args(words).current_dir("/");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().map_err(|error| failed(format!("setsid: {error}")))?;
+        let id = child.id().and_then(|id| i32::try_from(id).ok());
+        // Whoever drops it leaves the reaping to tokio, or to init.
+        let process = id.and_then(|id| Some(Process { id, started: started(id)? }));
+        process.ok_or_else(|| failed(format!("{} ended at once", words[0].display())))
+    }
+}
+
+fn dhcpcd(told: &Told, v6: bool, script: &Path) -> Vec<OsString> {
+    let mut words: Vec<OsString> = ["-B", "-q", "-p", "-f", "/dev/null", "-c"].map(OsString::from).into();
+    words.push(script.into());
+    if v6 {
+        words.extend(
+            ["-6", "--ia_na", "-o", "dhcp6_name_servers", "-o", "dhcp6_domain_search"].map(OsString::from),
+        );
+        return words;
+    }
+    words.extend(["-4", "--noipv4ll"].map(OsString::from));
+    let options = "subnet_mask,broadcast_address,routers,classless_static_routes,domain_name,domain_name_servers,domain_search";
+    words.extend(["-o".into(), options.into()]);
+    if !told.default_route {
+        words.push("--nogateway".into());
+    }
+    words
+}
+
+/// The name of a unit may have `@` in it, which systemd takes for its own.
+fn unit(link: &str, v6: bool) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_');
+    let word = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("\\x{byte:02x}") };
+    let link: String = link.bytes().map(word).collect();
+    format!("muster-dhcp{}-{link}.service", if v6 { 6 } else { 4 })
+}
+
+/// As a word of a shell.
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
+}
+
+/// In the `PATH`, or where administrators' programs are.
+pub(super) fn program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let usual = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    std::env::split_paths(&path).chain(usual).map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
+/// Nothing of a process that is over.
+fn started(id: i32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    // Its name may have any character in it.
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X") { None } else { fields.nth(18)?.parse().ok() }
+}
+
+async fn run(words: &[OsString]) -> Result<(), DhcpError> {
+    let said = shown(&words.iter().map(OsString::as_os_str).collect::<Vec<&OsStr>>());
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).stdin(Stdio::null()).kill_on_drop(true);
+    let failed = |why: String| DhcpError::Run { what: format!("{said}: {why}") };
+    let done = timeout(ANSWER_WITHIN, command.output()).await;
+    let done = done.map_err(|_| failed("no answer".into()))?.map_err(|error| failed(error.to_string()))?;
+    match done.status.success() {
+        true => Ok(()),
+        false => Err(failed(String::from_utf8_lossy(&done.stderr).trim().to_owned())),
+    }
+}

@@ -1,0 +1,202 @@
+//! Leased addresses, with the DHCP clients and a DHCP server that are here.
+
+use std::fs;
+
+use muster_host::net::{Client, Step};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use crate::bed::Bed;
+use crate::{document, kept, no_mapping, settled};
+
+/// A server whose link is a cable to a DHCP server.
+fn two(link: &str, client: Client) -> (Bed, Bed) {
+    let (mut server, mut peer) = (Bed::new(), Bed::new());
+    server.dhcp_client = Some(client);
+    serve(&server, &mut peer, link, true);
+    (server, peer)
+}
+
+fn serve(server: &Bed, peer: &mut Bed, link: &str, v6: bool) {
+    server.link(link, peer, "p1");
+    peer.ip("link set p1 up");
+    peer.ip("address add 192.0.2.1/24 dev p1");
+    peer.ip("address add fd00:1::1/64 dev p1 nodad");
+    peer.serve_dhcp("p1", v6);
+}
+
+fn leasing(link: &str, more: &Value) -> Value {
+    let mut object = json!({"type": "interface", "name": link, "use_dhcp": true});
+    object.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    json!([object])
+}
+
+fn clients(server: &Bed) -> usize {
+    server.processes().iter().filter(|(_, it)| it.contains("dhclient -d") || it.contains("dhcpcd")).count()
+}
+
+#[test]
+fn what_is_leased_is_there_beside_what_the_document_has_and_goes_with_it() {
+    for (client, link) in [(Client::Dhclient, "eth1"), (Client::Dhcpcd, "mstdhcp1")] {
+        let (server, _peer) = two(link, client);
+        server.ip(&format!("address add 198.51.100.9/24 dev {link}"));
+        let static_too = json!({"use_dhcpv6": true, "addresses": [{"ip_netmask": "203.0.113.10/24"}, {"ip_netmask": "fd00:2::1/64"}],
+            "dns_servers": ["192.0.2.54"]});
+        let both = document(leasing(link, &static_too));
+        let without_route =
+            document(leasing(link, &json!({"defroute": false, "dns_servers": ["192.0.2.54"]})));
+        let nothing = document(
+            json!([{"type": "interface", "name": link, "addresses": [{"ip_netmask": "203.0.113.10/24"}]}]),
+        );
+        server.inside(async |network| {
+            let at_first = settled(network.observe().await.unwrap());
+            let before = kept(network.snapshot(&both, &no_mapping(), None).await.unwrap());
+            let plan = network.plan_text(&both, &no_mapping(), Some(before.clone())).await.unwrap();
+            let name = client.name();
+            assert_eq!(plan.lines.last().unwrap(), &format!("let {name} lease IPv4 and IPv6 for {link}"));
+            let applied = network.apply(&both, &no_mapping(), &before).await.unwrap();
+            let shown = server.ip(&format!("address show dev {link}"));
+            for wanted in ["inet 203.0.113.10/24", "inet6 fd00:2::1/64", "inet 192.0.2.", "inet6 fd00:1::"] {
+                assert!(shown.contains(wanted), "{name}: {wanted} in {shown}");
+            }
+            assert!(!shown.contains("198.51.100.9"), "{shown}");
+            let routes = server.ip("-4 route show");
+            assert!(
+                routes.contains(&format!("default via 192.0.2.1 dev {link} proto dhcp")),
+                "{name}: {routes}"
+            );
+            assert!(
+                routes.contains("203.0.113.0/24 via 192.0.2.2") || client == Client::Dhclient,
+                "{routes}"
+            );
+            server.pings("192.0.2.1");
+            assert_eq!(network.apply(&both, &no_mapping(), &before).await.unwrap().steps, [], "{name}");
+            assert_eq!(network.check(&both, &no_mapping(), &before).await.unwrap(), []);
+            assert!(fs::read_to_string(server.resolv_conf()).unwrap().contains("192.0.2.54"));
+
+            // Nobody leases any more, until the agent sees to it.
+            let (pid, _) = server.processes().into_iter().find(|(_, it)| it.contains(link)).unwrap();
+            kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
+            // Until it is over.
+            let mut found = Vec::new();
+            while found.is_empty() {
+                found = network.check(&both, &no_mapping(), &before).await.unwrap();
+            }
+            assert_eq!(
+                found[0].to_string(),
+                format!("network_config[0].use_dhcp: {name} does not run for {link}")
+            );
+            let steps = network.apply(&both, &no_mapping(), &before).await.unwrap().steps;
+            assert!(matches!(steps[..], [Step::StopDhcp { .. }, Step::StartDhcp { .. }]), "{steps:?}");
+
+            let before = network.snapshot(&without_route, &no_mapping(), Some(applied.before)).await.unwrap();
+            let before = network.apply(&without_route, &no_mapping(), &before).await.unwrap().before;
+            let shown = server.ip(&format!("address show dev {link}"));
+            assert!(shown.contains("inet 192.0.2.") && !shown.contains("fd00:1::5"), "{shown}");
+            assert_eq!(server.ip("-4 route show default"), "", "{name}");
+
+            let before = network.snapshot(&nothing, &no_mapping(), Some(before)).await.unwrap();
+            let before = network.apply(&nothing, &no_mapping(), &before).await.unwrap().before;
+            let shown = server.ip(&format!("-4 -o address show dev {link}"));
+            assert!(shown.contains("203.0.113.10/24") && !shown.contains("192.0.2."), "{shown}");
+            assert_eq!(clients(&server), 0, "{:?}", server.processes());
+            network.restore(&before).await.unwrap();
+            let mut restored = settled(network.observe().await.unwrap());
+            // What a router said of the link is its own.
+            restored.links.get_mut(link).unwrap().addresses.retain(|address| !address.given);
+            std::sync::Arc::make_mut(&mut restored.links.get_mut(link).unwrap().routes)
+                .retain(|route| route.protocol != 9);
+            assert_eq!(restored, at_first, "{name}");
+        });
+    }
+}
+
+#[test]
+fn a_change_that_is_not_kept_gives_the_lease_back() {
+    let (server, peer) = two("eth1", Client::Dhclient);
+    let leasing = document(leasing("eth1", &json!({"dns_servers": ["192.0.2.54"]})));
+    let elsewhere = document(
+        json!([{"type": "linux_bridge", "name": "br0", "addresses": [{"ip_netmask": "203.0.113.10/24"}],
+        "members": [{"type": "interface", "name": "eth1"}]}]),
+    );
+    server.inside(async |network| {
+        let before = network.snapshot(&leasing, &no_mapping(), None).await.unwrap();
+        let before = network.apply(&leasing, &no_mapping(), &before).await.unwrap().before;
+        let leased = server.ip("-4 -o address show dev eth1");
+        let undo = kept(network.undo(&elsewhere, &no_mapping(), &before).await.unwrap());
+        let before = network.snapshot(&elsewhere, &no_mapping(), Some(before)).await.unwrap();
+        network.apply(&elsewhere, &no_mapping(), &before).await.unwrap();
+        assert_eq!((clients(&server), server.ip("-4 -o address show dev eth1")), (0, String::new()));
+        // Also if nobody leases any more.
+        peer.ip("link set p1 down");
+        network.restore(&undo).await.unwrap();
+        assert_eq!(clients(&server), 1);
+        let address = leased.split_whitespace().nth(3).unwrap();
+        assert!(server.ip("-4 -o address show dev eth1").contains(address), "{leased}");
+        assert!(server.ip("route show default").contains("via 192.0.2.1"));
+        peer.ip("link set p1 up");
+        server.pings("192.0.2.1");
+        network.restore(&before).await.unwrap();
+        assert_eq!(clients(&server), 0);
+    });
+}
+
+#[test]
+fn a_bridge_of_open_vswitch_leases_and_the_lease_says_who_resolves_names() {
+    let (mut peer, server) = (Bed::new(), Bed::with_ovs());
+    // A router's advertisements reach the member as well.
+    serve(&server, &mut peer, "eth1", false);
+    fs::write(server.resolv_conf(), "nameserver 198.51.100.53\n").unwrap();
+    let document = document(
+        json!([{"type": "ovs_bridge", "name": "br-ex", "use_dhcp": true, "dhclient_args": "-v -D LL",
+        "members": [{"type": "interface", "name": "eth1", "primary": true}]}]),
+    );
+    server.inside(async |network| {
+        let at_first = settled(network.observe().await.unwrap());
+        let before = network.snapshot(&document, &no_mapping(), None).await.unwrap();
+        let applied = network.apply(&document, &no_mapping(), &before).await.unwrap();
+        server.pings("192.0.2.1");
+        assert!(server.processes().iter().any(|(_, command)| command.contains("-v -D LL br-ex")));
+        let dns = fs::read_to_string(server.resolv_conf()).unwrap();
+        assert!(
+            dns.contains("search lease.example\nnameserver 192.0.2.53\n") && !dns.contains("198.51.100.53"),
+            "{dns}"
+        );
+        assert!(server.ip("-4 route show").contains("203.0.113.0/24 via 192.0.2.2 dev br-ex proto dhcp"));
+        assert_eq!(network.apply(&document, &no_mapping(), &before).await.unwrap().steps, []);
+        network.restore(&applied.before).await.unwrap();
+        assert_eq!(settled(network.observe().await.unwrap()), at_first);
+        assert_eq!(fs::read_to_string(server.resolv_conf()).unwrap(), "nameserver 198.51.100.53\n");
+    });
+}
+
+#[test]
+fn without_an_answer_or_a_client_it_is_said() {
+    let (mut server, peer) = two("eth1", Client::Dhclient);
+    server.dhcp_is_silent = true;
+    peer.ip("link set p1 down");
+    let leases = document(leasing("eth1", &json!({})));
+    server.inside(async |network| {
+        let at_first = settled(network.observe().await.unwrap());
+        let before = network.snapshot(&leases, &no_mapping(), None).await.unwrap();
+        let undo = network.undo(&leases, &no_mapping(), &before).await.unwrap();
+        let error = network.apply(&leases, &no_mapping(), &before).await.unwrap_err().to_string();
+        let wanted = "read back, the host differs: network_config[0].use_dhcp: dhclient has no address of IPv4 for eth1 from a \
+                      DHCP server";
+        assert_eq!(error, wanted);
+        network.restore(&undo).await.unwrap();
+        assert_eq!((settled(network.observe().await.unwrap()), clients(&server)), (at_first, 0));
+    });
+    // Another namespace than the system's init has no systemd-networkd.
+    server.dhcp_client = Some(Client::Networkd);
+    server.inside(async |network| {
+        let before = network.snapshot(&leases, &no_mapping(), None).await.unwrap();
+        let error = network.apply(&leases, &no_mapping(), &before).await.unwrap_err().to_string();
+        assert!(
+            error.starts_with("network_config[0].use_dhcp: there is no DHCP client on this host; "),
+            "{error}"
+        );
+        assert_eq!(clients(&server), 0);
+    });
+}

@@ -75,6 +75,28 @@ fn the_tests_that_the_table_of_hot_names_are_there() {
     check("docs/hot.md", "## Versions", 40);
 }
 
+/// What is supported or refused has a test that says so; what is out of scope has a reason.
+#[test]
+fn no_row_of_hot_lacks_a_test() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut rows = 0;
+    for document in ["docs/hot.md", "docs/nested.md"] {
+        let text = fs::read_to_string(root.join(document)).unwrap();
+        for line in text.lines().filter(|line| line.starts_with("| ") && !line.ends_with(" test |")) {
+            if line.starts_with("| ---") {
+                continue;
+            }
+            rows += 1;
+            if line.contains("| out of scope") {
+                assert!(line.contains("| out of scope: "), "{document} gives no reason: {line}");
+            } else {
+                assert!(!named(line).is_empty(), "{document} has a row without a test: {line}");
+            }
+        }
+    }
+    assert!(rows > 110, "{rows}");
+}
+
 #[test]
 fn every_function_is_in_the_table_of_hot() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/hot.md");

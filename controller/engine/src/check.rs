@@ -4,7 +4,7 @@
 //! A row that does not stand (never applied, failed, left behind by a cancelled operation) fails the check unasked. A
 //! newer operation ends the questions that are open and finds the rows as they were.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use muster_shared::StackName;
@@ -147,6 +147,7 @@ impl Engine {
             at_hooks: BTreeSet::new(),
             failed: 0,
             ended: !timed,
+            batches: BTreeMap::new(),
             anew: 0,
             timeout: timed.then_some(due),
         });

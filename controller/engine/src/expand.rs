@@ -156,16 +156,17 @@ impl Engine {
         let Some(stack) = self.stacks.get(&id) else { return };
         let failed: BTreeSet<Slot> =
             stack.forward.iter().copied().filter(|slot| self.rows[*slot].failed).collect();
-        let known = stack.walk.as_ref().map(|walk| (walk.timeout, walk.since, walk.ended));
+        let known =
+            stack.walk.as_ref().map(|walk| (walk.timeout, walk.since, walk.ended, walk.batches.clone()));
         let (traversal, status) = (stack.traversal, stack.status);
         self.leave_walk(id);
         self.lay_out(id, plan, false, true, tree);
         let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };
-        if let Some((_, since, ended)) = known {
-            (walk.since, walk.ended) = (since, ended);
+        let mut due = walk.timeout;
+        if let Some((timeout, since, ended, batches)) = known {
+            (due, walk.since, walk.ended, walk.batches) = (timeout, since, ended, batches);
         }
-        let due = known.map_or(walk.timeout, |(timeout, ..)| timeout);
-        let due = due.filter(|_| status == Status::InProgress);
+        due = due.filter(|_| status == Status::InProgress);
         let set = std::mem::replace(&mut walk.timeout, due);
         if let Some(set) = set {
             self.timers.clear(set, TimerKey::Stack(id, traversal));

@@ -1,17 +1,20 @@
 //! Resources of the controller itself: settled when they are visited, without a node and without a job.
 //!
 //! Such a row is made, changed and taken away within one turn, so that nothing of it is ever under way: the store has
-//! it as it was or as it is. The exception waits for signals (`signal.rs`, `pause.rs`).
+//! it as it was or as it is. The exceptions wait for signals, or take their time (`signal.rs`, `pause.rs`).
 
 use std::time::Duration;
 
 use muster_shared::model::Action;
-use muster_template::{Here, Kind, RandomString};
+use muster_template::{Desired, Here, Kind, RandomString};
 
 use crate::engine::{Engine, Todo};
+use crate::pause::SIGNALS_GRACE;
 use crate::record::{Observation, PackedSpec, Status};
 use crate::resource::{Row, Slot};
 
+/// Why a test resource fails that is to.
+const TOLD_TO_FAIL: &str = "told to fail";
 /// What a random text is kept under.
 const VALUE: &str = "value";
 /// Where in the API a handle is signalled.
@@ -40,9 +43,9 @@ impl Engine {
         self.let_go(slot);
         let desired = spec.unpack();
         let (fails, random) = match desired.here() {
-            Some(Here::Test(test)) => (test.fail, None),
             Some(Here::Random(random)) => (false, Some(random)),
-            _ => (false, None),
+            Some(here) => (here.test().is_some_and(|(test, _)| test.fail), None),
+            None => (false, None),
         };
         let planned = match self.put_in_plan(slot, &desired) {
             Ok(planned) => planned,
@@ -70,14 +73,24 @@ impl Engine {
         if let Some(node) = row.node.take() {
             self.nodes[node].rows -= 1;
         }
+        let takes = time_of(&desired, action);
+        if !takes.is_zero() {
+            self.observe(slot, Observation::Unknown);
+            return self.pause(slot, action, takes, still.then_some(Duration::ZERO));
+        }
         if fails {
             self.row_changed(slot, true);
-            return self.fail_row(slot, "told to fail".into());
+            return self.fail_row(slot, TOLD_TO_FAIL.into());
         }
         match desired.here() {
             Some(Here::Wait(wait)) => {
                 self.observe(slot, Observation::Unknown);
-                self.pause(slot, action, Duration::from_secs(wait.timeout.into()), still);
+                self.pause(
+                    slot,
+                    action,
+                    Duration::from_secs(wait.timeout.into()),
+                    still.then_some(SIGNALS_GRACE),
+                );
                 self.look_at_signals(slot);
             }
             Some(Here::WaitHandle) => {
@@ -88,6 +101,21 @@ impl Engine {
                 self.is_made(slot);
             }
             _ => self.is_made(slot),
+        }
+    }
+
+    /// A test resource has taken its time.
+    pub(crate) fn has_waited(&mut self, slot: Slot) {
+        let spec = self.rows[slot].spec.as_ref().map(PackedSpec::unpack);
+        let test = spec.as_ref().and_then(Desired::here).and_then(Here::test);
+        let fails = test.is_some_and(|(test, _)| test.fail);
+        match self.rows[slot].is_going() {
+            true => self.unmade(slot),
+            false if fails => self.fail_row(slot, TOLD_TO_FAIL.into()),
+            false => {
+                self.end_pause(slot);
+                self.is_made(slot);
+            }
         }
     }
 
@@ -105,8 +133,26 @@ impl Engine {
         }
     }
 
-    /// Takes it away, at once.
+    /// Takes it away, at once unless it takes its time.
     pub(crate) fn unmake(&mut self, slot: Slot) {
+        let row = &self.rows[slot];
+        if row.pauses() && row.is_going() {
+            return;
+        }
+        let (farewell, spec) = (row.farewell(), row.spec.clone());
+        let takes = spec.as_ref().map_or(Duration::ZERO, |spec| time_of(&spec.unpack(), farewell));
+        if !takes.is_zero() {
+            let still = spec.is_some_and(|spec| row.pauses_still(&spec));
+            self.not_failed(slot);
+            self.job_begins(slot);
+            self.rows[slot].reason = None;
+            return self.pause(slot, farewell, takes, still.then_some(Duration::ZERO));
+        }
+        self.unmade(slot);
+    }
+
+    fn unmade(&mut self, slot: Slot) {
+        self.end_pause(slot);
         self.job_begins(slot);
         if let Err(reason) = self.take_out_of_plan(slot) {
             let row = &mut self.rows[slot];
@@ -140,6 +186,18 @@ impl Engine {
             }
         })
     }
+}
+
+/// How long an action takes.
+fn time_of(desired: &Desired, action: Action) -> Duration {
+    let times = desired.here().and_then(Here::test).map(|(_, times)| times).unwrap_or_default();
+    let millis = match action {
+        Action::Create => times.create,
+        Action::Update => times.update,
+        Action::Delete => times.delete,
+        Action::Retain | Action::Check => 0,
+    };
+    Duration::from_millis(millis.into())
 }
 
 /// As a part of a path in an address.

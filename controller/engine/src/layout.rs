@@ -1,6 +1,6 @@
 //! How a traversal is laid out: the role of every graph node, and rows for what is new.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,6 +59,7 @@ impl Engine {
             delete_first: None,
             at_hooks: BTreeSet::new(),
             ended: false,
+            batches: BTreeMap::new(),
             anew: 0,
             timeout: Some(timeout),
         });
@@ -125,6 +126,9 @@ impl Engine {
                 .expect("bounded by RESOURCES_MAX");
             self.row_changed(slot, revived);
             self.own(slot, tree, index);
+            if !anew && self.is_before_batch(slot) {
+                self.end_pause(slot);
+            }
         }
         for index in new {
             let requires: Box<[Slot]> = tree.requires(index).iter().map(|r| forward[*r as usize]).collect();

@@ -125,7 +125,10 @@ impl Engine {
             hook_since: progress.hook.map(|_| self.now),
             hooks_cleared: progress.hooks_cleared,
             causes: progress.causes,
-            pause: progress.waited.map(|earlier| Pause { earlier, since: self.now, due: None }),
+            pause: progress.waited.map(|earlier| {
+                let of_batch = progress.status != Some(Status::InProgress);
+                Pause { earlier, since: self.now, due: None, of_batch }
+            }),
             tidings: None,
         };
         row.rare = (rare != Rare::default()).then(|| Box::new(rare));
@@ -297,6 +300,7 @@ impl Engine {
             delete_first: None,
             at_hooks: BTreeSet::new(),
             ended: stack.status == Status::Failed,
+            batches: BTreeMap::new(),
             anew: 0,
             timeout: timed.then_some(timeout),
         };
@@ -313,7 +317,8 @@ impl Engine {
                 row.blocked = u32::try_from(blocked).expect("bounded when the revision was taken");
                 walk.total += 1;
                 walk.forward_left += 1;
-                if row.status == Some(Status::Failed) && row.blocked == 0 && row.rare().hook.is_none() {
+                let waits = row.rare().hook.is_some() || row.rare().pause.is_some();
+                if row.status == Some(Status::Failed) && row.blocked == 0 && !waits {
                     walk.failed += 1;
                     row.failed = true;
                 } else {

@@ -2,23 +2,29 @@
 //! waited, so that a restart of the controller neither begins the time anew nor forgets it.
 //!
 //! ```text
-//!   visited ─▶ waits ── enough signals ──────────▶ made
-//!                ├───── FAILURE, or the time is over ─▶ failed
-//!                └───── something else is wanted ─▶ failed until it is visited again
+//!   visited ─▶ waits ── enough signals, or as long as it was to ─▶ made
+//!      │         ├───── FAILURE, or the signals are late ─▶ failed
+//!      │         └───── something else is wanted ─▶ failed until it is visited again
+//!      │
+//!      └─▶ waits for its batch (`pause_time`) ── the time is over ─▶ visited
+//!                └───── something else is wanted ─▶ as it was
 //! ```
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::MonoTime;
 use muster_shared::model::Action;
+use muster_template::{Kind, Tree};
 
 use crate::engine::{Engine, Todo};
 use crate::record::{PackedSpec, Status};
-use crate::resource::{Row, Slot};
+use crate::resource::{Role, Row, Slot};
 use crate::timer::TimerKey;
 
-/// After a restart at least so long is waited still: who could not reach the controller meanwhile tries again.
-const RESTART_GRACE: Duration = Duration::from_secs(30);
+/// After a restart at least so long is waited still for signals: who could not reach the controller meanwhile tries
+/// again.
+pub(crate) const SIGNALS_GRACE: Duration = Duration::from_secs(30);
 
 /// A row that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +35,8 @@ pub(crate) struct Pause {
     pub since: MonoTime,
     /// When it does no more; none: it was loaded, and is not taken up yet.
     pub due: Option<MonoTime>,
+    /// It has not begun: its batch is yet to.
+    pub of_batch: bool,
 }
 
 impl Pause {
@@ -43,31 +51,89 @@ impl Row {
         self.rare().pause.is_some_and(|pause| pause.due.is_some())
     }
 
+    /// It waits for signals.
+    pub fn awaits_signals(&self) -> bool {
+        self.kind == Kind::WaitCondition
+            && self.rare().pause.is_some_and(|pause| pause.due.is_some() && !pause.of_batch)
+    }
+
     /// It was loaded as one that waits, for this.
     pub fn pauses_still(&self, spec: &PackedSpec) -> bool {
-        self.rare().pause.is_some_and(|pause| pause.due.is_none()) && self.spec.as_ref() == Some(spec)
+        let loaded = self.rare().pause.is_some_and(|pause| pause.due.is_none() && !pause.of_batch);
+        loaded && self.spec.as_ref() == Some(spec)
     }
 }
 
 impl Engine {
-    /// It is in progress until so long a time is over. `still`: it waited when the controller ended.
-    pub(crate) fn pause(&mut self, slot: Slot, action: Action, time: Duration, still: bool) {
+    /// It is in progress until so long a time is over. `still`: it waited when the controller ended, and does for `least`
+    /// from now on.
+    pub(crate) fn pause(&mut self, slot: Slot, action: Action, time: Duration, still: Option<Duration>) {
         let now = self.now;
         let row = &mut self.rows[slot];
-        let earlier = row.rare().pause.filter(|_| still).map_or(Duration::ZERO, |pause| pause.earlier);
-        let least = if still { RESTART_GRACE.min(time) } else { Duration::ZERO };
+        let earlier =
+            row.rare().pause.filter(|_| still.is_some()).map_or(Duration::ZERO, |pause| pause.earlier);
+        let least = still.unwrap_or_default().min(time);
         let due = now + time.saturating_sub(earlier).max(least);
-        row.rare_mut().pause = Some(Pause { earlier, since: now, due: Some(due) });
         (row.action, row.status) = (Some(action), Some(Status::InProgress));
         let stack = row.stack;
-        self.timers.set(due, TimerKey::Pause(slot));
-        if let Some(stack) = self.stacks.get_mut(&stack) {
-            stack.waiting.insert(slot);
-        }
+        self.set_pause(slot, Pause { earlier, since: now, due: Some(due), of_batch: false });
         self.row_changed(slot, true);
-        if !still {
+        if still.is_none() {
             self.event(stack, Some(slot));
         }
+    }
+
+    fn set_pause(&mut self, slot: Slot, pause: Pause) {
+        let row = &mut self.rows[slot];
+        row.rare_mut().pause = Some(pause);
+        if let Some(due) = pause.due {
+            self.timers.set(due, TimerKey::Pause(slot));
+        }
+        if let Some(stack) = self.stacks.get_mut(&row.stack) {
+            stack.waiting.insert(slot);
+        }
+        self.row_changed(slot, false);
+    }
+
+    /// Whether a row that has something to do is to wait, for its batch begins some time after the one before.
+    pub(crate) fn waits_for_batch(&mut self, slot: Slot, tree: &Tree) -> bool {
+        let row = &self.rows[slot];
+        let pause = row.rare().pause;
+        // What it waits for itself began before. What stands for others does nothing.
+        if row.work.is_some() || row.kind.is_whole() || pause.is_some_and(|pause| !pause.of_batch) {
+            return false;
+        }
+        let now = self.now;
+        let due = self.batch_due(slot, tree).filter(|due| *due > now);
+        if due.is_some() && pause.is_some_and(|pause| pause.due == due) {
+            return true;
+        }
+        self.end_pause(slot);
+        let earlier = pause.filter(|pause| pause.due.is_none()).map_or(Duration::ZERO, |pause| pause.earlier);
+        if due.is_some() {
+            self.set_pause(slot, Pause { earlier, since: now, due, of_batch: true });
+        }
+        due.is_some()
+    }
+
+    /// When the batch of a row begins: the first of it that is visited finds the one before done.
+    fn batch_due(&mut self, slot: Slot, tree: &Tree) -> Option<MonoTime> {
+        let row = &self.rows[slot];
+        let muster_template::Pause { batch, before, time } = tree.pause(row.index as usize)?;
+        let stack = self.stacks.get_mut(&row.stack)?;
+        let walk = stack.walk.as_mut()?;
+        if let Some(due) = walk.batches.get(batch) {
+            return Some(*due);
+        }
+        let touched = |member: &u32| self.rows[stack.forward[*member as usize]].role == Role::Forward;
+        let earlier = match row.rare().pause {
+            Some(pause) => pause.earlier,
+            None if before.iter().any(touched) => Duration::ZERO,
+            None => return None,
+        };
+        let due = self.now + time.saturating_sub(earlier);
+        walk.batches.insert(Arc::clone(batch), due);
+        Some(due)
     }
 
     /// It waits no more.
@@ -86,15 +152,24 @@ impl Engine {
         true
     }
 
+    /// Its batch is yet to begin.
+    pub(crate) fn is_before_batch(&self, slot: Slot) -> bool {
+        self.rows[slot].rare().pause.is_some_and(|pause| pause.of_batch)
+    }
+
     /// Something else is wanted of it, or nothing any more: it is as one that failed, and begins anew when it is wanted.
+    /// What has not begun is as it was.
     pub(crate) fn break_pause(&mut self, slot: Slot) -> bool {
-        if !self.end_pause(slot) {
-            return false;
+        let of_batch = self.is_before_batch(slot);
+        if !self.end_pause(slot) || of_batch {
+            return of_batch;
         }
-        self.tell_taken_back(slot, self.rows[slot].action, "while it waited for signals");
+        let row = &self.rows[slot];
+        let signals = if row.kind == Kind::WaitCondition { " for signals" } else { "" };
+        self.tell_taken_back(slot, row.action, &format!("while it waited{signals}"));
         let row = &mut self.rows[slot];
         row.status = Some(Status::Failed);
-        row.reason = Some("it waits for signals no more: it does again when it is wanted".into());
+        row.reason = Some(format!("it waits{signals} no more: it does again when it is wanted").into());
         true
     }
 
@@ -113,8 +188,25 @@ impl Engine {
 
     pub(crate) fn pause_due(&mut self, slot: Slot, due: MonoTime) {
         let Some(row) = self.rows.get(slot) else { return };
-        if row.rare().pause.is_some_and(|pause| pause.due == Some(due)) {
-            self.signals_are_late(slot);
+        let Some(pause) = row.rare().pause.filter(|pause| pause.due == Some(due)) else { return };
+        match row.kind {
+            _ if pause.of_batch => {
+                self.end_pause(slot);
+                self.agenda.push_back(Todo::Visit(slot));
+            }
+            Kind::WaitCondition => self.signals_are_late(slot),
+            _ => self.has_waited(slot),
         }
+    }
+
+    /// What an operator reads of a row that waits.
+    pub(crate) fn pause_reason(&self, slot: Slot) -> String {
+        let row = &self.rows[slot];
+        let Some(pause) = row.rare().pause.filter(|_| !row.awaits_signals()) else {
+            return self.signals_reason(slot);
+        };
+        let left = pause.due.map_or(0, |due| due.since(self.now).as_secs());
+        let what = if pause.of_batch { "its batch begins" } else { "it is as it is to be" };
+        format!("{what} in {left} s")
     }
 }

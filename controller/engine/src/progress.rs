@@ -53,7 +53,8 @@ impl Engine {
             None if row.role == Role::Steady || row.ready => "",
             None if self.stacks.get(&row.stack).is_some_and(Stack::is_still) => "",
             None if row.rare().hook.is_some() => "hook",
-            None if row.pauses() => "signals",
+            None if row.awaits_signals() => "signals",
+            None if row.pauses() => "pause",
             None if row.failed => "",
             None if row.blocked > 0 || self.waits_for_first(row) => "waiting",
             None if row.status == Some(Status::Failed) => "",
@@ -68,7 +69,7 @@ impl Engine {
             (_, "") => return Duration::ZERO,
             (Some(work), _) => Some(work.since),
             (None, "hook") => row.rare().hook_since,
-            (None, "signals") => {
+            (None, "signals" | "pause") => {
                 return row.rare().pause.map_or(Duration::ZERO, |pause| pause.waited(self.now));
             }
             (None, _) => walk.map(|walk| walk.since),
@@ -184,6 +185,7 @@ impl Engine {
                 let slot = self.rows.of_id(row.id);
                 format!("{name} ({})", slot.map_or_else(String::new, |slot| self.signals_of(slot)))
             }
+            _ if phase == "pause" => format!("{name} ({phase})"),
             (_, Some(node)) => format!("{name} ({phase} on {node})"),
             (_, None) => format!("{name} ({phase}: no node has joined that could have it)"),
         }

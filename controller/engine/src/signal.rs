@@ -146,7 +146,8 @@ impl Engine {
         let physical = self.rows[slot].physical.to_string();
         let waiting: Vec<Slot> = self.stacks[&id].waiting.iter().copied().collect();
         for slot in waiting {
-            if self.rows[slot].waits_on().is_some_and(|wait| wait.handle == physical) {
+            let row = &self.rows[slot];
+            if row.awaits_signals() && row.waits_on().is_some_and(|wait| wait.handle == physical) {
                 self.look_at_signals(slot);
             }
         }

@@ -84,6 +84,8 @@ pub(crate) struct Walk {
     pub at_hooks: BTreeSet<(Arc<str>, Slot)>,
     /// Nothing more can be done, for something failed; an outcome that comes late may yet revive it.
     pub ended: bool,
+    /// When those batches of groups begin that wait after the one before, by [`muster_template::Pause::batch`].
+    pub batches: BTreeMap<Arc<str>, MonoTime>,
     /// How often it was laid out again for what became known on the way.
     pub anew: u32,
     pub timeout: Option<MonoTime>,

@@ -277,7 +277,7 @@ impl Engine {
             status: row.status.map_or("INIT", Status::as_str).into(),
             status_reason: match row.rare().hook.filter(|_| !stack.cancelled) {
                 Some(hook) => self.hook_reason(slot, hook),
-                None if row.pauses() => self.signals_reason(slot),
+                None if row.pauses() => self.pause_reason(slot),
                 None => row.reason.as_deref().unwrap_or_default().into(),
             },
             generation: row.generation.to_string(),

@@ -119,6 +119,13 @@ impl Engine {
             let walk = self.stacks.get(&stack).and_then(|stack| stack.walk.as_ref());
             walk.map(|walk| walk.tree.without_hidden(&reason)).unwrap_or(reason)
         });
+        let acts = match &decision {
+            Ok(Decision::Apply { .. } | Decision::Replace | Decision::Settle { .. }) => true,
+            Ok(Decision::Nothing | Decision::Unplaced) | Err(_) => false,
+        };
+        if acts && self.waits_for_batch(slot, &tree) {
+            return;
+        }
         match decision {
             Err(reason) if self.rows[slot].work.is_some() => {
                 self.take_back(slot);

@@ -72,6 +72,10 @@ pub(crate) fn of_resource(
         buffer.push(b'x');
         expr(buffer, id, names);
     }
+    if let Some(metadata) = draft.beside.as_ref().and_then(|beside| beside.metadata.as_ref()) {
+        buffer.push(b'a');
+        expr(buffer, metadata, names);
+    }
     expr(buffer, &draft.properties, names);
     of_bytes(buffer)
 }

@@ -34,6 +34,8 @@ pub enum Here {
     WaitHandle,
     /// `OS::Heat::WaitCondition`
     Wait(WaitCondition),
+    /// `OS::Heat::TestResource` that takes its time.
+    SlowTest(TestResource, TestTimes),
 }
 
 /// How a random text is made; another way makes another text.
@@ -71,17 +73,47 @@ pub struct TestResource {
     pub update_replace_value: String,
 }
 
+/// How long the actions of a [`TestResource`] take, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TestTimes {
+    /// To be made.
+    pub create: u32,
+    /// To be changed.
+    pub update: u32,
+    /// To go.
+    pub delete: u32,
+}
+
 impl Here {
+    /// What it is if it is a test resource, and how long its actions take.
+    pub fn test(&self) -> Option<(&TestResource, TestTimes)> {
+        match self {
+            Here::Test(test) => Some((test, TestTimes::default())),
+            Here::SlowTest(test, times) => Some((test, *times)),
+            Here::Whole
+            | Here::None
+            | Here::Value(_)
+            | Here::Random(_)
+            | Here::Server(_)
+            | Here::Net(_)
+            | Here::Subnet(_)
+            | Here::Port(_)
+            | Here::Config(_)
+            | Here::WaitHandle
+            | Here::Wait(_) => None,
+        }
+    }
+
     /// Whether another takes its place when it becomes `next`.
     pub(crate) fn needs_replacement(&self, next: &Here) -> bool {
+        if let (Some((old, _)), Some((new, _))) = (self.test(), next.test()) {
+            let valued = !new.update_replace_value.is_empty() && new.value == new.update_replace_value;
+            return old != new && (new.update_replace || valued);
+        }
         match (self, next) {
             (Here::Whole, Here::Whole) | (Here::None, Here::None) | (Here::Value(_), Here::Value(_)) => false,
             (Here::Random(old), Here::Random(new)) => old != new,
             (Here::Server(old), Here::Server(new)) => old != new,
-            (Here::Test(old), Here::Test(new)) => {
-                let valued = !new.update_replace_value.is_empty() && new.value == new.update_replace_value;
-                old != new && (new.update_replace || valued)
-            }
             (Here::Net(_), Here::Net(_))
             | (Here::Subnet(_), Here::Subnet(_))
             | (Here::WaitHandle, Here::WaitHandle) => false,
@@ -95,6 +127,7 @@ impl Here {
                 | Here::Value(_)
                 | Here::Random(_)
                 | Here::Test(_)
+                | Here::SlowTest(..)
                 | Here::Server(_)
                 | Here::Net(_)
                 | Here::Subnet(_)
@@ -111,7 +144,7 @@ impl Here {
         match (self, name) {
             (Here::None, _) => Some(Value::Null),
             (Here::Value(json), "value") => serde_json::from_str(json).ok(),
-            (Here::Test(test), "output") => Some(json!(test.value)),
+            (Here::Test(test) | Here::SlowTest(test, _), "output") => Some(json!(test.value)),
             (Here::Server(node), "name") => Some(json!(node.as_str())),
             (Here::Net(net), name) => net.attribute(name),
             (Here::Subnet(subnet), name) => subnet.attribute(name),
@@ -122,6 +155,7 @@ impl Here {
                 | Here::Value(_)
                 | Here::Random(_)
                 | Here::Test(_)
+                | Here::SlowTest(..)
                 | Here::Server(_)
                 | Here::WaitHandle
                 | Here::Wait(_),
@@ -144,11 +178,17 @@ impl Here {
                     put("salt", json!(salt));
                 }
             }
-            Here::Test(test) => {
+            Here::Test(test) | Here::SlowTest(test, _) => {
                 put("value", json!(test.value));
                 put("fail", json!(test.fail));
                 put("update_replace", json!(test.update_replace));
                 put("update_replace_value", json!(test.update_replace_value));
+                if let Here::SlowTest(_, times) = self {
+                    let seconds = |millis: u32| json!(f64::from(millis) / 1000.0);
+                    let TestTimes { create, update, delete } = *times;
+                    let times = json!({"create": seconds(create), "update": seconds(update), "delete": seconds(delete)});
+                    put("action_wait_secs", times);
+                }
             }
             Here::Server(node) => put("name", json!(node.as_str())),
             Here::Wait(wait) => {

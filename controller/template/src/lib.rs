@@ -51,7 +51,7 @@ pub use digest::names_digest;
 pub use environment::{Environment, EnvironmentFile};
 pub use error::{Error, Errors, suggestion};
 pub use flow_file::{FlowFile, FlowLimits, FlowPart, FlowStage};
-pub use here::{Here, RandomString, TestResource, WaitCondition};
+pub use here::{Here, RandomString, TestResource, TestTimes, WaitCondition};
 pub use parameter::{ParameterDef, ParameterType};
 pub use parse::{parse, parse_file, parse_in, parse_within, referenced_files};
 pub use policy::{Hook, Policies, Policy, Restriction};
@@ -60,7 +60,7 @@ pub use render::{References, RenderError, Unresolved};
 pub use secrets::{MASK, Secrets};
 pub use template::{Output, ParameterGroup, Resource, Template};
 pub use text::json;
-pub use tree::{Known, Nobody, Tree};
+pub use tree::{Known, Nobody, Pause, Tree};
 pub use types::{Kind, PropertyError, SIGNALS_MAX, Site, check_values, node, spec, spec_within};
 pub use version::Version;
 

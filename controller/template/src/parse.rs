@@ -13,7 +13,7 @@ use crate::library::Given;
 use crate::parameter::{self, ParameterDef};
 use crate::resolve;
 use crate::sections::{self, DraftGroup};
-use crate::template::{Output, Template};
+use crate::template::{Beside, Output, Template};
 use crate::types::Kind;
 use crate::version::Version;
 use crate::{function, ownership};
@@ -124,7 +124,7 @@ pub(crate) struct DraftResource {
     /// As it is written, where it may be no type of this build.
     pub type_name: Option<Box<str>>,
     pub type_at: Place,
-    pub update_policy: Option<Box<Expr>>,
+    pub beside: Option<Box<Beside>>,
     pub properties: Expr,
     /// Numbers in [`Reader::resources`].
     pub depends_on: Vec<(u32, Place)>,
@@ -358,7 +358,7 @@ fn resource(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr) -> Draft
         kind: None,
         type_name: None,
         type_at: at,
-        update_policy: None,
+        beside: None,
         properties,
         depends_on: Vec::new(),
         retain: false,
@@ -390,7 +390,7 @@ fn resource(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr) -> Draft
                 ExprKind::Null => {}
                 _ => reader.error(entry.value.at, format!("want a map, got {}", entry.value.describe())),
             },
-            "update_policy" => draft.update_policy = Some(Box::new(entry.value)),
+            "update_policy" => draft.beside.get_or_insert_default().update_policy = Some(entry.value),
             "depends_on" => draft.depends_on = depends_on(reader, &entry.value),
             "deletion_policy" => draft.retain = ownership::retains(reader, &entry.value),
             "external_id" => draft.external_id = ownership::external_id(reader, entry.value),
@@ -399,7 +399,10 @@ fn resource(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr) -> Draft
                 draft.condition = condition(reader, entry.value).map(Box::new);
             }
             "metadata"
-                if matches!(entry.value.kind, ExprKind::Map(_) | ExprKind::Null | ExprKind::Call(_)) => {}
+                if matches!(entry.value.kind, ExprKind::Map(_) | ExprKind::Null | ExprKind::Call(_)) =>
+            {
+                draft.beside.get_or_insert_default().metadata = Some(entry.value);
+            }
             "metadata" => reader.error(entry.value.at, format!("want a map, got {}", entry.value.describe())),
             "description" => {
                 description(reader, entry.value);

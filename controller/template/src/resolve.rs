@@ -143,6 +143,15 @@ pub(crate) fn needs(what: &str, since: Version, version: Version) -> String {
 
 /// What an environment says of a type goes before what this build knows of it.
 fn look_up_type(resource: &mut DraftResource, maps: &dyn Fn(&str) -> bool, errors: &mut Sink) {
+    look_up_kind(resource, maps, errors);
+    if resource.kind != Some(Kind::Nested)
+        && let Some(beside) = &mut resource.beside
+    {
+        beside.metadata = None;
+    }
+}
+
+fn look_up_kind(resource: &mut DraftResource, maps: &dyn Fn(&str) -> bool, errors: &mut Sink) {
     let Some(name) = resource.type_name.as_deref() else { return };
     if maps(name) {
         resource.kind = Some(Kind::Nested);
@@ -184,7 +193,7 @@ fn finish(resources: Vec<DraftResource>, uses: Vec<Uses>, names: &NamesOf<'_>) -
             name: draft.name,
             kind,
             type_name: type_name.filter(|_| kind == Kind::Nested),
-            update_policy: draft.update_policy,
+            beside: draft.beside,
             requires: uses.requires.into(),
             parameters: uses.parameters.into(),
             conditions: uses.conditions.into(),

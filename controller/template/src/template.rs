@@ -33,6 +33,24 @@ pub struct Template {
     pub(crate) pseudo: bool,
 }
 
+/// What few resources have beside their properties.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Beside {
+    pub update_policy: Option<Expr>,
+    /// Kept of what may be a nested stack, which asks for it by `resource_facade`; of others it means nothing.
+    pub metadata: Option<Expr>,
+}
+
+impl Resource {
+    pub(crate) fn update_policy(&self) -> Option<&Expr> {
+        self.beside.as_ref()?.update_policy.as_ref()
+    }
+
+    pub(crate) fn metadata(&self) -> Option<&Expr> {
+        self.beside.as_ref()?.metadata.as_ref()
+    }
+}
+
 /// One entry of `resources`.
 #[derive(Clone, Debug)]
 pub struct Resource {
@@ -42,7 +60,7 @@ pub struct Resource {
     pub kind: Kind,
     /// The type as it is written, of [`Kind::Nested`].
     pub(crate) type_name: Option<Box<str>>,
-    pub(crate) update_policy: Option<Box<Expr>>,
+    pub(crate) beside: Option<Box<Beside>>,
     /// Indexes of all it needs by `depends_on`, `get_resource` and `get_attr`; sorted, unique. Where there are conditions
     /// those of all branches, until [`Template::pruned`].
     pub requires: Box<[u32]>,

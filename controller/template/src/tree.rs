@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use self::decide::is_as_decided;
 use self::expand::Expander;
 use self::parts::{Below, Body, Library, Parts};
-pub use self::parts::{Known, Nobody};
+pub use self::parts::{Known, Nobody, Pause};
 use self::value::Context;
 use crate::bind::{Parameters, StackNames};
 use crate::digest::names_digest;
@@ -120,6 +120,7 @@ impl Tree {
             scopes: Vec::new(),
             instances: Vec::new(),
             groups: Vec::new(),
+            pauses: Vec::new(),
         };
         let library = Library { files: &given.files, environment: &given.environment, templates };
         let mut expander = Expander::new(parts, library, known);
@@ -253,6 +254,12 @@ impl Tree {
             None => &self.template.resources[index].requires,
             Some(grown) => &grown.parts.instances[index].requires,
         }
+    }
+
+    /// What a resource waits for when all it needs is done: its batch begins some time after the one before.
+    pub fn pause(&self, index: usize) -> Option<&Pause> {
+        let parts = &self.grown.as_ref()?.parts;
+        parts.pauses.get(parts.instances[index].pause as usize)
     }
 
     /// Equal between two revisions where all is equal that the resource is made of.

@@ -1,5 +1,7 @@
 //! Resources of the controller itself: made, changed, replaced and taken away without a node.
 
+use std::time::Duration;
+
 use super::bed::{Bed, node, options, parse, stack, under};
 use crate::{Answer, Hook, Options, Request, Source, SourceText};
 
@@ -147,6 +149,64 @@ fn hooks_restrictions_failures_and_rollback() {
 }
 
 #[test]
+fn a_test_resource_takes_its_time() {
+    let test = |more: &str| source(&format!("v: {{type: OS::Heat::TestResource, properties: {{{more}}}}}"));
+    let state = |bed: &Bed| {
+        let status = bed.status();
+        let row = bed.engine.resource_views(&stack(), true).unwrap_or_default().into_iter().next();
+        format!("{status} {}", row.map(|row| format!("{} {}", row.status, row.phase)).unwrap_or_default())
+    };
+    let seconds = Duration::from_secs;
+    let mut bed = Bed::new(0);
+    bed.create(test("value: a, wait_secs: 2.5, action_wait_secs: {update: 40, delete: '5'}")).unwrap();
+    assert_eq!(state(&bed), "CREATE_IN_PROGRESS IN_PROGRESS pause");
+    assert_eq!(bed.resource("v").status_reason, "it is as it is to be in 2 s");
+    bed.pass(Duration::from_millis(2499));
+    assert_eq!(state(&bed), "CREATE_IN_PROGRESS IN_PROGRESS pause");
+    bed.pass(Duration::from_millis(1));
+    assert_eq!(state(&bed), "CREATE_COMPLETE COMPLETE ");
+    // Neither forgotten by a restart nor begun anew.
+    let later = test("value: b, wait_secs: 2.5, action_wait_secs: {update: 40, delete: '5'}, fail: true");
+    bed.update(later).unwrap();
+    bed.pass(seconds(30));
+    let waited = |bed: &mut Bed, time: u64| {
+        // The store adds the time since it was written.
+        for row in bed.tables.resources.values_mut() {
+            row.progress.waited = row.progress.waited.map(|_| seconds(time));
+        }
+        bed.restart();
+    };
+    waited(&mut bed, 30);
+    bed.pass(seconds(9));
+    assert_eq!(state(&bed), "UPDATE_IN_PROGRESS IN_PROGRESS pause");
+    bed.pass(seconds(1));
+    assert_eq!(state(&bed), "UPDATE_FAILED FAILED ");
+    assert_eq!(bed.resource("v").status_reason, "told to fail");
+    // Another update while it waits begins anew.
+    for value in ["c", "d"] {
+        bed.update(test(&format!("value: {value}, action_wait_secs: {{update: 9, delete: 5}}"))).unwrap();
+        bed.pass(seconds(8));
+        assert_eq!(state(&bed), "UPDATE_IN_PROGRESS IN_PROGRESS pause", "{value}");
+    }
+    bed.pass(seconds(1));
+    assert_eq!(state(&bed), "UPDATE_COMPLETE COMPLETE ");
+    bed.delete().unwrap();
+    bed.pass(seconds(2));
+    waited(&mut bed, 2);
+    bed.pass(Duration::from_millis(2999));
+    assert_eq!(state(&bed), "DELETE_IN_PROGRESS IN_PROGRESS pause");
+    bed.pass(Duration::from_millis(1));
+    assert_eq!(state(&bed), "gone ");
+    assert!(bed.tables.resources.is_empty() && bed.engine.poll_timeout().is_none());
+    // -1: as long as the stack has.
+    bed.create(test("wait_secs: -1")).unwrap();
+    bed.pass(seconds(99_999));
+    assert_eq!(bed.status(), "CREATE_IN_PROGRESS");
+    bed.pass(seconds(1));
+    assert_eq!(bed.status(), "CREATE_FAILED");
+}
+
+#[test]
 fn a_controller_that_dies_at_any_point_ends_in_the_same() {
     let resources = format!(
         "{}, w: {{type: OS::Heat::Value, properties: {{value: {{get_attr: [v, value]}}}}}}, \
@@ -178,7 +238,15 @@ fn a_wrong_property_changes_nothing() {
             "v: {type: OS::Heat::RandomString, properties: {length: 3, character_classes: [{class: digits, min: 4}]}}",
             "4 at least",
         ),
-        ("v: {type: OS::Heat::TestResource, properties: {wait_secs: {get_param: 'x'}}}", "must be 0"),
+        (
+            "v: {type: OS::Heat::TestResource, properties: {wait_secs: {get_param: 'x'}}}",
+            "want seconds, from 0 to 2592000, or -1",
+        ),
+        ("v: {type: OS::Heat::TestResource, properties: {attr_wait_secs: 1}}", "must be 0"),
+        (
+            "v: {type: OS::Heat::TestResource, properties: {action_wait_secs: {updat: 1}}}",
+            "unknown action 'updat'",
+        ),
     ] {
         let mut bed = Bed::new(0);
         let template = format!(

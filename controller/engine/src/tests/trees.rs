@@ -1,6 +1,7 @@
 //! Nested stacks, groups and chains as one graph: made, changed, interrupted and taken away.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -223,6 +224,120 @@ fn batches_go_one_after_the_other_and_stop_where_one_fails() {
     bed.idle();
     assert_eq!(bed.status(), "UPDATE_FAILED");
     assert!(bed.ran.iter().all(|job| job == "Update g/0" || job == "Update g/1"), "{:?}", bed.ran);
+}
+
+/// Four in batches of two with half a minute between, each a nested stack of two.
+fn paused(v: u32, more: &str) -> Source {
+    let root = format!(
+        "resources: {{g: {{type: OS::Heat::ResourceGroup, update_policy: {{rolling_update: {{max_batch_size: 2, pause_time: 30.5}}, \
+         batch_create: {{max_batch_size: 2, pause_time: '30'}}}}, \
+         properties: {{count: 4, resource_def: {{type: m.yaml, properties: {{v: {v}, n: '%index%'}}}}}}}}{more}}}"
+    );
+    let member = "parameters: {v: {type: number}, n: {type: string}}\nresources:\n  \
+        a: {type: Muster::Dummy, properties: {node: node-0, values: {v: {get_param: v}}}}\n  \
+        b: {type: Muster::Dummy, depends_on: a, properties: {node: node-0, values: {v: {get_param: v}}}}";
+    source(&root, &[("m.yaml", member)])
+}
+
+fn ran(bed: &mut Bed) -> String {
+    bed.idle();
+    std::mem::take(&mut bed.ran)
+        .iter()
+        .map(|job| job.rsplit("g/").next().unwrap_or(job).to_owned() + " ")
+        .collect()
+}
+
+#[test]
+fn a_batch_begins_some_time_after_the_one_before() {
+    const FIRST: &str = "0/a 1/a 0/b 1/b ";
+    const SECOND: &str = "2/a 3/a 2/b 3/b ";
+    let seconds = Duration::from_secs;
+    let mut bed = Bed::new(1);
+    bed.create(paused(1, "")).unwrap();
+    assert_eq!(ran(&mut bed), FIRST);
+    bed.pass(seconds(29));
+    assert_eq!(ran(&mut bed), "");
+    let row = bed.resource("g/2/a");
+    assert_eq!((&*row.phase, row.phase_seconds, &*row.status), ("pause", 29, "INIT"));
+    assert_eq!(row.status_reason, "its batch begins in 1 s");
+    assert_eq!(bed.resource("g/2/b").phase, "waiting");
+    bed.pass(seconds(1));
+    assert_eq!((ran(&mut bed).as_str(), bed.status().as_str()), (SECOND, "CREATE_COMPLETE"));
+    type Happens = fn(&mut Bed);
+    let what_happens: [(&str, Happens, Duration, &str, &str); 6] = [
+        ("nothing", |_| {}, Duration::from_millis(20_500), SECOND, "UPDATE_COMPLETE"),
+        ("a restart", |bed| again(bed, 10), Duration::from_millis(20_500), SECOND, "UPDATE_COMPLETE"),
+        (
+            "the time is not over after it",
+            |bed| again(bed, 10),
+            Duration::from_millis(20_499),
+            "",
+            "UPDATE_IN_PROGRESS",
+        ),
+        (
+            "the same update",
+            |bed| drop(bed.update(paused(7, "")).unwrap()),
+            seconds(0),
+            SECOND,
+            "UPDATE_COMPLETE",
+        ),
+        ("a cancel", |bed| drop(bed.cancel().unwrap()), seconds(99), "", "UPDATE_FAILED"),
+        (
+            "it goes",
+            |bed| drop(bed.delete().unwrap()),
+            seconds(99),
+            "2/b 3/b 2/a 3/a 0/b 1/b 0/a 1/a ",
+            "gone",
+        ),
+    ];
+    for (what, happens, time, wanted, status) in what_happens {
+        let mut bed = Bed::new(1);
+        bed.create(paused(1, "")).unwrap();
+        bed.idle();
+        bed.pass(seconds(30));
+        bed.idle();
+        bed.ran.clear();
+        bed.update(paused(7, "")).unwrap();
+        assert_eq!(ran(&mut bed), FIRST, "{what}");
+        bed.pass(seconds(10));
+        happens(&mut bed);
+        bed.pass(time);
+        assert_eq!((ran(&mut bed).as_str(), bed.status().as_str()), (wanted, status), "{what}");
+        let waits = bed.tables.resources.values().filter(|row| row.progress.waited.is_some()).count();
+        assert_eq!(waits, if status == "UPDATE_IN_PROGRESS" { 2 } else { 0 }, "{what}");
+    }
+    // Where nothing of a batch is touched, nobody waits; nor does what comes beside the group.
+    bed.update(paused(1, ", z: {type: Muster::Dummy, depends_on: g, properties: {node: node-0}}")).unwrap();
+    bed.idle();
+    assert_eq!(
+        (bed.ran.as_slice(), bed.status().as_str()),
+        (&["Create z".to_owned()][..], "UPDATE_COMPLETE")
+    );
+    bed.ran.clear();
+    // One that has failed before waits as well, also over a restart.
+    bed.update(paused(2, "")).unwrap();
+    bed.idle();
+    bed.pass(seconds(31));
+    bed.fail_next(&node(0), true);
+    bed.idle();
+    assert_eq!(bed.status(), "UPDATE_FAILED");
+    bed.update(paused(3, "")).unwrap();
+    bed.idle();
+    bed.ran.clear();
+    again(&mut bed, 3);
+    assert_eq!((ran(&mut bed).as_str(), bed.status().as_str()), ("", "UPDATE_IN_PROGRESS"));
+    bed.pass(Duration::from_millis(27_500));
+    let wanted = (SECOND.to_owned() + "Delete z ", "UPDATE_COMPLETE".to_owned());
+    assert_eq!((ran(&mut bed), bed.status()), wanted);
+}
+
+/// A restart, when what waits has for so many seconds.
+fn again(bed: &mut Bed, waited: u64) {
+    for row in bed.tables.resources.values_mut() {
+        row.progress.waited = row.progress.waited.map(|_| Duration::from_secs(waited));
+    }
+    bed.restart();
+    bed.connect(&node(0));
 }
 
 #[test]

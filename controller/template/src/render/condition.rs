@@ -83,10 +83,6 @@ impl Scope<'_> {
             return Err(Fault::new(at, "only a nested stack has a resource in an outer template"));
         };
         let facade = facade.map_err(|error| Fault::Elsewhere(Box::new(error)))?;
-        if matches!(part, FacadePart::Metadata) && facade.metadata.is_null() {
-            let message = "the metadata of a nested stack's resource is not supported by this version yet";
-            return Err(Fault::new(at, message));
-        }
         let value = match part {
             FacadePart::Metadata => &facade.metadata,
             FacadePart::DeletionPolicy => &facade.deletion_policy,

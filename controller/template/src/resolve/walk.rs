@@ -109,7 +109,7 @@ impl Resolver<'_> {
             uses.pseudo |= deciding.pseudo;
             self.path.leave(inner);
         }
-        if let Some(policy) = &mut resource.update_policy {
+        if let Some(policy) = resource.beside.as_mut().and_then(|beside| beside.update_policy.as_mut()) {
             let inner = self.path.key("update_policy");
             let has_one =
                 |kind: Kind| matches!(kind, Kind::Group | Kind::Nested) || kind.is_deployment_group();
@@ -119,6 +119,11 @@ impl Resolver<'_> {
                 self.errors.push(policy.at, self.path.as_str(), message);
             }
             self.expr(policy, Position::Value, &mut uses);
+            self.path.leave(inner);
+        }
+        if let Some(metadata) = resource.beside.as_mut().and_then(|beside| beside.metadata.as_mut()) {
+            let inner = self.path.key("metadata");
+            self.expr(metadata, Position::Value, &mut uses);
             self.path.leave(inner);
         }
         self.path.key("properties");

@@ -85,7 +85,8 @@ fn sample(kind: Kind) -> (Value, Value) {
         ),
         Kind::TestResource => (
             json!({}),
-            json!({"action_wait_secs": [{"create": 0}, {"update": 0}], "attr_wait_secs": [0, "0"], "wait_secs": [0, "0"],
+            json!({"action_wait_secs": [{"create": 0}, {"update": 0}], "attr_wait_secs": [0, "0"], "wait_secs": [0, "0", -1, 2.5],
+                "constraint_prop_secs": [0, "0"],
                 "fail": [true, false], "update_replace": [true, false], "update_replace_value": ["a", "b"],
                 "value": ["a", "b"]}),
         ),

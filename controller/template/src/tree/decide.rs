@@ -1,6 +1,7 @@
 //! What groups and chains come to: how many members, of what type, and in which batches.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
@@ -17,6 +18,8 @@ use crate::types::Kind;
 const DEFINITION_KEYS: [&str; 3] = ["metadata", "properties", "type"];
 const MODES: [&str; 2] = ["append", "update"];
 const POLICIES: [&str; 2] = ["batch_create", "rolling_update"];
+/// Seconds: a day.
+const PAUSE_MAX: f64 = 86_400.0;
 const POLICY_KEYS: [&str; 3] = ["max_batch_size", "min_in_service", "pause_time"];
 
 /// What the properties of a group or chain say.
@@ -251,17 +254,24 @@ fn removal_list(value: &Value) -> Result<Vec<String>, String> {
     Ok(listed)
 }
 
-/// How many members of a group may be under way at once; `None`: all.
-pub(super) fn batch_size(
+/// How many members of a group may be under way at once, and how long the next wait when they are done.
+#[derive(Clone, Copy)]
+pub(super) struct Batches {
+    pub size: usize,
+    pub pause: Duration,
+}
+
+/// In which batches the members of a group are made or changed; `None`: all at once.
+pub(super) fn batches(
     context: &Context<'_>,
     index: u32,
     count: usize,
     policy: &str,
-) -> Result<Option<usize>, RenderError> {
+) -> Result<Option<Batches>, RenderError> {
     let Body::Own { scope, resource } = context.parts.instances[index as usize].body else { return Ok(None) };
     let template = &context.parts.scopes[scope as usize].template;
     let resource = &template.resources[resource as usize];
-    let Some(expr) = &resource.update_policy else { return Ok(None) };
+    let Some(expr) = resource.update_policy() else { return Ok(None) };
     let within = context.within(scope);
     let place = ["resources", &resource.name, "update_policy"];
     let policies = template.rendered(expr, &within, &within, &place)?;
@@ -275,7 +285,7 @@ pub(super) fn batch_size(
         let near = suggestion_or_all(other, &POLICIES);
         return Err(wrong(format!("unknown policy '{}'{near}", cut(other))));
     }
-    let mut size = None;
+    let mut batches = None;
     for (name, value) in given {
         let Value::Object(map) = value else {
             if value.is_null() {
@@ -285,13 +295,13 @@ pub(super) fn batch_size(
         };
         let found = one_policy(map, count).map_err(|message| wrong(format!("{name}: {message}")))?;
         if name == policy {
-            size = Some(found);
+            batches = Some(found);
         }
     }
-    Ok(size)
+    Ok(batches)
 }
 
-fn one_policy(given: &Map<String, Value>, count: usize) -> Result<usize, String> {
+fn one_policy(given: &Map<String, Value>, count: usize) -> Result<Batches, String> {
     if let Some(other) = given.keys().find(|name| !POLICY_KEYS.contains(&&***name)) {
         let near = suggestion_or_all(other, &POLICY_KEYS);
         return Err(format!("unknown key '{}'{near}", cut(other)));
@@ -300,15 +310,28 @@ fn one_policy(given: &Map<String, Value>, count: usize) -> Result<usize, String>
         Some(value) => whole_number(value, Limits::COUNT).map_err(|message| format!("{name}: {message}")),
         None => Ok(default),
     };
-    if number("pause_time", 0)? > 0 {
-        return Err("a pause_time between batches is not supported by this version yet".into());
-    }
     let (size, in_service) = (number("max_batch_size", 1)?, number("min_in_service", 0)?);
     if size == 0 {
         return Err("max_batch_size: want at least 1".into());
     }
     // No more may be under way than leaves so many in service; one must be.
-    Ok(size.min(count.saturating_sub(in_service)).max(1))
+    let size = size.min(count.saturating_sub(in_service)).max(1);
+    let pause = match given.get("pause_time").filter(|value| !value.is_null()) {
+        Some(value) => seconds(value).map_err(|message| format!("pause_time: {message}"))?,
+        None => Duration::ZERO,
+    };
+    Ok(Batches { size, pause })
+}
+
+/// Also a part of one.
+fn seconds(value: &Value) -> Result<Duration, String> {
+    let number = match value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => return Err(format!("want seconds, got {}", describe(value))),
+    };
+    let number = number.filter(|number| (0.0..=PAUSE_MAX).contains(number));
+    number.map(Duration::from_secs_f64).ok_or_else(|| format!("want seconds, from 0 to {PAUSE_MAX}"))
 }
 
 /// Whether what decided on all that encloses an instance, and on itself, is as it was when the tree was made. What

@@ -60,6 +60,8 @@ struct Around {
     /// Of `requires`, but for those that only order batches; 0: of nothing.
     digest: u128,
     retain: bool,
+    /// As [`super::parts::Instance::pause`].
+    pause: u32,
 }
 
 /// What a resource is, with its type as it is written.
@@ -111,7 +113,7 @@ impl<'a> Expander<'a> {
     /// Opens the root, and everything below it.
     pub fn expand(&mut self, root: Arc<Template>) -> Step<()> {
         let frame = Frame { up: None, key: "", entry: None, depth: 0 };
-        let around = Around { requires: Rc::default(), digest: 0, retain: false };
+        let around = Around { requires: Rc::default(), digest: 0, retain: false, pause: NONE };
         let file = root.file.to_string();
         self.stack(root, NONE, "", &around, &frame)?;
         if self.errors.is_empty() {
@@ -221,6 +223,7 @@ impl<'a> Expander<'a> {
             definition: 0,
             retain: false,
             below: Below::Nothing,
+            pause: NONE,
         });
         Ok(index)
     }
@@ -319,7 +322,8 @@ impl<'a> Expander<'a> {
         if self.parts.instances[index as usize].retain || resource.retain || around.retain {
             self.parts.instances[index as usize].retain = true;
         }
-        let inside = Around { requires: requires.into(), digest, retain: around.retain || resource.retain };
+        let retain = around.retain || resource.retain;
+        let inside = Around { requires: requires.into(), digest, retain, pause: around.pause };
         self.fill(index, found, definition, around.digest, &inside, frame)
     }
 
@@ -332,7 +336,12 @@ impl<'a> Expander<'a> {
         if resource.facade {
             let facade =
                 self.with_context(|it| it.within(scope).facade().map(|it| it.map(Cow::into_owned))).0;
-            parts.extend(facade.and_then(Result::ok).map(|facade| facade.digest()));
+            // What cannot be known yet is what it is made of.
+            let unknown = || {
+                let stands = self.parts.scopes[scope as usize].stands;
+                self.parts.instances.get(stands as usize).map_or(0, |stands| stands.definition)
+            };
+            parts.push(facade.and_then(Result::ok).map_or_else(unknown, |facade| facade.digest()));
         }
         if !absent.is_empty() {
             parts.push(names_digest(absent.iter().copied()));
@@ -382,6 +391,7 @@ impl<'a> Expander<'a> {
             What::Stack { .. } => Kind::Nested,
         };
         let kind = instance.kind;
+        instance.pause = inside.pause;
         // Until it is known better, for what is found on the way.
         instance.definition = digest::of_all([definition, inside.digest]);
         if *shown != *kind.name() {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::bind::Parameters;
 use crate::environment::Environment;
@@ -22,6 +23,8 @@ pub(super) struct Parts {
     pub instances: Vec<Instance>,
     /// Groups and chains.
     pub groups: Vec<Group>,
+    /// Batches that do not begin at once when the one before is done.
+    pub pauses: Vec<Pause>,
 }
 
 /// One stack: a template with what stands for it.
@@ -48,6 +51,19 @@ pub(super) struct Instance {
     pub definition: u128,
     pub retain: bool,
     pub below: Below,
+    /// The innermost of [`Parts::pauses`] that it is in; [`NONE`]: of none.
+    pub pause: u32,
+}
+
+/// Between two batches of a group.
+#[derive(Debug)]
+pub struct Pause {
+    /// The path of the first member of the batch that waits: what the batch is known by.
+    pub batch: Arc<str>,
+    /// By place: the members of the batch before.
+    pub before: Box<[u32]>,
+    /// How long after these are done.
+    pub time: Duration,
 }
 
 /// Where a resource's properties are written.
@@ -144,6 +160,9 @@ impl Parts {
         }
         for group in &mut self.groups {
             group.members.iter_mut().for_each(put);
+        }
+        for pause in &mut self.pauses {
+            pause.before.iter_mut().for_each(put);
         }
         let mut old: Vec<Option<Instance>> =
             std::mem::take(&mut self.instances).into_iter().map(Some).collect();

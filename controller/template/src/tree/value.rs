@@ -14,7 +14,7 @@ use crate::error::{cut, suggestion};
 use crate::expression::{Expr, ExprKind, describe};
 use crate::parameter::ParameterDef;
 use crate::render::{References, RenderError, Unresolved};
-use crate::template::Template;
+use crate::template::{Resource, Template};
 use crate::text::weight;
 use crate::types::Kind;
 
@@ -158,24 +158,34 @@ impl<'a> Context<'a> {
         definition.take(given).map_err(wrong)
     }
 
-    /// What the outer template says of the resource that is this stack. Its metadata is not kept.
+    /// What the outer template says of the resource that is this stack.
     fn facade(&self, scope: u32) -> Result<Facade, RenderError> {
         let stands = self.scope(scope).stands;
-        let mut facade = Facade { deletion_policy: "Delete".into(), ..Facade::default() };
-        if let Body::Own { scope, resource } = self.instance(stands).body {
-            let template = &self.scope(scope).template;
-            let resource = &template.resources[resource as usize];
-            if resource.retain {
-                facade.deletion_policy = "Retain".into();
+        let (scope, at, way) = self.parts.written(stands);
+        let template = &self.scope(scope).template;
+        let resource = &template.resources[at];
+        let metadata = match self.instance(stands).body {
+            Body::Own { .. } => resource.metadata(),
+            Body::Member { .. } => {
+                // The way leads to the definition's properties.
+                let definition = way.split_last().and_then(|(_, way)| source(template, at, way));
+                definition.and_then(|expr| expr.entry("metadata")).map(|entry| &entry.value)
             }
-            facade.update_policy = Value::Object(Map::new());
-            if let Some(policy) = &resource.update_policy {
-                let within = self.within(scope);
-                let place = ["resources", &resource.name, "update_policy"];
-                facade.update_policy = template.rendered(policy, &within, &within, &place)?;
-            }
-        }
-        Ok(facade)
+            Body::Link { .. } | Body::Deployed { .. } => None,
+        };
+        // What a group says of itself is not said of its members.
+        let own = Some(resource).filter(|_| way.is_empty());
+        let within = self.within(scope);
+        let rendered = |expr: Option<&Expr>, key: &str| -> Result<Value, RenderError> {
+            let place = ["resources", &resource.name, key];
+            let value = expr.map(|expr| template.rendered(expr, &within, &within, &place)).transpose()?;
+            Ok(value.filter(|value| !value.is_null()).unwrap_or_else(|| Value::Object(Map::new())))
+        };
+        Ok(Facade {
+            metadata: rendered(metadata, if own.is_some() { "metadata" } else { "properties" })?,
+            deletion_policy: if own.is_some_and(|own| own.retain) { "Retain" } else { "Delete" }.into(),
+            update_policy: rendered(own.and_then(Resource::update_policy), "update_policy")?,
+        })
     }
 
     /// Which of a stack's resources there are.

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::value::{integer, text, unwanted};
 use super::{Given, Property, PropertyError, PropertyType};
 use crate::error::{cut, suggestion_or_all};
-use crate::here::{Here, RandomString, TestResource};
+use crate::here::{Here, RandomString, TestResource, TestTimes};
 use crate::parameter::ParameterType;
 
 type Read<T> = Result<T, PropertyError>;
@@ -69,16 +69,20 @@ pub(super) static RANDOM_PROPERTIES: [Property; 5] = [
         .replaces(),
 ];
 
-/// Waiting is what a `Muster::Dummy` is for.
-const NOTHING: &str = "must be 0: use a Muster::Dummy with 'seconds'";
+/// Seconds: thirty days, which also stand for Heat's -1, an endless wait.
+const WAIT_MAX: f64 = 30.0 * 86_400.0;
+const ACTIONS: [&str; 3] = ["create", "update", "delete"];
+const AT_ONCE: &str = "must be 0: what is known is given at once";
 
-pub(super) static TEST_PROPERTIES: [Property; 7] = [
-    Property::optional("action_wait_secs", no_waiting)
-        .is(PropertyType::Map, "how long each action takes")
-        .limits(NOTHING),
-    Property::optional("attr_wait_secs", no_waiting)
+pub(super) static TEST_PROPERTIES: [Property; 8] = [
+    Property::optional("action_wait_secs", |value| times(value).map(drop))
+        .is(PropertyType::Map, "how many seconds it takes to 'create', 'update' and 'delete' it"),
+    Property::optional("attr_wait_secs", at_once)
         .is(PropertyType::Number, "how long an attribute takes")
-        .limits(NOTHING),
+        .limits(AT_ONCE),
+    Property::optional("constraint_prop_secs", at_once)
+        .is(PropertyType::Number, "how long a constraint takes")
+        .limits(AT_ONCE),
     Property::optional("fail", |value| flag(value).map(drop))
         .is(PropertyType::Boolean, "it cannot be made or changed")
         .default("false"),
@@ -90,7 +94,10 @@ pub(super) static TEST_PROPERTIES: [Property; 7] = [
     Property::optional("value", |value| text(value).map(drop))
         .is(PropertyType::String, "its output")
         .default("\"test_string\""),
-    Property::optional("wait_secs", no_waiting).is(PropertyType::Number, "how long it takes").limits(NOTHING),
+    Property::optional("wait_secs", |value| wait(value).map(drop))
+        .is(PropertyType::Number, "how many seconds each action takes that 'action_wait_secs' does not have")
+        .default("0")
+        .limits("-1: thirty days"),
 ];
 
 pub(super) static SERVER_PROPERTIES: [Property; 2] = [
@@ -191,25 +198,60 @@ fn parts(value: &Value, key: &str, read: impl Fn(&Value) -> Read<String>) -> Rea
 }
 
 pub(super) fn test(given: &Given<'_>) -> Read<Here> {
-    Ok(Here::Test(TestResource {
+    let test = TestResource {
         value: given.get("value", text)?.unwrap_or_else(|| "test_string".to_owned()),
         fail: given.get("fail", flag)?.unwrap_or(false),
         update_replace: given.get("update_replace", flag)?.unwrap_or(false),
         update_replace_value: given.get("update_replace_value", text)?.unwrap_or_default(),
-    }))
+    };
+    let each = given.get("wait_secs", wait)?.unwrap_or(0);
+    let [create, update, delete] =
+        given.get("action_wait_secs", times)?.unwrap_or_default().map(|time| time.unwrap_or(each));
+    let times = TestTimes { create, update, delete };
+    // As it was before there were times, for what is kept of it.
+    Ok(if times == TestTimes::default() { Here::Test(test) } else { Here::SlowTest(test, times) })
 }
 
-fn no_waiting(value: &Value) -> Read<()> {
+/// Seconds as milliseconds; -1: without end.
+fn wait(value: &Value) -> Read<u32> {
+    let number = match value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    };
+    let millis = match number {
+        Some(-1.0) => WAIT_MAX * 1000.0,
+        Some(number) if (0.0..=WAIT_MAX).contains(&number) => (number * 1000.0).round(),
+        _ => return Err(unwanted(&format!("seconds, from 0 to {WAIT_MAX}, or -1"), value)),
+    };
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to WAIT_MAX")]
+    Ok(millis as u32)
+}
+
+/// Of `create`, `update` and `delete`.
+fn times(value: &Value) -> Read<[Option<u32>; 3]> {
+    let Value::Object(map) = value else { return Err(unwanted("a map", value)) };
+    let mut times = [None; 3];
+    for (action, value) in map {
+        let Some(at) = ACTIONS.iter().position(|known| known == action) else {
+            let near = suggestion_or_all(action, &ACTIONS);
+            return Err(PropertyError::new(format!("unknown action '{}'{near}", cut(action))));
+        };
+        if !value.is_null() {
+            times[at] = Some(wait(value).map_err(|error| error.within_key(ACTIONS[at]))?);
+        }
+    }
+    Ok(times)
+}
+
+fn at_once(value: &Value) -> Read<()> {
     let nothing = match value {
-        Value::Array(_) => return Err(unwanted("0", value)),
         Value::Number(number) => number.as_f64() == Some(0.0),
         Value::String(text) => text.trim() == "0",
-        Value::Object(map) => return map.values().try_for_each(no_waiting),
         Value::Null => true,
-        Value::Bool(_) => false,
+        Value::Bool(_) | Value::Array(_) | Value::Object(_) => false,
     };
-    let message = "must be 0: use a Muster::Dummy with 'seconds'";
-    if nothing { Ok(()) } else { Err(PropertyError::new(message)) }
+    if nothing { Ok(()) } else { Err(PropertyError::new(AT_ONCE)) }
 }
 
 fn flag(value: &Value) -> Read<bool> {

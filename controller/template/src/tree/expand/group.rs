@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::super::decide::{Decided, batch_size, decide, decide_all_but_count};
-use super::super::parts::{Below, Body, Group};
+use super::super::decide::{Batches, Decided, batches, decide, decide_all_but_count};
+use super::super::parts::{Below, Body, Group, Pause};
 use super::super::value::source;
 use super::{Around, Expander, Frame, Step, joined, number};
 use crate::digest::{self, NamesOf, names_digest};
@@ -33,8 +34,8 @@ impl Expander<'_> {
         };
         let policy = if self.known.is_there(&name) { "rolling_update" } else { "batch_create" };
         let count = decided.as_ref().map_or(0, |decided| decided.count);
-        let (batch, _) = self.with_context(|context| batch_size(context, index, count, policy));
-        let batch = batch.map_err(|error| Errors(vec![error.into()]))?;
+        let (batches, _) = self.with_context(|context| batches(context, index, count, policy));
+        let batches = batches.map_err(|error| Errors(vec![error.into()]))?;
         let (names, removed) = match &decided {
             Some(decided) if is_known => decided.names(&name, self.known),
             Some(_) => (self.known.members(&name), self.known.removed(&name)),
@@ -58,7 +59,7 @@ impl Expander<'_> {
         self.parts.groups.push(group);
         if let Some(decided) = decided {
             let source = self.source_digest(index, definition, body);
-            self.members(&members, &decided, source, batch, inside, frame)?;
+            self.members(&members, &decided, source, batches, inside, frame)?;
         }
         let names = self.digest_of_names(&members);
         let needs = inside.digest;
@@ -78,12 +79,14 @@ impl Expander<'_> {
         members: &[u32],
         decided: &Decided,
         source: u128,
-        batch: Option<usize>,
+        batches: Option<Batches>,
         inside: &Around,
         frame: &Frame<'_>,
     ) -> Step<()> {
         // The type of a group without members is looked at all the same.
-        let batch = if decided.in_turn { Some(1) } else { batch };
+        let mut current = inside.pause;
+        let in_turn = Batches { size: 1, pause: Duration::ZERO };
+        let batches = if decided.in_turn { Some(in_turn) } else { batches };
         for (at, member) in members.iter().enumerate() {
             let kind = decided.types.get(at).or(decided.types.first()).map_or("", String::as_str);
             let path = Arc::clone(&self.parts.instances[*member as usize].name);
@@ -94,12 +97,17 @@ impl Expander<'_> {
                 digest::of_bytes(kind.as_bytes()),
             ]);
             let own;
-            let inside = match batch {
-                Some(size) if at >= size => {
+            let inside = match batches {
+                Some(Batches { size, pause }) if at >= size => {
                     let first = (at / size - 1) * size;
                     let before = &members[first..first + size];
+                    if !pause.is_zero() && at % size == 0 {
+                        let (batch, before) = (Arc::clone(&path), before.into());
+                        current = number(self.parts.pauses.len());
+                        self.parts.pauses.push(Pause { batch, before, time: pause });
+                    }
                     let requires = inside.requires.iter().chain(before).copied().collect();
-                    own = Around { requires, ..inside.clone() };
+                    own = Around { requires, pause: current, ..inside.clone() };
                     &own
                 }
                 _ => inside,

@@ -146,7 +146,8 @@ fn batches_are_one_after_the_other() {
     };
     assert_eq!(same(false), same(true), "the order of batches is nobody's definition");
     for (policy, wanted) in [
-        ("{rolling_update: {pause_time: 5}}", "pause_time between batches is not supported"),
+        ("{rolling_update: {pause_time: -1}}", "pause_time: want seconds, from 0 to 86400"),
+        ("{rolling_update: {pause_time: [5]}}", "pause_time: want seconds, got a list"),
         ("{rolling: {}}", "unknown policy 'rolling'"),
         ("{batch_create: {max_batch_size: 0}}", "want at least 1"),
         ("{batch_create: {size: 1}}", "unknown key 'size'"),
@@ -154,6 +155,38 @@ fn batches_are_one_after_the_other() {
         let said = grown(&root(policy), &[], "{}").unwrap_err();
         assert!(said.contains(wanted), "{said}");
     }
+}
+
+#[test]
+fn a_nested_stack_is_told_the_metadata_of_its_resource() {
+    let inner = "resources: {v: {type: OS::Heat::Value, properties: {value: [{resource_facade: metadata}, \
+        {resource_facade: deletion_policy}, {resource_facade: update_policy}]}}}\n\
+        outputs: {all: {value: {get_attr: [v, value]}}}";
+    let root = "parameters: {role: {type: string, default: web}}\nresources:\n  \
+        first: {type: OS::Heat::Value, properties: {value: 7}}\n  \
+        own: {type: inner.yaml, deletion_policy: retain, metadata: {role: {get_param: role}, n: [{get_attr: [first, value]}]}}\n  \
+        none: {type: inner.yaml, metadata: null}\n  \
+        g: {type: OS::Heat::ResourceGroup, update_policy: {batch_create: {}}, metadata: {of: the group}, \
+        properties: {count: 1, resource_def: {type: inner.yaml, metadata: {of: {get_param: role}}}}}\n\
+        outputs:\n  own: {value: {get_attr: [own, all]}}\n  none: {value: {get_attr: [none, all]}}\n  \
+        g: {value: {get_attr: [g, all]}}";
+    let tree = grown(root, &[("inner.yaml", inner)], "{}").unwrap();
+    let outputs = outputs(&tree);
+    assert_eq!(outputs["own"], json!([{"role": "web", "n": [7]}, "Retain", {}]));
+    assert_eq!(outputs["none"], json!([{}, "Delete", {}]));
+    assert_eq!(outputs["g"], json!([[{"of": "web"}, "Delete", {}]]));
+    assert!(shown(&tree).contains(&"own/v OS::Heat::Value < first".to_owned()), "{:?}", shown(&tree));
+    let at = |text: &str| {
+        let tree = grown(text, &[("inner.yaml", inner)], "{}").unwrap();
+        tree.definition(tree.index_of("own/v").unwrap())
+    };
+    assert_ne!(at(root), at(&root.replace("default: web", "default: db")), "it is changed by it");
+    let wrong = root.replace("{get_param: role}, n", "{get_param: rol}, n");
+    let said = grown(&wrong, &[("inner.yaml", inner)], "{}").unwrap_err();
+    assert!(
+        said.contains("resources.own.metadata.role.get_param") && said.contains("did you mean 'role'?"),
+        "{said}"
+    );
 }
 
 #[test]

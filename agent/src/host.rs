@@ -2,6 +2,7 @@
 
 mod deployment;
 mod name;
+mod package;
 mod sysctl;
 mod undo;
 mod unit;
@@ -18,6 +19,7 @@ use muster_host::files::{FileBefore, FileDifference, FileError, Files, Source};
 use muster_host::hostname::ServerName;
 use muster_host::net::neighbours::NeighbourError;
 use muster_host::net::{NetError, Network, Snapshot};
+use muster_host::package::Packages;
 use muster_host::run::Runner;
 use muster_host::sysctl::Sysctls;
 use muster_host::unit::Units;
@@ -48,6 +50,8 @@ pub struct Host {
     pub state: PathBuf,
     /// Its units of systemd.
     pub units: Units,
+    /// Packages of its distribution.
+    pub packages: Packages,
     /// Settings of its kernel.
     pub sysctls: Sysctls,
     /// What stays the same of this server.
@@ -106,7 +110,8 @@ impl Host {
                     | Spec::Hostname(_)
                     | Spec::Deployment(_)
                     | Spec::Unit(_)
-                    | Spec::Sysctl(_),
+                    | Spec::Sysctl(_)
+                    | Spec::Package(_),
                 ) => {}
                 // What a failed job left: whose it is, is not known, and it must stay.
                 None => return Ok(()),
@@ -143,6 +148,7 @@ impl Host {
             Spec::Hostname(_) => self.capture_name(known).await,
             Spec::Unit(unit) => self.capture_unit(unit, known).await,
             Spec::Sysctl(sysctl) => self.capture_sysctl(sysctl, known).await,
+            Spec::Package(package) => self.capture_package(package, known).await,
         }
     }
 
@@ -167,9 +173,12 @@ impl Host {
                 encoded(&Undo::Network(undo.map_err(network_failed)?))
             }
             Spec::Hostname(_) => encoded(&Undo::Hostname(self.name.observe().await.map_err(name_failed)?)),
-            Spec::Dummy(_) | Spec::File(_) | Spec::Deployment(_) | Spec::Unit(_) | Spec::Sysctl(_) => {
-                Ok(Before::new(Vec::new()))
-            }
+            Spec::Dummy(_)
+            | Spec::File(_)
+            | Spec::Deployment(_)
+            | Spec::Unit(_)
+            | Spec::Sysctl(_)
+            | Spec::Package(_) => Ok(Before::new(Vec::new())),
         }
     }
 
@@ -232,6 +241,7 @@ impl Host {
             Spec::Hostname(hostname) => return self.hostname(job.action, hostname, before).await,
             Spec::Unit(unit) => return self.unit(job.resource, job.action, unit, before).await,
             Spec::Sysctl(sysctl) => return self.sysctl(job.resource, job.action, sysctl, before).await,
+            Spec::Package(package) => return self.package(job, package, before).await,
             Spec::Deployment(deployment) => return self.deployment(job, deployment).await,
         };
         Ok(Ran { observed, before: None, touched: true })
@@ -269,6 +279,7 @@ impl Host {
             }
             Spec::Unit(unit) => self.check_unit(unit).await,
             Spec::Sysctl(sysctl) => self.check_sysctl(sysctl).await,
+            Spec::Package(package) => self.check_package(package).await,
         }
     }
 

@@ -33,6 +33,7 @@ use muster_host::facts::Server;
 use muster_host::files::Files;
 use muster_host::hostname::ServerName;
 use muster_host::net::{HostConfig, Network};
+use muster_host::package::Packages;
 use muster_host::run::Runner;
 use muster_host::sysctl::Sysctls;
 use muster_host::systemd::Systemd;
@@ -269,6 +270,7 @@ fn host(state: &StateDir, settings: &Settings) -> Host {
         files: Files::new(state.before()),
         network: network(settings),
         units: Units::new(systemd(settings), Files::new(state.before())),
+        packages: Packages::new(runs(state, settings)),
         sysctls: Sysctls::new(None, Files::new(state.before())),
         runs: runs(state, settings),
         documents: Documents::new(state.path().to_owned()),

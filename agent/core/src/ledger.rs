@@ -223,7 +223,12 @@ pub fn without_content(spec: &Spec) -> Spec {
             deployment.inputs.clear();
         }
         // A unit's is compared with what is there, and small.
-        Spec::Dummy(_) | Spec::Network(_) | Spec::Hostname(_) | Spec::Unit(_) | Spec::Sysctl(_) => {}
+        Spec::Dummy(_)
+        | Spec::Network(_)
+        | Spec::Hostname(_)
+        | Spec::Unit(_)
+        | Spec::Sysctl(_)
+        | Spec::Package(_) => {}
     }
     spec
 }
@@ -242,6 +247,7 @@ pub fn weight(job: &Job) -> usize {
             Spec::Hostname(hostname) => hostname.hostname.len(),
             Spec::Deployment(deployment) => deployment.weight(),
             Spec::Sysctl(sysctl) => sysctl.key.len() + sysctl.value.len(),
+            Spec::Package(package) => package.name.len() + package.version.as_ref().map_or(0, String::len),
             Spec::Unit(unit) => unit.files().map(|(path, content)| path.len() + content.len()).sum(),
         }
 }

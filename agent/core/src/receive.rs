@@ -211,6 +211,7 @@ pub(crate) fn stored(job: &Job) -> Option<(ContentDigest, u64)> {
         | Spec::Hostname(_)
         | Spec::Deployment(_)
         | Spec::Unit(_)
-        | Spec::Sysctl(_) => None,
+        | Spec::Sysctl(_)
+        | Spec::Package(_) => None,
     }
 }

@@ -12,6 +12,7 @@ pub mod net;
 pub mod nftables;
 pub mod nics;
 pub mod openflow;
+pub mod package;
 pub mod packed;
 pub mod run;
 pub mod sys;

@@ -166,6 +166,26 @@ impl Runner {
         Ok(())
     }
 
+    /// Waits until no run of a resource is under way, and forgets them: for whoever looks at what they did.
+    ///
+    /// # Errors
+    /// One may still run.
+    pub async fn wait_out(&self, resource: ResourceId) -> Result<(), RunFailed> {
+        for id in self.known()?.into_iter().filter(|id| id.resource == resource) {
+            let directory = Directory::new(&self.directory, &id);
+            if directory.stands()? == Stands::Ordered {
+                // Its supervisor may be on the way.
+                self.until_seen(&id, &directory).await?;
+            }
+            while directory.stands()? == Stands::Alive {
+                directory.until_dead().await?;
+            }
+            self.gone(&id, &directory).await?;
+            directory.remove()?;
+        }
+        Ok(())
+    }
+
     /// Forgets a run whose end is recorded elsewhere.
     pub fn forget(&self, id: &RunId) {
         let directory = Directory::new(&self.directory, id);

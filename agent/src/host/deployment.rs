@@ -145,7 +145,7 @@ impl Host {
     }
 }
 
-fn run_id(key: ReportKey) -> RunId {
+pub(super) fn run_id(key: ReportKey) -> RunId {
     RunId::new(key.resource, key.generation, key.attempt)
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_shared::model::{Action, Down, Job, Spec};
+use muster_shared::model::{Action, Down, Job, PACKAGE_BACK, Spec};
 use muster_shared::{Attempt, MonoTime};
 use muster_template::Desired;
 
@@ -424,6 +424,7 @@ fn job_timeout(spec: &Spec) -> Duration {
         Spec::Hostname(hostname) => JOB_TIMEOUT + Duration::from_secs(hostname.confirm_timeout.into()),
         Spec::Deployment(deployment) => JOB_TIMEOUT + Duration::from_secs(deployment.timeout.into()),
         Spec::Unit(unit) => JOB_TIMEOUT + Duration::from_secs(unit.settle.into()),
+        Spec::Package(package) => JOB_TIMEOUT + Duration::from_secs((package.timeout + PACKAGE_BACK).into()),
         Spec::File(_) | Spec::Sysctl(_) => JOB_TIMEOUT,
     }
 }

@@ -484,7 +484,8 @@ pub(crate) fn stored_content(spec: &Desired) -> Option<ContentDigest> {
             | Spec::Hostname(_)
             | Spec::Deployment(_)
             | Spec::Unit(_)
-            | Spec::Sysctl(_),
+            | Spec::Sysctl(_)
+            | Spec::Package(_),
         )
         | Desired::Flows(_)
         | Desired::Here(_) => None,

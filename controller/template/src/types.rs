@@ -13,6 +13,7 @@ mod heat;
 mod hostname;
 mod network;
 mod neutron;
+mod package;
 mod schema;
 mod sysctl;
 mod unit;
@@ -67,6 +68,8 @@ pub enum Kind {
     Nested,
     /// `OS::Heat::None`
     None,
+    /// `Muster::Package`
+    Package,
     /// `OS::Neutron::Port`
     Port,
     /// `OS::Heat::RandomString`
@@ -193,6 +196,7 @@ pub fn spec_within(kind: Kind, properties: &Value, site: &dyn Site) -> Result<De
         Kind::File => Spec::File(file::spec(&properties)?),
         Kind::Hostname => Spec::Hostname(hostname::spec(&properties)?),
         Kind::NetworkConfig => Spec::Network(network::spec(&properties)?),
+        Kind::Package => Spec::Package(package::spec(&properties)?),
         Kind::Sysctl => Spec::Sysctl(sysctl::spec(&properties)?),
         Kind::Unit => Spec::Unit(unit::spec(&properties)?),
         Kind::FlowGroup | Kind::FlowMeter | Kind::FlowRule => {
@@ -244,7 +248,7 @@ pub fn node(properties: &Value) -> Result<Option<NodeId>, PropertyError> {
 
 impl Kind {
     /// All of them, by name.
-    pub const ALL: [Kind; 29] = [
+    pub const ALL: [Kind; 30] = [
         Kind::Dummy,
         Kind::File,
         Kind::FlowGroup,
@@ -253,6 +257,7 @@ impl Kind {
         Kind::FlowTable,
         Kind::Hostname,
         Kind::NetworkConfig,
+        Kind::Package,
         Kind::Sysctl,
         Kind::Unit,
         Kind::DeployedServer,
@@ -287,6 +292,7 @@ impl Kind {
             Kind::FlowTable => "Muster::FlowTable",
             Kind::Hostname => "Muster::Hostname",
             Kind::NetworkConfig => "Muster::NetworkConfig",
+            Kind::Package => "Muster::Package",
             Kind::Sysctl => "Muster::Sysctl",
             Kind::Unit => "Muster::Unit",
             Kind::Chain => "OS::Heat::ResourceChain",
@@ -366,6 +372,7 @@ impl Kind {
             | Kind::FlowTable
             | Kind::Hostname
             | Kind::NetworkConfig
+            | Kind::Package
             | Kind::SoftwareDeployment
             | Kind::StructuredDeployment
             | Kind::Sysctl
@@ -383,6 +390,7 @@ impl Kind {
             Kind::FlowRule => &flow::RULE_PROPERTIES,
             Kind::FlowTable => &flow::TABLE_PROPERTIES,
             Kind::Hostname => &hostname::PROPERTIES,
+            Kind::Package => &package::PROPERTIES,
             Kind::Sysctl => &sysctl::PROPERTIES,
             Kind::Unit => &unit::PROPERTIES,
             Kind::NetworkConfig => &network::PROPERTIES,
@@ -423,6 +431,7 @@ impl Kind {
             Kind::FlowGroup | Kind::FlowMeter | Kind::FlowRule => Some(&["device", "id", "ids"]),
             Kind::FlowTable => Some(&["device", "ids"]),
             Kind::Hostname => Some(&["hostname"]),
+            Kind::Package => Some(&["name", "version"]),
             Kind::Sysctl => Some(&["value"]),
             Kind::Unit => Some(&["name"]),
             Kind::NetworkConfig => Some(&[]),

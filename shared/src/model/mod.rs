@@ -5,6 +5,7 @@ pub mod flow;
 mod hostname;
 mod message;
 pub mod network;
+mod package;
 mod properties;
 mod spec;
 mod sysctl;
@@ -20,6 +21,10 @@ pub use hostname::{HOSTNAME_MAX, HostnameError, check_hostname};
 pub use message::{
     CHALLENGE_BYTES, Down, Hello, Job, LedgerEntry, Observed, Outcome, Progress, Report, ReportKey, Up,
     Welcome,
+};
+pub use package::{
+    PACKAGE_BACK, PACKAGE_TIMEOUT_MAX, Package, PackageError, Presence, check_package_name,
+    check_package_version,
 };
 pub use spec::{
     Action, Claim, ClaimKind, Content, ContentDigest, Dummy, FailOn, File, Hostname, Lane, NetworkConfig,

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::deployment::{Deployment, OnInterrupt};
+use super::package::{Package, Presence};
 use super::spec::{
     Action, Content, ContentDigest, Dummy, FailOn, File, Hostname, NetworkConfig, OnDelete, Spec,
 };
@@ -21,6 +22,7 @@ impl Spec {
             Spec::Hostname(hostname) => of_hostname(hostname),
             Spec::Deployment(deployment) => of_deployment(deployment),
             Spec::Unit(unit) => of_unit(unit),
+            Spec::Package(package) => of_package(package),
             Spec::Sysctl(sysctl) => json!({
                 "key": sysctl.key,
                 "value": sysctl.value,
@@ -130,6 +132,20 @@ fn of_unit(unit: &Unit) -> Value {
         "masked": unit.masked,
         "settle": unit.settle,
         "on_delete": of_on_delete(unit.on_delete),
+    })
+}
+
+fn of_package(package: &Package) -> Value {
+    json!({
+        "name": package.name,
+        "version": package.version,
+        "state": match package.state {
+            Presence::Present => "present",
+            Presence::Absent => "absent",
+        },
+        "held": package.held,
+        "timeout": package.timeout,
+        "on_delete": of_on_delete(package.on_delete),
     })
 }
 

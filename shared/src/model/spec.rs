@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::deployment::{Deployment, OnInterrupt};
+use super::package::Package;
 use super::sysctl::Sysctl;
 use super::unit::Unit;
 
@@ -43,6 +44,8 @@ pub enum Spec {
     Unit(Unit),
     /// `Muster::Sysctl`
     Sysctl(Sysctl),
+    /// `Muster::Package`
+    Package(Package),
 }
 
 /// `Muster::Dummy`: makes nothing real; for tests, demonstrations and ordering.
@@ -160,6 +163,8 @@ pub enum ClaimKind {
     Unit,
     /// A setting of the kernel.
     Sysctl,
+    /// A package of the distribution.
+    Package,
 }
 
 /// Jobs of one lane run one after the other; lanes do not wait for each other.
@@ -169,6 +174,8 @@ pub enum Lane {
     Network,
     /// Files and services.
     Service,
+    /// Packages: apt and dnf let one at a time change anything, which takes minutes.
+    Package,
     /// Software deployments: one after the other as in Heat, and nothing else waits for a long script.
     Deployment,
 }
@@ -222,6 +229,7 @@ impl fmt::Display for ClaimKind {
             ClaimKind::Flow => "flow",
             ClaimKind::Unit => "unit",
             ClaimKind::Sysctl => "kernel setting",
+            ClaimKind::Package => "package",
         })
     }
 }
@@ -257,7 +265,12 @@ impl Spec {
             Spec::Dummy(_) => true,
             // Whose author says that it may run again after it was cut off in the middle.
             Spec::Deployment(deployment) => deployment.on_interrupt == OnInterrupt::Rerun,
-            Spec::File(_) | Spec::Network(_) | Spec::Hostname(_) | Spec::Unit(_) | Spec::Sysctl(_) => false,
+            Spec::File(_)
+            | Spec::Network(_)
+            | Spec::Hostname(_)
+            | Spec::Unit(_)
+            | Spec::Sysctl(_)
+            | Spec::Package(_) => false,
         }
     }
 
@@ -267,7 +280,12 @@ impl Spec {
         match self {
             Spec::Network(network) => Some(Duration::from_secs(network.confirm_timeout.into())),
             Spec::Hostname(hostname) => Some(Duration::from_secs(hostname.confirm_timeout.into())),
-            Spec::Dummy(_) | Spec::File(_) | Spec::Deployment(_) | Spec::Unit(_) | Spec::Sysctl(_) => None,
+            Spec::Dummy(_)
+            | Spec::File(_)
+            | Spec::Deployment(_)
+            | Spec::Unit(_)
+            | Spec::Sysctl(_)
+            | Spec::Package(_) => None,
         }
     }
 
@@ -276,6 +294,7 @@ impl Spec {
         match self {
             Spec::Network(_) | Spec::Hostname(_) => Lane::Network,
             Spec::Dummy(_) | Spec::File(_) | Spec::Unit(_) | Spec::Sysctl(_) => Lane::Service,
+            Spec::Package(_) => Lane::Package,
             Spec::Deployment(_) => Lane::Deployment,
         }
     }
@@ -287,6 +306,7 @@ impl Spec {
             Spec::Dummy(_) | Spec::Deployment(_) => Vec::new(),
             Spec::Unit(unit) => unit.claims(),
             Spec::Sysctl(sysctl) => vec![Claim { kind: ClaimKind::Sysctl, key: sysctl.key.clone() }],
+            Spec::Package(package) => vec![Claim { kind: ClaimKind::Package, key: package.name.clone() }],
             Spec::File(file) => vec![Claim { kind: ClaimKind::File, key: file.path.clone() }],
             Spec::Network(network) => network.claims(),
             Spec::Hostname(_) => vec![Claim { kind: ClaimKind::Hostname, key: Hostname::CLAIM.into() }],
@@ -312,6 +332,7 @@ impl Spec {
             (Spec::Deployment(old), Spec::Deployment(new)) => old.needs_replacement(new),
             (Spec::Unit(old), Spec::Unit(new)) => old.name != new.name,
             (Spec::Sysctl(old), Spec::Sysctl(new)) => old.key != new.key,
+            (Spec::Package(old), Spec::Package(new)) => old.name != new.name,
             (Spec::Network(_), Spec::Network(_)) | (Spec::Hostname(_), Spec::Hostname(_)) => false,
             (_, _) => true,
         }
@@ -343,6 +364,11 @@ impl Spec {
             },
             Spec::Unit(unit) => match name {
                 "name" => Some(Value::String(unit.name.clone())),
+                _ => None,
+            },
+            // Which version is there, only the node knows.
+            Spec::Package(package) => match name {
+                "name" => Some(Value::String(package.name.clone())),
                 _ => None,
             },
             Spec::Network(_) | Spec::Deployment(_) => None,

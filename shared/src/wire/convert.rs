@@ -265,6 +265,7 @@ fn spec_out(spec: &Spec) -> v1::Spec {
         Spec::Deployment(deployment) => v1::Spec::Deployment(deployment::deployment_out(deployment)),
         Spec::Unit(unit) => service::unit_out(unit),
         Spec::Sysctl(sysctl) => service::sysctl_out(sysctl),
+        Spec::Package(package) => service::package_out(package),
     }
 }
 
@@ -324,7 +325,9 @@ fn spec_in(spec: v1::Spec) -> Result<Spec, WireError> {
             })
         }
         v1::Spec::Deployment(deployment) => Spec::Deployment(deployment::deployment_in(deployment)?),
-        service @ (v1::Spec::Unit { .. } | v1::Spec::Sysctl { .. }) => service::spec_in(service)?,
+        service @ (v1::Spec::Unit { .. } | v1::Spec::Sysctl { .. } | v1::Spec::Package { .. }) => {
+            service::spec_in(service)?
+        }
     })
 }
 

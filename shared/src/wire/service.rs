@@ -1,7 +1,7 @@
-//! Units and settings of the kernel, between version 1 and the model.
+//! Units, packages and settings of the kernel, between version 1 and the model.
 
 use super::{WireError, v1};
-use crate::model::{OnDelete, Spec, Sysctl, Unit, UnitActive};
+use crate::model::{OnDelete, Package, Presence, Spec, Sysctl, Unit, UnitActive};
 
 pub fn unit_out(unit: &Unit) -> v1::Spec {
     v1::Spec::Unit {
@@ -23,6 +23,17 @@ pub fn sysctl_out(sysctl: &Sysctl) -> v1::Spec {
         key: sysctl.key.clone(),
         value: sysctl.value.clone(),
         keep: sysctl.on_delete == OnDelete::Keep,
+    }
+}
+
+pub fn package_out(package: &Package) -> v1::Spec {
+    v1::Spec::Package {
+        name: package.name.clone(),
+        version: package.version.clone(),
+        absent: package.state == Presence::Absent,
+        held: package.held,
+        timeout_s: package.timeout,
+        keep: package.on_delete == OnDelete::Keep,
     }
 }
 
@@ -61,6 +72,13 @@ pub fn spec_in(spec: v1::Spec) -> Result<Spec, WireError> {
             let sysctl = Sysctl { key, value, on_delete: on_delete(keep) };
             sysctl.check().map_err(|_| WireError::Bounds { field: "sysctl" })?;
             Ok(Spec::Sysctl(sysctl))
+        }
+        v1::Spec::Package { name, version, absent, held, timeout_s, keep } => {
+            let state = if absent { Presence::Absent } else { Presence::Present };
+            let package =
+                Package { name, version, state, held, timeout: timeout_s, on_delete: on_delete(keep) };
+            package.check().map_err(|_| WireError::Bounds { field: "package" })?;
+            Ok(Spec::Package(package))
         }
         _ => Err(WireError::Bounds { field: "spec" }),
     }

@@ -59,6 +59,17 @@ fn sysctl() -> Sysctl {
     Sysctl { key: "net.ipv4.ip_forward".into(), value: "1".into(), on_delete: OnDelete::Keep }
 }
 
+fn package() -> Package {
+    Package {
+        name: "nginx".into(),
+        version: Some("1.22.1-9".into()),
+        state: Presence::Present,
+        held: Some(true),
+        timeout: 1800,
+        on_delete: OnDelete::Keep,
+    }
+}
+
 fn unit() -> Unit {
     Unit {
         name: "web.service".into(),
@@ -124,6 +135,7 @@ fn downs() -> Vec<Down> {
         job(Spec::Deployment(deployment())),
         job(Spec::Unit(unit())),
         job(Spec::Sysctl(sysctl())),
+        job(Spec::Package(package())),
     ]
     .into_iter()
     .chain(flow_tests::downs())
@@ -302,6 +314,10 @@ fn bounds_are_kept() {
     for key in ["", "kernel", "net/../x.y\n", "a.//.b"] {
         let wrong = Sysctl { key: key.into(), ..sysctl() };
         assert_eq!(refused(job(Spec::Sysctl(wrong))), WireError::Bounds { field: "sysctl" }, "{key:?}");
+    }
+    for name in ["", "-y", "a b", "nginx-", "a=1"] {
+        let wrong = Package { name: name.into(), ..package() };
+        assert_eq!(refused(job(Spec::Package(wrong))), WireError::Bounds { field: "package" }, "{name:?}");
     }
     let nameless = Unit { name: "web".into(), ..unit() };
     let outside = Unit { drop_ins: [("../a.conf".to_owned(), String::new())].into(), ..unit() };

@@ -86,6 +86,14 @@ mod types {
             value: String,
             keep: bool,
         },
+        Package {
+            name: String,
+            version: Option<String>,
+            absent: bool,
+            held: Option<bool>,
+            timeout_s: u32,
+            keep: bool,
+        },
     }
 
     #[derive(Serialize, Deserialize)]

@@ -8,6 +8,7 @@ mod deployments;
 mod from_tripleo;
 mod machine;
 mod one_server;
+mod package;
 mod rpm;
 mod systemd;
 mod unit;

@@ -618,7 +618,8 @@ impl Bed {
                     | Spec::Hostname(_)
                     | Spec::Deployment(_)
                     | Spec::Unit(_)
-                    | Spec::Sysctl(_) => BTreeMap::new(),
+                    | Spec::Sysctl(_)
+                    | Spec::Package(_) => BTreeMap::new(),
                 };
                 (row.map_or_else(|| format!("forgotten {id}"), |row| row.name.to_string()), values)
             })

@@ -42,6 +42,11 @@ fn sample(kind: Kind) -> (Value, Value) {
             json!({"node": "web-1", "hostname": "a.example"}),
             json!({"node": ["web-2", "web-3"], "hostname": ["b", "c.example"]}),
         ),
+        Kind::Package => (
+            json!({"node": "web-1", "name": "nginx"}),
+            json!({"node": ["web-2", "web-3"], "name": ["g++", "python3.11"], "version": ["1.0-1", "1:2~rc1"],
+                "held": [true, false]}),
+        ),
         Kind::Sysctl => (
             json!({"node": "web-1", "key": "net.ipv4.ip_forward", "value": "1"}),
             json!({"node": ["web-2", "web-3"], "key": ["a.b", "c.d"], "value": ["0", "2"]}),

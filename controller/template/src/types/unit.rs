@@ -11,7 +11,7 @@ use muster_shared::model::{
 };
 use serde_json::Value;
 
-use super::value::{check_node, check_on_delete, integer, on_delete, text, unwanted};
+use super::value::{check_node, check_on_delete, flag, integer, on_delete, text, unwanted};
 use super::{Given, Kind, Property, PropertyError, PropertyType};
 use crate::build::{Reader, number};
 use crate::error::{cut, suggestion};
@@ -163,10 +163,6 @@ fn digest(value: &Value) -> Result<String, PropertyError> {
 fn settle(value: &Value) -> Result<u32, PropertyError> {
     let seconds = integer(value, 0, SETTLE_MAX.into())?;
     u32::try_from(seconds).map_err(|_| wrong(UnitError::Settle))
-}
-
-fn flag(value: &Value) -> Result<bool, PropertyError> {
-    value.as_bool().ok_or_else(|| unwanted("true or false", value))
 }
 
 fn wrong(error: UnitError) -> PropertyError {

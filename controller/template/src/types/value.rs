@@ -1,7 +1,7 @@
 //! Readers that several types share.
 
 use muster_shared::NodeId;
-use muster_shared::model::OnDelete;
+use muster_shared::model::{OnDelete, Presence};
 use serde_json::Value;
 
 use super::PropertyError;
@@ -63,6 +63,22 @@ pub(super) fn on_delete(value: &Value) -> Read<OnDelete> {
         }
         None => Err(unwanted("restore or keep", value)),
     }
+}
+
+pub(super) fn presence(value: &Value) -> Read<Presence> {
+    match value.as_str() {
+        Some("present") => Ok(Presence::Present),
+        Some("absent") => Ok(Presence::Absent),
+        Some(other) => {
+            let near = suggestion(other, ["present", "absent"]);
+            Err(PropertyError::new(format!("want present or absent, got '{}'{near}", cut(other))))
+        }
+        None => Err(unwanted("present or absent", value)),
+    }
+}
+
+pub(super) fn flag(value: &Value) -> Read<bool> {
+    value.as_bool().ok_or_else(|| unwanted("true or false", value))
 }
 
 pub(super) fn check_on_delete(value: &Value) -> Read<()> {

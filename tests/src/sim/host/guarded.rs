@@ -19,9 +19,12 @@ pub(super) fn guarded_of(spec: &Spec) -> BTreeMap<String, u32> {
             let number = hostname.hostname.strip_prefix('h').and_then(|number| number.parse().ok());
             [(Hostname::CLAIM.to_owned(), number.unwrap_or_default())].into()
         }
-        Spec::Dummy(_) | Spec::File(_) | Spec::Deployment(_) | Spec::Unit(_) | Spec::Sysctl(_) => {
-            BTreeMap::new()
-        }
+        Spec::Dummy(_)
+        | Spec::File(_)
+        | Spec::Deployment(_)
+        | Spec::Unit(_)
+        | Spec::Sysctl(_)
+        | Spec::Package(_) => BTreeMap::new(),
     }
 }
 

@@ -1,0 +1,289 @@
+//! What apt and dpkg are told, and what they say.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use super::ask::ask;
+use super::error::last_lines;
+use super::{Goal, Installed, Listing, Order, PackageFault, Result, Wanted, Work};
+
+pub(super) const GET: &str = "/usr/bin/apt-get";
+pub(super) const QUERY: &str = "/usr/bin/dpkg-query";
+const CACHE: &str = "/usr/bin/apt-cache";
+const MARK: &str = "/usr/bin/apt-mark";
+const DPKG: &str = "/usr/bin/dpkg";
+/// What dpkg had under way when it was cut off, in numbered files.
+const UPDATES: &str = "/var/lib/dpkg/updates";
+/// Who changes packages has the first; dpkg alone the second.
+pub(super) const LOCKS: [&str; 2] = ["/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock"];
+/// Nobody is asked anything, whatever package asks; and words are those that are read here.
+pub(super) const ENVIRONMENT: [(&str, &str); 7] = [
+    ("DEBIAN_FRONTEND", "noninteractive"),
+    ("DEBIAN_PRIORITY", "critical"),
+    ("APT_LISTCHANGES_FRONTEND", "none"),
+    ("NEEDRESTART_SUSPEND", "1"),
+    ("UCF_FORCE_CONFFOLD", "1"),
+    ("LC_ALL", "C.UTF-8"),
+    ("LANGUAGE", "C"),
+];
+/// One field each, as [`parse_list`] reads them.
+const FORMAT: &str = "-f=${Package}\t${Architecture}\t${db:Status-Want}\t${db:Status-Eflag}\t${db:Status-Status}\t${Version}\n";
+/// For all that changes something: no question, and files of an administrator stay. The lock was waited for; this is
+/// for whoever takes it at that moment.
+const CHANGE: [&str; 14] = [
+    "-y",
+    "-qq",
+    "-o",
+    "DPkg::Lock::Timeout=60",
+    "-o",
+    "Dpkg::Options::=--force-confdef",
+    "-o",
+    "Dpkg::Options::=--force-confold",
+    "-o",
+    "Dpkg::Use-Pty=0",
+    "-o",
+    "Acquire::Retries=2",
+    "-o",
+    "Acquire::http::Timeout=30",
+];
+
+/// Of the family of Debian.
+pub(super) struct Apt;
+
+impl Apt {
+    pub(super) async fn list() -> Result<Listing> {
+        let answer = ask(QUERY, &["-W", FORMAT]).await?;
+        if !answer.is_success {
+            let said = last_lines("", &answer.stderr).join(" | ");
+            return Err(PackageFault::Answer { program: QUERY, said });
+        }
+        Ok(parse_list(&answer.stdout))
+    }
+
+    pub(super) async fn offered(name: &str) -> Result<Vec<String>> {
+        Ok(parse_policy(&ask(CACHE, &["policy", name]).await?.stdout).1)
+    }
+
+    /// dpkg lets nobody do anything before what was cut off has been ended.
+    pub(super) async fn mend(work: &Work<'_>, was: Listing) -> Result<(Listing, bool)> {
+        if !is_interrupted() {
+            return Ok((was, false));
+        }
+        let words = ["--configure", "-a", "--force-confdef", "--force-confold"];
+        let mended = work.run(&order(DPKG, &[], words)).await;
+        // A package that cannot be configured is no hindrance to others.
+        if is_interrupted() {
+            mended?;
+        }
+        Ok((Self::list().await?, true))
+    }
+
+    pub(super) async fn plan(work: &Work<'_>, is: &Listing, goal: &Goal) -> Result<Vec<Order>> {
+        let found = is.find(work.package);
+        let is_held = found.is_some_and(|found| found.held);
+        let changed = match (&goal.version, found) {
+            (Wanted::Absent, None) => None,
+            (Wanted::Absent, Some(_)) => Some(change(["remove".into(), work.package.to_owned()])),
+            (Wanted::Any, Some(Installed { broken: None, .. })) => None,
+            (Wanted::Exactly(version), Some(Installed { broken: None, version: is, .. }))
+                if is == version =>
+            {
+                None
+            }
+            (wanted, found) => {
+                let what = what(work, wanted, found).await?;
+                let mut words = vec!["install".to_owned(), "--no-remove".to_owned()];
+                if matches!(wanted, Wanted::Exactly(_)) {
+                    words.push("--allow-downgrades".into());
+                }
+                if found.and_then(|found| found.broken.as_ref()).is_some() {
+                    words.push("--reinstall".into());
+                }
+                words.push(what);
+                Some(change(words))
+            }
+        };
+        let mark = |verb: &str| order(MARK, &[], [verb, work.package]);
+        let mut orders = Vec::new();
+        if let Some(changed) = changed {
+            if let (Some(found), true) = (found, is_held) {
+                if goal.held.is_none() {
+                    let (package, version) = (work.package.to_owned(), found.version.clone());
+                    return Err(PackageFault::Held { package, version });
+                }
+                orders.push(mark("unhold"));
+            }
+            simulate(work, &changed).await?;
+            orders.push(changed);
+        }
+        if goal.version != Wanted::Absent {
+            match goal.held {
+                Some(true) if !is_held || !orders.is_empty() => orders.push(mark("hold")),
+                Some(false) if is_held && orders.is_empty() => orders.push(mark("unhold")),
+                _ => {}
+            }
+        }
+        Ok(orders)
+    }
+}
+
+/// For apt: the package, with its version where one is wanted; lists are made new where they do not have it.
+async fn what(work: &Work<'_>, wanted: &Wanted, found: Option<&Installed>) -> Result<String> {
+    let package = work.package.to_owned();
+    let named = |policy: &(Option<String>, Vec<String>)| match wanted {
+        Wanted::Exactly(version) => policy.1.contains(version).then(|| format!("{package}={version}")),
+        Wanted::Any | Wanted::Absent => {
+            // A broken one as it is, where nobody offers another.
+            let is_there = policy.0.is_some() || (found.is_some() && !policy.1.is_empty());
+            is_there.then(|| package.clone())
+        }
+    };
+    let policy = parse_policy(&ask(CACHE, &["policy", &package]).await?.stdout);
+    if let Some(what) = named(&policy) {
+        return Ok(what);
+    }
+    let refresh = work.run(&refresh()).await.err().map(|fault| fault.to_string());
+    let policy = parse_policy(&ask(CACHE, &["policy", &package]).await?.stdout);
+    match (named(&policy), wanted) {
+        (Some(what), _) => Ok(what),
+        (None, Wanted::Exactly(version)) if !policy.1.is_empty() => {
+            let version = version.clone();
+            Err(PackageFault::NoVersion { package, version, offered: policy.1, refresh })
+        }
+        (None, _) => Err(PackageFault::NoPackage { package, refresh }),
+    }
+}
+
+/// Lists of what there is.
+pub(super) fn refresh() -> Order {
+    change(["update", "-o", "APT::Update::Error-Mode=any"].map(str::to_owned))
+}
+
+/// What apt would do; what cannot be done is said here, with nothing changed.
+async fn simulate(work: &Work<'_>, order: &Order) -> Result<()> {
+    // Said by us, with names.
+    let words = order.arguments.iter().map(String::as_str).filter(|word| *word != "--no-remove");
+    // This one is not held any more when it is done; others that are hinder it then, with nothing changed.
+    let words: Vec<&str> = ["-s", "--allow-change-held-packages"].into_iter().chain(words).collect();
+    let answer = ask(GET, &words).await?;
+    if !answer.is_success {
+        return Err(PackageFault::Command {
+            command: order.to_string(),
+            how: "cannot be done".into(),
+            lines: last_lines(&answer.stdout, &answer.stderr),
+            permanent: true,
+        });
+    }
+    let others = parse_removed(&answer.stdout, work.package);
+    if others.is_empty() {
+        return Ok(());
+    }
+    let verb = if order.arguments.iter().any(|word| word == "remove") { "remove" } else { "install" };
+    Err(PackageFault::Others { what: format!("{verb} {}", work.package), others })
+}
+
+/// What makes `is` what it was, as far as it is to be had.
+pub(super) fn back(was: &Listing, is: &Listing, name: &str) -> Vec<Order> {
+    let (mut words, mut fresh, mut orders) = (Vec::new(), Vec::new(), Vec::new());
+    for key in is.0.keys().filter(|key| !was.0.contains_key(*key)) {
+        words.push(format!("{key}-"));
+        fresh.push(key.clone());
+    }
+    for (key, before) in was.0.iter().filter(|(_, before)| before.broken.is_none()) {
+        let same = |now: &Installed| now.version == before.version && now.broken.is_none();
+        if !is.0.get(key).is_some_and(same) {
+            words.push(format!("{key}={}", before.version));
+        }
+    }
+    if !words.is_empty() {
+        let verb = ["install", "--allow-downgrades", "--allow-change-held-packages"].map(str::to_owned);
+        orders.push(change(verb.into_iter().chain(words)));
+    }
+    if !fresh.is_empty() {
+        // Also where apt gives up for what it cannot have; what has gone by now is nothing to it.
+        let verb = ["--remove", "--force-remove-reinstreq"].map(str::to_owned);
+        orders.push(order(DPKG, &[], verb.into_iter().chain(fresh)));
+    }
+    let held = |listing: &Listing| listing.find(name).is_some_and(|found| found.held);
+    match (held(was), held(is)) {
+        (true, false) => orders.push(order(MARK, &[], ["hold", name])),
+        (false, true) if was.find(name).is_some() => orders.push(order(MARK, &[], ["unhold", name])),
+        _ => {}
+    }
+    orders
+}
+
+fn is_interrupted() -> bool {
+    let numbered = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_digit());
+    let is_one = |entry: fs::DirEntry| entry.file_name().to_str().is_some_and(numbered);
+    fs::read_dir(UPDATES).is_ok_and(|mut files| files.any(|file| file.is_ok_and(is_one)))
+}
+
+fn change(words: impl IntoIterator<Item = String>) -> Order {
+    order(GET, &CHANGE, words)
+}
+
+fn order(
+    program: &'static str,
+    options: &[&str],
+    words: impl IntoIterator<Item = impl Into<String>>,
+) -> Order {
+    let options = options.iter().map(|option| (*option).to_owned());
+    Order { program, arguments: options.chain(words.into_iter().map(Into::into)).collect() }
+}
+
+/// As [`FORMAT`] has it. What left nothing but files of its administrator is not there.
+pub(super) fn parse_list(text: &str) -> Listing {
+    let rows = text.lines().filter_map(|line| {
+        let mut fields = line.split('\t');
+        let row: [&str; 6] = std::array::from_fn(|_| fields.next().unwrap_or_default());
+        (!row[0].is_empty()).then_some(row)
+    });
+    let rows: Vec<[&str; 6]> = rows.collect();
+    let native = rows.iter().find(|row| row[0] == "dpkg").map(|row| row[1]);
+    let mut listing = BTreeMap::new();
+    for [name, architecture, want, eflag, status, version] in rows {
+        if matches!(status, "not-installed" | "config-files" | "") {
+            continue;
+        }
+        let is_own = architecture == "all" || native.is_none_or(|native| native == architecture);
+        let key = if is_own { name.to_owned() } else { format!("{name}:{architecture}") };
+        // Others' triggers are theirs to end.
+        let is_whole =
+            matches!(status, "installed" | "triggers-awaited" | "triggers-pending") && eflag == "ok";
+        let broken = (!is_whole).then(|| match status {
+            "installed" => "to be installed again".to_owned(),
+            status => status.to_owned(),
+        });
+        let held = want == "hold";
+        listing.insert(key, Installed { name: name.into(), version: version.into(), broken, held });
+    }
+    Listing(listing)
+}
+
+/// Candidate and versions that can be had, the newest first.
+pub(super) fn parse_policy(text: &str) -> (Option<String>, Vec<String>) {
+    let candidate = text.lines().find_map(|line| line.strip_prefix("  Candidate: "));
+    let candidate = candidate.filter(|candidate| *candidate != "(none)").map(str::to_owned);
+    let (mut versions, mut last) = (Vec::new(), None);
+    for line in text.lines().skip_while(|line| *line != "  Version table:").skip(1) {
+        let is_version = (line.starts_with("     ") || line.starts_with(" *** "))
+            && line.as_bytes().get(5).is_some_and(|b| *b != b' ');
+        let mut words = line.get(5..).unwrap_or_default().split_whitespace();
+        if is_version {
+            last = words.next();
+        } else if words.nth(1).is_some_and(|source| source != "/var/lib/dpkg/status")
+            && let Some(version) = last.take()
+        {
+            // With a place to have it from.
+            versions.push(version.to_owned());
+        }
+    }
+    (candidate.filter(|candidate| versions.contains(candidate)), versions)
+}
+
+/// Packages beside `own` that a simulation removes.
+pub(super) fn parse_removed(text: &str, own: &str) -> Vec<String> {
+    let removed = text.lines().filter_map(|line| line.strip_prefix("Remv ")?.split_whitespace().next());
+    removed.filter(|name| name.split(':').next() != Some(own)).map(str::to_owned).collect()
+}

@@ -1,0 +1,195 @@
+//! What dnf and rpm are told, and what they say.
+
+use std::collections::BTreeMap;
+
+use super::ask::ask;
+use super::error::last_lines;
+use super::{Goal, Installed, Listing, Order, PackageFault, Result, Wanted, Work};
+
+pub(super) const DNF: &str = "/usr/bin/dnf";
+pub(super) const RPM: &str = "/usr/bin/rpm";
+/// rpm's, where its database is by default, and where it was before. dnf waits for dnf by itself.
+pub(super) const LOCKS: [&str; 2] = ["/usr/lib/sysimage/rpm/.rpm.lock", "/var/lib/rpm/.rpm.lock"];
+const FORMAT: &str = "--qf=%{NAME}\t%{ARCH}\t%|EPOCH?{%{EPOCH}}:{0}|:%{VERSION}-%{RELEASE}\n";
+/// dnf 4 ends each line by itself, dnf 5 does not: so some may be empty.
+const OFFERED: &str = "--qf=%{name} %{epoch}:%{version}-%{release}\n";
+/// No question, what was not asked for stays, and nothing else is upgraded or removed along.
+const CHANGE: [&str; 4] = ["-y", "-q", "--setopt=clean_requirements_on_remove=False", "--setopt=timeout=30"];
+
+/// Of the family of Fedora.
+pub(super) struct Dnf;
+
+impl Dnf {
+    pub(super) async fn list(name: &str) -> Result<Listing> {
+        let answer = ask(RPM, &["-qa", FORMAT]).await?;
+        if !answer.is_success {
+            let said = last_lines("", &answer.stderr).join(" | ");
+            return Err(PackageFault::Answer { program: RPM, said });
+        }
+        let mut listing = parse_list(&answer.stdout);
+        let is_there = listing.find(name).is_some();
+        if is_there && parse_locks(&ask(DNF, &["-q", "versionlock", "list"]).await?.stdout, name) {
+            for installed in listing.0.values_mut().filter(|installed| installed.name == name) {
+                installed.held = true;
+            }
+        }
+        Ok(listing)
+    }
+
+    pub(super) async fn offered(name: &str) -> Result<Vec<String>> {
+        let answer = ask(DNF, &["-q", "repoquery", "--available", "--showduplicates", OFFERED, name]).await?;
+        if answer.is_success {
+            return Ok(parse_offered(&answer.stdout, name));
+        }
+        let said = last_lines("", &answer.stderr).join(" | ");
+        Err(PackageFault::Answer { program: DNF, said })
+    }
+
+    pub(super) async fn plan(work: &Work<'_>, is: &Listing, goal: &Goal) -> Result<Vec<Order>> {
+        let package = work.package;
+        let found = is.find(package);
+        let is_held = found.is_some_and(|found| found.held);
+        let changed = match (&goal.version, found) {
+            (Wanted::Absent, None) | (Wanted::Any, Some(_)) => None,
+            (Wanted::Exactly(version), Some(is)) if is_version(&is.version, version) => None,
+            (Wanted::Absent, Some(_)) => {
+                let answer = ask(RPM, &["-e", "--test", package]).await?;
+                let others = parse_needed(&answer.stderr);
+                if !others.is_empty() {
+                    return Err(PackageFault::Others { what: format!("remove {package}"), others });
+                }
+                Some(change(["remove", package]))
+            }
+            (wanted, _) => {
+                let offered = Self::offered(package).await?;
+                let none = || PackageFault::NoPackage { package: package.to_owned(), refresh: None };
+                let Wanted::Exactly(version) = wanted else {
+                    offered.first().ok_or_else(none)?;
+                    let held = (goal.held == Some(true)).then(|| lock("add", package));
+                    return Ok([change(["install", package])].into_iter().chain(held).collect());
+                };
+                match offered.iter().find(|offered| is_version(offered, version)) {
+                    Some(offered) => Some(change(["install", &spec(package, offered)])),
+                    None if offered.is_empty() => return Err(none()),
+                    None => {
+                        return Err(PackageFault::NoVersion {
+                            package: package.to_owned(),
+                            version: version.clone(),
+                            offered,
+                            refresh: None,
+                        });
+                    }
+                }
+            }
+        };
+        let mut orders = Vec::new();
+        if let Some(changed) = changed {
+            if let (Some(found), true) = (found, is_held) {
+                if goal.held.is_none() {
+                    let version = found.version.clone();
+                    return Err(PackageFault::Held { package: package.to_owned(), version });
+                }
+                orders.push(lock("delete", package));
+            }
+            orders.push(changed);
+        }
+        if goal.version != Wanted::Absent {
+            match goal.held {
+                Some(true) if !is_held || !orders.is_empty() => orders.push(lock("add", package)),
+                Some(false) if is_held && orders.is_empty() => orders.push(lock("delete", package)),
+                _ => {}
+            }
+        }
+        Ok(orders)
+    }
+}
+
+/// What makes `is` what it was, as far as it is to be had.
+pub(super) fn back(was: &Listing, is: &Listing, name: &str) -> Vec<Order> {
+    let mut orders = Vec::new();
+    let fresh: Vec<&str> = is.0.keys().filter(|key| !was.0.contains_key(*key)).map(String::as_str).collect();
+    if !fresh.is_empty() {
+        orders.push(change(["remove"].into_iter().chain(fresh)));
+    }
+    let other = |(key, before): &(&String, &Installed)| {
+        is.0.get(*key).is_none_or(|now| now.version != before.version)
+    };
+    let old: Vec<String> =
+        was.0.iter().filter(other).map(|(_, before)| spec(&before.name, &before.version)).collect();
+    if !old.is_empty() {
+        orders.push(change(["install"].into_iter().chain(old.iter().map(String::as_str))));
+    }
+    let held = |listing: &Listing| listing.find(name).is_some_and(|found| found.held);
+    match (held(was), held(is)) {
+        (true, false) => orders.push(lock("add", name)),
+        (false, true) => orders.push(lock("delete", name)),
+        _ => {}
+    }
+    orders
+}
+
+/// `wanted`: with epoch and release, or without one or both.
+pub(super) fn is_version(installed: &str, wanted: &str) -> bool {
+    let without_epoch = installed.split_once(':').map_or(installed, |(_, rest)| rest);
+    let version = without_epoch.rsplit_once('-').map_or(without_epoch, |(version, _)| version);
+    let with_epoch = installed.rsplit_once('-').map_or(installed, |(version, _)| version);
+    [installed, without_epoch, version, with_epoch].contains(&wanted)
+}
+
+/// As dnf takes a package of one version.
+fn spec(package: &str, version: &str) -> String {
+    format!("{package}-{version}")
+}
+
+fn change<'a>(words: impl IntoIterator<Item = &'a str>) -> Order {
+    Order { program: DNF, arguments: CHANGE.into_iter().chain(words).map(str::to_owned).collect() }
+}
+
+fn lock(verb: &str, package: &str) -> Order {
+    change(["versionlock", verb, package])
+}
+
+/// As [`FORMAT`] has it. A kernel may be there several times: the last one of a name counts.
+pub(super) fn parse_list(text: &str) -> Listing {
+    let mut listing = BTreeMap::new();
+    for line in text.lines() {
+        let mut fields = line.split('\t');
+        let (Some(name), Some(architecture), Some(version)) = (fields.next(), fields.next(), fields.next())
+        else {
+            continue;
+        };
+        let installed = Installed { name: name.into(), version: version.into(), broken: None, held: false };
+        listing.insert(format!("{name}.{architecture}"), installed);
+    }
+    Listing(listing)
+}
+
+/// Of that very name: dnf also tells what provides it.
+pub(super) fn parse_offered(text: &str, package: &str) -> Vec<String> {
+    let versions = text.lines().filter_map(|line| line.trim().split_once(' '));
+    let mut offered = Vec::new();
+    for version in versions.filter(|(name, _)| *name == package).map(|(_, version)| version.to_owned()) {
+        if !offered.contains(&version) {
+            offered.push(version);
+        }
+    }
+    offered
+}
+
+/// `NAME-EPOCH:VERSION-RELEASE.*` in dnf 4, `Package name: NAME` in dnf 5.
+pub(super) fn parse_locks(text: &str, package: &str) -> bool {
+    text.lines().any(|line| {
+        let line = line.trim();
+        if let Some(name) = line.strip_prefix("Package name: ") {
+            return name == package;
+        }
+        let mut parts = line.rsplitn(3, '-').skip(2);
+        parts.next() == Some(package)
+    })
+}
+
+/// Who needs it, as rpm's test says.
+pub(super) fn parse_needed(text: &str) -> Vec<String> {
+    let needed = text.lines().filter_map(|line| line.split_once(" is needed by (installed) "));
+    needed.map(|(_, other)| other.trim().to_owned()).collect()
+}

@@ -1,0 +1,203 @@
+//! Why a package is not what it should be.
+
+use std::io;
+
+use thiserror::Error;
+
+use super::Order;
+use crate::run::{How, RunFailed};
+
+/// Lines of what a command wrote: enough to see why it failed; a reason is shown in one place with many others.
+const LINES: usize = 8;
+/// Bytes of them.
+const TEXT_MAX: usize = 1500;
+/// Versions that are named where the wanted one is none of them.
+const OFFERED_SHOWN: usize = 5;
+
+/// Why a package is not what it should be.
+#[derive(Debug, Error)]
+pub enum PackageFault {
+    /// Neither.
+    #[error("there is neither apt nor dnf on this server: packages cannot be installed")]
+    NoManager,
+    /// It does not answer.
+    #[error("cannot ask {program}: {source}")]
+    Ask {
+        /// The command.
+        program: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// It answers, and it is no answer.
+    #[error("{program} cannot say what is installed: {said}")]
+    Answer {
+        /// The command.
+        program: &'static str,
+        /// What it said.
+        said: String,
+    },
+    /// The lock itself cannot be looked at.
+    #[error("cannot look at the lock {file}: {source}")]
+    Lock {
+        /// Which.
+        file: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Somebody else changes packages.
+    #[error("packages were locked by {holder} for all of {seconds} s: wait for it or end it")]
+    Locked {
+        /// Who.
+        holder: String,
+        /// How long it was waited for.
+        seconds: u32,
+    },
+    /// Nobody offers it.
+    #[error("no repository of this server has a package {package}{}: look at its name and at the server's repositories", refreshed(.refresh.as_ref()))]
+    NoPackage {
+        /// Its name.
+        package: String,
+        /// Why the lists may be old.
+        refresh: Option<String>,
+    },
+    /// Nobody offers that version.
+    #[error("no repository of this server has version {version} of {package}{}; there is {}", refreshed(.refresh.as_ref()), listed(.offered))]
+    NoVersion {
+        /// Its name.
+        package: String,
+        /// Which.
+        version: String,
+        /// What there is.
+        offered: Vec<String>,
+        /// Why the lists may be old.
+        refresh: Option<String>,
+    },
+    /// Others would go.
+    #[error("to {what} would remove {} as well: if that is right, make them packages that are absent, and this one depend on them", .others.join(", "))]
+    Others {
+        /// What was wanted.
+        what: String,
+        /// Their names.
+        others: Vec<String>,
+    },
+    /// Somebody holds it.
+    #[error("{package} is held at {version} on this server: give 'held: false', or unhold it there")]
+    Held {
+        /// Its name.
+        package: String,
+        /// What is there.
+        version: String,
+    },
+    /// A command failed.
+    #[error("'{command}' {how}{}", quoted(.lines))]
+    Command {
+        /// As somebody would type it.
+        command: String,
+        /// How it ended.
+        how: String,
+        /// The last that it wrote.
+        lines: Vec<String>,
+        /// Trying again cannot help.
+        permanent: bool,
+    },
+    /// Nobody knows how a command ended.
+    #[error(transparent)]
+    Run(#[from] RunFailed),
+    /// It worked, and it is not so.
+    #[error("{package} after the change: {differ}")]
+    Differs {
+        /// Its name.
+        package: String,
+        /// In words.
+        differ: String,
+    },
+    /// Something was changed before it failed.
+    #[error("{fault} ({})", if .left.is_empty() { "what was there before this job is back".to_owned() } else { format!("what was there before this job could not all be put back: {}", .left.join(", ")) })]
+    After {
+        /// Why it failed.
+        fault: Box<PackageFault>,
+        /// What is not as before; empty if all is.
+        left: Vec<String>,
+    },
+}
+
+impl PackageFault {
+    /// Whether trying again cannot help.
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            Self::NoManager | Self::Others { .. } | Self::Held { .. } => true,
+            Self::NoPackage { refresh, .. } | Self::NoVersion { refresh, .. } => refresh.is_none(),
+            Self::Command { permanent, .. } => *permanent,
+            Self::After { fault, .. } => fault.is_permanent(),
+            // One that was interrupted is mended by the next.
+            Self::Run(_)
+            | Self::Ask { .. }
+            | Self::Answer { .. }
+            | Self::Lock { .. }
+            | Self::Locked { .. }
+            | Self::Differs { .. } => false,
+        }
+    }
+
+    /// Something may be another than before.
+    pub fn may_have_changed(&self) -> bool {
+        matches!(self, Self::After { left, .. } if !left.is_empty()) || matches!(self, Self::Run(_))
+    }
+
+    /// What it was to fetch is not there any more.
+    pub(super) fn is_of_old_lists(&self) -> bool {
+        let is_so = |line: &String| line.starts_with("E: Failed to fetch");
+        matches!(self, Self::Command { lines, .. } if lines.iter().any(is_so))
+    }
+
+    pub(super) fn after(self, left: Vec<String>) -> Self {
+        Self::After { fault: Box::new(self), left }
+    }
+
+    pub(super) fn of_command(order: &Order, how: &How, stdout: &str, stderr: &str) -> Self {
+        let command = order.to_string();
+        let how = match how {
+            How::Exited(status) => format!("ended with status {status}"),
+            How::Killed(signal) => format!("was ended by signal {signal}"),
+            How::TimedOut => "took longer than its time and was ended".to_owned(),
+            How::Stopped => "was ended: its job was taken back".to_owned(),
+            How::NotStarted(why) => format!("cannot be started: {why}"),
+        };
+        // A package's own script fails alike each time; networks, mirrors and disks do not.
+        let permanent = stderr.contains("installed dpkg") || stderr.contains("maintainer script");
+        Self::Command { command, how, lines: last_lines(stdout, stderr), permanent }
+    }
+}
+
+/// What a package's script wrote is in the one, what apt and dpkg say of it in the other.
+pub(super) fn last_lines(stdout: &str, stderr: &str) -> Vec<String> {
+    let of = |text: &str, most: usize| -> Vec<String> {
+        let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        lines[lines.len().saturating_sub(most)..].iter().map(|line| (*line).to_owned()).collect()
+    };
+    let errors = of(stderr, LINES);
+    let mut lines = of(stdout, LINES / 2);
+    lines.extend(errors);
+    // The end counts.
+    while lines.len() > 1 && lines.iter().map(String::len).sum::<usize>() > TEXT_MAX {
+        lines.remove(0);
+    }
+    if let [line] = lines.as_mut_slice() {
+        line.truncate(line.floor_char_boundary(TEXT_MAX));
+    }
+    lines
+}
+
+fn quoted(lines: &[String]) -> String {
+    if lines.is_empty() { String::new() } else { format!("; it ends: {}", lines.join(" | ")) }
+}
+
+fn refreshed(refresh: Option<&String>) -> String {
+    refresh.map(|why| format!(" (its lists could not be made new: {why})")).unwrap_or_default()
+}
+
+fn listed(offered: &[String]) -> String {
+    let more = offered.len().saturating_sub(OFFERED_SHOWN);
+    let shown = offered[..offered.len() - more].join(", ");
+    if more == 0 { shown } else { format!("{shown} and {more} more") }
+}

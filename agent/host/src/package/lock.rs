@@ -1,0 +1,55 @@
+//! Whether somebody else changes packages just now.
+//!
+//! dpkg and rpm lock files with fcntl(2), which tells who has them. apt and dnf wait for them too, but not all of what they do,
+//! and they do not say for whom.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::time::Duration;
+
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+use tokio::time::{Instant, sleep};
+
+use super::{PackageFault, Result};
+
+/// Between two looks: others take seconds to minutes.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Waits until nobody has any of them. `seconds`: how long that is at most, for people.
+pub(super) async fn wait(files: &[&str], seconds: u32, until: Instant) -> Result<()> {
+    loop {
+        let Some(holder) = files.iter().find_map(|file| holder(file).transpose()).transpose()? else {
+            return Ok(());
+        };
+        if Instant::now() >= until {
+            return Err(PackageFault::Locked { holder: named(holder), seconds });
+        }
+        sleep(LOOK).await;
+    }
+}
+
+/// The process that has it.
+fn holder(file: &str) -> Result<Option<i32>> {
+    let failed = |source| PackageFault::Lock { file: file.to_owned(), source };
+    let opened = match File::open(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(failed)?,
+    };
+    let mut lock = libc::flock {
+        l_type: i16::try_from(libc::F_WRLCK).unwrap_or_default(),
+        l_whence: i16::try_from(libc::SEEK_SET).unwrap_or_default(),
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    fcntl(&opened, FcntlArg::F_GETLK(&mut lock)).map_err(|errno| failed(io::Error::from(errno)))?;
+    Ok((i32::from(lock.l_type) != libc::F_UNLCK).then_some(lock.l_pid))
+}
+
+fn named(process: i32) -> String {
+    match fs::read_to_string(format!("/proc/{process}/comm")) {
+        Ok(name) => format!("process {process} ({})", name.trim_end()),
+        Err(_) => format!("process {process}"),
+    }
+}

@@ -1,0 +1,127 @@
+use super::*;
+
+fn installed(name: &str, version: &str) -> (String, Installed) {
+    let installed = Installed { name: name.into(), version: version.into(), broken: None, held: false };
+    (name.to_owned(), installed)
+}
+
+fn listing<const N: usize>(packages: [(&str, &str); N]) -> Listing {
+    Listing(packages.into_iter().map(|(name, version)| installed(name, version)).collect())
+}
+
+fn words(orders: &[Order]) -> Vec<String> {
+    orders.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn dpkg_tells_what_is_there_whole_half_held_and_of_which_architecture() {
+    let listing = apt::parse_list(
+        "dpkg\tamd64\tinstall\tok\tinstalled\t1.21\n\
+         web\tall\thold\tok\tinstalled\t1:2.0-1\n\
+         gone\tamd64\tdeinstall\tok\tconfig-files\t1\n\
+         half\tamd64\tinstall\tok\thalf-configured\t3\n\
+         torn\tamd64\tinstall\treinstreq\thalf-installed\t4\n\
+         both\tamd64\tinstall\tok\ttriggers-pending\t5\n\
+         both\ti386\tinstall\tok\tinstalled\t5\n\
+         \t\n",
+    );
+    let shown: Vec<String> = listing
+        .0
+        .iter()
+        .map(|(key, is)| format!("{key} {} {:?} {}", is.version, is.broken.as_deref(), is.held))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            "both 5 None false",
+            "both:i386 5 None false",
+            "dpkg 1.21 None false",
+            "half 3 Some(\"half-configured\") false",
+            "torn 4 Some(\"half-installed\") false",
+            "web 1:2.0-1 None true",
+        ]
+    );
+}
+
+#[test]
+fn apt_tells_what_is_to_be_had_and_who_would_go() {
+    let policy = "web:\n  Installed: 1.0\n  Candidate: 2.0\n  Version table:\n     2.0 500\n        \
+                  500 file:/repo ./ Packages\n *** 1.0 100\n        100 /var/lib/dpkg/status\n     0.9 500\n        \
+                  400 http://a bookworm/main amd64 Packages\n        500 http://b ./ Packages\n";
+    assert_eq!(apt::parse_policy(policy), (Some("2.0".into()), vec!["2.0".to_owned(), "0.9".to_owned()]));
+    let virtual_one = "mail:\n  Installed: (none)\n  Candidate: (none)\n  Version table:\n";
+    assert_eq!(apt::parse_policy(virtual_one), (None, vec![]));
+    assert_eq!(apt::parse_policy(""), (None, vec![]));
+    let simulated = "Remv web [1.0]\nRemv web-extra [1.0] [web:amd64 ]\nInst x (1 a)\nConf x (1 a)\n";
+    assert_eq!(apt::parse_removed(simulated, "web"), ["web-extra"]);
+}
+
+#[test]
+fn what_failed_is_put_back_by_what_was_listed() {
+    let was = listing([("lib", "1"), ("web", "1")]);
+    let mut is = listing([("lib", "2"), ("new", "1"), ("web", "2")]);
+    assert_eq!(
+        words(&apt::back(&was, &is, "web")),
+        ["apt-get install new- lib=1 web=1", "dpkg new"],
+        "options are not shown"
+    );
+    assert_eq!(words(&dnf::back(&was, &is, "web")), ["dnf remove new", "dnf install lib-1 web-1"]);
+    assert_eq!(is.left_of(&was), ["lib 2 is installed", "new 1 is installed", "web 2 is installed"]);
+    is = was.clone();
+    is.0.get_mut("web").unwrap().broken = Some("half-configured".into());
+    assert_eq!(words(&apt::back(&was, &is, "web")), ["apt-get install web=1"]);
+    assert_eq!(is.left_of(&was), ["web 1 is half-configured"]);
+    is.0.clear();
+    assert_eq!(is.left_of(&was), ["lib is gone", "web is gone"]);
+    let mut held = was.clone();
+    held.0.get_mut("web").unwrap().held = true;
+    assert_eq!(words(&apt::back(&held, &was, "web")), ["apt-mark hold web"]);
+    assert_eq!(words(&apt::back(&was, &was, "web")), [""; 0]);
+}
+
+#[test]
+fn rpm_and_dnf_are_understood() {
+    let listing =
+        dnf::parse_list("web\tnoarch\t0:1.20-1.el9\nkernel\tx86_64\t0:5-1\nkernel\tx86_64\t0:5-2\n\n");
+    assert_eq!(listing.find("web").unwrap().version, "0:1.20-1.el9");
+    assert_eq!(listing.find("kernel").unwrap().version, "0:5-2");
+    assert_eq!(listing.find("we"), None);
+    for wanted in ["0:1.20-1.el9", "1.20-1.el9", "1.20", "0:1.20"] {
+        assert!(dnf::is_version("0:1.20-1.el9", wanted), "{wanted}");
+    }
+    for wanted in ["1.2", "1", "1:1.20", "1.el9"] {
+        assert!(!dnf::is_version("0:1.20-1.el9", wanted), "{wanted}");
+    }
+    let offered = "web 0:1.20-1\n\nweb 0:1.22-1\nweb-server 0:1.22-1\nweb 0:1.22-1\n";
+    assert_eq!(dnf::parse_offered(offered, "web"), ["0:1.20-1", "0:1.22-1"]);
+    for (list, name, is_locked) in [
+        ("web-0:1.20-1.el9.*\n", "web", true),
+        ("web-core-0:1.20-1.el9.*\n", "web", false),
+        ("# Added by 'versionlock add'\nPackage name: web\nevr = 1.20-1\n", "web", true),
+        ("", "web", false),
+    ] {
+        assert_eq!(dnf::parse_locks(list, name), is_locked, "{list}");
+    }
+    let test = "error: Failed dependencies:\n\tweb is needed by (installed) web-extra-1.0-1.noarch\n";
+    assert_eq!(dnf::parse_needed(test), ["web-extra-1.0-1.noarch"]);
+}
+
+#[test]
+fn of_what_a_command_wrote_the_end_is_told() {
+    let order = Order {
+        program: apt::GET,
+        arguments: ["-y", "-o", "A=b", "install", "web=2"].map(Into::into).into(),
+    };
+    let stdout = "Setting up web (2) ...\nno port is free\n";
+    let stderr = "dpkg: error processing package web (--configure):\n installed web package post-installation script \
+                  subprocess returned error exit status 4\nE: Sub-process /usr/bin/dpkg returned an error code (1)\n";
+    let fault = PackageFault::of_command(&order, &How::Exited(100), stdout, stderr);
+    let said = fault.to_string();
+    assert!(said.starts_with("'apt-get install web=2' ended with status 100; it ends: Setting up"), "{said}");
+    assert!(said.contains("no port is free | dpkg: error"), "{said}");
+    let back = fault.after(Vec::new()).to_string();
+    assert!(back.ends_with("(what was there before this job is back)"), "{back}");
+    let long = "x".repeat(5000);
+    let fault = PackageFault::of_command(&order, &How::TimedOut, &long, &format!("{long}\nlast\n"));
+    assert!(fault.to_string().len() < 3000 && fault.to_string().contains("last"));
+}

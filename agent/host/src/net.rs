@@ -23,6 +23,7 @@ pub mod snapshot;
 pub mod state;
 
 mod error;
+mod ethtool;
 mod execute;
 mod nics;
 mod plan;
@@ -33,7 +34,7 @@ mod tables;
 mod target;
 mod verify;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -192,9 +193,11 @@ impl Network {
         mapping: &NicMapping,
         before: Option<Snapshot>,
     ) -> Result<Snapshot, NetError> {
-        let state = self.observe().await?;
+        let mut state = self.observe().await?;
         let document = mapped(document, mapping, &state)?;
-        Ok(extended(before.unwrap_or_default(), &document, &state))
+        let before = before.unwrap_or_default();
+        self.ask_ethtool(&mut state, &document, &before).await?;
+        Ok(extended(before, &document, &state))
     }
 
     /// All that applying `document` over `before` may touch, as it is now; without a document: all that restoring
@@ -206,8 +209,9 @@ impl Network {
         mapping: &NicMapping,
         before: &Snapshot,
     ) -> Result<Snapshot, NetError> {
-        let state = self.observe().await?;
+        let mut state = self.observe().await?;
         let document = mapped(document, mapping, &state)?;
+        self.ask_ethtool(&mut state, &document, before).await?;
         let mut undo = Snapshot::undo_of(&document, before, &state);
         undo.uses_ovs |= before.uses_ovs || uses_ovs(&document);
         undo.left_alone = self.neighbours.iter().flat_map(Neighbours::told).collect();
@@ -230,8 +234,9 @@ impl Network {
         let mut netlink = Netlink::open()?;
         let mut is_told = false;
         let (document, mut before, target, steps) = loop {
-            let state = self.observe_through(&mut netlink).await?;
+            let mut state = self.observe_through(&mut netlink).await?;
             let document = mapped(document, mapping, &state)?;
+            self.ask_ethtool(&mut state, &document, before).await?;
             let before = extended(before.clone(), &document, &state);
             let target = Target::new(&document, &before, &state, self.datapath_type.as_deref());
             if !target.missing.is_empty() {
@@ -272,8 +277,9 @@ impl Network {
         mapping: &NicMapping,
         before: &Snapshot,
     ) -> Result<Vec<Difference>, NetError> {
-        let state = self.observe().await?;
+        let mut state = self.observe().await?;
         let document = mapped(document, mapping, &state)?;
+        self.ask_ethtool(&mut state, &document, before).await?;
         let target = Target::new(&document, before, &state, self.datapath_type.as_deref());
         let mut found = target.missing.clone();
         found.extend(differences(&target, &state));
@@ -297,9 +303,11 @@ impl Network {
         mapping: &NicMapping,
         before: Option<Snapshot>,
     ) -> Result<PlanText, NetError> {
-        let state = self.observe().await?;
+        let mut state = self.observe().await?;
         let document = mapped(document, mapping, &state)?;
-        let before = extended(before.unwrap_or_default(), &document, &state);
+        let before = before.unwrap_or_default();
+        self.ask_ethtool(&mut state, &document, &before).await?;
+        let before = extended(before, &document, &state);
         let target = Target::new(&document, &before, &state, self.datapath_type.as_deref());
         let steps = plan(&target, &state)?;
         let names: Vec<&str> = document.link_names().map(LinkName::as_str).collect();
@@ -314,7 +322,8 @@ impl Network {
 
     /// Would [`Network::restore`] change anything?
     pub async fn differs_from(&self, before: &Snapshot) -> Result<bool, NetError> {
-        let state = self.observe().await?;
+        let mut state = self.observe().await?;
+        self.ask_ethtool(&mut state, &NetworkDocument::default(), before).await?;
         let target = Target::new(&NetworkDocument::default(), before, &state, None);
         Ok(!plan(&target, &state)?.is_empty())
     }
@@ -347,7 +356,16 @@ impl Network {
         let tables = tables::read(&self.files.rt_tables);
         let nics = nics::numbered(&self.sys_class_net, links.iter());
         let dhcp = self.leases(&links);
-        Ok(State { links, rules, resolver: self.files.read(), tables, nics, ovs: None, dhcp })
+        Ok(State {
+            links,
+            rules,
+            resolver: self.files.read(),
+            tables,
+            nics,
+            ovs: None,
+            ethtool: BTreeMap::new(),
+            dhcp,
+        })
     }
 
     fn leases(&self, links: &BTreeMap<String, Link>) -> Leases {
@@ -356,6 +374,18 @@ impl Network {
             let given = link.addresses.iter().filter(|address| address.given).map(|address| address.net);
             Some((link.index, given.collect()))
         })
+    }
+
+    /// What ethtool sets of the links for which it is of interest: nobody asks all of a host's drivers for all they have.
+    async fn ask_ethtool(
+        &self,
+        state: &mut State,
+        document: &NetworkDocument,
+        before: &Snapshot,
+    ) -> Result<(), NetError> {
+        let named =
+            document.all().filter(|object| !object.ethtool.is_empty()).map(|object| object.name.as_str());
+        read_ethtool(state, &named.chain(before.ethtool.keys().map(String::as_str)).collect()).await
     }
 
     async fn bridges(&self) -> Result<Option<Ovs>, NetError> {
@@ -416,7 +446,9 @@ impl Network {
         let mut tries_left = if steps.is_empty() { 0 } else { READ_BACK_TRIES };
         let until = Instant::now() + self.lease_within;
         loop {
-            let state = self.observe_through(netlink).await?;
+            let mut state = self.observe_through(netlink).await?;
+            let links = target.ethtool.keys().map(|(link, _)| link.as_str()).collect();
+            read_ethtool(&mut state, &links).await?;
             let found = differences(target, &state);
             if found.is_empty() {
                 return Ok(());
@@ -429,6 +461,14 @@ impl Network {
             tokio::time::sleep(READ_BACK_PAUSE).await;
         }
     }
+}
+
+async fn read_ethtool(state: &mut State, links: &BTreeSet<&str>) -> Result<(), NetError> {
+    for link in links.iter().filter(|link| state.links.contains_key(**link)) {
+        let settings = ethtool::read(link).await.map_err(NetError::Observe)?;
+        state.ethtool.insert((*link).to_owned(), settings);
+    }
+    Ok(())
 }
 
 fn mapped(

@@ -12,6 +12,7 @@ mod check;
 mod dhcp;
 mod dns;
 mod error;
+mod ethtool;
 mod layer3;
 mod mapping;
 mod ovs;
@@ -35,6 +36,7 @@ pub use bond::BondOptions;
 pub use dhcp::Dhcp;
 pub use dns::{Dns, MAX_DNS_SERVERS};
 pub use error::{NetworkError, Problem};
+pub use ethtool::EthtoolSetting;
 pub use mapping::NicMapping;
 pub use ovs::{OvsPlace, OvsSetting, OvsTable, OvsValue};
 pub use rule::{Rule, RuleAction};
@@ -175,6 +177,8 @@ pub struct Object {
     pub mtu: Option<u32>,
     /// `ovs_options`, `ovs_extra` and `ovs_fail_mode`.
     pub settings: Vec<OvsSetting>,
+    /// `ethtool_opts`
+    pub ethtool: Vec<EthtoolSetting>,
     /// The VLAN of a port of Open vSwitch that is no `vlan`.
     pub tag: Option<u16>,
 }

@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use super::dhcp::{Clients, DhcpError};
+use super::ethtool;
 use super::netlink::{Netlink, NetlinkError};
 use super::ovsdb::{Failed, Ovsdb, OvsdbError};
 use super::resolver::{Files, ResolverError};
@@ -158,6 +159,7 @@ impl<C: AsyncFn() -> Result<Ovsdb, OvsdbError>> Executor<'_, C> {
             Step::ReplaceRoute { link, route, .. } => netlink.replace_route(link, route).await,
             Step::RemoveRoute { link, route } => netlink.remove_route(link, route).await,
             Step::AddRule { rule, protocol } => netlink.add_rule(rule, *protocol).await,
+            Step::SetEthtool { link, settings } => ethtool::set(link, settings).await,
             Step::RemoveRule { rule, protocol } => netlink.remove_rule(rule, *protocol).await,
             Step::CreateOvsBridge { .. }
             | Step::DeleteOvsBridge { .. }

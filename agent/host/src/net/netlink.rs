@@ -28,7 +28,7 @@ use thiserror::Error;
 use super::state::{Address, Route};
 
 /// The kernel answers at once; a dump of a very large host takes about a second.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An address of IPv6 with a lifetime that is put back stays for so many seconds, preferred and valid: long enough
 /// for the next advertisement, which says how long it really stays.
@@ -88,8 +88,12 @@ impl From<rtnetlink::Error> for NetlinkError {
 
 /// The kernel's own words, after the 16 bytes of the request's header (NETLINK_CAP_ACK).
 fn extended_ack(message: &ErrorMessage) -> Option<String> {
+    extended_ack_in(message.header.get(16..)?)
+}
+
+/// Among the attributes of an error.
+pub(super) fn extended_ack_in(mut rest: &[u8]) -> Option<String> {
     const MESSAGE: u16 = 1;
-    let mut rest = message.header.get(16..)?;
     while let [l0, l1, t0, t1, ..] = *rest {
         let length = usize::from(u16::from_ne_bytes([l0, l1]));
         let value = rest.get(4..length)?;

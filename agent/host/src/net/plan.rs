@@ -14,6 +14,7 @@ pub(super) mod resolver;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use thiserror::Error;
@@ -56,6 +57,7 @@ pub fn plan(target: &Target, state: &State) -> Result<Vec<Step>, PlanError> {
     planner.free_ports();
     planner.attach();
     planner.sizes();
+    planner.ethtool(state);
     planner.up(true);
     planner.up(false);
     for (name, (id, _)) in
@@ -338,6 +340,21 @@ impl Planner<'_> {
             {
                 self.steps.push(Step::SetMac { link: name.to_owned(), mac: mac.clone() });
             }
+        }
+    }
+
+    /// One step for each group of a link's settings: that is one message to its driver.
+    fn ethtool(&mut self, state: &State) {
+        let mut steps: BTreeMap<(&str, &str), BTreeMap<String, u32>> = BTreeMap::new();
+        for ((link, key), (value, _)) in &self.target.ethtool {
+            let now = state.ethtool.get(link).and_then(|settings| settings.get(key));
+            let group = key.split('/').next().unwrap_or_default();
+            if now != Some(value) {
+                steps.entry((link, group)).or_default().insert(key.clone(), *value);
+            }
+        }
+        for ((link, _), settings) in steps {
+            self.steps.push(Step::SetEthtool { link: link.to_owned(), settings });
         }
     }
 

@@ -42,7 +42,9 @@ impl Network {
         let (mut rounds_left, mut tries_left) = (RESTORE_ROUNDS, READ_BACK_TRIES);
         loop {
             let ovs = self.bridges().await.unwrap_or_default();
-            let state = State { ovs, ..self.observe_host(&mut netlink).await? };
+            let mut state = State { ovs, ..self.observe_host(&mut netlink).await? };
+            // A driver that does not answer holds nothing else up.
+            let _ = self.ask_ethtool(&mut state, &NetworkDocument::default(), before).await;
             let target = Target::new(&NetworkDocument::default(), before, &state, None);
             let found = differences(&target, &state);
             let mut steps = plan(&target, &state)?;
@@ -96,8 +98,9 @@ impl Network {
         let mut failed = None;
         for last in [false, true] {
             let ovs = self.bridges().await.unwrap_or_default();
-            let state = State { ovs, ..self.observe_host(&mut netlink).await? };
+            let mut state = State { ovs, ..self.observe_host(&mut netlink).await? };
             let fallback = mapped(document, mapping, &state)?.fallback().ok_or(NetError::NoFallback)?;
+            let _ = self.ask_ethtool(&mut state, &fallback, &Snapshot::default()).await;
             let before = extended(Snapshot::default(), &fallback, &state);
             let mut target = Target::new(&fallback, &before, &state, self.datapath_type.as_deref());
             target.takes_over = true;

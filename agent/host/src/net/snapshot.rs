@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use muster_shared::model::network::{BondOptions, LinkName, NetworkDocument, OvsPlace, Rule};
+use muster_shared::model::network::{BondOptions, EthtoolSetting, LinkName, NetworkDocument, OvsPlace, Rule};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -38,6 +38,9 @@ pub struct Snapshot {
     /// Single settings in Open vSwitch's database that documents make, as they were; nothing for the default.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<OvsPlace, Option<Value>>,
+    /// What ethtool sets of links, where documents do, as it was.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub ethtool: BTreeMap<String, BTreeMap<String, u32>>,
     /// Names of routing tables that documents give, and which number they had.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tables: BTreeMap<String, Option<u32>>,
@@ -133,6 +136,12 @@ impl Snapshot {
             let place = &setting.place;
             self.settings.entry(place.clone()).or_insert_with(|| state.setting(place));
         }
+        for (link, setting) in ethtool(document) {
+            let now = state.ethtool.get(link).into_iter().flatten().filter(|(name, _)| setting.names(name));
+            for (name, value) in now {
+                self.ethtool.entry(link.to_owned()).or_default().entry(name.clone()).or_insert(*value);
+            }
+        }
         for table in &document.tables {
             self.tables.entry(table.name.clone()).or_insert_with(|| state.tables.get(&table.name).copied());
         }
@@ -202,6 +211,12 @@ impl Snapshot {
         for (table, was) in other.tables {
             self.tables.entry(table).or_insert(was);
         }
+        for (link, settings) in other.ethtool {
+            let of_link = self.ethtool.entry(link).or_default();
+            for (key, was) in settings {
+                of_link.entry(key).or_insert(was);
+            }
+        }
         self.resolver = self.resolver.take().or(other.resolver);
     }
 
@@ -212,6 +227,9 @@ impl Snapshot {
         self.ports.retain(|port, _| !other.ports.contains_key(port));
         self.settings.retain(|place, _| !other.settings.contains_key(place));
         self.tables.retain(|table, _| !other.tables.contains_key(table));
+        self.keep_ethtool(|link, key| {
+            !other.ethtool.get(link).is_some_and(|settings| settings.contains_key(key))
+        });
         self.resolver.take_if(|_| other.resolver.is_some());
     }
 
@@ -228,9 +246,19 @@ impl Snapshot {
         self.settings.retain(|place, _| places.contains(place));
         self.tables.retain(|name, _| document.tables.iter().any(|table| table.name == *name));
         self.links.retain(|name, _| names.contains(name.as_str()));
+        let is_named =
+            |link: &str, name: &str| ethtool(document).any(|(of, setting)| of == link && setting.names(name));
+        self.keep_ethtool(is_named);
         let rules: BTreeSet<&Rule> = document.all().flat_map(|object| &object.rules).collect();
         self.rules.retain(|rule, _| rules.contains(rule));
         self.resolver.take_if(|_| document.dns.is_none() && !document.leases());
+    }
+
+    fn keep_ethtool(&mut self, is_kept: impl Fn(&str, &str) -> bool) {
+        for (link, settings) in &mut self.ethtool {
+            settings.retain(|key, _| is_kept(link, key));
+        }
+        self.ethtool.retain(|_, settings| !settings.is_empty());
     }
 
     /// Was that link absent?
@@ -255,6 +283,13 @@ impl Snapshot {
         undo.settings.extend(before.settings.keys().map(|place| (place.clone(), state.setting(place))));
         undo.tables.extend(before.tables.keys().map(|name| (name.clone(), state.tables.get(name).copied())));
         undo.ports.extend(before.ports.keys().map(|name| (name.clone(), port(name, state))));
+        for (link, settings) in &before.ethtool {
+            let now = state.ethtool.get(link).into_iter().flatten();
+            let of_link = undo.ethtool.entry(link.clone()).or_default();
+            of_link.extend(
+                now.filter(|(key, _)| settings.contains_key(*key)).map(|(key, now)| (key.clone(), *now)),
+            );
+        }
         undo.bonds_of_its_links(state);
         if before.resolver.is_some() {
             undo.resolver = Some(state.resolver.clone());
@@ -309,6 +344,11 @@ impl Snapshot {
         }
         beside
     }
+}
+
+/// Each setting of ethtool with its link.
+fn ethtool(document: &NetworkDocument) -> impl Iterator<Item = (&str, &EthtoolSetting)> {
+    document.all().flat_map(|object| object.ethtool.iter().map(|setting| (object.name.as_str(), setting)))
 }
 
 fn has_none(routes: &Arc<Vec<Route>>) -> bool {

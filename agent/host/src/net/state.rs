@@ -41,6 +41,9 @@ pub struct State {
     /// Names of routing tables.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tables: BTreeMap<String, u32>,
+    /// What ethtool sets of the links that were asked for, by the settings' names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub ethtool: BTreeMap<String, BTreeMap<String, u32>>,
     /// Links that lease addresses.
     pub dhcp: Leases,
 }

@@ -1,5 +1,6 @@
 //! The exact steps of a plan. Each may be repeated: executing one that is done already changes nothing.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use muster_shared::model::network::{BondOptions, OvsPlace, Rule};
@@ -71,6 +72,8 @@ pub enum Step {
     SetResolver { file: ResolverFile, content: Option<String>, mode: u32 },
     /// systemd-resolved reads its settings again.
     ReloadResolved,
+    /// What ethtool sets, by the settings' names.
+    SetEthtool { link: String, settings: BTreeMap<String, u32> },
     /// A client leases addresses for the link.
     StartDhcp { link: String, told: Box<Told> },
     /// None does any more; what was leased stays.
@@ -185,6 +188,11 @@ impl fmt::Display for Step {
                 } else {
                     Ok(())
                 }
+            }
+            Self::SetEthtool { link, settings } => {
+                let settings: Vec<String> =
+                    settings.iter().map(|(name, value)| format!("{name} {value}")).collect();
+                write!(f, "set {} of {link}", settings.join(", "))
             }
             Self::StopDhcp { link } => write!(f, "end the DHCP client of {link}"),
         }

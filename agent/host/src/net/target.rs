@@ -42,6 +42,8 @@ pub struct Target {
     pub settings: BTreeMap<OvsPlace, (Option<Value>, String)>,
     /// Names of routing tables and where they are written; nothing: it goes.
     pub tables: BTreeMap<String, (Option<u32>, String)>,
+    /// What ethtool sets, by link and name, and where that is written.
+    pub ethtool: BTreeMap<(String, String), (u32, String)>,
     /// What the document wants removed, whoever made it: its kind as it says, and where.
     pub removed: BTreeMap<String, (String, String)>,
     /// The resolver's settings; nothing: as they are.
@@ -186,6 +188,9 @@ impl Target {
         for table in &document.tables {
             target.tables.insert(table.name.clone(), (Some(table.id), table.path.clone()));
         }
+        for object in document.all() {
+            target.set_ethtool(object, state);
+        }
         target.remove(document, state);
         for object in document.all() {
             for (index, rule) in object.rules.iter().enumerate() {
@@ -308,6 +313,27 @@ impl Target {
             kind,
         };
         self.links.insert(name, Wanted::Present(Box::new(wanted)));
+    }
+
+    /// Of the names of a setting those count that the link has.
+    fn set_ethtool(&mut self, object: &Object, state: &State) {
+        let name = object.name.to_string();
+        let Some(has) = state.ethtool.get(&name) else { return };
+        let path = format!("{}.ethtool_opts", object.path);
+        for setting in &object.ethtool {
+            let mut names: Vec<&String> = has.keys().filter(|name| setting.names(name)).collect();
+            if names.is_empty() && setting.name.starts_with("link/") {
+                // A speed is not told while there is no carrier.
+                names.push(&setting.name);
+            }
+            if names.is_empty() {
+                let text = format!("{name} has no '{}' that can be set", setting.written);
+                self.missing.push(Difference { path: path.clone(), text });
+            }
+            for key in names {
+                self.ethtool.insert((name.clone(), key.clone()), (setting.value, path.clone()));
+            }
+        }
     }
 
     /// Notes what the document needs and the host lacks.

@@ -128,6 +128,13 @@ impl Found<'_> {
                 self.add(path, format!("wanted {} in {place}, it has {}", text(value), text(&now)));
             }
         }
+        for ((link, key), (value, path)) in &self.target.ethtool {
+            let now = state.ethtool.get(link).and_then(|settings| settings.get(key));
+            if now != Some(value) {
+                let now = now.map_or("none".to_owned(), ToString::to_string);
+                self.add(path, format!("wanted {key} {value}, {link} has {now}"));
+            }
+        }
         for (name, (id, path)) in &self.target.tables {
             let now = state.tables.get(name);
             if now != id.as_ref() {

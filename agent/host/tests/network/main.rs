@@ -6,6 +6,7 @@ mod conformance;
 mod crash;
 mod dhcp;
 mod document;
+mod ethtool;
 mod hints;
 mod options;
 mod ovs;

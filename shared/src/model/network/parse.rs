@@ -10,7 +10,7 @@ use super::support::{Support, check_option, of_type};
 use super::value::{boolean, fields, link_name, list, number, quoted, required_name, text};
 use super::{
     BondOptions, LinkName, MAX_FALLBACK, MAX_OBJECTS, NetworkDocument, NetworkError, Object, ObjectKind,
-    Removal, RouteTable, all, bond, dhcp, dns, schema, support,
+    Removal, RouteTable, all, bond, dhcp, dns, ethtool, schema, support,
 };
 
 pub(super) type Parsed<T> = Result<T, NetworkError>;
@@ -239,6 +239,10 @@ impl Reader {
             },
             mtu: map.get("mtu").map(|value| number(&at("mtu"), value, 68, 65_535)).transpose()?,
             settings: settings(path, kind, &name, map)?,
+            ethtool: match map.get("ethtool_opts").filter(|value| !support::is_empty(value)) {
+                Some(value) => ethtool::settings(&at("ethtool_opts"), value, &name)?,
+                None => Vec::new(),
+            },
             tag: None,
             name,
             kind: of_kind,

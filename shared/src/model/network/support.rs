@@ -61,7 +61,7 @@ pub fn of_option(kind: &str, option: &str) -> Support {
         "nic_mapping" => Only("null", "give the mapping beside the document"),
         "primary" if kind != "interface" => Only("false", "name an interface as the primary member"),
         "dcb" => Refused("data center bridging needs hardware that this version does not set up"),
-        "ethtool_opts" => Refused("leave it out, and set it where the driver is set up"),
+        "ethtool_opts" if kind != "interface" => Refused("say it at the bond's interfaces"),
         "linkdelay" => Inert("the way to the controller is tried until confirm_timeout is over"),
         _ => Applied,
     }

@@ -91,6 +91,30 @@ fn a_link_leases_its_addresses_and_a_member_does_not() {
 }
 
 #[test]
+fn ethtools_words_are_settings() {
+    let of = |options: &str| {
+        let document =
+            NetworkDocument::parse(&json!([{"type": "interface", "name": "eth0", "ethtool_opts": options}]));
+        let settings = document.unwrap().objects.remove(0).ethtool;
+        settings.into_iter().map(|it| (it.name, it.value)).collect::<Vec<_>>()
+    };
+    let pairs = |pairs: &[(&str, u32)]| {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect::<Vec<_>>()
+    };
+    assert_eq!(of("speed 1000 duplex full"), pairs(&[("link/speed", 1000), ("link/duplex", 1)]));
+    assert_eq!(
+        of("-G ${DEVICE} rx 512 tx 256 rx 1024; --pause eth0 autoneg off ;-K $DEVICE sg on rx-gro-list off;"),
+        pairs(&[
+            ("rings/tx", 256),
+            ("rings/rx", 1024),
+            ("pause/autoneg", 0),
+            ("features/tx-scatter-gather*", 1),
+            ("features/rx-gro-list", 0)
+        ])
+    );
+}
+
+#[test]
 fn what_is_wrong_is_named_with_its_place() {
     let rows = [
         (json!({"use_dhcp": true, "dhclient_args": "-v -D"}), "dhclient_args: '-D' wants a value"),
@@ -103,9 +127,18 @@ fn what_is_wrong_is_named_with_its_place() {
             "dns_servers[1]: \"dns.example.com\" is no IP address",
         ),
         (
-            json!({"ethtool_opts": "speed 1000 duplex full"}),
-            "ethtool_opts: 'ethtool_opts' of type 'interface' is not supported by this version; leave it out, and set it where the driver is set up",
+            json!({"ethtool_opts": "-K ${DEVICE} tso off; -E ${DEVICE} magic 7"}),
+            "ethtool_opts: \"-E\" is not supported by this version; -s, -A, -C, -G, -K and -L are taken",
         ),
+        (
+            json!({"ethtool_opts": "wol d"}),
+            "ethtool_opts: \"wol\" is not supported by this version; with -s speed, duplex, autoneg are taken",
+        ),
+        (json!({"ethtool_opts": "-G eth7 rx 4096"}), "ethtool_opts: \"-G\" wants ${DEVICE} behind it"),
+        (json!({"ethtool_opts": "-K eth0 tso of"}), "ethtool_opts: tso: on or off is wanted, not \"of\""),
+        (json!({"ethtool_opts": "-L eth0"}), "ethtool_opts: \"-L\" has nothing to set"),
+        (json!({"ethtool_opts": "-L eth0 rx"}), "ethtool_opts: \"rx\" wants a value"),
+        (json!({"ethtool_opts": "-K eth0 $(reboot) on"}), "ethtool_opts: \"$(reboot)\" is no feature"),
         (
             json!({"bonding_options": "mode=1"}),
             "bonding_options: type 'interface' has no option 'bonding_options'; linux_bond, team, vpp_bond can have it",

@@ -67,6 +67,12 @@ impl Target {
         for (place, was) in &before.settings {
             self.settings.entry(place.clone()).or_insert_with(|| (was.clone(), "before".to_owned()));
         }
+        for (link, settings) in before.ethtool.iter().filter(|(link, _)| state.links.contains_key(*link)) {
+            for (key, was) in settings {
+                let place = (link.clone(), key.clone());
+                self.ethtool.entry(place).or_insert_with(|| (*was, "before".to_owned()));
+            }
+        }
         for (name, was) in &before.tables {
             self.tables.entry(name.clone()).or_insert_with(|| (*was, "before".to_owned()));
         }

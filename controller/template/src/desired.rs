@@ -61,11 +61,6 @@ impl Desired {
         }
     }
 
-    /// Whether a job of it may be ended while it runs.
-    pub fn is_interruptible(&self) -> bool {
-        self.spec().is_some_and(Spec::is_interruptible)
-    }
-
     /// What it owns on its node.
     pub fn claims(&self) -> Vec<Claim> {
         match self {

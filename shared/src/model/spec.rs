@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::deployment::{Deployment, OnInterrupt};
+use super::deployment::Deployment;
 use super::package::Package;
 use super::sysctl::Sysctl;
 use super::unit::Unit;
@@ -261,17 +261,8 @@ impl Action {
 impl Spec {
     /// Whether a job of it may be ended while it runs; another is left to end, for half of it would be worse.
     pub fn is_interruptible(&self) -> bool {
-        match self {
-            Spec::Dummy(_) => true,
-            // Whose author says that it may run again after it was cut off in the middle.
-            Spec::Deployment(deployment) => deployment.on_interrupt == OnInterrupt::Rerun,
-            Spec::File(_)
-            | Spec::Network(_)
-            | Spec::Hostname(_)
-            | Spec::Unit(_)
-            | Spec::Sysctl(_)
-            | Spec::Package(_) => false,
-        }
+        // Of a script too: to run again after a crash is one thing, to be killed with a package manager in the middle another.
+        matches!(self, Spec::Dummy(_))
     }
 
     /// Of what can cut the node off: how long a change may take until the controller was reached anew. It is kept only

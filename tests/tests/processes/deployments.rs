@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use muster_tests::testbed::{Agent, Site, eventually, look};
+use muster_tests::testbed::{Agent, Site, eventually};
 use serde_json::Value;
 
 struct Bed {
@@ -236,22 +236,33 @@ fn files_do_not_wait_for_a_script() {
 }
 
 #[test]
-fn a_newer_change_ends_a_script_that_may_run_again_and_waits_for_one_that_may_not() {
-    for (policy, is_ended) in [("rerun", true), ("fail", false)] {
+fn a_newer_change_or_a_cancel_leaves_a_script_to_end() {
+    for operation in ["update", "cancel"] {
         let bed = Bed::new();
-        let options = format!("on_interrupt: {policy}");
-        bed.site.ok(&["stack", "create", "s", "-t", &bed.template(&bed.hangs(), &options)]);
-        let [script, supervisor] = bed.pids();
-        bed.update(&bed.template("true", &options), "red");
-        if !is_ended {
-            assert!(is_there(script));
-            bed.go();
+        let hangs = format!("{}\necho whole >>{}", bed.hangs(), bed.path("lines"));
+        bed.site.ok(&["stack", "create", "s", "-t", &bed.template(&hangs, "")]);
+        bed.pids();
+        match operation {
+            "update" => bed.update(&bed.template("true", ""), "red"),
+            _ => drop(bed.site.ok(&["stack", "cancel", "s"])),
         }
-        bed.until("COMPLETE");
-        assert!(!is_there(script) && look(|| (!is_there(supervisor)).then_some(())).is_some());
-        let lines = bed.lines();
-        assert!(lines.starts_with("CREATE blue\n") && lines.ends_with(" red\n"), "{policy}: {lines}");
-        assert_eq!(lines.lines().count(), 2, "{policy}: {lines}");
+        // Sent over the same connection after what takes the script's job back.
+        let path = bed.path("other");
+        let other = format!(
+            "heat_template_version: 2018-08-31
+resources: {{other: {{type: Muster::File, properties: {{node: web-1, path: {path}, content: x}}}}}}"
+        );
+        bed.site.ok(&["stack", "create", "other", "-t", &bed.site.file(&other), "--wait"]);
+        assert_eq!(bed.lines(), "CREATE blue\n", "{operation}");
+        bed.go();
+        if operation == "update" {
+            bed.until("COMPLETE");
+            let lines = bed.lines();
+            assert!(lines.starts_with("CREATE blue\nwhole\n") && lines.ends_with(" red\n"), "{lines}");
+        } else {
+            bed.until("FAILED");
+            eventually("the script ends", || (bed.lines() == "CREATE blue\nwhole\n").then_some(()));
+        }
     }
 }
 

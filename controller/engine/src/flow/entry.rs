@@ -107,14 +107,15 @@ pub(crate) enum Written {
 impl Kept {
     /// A write after `settled` and up to `upto` has changed it, besides the newest.
     pub(super) fn changed_since(&self, settled: u64, upto: u64) -> bool {
-        let mut past = self.past.as_deref();
-        while let Some(it) = past {
-            if it.serial > settled && it.serial <= upto {
-                return true;
-            }
-            past = it.before.as_deref();
-        }
-        false
+        self.open_writes(settled).skip(1).any(|serial| serial <= upto)
+    }
+
+    /// Its writes that are not decided, newest first.
+    pub(super) fn open_writes(&self, settled: u64) -> impl Iterator<Item = u64> {
+        let past = std::iter::successors(self.past.as_deref(), |it| it.before.as_deref());
+        std::iter::once(self.serial)
+            .chain(past.map(|it| it.serial))
+            .take_while(move |serial| *serial > settled)
     }
 
     /// A write of another that is not decided took it over: it is this owner's again if that fails.

@@ -129,14 +129,16 @@ impl Engine {
         }
     }
 
-    /// What waits, and nobody waits for any more, is guarded all the same: whether it was asked to be is not known.
+    /// What waits, and nobody waits for any more, is guarded all the same: whether it was asked to be is not known. So is
+    /// what comes back where a newer write fails.
     fn guard_the_unknown(&mut self, unguarded: &BTreeSet<(DeviceKey, u64)>) {
         let keys: Vec<DeviceKey> = self.flows.iter().map(|(key, _)| key).collect();
         for key in keys {
             let Some(device) = self.flows.get_mut(key) else { continue };
             let settled = device.table.settled();
-            let writes = device.table.waiting().iter().filter_map(|id| Some(device.table.get(*id)?.serial));
-            let unknown = writes.filter(|serial| *serial > settled && !unguarded.contains(&(key, *serial)));
+            let waiting = device.table.waiting().iter().filter_map(|id| device.table.get(*id));
+            let writes = waiting.flat_map(|kept| kept.open_writes(settled));
+            let unknown = writes.filter(|serial| !unguarded.contains(&(key, *serial)));
             for serial in unknown.collect::<BTreeSet<_>>() {
                 device.guards.entry(serial).or_insert(CONFIRM_TIMEOUT);
             }

@@ -13,6 +13,7 @@ use super::batch::Ended;
 use super::device::{DeviceKey, Target};
 use super::entry::{FlowStanding, Owner};
 use super::operation::{FlowOp, collision};
+use super::record::FlowMark;
 use crate::engine::{Engine, Todo};
 use crate::record::Observation;
 use crate::request::Refusal;
@@ -132,7 +133,9 @@ impl Engine {
         let device = self.flows.get(self.flows.find(node, &set.device.bridge)?)?;
         ids.iter().zip(&set.entries).find_map(|(id, packed)| {
             let kept = device.table.get(*id)?;
-            let is_held = device.table.wants(*id) && kept.owner == Owner::OPERATOR;
+            // Also one that has expired, whether its agent knows of that or not.
+            let is_free = kept.removing || kept.mark == FlowMark::Failed;
+            let is_held = !is_free && kept.owner == Owner::OPERATOR;
             if is_held {
                 let (device, whose) = (&set.device, self.owner_text(kept.owner));
                 return Some(Refusal::Conflict(format!(

@@ -9,7 +9,7 @@ use super::flow_tables::{device, id, put, rule, write};
 use crate::flow::{FlowOp, FlowWrite};
 use crate::{Request, Source, SourceText};
 
-fn guarded_table() -> Source {
+fn guarded_table(table: u8) -> Source {
     let template = "heat_template_version: 2018-08-31
 resources:
   a:
@@ -20,7 +20,8 @@ resources:
       rules:
         - {priority: 100, selector: {eth_type: 0x0800, ipv4_dst: 10.0.1.0/24}, treatment: [{goto_table: 1}]}
 ";
-    parse(SourceText { name: "t".into(), template: template.into(), ..SourceText::default() })
+    let template = template.replace("goto_table: 1", &format!("goto_table: {table}"));
+    parse(SourceText { name: "t".into(), template, ..SourceText::default() })
 }
 
 /// Guards of the batches that wait at the node.
@@ -53,11 +54,28 @@ fn a_guard_outlives_the_controller() {
             bed.disconnect(&node(0));
         }
         bed.hold(0, true);
-        bed.create(guarded_table()).unwrap();
+        bed.create(guarded_table(1)).unwrap();
         bed.restart();
         bed.connect(&node(0));
         assert_eq!(guards(&bed), [Some(60)]);
     }
+}
+
+/// What an older write asked for is sent again where a newer one is refused, and nobody waits for the older one any more.
+#[test]
+fn a_guard_of_a_write_that_was_written_over_outlives_the_controller() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    bed.hold(0, true);
+    bed.create(guarded_table(1)).unwrap();
+    (0..40).for_each(|_| bed.pass(Duration::from_secs(400)));
+    assert_eq!(bed.status(), "CREATE_FAILED");
+    bed.update(guarded_table(2)).unwrap();
+    bed.restart();
+    bed.connect(&node(0));
+    assert_eq!(guards(&bed), [Some(60)]);
+    bed.bad(&d, 1, true);
+    bed.decide(0);
+    assert_eq!((refusals(&bed), guards(&bed)), (1, vec![Some(30)]));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Flow rules as resources: one graph with everything else, and one table with what operators ask.
 
+use muster_shared::model::flow::EntryState;
+
 use super::bed::{Bed, flows, node, parse, stack};
 use super::flow_tables::{device, id, rule, write};
 use crate::flow::FlowStanding;
@@ -194,6 +196,38 @@ fn two_owners_of_one_rule_are_refused_naming_both() {
     assert!(why.contains("resource z") && why.contains("resource a of stack s"), "{why}");
     assert!(bed.equal(&d));
     assert_eq!(bed.standings(&d), "ADDED 2");
+}
+
+/// Whether its agent knows of that or has forgotten it.
+#[test]
+fn a_rule_that_has_expired_is_its_operators_still() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    bed.apply_rules(&d, &[rule(1, 1)]);
+    bed.hosts
+        .get_mut(&node(0))
+        .unwrap()
+        .flows
+        .devices
+        .get_mut(&d.bridge)
+        .unwrap()
+        .entries
+        .get_mut(&id(&d, 1))
+        .unwrap()
+        .1 = EntryState::Expired;
+    bed.say(&d);
+    for forgets in [false, true] {
+        if forgets {
+            bed.disconnect(&node(0));
+            bed.hosts.get_mut(&node(0)).unwrap().flows.devices.clear();
+            bed.connect(&node(0));
+        }
+        assert_eq!(bed.standings(&d), "EXPIRED 1", "{forgets}");
+        let Err(Refusal::Conflict(why)) = bed.create(flows("a: node-0/br0 1")) else { panic!("{forgets}") };
+        assert!(why.contains("belongs to the operator"), "{why}");
+    }
+    bed.remove_rules(&d, &[id(&d, 1)]);
+    bed.create(flows("a: node-0/br0 1")).unwrap();
+    assert!(added(&bed, &[1]));
 }
 
 #[test]

@@ -57,13 +57,16 @@ impl Shared {
         self.tables.flows.apply(change);
     }
 
-    /// A version that a change made or kept possible is so no more.
+    /// A version that a change made or kept possible is so no more: the newest, or one that an undecided change was made on.
     fn versions_are_dropped(&mut self, number: u32, entries: &[FlowEntryRecord], gone: &[FlowId]) {
         let flows = &self.tables.flows;
         let Some(device) = flows.devices.get(&number) else { return };
         let is_dropped = |entry: &FlowEntryRecord| {
             let was = flows.entries.get(&(number, entry.id));
-            was.is_some_and(|was| !knows(entry, &was.packed))
+            let mut versions = was
+                .into_iter()
+                .flat_map(|was| std::iter::once(&was.packed).chain(was.past.iter().map(|past| &past.packed)));
+            versions.any(|packed| !knows(entry, packed))
         };
         if !gone.is_empty() || entries.iter().any(is_dropped) {
             let name = DeviceName { node: device.node.clone(), bridge: device.bridge.clone() };

@@ -64,7 +64,9 @@ impl World {
 
     /// Orders for logs take their time one after the other.
     fn log_later(&mut self, at: usize, bridge: &Bridge, work: FlowWork) {
-        let takes = self.dice.flows.millis(0, 8);
+        // A busy disk, once in a while.
+        let most = if self.dice.flows.one_in(16) { 400 } else { 8 };
+        let takes = self.dice.flows.millis(0, most);
         let now = self.now;
         let Some(process) = &mut self.machines[at].process else { return };
         let due = process.hands.logs_until.max(now) + takes;

@@ -51,8 +51,6 @@ pub struct Maker {
     nodes: Vec<String>,
     /// By stack number.
     newest: BTreeMap<usize, Plan>,
-    /// Which stacks have flow rules.
-    first: usize,
 }
 
 /// Names are few, so that rows are found again.
@@ -75,14 +73,7 @@ pub enum Mood {
 impl Maker {
     /// For these nodes.
     pub fn new(seed: u64, nodes: Vec<String>) -> Self {
-        let mut dice = Dice::new(seed, "plans");
-        let first = dice.index(2);
-        Self { dice, made: 0, nodes, newest: BTreeMap::new(), first }
-    }
-
-    /// Every other stack has flow rules, and those beside it have trees.
-    fn has_flows(&self, stack: usize) -> bool {
-        (stack + self.first).is_multiple_of(2)
+        Self { dice: Dice::new(seed, "plans"), made: 0, nodes, newest: BTreeMap::new() }
     }
 
     /// The newest plan of stack number `stack` with one thing changed in one resource, if there is one: what needs
@@ -190,14 +181,14 @@ impl Maker {
         if mood == Mood::Any && self.dice.one_in(60) {
             node = format!("ghost-{}", self.dice.below(2));
         }
-        if self.has_flows(stack) && self.dice.one_in(6) {
+        if self.dice.one_in(6) {
             let (what, node) = self.flows(stack, mood, &node, taken);
             let retain = self.dice.one_in(20);
             return Resource { node: Some(node), depends_on, what, retain, external: None, on: None };
         }
         // Also what is not there: nothing but an order refers to it.
         let on = self.dice.one_in(6).then(|| self.dice.one_in(2));
-        if !self.has_flows(stack) && self.dice.one_in(4) {
+        if self.dice.one_in(4) {
             let what = self.tree(mood, plan, earlier, &node, (stack, earlier.len()));
             let retain = self.dice.one_in(20);
             return Resource { node: None, depends_on, what, retain, external: None, on };

@@ -170,6 +170,9 @@ impl Driver {
                         Change::Other => Hint::Other,
                     }));
                 }
+                () = self.host.server.neighbours_changed(), if !more => {
+                    self.inbox.push_back(Input::Hint(Hint::Neighbours));
+                }
                 () = sleep_until(self.renew_at) => {
                     self.renew_if_due();
                     self.sweep();

@@ -54,7 +54,7 @@ pub struct Host {
     pub packages: Packages,
     /// Settings of its kernel.
     pub sysctls: Sysctls,
-    /// What stays the same of this server.
+    /// What it is, and who is at the other end of its cables.
     pub server: Server,
     /// Where fetched contents are.
     pub contents: PathBuf,

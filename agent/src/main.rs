@@ -275,7 +275,7 @@ fn host(state: &StateDir, settings: &Settings) -> Host {
         runs: runs(state, settings),
         documents: Documents::new(state.path().to_owned()),
         state: state.path().to_owned(),
-        server: Server::read(),
+        server: Server::default(),
         contents: state.fetch(),
     }
 }

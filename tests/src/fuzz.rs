@@ -30,7 +30,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 15] = [
+pub const TARGETS: [Target; 16] = [
     Target { name: "wire_packet", run: wire_packet },
     Target { name: "wire_down", run: wire_body::<Down> },
     Target { name: "wire_up", run: wire_body::<Up> },
@@ -46,6 +46,7 @@ pub const TARGETS: [Target; 15] = [
     Target { name: "network_document", run: network_document },
     Target { name: "node_name", run: node_name },
     Target { name: "openflow", run: openflow },
+    Target { name: "lldp", run: lldp },
 ];
 
 /// The target of that name.
@@ -334,4 +335,19 @@ fn node_name(bytes: &[u8]) {
 /// What a switch says.
 fn openflow(bytes: &[u8]) {
     muster_host::openflow::read_anything(bytes);
+}
+
+fn lldp(bytes: &[u8]) {
+    use muster_host::lldp::{Frame, Table};
+    use muster_shared::model::NeighbourFacts;
+    let Ok(frame) = Frame::read(bytes) else { return };
+    assert_eq!(Frame::read(&frame.write([2; 6])), Ok(frame.clone()));
+    let told = NeighbourFacts::from(&frame);
+    let texts = [Some(told.chassis_id), Some(told.port_id), told.system_name, told.system_description];
+    for text in texts.into_iter().chain([told.port_description]).flatten() {
+        assert!(!text.is_empty() && !text.chars().any(char::is_control), "{text:?}");
+    }
+    let mut table = Table::default();
+    let is_over = frame.ttl == 0;
+    assert_ne!(table.hear(muster_shared::MonoTime::default(), frame), is_over);
 }

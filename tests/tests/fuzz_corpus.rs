@@ -124,7 +124,7 @@ macro_rules! targets {
 
 targets! {
     wire_packet wire_down wire_up join_request join_answer join_token mqtt template tree environment flow_file flow_ops network_document node_name
-    openflow
+    openflow lldp
 }
 
 #[test]
@@ -181,6 +181,7 @@ fn the_golden_seeds_are_understood() {
         });
         entries.all(|is_good| is_good)
     });
+    all("lldp", |seed| muster_host::lldp::Frame::read(seed).is_ok());
     all("openflow", |seed| muster_host::openflow::read_anything(seed) > 0);
     all("environment", |seed| {
         let text = String::from_utf8_lossy(seed);

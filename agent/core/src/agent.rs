@@ -138,8 +138,10 @@ impl Agent {
                 self.settled(settled);
             }
             Input::Hint(hint) => {
-                self.watch.hint(now);
-                if hint == Hint::Links {
+                if hint != Hint::Neighbours {
+                    self.watch.hint(now);
+                }
+                if hint != Hint::Other {
                     self.facts.hint(now);
                 }
             }

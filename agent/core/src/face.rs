@@ -138,6 +138,8 @@ pub enum Hint {
     Other,
     /// Also links or their addresses, and so the server's facts.
     Links,
+    /// Who is at the other end of a cable: the facts alone.
+    Neighbours,
 }
 
 /// One resource to look at, with what [`Effect::Check`] says of it.

@@ -1,62 +1,79 @@
-//! What the server is: read from `/proc`, `/etc/os-release` and the kernel's links. What cannot be read is left empty.
+//! What the server is: read from `/proc`, `/sys`, os-release and the kernel's links. What cannot be read is left empty.
 
-use std::fs::read_to_string;
+use std::fs::{read_dir, read_to_string};
+use std::path::{Path, PathBuf};
 
-use muster_shared::model::Facts;
+use muster_shared::model::{DiskFacts, Facts, OsFacts};
 use muster_shared::wire::fit_facts;
 
+use crate::lldp::Listener;
 use crate::net::{NetError, Network};
 
-/// What stays the same while the agent runs.
-#[derive(Clone, Debug, Default)]
+/// This server, with an ear at its ports.
+#[derive(Debug)]
 pub struct Server {
-    kernel: String,
-    os: String,
-    cpus: u32,
-    memory: u64,
-    booted_at: u64,
+    root: PathBuf,
+    listener: Listener,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self { root: PathBuf::from("/"), listener: Listener::default() }
+    }
 }
 
 impl Server {
-    /// Of this server.
-    pub fn read() -> Self {
-        let read = |path| read_to_string(path).unwrap_or_default();
-        let (stat, os_release) = (read("/proc/stat"), read("/etc/os-release"));
-        let os_release = if os_release.is_empty() { read("/usr/lib/os-release") } else { os_release };
-        Self {
-            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
-            os: pretty_name(&os_release),
-            cpus: cpus(&stat),
-            memory: number_after(&read("/proc/meminfo"), "MemTotal:").saturating_mul(1024),
-            booted_at: number_after(&stat, "btime"),
-        }
-    }
-
-    /// With its links as they are now, cut to what the wire takes.
+    /// As it is now, cut to what the wire takes, with what could not be read and is worth a word in the log. From the first call on
+    /// its ports are listened to. Needs a tokio runtime.
     ///
     /// # Errors
     /// The kernel does not tell of its links.
-    pub async fn facts(&self, network: &Network, agent_version: &str) -> Result<Facts, NetError> {
-        let links = network.link_facts().await?;
+    pub async fn facts(
+        &self,
+        network: &Network,
+        agent_version: &str,
+    ) -> Result<(Facts, Vec<String>), NetError> {
+        let mut links = network.link_facts().await?;
+        let warnings = self.listener.follow(&mut links);
+        let mut links: Vec<_> = links.into_values().collect();
+        links.sort_by(|a, b| (!a.kind.is_empty(), &a.name).cmp(&(!b.kind.is_empty(), &b.name)));
         let mut facts = Facts {
-            hostname: read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned(),
-            kernel: self.kernel.clone(),
-            os: self.os.clone(),
-            cpus: self.cpus,
-            memory: self.memory,
-            booted_at: self.booted_at,
             agent_version: agent_version.to_owned(),
             links_total: u32::try_from(links.len()).unwrap_or(u32::MAX),
             links,
+            ..system(&self.root)
         };
         fit_facts(&mut facts);
-        Ok(facts)
+        Ok((facts, warnings))
+    }
+
+    /// A neighbour came, went, or says something else since this was asked last. Nothing is lost when it is dropped.
+    pub async fn neighbours_changed(&self) {
+        self.listener.changed().await;
     }
 }
 
-fn pretty_name(os_release: &str) -> String {
-    let value = os_release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
-    value.unwrap_or_default().trim().trim_matches(['"', '\'']).to_owned()
+/// All but the network.
+fn system(root: &Path) -> Facts {
+    let read = |path: &str| read_to_string(root.join(path)).unwrap_or_default();
+    let (stat, os_release) = (read("proc/stat"), read("etc/os-release"));
+    let os_release = if os_release.is_empty() { read("usr/lib/os-release") } else { os_release };
+    let of_os = |key: &str| {
+        let value = os_release.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        value.unwrap_or_default().trim().trim_matches(['"', '\'']).to_owned()
+    };
+    Facts {
+        hostname: read("proc/sys/kernel/hostname").trim().to_owned(),
+        kernel: read("proc/sys/kernel/osrelease").trim().to_owned(),
+        os: OsFacts { id: of_os("ID"), version: of_os("VERSION_ID"), name: of_os("PRETTY_NAME") },
+        architecture: std::env::consts::ARCH.to_owned(),
+        cpus: cpus(&stat),
+        cpu_model: cpu_model(&read("proc/cpuinfo")),
+        memory: number_after(&read("proc/meminfo"), "MemTotal:").saturating_mul(1024),
+        booted_at: number_after(&stat, "btime"),
+        disks: disks(&root.join("sys/block")),
+        ..Facts::default()
+    }
 }
 
 /// Lines `cpu0`, `cpu1`, …: those that are online.
@@ -67,25 +84,83 @@ fn cpus(stat: &str) -> u32 {
     u32::try_from(stat.lines().filter(is_cpu).count()).unwrap_or(u32::MAX)
 }
 
+fn cpu_model(cpuinfo: &str) -> String {
+    let value = cpuinfo.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == "model name").then(|| value.trim())
+    });
+    value.unwrap_or_default().to_owned()
+}
+
 fn number_after(text: &str, key: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix(key));
     line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or_default()
 }
 
+/// Those with a device behind them that hold something: no loops, memory, or disks made of disks; no drive without a
+/// medium.
+fn disks(block: &Path) -> Vec<DiskFacts> {
+    let Ok(entries) = read_dir(block) else { return Vec::new() };
+    let mut disks: Vec<DiskFacts> = entries
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let read = |file: &str| read_to_string(path.join(file)).unwrap_or_default().trim().to_owned();
+            // In sectors of 512 bytes, whatever those of the disk are.
+            let size = read("size").parse::<u64>().ok().filter(|sectors| *sectors > 0)?.saturating_mul(512);
+            path.join("device").exists().then(|| DiskFacts {
+                name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+                size,
+                model: read("device/model"),
+                rotational: read("queue/rotational") == "1",
+            })
+        })
+        .collect();
+    disks.sort_by(|a, b| a.name.cmp(&b.name));
+    disks
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
     fn files_of_the_system_are_understood() {
-        assert_eq!(
-            pretty_name("ID=debian\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n"),
-            "Debian GNU/Linux 12 (bookworm)"
-        );
-        assert_eq!(pretty_name("PRETTY_NAME='Alpine'"), "Alpine");
-        assert_eq!(pretty_name("ID=x"), "");
-        assert_eq!(cpus("cpu  1 2\ncpu0 1\ncpu1 2\nintr 5\ncpufreq 3\n"), 2);
-        assert_eq!(number_after("MemTotal:       2048 kB\nMemFree: 3 kB\n", "MemTotal:"), 2048);
-        assert_eq!(number_after("nothing", "btime"), 0);
+        let root = tempfile::tempdir().unwrap();
+        let put = |path: &str, content: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        };
+        put("etc/os-release", "PRETTY_NAME='Debian GNU/Linux 12'\nID=debian\nVERSION_ID=\"12\"\nID_LIKE=x\n");
+        put("proc/stat", "cpu  1 2\ncpu0 1\ncpu1 2\nintr 5\ncpufreq 3\nbtime 1700000000\n");
+        put("proc/meminfo", "MemTotal:       2048 kB\nMemFree: 3 kB\n");
+        put("proc/cpuinfo", "processor\t: 0\nmodel\t\t: 7\nmodel name\t: EPYC 7\nmodel name\t: other\n");
+        put("proc/sys/kernel/hostname", "web-1\n");
+        put("proc/sys/kernel/osrelease", "6.1.0\n");
+        for (name, size, device) in [("sda", "4096", true), ("loop0", "8", false), ("sr0", "0", true)] {
+            put(&format!("sys/block/{name}/size"), size);
+            put(&format!("sys/block/{name}/queue/rotational"), "1\n");
+            if device {
+                put(&format!("sys/block/{name}/device/model"), "DISK 1   \n");
+            }
+        }
+        let disk = DiskFacts { name: "sda".into(), size: 2 << 20, model: "DISK 1".into(), rotational: true };
+        let wanted = Facts {
+            hostname: "web-1".into(),
+            kernel: "6.1.0".into(),
+            os: OsFacts { id: "debian".into(), version: "12".into(), name: "Debian GNU/Linux 12".into() },
+            architecture: std::env::consts::ARCH.into(),
+            cpus: 2,
+            cpu_model: "EPYC 7".into(),
+            memory: 2 << 20,
+            booted_at: 1_700_000_000,
+            disks: vec![disk],
+            ..Facts::default()
+        };
+        assert_eq!(system(root.path()), wanted);
+        let nothing = Facts { architecture: std::env::consts::ARCH.into(), ..Facts::default() };
+        assert_eq!(system(&root.path().join("nowhere")), nothing);
     }
 }

@@ -8,6 +8,7 @@ mod durable;
 pub mod facts;
 pub mod files;
 pub mod hostname;
+pub mod lldp;
 pub mod net;
 pub mod nftables;
 pub mod nics;

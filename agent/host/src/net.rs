@@ -25,6 +25,7 @@ pub mod state;
 mod error;
 mod ethtool;
 mod execute;
+mod hardware;
 mod nics;
 mod plan;
 mod restore;
@@ -286,9 +287,13 @@ impl Network {
         Ok(found)
     }
 
-    /// All links for people, those of hardware first.
-    pub async fn link_facts(&self) -> Result<Vec<LinkFacts>, NetError> {
-        Netlink::open()?.facts().await.map_err(NetError::Observe)
+    /// All links for people, by the kernel's index.
+    pub async fn link_facts(&self) -> Result<BTreeMap<u32, LinkFacts>, NetError> {
+        let mut links = Netlink::open()?.facts().await.map_err(NetError::Observe)?;
+        for (index, link) in &mut links {
+            hardware::complete(&self.sys_class_net, *index, link);
+        }
+        Ok(links)
     }
 
     /// Executes steps as they are, and neither reads back nor puts back.

@@ -4,9 +4,11 @@
 //! given back to the kernel. glibc by itself keeps it, and the more so the more was freed at once.
 #![allow(
     unsafe_code,
-    reason = "the allocator is set by calls of C, and a child before it is another program"
+    reason = "the allocator, packet sockets and a child before it is another program are set by calls of C"
 )]
 
+use std::io;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
@@ -41,4 +43,64 @@ pub fn give_back_memory() {
 pub fn end_with_parent(command: &mut Command) {
     // SAFETY: between fork and exec it makes one system call, and allocates nothing.
     unsafe { command.pre_exec(|| set_pdeathsig(Signal::SIGKILL).map_err(Into::into)) };
+}
+
+/// A packet socket that takes whole frames of one interface, as they come in from its driver, that the filter lets
+/// through; groups are subscribed to at the card. Reading does not block.
+///
+/// # Errors
+/// The kernel's: without `CAP_NET_RAW` nobody gets one.
+pub fn packet_socket(
+    interface: u32,
+    groups: &[[u8; 6]],
+    filter: &[libc::sock_filter],
+) -> io::Result<OwnedFd> {
+    let index = i32::try_from(interface).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: it takes three numbers. Without a protocol nothing arrives before it is bound.
+    let socket = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
+    if socket < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it is open, and nobody else's.
+    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    let program = libc::sock_fprog {
+        len: u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
+        filter: filter.as_ptr().cast_mut(), // the kernel copies it
+    };
+    set(&socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)?;
+    for group in groups {
+        let mut address = [0; 8];
+        address[..6].copy_from_slice(group);
+        let membership = libc::packet_mreq {
+            mr_ifindex: index,
+            mr_type: libc::PACKET_MR_MULTICAST as u16,
+            mr_alen: 6,
+            mr_address: address,
+        };
+        set(&socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)?;
+    }
+    let address = libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: (libc::ETH_P_ALL as u16).to_be(),
+        sll_ifindex: index,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    };
+    // SAFETY: the address is of the size that is given, and lives until the call is over.
+    let bound = unsafe {
+        libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size_of_val(&address) as libc::socklen_t)
+    };
+    if bound < 0 { Err(io::Error::last_os_error()) } else { Ok(socket) }
+}
+
+fn set<T>(socket: &OwnedFd, level: i32, name: i32, value: &T) -> io::Result<()> {
+    // SAFETY: the value is of the size that is given, and lives until the call is over.
+    let result = unsafe {
+        let value: *const T = value;
+        libc::setsockopt(socket.as_raw_fd(), level, name, value.cast(), size_of::<T>() as libc::socklen_t)
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

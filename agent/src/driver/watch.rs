@@ -22,8 +22,13 @@ impl Driver {
     pub(super) fn gather(&mut self) {
         let host = Arc::clone(&self.host);
         self.tasks.spawn_local(async move {
-            let facts = host.server.facts(&host.network, env!("CARGO_PKG_VERSION")).await;
-            Done::Gathered(facts.map(Box::new).map_err(|error| muster_host::net::chain(&error)))
+            match host.server.facts(&host.network, env!("CARGO_PKG_VERSION")).await {
+                Ok((facts, warnings)) => {
+                    warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+                    Done::Gathered(Ok(Box::new(facts)))
+                }
+                Err(error) => Done::Gathered(Err(muster_host::net::chain(&error))),
+            }
         });
     }
 }

@@ -13,7 +13,6 @@ mod node;
 mod output;
 mod progress;
 mod resource;
-mod selector;
 mod source;
 mod stack;
 mod wait;

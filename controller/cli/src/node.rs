@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use clap::{Args, Subcommand};
 use hyper::Method;
 use muster_shared::NodeId;
+use muster_template::Selector;
 use serde_json::{Value, json};
 
-use crate::client::{Client, path};
+use crate::client::{Client, escaped, path};
 use crate::failure::Failure;
 use crate::output::{Column, Format, cell, count, document, fields, print, table};
-use crate::selector::Selector;
 
 /// Verbs.
 #[derive(Subcommand)]
@@ -31,11 +31,12 @@ pub enum NodeVerb {
         id: String,
     },
     /// List the nodes
-    #[command(after_help = "Example:\n  muster node list -l role=web,zone!=b")]
+    #[command(after_help = "Example:\n  muster node list -l role=web,zone!=b\n  \
+                      muster node list -l 'fact.os.id=debian,fact.memory>=16G,fact.links.*.speed>=10000'")]
     List {
-        /// Only nodes with these labels: k=v, k!=v, k, !k, joined by commas
-        #[arg(short = 'l', long, value_name = "SELECTOR", default_value = "", hide_default_value = true)]
-        selector: Selector,
+        /// Only nodes with these labels and facts: k=v, k!=v, k, !k, k>=4, joined by commas; facts begin with 'fact.'
+        #[arg(short = 'l', long, value_name = "SELECTOR", default_value = "", hide_default_value = true, value_parser = selector)]
+        selector: String,
     },
     /// Show one node, and what may be left on it from before it was removed
     #[command(after_help = "Example:\n  muster node show web-1.example.org")]
@@ -43,7 +44,7 @@ pub enum NodeVerb {
         /// Its name
         node: NodeId,
     },
-    /// What a node is: system, interfaces with carrier, speed, addresses and counters
+    /// What a node is: system, disks, interfaces with carrier, speed, addresses, counters and LLDP neighbours
     ///
     /// Its agent is asked for the counters as they are now; of a node that is away it says what was told last, and how
     /// long ago.
@@ -114,9 +115,24 @@ const NODES: [Column; 7] = [
     ("DRIFTED", "drifted"),
 ];
 
-const LINKS: [Column; 10] = [
+const DISKS: [Column; 4] =
+    [("DISK", "name"), ("SIZE", "size"), ("MODEL", "model"), ("ROTATIONAL", "rotational")];
+
+const NEIGHBOURS: [Column; 7] = [
+    ("LINK", "link"),
+    ("NEIGHBOUR", "system_name"),
+    ("PORT", "port_id"),
+    ("DESCRIPTION", "port_description"),
+    ("VLAN", "vlan"),
+    ("CHASSIS", "chassis_id"),
+    ("MANAGEMENT", "management_addresses"),
+];
+
+const LINKS: [Column; 12] = [
     ("LINK", "name"),
     ("KIND", "kind"),
+    ("DRIVER", "driver"),
+    ("PCI", "pci_address"),
     ("UP", "up"),
     ("CARRIER", "carrier"),
     ("SPEED", "speed"),
@@ -171,10 +187,12 @@ pub async fn run(verb: NodeVerb, client: &mut Client, format: Format) -> Result<
             document(format, &answer, |_| String::new())
         }
         NodeVerb::List { selector } => {
-            let mut list = client.get(&path(["nodes"])).await?;
-            if let Value::Array(nodes) = &mut list {
-                nodes.retain(|node| selector.matches(&node["labels"]));
-            }
+            // Facts are with the controller.
+            let of = match selector.is_empty() {
+                true => String::new(),
+                false => format!("?selector={}", escaped(&selector)),
+            };
+            let list = client.get(&format!("{}{of}", path(["nodes"]))).await?;
             document(format, &list, |list| table(&NODES, list))
         }
         NodeVerb::Show { node } => {
@@ -223,7 +241,16 @@ fn shown(node: &Value) -> String {
 
 fn facts(node: &Value) -> String {
     let mut own = node.clone();
-    let links = own.as_object_mut().and_then(|node| node.remove("links")).unwrap_or_default();
+    let mut take = |key| own.as_object_mut().and_then(|node| node.remove(key)).unwrap_or_default();
+    let (mut links, disks) = (take("links"), take("disks"));
+    let mut neighbours = Vec::new();
+    for link in links.as_array_mut().into_iter().flatten() {
+        let heard = link.as_object_mut().and_then(|link| link.remove("neighbours")).unwrap_or_default();
+        for mut neighbour in heard.as_array().cloned().unwrap_or_default() {
+            neighbour["link"] = link["name"].clone();
+            neighbours.push(neighbour);
+        }
+    }
     let order = [
         "name",
         "told_at",
@@ -231,14 +258,20 @@ fn facts(node: &Value) -> String {
         "hostname",
         "os",
         "kernel",
+        "architecture",
         "cpus",
+        "cpu_model",
         "memory",
         "booted_at",
         "agent_version",
     ];
     let mut out = fields(&order, &own);
-    out.push('\n');
-    out.push_str(&table(&LINKS, &links));
+    for (columns, list) in [(&DISKS[..], disks), (&LINKS, links), (&NEIGHBOURS, Value::Array(neighbours))] {
+        if list.as_array().is_some_and(|list| !list.is_empty()) {
+            out.push('\n');
+            out.push_str(&table(columns, &list));
+        }
+    }
     out
 }
 
@@ -259,6 +292,11 @@ fn more(node: &Value) -> String {
     let total = node["lost_total"].as_u64().unwrap_or(0);
     let told = node["lost"].as_array().map_or(0, Vec::len) as u64;
     if total > told { format!("and {} more\n", total - told) } else { String::new() }
+}
+
+/// As it is, once it can be read.
+fn selector(text: &str) -> Result<String, String> {
+    text.parse::<Selector>().map(|_| text.trim().to_owned())
 }
 
 /// `KEY=VALUE`, or `KEY-`.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use muster_shared::NodeId;
+use muster_template::FACT_PREFIX;
 
 use crate::engine::{Effect, Engine};
 use crate::node::NodeKey;
@@ -95,6 +96,11 @@ impl Engine {
 pub(crate) fn check_label(key: &str, value: &str) -> Result<(), Refusal> {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'/' | b':');
     let fits = |text: &str| text.len() <= LABEL_MAX && text.bytes().all(allowed);
+    if key.starts_with(FACT_PREFIX) {
+        return Err(Refusal::Invalid(format!(
+            "label '{FACT_PREFIX}…': what begins so in a selector is what the server itself tells; take another name"
+        )));
+    }
     if !key.is_empty() && fits(key) && fits(value) {
         return Ok(());
     }

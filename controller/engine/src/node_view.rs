@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use muster_shared::NodeId;
 use muster_shared::seal::SealPublic;
+use muster_template::{Selector, fact};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
@@ -102,6 +103,11 @@ pub struct TokenView {
 impl Engine {
     /// Nodes that have joined, and those that were removed with something left on them, by name.
     pub fn node_views(&self) -> Vec<NodeView> {
+        self.selected_views(&Selector::default())
+    }
+
+    /// Of [`Engine::node_views`] those that are meant.
+    pub fn selected_views(&self, selector: &Selector) -> Vec<NodeView> {
         let drifted = self.drifted_on_nodes();
         self.nodes
             .iter()
@@ -114,11 +120,17 @@ impl Engine {
                     None => "lost",
                 };
                 let joined = node.joined.as_ref();
+                let none = BTreeMap::new();
+                let labels = joined.map_or(&none, |joined| &joined.labels);
+                let facts = node.facts.as_ref().map(|told| |name: &str| fact(&told.facts, name));
+                if !selector.matches(labels, facts.as_ref().map(|facts| facts as _)) {
+                    return None;
+                }
                 let lost_total = node.lost.len() as u64;
                 Some(NodeView {
                     name: node.name.to_string(),
                     state: state.into(),
-                    labels: joined.map(|joined| joined.labels.clone()).unwrap_or_default(),
+                    labels: labels.clone(),
                     agent_version: joined.map(|joined| joined.agent_version.clone()).unwrap_or_default(),
                     last_seen: None,
                     silent: node.connection.map(|_| self.now.0.saturating_sub(node.heard.0)),

@@ -6,7 +6,7 @@
 //!   POST /v1/stacks/{stack}/rollback|cancel|check|preview  GET /v1/stacks/{stack}/events?after=&id=
 //!   GET  /v1/stacks/{stack}/watch?seq=&traversal=  GET /v1/stacks/{stack}/resources?all=&status=
 //!   GET  /v1/stacks/{stack}/resources/{resource}   POST /v1/stacks/{stack}/resources/{resource}/unhealthy|clear-hook
-//!   GET  /v1/nodes                                 GET|PATCH|DELETE /v1/nodes/{node}    POST /v1/nodes/{node}/revoke
+//!   GET  /v1/nodes?selector=                       GET|PATCH|DELETE /v1/nodes/{node}    POST /v1/nodes/{node}/revoke
 //!   GET  /v1/nodes/{node}/facts                    GET  /v1/drift?node=
 //!   GET|POST /v1/tokens                            DELETE /v1/tokens/{id}               GET /v1/version
 //!

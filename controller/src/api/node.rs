@@ -10,19 +10,36 @@ use axum::extract::{Path, Query, State};
 use muster_engine::view::{DriftView, NodeView};
 use muster_engine::{Answer, Engine, Request};
 use muster_shared::NodeId;
-use muster_shared::model::{Facts, LinkFacts};
-use muster_template::suggestion;
+use muster_shared::model::{Counters, Facts};
+use muster_template::{FACTS, Selector, fact, suggestion};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 
 use super::error::ApiError;
 use super::{Api, query, source};
 use crate::store::rfc3339;
 
+/// GET /v1/nodes?selector=
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListQuery {
+    /// Only nodes like this; all, if it is empty.
+    #[serde(default)]
+    selector: String,
+}
+
 /// GET /v1/nodes
-pub async fn list(State(api): State<Api>) -> Result<Json<Vec<NodeView>>, ApiError> {
-    let look = |engine: &Engine| (engine.node_views(), OffsetDateTime::now_utc());
+pub async fn list(
+    State(api): State<Api>,
+    asked: Result<Query<ListQuery>, QueryRejection>,
+) -> Result<Json<Vec<NodeView>>, ApiError> {
+    let selector: Selector = query(asked)?.selector.parse().map_err(ApiError::invalid)?;
+    views(&api, selector).await.map(Json)
+}
+
+async fn views(api: &Api, selector: Selector) -> Result<Vec<NodeView>, ApiError> {
+    let look = move |engine: &Engine| (engine.selected_views(&selector), OffsetDateTime::now_utc());
     let (mut nodes, now) = api.driver.query(look).await?;
     let mut seen = api.read(|reader| reader.last_seen()).await?;
     for node in &mut nodes {
@@ -30,7 +47,7 @@ pub async fn list(State(api): State<Api>) -> Result<Json<Vec<NodeView>>, ApiErro
         // What is heard of a node that is there is not written each time.
         node.last_seen = node.silent.map(|silent| rfc3339(now - silent)).or(stored);
     }
-    Ok(Json(nodes))
+    Ok(nodes)
 }
 
 /// GET /v1/nodes/{node}
@@ -122,42 +139,36 @@ fn facts_view(node: &NodeId, age: Duration, facts: &Facts) -> Value {
     let told_at = OffsetDateTime::now_utc() - age;
     let booted_at = i64::try_from(facts.booted_at).ok().filter(|at| *at > 0);
     let booted_at = booted_at.and_then(|at| OffsetDateTime::from_unix_timestamp(at).ok()).map(rfc3339);
-    json!({
-        "name": node,
-        "told_at": rfc3339(told_at),
-        "age": age.as_secs_f64(),
-        "hostname": facts.hostname,
-        "kernel": facts.kernel,
-        "os": facts.os,
-        "cpus": facts.cpus,
-        "memory": facts.memory,
-        "booted_at": booted_at,
-        "agent_version": facts.agent_version,
-        "links": facts.links.iter().map(link_view).collect::<Vec<_>>(),
-        "links_total": facts.links_total,
-    })
-}
-
-fn link_view(link: &LinkFacts) -> Value {
-    let mac = link.mac.map(|mac| mac.map(|octet| format!("{octet:02x}")).join(":"));
-    let c = &link.counters;
-    json!({
-        "name": link.name,
-        "kind": link.kind,
-        "mac": mac,
-        "mtu": link.mtu,
-        "up": link.up,
-        "carrier": link.carrier,
-        "speed": link.speed,
-        "duplex": link.full_duplex.map(|full| if full { "full" } else { "half" }),
-        "addresses": link.addresses,
-        "rx": {"bytes": c.rx_bytes, "packets": c.rx_packets, "errors": c.rx_errors, "dropped": c.rx_dropped},
-        "tx": {"bytes": c.tx_bytes, "packets": c.tx_packets, "errors": c.tx_errors, "dropped": c.tx_dropped},
-    })
+    let mut view = Map::new();
+    for name in FACTS {
+        view.extend(fact(facts, name).map(|value| (name.to_owned(), value)));
+    }
+    let links = view.get_mut("links").and_then(Value::as_array_mut).into_iter().flatten();
+    for (link, facts) in links.zip(&facts.links) {
+        let Counters {
+            rx_bytes,
+            rx_packets,
+            rx_errors,
+            rx_dropped,
+            tx_bytes,
+            tx_packets,
+            tx_errors,
+            tx_dropped,
+        } = facts.counters;
+        link["rx"] =
+            json!({"bytes": rx_bytes, "packets": rx_packets, "errors": rx_errors, "dropped": rx_dropped});
+        link["tx"] =
+            json!({"bytes": tx_bytes, "packets": tx_packets, "errors": tx_errors, "dropped": tx_dropped});
+    }
+    view.insert("name".into(), json!(node));
+    view.insert("told_at".into(), json!(rfc3339(told_at)));
+    view.insert("age".into(), json!(age.as_secs_f64()));
+    view.insert("booted_at".into(), json!(booted_at));
+    Value::Object(view)
 }
 
 async fn one(api: &Api, node: &NodeId) -> Result<Json<NodeView>, ApiError> {
-    let Json(mut nodes) = list(State(api.clone())).await?;
+    let mut nodes = views(api, Selector::default()).await?;
     let found = nodes.iter().position(|other| other.name == node.as_str());
     found.map(|index| Json(nodes.swap_remove(index))).ok_or_else(|| {
         let near = suggestion(node.as_str(), nodes.iter().map(|other| &*other.name));

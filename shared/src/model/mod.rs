@@ -1,6 +1,7 @@
 //! The model of what travels between controller and agent, free of any encoding.
 
 mod deployment;
+mod facts;
 pub mod flow;
 mod hostname;
 mod message;
@@ -17,6 +18,7 @@ pub use deployment::{
     DEPLOYMENT_ATTRIBUTES_MAX, DEPLOYMENT_MAX, DEPLOYMENT_TIMEOUT_MAX, Deployment, DeploymentAction,
     DeploymentError, DeploymentGroup, DeploymentOutput, DeploymentStep, OnInterrupt,
 };
+pub use facts::{Counters, DiskFacts, Facts, LinkFacts, NeighbourFacts, OsFacts, PciFacts};
 pub use hostname::{HOSTNAME_MAX, HostnameError, check_hostname};
 pub use message::{
     CHALLENGE_BYTES, Down, Hello, Job, LedgerEntry, Observed, Outcome, Progress, Report, ReportKey, Up,
@@ -35,4 +37,4 @@ pub use unit::{
     SETTLE_MAX, UNIT_CONTENT_MAX, UNIT_FOLDER, Unit, UnitActive, UnitError, check_drop_in_name,
     check_unit_name,
 };
-pub use watch::{Counters, Drift, DriftState, Facts, LinkFacts};
+pub use watch::{Drift, DriftState};

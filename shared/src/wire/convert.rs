@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{CHUNK_MAX, WireError, deployment, flow, service, v1, watch};
+use super::{CHUNK_MAX, WireError, deployment, facts, flow, service, v1, watch};
 use crate::model::{
     Action, CHALLENGE_BYTES, Content, ContentDigest, Down, Dummy, FailOn, File, Hello, Hostname, Job,
     LedgerEntry, NetworkConfig, Observed, OnDelete, Outcome, Progress, Report, ReportKey, Spec, Up, Welcome,
@@ -138,7 +138,7 @@ impl From<&Up> for v1::Up {
             Up::Heartbeat => v1::Up::Heartbeat,
             Up::Challenge { key, bytes } => v1::Up::Challenge { key: key_out(key), bytes: bytes.clone() },
             Up::Drift(drifts) => v1::Up::Drift(drifts.iter().map(watch::drift_out).collect()),
-            Up::Facts(facts) => v1::Up::Facts(watch::facts_out(facts)),
+            Up::Facts(it) => v1::Up::Server(facts::facts_out(it), facts::more_out(it)),
             Up::Flow(up) => v1::Up::Flow(flow::up_out(up)),
         }
     }
@@ -183,7 +183,8 @@ impl Bounded for v1::Up {
                 at_most("drifts", drifts.len(), DRIFTS_MAX)?;
                 Up::Drift(drifts.into_iter().map(watch::drift_in).collect())
             }
-            v1::Up::Facts(facts) => Up::Facts(Box::new(watch::facts_in(facts)?)),
+            v1::Up::Facts(it) => Up::Facts(Box::new(facts::facts_in(it, v1::FactsMore::default())?)),
+            v1::Up::Server(it, more) => Up::Facts(Box::new(facts::facts_in(it, more)?)),
             v1::Up::Flow(up) => Up::Flow(flow::up_in(up)?),
         })
     }

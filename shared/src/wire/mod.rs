@@ -11,6 +11,7 @@
 
 mod convert;
 mod deployment;
+mod facts;
 mod flow;
 mod service;
 pub mod v1;
@@ -22,7 +23,8 @@ use crate::model::{Down, Up};
 use crate::seal::{Direction, Nonce, Seal, SealError};
 use crate::wire::convert::Bounded as _;
 pub use crate::wire::convert::{DRIFTS_MAX, REASON_MAX};
-pub use crate::wire::watch::{DRIFT_REASON_MAX, FACTS_MAX, fit_facts};
+pub use crate::wire::facts::{FACTS_MAX, NEIGHBOURS_MAX, fit_facts};
+pub use crate::wire::watch::DRIFT_REASON_MAX;
 
 /// The version this build writes, and the newest it reads.
 pub const VERSION: u8 = 1;

@@ -190,12 +190,23 @@ fn facts() -> Facts {
         full_duplex: Some(true),
         addresses: vec!["10.0.0.1/24".parse().unwrap(), "fd00::1/64".parse().unwrap()],
         counters,
+        driver: "virtio_net".into(),
+        pci: Some(PciFacts { address: "0000:00:03.0".into(), vendor: 0x1af4, device: 0x1000 }),
+        permanent_mac: Some([2, 0, 0, 0, 0, 2]),
+        neighbours: vec![neighbour()],
         ..LinkFacts::default()
     };
     Facts {
         hostname: "web-1".into(),
         kernel: "6.1.0".into(),
-        os: "Debian GNU/Linux 12 (bookworm)".into(),
+        os: OsFacts {
+            id: "debian".into(),
+            version: "12".into(),
+            name: "Debian GNU/Linux 12 (bookworm)".into(),
+        },
+        architecture: "x86_64".into(),
+        cpu_model: "EPYC".into(),
+        disks: vec![DiskFacts { name: "vda".into(), size: 1 << 33, model: "disk".into(), rotational: true }],
         cpus: 2,
         memory: 1 << 30,
         booted_at: 1_700_000_000,
@@ -203,6 +214,37 @@ fn facts() -> Facts {
         links: vec![link],
         links_total: 1,
     }
+}
+
+fn neighbour() -> NeighbourFacts {
+    NeighbourFacts {
+        chassis_id: "02:00:00:00:00:0a".into(),
+        port_id: "Ethernet7".into(),
+        port_description: Some("rack 7".into()),
+        system_name: Some("leaf-1".into()),
+        system_description: None,
+        vlan: Some(100),
+        management: vec!["10.0.0.254".parse().unwrap(), "fd00::fe".parse().unwrap()],
+    }
+}
+
+#[test]
+fn facts_of_an_older_agent_are_read() {
+    // As the golden bytes had them when there was no more to tell.
+    const OLD: &str = concat!(
+        "08057765622d3105362e312e301e44656269616e20474e552f4c696e75782031322028626f6f6b776f726d290280808080",
+        "0480e2cfaa0605302e312e300104657468300001020000000001dc0b010101904e010102040a0000011810fd0000000000",
+        "0000000000000000000140ac020000000000000101",
+    );
+    let mut known = facts();
+    (known.os.id, known.os.version) = (String::new(), String::new());
+    (known.architecture, known.cpu_model, known.disks) = (String::new(), String::new(), Vec::new());
+    let link = &mut known.links[0];
+    (link.driver, link.pci, link.permanent_mac) = (String::new(), None, None);
+    link.neighbours.clear();
+    let octet = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    let bytes: Vec<u8> = OLD.as_bytes().chunks(2).map(octet).collect();
+    assert_eq!(read_body::<Up>(&[&[1], &*bytes].concat()), Ok(vec![Up::Facts(Box::new(known))]));
 }
 
 #[test]
@@ -217,15 +259,23 @@ fn facts_are_cut_to_their_bounds_and_others_are_refused() {
     large.hostname = "h".repeat(1000);
     large.links = vec![LinkFacts { addresses: vec![link.addresses[0]; 100], ..link.clone() }; 4000];
     large.links_total = 4000;
+    large.disks = vec![DiskFacts { model: "m".repeat(1000), ..large.disks[0].clone() }; 1000];
+    let talker = NeighbourFacts { system_description: Some("d".repeat(1000)), ..neighbour() };
+    large.links[0].neighbours = vec![talker; 100];
     for (field, facts) in [
         ("a text of facts", Facts { hostname: "h".repeat(1000), ..facts() }),
         ("facts", Facts { links: vec![link.clone(); 1000], ..facts() }),
+        ("disks", Facts { disks: vec![DiskFacts::default(); 65], ..facts() }),
+        (
+            "an interface's neighbours",
+            Facts { links: vec![LinkFacts { neighbours: vec![neighbour(); 9], ..link.clone() }], ..facts() },
+        ),
         ("an interface's addresses", Facts { links: vec![large.links[0].clone()], ..facts() }),
     ] {
         assert_eq!(read(facts).unwrap_err(), WireError::Bounds { field });
     }
     fit_facts(&mut large);
-    assert!(large.links.len() > 64, "{} links are told", large.links.len());
+    assert!(large.links.len() > 48, "{} links are told", large.links.len());
     let bytes = postcard::to_stdvec(&v1::Up::from(&Up::Facts(Box::new(large.clone())))).unwrap();
     assert!(bytes.len() <= FACTS_MAX, "{} bytes", bytes.len());
     assert_eq!(read(large.clone()).unwrap(), vec![Up::Facts(Box::new(large))]);

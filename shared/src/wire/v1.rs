@@ -131,16 +131,38 @@ mod types {
 
     #[derive(Serialize, Deserialize)]
     pub enum Up {
-        Hello { boot_id: [u8; 16], agent_version: String, epoch: u32, ledger: [u8; 16] },
-        Report { key: Key, outcome: Outcome },
-        Progress { key: Key, settling: bool },
-        Ledger { entries: Vec<(Id, Generation)>, last: bool },
-        Fetch { digest: [u8; 32], offset: u64 },
+        Hello {
+            boot_id: [u8; 16],
+            agent_version: String,
+            epoch: u32,
+            ledger: [u8; 16],
+        },
+        Report {
+            key: Key,
+            outcome: Outcome,
+        },
+        Progress {
+            key: Key,
+            settling: bool,
+        },
+        Ledger {
+            entries: Vec<(Id, Generation)>,
+            last: bool,
+        },
+        Fetch {
+            digest: [u8; 32],
+            offset: u64,
+        },
         Heartbeat,
-        Challenge { key: Key, bytes: Vec<u8> },
+        Challenge {
+            key: Key,
+            bytes: Vec<u8>,
+        },
         Drift(Vec<(Id, Generation, DriftState, String)>),
+        /// of older agents, which know no more
         Facts(Facts),
         Flow(FlowUp),
+        Server(Facts, FactsMore),
     }
 
     #[derive(Serialize, Deserialize)]
@@ -257,6 +279,39 @@ mod types {
         pub addresses: Vec<(Vec<u8>, u8)>,
         /// bytes, packets, errors, dropped: received, then sent
         pub counters: [u64; 8],
+    }
+
+    #[derive(Default, Serialize, Deserialize)]
+    pub struct FactsMore {
+        pub os_id: String,
+        pub os_version: String,
+        pub architecture: String,
+        pub cpu_model: String,
+        /// name, bytes, model, rotational
+        pub disks: Vec<(String, u64, String, bool)>,
+        /// one for each link, in their order
+        pub links: Vec<LinkMore>,
+    }
+
+    #[derive(Default, Serialize, Deserialize)]
+    pub struct LinkMore {
+        pub driver: String,
+        /// address, vendor, device
+        pub pci: Option<(String, u16, u16)>,
+        pub permanent_mac: Option<[u8; 6]>,
+        pub neighbours: Vec<Neighbour>,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    pub struct Neighbour {
+        pub chassis_id: String,
+        pub port_id: String,
+        pub port_description: Option<String>,
+        pub system_name: Option<String>,
+        pub system_description: Option<String>,
+        pub vlan: Option<u16>,
+        /// 4 or 16 octets
+        pub management: Vec<Vec<u8>>,
     }
 
     #[derive(Serialize, Deserialize)]

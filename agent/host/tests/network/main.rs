@@ -8,6 +8,7 @@ mod dhcp;
 mod document;
 mod ethtool;
 mod hints;
+mod lldp;
 mod options;
 mod ovs;
 mod plain;

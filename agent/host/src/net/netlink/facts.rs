@@ -1,7 +1,6 @@
 //! What links are and have carried.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use ipnet::IpNet;
 use muster_shared::model::{Counters, LinkFacts};
@@ -14,8 +13,8 @@ use super::read::{MAX_LINKS, bounded, link_name};
 use super::{Netlink, Result};
 
 impl Netlink {
-    /// All links, those of hardware first.
-    pub async fn facts(&mut self) -> Result<Vec<LinkFacts>> {
+    /// All links by their index, without what only `/sys` tells.
+    pub async fn facts(&mut self) -> Result<BTreeMap<u32, LinkFacts>> {
         whole(async |dump| {
             let mut links = BTreeMap::new();
             let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
@@ -35,8 +34,6 @@ impl Netlink {
                 Ok(())
             })
             .await?;
-            let mut links: Vec<LinkFacts> = links.into_values().collect();
-            links.sort_by(|a, b| (!a.kind.is_empty(), &a.name).cmp(&(!b.kind.is_empty(), &b.name)));
             Ok(links)
         })
         .await
@@ -53,6 +50,7 @@ fn facts(message: &LinkMessage) -> Option<LinkFacts> {
         match attribute {
             LinkAttribute::Mtu(mtu) => facts.mtu = *mtu,
             LinkAttribute::Address(octets) => facts.mac = octets.as_slice().try_into().ok(),
+            LinkAttribute::PermAddress(octets) => facts.permanent_mac = octets.as_slice().try_into().ok(),
             LinkAttribute::Carrier(carrier) => facts.carrier = *carrier != 0,
             LinkAttribute::LinkInfo(infos) => {
                 let kind = infos.iter().find_map(|info| match info {
@@ -76,29 +74,7 @@ fn facts(message: &LinkMessage) -> Option<LinkFacts> {
             _ => {}
         }
     }
-    if facts.kind.is_empty() {
-        (facts.speed, facts.full_duplex) = ethernet(message.header.index, &facts.name);
-    }
     Some(facts)
-}
-
-/// Speed in Mbit/s and duplex of hardware, as far as its driver tells. The kernel's only other way to them is an
-/// `ioctl` for each.
-fn ethernet(index: u32, name: &str) -> (Option<u32>, Option<bool>) {
-    let link = Path::new("/sys/class/net").join(name);
-    let read = |file: &str| std::fs::read_to_string(link.join(file)).ok();
-    let number = |file: &str| read(file)?.trim().parse::<u32>().ok();
-    // What is mounted there may be of another namespace.
-    if number("ifindex") != Some(index) || !link.join("device").exists() {
-        return (None, None);
-    }
-    let full_duplex = match read("duplex").as_deref().map(str::trim) {
-        Some("full") => Some(true),
-        Some("half") => Some(false),
-        Some(_) | None => None,
-    };
-    // Zero or -1 without a carrier.
-    (number("speed").filter(|speed| *speed > 0 && *speed < u32::MAX), full_duplex)
 }
 
 fn net(message: &AddressMessage) -> Option<IpNet> {

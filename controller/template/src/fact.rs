@@ -1,0 +1,144 @@
+//! What a server is, under the names that operators use: in `node facts`, in selectors and in `get_node`. `docs/facts.md`
+//! has the table of them; a test holds it against this.
+//!
+//! Absent: what goes on by itself (counters, the time of the last boot). Nothing should follow from it.
+
+use muster_shared::model::{DiskFacts, Facts, LinkFacts, NeighbourFacts};
+use serde_json::{Value, json};
+
+use crate::error::suggestion_or_all;
+
+/// The first parts of all names.
+pub const FACTS: [&str; 11] = [
+    "agent_version",
+    "architecture",
+    "cpu_model",
+    "cpus",
+    "disks",
+    "hostname",
+    "kernel",
+    "links",
+    "links_total",
+    "memory",
+    "os",
+];
+
+/// Stands for each item of a list.
+const EACH: &str = "*";
+
+/// What stands under the first part of a name.
+pub fn fact(facts: &Facts, name: &str) -> Option<Value> {
+    Some(match name {
+        "agent_version" => json!(facts.agent_version),
+        "architecture" => json!(facts.architecture),
+        "cpu_model" => json!(facts.cpu_model),
+        "cpus" => json!(facts.cpus),
+        "disks" => facts.disks.iter().map(disk).collect(),
+        "hostname" => json!(facts.hostname),
+        "kernel" => json!(facts.kernel),
+        "links" => facts.links.iter().map(link).collect(),
+        "links_total" => json!(facts.links_total),
+        "memory" => json!(facts.memory),
+        "os" => json!({"id": facts.os.id, "version": facts.os.version, "name": facts.os.name}),
+        _ => return None,
+    })
+}
+
+fn disk(disk: &DiskFacts) -> Value {
+    json!({"name": disk.name, "size": disk.size, "model": disk.model, "rotational": disk.rotational})
+}
+
+fn link(link: &LinkFacts) -> Value {
+    let octets = |mac: [u8; 6]| mac.map(|octet| format!("{octet:02x}")).join(":");
+    let pci = link.pci.as_ref();
+    json!({
+        "name": link.name,
+        "kind": link.kind,
+        "driver": link.driver,
+        "pci_address": pci.map(|pci| &pci.address),
+        "pci_id": pci.map(|pci| format!("{:04x}:{:04x}", pci.vendor, pci.device)),
+        "mac": link.mac.map(octets),
+        "permanent_mac": link.permanent_mac.map(octets),
+        "mtu": link.mtu,
+        "up": link.up,
+        "carrier": link.carrier,
+        "speed": link.speed,
+        "duplex": link.full_duplex.map(|full| if full { "full" } else { "half" }),
+        "addresses": link.addresses,
+        "neighbours": link.neighbours.iter().map(neighbour).collect::<Value>(),
+    })
+}
+
+fn neighbour(neighbour: &NeighbourFacts) -> Value {
+    json!({
+        "chassis_id": neighbour.chassis_id,
+        "port_id": neighbour.port_id,
+        "port_description": neighbour.port_description,
+        "system_name": neighbour.system_name,
+        "system_description": neighbour.system_description,
+        "vlan": neighbour.vlan,
+        "management_addresses": neighbour.management,
+    })
+}
+
+/// What is under a path in a fact: keys of maps; of a list an item's `name`, its number from 0, or `*` for each. A name may
+/// have been taken apart at its dots.
+pub(crate) fn under<'v>(value: &'v Value, path: &[&str]) -> Vec<&'v Value> {
+    let mut found = Vec::new();
+    follow(value, path, false, &mut found);
+    found
+}
+
+fn follow<'v>(value: &'v Value, path: &[&str], any: bool, found: &mut Vec<&'v Value>) {
+    match (value, path) {
+        (_, []) => found.push(value),
+        (Value::Object(map), [key, rest @ ..]) => {
+            if let Some(value) = map.get(*key) {
+                follow(value, rest, any, found);
+            }
+        }
+        (Value::Array(items), _) => {
+            for length in 1..=path.len() {
+                let (name, rest) = (path[..length].join("."), &path[length..]);
+                let is_meant = |index: usize, item: &Value| {
+                    any || name == EACH || item["name"] == *name || name == index.to_string()
+                };
+                let meant = items.iter().enumerate().filter(|(index, item)| is_meant(*index, item));
+                meant.for_each(|(_, item)| follow(item, rest, any, found));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Whether a server could have this: its keys are some that facts have, whatever its items are called.
+///
+/// # Errors
+/// What there is instead.
+pub(crate) fn check(path: &[&str]) -> Result<(), String> {
+    let (first, rest) = path.split_first().ok_or("want the name of a fact")?;
+    let one = Facts {
+        disks: vec![DiskFacts::default()],
+        links: vec![LinkFacts {
+            addresses: vec![ipnet::IpNet::V4(ipnet::Ipv4Net::default())],
+            neighbours: vec![NeighbourFacts {
+                management: vec![[0, 0, 0, 0].into()],
+                ..NeighbourFacts::default()
+            }],
+            ..LinkFacts::default()
+        }],
+        ..Facts::default()
+    };
+    let Some(value) = fact(&one, first) else {
+        return Err(format!("unknown fact '{first}'{}", suggestion_or_all(first, &FACTS)));
+    };
+    let mut found = Vec::new();
+    follow(&value, rest, true, &mut found);
+    if found.is_empty() {
+        return Err(format!(
+            "a server has no fact '{}': 'muster node facts' shows what it has",
+            path.join(".")
+        ));
+    }
+    Ok(())
+}

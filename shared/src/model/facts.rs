@@ -1,0 +1,148 @@
+//! What a server is. `docs/facts.md` has the names under which operators see it.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+/// What a server is. At most [`FACTS_MAX`](crate::wire::FACTS_MAX) bytes on the wire.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// As the kernel has it.
+    pub hostname: String,
+    /// Release of the running kernel.
+    pub kernel: String,
+    /// The operating system.
+    pub os: OsFacts,
+    /// The processor's, as in `uname -m`.
+    pub architecture: String,
+    /// Online processors.
+    pub cpus: u32,
+    /// Of the first of them; empty where the kernel does not tell.
+    pub cpu_model: String,
+    /// Bytes of memory.
+    pub memory: u64,
+    /// Unix seconds.
+    pub booted_at: u64,
+    /// Of the agent that says so.
+    pub agent_version: String,
+    /// By name.
+    pub disks: Vec<DiskFacts>,
+    /// By name; of very many, those of hardware first.
+    pub links: Vec<LinkFacts>,
+    /// How many there are.
+    pub links_total: u32,
+}
+
+/// An operating system, by its os-release. Empty where that says nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OsFacts {
+    /// `ID`, such as `debian`.
+    pub id: String,
+    /// `VERSION_ID`, such as `12`.
+    pub version: String,
+    /// `PRETTY_NAME`.
+    pub name: String,
+}
+
+/// A disk of hardware, or of the machine that the server is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiskFacts {
+    /// Its name, such as `sda`.
+    pub name: String,
+    /// Bytes.
+    pub size: u64,
+    /// As it calls itself; empty if it does not.
+    pub model: String,
+    /// It turns.
+    pub rotational: bool,
+}
+
+/// A network interface as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinkFacts {
+    /// Its name.
+    pub name: String,
+    /// The kernel's kind, such as `bridge`; empty for hardware.
+    pub kind: String,
+    /// The kernel's driver; empty where there is no device behind it.
+    pub driver: String,
+    /// Where and what it is on the PCI bus.
+    pub pci: Option<PciFacts>,
+    /// Of an Ethernet link.
+    pub mac: Option<[u8; 6]>,
+    /// The one it was made with.
+    pub permanent_mac: Option<[u8; 6]>,
+    /// In bytes.
+    pub mtu: u32,
+    /// Administratively up.
+    pub up: bool,
+    /// Somebody is at the other end.
+    pub carrier: bool,
+    /// Mbit/s; absent where the link has none.
+    pub speed: Option<u32>,
+    /// Absent where the link knows of none.
+    pub full_duplex: Option<bool>,
+    /// In the kernel's order.
+    pub addresses: Vec<IpNet>,
+    /// Those whose LLDP frames came in on it and are good still, by chassis and port.
+    pub neighbours: Vec<NeighbourFacts>,
+    /// Since the link was made.
+    pub counters: Counters,
+}
+
+/// A device of the PCI bus.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PciFacts {
+    /// Such as `0000:3b:00.0`.
+    pub address: String,
+    /// Whose it is, by the PCI's list.
+    pub vendor: u16,
+    /// Which of theirs.
+    pub device: u16,
+}
+
+/// Who is at the other end, as it says by LLDP (IEEE 802.1AB). Texts are as they came but for control characters,
+/// which are blanks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NeighbourFacts {
+    /// Of the switch: a MAC or IP address, a name; else its octets in hexadecimal.
+    pub chassis_id: String,
+    /// Of its port, likewise.
+    pub port_id: String,
+    /// For people.
+    pub port_description: Option<String>,
+    /// As the administrator named it.
+    pub system_name: Option<String>,
+    /// Maker, version and so on.
+    pub system_description: Option<String>,
+    /// The port's own VLAN (IEEE 802.1Q).
+    pub vlan: Option<u16>,
+    /// Under which it is managed.
+    pub management: Vec<IpAddr>,
+}
+
+/// Of one link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)] // the kernel's names
+pub struct Counters {
+    pub rx_bytes: u64,
+    pub rx_packets: u64,
+    pub rx_errors: u64,
+    pub rx_dropped: u64,
+    pub tx_bytes: u64,
+    pub tx_packets: u64,
+    pub tx_errors: u64,
+    pub tx_dropped: u64,
+}
+
+impl Facts {
+    /// Whether nothing differs but what counts on by itself.
+    pub fn is_same(&self, other: &Facts) -> bool {
+        let still = |facts: &Facts| {
+            let mut facts = facts.clone();
+            facts.links.iter_mut().for_each(|link| link.counters = Counters::default());
+            facts
+        };
+        still(self) == still(other)
+    }
+}

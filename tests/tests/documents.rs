@@ -108,6 +108,47 @@ fn every_function_is_in_the_table_of_hot() {
 }
 
 #[test]
+fn every_fact_is_in_its_table_and_nothing_else() {
+    use muster_shared::model::{DiskFacts, Facts, LinkFacts, NeighbourFacts};
+
+    fn names(at: &str, value: &serde_json::Value, found: &mut Vec<String>) {
+        match value {
+            serde_json::Value::Object(map) => {
+                map.iter().for_each(|(key, value)| names(&format!("{at}.{key}"), value, found));
+            }
+            serde_json::Value::Array(items) => {
+                let item = match at {
+                    "disks" => "DISK",
+                    "links" => "LINK",
+                    _ => "N",
+                };
+                items.iter().for_each(|value| names(&format!("{at}.{item}"), value, found));
+            }
+            _ => found.push(at.to_owned()),
+        }
+    }
+    let neighbour =
+        NeighbourFacts { management: vec!["10.0.0.1".parse().unwrap()], ..NeighbourFacts::default() };
+    let link = LinkFacts {
+        addresses: vec!["10.0.0.1/24".parse().unwrap()],
+        neighbours: vec![neighbour],
+        ..LinkFacts::default()
+    };
+    let facts = Facts { disks: vec![DiskFacts::default()], links: vec![link], ..Facts::default() };
+    let mut found = Vec::new();
+    for name in muster_template::FACTS {
+        names(name, &muster_template::fact(&facts, name).unwrap(), &mut found);
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/facts.md");
+    let text = fs::read_to_string(path).unwrap();
+    let (table, _) = text.split_once("## ").unwrap();
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let mut listed: Vec<String> = rows.map(str::to_owned).collect();
+    (found.sort(), listed.sort());
+    assert_eq!(listed, found);
+}
+
+#[test]
 fn examples_of_flow_files_are_right() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/flows");
     let files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();

@@ -107,7 +107,7 @@ impl Engine {
             let invalid = |error| Refusal::Invalid(tree.property_error(index, &error).to_string());
             let properties = match tree.render(index, &Nothing) {
                 Ok(properties) => properties,
-                Err(RenderError::NotYet { .. }) => continue,
+                Err(RenderError::NotYet { .. } | RenderError::UnknownNode { .. }) => continue,
                 Err(error) => return Err(Refusal::Invalid(error.to_string())),
             };
             let kind = tree.kind(index);

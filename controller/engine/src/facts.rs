@@ -5,8 +5,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use muster_shared::id::IdError;
 use muster_shared::model::{Claim, ClaimKind, Down, Facts};
 use muster_shared::{MonoTime, NodeId};
+use muster_template::{FACTS, fact, fact_at};
+use serde_json::{Value, json};
 
 use crate::engine::Engine;
 use crate::node::NodeKey;
@@ -76,6 +79,10 @@ impl Engine {
         }
         let before = self.nodes[key].facts.replace(Told { facts, at: self.now });
         self.answer_facts(key);
+        if before.is_none() {
+            // Templates may ask for them.
+            self.place_the_unplaced();
+        }
         if let (Some(before), Some(now)) = (before, self.nodes[key].facts.clone()) {
             self.compare_carriers(key, &before.facts, &now.facts);
         }
@@ -97,6 +104,31 @@ impl Engine {
                 self.carrier_changed(slot, &link.name, was);
             }
         }
+    }
+
+    /// What templates may ask of a node, by its full or short name; none while it is not known, as before it has joined.
+    ///
+    /// # Errors
+    /// There can be no such node, several are called so, or it has nothing of that name.
+    pub(crate) fn of_node(&self, node: &str, path: &[String]) -> Result<Option<Value>, String> {
+        let id: NodeId = node.parse().map_err(|error: IdError| error.to_string())?;
+        let Some(full) = self.nodes.full_name(&id)? else { return Ok(None) };
+        let Some(node) = self.nodes.find(&full).map(|key| &self.nodes[key]) else { return Ok(None) };
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        let found = match path.first().copied() {
+            Some("name") => Some(Value::from(full.as_str())),
+            Some("labels") => node.joined.as_ref().map(|joined| json!(joined.labels)),
+            Some(name) if FACTS.contains(&name) => {
+                let Some(told) = &node.facts else { return Ok(None) };
+                fact(&told.facts, name)
+            }
+            Some(_) | None => None,
+        };
+        let found = found.and_then(|value| fact_at(&value, &path[1..]).cloned());
+        let missing = || {
+            format!("the node '{full}' has no '{}': 'muster node facts' shows what it has", path.join("."))
+        };
+        found.ok_or_else(missing).map(Some)
     }
 
     /// Whoever asked gets what is known now.

@@ -50,6 +50,8 @@ pub(crate) fn plan(ground: &Ground<'_>, tree: &Tree) -> Plan {
         .iter()
         .enumerate()
         .map(|(index, slot)| match slot {
+            // What it was made of may have changed though the template has not.
+            Some(_) if tree.asks_nodes(index) => true,
             Some(_) if settled(index) != 0 => settled(index) != tree.definition(index),
             Some(slot) => {
                 let row = &ground.rows[*slot];

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_shared::model::Action;
 use muster_shared::{NodeId, ResourceId, StackName};
-use muster_template::{Desired, Here, Kind, MASK, References, Restriction, SoftwareConfig, Tree};
+use muster_template::{Desired, Here, Kind, MASK, References, Restriction, SoftwareConfig, Tree, Unresolved};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -402,6 +402,15 @@ impl References for Preview<'_> {
 
     fn is_ready(&self, _: u32) -> bool {
         true
+    }
+
+    fn of_node(&self, node: &str, path: &[String]) -> Result<Option<Value>, Unresolved> {
+        let asks_unknown = node.contains(UNKNOWN) || path.iter().any(|key| key.contains(UNKNOWN));
+        let known = match asks_unknown {
+            true => None,
+            false => self.engine.of_node(node, path).map_err(Unresolved::Wrong)?,
+        };
+        Ok(known.or_else(|| Some(Value::from(UNKNOWN))))
     }
 
     fn attribute(&self, index: u32, name: &str) -> Option<Value> {

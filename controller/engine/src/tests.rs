@@ -11,6 +11,7 @@ mod crossings;
 mod delete_first;
 mod deployments;
 mod drift;
+mod facts;
 mod failures;
 mod flow_cases;
 mod flow_forget;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use muster_shared::NodeId;
 use muster_shared::model::{Action, Claim, ClaimKind, Content, ContentDigest, Spec};
-use muster_template::{Desired, Here, Kind, References, Restriction, Tree};
+use muster_template::{Desired, Here, Kind, References, RenderError, Restriction, Tree, Unresolved};
 use serde_json::Value;
 
 use crate::deployment::Deployed;
@@ -36,7 +36,7 @@ enum Decision {
         action: Action,
         spec: PackedSpec,
     },
-    /// No node has joined that could have it.
+    /// No node has joined that could have it, or one that it asks for something has told nothing of itself.
     Unplaced,
 }
 
@@ -256,7 +256,10 @@ impl Engine {
         let stack = &self.stacks[&row.stack];
         let index = row.index as usize;
         let references = Rendered { engine: self, stack };
-        let properties = tree.render(index, &references).map_err(|e| e.to_string())?;
+        let properties = match tree.render(index, &references) {
+            Err(RenderError::UnknownNode { .. }) => return Ok(Decision::Unplaced),
+            rendered => rendered.map_err(|error| error.to_string())?,
+        };
         let kind = tree.kind(index);
         let wrong = |error| tree.property_error(index, &error).to_string();
         let site = Deployed { stack, resource: tree.name(index), config: &|id| self.config(row.stack, id) };
@@ -510,6 +513,10 @@ impl References for Rendered<'_> {
 
     fn attribute(&self, index: u32, name: &str) -> Option<Value> {
         self.engine.attribute(&self.engine.rows[*self.stack.forward.get(index as usize)?], name)
+    }
+
+    fn of_node(&self, node: &str, path: &[String]) -> Result<Option<Value>, Unresolved> {
+        self.engine.of_node(node, path).map_err(Unresolved::Wrong)
     }
 }
 

@@ -52,7 +52,7 @@ const fn both(
 }
 
 /// Sorted by name.
-static TABLE: [Function; 25] = [
+static TABLE: [Function; 26] = [
     condition("and", "{and: [CONDITION, CONDITION, …]}", "whether all of them hold"),
     both(
         "contains",
@@ -79,6 +79,12 @@ static TABLE: [Function; 25] = [
         Version::Icehouse,
         "{get_file: NAME}",
         "the content of a file that comes with the template",
+    ),
+    value(
+        "get_node",
+        Version::Icehouse,
+        "{get_node: [NODE, FACT, KEY, …]}",
+        "Muster's own: name, labels or a fact of a node, or what is under those keys in it; waits until it is known",
     ),
     both(
         "get_param",

@@ -181,6 +181,7 @@ fn call(out: &mut Vec<u8>, call: &Call, names: &NamesOf<'_>) {
             out.push(b'F');
             out.extend_from_slice(&names.files[*file as usize].digest.to_le_bytes());
         }
+        Call::GetNode { parts } => list(out, b'N', parts, names),
         Call::StrReplace { template, params, strictness } => {
             out.push(b'S');
             match strictness {

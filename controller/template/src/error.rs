@@ -68,7 +68,9 @@ impl From<RenderError> for Error {
             RenderError::Failed { file, line, column, path, message } => {
                 Error { file, line, column, path, message }
             }
-            RenderError::NotYet { .. } => Error::new("", Place::default(), "", &error.to_string()),
+            RenderError::NotYet { .. } | RenderError::UnknownNode { .. } => {
+                Error::new("", Place::default(), "", &error.to_string())
+            }
         }
     }
 }

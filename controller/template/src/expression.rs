@@ -56,6 +56,10 @@ pub(crate) enum Call {
     GetFile {
         file: u32,
     },
+    /// A node, and the path of what is asked of it.
+    GetNode {
+        parts: Box<[Expr]>,
+    },
     Facade(FacadePart),
     StrReplace {
         template: Expr,
@@ -269,6 +273,7 @@ impl Call {
             Call::GetResource { .. } => "get_resource",
             Call::GetAttr { .. } => "get_attr",
             Call::GetFile { .. } => "get_file",
+            Call::GetNode { .. } => "get_node",
             Call::Facade(_) => "resource_facade",
             Call::StrReplace { strictness: Strictness::Lenient, .. } => "str_replace",
             Call::StrReplace { strictness: Strictness::Strict, .. } => "str_replace_strict",
@@ -294,6 +299,7 @@ impl Call {
             | Call::Facade(_)
             | Call::Condition { .. } => Vec::new(),
             Call::GetParam { path, .. } => items(1, path),
+            Call::GetNode { parts } => items(0, parts),
             Call::GetAttr { path, .. } => items(2, path),
             Call::StrReplace { template, params, .. } => {
                 vec![(Part::Key("template"), template), (Part::Key("params"), params)]
@@ -327,6 +333,7 @@ impl Call {
             | Call::Facade(_)
             | Call::Condition { .. } => Vec::new(),
             Call::GetParam { path, .. } => items_mut(1, path),
+            Call::GetNode { parts } => items_mut(0, parts),
             Call::GetAttr { path, .. } => items_mut(2, path),
             Call::StrReplace { template, params, .. } => {
                 vec![(Part::Key("template"), template), (Part::Key("params"), params)]

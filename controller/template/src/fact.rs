@@ -89,6 +89,11 @@ pub(crate) fn under<'v>(value: &'v Value, path: &[&str]) -> Vec<&'v Value> {
     found
 }
 
+/// What is under the first of these. In a list `*` is no item.
+pub fn fact_at<'v>(value: &'v Value, path: &[&str]) -> Option<&'v Value> {
+    if path.contains(&EACH) { None } else { under(value, path).first().copied() }
+}
+
 fn follow<'v>(value: &'v Value, path: &[&str], any: bool, found: &mut Vec<&'v Value>) {
     match (value, path) {
         (_, []) => found.push(value),

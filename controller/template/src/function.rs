@@ -35,9 +35,6 @@ const CFN: [(&str, &str); 16] = [
     ("Fn::Split", "write str_split"),
 ];
 
-/// Muster's own to come.
-const NOT_YET: [&str; 1] = ["get_node"];
-
 /// Looks like a function, and is data of a software config: a structured deployment reads it.
 const GET_INPUT: &str = "get_input";
 
@@ -84,9 +81,6 @@ fn refusal(name: &str) -> Option<String> {
     if let Some((_, instead)) = CFN.iter().find(|(known, _)| *known == name) {
         return Some(format!("the function '{name}' is not supported; {instead}"));
     }
-    if NOT_YET.contains(&name) {
-        return Some(format!("the function '{name}' is not supported by this version yet"));
-    }
     if name == GET_INPUT {
         return None;
     }
@@ -102,6 +96,7 @@ fn call(reader: &mut Reader<'_>, name: &str, argument: Expr, at: Place) -> Optio
         "get_resource" => reference::get_resource(reader, argument),
         "get_attr" => reference::get_attr(reader, argument),
         "get_file" => reference::get_file(reader, argument),
+        "get_node" => reference::get_node(reader, argument),
         "resource_facade" => reference::resource_facade(reader, &argument),
         "if" => condition::choice(reader, argument),
         "and" | "not" | "or" => condition::logic(reader, name, argument),

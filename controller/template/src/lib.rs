@@ -52,7 +52,7 @@ pub use desired::{Desired, FlowSet, ForeignPolicy};
 pub use digest::names_digest;
 pub use environment::{Environment, EnvironmentFile};
 pub use error::{Error, Errors, suggestion};
-pub use fact::{FACTS, fact};
+pub use fact::{FACTS, fact, fact_at};
 pub use flow_file::{FlowFile, FlowLimits, FlowPart, FlowStage};
 pub use here::{Here, RandomString, TestResource, TestTimes, WaitCondition};
 pub use parameter::{ParameterDef, ParameterType};

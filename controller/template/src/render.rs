@@ -47,9 +47,17 @@ pub trait References {
         let _ = path;
         Ok(self.attribute(index, name).map(|value| (value, 0)))
     }
+    /// `name`, `labels` or a [`crate::fact`] of a node, or what is under a path in it; `None` while it is not known.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn of_node(&self, node: &str, path: &[String]) -> Result<Option<Value>, Unresolved> {
+        let _ = (node, path);
+        Ok(None)
+    }
 }
 
-/// Why something that a resource stands for has no value.
+/// Why something that a resource or a node stands for has no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unresolved {
     /// What is wrong, to be said where the resource is referred to.
@@ -74,6 +82,12 @@ pub enum RenderError {
         resource: Box<str>,
         /// Its index in [`Template::resources`].
         index: u32,
+    },
+    /// It depends on what a node has not told yet.
+    #[error("waits for the facts of the node '{node}'")]
+    UnknownNode {
+        /// As it is called there.
+        node: Box<str>,
     },
     /// There can be none.
     #[error("{file}:{line}:{column}: {path}: {message}")]
@@ -176,6 +190,7 @@ impl Template {
             Fault::NotYet(index) => {
                 RenderError::NotYet { resource: self.resources[index as usize].name.clone(), index }
             }
+            Fault::UnknownNode(node) => RenderError::UnknownNode { node },
             Fault::Elsewhere(error) => *error,
             Fault::Failed(failure) => {
                 let mut path = String::new();
@@ -229,6 +244,7 @@ impl Step {
 
 enum Fault {
     NotYet(u32),
+    UnknownNode(Box<str>),
     /// Said with its place in another template.
     Elsewhere(Box<RenderError>),
     Failed(Box<Failure>),
@@ -330,6 +346,9 @@ impl Scope<'_> {
                 found.ok_or(Fault::NotYet(*resource))
             }
             Call::GetAttr { resource, attribute, path } => self.get_attr(at, *resource, attribute, path),
+            Call::GetNode { parts } => {
+                self.get_node(at, parts).map_err(|fault| fault.within_key(call.name()))
+            }
             Call::GetFile { file } => {
                 let content = &self.template.files[*file as usize].content;
                 self.spend(at, content.len())?;
@@ -360,6 +379,7 @@ impl Scope<'_> {
             | Call::GetResource { .. }
             | Call::GetAttr { .. }
             | Call::GetFile { .. }
+            | Call::GetNode { .. }
             | Call::Pseudo(_)
             | Call::Condition { .. } => Ok(Value::Null), // not one of these
         }
@@ -393,6 +413,15 @@ impl Scope<'_> {
         let value = value.map_err(|fault| fault.within_key("get_attr"))?;
         self.spend(at, weight(value))?;
         Ok(value.clone())
+    }
+
+    fn get_node(&self, at: Place, parts: &[Expr]) -> Result<Value, Fault> {
+        let keys = self.keys(parts)?;
+        let [node, path @ ..] = &*keys else { return Ok(Value::Null) }; // which was refused
+        let found = self.refs.of_node(node, path).map_err(|why| Fault::unresolved(at, why))?;
+        let Some(value) = found else { return Err(Fault::UnknownNode(node.as_str().into())) };
+        self.spend(at, weight(&value))?;
+        Ok(value)
     }
 
     /// The parts of a path as text.

@@ -64,6 +64,7 @@ pub(crate) fn resolve(
         kinds: &kinds,
         declared: &declared,
         branches: 0,
+        may_ask_nodes: false,
     };
     let conditions = resolver.conditions(conditions);
     let mut uses: Vec<Uses> = Vec::with_capacity(resources.len());
@@ -200,6 +201,7 @@ fn finish(resources: Vec<DraftResource>, uses: Vec<Uses>, names: &NamesOf<'_>) -
             depends_on: if uses.branches { uses.depends_on.into() } else { Box::default() },
             branches: uses.branches,
             facade: uses.facade,
+            nodes: uses.nodes,
             digest,
             retain: draft.retain,
             external_id: draft.external_id,

@@ -74,6 +74,8 @@ pub struct Resource {
     pub(crate) branches: bool,
     /// `resource_facade` is in its properties.
     pub(crate) facade: bool,
+    /// `get_node` is in its properties: they may change though the template does not.
+    pub(crate) nodes: bool,
     /// Of type, properties, `depends_on` and whose the thing is, without the values of parameters.
     pub(crate) digest: u128,
     /// Its thing is left where it is when it goes.

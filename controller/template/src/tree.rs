@@ -270,6 +270,14 @@ impl Tree {
         }
     }
 
+    /// Whether it asks something of a node, so that it may become another with the same definition.
+    pub fn asks_nodes(&self, index: usize) -> bool {
+        match self.own(index) {
+            None => self.grown.is_none() && self.template.resources[index].nodes,
+            Some((template, resource, _)) => template.resources[resource].nodes,
+        }
+    }
+
     /// Whether its thing is left where it is when it goes: it says so, or what it is in.
     pub fn retains(&self, index: usize) -> bool {
         match &self.grown {

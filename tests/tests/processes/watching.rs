@@ -97,9 +97,15 @@ fn a_server_tells_what_it_is_and_when_its_link_loses_its_carrier() {
     let read = |path| std::fs::read_to_string(path).unwrap();
     assert_eq!(facts["kernel"], read("/proc/sys/kernel/osrelease").trim());
     assert!(facts["memory"].as_u64().unwrap() > 1 << 20 && facts["cpus"].as_u64().unwrap() > 0, "{facts}");
-    assert!(facts["booted_at"].is_string() && facts["os"].is_string(), "{facts}");
+    assert!(facts["booted_at"].is_string() && facts["os"]["id"].is_string(), "{facts}");
     let bridge = link("br-ex");
     assert_eq!((&bridge["up"], &bridge["addresses"][0]), (&true.into(), &"192.0.2.1/24".into()), "{bridge}");
+    assert_eq!(
+        site.json(&["node", "list", "-l", "fact.memory>1M,fact.links.br-ex.up=true"])[0]["name"],
+        "web-1"
+    );
+    assert_eq!(site.json(&["node", "list", "-l", "fact.memory<1M"]), serde_json::json!([]));
+    site.muster(&["node", "list", "-l", "fact.memry>1"]).refused(2, &["did you mean 'memory'"]);
     let before = link("eth1");
     assert_eq!((&before["carrier"], &before["speed"]), (&true.into(), &serde_json::Value::Null), "{before}");
     peer.ip("address add 192.0.2.2/24 dev eth1");

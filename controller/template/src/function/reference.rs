@@ -6,6 +6,7 @@ use super::text_in;
 use crate::build::{Reader, number};
 use crate::error::{Place, cut, suggestion_or_all};
 use crate::expression::{Call, Expr, ExprKind, FacadePart, Pseudo};
+use crate::fact::FACTS;
 
 const PSEUDO: [(&str, Pseudo); 2] =
     [("OS::stack_name", Pseudo::StackName), ("OS::stack_id", Pseudo::StackId)];
@@ -68,6 +69,31 @@ pub(super) fn get_attr(reader: &mut Reader<'_>, argument: Expr) -> Option<Call> 
 pub(super) fn get_file(reader: &mut Reader<'_>, argument: Expr) -> Option<Call> {
     let file = text_in(reader, argument, "the name of a file")?;
     Some(Call::GetFile { file: number(&mut reader.files, file) })
+}
+
+/// What a node is asked for beside its facts.
+const OF_NODES: [&str; 2] = ["labels", "name"];
+
+pub(super) fn get_node(reader: &mut Reader<'_>, argument: Expr) -> Option<Call> {
+    const WANTED: &str = "[NODE, FACT, KEY, …]";
+    let ExprKind::List(parts) = argument.kind else {
+        let message = format!("want {WANTED}, got {}", argument.describe());
+        reader.error(argument.at, message);
+        return None;
+    };
+    let Some(asked) = parts.get(1) else {
+        reader.error(argument.at, format!("want {WANTED}, got too few items"));
+        return None;
+    };
+    if let ExprKind::Text(name) = &asked.kind {
+        let known: Vec<&str> = OF_NODES.iter().chain(&FACTS).copied().collect();
+        if !known.contains(&&**name) {
+            let near = suggestion_or_all(name, &known);
+            reader.error(asked.at, format!("unknown fact '{}'{near}", cut(name)));
+            return None;
+        }
+    }
+    Some(Call::GetNode { parts })
 }
 
 pub(super) fn resource_facade(reader: &mut Reader<'_>, argument: &Expr) -> Option<Call> {

@@ -29,6 +29,8 @@ pub(super) struct Uses {
     pub branches: bool,
     pub pseudo: bool,
     pub facade: bool,
+    /// Something is asked of a node.
+    pub nodes: bool,
 }
 
 /// Where an expression stands.
@@ -54,6 +56,8 @@ pub(super) struct Resolver<'a> {
     pub declared: &'a [Option<BTreeSet<String>>],
     /// Branches of `if` that the walk is in.
     pub branches: usize,
+    /// Something may be asked of nodes: nothing follows from it but what a resource is like.
+    pub may_ask_nodes: bool,
 }
 
 impl Uses {
@@ -130,7 +134,9 @@ impl Resolver<'_> {
         if let Some(kind) = resource.kind {
             check::properties(kind, &resource.properties, resource.at, &mut self.errors, &mut self.path);
         }
+        self.may_ask_nodes = resource.kind.is_none_or(|kind| !kind.is_whole());
         self.expr(&mut resource.properties, Position::Value, &mut uses);
+        self.may_ask_nodes = false;
         self.path.leave(before);
         uses.sort();
         if resource.condition.is_some() {
@@ -214,6 +220,13 @@ impl Resolver<'_> {
                 }
             }
             Call::GetFile { file } => self.file(at, *file),
+            Call::GetNode { .. } if !self.may_ask_nodes => {
+                let message = "'get_node' stands in the properties of a resource that is made itself, and not in \
+                     outputs, groups and what a nested stack is given: write it where it is used, or as the value of an \
+                     OS::Heat::Value and name that";
+                self.errors.push(at, self.path.as_str(), message);
+            }
+            Call::GetNode { .. } => uses.nodes = true,
             Call::Pseudo(_) => uses.pseudo = true,
             Call::Facade(_) => uses.facade = true,
             Call::If { .. } => uses.branches = true,

@@ -349,7 +349,7 @@ pub(super) fn is_as_decided(context: &Context<'_>, parts: &Parts, index: u32) ->
                         return Ok(false);
                     }
                 }
-                Err(RenderError::NotYet { .. }) => {}
+                Err(RenderError::NotYet { .. } | RenderError::UnknownNode { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -358,7 +358,7 @@ pub(super) fn is_as_decided(context: &Context<'_>, parts: &Parts, index: u32) ->
             if group.late {
                 match decide(context, at) {
                     Ok(decided) if group.seen != Some(decided.digest()) => return Ok(false),
-                    Ok(_) | Err(RenderError::NotYet { .. }) => {}
+                    Ok(_) | Err(RenderError::NotYet { .. } | RenderError::UnknownNode { .. }) => {}
                     Err(error) => return Err(error),
                 }
             }

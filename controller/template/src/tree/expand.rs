@@ -201,7 +201,7 @@ impl<'a> Expander<'a> {
         }
         let one = |there: Result<bool, RenderError>| match there {
             Ok(there) => Ok(there),
-            Err(RenderError::NotYet { .. }) => Ok(false),
+            Err(RenderError::NotYet { .. } | RenderError::UnknownNode { .. }) => Ok(false),
             Err(_) if late => Ok(false),
             Err(error) => Err(Errors(vec![error.into()])),
         };
@@ -247,7 +247,7 @@ impl<'a> Expander<'a> {
                     }
                     digest::of_value(&value)
                 }
-                Some(Err(RenderError::NotYet { .. })) | None => unknown,
+                Some(Err(RenderError::NotYet { .. } | RenderError::UnknownNode { .. })) | None => unknown,
                 Some(Err(error)) => {
                     errors.push(error.into());
                     unknown
@@ -400,6 +400,14 @@ impl<'a> Expander<'a> {
         if kind.is_whole() && frame.depth >= Limits::NESTED {
             let message = format!("stacks, groups and chains are nested at most {} deep", Limits::NESTED);
             return self.wrong(index, None, &message);
+        }
+        if let Body::Own { scope, resource } = self.parts.instances[index as usize].body
+            && kind.is_whole()
+            && self.parts.scopes[scope as usize].template.resources[resource as usize].nodes
+        {
+            let message =
+                "a group or a nested stack is not made by what 'get_node' gives: write it where it is used";
+            return self.wrong(index, None, message);
         }
         let frame = Frame { depth: frame.depth + 1, up: Some(frame), key: frame.key, entry: None };
         match what {

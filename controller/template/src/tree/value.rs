@@ -463,6 +463,10 @@ impl References for InScope<'_, '_> {
         self.context.refs.attribute(self.of(index)?, name)
     }
 
+    fn of_node(&self, node: &str, path: &[String]) -> Found<Option<Value>> {
+        self.context.refs.of_node(node, path)
+    }
+
     /// What is not known yet was told as such.
     fn is_ready(&self, _: u32) -> bool {
         true

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::{gives, says, value, value_of};
+use crate::render::Unresolved;
 
 #[test]
 fn get_param_follows_paths() {
@@ -60,6 +61,60 @@ fn get_file_gives_the_content() {
         "{get_file: g.txt}",
         ".get_file: the file 'g.txt' was not given with the template; did you mean 'f.txt'?",
     )]);
+}
+
+#[test]
+fn get_node_asks_for_facts() {
+    use crate::render::References;
+
+    struct Web;
+    impl References for Web {
+        fn resource_id(&self, _: u32) -> Option<String> {
+            None
+        }
+        fn attribute(&self, _: u32, _: &str) -> Option<serde_json::Value> {
+            None
+        }
+        fn of_node(&self, node: &str, path: &[String]) -> Result<Option<serde_json::Value>, Unresolved> {
+            Ok((node == "web-1").then(|| json!(path.join("/"))))
+        }
+    }
+    let rendered = |value: &str| {
+        let text = format!(
+            "heat_template_version: 2013-05-23\nparameters:\n  node: {{type: string, default: web-1}}\n\
+             resources:\n  a: {{type: Muster::Dummy, properties: {{values: {{x: {value}}}}}}}\n"
+        );
+        let template = crate::parse("t", &text, &Default::default()).map_err(|errors| errors.to_string())?;
+        let parameters = template.bind(&Default::default()).map_err(|errors| errors.to_string())?;
+        template.render(0, &parameters, &Web).map_err(|error| error.to_string())
+    };
+    for (value, wanted) in [
+        ("{get_node: [web-1, os, id]}", "os/id"),
+        ("{get_node: [{get_param: node}, links, eth0.7, mac]}", "links/eth0.7/mac"),
+        ("{get_node: [web-1, {list_join: ['', [o, s]]}, id]}", "os/id"),
+        ("{get_node: [web-1, addresses, 0]}", "unknown fact 'addresses'"),
+        ("{get_node: [web-1, memry]}", "unknown fact 'memry'; did you mean 'memory'?"),
+        ("{get_node: [web-1]}", "too few items"),
+        ("{get_node: name}", "want [NODE, FACT, KEY, …], got text"),
+        ("{get_node: [web-2, os, id]}", "waits for the facts of the node 'web-2'"),
+        ("{get_node: [web-1, os, [id]]}", "want a key or an index"),
+    ] {
+        match rendered(value) {
+            Ok(properties) => assert_eq!(properties["values"]["x"], wanted, "{value}"),
+            Err(error) => assert!(error.contains(wanted), "{value}: {error}"),
+        }
+    }
+    let elsewhere = [
+        "outputs: {o: {value: {get_node: [web-1, os, id]}}}",
+        "conditions: {c: {equals: [{get_node: [web-1, os, id]}, debian]}}",
+        "resources: {g: {type: OS::Heat::ResourceGroup, properties: {count: {get_node: [web-1, cpus]}, resource_def: {type: Muster::Dummy}}}}",
+        "resources: {n: {type: n.yaml, properties: {p: {get_node: [web-1, cpus]}}}}",
+    ];
+    for text in elsewhere {
+        let text = format!("heat_template_version: 2018-08-31\n{text}\n");
+        let error = crate::parse("t", &text, &Default::default()).unwrap_err().to_string();
+        assert!(error.contains("get_node"), "{text}: {error}");
+    }
 }
 
 #[test]

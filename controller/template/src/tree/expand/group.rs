@@ -28,7 +28,9 @@ impl Expander<'_> {
         let (decided, is_known) = match first {
             Ok(decided) => (Some(decided), true),
             // What is wrong now may be right when it is asked for again.
-            Err(RenderError::NotYet { .. }) => (self.decide_but_count(index, &name), false),
+            Err(RenderError::NotYet { .. } | RenderError::UnknownNode { .. }) => {
+                (self.decide_but_count(index, &name), false)
+            }
             Err(_) if late => (self.decide_but_count(index, &name), false),
             Err(error) => return Err(Errors(vec![error.into()])),
         };

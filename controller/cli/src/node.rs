@@ -44,7 +44,7 @@ pub enum NodeVerb {
         /// Its name
         node: NodeId,
     },
-    /// What a node is: system, disks, interfaces with carrier, speed, addresses, counters and LLDP neighbours
+    /// What a node is: system, disks, interfaces with their counters, and LLDP neighbours
     ///
     /// Its agent is asked for the counters as they are now; of a node that is away it says what was told last, and how
     /// long ago.

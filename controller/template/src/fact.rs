@@ -116,11 +116,12 @@ fn follow<'v>(value: &'v Value, path: &[&str], any: bool, found: &mut Vec<&'v Va
     }
 }
 
-/// Whether a server could have this: its keys are some that facts have, whatever its items are called.
+/// Whether a server could have this, with a value that is no list or map where one is wanted: its keys are some that facts
+/// have, whatever its items are called.
 ///
 /// # Errors
 /// What there is instead.
-pub(crate) fn check(path: &[&str]) -> Result<(), String> {
+pub(crate) fn check(path: &[&str], is_valued: bool) -> Result<(), String> {
     let (first, rest) = path.split_first().ok_or("want the name of a fact")?;
     let one = Facts {
         disks: vec![DiskFacts::default()],
@@ -139,7 +140,7 @@ pub(crate) fn check(path: &[&str]) -> Result<(), String> {
     };
     let mut found = Vec::new();
     follow(&value, rest, true, &mut found);
-    if found.is_empty() {
+    if found.iter().all(|value| is_valued && (value.is_object() || value.is_array())) {
         return Err(format!(
             "a server has no fact '{}': 'muster node facts' shows what it has",
             path.join(".")

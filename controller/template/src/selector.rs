@@ -63,7 +63,7 @@ impl FromStr for Term {
         let at = text.find(['!', '=', '<', '>']).filter(|at| *at > 0);
         let Some(at) = at else {
             let (not, key) = text.strip_prefix('!').map_or((false, text), |key| (true, key));
-            return Ok(Self { subject: subject(text, key)?, test: Test::IsThere, not });
+            return Ok(Self { subject: subject(text, key, false)?, test: Test::IsThere, not });
         };
         let (key, rest) = text.split_at(at);
         let operator = OPERATORS.into_iter().find(|operator| rest.starts_with(operator));
@@ -81,7 +81,7 @@ impl FromStr for Term {
             _ if value.starts_with(['=', '<', '>', '!']) => return Err(wanted(text)),
             _ => Test::Is(value.to_owned()),
         };
-        Ok(Self { subject: subject(text, key)?, test, not: operator == "!=" })
+        Ok(Self { subject: subject(text, key, true)?, test, not: operator == "!=" })
     }
 }
 
@@ -89,14 +89,14 @@ fn wanted(text: &str) -> String {
     format!("'{text}': want k=v, k!=v, k or !k, or a comparison with a number such as k>=4")
 }
 
-fn subject(text: &str, key: &str) -> Result<Subject, String> {
+fn subject(text: &str, key: &str, is_valued: bool) -> Result<Subject, String> {
     let key = key.trim();
     if key.is_empty() || key.contains(['!', '=', '<', '>']) {
         return Err(wanted(text));
     }
     let Some(name) = key.strip_prefix(FACT_PREFIX) else { return Ok(Subject::Label(key.to_owned())) };
     let path: Vec<&str> = name.split('.').collect();
-    fact::check(&path)?;
+    fact::check(&path, is_valued)?;
     Ok(Subject::Fact(path.into_iter().map(str::to_owned).collect()))
 }
 
@@ -261,7 +261,6 @@ mod tests {
             ("fact.links.*.speed>=25000", false),
             ("fact.links.*.neighbours.*.system_name=leaf-1", true),
             ("fact.links.*.neighbours.0.system_name=leaf-2", false),
-            ("fact.links.eth0=eth0", false),
         ] {
             let selector: Selector = text.parse().unwrap();
             assert!(selector.asks_facts());
@@ -273,6 +272,7 @@ mod tests {
             ("fact.=1", "unknown fact ''"),
             ("fact.os.idd=x", "no fact 'os.idd'"),
             ("fact.links.eth0.sped>1", "no fact 'links.eth0.sped'"),
+            ("fact.links.eth0=eth0", "no fact 'links.eth0'"),
             ("fact.memory>lots", "'lots' is no number"),
         ] {
             let error = text.parse::<Selector>().unwrap_err();

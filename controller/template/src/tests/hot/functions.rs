@@ -351,7 +351,6 @@ fn functions_of_cfn_are_refused_with_what_to_write() {
     }
     says(&[
         ("{Fn::Transform: x}", ": unknown function 'Fn::Transform'"),
-        ("{get_node: x}", ": the function 'get_node' is not supported by this version yet"),
         ("{str_replce: x}", ": unknown function 'str_replce'; did you mean 'str_replace'?"),
         ("{str_split: [a, b], x: 1}", ": the function 'str_split' must be the only key of its map"),
     ]);

@@ -66,7 +66,8 @@ const ADDED: [(&str, &[&str], &[&str]); 11] = [
 fn each_version_has_what_heat_says() {
     for (version, values, conditions) in ADDED {
         let version = Version::from_name(version).unwrap();
-        for function in functions() {
+        // One is Muster's own, and in all of them.
+        for function in functions().iter().filter(|function| function.name != "get_node") {
             let (name, since) = (function.name, Some(version));
             assert_eq!(function.since == since, values.contains(&name), "{name} {version}");
             assert_eq!(function.in_conditions == since, conditions.contains(&name), "{name} {version}");

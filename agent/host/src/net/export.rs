@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use muster_shared::model::network::{
-    Dns, LinkName, MAIN_TABLE, NetworkDocument, Object, ObjectKind, Route, Rule, RuleAction,
+    BondOptions, Dns, LinkName, MAIN_TABLE, NetworkDocument, Object, ObjectKind, Route, Rule, RuleAction,
 };
 use thiserror::Error;
 
@@ -64,7 +64,9 @@ impl Format {
 struct Above<'a> {
     /// Member → its Linux bridge.
     bridge: BTreeMap<&'a LinkName, &'a LinkName>,
-    /// Members of Open vSwitch's bridges.
+    /// Member → its bond, and whether that prefers it.
+    bond: BTreeMap<&'a LinkName, (&'a LinkName, bool)>,
+    /// Members of Open vSwitch's bridges and bonds.
     switched: Vec<&'a LinkName>,
     /// 802.1Q links by what carries them.
     vlans: BTreeMap<&'a LinkName, Vec<&'a LinkName>>,
@@ -78,8 +80,13 @@ impl<'a> Above<'a> {
                 ObjectKind::LinuxBridge { members } => {
                     above.bridge.extend(members.iter().map(|member| (&member.name, &object.name)));
                 }
-                ObjectKind::OvsBridge { members } => {
+                ObjectKind::OvsBridge { members } | ObjectKind::OvsBond { members } => {
                     above.switched.extend(members.iter().map(|member| &member.name))
+                }
+                ObjectKind::LinuxBond { members, options } => {
+                    let is_primary = |member: &Object| options.primary.as_ref() == Some(&member.name);
+                    let bond = |member: &'a Object| (&member.name, (&object.name, is_primary(member)));
+                    above.bond.extend(members.iter().map(bond));
                 }
                 _ => {}
             }
@@ -97,7 +104,7 @@ impl<'a> Above<'a> {
 
 fn networkd(document: &NetworkDocument, above: &Above<'_>) -> Result<Vec<Exported>, NotExportable> {
     let mut files = Vec::new();
-    for object in document.all() {
+    for object in document.all().filter(|object| !object.is_port_only()) {
         let name = &object.name;
         let file = |suffix: &str| format!("etc/systemd/network/05-muster-{name}.{suffix}");
         let is_switched = above.switched.contains(&name);
@@ -107,17 +114,64 @@ fn networkd(document: &NetworkDocument, above: &Above<'_>) -> Result<Vec<Exporte
                 files.push((file("netdev"), format!("{HEAD}[NetDev]\nName={name}\nKind=bridge\n")));
             }
             ObjectKind::Vlan { .. } if is_switched => {}
+            ObjectKind::LinuxTap => {
+                files.push((file("netdev"), format!("{HEAD}[NetDev]\nName={name}\nKind=tap\n")));
+            }
+            ObjectKind::LinuxBond { options, .. } => {
+                let mut text = format!("{HEAD}[NetDev]\nName={name}\nKind=bond\n\n[Bond]\n");
+                for (option, value) in words(options) {
+                    let known = BOND_WORDS.iter().find(|(known, ..)| *known == option);
+                    let Some((_, key, unit)) = known else {
+                        return Format::Networkd.refuse(object, &format!("the bonding option {option}"));
+                    };
+                    push(&mut text, format_args!("{key}={value}{unit}\n"));
+                }
+                files.push((file("netdev"), text));
+            }
             ObjectKind::Vlan { id, .. } => {
                 files.push((
                     file("netdev"),
                     format!("{HEAD}[NetDev]\nName={name}\nKind=vlan\n\n[VLAN]\nId={id}\n"),
                 ));
             }
-            _ => return Format::Networkd.refuse(object, "an object of this type"),
+            ObjectKind::OvsBond { .. } | ObjectKind::OvsPatch { .. } | ObjectKind::OvsTunnel { .. } => {}
         }
         files.push((file("network"), network_file(object, above, document.dns.as_ref())));
     }
     Ok(files)
+}
+
+/// A bonding option, systemd-networkd's word for it, and the unit of its number.
+const BOND_WORDS: [(&str, &str, &str); 21] = [
+    ("mode", "Mode", ""),
+    ("miimon", "MIIMonitorSec", "ms"),
+    ("updelay", "UpDelaySec", "ms"),
+    ("downdelay", "DownDelaySec", "ms"),
+    ("arp_interval", "ARPIntervalSec", "ms"),
+    ("arp_validate", "ARPValidate", ""),
+    ("arp_all_targets", "ARPAllTargets", ""),
+    ("primary_reselect", "PrimaryReselectPolicy", ""),
+    ("fail_over_mac", "FailOverMACPolicy", ""),
+    ("xmit_hash_policy", "TransmitHashPolicy", ""),
+    ("resend_igmp", "ResendIGMP", ""),
+    ("num_grat_arp", "GratuitousARP", ""),
+    ("all_slaves_active", "AllSlavesActive", ""),
+    ("min_links", "MinLinks", ""),
+    ("lp_interval", "LearnPacketIntervalSec", "s"),
+    ("packets_per_slave", "PacketsPerSlave", ""),
+    ("lacp_rate", "LACPTransmitRate", ""),
+    ("ad_select", "AdSelect", ""),
+    ("ad_actor_sys_prio", "AdActorSystemPriority", ""),
+    ("ad_user_port_key", "AdUserPortKey", ""),
+    ("tlb_dynamic_lb", "DynamicTransmitLoadBalancing", ""),
+];
+
+/// A bond's options in the kernel's words, without its primary member.
+fn words(options: &BondOptions) -> Vec<(String, String)> {
+    let said = options.describe();
+    let pairs = said.split_ascii_whitespace().filter_map(|word| word.split_once('='));
+    let pairs = pairs.filter(|(option, _)| *option != "primary");
+    pairs.map(|(option, value)| (option.to_owned(), value.to_owned())).collect()
 }
 
 fn network_file(object: &Object, above: &Above<'_>, dns: Option<&Dns>) -> String {
@@ -138,7 +192,12 @@ fn network_file(object: &Object, above: &Above<'_>, dns: Option<&Dns>) -> String
     if let Some(bridge) = bridge {
         push(&mut text, format_args!("Bridge={bridge}\n"));
     }
-    if object.addresses.is_empty() && (bridge.is_some() || is_port) {
+    let bond = above.bond.get(name);
+    if let Some((bond, is_primary)) = bond {
+        push(&mut text, format_args!("Bond={bond}\n"));
+        text.push_str(if *is_primary { "PrimarySlave=yes\n" } else { "" });
+    }
+    if object.addresses.is_empty() && (bridge.is_some() || bond.is_some() || is_port) {
         text.push_str("LinkLocalAddressing=no\n");
     }
     for vlan in above.vlans.get(name).into_iter().flatten() {
@@ -205,11 +264,12 @@ fn push_rule(text: &mut String, rule: &Rule) {
 fn ifupdown(document: &NetworkDocument, above: &Above<'_>) -> Result<Vec<Exported>, NotExportable> {
     let mut text = HEAD.to_owned();
     // What carries another comes first.
-    let mut objects: Vec<&Object> = document.all().collect();
+    let mut objects: Vec<&Object> = document.all().filter(|object| !object.is_port_only()).collect();
     objects.sort_by_key(|object| match &object.kind {
         ObjectKind::Interface { .. } => 0,
-        ObjectKind::LinuxBridge { .. } | ObjectKind::OvsBridge { .. } => 1,
-        _ => 2,
+        ObjectKind::LinuxBond { .. } | ObjectKind::LinuxTap => 1,
+        ObjectKind::LinuxBridge { .. } | ObjectKind::OvsBridge { .. } => 2,
+        _ => 3,
     });
     for object in objects {
         let name = &object.name;
@@ -226,8 +286,26 @@ fn ifupdown(document: &NetworkDocument, above: &Above<'_>) -> Result<Vec<Exporte
             ObjectKind::Vlan { device: Some(device), id } if !above.switched.contains(&name) => {
                 push(&mut first, format_args!("    vlan-raw-device {device}\n    vlan-id {id}\n"));
             }
-            ObjectKind::Interface { .. } | ObjectKind::OvsBridge { .. } | ObjectKind::Vlan { .. } => {}
-            _ => return Format::Ifupdown.refuse(object, "an object of this type"),
+            // ifenslave's words.
+            ObjectKind::LinuxBond { members, options } => {
+                let members: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
+                let members = if members.is_empty() { "none".to_owned() } else { members.join(" ") };
+                push(&mut first, format_args!("    bond-slaves {members}\n"));
+                for (option, value) in words(options) {
+                    push(&mut first, format_args!("    bond-{} {value}\n", option.replace('_', "-")));
+                }
+                options
+                    .primary
+                    .iter()
+                    .for_each(|primary| push(&mut first, format_args!("    bond-primary {primary}\n")));
+            }
+            ObjectKind::LinuxTap => first.push_str("    pre-up ip tuntap add dev $IFACE mode tap || true\n"),
+            ObjectKind::Interface { .. }
+            | ObjectKind::OvsBridge { .. }
+            | ObjectKind::Vlan { .. }
+            | ObjectKind::OvsBond { .. }
+            | ObjectKind::OvsPatch { .. }
+            | ObjectKind::OvsTunnel { .. } => {}
         }
         stanzas(&mut text, object, &first);
     }
@@ -355,6 +433,40 @@ mod tests {
              \nauto br0\niface br0 inet manual\n    up ip link set $IFACE up\n    bridge_ports eth1\n    bridge_fd 0\n\
              \nauto vlan20\niface vlan20 inet static\n    address 198.51.100.1/24\n    vlan-raw-device eth0\n    vlan-id 20\n"
         );
+    }
+
+    #[test]
+    fn bonds_and_taps_are_made_and_ports_of_open_vswitch_are_left_to_it() {
+        let document = NetworkDocument::parse(&json!([
+            {"type": "linux_bond", "name": "bond1", "bonding_options": "mode=active-backup miimon=100 fail_over_mac=2 primary=eth1",
+             "members": [{"type": "interface", "name": "eth0"}, {"type": "interface", "name": "eth1"}]},
+            {"type": "linux_tap", "name": "tap0"},
+            {"type": "ovs_bridge", "name": "br-ex", "members": [
+                {"type": "ovs_bond", "name": "bond2", "members": [{"type": "interface", "name": "eth2"}, {"type": "interface", "name": "eth3"}]},
+                {"type": "ovs_tunnel", "name": "vx0", "tunnel_type": "vxlan"},
+                {"type": "ovs_patch_port", "name": "p0", "bridge_name": "br-ex", "peer": "p1"}]},
+        ]))
+        .unwrap();
+        let files: BTreeMap<String, String> =
+            Format::Networkd.export(&document).unwrap().into_iter().collect();
+        let file =
+            |name: &str| files[&format!("etc/systemd/network/05-muster-{name}")].strip_prefix(HEAD).unwrap();
+        assert_eq!(
+            file("bond1.netdev"),
+            "[NetDev]\nName=bond1\nKind=bond\n\n[Bond]\nMode=active-backup\nMIIMonitorSec=100ms\nFailOverMACPolicy=follow\n"
+        );
+        assert!(file("eth1.network").ends_with("Bond=bond1\nPrimarySlave=yes\nLinkLocalAddressing=no\n"));
+        assert_eq!(file("tap0.netdev"), "[NetDev]\nName=tap0\nKind=tap\n");
+        assert!(file("eth2.network").ends_with("DHCP=no\nLinkLocalAddressing=no\n"));
+        assert_eq!(files.len(), 9, "{:?}", files.keys());
+        let text = Format::Ifupdown.export(&document).unwrap().remove(0).1;
+        let bond = "auto bond1\niface bond1 inet manual\n    up ip link set $IFACE up\n    bond-slaves eth0 eth1\n    \
+                    bond-mode active-backup\n    bond-miimon 100\n    bond-fail-over-mac follow\n    bond-primary eth1\n";
+        assert!(
+            text.contains(bond) && text.contains("    pre-up ip tuntap add dev $IFACE mode tap"),
+            "{text}"
+        );
+        assert!(!text.contains("vx0") && !text.contains("bond2"), "{text}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! One job on this host: by resource type to the code that knows how.
 
+mod account;
 mod deployment;
 mod name;
 mod package;
@@ -13,6 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use muster_agent_core::{Before, Entry, Found, RunError};
+use muster_host::account::Accounts;
 use muster_host::documents::Documents;
 use muster_host::facts::Server;
 use muster_host::files::{FileBefore, FileDifference, FileError, Files, Source};
@@ -50,6 +52,8 @@ pub struct Host {
     pub state: PathBuf,
     /// Its units of systemd.
     pub units: Units,
+    /// Its users and groups.
+    pub accounts: Accounts,
     /// Packages of its distribution.
     pub packages: Packages,
     /// Settings of its kernel.
@@ -111,7 +115,9 @@ impl Host {
                     | Spec::Deployment(_)
                     | Spec::Unit(_)
                     | Spec::Sysctl(_)
-                    | Spec::Package(_),
+                    | Spec::Package(_)
+                    | Spec::User(_)
+                    | Spec::Group(_),
                 ) => {}
                 // What a failed job left: whose it is, is not known, and it must stay.
                 None => return Ok(()),
@@ -149,6 +155,8 @@ impl Host {
             Spec::Unit(unit) => self.capture_unit(unit, known).await,
             Spec::Sysctl(sysctl) => self.capture_sysctl(sysctl, known).await,
             Spec::Package(package) => self.capture_package(package, known).await,
+            Spec::User(user) => self.capture_user(user, known).await,
+            Spec::Group(group) => self.capture_group(group, known),
         }
     }
 
@@ -178,7 +186,9 @@ impl Host {
             | Spec::Deployment(_)
             | Spec::Unit(_)
             | Spec::Sysctl(_)
-            | Spec::Package(_) => Ok(Before::new(Vec::new())),
+            | Spec::Package(_)
+            | Spec::User(_)
+            | Spec::Group(_) => Ok(Before::new(Vec::new())),
         }
     }
 
@@ -242,6 +252,8 @@ impl Host {
             Spec::Unit(unit) => return self.unit(job.resource, job.action, unit, before).await,
             Spec::Sysctl(sysctl) => return self.sysctl(job.resource, job.action, sysctl, before).await,
             Spec::Package(package) => return self.package(job, package, before).await,
+            Spec::User(user) => return self.user(job.action, user, before).await,
+            Spec::Group(group) => return self.group(job.action, group, before).await,
             Spec::Deployment(deployment) => return self.deployment(job, deployment).await,
         };
         Ok(Ran { observed, before: None, touched: true })
@@ -280,6 +292,8 @@ impl Host {
             Spec::Unit(unit) => self.check_unit(unit).await,
             Spec::Sysctl(sysctl) => self.check_sysctl(sysctl).await,
             Spec::Package(package) => self.check_package(package).await,
+            Spec::User(user) => self.check_user(user).await,
+            Spec::Group(group) => self.check_group(group),
         }
     }
 

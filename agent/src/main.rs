@@ -28,6 +28,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use muster_host::account::Accounts;
 use muster_host::documents::Documents;
 use muster_host::facts::Server;
 use muster_host::files::Files;
@@ -270,6 +271,7 @@ fn host(state: &StateDir, settings: &Settings) -> Host {
         files: Files::new(state.before()),
         network: network(settings),
         units: Units::new(systemd(settings), Files::new(state.before())),
+        accounts: Accounts,
         packages: Packages::new(runs(state, settings)),
         sysctls: Sysctls::new(None, Files::new(state.before())),
         runs: runs(state, settings),

@@ -228,7 +228,9 @@ pub fn without_content(spec: &Spec) -> Spec {
         | Spec::Hostname(_)
         | Spec::Unit(_)
         | Spec::Sysctl(_)
-        | Spec::Package(_) => {}
+        | Spec::Package(_)
+        | Spec::User(_)
+        | Spec::Group(_) => {}
     }
     spec
 }
@@ -247,6 +249,8 @@ pub fn weight(job: &Job) -> usize {
             Spec::Hostname(hostname) => hostname.hostname.len(),
             Spec::Deployment(deployment) => deployment.weight(),
             Spec::Sysctl(sysctl) => sysctl.key.len() + sysctl.value.len(),
+            Spec::User(user) => user.weight(),
+            Spec::Group(group) => group.weight(),
             Spec::Package(package) => package.name.len() + package.version.as_ref().map_or(0, String::len),
             Spec::Unit(unit) => unit.files().map(|(path, content)| path.len() + content.len()).sum(),
         }

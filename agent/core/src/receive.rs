@@ -212,6 +212,8 @@ pub(crate) fn stored(job: &Job) -> Option<(ContentDigest, u64)> {
         | Spec::Deployment(_)
         | Spec::Unit(_)
         | Spec::Sysctl(_)
-        | Spec::Package(_) => None,
+        | Spec::Package(_)
+        | Spec::User(_)
+        | Spec::Group(_) => None,
     }
 }

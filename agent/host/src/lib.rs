@@ -3,6 +3,7 @@
 //!
 //! Absent on purpose: jobs, the ledger, MQTT. The callers decide when; this crate knows how.
 
+pub mod account;
 pub mod documents;
 mod durable;
 pub mod facts;

@@ -40,6 +40,7 @@ pub fn host(dir: &Path) -> Host {
     let files = Files::new(dir.to_owned());
     Host {
         name: ServerName::new(Some(dir.join("hostname")), files.clone()),
+        accounts: Accounts,
         packages: Packages::new(Runner::new(dir.join("runs"), "/nowhere".into(), None)),
         sysctls: Sysctls::new(Some(dir.to_owned()), files.clone()),
         units: Units::new(Systemd::new(dir.to_owned()), files.clone()),

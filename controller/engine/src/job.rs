@@ -425,6 +425,6 @@ fn job_timeout(spec: &Spec) -> Duration {
         Spec::Deployment(deployment) => JOB_TIMEOUT + Duration::from_secs(deployment.timeout.into()),
         Spec::Unit(unit) => JOB_TIMEOUT + Duration::from_secs(unit.settle.into()),
         Spec::Package(package) => JOB_TIMEOUT + Duration::from_secs((package.timeout + PACKAGE_BACK).into()),
-        Spec::File(_) | Spec::Sysctl(_) => JOB_TIMEOUT,
+        Spec::File(_) | Spec::Sysctl(_) | Spec::User(_) | Spec::Group(_) => JOB_TIMEOUT,
     }
 }

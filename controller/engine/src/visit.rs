@@ -488,7 +488,9 @@ pub(crate) fn stored_content(spec: &Desired) -> Option<ContentDigest> {
             | Spec::Deployment(_)
             | Spec::Unit(_)
             | Spec::Sysctl(_)
-            | Spec::Package(_),
+            | Spec::Package(_)
+            | Spec::User(_)
+            | Spec::Group(_),
         )
         | Desired::Flows(_)
         | Desired::Here(_) => None,

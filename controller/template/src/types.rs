@@ -3,6 +3,7 @@
 //! One set of readers serves twice: on literals while a template is parsed, and on rendered properties. Null stands for
 //! what is not known or not given; inside a value readers let it pass.
 
+mod account;
 mod config;
 mod deployment;
 mod dummy;
@@ -94,6 +95,10 @@ pub enum Kind {
     TestResource,
     /// `Muster::Sysctl`
     Sysctl,
+    /// `Muster::Group`
+    UnixGroup,
+    /// `Muster::User`
+    User,
     /// `Muster::Unit`
     Unit,
     /// `OS::Heat::Value`
@@ -197,6 +202,8 @@ pub fn spec_within(kind: Kind, properties: &Value, site: &dyn Site) -> Result<De
         Kind::Hostname => Spec::Hostname(hostname::spec(&properties)?),
         Kind::NetworkConfig => Spec::Network(network::spec(&properties)?),
         Kind::Package => Spec::Package(package::spec(&properties)?),
+        Kind::User => Spec::User(account::user(&properties)?),
+        Kind::UnixGroup => Spec::Group(account::group(&properties)?),
         Kind::Sysctl => Spec::Sysctl(sysctl::spec(&properties)?),
         Kind::Unit => Spec::Unit(unit::spec(&properties)?),
         Kind::FlowGroup | Kind::FlowMeter | Kind::FlowRule => {
@@ -248,18 +255,20 @@ pub fn node(properties: &Value) -> Result<Option<NodeId>, PropertyError> {
 
 impl Kind {
     /// All of them, by name.
-    pub const ALL: [Kind; 30] = [
+    pub const ALL: [Kind; 32] = [
         Kind::Dummy,
         Kind::File,
         Kind::FlowGroup,
         Kind::FlowMeter,
         Kind::FlowRule,
         Kind::FlowTable,
+        Kind::UnixGroup,
         Kind::Hostname,
         Kind::NetworkConfig,
         Kind::Package,
         Kind::Sysctl,
         Kind::Unit,
+        Kind::User,
         Kind::DeployedServer,
         Kind::None,
         Kind::RandomString,
@@ -293,6 +302,8 @@ impl Kind {
             Kind::Hostname => "Muster::Hostname",
             Kind::NetworkConfig => "Muster::NetworkConfig",
             Kind::Package => "Muster::Package",
+            Kind::User => "Muster::User",
+            Kind::UnixGroup => "Muster::Group",
             Kind::Sysctl => "Muster::Sysctl",
             Kind::Unit => "Muster::Unit",
             Kind::Chain => "OS::Heat::ResourceChain",
@@ -376,7 +387,9 @@ impl Kind {
             | Kind::SoftwareDeployment
             | Kind::StructuredDeployment
             | Kind::Sysctl
-            | Kind::Unit => false,
+            | Kind::Unit
+            | Kind::UnixGroup
+            | Kind::User => false,
         }
     }
 
@@ -391,6 +404,8 @@ impl Kind {
             Kind::FlowTable => &flow::TABLE_PROPERTIES,
             Kind::Hostname => &hostname::PROPERTIES,
             Kind::Package => &package::PROPERTIES,
+            Kind::User => &account::USER_PROPERTIES,
+            Kind::UnixGroup => &account::GROUP_PROPERTIES,
             Kind::Sysctl => &sysctl::PROPERTIES,
             Kind::Unit => &unit::PROPERTIES,
             Kind::NetworkConfig => &network::PROPERTIES,
@@ -432,6 +447,8 @@ impl Kind {
             Kind::FlowTable => Some(&["device", "ids"]),
             Kind::Hostname => Some(&["hostname"]),
             Kind::Package => Some(&["name", "version"]),
+            Kind::User => Some(&["name", "uid"]),
+            Kind::UnixGroup => Some(&["gid", "name"]),
             Kind::Sysctl => Some(&["value"]),
             Kind::Unit => Some(&["name"]),
             Kind::NetworkConfig => Some(&[]),

@@ -1,5 +1,6 @@
 //! The model of what travels between controller and agent, free of any encoding.
 
+mod account;
 mod deployment;
 mod facts;
 pub mod flow;
@@ -13,6 +14,10 @@ mod sysctl;
 mod unit;
 mod watch;
 
+pub use account::{
+    AccountError, Group, PasswordHash, User, check_account_id, check_account_name, check_account_path,
+    check_comment, check_keys,
+};
 pub use deployment::{
     DEPLOY_ACTION, DEPLOY_STATUS_CODE, DEPLOY_STDERR, DEPLOY_STDOUT, DEPLOYMENT_ATTRIBUTE_MAX,
     DEPLOYMENT_ATTRIBUTES_MAX, DEPLOYMENT_MAX, DEPLOYMENT_TIMEOUT_MAX, Deployment, DeploymentAction,

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::account::{Group, User};
 use super::deployment::{Deployment, OnInterrupt};
 use super::package::{Package, Presence};
 use super::spec::{
@@ -23,6 +24,8 @@ impl Spec {
             Spec::Deployment(deployment) => of_deployment(deployment),
             Spec::Unit(unit) => of_unit(unit),
             Spec::Package(package) => of_package(package),
+            Spec::User(user) => of_user(user),
+            Spec::Group(group) => of_group(group),
             Spec::Sysctl(sysctl) => json!({
                 "key": sysctl.key,
                 "value": sysctl.value,
@@ -132,6 +135,34 @@ fn of_unit(unit: &Unit) -> Value {
         "masked": unit.masked,
         "settle": unit.settle,
         "on_delete": of_on_delete(unit.on_delete),
+    })
+}
+
+/// Without what its password is.
+fn of_user(user: &User) -> Value {
+    json!({
+        "name": user.name,
+        "uid": user.uid,
+        "group": user.group,
+        "groups": user.groups,
+        "home": user.home,
+        "shell": user.shell,
+        "comment": user.comment,
+        "system": user.system,
+        "password_hash": user.password_hash.as_ref().map(|_| "<hidden>"),
+        "authorized_keys": user.authorized_keys,
+        "locked": user.locked,
+        "on_delete": of_on_delete(user.on_delete),
+    })
+}
+
+fn of_group(group: &Group) -> Value {
+    json!({
+        "name": group.name,
+        "gid": group.gid,
+        "system": group.system,
+        "members": group.members,
+        "on_delete": of_on_delete(group.on_delete),
     })
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::account::{Group, User};
 use super::deployment::Deployment;
 use super::package::Package;
 use super::sysctl::Sysctl;
@@ -46,6 +47,10 @@ pub enum Spec {
     Sysctl(Sysctl),
     /// `Muster::Package`
     Package(Package),
+    /// `Muster::User`
+    User(User),
+    /// `Muster::Group`
+    Group(Group),
 }
 
 /// `Muster::Dummy`: makes nothing real; for tests, demonstrations and ordering.
@@ -165,6 +170,10 @@ pub enum ClaimKind {
     Sysctl,
     /// A package of the distribution.
     Package,
+    /// A user of the server.
+    User,
+    /// A group of the server.
+    Group,
 }
 
 /// Jobs of one lane run one after the other; lanes do not wait for each other.
@@ -230,6 +239,8 @@ impl fmt::Display for ClaimKind {
             ClaimKind::Unit => "unit",
             ClaimKind::Sysctl => "kernel setting",
             ClaimKind::Package => "package",
+            ClaimKind::User => "user",
+            ClaimKind::Group => "group",
         })
     }
 }
@@ -276,7 +287,9 @@ impl Spec {
             | Spec::Deployment(_)
             | Spec::Unit(_)
             | Spec::Sysctl(_)
-            | Spec::Package(_) => None,
+            | Spec::Package(_)
+            | Spec::User(_)
+            | Spec::Group(_) => None,
         }
     }
 
@@ -284,7 +297,12 @@ impl Spec {
     pub fn lane(&self) -> Lane {
         match self {
             Spec::Network(_) | Spec::Hostname(_) => Lane::Network,
-            Spec::Dummy(_) | Spec::File(_) | Spec::Unit(_) | Spec::Sysctl(_) => Lane::Service,
+            Spec::Dummy(_)
+            | Spec::File(_)
+            | Spec::Unit(_)
+            | Spec::Sysctl(_)
+            | Spec::User(_)
+            | Spec::Group(_) => Lane::Service,
             Spec::Package(_) => Lane::Package,
             Spec::Deployment(_) => Lane::Deployment,
         }
@@ -297,6 +315,8 @@ impl Spec {
             Spec::Dummy(_) | Spec::Deployment(_) => Vec::new(),
             Spec::Unit(unit) => unit.claims(),
             Spec::Sysctl(sysctl) => vec![Claim { kind: ClaimKind::Sysctl, key: sysctl.key.clone() }],
+            Spec::User(user) => vec![Claim { kind: ClaimKind::User, key: user.name.clone() }],
+            Spec::Group(group) => vec![Claim { kind: ClaimKind::Group, key: group.name.clone() }],
             Spec::Package(package) => vec![Claim { kind: ClaimKind::Package, key: package.name.clone() }],
             Spec::File(file) => vec![Claim { kind: ClaimKind::File, key: file.path.clone() }],
             Spec::Network(network) => network.claims(),
@@ -324,6 +344,8 @@ impl Spec {
             (Spec::Unit(old), Spec::Unit(new)) => old.name != new.name,
             (Spec::Sysctl(old), Spec::Sysctl(new)) => old.key != new.key,
             (Spec::Package(old), Spec::Package(new)) => old.name != new.name,
+            (Spec::User(old), Spec::User(new)) => old.name != new.name,
+            (Spec::Group(old), Spec::Group(new)) => old.name != new.name,
             (Spec::Network(_), Spec::Network(_)) | (Spec::Hostname(_), Spec::Hostname(_)) => false,
             (_, _) => true,
         }
@@ -357,7 +379,15 @@ impl Spec {
                 "name" => Some(Value::String(unit.name.clone())),
                 _ => None,
             },
-            // Which version is there, only the node knows.
+            // Which number or version is there, only the node knows.
+            Spec::User(user) => match name {
+                "name" => Some(Value::String(user.name.clone())),
+                _ => None,
+            },
+            Spec::Group(group) => match name {
+                "name" => Some(Value::String(group.name.clone())),
+                _ => None,
+            },
             Spec::Package(package) => match name {
                 "name" => Some(Value::String(package.name.clone())),
                 _ => None,

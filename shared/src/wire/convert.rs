@@ -267,6 +267,8 @@ fn spec_out(spec: &Spec) -> v1::Spec {
         Spec::Unit(unit) => service::unit_out(unit),
         Spec::Sysctl(sysctl) => service::sysctl_out(sysctl),
         Spec::Package(package) => service::package_out(package),
+        Spec::User(user) => service::user_out(user),
+        Spec::Group(group) => service::group_out(group),
     }
 }
 
@@ -326,9 +328,11 @@ fn spec_in(spec: v1::Spec) -> Result<Spec, WireError> {
             })
         }
         v1::Spec::Deployment(deployment) => Spec::Deployment(deployment::deployment_in(deployment)?),
-        service @ (v1::Spec::Unit { .. } | v1::Spec::Sysctl { .. } | v1::Spec::Package { .. }) => {
-            service::spec_in(service)?
-        }
+        service @ (v1::Spec::Unit { .. }
+        | v1::Spec::Sysctl { .. }
+        | v1::Spec::Package { .. }
+        | v1::Spec::User { .. }
+        | v1::Spec::Group { .. }) => service::spec_in(service)?,
     })
 }
 

@@ -1,7 +1,7 @@
-//! Units, packages and settings of the kernel, between version 1 and the model.
+//! Units, packages, accounts and settings of the kernel, between version 1 and the model.
 
 use super::{WireError, v1};
-use crate::model::{OnDelete, Package, Presence, Spec, Sysctl, Unit, UnitActive};
+use crate::model::{Group, OnDelete, Package, PasswordHash, Presence, Spec, Sysctl, Unit, UnitActive, User};
 
 pub fn unit_out(unit: &Unit) -> v1::Spec {
     v1::Spec::Unit {
@@ -34,6 +34,33 @@ pub fn package_out(package: &Package) -> v1::Spec {
         held: package.held,
         timeout_s: package.timeout,
         keep: package.on_delete == OnDelete::Keep,
+    }
+}
+
+pub fn user_out(user: &User) -> v1::Spec {
+    v1::Spec::User {
+        name: user.name.clone(),
+        uid: user.uid,
+        group: user.group.clone(),
+        groups: user.groups.clone(),
+        home: user.home.clone(),
+        shell: user.shell.clone(),
+        comment: user.comment.clone(),
+        system: user.system,
+        password_hash: user.password_hash.as_ref().map(|hash| hash.reveal().to_owned()),
+        authorized_keys: user.authorized_keys.clone(),
+        locked: user.locked,
+        keep: user.on_delete == OnDelete::Keep,
+    }
+}
+
+pub fn group_out(group: &Group) -> v1::Spec {
+    v1::Spec::Group {
+        name: group.name.clone(),
+        gid: group.gid,
+        system: group.system,
+        members: group.members.clone(),
+        keep: group.on_delete == OnDelete::Keep,
     }
 }
 
@@ -79,6 +106,44 @@ pub fn spec_in(spec: v1::Spec) -> Result<Spec, WireError> {
                 Package { name, version, state, held, timeout: timeout_s, on_delete: on_delete(keep) };
             package.check().map_err(|_| WireError::Bounds { field: "package" })?;
             Ok(Spec::Package(package))
+        }
+        v1::Spec::User {
+            name,
+            uid,
+            group,
+            groups,
+            home,
+            shell,
+            comment,
+            system,
+            password_hash,
+            authorized_keys,
+            locked,
+            keep,
+        } => {
+            let wrong = |_| WireError::Bounds { field: "user" };
+            let password_hash = password_hash.map(PasswordHash::new).transpose().map_err(wrong)?;
+            let user = User {
+                name,
+                uid,
+                group,
+                groups,
+                home,
+                shell,
+                comment,
+                system,
+                password_hash,
+                authorized_keys,
+                locked,
+                on_delete: on_delete(keep),
+            };
+            user.check().map_err(wrong)?;
+            Ok(Spec::User(user))
+        }
+        v1::Spec::Group { name, gid, system, members, keep } => {
+            let group = Group { name, gid, system, members, on_delete: on_delete(keep) };
+            group.check().map_err(|_| WireError::Bounds { field: "group" })?;
+            Ok(Spec::Group(group))
         }
         _ => Err(WireError::Bounds { field: "spec" }),
     }

@@ -70,6 +70,33 @@ fn package() -> Package {
     }
 }
 
+fn user() -> User {
+    User {
+        name: "web".into(),
+        uid: Some(1001),
+        group: Some("web".into()),
+        groups: Some(vec!["adm".into()]),
+        home: Some("/srv/web".into()),
+        shell: Some("/bin/sh".into()),
+        comment: Some("Web".into()),
+        system: true,
+        password_hash: Some(PasswordHash::new("$6$a$b".into()).unwrap()),
+        authorized_keys: Some(vec!["k".into()]),
+        locked: Some(false),
+        on_delete: OnDelete::Keep,
+    }
+}
+
+fn group() -> Group {
+    Group {
+        name: "web".into(),
+        gid: Some(990),
+        system: true,
+        members: Some(vec!["a".into()]),
+        on_delete: OnDelete::Keep,
+    }
+}
+
 fn unit() -> Unit {
     Unit {
         name: "web.service".into(),
@@ -136,6 +163,8 @@ fn downs() -> Vec<Down> {
         job(Spec::Unit(unit())),
         job(Spec::Sysctl(sysctl())),
         job(Spec::Package(package())),
+        job(Spec::User(user())),
+        job(Spec::Group(group())),
     ]
     .into_iter()
     .chain(flow_tests::downs())
@@ -368,6 +397,12 @@ fn bounds_are_kept() {
     for name in ["", "-y", "a b", "nginx-", "a=1"] {
         let wrong = Package { name: name.into(), ..package() };
         assert_eq!(refused(job(Spec::Package(wrong))), WireError::Bounds { field: "package" }, "{name:?}");
+    }
+    for name in ["", "root", "-r", "a:b", "a\n"] {
+        let wrong = User { name: name.into(), ..user() };
+        assert_eq!(refused(job(Spec::User(wrong))), WireError::Bounds { field: "user" }, "{name:?}");
+        let wrong = Group { name: name.into(), ..group() };
+        assert_eq!(refused(job(Spec::Group(wrong))), WireError::Bounds { field: "group" }, "{name:?}");
     }
     let nameless = Unit { name: "web".into(), ..unit() };
     let outside = Unit { drop_ins: [("../a.conf".to_owned(), String::new())].into(), ..unit() };

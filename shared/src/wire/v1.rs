@@ -94,6 +94,27 @@ mod types {
             timeout_s: u32,
             keep: bool,
         },
+        User {
+            name: String,
+            uid: Option<u32>,
+            group: Option<String>,
+            groups: Option<Vec<String>>,
+            home: Option<String>,
+            shell: Option<String>,
+            comment: Option<String>,
+            system: bool,
+            password_hash: Option<String>,
+            authorized_keys: Option<Vec<String>>,
+            locked: Option<bool>,
+            keep: bool,
+        },
+        Group {
+            name: String,
+            gid: Option<u32>,
+            system: bool,
+            members: Option<Vec<String>>,
+            keep: bool,
+        },
     }
 
     #[derive(Serialize, Deserialize)]

@@ -189,6 +189,8 @@ pub fn is_kept(spec: &Spec) -> bool {
         Spec::Network(network) => network.on_delete == OnDelete::Keep,
         Spec::Hostname(hostname) => hostname.on_delete == OnDelete::Keep,
         Spec::Unit(unit) => unit.on_delete == OnDelete::Keep,
+        Spec::User(user) => user.on_delete == OnDelete::Keep,
+        Spec::Group(group) => group.on_delete == OnDelete::Keep,
         Spec::Package(package) => package.on_delete == OnDelete::Keep,
         Spec::Sysctl(sysctl) => sysctl.on_delete == OnDelete::Keep,
         Spec::Dummy(_) | Spec::Deployment(_) => false,

@@ -123,9 +123,13 @@ impl Host {
     /// What is there before `spec` is applied; what is `known` counts more.
     pub fn capture(&self, spec: &Spec, known: &[Before], own: bool) -> Before {
         match spec {
-            Spec::Dummy(_) | Spec::Deployment(_) | Spec::Unit(_) | Spec::Sysctl(_) | Spec::Package(_) => {
-                encode(&Was::Nothing)
-            }
+            Spec::Dummy(_)
+            | Spec::Deployment(_)
+            | Spec::Unit(_)
+            | Spec::Sysctl(_)
+            | Spec::Package(_)
+            | Spec::User(_)
+            | Spec::Group(_) => encode(&Was::Nothing),
             Spec::File(file) => match known.first() {
                 Some(known) => known.clone(),
                 None => {
@@ -166,7 +170,12 @@ impl Host {
     pub fn check(&self, resource: ResourceId, spec: &Spec) -> Found {
         let (missing, equal) = match spec {
             // No plan has any.
-            Spec::Deployment(_) | Spec::Unit(_) | Spec::Sysctl(_) | Spec::Package(_) => (false, true),
+            Spec::Deployment(_)
+            | Spec::Unit(_)
+            | Spec::Sysctl(_)
+            | Spec::Package(_)
+            | Spec::User(_)
+            | Spec::Group(_) => (false, true),
             Spec::Dummy(dummy) => {
                 let there = self.dummies.get(&resource);
                 (there.is_none(), there == Some(&dummy.values))
@@ -209,9 +218,12 @@ impl Host {
         let was = before.map_or(Was::Nothing, decode);
         match &job.spec {
             Spec::Dummy(dummy) => Ok((self.dummy(job, dummy, kind)?, None)),
-            Spec::Deployment(_) | Spec::Unit(_) | Spec::Sysctl(_) | Spec::Package(_) => {
-                Err(failed("no plan has deployments or services"))
-            }
+            Spec::Deployment(_)
+            | Spec::Unit(_)
+            | Spec::Sysctl(_)
+            | Spec::Package(_)
+            | Spec::User(_)
+            | Spec::Group(_) => Err(failed("no plan has deployments or services")),
             Spec::File(file) if job.action == Action::Delete => {
                 // One that is kept is a file of others once its row is gone.
                 if file.on_delete != OnDelete::Keep {
@@ -324,9 +336,13 @@ impl Host {
             return None;
         }
         let things: Vec<String> = match &job.spec {
-            Spec::Dummy(_) | Spec::Deployment(_) | Spec::Unit(_) | Spec::Sysctl(_) | Spec::Package(_) => {
-                Vec::new()
-            }
+            Spec::Dummy(_)
+            | Spec::Deployment(_)
+            | Spec::Unit(_)
+            | Spec::Sysctl(_)
+            | Spec::Package(_)
+            | Spec::User(_)
+            | Spec::Group(_) => Vec::new(),
             Spec::File(file) => vec![file.path.clone()],
             Spec::Network(_) | Spec::Hostname(_) => match before.map(decode) {
                 Some(Was::Links(was)) => was.into_keys().collect(),

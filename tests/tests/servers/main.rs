@@ -2,6 +2,7 @@
 //! Needs root.
 #![allow(clippy::unwrap_used, reason = "these are tests, also outside of their functions")]
 
+mod account;
 mod boot;
 mod debian;
 mod deployments;

@@ -619,7 +619,9 @@ impl Bed {
                     | Spec::Deployment(_)
                     | Spec::Unit(_)
                     | Spec::Sysctl(_)
-                    | Spec::Package(_) => BTreeMap::new(),
+                    | Spec::Package(_)
+                    | Spec::User(_)
+                    | Spec::Group(_) => BTreeMap::new(),
                 };
                 (row.map_or_else(|| format!("forgotten {id}"), |row| row.name.to_string()), values)
             })

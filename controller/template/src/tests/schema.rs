@@ -42,6 +42,18 @@ fn sample(kind: Kind) -> (Value, Value) {
             json!({"node": "web-1", "hostname": "a.example"}),
             json!({"node": ["web-2", "web-3"], "hostname": ["b", "c.example"]}),
         ),
+        Kind::User => (
+            json!({"node": "web-1", "name": "web"}),
+            json!({"node": ["web-2", "web-3"], "name": ["a", "b"], "group": ["web", "root"],
+                "groups": [["a"], ["b"]], "home": ["/srv/a", "/srv/b"], "shell": ["/bin/sh", "/bin/bash"],
+                "comment": ["a", "b"], "system": [true, false], "password_hash": ["$6$a$b", "$6$a$c"],
+                "authorized_keys": [["a"], ["b"]], "locked": [true, false]}),
+        ),
+        Kind::UnixGroup => (
+            json!({"node": "web-1", "name": "web"}),
+            json!({"node": ["web-2", "web-3"], "name": ["a", "b"], "members": [["a"], ["b"]],
+                "system": [true, false]}),
+        ),
         Kind::Package => (
             json!({"node": "web-1", "name": "nginx"}),
             json!({"node": ["web-2", "web-3"], "name": ["g++", "python3.11"], "version": ["1.0-1", "1:2~rc1"],

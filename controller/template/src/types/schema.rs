@@ -163,6 +163,8 @@ impl Kind {
             Kind::FlowRule => "one flow rule of a bridge",
             Kind::FlowTable => "many flow rules of a bridge",
             Kind::Hostname => "the name of a node, in the kernel and in /etc/hostname",
+            Kind::User => "a user of the node: number, groups, home, shell, password's hash, keys",
+            Kind::UnixGroup => "a group of the node's users",
             Kind::Package => "a package of the node's distribution, by apt or dnf",
             Kind::Sysctl => "a setting of the kernel, now and at boot",
             Kind::Unit => "a unit of systemd: its file or drop-ins, whether it is enabled, and that it runs",
@@ -204,7 +206,8 @@ impl Kind {
                 "the ids of all its entries, in order"
             }
             (Kind::Hostname, "hostname") => "the name",
-            (Kind::Package | Kind::Unit, "name") => "the name",
+            (Kind::Package | Kind::Unit | Kind::User | Kind::UnixGroup, "name") => "the name",
+            (Kind::User, "uid") | (Kind::UnixGroup, "gid") => "the number that it has",
             (Kind::Package, "version") => "the version that is there; empty where none is",
             (Kind::Sysctl, "value") => "the value, as it was given",
             (Kind::DeployedServer, "name") => "the name of the node, as get_resource has it",

@@ -24,7 +24,9 @@ pub(super) fn guarded_of(spec: &Spec) -> BTreeMap<String, u32> {
         | Spec::Deployment(_)
         | Spec::Unit(_)
         | Spec::Sysctl(_)
-        | Spec::Package(_) => BTreeMap::new(),
+        | Spec::Package(_)
+        | Spec::User(_)
+        | Spec::Group(_) => BTreeMap::new(),
     }
 }
 

@@ -1,0 +1,404 @@
+//! `Muster::User` and `Muster::Group`: accounts in the server's own files, by shadow-utils.
+//!
+//! `/etc/passwd`, `/etc/group` and `/etc/shadow` are read; they are changed by useradd and the like alone, which lock them.
+//! What is secret goes to a command's standard input, never into its arguments. What is in a user's home is read and written
+//! **as that user**: a link that they put there leads nowhere they could not write themselves.
+//!
+//! Each step looks first, so that what a crash interrupted is simply done again. Absent: accounts of directories (LDAP), and
+//! what is in a home beside the keys.
+
+mod error;
+mod files;
+mod tool;
+
+use std::collections::BTreeSet;
+
+use muster_shared::model::{Group, OnDelete, User};
+use serde::{Deserialize, Serialize};
+
+pub use error::AccountFault;
+use files::Etc;
+use tool::Tool;
+
+type Result<T> = std::result::Result<T, AccountFault>;
+
+/// Users and groups of this server.
+#[derive(Clone, Debug, Default)]
+pub struct Accounts;
+
+/// A user as it was; None: there was none. It has a password's hash: for the ledger alone.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserBefore(Option<UserState>);
+
+/// A group as it was; None: there was none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupBefore(Option<GroupState>);
+
+/// What of a user is looked at and changed.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct UserState {
+    uid: u32,
+    gid: u32,
+    groups: BTreeSet<String>,
+    home: String,
+    shell: String,
+    comment: String,
+    /// The field of `/etc/shadow`: a hash, with `!` before it where the user is locked.
+    password: String,
+    /// `authorized_keys`: None: no such file. Only where they are ours to see to.
+    keys: Option<Option<Vec<u8>>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct GroupState {
+    gid: u32,
+    members: BTreeSet<String>,
+}
+
+impl Accounts {
+    /// What is there, to be put back with [`Accounts::restore_user`]; what is `known` counts more.
+    ///
+    /// # Errors
+    /// It cannot be known.
+    pub async fn observe_user(&self, user: &User, known: Option<UserBefore>) -> Result<UserBefore> {
+        let is = user_state(user).await?;
+        Ok(match (known, is) {
+            // Keys were not ours to see to before.
+            (Some(UserBefore(Some(mut before))), Some(is)) => {
+                before.keys = before.keys.or(is.keys);
+                UserBefore(Some(before))
+            }
+            (Some(before), _) => before,
+            (None, is) => UserBefore(is),
+        })
+    }
+
+    /// Makes it so and reads it back. Whether anything was changed.
+    ///
+    /// # Errors
+    /// It is not so. What was changed has been put back, unless the error says otherwise.
+    pub async fn apply_user(&self, user: &User) -> Result<bool> {
+        let was = user_state(user).await?;
+        if was.as_ref().is_some_and(|is| is.uid == 0) {
+            return Err(AccountFault::Root(user.name.clone()));
+        }
+        if differences(&Etc::read()?, user, was.as_ref()).is_empty() {
+            return Ok(false);
+        }
+        let applied = match change_user(user, was.as_ref()).await {
+            Ok(()) => match self.check_user(user).await {
+                Ok(differ) if differ.is_empty() => Ok(true),
+                Ok(differ) => {
+                    Err(AccountFault::Differs { name: user.name.clone(), differ: differ.join(", ") })
+                }
+                Err(fault) => Err(fault),
+            },
+            Err(fault) => Err(fault),
+        };
+        match applied {
+            Err(fault) if user_state(user).await.ok().as_ref() != Some(&was) => {
+                Err(fault.after(reach_user(user, was.as_ref()).await.err()))
+            }
+            applied => applied,
+        }
+    }
+
+    /// Puts back what was there before. A home stays.
+    ///
+    /// # Errors
+    /// It is not as it was.
+    pub async fn restore_user(&self, user: &User, before: &UserBefore) -> Result<()> {
+        if user.on_delete == OnDelete::Keep {
+            return Ok(());
+        }
+        reach_user(user, before.0.as_ref()).await
+    }
+
+    /// Compares and changes nothing; in words where it differs, without what is secret.
+    ///
+    /// # Errors
+    /// It cannot be known.
+    pub async fn check_user(&self, user: &User) -> Result<Vec<String>> {
+        let is = user_state(user).await?;
+        Ok(differences(&Etc::read()?, user, is.as_ref()))
+    }
+
+    /// What is there, to be put back with [`Accounts::restore_group`].
+    ///
+    /// # Errors
+    /// It cannot be known.
+    pub fn observe_group(&self, group: &Group) -> Result<GroupBefore> {
+        Ok(GroupBefore(Etc::read()?.group(&group.name)))
+    }
+
+    /// Makes it so and reads it back. Whether anything was changed.
+    ///
+    /// # Errors
+    /// It is not so. What was changed has been put back, unless the error says otherwise.
+    pub async fn apply_group(&self, group: &Group) -> Result<bool> {
+        let was = Etc::read()?.group(&group.name);
+        if was.as_ref().is_some_and(|is| is.gid == 0) {
+            return Err(AccountFault::Root(group.name.clone()));
+        }
+        if group_differences(group, was.as_ref()).is_empty() {
+            return Ok(false);
+        }
+        let members = group.members.as_ref().map(|members| members.iter().cloned().collect());
+        let mut applied = change_group(group, was.as_ref(), group.gid, members).await;
+        if applied.is_ok() {
+            let differ = self.check_group(group)?;
+            if !differ.is_empty() {
+                applied = Err(AccountFault::Differs { name: group.name.clone(), differ: differ.join(", ") });
+            }
+        }
+        match applied {
+            Err(fault) if Etc::read().is_ok_and(|etc| etc.group(&group.name) != was) => {
+                Err(fault.after(reach_group(group, was.as_ref()).await.err()))
+            }
+            applied => applied.map(|()| true),
+        }
+    }
+
+    /// Puts back what was there before.
+    ///
+    /// # Errors
+    /// It is not as it was.
+    pub async fn restore_group(&self, group: &Group, before: &GroupBefore) -> Result<()> {
+        if group.on_delete == OnDelete::Keep {
+            return Ok(());
+        }
+        reach_group(group, before.0.as_ref()).await
+    }
+
+    /// Compares and changes nothing; in words where it differs.
+    ///
+    /// # Errors
+    /// It cannot be known.
+    pub fn check_group(&self, group: &Group) -> Result<Vec<String>> {
+        Ok(group_differences(group, Etc::read()?.group(&group.name).as_ref()))
+    }
+
+    /// The number of a user or a group that is there.
+    ///
+    /// # Errors
+    /// It cannot be known.
+    pub fn number(&self, is_user: bool, name: &str) -> Result<Option<u32>> {
+        let etc = Etc::read()?;
+        let group = || etc.group(name).map(|group| group.gid);
+        Ok(if is_user { etc.user(name).map(|user| user.uid) } else { group() })
+    }
+}
+
+async fn user_state(user: &User) -> Result<Option<UserState>> {
+    let Some(mut is) = Etc::read()?.user(&user.name) else { return Ok(None) };
+    if user.authorized_keys.is_some() {
+        is.keys = Some(tool::read_keys(&user.name, is.uid, is.gid, &is.home).await?);
+    }
+    Ok(Some(is))
+}
+
+fn differences(etc: &Etc, user: &User, is: Option<&UserState>) -> Vec<String> {
+    let Some(is) = is else { return vec!["there is no such user".into()] };
+    let mut differ = Vec::new();
+    let mut text = |what: &str, wanted: Option<&str>, is: &str| {
+        if let Some(wanted) = wanted.filter(|wanted| *wanted != is) {
+            differ.push(format!("its {what} is '{is}', and should be '{wanted}'"));
+        }
+    };
+    text("home", user.home.as_deref(), &is.home);
+    text("shell", user.shell.as_deref(), &is.shell);
+    text("comment", user.comment.as_deref(), &is.comment);
+    let group = etc.group_name(is.gid).unwrap_or_else(|| is.gid.to_string());
+    text("group", user.group.as_deref(), &group);
+    let uid = user.uid.map(|uid| uid.to_string());
+    text("uid", uid.as_deref(), &is.uid.to_string());
+    if let Some(wanted) = &user.groups {
+        let wanted: BTreeSet<String> = wanted.iter().cloned().collect();
+        if wanted != is.groups {
+            let joined = |names: &BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>().join(", ");
+            differ.push(format!(
+                "its groups are '{}', and should be '{}'",
+                joined(&is.groups),
+                joined(&wanted)
+            ));
+        }
+    }
+    if user.password_hash.as_ref().is_some_and(|hash| hash.reveal() != unlocked(&is.password)) {
+        differ.push("its password is another".into());
+    }
+    let is_locked = is.password.starts_with('!');
+    if user.locked.is_some_and(|locked| locked != is_locked) {
+        differ.push(if is_locked { "it is locked" } else { "it is not locked" }.into());
+    }
+    if user.authorized_keys.as_ref().is_some_and(|keys| is.keys != Some(Some(lines(keys)))) {
+        differ.push("its authorized keys are others".into());
+    }
+    differ
+}
+
+async fn change_user(user: &User, is: Option<&UserState>) -> Result<()> {
+    let mut options: Vec<String> = Vec::new();
+    let mut option = |flag: &str, wanted: Option<String>, is: Option<String>| {
+        if let Some(wanted) = wanted.filter(|wanted| Some(wanted) != is.as_ref()) {
+            options.extend([flag.to_owned(), wanted]);
+        }
+    };
+    let etc = Etc::read()?;
+    option("-u", user.uid.map(|uid| uid.to_string()), is.map(|is| is.uid.to_string()));
+    option("-g", user.group.clone(), is.and_then(|is| etc.group_name(is.gid)));
+    let joined = |names: &mut dyn Iterator<Item = &String>| names.cloned().collect::<Vec<_>>().join(",");
+    let groups = user.groups.as_ref().map(|groups| joined(&mut groups.iter()));
+    option(
+        "-G",
+        groups.filter(|groups| is.is_some() || !groups.is_empty()),
+        is.map(|is| joined(&mut is.groups.iter())),
+    );
+    option("-d", user.home.clone(), is.map(|is| is.home.clone()));
+    option("-s", user.shell.clone(), is.map(|is| is.shell.clone()));
+    option("-c", user.comment.clone(), is.map(|is| is.comment.clone()));
+    match is {
+        None => {
+            let kind: &[&str] = if user.system { &["-r", "-M"] } else { &["-m"] };
+            let words = kind.iter().map(|word| (*word).to_owned()).chain(options).chain([user.name.clone()]);
+            tool::run(Tool::UserAdd, words).await?;
+        }
+        Some(_) if options.is_empty() => {}
+        Some(is) => {
+            if options.iter().any(|option| option == "-u" || option == "-d") {
+                tool::nobody_runs(&user.name, is.uid)?;
+            }
+            tool::run(Tool::UserMod, options.into_iter().chain([user.name.clone()])).await?;
+        }
+    }
+    let now = Etc::read()?.user(&user.name).ok_or_else(|| AccountFault::gone(&user.name))?;
+    let hash = user.password_hash.as_ref().map_or_else(|| unlocked(&now.password), |hash| hash.reveal());
+    let is_locked =
+        user.locked.unwrap_or_else(|| user.password_hash.is_none() && now.password.starts_with('!'));
+    if !is_locked && user.locked == Some(false) && !hash.starts_with('$') {
+        return Err(AccountFault::NoPassword(user.name.clone()));
+    }
+    let password = if is_locked { format!("!{hash}") } else { hash.to_owned() };
+    if password != now.password {
+        tool::set_password(&user.name, &password).await?;
+    }
+    if let Some(keys) = &user.authorized_keys {
+        tool::write_keys(&user.name, now.uid, now.gid, &now.home, Some(&lines(keys))).await?;
+    }
+    Ok(())
+}
+
+/// Whatever it is now, makes it what it was.
+async fn reach_user(user: &User, was: Option<&UserState>) -> Result<()> {
+    let name = &user.name;
+    let is = user_state(user).await?;
+    match (is, was) {
+        (None, None) => Ok(()),
+        (Some(is), None) => {
+            tool::nobody_runs(name, is.uid)?;
+            tool::run(Tool::UserDel, [name.clone()]).await
+        }
+        (is, Some(was)) => {
+            let joined = was.groups.iter().cloned().collect::<Vec<_>>().join(",");
+            let keys = was.keys.clone();
+            let options = [
+                ("-u", was.uid.to_string(), is.as_ref().map(|is| is.uid.to_string())),
+                ("-g", was.gid.to_string(), is.as_ref().map(|is| is.gid.to_string())),
+                ("-G", joined, is.as_ref().map(|is| is.groups.iter().cloned().collect::<Vec<_>>().join(","))),
+                ("-d", was.home.clone(), is.as_ref().map(|is| is.home.clone())),
+                ("-s", was.shell.clone(), is.as_ref().map(|is| is.shell.clone())),
+                ("-c", was.comment.clone(), is.as_ref().map(|is| is.comment.clone())),
+            ];
+            let options: Vec<String> = options
+                .into_iter()
+                .filter(|(_, was, is)| Some(was) != is.as_ref())
+                .flat_map(|(flag, was, _)| [flag.to_owned(), was])
+                .collect();
+            match &is {
+                None => {
+                    tool::run(Tool::UserAdd, ["-M".into()].into_iter().chain(options).chain([name.clone()]))
+                        .await?
+                }
+                Some(_) if options.is_empty() => {}
+                Some(is) => {
+                    if options.iter().any(|option| option == "-u" || option == "-d") {
+                        tool::nobody_runs(name, is.uid)?;
+                    }
+                    tool::run(Tool::UserMod, options.into_iter().chain([name.clone()])).await?;
+                }
+            }
+            if is.as_ref().is_none_or(|is| is.password != was.password) {
+                tool::set_password(name, &was.password).await?;
+            }
+            match keys {
+                Some(keys) if is.is_none_or(|is| is.keys.as_ref() != Some(&keys)) => {
+                    tool::write_keys(name, was.uid, was.gid, &was.home, keys.as_deref()).await
+                }
+                _ => Ok(()),
+            }
+        }
+    }
+}
+
+fn group_differences(group: &Group, is: Option<&GroupState>) -> Vec<String> {
+    let Some(is) = is else { return vec!["there is no such group".into()] };
+    let mut differ = Vec::new();
+    if let Some(gid) = group.gid.filter(|gid| *gid != is.gid) {
+        differ.push(format!("its gid is {}, and should be {gid}", is.gid));
+    }
+    if group.members.as_ref().is_some_and(|members| !members.iter().eq(&is.members)) {
+        let is = is.members.iter().cloned().collect::<Vec<_>>().join(", ");
+        differ.push(format!("its members are others: '{is}'"));
+    }
+    differ
+}
+
+async fn change_group(
+    group: &Group,
+    is: Option<&GroupState>,
+    gid: Option<u32>,
+    members: Option<BTreeSet<String>>,
+) -> Result<()> {
+    let name = group.name.clone();
+    let number = gid.filter(|gid| is.is_none_or(|is| is.gid != *gid));
+    let number = number.map(|gid| ["-g".to_owned(), gid.to_string()]);
+    match is {
+        None => {
+            let system = group.system.then(|| "-r".to_owned());
+            let words = system.into_iter().chain(number.into_iter().flatten()).chain([name.clone()]);
+            tool::run(Tool::GroupAdd, words).await?;
+        }
+        Some(_) => {
+            if let Some(number) = number {
+                tool::run(Tool::GroupMod, number.into_iter().chain([name.clone()])).await?;
+            }
+        }
+    }
+    if let Some(members) =
+        members.filter(|members| is.map_or(!members.is_empty(), |is| is.members != *members))
+    {
+        let joined = members.into_iter().collect::<Vec<_>>().join(",");
+        tool::run(Tool::GPasswd, ["-M".into(), joined, name]).await?;
+    }
+    Ok(())
+}
+
+async fn reach_group(group: &Group, was: Option<&GroupState>) -> Result<()> {
+    let is = Etc::read()?.group(&group.name);
+    match (is, was) {
+        (None, None) => Ok(()),
+        (Some(_), None) => tool::run(Tool::GroupDel, [group.name.clone()]).await,
+        (is, Some(was)) => change_group(group, is.as_ref(), Some(was.gid), Some(was.members.clone())).await,
+    }
+}
+
+/// The hash, whether the user is locked or not.
+fn unlocked(password: &str) -> &str {
+    password.trim_start_matches('!')
+}
+
+fn lines(keys: &[String]) -> Vec<u8> {
+    keys.iter().flat_map(|key| [key.trim().as_bytes(), b"\n"]).flatten().copied().collect()
+}
+
+#[cfg(test)]
+mod tests;

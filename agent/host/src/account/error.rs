@@ -1,0 +1,126 @@
+//! Why a user or a group is not what it should be. No word of it has a password or its hash.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Why a user or a group is not what it should be.
+#[derive(Debug, Error)]
+pub enum AccountFault {
+    /// It has the number 0.
+    #[error("{0} has the number 0 on this server: the superuser is not Muster's to change")]
+    Root(String),
+    /// Its files.
+    #[error("cannot read {}: {source}", .path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// shadow-utils are not there.
+    #[error("there is no {0} on this server: install the package passwd (Debian) or shadow-utils")]
+    NoTool(&'static str),
+    /// It does not run.
+    #[error("cannot run {tool}: {source}")]
+    Run {
+        /// Which.
+        tool: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// It says no.
+    #[error("{tool} says: {said}")]
+    Tool {
+        /// Which.
+        tool: &'static str,
+        /// Its exit code.
+        status: Option<i32>,
+        /// The last that it wrote.
+        said: String,
+    },
+    /// They are logged in, or one of their programs runs.
+    #[error(
+        "{user} runs process {process} ({command}): end it first, for its number or home would change under it"
+    )]
+    Busy {
+        /// Its name.
+        user: String,
+        /// Which.
+        process: i32,
+        /// Its name.
+        command: String,
+    },
+    /// Nothing to unlock.
+    #[error("{0} has no password that could be unlocked: give its password_hash")]
+    NoPassword(String),
+    /// Keys have no place.
+    #[error("{user} has no home at {home} for its keys: make that folder, or give another home")]
+    NoHome {
+        /// Its name.
+        user: String,
+        /// Where it should be.
+        home: String,
+    },
+    /// Its keys.
+    #[error("the authorized keys of {user}: {fault}")]
+    Keys {
+        /// Its name.
+        user: String,
+        /// Why.
+        fault: Box<AccountFault>,
+    },
+    /// It worked, and it is not so.
+    #[error("{name} after the change: {differ}")]
+    Differs {
+        /// Its name.
+        name: String,
+        /// In words.
+        differ: String,
+    },
+    /// Something was changed before it failed.
+    #[error("{fault} ({})", match .back { None => "what was there before this job is back".to_owned(), Some(back) => format!("what was there before this job could not be put back: {back}") })]
+    After {
+        /// Why it failed.
+        fault: Box<AccountFault>,
+        /// Why that could not be undone.
+        back: Option<Box<AccountFault>>,
+    },
+}
+
+impl AccountFault {
+    /// Whether trying again cannot help.
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            Self::Root(_) | Self::NoTool(_) | Self::NoPassword(_) => true,
+            // A group or number that is taken or missing; a lock (10) and the like may go.
+            Self::Tool { tool, status, .. } => {
+                ["useradd", "usermod", "groupadd", "groupmod"].contains(tool) && matches!(status, Some(2..=9))
+            }
+            Self::After { fault, .. } | Self::Keys { fault, .. } => fault.is_permanent(),
+            Self::File { .. }
+            | Self::Run { .. }
+            | Self::Busy { .. }
+            | Self::NoHome { .. }
+            | Self::Differs { .. } => false,
+        }
+    }
+
+    /// Something may be another than before.
+    pub fn may_have_changed(&self) -> bool {
+        matches!(self, Self::After { back: Some(_), .. })
+    }
+
+    pub(super) fn gone(name: &str) -> Self {
+        Self::Differs { name: name.to_owned(), differ: "there is no such user".into() }
+    }
+
+    pub(super) fn after(self, back: Option<Self>) -> Self {
+        Self::After { fault: Box::new(self), back: back.map(Box::new) }
+    }
+
+    pub(super) fn of_keys(self, user: &str) -> Self {
+        Self::Keys { user: user.to_owned(), fault: Box::new(self) }
+    }
+}

@@ -159,6 +159,8 @@ pub struct Engine {
     pub(crate) drifted: BTreeSet<Slot>,
     /// Rows of resources that may be anywhere, while no node has joined.
     pub(crate) unplaced: BTreeSet<Slot>,
+    /// Deployed servers under a name that nobody has joined with: it may be a short one.
+    pub(crate) unnamed: BTreeSet<Slot>,
     /// What follows from the input in hand.
     pub(crate) agenda: VecDeque<Todo>,
     pub(crate) seq: u64,
@@ -210,6 +212,7 @@ impl Engine {
             pending: BTreeMap::new(),
             drifted: BTreeSet::new(),
             unplaced: BTreeSet::new(),
+            unnamed: BTreeSet::new(),
             agenda: VecDeque::new(),
             // So that one who watches across a restart does not take a new state for the one it knows.
             seq: u64::from(config.epoch.0) << 32,

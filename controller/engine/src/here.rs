@@ -3,15 +3,17 @@
 //! Such a row is made, changed and taken away within one turn, so that nothing of it is ever under way: the store has
 //! it as it was or as it is. The exceptions wait for signals, or take their time (`signal.rs`, `pause.rs`).
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use muster_shared::NodeId;
 use muster_shared::model::Action;
 use muster_template::{Desired, Here, Kind, RandomString};
 
 use crate::engine::{Engine, Todo};
 use crate::pause::SIGNALS_GRACE;
 use crate::record::{Observation, PackedSpec, Status};
-use crate::resource::{Row, Slot};
+use crate::resource::{Row, Slot, WorkState};
 
 /// Why a test resource fails that is to.
 const TOLD_TO_FAIL: &str = "told to fail";
@@ -50,6 +52,7 @@ impl Engine {
         let planned = match self.put_in_plan(slot, &desired) {
             Ok(planned) => planned,
             Err(reason) => {
+                let reason = self.shown(slot, &reason);
                 let row = &mut self.rows[slot];
                 (row.kind, row.action) = (kind, Some(action));
                 self.row_changed(slot, true);
@@ -73,6 +76,7 @@ impl Engine {
         if let Some(node) = row.node.take() {
             self.nodes[node].rows -= 1;
         }
+        self.look_for_server(slot);
         let takes = time_of(&desired, action);
         if !takes.is_zero() {
             self.observe(slot, Observation::Unknown);
@@ -101,6 +105,51 @@ impl Engine {
                 self.is_made(slot);
             }
             _ => self.is_made(slot),
+        }
+    }
+
+    /// The name of a deployed server as it is kept, if nobody has joined with it.
+    fn name_of_unknown(&self, slot: Slot) -> Option<NodeId> {
+        let row = self.rows.get(slot).filter(|row| row.kind == Kind::DeployedServer)?;
+        match row.spec.as_ref()?.unpack() {
+            Desired::Here(Here::Server(name)) if !self.nodes.is_joined(&name) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Who joins may be the deployed server that is meant.
+    pub(crate) fn look_for_server(&mut self, slot: Slot) {
+        if self.name_of_unknown(slot).is_some() {
+            self.unnamed.insert(slot);
+        }
+    }
+
+    /// A node has joined: a deployed server that was called by its short name is it from now on. What waits for a node of
+    /// the short name is decided on again.
+    pub(crate) fn name_the_unnamed(&mut self) {
+        let mut stacks = BTreeSet::new();
+        for slot in self.unnamed.clone() {
+            let Some(name) = self.name_of_unknown(slot) else {
+                self.unnamed.remove(&slot);
+                continue;
+            };
+            // Two of that short name: an operator has to say which.
+            let Ok(Some(full)) = self.nodes.full_name(&name) else { continue };
+            self.unnamed.remove(&slot);
+            let row = &mut self.rows[slot];
+            row.spec = Some(PackedSpec::new(&Desired::Here(Here::Server(full.clone()))));
+            let (stack, told) = (row.stack, format!("{}: the server {name} is {full}", row.name));
+            self.row_changed(slot, true);
+            self.note(stack, told);
+            stacks.insert(stack);
+        }
+        for stack in stacks.iter().filter_map(|id| self.stacks.get(id)) {
+            let waits = |slot: &&Slot| {
+                let row = &self.rows[**slot];
+                !row.ready && row.work.as_ref().is_some_and(|work| work.state == WorkState::NodeAway)
+            };
+            let waiting = stack.working.iter().filter(waits);
+            self.agenda.extend(waiting.map(|slot| Todo::Visit(*slot)));
         }
     }
 
@@ -155,6 +204,7 @@ impl Engine {
         self.end_pause(slot);
         self.job_begins(slot);
         if let Err(reason) = self.take_out_of_plan(slot) {
+            let reason = self.shown(slot, &reason);
             let row = &mut self.rows[slot];
             row.action = Some(row.farewell());
             return self.fail_row(slot, reason);

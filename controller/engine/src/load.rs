@@ -155,6 +155,7 @@ impl Engine {
         let slot = self.rows.insert(row);
         self.by_physical.insert(physical, slot);
         self.observe(slot, progress.observed);
+        self.look_for_server(slot);
         if let Some(key) = node {
             let node = &mut self.nodes[key];
             node.rows += 1;

@@ -304,6 +304,7 @@ impl Engine {
         self.nodes.join(joined.clone());
         self.change(Change::Node(Box::new(joined)));
         self.place_the_unplaced();
+        self.name_the_unnamed();
         Ok(Answer::Joined { node: ask.name })
     }
 }

@@ -108,6 +108,7 @@ impl Engine {
         let Some(row) = self.rows.remove(slot) else { return };
         self.by_physical.swap_remove(&row.physical);
         self.unplaced.remove(&slot);
+        self.unnamed.remove(&slot);
         self.drifted.remove(&slot);
         if let Some(node) = row.node {
             self.nodes[node].rows -= 1;

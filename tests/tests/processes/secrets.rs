@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use muster_tests::testbed::{Agent, Running, Site, binary, eventually};
+use muster_tests::testbed::{Agent, Namespace, Place, Running, Site, binary, eventually};
 
 /// In every secret of these tests.
 const MARKER: &str = "mArKeR";
@@ -27,8 +27,19 @@ fn environment(site: &Site, n: u8) -> String {
     ))
 }
 
+/// A secret address, and what is left of a text with one.
+const ADDRESS: &str = "192.0.2.181";
+
 fn holds_marker(text: &str) -> bool {
-    text.contains(MARKER) || text.contains("27182818")
+    text.contains(MARKER) || text.contains("27182818") || text.contains(ADDRESS)
+}
+
+/// Where it is, with what was asked for.
+fn assert_without_marker(said: &str) {
+    let found = [MARKER, "27182818", ADDRESS].iter().filter_map(|secret| said.find(secret)).min();
+    let Some(at) = found else { return };
+    let from = said[..at].rfind("\n$ ").unwrap_or(0);
+    panic!("{}", &said[from..said.len().min(at + 200)]);
 }
 
 /// All regular files below, and the directories.
@@ -175,9 +186,7 @@ fn a_secret_is_on_its_node_and_nowhere_else() {
     for path in ["/metrics", "/v1/stacks/s", "/v1/stacks/s/graph", "/v1/stacks/s/resources", "/v1/nodes"] {
         said += &get(&site, path);
     }
-    let at = said.find(MARKER).or_else(|| said.find("27182818")).unwrap_or(said.len());
-    let from = said[..at].rfind("\n$ ").unwrap_or(0);
-    assert!(at == said.len(), "{}", &said[from..(at + 200).min(said.len())]);
+    assert_without_marker(&said);
     assert!(said.contains("******"));
     for (name, log) in [("controller", site.controller.log()), ("agent", web1.daemon.log())] {
         let found = log.lines().find(|line| holds_marker(line));
@@ -200,6 +209,196 @@ fn a_secret_is_on_its_node_and_nowhere_else() {
         let mode = path.metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!(mode & 0o077, 0, "{}: {mode:o}", path.display());
     }
+}
+
+/// A network of the address plan, a network document, and deployments, all with secrets in them.
+fn networks(agent: &Agent) -> String {
+    format!(
+        "heat_template_version: wallaby
+parameters:
+  password: {{type: string, hidden: true}}
+  address: {{type: string, hidden: true}}
+resources:
+  net: {{type: OS::Neutron::Net, properties: {{name: {{get_param: password}}}}}}
+  subnet: {{type: OS::Neutron::Subnet, properties: {{network: {{get_resource: net}}, cidr: 192.0.2.0/24, name: {{get_param: password}}}}}}
+  port:
+    type: OS::Neutron::Port
+    depends_on: subnet
+    properties:
+      network: {{get_resource: net}}
+      name: {{get_param: password}}
+      device_id: {{get_param: password}}
+      fixed_ips: [{{ip_address: {{get_param: address}}}}]
+  taken:
+    type: OS::Neutron::Port
+    depends_on: port
+    properties: {{network: {{get_resource: net}}, fixed_ips: [{{ip_address: {{get_param: address}}}}]}}
+  links:
+    type: Muster::NetworkConfig
+    properties:
+      node: web-1
+      network_config:
+      - type: interface
+        name: mk0
+        addresses: [{{ip_netmask: {{list_join: ['/', [{{get_attr: [port, fixed_ips, 0, ip_address]}}, '24']]}}}}]
+        routes: [{{ip_netmask: 203.0.113.0/24, next_hop: {{get_param: address}}, route_options: 'metric 27'}}]
+  script:
+    type: OS::Heat::SoftwareConfig
+    properties:
+      group: script
+      inputs: [{{name: pw}}, {{name: status}}]
+      outputs: [{{name: told}}]
+      config:
+        str_replace:
+          params: {{PASSWORD: {{get_param: password}}}}
+          template: |
+            #!/bin/sh
+            echo \"$pw PASSWORD\" | tee \"$heat_outputs_path.told\" '{}'
+            echo \"$pw PASSWORD\" >&2
+            exit $status
+  good:
+    type: OS::Heat::SoftwareDeployment
+    properties: {{config: {{get_resource: script}}, server: web-1, input_values: {{pw: {{get_param: password}}, status: 0}}}}
+  bad:
+    type: OS::Heat::SoftwareDeployment
+    depends_on: good
+    properties: {{config: {{get_resource: script}}, server: web-1, input_values: {{pw: {{get_param: password}}, status: 7}}}}
+  document:
+    type: OS::Heat::StructuredDeployment
+    properties: {{config: {{get_resource: structure}}, server: web-1, input_values: {{pw: {{get_param: password}}}}}}
+  structure:
+    type: OS::Heat::StructuredConfig
+    properties: {{group: apply-config, config: {{deep: {{pw: {{get_input: pw}}, of: {{get_param: password}}}}}}}}
+outputs:
+  port: {{value: [{{get_attr: [port, fixed_ips]}}, {{get_attr: [port, name]}}, {{get_attr: [port, device_id]}}]}}
+  told: {{value: [{{get_attr: [good, told]}}, {{get_attr: [good, deploy_stdout]}}, {{get_attr: [good, deploy_stderr]}}]}}
+  script: {{value: {{get_attr: [script, config]}}}}
+",
+        agent.file("told").display()
+    )
+}
+
+#[test]
+fn networks_ports_and_runs_tell_nobody_a_secret() {
+    let mut site = Site::in_namespace();
+    let (server, peer) = (site.namespace.as_ref().unwrap().server(2), Namespace::new());
+    server.link("mk0", &peer, "mk0");
+    let place = Place { namespace: Some(&server), ..Place::default() };
+    let mut web1 = site.join_at("web-1", place);
+    say_everything(&mut site, &mut web1);
+    let source = site.file(&networks(&web1));
+    let values =
+        |n: u8| site.file(&format!("parameters: {{password: {MARKER}-password-{n}, address: {ADDRESS}}}\n"));
+    let (first, second) = (values(1), values(2));
+    let mut said = String::new();
+    let mut muster = |site: &Site, arguments: &[&str]| {
+        let ran = site.muster(arguments);
+        said += &format!("$ {arguments:?}\n{}{}\n", ran.stdout, ran.stderr);
+        ran
+    };
+    for (verb, values) in [("create", &first), ("update", &second)] {
+        muster(&site, &["stack", verb, "n", "-t", &source, "-e", values, "--wait"])
+            .refused(1, &["bad", "taken"]);
+        // It is where it belongs.
+        assert!(server.ip("-4 address show dev mk0").contains(ADDRESS));
+        let n = if verb == "create" { 1 } else { 2 };
+        let told = format!("{MARKER}-password-{n} {MARKER}-password-{n}\n");
+        assert_eq!(web1.content("told").unwrap(), told);
+        let listed = muster(&site, &["resource", "list", "n", "-o", "json"]).stdout;
+        let rows: serde_json::Value = serde_json::from_str(&listed).unwrap();
+        for row in rows.as_array().unwrap() {
+            let wanted =
+                if ["bad", "taken"].contains(&row["name"].as_str().unwrap()) { "FAILED" } else { "COMPLETE" };
+            assert_eq!(row["status"], wanted, "{row}");
+            let name = row["name"].as_str().unwrap();
+            muster(&site, &["resource", "show", "n", name, "-o", "json"]).expect(0);
+        }
+        for arguments in [
+            &["stack", "show", "n", "-o", "json"][..],
+            &["stack", "outputs", "n", "-o", "json"],
+            &["stack", "events", "n", "-o", "json"],
+            &["stack", "failures", "n", "-o", "json"],
+            &["stack", "template", "n"],
+            &["stack", "preview", "n", "-t", &source, "-e", &second, "-o", "json"],
+            &["node", "show", "web-1", "-o", "json"],
+        ] {
+            muster(&site, arguments);
+        }
+    }
+    // Without what fails: outputs are what they are then, and what the agent finds later is said as well.
+    let good = fs::read_to_string(&source).unwrap().replace("status: 7", "status: 0");
+    let (before, after) = good.split_once("  taken:\n").unwrap();
+    let good = site.file(&format!("{before}  links:\n{}", after.split_once("  links:\n").unwrap().1));
+    muster(&site, &["stack", "update", "n", "-t", &good, "-e", &second, "--wait"]).expect(0);
+    let outputs = muster(&site, &["stack", "outputs", "n", "-o", "json"]).stdout;
+    assert!(outputs.matches("******").count() >= 8, "{outputs}");
+    server.ip(&format!("address del {ADDRESS}/24 dev mk0"));
+    muster(&site, &["stack", "check", "n", "--wait"]);
+    muster(&site, &["resource", "show", "n", "links", "-o", "json"]).expect(0);
+    muster(&site, &["stack", "events", "n", "-o", "json"]).expect(0);
+    // What cannot be accepted is refused without it.
+    for (more, resource) in [
+        ("", "type: Muster::FlowRule, properties: {device: web-1/br0, priority: {get_param: password}}"),
+        (
+            "",
+            "type: Muster::FlowRule, properties: {device: web-1/br0, priority: 1, selector: {eth_type: {get_param: password}}}",
+        ),
+        ("", "type: Muster::FlowRule, properties: {device: {get_param: password}, priority: 1}"),
+        (
+            "",
+            "type: Muster::NetworkConfig, properties: {node: web-1, network_config: [{type: {get_param: password}, name: mk0}]}",
+        ),
+        (
+            "",
+            "type: Muster::NetworkConfig, properties: {node: web-1, network_config: [{type: interface, name: mk0, addresses: [{ip_netmask: {get_param: password}}]}]}",
+        ),
+        (
+            "",
+            "type: OS::Neutron::Subnet, properties: {network: x, cidr: {get_param: address}, gateway_ip: {get_param: password}}",
+        ),
+        ("", "type: OS::Heat::SoftwareConfig, properties: {group: {get_param: password}}"),
+        ("", "type: OS::Heat::SoftwareDeployment, properties: {server: {get_param: [account, x]}}"),
+        (
+            "conditions: {c: {yaql: {expression: $.data.x, data: {x: {get_param: password}}}}}\n",
+            "type: OS::Heat::None, condition: c",
+        ),
+        (
+            "conditions: {c: {equals: [{get_param: [account, mArKeR-key]}, 1]}}\n",
+            "type: OS::Heat::None, condition: c",
+        ),
+    ] {
+        let bad = site.file(&format!(
+            "heat_template_version: wallaby\nparameters:\n  password: {{type: string, hidden: true}}\n  \
+             address: {{type: string, hidden: true}}\n  account: {{type: json, hidden: true, default: {{x: mArKeR-x}}}}\n\
+             {more}resources: {{a: {{{resource}}}}}\n"
+        ));
+        let ran = site.muster(&["stack", "create", "bad", "-t", &bad, "-e", &first]);
+        assert_eq!(ran.status, 2, "{resource}: {}{}", ran.stdout, ran.stderr);
+        said += &format!("\n$ {resource}\n{}{}", ran.stdout, ran.stderr).replace("mArKeR-key", "");
+    }
+    for constraint in [
+        "allowed_pattern: '[0-9]+'",
+        "allowed_values: [a, b]",
+        "length: {max: 3}",
+        "custom_constraint: ip_addr",
+    ] {
+        let bad = site.file(&format!(
+            "heat_template_version: wallaby\nparameters:\n  address: {{type: string, hidden: true}}\n  \
+             password: {{type: string, hidden: true, constraints: [{{{constraint}}}]}}\n"
+        ));
+        let ran = site.muster(&["stack", "create", "bad", "-t", &bad, "-e", &first]);
+        assert_eq!(ran.status, 2, "{constraint}: {}{}", ran.stdout, ran.stderr);
+        said += &format!("\n$ {constraint}\n{}{}", ran.stdout, ran.stderr);
+    }
+    assert_without_marker(&said);
+    let log = site.controller.log();
+    assert_eq!(log.lines().find(|line| holds_marker(line)), None, "in the log of the controller");
+    // An agent says what it does to links: their addresses are things of the node, as paths are.
+    let log = web1.daemon.log();
+    assert_eq!(log.lines().find(|line| line.contains(MARKER)), None, "in the log of the agent");
+    assert_eq!(files_with_marker(&data(&site)), Vec::<PathBuf>::new());
+    site.kill();
+    assert_eq!(files_with_marker(&data(&site)), Vec::<PathBuf>::new(), "after a crash");
 }
 
 fn controller(site: &Site, verb: &[&str]) -> Running {

@@ -308,6 +308,47 @@ fn a_server_is_found_by_its_short_name() {
 }
 
 #[test]
+fn a_short_name_is_somebodys_once_he_joins() {
+    let text = |v: u32| {
+        with_outputs(
+            &format!(
+                "s: {{type: OS::Heat::DeployedServer, properties: {{name: web-1}}}}, \
+                 d: {{type: Muster::Dummy, properties: {{node: {{get_resource: s}}, values: {{v: {v}}}}}}}"
+            ),
+            "s: {value: {get_attr: [s, name]}}",
+        )
+    };
+    for restarts in [false, true] {
+        let mut bed = Bed::new(1);
+        bed.create(text(1)).unwrap();
+        bed.idle();
+        assert_eq!((bed.status().as_str(), &*bed.resource("d").node), ("CREATE_IN_PROGRESS", "web-1"));
+        let made = bed.resource("s").physical_id;
+        if restarts {
+            bed.restart();
+        }
+        // One that is called otherwise is not meant.
+        bed.join(&"web-10.example.org".parse().unwrap());
+        assert_eq!(bed.resource("d").node, "web-1");
+        let name = "web-1.example.org".parse().unwrap();
+        bed.join(&name);
+        assert_eq!(bed.resource("d").node, "web-1.example.org");
+        bed.connect(&name);
+        bed.idle();
+        assert_eq!((bed.status(), output(&bed, "s")), ("CREATE_COMPLETE".into(), "web-1.example.org".into()));
+        assert!(bed.tables.reasons.iter().any(|told| told == "s: the server web-1 is web-1.example.org"));
+        // Nothing is made again for it.
+        bed.ran.clear();
+        bed.update(text(2)).unwrap();
+        bed.idle();
+        assert_eq!((bed.ran.as_slice(), bed.resource("s").physical_id), (&["Update d".to_owned()][..], made));
+        bed.delete().unwrap();
+        bed.idle();
+        assert!(bed.status() == "gone" && bed.tables.resources.is_empty());
+    }
+}
+
+#[test]
 fn a_server_that_never_joined_is_told_of() {
     let server = "s: {type: OS::Heat::DeployedServer, properties: {name: node-7}}";
     let mut bed = Bed::new(1);

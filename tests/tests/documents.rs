@@ -144,7 +144,8 @@ fn every_fact_is_in_its_table_and_nothing_else() {
     let (table, _) = text.split_once("## ").unwrap();
     let rows = table.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     let mut listed: Vec<String> = rows.map(str::to_owned).collect();
-    (found.sort(), listed.sort());
+    found.sort();
+    listed.sort();
     assert_eq!(listed, found);
 }
 

@@ -115,14 +115,12 @@ fn number(text: &str) -> Option<f64> {
     digits.parse::<f64>().ok().filter(|_| is_plain).map(|number| number * factor)
 }
 
+/// What stands under the first part of a fact's name ([`crate::fact`]).
+pub type Facts<'a> = &'a dyn Fn(&str) -> Option<Value>;
+
 impl Selector {
-    /// Whether a node with these labels is meant. `facts` gives what stands under the first part of a fact's name
-    /// ([`crate::fact`]); none: nothing is known of the server.
-    pub fn matches(
-        &self,
-        labels: &BTreeMap<String, String>,
-        facts: Option<&dyn Fn(&str) -> Option<Value>>,
-    ) -> bool {
+    /// Whether a node with these labels is meant. Without `facts` nothing is known of the server.
+    pub fn matches(&self, labels: &BTreeMap<String, String>, facts: Option<Facts<'_>>) -> bool {
         self.0.iter().all(|term| match &term.subject {
             Subject::Label(key) => {
                 let value = labels.get(key).map(|value| Value::from(value.as_str()));

@@ -52,7 +52,7 @@ impl References for Known<'_> {
 }
 
 #[test]
-fn fixtures() {
+fn fixtures_are_read_as_expected() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/testdata");
     let mut cases: Vec<_> = std::fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path()).collect();
     cases.sort();

@@ -82,7 +82,7 @@ impl World {
                             is.reason
                         )
                     });
-                    let wrong = self.reference.stack_went(was.as_ref(), &is, &self.shared.borrow().tables);
+                    let wrong = self.reference.stack_went(was.as_deref(), &is, &self.shared.borrow().tables);
                     wrong.into_iter().for_each(|wrong| self.violate(wrong));
                 }
                 Noted::TableGone(device) => self.table_is_gone(&device),

@@ -77,7 +77,7 @@ pub struct Suspect {
 /// What became durable and others have to know of.
 pub enum Noted {
     /// A stack changed.
-    Stack { was: Option<StackRecord>, is: StackRecord },
+    Stack { was: Option<Box<StackRecord>>, is: Box<StackRecord> },
     /// A stack is gone.
     StackGone(StackRecord),
     /// A row is gone.
@@ -165,7 +165,7 @@ impl Shared {
                 if from != to {
                     self.counts.add(format!("stack {from} -> {to}"));
                 }
-                self.noted.push(Noted::Stack { was, is: *stack });
+                self.noted.push(Noted::Stack { was: was.map(Box::new), is: stack });
             }
             Change::StackRemoved { id, name, .. } => {
                 tables.names.remove(&name);

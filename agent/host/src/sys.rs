@@ -64,6 +64,8 @@ pub fn packet_socket(
     }
     // SAFETY: it is open, and nobody else's.
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    // Without it the kernel makes a copy of all that is sent for the filter to look at; before 4.20 it knows no better.
+    let _ = set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1_i32);
     let program = libc::sock_fprog {
         len: u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
         filter: filter.as_ptr().cast_mut(), // the kernel copies it

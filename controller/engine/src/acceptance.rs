@@ -116,9 +116,13 @@ impl Engine {
                 true => muster_template::check_values(kind, &properties).map(|()| None),
                 false => muster_template::spec(kind, &properties).map(Some),
             };
-            let spec = spec.map_err(invalid)?;
+            let mut spec = spec.map_err(invalid)?;
+            if let Some(server) = &mut spec {
+                let row = plan.chosen[index].map(|slot| &self.rows[slot]);
+                self.with_full_name(row, server).map_err(Refusal::Invalid)?;
+            }
             if let Some(Desired::Here(Here::Server(name))) = &spec
-                && self.nodes.full_name(name).map_err(Refusal::Invalid)?.is_none()
+                && !self.nodes.is_joined(name)
             {
                 absent.insert(name.clone());
             }

@@ -74,6 +74,8 @@ impl Engine {
         self.cut_off(key);
         self.nodes.leave(key);
         self.nodes[key].joined = None;
+        // Whoever comes under its name is another server.
+        self.nodes[key].facts = None;
         self.change(Change::NodeRemoved(name.clone()));
         let mut losses: BTreeMap<u64, Loss> = BTreeMap::new();
         // Where lost rows were before, for those that need them.

@@ -163,12 +163,11 @@ impl Nodes {
         if self.is_joined(name) {
             return Ok(Some(name.clone()));
         }
-        // In the order of names these are together; nothing but a dash comes before the dot.
-        let (prefix, end) = (format!("{name}."), format!("{name}/"));
-        let names = self.by_name.range(name..).take_while(|(other, _)| other.as_str() < &*end);
-        let mut found = names
-            .filter(|(other, key)| other.as_str().starts_with(&prefix) && self[**key].joined.is_some())
-            .map(|(other, _)| other);
+        // In the order of names these are together, and the least that a domain can begin with is a zero.
+        let prefix = format!("{name}.");
+        let Ok(first) = format!("{prefix}0").parse::<NodeId>() else { return Ok(None) };
+        let names = self.by_name.range(first..).take_while(|(other, _)| other.as_str().starts_with(&prefix));
+        let mut found = names.filter(|(_, key)| self[**key].joined.is_some()).map(|(other, _)| other);
         match (found.next(), found.next()) {
             (Some(one), Some(another)) => {
                 Err(format!("'{name}' is short for {one} and for {another}: give the whole name"))
@@ -300,6 +299,8 @@ impl Engine {
         if let Some(key) = self.nodes.find(&ask.name) {
             // Whoever speaks under that name until now has other keys.
             self.away(key);
+            // It may be another server, or installed anew.
+            self.nodes[key].facts = None;
         }
         self.nodes.join(joined.clone());
         self.change(Change::Node(Box::new(joined)));

@@ -109,7 +109,7 @@ impl Engine {
             return true;
         }
         self.end_pause(slot);
-        let earlier = pause.filter(|pause| pause.due.is_none()).map_or(Duration::ZERO, |pause| pause.earlier);
+        let earlier = pause.map_or(Duration::ZERO, |pause| pause.waited(now));
         if due.is_some() {
             self.set_pause(slot, Pause { earlier, since: now, due, of_batch: true });
         }
@@ -127,7 +127,7 @@ impl Engine {
         }
         let touched = |member: &u32| self.rows[stack.forward[*member as usize]].role == Role::Forward;
         let earlier = match row.rare().pause {
-            Some(pause) => pause.earlier,
+            Some(pause) => pause.waited(self.now),
             None if before.iter().any(touched) => Duration::ZERO,
             None => return None,
         };

@@ -115,7 +115,7 @@ pub struct ResourceView {
     pub generation: String,
     /// in_sync, drifted, missing or unknown.
     pub observed: String,
-    /// While IN_PROGRESS: waiting, hook, signals, rollout, node_away, queued, running, settling or backoff; else empty.
+    /// While IN_PROGRESS: waiting, hook, pause, signals, node_away, queued, running, settling or backoff; else empty.
     pub phase: String,
     /// Seconds since it has been in that phase.
     #[serde(default)]

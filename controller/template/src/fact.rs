@@ -94,6 +94,9 @@ pub fn fact_at<'v>(value: &'v Value, path: &[&str]) -> Option<&'v Value> {
     if path.contains(&EACH) { None } else { under(value, path).first().copied() }
 }
 
+/// Of a fact's name: more than any has, for the names of links, disks and neighbours that have dots in them too.
+pub(crate) const PARTS_MAX: usize = 32;
+
 fn follow<'v>(value: &'v Value, path: &[&str], any: bool, found: &mut Vec<&'v Value>) {
     match (value, path) {
         (_, []) => found.push(value),
@@ -123,6 +126,9 @@ fn follow<'v>(value: &'v Value, path: &[&str], any: bool, found: &mut Vec<&'v Va
 /// What there is instead.
 pub(crate) fn check(path: &[&str], is_valued: bool) -> Result<(), String> {
     let (first, rest) = path.split_first().ok_or("want the name of a fact")?;
+    if path.len() > PARTS_MAX {
+        return Err(format!("a fact's name has {PARTS_MAX} parts at most, not {}", path.len()));
+    }
     let one = Facts {
         disks: vec![DiskFacts::default()],
         links: vec![LinkFacts {

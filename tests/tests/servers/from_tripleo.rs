@@ -4,7 +4,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use muster_tests::testbed::{Namespace, PACKAGES, Packages, SystemdServer};
+use std::io::Write as _;
+use std::process::Stdio;
+
+use muster_host::lldp::{Frame, Id};
+use muster_tests::testbed::{Namespace, PACKAGES, Packages, SystemdServer, eventually};
 
 const SERVER: &str = "overcloud-compute-0";
 
@@ -12,7 +16,7 @@ const SERVER: &str = "overcloud-compute-0";
 struct Bed {
     controller: SystemdServer,
     server: SystemdServer,
-    _router: Namespace,
+    router: Namespace,
 }
 
 /// What the how-to has its reader do.
@@ -48,7 +52,7 @@ impl Bed {
             let to = if name == "muster-agent" { &server } else { &controller };
             to.copy(&packages.file(name), &format!("/root/{name}_0.1.0-1_amd64.deb"));
         }
-        let bed = Self { controller, server, _router: router };
+        let bed = Self { controller, server, router };
         bed.templates(templates);
         let script = "network/scripts/run-os-net-config.sh";
         let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/tripleo");
@@ -92,6 +96,29 @@ impl Bed {
     fn network(&self) -> String {
         let network = self.server.sh("ip -br -4 address; ip -4 route | sort");
         network.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    /// The router says over LLDP who it is, and the packaged agent hears it.
+    fn hears_its_neighbour(&self) {
+        let frame = Frame {
+            chassis: Id { subtype: Id::MAC_OF_CHASSIS, octets: vec![2, 0, 0, 0, 0, 1] },
+            port: Id { subtype: Id::NAME_OF_PORT, octets: b"outside".to_vec() },
+            ttl: 120,
+            port_description: None,
+            system_name: Some("router-of-the-test".into()),
+            system_description: None,
+            vlan: None,
+            management: Vec::new(),
+        };
+        let mut socat = self.router.command("socat");
+        let mut socat =
+            socat.args(["-u", "STDIN", "INTERFACE:outside"]).stdin(Stdio::piped()).spawn().unwrap();
+        socat.stdin.take().unwrap().write_all(&frame.write([2, 0, 0, 0, 0, 2])).unwrap();
+        assert!(socat.wait().unwrap().success());
+        eventually("the neighbour is told", || {
+            let facts = self.json(&format!("node facts {SERVER}")).to_string();
+            facts.contains("router-of-the-test").then_some(())
+        });
     }
 
     /// When the script that sets its network up was last begun there.
@@ -163,6 +190,7 @@ fn follow(bed: &Bed) {
                 assert_eq!(bed.server.sh("ovs-vsctl list-ports br-ex"), "up0\n");
                 assert_eq!(bed.json("stack outputs overcloud")[0]["value"], serde_json::json!([SERVER]));
                 bed.is_well();
+                bed.hears_its_neighbour();
             }
             5 => {
                 assert!(

@@ -58,6 +58,28 @@ fn a_template_waits_for_facts_and_takes_them_as_they_are_at_its_next_operation()
 }
 
 #[test]
+fn what_a_server_told_is_not_true_of_the_one_that_takes_its_name() {
+    for removed in [true, false] {
+        let mut bed = Bed::new(2);
+        bed.receive(&node(1), facts("debian", 1));
+        bed.create(source("x: {get_node: [node-1, links, eth0.100, mac]}")).unwrap();
+        bed.idle();
+        if removed {
+            bed.remove(&node(1));
+        }
+        bed.rejoin(&node(1));
+        bed.connect(&node(1));
+        bed.update(source("x: {get_node: [node-1, links, eth0.100, mac]}, y: 1")).unwrap();
+        bed.idle();
+        assert_eq!(bed.status(), "UPDATE_IN_PROGRESS", "it has told nothing yet");
+        bed.receive(&node(1), facts("debian", 2));
+        bed.idle();
+        assert_eq!(bed.status(), "UPDATE_COMPLETE");
+        assert!(values(&bed).contains(&"02:00:00:00:00:02".to_owned()), "{:?}", values(&bed));
+    }
+}
+
+#[test]
 fn what_no_node_has_fails_and_says_so() {
     let mut bed = Bed::new(1);
     bed.receive(&node(0), facts("debian", 1));

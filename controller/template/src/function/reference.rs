@@ -6,7 +6,7 @@ use super::text_in;
 use crate::build::{Reader, number};
 use crate::error::{Place, cut, suggestion_or_all};
 use crate::expression::{Call, Expr, ExprKind, FacadePart, Pseudo};
-use crate::fact::FACTS;
+use crate::fact::{FACTS, PARTS_MAX};
 
 const PSEUDO: [(&str, Pseudo); 2] =
     [("OS::stack_name", Pseudo::StackName), ("OS::stack_id", Pseudo::StackId)];
@@ -81,6 +81,12 @@ pub(super) fn get_node(reader: &mut Reader<'_>, argument: Expr) -> Option<Call> 
         reader.error(argument.at, message);
         return None;
     };
+    if parts.len() > PARTS_MAX + 1 {
+        let message =
+            format!("want {WANTED} with {PARTS_MAX} parts of a fact at most, got {}", parts.len() - 1);
+        reader.error(argument.at, message);
+        return None;
+    }
     let Some(asked) = parts.get(1) else {
         reader.error(argument.at, format!("want {WANTED}, got too few items"));
         return None;

@@ -154,6 +154,7 @@ impl<C: AsyncFn() -> Result<Ovsdb, OvsdbError>> Executor<'_, C> {
             Step::SetMac { link, mac } => netlink.set_mac(link, mac).await,
             Step::SetUp { link, up } => netlink.set_up(link, *up).await,
             Step::AddAddress { link, address, moved } => netlink.add_address(link, address, *moved).await,
+            Step::KeepAddress { link, address } => netlink.keep_address(link, address).await,
             Step::RemoveAddress { link, address } => netlink.remove_address(link, address).await,
             Step::AddRoute { link, route } => netlink.add_route(link, route).await,
             Step::ReplaceRoute { link, route, .. } => netlink.replace_route(link, route).await,

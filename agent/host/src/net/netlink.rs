@@ -234,6 +234,14 @@ impl Netlink {
         done_by(within(request.execute()).await, &[EEXIST])
     }
 
+    /// An address that is there stays for good, as one without a lifetime.
+    pub async fn keep_address(&mut self, link: &str, address: &Address) -> Result<()> {
+        let index = self.index(link).await?;
+        let mut request = self.handle.address().add(index, address.net.addr(), address.net.prefix_len());
+        adapt(request.message_mut(), address, false);
+        within(request.replace().execute()).await
+    }
+
     /// Removes an address.
     pub async fn remove_address(&mut self, link: &str, address: &Address) -> Result<()> {
         let index = match self.index(link).await {

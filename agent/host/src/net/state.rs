@@ -17,7 +17,7 @@ use super::dhcp::Leases;
 use super::resolver::Resolver;
 
 pub use layer3::{
-    Address, Attribute, Broadcast, Hop, PROTOCOL_BOOT, PROTOCOL_DHCP, PROTOCOL_KERNEL, PROTOCOL_MUSTER,
+    Address, Attribute, Broadcast, Ends, Hop, PROTOCOL_BOOT, PROTOCOL_DHCP, PROTOCOL_KERNEL, PROTOCOL_MUSTER,
     PROTOCOL_RA, PROTOCOL_STATIC, Route, RouteKey,
 };
 pub use ovs::{Columns, Ovs, OvsBridge, OvsInterface, OvsPort};

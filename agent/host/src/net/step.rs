@@ -54,6 +54,8 @@ pub enum Step {
     SetUp { link: String, up: bool },
     /// To a link. `moved`: it is this host's already, so nobody has to be asked whether it is free.
     AddAddress { link: String, address: Address, moved: bool },
+    /// One of IPv4 that is there loses the end of its lifetime.
+    KeepAddress { link: String, address: Address },
     /// From a link.
     RemoveAddress { link: String, address: Address },
     /// Through a link.
@@ -155,6 +157,9 @@ impl fmt::Display for Step {
             Self::SetUp { link, up: true } => write!(f, "set {link} up"),
             Self::SetUp { link, up: false } => write!(f, "set {link} down"),
             Self::AddAddress { link, address, .. } => write!(f, "add the address {address} to {link}"),
+            Self::KeepAddress { link, address } => {
+                write!(f, "keep the address {address} on {link} beyond its lifetime")
+            }
             Self::RemoveAddress { link, address } => write!(f, "remove the address {address} from {link}"),
             Self::AddRoute { link, route } => write!(f, "add the route {route} dev {link}"),
             Self::ReplaceRoute { link, route, old_link, old } => {

@@ -1,7 +1,8 @@
 //! What every link in question shall be: the document's word for the links it names, and what was there
 //! before for those that an older document named. Restoring is the target of no document at all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use muster_shared::model::network::{
     BondOptions, Dhcp, Dns, NetworkDocument, Object, ObjectKind, OvsPlace, OvsTable, Rule,
@@ -13,7 +14,9 @@ use ports::{in_database, is_hwaddr};
 use super::dhcp::Told;
 use super::resolver::Resolver;
 use super::snapshot::Snapshot;
-use super::state::{Address, Attach, OvsBridge, OvsPort, PROTOCOL_MUSTER, PROTOCOL_STATIC, Route, State};
+use super::state::{
+    Address, Attach, Link, OvsBridge, OvsPort, PROTOCOL_MUSTER, PROTOCOL_STATIC, Route, State,
+};
 
 mod ports;
 mod put_back;
@@ -103,6 +106,16 @@ pub struct LinkTarget {
     pub routes: Vec<Route>,
     /// A client leases addresses for it, beside those.
     pub dhcp: Option<Told>,
+}
+
+impl LinkTarget {
+    /// The wanted address is there until the end of its lifetime, and none of the `leased` ones that a client renews.
+    pub(super) fn runs_out(&self, address: &Address, leased: &BTreeSet<IpAddr>, now: &Link) -> bool {
+        let ip = address.net.addr();
+        let renewed = leased.contains(&ip) && self.dhcp.as_ref().is_some_and(|told| told.leases(ip));
+        let ends = || now.addresses.iter().any(|there| there == address && address.outlives(there));
+        self.origin != Origin::Beside && !renewed && ends()
+    }
 }
 
 /// A port of Open vSwitch without a link of the kernel.

@@ -181,8 +181,12 @@ impl Found<'_> {
             let has = link.mac.as_deref().unwrap_or("none");
             self.add(path, format!("wanted the MAC address {mac}, {name} has {has}"));
         }
+        let leased = state.dhcp.addresses(name).collect();
         for (index, address) in wanted.addresses.iter().enumerate() {
-            if !link.addresses.contains(address) {
+            if wanted.runs_out(address, &leased, link) {
+                let text = format!("wanted {address} for good, {name} has it until the end of a lifetime");
+                self.add(&format!("{path}.addresses[{index}]"), text);
+            } else if !link.addresses.contains(address) {
                 let has = listed(link.addresses.iter().filter(|address| !address.is_link_local()));
                 self.add(
                     &format!("{path}.addresses[{index}]"),

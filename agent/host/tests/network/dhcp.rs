@@ -112,6 +112,47 @@ fn what_is_leased_is_there_beside_what_the_document_has_and_goes_with_it() {
     }
 }
 
+/// The kernel would remove it at the end of the lease, hours after the change was kept.
+#[test]
+fn a_leased_address_that_is_pinned_stays_for_good() {
+    let (server, _peer) = two("eth1", Client::Dhclient);
+    let leases = document(leasing("eth1", &json!({"dns_servers": ["192.0.2.54"]})));
+    server.inside(async |network| {
+        let before = network.snapshot(&leases, &no_mapping(), None).await.unwrap();
+        let before = network.apply(&leases, &no_mapping(), &before).await.unwrap().before;
+        let shown = || server.ip("-4 -o address show dev eth1");
+        assert!(!shown().contains("valid_lft forever"), "{}", shown());
+        let leased = shown().split_whitespace().nth(3).unwrap().to_owned();
+        let pinned = document(json!([{"type": "interface", "name": "eth1", "dns_servers": ["192.0.2.54"],
+            "addresses": [{"ip_netmask": leased}], "routes": [{"default": true, "next_hop": "192.0.2.1"}]}]));
+        let before = network.snapshot(&pinned, &no_mapping(), Some(before)).await.unwrap();
+        let applied = network.apply(&pinned, &no_mapping(), &before).await.unwrap();
+        let steps: Vec<String> = applied.steps.iter().map(ToString::to_string).collect();
+        let wanted = [
+            "end the DHCP client of eth1".to_owned(),
+            format!("keep the address {leased} on eth1 beyond its lifetime"),
+        ];
+        assert_eq!(steps[..2], wanted, "{steps:?}");
+        assert!(shown().contains(&format!("inet {leased}")) && shown().contains("valid_lft forever"), "{}", shown());
+        assert_eq!(network.apply(&pinned, &no_mapping(), &before).await.unwrap().steps, []);
+
+        // Whoever gives it an end again is told of.
+        for also in ["", "203.0.113.10/24"] {
+            let address = if also.is_empty() { &leased } else { also };
+            server.ip(&format!("address replace {address} dev eth1 valid_lft 60 preferred_lft 60"));
+            let mut addresses = vec![json!({"ip_netmask": leased})];
+            addresses.extend((!also.is_empty()).then(|| json!({"ip_netmask": also})));
+            let document = document(json!([{"type": "interface", "name": "eth1", "addresses": addresses}]));
+            let found = network.check(&document, &no_mapping(), &before).await.unwrap();
+            let index = addresses.len() - 1;
+            let wanted = format!("network_config[0].addresses[{index}]: wanted {address} for good, eth1 has it until the end of a lifetime");
+            assert!(found.iter().any(|it| it.to_string() == wanted), "{found:?}");
+            network.apply(&document, &no_mapping(), &before).await.unwrap();
+            assert_eq!(shown().matches("valid_lft forever").count(), addresses.len(), "{}", shown());
+        }
+    });
+}
+
 #[test]
 fn a_change_that_is_not_kept_gives_the_lease_back() {
     let (server, peer) = two("eth1", Client::Dhclient);

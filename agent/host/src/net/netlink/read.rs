@@ -9,7 +9,7 @@ use rtnetlink::packet_route::link::{InfoData, InfoVlan, LinkAttribute, LinkFlags
 use rtnetlink::packet_route::route::RouteMessage;
 use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
 
-use super::super::state::{Address, Broadcast, Link, PROTOCOL_KERNEL, VlanLink};
+use super::super::state::{Address, Broadcast, Ends, Link, PROTOCOL_KERNEL, VlanLink};
 use super::dump::{Dump, whole};
 use super::{Netlink, NetlinkError, Result, bond, route, tap};
 
@@ -194,7 +194,9 @@ fn address(message: &AddressMessage) -> Option<Address> {
         }
     }
     let address = local.or(other)?;
-    let given = address.is_ipv6() && !header.flags.contains(AddressHeaderFlags::Permanent);
+    // The kernel calls permanent what has no end of its lifetime.
+    let ends = !header.flags.contains(AddressHeaderFlags::Permanent);
+    let given = address.is_ipv6() && ends;
     // Of IPv6, this flag marks a temporary address.
     if given && flags.contains(AddressFlags::Secondary) {
         return None;
@@ -205,6 +207,7 @@ fn address(message: &AddressMessage) -> Option<Address> {
         peer: other.filter(|other| *other != address),
         noprefixroute: flags.contains(AddressFlags::Noprefixroute),
         given,
+        ends: Ends(address.is_ipv4() && ends),
         scope: if address.is_ipv4() { header.scope.into() } else { 0 },
         metric,
         broadcast,

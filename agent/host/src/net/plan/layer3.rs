@@ -140,6 +140,10 @@ fn addresses(on: &OnLink<'_>, steps: &mut Vec<Step>, later: &mut Vec<Step>) {
     let missing = |address: &&Address| !anew.contains(&address.net.trunc()) && !has.contains(address);
     // One of IPv6 that changes its prefix length or its flags was just removed.
     steps.extend(wanted.addresses.iter().filter(missing).map(|address| on.add(address)));
+    let stays =
+        |address: &&Address| !anew.contains(&address.net.trunc()) && wanted.runs_out(address, on.leased, now);
+    let keep = |address: &Address| Step::KeepAddress { link: on.name.to_owned(), address: *address };
+    steps.extend(wanted.addresses.iter().filter(stays).map(keep));
     rebuild(on, &anew, &old, steps);
 }
 

@@ -32,10 +32,12 @@ pub struct Address {
     /// Without a route to its network.
     #[serde(default, skip_serializing_if = "is_false")]
     pub noprefixroute: bool,
-    /// Of IPv6, with a lifetime: a router or DHCP server gave it and gives it again. IPv4's lifetime is not kept:
-    /// what a DHCP client renews comes back with its next renewal, and nobody is cut off until then.
+    /// Of IPv6, with a lifetime: a router or DHCP server gave it and gives it again.
     #[serde(default, skip_serializing_if = "is_false")]
     pub given: bool,
+    /// Of IPv4.
+    #[serde(default, skip_serializing_if = "Ends::is_never")]
+    pub ends: Ends,
     /// Of IPv4, an `RT_SCOPE_` number.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub scope: u8,
@@ -45,6 +47,38 @@ pub struct Address {
     /// Of IPv4.
     #[serde(default, skip_serializing_if = "Broadcast::is_none")]
     pub broadcast: Broadcast,
+}
+
+/// The kernel removes an address at the end of its lifetime unless a DHCP client renews it. It makes no other address of
+/// it, see [`Address::outlives`], and what is put back stays for good: the client's next renewal says how long it really
+/// does.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Ends(pub bool);
+
+impl Ends {
+    fn is_never(&self) -> bool {
+        !self.0
+    }
+}
+
+impl PartialEq for Ends {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Ends {}
+
+impl PartialOrd for Ends {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Ends {
+    fn cmp(&self, _: &Self) -> Ordering {
+        Ordering::Equal
+    }
 }
 
 /// The broadcast address that goes with an address. It is put back as it was, and makes no other address of it: what has
@@ -149,10 +183,16 @@ impl Address {
             peer: None,
             noprefixroute: false,
             given: false,
+            ends: Ends(false),
             scope: 0,
             metric: 0,
             broadcast: Broadcast::of(net),
         }
+    }
+
+    /// It is to stay, and the one that is there will not.
+    pub fn outlives(&self, there: &Self) -> bool {
+        there.ends.0 && !self.ends.0
     }
 
     /// For its own link alone; the kernel makes one for every link.

@@ -1,8 +1,8 @@
 //! `Muster::Package`: a package of the server's distribution, by apt or dnf.
 //!
 //! ```text
-//!  list ─▶ as wanted? ─▶ wait for the lock ─▶ mend ─▶ what is to be had, refresh lists ─▶ would others go? ─▶ change ─▶ list
-//!                                                                                         │ what fails puts back what was listed
+//!  list ─▶ as wanted? ─▶ wait for the lock ─▶ list, mend ─▶ what is to be had, refresh lists ─▶ would others go? ─▶ change ─▶ list
+//!                                                                     what fails puts back what its own orders changed │
 //! ```
 //! What changes anything is a run of its own ([`Runner`]), which outlives the agent: one that is found under way is waited for,
 //! and then everything is looked at again. What only reads is a bounded command. No shell, no question, no file of an
@@ -94,6 +94,10 @@ enum Wanted {
 struct Order {
     program: &'static str,
     arguments: Vec<String>,
+    /// What packages become by it: by key of a [`Listing`] for apt, by name for dnf.
+    gives: BTreeMap<String, Wanted>,
+    /// It holds a package, or ends that.
+    is_mark: bool,
 }
 
 /// Who knows what is installed and changes it.
@@ -194,24 +198,36 @@ impl Packages {
         let until = Instant::now() + Duration::from_secs(package.timeout.into());
         let work = Work { runs: &self.runs, id, package: name, until };
         lock::wait(manager.locks(), package.timeout, until).await?;
-        let (was, mended) = manager.mend(&work, was).await?;
-        if let Err(fault) = Self::change(manager, &work, &was, goal).await {
-            return Err(Self::put_back(manager, &work, &was, fault).await);
+        // What others have done while we waited is theirs.
+        let (was, mended) = manager.mend(&work, manager.list(name).await?).await?;
+        if goal.version == Wanted::Absent && was.find(name).is_some() && manager.is_own(name).await? {
+            return Err(PackageFault::Own { package: name.to_owned() });
+        }
+        let mut ran = Vec::new();
+        if let Err(fault) = Self::change(manager, &work, &was, goal, &mut ran).await {
+            return Err(Self::put_back(manager, &work, &was, &ran, fault).await);
         }
         let is = manager.list(name).await?;
         let differ = manager.differences(&is, name, goal);
         if differ.is_empty() {
-            return Ok(Applied { version: found(&is), touched: true, mended });
+            return Ok(Applied { version: found(&is), touched: mended || !ran.is_empty(), mended });
         }
         let fault = PackageFault::Differs { package: name.to_owned(), differ: differ.join(", ") };
-        Err(Self::put_back(manager, &work, &was, fault).await)
+        Err(Self::put_back(manager, &work, &was, &ran, fault).await)
     }
 
-    /// By what the lists say; of what has gone from the repository since, new ones know.
-    async fn change(manager: Manager, work: &Work<'_>, was: &Listing, goal: &Goal) -> Result<()> {
+    /// By what the lists say; of what has gone from the repository since, new ones know. `ran`: what was begun.
+    async fn change(
+        manager: Manager,
+        work: &Work<'_>,
+        was: &Listing,
+        goal: &Goal,
+        ran: &mut Vec<Order>,
+    ) -> Result<()> {
         let mut orders = manager.plan(work, was, goal).await?.into_iter();
         let mut is_new = false;
         while let Some(order) = orders.next() {
+            ran.push(order.clone());
             match work.run(&order).await {
                 Ok(()) => {}
                 Err(fault) if fault.is_of_old_lists() && !is_new && manager == Manager::Apt => {
@@ -225,19 +241,34 @@ impl Packages {
         Ok(())
     }
 
-    /// After `fault`: whatever has changed becomes what it was, where that can be.
-    async fn put_back(manager: Manager, work: &Work<'_>, was: &Listing, fault: PackageFault) -> PackageFault {
-        let work = Work { until: Instant::now() + Duration::from_secs(PACKAGE_BACK.into()), ..*work };
-        let Ok(is) = manager.list(work.package).await else { return fault };
-        if is == *was {
+    /// After `fault`: what the orders that `ran` have changed becomes what it was, where that can be.
+    async fn put_back(
+        manager: Manager,
+        work: &Work<'_>,
+        was: &Listing,
+        ran: &[Order],
+        fault: PackageFault,
+    ) -> PackageFault {
+        if ran.is_empty() {
             return fault;
         }
-        for order in manager.back(was, &is, work.package) {
-            // What it did not reach is said in what is left.
-            let _ = work.run(&order).await;
+        let package = work.package;
+        let work = Work { until: Instant::now() + Duration::from_secs(PACKAGE_BACK.into()), ..*work };
+        let Ok(is) = manager.list(package).await else { return fault };
+        let (was, is) = manager.changed_by(ran, was, &is, package);
+        if is == was {
+            return fault;
         }
-        let Ok(is) = manager.list(work.package).await else { return fault };
-        fault.after(is.left_of(was))
+        // What it did not reach is said in what is left.
+        let _ = manager.settle(&work).await;
+        for order in manager.back(&was, &is, package) {
+            if let Some(order) = manager.sparing(order).await {
+                let _ = work.run(&order).await;
+            }
+        }
+        let Ok(mut now) = manager.list(package).await else { return fault };
+        now.0.retain(|key, _| was.0.contains_key(key) || is.0.contains_key(key));
+        fault.after(now.left_of(&was))
     }
 }
 
@@ -303,10 +334,78 @@ impl Manager {
         }
     }
 
+    /// Whether it is the package of the running program.
+    async fn is_own(self, name: &str) -> Result<bool> {
+        let Ok(program) = std::fs::read_link("/proc/self/exe") else { return Ok(false) };
+        // One that has been replaced since is still the one of its package.
+        let program = program.to_string_lossy();
+        let program = program.strip_suffix(" (deleted)").unwrap_or(&program);
+        let owners = match self {
+            Self::Apt => Apt::owners(program).await?,
+            Self::Dnf => Dnf::owners(program).await?,
+        };
+        Ok(owners.iter().any(|owner| owner == name))
+    }
+
+    /// What an order of ours that was cut off has left must not hinder the next; no script runs for that.
+    async fn settle(self, work: &Work<'_>) -> Result<()> {
+        match self {
+            Self::Apt => Apt::settle(work).await,
+            Self::Dnf => Ok(()),
+        }
+    }
+
+    /// Of `was` and `is` what the orders that `ran` have changed and nobody else since.
+    fn changed_by(self, ran: &[Order], was: &Listing, is: &Listing, name: &str) -> (Listing, Listing) {
+        let gives: BTreeMap<&String, &Wanted> = ran.iter().flat_map(|order| &order.gives).collect();
+        let are_marked = ran.iter().any(|order| order.is_mark);
+        let (mut before, mut now) = (Listing::default(), Listing::default());
+        for key in was.0.keys().chain(is.0.keys().filter(|key| !was.0.contains_key(*key))) {
+            let (old, new) = (was.0.get(key), is.0.get(key));
+            let Some(either) = new.or(old) else { continue };
+            let given = gives.get(if self == Self::Apt { key } else { &either.name });
+            let is_ours = given.is_some_and(|given| match (given, new) {
+                // Half there as it was, or as something that has no version yet.
+                (_, Some(Installed { broken: Some(_), version, .. }))
+                    if version.is_empty() || old.is_some_and(|old| old.version == *version) =>
+                {
+                    true
+                }
+                (Wanted::Exactly(given), Some(new)) => new.version == *given,
+                (Wanted::Any, Some(_)) | (Wanted::Absent, None) => true,
+                _ => false,
+            });
+            let is_marked = are_marked && either.name == name;
+            let mut old = old.cloned();
+            match (&mut old, new) {
+                // Another version is somebody else's, and whether it is held ours.
+                (Some(old), Some(new)) if is_marked && !is_ours => {
+                    *old = Installed { held: old.held, ..new.clone() }
+                }
+                (Some(old), Some(new)) if !is_marked && is_ours => old.held = new.held,
+                _ if !is_ours => continue,
+                _ => {}
+            }
+            before.0.extend(old.map(|old| (key.clone(), old)));
+            now.0.extend(new.map(|new| (key.clone(), new.clone())));
+        }
+        (before, now)
+    }
+
+    /// What makes `is` what it was, as far as it is to be had; of what is ours.
     fn back(self, was: &Listing, is: &Listing, name: &str) -> Vec<Order> {
         match self {
             Self::Apt => apt::back(was, is, name),
             Self::Dnf => dnf::back(was, is, name),
+        }
+    }
+
+    /// The order, so that it removes nothing but what it names.
+    async fn sparing(self, order: Order) -> Option<Order> {
+        match self {
+            Self::Apt => apt::sparing(order).await,
+            // It removes by name, and was asked first who needs that.
+            Self::Dnf => dnf::sparing(order).await,
         }
     }
 

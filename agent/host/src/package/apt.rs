@@ -78,6 +78,17 @@ impl Apt {
         Ok((Self::list().await?, true))
     }
 
+    /// As [`Apt::mend`], but nothing is configured: that may be what took too long. dpkg takes up what was cut off
+    /// whenever it may write, here for no selection at all.
+    pub(super) async fn settle(work: &Work<'_>) -> Result<()> {
+        if is_interrupted() { work.run(&order(DPKG, &[], ["--set-selections"])).await } else { Ok(()) }
+    }
+
+    /// Whose file it is.
+    pub(super) async fn owners(file: &str) -> Result<Vec<String>> {
+        Ok(parse_owners(&ask(QUERY, &["-S", file]).await?.stdout, file))
+    }
+
     pub(super) async fn plan(work: &Work<'_>, is: &Listing, goal: &Goal) -> Result<Vec<Order>> {
         let found = is.find(work.package);
         let is_held = found.is_some_and(|found| found.held);
@@ -103,9 +114,9 @@ impl Apt {
                 Some(change(words))
             }
         };
-        let mark = |verb: &str| order(MARK, &[], [verb, work.package]);
+        let mark = |verb| mark(verb, work.package);
         let mut orders = Vec::new();
-        if let Some(changed) = changed {
+        if let Some(mut changed) = changed {
             if let (Some(found), true) = (found, is_held) {
                 if goal.held.is_none() {
                     let (package, version) = (work.package.to_owned(), found.version.clone());
@@ -113,7 +124,7 @@ impl Apt {
                 }
                 orders.push(mark("unhold"));
             }
-            simulate(work, &changed).await?;
+            changed.gives = simulate(work, &changed).await?;
             orders.push(changed);
         }
         if goal.version != Wanted::Absent {
@@ -159,8 +170,8 @@ pub(super) fn refresh() -> Order {
     change(["update", "-o", "APT::Update::Error-Mode=any"].map(str::to_owned))
 }
 
-/// What apt would do; what cannot be done is said here, with nothing changed.
-async fn simulate(work: &Work<'_>, order: &Order) -> Result<()> {
+/// What apt would do, by name; what cannot be done is said here, with nothing changed.
+async fn simulate(work: &Work<'_>, order: &Order) -> Result<BTreeMap<String, Wanted>> {
     // Said by us, with names.
     let words = order.arguments.iter().map(String::as_str).filter(|word| *word != "--no-remove");
     // This one is not held any more when it is done; others that are hinder it then, with nothing changed.
@@ -176,7 +187,7 @@ async fn simulate(work: &Work<'_>, order: &Order) -> Result<()> {
     }
     let others = parse_removed(&answer.stdout, work.package);
     if others.is_empty() {
-        return Ok(());
+        return Ok(parse_changes(&answer.stdout));
     }
     let verb = if order.arguments.iter().any(|word| word == "remove") { "remove" } else { "install" };
     Err(PackageFault::Others { what: format!("{verb} {}", work.package), others })
@@ -184,33 +195,71 @@ async fn simulate(work: &Work<'_>, order: &Order) -> Result<()> {
 
 /// What makes `is` what it was, as far as it is to be had.
 pub(super) fn back(was: &Listing, is: &Listing, name: &str) -> Vec<Order> {
-    let (mut words, mut fresh, mut orders) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut gives, mut fresh, mut orders) = (BTreeMap::new(), Vec::new(), Vec::new());
     for key in is.0.keys().filter(|key| !was.0.contains_key(*key)) {
-        words.push(format!("{key}-"));
+        gives.insert(key.clone(), Wanted::Absent);
         fresh.push(key.clone());
     }
     for (key, before) in was.0.iter().filter(|(_, before)| before.broken.is_none()) {
         let same = |now: &Installed| now.version == before.version && now.broken.is_none();
         if !is.0.get(key).is_some_and(same) {
-            words.push(format!("{key}={}", before.version));
+            gives.insert(key.clone(), Wanted::Exactly(before.version.clone()));
         }
     }
-    if !words.is_empty() {
-        let verb = ["install", "--allow-downgrades", "--allow-change-held-packages"].map(str::to_owned);
-        orders.push(change(verb.into_iter().chain(words)));
+    if !gives.is_empty() {
+        orders.push(give(&[], gives));
     }
     if !fresh.is_empty() {
-        // Also where apt gives up for what it cannot have; what has gone by now is nothing to it.
+        // Also where apt gives up for what it cannot have; what has gone by now is nothing to it, and what others need stays.
         let verb = ["--remove", "--force-remove-reinstreq"].map(str::to_owned);
         orders.push(order(DPKG, &[], verb.into_iter().chain(fresh)));
     }
     let held = |listing: &Listing| listing.find(name).is_some_and(|found| found.held);
     match (held(was), held(is)) {
-        (true, false) => orders.push(order(MARK, &[], ["hold", name])),
-        (false, true) if was.find(name).is_some() => orders.push(order(MARK, &[], ["unhold", name])),
+        (true, false) => orders.push(mark("hold", name)),
+        (false, true) if was.find(name).is_some() => orders.push(mark("unhold", name)),
         _ => {}
     }
     orders
+}
+
+/// All at once, removed or in a version of before.
+fn give(options: &[&str], gives: BTreeMap<String, Wanted>) -> Order {
+    let verb = ["install", "--allow-downgrades", "--allow-change-held-packages"];
+    let words = gives.iter().map(|(key, given)| match given {
+        Wanted::Absent => format!("{key}-"),
+        Wanted::Any => key.clone(),
+        Wanted::Exactly(version) => format!("{key}={version}"),
+    });
+    let words = verb.iter().chain(options).map(|word| (*word).to_owned()).chain(words);
+    Order { gives: gives.clone(), ..change(words) }
+}
+
+/// An order of [`back`] that would take along what others have installed since removes nothing.
+pub(super) async fn sparing(order: Order) -> Option<Order> {
+    if order.program != GET {
+        return Some(order);
+    }
+    let words: Vec<&str> = ["-s"].into_iter().chain(order.arguments.iter().map(String::as_str)).collect();
+    let answer = ask(GET, &words).await.ok()?;
+    spared(order, answer.is_success.then_some(&answer.stdout))
+}
+
+/// `simulated`: what it would do, none if it cannot be done.
+pub(super) fn spared(order: Order, simulated: Option<&String>) -> Option<Order> {
+    let is_named = |(key, given): (&String, &Wanted)| {
+        *given != Wanted::Absent || order.gives.get(key) == Some(&Wanted::Absent)
+    };
+    if simulated.is_some_and(|text| parse_changes(text).iter().all(is_named)) {
+        return Some(order);
+    }
+    let mut gives = order.gives;
+    gives.retain(|_, given| *given != Wanted::Absent);
+    (!gives.is_empty()).then(|| give(&["--no-remove"], gives))
+}
+
+fn mark(verb: &str, package: &str) -> Order {
+    Order { is_mark: true, ..order(MARK, &[], [verb, package]) }
 }
 
 fn is_interrupted() -> bool {
@@ -229,7 +278,8 @@ fn order(
     words: impl IntoIterator<Item = impl Into<String>>,
 ) -> Order {
     let options = options.iter().map(|option| (*option).to_owned());
-    Order { program, arguments: options.chain(words.into_iter().map(Into::into)).collect() }
+    let arguments = options.chain(words.into_iter().map(Into::into)).collect();
+    Order { program, arguments, gives: BTreeMap::new(), is_mark: false }
 }
 
 /// As [`FORMAT`] has it. What left nothing but files of its administrator is not there.
@@ -286,4 +336,29 @@ pub(super) fn parse_policy(text: &str) -> (Option<String>, Vec<String>) {
 pub(super) fn parse_removed(text: &str, own: &str) -> Vec<String> {
     let removed = text.lines().filter_map(|line| line.strip_prefix("Remv ")?.split_whitespace().next());
     removed.filter(|name| name.split(':').next() != Some(own)).map(str::to_owned).collect()
+}
+
+/// `Inst NAME [OLD] (NEW ...)` and `Remv NAME [OLD]`: what a simulation makes of packages.
+pub(super) fn parse_changes(text: &str) -> BTreeMap<String, Wanted> {
+    let changes = text.lines().filter_map(|line| {
+        let (verb, rest) = line.split_once(' ')?;
+        let name = rest.split_whitespace().next()?;
+        let given = match verb {
+            "Remv" => Wanted::Absent,
+            "Inst" => {
+                let version = rest.split_once('(').and_then(|(_, new)| new.split_whitespace().next());
+                version.map_or(Wanted::Any, |version| Wanted::Exactly(version.to_owned()))
+            }
+            _ => return None,
+        };
+        Some((name.to_owned(), given))
+    });
+    changes.collect()
+}
+
+/// `NAME[:ARCHITECTURE], ...: FILE`.
+pub(super) fn parse_owners(text: &str, file: &str) -> Vec<String> {
+    let rows = text.lines().filter_map(|line| line.strip_suffix(file)?.strip_suffix(": "));
+    let names = rows.flat_map(|names| names.split(", "));
+    names.filter_map(|name| name.split(':').next()).map(str::to_owned).collect()
 }

@@ -45,6 +45,13 @@ impl Dnf {
         Err(PackageFault::Answer { program: DNF, said })
     }
 
+    /// Whose file it is.
+    pub(super) async fn owners(file: &str) -> Result<Vec<String>> {
+        let answer = ask(RPM, &["-qf", "--qf=%{NAME}\n", file]).await?;
+        let names = answer.stdout.lines().filter(|_| answer.is_success);
+        Ok(names.map(str::to_owned).collect())
+    }
+
     pub(super) async fn plan(work: &Work<'_>, is: &Listing, goal: &Goal) -> Result<Vec<Order>> {
         let package = work.package;
         let found = is.find(package);
@@ -58,7 +65,7 @@ impl Dnf {
                 if !others.is_empty() {
                     return Err(PackageFault::Others { what: format!("remove {package}"), others });
                 }
-                Some(change(["remove", package]))
+                Some(give(["remove", package], package, Wanted::Absent))
             }
             (wanted, _) => {
                 let offered = Self::offered(package).await?;
@@ -66,10 +73,14 @@ impl Dnf {
                 let Wanted::Exactly(version) = wanted else {
                     offered.first().ok_or_else(none)?;
                     let held = (goal.held == Some(true)).then(|| lock("add", package));
-                    return Ok([change(["install", package])].into_iter().chain(held).collect());
+                    let install = give(["install", package], package, Wanted::Any);
+                    return Ok([install].into_iter().chain(held).collect());
                 };
                 match offered.iter().find(|offered| is_version(offered, version)) {
-                    Some(offered) => Some(change(["install", &spec(package, offered)])),
+                    Some(offered) => {
+                        let given = Wanted::Exactly(offered.clone());
+                        Some(give(["install", &spec(package, offered)], package, given))
+                    }
                     None if offered.is_empty() => return Err(none()),
                     None => {
                         return Err(PackageFault::NoVersion {
@@ -128,6 +139,17 @@ pub(super) fn back(was: &Listing, is: &Listing, name: &str) -> Vec<Order> {
     orders
 }
 
+/// An order of [`back`] that removes what somebody needs by now is none.
+pub(super) async fn sparing(order: Order) -> Option<Order> {
+    let mut words = order.arguments.iter().skip(CHANGE.len()).map(String::as_str);
+    if words.next() != Some("remove") {
+        return Some(order);
+    }
+    let words: Vec<&str> = ["-e", "--test"].into_iter().chain(words).collect();
+    let answer = ask(RPM, &words).await.ok()?;
+    answer.is_success.then_some(order)
+}
+
 /// `wanted`: with epoch and release, or without one or both.
 pub(super) fn is_version(installed: &str, wanted: &str) -> bool {
     let without_epoch = installed.split_once(':').map_or(installed, |(_, rest)| rest);
@@ -142,11 +164,17 @@ fn spec(package: &str, version: &str) -> String {
 }
 
 fn change<'a>(words: impl IntoIterator<Item = &'a str>) -> Order {
-    Order { program: DNF, arguments: CHANGE.into_iter().chain(words).map(str::to_owned).collect() }
+    let arguments = CHANGE.into_iter().chain(words).map(str::to_owned).collect();
+    Order { program: DNF, arguments, gives: BTreeMap::new(), is_mark: false }
+}
+
+/// Of what comes along dnf's answer says nothing that is certain: it stays.
+fn give<'a>(words: impl IntoIterator<Item = &'a str>, package: &str, given: Wanted) -> Order {
+    Order { gives: BTreeMap::from([(package.to_owned(), given)]), ..change(words) }
 }
 
 fn lock(verb: &str, package: &str) -> Order {
-    change(["versionlock", verb, package])
+    Order { is_mark: true, ..change(["versionlock", verb, package]) }
 }
 
 /// As [`FORMAT`] has it. A kernel may be there several times: the last one of a name counts.

@@ -88,6 +88,14 @@ pub enum PackageFault {
         /// What is there.
         version: String,
     },
+    /// The agent would remove itself.
+    #[error(
+        "{package} is the package of the agent that runs here, which does not remove itself: take this resource out of the template with 'on_delete: keep', and remove it on the server by hand"
+    )]
+    Own {
+        /// Its name.
+        package: String,
+    },
     /// A command failed.
     #[error("'{command}' {how}{}", quoted(.lines))]
     Command {
@@ -125,7 +133,7 @@ impl PackageFault {
     /// Whether trying again cannot help.
     pub fn is_permanent(&self) -> bool {
         match self {
-            Self::NoManager | Self::Others { .. } | Self::Held { .. } => true,
+            Self::NoManager | Self::Others { .. } | Self::Held { .. } | Self::Own { .. } => true,
             Self::NoPackage { refresh, .. } | Self::NoVersion { refresh, .. } => refresh.is_none(),
             Self::Command { permanent, .. } => *permanent,
             Self::After { fault, .. } => fault.is_permanent(),

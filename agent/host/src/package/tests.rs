@@ -54,6 +54,12 @@ fn apt_tells_what_is_to_be_had_and_who_would_go() {
     assert_eq!(apt::parse_policy(""), (None, vec![]));
     let simulated = "Remv web [1.0]\nRemv web-extra [1.0] [web:amd64 ]\nInst x (1 a)\nConf x (1 a)\n";
     assert_eq!(apt::parse_removed(simulated, "web"), ["web-extra"]);
+    let simulated =
+        "Remv old [1.0]\nInst web [1.0] (2:2.0~1 repo [all]) [x ]\nInst x:i386 (1 a)\nConf x (9 a)\n";
+    let changes = apt::parse_changes(simulated);
+    let exactly = |version: &str| Wanted::Exactly(version.into());
+    let expected = [("old", Wanted::Absent), ("web", exactly("2:2.0~1")), ("x:i386", exactly("1"))];
+    assert_eq!(changes, expected.map(|(name, given)| (name.to_owned(), given)).into());
 }
 
 #[test]
@@ -62,7 +68,7 @@ fn what_failed_is_put_back_by_what_was_listed() {
     let mut is = listing([("lib", "2"), ("new", "1"), ("web", "2")]);
     assert_eq!(
         words(&apt::back(&was, &is, "web")),
-        ["apt-get install new- lib=1 web=1", "dpkg new"],
+        ["apt-get install lib=1 new- web=1", "dpkg new"],
         "options are not shown"
     );
     assert_eq!(words(&dnf::back(&was, &is, "web")), ["dnf remove new", "dnf install lib-1 web-1"]);
@@ -77,6 +83,96 @@ fn what_failed_is_put_back_by_what_was_listed() {
     held.0.get_mut("web").unwrap().held = true;
     assert_eq!(words(&apt::back(&held, &was, "web")), ["apt-mark hold web"]);
     assert_eq!(words(&apt::back(&was, &was, "web")), [""; 0]);
+}
+
+/// An order that gives `gives`; `-` is no version.
+fn ran(gives: &[(&str, &str)]) -> Order {
+    let given = |version: &str| match version {
+        "-" => Wanted::Absent,
+        "*" => Wanted::Any,
+        version => Wanted::Exactly(version.into()),
+    };
+    let gives = gives.iter().map(|(name, version)| ((*name).to_owned(), given(version))).collect();
+    Order { program: apt::GET, arguments: Vec::new(), gives, is_mark: false }
+}
+
+#[test]
+fn what_others_have_changed_in_between_stays() {
+    let back = |manager: Manager, ran: &[Order], was: &Listing, is: &Listing| {
+        let (was, is) = manager.changed_by(ran, was, is, "web");
+        words(&manager.back(&was, &is, "web"))
+    };
+    // Of the server: web 1 with lib 1, and ssl 1. Others bring postgresql, and a security upgrade of ssl.
+    let was = listing([("lib", "1"), ("ssl", "1"), ("web", "1")]);
+    let order = ran(&[("lib", "2"), ("new", "1"), ("web", "2")]);
+    let others = [("postgresql", "15"), ("ssl", "1.1")];
+    let none: [&str; 0] = [];
+    for (ours, expected) in [
+        (
+            vec![("lib", "2"), ("new", "1"), ("web", "2")],
+            vec!["apt-get install lib=1 new- web=1", "dpkg new"],
+        ),
+        // It was ended before it did anything.
+        (vec![("lib", "1"), ("web", "1")], vec![]),
+        // They have upgraded what it had changed, or removed it.
+        (vec![("lib", "2.1"), ("new", "1.1"), ("web", "2")], vec!["apt-get install web=1"]),
+        (vec![("lib", "2"), ("new", "1")], vec!["apt-get install lib=1 new-", "dpkg new"]),
+    ] {
+        let is =
+            Listing(ours.iter().chain(&others).map(|(name, version)| installed(name, version)).collect());
+        assert_eq!(back(Manager::Apt, std::slice::from_ref(&order), &was, &is), expected, "{ours:?}");
+        assert_eq!(back(Manager::Apt, &[], &was, &is), none, "nothing of ours ran");
+    }
+    // Half there by our order, and by somebody else's.
+    let mut is = was.clone();
+    is.0.get_mut("web").unwrap().broken = Some("half-installed".into());
+    is.0.get_mut("ssl").unwrap().broken = Some("half-configured".into());
+    assert_eq!(back(Manager::Apt, std::slice::from_ref(&order), &was, &is), ["apt-get install web=1"]);
+    // Our mark is taken back, and the version that somebody else gave meanwhile stays.
+    let mut was = was;
+    was.0.get_mut("web").unwrap().held = true;
+    let is = listing([("lib", "1"), ("ssl", "1"), ("web", "1.1")]);
+    let unhold = Order { is_mark: true, ..ran(&[]) };
+    assert_eq!(back(Manager::Apt, &[unhold, order.clone()], &was, &is), ["apt-mark hold web"]);
+    assert_eq!(back(Manager::Apt, &[order], &was, &is), none, "they have ended it");
+    // Removed by us, removed and installed again by somebody.
+    let absent = [ran(&[("web", "-")])];
+    let expected = ["apt-get install web=1", "apt-mark hold web"];
+    assert_eq!(back(Manager::Apt, &absent, &was, &listing([("lib", "1")])), expected);
+    assert_eq!(back(Manager::Apt, &absent, &was, &is), none);
+    // dnf's orders name no architecture.
+    let of_rpm = |text| dnf::parse_list(text);
+    let (was, is) = (
+        of_rpm("ssl\tx86_64\t0:1-1\n"),
+        of_rpm("ssl\tx86_64\t0:2-1\nweb\tx86_64\t0:1-1\ndb\tnoarch\t0:1-1\n"),
+    );
+    assert_eq!(back(Manager::Dnf, &[ran(&[("web", "*")])], &was, &is), ["dnf remove web.x86_64"]);
+}
+
+#[test]
+fn what_goes_back_removes_nothing_that_others_have_brought() {
+    let was = listing([("web", "1")]);
+    let is = listing([("lib", "1"), ("web", "2")]);
+    let order = apt::back(&was, &is, "web").remove(0);
+    let fine = "Remv lib [1]\nInst web [2] (1 repo [all])\nConf web (1 repo [all])\n".to_owned();
+    assert_eq!(apt::spared(order.clone(), Some(&fine)), Some(order.clone()));
+    let along = format!("{fine}Remv extra [1]\n");
+    for simulated in [Some(&along), None] {
+        let spared = apt::spared(order.clone(), simulated).unwrap();
+        assert_eq!(spared.to_string(), "apt-get install web=1");
+        assert!(spared.arguments.contains(&"--no-remove".to_owned()), "{:?}", spared.arguments);
+    }
+    let only_fresh = apt::back(&Listing::default(), &listing([("lib", "1")]), "web").remove(0);
+    assert_eq!(apt::spared(only_fresh, Some(&along)), None);
+}
+
+#[test]
+fn the_owner_of_a_file_is_understood() {
+    let file = "/usr/bin/muster-agent";
+    assert_eq!(apt::parse_owners("muster-agent: /usr/bin/muster-agent\n", file), ["muster-agent"]);
+    let two = "diversion by x from: /usr/bin/y\na:amd64, b: /usr/bin/muster-agent\n";
+    assert_eq!(apt::parse_owners(two, file), ["a", "b"]);
+    assert_eq!(apt::parse_owners("a: /usr/bin/muster-agent.old\n", file), [""; 0]);
 }
 
 #[test]
@@ -111,6 +207,8 @@ fn of_what_a_command_wrote_the_end_is_told() {
     let order = Order {
         program: apt::GET,
         arguments: ["-y", "-o", "A=b", "install", "web=2"].map(Into::into).into(),
+        gives: BTreeMap::new(),
+        is_mark: false,
     };
     let stdout = "Setting up web (2) ...\nno port is free\n";
     let stderr = "dpkg: error processing package web (--configure):\n installed web package post-installation script \

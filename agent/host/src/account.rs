@@ -26,9 +26,14 @@ type Result<T> = std::result::Result<T, AccountFault>;
 #[derive(Clone, Debug, Default)]
 pub struct Accounts;
 
-/// A user as it was; None: there was none. It has a password's hash: for the ledger alone.
+/// A user as it was. It has a password's hash: for the ledger alone.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UserBefore(Option<UserState>);
+pub struct UserBefore {
+    /// None: there was none.
+    user: Option<UserState>,
+    /// Where there was none: the number of a group of that name, which userdel takes along with the user.
+    group: Option<u32>,
+}
 
 /// A group as it was; None: there was none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,8 +50,18 @@ struct UserState {
     comment: String,
     /// The field of `/etc/shadow`: a hash, with `!` before it where the user is locked.
     password: String,
-    /// `authorized_keys`: None: no such file. Only where they are ours to see to.
-    keys: Option<Option<Vec<u8>>>,
+    /// Only where they are ours to see to.
+    keys: Option<Keys>,
+}
+
+/// What is at a user's `authorized_keys`. The user decides what that is: nothing there is an error of the whole.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(Debug))]
+enum Keys {
+    Absent,
+    /// A folder, a pipe, too much, or what cannot be read: moved aside before keys are written.
+    Unknown,
+    Are(Vec<u8>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,15 +77,12 @@ impl Accounts {
     /// It cannot be known.
     pub async fn observe_user(&self, user: &User, known: Option<UserBefore>) -> Result<UserBefore> {
         let is = user_state(user).await?;
-        Ok(match (known, is) {
+        let Some(mut before) = known else { return Ok(before(&Etc::read()?, &user.name, is)) };
+        if let (Some(before), Some(is)) = (&mut before.user, is) {
             // Keys were not ours to see to before.
-            (Some(UserBefore(Some(mut before))), Some(is)) => {
-                before.keys = before.keys.or(is.keys);
-                UserBefore(Some(before))
-            }
-            (Some(before), _) => before,
-            (None, is) => UserBefore(is),
-        })
+            before.keys = before.keys.take().or(is.keys);
+        }
+        Ok(before)
     }
 
     /// Makes it so and reads it back. Whether anything was changed.
@@ -78,14 +90,16 @@ impl Accounts {
     /// # Errors
     /// It is not so. What was changed has been put back, unless the error says otherwise.
     pub async fn apply_user(&self, user: &User) -> Result<bool> {
-        let was = user_state(user).await?;
-        if was.as_ref().is_some_and(|is| is.uid == 0) {
+        let is = user_state(user).await?;
+        if is.as_ref().is_some_and(|is| is.uid == 0) {
             return Err(AccountFault::Root(user.name.clone()));
         }
-        if differences(&Etc::read()?, user, was.as_ref()).is_empty() {
+        let etc = Etc::read()?;
+        if differences(&etc, user, is.as_ref()).is_empty() {
             return Ok(false);
         }
-        let applied = match change_user(user, was.as_ref()).await {
+        let was = before(&etc, &user.name, is);
+        let applied = match change_user(user, was.user.as_ref()).await {
             Ok(()) => match self.check_user(user).await {
                 Ok(differ) if differ.is_empty() => Ok(true),
                 Ok(differ) => {
@@ -96,8 +110,8 @@ impl Accounts {
             Err(fault) => Err(fault),
         };
         match applied {
-            Err(fault) if user_state(user).await.ok().as_ref() != Some(&was) => {
-                Err(fault.after(reach_user(user, was.as_ref()).await.err()))
+            Err(fault) if user_state(user).await.ok().as_ref() != Some(&was.user) => {
+                Err(fault.after(reach_user(user, &was).await.err()))
             }
             applied => applied,
         }
@@ -111,7 +125,7 @@ impl Accounts {
         if user.on_delete == OnDelete::Keep {
             return Ok(());
         }
-        reach_user(user, before.0.as_ref()).await
+        reach_user(user, before).await
     }
 
     /// Compares and changes nothing; in words where it differs, without what is secret.
@@ -192,9 +206,14 @@ impl Accounts {
 async fn user_state(user: &User) -> Result<Option<UserState>> {
     let Some(mut is) = Etc::read()?.user(&user.name) else { return Ok(None) };
     if user.authorized_keys.is_some() {
-        is.keys = Some(tool::read_keys(&user.name, is.uid, is.gid, &is.home).await?);
+        is.keys = Some(tool::read_keys(is.uid, is.gid, &is.home).await);
     }
     Ok(Some(is))
+}
+
+fn before(etc: &Etc, name: &str, user: Option<UserState>) -> UserBefore {
+    let group = if user.is_none() { etc.group(name).map(|group| group.gid) } else { None };
+    UserBefore { user, group }
 }
 
 fn differences(etc: &Etc, user: &User, is: Option<&UserState>) -> Vec<String> {
@@ -230,7 +249,7 @@ fn differences(etc: &Etc, user: &User, is: Option<&UserState>) -> Vec<String> {
     if user.locked.is_some_and(|locked| locked != is_locked) {
         differ.push(if is_locked { "it is locked" } else { "it is not locked" }.into());
     }
-    if user.authorized_keys.as_ref().is_some_and(|keys| is.keys != Some(Some(lines(keys)))) {
+    if user.authorized_keys.as_ref().is_some_and(|keys| is.keys != Some(Keys::Are(lines(keys)))) {
         differ.push("its authorized keys are others".into());
     }
     differ
@@ -271,35 +290,56 @@ async fn change_user(user: &User, is: Option<&UserState>) -> Result<()> {
         }
     }
     let now = Etc::read()?.user(&user.name).ok_or_else(|| AccountFault::gone(&user.name))?;
-    let hash = user.password_hash.as_ref().map_or_else(|| unlocked(&now.password), |hash| hash.reveal());
-    let is_locked =
-        user.locked.unwrap_or_else(|| user.password_hash.is_none() && now.password.starts_with('!'));
-    if !is_locked && user.locked == Some(false) && !hash.starts_with('$') {
-        return Err(AccountFault::NoPassword(user.name.clone()));
-    }
-    let password = if is_locked { format!("!{hash}") } else { hash.to_owned() };
+    let password = password_field(user, &now.password)?;
     if password != now.password {
         tool::set_password(&user.name, &password).await?;
     }
     if let Some(keys) = &user.authorized_keys {
-        tool::write_keys(&user.name, now.uid, now.gid, &now.home, Some(&lines(keys))).await?;
+        // What cannot be read is not lost either.
+        let aside = is.is_some_and(|is| is.keys == Some(Keys::Unknown));
+        tool::write_keys(&user.name, now.uid, now.gid, &now.home, &lines(keys), aside).await?;
     }
     Ok(())
 }
 
-/// Whatever it is now, makes it what it was.
-async fn reach_user(user: &User, was: Option<&UserState>) -> Result<()> {
+/// What the field of `/etc/shadow` is to be. Where `locked` is not given, a hash that is locked stays so; a bare `!`, as
+/// useradd leaves it, only says that there is no password yet.
+fn password_field(user: &User, now: &str) -> Result<String> {
+    let was_locked = now.starts_with('!');
+    let hash = user.password_hash.as_ref().map_or_else(|| unlocked(now), |hash| hash.reveal());
+    let is_bare = matches!(unlocked(now), "" | "*");
+    let is_locked = user.locked.unwrap_or(was_locked && (user.password_hash.is_none() || !is_bare));
+    if user.locked == Some(false) && !hash.starts_with('$') {
+        return Err(AccountFault::NoPassword(user.name.clone()));
+    }
+    Ok(match is_locked {
+        _ if is_locked == was_locked && hash == unlocked(now) => now.to_owned(),
+        true => format!("!{hash}"),
+        false => hash.to_owned(),
+    })
+}
+
+/// Whatever it is now, makes it what it was: shadow-utils' part first, what is the user's to hinder last.
+async fn reach_user(user: &User, was: &UserBefore) -> Result<()> {
     let name = &user.name;
-    let is = user_state(user).await?;
-    match (is, was) {
-        (None, None) => Ok(()),
-        (Some(is), None) => {
-            tool::nobody_runs(name, is.uid)?;
-            tool::run(Tool::UserDel, [name.clone()]).await
+    let etc = Etc::read()?;
+    let is = etc.user(name);
+    match (is, &was.user) {
+        (is, None) => {
+            let has_group = is.is_none() || etc.group(name).is_some();
+            if let Some(is) = is {
+                tool::nobody_runs(name, is.uid)?;
+                tool::run(Tool::UserDel, [name.clone()]).await?;
+            }
+            match was.group {
+                Some(gid) if has_group && Etc::read()?.group(name).is_none() => {
+                    tool::run(Tool::GroupAdd, ["-g".into(), gid.to_string(), name.clone()]).await
+                }
+                _ => Ok(()),
+            }
         }
         (is, Some(was)) => {
             let joined = was.groups.iter().cloned().collect::<Vec<_>>().join(",");
-            let keys = was.keys.clone();
             let options = [
                 ("-u", was.uid.to_string(), is.as_ref().map(|is| is.uid.to_string())),
                 ("-g", was.gid.to_string(), is.as_ref().map(|is| is.gid.to_string())),
@@ -329,12 +369,11 @@ async fn reach_user(user: &User, was: Option<&UserState>) -> Result<()> {
             if is.as_ref().is_none_or(|is| is.password != was.password) {
                 tool::set_password(name, &was.password).await?;
             }
-            match keys {
-                Some(keys) if is.is_none_or(|is| is.keys.as_ref() != Some(&keys)) => {
-                    tool::write_keys(name, was.uid, was.gid, &was.home, keys.as_deref()).await
-                }
-                _ => Ok(()),
+            let Some(keys) = &was.keys else { return Ok(()) };
+            if tool::read_keys(was.uid, was.gid, &was.home).await == *keys {
+                return Ok(());
             }
+            tool::restore_keys(name, was.uid, was.gid, &was.home, keys).await
         }
     }
 }

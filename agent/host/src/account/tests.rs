@@ -73,3 +73,82 @@ fn what_is_there_is_read_and_what_differs_is_told_without_what_is_secret() {
         ]
     );
 }
+
+#[test]
+fn a_password_that_somebody_locked_stays_locked_unless_it_is_asked_for() {
+    const NEW: &str = "$6$salt$new";
+    let rows = [
+        ("!", Some(NEW), None, Some(NEW)),
+        ("!!", Some(NEW), None, Some(NEW)),
+        ("!*", Some(NEW), None, Some(NEW)),
+        ("!$6$a$b", Some(NEW), None, Some("!$6$salt$new")),
+        ("!$6$a$b", Some("$6$a$b"), None, Some("!$6$a$b")),
+        ("!$6$a$b", Some(NEW), Some(false), Some(NEW)),
+        ("$6$a$b", Some(NEW), None, Some(NEW)),
+        ("$6$a$b", None, Some(true), Some("!$6$a$b")),
+        ("!!", None, None, Some("!!")),
+        ("!!$6$a$b", None, Some(true), Some("!!$6$a$b")),
+        ("*", None, None, Some("*")),
+        ("!", None, Some(false), None),
+    ];
+    for (now, hash, locked, wanted) in rows {
+        let password_hash = hash.map(|hash: &str| PasswordHash::new(hash.into()).unwrap());
+        let field = password_field(&User { password_hash, locked, ..user() }, now);
+        assert_eq!(field.ok().as_deref(), wanted, "{now} {hash:?} {locked:?}");
+    }
+}
+
+#[test]
+fn a_group_of_the_name_that_was_there_before_the_user_is_noted() {
+    let (_dir, etc) = etc();
+    assert_eq!(before(&etc, "adm", None).group, Some(4));
+    assert_eq!(before(&etc, "web", etc.user("web")).group, None);
+    assert_eq!(before(&etc, "webb", None).group, None);
+}
+
+/// A user who wants to keep their keys puts these in the way.
+#[tokio::test]
+async fn keys_are_written_past_what_cannot_be_read_and_that_comes_back() {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let rows = [
+        ("", Keys::Absent),
+        ("mkdir .ssh; echo a >.ssh/authorized_keys", Keys::Are(b"a\n".into())),
+        ("mkdir -p .ssh/authorized_keys/full", Keys::Unknown),
+        ("mkdir .ssh; mkfifo .ssh/authorized_keys", Keys::Unknown),
+        ("mkdir .ssh; ln -s /dev/zero .ssh/authorized_keys", Keys::Unknown),
+        ("mkdir .ssh; ln -s authorized_keys .ssh/authorized_keys", Keys::Unknown),
+        ("mkdir .ssh; head -c 131072 /dev/zero >.ssh/authorized_keys", Keys::Unknown),
+        (
+            "mkdir -p .ssh/authorized_keys .ssh/authorized_keys.muster/a .ssh/authorized_keys.muster-aside/b",
+            Keys::Unknown,
+        ),
+        ("touch .ssh", Keys::Unknown),
+    ];
+    for (trap, was) in rows {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().to_str().unwrap();
+        let sh = |script: &str| {
+            let out =
+                std::process::Command::new("sh").args(["-c", script]).current_dir(home).output().unwrap();
+            assert!(out.status.success(), "{script}");
+            String::from_utf8(out.stdout).unwrap()
+        };
+        sh(trap);
+        let meta = std::fs::metadata(home).unwrap();
+        let (uid, gid) = (meta.uid(), meta.gid());
+        let kind = "stat -c '%F %s' .ssh/authorized_keys 2>/dev/null || :";
+        let before = sh(kind);
+        assert_eq!(tool::read_keys(uid, gid, home).await, was, "{trap}");
+
+        let keys = b"ssh-ed25519 AAAA\n";
+        tool::write_keys("web", uid, gid, home, keys, was == Keys::Unknown).await.unwrap();
+        assert_eq!(tool::read_keys(uid, gid, home).await, Keys::Are(keys.into()), "{trap}");
+        assert_eq!(sh("stat -c %a .ssh/authorized_keys"), "600\n", "{trap}");
+        tool::restore_keys("web", uid, gid, home, &was).await.unwrap();
+        assert_eq!(sh(kind), before, "{trap}");
+    }
+    let meta = std::fs::metadata("/proc/self").unwrap();
+    let fault = tool::write_keys("web", meta.uid(), meta.gid(), "/nonexistent", b"", false).await.err();
+    assert!(matches!(fault, Some(AccountFault::NoHome { .. })), "{fault:?}");
+}

@@ -7,20 +7,63 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::{AccountFault, Result};
+use super::{AccountFault, Keys, Result};
 
 /// Where distributions have them. The search path is not asked: who can write there could be run as root.
 const FOLDERS: [&str; 4] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 /// They wait for each other's locks for 15 s.
 const TIME_MAX: Duration = Duration::from_secs(60);
-/// Of what a command writes.
+/// Of what is done in a home, which may be on a server that does not answer.
+const HOME_TIME_MAX: Duration = Duration::from_secs(20);
+/// Of what a command writes; twice the keys that a user may be given.
 const OUTPUT_MAX: u64 = 128 * 1024;
-/// Below a home.
-const KEYS: &str = ".ssh/authorized_keys";
+
+// Scripts for sh, run as the user: the agent itself never looks into a home, which a user may have made a trap of, and which
+// hangs where its file server is dead. $1: the home.
+
+/// What is no file is not opened: a pipe has no end. Whether there is one, cat says best.
+const READ: &str = r#"
+f=$1/.ssh/authorized_keys
+[ ! -e "$f" ] || [ -f "$f" ] || exit 4
+exec cat -- "$f"
+"#;
+/// Keys from standard input, whole or not at all. $2: `aside`, where what is there is not to be written over.
+const WRITE: &str = r#"
+set -eu
+[ -d "$1" ] || exit 3
+d=$1/.ssh f=$1/.ssh/authorized_keys
+is_there() { [ -e "$1" ] || [ -L "$1" ]; }
+if [ ! -d "$d" ]; then
+  ! is_there "$d" || mv --backup=numbered -T -- "$d" "$d.muster-aside"
+  mkdir -m 700 -- "$d"
+fi
+[ -w "$d" ] && [ -x "$d" ] || chmod u+rwx -- "$d" 2>/dev/null || :
+rm -f -- "$f.muster" 2>/dev/null || mv --backup=numbered -T -- "$f.muster" "$f.muster-was"
+trap 'rm -f -- "$f.muster"' EXIT
+dd status=none conv=excl,fsync of="$f.muster"
+chmod 600 -- "$f.muster"
+if is_there "$f" && { [ "$2" = aside ] || [ ! -f "$f" ]; }; then
+  mv --backup=numbered -T -- "$f" "$f.muster-aside"
+fi
+mv -f -T -- "$f.muster" "$f"
+"#;
+/// No keys, or what [`WRITE`] moved aside. $2: `aside`, where that was something.
+const REMOVE: &str = r#"
+set -eu
+f=$1/.ssh/authorized_keys
+if [ -d "$f" ] && [ ! -L "$f" ]; then
+  mv --backup=numbered -T -- "$f" "$f.muster-was"
+else
+  rm -f -- "$f"
+fi
+if [ "$2" = aside ] && { [ -e "$f.muster-aside" ] || [ -L "$f.muster-aside" ]; }; then
+  mv -T -- "$f.muster-aside" "$f"
+fi
+"#;
 
 #[derive(Clone, Copy)]
 pub(super) enum Tool {
@@ -60,18 +103,16 @@ pub(super) async fn set_password(user: &str, field: &str) -> Result<()> {
     command("chpasswd", &["-e".to_owned()], Some(line.as_bytes()), None).await.map(drop)
 }
 
-/// None: there is no such file.
-pub(super) async fn read_keys(user: &str, uid: u32, gid: u32, home: &str) -> Result<Option<Vec<u8>>> {
-    if !Path::new(home).is_dir() {
-        return Ok(None);
-    }
-    let path = format!("{home}/{KEYS}");
-    let who = Some(Who { uid, gid });
-    // As the user: what they may not see is not there to them.
-    match command("cat", &["--".into(), path], None, who).await {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(AccountFault::Tool { status: Some(1), said, .. }) if said.contains("No such file") => Ok(None),
-        Err(fault) => Err(fault.of_keys(user)),
+/// What the user's keys are, as far as the user may see them.
+pub(super) async fn read_keys(uid: u32, gid: u32, home: &str) -> Keys {
+    match as_user(READ, &[home], None, Who { uid, gid }).await {
+        Ok(bytes) => Keys::Are(bytes),
+        Err(AccountFault::Tool { status: Some(1), said, .. })
+            if said.ends_with("No such file or directory") =>
+        {
+            Keys::Absent
+        }
+        Err(_) => Keys::Unknown,
     }
 }
 
@@ -81,34 +122,34 @@ pub(super) async fn write_keys(
     uid: u32,
     gid: u32,
     home: &str,
-    keys: Option<&[u8]>,
+    keys: &[u8],
+    aside: bool,
 ) -> Result<()> {
-    if keys.is_some() && !Path::new(home).is_dir() {
-        return Err(AccountFault::NoHome { user: user.to_owned(), home: home.to_owned() });
-    }
-    let who = Some(Who { uid, gid });
-    let path = format!("{home}/{KEYS}");
-    let Some(keys) = keys else {
-        return command("rm", &["-f".into(), "--".into(), path], None, who).await.map(drop);
-    };
-    let new = format!("{path}.muster");
-    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-    let written = async {
-        command("mkdir", &words(&["-p", "-m", "700", "--", &format!("{home}/.ssh")]), None, who).await?;
-        // Not into a link that is there under this name.
-        command("rm", &words(&["-f", "--", &new]), None, who).await?;
-        command("dd", &words(&["status=none", "conv=excl,fsync", &format!("of={new}")]), Some(keys), who)
-            .await?;
-        command("chmod", &words(&["600", "--", &new]), None, who).await?;
-        command("mv", &words(&["-f", "-T", "--", &new, &path]), None, who).await
-    };
-    match written.await {
+    let aside = if aside { "aside" } else { "" };
+    match as_user(WRITE, &[home, aside], Some(keys), Who { uid, gid }).await {
         Ok(_) => Ok(()),
-        Err(fault) => {
-            let _ = command("rm", &words(&["-f", "--", &new]), None, who).await;
-            Err(fault.of_keys(user))
+        Err(AccountFault::Tool { status: Some(3), .. }) => {
+            Err(AccountFault::NoHome { user: user.to_owned(), home: home.to_owned() })
         }
+        Err(fault) => Err(fault.of_keys(user)),
     }
+}
+
+/// As they were before [`write_keys`].
+pub(super) async fn restore_keys(user: &str, uid: u32, gid: u32, home: &str, keys: &Keys) -> Result<()> {
+    let aside = match keys {
+        Keys::Are(keys) => return write_keys(user, uid, gid, home, keys, false).await,
+        Keys::Unknown => "aside",
+        Keys::Absent => "",
+    };
+    let removed = as_user(REMOVE, &[home, aside], None, Who { uid, gid }).await;
+    removed.map(drop).map_err(|fault| fault.of_keys(user))
+}
+
+async fn as_user(script: &str, words: &[&str], input: Option<&[u8]>, who: Who) -> Result<Vec<u8>> {
+    let words: Vec<String> =
+        ["-c", script, "sh"].iter().chain(words).map(|word| (*word).to_owned()).collect();
+    command("sh", &words, input, Some(who)).await
 }
 
 /// None of the user's processes runs: their number and their home would change under them.
@@ -156,12 +197,10 @@ async fn command(
             }
             Ok(())
         };
-        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-        let (mut out, mut err) = (out.take(OUTPUT_MAX), err.take(OUTPUT_MAX));
-        tokio::try_join!(feed, out.read_to_end(&mut stdout), err.read_to_end(&mut stderr))?;
+        let ((), stdout, stderr) = tokio::try_join!(feed, output(out), output(err))?;
         Ok((child.wait().await?, stdout, stderr))
     };
-    let ended = timeout(TIME_MAX, ran).await;
+    let ended = timeout(if who.is_some() { HOME_TIME_MAX } else { TIME_MAX }, ran).await;
     let ended = ended.map_err(|_| failed(io::Error::new(io::ErrorKind::TimedOut, "it does not end")))?;
     let (status, stdout, stderr) = ended.map_err(failed)?;
     if status.success() {
@@ -171,4 +210,14 @@ async fn command(
     let lines: Vec<&str> = lines.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let said = lines[lines.len().saturating_sub(4)..].join(" | ");
     Err(AccountFault::Tool { tool: name, status: status.code(), said })
+}
+
+/// All of it. What is longer is an error, and nobody reads on: the command ends with it.
+async fn output(pipe: impl AsyncRead + Unpin) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    pipe.take(OUTPUT_MAX).read_to_end(&mut bytes).await?;
+    if bytes.len() as u64 == OUTPUT_MAX {
+        return Err(io::Error::other("it writes more than 128 KiB"));
+    }
+    Ok(bytes)
 }

@@ -298,6 +298,7 @@ fn network(settings: &Settings) -> Network {
         datapath_type: settings.host.ovs_datapath_type.clone(),
         neighbours: settings.host.neighbours.clone(),
         dhcp_client: settings.host.dhcp_client,
+        dhcp_scripts: Some(settings.agent.state_dir.join("dhcp")),
         ..HostConfig::default()
     })
 }

@@ -101,6 +101,9 @@ pub struct HostConfig {
     pub dhcp_client: Option<Client>,
     /// Where it is noted who leases for which link; by default `/run/muster-dhcp`.
     pub dhcp_notes: Option<PathBuf>,
+    /// Where the scripts of its clients are, on a file system from which they can be run; by default
+    /// `/var/lib/muster-agent/dhcp`.
+    pub dhcp_scripts: Option<PathBuf>,
     /// How long a DHCP server may take to answer; by default 45 s.
     pub lease_within: Option<Duration>,
 }
@@ -154,8 +157,9 @@ impl Network {
         };
         let resolv_conf = config.resolv_conf.unwrap_or_else(|| "/etc/resolv.conf".into());
         let neighbours = Neighbours::new(config.neighbours);
+        let (notes, scripts) = (config.dhcp_notes, config.dhcp_scripts);
         let clients =
-            Clients::new(config.dhcp_notes, resolv_conf.clone(), neighbours.clone(), config.dhcp_client);
+            Clients::new(notes, scripts, resolv_conf.clone(), neighbours.clone(), config.dhcp_client);
         Self {
             clients,
             lease_within: config.lease_within.unwrap_or(LEASE_WITHIN),

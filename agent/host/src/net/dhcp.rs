@@ -6,7 +6,8 @@
 //! ```
 //!
 //! The first that is there is taken. What a client is told, and what it has leased, is noted below `/run`, in a folder
-//! for each link: gone with a reboot, like the client itself. The processes call `lease.sh` when their lease changes.
+//! for each link: gone with a reboot, like the client itself. The processes call `lease.sh` when their lease changes; it is
+//! in the agent's state directory, for `/run` may be mounted `noexec`.
 //!
 //! Absent: DHCP itself. NetworkManager is told to leave such a link alone, as any other, and leases nothing.
 
@@ -115,6 +116,8 @@ pub enum DhcpError {
 pub(super) struct Clients {
     /// A folder for each link of this network namespace.
     notes: PathBuf,
+    /// The clients' scripts: not below `/run`, from which distributions let nothing be run.
+    scripts: PathBuf,
     resolv_conf: PathBuf,
     neighbours: Option<Neighbours>,
     /// The one that is taken, whichever else is there.
@@ -159,6 +162,7 @@ impl Told {
 impl Clients {
     pub fn new(
         notes: Option<PathBuf>,
+        scripts: Option<PathBuf>,
         resolv_conf: PathBuf,
         neighbours: Option<Neighbours>,
         only: Option<Client>,
@@ -166,7 +170,9 @@ impl Clients {
         // Two namespaces may have links of one name.
         let namespace = fs::metadata("/proc/thread-self/ns/net").map_or(0, |file| file.ino());
         let notes = notes.unwrap_or_else(|| "/run/muster-dhcp".into()).join(namespace.to_string());
-        Self { notes, resolv_conf, neighbours, only }
+        let scripts = scripts.unwrap_or_else(|| "/var/lib/muster-agent/dhcp".into());
+        let scripts = scripts.join(namespace.to_string());
+        Self { notes, scripts, resolv_conf, neighbours, only }
     }
 
     /// What is there, and how it stands with the links that clients were told of. `links`: those of the kernel, with
@@ -230,13 +236,16 @@ impl Clients {
             (Client::Networkd, None) => {}
             (Client::Dhcpcd | Client::Dhclient, _) => self.end(link, &note).await?,
         }
-        let folder = self.notes.join(link);
-        match fs::remove_dir_all(&folder) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(DhcpError::File { path: folder, source: error })
+        // The note last: with it, all is tried again.
+        for folder in [self.scripts.join(link), self.notes.join(link)] {
+            match fs::remove_dir_all(&folder) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(DhcpError::File { path: folder, source: error });
+                }
+                _ => {}
             }
-            _ => Ok(()),
         }
+        Ok(())
     }
 
     fn is_here(&self, client: Client) -> bool {
@@ -274,20 +283,7 @@ impl Clients {
 
     fn write_note(&self, link: &str, note: &Note) -> Result<(), DhcpError> {
         let text = serde_json::to_string(note).expect("a note has text keys and plain values");
-        self.write(link, "told", &text, 0o644).map(drop)
-    }
-
-    fn write(&self, link: &str, name: &str, text: &str, mode: u32) -> Result<PathBuf, DhcpError> {
-        let path = self.notes.join(link).join(name);
-        let new = path.with_extension("new");
-        let write = || {
-            let mut file =
-                fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&new)?;
-            file.write_all(text.as_bytes())?;
-            fs::rename(&new, &path)
-        };
-        write().map_err(|source| DhcpError::File { path: path.clone(), source })?;
-        Ok(path)
+        write(&self.notes.join(link), "told", &text, 0o644).map(drop)
     }
 }
 
@@ -298,6 +294,19 @@ struct Note {
     index: u32,
     #[serde(default)]
     processes: Vec<process::Process>,
+}
+
+fn write(folder: &Path, name: &str, text: &str, mode: u32) -> Result<PathBuf, DhcpError> {
+    let path = folder.join(name);
+    let new = path.with_extension("new");
+    let write = || {
+        let mut file =
+            fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&new)?;
+        file.write_all(text.as_bytes())?;
+        fs::rename(&new, &path)
+    };
+    write().map_err(|source| DhcpError::File { path: path.clone(), source })?;
+    Ok(path)
 }
 
 /// Nothing of what is not there, is no text or too long.

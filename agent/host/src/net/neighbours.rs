@@ -343,6 +343,11 @@ impl Neighbours {
         }
     }
 
+    /// One of its system's programs.
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.programs.join(name)
+    }
+
     async fn reload(&self, who: Who) -> Result<(), NeighbourError> {
         let (program, words) = who.reload();
         let told = self.run(program, &words).await;
@@ -350,7 +355,7 @@ impl Neighbours {
     }
 
     async fn run(&self, program: &str, words: &[&str]) -> Result<String, String> {
-        let mut command = Command::new(self.programs.join(program));
+        let mut command = Command::new(self.program(program));
         command.args(words).stdin(Stdio::null()).kill_on_drop(true);
         let shown = format!("{program} {}", words.join(" "));
         let done = timeout(TOLD_WITHIN, command.output()).await;

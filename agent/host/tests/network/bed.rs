@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use muster_host::net::{Client, HostConfig, Network};
-use nix::sched::{CloneFlags, setns};
+use nix::sched::{CloneFlags, setns, unshare};
 use tempfile::TempDir;
 
 /// One server.
@@ -21,6 +21,8 @@ pub struct Bed {
     pub dhcp_client: Option<Client>,
     /// No DHCP server is reached from it.
     pub dhcp_is_silent: bool,
+    /// From these folders of this server nothing can be run.
+    pub noexec: &'static [&'static str],
 }
 
 impl Bed {
@@ -39,6 +41,7 @@ impl Bed {
             switch_stopped: false,
             dhcp_client: Some(Client::Dhclient),
             dhcp_is_silent: false,
+            noexec: &[],
         };
         bed.ip("link set lo up");
         bed
@@ -219,12 +222,23 @@ impl Bed {
             neighbours: None,
             dhcp_client: self.dhcp_client,
             dhcp_notes: Some(self.directory.path().join("dhcp")),
+            dhcp_scripts: Some(self.directory.path().join("scripts")),
             // Nobody answers where nobody is to.
             lease_within: Some(Duration::from_secs(if self.dhcp_is_silent { 3 } else { 45 })),
         };
         let in_namespace = move || {
             let file = File::open(format!("/run/netns/{}", self.namespace)).unwrap();
             setns(file, CloneFlags::CLONE_NEWNET).unwrap();
+            for folder in self.noexec {
+                // Like Debian's /run, for this thread and what it starts.
+                let folder = self.directory.path().join(folder);
+                std::fs::create_dir_all(&folder).unwrap();
+                unshare(CloneFlags::CLONE_NEWNS).unwrap();
+                run(Command::new("mount").args(["--make-rslave", "/"]));
+                run(Command::new("mount")
+                    .args(["-t", "tmpfs", "-o", "noexec,nosuid,nodev", "tmpfs"])
+                    .arg(folder));
+            }
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(work(Network::new(config)))
         };

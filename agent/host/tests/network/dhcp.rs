@@ -14,6 +14,7 @@ use crate::{document, kept, no_mapping, settled};
 fn two(link: &str, client: Client) -> (Bed, Bed) {
     let (mut server, mut peer) = (Bed::new(), Bed::new());
     server.dhcp_client = Some(client);
+    server.noexec = &["dhcp"];
     serve(&server, &mut peer, link, true);
     (server, peer)
 }
@@ -209,6 +210,21 @@ fn a_bridge_of_open_vswitch_leases_and_the_lease_says_who_resolves_names() {
         network.restore(&applied.before).await.unwrap();
         assert_eq!(settled(network.observe().await.unwrap()), at_first);
         assert_eq!(fs::read_to_string(server.resolv_conf()).unwrap(), "nameserver 198.51.100.53\n");
+    });
+}
+
+#[test]
+fn where_a_client_could_not_run_its_script_it_is_said() {
+    let (mut server, _peer) = two("eth1", Client::Dhclient);
+    server.noexec = &["dhcp", "scripts"];
+    let leases = document(leasing("eth1", &json!({})));
+    server.inside(async |network| {
+        let before = network.snapshot(&leases, &no_mapping(), None).await.unwrap();
+        let error = network.apply(&leases, &no_mapping(), &before).await.unwrap_err();
+        let chain = format!("{error}: {:?}", std::error::Error::source(&error).map(ToString::to_string));
+        assert!(chain.contains("is on a file system mounted noexec"), "{chain}");
+        assert_eq!(clients(&server), 0);
+        network.restore(&before).await.unwrap();
     });
 }
 

@@ -90,8 +90,9 @@ bound4() {
       fi
     fi
   fi
-  note lease.4 "$new_ip_address"
+  # Last: the agent takes it for all of the lease.
   set_dns "$new_domain_name_servers" "${new_domain_search:-$new_domain_name}"
+  note lease.4 "$new_ip_address"
 }
 
 bound6() {
@@ -104,8 +105,8 @@ bound6() {
     ip -6 address replace "$address/${new_ip6_prefixlen:-128}" dev "$link" \
       valid_lft "${new_max_life:-forever}" preferred_lft "${new_preferred_life:-forever}"
   fi
-  note lease.6 "$address"
   set_dns "$new_dhcp6_name_servers" "$new_dhcp6_domain_search"
+  note lease.6 "$address"
 }
 
 gone() {

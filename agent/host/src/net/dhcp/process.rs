@@ -4,21 +4,25 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
+use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{Client, Clients, DhcpError, Note, Told, shown};
+use super::super::neighbours::Neighbours;
+use super::{Client, Clients, DhcpError, Note, Told, shown, write};
 
 /// systemd answers in milliseconds, and a client that is asked to end does so.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(20);
+/// systemctl(1) exits with it when it is asked to stop a unit that is not there.
+const NOT_LOADED: i32 = 5;
 const LEASE_SH: &str = include_str!("lease.sh");
 
 /// dhclient's own defaults wait for five minutes after a minute without an answer.
@@ -63,14 +67,17 @@ impl Clients {
             Client::Dhcpcd | Client::Networkd => words.extend(dhcpcd(told, v6, &script)),
         }
         words.push(link.into());
-        if !self.has_systemd() {
-            return self.session(&words).await.map(Some);
-        }
+        let Some(system) = self.systemd() else { return self.session(&words).await.map(Some) };
+        stop_unit(system, link, v6).await?;
         let unit = format!("--unit={}", unit(link, v6));
         let family = if v6 { "IPv6" } else { "IPv4" };
         let description = format!("--description=Muster: lease of {link} ({family})");
-        let mut command =
-            vec![OsString::from("systemd-run"), "--quiet".into(), unit.into(), description.into()];
+        let mut command = vec![
+            system.program("systemd-run").into_os_string(),
+            "--quiet".into(),
+            unit.into(),
+            description.into(),
+        ];
         // Also before sysinit.target, and to the end of a shutdown. AppArmor's profile of dhclient knows Debian's own
         // script alone.
         let properties = [
@@ -85,22 +92,25 @@ impl Clients {
         ];
         command.extend(properties.map(OsString::from));
         command.extend(words);
-        run(&command).await.map(|()| None)
+        match run(&command).await? {
+            Ended { status, .. } if status.success() => Ok(None),
+            ended => Err(ended.into()),
+        }
     }
 
     pub(super) fn processes_run(&self, link: &str, note: &Note) -> bool {
         let families = [(note.told.v4, false), (note.told.v6, true)];
         let wanted = families.into_iter().filter(|(wanted, _)| *wanted).map(|(_, v6)| v6);
-        match self.has_systemd() {
+        match self.systemd().is_some() {
             true => wanted.into_iter().all(|v6| self.unit_runs(link, v6)),
             false => note.processes.len() == wanted.count() && note.processes.iter().all(Process::lives),
         }
     }
 
     pub(super) async fn end(&self, link: &str, note: &Note) -> Result<(), DhcpError> {
-        if self.has_systemd() {
-            for v6 in [false, true].into_iter().filter(|v6| self.unit_runs(link, *v6)) {
-                run(&["systemctl".into(), "stop".into(), unit(link, v6).into()]).await?;
+        if let Some(system) = self.systemd() {
+            for v6 in [false, true] {
+                stop_unit(system, link, v6).await?;
             }
         }
         for process in &note.processes {
@@ -122,8 +132,8 @@ impl Clients {
     }
 
     /// Units are in the network namespace of the system's init, which is where the agent has neighbours.
-    fn has_systemd(&self) -> bool {
-        self.neighbours.as_ref().is_some_and(|neighbours| neighbours.at("run/systemd/system").is_dir())
+    fn systemd(&self) -> Option<&Neighbours> {
+        self.neighbours.as_ref().filter(|neighbours| neighbours.at("run/systemd/system").is_dir())
     }
 
     fn unit_runs(&self, link: &str, v6: bool) -> bool {
@@ -144,13 +154,25 @@ impl Clients {
             quoted(&self.resolv_conf),
         );
         let (first, rest) = LEASE_SH.split_once('\n').unwrap_or_default();
-        self.write(link, "lease.sh", &format!("{first}\n{known}{rest}"), 0o755)
+        let folder = self.scripts.join(link);
+        let failed = |source| DhcpError::File { path: folder.clone(), source };
+        fs::create_dir_all(&folder).map_err(failed)?;
+        let flags = statvfs(&folder).map_err(|errno| failed(errno.into()))?.flags();
+        if flags.contains(FsFlags::ST_NOEXEC) {
+            let what = format!(
+                "{} is on a file system mounted noexec, from which a DHCP client cannot run its script: mount it without, \
+                 or give the agent another --state-dir",
+                folder.display()
+            );
+            return Err(DhcpError::Run { what });
+        }
+        write(&folder, "lease.sh", &format!("{first}\n{known}{rest}"), 0o755)
     }
 
     fn dhclient(&self, link: &str, told: &Told, v6: bool, script: &Path) -> Result<Vec<OsString>, DhcpError> {
         let folder = self.notes.join(link);
         let family = if v6 { "6" } else { "4" };
-        let conf = self.write(link, "dhclient.conf", DHCLIENT_CONF, 0o644)?;
+        let conf = write(&folder, "dhclient.conf", DHCLIENT_CONF, 0o644)?;
         let mut words: Vec<OsString> = vec!["-d".into(), format!("-{family}").into()];
         words.extend(["-sf".into(), script.into(), "-cf".into(), conf.into()]);
         words.extend(["-lf".into(), folder.join(format!("leases.{family}")).into()]);
@@ -224,15 +246,76 @@ fn started(id: i32) -> Option<u64> {
     if matches!(state, "Z" | "X") { None } else { fields.nth(18)?.parse().ok() }
 }
 
-async fn run(words: &[OsString]) -> Result<(), DhcpError> {
+/// Also one that waits to be started again, which systemd does not count as running.
+async fn stop_unit(system: &Neighbours, link: &str, v6: bool) -> Result<(), DhcpError> {
+    let words = [system.program("systemctl").into_os_string(), "stop".into(), unit(link, v6).into()];
+    match run(&words).await? {
+        Ended { status, .. } if status.success() || status.code() == Some(NOT_LOADED) => Ok(()),
+        ended => Err(ended.into()),
+    }
+}
+
+/// A command that has ended, and what it said.
+struct Ended {
+    status: ExitStatus,
+    said: String,
+}
+
+impl From<Ended> for DhcpError {
+    fn from(ended: Ended) -> Self {
+        Self::Run { what: ended.said }
+    }
+}
+
+async fn run(words: &[OsString]) -> Result<Ended, DhcpError> {
     let said = shown(&words.iter().map(OsString::as_os_str).collect::<Vec<&OsStr>>());
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).stdin(Stdio::null()).kill_on_drop(true);
     let failed = |why: String| DhcpError::Run { what: format!("{said}: {why}") };
     let done = timeout(ANSWER_WITHIN, command.output()).await;
     let done = done.map_err(|_| failed("no answer".into()))?.map_err(|error| failed(error.to_string()))?;
-    match done.status.success() {
-        true => Ok(()),
-        false => Err(failed(String::from_utf8_lossy(&done.stderr).trim().to_owned())),
+    let said = format!("{said}: {}", String::from_utf8_lossy(&done.stderr).trim());
+    Ok(Ended { status: done.status, said })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    /// systemd has no `invocation:` of a unit that waits to be started again.
+    #[tokio::test]
+    async fn a_unit_that_waits_to_be_started_again_is_stopped_too() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |path: &str| root.path().join(path);
+        fs::create_dir_all(at("run/systemd/system")).unwrap();
+        fs::create_dir_all(at("usr/bin")).unwrap();
+        let systemctl = |code: i32| {
+            let text = format!("#!/bin/sh\necho \"$*\" >>{}\nexit {code}\n", at("asked").display());
+            fs::write(at("new"), text).unwrap();
+            fs::set_permissions(at("new"), fs::Permissions::from_mode(0o755)).unwrap();
+            fs::rename(at("new"), at("usr/bin/systemctl")).unwrap();
+        };
+        let neighbours = Neighbours::new(Some(root.path().to_owned()));
+        let clients =
+            Clients::new(Some(at("notes")), Some(at("scripts")), at("resolv.conf"), neighbours, None);
+        let told = Told {
+            client: Client::Dhclient,
+            v4: true,
+            v6: false,
+            default_route: true,
+            dns: true,
+            arguments: Vec::new(),
+        };
+        let note = Note { told, index: 1, processes: Vec::new() };
+        for (code, works) in [(0, true), (NOT_LOADED, true), (1, false)] {
+            systemctl(code);
+            let _ = fs::remove_file(at("asked"));
+            assert_eq!(clients.end("eth1", &note).await.is_ok(), works, "{code}");
+            let asked = fs::read_to_string(at("asked")).unwrap();
+            let both = "stop muster-dhcp4-eth1.service\nstop muster-dhcp6-eth1.service\n";
+            assert!(if works { asked == both } else { both.starts_with(&asked) }, "{asked}");
+        }
     }
 }

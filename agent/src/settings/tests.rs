@@ -37,7 +37,7 @@ fn what_is_wrong_is_named() {
         ("[agent]\nstate_dri = '/a'\n", vec![], ["state_dri", "state_dir"]),
         ("[agnet]\n", vec![], ["agnet", "agent"]),
         ("[host]\netc_hostnam = '/a'\n", vec![], ["etc_hostnam", "etc_hostname"]),
-        ("[host]\ndhcp_client = 'pump'\n", vec![], ["pump", "dhclient"]),
+        ("[host]\ndhcp_client = 'pump'\n", vec![], ["pump", "host.dhcp_client"]),
         ("[log]\nlevel = 'loud'\n", vec![], ["log.level", "loud"]),
         ("[log]\nformat = 'xml'\n", vec![], ["xml", "log.format"]),
         ("[log\n", vec![], ["agent.toml", "1"]),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use muster_tests::testbed::{Agent, Place, Site, eventually};
+use muster_tests::testbed::{Agent, Namespace, Place, Site, eventually};
 
 use crate::layers::{Layers, until_complete};
 
@@ -14,6 +14,8 @@ fn a_stack_converges_over_a_lossy_link() {
     let hub = site.namespace.as_ref().unwrap();
     let servers = [hub.server(2), hub.server(3)];
     for server in &servers {
+        // Whom nobody has asked for the controller's MAC address yet gives up after three lost questions, and so does `join`.
+        server.run(&format!("ping -q -c 1 -W 30 {}", Namespace::HUB));
         server.lose("up0", 10);
     }
     let at = |namespace| Place { namespace: Some(namespace), ..Place::default() };

@@ -110,12 +110,14 @@ impl Bed {
             vlan: None,
             management: Vec::new(),
         };
-        let mut socat = self.router.command("socat");
-        let mut socat =
-            socat.args(["-u", "STDIN", "INTERFACE:outside"]).stdin(Stdio::piped()).spawn().unwrap();
-        socat.stdin.take().unwrap().write_all(&frame.write([2, 0, 0, 0, 0, 2])).unwrap();
-        assert!(socat.wait().unwrap().success());
+        let frame = frame.write([2, 0, 0, 0, 0, 2]);
         eventually("the neighbour is told", || {
+            // Again and again, as switches do: one that comes while the port is changed is not heard.
+            let mut socat = self.router.command("socat");
+            let mut socat =
+                socat.args(["-u", "STDIN", "INTERFACE:outside"]).stdin(Stdio::piped()).spawn().unwrap();
+            socat.stdin.take().unwrap().write_all(&frame).unwrap();
+            assert!(socat.wait().unwrap().success());
             let facts = self.json(&format!("node facts {SERVER}")).to_string();
             facts.contains("router-of-the-test").then_some(())
         });

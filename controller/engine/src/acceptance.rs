@@ -1,11 +1,12 @@
 //! What is checked before an operation begins: a refusal has changed nothing.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_shared::NodeId;
 use muster_shared::model::Claim;
-use muster_template::{Desired, Here, MASK, Policies, References, RenderError, Tree, suggestion};
+use muster_template::{Desired, Here, MASK, Policies, References, RenderError, Tree, Unresolved, suggestion};
 use serde_json::Value;
 
 use crate::engine::Engine;
@@ -52,7 +53,9 @@ impl Engine {
                 "the parameter '{name}' is immutable: its value cannot change while the stack is there"
             )));
         }
+        let astray = self.astray(stack.id);
         let ground = Ground {
+            astray: &astray,
             rows: &self.rows,
             forward: &stack.forward,
             settled: &stack.settled,
@@ -105,6 +108,9 @@ impl Engine {
                 continue;
             }
             let invalid = |error| Refusal::Invalid(tree.property_error(index, &error).to_string());
+            if tree.asks_nodes(index) {
+                absent.extend(self.asked_of_nobody(tree, index).map_err(Refusal::Invalid)?);
+            }
             let properties = match tree.render(index, &Nothing) {
                 Ok(properties) => properties,
                 Err(RenderError::NotYet { .. } | RenderError::UnknownNode { .. }) => continue,
@@ -196,6 +202,26 @@ impl Engine {
         Ok(warnings)
     }
 
+    /// The nodes that a resource asks for something and that nobody has joined as, as far as it is known before anything
+    /// runs whom it asks.
+    ///
+    /// # Errors
+    /// It asks one by a short name that several have.
+    fn asked_of_nobody(&self, tree: &Tree, index: usize) -> Result<Vec<NodeId>, String> {
+        let asked = Asked::default();
+        // What it says beside that is looked at by itself.
+        let _ = tree.render(index, &asked);
+        let mut absent = Vec::new();
+        for name in asked.0.into_inner() {
+            // What can be no name is said where it is asked for.
+            let Ok(name) = name.parse::<NodeId>() else { continue };
+            if self.nodes.full_name(&name)?.is_none() {
+                absent.push(name);
+            }
+        }
+        Ok(absent)
+    }
+
     pub(crate) fn claimed(&self, claim: &Claim, node: &NodeId, owner: &Row, asker: &str) -> Refusal {
         let stack = self.stacks.get(&owner.stack).map_or("?", |stack| stack.name.as_str());
         Refusal::Conflict(format!(
@@ -237,5 +263,24 @@ impl References for Nothing {
 
     fn attribute(&self, _: u32, _: &str) -> Option<Value> {
         None
+    }
+}
+
+/// The nodes that are asked for something.
+#[derive(Default)]
+struct Asked(RefCell<BTreeSet<String>>);
+
+impl References for Asked {
+    fn resource_id(&self, _: u32) -> Option<String> {
+        None
+    }
+
+    fn attribute(&self, _: u32, _: &str) -> Option<Value> {
+        None
+    }
+
+    fn of_node(&self, node: &str, _: &[String]) -> Result<Option<Value>, Unresolved> {
+        self.0.borrow_mut().insert(node.to_owned());
+        Ok(Some(Value::from("")))
     }
 }

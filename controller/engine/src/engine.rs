@@ -9,6 +9,7 @@ use muster_shared::{Epoch, Generation, MonoTime, NodeId, ResourceId, StackName};
 use muster_template::Tree;
 
 use crate::address::AddressPlan;
+use crate::by_name::ByName;
 use crate::claim::Claims;
 use crate::flow::record::FlowChange;
 use crate::flow::{FlowAction, Flows};
@@ -159,11 +160,16 @@ pub struct Engine {
     pub(crate) drifted: BTreeSet<Slot>,
     /// Rows of resources that may be anywhere, while no node has joined.
     pub(crate) unplaced: BTreeSet<Slot>,
+    /// Rows that ask something of a server which is not known, or has told nothing of itself.
+    pub(crate) asking: ByName,
     /// Deployed servers under a name that nobody has joined with: it may be a short one.
-    pub(crate) unnamed: BTreeSet<Slot>,
+    pub(crate) unnamed: ByName,
     /// What follows from the input in hand.
     pub(crate) agenda: VecDeque<Todo>,
     pub(crate) seq: u64,
+    /// How often a row was looked at: what grows with the square of something is found by counting.
+    #[cfg(test)]
+    pub(crate) visits: usize,
     dirty_rows: VecDeque<Slot>,
     dirty_stacks: BTreeSet<u64>,
     changes: VecDeque<Change>,
@@ -212,10 +218,13 @@ impl Engine {
             pending: BTreeMap::new(),
             drifted: BTreeSet::new(),
             unplaced: BTreeSet::new(),
-            unnamed: BTreeSet::new(),
+            asking: ByName::default(),
+            unnamed: ByName::default(),
             agenda: VecDeque::new(),
             // So that one who watches across a restart does not take a new state for the one it knows.
             seq: u64::from(config.epoch.0) << 32,
+            #[cfg(test)]
+            visits: 0,
             dirty_rows: VecDeque::new(),
             dirty_stacks: BTreeSet::new(),
             changes: VecDeque::new(),

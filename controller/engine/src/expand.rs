@@ -139,7 +139,9 @@ impl Engine {
     }
 
     pub(crate) fn plan_again(&self, stack: &Stack, tree: &Tree) -> Plan {
+        let astray = self.astray(stack.id);
         let ground = Ground {
+            astray: &astray,
             rows: &self.rows,
             forward: &stack.forward,
             settled: &stack.settled,

@@ -11,7 +11,7 @@ use muster_shared::{MonoTime, NodeId};
 use muster_template::{FACTS, fact, fact_at};
 use serde_json::{Value, json};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Todo};
 use crate::node::NodeKey;
 use crate::request::{Answer, Refusal};
 use crate::timer::TimerKey;
@@ -80,12 +80,17 @@ impl Engine {
         let before = self.nodes[key].facts.replace(Told { facts, at: self.now });
         self.answer_facts(key);
         if before.is_none() {
-            // Templates may ask for them.
-            self.place_the_unplaced();
+            self.wake_those_asking(key);
         }
         if let (Some(before), Some(now)) = (before, self.nodes[key].facts.clone()) {
             self.compare_carriers(key, &before.facts, &now.facts);
         }
+    }
+
+    /// More is known of a node than before.
+    pub(crate) fn wake_those_asking(&mut self, key: NodeKey) {
+        let meant = self.asking.meant(&self.nodes[key].name);
+        self.agenda.extend(meant.into_iter().map(Todo::Visit));
     }
 
     /// What is in one of the lists alone has come or gone and has no carrier to lose.

@@ -10,10 +10,11 @@ use muster_shared::NodeId;
 use muster_shared::model::Action;
 use muster_template::{Desired, Here, Kind, RandomString};
 
+use crate::by_name::short_names;
 use crate::engine::{Engine, Todo};
 use crate::pause::SIGNALS_GRACE;
 use crate::record::{Observation, PackedSpec, Status};
-use crate::resource::{Row, Slot, WorkState};
+use crate::resource::{Role, Row, Slot, WorkState};
 
 /// Why a test resource fails that is to.
 const TOLD_TO_FAIL: &str = "told to fail";
@@ -119,38 +120,58 @@ impl Engine {
 
     /// Who joins may be the deployed server that is meant.
     pub(crate) fn look_for_server(&mut self, slot: Slot) {
-        if self.name_of_unknown(slot).is_some() {
-            self.unnamed.insert(slot);
+        match self.name_of_unknown(slot) {
+            Some(name) => self.unnamed.insert(slot, name),
+            None => self.unnamed.remove(slot),
         }
     }
 
     /// A node has joined: a deployed server that was called by its short name is it from now on. What waits for a node of
     /// the short name is decided on again.
-    pub(crate) fn name_the_unnamed(&mut self) {
-        let mut stacks = BTreeSet::new();
-        for slot in self.unnamed.clone() {
+    pub(crate) fn name_the_unnamed(&mut self, joined: &NodeId) {
+        for slot in self.unnamed.meant(joined) {
             let Some(name) = self.name_of_unknown(slot) else {
-                self.unnamed.remove(&slot);
+                self.unnamed.remove(slot);
                 continue;
             };
             // Two of that short name: an operator has to say which.
             let Ok(Some(full)) = self.nodes.full_name(&name) else { continue };
-            self.unnamed.remove(&slot);
+            self.unnamed.remove(slot);
             let row = &mut self.rows[slot];
             row.spec = Some(PackedSpec::new(&Desired::Here(Here::Server(full.clone()))));
             let (stack, told) = (row.stack, format!("{}: the server {name} is {full}", row.name));
             self.row_changed(slot, true);
             self.note(stack, told);
-            stacks.insert(stack);
+            self.decide_again_for(slot, &name);
         }
-        for stack in stacks.iter().filter_map(|id| self.stacks.get(id)) {
-            let waits = |slot: &&Slot| {
-                let row = &self.rows[**slot];
-                !row.ready && row.work.as_ref().is_some_and(|work| work.state == WorkState::NodeAway)
-            };
-            let waiting = stack.working.iter().filter(waits);
-            self.agenda.extend(waiting.map(|slot| Todo::Visit(*slot)));
-        }
+    }
+
+    /// Jobs that have not left are made again of a server's full name: those for a node of its short name, and those of
+    /// what names the server itself.
+    fn decide_again_for(&mut self, server: Slot, short: &NodeId) {
+        let row = &self.rows[server];
+        let (id, index) = (row.stack, row.index as usize);
+        let Some(stack) = self.stacks.get(&id) else { return };
+        let Some(walk) = stack.walk.as_ref().filter(|_| row.role != Role::Cleanup) else { return };
+        let direct = walk.needed_by.of(index).iter().map(|index| stack.forward[*index as usize]);
+        let line = self.nodes.find(short).into_iter().flat_map(|key| &self.nodes[key].queue).copied();
+        let waits = |slot: &Slot| {
+            let row = &self.rows[*slot];
+            let away = row.work.as_ref().is_some_and(|work| work.state == WorkState::NodeAway);
+            row.stack == id && !row.ready && away
+        };
+        let waiting: BTreeSet<Slot> = direct.chain(line).filter(waits).collect();
+        self.agenda.extend(waiting.into_iter().map(Todo::Visit));
+    }
+
+    /// Deployed servers of a stack whose server was removed and whose short name may be another's by now.
+    pub(crate) fn astray(&self, stack: u64) -> BTreeSet<Slot> {
+        let another = |name: &NodeId| {
+            let found = short_names(name).filter_map(|short| self.nodes.full_name(&short).ok().flatten());
+            found.into_iter().any(|full| full != *name)
+        };
+        let own = self.unnamed.iter().filter(|(slot, _)| self.rows[*slot].stack == stack);
+        own.filter(|(_, name)| another(name)).map(|(slot, _)| slot).collect()
     }
 
     /// A test resource has taken its time.

@@ -108,6 +108,7 @@ impl Engine {
             forward.push(slot);
             let row = &mut self.rows[slot];
             row.index = u32::try_from(index).expect("bounded by RESOURCES_MAX");
+            row.changed &= anew;
             let revived = row.dropped.take().is_some() | row.replaced_by.take().is_some();
             if !plan.dirty[index] {
                 row.role = Role::Steady;

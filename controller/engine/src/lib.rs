@@ -15,6 +15,7 @@
 mod acceptance;
 mod address;
 mod adopt;
+mod by_name;
 mod cancel;
 mod check;
 mod claim;

@@ -131,6 +131,7 @@ impl Engine {
             }),
             tidings: None,
         };
+        row.changed = true;
         row.rare = (rare != Rare::default()).then(|| Box::new(rare));
         if row.status == Some(Status::InProgress) {
             let work = |state| Some(Box::new(Work { state, since: self.now, due: None, previous: None }));

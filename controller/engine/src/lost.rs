@@ -13,6 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use muster_shared::NodeId;
+use muster_template::Kind;
 
 use crate::engine::{Engine, Todo};
 use crate::node::NodeKey;
@@ -89,6 +90,11 @@ impl Engine {
                 }
             }
         }
+        // Deployed servers that were it: in their next operation their short name may be another's.
+        let servers = self.by_physical.values().copied();
+        let servers: Vec<Slot> =
+            servers.filter(|slot| self.rows[*slot].kind == Kind::DeployedServer).collect();
+        servers.into_iter().for_each(|slot| self.look_for_server(slot));
         let node = &mut self.nodes[key];
         node.queue.clear();
         node.lost.queue.clear();

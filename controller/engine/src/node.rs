@@ -176,11 +176,16 @@ impl Nodes {
         }
     }
 
-    /// The joined name that is most like `name`, if any is alike.
+    /// The joined name that is most like `name`, in full or for short, if any is alike.
     pub fn nearest(&self, name: &str) -> Option<&NodeId> {
+        let far = |other: &str| {
+            let short = other.split_once('.').filter(|_| !name.contains('.')).map(|(short, _)| short);
+            let short = short.map(|short| distance(name, short)).filter(|distance| *distance <= 2);
+            short.into_iter().chain(Some(distance(name, other))).min().unwrap_or(usize::MAX)
+        };
         self.iter()
             .filter(|(_, node)| node.joined.is_some())
-            .map(|(_, node)| (distance(name, node.name.as_str()), &node.name))
+            .map(|(_, node)| (far(node.name.as_str()), &node.name))
             .filter(|(distance, _)| *distance <= 3)
             .min()
             .map(|(_, name)| name)
@@ -305,7 +310,10 @@ impl Engine {
         self.nodes.join(joined.clone());
         self.change(Change::Node(Box::new(joined)));
         self.place_the_unplaced();
-        self.name_the_unnamed();
+        if let Some(key) = self.nodes.find(&ask.name) {
+            self.wake_those_asking(key);
+        }
+        self.name_the_unnamed(&ask.name);
         Ok(Answer::Joined { node: ask.name })
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Cost follows change: comparing digests is all that an unchanged resource costs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use indexmap::IndexSet;
 use muster_template::Tree;
@@ -25,6 +25,8 @@ pub(crate) struct Ground<'a> {
     pub previous: u32,
     /// The revision whose content is to come back, in a rollback.
     pub target: Option<u32>,
+    /// Rows that may become another with the same definition, beside those that ask nodes.
+    pub astray: &'a BTreeSet<Slot>,
 }
 
 /// What a traversal does.
@@ -52,6 +54,7 @@ pub(crate) fn plan(ground: &Ground<'_>, tree: &Tree) -> Plan {
         .map(|(index, slot)| match slot {
             // What it was made of may have changed though the template has not.
             Some(_) if tree.asks_nodes(index) => true,
+            Some(slot) if ground.astray.contains(slot) => true,
             Some(_) if settled(index) != 0 => settled(index) != tree.definition(index),
             Some(slot) => {
                 let row = &ground.rows[*slot];

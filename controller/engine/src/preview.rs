@@ -3,6 +3,7 @@
 //! A value that follows from a thing which is yet to be made is not known. It is rendered as a mark that no real value
 //! has, so that it differs from whatever is there.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_shared::model::Action;
@@ -87,6 +88,8 @@ struct Predicted {
     spec: Option<Desired>,
     /// As rendered; marks stand for what is not known.
     new: Map<String, Value>,
+    /// Something is to be done for it, or below it.
+    changes: bool,
 }
 
 /// A preview under way.
@@ -97,6 +100,8 @@ struct Preview<'a> {
     tree: &'a Tree,
     plan: &'a Plan,
     done: BTreeMap<u32, Predicted>,
+    /// The resource in hand asks for what is not known of a node.
+    asks: Cell<bool>,
 }
 
 impl Engine {
@@ -125,8 +130,8 @@ impl Engine {
         let source = source.clone().of_stack(&stack.name, &id);
         let source = &source.map_err(|errors| Refusal::Invalid(errors.to_string()))?;
         let Planned { tree, plan, warnings } = self.planned(stack, source, None, options)?;
-        let mut preview =
-            Preview { engine: self, stack, source, tree: &tree, plan: &plan, done: BTreeMap::new() };
+        let (done, asks) = (BTreeMap::new(), Cell::new(false));
+        let mut preview = Preview { engine: self, stack, source, tree: &tree, plan: &plan, done, asks };
         preview.predict_all();
         Ok(preview.view(old, warnings))
     }
@@ -167,6 +172,7 @@ impl Preview<'_> {
         let kind = tree.kind(index);
         let row = self.plan.chosen[index].map(|slot| &self.engine.rows[slot]);
         let external_id = tree.external_id(index).ok().flatten();
+        self.asks.set(false);
         let new = match tree.render(index, self) {
             Ok(Value::Object(new)) => new,
             // It would fail when its turn comes; what it would say is not known now.
@@ -188,7 +194,11 @@ impl Preview<'_> {
             Ok(None) => row.and_then(|row| row.node).map(|key| self.engine.nodes[key].name.clone()),
             Err(_) => None,
         };
+        let needs_change =
+            tree.requires(index).iter().any(|needed| self.done.get(needed).is_some_and(|it| it.changes));
+        let stays = |row: &Row| self.asks.get() && !needs_change && row.stays(kind, tree.definition(index));
         let needed = match (row, &spec, &node) {
+            (Some(row), ..) if stays(row) => Needed::Nothing,
             (None, ..) => Needed::Apply(if external_id.is_some() { Action::Check } else { Action::Create }),
             (Some(row), Ok(spec), Ok(_)) => {
                 let key = place.as_ref().and_then(|name| self.engine.nodes.find(name));
@@ -216,6 +226,7 @@ impl Preview<'_> {
             external_id,
             spec: spec.ok().filter(|_| change != "unchanged"),
             new,
+            changes: change != "unchanged" || (kind.is_whole() && needs_change),
         }
     }
 
@@ -410,6 +421,9 @@ impl References for Preview<'_> {
             true => None,
             false => self.engine.of_node(node, path).map_err(Unresolved::Wrong)?,
         };
+        if known.is_none() && !asks_unknown {
+            self.asks.set(true);
+        }
         Ok(known.or_else(|| Some(Value::from(UNKNOWN))))
     }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use muster_shared::MonoTime;
+use muster_shared::{MonoTime, NodeId};
 
 use crate::engine::Engine;
 use crate::record::Status;
@@ -58,8 +58,14 @@ impl Engine {
             None if row.failed => "",
             None if row.blocked > 0 || self.waits_for_first(row) => "waiting",
             None if row.status == Some(Status::Failed) => "",
+            None if self.asks(row).is_some() => "facts",
             None => WorkState::NodeAway.phase(), // no node has joined
         }
+    }
+
+    /// The node whose facts it waits for, as it is called there.
+    pub(crate) fn asks(&self, row: &Row) -> Option<&NodeId> {
+        self.rows.of_id(row.id).and_then(|slot| self.asking.name_of(slot))
     }
 
     /// How long it has been in that phase. What waits for others does so since its part of the operation began.
@@ -186,6 +192,9 @@ impl Engine {
                 format!("{name} ({})", slot.map_or_else(String::new, |slot| self.signals_of(slot)))
             }
             _ if phase == "pause" => format!("{name} ({phase})"),
+            _ if phase == "facts" => {
+                format!("{name} (facts of {})", self.asks(row).map_or("a node", NodeId::as_str))
+            }
             (_, Some(node)) => format!("{name} ({phase} on {node})"),
             (_, None) => format!("{name} ({phase}: no node has joined that could have it)"),
         }

@@ -46,6 +46,8 @@ pub(crate) struct Row {
     pub ready: bool,
     /// Counted among the failed ones of the present traversal.
     pub failed: bool,
+    /// The present traversal found something to do for it, or may have before the controller was started.
+    pub changed: bool,
     /// Those that do not follow from the spec.
     pub attributes: BTreeMap<String, String>,
     pub observed: Observation,
@@ -207,6 +209,7 @@ impl Row {
             retry_count: 0,
             ready: false,
             failed: false,
+            changed: false,
             attributes: BTreeMap::new(),
             observed: Observation::Unknown,
             retain: false,

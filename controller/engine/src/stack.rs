@@ -133,9 +133,12 @@ impl Adjacency {
         Self { offsets: offsets.into(), targets: targets.into() }
     }
 
-    /// In the order of the template, which is by name.
+    /// In the order of the template, which is by name. Nobody, where nothing is to be visited.
     pub fn of(&self, index: usize) -> &[u32] {
-        &self.targets[self.offsets[index] as usize..self.offsets[index + 1] as usize]
+        match self.offsets.get(index..index + 2) {
+            Some([from, to]) => &self.targets[*from as usize..*to as usize],
+            _ => &[],
+        }
     }
 }
 

@@ -108,7 +108,8 @@ impl Engine {
         let Some(row) = self.rows.remove(slot) else { return };
         self.by_physical.swap_remove(&row.physical);
         self.unplaced.remove(&slot);
-        self.unnamed.remove(&slot);
+        self.asking.remove(slot);
+        self.unnamed.remove(slot);
         self.drifted.remove(&slot);
         if let Some(node) = row.node {
             self.nodes[node].rows -= 1;
@@ -198,7 +199,8 @@ impl Engine {
             stack.hidden.settle(walk.tree.secrets());
         }
         for index in stack.walk.as_ref().map(|walk| walk.visits.as_slice()).unwrap_or_default() {
-            self.rows[stack.forward[*index as usize]].role = Role::Steady;
+            let row = &mut self.rows[stack.forward[*index as usize]];
+            (row.role, row.changed) = (Role::Steady, false);
         }
         self.leave_walk(id);
         let Some(stack) = self.stacks.get_mut(&id) else { return };

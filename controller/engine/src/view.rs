@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_shared::{ResourceId, StackName};
+use muster_shared::{NodeId, ResourceId, StackName};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -115,7 +115,7 @@ pub struct ResourceView {
     pub generation: String,
     /// in_sync, drifted, missing or unknown.
     pub observed: String,
-    /// While IN_PROGRESS: waiting, hook, pause, signals, node_away, queued, running, settling or backoff; else empty.
+    /// While IN_PROGRESS: waiting, hook, pause, signals, facts, node_away, queued, running, settling or backoff; else empty.
     pub phase: String,
     /// Seconds since it has been in that phase.
     #[serde(default)]
@@ -278,6 +278,10 @@ impl Engine {
             status_reason: match row.rare().hook.filter(|_| !stack.cancelled) {
                 Some(hook) => self.hook_reason(slot, hook),
                 None if row.pauses() => self.pause_reason(slot),
+                None if self.phase(row) == "facts" => {
+                    let node = self.asks(row).map_or("a node", NodeId::as_str);
+                    format!("waits for node {node} to tell what it is")
+                }
                 None => row.reason.as_deref().unwrap_or_default().into(),
             },
             generation: row.generation.to_string(),

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use muster_shared::NodeId;
+use muster_shared::id::IdError;
 use muster_shared::model::{Action, Claim, ClaimKind, Content, ContentDigest, Spec};
 use muster_template::{Desired, Here, Kind, References, RenderError, Restriction, Tree, Unresolved};
 use serde_json::Value;
@@ -36,8 +37,10 @@ enum Decision {
         action: Action,
         spec: PackedSpec,
     },
-    /// No node has joined that could have it, or one that it asks for something has told nothing of itself.
+    /// No node has joined that could have it.
     Unplaced,
+    /// This node, by its full or short name, is asked for what is not known of it.
+    Asks(NodeId),
 }
 
 /// What a row needs to become what is wanted.
@@ -54,6 +57,21 @@ impl Row {
         self.is_past() || self.rare().unhealthy
     }
 
+    /// Nothing is under way, nobody else has its thing, and it was not seen to be another.
+    fn is_left_alone(&self) -> bool {
+        self.work.is_none() && !self.handed_over && !self.observed.differs()
+    }
+
+    /// It is there as it was asked for, by this definition.
+    pub fn stays(&self, kind: Kind, definition: u128) -> bool {
+        (self.applied || self.is_adopted())
+            && self.spec.is_some()
+            && self.status == Some(Status::Complete)
+            && self.is_left_alone()
+            && !self.is_beyond_use()
+            && (self.kind, self.definition) == (kind, definition)
+    }
+
     /// What leads from the row to a desired state; `packed` is `spec`, `node` where it is to be.
     pub fn needed(&self, kind: Kind, node: Option<NodeKey>, spec: &Desired, packed: &PackedSpec) -> Needed {
         if self.is_beyond_use() {
@@ -67,11 +85,8 @@ impl Row {
                 return Needed::Replace;
             }
         }
-        let settled = self.work.is_none()
-            && !self.handed_over
-            && !self.observed.differs()
-            && (self.status == Some(Status::Complete) || self.is_intact());
-        if settled && self.spec.as_ref() == Some(packed) {
+        let settled = self.status == Some(Status::Complete) || self.is_intact();
+        if settled && self.is_left_alone() && self.spec.as_ref() == Some(packed) {
             return Needed::Nothing;
         }
         // An agent that has lost its ledger has what was made there before all the same.
@@ -87,6 +102,10 @@ impl Row {
 impl Engine {
     /// Does what a graph node needs now that all it waits for is done.
     pub(crate) fn visit(&mut self, slot: Slot) {
+        #[cfg(test)]
+        {
+            self.visits += 1;
+        }
         let Some(row) = self.rows.get(slot) else { return };
         let stack = self.stacks.get(&row.stack);
         if stack.and_then(|stack| stack.walk.as_ref()).is_some_and(|walk| walk.stage == Stage::Check) {
@@ -105,6 +124,8 @@ impl Engine {
     }
 
     pub(crate) fn visit_forward(&mut self, slot: Slot) {
+        self.unplaced.remove(&slot);
+        self.asking.remove(slot);
         let stack = self.rows[slot].stack;
         let Some(tree) = self.stacks.get(&stack).and_then(|s| s.walk.as_ref()).map(|w| Arc::clone(&w.tree))
         else {
@@ -121,11 +142,12 @@ impl Engine {
         });
         let acts = match &decision {
             Ok(Decision::Apply { .. } | Decision::Replace | Decision::Settle { .. }) => true,
-            Ok(Decision::Nothing | Decision::Unplaced) | Err(_) => false,
+            Ok(Decision::Nothing | Decision::Unplaced | Decision::Asks(_)) | Err(_) => false,
         };
         if acts && self.waits_for_batch(slot, &tree) {
             return;
         }
+        self.rows[slot].changed |= acts || self.stands_for_changed(slot, &tree);
         match decision {
             Err(reason) if self.rows[slot].work.is_some() => {
                 self.take_back(slot);
@@ -199,7 +221,27 @@ impl Engine {
             Ok(Decision::Unplaced) => {
                 self.unplaced.insert(slot);
             }
+            Ok(Decision::Asks(node)) => self.asking.insert(slot, node),
         }
+    }
+
+    /// Something below a nested stack or a group has changed in this operation.
+    fn stands_for_changed(&self, slot: Slot, tree: &Tree) -> bool {
+        let index = self.rows[slot].index as usize;
+        tree.kind(index).is_whole() && self.needs_changed(slot, tree)
+    }
+
+    fn needs_changed(&self, slot: Slot, tree: &Tree) -> bool {
+        let row = &self.rows[slot];
+        let forward = &self.stacks[&row.stack].forward;
+        tree.requires(row.index as usize).iter().any(|index| self.rows[forward[*index as usize]].changed)
+    }
+
+    /// It is what was asked for, and all that it is made of is as it was, but perhaps what nodes tell.
+    fn stays(&self, slot: Slot, tree: &Tree) -> bool {
+        let row = &self.rows[slot];
+        let index = row.index as usize;
+        row.stays(tree.kind(index), tree.definition(index)) && !self.needs_changed(slot, tree)
     }
 
     /// Before a job: it may be forbidden, wait for an operator, or claim what is another's.
@@ -257,7 +299,11 @@ impl Engine {
         let index = row.index as usize;
         let references = Rendered { engine: self, stack };
         let properties = match tree.render(index, &references) {
-            Err(RenderError::UnknownNode { .. }) => return Ok(Decision::Unplaced),
+            // Nobody waits for a node that is away only to find that nothing is to be done.
+            Err(RenderError::UnknownNode { .. }) if self.stays(slot, tree) => return Ok(Decision::Nothing),
+            Err(RenderError::UnknownNode { node }) => {
+                return node.parse().map(Decision::Asks).map_err(|error: IdError| error.to_string());
+            }
             rendered => rendered.map_err(|error| error.to_string())?,
         };
         let kind = tree.kind(index);
@@ -301,16 +347,22 @@ impl Engine {
         })
     }
 
-    /// A deployed server may be called by its short name. Who it is, once found, stays, whoever joins later.
+    /// A deployed server may be called by its short name. Who it is, once found, stays, whoever joins later; if it was
+    /// removed, until somebody else is called so.
     pub(crate) fn with_full_name(&self, row: Option<&Row>, spec: &mut Desired) -> Result<(), String> {
         let Desired::Here(Here::Server(name)) = spec else { return Ok(()) };
         let known = row.and_then(|row| row.spec.as_ref()).map(PackedSpec::unpack);
-        if let Some(Desired::Here(Here::Server(known))) = known
-            && known.as_str().strip_prefix(name.as_str()).is_some_and(|domain| domain.starts_with('.'))
-        {
-            *name = known;
-        } else if let Some(full) = self.nodes.full_name(name)? {
-            *name = full;
+        let known = match known {
+            Some(Desired::Here(Here::Server(known))) => Some(known),
+            _ => None,
+        };
+        let known = known.filter(|known| {
+            known.as_str().strip_prefix(name.as_str()).is_some_and(|domain| domain.starts_with('.'))
+        });
+        if let Some(known) = known.as_ref().filter(|known| self.nodes.is_joined(known)) {
+            *name = known.clone();
+        } else if let Some(named) = self.nodes.full_name(name)?.or(known) {
+            *name = named;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use muster_shared::model::{Facts, LinkFacts, OsFacts, Up};
 
 use super::bed::{Bed, node, options, parse, stack};
-use crate::{Refusal, Request, Source, SourceText};
+use crate::{Answer, Options, Refusal, Request, Source, SourceText};
 
 fn facts(os: &str, mac: u8) -> Up {
     let link = LinkFacts { name: "eth0.100".into(), mac: Some([2, 0, 0, 0, 0, mac]), ..LinkFacts::default() };
@@ -109,4 +109,145 @@ fn nodes_are_selected_by_what_they_told() {
     let label = [("fact.os.id".to_owned(), Some("x".to_owned()))].into();
     let refused = bed.ask(Request::LabelNode { node: node(0), labels: label });
     assert!(matches!(refused, Err(Refusal::Invalid(why)) if why.contains("what the server itself tells")));
+}
+
+fn of(resources: &str) -> Source {
+    let template = format!("heat_template_version: 2018-08-31\nresources: {{{resources}}}\n");
+    parse(SourceText { name: "t".into(), template, ..SourceText::default() })
+}
+
+/// `asks` has something of node-1, which is away after the controller's restart.
+#[test]
+fn an_update_waits_for_facts_only_where_something_changes() {
+    let dummy = |name: &str, values: &str| {
+        format!("{name}: {{type: Muster::Dummy, properties: {{node: node-0, values: {{{values}}}}}}}")
+    };
+    let mac = "x: {get_node: [node-1, links, eth0.100, mac]}";
+    let group = |v: u8| {
+        let member = dummy("d", &format!("v: {v}")).replace("d: ", "");
+        format!("g: {{type: OS::Heat::ResourceGroup, properties: {{count: 1, resource_def: {member}}}}}")
+    };
+    let plain = |v: u8| {
+        [dummy("other", &format!("v: {v}")), dummy("asks", mac), dummy("after", "x: {get_attr: [asks, x]}")]
+    };
+    let attr = |v: u8| {
+        [dummy("other", &format!("v: {v}")), dummy("asks", &format!("{mac}, v: {{get_attr: [other, v]}}"))]
+    };
+    let grouped =
+        |v: u8| [group(v), dummy("asks", &format!("{mac}, v: {{list_join: ['', {{get_attr: [g, v]}}]}}"))];
+    let own = |v: u8| [dummy("asks", &format!("{mac}, v: {v}"))];
+    let value = |v: u8| {
+        [
+            format!("val: {{type: OS::Heat::Value, properties: {{value: {{{mac}}}}}}}"),
+            dummy("other", &format!("v: {v}, w: {{get_attr: [val, value, x]}}")),
+        ]
+    };
+    for (title, before, after, waits, ran) in [
+        ("nothing of it", plain(1).join(", "), plain(2).join(", "), false, vec!["Update other"]),
+        ("an attribute", attr(1).join(", "), attr(2).join(", "), true, vec!["Update other"]),
+        ("an attribute of a group", grouped(1).join(", "), grouped(2).join(", "), true, vec!["Update g/0"]),
+        ("its own", own(1).join(", "), own(2).join(", "), true, vec![]),
+        ("what uses its value", value(1).join(", "), value(2).join(", "), false, vec!["Update other"]),
+    ] {
+        for half_way in [false, true] {
+            let mut bed = Bed::new(2);
+            bed.receive(&node(1), facts("debian", 1));
+            bed.create(of(&before)).unwrap();
+            bed.idle();
+            assert_eq!(bed.status(), "CREATE_COMPLETE", "{title}");
+            bed.restart();
+            bed.connect(&node(0));
+            bed.ran.clear();
+            let view = bed.engine.preview(&stack(), &of(&after), None, &options()).unwrap();
+            let row = view.resources.iter().find(|row| row.name == "asks");
+            assert_eq!(row.is_some_and(|row| row.change != "unchanged"), waits, "{title}: {row:?}");
+            bed.update(of(&after)).unwrap();
+            bed.idle();
+            assert_eq!(bed.ran, ran, "{title}");
+            if !waits {
+                assert_eq!(bed.status(), "UPDATE_COMPLETE", "{title}");
+                continue;
+            }
+            if half_way {
+                // What changed before that is not known any more.
+                bed.restart();
+                bed.connect(&node(0));
+                bed.idle();
+            }
+            assert_eq!(bed.status(), "UPDATE_IN_PROGRESS", "{title}");
+            let row = bed.resource("asks");
+            assert_eq!(
+                (&*row.phase, &*row.status_reason),
+                ("facts", "waits for node node-1 to tell what it is")
+            );
+            bed.connect(&node(1));
+            assert_eq!(bed.resource("asks").phase, "facts", "it is there and has told nothing");
+            bed.receive(&node(1), facts("debian", 1));
+            bed.idle();
+            assert_eq!(bed.status(), "UPDATE_COMPLETE", "{title}");
+            assert_eq!(bed.ran.last().unwrap(), "Update asks", "{title}");
+        }
+    }
+}
+
+#[test]
+fn who_asks_a_node_that_nobody_has_is_warned() {
+    let mut bed = Bed::new(1);
+    bed.join(&"web-1.example.org".parse().unwrap());
+    let asks =
+        |node: &str| source(&format!("x: {{get_node: [node-0, name]}}, y: {{get_node: [{node}, os, id]}}"));
+    for (name, warned) in [
+        ("web-1", None),
+        ("web-1.example.org", None),
+        ("node-9", Some("node node-9 has never joined and is waited for; did you mean node-0?")),
+        ("wbe-1", Some("node wbe-1 has never joined and is waited for; did you mean web-1.example.org?")),
+    ] {
+        let view = bed.engine.preview(&stack(), &asks(name), None, &options()).unwrap();
+        assert_eq!(view.warnings, warned.map(str::to_owned).as_slice(), "{name}");
+        let needs = Options { require_nodes: true, ..options() };
+        let strict = bed.engine.preview(&stack(), &asks(name), None, &needs);
+        assert_eq!(strict.is_err(), warned.is_some(), "{name}: {strict:?}");
+    }
+    let Ok(Answer::Stack { warnings, .. }) = bed.create(asks("node-9")) else { panic!("it is waited for") };
+    assert_eq!(warnings.len(), 1);
+    bed.idle();
+    assert_eq!(bed.resource("a").phase, "facts");
+    bed.join(&"web-1.example.net".parse().unwrap());
+    let refused = bed.update(asks("web-1")).unwrap_err().to_string();
+    assert!(refused.contains("give the whole name"), "{refused}");
+}
+
+/// Each server joins and tells what it is, while all are waited for under their short names.
+#[test]
+fn who_comes_wakes_those_alone_who_wait_for_him() {
+    let visits = |count: usize| {
+        let mut rows = Vec::new();
+        for at in 0..count {
+            rows.push(format!("s{at}: {{type: OS::Heat::DeployedServer, properties: {{name: web-{at}}}}}"));
+            let asked = format!("x: {{get_node: [web-{at}, os, id]}}");
+            rows.push(format!("a{at}: {{type: OS::Heat::Value, properties: {{value: {{{asked}}}}}}}"));
+            let on =
+                format!("{{node: {{get_resource: s{at}}}, values: {{x: {{get_attr: [a{at}, value, x]}}}}}}");
+            rows.push(format!("d{at}: {{type: Muster::Dummy, properties: {on}}}"));
+            let on = format!("{{node: {{get_resource: s{at}}}, values: {{}}}}");
+            rows.push(format!("e{at}: {{type: Muster::Dummy, properties: {on}}}"));
+        }
+        let mut bed = Bed::new(0);
+        bed.create(of(&rows.join(", "))).unwrap();
+        bed.idle();
+        bed.engine.visits = 0;
+        for at in 0..count {
+            let name = format!("web-{at}.example.org").parse().unwrap();
+            bed.join(&name);
+            bed.connect(&name);
+            bed.receive(&name, facts("debian", 1));
+        }
+        let visits = bed.engine.visits;
+        bed.idle();
+        assert_eq!(bed.status(), "CREATE_COMPLETE");
+        visits
+    };
+    let (some, twice) = (visits(15), visits(30));
+    assert_eq!(twice, some * 2, "{some} for 15 servers");
+    assert!(some <= 15 * 8, "{some}");
 }

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::ValueEnum as _;
@@ -49,7 +50,16 @@ fn corpus() -> Vec<Options> {
 fn what_once_failed() {
     let seeds = corpus();
     assert!(!seeds.is_empty());
-    seeds.into_iter().for_each(passes);
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    passes(*seed);
+                }
+            });
+        }
+    });
 }
 
 #[test]

@@ -54,9 +54,11 @@ impl Bed {
         }
         let bed = Self { controller, server, router };
         bed.templates(templates);
+        // Its own script where the tree has it, else ours.
         let script = "network/scripts/run-os-net-config.sh";
-        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/tripleo");
-        bed.controller.copy(&examples.join(script), &format!("/root/templates/{script}"));
+        let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/tripleo");
+        let tree = if templates.join(script).is_file() { templates } else { &ours };
+        bed.controller.copy(&tree.join(script), &format!("/root/templates/{script}"));
         bed
     }
 
@@ -195,10 +197,8 @@ fn follow(bed: &Bed) {
                 bed.hears_its_neighbour();
             }
             5 => {
-                assert!(
-                    said.contains("os-net-config ended with") && said.contains("not reached anew"),
-                    "{said}"
-                );
+                // What the script itself says then depends on whose it is.
+                assert!(said.contains("os-net-config") && said.contains("not reached anew"), "{said}");
                 assert_eq!(bed.network(), network);
                 bed.is_well();
             }
@@ -236,7 +236,7 @@ fn followed_with_tripleos_own_templates() {
         &bed.controller,
         "! muster stack update overcloud --existing -e wrong.yaml --wait; muster stack failures overcloud",
     );
-    assert!(failed.contains("os-net-config ended with 4"), "{failed}");
+    assert!(failed.contains("not reached anew"), "{failed}");
     assert_eq!(bed.network(), network);
     assert_eq!(bed.json(&format!("node show {SERVER}"))["state"], "online");
     println!("7 samples ran");

@@ -42,6 +42,8 @@ deb new 1 :
 deb extra 1 : 'Depends: web'
 deb rival 1 : 'Conflicts: web'
 deb big 1 :
+deb hang 1 :
+deb hang 2 'while :; do sleep 1; done'
 deb slow 1 'echo configured >>/root/slow; touch /root/there; while [ ! -e /root/go ]; do sleep 0.05; done'
 index
 "#;
@@ -106,7 +108,7 @@ impl Bed {
     /// What dpkg knows of the test's own: name, version, what is wanted, what is.
     fn packages(&self) -> String {
         let format = "${Package} ${Version} ${db:Status-Want} ${db:Status-Status},";
-        let names = "lib web new extra rival big slow";
+        let names = "lib web new extra rival big hang slow";
         let listed = self.server.sh(&format!("dpkg-query -W -f '{format}' {names} 2>/dev/null || :"));
         let is_there =
             |row: &&str| !row.is_empty() && !row.ends_with("config-files") && !row.ends_with("not-installed");
@@ -201,6 +203,15 @@ fn locks_are_waited_for_and_a_full_disk_and_kills_leave_nothing_half_done() {
     let all = format!("{LIB}, slow 1 install installed, web 2 install installed");
     assert_eq!(bed.packages(), all);
 
+    // What they bring while it waits stays, also when it fails.
+    server.sh(&format!("dpkg -r slow; {dpkg_begins}"));
+    server.until("dpkg is in the middle", "test -e /root/there");
+    bed.begin("web", "name: web, version: '3', timeout: 600");
+    server.until("it waits", "muster resource show web package -o json | grep -q '\"running\"'");
+    server.sh("touch /root/go");
+    assert_eq!(bed.end("web")["status"], "FAILED");
+    assert_eq!(bed.packages(), all);
+
     // dpkg itself is killed in the middle, as by a power cut: what it left is ended first.
     server.sh(&format!("dpkg -r slow web; {dpkg_begins}"));
     server.until("dpkg is in the middle", "test -e /root/there");
@@ -219,6 +230,23 @@ fn locks_are_waited_for_and_a_full_disk_and_kills_leave_nothing_half_done() {
     assert_eq!(server.sh("cat /root/slow"), "configured\n");
     assert_eq!(server.sh("systemctl list-units 'muster-run-*' --all --no-legend"), "");
 
+    // A script that does not end before the time does: the version of before is back.
+    server.sh("apt-get install -y -qq hang=1");
+    let said = bed.fails("hang", "name: hang, version: '2', timeout: 10");
+    assert!(
+        said.contains("took longer than its time")
+            && said.contains("(what was there before this job is back)"),
+        "{said}"
+    );
+    assert_eq!(server.sh("dpkg-query -W -f '${Version} ${db:Status-Status}' hang"), "1 installed");
+    bed.delete(&["hang"]);
+    server.sh("dpkg -r hang");
+
+    // The agent would cut itself off.
+    let said = bed.fails("own", "name: muster-agent, state: absent");
+    assert!(said.contains("muster-agent is the package of the agent that runs here"), "{said}");
+    server.sh("systemctl is-active muster-agent; dpkg -s muster-agent");
+
     // A full disk.
     server.sh("mkdir /opt/big; mount -t tmpfs -o size=64k small /opt/big");
     let said = bed.fails("big", "name: big");
@@ -226,6 +254,6 @@ fn locks_are_waited_for_and_a_full_disk_and_kills_leave_nothing_half_done() {
     assert_eq!(bed.packages(), all);
     server.sh("umount /opt/big");
     bed.works("big", "name: big, timeout: 600");
-    bed.delete(&["big", "slow", "web"]);
+    bed.delete(&["big", "own", "slow", "web"]);
     assert_eq!(bed.packages(), LIB);
 }

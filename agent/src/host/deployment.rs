@@ -6,6 +6,7 @@
 //! A reason says what happened in its first line. What follows quotes what the command wrote, which may be secret: it goes
 //! to the controller, which masks what it knows, and not into the agent's log.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -220,9 +221,17 @@ fn attributes(deployment: &Deployment, status: i32, mut ended: Ended) -> BTreeMa
     attributes
 }
 
-/// The end of what was written, in whole lines where there are some.
+/// The end of what was written, in whole lines where there are some. What is too long goes without what a shell traces
+/// (`set -x`), for the reason may lie far before a script's last steps.
 fn quoting(reason: String, written: &str) -> String {
-    let written = written.trim_end();
+    let mut written = Cow::Borrowed(written.trim_end());
+    if written.len() > QUOTED_MAX {
+        let is_trace = |line: &&str| line.starts_with('+') && line.trim_start_matches('+').starts_with(' ');
+        let said: Vec<&str> = written.lines().filter(|line| !is_trace(line)).collect();
+        if !said.is_empty() {
+            written = Cow::Owned(said.join("\n"));
+        }
+    }
     if written.is_empty() {
         return reason;
     }

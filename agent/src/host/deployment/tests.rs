@@ -89,6 +89,12 @@ fn a_reason_quotes_the_end_in_whole_lines() {
     assert_eq!(quoting("no".into(), &long), "no:\nlast");
     let quoted = quoting("no".into(), &"ä".repeat(3000));
     assert!(quoted.len() <= QUOTED_MAX + 4 && quoted.ends_with("ää"), "{}", quoted.len());
+    // A shell's trace only where all of it fits.
+    let traced = "+ apply\nno gateway\n+ exit 1\n";
+    assert_eq!(quoting("no".into(), traced), "no:\n+ apply\nno gateway\n+ exit 1");
+    let cleaning = traced.to_owned() + &"++ cat /sys/class/net/eth0/carrier\n".repeat(100);
+    assert_eq!(quoting("no".into(), &(cleaning + "+1\n")), "no:\nno gateway\n+1");
+    assert!(quoting("no".into(), &"+ true\n".repeat(400)).ends_with("+ true"));
 }
 
 #[tokio::test]

@@ -68,7 +68,7 @@ pub(crate) fn of_resource(
     if draft.retain {
         buffer.push(b'r');
     }
-    if let Some(id) = &draft.external_id {
+    if let Some(id) = draft.beside.as_ref().and_then(|beside| beside.external_id.as_ref()) {
         buffer.push(b'x');
         expr(buffer, id, names);
     }

@@ -21,7 +21,7 @@ impl Template {
 
     pub(crate) fn is_there(&self, index: usize, parameters: &dyn Values) -> Result<bool, RenderError> {
         let resource = &self.resources[index];
-        match &resource.condition {
+        match resource.condition() {
             None => Ok(true),
             Some(condition) => self.holds(condition, parameters, &["resources", &resource.name, "condition"]),
         }

@@ -35,7 +35,7 @@ pub(crate) fn retains(reader: &mut Reader<'_>, value: &Expr) -> bool {
 }
 
 /// What it is in the world of those who made it: known before anything runs.
-pub(crate) fn external_id(reader: &mut Reader<'_>, value: Expr) -> Option<Box<Expr>> {
+pub(crate) fn external_id(reader: &mut Reader<'_>, value: Expr) -> Option<Expr> {
     match &value.kind {
         ExprKind::Null => return None,
         ExprKind::Text(text) => {
@@ -50,7 +50,7 @@ pub(crate) fn external_id(reader: &mut Reader<'_>, value: Expr) -> Option<Box<Ex
             reader.error(value.at, message);
         }
     }
-    Some(Box::new(value))
+    Some(value)
 }
 
 fn checked(id: &str) -> Result<(), String> {
@@ -71,7 +71,7 @@ impl Template {
 
     /// Whether the resource stands for a thing that others made.
     pub fn is_adopted(&self, index: usize) -> bool {
-        self.resources[index].external_id.is_some()
+        self.resources[index].external_id().is_some()
     }
 
     /// The id of the thing that others made and the resource only stands for.
@@ -88,7 +88,7 @@ impl Template {
         parameters: &dyn Values,
     ) -> Result<Option<String>, RenderError> {
         let resource = &self.resources[index];
-        let Some(expr) = &resource.external_id else { return Ok(None) };
+        let Some(expr) = resource.external_id() else { return Ok(None) };
         let place = ["resources", &resource.name, "external_id"];
         let (id, wrong) = match self.rendered(expr, parameters, &Unknown, &place)? {
             Value::String(id) => (id, None),

@@ -1,7 +1,7 @@
 //! A template's text → its sections, each entry checked as it is read.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map};
 
 use saphyr_parser::{Event, ScalarStyle};
 
@@ -16,7 +16,7 @@ use crate::sections::{self, DraftGroup};
 use crate::template::{Beside, Output, Template};
 use crate::types::Kind;
 use crate::version::Version;
-use crate::{function, ownership};
+use crate::{digest, function, ownership};
 
 const SECTIONS: [&str; 7] = [
     "heat_template_version",
@@ -121,16 +121,19 @@ pub(crate) struct DraftResource {
     pub at: Place,
     /// `None` where the type is wrong, which has been said.
     pub kind: Option<Kind>,
-    /// As it is written, where it may be no type of this build.
-    pub type_name: Option<Box<str>>,
     pub type_at: Place,
     pub beside: Option<Box<Beside>>,
     pub properties: Expr,
     /// Numbers in [`Reader::resources`].
-    pub depends_on: Vec<(u32, Place)>,
+    pub depends_on: Box<[(u32, Place)]>,
     pub retain: bool,
-    pub external_id: Option<Box<Expr>>,
-    pub condition: Option<Box<Expr>>,
+}
+
+impl DraftResource {
+    /// Its type, where that is not the name of its kind.
+    pub fn written_type(&self) -> Option<&str> {
+        self.beside.as_ref()?.type_name.as_deref()
+    }
 }
 
 pub(crate) struct DraftCondition {
@@ -306,15 +309,20 @@ pub(crate) fn entries<'t>(
             return Ok(());
         }
     }
-    let mut seen: BTreeMap<Box<str>, Place> = BTreeMap::new();
+    // By a digest of the key: that of a long section is small beside the entries.
+    let mut seen: BTreeMap<u128, Place> = BTreeMap::new();
     while let Some((key, at)) = reader.key()? {
         let before = reader.path.key(&key);
         let body = reader.expr(2)?;
-        if let Some(first) = seen.get(&*key) {
-            reader.error(at, format!("'{}' is given twice; the first is at {first}", cut(&key)));
-        } else {
-            each(reader, &key, at, body);
-            seen.insert(key.into(), at);
+        match seen.entry(digest::of_bytes(key.as_bytes())) {
+            btree_map::Entry::Occupied(first) => {
+                let first = first.get();
+                reader.error(at, format!("'{}' is given twice; the first is at {first}", cut(&key)));
+            }
+            btree_map::Entry::Vacant(entry) => {
+                entry.insert(at);
+                each(reader, &key, at, body);
+            }
         }
         reader.path.leave(before);
     }
@@ -356,14 +364,11 @@ fn resource(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr) -> Draft
         name: name.into(),
         at,
         kind: None,
-        type_name: None,
         type_at: at,
         beside: None,
         properties,
-        depends_on: Vec::new(),
+        depends_on: Box::default(),
         retain: false,
-        external_id: None,
-        condition: None,
     };
     if name.is_empty() || name.chars().count() > Limits::NAME || name.contains(['/', '[', ']']) {
         let message =
@@ -381,8 +386,13 @@ fn resource(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr) -> Draft
             "type" => {
                 typed = true;
                 draft.type_at = entry.value.at;
-                if let Some((kind, name)) = kind(reader, &entry.value) {
-                    (draft.kind, draft.type_name) = (Some(kind), Some(name));
+                if let Some(name) = type_name(reader, &entry.value) {
+                    let kind = Kind::from_name(name).unwrap_or(Kind::Nested);
+                    let written = kind == Kind::Nested || name != kind.name();
+                    draft.kind = Some(kind);
+                    if written {
+                        draft.beside.get_or_insert_default().type_name = Some(name.into());
+                    }
                 }
             }
             "properties" => match entry.value.kind {
@@ -393,10 +403,14 @@ fn resource(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr) -> Draft
             "update_policy" => draft.beside.get_or_insert_default().update_policy = Some(entry.value),
             "depends_on" => draft.depends_on = depends_on(reader, &entry.value),
             "deletion_policy" => draft.retain = ownership::retains(reader, &entry.value),
-            "external_id" => draft.external_id = ownership::external_id(reader, entry.value),
+            "external_id" => {
+                let id = ownership::external_id(reader, entry.value);
+                draft.beside.get_or_insert_default().external_id = id;
+            }
             "condition" => {
                 reader.needs(entry.at, "'condition' of a resource", Version::Newton);
-                draft.condition = condition(reader, entry.value).map(Box::new);
+                let condition = condition(reader, entry.value);
+                draft.beside.get_or_insert_default().condition = condition;
             }
             "metadata"
                 if matches!(entry.value.kind, ExprKind::Map(_) | ExprKind::Null | ExprKind::Call(_)) =>
@@ -419,15 +433,15 @@ fn resource(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr) -> Draft
 }
 
 /// What it is said to be. One that this build does not know may be a template's, or an environment's.
-fn kind(reader: &mut Reader<'_>, value: &Expr) -> Option<(Kind, Box<str>)> {
+fn type_name<'e>(reader: &mut Reader<'_>, value: &'e Expr) -> Option<&'e str> {
     let ExprKind::Text(name) = &value.kind else {
         reader.error(value.at, format!("want the name of a type, got {}", value.describe()));
         return None;
     };
-    Some((Kind::from_name(name).unwrap_or(Kind::Nested), name.clone()))
+    Some(name)
 }
 
-fn depends_on(reader: &mut Reader<'_>, value: &Expr) -> Vec<(u32, Place)> {
+fn depends_on(reader: &mut Reader<'_>, value: &Expr) -> Box<[(u32, Place)]> {
     let items = match &value.kind {
         ExprKind::List(items) => &**items,
         ExprKind::Null => &[],
@@ -442,7 +456,7 @@ fn depends_on(reader: &mut Reader<'_>, value: &Expr) -> Vec<(u32, Place)> {
                 .error(item.at, format!("want a resource's name or a list of them, got {}", item.describe())),
         }
     }
-    found
+    found.into()
 }
 
 fn output(reader: &mut Reader<'_>, key: &str, at: Place, body: Expr) -> Option<Output> {

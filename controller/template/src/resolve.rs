@@ -16,7 +16,7 @@ use crate::parse::{Draft, DraftCondition, DraftResource};
 use crate::template::{Attached, Condition, Resource, Template};
 use crate::types::Kind;
 use crate::version::Version;
-use walk::{Resolver, Uses};
+use walk::{Resolver, Used, Uses};
 
 /// The template, or all that is wrong with it.
 pub(crate) fn resolve(
@@ -42,9 +42,9 @@ pub(crate) fn resolve(
     let parameter_names: Vec<&str> = parameters.iter().map(|p| &*p.name).collect();
     let condition_names: Vec<Box<str>> = conditions.iter().map(|c| c.name.clone()).collect();
     let condition_names: Vec<&str> = condition_names.iter().map(|name| &**name).collect();
-    let resource_names: Vec<Box<str>> = resources.iter().map(|r| r.name.clone()).collect();
-    let resource_names: Vec<&str> = resource_names.iter().map(|name| &**name).collect();
     resources.iter_mut().for_each(|resource| look_up_type(resource, maps, &mut reader.errors));
+    let own_names: Vec<Box<str>> = resources.iter_mut().map(|r| std::mem::take(&mut r.name)).collect();
+    let resource_names: Vec<&str> = own_names.iter().map(|name| &**name).collect();
     let kinds: Vec<Option<Kind>> = resources.iter().map(|r| r.kind).collect();
 
     let mut errors = reader.errors;
@@ -67,9 +67,9 @@ pub(crate) fn resolve(
         may_ask_nodes: false,
     };
     let conditions = resolver.conditions(conditions);
-    let mut uses: Vec<Uses> = Vec::with_capacity(resources.len());
-    for resource in &mut resources {
-        uses.push(resolver.resource(resource));
+    let mut uses: Vec<Used> = Vec::with_capacity(resources.len());
+    for (name, resource) in resource_names.iter().zip(&mut resources) {
+        uses.push(resolver.resource(name, resource));
     }
     address::add_needs(&resources, &mut uses);
     let mut pseudo =
@@ -79,7 +79,7 @@ pub(crate) fn resolve(
     }
     let mut errors = resolver.errors;
     if let Some(cycle) = cycle::find(uses.len(), |index| &uses[index].certain) {
-        report_cycle(&mut errors, &cycle, |index| (&resources[index].name, resources[index].at));
+        report_cycle(&mut errors, &cycle, |index| (resource_names[index], resources[index].at));
     }
     if !errors.is_empty() {
         return Err(errors.into_errors());
@@ -98,9 +98,10 @@ pub(crate) fn resolve(
         resources: &resource_names,
         files: &files,
     };
-    let resources = finish(resources, uses, &names);
+    let digests = digests(&resources, &uses, &names);
     let outputs_digest = digest::of_outputs(&outputs, &names);
-    let conditional = resources.iter().any(|resource| resource.condition.is_some() || resource.branches);
+    let resources = finish(own_names, resources, uses, digests);
+    let conditional = resources.iter().any(|resource| resource.condition().is_some() || resource.branches);
     let names = digest::names_digest(resources.iter().map(|resource| &*resource.name));
     let groups = groups.into_iter().map(groups::finish).collect();
     Ok(Template {
@@ -153,8 +154,11 @@ fn look_up_type(resource: &mut DraftResource, maps: &dyn Fn(&str) -> bool, error
 }
 
 fn look_up_kind(resource: &mut DraftResource, maps: &dyn Fn(&str) -> bool, errors: &mut Sink) {
-    let Some(name) = resource.type_name.as_deref() else { return };
+    let Some(kind) = resource.kind else { return };
+    let name = resource.written_type().unwrap_or(kind.name());
     if maps(name) {
+        let name = name.into();
+        resource.beside.get_or_insert_default().type_name = Some(name);
         resource.kind = Some(Kind::Nested);
     } else if resource.kind == Some(Kind::Nested) && !is_template(name) {
         let mut path = Path::default();
@@ -182,30 +186,41 @@ pub(crate) fn unknown_type(name: &str) -> String {
     format!("unknown resource type '{}'{near}", cut(name))
 }
 
-fn finish(resources: Vec<DraftResource>, uses: Vec<Uses>, names: &NamesOf<'_>) -> Vec<Resource> {
+fn kind_of(resource: &DraftResource) -> Kind {
+    resource.kind.expect("a resource without a type is an error, and there are none")
+}
+
+fn digests(resources: &[DraftResource], uses: &[Used], names: &NamesOf<'_>) -> Vec<u128> {
     let mut buffer = Vec::new();
+    let digest = |(draft, uses): (&DraftResource, &Used)| {
+        let shown = draft.written_type().unwrap_or(kind_of(draft).name());
+        digest::of_resource(shown, draft, &uses.depends_on, names, &mut buffer)
+    };
+    resources.iter().zip(uses).map(digest).collect()
+}
+
+fn finish(
+    names: Vec<Box<str>>,
+    resources: Vec<DraftResource>,
+    uses: Vec<Used>,
+    digests: Vec<u128>,
+) -> Vec<Resource> {
     let mut finished = Vec::with_capacity(resources.len());
-    for (mut draft, uses) in resources.into_iter().zip(uses) {
-        let kind = draft.kind.expect("a resource without a type is an error, and there are none");
-        let type_name = draft.type_name.take();
-        let shown = type_name.as_deref().unwrap_or(kind.name());
-        let digest = digest::of_resource(shown, &draft, &uses.depends_on, names, &mut buffer);
+    for (((name, draft), uses), digest) in names.into_iter().zip(resources).zip(uses).zip(digests) {
+        let kind = kind_of(&draft);
         finished.push(Resource {
-            name: draft.name,
+            name,
             kind,
-            type_name: type_name.filter(|_| kind == Kind::Nested),
             beside: draft.beside,
-            requires: uses.requires.into(),
-            parameters: uses.parameters.into(),
-            conditions: uses.conditions.into(),
-            depends_on: if uses.branches { uses.depends_on.into() } else { Box::default() },
+            requires: uses.requires,
+            parameters: uses.parameters,
+            conditions: uses.conditions,
+            depends_on: if uses.branches { uses.depends_on } else { Box::default() },
             branches: uses.branches,
             facade: uses.facade,
             nodes: uses.nodes,
             digest,
             retain: draft.retain,
-            external_id: draft.external_id,
-            condition: draft.condition,
             properties: draft.properties,
             at: draft.at,
         });

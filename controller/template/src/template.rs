@@ -36,12 +36,29 @@ pub struct Template {
 /// What few resources have beside their properties.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Beside {
+    /// Its type as it is written, where that is not the name of its kind.
+    pub type_name: Option<Box<str>>,
+    pub external_id: Option<Expr>,
+    /// Whether there is such a resource; none: always.
+    pub condition: Option<Expr>,
     pub update_policy: Option<Expr>,
     /// Kept of what may be a nested stack, which asks for it by `resource_facade`; of others it means nothing.
     pub metadata: Option<Expr>,
 }
 
 impl Resource {
+    pub(crate) fn type_name(&self) -> Option<&str> {
+        self.beside.as_ref()?.type_name.as_deref()
+    }
+
+    pub(crate) fn external_id(&self) -> Option<&Expr> {
+        self.beside.as_ref()?.external_id.as_ref()
+    }
+
+    pub(crate) fn condition(&self) -> Option<&Expr> {
+        self.beside.as_ref()?.condition.as_ref()
+    }
+
     pub(crate) fn update_policy(&self) -> Option<&Expr> {
         self.beside.as_ref()?.update_policy.as_ref()
     }
@@ -58,8 +75,6 @@ pub struct Resource {
     pub name: Box<str>,
     /// Its type.
     pub kind: Kind,
-    /// The type as it is written, of [`Kind::Nested`].
-    pub(crate) type_name: Option<Box<str>>,
     pub(crate) beside: Option<Box<Beside>>,
     /// Indexes of all it needs by `depends_on`, `get_resource` and `get_attr`; sorted, unique. Where there are conditions
     /// those of all branches, until [`Template::pruned`].
@@ -80,9 +95,6 @@ pub struct Resource {
     pub(crate) digest: u128,
     /// Its thing is left where it is when it goes.
     pub(crate) retain: bool,
-    pub(crate) external_id: Option<Box<Expr>>,
-    /// Whether there is such a resource; none: always.
-    pub(crate) condition: Option<Box<Expr>>,
     pub(crate) properties: Expr,
     pub(crate) at: Place,
 }

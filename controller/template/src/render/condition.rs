@@ -60,7 +60,7 @@ impl Scope<'_> {
 
     /// Whether a resource is there.
     pub(super) fn exists(&self, resource: u32) -> Result<bool, Fault> {
-        match &self.template.resources[resource as usize].condition {
+        match self.template.resources[resource as usize].condition() {
             None => Ok(true),
             Some(condition) => self.holds(condition),
         }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::walk::Uses;
+use super::walk::Used;
 use crate::expression::{Call, Expr, ExprKind};
 use crate::parse::DraftResource;
 use crate::types::Kind;
@@ -16,7 +16,7 @@ enum Named<'t> {
     Text(&'t str),
 }
 
-pub(super) fn add_needs(resources: &[DraftResource], uses: &mut [Uses]) {
+pub(super) fn add_needs(resources: &[DraftResource], uses: &mut [Used]) {
     let of = |kind: Kind| {
         resources.iter().enumerate().filter(move |(_, resource)| resource.kind == Some(kind)).map(number)
     };

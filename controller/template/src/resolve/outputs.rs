@@ -1,6 +1,6 @@
 //! Which outputs a deployment has, as far as the template tells: those that its config declares.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use muster_shared::model::{DEPLOY_STATUS_CODE, DEPLOY_STDERR, DEPLOY_STDOUT};
 
@@ -20,8 +20,8 @@ const OF_GROUP: [&str; 7] = [
     "removed_rsrc_list",
 ];
 
-/// For each resource the names that `get_attr` takes; none: that cannot be told.
-pub(super) fn declared(resources: &[DraftResource], names: &Table<'_>) -> Vec<Option<BTreeSet<String>>> {
+/// The names that `get_attr` takes, by the resource; it is left out where that cannot be told.
+pub(super) fn declared(resources: &[DraftResource], names: &Table<'_>) -> BTreeMap<u32, BTreeSet<String>> {
     let of = |resource: &DraftResource| {
         let kind = resource.kind.filter(|kind| kind.is_deployment() || kind.is_deployment_group())?;
         let given = &resource.properties.entry("config")?.value.kind;
@@ -40,7 +40,7 @@ pub(super) fn declared(resources: &[DraftResource], names: &Table<'_>) -> Vec<Op
         };
         Some(own.chain(outputs).collect())
     };
-    resources.iter().map(of).collect()
+    (0..).zip(resources).filter_map(|(index, resource)| Some((index, of(resource)?))).collect()
 }
 
 /// The names in a list of maps that is written out.

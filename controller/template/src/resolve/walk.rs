@@ -1,6 +1,6 @@
 //! Every expression once: names become indexes, and what each resource uses is noted.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use muster_shared::model::Spec;
 
@@ -33,6 +33,19 @@ pub(super) struct Uses {
     pub nodes: bool,
 }
 
+/// The same of a resource, kept small: there is one beside each of them.
+pub(super) struct Used {
+    pub depends_on: Box<[u32]>,
+    pub requires: Box<[u32]>,
+    pub certain: Box<[u32]>,
+    pub parameters: Box<[u32]>,
+    pub conditions: Box<[u32]>,
+    pub branches: bool,
+    pub pseudo: bool,
+    pub facade: bool,
+    pub nodes: bool,
+}
+
 /// Where an expression stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Position {
@@ -53,20 +66,22 @@ pub(super) struct Resolver<'a> {
     pub given: &'a Given<'a>,
     pub kinds: &'a [Option<Kind>],
     /// Attributes of deployments whose config is in the template.
-    pub declared: &'a [Option<BTreeSet<String>>],
+    pub declared: &'a BTreeMap<u32, BTreeSet<String>>,
     /// Branches of `if` that the walk is in.
     pub branches: usize,
     /// Something may be asked of nodes: nothing follows from it but what a resource is like.
     pub may_ask_nodes: bool,
 }
 
-impl Uses {
+impl Used {
     /// Needs that the template does not say.
     pub fn needs_too(&mut self, needs: &[u32]) {
         for list in [&mut self.depends_on, &mut self.requires, &mut self.certain] {
-            list.extend(needs);
+            let mut all = [list, needs].concat();
+            all.sort_unstable();
+            all.dedup();
+            *list = all.into();
         }
-        self.sort();
     }
 }
 
@@ -88,10 +103,10 @@ impl Resolver<'_> {
         }
     }
 
-    pub fn resource(&mut self, resource: &mut DraftResource) -> Uses {
+    pub fn resource(&mut self, name: &str, resource: &mut DraftResource) -> Used {
         let mut uses = Uses::default();
         let before = self.path.key("resources");
-        self.path.key(&resource.name);
+        self.path.key(name);
         let inner = self.path.key("depends_on");
         for &(number, at) in &resource.depends_on {
             if let Some(index) = self.report(at, self.resources.index(number, "resource")) {
@@ -100,12 +115,12 @@ impl Resolver<'_> {
             }
         }
         self.path.leave(inner);
-        if let Some(id) = &mut resource.external_id {
+        if let Some(id) = resource.beside.as_mut().and_then(|beside| beside.external_id.as_mut()) {
             let inner = self.path.key("external_id");
             self.expr(id, Position::Value, &mut uses);
             self.path.leave(inner);
         }
-        if let Some(condition) = &mut resource.condition {
+        if let Some(condition) = resource.beside.as_mut().and_then(|beside| beside.condition.as_mut()) {
             let inner = self.path.key("condition");
             // It decides whether there is a resource, not what is in it.
             let mut deciding = Uses::default();
@@ -139,10 +154,14 @@ impl Resolver<'_> {
         self.may_ask_nodes = false;
         self.path.leave(before);
         uses.sort();
-        if resource.condition.is_some() {
+        if resource.beside.as_ref().is_some_and(|beside| beside.condition.is_some()) {
             uses.certain.clear(); // it may not be there
         }
-        uses
+        let Uses { depends_on, requires, certain, parameters, conditions, .. } = uses;
+        let Uses { branches, pseudo, facade, nodes, .. } = uses;
+        let [depends_on, requires, certain, parameters, conditions] =
+            [depends_on, requires, certain, parameters, conditions].map(Vec::into_boxed_slice);
+        Used { depends_on, requires, certain, parameters, conditions, branches, pseudo, facade, nodes }
     }
 
     pub fn output(&mut self, output: &mut Output) -> Uses {
@@ -344,7 +363,7 @@ impl Resolver<'_> {
         }
         // Of a group also `resource.NAME` of a member.
         let is_inside = kind.is_whole() && attribute.starts_with("resource.");
-        if let Some(known) = self.declared[resource as usize].as_ref().filter(|_| !is_inside) {
+        if let Some(known) = self.declared.get(&resource).filter(|_| !is_inside) {
             if !known.contains(attribute) {
                 let known: Vec<&str> = known.iter().map(String::as_str).collect();
                 let near = suggestion_or_all(attribute, &known);

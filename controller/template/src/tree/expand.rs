@@ -315,7 +315,7 @@ impl<'a> Expander<'a> {
             _ => self.nested_definition(scope, resource, &absent),
         };
         let name = Arc::clone(&self.parts.instances[index as usize].name);
-        let found = match (&resource.type_name, resource.kind) {
+        let found = match (resource.type_name(), resource.kind) {
             (Some(kind), Kind::Nested) => self.find_type(index, kind, &name, frame)?,
             (_, kind) => Found { what: What::Plain(kind), shown: kind.name().into() },
         };

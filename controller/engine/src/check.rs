@@ -150,6 +150,7 @@ impl Engine {
             batches: BTreeMap::new(),
             anew: 0,
             timeout: timed.then_some(due),
+            timed_out: false,
         });
         if timed {
             self.watch(id);

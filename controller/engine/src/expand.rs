@@ -158,15 +158,18 @@ impl Engine {
         let Some(stack) = self.stacks.get(&id) else { return };
         let failed: BTreeSet<Slot> =
             stack.forward.iter().copied().filter(|slot| self.rows[*slot].failed).collect();
-        let known =
-            stack.walk.as_ref().map(|walk| (walk.timeout, walk.since, walk.ended, walk.batches.clone()));
+        let known = stack
+            .walk
+            .as_ref()
+            .map(|walk| (walk.timeout, walk.since, walk.ended, walk.batches.clone(), walk.timed_out));
         let (traversal, status) = (stack.traversal, stack.status);
         self.leave_walk(id);
         self.lay_out(id, plan, false, true, tree);
         let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };
         let mut due = walk.timeout;
-        if let Some((timeout, since, ended, batches)) = known {
+        if let Some((timeout, since, ended, batches, timed_out)) = known {
             (due, walk.since, walk.ended, walk.batches) = (timeout, since, ended, batches);
+            walk.timed_out = timed_out;
         }
         due = due.filter(|_| status == Status::InProgress);
         let set = std::mem::replace(&mut walk.timeout, due);

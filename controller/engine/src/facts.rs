@@ -3,6 +3,7 @@
 //! Counters go on by themselves: who asks waits a moment until the agent has said them as they are now.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::id::IdError;
@@ -24,7 +25,7 @@ const ASKING_MAX: usize = 64;
 /// What a node said.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
-    pub facts: Box<Facts>,
+    pub facts: Arc<Facts>,
     pub at: MonoTime,
 }
 
@@ -69,7 +70,7 @@ impl Engine {
             )));
         };
         let age = self.now.since(told.at);
-        Ok(Answer::Facts { node: node.name.clone(), age, facts: told.facts.clone() })
+        Ok(Answer::Facts { node: node.name.clone(), age, facts: Arc::clone(&told.facts) })
     }
 
     /// From an agent that is there.
@@ -77,7 +78,7 @@ impl Engine {
         if !self.nodes[key].ready {
             return;
         }
-        let before = self.nodes[key].facts.replace(Told { facts, at: self.now });
+        let before = self.nodes[key].facts.replace(Told { facts: facts.into(), at: self.now });
         self.answer_facts(key);
         if before.is_none() {
             self.wake_those_asking(key);

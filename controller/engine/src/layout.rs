@@ -62,6 +62,7 @@ impl Engine {
             batches: BTreeMap::new(),
             anew: 0,
             timeout: Some(timeout),
+            timed_out: false,
         });
         stack.extras = dropped.iter().copied().collect();
         // Work of an earlier traversal is taken back where it can be; what fits the new one is found by visit().

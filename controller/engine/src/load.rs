@@ -17,7 +17,7 @@ use crate::record::{
 };
 use crate::request::Source;
 use crate::resource::{Rare, Role, Row, Slot, Work, WorkState};
-use crate::stack::{Adjacency, Stack, Stage, Walk};
+use crate::stack::{Adjacency, Stack, Stage, TIMED_OUT, Walk};
 use crate::visit::stored_content;
 
 /// All that the store holds and the engine needs.
@@ -305,6 +305,7 @@ impl Engine {
             batches: BTreeMap::new(),
             anew: 0,
             timeout: timed.then_some(timeout),
+            timed_out: stack.status == Status::Failed && stack.reason.starts_with(TIMED_OUT),
         };
         for (index, slot) in stack.forward.iter().enumerate() {
             let blocked = tree

@@ -1,15 +1,17 @@
 //! Nodes and tokens as operators see them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::NodeId;
+use muster_shared::model::Facts;
 use muster_shared::seal::SealPublic;
 use muster_template::{Selector, fact};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
-use crate::node::NodeKey;
+use crate::node::{Node, NodeKey};
 use crate::resource::{Row, Slot};
 
 /// Lost resources shown of one node: more fill screens and answers, and their number is said.
@@ -44,6 +46,22 @@ pub struct NodeView {
     /// How many there are.
     #[serde(default)]
     pub lost_total: u64,
+}
+
+/// A node, and what it told of itself.
+#[derive(Clone, Debug)]
+pub struct KnownNode {
+    /// As operators see it.
+    pub view: NodeView,
+    facts: Option<Arc<Facts>>,
+}
+
+impl KnownNode {
+    /// Whether a selector means it.
+    pub fn is_meant(&self, selector: &Selector) -> bool {
+        let facts = self.facts.as_ref().map(|facts| |name: &str| fact(facts, name));
+        selector.matches(&self.view.labels, facts.as_ref().map(|facts| facts as _))
+    }
 }
 
 /// What a removed node may still have.
@@ -103,44 +121,38 @@ pub struct TokenView {
 impl Engine {
     /// Nodes that have joined, and those that were removed with something left on them, by name.
     pub fn node_views(&self) -> Vec<NodeView> {
-        self.selected_views(&Selector::default())
+        self.known_nodes().into_iter().map(|node| node.view).collect()
     }
 
-    /// Of [`Engine::node_views`] those that are meant.
-    pub fn selected_views(&self, selector: &Selector) -> Vec<NodeView> {
+    /// Of [`Engine::node_views`], with what each told of itself: who selects among them does so elsewhere, for that looks
+    /// through up to 64 KiB of every one.
+    pub fn known_nodes(&self) -> Vec<KnownNode> {
         let drifted = self.drifted_on_nodes();
-        self.nodes
-            .iter()
-            .filter_map(|(key, node)| {
-                let state = match &node.joined {
-                    Some(joined) if joined.revoked => "revoked",
-                    Some(_) if node.ready => "online",
-                    Some(_) => "offline",
-                    None if node.lost.is_empty() => return None,
-                    None => "lost",
-                };
-                let joined = node.joined.as_ref();
-                let none = BTreeMap::new();
-                let labels = joined.map_or(&none, |joined| &joined.labels);
-                let facts = node.facts.as_ref().map(|told| |name: &str| fact(&told.facts, name));
-                if !selector.matches(labels, facts.as_ref().map(|facts| facts as _)) {
-                    return None;
-                }
-                let lost_total = node.lost.len() as u64;
-                Some(NodeView {
-                    name: node.name.to_string(),
-                    state: state.into(),
-                    labels: labels.clone(),
-                    agent_version: joined.map(|joined| joined.agent_version.clone()).unwrap_or_default(),
-                    last_seen: None,
-                    silent: node.connection.map(|_| self.now.0.saturating_sub(node.heard.0)),
-                    resources: node.rows.saturating_sub(lost_total),
-                    drifted: drifted.get(&key).copied().unwrap_or_default(),
-                    lost: self.lost_views(node.lost.slots()),
-                    lost_total,
-                })
-            })
-            .collect()
+        let known = |(key, node): (NodeKey, &Node)| {
+            let state = match &node.joined {
+                Some(joined) if joined.revoked => "revoked",
+                Some(_) if node.ready => "online",
+                Some(_) => "offline",
+                None if node.lost.is_empty() => return None,
+                None => "lost",
+            };
+            let joined = node.joined.as_ref();
+            let lost_total = node.lost.len() as u64;
+            let view = NodeView {
+                name: node.name.to_string(),
+                state: state.into(),
+                labels: joined.map(|joined| joined.labels.clone()).unwrap_or_default(),
+                agent_version: joined.map(|joined| joined.agent_version.clone()).unwrap_or_default(),
+                last_seen: None,
+                silent: node.connection.map(|_| self.now.0.saturating_sub(node.heard.0)),
+                resources: node.rows.saturating_sub(lost_total),
+                drifted: drifted.get(&key).copied().unwrap_or_default(),
+                lost: self.lost_views(node.lost.slots()),
+                lost_total,
+            };
+            Some(KnownNode { view, facts: node.facts.as_ref().map(|told| Arc::clone(&told.facts)) })
+        };
+        self.nodes.iter().filter_map(known).collect()
     }
 
     /// What is not as it was made, of one node or of all, by node, stack and name; of very many the first.

@@ -20,6 +20,7 @@ use muster_template::{Kind, Tree};
 use crate::engine::{Engine, Todo};
 use crate::record::{PackedSpec, Status};
 use crate::resource::{Role, Row, Slot};
+use crate::stack::Walk;
 use crate::timer::TimerKey;
 
 /// After a restart at least so long is waited still for signals: who could not reach the controller meanwhile tries
@@ -114,6 +115,15 @@ impl Engine {
             self.set_pause(slot, Pause { earlier, since: now, due, of_batch: true });
         }
         due.is_some()
+    }
+
+    /// The stack has had its time before the batch of a row began: in this operation it does not any more.
+    pub(crate) fn comes_too_late(&self, row: &Row) -> bool {
+        let walk = self.stacks.get(&row.stack).and_then(|stack| stack.walk.as_ref());
+        let has_not_begun = row.role == Role::Forward && !row.ready && row.work.is_none();
+        let begun = row.rare().pause.is_some_and(|pause| !pause.of_batch);
+        let late = |walk: &Walk| walk.timed_out && walk.tree.follows_a_batch(row.index as usize);
+        has_not_begun && !begun && !row.failed && walk.is_some_and(late)
     }
 
     /// When the batch of a row begins: the first of it that is visited finds the one before done.

@@ -55,7 +55,7 @@ impl Engine {
             None if row.rare().hook.is_some() => "hook",
             None if row.awaits_signals() => "signals",
             None if row.pauses() => "pause",
-            None if row.failed => "",
+            None if row.failed || self.comes_too_late(row) => "",
             None if row.blocked > 0 || self.waits_for_first(row) => "waiting",
             None if row.status == Some(Status::Failed) => "",
             None if self.asks(row).is_some() => "facts",

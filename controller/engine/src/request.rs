@@ -353,7 +353,7 @@ pub enum Answer {
         /// How long ago it said so.
         age: Duration,
         /// What it said.
-        facts: Box<Facts>,
+        facts: Arc<Facts>,
     },
     /// An operation on flow tables has begun.
     Flows {

@@ -14,6 +14,9 @@ use crate::record::{StackAction, StackRecord, Status};
 use crate::resource::Slot;
 use crate::view::{FailureView, OutputView};
 
+/// How the reason begins of a stack that has had its time, by which it is known again after a restart.
+pub(crate) const TIMED_OUT: &str = "timed out after ";
+
 /// A named set of resources.
 pub(crate) struct Stack {
     pub id: u64,
@@ -89,6 +92,8 @@ pub(crate) struct Walk {
     /// How often it was laid out again for what became known on the way.
     pub anew: u32,
     pub timeout: Option<MonoTime>,
+    /// The stack has had its time: no further batch of a group begins.
+    pub timed_out: bool,
 }
 
 /// Clean-up comes last, and where it was asked for also first.

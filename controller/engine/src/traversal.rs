@@ -16,7 +16,7 @@ use crate::record::PackedSpec;
 use crate::record::{Change, StackAction, Status};
 use crate::request::Source;
 use crate::resource::{Role, Slot};
-use crate::stack::{Stack, Stage};
+use crate::stack::{Stack, Stage, TIMED_OUT};
 use crate::view::OutputView;
 use crate::visit::Rendered;
 
@@ -227,7 +227,12 @@ impl Engine {
     }
 
     pub(crate) fn stuck(&mut self, id: u64) {
-        let reason = self.why_stuck(id);
+        let mut reason = self.why_stuck(id);
+        let stack = self.stacks.get(&id);
+        if let Some(stack) = stack.filter(|stack| stack.walk.as_ref().is_some_and(|walk| walk.timed_out)) {
+            let timed_out = stack.reason.split_once("; ").map_or(&*stack.reason, |(first, _)| first);
+            reason = format!("{timed_out}; {reason}");
+        }
         self.end_failed(id, reason);
     }
 
@@ -278,7 +283,15 @@ impl Engine {
         }
         if let Some(walk) = &mut stack.walk {
             walk.timeout = None;
+            walk.timed_out = true;
         }
+        let waiting: Vec<Slot> = stack.waiting.iter().copied().collect();
+        for slot in waiting {
+            if self.is_before_batch(slot) {
+                self.end_pause(slot);
+            }
+        }
+        let Some(stack) = self.stacks.get(&id) else { return };
         let mut missing: Vec<String> = Vec::new();
         for slot in stack.forward.iter().chain(&stack.extras) {
             let row = &self.rows[*slot];
@@ -294,12 +307,12 @@ impl Engine {
         let hooks = self.hooks_waited_at(id);
         let reason = match missing.len() {
             0 if hooks.is_empty() => match self.what_is_waited_for(id) {
-                Some(waiting) => format!("timed out after {seconds} s; not ended: {waiting}"),
-                None => format!("timed out after {seconds} s"),
+                Some(waiting) => format!("{TIMED_OUT}{seconds} s; not ended: {waiting}"),
+                None => format!("{TIMED_OUT}{seconds} s"),
             },
-            0 => format!("timed out after {seconds} s"),
-            1..=10 => format!("timed out after {seconds} s; missing nodes: {}", missing.join(", ")),
-            n => format!("timed out after {seconds} s; {n} nodes missing: {}, …", missing[..10].join(", ")),
+            0 => format!("{TIMED_OUT}{seconds} s"),
+            1..=10 => format!("{TIMED_OUT}{seconds} s; missing nodes: {}", missing.join(", ")),
+            n => format!("{TIMED_OUT}{seconds} s; {n} nodes missing: {}, …", missing[..10].join(", ")),
         };
         self.end_failed(id, reason + &hooks);
     }

@@ -144,7 +144,7 @@ impl Engine {
             Ok(Decision::Apply { .. } | Decision::Replace | Decision::Settle { .. }) => true,
             Ok(Decision::Nothing | Decision::Unplaced | Decision::Asks(_)) | Err(_) => false,
         };
-        if acts && self.waits_for_batch(slot, &tree) {
+        if acts && (self.comes_too_late(&self.rows[slot]) || self.waits_for_batch(slot, &tree)) {
             return;
         }
         self.rows[slot].changed |= acts || self.stands_for_changed(slot, &tree);

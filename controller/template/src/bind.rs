@@ -253,6 +253,10 @@ pub(crate) trait Values {
     fn stack(&self) -> Option<&StackNames>;
     /// What the outer template says of a nested one.
     fn facade(&self) -> Option<Result<Cow<'_, Facade>, RenderError>>;
+    /// A key of a path, with the index of the member that it is rendered for.
+    fn indexed<'k>(&self, key: Cow<'k, str>) -> Cow<'k, str> {
+        key
+    }
 }
 
 impl Values for Parameters {

@@ -427,7 +427,9 @@ impl Scope<'_> {
     /// The parts of a path as text.
     fn keys(&self, path: &[Expr]) -> Result<Vec<String>, Fault> {
         let key = |part: &Expr| match self.value(part)? {
-            key @ (Value::String(_) | Value::Number(_)) => Ok(text_of(&key).into_owned()),
+            key @ (Value::String(_) | Value::Number(_)) => {
+                Ok(self.parameters.indexed(text_of(&key)).into_owned())
+            }
             other => Err(Fault::new(part.at, format!("want a key or an index, got {}", describe(&other)))),
         };
         path.iter().map(key).collect()
@@ -445,7 +447,7 @@ impl Scope<'_> {
             if !matches!(key, Value::String(_) | Value::Number(_)) {
                 return Err(Fault::new(part.at, format!("want a key or an index, got {}", describe(&key))));
             }
-            let key = text_of(&key);
+            let key = self.parameters.indexed(text_of(&key));
             value = match value {
                 Value::Object(map) => map.get(&*key).ok_or_else(|| {
                     let near = suggestion(&key, map.keys().map(String::as_str));

@@ -262,6 +262,11 @@ impl Tree {
         parts.pauses.get(parts.instances[index].pause as usize)
     }
 
+    /// Whether a resource is of a group's second batch, or of one after that, or in what is.
+    pub fn follows_a_batch(&self, index: usize) -> bool {
+        self.grown.as_ref().is_some_and(|grown| grown.parts.instances[index].follows)
+    }
+
     /// Equal between two revisions where all is equal that the resource is made of.
     pub fn definition(&self, index: usize) -> u128 {
         match &self.grown {

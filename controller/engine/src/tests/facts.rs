@@ -99,8 +99,9 @@ fn nodes_are_selected_by_what_they_told() {
     bed.receive(&node(0), facts("debian", 1));
     bed.receive(&node(1), facts("rhel", 2));
     let names = |text: &str| {
-        let views = bed.engine.selected_views(&text.parse().unwrap());
-        views.into_iter().map(|view| view.name).collect::<Vec<_>>()
+        let selector = text.parse().unwrap();
+        let meant = bed.engine.known_nodes().into_iter().filter(|node| node.is_meant(&selector));
+        meant.map(|node| node.view.name).collect::<Vec<_>>()
     };
     assert_eq!(names(""), ["node-0", "node-1", "node-2"]);
     assert_eq!(names("fact.os.id=debian"), ["node-0"]);

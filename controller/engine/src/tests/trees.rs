@@ -247,6 +247,76 @@ fn ran(bed: &mut Bed) -> String {
         .collect()
 }
 
+/// The first member's node is away until the stack has had its time.
+#[test]
+fn no_further_batch_begins_when_the_time_is_over() {
+    let member =
+        |v: u32| format!("{{type: Muster::Dummy, properties: {{node: node-%index%, values: {{v: '{v}'}}}}}}");
+    let group = |v: u32, policy: &str| {
+        let member = member(v);
+        format!(
+            "{{type: OS::Heat::ResourceGroup, properties: {{count: 3, resource_def: {member}}}, \
+             update_policy: {{rolling_update: {{max_batch_size: 1{policy}}}}}}}"
+        )
+    };
+    let chain = |v: u32, _: &str| {
+        let properties = format!("{{node: node-0, values: {{v: '{v}'}}}}");
+        format!(
+            "{{type: OS::Heat::ResourceChain, properties: {{resources: [Muster::Dummy, Muster::Dummy], \
+             resource_properties: {properties}}}}}"
+        )
+    };
+    type Kind<'k> = &'k dyn Fn(u32, &str) -> String;
+    let cases: [(Kind<'_>, &str, &str, &str); 3] = [
+        (&group, "", "UPDATE_FAILED", "Update g/0"),
+        (&group, ", pause_time: 5", "UPDATE_FAILED", "Update g/0"),
+        // No batches: the branch of a node that returns is finished.
+        (&chain, "", "UPDATE_COMPLETE", "Update g/0 Update g/1"),
+    ];
+    for (kind, policy, status, ran) in cases {
+        for restarts in [false, true] {
+            let of = |v: u32| {
+                let template =
+                    format!("heat_template_version: 2018-08-31\nresources: {{g: {}}}\n", kind(v, policy));
+                parse(SourceText { name: "t".into(), template, ..SourceText::default() })
+            };
+            let mut bed = Bed::new(3);
+            bed.create(of(1)).unwrap();
+            bed.idle();
+            assert_eq!(bed.status(), "CREATE_COMPLETE");
+            bed.disconnect(&node(0));
+            bed.ran.clear();
+            let options = Options { timeout: Duration::from_secs(60), ..options() };
+            bed.ask(Request::Update { name: stack(), source: of(2), options }).unwrap();
+            bed.pass(Duration::from_secs(60));
+            let timed_out = bed.view().unwrap().status_reason;
+            assert_eq!(timed_out, "timed out after 60 s; missing nodes: node-0");
+            if restarts {
+                bed.restart();
+            }
+            for at in 0..3 {
+                bed.connect(&node(at));
+            }
+            bed.idle();
+            bed.pass(Duration::from_secs(60));
+            bed.idle();
+            assert_eq!((&*bed.status(), bed.ran.join(" ").as_str()), (status, ran), "{policy} {restarts}");
+            if status == "UPDATE_FAILED" {
+                assert_eq!(bed.view().unwrap().status_reason, timed_out);
+                assert_eq!((&*bed.resource("g/1").phase, &*bed.resource("g/2").phase), ("", ""));
+            }
+            // The next operation goes on from there.
+            bed.update(of(2)).unwrap();
+            bed.idle();
+            bed.pass(Duration::from_secs(10));
+            bed.idle();
+            bed.pass(Duration::from_secs(10));
+            bed.idle();
+            assert_eq!(bed.status(), "UPDATE_COMPLETE", "{policy}");
+        }
+    }
+}
+
 #[test]
 fn a_batch_begins_some_time_after_the_one_before() {
     const FIRST: &str = "0/a 1/a 0/b 1/b ";

@@ -62,6 +62,8 @@ struct Around {
     retain: bool,
     /// As [`super::parts::Instance::pause`].
     pause: u32,
+    /// As [`super::parts::Instance::follows`].
+    follows: bool,
 }
 
 /// What a resource is, with its type as it is written.
@@ -113,7 +115,8 @@ impl<'a> Expander<'a> {
     /// Opens the root, and everything below it.
     pub fn expand(&mut self, root: Arc<Template>) -> Step<()> {
         let frame = Frame { up: None, key: "", entry: None, depth: 0 };
-        let around = Around { requires: Rc::default(), digest: 0, retain: false, pause: NONE };
+        let around =
+            Around { requires: Rc::default(), digest: 0, retain: false, pause: NONE, follows: false };
         let file = root.file.to_string();
         self.stack(root, NONE, "", &around, &frame)?;
         if self.errors.is_empty() {
@@ -222,6 +225,7 @@ impl<'a> Expander<'a> {
             requires: Box::default(),
             definition: 0,
             retain: false,
+            follows: false,
             below: Below::Nothing,
             pause: NONE,
         });
@@ -323,7 +327,8 @@ impl<'a> Expander<'a> {
             self.parts.instances[index as usize].retain = true;
         }
         let retain = around.retain || resource.retain;
-        let inside = Around { requires: requires.into(), digest, retain, pause: around.pause };
+        let Around { pause, follows, .. } = *around;
+        let inside = Around { requires: requires.into(), digest, retain, pause, follows };
         self.fill(index, found, definition, around.digest, &inside, frame)
     }
 
@@ -391,7 +396,7 @@ impl<'a> Expander<'a> {
             What::Stack { .. } => Kind::Nested,
         };
         let kind = instance.kind;
-        instance.pause = inside.pause;
+        (instance.pause, instance.follows) = (inside.pause, inside.follows);
         // Until it is known better, for what is found on the way.
         instance.definition = digest::of_all([definition, inside.digest]);
         if *shown != *kind.name() {

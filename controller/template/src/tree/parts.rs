@@ -50,6 +50,8 @@ pub(super) struct Instance {
     pub requires: Box<[u32]>,
     pub definition: u128,
     pub retain: bool,
+    /// It, or what it is in, begins after another batch.
+    pub follows: bool,
     pub below: Below,
     /// The innermost of [`Parts::pauses`] that it is in; [`NONE`]: of none.
     pub pause: u32,

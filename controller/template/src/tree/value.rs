@@ -32,6 +32,9 @@ pub(super) struct Context<'a> {
     values: RefCell<BTreeMap<(u32, u32), Value>>,
     outputs: RefCell<BTreeMap<(u32, u32), Value>>,
     conditions: RefCell<BTreeMap<(u32, u32), bool>>,
+    /// The members that properties are rendered for, the innermost first: the stack that each is written in, its group's
+    /// variable, its own name.
+    members: RefCell<Vec<(u32, &'a str, &'a str)>>,
     /// Stacks that the value at hand has passed through.
     depth: Cell<usize>,
     /// Bytes that may still be kept or found.
@@ -46,6 +49,7 @@ impl<'a> Context<'a> {
             values: RefCell::default(),
             outputs: RefCell::default(),
             conditions: RefCell::default(),
+            members: RefCell::default(),
             depth: Cell::new(0),
             left: Cell::new(Limits::RENDERED),
         }
@@ -70,9 +74,12 @@ impl<'a> Context<'a> {
             Body::Member { of } => {
                 let steps = [&["resource_def", "properties"], steps].concat();
                 let Below::Group(group) = self.instance(of).below else { return Ok(None) };
-                let variable = &self.parts.groups[group as usize].index_var;
-                let value = self.property(of, &steps)?;
-                Ok(value.map(|value| with_index(value, variable, self.parts.own_name(index))))
+                let variable = &*self.parts.groups[group as usize].index_var;
+                let own = self.parts.own_name(index);
+                self.members.borrow_mut().push((self.parts.written(of).0, variable, own));
+                let value = self.property(of, &steps);
+                self.members.borrow_mut().pop();
+                Ok(value?.map(|value| with_index(value, variable, own)))
             }
             Body::Link { of } => self.property(of, &[&["resource_properties"], steps].concat()),
             Body::Deployed { of } => self.deployed_property(of, self.parts.own_name(index), steps),
@@ -444,6 +451,17 @@ impl Values for InScope<'_, '_> {
     /// The stack is the whole: what is nested has no name of its own.
     fn stack(&self) -> Option<&StackNames> {
         self.context.parts.parameters.stack()
+    }
+
+    /// As the texts around it, of which Heat has the outermost group's variable first. In Heat itself paths are followed
+    /// before that, to nowhere.
+    fn indexed<'k>(&self, key: Cow<'k, str>) -> Cow<'k, str> {
+        let members = self.context.members.borrow();
+        let here = members.iter().rev().filter(|(scope, ..)| *scope == self.scope);
+        here.fold(key, |key, (_, variable, own)| match key.contains(variable) {
+            true => key.replace(variable, own).into(),
+            false => key,
+        })
     }
 
     fn facade(&self) -> Option<Result<Cow<'_, Facade>, RenderError>> {

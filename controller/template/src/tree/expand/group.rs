@@ -109,7 +109,9 @@ impl Expander<'_> {
                         self.parts.pauses.push(Pause { batch, before, time: pause });
                     }
                     let requires = inside.requires.iter().chain(before).copied().collect();
-                    own = Around { requires, pause: current, ..inside.clone() };
+                    // One link of a chain after the other is no batch.
+                    let follows = inside.follows || !decided.in_turn;
+                    own = Around { requires, pause: current, follows, ..inside.clone() };
                     &own
                 }
                 _ => inside,

@@ -47,6 +47,35 @@ fn members_are_made_of_one_definition() {
 }
 
 #[test]
+fn an_index_chooses_from_lists_and_maps() {
+    let root = "parameters:\n  \
+          names: {type: comma_delimited_list, default: 'a,b'}\n  \
+          sizes: {type: json, default: {web-0: {cpu: 1}, web-1: {cpu: 2}}}\n\
+        resources:\n  \
+          v: {type: OS::Heat::Value, properties: {value: {'0': x, '1': y}}}\n  \
+          g: {type: OS::Heat::ResourceGroup, properties: {count: 2, resource_def: {type: Muster::Dummy, properties: {values: {\
+            name: {get_param: [names, '%index%']}, size: {get_param: [sizes, 'web-%index%', cpu]}, of: {get_attr: [v, value, '%index%']}}}}}}\n  \
+          n: {type: OS::Heat::ResourceGroup, properties: {count: 2, resource_def: {type: member.yaml, properties: {name: {get_param: [names, '%index%']}}}}}\n  \
+          o: {type: OS::Heat::ResourceGroup, properties: {count: 2, index_var: '<o>', resource_def: {type: OS::Heat::ResourceGroup, \
+            properties: {count: 2, resource_def: {type: Muster::Dummy, properties: {values: {\
+              outer: {get_param: [names, '<o>']}, inner: {get_param: [names, '%index%']}}}}}}}}\n";
+    let member = "parameters: {name: {type: string}, names: {type: json, default: {'%index%': own}}}\n\
+        resources: {d: {type: Muster::Dummy, properties: {values: {name: {get_param: name}, own: {get_param: [names, '%index%']}}}}}\n";
+    let tree = grown(root, &[("member.yaml", member)], "{}").unwrap();
+    for (at, name, size, of) in [("0", "a", 1, "x"), ("1", "b", 2, "y")] {
+        let values = property(&tree, &format!("g/{at}"), "values");
+        assert_eq!(values, json!({"name": name, "size": size, "of": of}));
+        // In the member's template the text is its own.
+        let values = property(&tree, &format!("n/{at}/d"), "values");
+        assert_eq!(values, json!({"name": name, "own": "own"}));
+    }
+    assert_eq!(property(&tree, "o/0/1", "values"), json!({"outer": "a", "inner": "b"}));
+    let short = given(root, &[("member.yaml", member)], "{}", json!({"names": "a"}));
+    let said = short.unwrap_err().to_string();
+    assert!(said.contains("the parameter 'names' has no item '1'; the list has 1"), "{said}");
+}
+
+#[test]
 fn members_are_removed_by_name_and_listed_by_number() {
     let root = |count: usize, policies: &str| {
         format!(

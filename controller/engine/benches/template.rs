@@ -74,7 +74,8 @@ fn measure(shape: &str, resources: usize) {
     let bytes = text.len();
     let source = SourceText { name: "bench.yaml".into(), template: text, ..SourceText::default() };
     // The program's own pages are not the document's.
-    let small = SourceText { name: "small.yaml".into(), template: document(shape, 10), ..SourceText::default() };
+    let small =
+        SourceText { name: "small.yaml".into(), template: document(shape, 10), ..SourceText::default() };
     black_box(Source::parse(small).expect("a valid template"));
     let before = status("VmRSS");
     let parse = || {

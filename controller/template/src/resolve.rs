@@ -1,7 +1,7 @@
 //! Names → indexes, and every check that needs the whole template: unknown names, versions, attributes, properties,
 //! cycles.
 
-mod address;
+pub(crate) mod address;
 pub(crate) mod cycle;
 mod groups;
 mod outputs;

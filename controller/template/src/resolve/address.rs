@@ -10,56 +10,90 @@ use crate::types::Kind;
 
 /// Which network a resource names, as far as the template tells.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Named<'t> {
+pub(crate) enum Named {
     Resource(u32),
     Parameter(u32),
-    Text(&'t str),
+    Text(Box<str>),
+}
+
+/// The networks of one template, with their subnets.
+#[derive(Default)]
+pub(crate) struct Networks {
+    nets: BTreeMap<Named, u32>,
+    subnets: BTreeMap<Named, Vec<u32>>,
 }
 
 pub(super) fn add_needs(resources: &[DraftResource], uses: &mut [Used]) {
-    let of = |kind: Kind| {
-        resources.iter().enumerate().filter(move |(_, resource)| resource.kind == Some(kind)).map(number)
-    };
-    let mut nets: BTreeMap<Named<'_>, u32> = BTreeMap::new();
-    for (index, resource) in of(Kind::Net) {
-        if let Some(named) = property(resource, "name").and_then(named) {
-            nets.insert(named, index);
+    let networks = Networks::new(resources.iter().map(|resource| (resource.kind, &resource.properties)));
+    for (index, resource) in resources.iter().enumerate() {
+        let is_port = resource.kind == Some(Kind::Port);
+        if !is_port && resource.kind != Some(Kind::Subnet) {
+            continue;
         }
-    }
-    let network = |resource| {
-        let named = property(resource, "network").and_then(named)?;
-        Some(nets.get(&named).map_or(named, |index| Named::Resource(*index)))
-    };
-    let mut subnets: BTreeMap<Named<'_>, Vec<u32>> = BTreeMap::new();
-    for (index, resource) in of(Kind::Subnet) {
-        if let Some(network) = network(resource) {
-            subnets.entry(network).or_default().push(index);
+        if let Some(network) = network_of(&resource.properties) {
+            uses[index].needs_too(&networks.needs(network, is_port));
         }
-    }
-    for (index, resource) in of(Kind::Subnet).chain(of(Kind::Port)) {
-        let Some(network) = network(resource) else { continue };
-        let mut needs = Vec::new();
-        if let Named::Resource(net) = &network {
-            needs.push(*net);
-        }
-        if resource.kind == Some(Kind::Port) {
-            needs.extend(subnets.get(&network).into_iter().flatten());
-        }
-        uses[index as usize].needs_too(&needs);
     }
 }
 
-fn number((index, resource): (usize, &DraftResource)) -> (u32, &DraftResource) {
-    (u32::try_from(index).expect("a text of 16 MiB has fewer resources than 2^32"), resource)
+impl Networks {
+    /// Of a template's resources in their order, each with its type, as far as that is known, and its properties.
+    pub fn new<'t>(resources: impl Iterator<Item = (Option<Kind>, &'t Expr)> + Clone) -> Self {
+        let of = |kind: Kind| {
+            (0u32..)
+                .zip(resources.clone())
+                .filter(move |(_, (known, _))| *known == Some(kind))
+                .map(|(index, (_, properties))| (index, properties))
+        };
+        let mut networks = Self::default();
+        for (index, properties) in of(Kind::Net) {
+            if let Some(name) = property(properties, "name").and_then(named) {
+                networks.nets.insert(name, index);
+            }
+        }
+        for (index, properties) in of(Kind::Subnet) {
+            if let Some(network) = network_of(properties) {
+                let network = networks.known(network);
+                networks.subnets.entry(network).or_default().push(index);
+            }
+        }
+        networks
+    }
+
+    /// There is nothing to wait for.
+    pub fn is_empty(&self) -> bool {
+        self.nets.is_empty() && self.subnets.is_empty()
+    }
+
+    /// What comes before a subnet of a network, or before a port.
+    pub fn needs(&self, network: Named, is_port: bool) -> Vec<u32> {
+        let network = self.known(network);
+        let subnets = self.subnets.get(&network).filter(|_| is_port).into_iter().flatten().copied();
+        let net = match network {
+            Named::Resource(net) => Some(net),
+            Named::Parameter(_) | Named::Text(_) => None,
+        };
+        net.into_iter().chain(subnets).collect()
+    }
+
+    /// By the resource, where the template has it.
+    fn known(&self, network: Named) -> Named {
+        self.nets.get(&network).map_or(network, |index| Named::Resource(*index))
+    }
 }
 
-fn property<'t>(resource: &'t DraftResource, name: &str) -> Option<&'t Expr> {
-    resource.properties.entry(name).map(|entry| &entry.value)
+/// The network that a subnet or port names.
+pub(crate) fn network_of(properties: &Expr) -> Option<Named> {
+    property(properties, "network").and_then(named)
 }
 
-fn named(value: &Expr) -> Option<Named<'_>> {
+fn property<'t>(properties: &'t Expr, name: &str) -> Option<&'t Expr> {
+    properties.entry(name).map(|entry| &entry.value)
+}
+
+pub(crate) fn named(value: &Expr) -> Option<Named> {
     match &value.kind {
-        ExprKind::Text(text) => Some(Named::Text(text)),
+        ExprKind::Text(text) => Some(Named::Text(text.clone())),
         ExprKind::Call(call) => match &**call {
             Call::GetResource { resource } => Some(Named::Resource(*resource)),
             Call::GetParam { parameter, path } if path.is_empty() => Some(Named::Parameter(*parameter)),

@@ -1,5 +1,6 @@
 //! Templates → a tree: every stack, group and chain opened, until nothing is left that stands for more.
 
+mod address;
 mod group;
 mod nested;
 
@@ -20,6 +21,7 @@ use crate::digest::{self, names_digest};
 use crate::error::{Error, Errors, Path, Sink};
 use crate::registry::EntryId;
 use crate::render::{References, RenderError};
+use crate::resolve::address::Networks;
 use crate::resolve::{cycle, report_cycle};
 use crate::template::{Resource, Template};
 use crate::types::Kind;
@@ -42,6 +44,10 @@ pub(super) struct Expander<'a> {
     /// Definitions whose properties were looked at: template, resource, how deep, type.
     checked: BTreeSet<(usize, usize, usize, Kind)>,
     needs: usize,
+    /// By template.
+    networks: BTreeMap<usize, Rc<Networks>>,
+    /// What resources need for their ports' sake, by stack and index in the template.
+    after_subnets: BTreeMap<(u32, u32), Vec<u32>>,
 }
 
 /// The stacks that are open, innermost first.
@@ -109,6 +115,8 @@ impl<'a> Expander<'a> {
             orders: BTreeMap::new(),
             checked: BTreeSet::new(),
             needs: 0,
+            networks: BTreeMap::new(),
+            after_subnets: BTreeMap::new(),
         }
     }
 
@@ -312,9 +320,7 @@ impl<'a> Expander<'a> {
         let absent = resource.requires.iter().filter(|required| map[**required as usize] == NONE);
         let absent: Vec<&str> =
             absent.map(|required| &*template.resources[*required as usize].name).collect();
-        let digest = self.around_digest(around.digest, &requires);
-        requires.extend_from_slice(&around.requires);
-        let definition = match scope {
+        let mut definition = match scope {
             0 => resource.definition_digest(&self.parts.parameters),
             _ => self.nested_definition(scope, resource, &absent),
         };
@@ -323,6 +329,13 @@ impl<'a> Expander<'a> {
             (Some(kind), Kind::Nested) => self.find_type(index, kind, &name, frame)?,
             (_, kind) => Found { what: What::Plain(kind), shown: kind.name().into() },
         };
+        let subnets = self.before_its_ports(scope, at, &found, frame);
+        if !subnets.is_empty() {
+            definition = digest::of_all([definition, self.digest_of_names(&subnets)]);
+            requires.extend(subnets);
+        }
+        let digest = self.around_digest(around.digest, &requires);
+        requires.extend_from_slice(&around.requires);
         if self.parts.instances[index as usize].retain || resource.retain || around.retain {
             self.parts.instances[index as usize].retain = true;
         }

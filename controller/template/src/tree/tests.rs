@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::{Known, Nobody, Tree};
 use crate::{Environment, EnvironmentFile, Limits, References, parse_in};
 
+mod addresses;
 mod conditions;
 mod groups;
 mod random;

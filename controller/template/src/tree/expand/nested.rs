@@ -63,7 +63,7 @@ impl Expander<'_> {
         self.set_requires(index, requires)
     }
 
-    fn template(&mut self, index: u32, key: &str) -> Step<Arc<Template>> {
+    pub(super) fn template(&mut self, index: u32, key: &str) -> Step<Arc<Template>> {
         if let Some(known) = self.library.templates.get(key) {
             return Ok(Arc::clone(known));
         }

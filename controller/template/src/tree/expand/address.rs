@@ -1,0 +1,143 @@
+//! Ports that the parser does not know as such, for an environment says what their type is, or a nested template or a
+//! group has them: they too come after the subnets of their network.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::super::parts::NONE;
+use super::{Expander, Found, Frame, What, joined};
+use crate::Limits;
+use crate::expression::{Expr, ExprKind};
+use crate::resolve::address::{Named, Networks, named, network_of};
+use crate::template::Template;
+use crate::types::Kind;
+
+impl Expander<'_> {
+    /// What a resource needs beside what its template says: those of the stack's resources that its ports come after.
+    pub(super) fn before_its_ports(
+        &mut self,
+        scope: u32,
+        at: u32,
+        found: &Found,
+        frame: &Frame<'_>,
+    ) -> Vec<u32> {
+        let template = Arc::clone(&self.parts.scopes[scope as usize].template);
+        let resource = &template.resources[at as usize];
+        let may_have = match found.what {
+            What::Plain(Kind::Port) => resource.kind != Kind::Port,
+            What::Plain(kind) => kind == Kind::Group,
+            What::Stack { .. } => true,
+        };
+        let networks = self.networks(&template);
+        if !may_have || networks.is_empty() {
+            return Vec::new();
+        }
+        let index = self.parts.scopes[scope as usize].map[at as usize];
+        let path = Arc::clone(&self.parts.instances[index as usize].name);
+        let mut names = self.ports_networks(index, &found.what, &resource.properties, &path, frame);
+        names.sort();
+        names.dedup();
+        let mut needs: Vec<u32> = names.into_iter().flat_map(|name| networks.needs(name, true)).collect();
+        needs.sort_unstable();
+        needs.dedup();
+        // What waits for it already does not wait for its turn to come before it.
+        needs.retain(|need| !self.leads_to(scope, &template, *need, at));
+        if !needs.is_empty() {
+            self.after_subnets.insert((scope, at), needs.clone());
+        }
+        let map = &self.parts.scopes[scope as usize].map;
+        needs.iter().map(|need| map[*need as usize]).filter(|need| *need != NONE).collect()
+    }
+
+    fn networks(&mut self, template: &Arc<Template>) -> Rc<Networks> {
+        let key = Arc::as_ptr(template) as usize;
+        let make = || {
+            let resources = template.resources.iter();
+            Rc::new(Networks::new(resources.map(|resource| (Some(resource.kind), &resource.properties))))
+        };
+        Rc::clone(self.networks.entry(key).or_insert_with(make))
+    }
+
+    /// The networks of all ports in something, by what they are called where that is written.
+    fn ports_networks(
+        &mut self,
+        index: u32,
+        what: &What,
+        properties: &Expr,
+        path: &str,
+        frame: &Frame<'_>,
+    ) -> Vec<Named> {
+        match what {
+            What::Plain(Kind::Port) => network_of(properties).into_iter().collect(),
+            What::Plain(Kind::Group) => {
+                let definition = properties.entry("resource_def").map(|entry| &entry.value);
+                let part = |key: &str| definition.and_then(|it| it.entry(key)).map(|entry| &entry.value);
+                let (Some(kind), Some(inner)) = (part("type"), part("properties")) else { return Vec::new() };
+                let ExprKind::Text(kind) = &kind.kind else { return Vec::new() };
+                let path = joined(path, "0");
+                // What is wrong with it is said of its members.
+                let Ok(found) = self.find_type(index, kind, &path, frame) else { return Vec::new() };
+                self.ports_networks(index, &found.what, inner, &path, frame)
+            }
+            What::Plain(_) => Vec::new(),
+            What::Stack { key, entry } => {
+                if frame.cycle(key).is_some() || frame.depth >= Limits::NESTED {
+                    return Vec::new();
+                }
+                // What is wrong with it is said when it is opened.
+                let Ok(template) = self.template(index, key) else { return Vec::new() };
+                let frame = Frame { up: Some(frame), key, entry: *entry, depth: frame.depth + 1 };
+                let mut names = Vec::new();
+                for resource in &template.resources {
+                    let path = joined(path, &resource.name);
+                    let what = match (resource.type_name(), resource.kind) {
+                        (Some(kind), Kind::Nested) => {
+                            self.find_type(index, kind, &path, &frame).map(|it| it.what)
+                        }
+                        (_, kind) => Ok(What::Plain(kind)),
+                    };
+                    let Ok(what) = what else { continue };
+                    let inner = self.ports_networks(index, &what, &resource.properties, &path, &frame);
+                    names.extend(
+                        inner.into_iter().filter_map(|name| self.outside(&template, name, properties)),
+                    );
+                }
+                names
+            }
+        }
+    }
+
+    /// What a nested template calls so, where `properties` are given to it.
+    fn outside(&self, template: &Template, name: Named, properties: &Expr) -> Option<Named> {
+        match name {
+            Named::Text(_) => Some(name),
+            Named::Resource(_) => None, // its own
+            Named::Parameter(parameter) => {
+                let definition = &template.parameters[parameter as usize];
+                if let Some(given) = properties.entry(&definition.name) {
+                    return named(&given.value);
+                }
+                let environment = self.library.environment.default_of(definition).and_then(Result::ok);
+                let text = environment.or_else(|| definition.default.clone())?;
+                text.as_str().map(|text| Named::Text(text.into()))
+            }
+        }
+    }
+
+    /// Whether a resource of a stack needs another, directly or not.
+    fn leads_to(&self, scope: u32, template: &Template, from: u32, to: u32) -> bool {
+        let mut seen = BTreeSet::new();
+        let mut open = vec![from];
+        while let Some(at) = open.pop() {
+            if at == to {
+                return true;
+            }
+            if seen.insert(at) {
+                open.extend(template.resources[at as usize].requires.iter());
+                open.extend(self.after_subnets.get(&(scope, at)).into_iter().flatten());
+            }
+        }
+        false
+    }
+}

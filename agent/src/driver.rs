@@ -30,7 +30,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::contents::Contents;
 use crate::flows::Flows;
-use crate::host::{Host, NotRun, Ran};
+use crate::host::{Host, NotRun, Ran, tried_again};
 use crate::join::EnrolError;
 use crate::link::{Connection, LinkEvent};
 use crate::signals::{Signal, Signals};
@@ -493,9 +493,11 @@ fn challenge() -> Result<Vec<u8>, RunError> {
     random.map(|bytes| bytes.to_vec()).map_err(failed)
 }
 
+/// The entry says for good how the job ended: nobody asks for the end of its run any more.
 fn has_ended(entry: &Entry, key: ReportKey) -> bool {
-    let is_current = entry.current.as_ref().is_some_and(|accepted| accepted.job.key() == key);
-    entry.resource == key.resource && !is_current
+    let jobs = [&entry.current, &entry.next].into_iter().flatten().map(|accepted| accepted.job.key());
+    let mut open = jobs.chain(tried_again(entry));
+    entry.resource == key.resource && !open.any(|other| other.generation == key.generation)
 }
 
 async fn next_event(connection: &mut Option<Connection>) -> Option<LinkEvent> {

@@ -33,6 +33,7 @@ use muster_shared::model::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub(crate) use deployment::tried_again;
 use name::name_failed;
 use undo::Undo;
 

@@ -46,6 +46,12 @@ fn standing(entry: Option<&Entry>, job: &Job) -> Standing {
     }
     match (job.attempt.cmp(&newest.attempt), last) {
         (std::cmp::Ordering::Less, _) => Standing::OlderAttempt,
+        // Nobody heard that it has run: it does not run once more for that.
+        (std::cmp::Ordering::Greater, Some(Ended { outcome: outcome @ Outcome::Done(_), .. }))
+            if matches!(job.spec, Spec::Deployment(_)) =>
+        {
+            Standing::Ended(outcome.clone())
+        }
         (std::cmp::Ordering::Greater, _) => Standing::New,
         (std::cmp::Ordering::Equal, None) => Standing::Pending,
         (std::cmp::Ordering::Equal, Some(last)) => Standing::Ended(last.outcome.clone()),
@@ -59,7 +65,10 @@ impl Agent {
             Standing::New => self.accept(job),
             Standing::Older(by) => self.report(Report { key, outcome: Outcome::Superseded { by } }),
             Standing::OlderAttempt | Standing::Pending => {}
-            Standing::Ended(outcome) => self.report_ended(Report { key, outcome }),
+            Standing::Ended(outcome) if !self.is_about_to_tell(key) => {
+                self.report(Report { key, outcome });
+            }
+            Standing::Ended(_) => {}
             Standing::Contradiction => {
                 let reason = format!(
                     "generation {} of {} came before with another content: a bug of the controller, please \
@@ -175,6 +184,12 @@ impl Agent {
             // May be lost: then it is reported and acknowledged again.
             self.write(key.resource, After::Nothing(key.resource));
         }
+    }
+
+    /// Whether an outcome of this generation is not on disk yet, and will be said then.
+    fn is_about_to_tell(&self, key: ReportKey) -> bool {
+        let last = self.ledger.get(key.resource).and_then(|entry| entry.last.as_ref());
+        last.is_some_and(|last| last.key.generation == key.generation && self.is_ending(&last.key))
     }
 
     /// Says a stored outcome again, unless it is not on disk yet and will be said then.

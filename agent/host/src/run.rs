@@ -37,8 +37,8 @@ use std::time::Duration;
 use muster_shared::ResourceId;
 use tokio::time::sleep;
 
-pub use directory::RunId;
-use directory::{Directory, Stands};
+use directory::Directory;
+pub use directory::{RunId, Stands};
 pub use error::RunFailed;
 pub use output::OUTPUT_MAX;
 pub use record::{Ended, How, Output};
@@ -80,6 +80,44 @@ pub enum Program {
     Arguments(Vec<OsString>),
 }
 
+/// What is done next for whoever wants the end of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Its recorded end is the answer.
+    Take,
+    /// It is under way.
+    Wait,
+    /// It is not begun again: it was interrupted so often.
+    Interrupted {
+        /// How often.
+        times: u32,
+    },
+    /// It is ordered; it was interrupted so often before.
+    Prepare {
+        /// How often.
+        again: u32,
+    },
+    /// Its supervisor is started.
+    Start,
+    /// One was started, and is not there.
+    NeverBegan,
+}
+
+/// What follows from how a run stands. `again`: as its task says; `starts`: supervisors that were started for this order.
+pub fn next(stands: Stands, again: bool, starts: u32) -> Next {
+    match stands {
+        Stands::Ended => Next::Take,
+        Stands::Alive => Next::Wait,
+        Stands::Began { again: before } if !again || before >= AGAIN_MAX => {
+            Next::Interrupted { times: before + 1 }
+        }
+        Stands::Began { again: before } => Next::Prepare { again: before + 1 },
+        Stands::Ordered if starts > 0 => Next::NeverBegan,
+        Stands::Ordered => Next::Start,
+        Stands::Nothing => Next::Prepare { again: 0 },
+    }
+}
+
 /// Runs of this server.
 #[derive(Clone, Debug)]
 pub struct Runner {
@@ -105,34 +143,35 @@ impl Runner {
         let directory = Directory::new(&self.directory, id);
         let mut starts = 0;
         loop {
-            match directory.stands()? {
-                Stands::Ended => {
+            match next(directory.stands()?, task.again, starts) {
+                Next::Take => {
                     self.gone(id, &directory).await?;
                     return directory.ended();
                 }
-                Stands::Alive => directory.until_dead().await?,
-                Stands::Began { again } if !task.again || again >= AGAIN_MAX => {
+                Next::Wait => directory.until_dead().await?,
+                Next::Interrupted { times } => {
                     self.gone(id, &directory).await?;
-                    return Err(RunFailed::Interrupted { times: again + 1 });
+                    return Err(RunFailed::Interrupted { times });
                 }
-                Stands::Began { again } => {
-                    self.gone(id, &directory).await?;
-                    directory.prepare(task, again + 1)?;
+                Next::Prepare { again } => {
+                    if again > 0 {
+                        self.gone(id, &directory).await?;
+                    }
+                    directory.prepare(task, again)?;
                     starts = 0;
                 }
-                Stands::Ordered if starts > 0 => {
+                Next::NeverBegan => {
                     self.gone(id, &directory).await?;
                     // Between the two looks it may have been there.
                     if directory.stands()? == Stands::Ordered {
                         return Err(RunFailed::NeverBegan);
                     }
                 }
-                Stands::Ordered => {
+                Next::Start => {
                     starts += 1;
                     self.start(id, &directory).await?;
                     self.until_seen(id, &directory).await?;
                 }
-                Stands::Nothing => directory.prepare(task, 0)?,
             }
         }
     }

@@ -13,12 +13,12 @@ use std::time::Duration;
 use muster_agent_core::{Entry, Found, RunError};
 use muster_host::documents::DocumentError;
 use muster_host::run::{Ended, How, Output, Program, RunFailed, RunId, Task};
-use muster_shared::ResourceId;
 use muster_shared::model::{
     Action, Content, DEPLOY_ACTION, DEPLOY_STATUS_CODE, DEPLOY_STDERR, DEPLOY_STDOUT,
     DEPLOYMENT_ATTRIBUTES_MAX, Deployment, DeploymentAction, DeploymentGroup, DeploymentStep, Job, Observed,
-    OnInterrupt, ReportKey, Spec,
+    OnInterrupt, Outcome, ReportKey, Spec,
 };
+use muster_shared::{Attempt, ResourceId};
 
 use super::{Host, NotRun, Ran, compared};
 
@@ -90,7 +90,7 @@ impl Host {
             timeout: Duration::from_secs(deployment.timeout.into()),
             again: deployment.on_interrupt == OnInterrupt::Rerun,
         };
-        let ended = self.runs.run(&run_id(job.key()), &task).await.map_err(run_failed)?;
+        let ended = self.runs.run(&script_run(job.key()), &task).await.map_err(run_failed)?;
         told(deployment, ended)
     }
 
@@ -124,26 +124,42 @@ impl Host {
 
     /// The run of a job that is not to go on, if it has one.
     pub fn stop_run(&self, key: ReportKey) {
-        self.runs.stop(&run_id(key));
+        self.runs.stop(&script_run(key));
     }
 
     /// The end of a job is on disk: its run's own record is not needed any more.
     pub fn forget_run(&self, key: ReportKey) {
-        self.runs.forget(&run_id(key));
+        self.runs.forget(&script_run(key));
     }
 
     /// Runs of jobs that are not under way, and what was there before of deployments that are gone.
     pub(super) fn sweep_deployments(&self, entries: &[&Entry]) -> std::io::Result<()> {
         let jobs = |entry: &Entry| {
-            [&entry.current, &entry.next].map(|job| job.as_ref().map(|accepted| accepted.job.key()))
+            let [current, next] =
+                [&entry.current, &entry.next].map(|job| job.as_ref().map(|accepted| accepted.job.key()));
+            [current, next, tried_again(entry)]
         };
-        let needed =
-            |id: &RunId| entries.iter().flat_map(|entry| jobs(entry)).flatten().any(|key| run_id(key) == *id);
+        let needed = |id: &RunId| {
+            let mut keys = entries.iter().flat_map(|entry| jobs(entry)).flatten();
+            keys.any(|key| run_id(key) == *id || script_run(key) == *id)
+        };
         self.runs.sweep(needed).map_err(std::io::Error::other)?;
         let is_known =
             |resource| entries.iter().any(|entry| entry.resource == resource && !entry.is_tombstone());
         self.documents.sweep(is_known)
     }
+}
+
+/// The job of a resource that failed for now: another attempt of it may come.
+pub(crate) fn tried_again(entry: &Entry) -> Option<ReportKey> {
+    let last = entry.last.as_ref()?;
+    matches!(last.outcome, Outcome::Failed { permanent: false, .. }).then_some(last.key)
+}
+
+/// A script runs once for a generation, whichever attempt of the job asks for its end: one that was not told, or that the
+/// disk refused, is not reached by another run.
+fn script_run(key: ReportKey) -> RunId {
+    RunId::new(key.resource, key.generation, Attempt(0))
 }
 
 pub(super) fn run_id(key: ReportKey) -> RunId {

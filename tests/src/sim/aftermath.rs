@@ -85,6 +85,10 @@ impl World {
                     let wrong = self.reference.stack_went(was.as_deref(), &is, &self.shared.borrow().tables);
                     wrong.into_iter().for_each(|wrong| self.violate(wrong));
                 }
+                Noted::Deployed(row) => {
+                    let wrong = self.script_has_run(&row);
+                    wrong.into_iter().for_each(|wrong| self.violate(wrong));
+                }
                 Noted::TableGone(device) => self.table_is_gone(&device),
                 Noted::VersionGone(device) => self.version_is_gone(&device),
                 Noted::StackGone(stack) => {

@@ -46,6 +46,12 @@ impl World {
                 }
             }
             Effect::Write { write, entry } => {
+                let wrong = self.says_what_ran(at, &entry);
+                wrong.into_iter().for_each(|wrong| self.violate(wrong));
+                let has_run = self.has_run(at, entry.resource);
+                if let Some(process) = self.machines[at].process.as_mut().filter(|_| has_run) {
+                    process.ended.push(*entry.clone());
+                }
                 // A disk that is full may have taken it all the same.
                 let taken = !self.machines[at].disk.full || self.dice.disks.one_in(4);
                 if taken {
@@ -86,10 +92,10 @@ impl World {
                 let after = self.dice.hosts.millis(1, 2000);
                 self.work_later(at, after, Work::Fallback(key, Box::new(spec)));
             }
-            Effect::Check { job, .. } => {
+            Effect::Check { job, applied, .. } => {
                 let after = self.dice.hosts.millis(0, 200);
                 if let Some(process) = &mut self.machines[at].process {
-                    process.checks.insert(job.key(), *job.clone());
+                    process.checks.insert(job.key(), (*job.clone(), applied.is_some()));
                 }
                 self.work_later(at, after, Work::Check(job.key()));
             }
@@ -106,6 +112,7 @@ impl World {
                     process.runs.remove(&key);
                     process.checks.remove(&key);
                 }
+                self.script_is_cancelled(at, key);
                 self.job_ended(at, key);
             }
             Effect::Content { digest, step } => self.content(at, digest, step),

@@ -71,6 +71,8 @@ pub enum Kind {
     JobSilent,
     /// A job takes long.
     JobSlow,
+    /// While a script runs, or right after, its server loses power, its processes are killed, or its agent ends.
+    EndsInRun,
     /// What was there before a change cannot be put back just now.
     RestoreFails,
     /// A thing is not as it should be while it is looked at: somebody changes it, and changes it back.
@@ -101,7 +103,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 39] = [
         Self::MessageDelayed,
         Self::MessageTwice,
         Self::ConnectionBreaks,
@@ -127,6 +129,7 @@ impl Kind {
         Self::JobHangs,
         Self::JobSilent,
         Self::JobSlow,
+        Self::EndsInRun,
         Self::RestoreFails,
         Self::ForeignChange,
         Self::ForeignDrift,
@@ -168,6 +171,7 @@ impl Kind {
             Kind::JobRefused => 8,
             Kind::JobHangs | Kind::JobSilent => 10,
             Kind::RestoreFails => 400,
+            Kind::EndsInRun => 120,
             Kind::JobSlow | Kind::ForeignChange => 60,
             Kind::HintLost | Kind::FlowHintLost => 300,
             Kind::SwitchRefuses => 60,

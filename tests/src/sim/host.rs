@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::dice::Dice;
 use super::flow::Switch;
 use super::plan::FOUND;
+use super::script::{Ran, Runner};
 use guarded::guarded_of;
 
 /// A file, its content by digest.
@@ -65,6 +66,10 @@ pub struct Host {
     pub by_hand: BTreeMap<String, (u32, MonoTime)>,
     /// When somebody last changed a link by hand.
     pub touched: BTreeMap<String, MonoTime>,
+    /// What the scripts of each deployment came to last.
+    pub scripts: BTreeMap<ResourceId, Ran>,
+    /// Runs of scripts.
+    pub runner: Runner,
     /// What forwards packets.
     pub switch: Switch,
     /// The newest that was applied.
@@ -169,7 +174,7 @@ impl Host {
     /// Compares what is there with what is wanted of a resource, and changes nothing.
     pub fn check(&self, resource: ResourceId, spec: &Spec) -> Found {
         let (missing, equal) = match spec {
-            // No plan has any.
+            // No plan has any, and of a script its agent's word counts.
             Spec::Deployment(_)
             | Spec::Unit(_)
             | Spec::Sysctl(_)
@@ -223,7 +228,7 @@ impl Host {
             | Spec::Sysctl(_)
             | Spec::Package(_)
             | Spec::User(_)
-            | Spec::Group(_) => Err(failed("no plan has deployments or services")),
+            | Spec::Group(_) => Err(failed("no plan has services, and scripts run by themselves")),
             Spec::File(file) if job.action == Action::Delete => {
                 // One that is kept is a file of others once its row is gone.
                 if file.on_delete != OnDelete::Keep {
@@ -311,6 +316,7 @@ impl Host {
             self.by_hand.remove(thing);
         } else {
             self.dummies.remove(&resource);
+            self.scripts.remove(&resource);
         }
     }
 
@@ -327,7 +333,8 @@ impl Host {
     pub fn things_of(&self, resource: ResourceId) -> Vec<String> {
         let dummy = self.dummies.contains_key(&resource).then(|| "a dummy".to_owned());
         let made = self.made_by.iter().filter(|(_, by)| **by == resource).map(|(what, _)| what.clone());
-        dummy.into_iter().chain(made).collect()
+        let script = self.scripts.contains_key(&resource).then(|| "what a script left".to_owned());
+        dummy.into_iter().chain(script).chain(made).collect()
     }
 
     /// A delete by `resource` would change what another one made.

@@ -14,6 +14,7 @@ use muster_shared::{Epoch, MonoTime, NodeId, ResourceId};
 use super::disk::Disk;
 use super::flow::{Hands, Log};
 use super::host::Host;
+use super::script::Ordered;
 use super::work::Run;
 use super::world::{Event, World};
 
@@ -70,7 +71,12 @@ pub struct Process {
     turn_due: bool,
     timer: u64,
     pub(super) runs: BTreeMap<ReportKey, Run>,
-    pub(super) checks: BTreeMap<ReportKey, Job>,
+    /// With whether the agent knows that it has made the thing.
+    pub(super) checks: BTreeMap<ReportKey, (Job, bool)>,
+    /// Jobs that wait for a script.
+    pub(super) scripts: BTreeMap<ReportKey, Ordered>,
+    /// Entries that say how a job ended, and are not on disk yet.
+    pub(super) ended: Vec<Entry>,
     /// What is under way at flow tables.
     pub hands: Hands,
     /// Ends after so many effects.
@@ -189,12 +195,15 @@ impl World {
             timer: 0,
             runs: BTreeMap::new(),
             checks: BTreeMap::new(),
+            scripts: BTreeMap::new(),
+            ended: Vec::new(),
             hands: Hands::default(),
             fuse: None,
             greeted: Epoch(0),
             half_done,
         });
         self.excuses_all(at);
+        self.scripts_are_swept(at);
         self.note(|world| format!("{} agent starts", world.machines[at].name));
         self.agent_has_something(at, Duration::ZERO);
     }
@@ -212,6 +221,7 @@ impl World {
         }
         if power_cut {
             self.switch_boots(at);
+            self.scripts_lose_power(at);
         }
         self.running.retain(|_, (machine, _)| *machine != at);
         self.note(|world| {
@@ -335,12 +345,17 @@ impl World {
         if !full {
             machine.disk.sync();
         }
+        let is_written = !full && process.written.iter().all(|(_, result)| result.is_ok());
+        let ended = std::mem::take(&mut process.ended);
         for (write, result) in process.written.drain(..) {
             let result = result.and(if full { Err("no space left on device".to_owned()) } else { Ok(()) });
             process.inbox.push_back(match result {
                 Ok(()) => Input::Written(write),
                 Err(reason) => Input::WriteFailed { write, reason },
             });
+        }
+        for entry in ended.iter().filter(|_| is_written) {
+            self.script_is_forgotten(at, entry);
         }
     }
 }

@@ -35,6 +35,7 @@ mod reference;
 mod referring;
 mod required;
 mod run;
+mod script;
 mod shrink;
 mod store;
 mod watch;

@@ -2,6 +2,7 @@
 //! Muster is given.
 
 mod make;
+mod script;
 mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +14,7 @@ use serde_json::{Map, Value as Json, json};
 
 pub use make::SHARED;
 pub use make::{FOUND, Maker, Mood};
+pub use script::{CONFIG, Runs, Script, gist, output};
 pub use tree::{Group, Here, INNER_LENGTH, Inner, Member};
 
 /// A link with this MTU cuts its server off.
@@ -67,6 +69,8 @@ pub enum What {
     Hostname { number: u32, on_delete: OnDelete },
     /// `Muster::FlowRule`, or of several `Muster::FlowTable`.
     Flows { device: DeviceName, entries: BTreeMap<FlowId, Packed> },
+    /// `OS::Heat::SoftwareDeployment`
+    Script(Script),
     /// Of the controller itself.
     Here(Here),
     /// `OS::Heat::ResourceGroup`
@@ -113,6 +117,11 @@ impl Value {
 }
 
 impl Resource {
+    /// Nothing but this.
+    pub fn of(what: What) -> Self {
+        Self { node: None, depends_on: BTreeSet::new(), what, retain: false, external: None, on: None }
+    }
+
     /// Whether its condition lets it be.
     pub fn is_there(&self) -> bool {
         self.on != Some(false)
@@ -125,6 +134,10 @@ impl Resource {
             What::Dummy { values, .. } => needs.extend(values.values().filter_map(Value::refers_to).cloned()),
             What::File { content, .. } => needs.extend(content.refers_to().cloned()),
             What::Network { .. } | What::Hostname { .. } | What::Flows { .. } => {}
+            What::Script(script) => {
+                needs.insert(CONFIG.to_owned());
+                needs.extend(script.input.refers_to().cloned());
+            }
             What::Here(_) | What::Group(_) | What::Nested(_) => {
                 needs.extend(self.what.values().into_iter().filter_map(Value::refers_to).cloned());
             }
@@ -135,7 +148,9 @@ impl Resource {
     fn json(&self, name: &str) -> Json {
         let mut properties = Map::new();
         let mut more = Map::new();
-        if let Some(node) = self.node.as_ref().filter(|_| !matches!(self.what, What::Flows { .. })) {
+        if let Some(node) =
+            self.node.as_ref().filter(|_| !matches!(self.what, What::Flows { .. } | What::Script(_)))
+        {
             properties.insert("node".into(), json!(node));
         }
         let kind = match &self.what {
@@ -199,6 +214,7 @@ impl Resource {
                 properties.insert("confirm_timeout".into(), json!(CONFIRM_TIMEOUT));
                 kind
             }
+            What::Script(script) => script.json(self.node.as_ref(), &mut properties),
             What::Here(here) => here.json(&mut properties),
             What::Group(group) => group.json(name, &mut properties, &mut more),
             What::Nested(inner) => inner.json(&mut properties),

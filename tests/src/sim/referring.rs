@@ -1,10 +1,13 @@
 //! Nothing is taken away while another thing refers to it, as the hosts themselves see it: what is durable of who needs
 //! whom could be wrong in the same way as the job.
 
+use std::collections::BTreeMap;
+
 use muster_engine::record::ResourceRecord;
 use muster_shared::ResourceId;
 use muster_shared::model::Job;
 
+use super::host::Host;
 use super::plan::{Value, What};
 use super::store::Tables;
 use super::world::World;
@@ -21,11 +24,13 @@ impl World {
         let gone = row(&shared.tables, gone)?;
         let id = gone.physical.to_string();
         let machines = self.machines.iter().filter(|machine| !machine.scrapped);
-        for (machine, thing, values) in
-            machines.flat_map(|machine| machine.host.dummies.iter().map(move |(id, v)| (machine, id, v)))
-        {
+        let all = machines.flat_map(|machine| {
+            let ids = machine.host.dummies.keys().chain(machine.host.scripts.keys());
+            ids.filter_map(move |thing| Some((machine, thing, machine.host.values_of(*thing)?)))
+        });
+        for (machine, thing, values) in all {
             let Some(by) = row(&shared.tables, *thing) else { continue };
-            let mut keys = values.iter().filter(|(_, value)| **value == id).map(|(key, _)| key);
+            let mut keys = values.iter().filter(|(_, value)| **value == id).map(|(key, _)| *key);
             if keys.any(|key| self.refers_itself(by, key)) {
                 return Some(format!(
                     "{} is taken away while {} on {} refers to it",
@@ -40,7 +45,7 @@ impl World {
     pub fn forgets_needs(&self, at: usize, job: &Job) -> Option<String> {
         let shared = self.shared.borrow();
         let by = row(&shared.tables, job.resource).filter(|_| job.action.applies())?;
-        let values = self.machines[at].host.dummies.get(&job.resource)?;
+        let values = self.machines[at].host.values_of(job.resource)?;
         let needs = shared.tables.edges.get(&by.id).map(Vec::as_slice).unwrap_or_default();
         let forgotten = values.iter().find_map(|(key, value)| {
             let target = row(&shared.tables, ResourceId(value.parse().ok()?))?;
@@ -59,15 +64,29 @@ impl World {
         let revisions = shared.tables.revisions.range((by.stack, 0)..=(by.stack, u32::MAX));
         let mut found = false;
         for plan in revisions.filter_map(|(_, text)| shared.plans.get(&text.name)) {
-            let what = plan.resources.get(&*by.name).map(|resource| &resource.what);
-            let Some(What::Dummy { values, .. }) = what else { continue };
-            match values.get(key) {
+            let value = match plan.resources.get(&*by.name).map(|resource| &resource.what) {
+                Some(What::Dummy { values, .. }) => values.get(key),
+                Some(What::Script(script)) if key == "a" => Some(&script.input),
+                _ => continue,
+            };
+            match value {
                 Some(Value::Attribute(..) | Value::All(..) | Value::Address(_)) => return false,
                 Some(Value::Id(_)) => found = true,
                 Some(Value::Text(_) | Value::Hidden) | None => {}
             }
         }
         found
+    }
+}
+
+impl Host {
+    /// What a dummy was made of, or a script was given.
+    fn values_of(&self, resource: ResourceId) -> Option<BTreeMap<&str, &str>> {
+        let all = match self.scripts.get(&resource) {
+            Some(ran) => &ran.deployment.inputs,
+            None => self.dummies.get(&resource)?,
+        };
+        Some(all.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect())
     }
 }
 

@@ -231,6 +231,24 @@ const TREES: [&str; 28] = [
     "subnet still has ports",
 ];
 
+const SCRIPTS: [&str; 15] = [
+    "begins Create",
+    "begins Update",
+    "begins Delete",
+    "ends well",
+    "ends badly",
+    "takes too long",
+    "is killed",
+    "loses power",
+    "runs again after an interruption",
+    "that was interrupted fails",
+    "is waited for by another agent",
+    "is found to have ended",
+    "has nothing to do",
+    "config changes",
+    "output is used",
+];
+
 /// What should have happened and never did.
 pub fn missing(counts: &Counts) -> Vec<String> {
     let faults = Kind::ALL.iter().map(|kind| format!("fault {}", kind.name()));
@@ -240,6 +258,7 @@ pub fn missing(counts: &Counts) -> Vec<String> {
     let flows = FLOWS.iter().map(|what| format!("flow {what}"));
     let flow_operators = FLOW_OPERATORS.iter().map(|deed| format!("operator flow {deed}"));
     let trees = TREES.iter().map(|what| format!("tree {what}"));
+    let scripts = SCRIPTS.iter().map(|what| format!("script {what}"));
     let agents = AGENTS.iter().map(|what| (*what).to_owned());
     faults
         .chain(stacks)
@@ -249,6 +268,7 @@ pub fn missing(counts: &Counts) -> Vec<String> {
         .chain(flows)
         .chain(flow_operators)
         .chain(trees)
+        .chain(scripts)
         .filter(|what| counts.of(what) == 0)
         .collect()
 }

@@ -10,11 +10,12 @@ use muster_controller::driver::Outbox;
 use muster_controller::store::{Store, StoreError};
 use muster_engine::flow::record::FlowSnapshot;
 use muster_engine::record::{
-    Change, NodeRecord, ProgressRecord, ResourceRecord, StackAction, StackRecord, Status, TokenRecord,
+    Change, NodeRecord, PackedSpec, ProgressRecord, ResourceRecord, StackAction, StackRecord, Status,
+    TokenRecord,
 };
 use muster_engine::{Snapshot, Source, SourceText};
 use muster_shared::model::flow::DeviceName;
-use muster_shared::model::{Claim, ContentDigest, Down, ReportKey};
+use muster_shared::model::{Action, Claim, ContentDigest, Down, ReportKey};
 use muster_shared::seal::SealPublic;
 use muster_shared::{Epoch, Generation, NodeId, ResourceId, StackName};
 use muster_template::{Environment, Kind};
@@ -82,6 +83,8 @@ pub enum Noted {
     StackGone(StackRecord),
     /// A row is gone.
     RowGone(Box<ResourceRecord>),
+    /// A deployment is COMPLETE.
+    Deployed(Box<ResourceRecord>),
     /// A flow table is gone.
     TableGone(DeviceName),
     /// What an entry was, or was to be, is not known any more: a change of it was refused.
@@ -125,6 +128,8 @@ pub struct Shared {
     pub began: BTreeMap<(ResourceId, Generation), u64>,
     /// What operators asked of flow tables.
     pub flows: Model,
+    /// What counts as done of each deployment.
+    pub settled: BTreeMap<ResourceId, PackedSpec>,
     /// What was refused of the address plan in this commit.
     pub refused: Vec<ProgressRecord>,
     /// Jobs that may be with one node at a time.
@@ -195,6 +200,7 @@ impl Shared {
                 begins(&mut self.began, tables, &row);
                 let old = tables.rows.insert(row.id, (*row).clone());
                 self.told(old.as_ref().map(|old| &old.progress), &row.progress);
+                self.deployment_went(old.as_ref().map(|old| &old.progress), &row);
                 self.row_went(was, is);
             }
             Change::Progress(progress) => {
@@ -211,6 +217,7 @@ impl Shared {
                 tables.claim(&row, claims);
                 begins(&mut self.began, tables, &row);
                 self.told(Some(&old), &row.progress);
+                self.deployment_went(Some(&old), &row);
                 self.row_went(was, is);
             }
             Change::ResourceRemoved(id) => {
@@ -253,6 +260,24 @@ impl Shared {
         {
             self.counts.add(what);
             self.refused.push(is.clone());
+        }
+    }
+
+    /// Of a deployment that is COMPLETE nothing runs again as it was.
+    fn deployment_went(&mut self, was: Option<&ProgressRecord>, row: &ResourceRecord) {
+        let Some(spec) = row.spec.as_ref().filter(|_| row.kind == Kind::SoftwareDeployment) else { return };
+        let progress = &row.progress;
+        let stands = row.dropped.is_none() && row.lost_from.is_none() && !progress.observed.differs();
+        let is_made = progress.action.is_some_and(|action| action.applies() || action == Action::Check);
+        match progress.status {
+            Some(Status::Complete) if stands && is_made => {
+                self.settled.insert(row.physical, spec.clone());
+                if was.is_none_or(|was| was.status != progress.status) {
+                    self.noted.push(Noted::Deployed(Box::new(row.clone())));
+                }
+            }
+            Some(Status::InProgress) if stands && self.settled.get(&row.physical) == Some(spec) => {}
+            _ => drop(self.settled.remove(&row.physical)),
         }
     }
 

@@ -62,6 +62,8 @@ pub enum Work {
     Apply(ReportKey),
     /// It answers.
     Answer(ReportKey),
+    /// A job that waits for a script looks how that stands.
+    Script(ReportKey),
     /// A content is compared with its digest.
     Verify(ContentDigest),
     /// Something of a flow table.
@@ -81,6 +83,9 @@ impl World {
         let wrong = self.job_must_not_begin(at, &job, own.as_ref()).or_else(|| self.forgets_needs(at, &job));
         wrong.into_iter().for_each(|wrong| self.violate(wrong));
         self.running.insert(job.resource, (at, key));
+        if let Spec::Deployment(_) = &job.spec {
+            return self.script_is_ordered(at, job);
+        }
         let whom = format!("{} {:?} of {}", self.machines[at].name, job.action, job.resource);
         let mut strikes = |kind| self.faults.strikes(self.now, kind, &whom);
         let is_network = job.spec.confirm_within().is_some();
@@ -141,8 +146,13 @@ impl World {
             Work::Check(key) => {
                 let machine = &mut self.machines[at];
                 let job = machine.process.as_mut().and_then(|process| process.checks.remove(&key));
-                if let Some(job) = job {
-                    let mut found = machine.host.check(job.resource, &job.spec);
+                if let Some((job, is_made)) = job {
+                    let mut found = match &job.spec {
+                        Spec::Deployment(_) if !is_made => {
+                            Found::Differs { missing: true, reason: "it has not run here".into() }
+                        }
+                        spec => machine.host.check(job.resource, spec),
+                    };
                     let whom = format!("{} {}", machine.name, key.resource);
                     if self.faults.strikes(self.now, Kind::ForeignChange, &whom) {
                         found = Found::Differs { missing: false, reason: "somebody changes it".into() };
@@ -185,6 +195,7 @@ impl World {
             Work::Gather => self.tell_agent(at, Input::Gathered(Ok(Box::default()))),
             Work::Apply(key) => self.job_applies(at, key),
             Work::Answer(key) => self.job_answers(at, key),
+            Work::Script(key) => self.script_goes_on(at, key),
             Work::Verify(digest) => {
                 let contents = &mut self.machines[at].disk.contents;
                 let right = contents.get(&digest).is_some_and(|bytes| ContentDigest::of(bytes) == digest);

@@ -21,6 +21,7 @@ use super::host::Host;
 use super::machine::Machine;
 use super::operator::Operators;
 use super::reference::Reference;
+use super::script::RunKey;
 use super::store::Shared;
 use super::work::Work;
 
@@ -77,6 +78,10 @@ pub enum Event {
     SwitchStarts(usize, u64),
     /// A bridge that went is there again.
     BridgeBack(usize, &'static str),
+    /// The script that left this line ends.
+    ScriptEnds(usize, RunKey, u64),
+    /// While it runs, something else ends.
+    EndsInRun(usize, RunKey, u64, u64),
 }
 
 /// Streams of random numbers, one per purpose.
@@ -290,6 +295,8 @@ impl World {
             Event::FlowEnds(at, bridge, id, number) => self.flow_ends(at, &bridge, id, number),
             Event::SwitchStarts(at, start) => self.switch_starts(at, start),
             Event::BridgeBack(at, bridge) => self.bridge_is_back(at, bridge),
+            Event::ScriptEnds(at, key, line) => self.script_ends(at, key, line),
+            Event::EndsInRun(at, key, line, how) => self.ends_in_run(at, key, line, how),
         }
         true
     }

@@ -1,7 +1,9 @@
 //! The rules of delivery: older, same, higher attempt, other content, withdrawn.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use muster_shared::Attempt;
-use muster_shared::model::{Action, Down, Outcome, Report, Up};
+use muster_shared::model::{Action, Deployment, Down, OnInterrupt, Outcome, Report, Spec, Up};
 
 use super::bed::{Bed, again, create, done, dummy, failed, generation, id, job, key, plain};
 use crate::TOMBSTONES_MAX;
@@ -82,6 +84,49 @@ fn a_second_job() {
             assert_eq!(got, want, "{:?} {state}, then {:?}", first.key(), second.key());
             assert!(bed.warnings.is_empty() != want.starts_with("refused"));
         }
+    }
+}
+
+/// A script that has run does not run again because nobody heard of it; what failed is tried again as it was.
+#[test]
+fn a_further_attempt_of_a_script() {
+    let script = Spec::Deployment(Deployment {
+        name: "setup".into(),
+        steps: Vec::new(),
+        inputs: BTreeMap::new(),
+        replace_on: BTreeSet::new(),
+        outputs: Vec::new(),
+        timeout: 60,
+        on_interrupt: OnInterrupt::Rerun,
+    });
+    let other = Spec::Deployment(Deployment { timeout: 61, ..deployment_of(&script) });
+    let first = job(1, 5, Action::Create, script.clone());
+    let newer = job(1, 6, Action::Update, script);
+    let changed = job(1, 5, Action::Create, other);
+    for (ended, second, runs, reported) in [
+        (Ok(()), again(&first, 1), 0, Some(done())),
+        (Err(failed("no supervisor")), again(&first, 1), 1, None),
+        (Ok(()), newer, 1, None),
+        (Ok(()), again(&changed, 1), 0, None),
+    ] {
+        let mut bed = Bed::online();
+        bed.job(&first);
+        bed.captured(1, Ok(""));
+        bed.ran(1, ended);
+        bed.reports();
+        bed.job(&second);
+        let told = bed.reports();
+        if let Some(outcome) = reported {
+            assert_eq!(told, [Report { key: second.key(), outcome }]);
+        }
+        assert_eq!(bed.runs.len(), runs, "{second:?}: {told:?}");
+    }
+}
+
+fn deployment_of(spec: &Spec) -> Deployment {
+    match spec {
+        Spec::Deployment(deployment) => deployment.clone(),
+        other => panic!("{other:?}"),
     }
 }
 

@@ -61,14 +61,19 @@ pub struct RunId {
 
 /// How a run stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stands {
+pub enum Stands {
+    /// Nobody has ordered it.
     Nothing,
+    /// It is ordered, and has not begun.
     Ordered,
+    /// Its supervisor is there.
     Alive,
-    /// It is not alive, and its end is not recorded. It had begun so often before.
+    /// It is not alive, and its end is not recorded.
     Began {
+        /// It had begun so often before.
         again: u32,
     },
+    /// Its end is recorded.
     Ended,
 }
 

@@ -1,6 +1,6 @@
 use std::fs;
 
-use muster_agent_core::{Accepted, Applied, Order};
+use muster_agent_core::{Accepted, Applied, Ended as LedgerEnded, Order};
 use muster_shared::model::DeploymentOutput;
 use muster_shared::{Attempt, Epoch, Generation};
 use uuid::Uuid;
@@ -133,18 +133,32 @@ async fn documents_are_written_compared_and_taken_away_with_their_deployment() {
     assert!(error.permanent && !error.reason.contains("hunter2"), "{error:?}");
 }
 
+/// By what the ledger says of the job.
 #[tokio::test]
-async fn runs_are_kept_while_their_job_is_under_way() {
-    let dir = tempfile::tempdir().unwrap();
-    let host = host(dir.path());
+async fn a_run_is_kept_while_its_job_is_under_way_or_may_be_tried_again() {
     let job = job(1, Action::Create, deployment(DeploymentGroup::Script, "true"));
-    let run = dir.path().join("runs").join(run_id(job.key()).to_string());
-    fs::create_dir_all(&run).unwrap();
-    let under_way =
-        Entry { current: Some(Accepted { order: Order(1), job: job.clone() }), ..Entry::new(RESOURCE) };
-    host.sweep_deployments(&[&under_way]).unwrap();
-    assert!(run.exists());
+    let second = Job { attempt: Attempt(1), ..job.clone() };
+    let accepted = |job: &Job| Some(Accepted { order: Order(1), job: job.clone() });
+    let failed = |permanent| LedgerEnded {
+        order: Order(1),
+        key: job.key(),
+        digest: None,
+        outcome: Outcome::Failed { reason: "why".into(), permanent },
+    };
+    let entry = Entry::new(RESOURCE);
     let applied = Some(Applied { generation: job.generation, spec: job.spec.clone() });
-    host.sweep_deployments(&[&Entry { applied, ..Entry::new(RESOURCE) }]).unwrap();
-    assert!(!run.exists());
+    for (entry, is_kept) in [
+        (Entry { current: accepted(&job), ..entry.clone() }, true),
+        (Entry { next: accepted(&second), ..entry.clone() }, true),
+        (Entry { last: Some(failed(false)), ..entry.clone() }, true),
+        (Entry { last: Some(failed(true)), ..entry.clone() }, false),
+        (Entry { applied, ..entry.clone() }, false),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let host = host(dir.path());
+        let run = dir.path().join("runs").join(script_run(second.key()).to_string());
+        fs::create_dir_all(&run).unwrap();
+        host.sweep_deployments(&[&entry]).unwrap();
+        assert_eq!(run.exists(), is_kept, "{entry:?}");
+    }
 }

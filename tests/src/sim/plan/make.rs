@@ -12,7 +12,7 @@ use muster_shared::model::flow::{Action, Entry, Instruction, Packed};
 
 use super::super::dice::Dice;
 use super::super::flow::{self, MANAGEMENT, Manner, OTHER};
-use super::{CUTTING, HIDDEN, Here, Plan, Resource, Value, What};
+use super::{CONFIG, CUTTING, HIDDEN, Here, Plan, Resource, Runs, Script, Value, What};
 
 /// The same rule, which does something else.
 fn turned(packed: &Packed) -> Packed {
@@ -99,6 +99,7 @@ impl Maker {
                     return None;
                 }
             }
+            What::Script(script) => script.input = value,
             What::Here(here) => here.change()?,
             What::Group(group) => group.change()?,
             What::Nested(inner) => inner.value = value,
@@ -124,6 +125,10 @@ impl Maker {
         };
         let mut taken = BTreeSet::new();
         self.network_of(stack, mood, &mut plan);
+        if self.dice.below(3) > 0 {
+            let config = Here::Config(format!("c{}", self.dice.below(2)));
+            plan.resources.insert(CONFIG.to_owned(), Resource::of(What::Here(config)));
+        }
         for (at, name) in names.iter().enumerate() {
             let mut resource = self.resource(stack, mood, &plan, &names[..at], &mut taken);
             // That the members are ports is not known when the template is read.
@@ -193,6 +198,11 @@ impl Maker {
             let retain = self.dice.one_in(20);
             return Resource { node: None, depends_on, what, retain, external: None, on };
         }
+        if plan.resources.contains_key(CONFIG) && self.dice.one_in(4) {
+            let what = self.script(plan, earlier);
+            let retain = self.dice.one_in(20);
+            return Resource { node: Some(node), depends_on, what, retain, external: None, on };
+        }
         let what = match self.dice.below(10) {
             0..5 => self.dummy(mood, plan, earlier),
             5..9 => self.file(stack, mood, plan, earlier, &node, taken),
@@ -226,12 +236,17 @@ impl Maker {
                 let key = (*self.dice.pick(&keys)).clone();
                 if self.dice.one_in(2) { Value::Id(of) } else { Value::Attribute(of, key) }
             }
+            What::Script(Script { runs: Runs::AsUsual | Runs::ToTheEnd, .. }) if self.dice.below(3) > 0 => {
+                let name = *self.dice.pick(&["o", "deploy_stdout"]);
+                Value::Attribute(of, name.into())
+            }
             What::File { .. } if self.dice.one_in(2) => Value::Attribute(of, "path".into()),
             What::Hostname { .. } if self.dice.one_in(2) => Value::Attribute(of, "hostname".into()),
             What::Dummy { .. }
             | What::File { .. }
             | What::Network { .. }
             | What::Hostname { .. }
+            | What::Script(_)
             | What::Here(_)
             | What::Nested(_)
             | What::Flows { .. } => Value::Id(of),
@@ -284,6 +299,20 @@ impl Maker {
             mode: *self.dice.pick(&[0o644, 0o600, 0o640]),
             on_delete: if self.dice.one_in(10) { OnDelete::Keep } else { OnDelete::Restore },
         }
+    }
+
+    fn script(&mut self, plan: &Plan, earlier: &[&str]) -> What {
+        What::Script(Script {
+            input: self.value(plan, earlier),
+            again: self.dice.below(2),
+            millis: if self.dice.one_in(2) { self.dice.below(20_000) } else { 0 },
+            runs: match self.dice.below(10) {
+                0..5 => Runs::AsUsual,
+                5..9 => Runs::ToTheEnd,
+                _ => Runs::Once,
+            },
+            fails: self.dice.one_in(2),
+        })
     }
 
     fn network(&mut self, stack: usize, mood: Mood, node: &str, taken: &mut BTreeSet<String>) -> What {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{Plan, Resource, Value, What};
+use super::{Plan, Resource, Value, What, script};
 
 /// Names of members of a group come from this.
 const INDEX: &str = "%index%";
@@ -23,6 +23,8 @@ pub enum Here {
     Value(Value),
     /// `OS::Heat::RandomString`
     Random { length: usize, salt: u64 },
+    /// `OS::Heat::SoftwareConfig`, by its text.
+    Config(String),
     /// `OS::Neutron::Net`
     Net { name: String },
     /// `OS::Neutron::Subnet`: `10.THIRD.0.0/24`, with a pool from .10 to `last`.
@@ -113,6 +115,7 @@ impl Here {
         match self {
             Here::Value(value) => *value = next(value)?,
             Here::Random { salt, .. } => *salt += 1,
+            Here::Config(text) => text.push('+'),
             Here::Port { fixed: fixed @ Some(_), .. } => *fixed = None,
             Here::Port { .. } | Here::Net { .. } | Here::Subnet { .. } => return None,
         }
@@ -126,6 +129,7 @@ impl Here {
             Here::Random { length, salt } => {
                 ("OS::Heat::RandomString", json!({"length": length, "salt": salt.to_string()}))
             }
+            Here::Config(text) => script::config_json(text),
             Here::Net { name } => ("OS::Neutron::Net", json!({"name": name})),
             Here::Subnet { network, third, last } => {
                 let [cidr, start, end] = ["0/24".into(), "10".into(), last.to_string()]

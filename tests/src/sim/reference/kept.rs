@@ -71,6 +71,10 @@ impl Kept {
                     counts_inner(inner, counts);
                 }
                 What::Here(Here::Value(_)) => counts.add("tree value"),
+                What::Here(Here::Config(text)) if text.ends_with('+') => counts.add("script config changes"),
+                What::Dummy { values, .. } if values.values().any(|value| tells(plan, value)) => {
+                    counts.add("script output is used");
+                }
                 _ => {}
             }
         }
@@ -109,6 +113,12 @@ impl Kept {
             Member::Port { .. } => counts.add("tree group of ports"),
         }
     }
+}
+
+/// Whether it is what a script told.
+fn tells(plan: &Plan, value: &Value) -> bool {
+    let Value::Attribute(of, _) = value else { return false };
+    plan.resources.get(of).is_some_and(|resource| matches!(resource.what, What::Script(_)))
 }
 
 fn counts_inner(inner: &Inner, counts: &mut Counts) {

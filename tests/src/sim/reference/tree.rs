@@ -6,7 +6,9 @@ use muster_engine::record::{ResourceRecord, Status};
 use muster_shared::ResourceId;
 use serde_json::Value as Json;
 
-use super::super::plan::{Group, Here, INNER_LENGTH, Inner, Member, Plan, Resource, Value, What};
+use super::super::plan::{
+    CONFIG, Group, Here, INNER_LENGTH, Inner, Member, Plan, Resource, Script, Value, What, output,
+};
 use super::super::store::Tables;
 
 /// A plan with what is durable: ids, random texts and addresses are nobody's to foresee.
@@ -57,7 +59,7 @@ impl<'a> At<'a> {
                 What::Here(Here::Value(value)) => Thing::Value(self.text(value)?),
                 What::Here(Here::Random { length, .. }) => Thing::Random(*length),
                 What::Here(Here::Port { network, fixed, .. }) => Thing::Port { network, fixed: *fixed },
-                What::Here(Here::Net { .. } | Here::Subnet { .. }) => Thing::Whole,
+                What::Here(Here::Net { .. } | Here::Subnet { .. } | Here::Config(_)) => Thing::Whole,
                 _ => Thing::Plain(resource),
             };
             things.insert(name.clone(), thing);
@@ -154,6 +156,11 @@ impl<'a> At<'a> {
                 What::Dummy { values, .. } => self.text(&values[key]),
                 What::File { path, .. } => Ok(path.clone()),
                 What::Hostname { number, .. } => Ok(format!("h{number}")),
+                What::Script(script) if key == "o" => Ok(output(&self.gist(script)?)),
+                What::Script(_) => {
+                    let told = self.row(of)?.progress.attributes.get(key);
+                    told.cloned().ok_or_else(|| format!("{of} has told nothing"))
+                }
                 What::Here(Here::Value(value)) => self.text(value),
                 What::Here(Here::Random { .. }) => self.random(of),
                 What::Nested(inner) => self.text(&inner.value),
@@ -168,6 +175,13 @@ impl<'a> At<'a> {
             }
             Value::Address(of) => self.address(of),
         }
+    }
+
+    /// What a run of a script is to be made of.
+    pub fn gist(&self, script: &Script) -> Result<BTreeMap<String, String>, String> {
+        let config = self.plan.resources.get(CONFIG).map(|resource| &resource.what);
+        let Some(What::Here(Here::Config(config))) = config else { return Err("there is no config".into()) };
+        Ok(script.gist(config.clone(), self.text(&script.input)?))
     }
 
     fn random(&self, path: &str) -> Result<String, String> {

@@ -6,20 +6,22 @@ use muster_engine::flow::record::FlowMark;
 use muster_engine::record::{ResourceRecord, Status};
 use muster_shared::ResourceId;
 use muster_shared::model::flow::{DeviceName, FlowId, Packed};
-use muster_shared::model::{ContentDigest, Hostname};
+use muster_shared::model::{ContentDigest, DEPLOY_STDOUT, Hostname};
 use serde_json::Value as Json;
 
 use super::super::addresses;
 use super::super::flow;
 use super::super::host::FileState;
 use super::super::machine::Machine;
-use super::super::plan::{CUTTING, Plan, Resource, What};
+use super::super::plan::{CUTTING, Plan, Resource, Runs, What, gist};
 use super::super::store::Tables;
 use super::tree::{At, Thing, has_failed};
 
 /// Hosts as they should be, by the machine's name.
 pub struct Wanted {
     dummies: BTreeMap<String, BTreeMap<ResourceId, BTreeMap<String, String>>>,
+    /// What each script was made of.
+    scripts: BTreeMap<String, BTreeMap<ResourceId, BTreeMap<String, String>>>,
     files: BTreeMap<String, BTreeMap<String, FileState>>,
     links: BTreeMap<String, BTreeMap<String, u32>>,
 }
@@ -30,6 +32,7 @@ impl Wanted {
         let name = |machine: &Machine| machine.name.to_string();
         Self {
             dummies: machines.iter().map(|m| (name(m), BTreeMap::new())).collect(),
+            scripts: machines.iter().map(|m| (name(m), BTreeMap::new())).collect(),
             files: machines.iter().map(|m| (name(m), m.host.files_before.clone())).collect(),
             links: machines.iter().map(|m| (name(m), m.host.links_before.clone())).collect(),
         }
@@ -137,6 +140,22 @@ impl Wanted {
                 let all = self.links.get_mut(&node).ok_or_else(nowhere)?;
                 all.insert(Hostname::CLAIM.to_owned(), *number);
             }
+            What::Script(_) if has_failed(&physical, tables) => {}
+            What::Script(script) => {
+                let machine = machines.iter().find(|machine| *machine.name.as_str() == *node);
+                let ran = machine.and_then(|machine| machine.host.scripts.get(&physical));
+                let is_once = script.runs == Runs::Once;
+                let told = at.row(name)?.progress.attributes.get(DEPLOY_STDOUT);
+                if ran.is_some_and(|ran| !is_once && told != Some(&ran.stdout)) {
+                    return Err(format!("{name} has told {told:?}, and its script {ran:?}"));
+                }
+                let gist = match ran.filter(|_| is_once) {
+                    // What it was given when it was made.
+                    Some(ran) => gist(&ran.deployment),
+                    None => at.gist(script)?,
+                };
+                self.scripts.get_mut(&node).ok_or_else(nowhere)?.insert(physical, gist);
+            }
             What::Flows { .. } if has_failed(&physical, tables) => {}
             What::Flows { device, entries } => {
                 let row = tables.physical.get(&physical).copied().unwrap_or_default();
@@ -189,7 +208,9 @@ impl Wanted {
                 || row.lost_from.is_some()
                 || stack.is_some_and(|stack| open.contains(stack.name.as_str()))
         };
+        let ran = machine.host.scripts.iter().map(|(id, ran)| (*id, gist(&ran.deployment))).collect();
         compare("dummy", name, &self.dummies[name], &machine.host.dummies, row_open)
+            .or_else(|| compare("script", name, &self.scripts[name], &ran, row_open))
             .or_else(|| compare("file", name, &self.files[name], &machine.host.files, is_open))
             .or_else(|| {
                 let is_open =

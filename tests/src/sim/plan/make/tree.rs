@@ -29,15 +29,7 @@ impl Maker {
         let last = if mood == Mood::Any { *self.dice.pick(&LAST) } else { LAST_SOUND };
         let subnet = Here::Subnet { network: name.clone(), third: third_of(stack), last };
         for (key, here) in [("y", Here::Net { name }), ("z", subnet)] {
-            let resource = Resource {
-                node: None,
-                depends_on: BTreeSet::new(),
-                what: What::Here(here),
-                retain: false,
-                external: None,
-                on: None,
-            };
-            plan.resources.insert(key.into(), resource);
+            plan.resources.insert(key.into(), Resource::of(What::Here(here)));
         }
     }
 

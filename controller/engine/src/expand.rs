@@ -31,6 +31,8 @@ const ANEW_MAX: u32 = 1000;
 struct There<'a> {
     engine: &'a Engine,
     stack: &'a Stack,
+    /// What the stack is to be.
+    wanted: &'a Tree,
 }
 
 impl There<'_> {
@@ -38,6 +40,13 @@ impl There<'_> {
         let rows = &self.engine.rows;
         let found = self.stack.forward.binary_search_by(|slot| (*rows[*slot].name).cmp(path));
         Some(&rows[self.stack.forward[found.ok()?]])
+    }
+
+    /// What a thing of another type tells is not what is asked for.
+    fn told(&self, path: &str) -> Option<&Row> {
+        let row = self.row(path)?;
+        let index = self.wanted.index_of(path);
+        index.is_none_or(|index| self.wanted.kind(index) == row.kind).then_some(row)
     }
 }
 
@@ -47,7 +56,7 @@ impl Known for There<'_> {
     }
 
     fn attribute(&self, path: &str, name: &str) -> Option<Value> {
-        self.engine.attribute(self.row(path)?, name)
+        self.engine.attribute(self.told(path)?, name)
     }
 
     fn removed(&self, path: &str) -> Vec<String> {
@@ -77,7 +86,7 @@ impl Engine {
         if !tree.looks_at_what_is_there() {
             return Ok(Arc::clone(tree));
         }
-        tree.with(&There { engine: self, stack }).map(Arc::new)
+        tree.with(&There { engine: self, stack, wanted: tree }).map(Arc::new)
     }
 
     /// What a group never gives again is known as soon as that is decided.

@@ -25,6 +25,8 @@ const AGAIN_MAX: Duration = Duration::from_secs(300);
 pub(crate) struct Comparing {
     number: u64,
     until: MonoTime,
+    /// What the agent had said of itself when the buckets were chosen.
+    theirs: u64,
     buckets: BTreeSet<u16>,
     seen: BTreeSet<FlowId>,
     differs: Vec<(FlowId, Difference)>,
@@ -58,6 +60,7 @@ impl Engine {
             device.comparing = Some(Comparing {
                 number: 0,
                 until,
+                theirs,
                 buckets: all_buckets(),
                 seen: BTreeSet::new(),
                 differs: Vec::new(),
@@ -70,6 +73,7 @@ impl Engine {
         device.comparing = Some(Comparing {
             number,
             until,
+            theirs,
             buckets: BTreeSet::new(),
             seen: BTreeSet::new(),
             differs: Vec::new(),
@@ -95,6 +99,7 @@ impl Engine {
         let differing =
             (0u16..).zip(ours.all().iter().zip(sums)).filter(|(_, (ours, theirs))| ours != theirs);
         comparing.buckets = differing.map(|(bucket, _)| bucket).collect();
+        comparing.theirs = device.state.as_ref().map_or(0, |state| state.root);
         let buckets: Vec<u16> = comparing.buckets.iter().copied().collect();
         if buckets.is_empty() {
             device.comparing = None; // it has become equal since
@@ -180,6 +185,10 @@ impl Engine {
         }
         device.tally.repaired += repaired as u64;
         let roots = (device.state.as_ref().map_or(0, |state| state.root), device.table.sums().root());
+        if !found && comparing.theirs != roots.0 {
+            // What was looked at is well by now, and something else is not.
+            return self.pump_device(key);
+        }
         if !found {
             device.odd = Some(roots);
             return;

@@ -32,6 +32,8 @@ pub struct FlowHost {
     /// Batches that came to their end, and those refused.
     pub ran: usize,
     pub refusals: usize,
+    /// What entries become once sums were told, before anything else is.
+    pub meanwhile: Vec<(FlowId, EntryState)>,
     /// Questions that were asked.
     pub asked: Vec<FlowAsk>,
     fetched: BTreeMap<ContentDigest, Vec<u8>>,
@@ -49,7 +51,15 @@ impl FlowHost {
                 self.waiting.push(batch);
                 if self.held { Vec::new() } else { self.run() }
             }
-            FlowDown::Ask { device, number, ask } => self.answer(device, number, ask),
+            FlowDown::Ask { device, number, ask } => {
+                let sums = matches!(ask, FlowAsk::Buckets);
+                let mut answer = self.answer(device.clone(), number, ask);
+                for (id, state) in self.meanwhile.drain(..).collect::<Vec<_>>().into_iter().filter(|_| sums) {
+                    self.devices.get_mut(&device).unwrap().entries.get_mut(&id).unwrap().1 = state;
+                    answer.push(self.state(&device));
+                }
+                answer
+            }
             FlowDown::Forget { device, .. } => {
                 self.devices.remove(&device);
                 Vec::new()

@@ -459,6 +459,18 @@ fn what_the_device_lost_or_altered_is_sent_again_and_what_is_nobodys_is_removed(
     assert_eq!((view.reconciliations, view.repaired), (1, 3));
 }
 
+/// One entry is well again while it is asked about, and another one has ended meanwhile.
+#[test]
+fn what_changes_while_it_is_compared_is_compared_again() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    bed.apply_rules(&d, &[rule(1, 1), rule(2, 1)]);
+    let flows = &mut bed.hosts.get_mut(&node(0)).unwrap().flows;
+    flows.devices.get_mut(&d.bridge).unwrap().entries.get_mut(&id(&d, 1)).unwrap().1 = EntryState::Wrong;
+    flows.meanwhile = vec![(id(&d, 1), EntryState::Present), (id(&d, 2), EntryState::Expired)];
+    bed.say(&d);
+    assert!(bed.equal(&d), "{}", bed.standings(&d));
+}
+
 #[test]
 fn an_agent_that_lost_everything_is_filled_again() {
     let (mut bed, d) = (Bed::new(1), device(0));

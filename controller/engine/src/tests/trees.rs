@@ -544,3 +544,27 @@ fn a_condition_inside_that_is_known_later() {
     bed.idle();
     assert!(is_clean(&bed));
 }
+
+/// The count comes from a resource that another one of another type takes the place of under its name.
+#[test]
+fn a_count_is_not_taken_from_what_goes() {
+    let with = |first: &str, count: &str| {
+        let root = format!(
+            "resources:\n  \
+              first: {{{first}}}\n  \
+              g: {{type: inner.yaml, properties: {{n: {count}}}}}"
+        );
+        let inner = "parameters: {n: {type: number}}\n\
+            resources:\n  \
+              all: {type: OS::Heat::ResourceGroup, properties: {count: {get_param: n}, resource_def: {type: OS::Heat::None}}}";
+        source(&root, &[("inner.yaml", inner)])
+    };
+    let mut bed = Bed::new(1);
+    bed.create(with("type: OS::Heat::RandomString, properties: {length: 5, character_classes: [{class: lowercase, min: 5}]}", "1"))
+        .unwrap();
+    bed.update(with("type: OS::Heat::Value, properties: {value: '2'}", "{get_attr: [first, value]}"))
+        .unwrap();
+    bed.idle();
+    assert_eq!(bed.status(), "UPDATE_COMPLETE");
+    assert!(names(&bed).contains(&"g/all/1".to_owned()), "{:?}", names(&bed));
+}

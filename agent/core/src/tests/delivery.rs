@@ -274,7 +274,7 @@ fn lanes_do_not_wait_for_each_other() {
             confirm_timeout: 0,
             on_delete: Default::default(),
         };
-        job(n, 1, Action::Create, muster_shared::model::Spec::Network(document))
+        job(n, 1, Action::Create, Spec::Network(document))
     };
     let mut bed = Bed::online();
     for job in [create(1, 1), create(2, 1), network(3), network(4)] {

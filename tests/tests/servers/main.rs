@@ -7,6 +7,7 @@ mod boot;
 mod debian;
 mod deployments;
 mod from_tripleo;
+mod links;
 mod machine;
 mod one_server;
 mod package;

@@ -145,8 +145,11 @@ impl<C: AsyncFn() -> Result<Ovsdb, OvsdbError>> Executor<'_, C> {
         match step {
             Step::CreateLinuxBridge { link } => netlink.create_bridge(link).await,
             Step::CreateVlan { link, device, id } => netlink.create_vlan(link, device, *id).await,
-            Step::CreateBond { link, options } => netlink.create_bond(link, options).await,
-            Step::SetPrimary { link, primary } => netlink.set_primary(link, primary).await,
+            Step::CreateBond { link, options, mac } => {
+                netlink.create_bond(link, options, mac.as_deref()).await
+            }
+            Step::SetBond { link, options } => netlink.set_bond(link, options).await,
+            Step::SetPrimary { link, primary } => netlink.set_primary(link, primary.as_deref()).await,
             Step::CreateTap { link } => netlink.create_tap(link).await,
             Step::DeleteLink { link } => netlink.delete(link).await,
             Step::SetMaster { link, master } => netlink.set_master(link, master.as_deref()).await,

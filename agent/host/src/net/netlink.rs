@@ -205,9 +205,7 @@ impl Netlink {
 
     /// `mac` with colons.
     pub async fn set_mac(&mut self, name: &str, mac: &str) -> Result<()> {
-        let octets: std::result::Result<Vec<u8>, _> =
-            mac.split(':').map(|octet| u8::from_str_radix(octet, 16)).collect();
-        let octets = octets.map_err(|_| NetlinkError::Answer(format!("{mac} is no MAC address")))?;
+        let octets = octets(mac)?;
         self.change(name, |link| link.address(octets)).await
     }
 
@@ -283,6 +281,12 @@ impl Netlink {
         }
         Ok(route::message(&indexes, route))
     }
+}
+
+fn octets(mac: &str) -> Result<Vec<u8>> {
+    let octets: std::result::Result<Vec<u8>, _> =
+        mac.split(':').map(|octet| u8::from_str_radix(octet, 16)).collect();
+    octets.map_err(|_| NetlinkError::Answer(format!("{mac} is no MAC address")))
 }
 
 async fn within<T>(request: impl Future<Output = std::result::Result<T, rtnetlink::Error>>) -> Result<T> {

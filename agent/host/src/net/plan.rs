@@ -14,13 +14,14 @@ pub(super) mod resolver;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use muster_shared::model::network::BondOptions;
 use thiserror::Error;
 
 use in_the_way::check_membership;
-pub(super) use in_the_way::{conflict, has_options, is_made};
+pub(super) use in_the_way::{conflict, is_made};
 pub(super) use ports::is_so;
 
 use super::dhcp::Lease;
@@ -50,7 +51,8 @@ pub fn plan(target: &Target, state: &State) -> Result<Vec<Step>, PlanError> {
         check_membership(name, wanted, target, state)?;
     }
     ports::check(target, state)?;
-    let mut planner = Planner { target, state: without_layer3(state), steps: Vec::new() };
+    let anew = state.with_what_they_carry(made_anew(target, state).map(|(name, _)| name));
+    let mut planner = Planner { target, anew, state: without_layer3(state), steps: Vec::new() };
     planner.stop_dhcp(state);
     planner.make_room()?;
     planner.create();
@@ -82,6 +84,7 @@ fn without_layer3(state: &State) -> State {
         index: link.index,
         kind: link.kind.clone(),
         mac: link.mac.clone(),
+        permanent_mac: None,
         mtu: link.mtu,
         up: link.up,
         master: link.master.clone(),
@@ -134,8 +137,18 @@ impl Target {
     }
 }
 
+/// What the kernel gives a link that it makes.
+const NEW_MTU: u32 = 1_500;
+
+/// The kernel sets it down and gives it back the MTU that it had before, which nobody tells.
+fn left_a_bond(link: &mut Link) {
+    (link.up, link.mtu) = (false, 0);
+}
+
 struct Planner<'a> {
     target: &'a Target,
+    /// Links that go and come again, with all that stands on them.
+    anew: BTreeSet<&'a str>,
     /// What will be there once the steps so far are done, as far as later steps ask.
     state: State,
     steps: Vec<Step>,
@@ -157,6 +170,13 @@ impl Planner<'_> {
         Ok(())
     }
 
+    /// Its client runs as it is to, and its link is not made anew.
+    fn leases(&self, link: &str, wanted: &LinkTarget, state: &State) -> bool {
+        let stays = state.links.contains_key(link) && !self.anew.contains(link);
+        let as_wanted = |lease: &Lease| lease.runs && wanted.dhcp.as_ref() == Some(&lease.told);
+        stays && state.dhcp.links.get(link).is_some_and(as_wanted)
+    }
+
     /// First: nobody is to put back what goes.
     fn stop_dhcp(&mut self, state: &State) {
         for link in state.dhcp.links.keys() {
@@ -164,7 +184,7 @@ impl Planner<'_> {
                 None => false,
                 Some(Wanted::Absent) => true,
                 Some(Wanted::Present(wanted)) => {
-                    wanted.origin != Origin::Beside && !leases(link, wanted, state)
+                    wanted.origin != Origin::Beside && !self.leases(link, wanted, state)
                 }
             };
             if goes {
@@ -177,7 +197,7 @@ impl Planner<'_> {
     fn start_dhcp(&mut self, state: &State) {
         for (link, wanted) in self.target.present().filter(|(_, wanted)| wanted.origin != Origin::Beside) {
             if let Some(told) = wanted.dhcp.clone()
-                && !leases(link, wanted, state)
+                && !self.leases(link, wanted, state)
             {
                 self.steps.push(Step::StartDhcp { link: link.to_owned(), told: Box::new(told) });
             }
@@ -195,7 +215,17 @@ impl Planner<'_> {
                     let mut options = options.clone();
                     // It is told once its members are there.
                     options.primary = None;
-                    self.steps.push(Step::CreateBond { link, options });
+                    let mac = wanted.mac.clone();
+                    self.steps.push(Step::CreateBond { link, options, mac });
+                }
+                LinkKind::Bond(options) if wanted.origin != Origin::Beside => {
+                    let now = self.state.links.get(name).and_then(|bond| bond.bond.as_ref());
+                    let values: BTreeMap<u16, u32> =
+                        now.map(|now| now.differing(options).collect()).unwrap_or_default();
+                    if !values.is_empty() {
+                        let options = BondOptions { values, primary: None };
+                        self.steps.push(Step::SetBond { link, options });
+                    }
                 }
                 LinkKind::Tap if !self.state.links.contains_key(name) => {
                     self.steps.push(Step::CreateTap { link });
@@ -219,7 +249,7 @@ impl Planner<'_> {
 
     /// Members into their bridges; VLANs, which need their device, after all else.
     fn attach(&mut self) {
-        for (name, wanted) in self.target.present() {
+        for (name, wanted) in in_order(self.target) {
             if let LinkKind::Vlan { device, id } = &wanted.kind
                 && !self.state.links.contains_key(name)
             {
@@ -271,11 +301,12 @@ impl Planner<'_> {
                 }
                 // Its own link it makes anew, with nothing on it.
                 if matches!(wanted.kind, LinkKind::OvsInternal { .. }) {
-                    self.state.links.remove(name);
+                    self.forget(name);
                 }
             }
             (Attach::Linux(_), Attach::None | Attach::Ovs(..) | Attach::OvsBond(..)) => {
                 self.steps.push(Step::SetMaster { link: link.clone(), master: None });
+                self.leave(name);
             }
             // Somebody else's bond, which is put back as far as it can be.
             (Attach::OvsBond(..), _) => return,
@@ -285,20 +316,34 @@ impl Planner<'_> {
             // With the bond's port.
             Attach::None | Attach::OvsBond(..) => {}
             Attach::Linux(bond) if self.is_bond(bond) => {
-                // The kernel takes a link into a bond only while it is down.
+                // The kernel takes a link into a bond only while it is down, and gives it the bond's MTU.
                 if self.state.links.get(name).is_some_and(|it| it.up) {
                     self.steps.push(Step::SetUp { link: link.clone(), up: false });
-                    self.state.links.entry(link.clone()).and_modify(|it| it.up = false);
                 }
                 self.steps.push(Step::SetMaster { link, master: Some(bond.clone()) });
+                let of_bond = self.state.links.get(bond).map_or(NEW_MTU, |bond| bond.mtu);
+                if let Some(member) = self.state.links.get_mut(name) {
+                    (member.up, member.mtu) = (false, of_bond);
+                }
             }
-            Attach::Linux(bridge) => self.steps.push(Step::SetMaster { link, master: Some(bridge.clone()) }),
+            Attach::Linux(bridge) => {
+                self.steps.push(Step::SetMaster { link, master: Some(bridge.clone()) });
+                self.leave(name);
+            }
             Attach::Ovs(bridge, tag) => {
                 let internal = matches!(wanted.kind, LinkKind::OvsInternal { .. });
                 let row = wanted.port.clone().unwrap_or_else(|| OvsPort::new(name, *tag, internal));
                 let row = Box::new(row);
                 self.steps.push(Step::AddOvsPort { bridge: bridge.clone(), port: link, row });
             }
+        }
+    }
+
+    /// The link leaves the bond that it may be in.
+    fn leave(&mut self, name: &str) {
+        let of_bond = self.state.master(name).is_some_and(|(_, master)| master.kind == "bond");
+        if let Some(link) = self.state.links.get_mut(name).filter(|_| of_bond) {
+            left_a_bond(link);
         }
     }
 
@@ -326,7 +371,10 @@ impl Planner<'_> {
 
     /// MTU and MAC: what carries before what is carried.
     fn sizes(&mut self) {
-        for (name, wanted) in in_order(self.target) {
+        let mut links = in_order(self.target);
+        // A bond gives its members its own.
+        links.sort_by_key(|(_, wanted)| !matches!(wanted.kind, LinkKind::Bond(_)));
+        for (name, wanted) in links {
             let now = self.state.links.get(name);
             let by_switch = matches!(wanted.kind, LinkKind::OvsBridge { .. } | LinkKind::OvsInternal { .. });
             if let Some(mtu) = wanted.mtu
@@ -334,11 +382,25 @@ impl Planner<'_> {
                 && now.is_none_or(|link| link.mtu != mtu)
             {
                 self.steps.push(Step::SetMtu { link: name.to_owned(), mtu });
+                self.give_members_mtu(name, mtu);
             }
+            let now = self.state.links.get(name);
+            let made_with = now.is_none() && matches!(wanted.kind, LinkKind::Bond(_));
             if let Some(mac) = &wanted.mac
+                && !made_with
                 && now.is_none_or(|link| link.mac.as_ref() != Some(mac))
             {
                 self.steps.push(Step::SetMac { link: name.to_owned(), mac: mac.clone() });
+            }
+        }
+    }
+
+    fn give_members_mtu(&mut self, bond: &str, mtu: u32) {
+        let is_bond = self.is_bond(bond);
+        let is_member = |wanted: &LinkTarget| is_bond && wanted.attach == Attach::Linux(bond.to_owned());
+        for (name, _) in self.target.present().filter(|(_, wanted)| is_member(wanted)) {
+            if let Some(member) = self.state.links.get_mut(name) {
+                member.mtu = mtu;
             }
         }
     }
@@ -396,17 +458,19 @@ impl Planner<'_> {
         self.forget(name);
     }
 
+    /// It has gone, and with it what it carried; its members are free, and what was in a bond is down and has the MTU
+    /// of before.
     fn forget(&mut self, name: &str) {
-        self.state.links.remove(name);
+        let gone = self.state.with_what_they_carry(std::iter::once(name));
+        let gone: BTreeSet<String> = gone.into_iter().map(str::to_owned).collect();
+        let was_bond = self.state.links.get(name).is_some_and(|link| link.kind == "bond");
+        self.state.links.retain(|link, _| !gone.contains(link));
         for link in self.state.links.values_mut() {
-            link.master.take_if(|master| master == name);
+            if link.master.take_if(|master| gone.contains(master)).is_some() && was_bond {
+                left_a_bond(link);
+            }
         }
         if let Some(ovs) = &mut self.state.ovs {
-            let ports = ovs.get(name).into_iter().flat_map(|bridge| bridge.ports.values());
-            // The links that the switch made for it go too.
-            for port in ports.filter(|port| port.is_internal()) {
-                port.interfaces.keys().for_each(|link| drop(self.state.links.remove(link)));
-            }
             ovs.forget_bridge(name);
             ovs.forget_port(name);
         }
@@ -420,22 +484,31 @@ impl Planner<'_> {
     }
 }
 
-/// Its client runs as it is to, and its link is not made anew.
-fn leases(link: &str, wanted: &LinkTarget, state: &State) -> bool {
-    let stays = state.links.contains_key(link) && conflict(link, &wanted.kind, state).is_none();
-    let as_wanted = |lease: &Lease| lease.runs && wanted.dhcp.as_ref() == Some(&lease.told);
-    stays && state.dhcp.links.get(link).is_some_and(as_wanted)
+/// The links of the target that are there as something else, or elsewhere, so that they go before they come: not what
+/// goes with them.
+pub(super) fn made_anew<'a>(
+    target: &'a Target,
+    state: &'a State,
+) -> impl Iterator<Item = (&'a str, &'a LinkTarget)> {
+    let moves = |name: &str, wanted: &LinkTarget| {
+        let internal = matches!(wanted.kind, LinkKind::OvsInternal { .. });
+        let stays = |bridge: &str| matches!(&wanted.attach, Attach::Ovs(to, _) if to == bridge);
+        internal && state.ovs_port(name).is_some_and(|(bridge, _)| !stays(bridge))
+    };
+    let is_there = target.present().filter(|(name, _)| state.links.contains_key(*name));
+    is_there
+        .filter(move |(name, wanted)| moves(name, wanted) || conflict(name, &wanted.kind, state).is_some())
 }
 
-/// Existing links, then bonds, then bridges, then internal ports, then VLANs.
+/// Existing links, then bonds, then bridges, then internal ports, then VLANs, those on others after them.
 fn in_order(target: &Target) -> Vec<(&str, &LinkTarget)> {
     let mut links: Vec<_> = target.present().collect();
-    links.sort_by_key(|(_, wanted)| match wanted.kind {
+    links.sort_by_cached_key(|(name, wanted)| match wanted.kind {
         LinkKind::Existing | LinkKind::Tap => 0,
         LinkKind::Bond(_) => 1,
         LinkKind::LinuxBridge | LinkKind::OvsBridge { .. } => 2,
         LinkKind::OvsInternal { .. } => 3,
-        LinkKind::Vlan { .. } => 4,
+        LinkKind::Vlan { .. } => 3 + target.vlans_under(name).count(),
     });
     links
 }

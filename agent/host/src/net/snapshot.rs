@@ -94,9 +94,9 @@ pub struct LinkBefore {
     /// Configured ones.
     #[serde(skip_serializing_if = "has_none")]
     pub routes: Arc<Vec<Route>>,
-    /// The MAC address of a Linux bridge.
+    /// The MAC address of a Linux bridge, or of a bond that gives it to its members.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub bridge_mac: Option<String>,
+    pub made_mac: Option<String>,
     /// A client of ours leased for it. What that had leased is among the addresses: it comes back at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dhcp: Option<Told>,
@@ -367,7 +367,7 @@ fn port(name: &str, state: &State) -> Option<PortBefore> {
 }
 
 /// Nothing if it is not there.
-fn link(name: &str, state: &State) -> Option<LinkBefore> {
+pub(super) fn link(name: &str, state: &State) -> Option<LinkBefore> {
     let bridge = state.ovs_bridge(name);
     let none = super::state::Link::default();
     // A bridge of Open vSwitch may have no link while the switch is stopped; it is there all the same.
@@ -393,7 +393,11 @@ fn link(name: &str, state: &State) -> Option<LinkBefore> {
         port: port.cloned(),
         addresses: link.addresses.iter().filter(kept).copied().collect(),
         routes: Arc::clone(&link.routes),
-        bridge_mac: link.mac.clone().filter(|_| kind == KindBefore::LinuxBridge),
+        made_mac: link.mac.clone().filter(|_| match &kind {
+            KindBefore::LinuxBridge => true,
+            KindBefore::Bond(options) => options.has_one_mac(),
+            _ => false,
+        }),
         dhcp: state.dhcp.links.get(name).map(|lease| lease.told.clone()),
         kind,
     })

@@ -6,7 +6,7 @@
 mod layer3;
 mod ovs;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_shared::model::network::{BondOptions, OvsPlace, OvsTable, Rule};
@@ -58,6 +58,9 @@ pub struct Link {
     pub kind: String,
     /// Lower case, with colons.
     pub mac: Option<String>,
+    /// The card's own, where it has another now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub permanent_mac: Option<String>,
     /// In bytes.
     pub mtu: u32,
     /// Administratively up.
@@ -100,7 +103,7 @@ pub enum Attach {
     /// Nothing.
     #[default]
     None,
-    /// A Linux bridge, or a bond.
+    /// A Linux bridge, a bond, or a VRF.
     Linux(String),
     /// A bridge of Open vSwitch, with a VLAN tag or without.
     Ovs(String, Option<u16>),
@@ -120,7 +123,7 @@ impl State {
             };
         }
         match self.master(link) {
-            Some((name, master)) if matches!(master.kind.as_str(), "bridge" | "bond") => {
+            Some((name, master)) if matches!(master.kind.as_str(), "bridge" | "bond" | "team" | "vrf") => {
                 Attach::Linux(name.to_owned())
             }
             _ => Attach::None,
@@ -140,6 +143,25 @@ impl State {
     /// The interface of Open vSwitch by that name.
     pub fn ovs_interface(&self, name: &str) -> Option<&OvsInterface> {
         self.ovs.as_ref()?.port_of(name)?.1.interfaces.get(name)
+    }
+
+    /// Those links and all that go along when the kernel removes one: what stands on them.
+    pub fn with_what_they_carry<'a>(&'a self, links: impl Iterator<Item = &'a str>) -> BTreeSet<&'a str> {
+        let mut carried: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (name, link) in self.links.iter().filter(|(_, link)| GO_ALONG.contains(&link.kind.as_str())) {
+            if let Some(parent) = &link.parent {
+                carried.entry(parent).or_default().push(name);
+            }
+        }
+        let mut open: Vec<&str> = links.collect();
+        let mut all: BTreeSet<&str> = open.iter().copied().collect();
+        while let Some(link) = open.pop() {
+            let carried = carried.get(link).into_iter().flatten().copied();
+            let ports = self.ovs_bridge(link).into_iter().flat_map(|bridge| bridge.ports.values());
+            let internal = ports.filter(|port| port.is_internal()).flat_map(|port| port.interfaces.keys());
+            open.extend(carried.chain(internal.map(String::as_str)).filter(|name| all.insert(name)));
+        }
+        all
     }
 
     /// What stands at a place of Open vSwitch's database; nothing where that is the default, or where there is no such
@@ -169,6 +191,13 @@ impl State {
         self.links.get(name).map(|master| (name, master))
     }
 
+    /// A link's MAC address; of a bond's member, which has the bond's, the one that it has outside.
+    pub fn own_mac(&self, link: &str) -> Option<&String> {
+        let is_member = self.master(link).is_some_and(|(_, master)| master.kind == "bond");
+        let link = self.links.get(link)?;
+        link.permanent_mac.as_ref().filter(|_| is_member).or(link.mac.as_ref())
+    }
+
     /// Name → MAC address, for a nic mapping. Empty for what has its address from another link: a bridge, a
     /// VLAN and a bond carry that of a member, and so two links would answer to one address.
     pub fn macs(&self) -> BTreeMap<String, String> {
@@ -178,12 +207,15 @@ impl State {
                 || self.ovs_interface(name).is_some_and(|interface| interface.internal)
         };
         let own = |(name, link): (&String, &Link)| {
-            let mac = link.mac.clone().filter(|_| !borrowed(name, link));
+            let mac = self.own_mac(name).filter(|_| !borrowed(name, link)).cloned();
             (name.clone(), mac.unwrap_or_default())
         };
         self.links.iter().map(own).collect()
     }
 }
+
+/// Kinds of links that go with the one that they stand on.
+const GO_ALONG: [&str; 7] = ["ipvlan", "ipvtap", "macsec", "macvlan", "macvtap", "vlan", "vxlan"];
 
 fn is_false(value: &bool) -> bool {
     !value

@@ -19,9 +19,11 @@ pub enum Step {
     /// An 802.1Q link.
     CreateVlan { link: String, device: String, id: u16 },
     /// A bond, without members.
-    CreateBond { link: String, options: BondOptions },
-    /// The member that a bond prefers.
-    SetPrimary { link: String, primary: String },
+    CreateBond { link: String, options: BondOptions, mac: Option<String> },
+    /// Options of a bond that may have members.
+    SetBond { link: String, options: BondOptions },
+    /// The member that a bond prefers; nothing: none.
+    SetPrimary { link: String, primary: Option<String> },
     /// A tap device that stays.
     CreateTap { link: String },
     /// A link of software that Muster made, or that is to be removed.
@@ -104,12 +106,15 @@ impl fmt::Display for Step {
         match self {
             Self::CreateLinuxBridge { link } => write!(f, "create the Linux bridge {link}"),
             Self::CreateVlan { link, device, id } => write!(f, "create {link}: VLAN {id} on {device}"),
-            Self::CreateBond { link, options } => {
+            Self::CreateBond { link, options, mac } => {
                 write!(f, "create the bond {link}")?;
+                mac.iter().try_for_each(|mac| write!(f, " with the MAC address {mac}"))?;
                 let options = options.describe();
                 if options.is_empty() { Ok(()) } else { write!(f, ": {options}") }
             }
-            Self::SetPrimary { link, primary } => write!(f, "let {link} prefer {primary}"),
+            Self::SetBond { link, options } => write!(f, "set {} of {link}", options.describe()),
+            Self::SetPrimary { link, primary: Some(primary) } => write!(f, "let {link} prefer {primary}"),
+            Self::SetPrimary { link, primary: None } => write!(f, "let {link} prefer no member"),
             Self::CreateTap { link } => write!(f, "create the tap device {link}"),
             Self::DeleteLink { link } => write!(f, "delete {link}"),
             Self::CreateOvsBridge { bridge, row } => {

@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use muster_shared::model::network::{
-    BondOptions, Dhcp, Dns, NetworkDocument, Object, ObjectKind, OvsPlace, OvsTable, Rule,
+    BondOptions, Dhcp, Dns, LinkName, NetworkDocument, Object, ObjectKind, OvsPlace, OvsTable, Rule,
 };
 use serde_json::{Value, json};
 
 use ports::{in_database, is_hwaddr};
 
 use super::dhcp::Told;
+use super::plan::is_made;
 use super::resolver::Resolver;
 use super::snapshot::Snapshot;
 use super::state::{
@@ -98,7 +99,7 @@ pub struct LinkTarget {
     pub up: Option<bool>,
     /// Nothing: as it is.
     pub mtu: Option<u32>,
-    /// The MAC address of a Linux bridge. Nothing: as it is.
+    /// The MAC address of a Linux bridge or bond. Nothing: as it is.
     pub mac: Option<String>,
     /// Exactly these.
     pub addresses: Vec<Address>,
@@ -190,6 +191,7 @@ impl Target {
         for object in &document.objects {
             target.add_all(object, Attach::None, before, state, datapath_type);
         }
+        target.inherit_mtu(document);
         for object in document.all() {
             for setting in &object.settings {
                 if !is_hwaddr(&setting.place) {
@@ -213,6 +215,7 @@ impl Target {
         }
         target.resolver = document.dns.clone().map(WantedResolver::Document);
         target.put_back(before, state);
+        target.keep_beside(state);
         if document.dns.is_none() && document.leases() {
             // The lease says.
             target.resolver = None;
@@ -306,9 +309,15 @@ impl Target {
                 id: *id,
             },
         };
-        let linux_bridge = matches!(kind, LinkKind::LinuxBridge);
+        let mac = match &kind {
+            LinkKind::LinuxBridge => primary.or_else(|| was.and_then(|was| was.made_mac.clone())),
+            LinkKind::Bond(options) if options.has_one_mac() => bond_mac(object, state),
+            _ => None,
+        };
         let mtu = match kind {
             LinkKind::OvsBridge { .. } | LinkKind::OvsInternal { .. } => mtu_request,
+            // The bond gives it its own.
+            _ if self.is_bond(&attach) => object.mtu,
             _ => object.mtu.or(was.map(|was| was.mtu).filter(|mtu| *mtu != 0)),
         };
         let wanted = LinkTarget {
@@ -319,13 +328,63 @@ impl Target {
             port: None,
             up: Some(true),
             mtu,
-            mac: primary.or_else(|| was.and_then(|was| was.bridge_mac.clone())).filter(|_| linux_bridge),
+            mac,
             addresses: object.addresses.iter().copied().map(Address::plain).collect(),
             routes: object.routes.iter().map(wanted_route).collect(),
             dhcp: object.dhcp.as_ref().and_then(|dhcp| state.dhcp.told(dhcp, !self.has_dns)),
             kind,
         };
         self.links.insert(name, Wanted::Present(Box::new(wanted)));
+    }
+
+    /// Itself, if it is an 802.1Q link, and those that carry it.
+    pub(super) fn vlans_under<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a LinkTarget> {
+        // The kernel stacks eight; a document may say that two carry each other.
+        const MOST: usize = 8;
+        let of = |name: &str| match self.links.get(name) {
+            Some(Wanted::Present(wanted)) => Some(wanted.as_ref()),
+            _ => None,
+        };
+        let next = move |wanted: &&'a LinkTarget| match &wanted.kind {
+            LinkKind::Vlan { device, .. } => of(device),
+            _ => None,
+        };
+        let vlans = std::iter::successors(of(name), next);
+        vlans.take_while(|wanted| matches!(wanted.kind, LinkKind::Vlan { .. })).take(MOST)
+    }
+
+    /// As the kernel does it where it makes an 802.1Q link later: that has the MTU that the document says of what carries
+    /// it, unless it is said or was another.
+    fn inherit_mtu(&mut self, document: &NetworkDocument) {
+        let said = document.all().filter_map(|object| Some((object.name.as_str(), object.mtu?)));
+        let said: BTreeMap<&str, u32> = said.collect();
+        let of = |name: &String| said.get(name.as_str()).copied();
+        let carriers = |name: &str| {
+            let devices = self.vlans_under(name).filter_map(|vlan| match &vlan.kind {
+                LinkKind::Vlan { device, .. } => Some(device),
+                _ => None,
+            });
+            devices.map(of).find(Option::is_some).flatten()
+        };
+        let inherited: Vec<(String, u32)> = self
+            .present()
+            .filter(|(_, wanted)| wanted.mtu.is_none() && matches!(wanted.kind, LinkKind::Vlan { .. }))
+            .filter_map(|(name, _)| Some((name.to_owned(), carriers(name)?)))
+            .collect();
+        for (name, mtu) in inherited {
+            if let Some(Wanted::Present(wanted)) = self.links.get_mut(&name) {
+                wanted.mtu = Some(mtu);
+            }
+        }
+    }
+
+    fn is_present(&self, name: &str) -> bool {
+        matches!(self.links.get(name), Some(Wanted::Present(_)))
+    }
+
+    fn is_bond(&self, attach: &Attach) -> bool {
+        let Attach::Linux(name) = attach else { return false };
+        matches!(self.links.get(name), Some(Wanted::Present(it)) if matches!(it.kind, LinkKind::Bond(_)))
     }
 
     /// Of the names of a setting those count that the link has.
@@ -377,9 +436,16 @@ impl Target {
                 Some((object.path.clone(), no_link(object.name.as_str(), state)))
             }
             ObjectKind::Vlan { device: Some(device), .. }
-                if lacks(device.as_str()) && !self.links.contains_key(device.as_str()) =>
+                if lacks(device.as_str()) && !self.is_present(device.as_str()) =>
             {
                 Some((format!("{}.device", object.path), no_link(device.as_str(), state)))
+            }
+            ObjectKind::Vlan { device: Some(device), .. }
+                if is_made(device.as_str(), state)
+                    && self.links.get(device.as_str()) == Some(&Wanted::Absent) =>
+            {
+                let text = format!("{device} goes, for the document has it no longer; name it there as well");
+                Some((format!("{}.device", object.path), text))
             }
             ObjectKind::OvsBridge { .. } if state.ovs.is_none() => {
                 let text =
@@ -392,11 +458,20 @@ impl Target {
     }
 }
 
-/// The MAC address that a bridge takes from its primary member.
+/// The MAC address that a bridge or bond takes from its primary member.
 fn primary_mac(bridge: &Object, state: &State) -> Option<String> {
     let is_primary = |member: &&Object| matches!(member.kind, ObjectKind::Interface { primary: true });
     let member = bridge.members().iter().find(is_primary)?;
-    state.links.get(member.name.as_str())?.mac.clone()
+    state.own_mac(member.name.as_str()).cloned()
+}
+
+/// A bond keeps what it has, also where it is made anew. A new one has that of its primary member or, as the kernel does
+/// it unless udev is faster, of its first.
+fn bond_mac(bond: &Object, state: &State) -> Option<String> {
+    let of = |name: &LinkName| state.own_mac(name.as_str()).cloned();
+    let now = state.links.get(bond.name.as_str()).and_then(|link| link.bond.as_ref());
+    let has = of(&bond.name).filter(|_| now.is_some_and(BondOptions::has_one_mac));
+    has.or_else(|| primary_mac(bond, state)).or_else(|| of(&bond.members().first()?.name))
 }
 
 fn wanted_route(route: &muster_shared::model::network::Route) -> Route {

@@ -1,11 +1,11 @@
 //! Desired ⊆ observed, or the places that differ.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use muster_shared::model::network::Dhcp;
+use muster_shared::model::network::{BondOptions, Dhcp, LinkName};
 use serde_json::Value;
 
-use super::plan::{has_options, is_so, resolver};
+use super::plan::{is_so, resolver};
 use super::resolver::Resolver;
 use super::snapshot::PortBefore;
 use super::state::{Attach, Link, Route, RouteKey, State};
@@ -226,9 +226,10 @@ impl Found<'_> {
             LinkKind::LinuxBridge => link.kind == "bridge",
             LinkKind::Tap => link.tap,
             LinkKind::Bond(options) => {
-                let now = link.bond.as_ref();
+                if wanted.origin != Origin::Beside {
+                    self.bond(name, &wanted.path, options, link);
+                }
                 link.kind == "bond"
-                    && now.is_some_and(|now| has_options(now, options) && now.primary == options.primary)
             }
             LinkKind::Vlan { device, id } => {
                 link.vlan.as_ref().is_some_and(|vlan| vlan.device == *device && vlan.id == *id)
@@ -255,6 +256,23 @@ impl Found<'_> {
             {
                 self.add(&wanted.path, format!("wanted the port {port} in {name}, it is in no bridge"));
             }
+        }
+    }
+
+    fn bond(&mut self, name: &str, path: &str, wanted: &BondOptions, link: &Link) {
+        let Some(now) = &link.bond else { return };
+        let has =
+            |values: &BTreeMap<u16, u32>| BondOptions { values: values.clone(), primary: None }.describe();
+        let values: BTreeMap<u16, u32> = now.differing(wanted).collect();
+        if !values.is_empty() {
+            let there = now.values.iter().filter(|(number, _)| values.contains_key(number));
+            let there = has(&there.map(|(number, value)| (*number, *value)).collect());
+            self.add(path, format!("wanted {}, {name} has {there}", has(&values)));
+        }
+        if now.primary != wanted.primary {
+            let text = |link: &Option<LinkName>| link.as_ref().map_or("none".to_owned(), ToString::to_string);
+            let (wanted, now) = (text(&wanted.primary), text(&now.primary));
+            self.add(path, format!("wanted {name} to prefer {wanted}, it prefers {now}"));
         }
     }
 

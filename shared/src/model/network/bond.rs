@@ -21,18 +21,29 @@ pub struct BondOptions {
 
 /// `IFLA_BOND_MODE`
 const MODE: u16 = 1;
+/// `IFLA_BOND_MIIMON`
+const MIIMON: u16 = 3;
+
+/// `IFLA_BOND_FAIL_OVER_MAC`
+const FAIL_OVER_MAC: u16 = 13;
 
 /// Name, number of the attribute, its bytes, the words for 0, 1, 2 and so on.
 type Known = (&'static str, u16, u8, &'static [&'static str]);
 
 const MODES: &[&str] =
     &["balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb"];
+/// Their places in [`MODES`].
+const ROUND_ROBIN: u32 = 0;
+const ACTIVE_BACKUP: u32 = 1;
+const LACP: u32 = 4;
+const TLB: u32 = 5;
+const ALB: u32 = 6;
 const VALIDATE: &[&str] = &["none", "active", "backup", "all", "filter", "filter_active", "filter_backup"];
 const POLICIES: &[&str] = &["layer2", "layer3+4", "layer2+3", "encap2+3", "encap3+4", "vlan+srcmac"];
 
 static KNOWN: [Known; 24] = [
     ("mode", MODE, 1, MODES),
-    ("miimon", 3, 4, &[]),
+    ("miimon", MIIMON, 4, &[]),
     ("updelay", 4, 4, &[]),
     ("downdelay", 5, 4, &[]),
     ("use_carrier", 6, 1, &[]),
@@ -40,7 +51,7 @@ static KNOWN: [Known; 24] = [
     ("arp_validate", 9, 4, VALIDATE),
     ("arp_all_targets", 10, 4, &["any", "all"]),
     ("primary_reselect", 12, 1, &["always", "better", "failure"]),
-    ("fail_over_mac", 13, 1, &["none", "active", "follow"]),
+    ("fail_over_mac", FAIL_OVER_MAC, 1, &["none", "active", "follow"]),
     ("xmit_hash_policy", 14, 1, POLICIES),
     ("resend_igmp", 15, 4, &[]),
     ("num_grat_arp", 16, 1, &[]),
@@ -68,6 +79,46 @@ impl BondOptions {
     /// The bytes of an attribute's value; nothing for one that documents cannot set.
     pub fn width(number: u16) -> Option<u8> {
         KNOWN.iter().find(|(_, known, ..)| *known == number).map(|(_, _, width, _)| *width)
+    }
+
+    /// Its members have the bond's MAC address, instead of the bond that of a member (`fail_over_mac`).
+    pub fn has_one_mac(&self) -> bool {
+        self.values.get(&FAIL_OVER_MAC).is_none_or(|value| *value == 0)
+    }
+
+    /// Those of `wanted` that differ here, by number. The preferred member is not among them.
+    pub fn differing<'a>(&'a self, wanted: &'a Self) -> impl Iterator<Item = (u16, u32)> + 'a {
+        let differs = |(number, value): &(&u16, &u32)| self.values.get(number) != Some(*value);
+        wanted.values.iter().filter(differs).map(|(number, value)| (*number, *value))
+    }
+
+    /// Can it be told only while a bond is made, or has neither members nor traffic?
+    pub fn is_fixed(number: u16) -> bool {
+        // mode, fail_over_mac, lacp_rate, ad_select, ad_actor_sys_prio, ad_user_port_key, tlb_dynamic_lb
+        matches!(number, MODE | FAIL_OVER_MAC | 21 | 22 | 24 | 25 | 27)
+    }
+
+    /// Those with which a bond can be made again. The kernel tells all that a bond has, and when one is made it refuses
+    /// those for which its mode has no use, whatever their value.
+    pub fn of_its_mode(&self) -> Self {
+        let value = |number: u16| self.values.get(&number).copied().unwrap_or_default();
+        let (mode, monitors) = (value(MODE), value(MIIMON) != 0);
+        let takes = |number: &u16| match number {
+            // updelay, downdelay
+            4 | 5 => monitors,
+            // arp_interval, arp_validate: what watches the link is one or the other.
+            7 | 9 => !monitors && !matches!(mode, LACP | TLB | ALB),
+            // packets_per_slave
+            20 => mode == ROUND_ROBIN,
+            // lacp_rate, ad_actor_sys_prio, ad_user_port_key
+            21 | 24 | 25 => mode == LACP,
+            // tlb_dynamic_lb
+            27 => matches!(mode, TLB | ALB),
+            _ => true,
+        };
+        let primary = self.primary.clone().filter(|_| matches!(mode, ACTIVE_BACKUP | TLB | ALB));
+        let values = self.values.iter().filter(|(number, _)| takes(number));
+        Self { values: values.map(|(number, value)| (*number, *value)).collect(), primary }
     }
 
     /// In the words of a document.
@@ -146,5 +197,5 @@ pub(super) fn team(path: &str, value: &Value) -> Parsed<BondOptions> {
         let known = RUNNERS.map(|(runner, _)| runner);
         NetworkError::not_one_of(path, name, &known)
     })?;
-    Ok(BondOptions { values: BTreeMap::from([(MODE, mode), (3, 100)]), primary: None })
+    Ok(BondOptions { values: BTreeMap::from([(MODE, mode), (MIIMON, 100)]), primary: None })
 }

@@ -248,8 +248,10 @@ impl Reader {
             kind: of_kind,
         };
         take_tag(&mut object)?;
-        if let ObjectKind::OvsBond { members } = &mut object.kind {
+        if let ObjectKind::OvsBond { members } | ObjectKind::LinuxBond { members, .. } = &mut object.kind {
             members.iter_mut().for_each(|member| member.mtu = member.mtu.or(object.mtu));
+        }
+        if matches!(object.kind, ObjectKind::OvsBond { .. }) {
             object.mtu = None;
         }
         Ok(object)

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -15,6 +15,58 @@ fn tripleo() -> Value {
         ],
         "members": [{"type": "interface", "name": "nic1", "primary": true}],
     }]})
+}
+
+#[test]
+fn of_a_bonds_options_those_stay_that_its_mode_takes() {
+    let all = |mode: u32, miimon: u32| {
+        let known = (1..32).filter(|number| BondOptions::width(*number).is_some());
+        let values = known.map(|number| {
+            (
+                number,
+                match number {
+                    1 => mode,
+                    3 => miimon,
+                    _ => 0,
+                },
+            )
+        });
+        BondOptions { values: values.collect(), primary: Some(LinkName::new("em1").unwrap()) }
+    };
+    let always = [
+        "mode",
+        "miimon",
+        "use_carrier",
+        "arp_all_targets",
+        "primary_reselect",
+        "fail_over_mac",
+        "xmit_hash_policy",
+        "resend_igmp",
+        "num_grat_arp",
+        "all_slaves_active",
+        "min_links",
+        "lp_interval",
+        "ad_select",
+    ];
+    let lacp = &["lacp_rate", "ad_actor_sys_prio", "ad_user_port_key"][..];
+    for (mode, miimon, more) in [
+        (0, 100, &["updelay", "downdelay", "packets_per_slave"][..]),
+        (0, 0, &["arp_interval", "arp_validate", "packets_per_slave"]),
+        (1, 100, &["updelay", "downdelay", "primary"]),
+        (1, 0, &["arp_interval", "arp_validate", "primary"]),
+        (2, 0, &["arp_interval", "arp_validate"]),
+        (3, 100, &["updelay", "downdelay"]),
+        (4, 100, &[&["updelay", "downdelay"], lacp].concat()),
+        (4, 0, lacp),
+        (5, 0, &["tlb_dynamic_lb", "primary"]),
+        (6, 100, &["updelay", "downdelay", "tlb_dynamic_lb", "primary"]),
+    ] {
+        let described = all(mode, miimon).of_its_mode().describe();
+        let found: BTreeSet<&str> =
+            described.split(' ').filter_map(|word| Some(word.split_once('=')?.0)).collect();
+        let wanted: BTreeSet<&str> = always.iter().chain(more).copied().collect();
+        assert_eq!(found, wanted, "mode {mode}, miimon {miimon}");
+    }
 }
 
 #[test]

@@ -2,35 +2,57 @@
 
 use muster_shared::model::network::{BondOptions, LinkName};
 use rtnetlink::packet_core::{DefaultNla, Nla};
-use rtnetlink::packet_route::link::InfoBond;
+use rtnetlink::packet_route::link::{InfoBond, LinkAttribute};
 use rtnetlink::{LinkBond, LinkMessageBuilder};
 
-use super::{Netlink, Result, within};
+use super::{Netlink, Result, octets, within};
 
 /// `IFLA_BOND_PRIMARY`
 const PRIMARY: u16 = 11;
 
 impl Netlink {
-    /// A bond without members, down.
-    pub async fn create_bond(&mut self, name: &str, options: &BondOptions) -> Result<()> {
-        let mut message = LinkMessageBuilder::<LinkBond>::new(name);
-        for (number, value) in &options.values {
-            let width = BondOptions::width(*number).unwrap_or(4);
-            let bytes = value.to_ne_bytes();
-            let width = usize::from(width);
-            let bytes = if cfg!(target_endian = "big") { &bytes[4 - width..] } else { &bytes[..width] };
-            message = message.append_info_data(InfoBond::Other(DefaultNla::new(*number, bytes.to_vec())));
+    /// A bond without members, down. Without a MAC address it takes that of its first member, or one of udev's.
+    pub async fn create_bond(&mut self, name: &str, options: &BondOptions, mac: Option<&str>) -> Result<()> {
+        let mut message = message(name, options);
+        if let Some(mac) = mac {
+            message = message.address(octets(mac)?);
         }
         self.create(message.build()).await
     }
 
-    /// The member that the bond prefers.
-    pub async fn set_primary(&mut self, name: &str, primary: &str) -> Result<()> {
-        let index = self.index(primary).await?;
-        let mut message = LinkMessageBuilder::<LinkBond>::new(name).primary(index).build();
+    /// Options that a bond takes also when it has members.
+    pub async fn set_bond(&mut self, name: &str, options: &BondOptions) -> Result<()> {
+        self.change_bond(name, message(name, options)).await
+    }
+
+    /// The member that the bond prefers, or that it prefers none.
+    pub async fn set_primary(&mut self, name: &str, primary: Option<&str>) -> Result<()> {
+        let index = match primary {
+            Some(primary) => self.index(primary).await?,
+            None => 0,
+        };
+        self.change_bond(name, LinkMessageBuilder::<LinkBond>::new(name).primary(index)).await
+    }
+
+    async fn change_bond(&mut self, name: &str, message: LinkMessageBuilder<LinkBond>) -> Result<()> {
+        let mut message = message.build();
         message.header.index = self.index(name).await?;
+        // With its name, the kernel would name it anew, which it does not do to one that is up.
+        message.attributes.retain(|attribute| !matches!(attribute, LinkAttribute::IfName(_)));
         within(self.handle.link().change(message).execute()).await
     }
+}
+
+fn message(name: &str, options: &BondOptions) -> LinkMessageBuilder<LinkBond> {
+    let mut message = LinkMessageBuilder::<LinkBond>::new(name);
+    for (number, value) in &options.values {
+        let width = BondOptions::width(*number).unwrap_or(4);
+        let bytes = value.to_ne_bytes();
+        let width = usize::from(width);
+        let bytes = if cfg!(target_endian = "big") { &bytes[4 - width..] } else { &bytes[..width] };
+        message = message.append_info_data(InfoBond::Other(DefaultNla::new(*number, bytes.to_vec())));
+    }
+    message
 }
 
 /// What documents can set, and the number of the preferred member's link.

@@ -142,6 +142,7 @@ fn link(message: &LinkMessage) -> ReadLink {
         match attribute {
             LinkAttribute::Mtu(mtu) => link.mtu = *mtu,
             LinkAttribute::Address(octets) if octets.len() == 6 => link.mac = Some(mac(octets)),
+            LinkAttribute::PermAddress(octets) if octets.len() == 6 => link.permanent_mac = Some(mac(octets)),
             LinkAttribute::Controller(index) => master = Some(*index),
             LinkAttribute::Link(index) => parent = Some(*index),
             LinkAttribute::IfAlias(alias) => link.ours = alias == tap::MARK,
@@ -169,6 +170,7 @@ fn link(message: &LinkMessage) -> ReadLink {
             _ => {}
         }
     }
+    link.permanent_mac.take_if(|own| link.mac.as_ref() == Some(own));
     // A number of another namespace says nothing here.
     let parent = parent.filter(|_| !elsewhere);
     ReadLink { link, master, parent, vlan_id, primary }

@@ -79,9 +79,11 @@ pub(in super::super) fn conflict(name: &str, kind: &LinkKind, state: &State) -> 
         (LinkKind::LinuxBridge, Some(link)) if link.kind == "bridge" => None,
         (LinkKind::Tap, Some(link)) if link.tap => None,
         (LinkKind::Bond(options), Some(link)) if link.kind == "bond" => {
-            match link.bond.as_ref().is_none_or(|now| has_options(now, options)) {
-                true => None,
-                false => is_there("a bond with other options".to_owned()),
+            let fixed =
+                |now: &BondOptions| now.differing(options).any(|(number, _)| BondOptions::is_fixed(number));
+            match link.bond.as_ref().is_some_and(fixed) {
+                false => None,
+                true => is_there(format!("a bond with other options ({})", told(link))),
             }
         }
         (LinkKind::Vlan { device, id }, Some(link)) => match &link.vlan {
@@ -94,10 +96,8 @@ pub(in super::super) fn conflict(name: &str, kind: &LinkKind, state: &State) -> 
     }
 }
 
-/// All that is wanted; the member that is preferred shows once it is in the bond.
-pub(in super::super) fn has_options(now: &BondOptions, wanted: &BondOptions) -> bool {
-    let primary = wanted.primary.is_none() || now.primary.is_none() || wanted.primary == now.primary;
-    primary && wanted.values.iter().all(|(number, value)| now.values.get(number) == Some(value))
+fn told(bond: &Link) -> String {
+    bond.bond.as_ref().map(|now| now.of_its_mode().describe()).unwrap_or_default()
 }
 
 fn kind_of(link: &Link) -> String {

@@ -6,7 +6,7 @@
 use super::super::snapshot::PortBefore;
 use super::super::state::{Attach, OvsPort, State};
 use super::super::step::Step;
-use super::super::target::{LinkKind, PortTarget, Target, Wanted};
+use super::super::target::{LinkKind, Origin, PortTarget, Target, Wanted};
 use super::{PlanError, Planner};
 
 /// Refuses to take the place of what somebody else made, and to remove what is there as something else.
@@ -148,10 +148,10 @@ impl Planner<'_> {
     pub(super) fn prefer(&mut self) {
         for (name, wanted) in self.target.present() {
             let LinkKind::Bond(options) = &wanted.kind else { continue };
-            let Some(primary) = &options.primary else { continue };
             let now = self.state.links.get(name).and_then(|link| link.bond.as_ref()?.primary.as_ref());
-            if now != Some(primary) {
-                self.steps.push(Step::SetPrimary { link: name.to_owned(), primary: primary.to_string() });
+            if now != options.primary.as_ref() && wanted.origin != Origin::Beside {
+                let primary = options.primary.as_ref().map(ToString::to_string);
+                self.steps.push(Step::SetPrimary { link: name.to_owned(), primary });
             }
         }
     }

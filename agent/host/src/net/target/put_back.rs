@@ -1,9 +1,9 @@
 //! What was there before, as a target.
 
-use super::super::plan::{conflict, is_made};
-use super::super::snapshot::{Before, KindBefore, LinkBefore, Snapshot};
-use super::super::state::{Attach, Route, State};
-use super::{LinkKind, LinkTarget, Origin, PortTarget, Target, Wanted, WantedResolver};
+use super::super::plan::{conflict, is_made, made_anew};
+use super::super::snapshot::{self, Before, KindBefore, LinkBefore, Snapshot};
+use super::super::state::{Attach, Link, Route, State};
+use super::{Difference, LinkKind, LinkTarget, Origin, PortTarget, Target, Wanted, WantedResolver};
 
 impl LinkBefore {
     /// The MTU asked for, of an interface made by Open vSwitch.
@@ -80,6 +80,42 @@ impl Target {
         self.resolver = self.resolver.take().or(was);
     }
 
+    /// What goes along with a link that is made anew, and that nothing decides about, comes again: VLANs that somebody
+    /// else has put on a bond, and members of it.
+    pub(super) fn keep_beside(&mut self, state: &State) {
+        let anew: Vec<(String, String, bool)> = made_anew(self, state)
+            .map(|(name, wanted)| {
+                let bond = matches!(wanted.kind, LinkKind::Bond(_));
+                (name.to_owned(), wanted.path.clone(), bond)
+            })
+            .collect();
+        let mut beside = Snapshot::default();
+        for (carrier, path, bond) in &anew {
+            let carried = state.with_what_they_carry(std::iter::once(carrier.as_str()));
+            let is_member = |link: &Link| *bond && link.master.as_ref() == Some(carrier);
+            let members =
+                state.links.iter().filter(|(_, link)| is_member(link)).map(|(name, _)| name.as_str());
+            for name in carried.iter().copied().chain(members).filter(|name| !self.links.contains_key(*name))
+            {
+                let Some(before) = snapshot::link(name, state) else { continue };
+                if carried.contains(name) && before.kind == KindBefore::Existing {
+                    let kind = state.links.get(name).map(|link| link.kind.as_str()).unwrap_or_default();
+                    let text = format!(
+                        "{carrier} has to be made anew, and {name} ({kind}) on it would go along; take it away first"
+                    );
+                    self.missing.push(Difference { path: path.clone(), text });
+                } else {
+                    beside.beside.insert(name.to_owned(), before);
+                }
+            }
+        }
+        for (name, before) in &beside.beside {
+            if let Some(wanted) = self.link_before(name, before, Origin::Beside, &beside, state) {
+                self.links.insert(name.clone(), Wanted::Present(Box::new(wanted)));
+            }
+        }
+    }
+
     /// Nothing, and a warning, if it can no longer be.
     fn link_before(
         &mut self,
@@ -96,6 +132,8 @@ impl Target {
         }
         let mtu = match kind {
             LinkKind::OvsBridge { .. } | LinkKind::OvsInternal { .. } => link.mtu_request(name),
+            // One that may go along with what carries it.
+            LinkKind::Vlan { .. } => Some(link.mtu).filter(|mtu| *mtu != 0),
             _ => Some(link.mtu).filter(|mtu| *mtu != 0 && origin == Origin::Before),
         };
         let mut routes = link.routes.to_vec();
@@ -109,7 +147,7 @@ impl Target {
             port: link.port.clone(),
             up: Some(link.up).filter(|up| *up || origin == Origin::Before),
             mtu,
-            mac: link.bridge_mac.clone().filter(|_| origin == Origin::Before),
+            mac: link.made_mac.clone().filter(|_| origin == Origin::Before),
             addresses: link.addresses.clone(),
             routes,
             dhcp: link.dhcp.clone(),
@@ -128,7 +166,7 @@ impl Target {
         let why = match &link.kind {
             KindBefore::Existing if there => return Some(LinkKind::Existing),
             KindBefore::LinuxBridge => return Some(LinkKind::LinuxBridge),
-            KindBefore::Bond(options) => return Some(LinkKind::Bond(options.clone())),
+            KindBefore::Bond(options) => return Some(LinkKind::Bond(options.of_its_mode())),
             KindBefore::Tap => return Some(LinkKind::Tap),
             KindBefore::Vlan(vlan) if there || comes_back(&vlan.device, before, state) => {
                 return Some(LinkKind::Vlan { device: vlan.device.clone(), id: vlan.id });

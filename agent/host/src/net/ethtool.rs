@@ -3,6 +3,8 @@
 //! A setting has a name of ours, such as `rings/rx`, and a number. What an interface cannot tell is not there; of its
 //! features only those that can be changed. Absent: which settings a document wants, and what they were before.
 
+mod asked;
+
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 
@@ -10,6 +12,8 @@ use rtnetlink::sys::protocols::NETLINK_GENERIC;
 use rtnetlink::sys::{AsyncSocket, AsyncSocketExt, SocketAddr, TokioSocket};
 
 use super::netlink::{NetlinkError, REQUEST_TIMEOUT, extended_ack_in};
+
+pub(super) use asked::{Asked, MODES, is_asked, is_of_link, to_put_back};
 
 type Result<T> = std::result::Result<T, NetlinkError>;
 /// By name.
@@ -26,8 +30,8 @@ struct Group {
 const GROUPS: [Group; 5] = [
     Group {
         name: "link",
-        get: 4,
-        set: 5,
+        get: LINK_GET,
+        set: LINK_SET,
         attributes: &[("autoneg", 2, 1), ("speed", 5, 4), ("duplex", 6, 1)],
     },
     Group {
@@ -73,6 +77,10 @@ const GROUPS: [Group; 5] = [
     },
     Group { name: "pause", get: 21, set: 22, attributes: &[("autoneg", 2, 1), ("rx", 3, 1), ("tx", 4, 1)] },
 ];
+const LINK_GET: u8 = 4;
+const LINK_SET: u8 = 5;
+/// What is advertised, among the modes that the interface has.
+const LINK_OURS: u16 = 3;
 const FEATURES: &str = "features";
 const FEATURES_GET: u8 = 11;
 const FEATURES_SET: u8 = 12;
@@ -105,10 +113,15 @@ pub(super) async fn read(link: &str) -> Result<Settings> {
                 settings.insert(format!("{}/{name}", group.name), value);
             }
         }
+        if group.get == LINK_GET {
+            let modes = find(&answer, LINK_OURS).map(bits).unwrap_or_default().into_iter();
+            let modes = modes.filter(|(name, _)| name.contains("base"));
+            settings.extend(modes.map(|(name, on)| (format!("{MODES}{name}"), u32::from(on))));
+        }
     }
     if let Some(answer) = kernel.get(FEATURES_GET, link).await? {
-        let wanted = find(&answer, FEATURES_WANTED).map(bits).unwrap_or_default();
-        for name in find(&answer, FEATURES_HW).map(bits).unwrap_or_default() {
+        let wanted = find(&answer, FEATURES_WANTED).map(set_bits).unwrap_or_default();
+        for name in find(&answer, FEATURES_HW).map(set_bits).unwrap_or_default() {
             let value = u32::from(wanted.contains(&name));
             settings.insert(format!("{FEATURES}/{name}"), value);
         }
@@ -127,25 +140,26 @@ pub(super) async fn set(link: &str, settings: &Settings) -> Result<()> {
         Some((group.set, *attribute, *bytes))
     };
     let mut messages: BTreeMap<u8, Vec<u8>> = BTreeMap::new();
-    let mut features = Vec::new();
+    let (mut features, mut modes) = (Vec::new(), Vec::new());
     for (name, value) in settings {
         if let Some((message, attribute, bytes)) = of(name) {
             let value = value.to_ne_bytes();
             let value = if cfg!(target_endian = "big") { &value[4 - bytes..] } else { &value[..bytes] };
             put(messages.entry(message).or_default(), attribute, value);
+        } else if let Some(mode) = name.strip_prefix(MODES) {
+            put_bit(&mut modes, mode, *value != 0);
         } else if let Some(feature) = name.strip_prefix(FEATURES).and_then(|rest| rest.strip_prefix('/')) {
-            let mut bit = Vec::new();
-            put(&mut bit, BIT_NAME, &[feature.as_bytes(), &[0]].concat());
-            if *value != 0 {
-                put(&mut bit, BIT_VALUE, &[]);
-            }
-            put(&mut features, NESTED | BIT, &bit);
+            put_bit(&mut features, feature, *value != 0);
         }
     }
-    if !features.is_empty() {
-        let mut set = Vec::new();
-        put(&mut set, NESTED | BITS, &features);
-        put(messages.entry(FEATURES_SET).or_default(), NESTED | FEATURES_WANTED, &set);
+    for (bits, message, attribute) in
+        [(features, FEATURES_SET, FEATURES_WANTED), (modes, LINK_SET, LINK_OURS)]
+    {
+        if !bits.is_empty() {
+            let mut set = Vec::new();
+            put(&mut set, NESTED | BITS, &bits);
+            put(messages.entry(message).or_default(), NESTED | attribute, &set);
+        }
     }
     for (message, attributes) in messages {
         kernel.ask(message, link, &attributes).await?;
@@ -160,14 +174,29 @@ const BIT: u16 = 1;
 const BIT_NAME: u16 = 2;
 const BIT_VALUE: u16 = 3;
 
+fn put_bit(to: &mut Vec<u8>, name: &str, on: bool) {
+    let mut bit = Vec::new();
+    put(&mut bit, BIT_NAME, &[name.as_bytes(), &[0]].concat());
+    if on {
+        put(&mut bit, BIT_VALUE, &[]);
+    }
+    put(to, NESTED | BIT, &bit);
+}
+
 /// The names of the bits that are set.
-fn bits(set: &[u8]) -> Vec<String> {
+fn set_bits(set: &[u8]) -> Vec<String> {
+    bits(set).into_iter().filter(|(_, on)| *on).map(|(name, _)| name).collect()
+}
+
+/// The names of the bits that are spoken of, and whether they are set.
+fn bits(set: &[u8]) -> Vec<(String, bool)> {
     let is_list = find(set, NO_MASK).is_some();
     let all = attributes(find(set, BITS).unwrap_or_default());
-    let on = all.filter(|(_, bit)| is_list || find(bit, BIT_VALUE).is_some());
-    let name =
-        |bit: &[u8]| Some(String::from_utf8_lossy(find(bit, BIT_NAME)?).trim_end_matches('\0').to_owned());
-    on.filter_map(|(_, bit)| name(bit)).collect()
+    let named = |bit: &[u8]| {
+        let name = String::from_utf8_lossy(find(bit, BIT_NAME)?).trim_end_matches('\0').to_owned();
+        Some((name, is_list || find(bit, BIT_VALUE).is_some()))
+    };
+    all.filter_map(|(_, bit)| named(bit)).collect()
 }
 
 struct Kernel {

@@ -25,6 +25,7 @@ pub(super) use in_the_way::{conflict, is_made};
 pub(super) use ports::is_so;
 
 use super::dhcp::Lease;
+use super::ethtool::{Asked, is_asked, is_of_link};
 use super::state::{Attach, Link, OvsPort, State};
 use super::step::Step;
 use super::target::{LinkKind, LinkTarget, Origin, Target, Wanted};
@@ -60,6 +61,7 @@ pub fn plan(target: &Target, state: &State) -> Result<Vec<Step>, PlanError> {
     planner.attach();
     planner.sizes();
     planner.ethtool(state);
+    planner.carriers_up();
     planner.up(true);
     planner.up(false);
     for (name, (id, _)) in
@@ -409,14 +411,36 @@ impl Planner<'_> {
     fn ethtool(&mut self, state: &State) {
         let mut steps: BTreeMap<(&str, &str), BTreeMap<String, u32>> = BTreeMap::new();
         for ((link, key), (value, _)) in &self.target.ethtool {
-            let now = state.ethtool.get(link).and_then(|settings| settings.get(key));
-            let group = key.split('/').next().unwrap_or_default();
-            if now != Some(value) {
+            let group = if is_of_link(key) { "link" } else { key.split('/').next().unwrap_or_default() };
+            if is_asked(state.ethtool.get(link), key, *value) != Asked::Yes {
                 steps.entry((link, group)).or_default().insert(key.clone(), *value);
             }
         }
+        // The kernel makes a speed into what is advertised, or not, as it is told of negotiation with it.
+        for ((link, _), settings) in steps.iter_mut().filter(|((_, group), _)| *group == "link") {
+            let of_link =
+                |((of, key), _): &(&(String, String), &(u32, String))| of == link && is_of_link(key);
+            let wanted = self.target.ethtool.iter().filter(of_link);
+            settings.extend(wanted.map(|((_, key), (value, _))| (key.clone(), *value)));
+        }
         for ((link, _), settings) in steps {
             self.steps.push(Step::SetEthtool { link: link.to_owned(), settings });
+        }
+    }
+
+    /// What carries a VLAN that is to be up, and stands in no document: it stays up.
+    fn carriers_up(&mut self) {
+        let target = self.target;
+        for (_, wanted) in target.present().filter(|(_, wanted)| wanted.up == Some(true)) {
+            let LinkKind::Vlan { device, .. } = &wanted.kind else { continue };
+            let (mut carrier, mut down) = (Some(device.clone()), Vec::new());
+            while let Some(name) = carrier.filter(|name| !target.links.contains_key(name)) {
+                let Some(link) = self.state.links.get_mut(&name).filter(|link| !link.up) else { break };
+                link.up = true;
+                carrier = link.parent.clone();
+                down.push(Step::SetUp { link: name, up: true });
+            }
+            self.steps.extend(down.into_iter().rev());
         }
     }
 

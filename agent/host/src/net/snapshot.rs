@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::dhcp::Told;
+use super::ethtool::{is_of_link, to_put_back};
 use super::resolver::Resolver;
 use super::state::{Address, Attach, OvsBridge, OvsPort, Route, State, VlanLink};
 
@@ -137,8 +138,8 @@ impl Snapshot {
             self.settings.entry(place.clone()).or_insert_with(|| state.setting(place));
         }
         for (link, setting) in ethtool(document) {
-            let now = state.ethtool.get(link).into_iter().flatten().filter(|(name, _)| setting.names(name));
-            for (name, value) in now {
+            let now = state.ethtool.get(link).into_iter().flat_map(to_put_back);
+            for (name, value) in now.filter(|(name, _)| touches(setting, name)) {
                 self.ethtool.entry(link.to_owned()).or_default().entry(name.clone()).or_insert(*value);
             }
         }
@@ -246,8 +247,9 @@ impl Snapshot {
         self.settings.retain(|place, _| places.contains(place));
         self.tables.retain(|name, _| document.tables.iter().any(|table| table.name == *name));
         self.links.retain(|name, _| names.contains(name.as_str()));
-        let is_named =
-            |link: &str, name: &str| ethtool(document).any(|(of, setting)| of == link && setting.names(name));
+        let is_named = |link: &str, name: &str| {
+            ethtool(document).any(|(of, setting)| of == link && touches(setting, name))
+        };
         self.keep_ethtool(is_named);
         let rules: BTreeSet<&Rule> = document.all().flat_map(|object| &object.rules).collect();
         self.rules.retain(|rule, _| rules.contains(rule));
@@ -284,11 +286,12 @@ impl Snapshot {
         undo.tables.extend(before.tables.keys().map(|name| (name.clone(), state.tables.get(name).copied())));
         undo.ports.extend(before.ports.keys().map(|name| (name.clone(), port(name, state))));
         for (link, settings) in &before.ethtool {
-            let now = state.ethtool.get(link).into_iter().flatten();
+            let now = state.ethtool.get(link).into_iter().flat_map(to_put_back);
+            let changes = |key: &String| {
+                settings.contains_key(key) || (is_of_link(key) && settings.keys().any(|key| is_of_link(key)))
+            };
             let of_link = undo.ethtool.entry(link.clone()).or_default();
-            of_link.extend(
-                now.filter(|(key, _)| settings.contains_key(*key)).map(|(key, now)| (key.clone(), *now)),
-            );
+            of_link.extend(now.filter(|(key, _)| changes(key)).map(|(key, now)| (key.clone(), *now)));
         }
         undo.bonds_of_its_links(state);
         if before.resolver.is_some() {
@@ -344,6 +347,11 @@ impl Snapshot {
         }
         beside
     }
+}
+
+/// Can it change that one?
+fn touches(setting: &EthtoolSetting, name: &str) -> bool {
+    setting.names(name) || (is_of_link(&setting.name) && is_of_link(name))
 }
 
 /// Each setting of ethtool with its link.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use muster_shared::model::network::{BondOptions, Dhcp, LinkName};
 use serde_json::Value;
 
+use super::ethtool::{Asked, is_asked};
 use super::plan::{is_so, resolver};
 use super::resolver::Resolver;
 use super::snapshot::PortBefore;
@@ -129,8 +130,9 @@ impl Found<'_> {
             }
         }
         for ((link, key), (value, path)) in &self.target.ethtool {
-            let now = state.ethtool.get(link).and_then(|settings| settings.get(key));
-            if now != Some(value) {
+            let now = state.ethtool.get(link);
+            if is_asked(now, key, *value) == Asked::No {
+                let now = now.and_then(|settings| settings.get(key));
                 let now = now.map_or("none".to_owned(), ToString::to_string);
                 self.add(path, format!("wanted {key} {value}, {link} has {now}"));
             }

@@ -1,5 +1,6 @@
 //! What was there before, as a target.
 
+use super::super::ethtool::MODES;
 use super::super::plan::{conflict, is_made, made_anew};
 use super::super::snapshot::{self, Before, KindBefore, LinkBefore, Snapshot};
 use super::super::state::{Attach, Link, Route, State};
@@ -68,7 +69,10 @@ impl Target {
             self.settings.entry(place.clone()).or_insert_with(|| (was.clone(), "before".to_owned()));
         }
         for (link, settings) in before.ethtool.iter().filter(|(link, _)| state.links.contains_key(*link)) {
-            for (key, was) in settings {
+            // What is advertised follows from the speed that the document says.
+            let says = |key: &str| self.ethtool.contains_key(&(link.clone(), key.to_owned()));
+            let is_said = says("link/speed") || says("link/duplex");
+            for (key, was) in settings.iter().filter(|(key, _)| !(is_said && key.starts_with(MODES))) {
                 let place = (link.clone(), key.clone());
                 self.ethtool.entry(place).or_insert_with(|| (*was, "before".to_owned()));
             }

@@ -4,6 +4,7 @@ use muster_shared::Generation;
 use muster_shared::model::{Action, Down, LedgerEntry, Observed, Outcome, Report};
 
 use crate::engine::{Engine, Todo};
+use crate::hidden::HIDES_FLOWS;
 use crate::node::NodeKey;
 use crate::record::{PackedSpec, Status};
 use crate::resource::{Role, Slot, WorkState};
@@ -116,8 +117,9 @@ impl Engine {
             let differs = |name: &String, value: &String| {
                 spec.as_ref().and_then(|spec| spec.attribute(name)).is_none_or(|v| v.as_str() != Some(value))
             };
-            row.attributes =
-                observed.attributes.into_iter().filter(|(name, value)| differs(name, value)).collect();
+            let hides = row.attributes.remove_entry(HIDES_FLOWS);
+            let told = observed.attributes.into_iter().filter(|(name, value)| differs(name, value));
+            row.attributes = told.chain(hides).collect();
             self.claims.keep(slot, &claims);
             self.release_previous(previous);
         }

@@ -338,7 +338,12 @@ impl Engine {
                 packed.bytes().len()
             ));
         }
-        Ok(match self.rows[slot].needed(kind, Some(node), &spec, &packed) {
+        let needed = self.rows[slot].needed(kind, Some(node), &spec, &packed);
+        if packed.is_flows() {
+            let hides = !tree.secrets().is_empty() && tree.masked(properties.clone()) != properties;
+            self.mark_hidden_flows(slot, hides, needed == Needed::Nothing);
+        }
+        Ok(match needed {
             Needed::Nothing => Decision::Nothing,
             Needed::Replace => Decision::Replace,
             Needed::Apply(action) => {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use muster_engine::flow::{DeviceView, FlowRow, FlowStanding, Owner};
 use muster_shared::model::flow::{DeviceName, Entry, ForeignRule};
+use muster_template::MASK;
 use serde_json::{Map, Value, json};
 
 /// One entry; none where it is of another table than the one that is wanted.
@@ -15,6 +16,10 @@ pub fn rule_view(
     table: Option<u8>,
 ) -> Option<Value> {
     let mut view = entry_view(&row.packed.unpack(), table)?;
+    if row.secret {
+        let fields = view.iter_mut().filter(|(key, _)| *key != "kind");
+        fields.for_each(|(_, value)| *value = json!(MASK));
+    }
     view.insert("id".into(), json!(row.id.to_string()));
     view.insert("device".into(), json!(device.to_string()));
     view.insert("state".into(), json!(row.standing.as_str()));
@@ -22,8 +27,13 @@ pub fn rule_view(
     view.insert("packets".into(), json!(row.counters.map(|it| it.packets)));
     view.insert("bytes".into(), json!(row.counters.map(|it| it.bytes)));
     view.insert("duration".into(), json!(row.counters.map(|it| it.duration)));
-    view.insert("error".into(), json!(row.error));
+    view.insert("error".into(), json!(error_of(row)));
     Some(Value::Object(view))
+}
+
+/// What an agent says of a rule repeats what is in it.
+fn error_of(row: &FlowRow) -> Option<&str> {
+    row.error.as_deref().map(|error| if row.secret { MASK } else { error })
 }
 
 /// A rule that is not ours.
@@ -98,7 +108,7 @@ fn lines(shown: &Shown<'_>) -> Vec<String> {
         FlowStanding::Expired => "it ended by its own timeout and stays gone until it is applied again",
     };
     lines.push(format!("{}{since}: {state}", row.standing.as_str()));
-    lines.extend(row.error.as_ref().map(|error| format!("last error: {error}")));
+    lines.extend(error_of(row).map(|error| format!("last error: {error}")));
     if view.node_state != "online" {
         lines.push(format!("the agent of node {} is away: what is to be done waits for it", view.node));
     } else if view.switch == "absent" {
@@ -121,4 +131,52 @@ fn lines(shown: &Shown<'_>) -> Vec<String> {
         }
     });
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::model::flow::{FlowId, Packed};
+
+    use super::*;
+
+    #[test]
+    fn of_a_rule_with_something_hidden_nothing_is_shown_but_that_it_is_there() {
+        let rule = json!({"table": 3, "priority": 4711, "selector": {"eth_type": 2048, "ipv4_dst": "10.1.2.0/24"},
+            "treatment": [{"output": "port-s3cret"}], "idle_timeout": 4712});
+        let entry = Entry::from_json(&rule).unwrap();
+        let device: DeviceName = "web-1/br0".parse().unwrap();
+        let mut row = FlowRow {
+            id: FlowId::parse("4d55000000000001").unwrap(),
+            packed: Packed::new(&entry).unwrap(),
+            standing: FlowStanding::Failed,
+            owner: Owner(1),
+            serial: 1,
+            counters: None,
+            error: Some("no port port-s3cret".into()),
+            secret: false,
+        };
+        let owners = BTreeMap::new();
+        let mut shown = |secret: bool| {
+            row.secret = secret;
+            let of = Shown {
+                device: &device,
+                row: &row,
+                owners: &owners,
+                view: &DeviceView::default(),
+                since: None,
+                age: None,
+            };
+            (rule_view(&device, &row, &owners, Some(3)).unwrap(), explained(&of).unwrap().to_string())
+        };
+        let (view, text) = shown(false);
+        assert!(view["priority"] == 4711 && text.contains("no port port-s3cret"), "{text}");
+        let (view, text) = shown(true);
+        for key in ["table", "priority", "selector", "treatment", "error"] {
+            assert_eq!(view[key], MASK, "{key}");
+        }
+        assert_eq!((&view["kind"], &view["state"]), (&json!("rule"), &json!("FAILED")));
+        for part in ["s3cret", "4711", "4712", "10.1.2"] {
+            assert!(!text.contains(part) && !view.to_string().contains(part), "{part}: {text}");
+        }
+    }
 }

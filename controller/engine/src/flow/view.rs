@@ -1,6 +1,6 @@
 //! What operators see of flow tables.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use muster_shared::model::flow::{
@@ -101,6 +101,8 @@ pub struct FlowRow {
     pub counters: Option<FlowCounters>,
     /// Why it is not as it is to be.
     pub error: Option<String>,
+    /// What a hidden parameter holds went into it: nobody sees of what it is made.
+    pub secret: bool,
 }
 
 /// Entries of a device.
@@ -249,8 +251,11 @@ impl Engine {
         let Some(device) = self.flows.get(key) else { return Ok(FlowRows::default()) };
         let is_wanted = |kept: &&Kept| only.is_none_or(|only| device.table.standing(kept) == only);
         let wanted = device.table.iter().filter(|(_, kept)| is_wanted(kept));
-        let rows: Vec<FlowRow> = wanted.map(|(id, kept)| flow_row(device, id, kept)).collect();
-        let owners = rows.iter().map(|row| row.owner).collect::<std::collections::BTreeSet<_>>();
+        let mut rows: Vec<FlowRow> = wanted.map(|(id, kept)| flow_row(device, id, kept)).collect();
+        let owners = rows.iter().map(|row| row.owner).collect::<BTreeSet<_>>();
+        let secret: BTreeSet<Owner> =
+            owners.iter().copied().filter(|owner| self.hides_flows(*owner)).collect();
+        rows.iter_mut().for_each(|row| row.secret = secret.contains(&row.owner));
         Ok(FlowRows {
             owners: self.owner_texts(owners.into_iter()),
             rows,
@@ -281,9 +286,10 @@ impl Engine {
         let key = self.known_device(name)?;
         let device = self.flows.get(key);
         let row = device.and_then(|device| Some(flow_row(device, id, device.table.get(id)?)));
-        let row = row.ok_or_else(|| {
+        let mut row = row.ok_or_else(|| {
             Refusal::NotFound(format!("device '{name}' has no rule {id}: see 'muster flow list {name}'"))
         })?;
+        row.secret = self.hides_flows(row.owner);
         Ok(FlowRows {
             owners: self.owner_texts([row.owner].into_iter()),
             rows: vec![row],
@@ -406,5 +412,6 @@ fn flow_row(device: &Device, id: FlowId, kept: &Kept) -> FlowRow {
         serial: kept.serial,
         counters: device.asks.counted.as_ref().and_then(|counted| counted.of(id)).copied(),
         error: device.table.reason(id).map(str::to_owned),
+        secret: false,
     }
 }

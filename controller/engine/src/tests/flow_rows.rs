@@ -396,3 +396,50 @@ fn one_graph_orders_rules_and_other_things() {
     let (_, values) = bed.reality().remove(1);
     assert_eq!(values["id"], id(&device(0), 1).to_string());
 }
+
+/// The rule has the hidden text in another form.
+#[test]
+fn rules_made_of_something_hidden_are_known_as_such() {
+    let source = |secret: &str, hidden: bool| {
+        let template = format!(
+            "heat_template_version: 2018-08-31
+parameters:
+  net: {{type: string, hidden: {hidden}}}
+resources:
+  a:
+    type: Muster::FlowRule
+    properties: {{device: node-0/br0, priority: 7, selector: {{eth_type: 0x0800, ipv4_dst: {{get_param: net}}}}, treatment: []}}
+  b:
+    type: Muster::FlowRule
+    properties: {{device: node-0/br0, priority: 8, selector: {{eth_type: 0x0800, ipv4_dst: 10.9.0.0/24}}, treatment: []}}
+"
+        );
+        let parameters = [("net".to_owned(), secret.into())].into();
+        parse(SourceText { name: "t".into(), template, parameters, ..SourceText::default() })
+    };
+    let secret = |bed: &Bed| {
+        let rows = bed.engine.flow_rows(&device(0), None).unwrap();
+        for row in &rows.rows {
+            let one = bed.engine.flow_show(&device(0), row.id).unwrap();
+            assert_eq!(one.rows[0].secret, row.secret);
+        }
+        let mut secret: Vec<(&str, bool)> =
+            rows.rows.iter().map(|row| (&*rows.owners[&row.owner], row.secret)).collect();
+        secret.sort();
+        secret.iter().map(|(_, secret)| *secret).collect::<Vec<_>>()
+    };
+    let mut bed = Bed::new(1);
+    bed.create(source("10.1.2.0/255.255.255.0", true)).unwrap();
+    assert_eq!((bed.status(), secret(&bed)), ("CREATE_COMPLETE".into(), vec![true, false]));
+    bed.restart();
+    assert_eq!(secret(&bed), [true, false], "its values are not known any more");
+    // What is there is still the hidden one.
+    bed.update(source("10.1.3.0/24", false)).unwrap();
+    assert_eq!(secret(&bed), [true, false]);
+    bed.connect(&node(0));
+    bed.idle();
+    assert_eq!((bed.status(), secret(&bed)), ("UPDATE_COMPLETE".into(), vec![false, false]));
+    bed.update(source("10.1.4.0/24", true)).unwrap();
+    bed.idle();
+    assert_eq!((bed.status(), secret(&bed)), ("UPDATE_COMPLETE".into(), vec![true, false]));
+}

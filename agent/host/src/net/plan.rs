@@ -255,6 +255,13 @@ impl Planner<'_> {
             if let LinkKind::Vlan { device, id } = &wanted.kind
                 && !self.state.links.contains_key(name)
             {
+                // The switch makes the bridge's own link when it has taken that up.
+                let by_switch = self.target.links.get(device).is_some_and(
+                    |it| matches!(it, Wanted::Present(it) if matches!(it.kind, LinkKind::OvsBridge { .. })),
+                );
+                if by_switch && !self.state.links.contains_key(device) {
+                    self.sync_since(0);
+                }
                 self.steps.push(Step::CreateVlan { link: name.to_owned(), device: device.clone(), id: *id });
             }
         }

@@ -99,6 +99,24 @@ pub(super) fn check_devices(bridge: &LinkName, members: &[Object]) -> Parsed<()>
     Ok(())
 }
 
+/// A VLAN may stand on another, but not on itself.
+pub(super) fn check_carriers(objects: &[Object]) -> Parsed<()> {
+    let device = |object: &'_ Object| match &object.kind {
+        ObjectKind::Vlan { device, .. } => device.clone(),
+        _ => None,
+    };
+    let devices: BTreeMap<&LinkName, LinkName> =
+        all(objects).filter_map(|object| Some((&object.name, device(object)?))).collect();
+    for object in all(objects) {
+        let under = std::iter::successors(devices.get(&object.name), |name| devices.get(name));
+        if under.take(devices.len()).any(|name| *name == object.name) {
+            let problem = format!("{} would stand on itself", object.name);
+            return Err(NetworkError::invalid(&format!("{}.device", object.path), problem));
+        }
+    }
+    Ok(())
+}
+
 /// A setting is of something that the document itself puts into Open vSwitch.
 pub(super) fn check_settings(objects: &[Object]) -> Parsed<()> {
     let bridges: Vec<&Object> =

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::check::{check_devices, check_primary, check_settings, settings, take_tag};
+use super::check::{check_carriers, check_devices, check_primary, check_settings, settings, take_tag};
 use super::layer3::{addresses, check_routes, check_rules, routes, rules};
 use super::support::{Support, check_option, of_type};
 use super::value::{boolean, fields, link_name, list, number, quoted, required_name, text};
@@ -74,6 +74,7 @@ pub(super) fn document(value: &Value) -> Parsed<NetworkDocument> {
         check_routes(objects)?;
         check_rules(objects)?;
         check_settings(objects)?;
+        check_carriers(objects)?;
     }
     Ok(document)
 }

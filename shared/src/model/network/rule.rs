@@ -20,7 +20,7 @@ use super::{LinkName, NetworkError};
 const OWN_PRIORITIES: std::ops::Range<u32> = 16_384..32_512;
 
 /// Words that open a part of a rule.
-const WORDS: [&str; 20] = [
+const WORDS: [&str; 21] = [
     "from",
     "to",
     "iif",
@@ -37,6 +37,7 @@ const WORDS: [&str; 20] = [
     "priority",
     "preference",
     "pref",
+    "prio",
     "order",
     "blackhole",
     "unreachable",
@@ -175,7 +176,7 @@ impl Parts<'_> {
             "dev" => "iif",
             "dsfield" => "tos",
             "lookup" => "table",
-            "preference" | "pref" | "order" => "priority",
+            "preference" | "pref" | "prio" | "order" => "priority",
             "blackhole" | "unreachable" | "prohibit" => "action",
             _ => match WORDS.iter().chain(&["not", "-4", "-6"]).find(|known| **known == word) {
                 Some(known) => known,

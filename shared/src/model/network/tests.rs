@@ -326,6 +326,10 @@ fn what_is_wrong_with_objects_is_named() {
             "network_config[0].members: is missing; an empty list is taken",
         ),
         (
+            json!([{"type": "vlan", "vlan_id": 8, "device": "vlan9"}, {"type": "vlan", "vlan_id": 9, "device": "vlan8"}]),
+            "network_config[0].device: vlan8 would stand on itself",
+        ),
+        (
             bridge("linux_bridge", json!([{"type": "ovs_bond"}])),
             "network_config[0].members[0].type: ovs_bond cannot be a member here; it takes interface, vlan, linux_bond",
         ),
@@ -502,6 +506,7 @@ fn junk_anywhere_is_an_error_of_bearable_length_and_no_panic() {
 fn rules_are_read_as_ip_rule_writes_them() {
     let rows = [
         ("from 192.0.2.0/24 table 100 priority 200", "from 192.0.2.0/24 table 100 priority 200"),
+        ("from 192.0.2.5 lookup 7 prio 8", "from 192.0.2.5/32 table 7 priority 8"),
         ("pref 7 from all to 198.51.100.1 lookup main", "from all to 198.51.100.1/32 table 254 priority 7"),
         ("not from 2001:db8::/32 unreachable order 9", "not from 2001:db8::/32 unreachable priority 9"),
         (

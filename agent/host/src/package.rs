@@ -55,7 +55,7 @@ pub struct Applied {
     pub version: Option<String>,
     /// Something was changed.
     pub touched: bool,
-    /// What an interrupted dpkg had left was ended first.
+    /// What an interrupted dpkg or rpm had left was ended first.
     pub mended: bool,
 }
 
@@ -199,7 +199,7 @@ impl Packages {
         let work = Work { runs: &self.runs, id, package: name, until };
         lock::wait(manager.locks(), package.timeout, until).await?;
         // What others have done while we waited is theirs.
-        let (was, mended) = manager.mend(&work, manager.list(name).await?).await?;
+        let (was, mended) = manager.mend(&work, manager.list(name).await?, goal).await?;
         if goal.version == Wanted::Absent && was.find(name).is_some() && manager.is_own(name).await? {
             return Err(PackageFault::Own { package: name.to_owned() });
         }
@@ -319,11 +319,10 @@ impl Manager {
     }
 
     /// What an interrupted run of whomever has left is ended; what is there then, and whether there was such a thing.
-    async fn mend(self, work: &Work<'_>, was: Listing) -> Result<(Listing, bool)> {
+    async fn mend(self, work: &Work<'_>, was: Listing, goal: &Goal) -> Result<(Listing, bool)> {
         match self {
             Self::Apt => Apt::mend(work, was).await,
-            // A transaction of rpm that was interrupted leaves nothing that has to be ended first.
-            Self::Dnf => Ok((was, false)),
+            Self::Dnf => Dnf::mend(work, was, goal).await,
         }
     }
 

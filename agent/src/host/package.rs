@@ -37,7 +37,7 @@ impl Host {
         if applied.mended {
             tracing::warn!(
                 package = package.name,
-                "dpkg had been interrupted before: what it had under way was ended with 'dpkg --configure -a'"
+                "dpkg had been interrupted before, or rpm: what it had under way was ended"
             );
         }
         let attributes = [

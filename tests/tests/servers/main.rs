@@ -11,6 +11,7 @@ mod links;
 mod machine;
 mod one_server;
 mod package;
+mod package_dnf;
 mod rpm;
 mod systemd;
 mod unit;

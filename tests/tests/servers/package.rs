@@ -48,21 +48,23 @@ deb slow 1 'echo configured >>/root/slow; touch /root/there; while [ ! -e /root/
 index
 "#;
 
-struct Bed {
-    server: SystemdServer,
+/// A server with Muster and a repository of its own.
+pub struct Bed {
+    pub server: SystemdServer,
 }
 
 impl Bed {
-    fn start() -> Self {
-        let server = SystemdServer::start("debs");
+    /// The script makes the repository.
+    pub fn start(name: &str, repository: &str) -> Self {
+        let server = SystemdServer::start(name);
         Packages::make("deb", "0.1.0").install(&server, &PACKAGES);
         join(&server);
-        server.sh(REPOSITORY);
+        server.sh(repository);
         Self { server }
     }
 
     /// A stack of one package, made or changed; not waited for.
-    fn begin(&self, stack: &str, properties: &str) {
+    pub fn begin(&self, stack: &str, properties: &str) {
         let template = format!(
             "heat_template_version: 2018-08-31\nresources:\n  \
              package: {{type: Muster::Package, properties: {{node: pack, {properties}}}}}\n\
@@ -76,20 +78,20 @@ impl Bed {
     }
 
     /// Waits until nothing of it is in progress: how it ended.
-    fn end(&self, stack: &str) -> Value {
+    pub fn end(&self, stack: &str) -> Value {
         let is_over = format!("! muster stack show {stack} -o json | grep -q IN_PROGRESS");
         self.server.until(&format!("{stack} is over"), &is_over);
         self.json(&format!("muster stack show {stack} -o json"))
     }
 
-    fn works(&self, stack: &str, properties: &str) {
+    pub fn works(&self, stack: &str, properties: &str) {
         self.begin(stack, properties);
         let ended = self.end(stack);
         assert_eq!(ended["status"], "COMPLETE", "{properties}: {ended}");
     }
 
     /// Why it failed.
-    fn fails(&self, stack: &str, properties: &str) -> String {
+    pub fn fails(&self, stack: &str, properties: &str) -> String {
         self.begin(stack, properties);
         let ended = self.end(stack);
         assert_eq!(ended["status"], "FAILED", "{properties}: {ended}");
@@ -97,39 +99,39 @@ impl Bed {
         shown["status_reason"].as_str().unwrap().to_owned()
     }
 
-    fn delete(&self, stacks: &[&str]) {
+    pub fn delete(&self, stacks: &[&str]) {
         stacks.iter().for_each(|stack| drop(self.server.sh(&format!("muster stack delete {stack} --wait"))));
     }
 
-    fn json(&self, command: &str) -> Value {
+    pub fn json(&self, command: &str) -> Value {
         serde_json::from_str(&self.server.sh(command)).unwrap()
     }
+}
 
-    /// What dpkg knows of the test's own: name, version, what is wanted, what is.
-    fn packages(&self) -> String {
-        let format = "${Package} ${Version} ${db:Status-Want} ${db:Status-Status},";
-        let names = "lib web new extra rival big hang slow";
-        let listed = self.server.sh(&format!("dpkg-query -W -f '{format}' {names} 2>/dev/null || :"));
-        let is_there =
-            |row: &&str| !row.is_empty() && !row.ends_with("config-files") && !row.ends_with("not-installed");
-        listed.split(',').filter(is_there).collect::<Vec<_>>().join(", ")
-    }
+/// What dpkg knows of the test's own: name, version, what is wanted, what is.
+fn packages(server: &SystemdServer) -> String {
+    let format = "${Package} ${Version} ${db:Status-Want} ${db:Status-Status},";
+    let names = "lib web new extra rival big hang slow";
+    let listed = server.sh(&format!("dpkg-query -W -f '{format}' {names} 2>/dev/null || :"));
+    let is_there =
+        |row: &&str| !row.is_empty() && !row.ends_with("config-files") && !row.ends_with("not-installed");
+    listed.split(',').filter(is_there).collect::<Vec<_>>().join(", ")
 }
 
 const LIB: &str = "lib 1 install installed";
 
 #[test]
 fn a_package_comes_in_a_version_is_held_is_put_back_when_it_fails_and_goes() {
-    let bed = Bed::start();
+    let bed = Bed::start("debs", REPOSITORY);
     let with = |web: &str| format!("{LIB}, web {web} installed");
-    assert_eq!(bed.packages(), "");
+    assert_eq!(packages(&bed.server), "");
 
     // apt does not know of it yet: its lists are made new.
     bed.works("web", "name: web, version: '1'");
-    assert_eq!(bed.packages(), with("1 install"));
+    assert_eq!(packages(&bed.server), with("1 install"));
     assert_eq!(bed.json("muster stack outputs web -o json")[0]["value"], "1");
     bed.works("web", "name: web, version: '2', held: true");
-    assert_eq!(bed.packages(), with("2 hold"));
+    assert_eq!(packages(&bed.server), with("2 hold"));
 
     // What somebody changes is found, and mended by the next update.
     bed.server.sh("apt-mark unhold web");
@@ -137,14 +139,14 @@ fn a_package_comes_in_a_version_is_held_is_put_back_when_it_fails_and_goes() {
     let shown = bed.json("muster resource show web package -o json");
     assert!(shown["status_reason"].to_string().contains("web: it is not held"), "{shown}");
     bed.works("web", "name: web, version: '2', held: true, timeout: 600");
-    assert_eq!(bed.packages(), with("2 hold"));
+    assert_eq!(packages(&bed.server), with("2 hold"));
 
     // Its own script fails: what it brought along goes, and the version of before is back, held as it was.
     let said = bed.fails("web", "name: web, version: '3', held: true");
     assert!(said.contains("'apt-get install web=3' ended with status 100"), "{said}");
     assert!(said.contains("no port is free"), "{said}");
     assert!(said.contains("(what was there before this job is back)"), "{said}");
-    assert_eq!(bed.packages(), with("2 hold"));
+    assert_eq!(packages(&bed.server), with("2 hold"));
     assert_eq!(bed.server.sh("cat /opt/web/version"), "2\n");
 
     let said = bed.fails("web", "name: web, version: '9'");
@@ -153,37 +155,37 @@ fn a_package_comes_in_a_version_is_held_is_put_back_when_it_fails_and_goes() {
     assert!(said.contains("no repository of this server has a package no-such-thing"), "{said}");
     // Downwards.
     bed.works("web", "name: web, version: '1', held: false");
-    assert_eq!(bed.packages(), with("1 install"));
+    assert_eq!(packages(&bed.server), with("1 install"));
     // Whom it would take along is said, and stays.
     let said = bed.fails("rival", "name: rival");
     assert!(said.contains("to install rival would remove web as well"), "{said}");
     bed.works("extra", "name: extra");
     let said = bed.fails("lib", "name: lib, state: absent");
     assert!(said.contains("to remove lib would remove") && said.contains("extra"), "{said}");
-    assert!(bed.packages().starts_with("extra 1"), "{}", bed.packages());
+    assert!(packages(&bed.server).starts_with("extra 1"), "{}", packages(&bed.server));
     bed.delete(&["extra"]);
-    assert_eq!(bed.packages(), with("1 install"));
+    assert_eq!(packages(&bed.server), with("1 install"));
     // What was there before these stacks was nothing.
     bed.delete(&["web", "none", "rival", "lib"]);
-    assert_eq!(bed.packages(), LIB, "what came along stays");
+    assert_eq!(packages(&bed.server), LIB, "what came along stays");
 
     // What was there comes back: in its version, and also where it was to be absent.
     bed.server.sh("apt-get install -y -qq web=1");
     bed.works("web", "name: web, version: '2'");
     bed.delete(&["web"]);
-    assert_eq!(bed.packages(), with("1 install"));
+    assert_eq!(packages(&bed.server), with("1 install"));
     bed.works("web", "name: web, state: absent");
-    assert_eq!(bed.packages(), LIB);
+    assert_eq!(packages(&bed.server), LIB);
     bed.delete(&["web"]);
-    assert_eq!(bed.packages(), with("1 install"));
+    assert_eq!(packages(&bed.server), with("1 install"));
     bed.works("web", "name: web, version: '2', on_delete: keep");
     bed.delete(&["web"]);
-    assert_eq!(bed.packages(), with("2 install"));
+    assert_eq!(packages(&bed.server), with("2 install"));
 }
 
 #[test]
 fn locks_are_waited_for_and_a_full_disk_and_kills_leave_nothing_half_done() {
-    let bed = Bed::start();
+    let bed = Bed::start("debs", REPOSITORY);
     let server = &bed.server;
     // Somebody else installs: who that is is said when the time is over, and waited for when it is not.
     let dpkg_begins = "rm -f /root/there /root/go /root/slow
@@ -197,11 +199,11 @@ fn locks_are_waited_for_and_a_full_disk_and_kills_leave_nothing_half_done() {
     );
     bed.begin("web", "name: web, version: '2', timeout: 600");
     server.until("it waits", "muster resource show web package -o json | grep -q '\"running\"'");
-    assert_eq!(bed.packages(), "slow 1 install half-configured");
+    assert_eq!(packages(&bed.server), "slow 1 install half-configured");
     server.sh("touch /root/go");
     assert_eq!(bed.end("web")["status"], "COMPLETE");
     let all = format!("{LIB}, slow 1 install installed, web 2 install installed");
-    assert_eq!(bed.packages(), all);
+    assert_eq!(packages(&bed.server), all);
 
     // What they bring while it waits stays, also when it fails.
     server.sh(&format!("dpkg -r slow; {dpkg_begins}"));
@@ -210,7 +212,7 @@ fn locks_are_waited_for_and_a_full_disk_and_kills_leave_nothing_half_done() {
     server.until("it waits", "muster resource show web package -o json | grep -q '\"running\"'");
     server.sh("touch /root/go");
     assert_eq!(bed.end("web")["status"], "FAILED");
-    assert_eq!(bed.packages(), all);
+    assert_eq!(packages(&bed.server), all);
 
     // dpkg itself is killed in the middle, as by a power cut: what it left is ended first.
     server.sh(&format!("dpkg -r slow web; {dpkg_begins}"));
@@ -218,7 +220,7 @@ fn locks_are_waited_for_and_a_full_disk_and_kills_leave_nothing_half_done() {
     server.sh("systemctl kill --signal=KILL other; while systemctl is-active other; do sleep 0.05; done; touch /root/go");
     server.sh("ls /var/lib/dpkg/updates | grep -q .");
     bed.works("web", "name: web, version: '2', timeout: 500");
-    assert_eq!(bed.packages(), all);
+    assert_eq!(packages(&bed.server), all);
     server.sh("journalctl -u muster-agent | grep -q 'dpkg had been interrupted before'");
 
     // The agent is killed in the middle: the installation goes on without it, once.
@@ -251,9 +253,9 @@ fn locks_are_waited_for_and_a_full_disk_and_kills_leave_nothing_half_done() {
     server.sh("mkdir /opt/big; mount -t tmpfs -o size=64k small /opt/big");
     let said = bed.fails("big", "name: big");
     assert!(said.contains("No space left on device"), "{said}");
-    assert_eq!(bed.packages(), all);
+    assert_eq!(packages(&bed.server), all);
     server.sh("umount /opt/big");
     bed.works("big", "name: big, timeout: 600");
     bed.delete(&["big", "own", "slow", "web"]);
-    assert_eq!(bed.packages(), LIB);
+    assert_eq!(packages(&bed.server), LIB);
 }

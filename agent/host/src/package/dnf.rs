@@ -10,11 +10,13 @@ pub(super) const DNF: &str = "/usr/bin/dnf";
 pub(super) const RPM: &str = "/usr/bin/rpm";
 /// rpm's, where its database is by default, and where it was before. dnf waits for dnf by itself.
 pub(super) const LOCKS: [&str; 2] = ["/usr/lib/sysimage/rpm/.rpm.lock", "/var/lib/rpm/.rpm.lock"];
-const FORMAT: &str = "--qf=%{NAME}\t%{ARCH}\t%|EPOCH?{%{EPOCH}}:{0}|:%{VERSION}-%{RELEASE}\n";
+/// The last is a number that grows with each that is installed.
+const FORMAT: &str = "--qf=%{NAME}\t%{ARCH}\t%|EPOCH?{%{EPOCH}}:{0}|:%{VERSION}-%{RELEASE}\t%{DBINSTANCE}\n";
 /// dnf 4 ends each line by itself, dnf 5 does not: so some may be empty.
 const OFFERED: &str = "--qf=%{name} %{epoch}:%{version}-%{release}\n";
-/// No question, what was not asked for stays, and nothing else is upgraded or removed along.
-const CHANGE: [&str; 4] = ["-y", "-q", "--setopt=clean_requirements_on_remove=False", "--setopt=timeout=30"];
+/// No question, what was not asked for stays, and nothing else is upgraded or removed along. Not quiet: it would keep what
+/// packages' scripts write to itself.
+const CHANGE: [&str; 3] = ["-y", "--setopt=clean_requirements_on_remove=False", "--setopt=timeout=30"];
 
 /// Of the family of Fedora.
 pub(super) struct Dnf;
@@ -26,14 +28,46 @@ impl Dnf {
             let said = last_lines("", &answer.stderr).join(" | ");
             return Err(PackageFault::Answer { program: RPM, said });
         }
-        let mut listing = parse_list(&answer.stdout);
+        let (mut listing, older) = parse_list(&answer.stdout);
         let is_there = listing.find(name).is_some();
+        if older.iter().any(|older| older.name == name) && Self::is_half_upgraded(name).await? {
+            for installed in listing.0.values_mut().filter(|installed| installed.name == name) {
+                installed.broken = Some("half upgraded".into());
+            }
+        }
         if is_there && parse_locks(&ask(DNF, &["-q", "versionlock", "list"]).await?.stdout, name) {
             for installed in listing.0.values_mut().filter(|installed| installed.name == name) {
                 installed.held = true;
             }
         }
         Ok(listing)
+    }
+
+    /// Not so of kernels and others that may be there in several versions.
+    async fn is_half_upgraded(name: &str) -> Result<bool> {
+        let answer = ask(DNF, &["-q", "repoquery", "--duplicates", name]).await?;
+        Ok(!answer.stdout.trim().is_empty())
+    }
+
+    /// A transaction that was cut off leaves what it has put in beside what it was to take away. The older goes, and what
+    /// stays is installed once more: its scripts may not have come to their end.
+    pub(super) async fn mend(work: &Work<'_>, was: Listing, goal: &Goal) -> Result<(Listing, bool)> {
+        let package = work.package;
+        if was.find(package).is_none_or(|found| found.broken.is_none()) {
+            return Ok((was, false));
+        }
+        let (_, older) = parse_list(&ask(RPM, &["-q", FORMAT, package]).await?.stdout);
+        let words = ["-e", "--nodeps"].map(str::to_owned).into_iter();
+        let arguments =
+            words.chain(older.iter().map(|older| spec(package, without_epoch(&older.version)))).collect();
+        work.run(&Order { program: RPM, arguments, gives: BTreeMap::new(), is_mark: false }).await?;
+        let is = Self::list(package).await?;
+        match (is.find(package), &goal.version) {
+            (Some(found), Wanted::Exactly(version)) if !is_version(&found.version, version) => {}
+            (None, _) | (_, Wanted::Absent) => {}
+            (Some(found), _) => work.run(&change(["reinstall", &spec(package, &found.version)])).await?,
+        }
+        Ok((Self::list(package).await?, true))
     }
 
     pub(super) async fn offered(name: &str) -> Result<Vec<String>> {
@@ -152,10 +186,14 @@ pub(super) async fn sparing(order: Order) -> Option<Order> {
 
 /// `wanted`: with epoch and release, or without one or both.
 pub(super) fn is_version(installed: &str, wanted: &str) -> bool {
-    let without_epoch = installed.split_once(':').map_or(installed, |(_, rest)| rest);
+    let without_epoch = without_epoch(installed);
     let version = without_epoch.rsplit_once('-').map_or(without_epoch, |(version, _)| version);
     let with_epoch = installed.rsplit_once('-').map_or(installed, |(version, _)| version);
     [installed, without_epoch, version, with_epoch].contains(&wanted)
+}
+
+fn without_epoch(version: &str) -> &str {
+    version.split_once(':').map_or(version, |(_, rest)| rest)
 }
 
 /// As dnf takes a package of one version.
@@ -177,19 +215,33 @@ fn lock(verb: &str, package: &str) -> Order {
     Order { is_mark: true, ..change(["versionlock", verb, package]) }
 }
 
-/// As [`FORMAT`] has it. A kernel may be there several times: the last one of a name counts.
-pub(super) fn parse_list(text: &str) -> Listing {
-    let mut listing = BTreeMap::new();
+/// Of what a change wrote the scripts' own lines, and what rpm says of them: dnf 4 sets its own off by two spaces.
+pub(super) fn of_scripts(stdout: &str) -> String {
+    let begun = stdout.lines().skip_while(|line| *line != "Running transaction").skip(1);
+    let until_verified = begun.take_while(|line| !line.starts_with("  Verifying"));
+    until_verified.filter(|line| !line.starts_with("  ")).collect::<Vec<_>>().join("\n")
+}
+
+/// As [`FORMAT`] has it: what counts of each name and architecture, which is what came last, and what is there beside it.
+pub(super) fn parse_list(text: &str) -> (Listing, Vec<Installed>) {
+    let mut rows: Vec<(u64, String, Installed)> = Vec::new();
     for line in text.lines() {
         let mut fields = line.split('\t');
-        let (Some(name), Some(architecture), Some(version)) = (fields.next(), fields.next(), fields.next())
+        let (Some(name), Some(architecture), Some(version), instance) =
+            (fields.next(), fields.next(), fields.next(), fields.next())
         else {
             continue;
         };
+        let instance = instance.and_then(|instance| instance.parse().ok()).unwrap_or_default();
         let installed = Installed { name: name.into(), version: version.into(), broken: None, held: false };
-        listing.insert(format!("{name}.{architecture}"), installed);
+        rows.push((instance, format!("{name}.{architecture}"), installed));
     }
-    Listing(listing)
+    rows.sort_by_key(|(instance, ..)| *instance);
+    let (mut listing, mut older) = (BTreeMap::new(), Vec::new());
+    for (_, key, installed) in rows {
+        older.extend(listing.insert(key, installed));
+    }
+    (Listing(listing), older)
 }
 
 /// Of that very name: dnf also tells what provides it.

@@ -4,7 +4,7 @@ use std::io;
 
 use thiserror::Error;
 
-use super::Order;
+use super::{Order, dnf};
 use crate::run::{How, RunFailed};
 
 /// Lines of what a command wrote: enough to see why it failed; a reason is shown in one place with many others.
@@ -172,8 +172,13 @@ impl PackageFault {
             How::NotStarted(why) => format!("cannot be started: {why}"),
         };
         // A package's own script fails alike each time; networks, mirrors and disks do not.
-        let permanent = stderr.contains("installed dpkg") || stderr.contains("maintainer script");
-        Self::Command { command, how, lines: last_lines(stdout, stderr), permanent }
+        let of_script = ["installed dpkg", "maintainer script", "scriptlet in rpm package"];
+        let permanent = of_script.iter().any(|word| stderr.contains(word));
+        let lines = match order.program {
+            dnf::DNF => last_lines(&dnf::of_scripts(stdout), stderr),
+            _ => last_lines(stdout, stderr),
+        };
+        Self::Command { command, how, lines, permanent }
     }
 }
 

@@ -141,7 +141,7 @@ fn what_others_have_changed_in_between_stays() {
     assert_eq!(back(Manager::Apt, &absent, &was, &listing([("lib", "1")])), expected);
     assert_eq!(back(Manager::Apt, &absent, &was, &is), none);
     // dnf's orders name no architecture.
-    let of_rpm = |text| dnf::parse_list(text);
+    let of_rpm = |text| dnf::parse_list(text).0;
     let (was, is) = (
         of_rpm("ssl\tx86_64\t0:1-1\n"),
         of_rpm("ssl\tx86_64\t0:2-1\nweb\tx86_64\t0:1-1\ndb\tnoarch\t0:1-1\n"),
@@ -177,10 +177,13 @@ fn the_owner_of_a_file_is_understood() {
 
 #[test]
 fn rpm_and_dnf_are_understood() {
-    let listing =
-        dnf::parse_list("web\tnoarch\t0:1.20-1.el9\nkernel\tx86_64\t0:5-1\nkernel\tx86_64\t0:5-2\n\n");
+    // rpm tells them in any order.
+    let (listing, older) = dnf::parse_list(
+        "web\tnoarch\t0:1.20-1.el9\t7\nkernel\tx86_64\t0:5-10\t12\nkernel\tx86_64\t0:5-9\t3\n\n",
+    );
     assert_eq!(listing.find("web").unwrap().version, "0:1.20-1.el9");
-    assert_eq!(listing.find("kernel").unwrap().version, "0:5-2");
+    assert_eq!(listing.find("kernel").unwrap().version, "0:5-10");
+    assert_eq!(older.iter().map(|older| older.version.as_str()).collect::<Vec<_>>(), ["0:5-9"]);
     assert_eq!(listing.find("we"), None);
     for wanted in ["0:1.20-1.el9", "1.20-1.el9", "1.20", "0:1.20"] {
         assert!(dnf::is_version("0:1.20-1.el9", wanted), "{wanted}");
@@ -200,6 +203,29 @@ fn rpm_and_dnf_are_understood() {
     }
     let test = "error: Failed dependencies:\n\tweb is needed by (installed) web-extra-1.0-1.noarch\n";
     assert_eq!(dnf::parse_needed(test), ["web-extra-1.0-1.noarch"]);
+}
+
+#[test]
+fn of_what_dnf_wrote_the_scripts_lines_are_told() {
+    let stdout = "Dependencies resolved.\n Package\nRunning transaction test\nRunning transaction\n  Preparing        : 1/1 \n  \
+                  Running scriptlet: web-4-1.noarch  2/3 \nno port is free\nerror: %prein(web-4-1.noarch) scriptlet failed, \
+                  exit status 4\n\n  Verifying        : web-4-1.noarch\nInstalled:\n  new-1-1.noarch\n";
+    let stderr = "Error in PREIN scriptlet in rpm package web\nError: Transaction failed\n";
+    let order = Order {
+        program: dnf::DNF,
+        arguments: ["-y", "install", "web-0:4-1"].map(Into::into).into(),
+        gives: BTreeMap::new(),
+        is_mark: false,
+    };
+    let fault = PackageFault::of_command(&order, &How::Exited(1), stdout, stderr);
+    assert!(fault.is_permanent());
+    assert_eq!(
+        fault.to_string(),
+        "'dnf install web-0:4-1' ended with status 1; it ends: no port is free | error: %prein(web-4-1.noarch) scriptlet \
+         failed, exit status 4 | Error in PREIN scriptlet in rpm package web | Error: Transaction failed"
+    );
+    let fault = PackageFault::of_command(&order, &How::Exited(1), "Dependencies resolved.\n", "Error: no\n");
+    assert!(fault.to_string().ends_with("it ends: Error: no") && !fault.is_permanent(), "{fault}");
 }
 
 #[test]

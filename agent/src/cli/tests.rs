@@ -54,7 +54,7 @@ fn wrong_usage_says_what_is_right() {
         ("net", "net takes one of apply, boot, export, plan, show"),
         ("net export", "net export needs either -c FILE or --from-ledger"),
         ("net export -c f --from-ledger", "net export needs either -c FILE or --from-ledger"),
-        ("net export -c f --format nm", "--format 'nm': want networkd, ifupdown or auto"),
+        ("net export -c f --format nm", "--format 'nm': want networkd, networkmanager, ifupdown or auto"),
         ("net plan -c f --into /", "--format, --from-ledger and --into belong to 'net export'"),
         ("net apply", "net apply needs -c FILE"),
         ("net show -c f", "-c belongs to 'net apply', 'net plan' and 'net export'"),

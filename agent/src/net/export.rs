@@ -1,4 +1,4 @@
-//! `net export`: what Muster has made of the network, as files of systemd-networkd or ifupdown.
+//! `net export`: what Muster has made of the network, as files of systemd-networkd, NetworkManager or ifupdown.
 //!
 //! Printed, or written below a folder. Below `/` the drop-ins that told them to leave the links alone go as well; nobody
 //! is told now, so the network stays as it is until the next boot.
@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -34,7 +35,7 @@ pub struct Export {
 pub async fn export(network: &Network, export: &Export, state_dir: &Path) -> anyhow::Result<()> {
     let root = export.into.as_deref().unwrap_or(Path::new("/"));
     let Some(format) = export.format.or_else(|| here(root)) else {
-        println!("nothing is written: neither systemd-networkd nor ifupdown is here");
+        println!("nothing is written: neither systemd-networkd, NetworkManager nor ifupdown is here");
         return Ok(());
     };
     let documents = match &export.document {
@@ -75,12 +76,18 @@ pub async fn export(network: &Network, export: &Export, state_dir: &Path) -> any
 /// Who configures links at boot where Muster does not.
 fn here(root: &Path) -> Option<Format> {
     // It runs, or is to at boot: links to what may not be there.
-    let networkd = [
-        "run/systemd/units/invocation:systemd-networkd.service",
-        "etc/systemd/system/multi-user.target.wants/systemd-networkd.service",
-    ];
-    if networkd.iter().any(|link| root.join(link).symlink_metadata().is_ok()) {
+    let is_here = |unit: &str| {
+        let links = [
+            format!("run/systemd/units/invocation:{unit}"),
+            format!("etc/systemd/system/multi-user.target.wants/{unit}"),
+        ];
+        links.iter().any(|link| root.join(link).symlink_metadata().is_ok())
+    };
+    if is_here("systemd-networkd.service") {
         return Some(Format::Networkd);
+    }
+    if is_here("NetworkManager.service") {
+        return Some(Format::NetworkManager);
     }
     ["sbin/ifup", "usr/sbin/ifup"].iter().any(|ifup| root.join(ifup).exists()).then_some(Format::Ifupdown)
 }
@@ -115,7 +122,11 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).with_context(shown)?;
     }
-    let mut file = fs::File::create(path).with_context(shown)?;
+    // NetworkManager takes no file that others may read.
+    let mode = if path.extension().is_some_and(|suffix| suffix == "nmconnection") { 0o600 } else { 0o644 };
+    let mut options = fs::OpenOptions::new();
+    let mut file =
+        options.write(true).create(true).truncate(true).mode(mode).open(path).with_context(shown)?;
     file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).with_context(shown)
 }
 
@@ -127,7 +138,10 @@ pub fn format(text: &str) -> anyhow::Result<Option<Format>> {
     Ok(match text {
         "auto" => None,
         "networkd" => Some(Format::Networkd),
+        "networkmanager" => Some(Format::NetworkManager),
         "ifupdown" => Some(Format::Ifupdown),
-        other => bail!("--format '{}': want networkd, ifupdown or auto", other.escape_default()),
+        other => {
+            bail!("--format '{}': want networkd, networkmanager, ifupdown or auto", other.escape_default())
+        }
     })
 }

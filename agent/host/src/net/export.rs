@@ -1,8 +1,10 @@
-//! A network document in the words of systemd-networkd or ifupdown: for a server that Muster leaves, or that is to come
+//! A network document in the words of systemd-networkd, NetworkManager or ifupdown: for a server that Muster leaves, or that is to come
 //! up without it.
 //!
 //! Pure. What one of them cannot say is an error that names it, never left out. Bridges of Open vSwitch and their ports
 //! are in its own database and come back with it: only what they carry is written.
+
+mod network_manager;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,6 +19,8 @@ use thiserror::Error;
 pub enum Format {
     /// systemd-networkd.
     Networkd,
+    /// NetworkManager, by keyfiles.
+    NetworkManager,
     /// ifupdown, and ifupdown2.
     Ifupdown,
 }
@@ -46,6 +50,7 @@ impl Format {
         let above = Above::of(document);
         match self {
             Self::Networkd => networkd(document, &above),
+            Self::NetworkManager => network_manager::keyfiles(document, &above),
             Self::Ifupdown => ifupdown(document, &above),
         }
     }
@@ -53,6 +58,7 @@ impl Format {
     fn refuse<T>(self, object: &Object, what: &str) -> Result<T, NotExportable> {
         let for_whom = match self {
             Self::Networkd => "systemd-networkd",
+            Self::NetworkManager => "NetworkManager",
             Self::Ifupdown => "ifupdown",
         };
         Err(NotExportable { path: object.path.clone(), what: what.to_owned(), for_whom })
@@ -436,6 +442,29 @@ mod tests {
     }
 
     #[test]
+    fn for_network_manager() {
+        let files: BTreeMap<String, String> =
+            Format::NetworkManager.export(&document()).unwrap().into_iter().collect();
+        let file = |name: &str| {
+            let path = format!("etc/NetworkManager/system-connections/muster-{name}.nmconnection");
+            files[&path].strip_prefix(HEAD).unwrap()
+        };
+        assert_eq!(
+            file("eth0"),
+            "[connection]\nid=muster-eth0\ntype=ethernet\ninterface-name=eth0\n\n[ethernet]\nmtu=1400\n\n[ipv4]\n\
+             method=manual\naddress1=192.0.2.1/24\nroute1=0.0.0.0/0,192.0.2.254\nroute2=10.0.0.0/8,192.0.2.9,5\n\
+             route2_options=table=100\nrouting-rule1=from 192.0.2.1/32 table 100 priority 7\ndns=192.0.2.53;\n\
+             ignore-auto-dns=true\ndns-search=example.org;\n\n[ipv6]\nmethod=auto\naddress1=2001:db8::1/64\n\
+             dns-search=example.org;\n"
+        );
+        assert!(file("vlan20").contains("type=vlan\ninterface-name=vlan20\n\n[vlan]\nid=20\nparent=eth0\n"));
+        let bridge = "type=bridge\ninterface-name=br0\n\n[bridge]\nstp=false\n\n[ipv4]\nmethod=disabled\n";
+        assert!(file("br0").contains(bridge), "{}", file("br0"));
+        assert!(file("eth1").ends_with("interface-name=eth1\nmaster=br0\nslave-type=bridge\n"));
+        assert_eq!(files.len(), 4);
+    }
+
+    #[test]
     fn bonds_and_taps_are_made_and_ports_of_open_vswitch_are_left_to_it() {
         let document = NetworkDocument::parse(&json!([
             {"type": "linux_bond", "name": "bond1", "bonding_options": "mode=active-backup miimon=100 fail_over_mac=2 primary=eth1",
@@ -467,6 +496,16 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains("vx0") && !text.contains("bond2"), "{text}");
+        let files = Format::NetworkManager.export(&document).unwrap();
+        let all: String = files.iter().map(|(_, text)| text.as_str()).collect();
+        for wanted in [
+            "[bond]\nmode=active-backup\nmiimon=100\nfail_over_mac=follow\nprimary=eth1\n",
+            "interface-name=eth1\nmaster=bond1\nslave-type=bond\n",
+            "type=tun\ninterface-name=tap0\n\n[tun]\nmode=2\n",
+        ] {
+            assert!(all.contains(wanted), "{wanted}: {all}");
+        }
+        assert!(!all.contains("eth2") && !all.contains("br-ex"), "{all}");
     }
 
     #[test]
@@ -481,6 +520,9 @@ mod tests {
         let wanted =
             "network_config[0]: an interface that leases its addresses cannot be written for ifupdown";
         assert_eq!(error, wanted);
+        let files = Format::NetworkManager.export(&leasing).unwrap();
+        let wanted = "[ipv4]\nmethod=auto\nnever-default=true\n\n[ipv6]\nmethod=auto\n";
+        assert!(files[0].1.ends_with(wanted), "{files:?}");
     }
 
     #[test]
@@ -494,5 +536,10 @@ mod tests {
         assert!(files.iter().all(|(path, _)| path.ends_with(".network")) && files.len() == 3, "{files:?}");
         let text = Format::Ifupdown.export(&switched).unwrap().remove(0).1;
         assert!(!text.contains("bridge_ports") && !text.contains("vlan-raw-device"), "{text}");
+        let error = Format::NetworkManager.export(&switched).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "network_config[0]: what an interface of Open vSwitch carries cannot be written for NetworkManager"
+        );
     }
 }

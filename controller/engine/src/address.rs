@@ -205,6 +205,11 @@ impl AddressPlan {
         }
     }
 
+    /// Networks and subnets.
+    pub fn made(&self) -> impl Iterator<Item = ResourceId> {
+        self.networks.keys().chain(self.subnets.keys()).copied()
+    }
+
     /// What a network is called.
     pub fn name_of(&self, network: ResourceId) -> Option<&str> {
         self.networks.get(&network)?.name.as_deref()

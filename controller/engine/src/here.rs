@@ -53,7 +53,7 @@ impl Engine {
         let planned = match self.put_in_plan(slot, &desired) {
             Ok(planned) => planned,
             Err(reason) => {
-                let reason = self.shown(slot, &reason);
+                let reason = self.shown_of_plan(slot, &reason);
                 let row = &mut self.rows[slot];
                 (row.kind, row.action) = (kind, Some(action));
                 self.row_changed(slot, true);
@@ -225,7 +225,7 @@ impl Engine {
         self.end_pause(slot);
         self.job_begins(slot);
         if let Err(reason) = self.take_out_of_plan(slot) {
-            let reason = self.shown(slot, &reason);
+            let reason = self.shown_of_plan(slot, &reason);
             let row = &mut self.rows[slot];
             row.action = Some(row.farewell());
             return self.fail_row(slot, reason);

@@ -5,6 +5,8 @@
 //! those of a stack that is COMPLETE, for its revision is not read again: what agents say of it is not shown until its next
 //! operation.
 
+use std::collections::BTreeSet;
+
 use muster_template::{MASK, Secrets};
 
 use crate::engine::Engine;
@@ -48,6 +50,26 @@ impl Stack {
 pub(crate) const HIDES_FLOWS: &str = "hides_flows";
 
 impl Engine {
+    /// What the address plan says to a resource: it names what other stacks made, whose secrets they are too.
+    pub(crate) fn shown_of_plan(&self, slot: Slot, reason: &str) -> String {
+        let made = self.addresses.made().filter_map(|id| self.by_physical.get(&id));
+        let makers: BTreeSet<u64> = made.map(|slot| self.rows[*slot].stack).collect();
+        let makers = makers.iter().filter_map(|id| self.stacks.get(id));
+        let others = makers.filter(|stack| stack.id != self.rows[slot].stack);
+        let mut shown = self.shown(slot, reason);
+        for stack in others {
+            if stack.hidden.forgotten {
+                return format!(
+                    "the address plan has refused it; why is not shown, for a parameter of stack '{0}' is hidden, \
+                     which made a part of that: 'muster stack check {0}' makes it known again",
+                    stack.name
+                );
+            }
+            shown = stack.hidden.secrets.mask(&shown);
+        }
+        shown
+    }
+
     /// Before a row's rules become those of `properties`. What is on the device may be of the properties before: a mark
     /// goes only when these are `settled`.
     pub(crate) fn mark_hidden_flows(&mut self, slot: Slot, hides: bool, settled: bool) {

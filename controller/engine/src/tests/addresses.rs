@@ -154,3 +154,46 @@ resources:
     );
     assert_eq!(json!(bed.view().is_none()), json!(true));
 }
+
+/// Another stack's network has a hidden name.
+#[test]
+fn what_another_stack_hides_is_masked_in_what_the_plan_says() {
+    let made = |name: &str| {
+        let template = "heat_template_version: 2018-08-31
+parameters: {secret: {type: string, hidden: true}}
+resources:
+  n: {type: OS::Neutron::Net, properties: {name: {get_param: secret}}}
+";
+        let parameters = [("secret".to_owned(), name.into())].into();
+        parse(SourceText { name: "t".into(), template: template.into(), parameters, ..SourceText::default() })
+    };
+    let mut bed = Bed::new(1);
+    assert_eq!(create(&mut bed, "nets", made("net-s3cret")), "CREATE_COMPLETE: ");
+    assert!(create(&mut bed, "asks", source(&port(""), "")).starts_with("CREATE_FAILED"));
+    let reason = |bed: &Bed| {
+        let rows = bed.engine.resource_views(&"asks".parse().unwrap(), false).unwrap();
+        assert!(!bed.tables.reasons.join(" ").contains("s3cret"), "{:?}", bed.tables.reasons);
+        rows[0].status_reason.clone()
+    };
+    assert!(reason(&bed).contains("there is no network 'ctlplane'"), "{}", reason(&bed));
+    assert!(reason(&bed).ends_with("(known: ******)"), "{}", reason(&bed));
+    bed.restart();
+    let again = Request::Update {
+        name: "asks".parse().unwrap(),
+        source: source(&port(", name: p"), ""),
+        options: options(),
+    };
+    bed.ask(again).unwrap();
+    bed.idle();
+    assert!(reason(&bed).contains("'muster stack check nets' makes it known again"), "{}", reason(&bed));
+    bed.ask(Request::Check { name: "nets".parse().unwrap() }).unwrap();
+    bed.idle();
+    let again = Request::Update {
+        name: "asks".parse().unwrap(),
+        source: source(&port(", name: q"), ""),
+        options: options(),
+    };
+    bed.ask(again).unwrap();
+    bed.idle();
+    assert!(reason(&bed).ends_with("(known: ******)"), "{}", reason(&bed));
+}

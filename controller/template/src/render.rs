@@ -1,6 +1,7 @@
 //! Expressions → values, with parameters bound and references asked for.
 //!
-//! Unlike Heat, a path that leads nowhere is an error and not an empty text.
+//! As in Heat, a path that leads nowhere is an empty text for `get_param` and null for `get_attr`. Unlike there, a path
+//! into text is an error and not a character of it.
 
 mod condition;
 pub(crate) mod plain;
@@ -9,6 +10,7 @@ mod text;
 pub(crate) mod url;
 mod yaql;
 
+use std::borrow::Cow;
 use std::cell::Cell;
 
 use serde_json::{Map, Value};
@@ -16,7 +18,7 @@ use thiserror::Error;
 
 use crate::Limits;
 use crate::bind::{Parameters, Values};
-use crate::error::{Place, cut, push_item, push_key, suggestion};
+use crate::error::{Place, cut, push_item, push_key};
 use crate::expression::{Call, Entry, Expr, ExprKind, describe};
 use crate::template::Template;
 use crate::text::{text_of, weight};
@@ -391,6 +393,7 @@ impl Scope<'_> {
         let value = value.map_err(|error| Fault::Elsewhere(Box::new(error)))?;
         let what = || format!("the parameter '{}'", self.template.parameters[parameter as usize].name);
         let value = self.select(at, &value, path, what).map_err(|fault| fault.within_key("get_param"))?;
+        let Some(value) = value else { return Ok(Value::String(String::new())) };
         self.spend(at, weight(value))?;
         Ok(value.clone())
     }
@@ -410,7 +413,9 @@ impl Scope<'_> {
         };
         let what = || format!("the attribute '{}' of '{name}'", cut(attribute));
         let value = self.select(at, &value, &path[used..], what);
-        let value = value.map_err(|fault| fault.within_key("get_attr"))?;
+        let Some(value) = value.map_err(|fault| fault.within_key("get_attr"))? else {
+            return Ok(Value::Null);
+        };
         self.spend(at, weight(value))?;
         Ok(value.clone())
     }
@@ -435,39 +440,44 @@ impl Scope<'_> {
         path.iter().map(key).collect()
     }
 
+    /// What a path leads to; none where that is nowhere.
     fn select<'v>(
         &self,
         at: Place,
         mut value: &'v Value,
         path: &[Expr],
         what: impl Fn() -> String,
-    ) -> Result<&'v Value, Fault> {
+    ) -> Result<Option<&'v Value>, Fault> {
         for part in path {
-            let key = self.value(part)?;
-            if !matches!(key, Value::String(_) | Value::Number(_)) {
-                return Err(Fault::new(part.at, format!("want a key or an index, got {}", describe(&key))));
-            }
-            let key = self.parameters.indexed(text_of(&key));
-            value = match value {
-                Value::Object(map) => map.get(&*key).ok_or_else(|| {
-                    let near = suggestion(&key, map.keys().map(String::as_str));
-                    Fault::new(part.at, format!("{} has no key '{}'{near}", what(), cut(&key)))
-                })?,
-                Value::Array(items) => {
-                    key.parse::<usize>().ok().and_then(|i| items.get(i)).ok_or_else(|| {
-                        let message =
-                            format!("{} has no item '{}'; the list has {}", what(), cut(&key), items.len());
-                        Fault::new(part.at, message)
-                    })?
-                }
+            let key = match self.value(part)? {
+                Value::Null => return Ok(None),
+                key @ (Value::String(_) | Value::Number(_)) => key,
                 other => {
-                    let message =
-                        format!("{} is {} here, it has no '{}'", what(), describe(other), cut(&key));
-                    return Err(Fault::new(at, message));
+                    let message = format!("want a key or an index, got {}", describe(&other));
+                    return Err(Fault::new(part.at, message));
                 }
             };
+            let written = text_of(&key);
+            let key = self.parameters.indexed(Cow::Borrowed(&*written));
+            let found = match value {
+                Value::Object(map) => map.get(&*key),
+                Value::Array(items) => item(items, &key),
+                Value::String(text) if !text.is_empty() => {
+                    let message = format!("{} is text here, it has no '{}'", what(), cut(&key));
+                    return Err(Fault::new(at, message));
+                }
+                _ => None,
+            };
+            match found {
+                Some(found) => value = found,
+                // Heat puts no index into paths: a list that is too short for its group is a mistake.
+                None if key != written => {
+                    return Err(Fault::new(part.at, format!("{} has no '{}'", what(), cut(&key))));
+                }
+                None => return Ok(None),
+            }
         }
-        Ok(value)
+        Ok(Some(value))
     }
 
     fn spend(&self, at: Place, bytes: usize) -> Result<(), Fault> {
@@ -478,5 +488,13 @@ impl Scope<'_> {
             }
             None => Err(Fault::new(at, format!("this renders to more than {} MiB", Limits::RENDERED >> 20))),
         }
+    }
+}
+
+/// By its place, counted from the end where that is negative.
+fn item<'v>(items: &'v [Value], key: &str) -> Option<&'v Value> {
+    match key.parse::<i64>().ok()? {
+        place @ 0.. => items.get(usize::try_from(place).ok()?),
+        place => items.get(items.len().checked_sub(usize::try_from(place.unsigned_abs()).ok()?)?),
     }
 }

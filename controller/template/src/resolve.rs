@@ -10,7 +10,7 @@ mod walk;
 use crate::Limits;
 use crate::build::Names;
 use crate::digest::{self, NamesOf};
-use crate::error::{Errors, Path, Place, Sink, cut, suggestion, suggestion_or_all};
+use crate::error::{Errors, Path, Place, Sink, cut, suggestion};
 use crate::library::{Given, is_template};
 use crate::parse::{Draft, DraftCondition, DraftResource};
 use crate::template::{Attached, Condition, Resource, Template};
@@ -182,8 +182,21 @@ pub(crate) fn unknown_type(name: &str) -> String {
                 use an OS::Heat::WaitConditionHandle, and another name for it where signals are wanted anew"
             .to_owned();
     }
-    let near = suggestion_or_all(name, &Kind::ALL.map(Kind::name));
-    format!("unknown resource type '{}'{near}", cut(name))
+    let near = suggestion(name, Kind::ALL.map(Kind::name));
+    let of = |starts: &[&str]| starts.iter().any(|start| name.starts_with(start));
+    let hint = match () {
+        () if of(&["OS::TripleO::"]) => "; give the environment whose 'resource_registry' says what it is",
+        () if of(&["OS::Heat::", "Muster::"]) && !near.is_empty() => "",
+        () if of(&["OS::", "AWS::"]) => {
+            "; what only a cloud has is mapped to a template or to OS::Heat::None by 'resource_registry' in an \
+             environment"
+        }
+        () if near.is_empty() => {
+            "; 'muster type list' has all types, and 'resource_registry' in an environment may say what others are"
+        }
+        () => "",
+    };
+    format!("unknown resource type '{}'{near}{hint}", cut(name))
 }
 
 fn kind_of(resource: &DraftResource) -> Kind {

@@ -112,6 +112,12 @@ pub enum Kind {
 /// Of a type that takes whatever it is given.
 static ANY: Property = Property::optional("*", |_| Ok(()));
 
+/// Names of before that Heat still takes, and what they stand for.
+const FORMER: [(&str, Kind); 2] = [
+    ("OS::Heat::SoftwareDeployments", Kind::SoftwareDeploymentGroup),
+    ("OS::Heat::StructuredDeployments", Kind::StructuredDeploymentGroup),
+];
+
 /// What a nested stack is where only the kind is known.
 const NESTED: &str = "a template";
 
@@ -329,9 +335,10 @@ impl Kind {
         }
     }
 
-    /// The type of that name.
+    /// The type of that name, or of that former name.
     pub fn from_name(name: &str) -> Option<Kind> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
+        let former = || FORMER.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind);
+        Self::ALL.into_iter().find(|kind| kind.name() == name).or_else(former)
     }
 
     /// The type of that name, and what a nested stack is named where only the kind is known.

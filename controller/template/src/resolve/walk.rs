@@ -320,9 +320,6 @@ impl Resolver<'_> {
             Call::Repeat { permutations: false, .. } => {
                 Some(("'permutations' of 'repeat'".to_owned(), Version::Pike))
             }
-            Call::GetAttr { path, .. } if !path.is_empty() => {
-                Some(("'get_attr' with a path".to_owned(), Version::Juno))
-            }
             _ => None,
         };
         match part {

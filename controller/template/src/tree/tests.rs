@@ -216,6 +216,21 @@ fn what_is_wrong_is_said_where_it_is_written() {
              site: name the template's file as the type",
         ),
         (
+            "resources: {n: {type: OS::Nova::Server}, m: {type: OS::TripleO::Task}}",
+            "root:2:23: resources.n.type: unknown resource type 'OS::Nova::Server'; what only a cloud has is mapped to a \
+             template or to OS::Heat::None by 'resource_registry' in an environment",
+        ),
+        (
+            "resources: {n: {type: OS::Nova::Server}, m: {type: OS::TripleO::Task}}",
+            "root:2:52: resources.m.type: unknown resource type 'OS::TripleO::Task'; give the environment whose \
+             'resource_registry' says what it is",
+        ),
+        (
+            "resources: {n: {type: Site::Server}}",
+            "root:2:23: resources.n.type: unknown resource type 'Site::Server'; 'muster type list' has all types, and \
+             'resource_registry' in an environment may say what others are",
+        ),
+        (
             "resources: {g: {type: OS::Heat::ResourceGroup, properties: {count: -1, resource_def: {type: OS::Heat::None}}}}",
             "root:2:68: resources.g.properties.count: want a whole number from 0 to 1000000",
         ),
@@ -241,6 +256,55 @@ fn what_is_wrong_is_said_where_it_is_written() {
         outputs(&tree)["x"],
         "root:3:22: outputs.x.value.get_attr: 'n.yaml' has no output 'oo'; did you mean 'o'?"
     );
+}
+
+/// As Heat's code has it; `2013-05-23` has paths too.
+#[test]
+fn a_path_of_an_attribute_leads_nowhere() {
+    let nested = "outputs: {o: {value: {here: [a, b], none: null, empty: '', text: abc}}}";
+    let root = "resources: {n: {type: n.yaml}}\noutputs:\n";
+    for (path, wanted) in [
+        ("here, 1", json!("b")),
+        ("here, -1", json!("b")),
+        ("here, 2", json!(null)),
+        ("here, key", json!(null)),
+        ("gone, and, more", json!(null)),
+        ("none, key", json!(null)),
+        ("empty, 0", json!(null)),
+        (
+            "text, 0",
+            json!(
+                "root:4:14: outputs.x.value.get_attr: the attribute 'o' of 'n' is text here, it has no '0'"
+            ),
+        ),
+    ] {
+        let root = format!("{root}  x: {{value: {{get_attr: [n, o, {path}]}}}}");
+        let tree = grown(&root, &[("n.yaml", nested)], "{}").unwrap();
+        assert_eq!(outputs(&tree)["x"], wanted, "{path}");
+    }
+    let first = "heat_template_version: 2013-05-23\nresources: {v: {type: OS::Heat::Value, properties: {value: [a]}}}\n\
+        outputs: {o: {value: {get_attr: [v, value, 0]}}}";
+    crate::parse("t", first, &BTreeMap::new()).unwrap();
+}
+
+/// What Heat called them once is the same type, and an environment may map it.
+#[test]
+fn former_names_of_types() {
+    for name in ["OS::Heat::SoftwareDeployments", "OS::Heat::StructuredDeployments"] {
+        let config = if name.contains("Software") { "Software" } else { "Structured" };
+        let root = format!(
+            "resources:\n  c: {{type: OS::Heat::{config}Config}}\n  \
+             g: {{type: {name}, properties: {{config: {{get_resource: c}}, servers: {{a: web-1, b: web-2}}}}}}"
+        );
+        let tree = grown(&root, &[], "{}").unwrap();
+        let wanted = ["c OS::Heat::XConfig < ", "g OS::Heat::XDeploymentGroup < c g/a g/b"]
+            .into_iter()
+            .chain(["g/a OS::Heat::XDeployment < c", "g/b OS::Heat::XDeployment < c"])
+            .map(|line| line.replace('X', config));
+        assert!(shown(&tree).into_iter().eq(wanted), "{:?}", shown(&tree));
+        let mapped = grown(&root, &[], &format!("resource_registry: {{'{name}': OS::Heat::None}}")).unwrap();
+        assert_eq!(mapped.len(), 2);
+    }
 }
 
 #[test]

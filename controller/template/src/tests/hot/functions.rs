@@ -18,14 +18,22 @@ fn get_param_follows_paths() {
         ("{get_param: [site, name, {get_param: which}]}", json!("lab")),
         ("{get_param: [site, dns]}", json!(["10.0.0.53", "10.0.1.53"])),
         ("{get_param: [site, none]}", json!(null)),
+        ("{get_param: [list, -1]}", json!("c")),
+        ("{get_param: [site]}", value("{get_param: site}").unwrap()),
+        // Heat's code: a path that leads nowhere
+        ("{get_param: [site, name, shrt]}", json!("")),
+        ("{get_param: [site, nothing, at, all, 0]}", json!("")),
+        ("{get_param: [site, none, key]}", json!("")),
+        ("{get_param: [site, dns, key]}", json!("")),
+        ("{get_param: [site, {get_param: [site, none]}]}", json!("")),
+        ("{get_param: [list, 3]}", json!("")),
+        ("{get_param: [list, -4]}", json!("")),
+        ("{get_param: [number, 0]}", json!("")),
+        ("{if: [{equals: [{get_param: [site, KernelArgs]}, '']}, none, some]}", json!("none")),
     ]);
     says(&[
         ("{get_param: txt}", ".get_param: there is no parameter 'txt'; did you mean 'text'?"),
-        (
-            "{get_param: [site, name, shrt]}",
-            ".get_param: the parameter 'site' has no key 'shrt'; did you mean 'short'?",
-        ),
-        ("{get_param: [list, 3]}", ".get_param: the parameter 'list' has no item '3'; the list has 3"),
+        ("{get_param: [site, [name]]}", ".get_param: want a key or an index, got a list"),
         ("{get_param: [text, 0]}", ".get_param: the parameter 'text' is text here, it has no '0'"),
         ("{get_param: []}", ".get_param: want [PARAMETER, KEY, …], got an empty list"),
     ]);

@@ -164,11 +164,11 @@ impl World {
                 if !is_new {
                     count("is found to have ended");
                 }
-                let Some(Run { state: State::Ended(end), line, .. }) = runner.runs.get(&run) else { return };
+                let Some(Run { state: State::Ended(end), .. }) = runner.runs.get(&run) else { return };
                 match end {
                     End::Well if job.action == Action::Delete => Ok(Observed::default()),
                     End::Well => {
-                        let stdout = stdout(&job, *line);
+                        let stdout = stdout(&job);
                         Ok(told(deployment, 0, stdout, Some(output(&gist(deployment)))))
                     }
                     End::Badly => failed("the script ended with status 1", true),
@@ -289,7 +289,7 @@ impl World {
         let State::Alive(end) = run.state else { return };
         run.state = State::Ended(end);
         if let (End::Well, Spec::Deployment(deployment)) = (end, &run.job.spec) {
-            let ran = Ran { deployment: deployment.clone(), stdout: stdout(&run.job, line) };
+            let ran = Ran { deployment: deployment.clone(), stdout: stdout(&run.job) };
             if run.job.action.applies() {
                 machine.host.scripts.insert(key.0, ran);
             }
@@ -428,8 +428,13 @@ fn was_never_here(was: &Entry, action: Action) -> bool {
     action == Action::Delete && !was.exists()
 }
 
-fn stdout(job: &Job, line: u64) -> String {
-    format!("{:?} {} in line {line}", job.action, job.resource)
+/// The same for another run of the same: who read it is not changed because a new server has an old one's name.
+fn stdout(job: &Job) -> String {
+    let with = match &job.spec {
+        Spec::Deployment(deployment) => output(&gist(deployment)),
+        _ => String::new(),
+    };
+    format!("{} ran with {with}", job.resource)
 }
 
 fn told(deployment: &Deployment, status: i32, stdout: String, output: Option<String>) -> Observed {

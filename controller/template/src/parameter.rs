@@ -2,6 +2,7 @@
 
 mod constraint;
 mod custom;
+mod pattern;
 
 use serde::Serialize;
 use serde_json::{Number, Value};

@@ -1,10 +1,10 @@
 //! `constraints` of a parameter: what its values must be beyond its type.
 
-use regex::{Regex, RegexBuilder};
 use serde_json::{Number, Value};
 
 use super::ParameterType;
 use super::custom::Custom;
+use super::pattern::Pattern;
 use crate::Limits;
 use crate::build::Reader;
 use crate::error::{cut, suggestion, suggestion_or_all};
@@ -39,7 +39,7 @@ enum Rule {
     /// Already converted to the parameter's type.
     AllowedValues(Vec<Value>),
     /// With what was written.
-    AllowedPattern(Box<Regex>, Box<str>),
+    AllowedPattern(Pattern, Box<str>),
     Custom(Custom),
 }
 
@@ -101,10 +101,8 @@ impl Rule {
                     format!("{all}{}{more}", shown.join(", "))
                 })
             }
-            Rule::AllowedPattern(regex, pattern) => {
-                // As Heat does it: the first match from the start must be the whole value.
-                let text = text_of(value);
-                let fits = regex.find(&text).is_some_and(|found| found.end() == text.len());
+            Rule::AllowedPattern(compiled, pattern) => {
+                let fits = compiled.is_whole(&text_of(value));
                 (!fits).then(|| format!("text that matches '{}'", cut(pattern)))
             }
             Rule::Custom(custom) => {
@@ -379,25 +377,11 @@ fn allowed_pattern(reader: &mut Reader<'_>, value: &Expr) -> Option<Rule> {
         reader.error(value.at, message);
         return None;
     }
-    let anchored = format!(r"\A(?:{pattern})");
-    let built = RegexBuilder::new(&anchored).size_limit(Limits::REGEX).dfa_size_limit(Limits::REGEX).build();
-    match built {
-        Ok(regex) => Some(Rule::AllowedPattern(Box::new(regex), pattern.clone())),
-        Err(error) => {
-            reader.error(value.at, format!("the pattern '{}' is not taken: {}", cut(pattern), said(&error)));
+    match Pattern::read(pattern) {
+        Ok(compiled) => Some(Rule::AllowedPattern(compiled, pattern.clone())),
+        Err(why) => {
+            reader.error(value.at, format!("the pattern '{}' is not taken: {why}", cut(pattern)));
             None
-        }
-    }
-}
-
-/// The regex crate's message is a drawing over several lines; its last line says it.
-fn said(error: &regex::Error) -> String {
-    match error {
-        regex::Error::CompiledTooBig(_) => "it needs too much memory".into(),
-        other => {
-            let text = other.to_string();
-            let last = text.lines().last().unwrap_or_default();
-            last.strip_prefix("error: ").unwrap_or(last).to_owned()
         }
     }
 }

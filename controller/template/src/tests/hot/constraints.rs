@@ -151,6 +151,46 @@ fn allowed_pattern_is_of_the_whole_value() {
 }
 
 #[test]
+fn allowed_pattern_looks_around_and_back() {
+    // TripleO's bonds
+    let bonds = "^((?!balance.tcp).)*$";
+    let refused = format!("want text that matches '{bonds}', got 'bond_mode=balance-tcp lacp=active'");
+    let of = |pattern: &str| format!("{{allowed_pattern: '{pattern}'}}");
+    check(
+        "string",
+        &of(bonds),
+        &[
+            (json!("bond_mode=active-backup"), ""),
+            (json!(""), ""),
+            (json!("bond_mode=balance-tcp lacp=active"), &refused),
+        ],
+    );
+    for (pattern, fits, not) in [
+        (r"(?=.*\d)(?=.*[a-z]).{4,8}", "abc1", "abcd"),
+        (r"\w+(?<!-)", "web1", "web-"),
+        (r"([ab])\1", "aa", "ab"),
+        ("(?P<first>[ab])x(?P=first)", "bxb", "bxa"),
+        ("(?!x)y|yes", "y", "yes"),
+    ] {
+        let refused = format!("want text that matches '{pattern}', got '{not}'");
+        check("string", &of(pattern), &[(json!(fits), ""), (json!(not), &refused)]);
+    }
+    // Steps, sizes and values are bounded.
+    for (pattern, value) in [
+        ("(a|aa)+(?!b)$".to_owned(), format!("{}c", "a".repeat(5_000))),
+        (bonds.to_owned(), "x".repeat(100_000)),
+    ] {
+        let constraints = format!("constraints: [{}]", of(&pattern));
+        assert!(refusal("string", &constraints, json!(value)).is_some(), "{pattern}");
+    }
+    for pattern in [format!("(?!x){}", "a".repeat(300)), r"(?!x)\w{500}".to_owned()] {
+        let text = format!("parameters:\n  p: {{type: string, constraints: [{}]}}\n", of(&pattern));
+        let errors = parse("t", &format!("heat_template_version: rocky\n{text}"), &Default::default());
+        assert!(errors.unwrap_err().to_string().contains("is not supported"), "{pattern}");
+    }
+}
+
+#[test]
 fn a_description_is_said_instead() {
     let constraints = "constraints: [{length: {min: 6, max: 8}, description: User name must be between 6 and 8 characters}, {allowed_pattern: '[A-Z]+', description: Capitals only}]";
     assert_eq!(
@@ -298,8 +338,13 @@ fn constraints_that_are_refused() {
         ),
         (
             "string",
-            "{allowed_pattern: '(?!x)y'}",
-            ".allowed_pattern: the pattern '(?!x)y' is not taken: look-around, including look-ahead and look-behind, is not supported",
+            r"{allowed_pattern: '(?<a>x)\g<a>(?!x)'}",
+            r".allowed_pattern: the pattern '(?<a>x)\g<a>(?!x)' is not taken: unrecognized escape sequence",
+        ),
+        (
+            "string",
+            "{allowed_pattern: '(?(1)a|b)'}",
+            ".allowed_pattern: the pattern '(?(1)a|b)' is not taken: unrecognized flag",
         ),
         ("string", "{allowed_pattern: 5}", ".allowed_pattern: want a regular expression, got a number"),
         (

@@ -315,6 +315,11 @@ fn expressions_that_are_wrong() {
             ("regex('a')", "yaql: a regex is no value of a template"),
         ],
     );
+    for regex in ["(?!y)x", r"(x)\1"] {
+        let error = value(&format!("{{yaql: {{expression: \"'x' =~ '{}'\"}}}}", regex.replace('\\', "\\\\")));
+        let error = error.unwrap_err();
+        assert!(error.contains("yaql: the regex '") && error.contains("not supported"), "{error}");
+    }
     let error = value("{yaql: {expression: '$.data.select('}}").unwrap_err();
     assert_eq!(error, "t:11:42: outputs.o.value.yaql.expression: yaql: want a value, got the end");
     let error = value("{yaql: {expression: [a]}}").unwrap_err();

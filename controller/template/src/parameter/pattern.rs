@@ -1,0 +1,80 @@
+//! Regular expressions of `allowed_pattern`, which Python reads in Heat.
+
+use regex::{Regex, RegexBuilder};
+
+use crate::Limits;
+
+/// A regular expression that begins where the text does.
+#[derive(Clone, Debug)]
+pub(super) enum Pattern {
+    /// Its time is the text's length.
+    Plain(Box<Regex>),
+    /// It looks around or back: its time is not, and is bounded by steps.
+    Looking(Box<fancy_regex::Regex>),
+}
+
+impl Pattern {
+    /// # Errors
+    /// Why it is not taken.
+    pub fn read(pattern: &str) -> Result<Self, String> {
+        let anchored = format!(r"\A(?:{pattern})");
+        let built =
+            RegexBuilder::new(&anchored).size_limit(Limits::REGEX).dfa_size_limit(Limits::REGEX).build();
+        match built {
+            Ok(regex) => Ok(Self::Plain(Box::new(regex))),
+            Err(regex::Error::CompiledTooBig(_)) => Err("it needs too much memory".into()),
+            Err(error) => looking(pattern, &anchored).ok_or_else(|| said(&error)),
+        }
+    }
+
+    /// Whether the first match is the whole text, as Heat has it. One that takes too many steps is none.
+    pub fn is_whole(&self, text: &str) -> bool {
+        let end = match self {
+            Self::Plain(regex) => regex.find(text).map(|found| found.end()),
+            Self::Looking(_) if text.len() > Limits::LOOKED_AT => None,
+            Self::Looking(regex) => regex.find(text).ok().flatten().map(|found| found.end()),
+        };
+        end == Some(text.len())
+    }
+}
+
+/// A pattern in the parts of Python's language that the plain ones lack: look-around and back references. Each of its
+/// plain parts is compiled by itself, so it is short and they are small.
+fn looking(pattern: &str, anchored: &str) -> Option<Pattern> {
+    if pattern.len() > Limits::LOOKING || !is_pythons(pattern) {
+        return None;
+    }
+    let mut builder = fancy_regex::RegexBuilder::new(anchored);
+    builder.backtrack_limit(Limits::LOOKING_STEPS).seek(false);
+    builder.delegate_size_limit(Limits::REGEX / 16).delegate_dfa_size_limit(Limits::REGEX);
+    builder.build().ok().map(|regex| Pattern::Looking(Box::new(regex)))
+}
+
+/// Nothing in it is another language's: subroutines, for one, take any amount of memory.
+fn is_pythons(pattern: &str) -> bool {
+    const ESCAPES: &str = "AabBdDfnrsStuUvwWx";
+    const GROUPS: [&str; 7] = [":", "=", "!", "<=", "<!", "P<", "P="];
+    let mut rest = pattern;
+    while let Some(at) = rest.find(['\\', '(']) {
+        let (is_escape, after) = (rest.as_bytes()[at] == b'\\', &rest[at + 1..]);
+        let Some(next) = after.chars().next() else { return false };
+        let fits = match next {
+            _ if is_escape => !next.is_ascii_alphabetic() || ESCAPES.contains(next),
+            '?' => GROUPS.iter().any(|group| after[1..].starts_with(group)),
+            '*' => false,
+            _ => true,
+        };
+        if !fits {
+            return false;
+        }
+        rest = if is_escape { &after[next.len_utf8()..] } else { after };
+    }
+    true
+}
+
+/// The regex crate's message is a drawing over several lines; its last line says it.
+fn said(error: &regex::Error) -> String {
+    let text = error.to_string();
+    let last = text.lines().last().unwrap_or_default();
+    last.strip_prefix("error: ").unwrap_or(last).to_owned()
+}

@@ -361,6 +361,8 @@ fn functions_of_cfn_are_refused_with_what_to_write() {
         ("{Fn::Transform: x}", ": unknown function 'Fn::Transform'"),
         ("{str_replce: x}", ": unknown function 'str_replce'; did you mean 'str_replace'?"),
         ("{str_split: [a, b], x: 1}", ": the function 'str_split' must be the only key of its map"),
+        ("{str_split: [a, b], x: 1, y}", ": the function 'str_split' must be the only key of its map"),
+        ("{get_attr: , get_param: }", ": the function 'get_attr' must be the only key of its map"),
     ]);
 }
 
@@ -371,6 +373,8 @@ fn data_with_keys_like_functions_is_data() {
         ("{on: x}", json!({"on": "x"})),
         ("{filters: [a]}", json!({"filters": ["a"]})),
         ("{digits: 5}", json!({"digits": 5})),
+        ("{get_attr: subnet, cidr}", json!({"get_attr": "subnet", "cidr": null})),
+        ("{get_file: {get_param: text}, b: , c}", json!({"get_file": "some text", "b": null, "c": null})),
         (
             "{name: x, filter: y, if: z, not: 1, contains: 2}",
             json!({

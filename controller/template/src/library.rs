@@ -37,7 +37,7 @@ pub fn resolve(base: &str, name: &str) -> String {
 /// Where a key begins (nowhere, `/`, `file:///`, `https://host/`), and its path from there.
 fn split(key: &str) -> (&str, &str) {
     let root = match key.find("://") {
-        Some(scheme) if key[..scheme].bytes().all(|b| b.is_ascii_alphanumeric()) => {
+        Some(scheme) if scheme > 0 && key[..scheme].bytes().all(|b| b.is_ascii_alphanumeric()) => {
             let host = scheme + "://".len();
             key[host..].find('/').map_or(key.len(), |end| host + end + 1)
         }
@@ -58,8 +58,9 @@ fn normal(root: &str, folder: &str, path: &str) -> String {
             part => parts.push(part),
         }
     }
-    // A host without a path.
-    let slash = if root.is_empty() || root.ends_with('/') { "" } else { "/" };
+    // A host without a path, also one without a name.
+    let is_whole = root.ends_with('/') && !root.ends_with("://");
+    let slash = if root.is_empty() || is_whole { "" } else { "/" };
     [root, slash, &parts.join("/")].concat()
 }
 

@@ -97,7 +97,11 @@ fn trim(args: &Arguments<'_>) -> Evaluated {
 
 fn split(args: &Arguments<'_>) -> Evaluated {
     args.want(1, 3)?;
-    let text = args.text(0)?;
+    let text = match args.value(0)? {
+        Y::Text(text) => text,
+        regex @ Y::Regex(_) if args.name == "split" => return split_by(args, &regex),
+        other => return Err(args.wants("text", &other)),
+    };
     args.evaluator.step(text.len() / 8)?;
     let separator = args.optional(1)?.filter(|value| !matches!(value, Y::Null));
     let most = match args.optional(2)? {
@@ -119,6 +123,34 @@ fn split(args: &Arguments<'_>) -> Evaluated {
     };
     args.evaluator.spend(text.len())?;
     args.evaluator.list(parts.into_iter().map(Y::text).collect())
+}
+
+/// `regex(pattern).split(text)`, as in Python: what is between matches, and after each piece what the groups of its match
+/// took.
+fn split_by(args: &Arguments<'_>, regex: &Y) -> Evaluated {
+    let text = args.text(1)?;
+    let most = match args.optional(2)? {
+        None => usize::MAX,
+        Some(Y::Int(n)) if n > 0 => usize::try_from(n).unwrap_or(usize::MAX),
+        Some(Y::Int(_)) => usize::MAX,
+        Some(other) => return Err(args.wants("a whole number", &other)),
+    };
+    args.evaluator.step(BUILT)?;
+    let regex = pattern(regex)?;
+    let (mut parts, mut end) = (Vec::new(), 0);
+    for found in regex.captures_iter(&text).take(most) {
+        args.evaluator.step(found.len())?;
+        let Some(whole) = found.get(0) else { continue };
+        let groups = found.iter().skip(1).map(|group| group.map(|group| group.as_str()));
+        for part in std::iter::once(Some(&text[end..whole.start()])).chain(groups) {
+            args.evaluator.spend(part.map_or(0, str::len))?;
+            parts.push(part.map_or(Y::Null, Y::text));
+        }
+        end = whole.end();
+    }
+    args.evaluator.spend(text.len() - end)?;
+    parts.push(Y::text(&text[end..]));
+    args.evaluator.list(parts)
 }
 
 /// `list.join(separator)` and `separator.join(list)`

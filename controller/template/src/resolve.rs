@@ -185,18 +185,23 @@ pub(crate) fn unknown_type(name: &str) -> String {
     let near = suggestion(name, Kind::ALL.map(Kind::name));
     let of = |starts: &[&str]| starts.iter().any(|start| name.starts_with(start));
     let hint = match () {
-        () if of(&["OS::TripleO::"]) => "; give the environment whose 'resource_registry' says what it is",
+        () if of(&["OS::TripleO::"]) => "give the environment whose 'resource_registry' says what it is",
         () if of(&["OS::Heat::", "Muster::"]) && !near.is_empty() => "",
         () if of(&["OS::", "AWS::"]) => {
-            "; what only a cloud has is mapped to a template or to OS::Heat::None by 'resource_registry' in an \
+            "what only a cloud has is mapped to a template or to OS::Heat::None by 'resource_registry' in an \
              environment"
         }
         () if near.is_empty() => {
-            "; 'muster type list' has all types, and 'resource_registry' in an environment may say what others are"
+            "'muster type list' has all types, and 'resource_registry' in an environment may say what others are"
         }
         () => "",
     };
-    format!("unknown resource type '{}'{near}{hint}", cut(name))
+    let between = match (near.is_empty(), hint.is_empty()) {
+        (_, true) => "",
+        (true, false) => "; ",
+        (false, false) => " Or: ",
+    };
+    format!("unknown resource type '{}'{near}{between}{hint}", cut(name))
 }
 
 fn kind_of(resource: &DraftResource) -> Kind {

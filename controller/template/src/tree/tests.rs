@@ -226,6 +226,11 @@ fn what_is_wrong_is_said_where_it_is_written() {
              'resource_registry' says what it is",
         ),
         (
+            "resources: {n: {type: OS::Neutron::Pool}}",
+            "root:2:23: resources.n.type: unknown resource type 'OS::Neutron::Pool'; did you mean 'OS::Neutron::Port'? \
+             Or: what only a cloud has is mapped to a template or to OS::Heat::None",
+        ),
+        (
             "resources: {n: {type: Site::Server}}",
             "root:2:23: resources.n.type: unknown resource type 'Site::Server'; 'muster type list' has all types, and \
              'resource_registry' in an environment may say what others are",

@@ -287,6 +287,10 @@ fn a_path_of_an_attribute_leads_nowhere() {
         let tree = grown(&root, &[("n.yaml", nested)], "{}").unwrap();
         assert_eq!(outputs(&tree)["x"], wanted, "{path}");
     }
+    let members = "resources: {g: {type: OS::Heat::ResourceChain, properties: {resources: [n.yaml, m.yaml]}}}\n\
+        outputs: {x: {value: {get_attr: [g, o, here]}}}";
+    let tree = grown(members, &[("n.yaml", nested), ("m.yaml", "outputs: {o: {value: {}}}")], "{}").unwrap();
+    assert_eq!(outputs(&tree)["x"], json!([["a", "b"], null]));
     let first = "heat_template_version: 2013-05-23\nresources: {v: {type: OS::Heat::Value, properties: {value: [a]}}}\n\
         outputs: {o: {value: {get_attr: [v, value, 0]}}}";
     crate::parse("t", first, &BTreeMap::new()).unwrap();

@@ -397,13 +397,9 @@ impl<'a> Context<'a> {
                 }
                 _ => None,
             };
-            value = next.ok_or_else(|| {
-                Unresolved::Wrong(format!(
-                    "the attribute '{}' of '{resource}' has no '{}'",
-                    cut(name),
-                    cut(key)
-                ))
-            })?;
+            // As in Heat, for each member: nowhere is null.
+            let Some(next) = next else { return Ok(Value::Null) };
+            value = next;
         }
         Ok(value)
     }

@@ -91,9 +91,13 @@ impl Row {
         }
         // An agent that has lost its ledger has what was made there before all the same.
         let is_made = self.held.is_some() || (self.applied && self.definition != 0);
+        // What a deployment runs at its creation has not run well yet, and what it runs at an update may be nothing.
+        let is_unfinished = kind.is_deployment()
+            && self.action == Some(Action::Create)
+            && self.status != Some(Status::Complete);
         Needed::Apply(match self {
             row if row.is_adopted() => Action::Check,
-            _ if is_made => Action::Update,
+            _ if is_made && !is_unfinished => Action::Update,
             _ => Action::Create,
         })
     }

@@ -320,6 +320,26 @@ fn a_failed_run_shows_its_stderr_without_secrets_and_runs_again() {
 }
 
 #[test]
+fn what_failed_at_its_creation_is_created_again() {
+    let mut bed = Bed::new(1);
+    bed.create(deployed("once", ", actions: [CREATE]")).unwrap();
+    bed.fail_next(&node(0), true);
+    bed.idle();
+    assert_eq!(bed.status(), "CREATE_FAILED");
+    // Its agent says that it knows of it.
+    bed.disconnect(&node(0));
+    bed.connect(&node(0));
+    bed.ran.clear();
+    bed.update(deployed("once", ", actions: [CREATE]")).unwrap();
+    bed.idle();
+    assert_eq!((bed.status().as_str(), &bed.ran), ("UPDATE_COMPLETE", &vec!["Create d".to_owned()]));
+    bed.ran.clear();
+    bed.update(deployed("another", ", actions: [CREATE]")).unwrap();
+    bed.idle();
+    assert_eq!((bed.status().as_str(), &bed.ran), ("UPDATE_COMPLETE", &vec!["Update d".to_owned()]));
+}
+
+#[test]
 fn the_group_os_net_config_is_a_network_with_a_claim() {
     let with = |more: &str| {
         let root = format!(

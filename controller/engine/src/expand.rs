@@ -14,6 +14,7 @@ use muster_template::{Errors, Known, Tree};
 use serde_json::Value;
 
 use crate::engine::{Engine, Todo};
+use crate::layout::Before;
 use crate::plan::{Ground, Plan, plan};
 use crate::record::Status;
 use crate::request::Options;
@@ -173,7 +174,7 @@ impl Engine {
             .map(|walk| (walk.timeout, walk.since, walk.ended, walk.batches.clone(), walk.timed_out));
         let (traversal, status) = (stack.traversal, stack.status);
         self.leave_walk(id);
-        self.lay_out(id, plan, false, true, tree);
+        self.lay_out(id, plan, Before { steady: false, anew: true, ended: true }, tree);
         let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };
         let mut due = walk.timeout;
         if let Some((timeout, since, ended, batches, timed_out)) = known {

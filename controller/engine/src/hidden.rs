@@ -11,7 +11,7 @@ use muster_template::{MASK, Secrets};
 
 use crate::engine::Engine;
 use crate::flow::Owner;
-use crate::resource::Slot;
+use crate::resource::{Row, Slot};
 use crate::stack::Stack;
 
 /// In the place of what an agent says, where it cannot be known what of it is hidden.
@@ -86,7 +86,16 @@ impl Engine {
     /// Whether a resource's rules are made of something hidden.
     pub(crate) fn hides_flows(&self, owner: Owner) -> bool {
         let row = self.rows.of_id(owner.0).map(|slot| &self.rows[slot]);
-        row.is_some_and(|row| row.attributes.contains_key(HIDES_FLOWS))
+        owner == Owner::OPERATOR_HIDDEN || row.is_some_and(|row| row.attributes.contains_key(HIDES_FLOWS))
+    }
+
+    /// The node that a row waits for to tell what it is, for operators: its name may be a hidden value.
+    pub(crate) fn asked(&self, row: &Row) -> String {
+        let stack = self.stacks.get(&row.stack).filter(|stack| !stack.hidden.forgotten);
+        match (self.asks(row), stack) {
+            (Some(node), Some(stack)) => format!("node {}", stack.hidden.secrets.mask(node.as_str())),
+            _ => "a node".to_owned(),
+        }
     }
 
     /// What an agent says of a resource, for operators.

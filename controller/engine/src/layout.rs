@@ -13,11 +13,24 @@ use crate::resource::{Role, Row, Slot};
 use crate::stack::{Stage, Walk};
 use crate::timer::TimerKey;
 
+/// What there is when an operation is laid out.
+#[derive(Clone, Copy)]
+pub(crate) struct Before {
+    /// Rows that are neither dirty nor new are as they should be.
+    pub steady: bool,
+    /// The operation itself, which goes on with another tree.
+    pub anew: bool,
+    /// What the stack was asked for before is done. Else what changed then counts as changed still: not all that uses
+    /// it may have heard.
+    pub ended: bool,
+}
+
 impl Engine {
     /// Gives every graph node its role and lets those go that need nothing more. `anew`: the operation goes on.
-    pub(crate) fn lay_out(&mut self, id: u64, plan: Plan, steady: bool, anew: bool, tree: Arc<Tree>) {
+    pub(crate) fn lay_out(&mut self, id: u64, plan: Plan, before: Before, tree: Arc<Tree>) {
+        let Before { anew, .. } = before;
         let revision = self.stacks[&id].revision;
-        let (forward, settled) = self.lay_out_forward(id, &plan, steady, anew, &tree);
+        let (forward, settled) = self.lay_out_forward(id, &plan, before, &tree);
         let Plan { dirty, dropped, needed_by, .. } = plan;
         for slot in &dropped {
             let row = &mut self.rows[*slot];
@@ -79,16 +92,15 @@ impl Engine {
         self.begin_first(id);
     }
 
-    /// The rows of the new revision, by index, and what is known of them without a look. `steady`: those that are
-    /// neither dirty nor new are as they should be.
+    /// The rows of the new revision, by index, and what is known of them without a look.
     fn lay_out_forward(
         &mut self,
         id: u64,
         plan: &Plan,
-        steady: bool,
-        anew: bool,
+        before: Before,
         tree: &Tree,
     ) -> (Vec<Slot>, Vec<u128>) {
+        let Before { steady, anew, ended } = before;
         let known =
             self.stacks.get_mut(&id).filter(|_| steady).map(|stack| std::mem::take(&mut stack.settled));
         let mut forward = Vec::with_capacity(plan.chosen.len());
@@ -109,7 +121,7 @@ impl Engine {
             forward.push(slot);
             let row = &mut self.rows[slot];
             row.index = u32::try_from(index).expect("bounded by RESOURCES_MAX");
-            row.changed &= anew;
+            row.changed &= anew || !ended;
             let revived = row.dropped.take().is_some() | row.replaced_by.take().is_some();
             if !plan.dirty[index] {
                 row.role = Role::Steady;

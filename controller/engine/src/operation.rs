@@ -7,6 +7,7 @@ use muster_template::suggestion;
 
 use crate::acceptance::Planned;
 use crate::engine::{Effect, Engine, Todo};
+use crate::layout::Before;
 use crate::record::{Change, RevisionRecord, StackAction, Status};
 use crate::request::{Answer, Options, Refusal, Source};
 use crate::stack::Stack;
@@ -259,14 +260,15 @@ impl Engine {
             }
         }
         let stack = &self.stacks[&id];
-        let steady = plan.same_rows && stack.status == Status::Complete && stack.walk.is_none();
+        let ended = stack.status == Status::Complete;
+        let steady = plan.same_rows && ended && stack.walk.is_none();
         self.enter(id, number, &target);
         if target.action != StackAction::Delete
             && let Some(stack) = self.stacks.get_mut(&id)
         {
             stack.policies = policies;
         }
-        self.lay_out(id, plan, steady, false, tree);
+        self.lay_out(id, plan, Before { steady, anew: false, ended }, tree);
         self.watch(id);
         self.event(id, None);
         self.agenda.push_back(Todo::CheckEnd(id));

@@ -121,7 +121,8 @@ impl Engine {
     pub(crate) fn comes_too_late(&self, row: &Row) -> bool {
         let walk = self.stacks.get(&row.stack).and_then(|stack| stack.walk.as_ref());
         let has_not_begun = row.role == Role::Forward && !row.ready && row.work.is_none();
-        let begun = row.rare().pause.is_some_and(|pause| !pause.of_batch);
+        // One that is to take another's place has begun with that.
+        let begun = row.rare().pause.is_some_and(|pause| !pause.of_batch) || row.replaces.is_some();
         let late = |walk: &Walk| walk.timed_out && walk.tree.follows_a_batch(row.index as usize);
         has_not_begun && !begun && !row.failed && walk.is_some_and(late)
     }

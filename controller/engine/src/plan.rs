@@ -5,8 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use indexmap::IndexSet;
-use muster_template::Tree;
+use muster_template::{Kind, Tree};
 
+use crate::hidden::HIDES_FLOWS;
 use crate::record::Status;
 use crate::resource::{Row, Rows, Slot};
 use crate::stack::Adjacency;
@@ -48,6 +49,7 @@ pub(crate) fn plan(ground: &Ground<'_>, tree: &Tree) -> Plan {
     let same_rows = ground.extras.is_empty() && ground.names == tree.names();
     let (chosen, dropped) = if same_rows { keep(ground) } else { choose(ground, tree) };
     let settled = |index: usize| if same_rows { ground.settled[index] } else { 0 };
+    let has_secrets = !tree.secrets().is_empty();
     let mut dirty: Vec<bool> = chosen
         .iter()
         .enumerate()
@@ -55,6 +57,7 @@ pub(crate) fn plan(ground: &Ground<'_>, tree: &Tree) -> Plan {
             // What it was made of may have changed though the template has not.
             Some(_) if tree.asks_nodes(index) => true,
             Some(slot) if ground.astray.contains(slot) => true,
+            Some(slot) if has_secrets && may_hide(&ground.rows[*slot]) => true,
             Some(_) if settled(index) != 0 => settled(index) != tree.definition(index),
             Some(slot) => {
                 let row = &ground.rows[*slot];
@@ -92,6 +95,11 @@ fn keep(ground: &Ground<'_>) -> (Vec<Option<Slot>>, Vec<Slot>) {
         usable.then_some(*slot)
     };
     (ground.forward.iter().zip(ground.settled).map(kept).collect(), dropped)
+}
+
+/// Rules of which nobody has said that something hidden went into them: it may have been no secret when they were made.
+fn may_hide(row: &Row) -> bool {
+    matches!(row.kind, Kind::FlowRule | Kind::FlowTable) && !row.attributes.contains_key(HIDES_FLOWS)
 }
 
 /// As it was asked for, observed, and with nothing under way; and nobody has seen that it is another by now.

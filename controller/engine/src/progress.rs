@@ -193,7 +193,7 @@ impl Engine {
             }
             _ if phase == "pause" => format!("{name} ({phase})"),
             _ if phase == "facts" => {
-                format!("{name} (facts of {})", self.asks(row).map_or("a node", NodeId::as_str))
+                format!("{name} (facts of {})", self.asked(row))
             }
             (_, Some(node)) => format!("{name} ({phase} on {node})"),
             (_, None) => format!("{name} ({phase}: no node has joined that could have it)"),

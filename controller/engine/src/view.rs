@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_shared::{NodeId, ResourceId, StackName};
+use muster_shared::{ResourceId, StackName};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -279,8 +279,7 @@ impl Engine {
                 Some(hook) => self.hook_reason(slot, hook),
                 None if row.pauses() => self.pause_reason(slot),
                 None if self.phase(row) == "facts" => {
-                    let node = self.asks(row).map_or("a node", NodeId::as_str);
-                    format!("waits for node {node} to tell what it is")
+                    format!("waits for {} to tell what it is", self.asked(row))
                 }
                 None => row.reason.as_deref().unwrap_or_default().into(),
             },

@@ -93,10 +93,10 @@ impl Limits {
     pub const REGEX: usize = 256 * 1024;
     /// Bytes of a pattern that looks around or back, whose plain parts are compiled one by one.
     pub const LOOKING: usize = 256;
-    /// Steps back that it may take on a value: a fraction of a second.
-    pub const LOOKING_STEPS: usize = 1_000_000;
+    /// Steps back that it may take on a value; each may look at all of the value, so they are about a tenth of a second.
+    pub const LOOKING_STEPS: usize = 100_000;
     /// Bytes of a value that it is held against.
-    pub const LOOKED_AT: usize = 64 * 1024;
+    pub const LOOKED_AT: usize = 1024;
     /// Patterns among the constraints of a template: each is kept compiled.
     pub const ALLOWED_PATTERNS: usize = 200;
     /// Steps of one `yaql` expression: about a second.

@@ -14,6 +14,13 @@ pub struct Owner(pub u64);
 impl Owner {
     /// `muster flow apply`, and what was imported.
     pub const OPERATOR: Owner = Owner(0);
+    /// Operators too: a resource left it to them, and something hidden went into it.
+    pub const OPERATOR_HIDDEN: Owner = Owner(i64::MAX as u64);
+
+    /// No resource.
+    pub fn is_operator(self) -> bool {
+        self == Self::OPERATOR || self == Self::OPERATOR_HIDDEN
+    }
 }
 
 /// An id is a hash already.

@@ -248,7 +248,7 @@ impl Engine {
             let kept = device.and_then(|device| device.table.get(*id));
             new += usize::from(kept.is_none() && matches!(op, FlowOp::Put { .. }));
             versions += usize::from(kept.is_some_and(Kept::has_past) && action != FlowAction::Purge);
-            let owner = kept.map(|kept| kept.owner).filter(|owner| *owner != Owner::OPERATOR);
+            let owner = kept.map(|kept| kept.owner).filter(|owner| !owner.is_operator());
             let claim = claimed.and_then(|node| {
                 let key = format!("{} {id}", write.device.bridge);
                 let slot = self.claims.owner(node, &Claim { kind: ClaimKind::Flow, key })?;
@@ -297,7 +297,7 @@ impl Engine {
 
     /// Who it is, for people.
     pub(crate) fn owner_text(&self, owner: Owner) -> String {
-        if owner == Owner::OPERATOR {
+        if owner.is_operator() {
             return "the operator".into();
         }
         match self.rows.of_id(owner.0).map(|slot| &self.rows[slot]) {
@@ -311,7 +311,7 @@ impl Engine {
 
     /// Its node was removed, or nobody knows of it: it has no stack that could take its rules off.
     pub(super) fn is_lost_owner(&self, owner: Owner) -> bool {
-        owner != Owner::OPERATOR && self.rows.of_id(owner.0).is_none_or(|slot| self.rows[slot].is_lost())
+        !owner.is_operator() && self.rows.of_id(owner.0).is_none_or(|slot| self.rows[slot].is_lost())
     }
 
     fn begin_stage(&mut self, id: u64, writes: Vec<FlowWrite>) {

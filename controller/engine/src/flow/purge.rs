@@ -41,7 +41,7 @@ impl Engine {
         let key = self.known_device(&device)?;
         let Some(known) = self.flows.get(key) else { return Ok(Answer::Done) };
         if forget {
-            let has_stack = |owner: &Owner| *owner != Owner::OPERATOR && !self.is_lost_owner(*owner);
+            let has_stack = |owner: &Owner| !owner.is_operator() && !self.is_lost_owner(*owner);
             let owner = known.table.owners().map(|(owner, _)| owner).find(has_stack);
             let owned = owner.and_then(|owner| Some((known.table.owned(owner).next()?, owner)));
             if let Some((id, owner)) = owned {
@@ -52,7 +52,7 @@ impl Engine {
             }
             return self.forget_device(key, &device);
         }
-        let is_theirs = |kept: &Kept| kept.owner == Owner::OPERATOR && !kept.removing;
+        let is_theirs = |kept: &Kept| kept.owner.is_operator() && !kept.removing;
         let ids = known.table.iter().filter(|(_, kept)| is_theirs(kept)).map(|(id, _)| id);
         let ids: BTreeSet<FlowId> = ids.collect();
         let ops = ids.into_iter().map(FlowOp::Remove).collect();

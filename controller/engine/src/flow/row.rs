@@ -135,7 +135,7 @@ impl Engine {
             let kept = device.table.get(*id)?;
             // Also one that has expired, whether its agent knows of that or not.
             let is_free = kept.removing || kept.mark == FlowMark::Failed;
-            let is_held = !is_free && kept.owner == Owner::OPERATOR;
+            let is_held = !is_free && kept.owner.is_operator();
             if is_held {
                 let (device, whose) = (&set.device, self.owner_text(kept.owner));
                 return Some(Refusal::Conflict(format!(
@@ -150,9 +150,10 @@ impl Engine {
 
     /// They stay, and are the operator's.
     fn leave_flows(&mut self, key: DeviceKey, owner: Owner) {
+        let theirs = if self.hides_flows(owner) { Owner::OPERATOR_HIDDEN } else { Owner::OPERATOR };
         let Some(device) = self.flows.get_mut(key) else { return };
         for id in device.table.owned(owner).collect::<Vec<_>>() {
-            device.table.give(id, Owner::OPERATOR);
+            device.table.give(id, theirs);
         }
         self.flows.touched(key);
     }

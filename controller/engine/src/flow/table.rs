@@ -178,7 +178,7 @@ impl Table {
                 self.marked[FlowMark::None as usize] += 1;
                 self.waiting.push(id);
                 self.unsaved.push(id);
-                if owner != Owner::OPERATOR {
+                if !owner.is_operator() {
                     self.owned.entry(owner).or_default().insert(id);
                 }
                 return Written::Changed;
@@ -470,7 +470,7 @@ impl Table {
         self.marked[mark as usize] += 1;
         self.specials += usize::from(kept.is_special());
         self.versions += kept.versions();
-        if owner != Owner::OPERATOR {
+        if !owner.is_operator() {
             self.owned.entry(owner).or_default().insert(id);
         }
         self.reasons.extend(reason.map(|reason| (id, reason)));
@@ -520,7 +520,7 @@ impl Table {
                 self.owned.remove(&old);
             }
         }
-        if new != Owner::OPERATOR {
+        if !new.is_operator() {
             self.owned.entry(new).or_default().insert(id);
         }
     }

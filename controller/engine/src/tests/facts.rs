@@ -181,6 +181,10 @@ fn an_update_waits_for_facts_only_where_something_changes() {
                 (&*row.phase, &*row.status_reason),
                 ("facts", "waits for node node-1 to tell what it is")
             );
+            // The same once more: what has changed and was not heard of is not forgotten.
+            bed.update(of(&after)).unwrap();
+            bed.idle();
+            assert_eq!(bed.status(), "UPDATE_IN_PROGRESS", "{title}");
             bed.connect(&node(1));
             assert_eq!(bed.resource("asks").phase, "facts", "it is there and has told nothing");
             bed.receive(&node(1), facts("debian", 1));

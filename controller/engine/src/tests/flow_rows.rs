@@ -408,6 +408,7 @@ parameters:
 resources:
   a:
     type: Muster::FlowRule
+    deletion_policy: retain
     properties: {{device: node-0/br0, priority: 7, selector: {{eth_type: 0x0800, ipv4_dst: {{get_param: net}}}}, treatment: []}}
   b:
     type: Muster::FlowRule
@@ -439,7 +440,15 @@ resources:
     bed.connect(&node(0));
     bed.idle();
     assert_eq!((bed.status(), secret(&bed)), ("UPDATE_COMPLETE".into(), vec![false, false]));
-    bed.update(source("10.1.4.0/24", true)).unwrap();
+    // The same value, which is a secret from now on.
+    bed.update(source("10.1.3.0/24", true)).unwrap();
     bed.idle();
     assert_eq!((bed.status(), secret(&bed)), ("UPDATE_COMPLETE".into(), vec![true, false]));
+    bed.delete().unwrap();
+    bed.idle();
+    assert_eq!((bed.status(), secret(&bed)), ("gone".into(), vec![true]), "what was left to operators");
+    bed.restart();
+    assert_eq!(secret(&bed), [true]);
+    let rows = bed.engine.flow_rows(&device(0), None).unwrap();
+    assert_eq!(rows.owners.values().collect::<Vec<_>>(), ["the operator"]);
 }

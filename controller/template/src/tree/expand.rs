@@ -21,7 +21,7 @@ use crate::digest::{self, names_digest};
 use crate::error::{Error, Errors, Path, Sink};
 use crate::registry::EntryId;
 use crate::render::{References, RenderError};
-use crate::resolve::address::Networks;
+use crate::resolve::address::{Named, Networks};
 use crate::resolve::{cycle, report_cycle};
 use crate::template::{Resource, Template};
 use crate::types::Kind;
@@ -46,6 +46,8 @@ pub(super) struct Expander<'a> {
     needs: usize,
     /// By template.
     networks: BTreeMap<usize, Rc<Networks>>,
+    /// The networks of all ports in a template, as it calls them, by its key and the line that has it stand for a type.
+    port_networks: BTreeMap<(String, Option<EntryId>), Rc<[Named]>>,
     /// What resources need for their ports' sake, by stack and index in the template.
     after_subnets: BTreeMap<(u32, u32), Vec<u32>>,
 }
@@ -116,6 +118,7 @@ impl<'a> Expander<'a> {
             checked: BTreeSet::new(),
             needs: 0,
             networks: BTreeMap::new(),
+            port_networks: BTreeMap::new(),
             after_subnets: BTreeMap::new(),
         }
     }

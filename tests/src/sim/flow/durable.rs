@@ -94,8 +94,8 @@ impl Shared {
         let was = self.tables.flows.entries.get(&(number, entry.id));
         let from = was.map_or("none".to_owned(), state);
         let to = state(entry);
-        let is_given = was.is_some_and(|was| was.owner.0 != 0 && was.packed == entry.packed)
-            && entry.owner.0 == 0
+        let is_given = was.is_some_and(|was| !was.owner.is_operator() && was.packed == entry.packed)
+            && entry.owner.is_operator()
             && entry.mark != FlowMark::Failed
             && !entry.removing;
         let settled = device.settled;

@@ -13,9 +13,6 @@ use super::entries::device;
 use super::model::Wanted;
 use super::switch::{MANAGEMENT, OTHER, timeouts};
 
-/// Whose it is that no resource owns.
-const OPERATOR: u64 = 0;
-
 /// It ended by its own timeout.
 pub fn has_ended(entry: &FlowEntryRecord) -> bool {
     matches!(entry.mark, FlowMark::Expired | FlowMark::Gone)
@@ -88,7 +85,7 @@ fn asked_differs(shared: &Shared, name: &DeviceName) -> Option<String> {
     for (id, wanted) in &wanted {
         let all = entries(&shared.tables, name);
         let theirs = |entry: &&FlowEntryRecord| {
-            entry.id == *id && entry.owner.0 == OPERATOR && entry.mark != FlowMark::Failed
+            entry.id == *id && entry.owner.is_operator() && entry.mark != FlowMark::Failed
         };
         let is = all.filter(theirs).map(|entry| entry.packed.clone()).next();
         let right = match wanted {
@@ -100,7 +97,7 @@ fn asked_differs(shared: &Shared, name: &DeviceName) -> Option<String> {
             return Some(format!("operators were told that {id} is {wanted:?}, and it is {is:?}: {history}"));
         }
     }
-    let theirs = |entry: &&FlowEntryRecord| entry.owner.0 == OPERATOR && entry.mark != FlowMark::Failed;
+    let theirs = |entry: &&FlowEntryRecord| entry.owner.is_operator() && entry.mark != FlowMark::Failed;
     let mut all = entries(&shared.tables, name).filter(theirs);
     let nobody = all.find(|entry| !wanted.contains_key(&entry.id))?;
     Some(format!("no operator asked for {nobody:?}"))
@@ -108,7 +105,7 @@ fn asked_differs(shared: &Shared, name: &DeviceName) -> Option<String> {
 
 /// An entry of a resource has one.
 fn owners_differ(tables: &Tables) -> Option<String> {
-    let owned = tables.flows.entries.values().filter(|entry| entry.owner.0 != OPERATOR);
+    let owned = tables.flows.entries.values().filter(|entry| !entry.owner.is_operator());
     let mut orphans = owned.filter(|entry| !tables.rows.contains_key(&entry.owner.0));
     orphans.next().map(|entry| format!("the resource is gone that owned {entry:?}"))
 }

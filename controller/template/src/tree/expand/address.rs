@@ -88,24 +88,35 @@ impl Expander<'_> {
                 // What is wrong with it is said when it is opened.
                 let Ok(template) = self.template(index, key) else { return Vec::new() };
                 let frame = Frame { up: Some(frame), key, entry: *entry, depth: frame.depth + 1 };
-                let mut names = Vec::new();
-                for resource in &template.resources {
-                    let path = joined(path, &resource.name);
-                    let what = match (resource.type_name(), resource.kind) {
-                        (Some(kind), Kind::Nested) => {
-                            self.find_type(index, kind, &path, &frame).map(|it| it.what)
-                        }
-                        (_, kind) => Ok(What::Plain(kind)),
-                    };
-                    let Ok(what) = what else { continue };
-                    let inner = self.ports_networks(index, &what, &resource.properties, &path, &frame);
-                    names.extend(
-                        inner.into_iter().filter_map(|name| self.outside(&template, name, properties)),
-                    );
-                }
-                names
+                let known = self.port_networks.get(&(key.clone(), *entry)).cloned();
+                let names = known.unwrap_or_else(|| self.templates_networks(index, &template, path, &frame));
+                names.iter().filter_map(|name| self.outside(&template, name.clone(), properties)).collect()
             }
         }
+    }
+
+    /// The networks of all ports in the template of a frame, as it calls them: looked for once, however often it is used.
+    fn templates_networks(
+        &mut self,
+        index: u32,
+        template: &Template,
+        path: &str,
+        frame: &Frame<'_>,
+    ) -> Rc<[Named]> {
+        let mut names = BTreeSet::new();
+        for resource in &template.resources {
+            let path = joined(path, &resource.name);
+            let what = match (resource.type_name(), resource.kind) {
+                (Some(kind), Kind::Nested) => self.find_type(index, kind, &path, frame).map(|it| it.what),
+                (_, kind) => Ok(What::Plain(kind)),
+            };
+            if let Ok(what) = what {
+                names.extend(self.ports_networks(index, &what, &resource.properties, &path, frame));
+            }
+        }
+        let names: Rc<[Named]> = names.into_iter().collect();
+        self.port_networks.insert((frame.key.to_owned(), frame.entry), Rc::clone(&names));
+        names
     }
 
     /// What a nested template calls so, where `properties` are given to it.

@@ -71,3 +71,24 @@ fn what_subnets_wait_for_does_not_wait_for_them() {
         assert!(all.contains(&wanted.to_owned()), "{all:#?}");
     }
 }
+
+/// Nine templates, each with thirty of the next: nobody would come to an end who looked at all of it.
+#[test]
+fn a_template_is_looked_at_once_however_often_it_is_used() {
+    let names: Vec<String> = (1..10).map(|level| format!("t{level}.yaml")).collect();
+    let text = |level: usize| match names.get(level) {
+        None => PORT.to_owned(),
+        Some(next) => {
+            (0..30).fold("resources:\n".to_owned(), |text, at| format!("{text}  r{at}: {{type: {next}}}\n"))
+        }
+    };
+    let texts: Vec<String> = (1..=names.len()).map(text).collect();
+    let files: Vec<(&str, &str)> =
+        names.iter().zip(&texts).map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    let root = "resources:\n  \
+        net: {type: OS::Neutron::Net, properties: {name: ctlplane}}\n  \
+        s: {type: OS::Neutron::Subnet, properties: {network: ctlplane, cidr: 10.0.0.0/24}}\n  \
+        a: {type: OS::Heat::ResourceGroup, properties: {count: 0, resource_def: {type: t1.yaml}}}\n";
+    let all = shown(&grown(root, &files, "").unwrap());
+    assert_eq!(all.len(), 3, "{all:#?}");
+}

@@ -88,9 +88,9 @@ fn it_leaves_links_alone_and_takes_them_over_from_keyfiles() {
         assert!(bond.contains(option), "{bond}");
     }
     assert_eq!(server.sh("nmcli -g ipv4.never-default connection show muster-vlan20"), "yes\n");
-    server.sh("rm /etc/NetworkManager/system-connections/muster-*; nmcli connection reload; nmcli connection delete theirs");
+    server.sh("rm /etc/NetworkManager/system-connections/muster-*; nmcli connection reload");
 
-    // Muster goes, and says how it was.
+    // Muster goes, and says how it was. The link's connection from before Muster is still there, and is not taken again.
     server.sh("apt-get remove -qq -y muster-agent");
     server.fails("ls /etc/NetworkManager/conf.d/90-muster-dat0.conf");
     let wanted = "set -e; ip address show dev dat0 | grep -q 203.0.113.10/24; ip address show dev dat0 | grep -q 2001:db8::10/64
@@ -105,4 +105,6 @@ fn it_leaves_links_alone_and_takes_them_over_from_keyfiles() {
     );
     server.until("NetworkManager has it", wanted);
     assert_eq!(server.sh("nmcli -g GENERAL.CONNECTION device show dat0"), "muster-dat0\n");
+    server.sh("nmcli connection show theirs");
+    assert_eq!(address(), "inet 203.0.113.10/24\n");
 }

@@ -451,16 +451,16 @@ mod tests {
         };
         assert_eq!(
             file("eth0"),
-            "[connection]\nid=muster-eth0\ntype=ethernet\ninterface-name=eth0\n\n[ethernet]\nmtu=1400\n\n[ipv4]\n\
+            "[connection]\nid=muster-eth0\ntype=ethernet\ninterface-name=eth0\nautoconnect-priority=999\n\n[ethernet]\nmtu=1400\n\n[ipv4]\n\
              method=manual\naddress1=192.0.2.1/24\nroute1=0.0.0.0/0,192.0.2.254\nroute2=10.0.0.0/8,192.0.2.9,5\n\
              route2_options=table=100\nrouting-rule1=from 192.0.2.1/32 table 100 priority 7\ndns=192.0.2.53;\n\
              ignore-auto-dns=true\ndns-search=example.org;\n\n[ipv6]\nmethod=auto\naddress1=2001:db8::1/64\n\
              dns-search=example.org;\n"
         );
-        assert!(file("vlan20").contains("type=vlan\ninterface-name=vlan20\n\n[vlan]\nid=20\nparent=eth0\n"));
-        let bridge = "type=bridge\ninterface-name=br0\n\n[bridge]\nstp=false\n\n[ipv4]\nmethod=disabled\n";
+        assert!(file("vlan20").contains("type=vlan\ninterface-name=vlan20\nautoconnect-priority=999\n\n[vlan]\nid=20\nparent=eth0\n"));
+        let bridge = "type=bridge\ninterface-name=br0\nautoconnect-priority=999\n\n[bridge]\nstp=false\n\n[ipv4]\nmethod=disabled\n";
         assert!(file("br0").contains(bridge), "{}", file("br0"));
-        assert!(file("eth1").ends_with("interface-name=eth1\nmaster=br0\nslave-type=bridge\n"));
+        assert!(file("eth1").ends_with("interface-name=eth1\nautoconnect-priority=999\nmaster=br0\nslave-type=bridge\n"));
         assert_eq!(files.len(), 4);
     }
 
@@ -500,8 +500,8 @@ mod tests {
         let all: String = files.iter().map(|(_, text)| text.as_str()).collect();
         for wanted in [
             "[bond]\nmode=active-backup\nmiimon=100\nfail_over_mac=follow\nprimary=eth1\n",
-            "interface-name=eth1\nmaster=bond1\nslave-type=bond\n",
-            "type=tun\ninterface-name=tap0\n\n[tun]\nmode=2\n",
+            "interface-name=eth1\nautoconnect-priority=999\nmaster=bond1\nslave-type=bond\n",
+            "type=tun\ninterface-name=tap0\nautoconnect-priority=999\n\n[tun]\nmode=2\n",
         ] {
             assert!(all.contains(wanted), "{wanted}: {all}");
         }

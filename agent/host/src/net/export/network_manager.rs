@@ -1,10 +1,14 @@
 //! A connection of NetworkManager for each link, as keyfiles: `nm-settings-keyfile(5)`.
 //!
-//! Absent: UUIDs, which NetworkManager makes of a file's name.
+//! Of several connections for a link NetworkManager takes the one of the highest priority: ours, also where an older one is
+//! still there. Absent: UUIDs, which NetworkManager makes of a file's name.
 
 use muster_shared::model::network::{MAIN_TABLE, NetworkDocument, Object, ObjectKind, Route, RuleAction};
 
 use super::{Above, Exported, Format, HEAD, NotExportable, push, words};
+
+/// The highest there is.
+const PRIORITY: u32 = 999;
 
 pub(super) fn keyfiles(
     document: &NetworkDocument,
@@ -70,7 +74,9 @@ fn keyfile(object: &Object, above: &Above<'_>) -> Result<Option<String>, NotExpo
         | ObjectKind::OvsPatch { .. }
         | ObjectKind::OvsTunnel { .. } => return Ok(None),
     };
-    let mut text = format!("{HEAD}[connection]\nid=muster-{name}\ntype={kind}\ninterface-name={name}\n");
+    let mut text = format!(
+        "{HEAD}[connection]\nid=muster-{name}\ntype={kind}\ninterface-name={name}\nautoconnect-priority={PRIORITY}\n"
+    );
     let port = match (above.bridge.get(name), above.bond.get(name)) {
         (Some(bridge), _) => Some((*bridge, "bridge")),
         (None, Some((bond, _))) => Some((*bond, "bond")),

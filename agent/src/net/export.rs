@@ -1,7 +1,8 @@
 //! `net export`: what Muster has made of the network, as files of systemd-networkd, NetworkManager or ifupdown.
 //!
-//! Printed, or written below a folder. Below `/` the drop-ins that told them to leave the links alone go as well; nobody
-//! is told now, so the network stays as it is until the next boot.
+//! Printed, or written below a folder. The drop-ins there that told them to leave the links alone go as well, but those of links
+//! that are in no file; nobody is told now, so the network stays as it is until the next boot. What cannot be said is named in
+//! the end, and an error.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +15,7 @@ use muster_host::net::export::Format;
 use muster_host::net::neighbours::Neighbours;
 use muster_host::net::{Network, chain};
 use muster_shared::model::Spec;
-use muster_shared::model::network::{NetworkDocument, NicMapping};
+use muster_shared::model::network::{LinkName, NetworkDocument, NicMapping};
 
 use super::local::Local;
 use crate::state_dir::StateDir;
@@ -31,7 +32,7 @@ pub struct Export {
 }
 
 /// # Errors
-/// What is in force is not known, cannot be said there, or cannot be written.
+/// What is in force is not known or cannot be written, or not all of it can be said there: the rest is written.
 pub async fn export(network: &Network, export: &Export, state_dir: &Path) -> anyhow::Result<()> {
     let root = export.into.as_deref().unwrap_or(Path::new("/"));
     let Some(format) = export.format.or_else(|| here(root)) else {
@@ -44,11 +45,15 @@ pub async fn export(network: &Network, export: &Export, state_dir: &Path) -> any
     };
     let macs = network.observe().await.map_err(|error| anyhow::anyhow!(chain(&error)))?.macs();
     let mut files: BTreeMap<String, String> = BTreeMap::new();
-    let mut links = Vec::new();
+    let (mut written, mut unwritten) = (Vec::new(), Vec::new());
+    let mut missing = Vec::new();
     for (document, mapping) in documents {
         let document = document.with_names(&mapping.resolve(&macs)?)?;
-        links.extend(document.link_names().map(ToString::to_string));
-        for (path, text) in format.export(&document)? {
+        let exported = format.export(&document);
+        missing.extend(exported.missing);
+        written.extend(exported.written);
+        unwritten.extend(exported.unwritten);
+        for (path, text) in exported.files {
             let whole = files.entry(path).or_default();
             if !whole.is_empty() {
                 whole.push('\n');
@@ -68,9 +73,20 @@ pub async fn export(network: &Network, export: &Export, state_dir: &Path) -> any
     if export.into.is_some()
         && let Some(neighbours) = Neighbours::new(export.into.clone().filter(|into| into != Path::new("/")))
     {
-        neighbours.forget(links.iter().map(String::as_str))?;
+        neighbours.forget(written.iter().map(LinkName::as_str))?;
     }
-    Ok(())
+    if missing.is_empty() {
+        return Ok(());
+    }
+    missing.iter().for_each(|missing| eprintln!("{missing}"));
+    if unwritten.is_empty() {
+        bail!("the rest is written");
+    }
+    let links: Vec<&str> = unwritten.iter().map(LinkName::as_str).collect();
+    let links = links.join(", ");
+    bail!(
+        "the rest is written; no file is for {links}: who was told to leave them alone still does, also at boot"
+    )
 }
 
 /// Who configures links at boot where Muster does not.

@@ -1,8 +1,8 @@
 //! A network document in the words of systemd-networkd, NetworkManager or ifupdown: for a server that Muster leaves, or that is to come
 //! up without it.
 //!
-//! Pure. What one of them cannot say is an error that names it, never left out. Bridges of Open vSwitch and their ports
-//! are in its own database and come back with it: only what they carry is written.
+//! Pure. What one of them cannot say is left out and named, so that the rest of the server comes up. Bridges of Open vSwitch
+//! and their ports are in its own database and come back with it: only what they carry is written.
 
 mod network_manager;
 
@@ -26,7 +26,20 @@ pub enum Format {
 }
 
 /// A file: its path below the root, and what is in it.
-pub type Exported = (String, String);
+type File = (String, String);
+
+/// A document in their words.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Exported {
+    /// Paths below the root, and what is in each.
+    pub files: Vec<(String, String)>,
+    /// What is in none of them.
+    pub missing: Vec<NotExportable>,
+    /// Links that a file configures: nobody has to leave them alone any more.
+    pub written: Vec<LinkName>,
+    /// Links of the document that no file configures.
+    pub unwritten: Vec<LinkName>,
+}
 
 /// It cannot be said there.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -42,26 +55,30 @@ const HEAD: &str = "# Written by 'muster-agent net export' from a network docume
 const FAMILIES: [(bool, &str); 2] = [(false, "inet"), (true, "inet6")];
 
 impl Format {
-    /// The files, by path.
-    ///
-    /// # Errors
-    /// [`NotExportable`]
-    pub fn export(self, document: &NetworkDocument) -> Result<Vec<Exported>, NotExportable> {
+    /// As much of the document as can be said.
+    pub fn export(self, document: &NetworkDocument) -> Exported {
         let above = Above::of(document);
-        match self {
-            Self::Networkd => networkd(document, &above),
-            Self::NetworkManager => network_manager::keyfiles(document, &above),
-            Self::Ifupdown => ifupdown(document, &above),
+        let mut missing = Vec::new();
+        let (files, unwritten) = match self {
+            Self::Networkd => (networkd(document, &above, &mut missing), Vec::new()),
+            Self::NetworkManager => network_manager::keyfiles(document, &above, &mut missing),
+            Self::Ifupdown => ifupdown(document, &above, &mut missing),
+        };
+        for object in document.all().filter(|object| !object.ethtool.is_empty()) {
+            let words: Vec<&str> = object.ethtool.iter().map(|setting| setting.written.as_str()).collect();
+            missing.push(self.lacks(object, &format!("ethtool_opts ({})", words.join(", "))));
         }
+        let written = document.link_names().filter(|link| !unwritten.contains(link)).cloned().collect();
+        Exported { files, missing, written, unwritten }
     }
 
-    fn refuse<T>(self, object: &Object, what: &str) -> Result<T, NotExportable> {
+    fn lacks(self, object: &Object, what: &str) -> NotExportable {
         let for_whom = match self {
             Self::Networkd => "systemd-networkd",
             Self::NetworkManager => "NetworkManager",
             Self::Ifupdown => "ifupdown",
         };
-        Err(NotExportable { path: object.path.clone(), what: what.to_owned(), for_whom })
+        NotExportable { path: object.path.clone(), what: what.to_owned(), for_whom }
     }
 }
 
@@ -108,7 +125,7 @@ impl<'a> Above<'a> {
     }
 }
 
-fn networkd(document: &NetworkDocument, above: &Above<'_>) -> Result<Vec<Exported>, NotExportable> {
+fn networkd(document: &NetworkDocument, above: &Above<'_>, missing: &mut Vec<NotExportable>) -> Vec<File> {
     let mut files = Vec::new();
     for object in document.all().filter(|object| !object.is_port_only()) {
         let name = &object.name;
@@ -128,7 +145,8 @@ fn networkd(document: &NetworkDocument, above: &Above<'_>) -> Result<Vec<Exporte
                 for (option, value) in words(options) {
                     let known = BOND_WORDS.iter().find(|(known, ..)| *known == option);
                     let Some((_, key, unit)) = known else {
-                        return Format::Networkd.refuse(object, &format!("the bonding option {option}"));
+                        missing.push(Format::Networkd.lacks(object, &format!("the bonding option {option}")));
+                        continue;
                     };
                     push(&mut text, format_args!("{key}={value}{unit}\n"));
                 }
@@ -144,7 +162,7 @@ fn networkd(document: &NetworkDocument, above: &Above<'_>) -> Result<Vec<Exporte
         }
         files.push((file("network"), network_file(object, above, document.dns.as_ref())));
     }
-    Ok(files)
+    files
 }
 
 /// A bonding option, systemd-networkd's word for it, and the unit of its number.
@@ -267,8 +285,14 @@ fn push_rule(text: &mut String, rule: &Rule) {
     }
 }
 
-fn ifupdown(document: &NetworkDocument, above: &Above<'_>) -> Result<Vec<Exported>, NotExportable> {
+/// The file, and links that are not in it.
+fn ifupdown(
+    document: &NetworkDocument,
+    above: &Above<'_>,
+    missing: &mut Vec<NotExportable>,
+) -> (Vec<File>, Vec<LinkName>) {
     let mut text = HEAD.to_owned();
+    let mut unwritten = Vec::new();
     // What carries another comes first.
     let mut objects: Vec<&Object> = document.all().filter(|object| !object.is_port_only()).collect();
     objects.sort_by_key(|object| match &object.kind {
@@ -281,7 +305,9 @@ fn ifupdown(document: &NetworkDocument, above: &Above<'_>) -> Result<Vec<Exporte
         let name = &object.name;
         let mut first = String::new();
         if object.dhcp.is_some() {
-            return Format::Ifupdown.refuse(object, "an interface that leases its addresses");
+            missing.push(Format::Ifupdown.lacks(object, "an interface that leases its addresses"));
+            unwritten.push(name.clone());
+            continue;
         }
         match &object.kind {
             ObjectKind::LinuxBridge { members } => {
@@ -315,7 +341,7 @@ fn ifupdown(document: &NetworkDocument, above: &Above<'_>) -> Result<Vec<Exporte
         }
         stanzas(&mut text, object, &first);
     }
-    Ok(vec![("etc/network/interfaces.d/muster".into(), text)])
+    (vec![("etc/network/interfaces.d/muster".into(), text)], unwritten)
 }
 
 /// One for each address; what belongs to the link itself is in the first, commands in the last.
@@ -407,7 +433,7 @@ mod tests {
     #[test]
     fn for_networkd() {
         let files: BTreeMap<String, String> =
-            Format::Networkd.export(&document()).unwrap().into_iter().collect();
+            Format::Networkd.export(&document()).files.into_iter().collect();
         let file =
             |name: &str| files[&format!("etc/systemd/network/05-muster-{name}")].strip_prefix(HEAD).unwrap();
         assert_eq!(
@@ -425,7 +451,7 @@ mod tests {
 
     #[test]
     fn for_ifupdown() {
-        let files = Format::Ifupdown.export(&document()).unwrap();
+        let files = Format::Ifupdown.export(&document()).files;
         assert_eq!(files.len(), 1);
         let text = files[0].1.strip_prefix(HEAD).unwrap();
         assert_eq!(
@@ -444,7 +470,7 @@ mod tests {
     #[test]
     fn for_network_manager() {
         let files: BTreeMap<String, String> =
-            Format::NetworkManager.export(&document()).unwrap().into_iter().collect();
+            Format::NetworkManager.export(&document()).files.into_iter().collect();
         let file = |name: &str| {
             let path = format!("etc/NetworkManager/system-connections/muster-{name}.nmconnection");
             files[&path].strip_prefix(HEAD).unwrap()
@@ -457,10 +483,15 @@ mod tests {
              ignore-auto-dns=true\ndns-search=example.org;\n\n[ipv6]\nmethod=auto\naddress1=2001:db8::1/64\n\
              dns-search=example.org;\n"
         );
-        assert!(file("vlan20").contains("type=vlan\ninterface-name=vlan20\nautoconnect-priority=999\n\n[vlan]\nid=20\nparent=eth0\n"));
+        assert!(file("vlan20").contains(
+            "type=vlan\ninterface-name=vlan20\nautoconnect-priority=999\n\n[vlan]\nid=20\nparent=eth0\n"
+        ));
         let bridge = "type=bridge\ninterface-name=br0\nautoconnect-priority=999\n\n[bridge]\nstp=false\n\n[ipv4]\nmethod=disabled\n";
         assert!(file("br0").contains(bridge), "{}", file("br0"));
-        assert!(file("eth1").ends_with("interface-name=eth1\nautoconnect-priority=999\nmaster=br0\nslave-type=bridge\n"));
+        assert!(
+            file("eth1")
+                .ends_with("interface-name=eth1\nautoconnect-priority=999\nmaster=br0\nslave-type=bridge\n")
+        );
         assert_eq!(files.len(), 4);
     }
 
@@ -476,8 +507,7 @@ mod tests {
                 {"type": "ovs_patch_port", "name": "p0", "bridge_name": "br-ex", "peer": "p1"}]},
         ]))
         .unwrap();
-        let files: BTreeMap<String, String> =
-            Format::Networkd.export(&document).unwrap().into_iter().collect();
+        let files: BTreeMap<String, String> = Format::Networkd.export(&document).files.into_iter().collect();
         let file =
             |name: &str| files[&format!("etc/systemd/network/05-muster-{name}")].strip_prefix(HEAD).unwrap();
         assert_eq!(
@@ -488,7 +518,7 @@ mod tests {
         assert_eq!(file("tap0.netdev"), "[NetDev]\nName=tap0\nKind=tap\n");
         assert!(file("eth2.network").ends_with("DHCP=no\nLinkLocalAddressing=no\n"));
         assert_eq!(files.len(), 9, "{:?}", files.keys());
-        let text = Format::Ifupdown.export(&document).unwrap().remove(0).1;
+        let text = Format::Ifupdown.export(&document).files.remove(0).1;
         let bond = "auto bond1\niface bond1 inet manual\n    up ip link set $IFACE up\n    bond-slaves eth0 eth1\n    \
                     bond-mode active-backup\n    bond-miimon 100\n    bond-fail-over-mac follow\n    bond-primary eth1\n";
         assert!(
@@ -496,7 +526,7 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains("vx0") && !text.contains("bond2"), "{text}");
-        let files = Format::NetworkManager.export(&document).unwrap();
+        let files = Format::NetworkManager.export(&document).files;
         let all: String = files.iter().map(|(_, text)| text.as_str()).collect();
         for wanted in [
             "[bond]\nmode=active-backup\nmiimon=100\nfail_over_mac=follow\nprimary=eth1\n",
@@ -514,13 +544,9 @@ mod tests {
             {"type": "interface", "name": "eth0", "use_dhcp": true, "use_dhcpv6": true, "defroute": false}
         ]))
         .unwrap();
-        let files = Format::Networkd.export(&leasing).unwrap();
+        let files = Format::Networkd.export(&leasing).files;
         assert!(files[0].1.ends_with("[Network]\nDHCP=yes\n\n[DHCPv4]\nUseGateway=no\n"), "{files:?}");
-        let error = Format::Ifupdown.export(&leasing).unwrap_err().to_string();
-        let wanted =
-            "network_config[0]: an interface that leases its addresses cannot be written for ifupdown";
-        assert_eq!(error, wanted);
-        let files = Format::NetworkManager.export(&leasing).unwrap();
+        let files = Format::NetworkManager.export(&leasing).files;
         let wanted = "[ipv4]\nmethod=auto\nnever-default=true\n\n[ipv6]\nmethod=auto\n";
         assert!(files[0].1.ends_with(wanted), "{files:?}");
     }
@@ -532,14 +558,135 @@ mod tests {
              "members": [{"type": "interface", "name": "eth0"}, {"type": "vlan", "vlan_id": 30}]},
         ]))
         .unwrap();
-        let files = Format::Networkd.export(&switched).unwrap();
+        let files = Format::Networkd.export(&switched).files;
         assert!(files.iter().all(|(path, _)| path.ends_with(".network")) && files.len() == 3, "{files:?}");
-        let text = Format::Ifupdown.export(&switched).unwrap().remove(0).1;
+        let text = Format::Ifupdown.export(&switched).files.remove(0).1;
         assert!(!text.contains("bridge_ports") && !text.contains("vlan-raw-device"), "{text}");
-        let error = Format::NetworkManager.export(&switched).unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "network_config[0]: what an interface of Open vSwitch carries cannot be written for NetworkManager"
-        );
+    }
+    /// Whether it leases, is in the switch, or has what its place forbids: the others are written all the same.
+    #[test]
+    fn what_cannot_be_said_is_named_and_the_rest_is_written() {
+        let address = |n: u8| json!([{"ip_netmask": format!("192.0.2.{n}/24")}]);
+        let route = json!([{"ip_netmask": "10.0.0.0/8", "next_hop": "192.0.2.9"}]);
+        let port = |more: serde_json::Value| {
+            let mut port = json!({"type": "interface", "name": "eth2", "use_dhcp": false});
+            port.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            port
+        };
+        let bridge = |kind: &str, more: serde_json::Value, member: serde_json::Value| {
+            let mut bridge = json!({"type": kind, "name": "br1", "use_dhcp": false, "members": [member]});
+            bridge.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            bridge
+        };
+        let bare = || port(json!({}));
+        let vlan = json!({"type": "vlan", "vlan_id": 30, "use_dhcp": false, "addresses": address(30)});
+        let (switch, linux) = ("ovs_bridge", "linux_bridge");
+        let (carries, up) =
+            ("what an interface of Open vSwitch carries", "that a port of Open vSwitch is up");
+        let (on_bridge, on_port) = ("network_config[1]", "network_config[1].members[0]");
+        let tuned = port(json!({"ethtool_opts": "-K ${DEVICE} tso off; -G ${DEVICE} rx 512"}));
+        let told = "ethtool_opts (-K tso, -G rx)";
+        use Format::{Ifupdown, NetworkManager, Networkd};
+        for (format, object, missing, unwritten) in [
+            (NetworkManager, bridge(linux, json!({}), bare()), vec![], ""),
+            (NetworkManager, bridge(switch, json!({}), bare()), vec![(on_port, up)], "br1 eth2"),
+            (
+                NetworkManager,
+                bridge(switch, json!({"addresses": address(7)}), bare()),
+                vec![(on_bridge, carries), (on_port, up)],
+                "br1 eth2",
+            ),
+            (
+                NetworkManager,
+                bridge(switch, json!({"dns_servers": ["192.0.2.53"]}), bare()),
+                vec![(on_bridge, carries), (on_port, up)],
+                "br1 eth2",
+            ),
+            (
+                NetworkManager,
+                bridge(switch, json!({"domain": "example.org"}), bare()),
+                vec![(on_bridge, carries), (on_port, up)],
+                "br1 eth2",
+            ),
+            (NetworkManager, bridge(switch, json!({}), vlan), vec![(on_port, carries)], "br1 vlan30"),
+            (
+                NetworkManager,
+                bridge(linux, json!({}), port(json!({"addresses": address(7)}))),
+                vec![(on_port, "what a member carries")],
+                "",
+            ),
+            (
+                NetworkManager,
+                bridge(linux, json!({}), port(json!({"routes": route}))),
+                vec![(on_port, "what a member carries")],
+                "",
+            ),
+            (
+                NetworkManager,
+                bridge(
+                    linux,
+                    json!({}),
+                    port(json!({"rules": [{"rule": "from 192.0.2.1 table 7 priority 7"}]})),
+                ),
+                vec![(on_port, "what a member carries")],
+                "",
+            ),
+            (
+                NetworkManager,
+                bridge(linux, json!({}), port(json!({"dns_servers": ["192.0.2.53"]}))),
+                vec![(on_port, "what a member carries")],
+                "",
+            ),
+            (
+                NetworkManager,
+                bridge(linux, json!({}), port(json!({"domain": "example.org"}))),
+                vec![(on_port, "what a member carries")],
+                "",
+            ),
+            (
+                NetworkManager,
+                port(json!({"routes": route})),
+                vec![(on_bridge, "routes, rules or name servers of IPv4 without an address of IPv4")],
+                "",
+            ),
+            (
+                NetworkManager,
+                port(
+                    json!({"addresses": address(7), "rules": [{"rule": "from 192.0.2.1 blackhole priority 7"}]}),
+                ),
+                vec![(on_bridge, "a rule that names no table")],
+                "",
+            ),
+            (NetworkManager, tuned.clone(), vec![(on_bridge, told)], ""),
+            (Networkd, tuned.clone(), vec![(on_bridge, told)], ""),
+            (Ifupdown, tuned, vec![(on_bridge, told)], ""),
+            (Networkd, bridge(switch, json!({"addresses": address(7)}), bare()), vec![], ""),
+            (
+                Ifupdown,
+                port(json!({"use_dhcp": true})),
+                vec![(on_bridge, "an interface that leases its addresses")],
+                "eth2",
+            ),
+        ] {
+            let other =
+                json!({"type": "interface", "name": "eth9", "use_dhcp": false, "addresses": address(9)});
+            let document = NetworkDocument::parse(&json!([other, object])).unwrap();
+            let exported = format.export(&document);
+            let is: Vec<(&str, &str)> = exported
+                .missing
+                .iter()
+                .map(|missing| (missing.path.as_str(), missing.what.as_str()))
+                .collect();
+            assert_eq!(is, missing, "{format:?}: {object}");
+            let names = |links: &[LinkName]| links.iter().map(LinkName::as_str).collect::<Vec<_>>().join(" ");
+            assert_eq!(names(&exported.unwritten), unwritten, "{format:?}: {object}");
+            let all: String = exported.files.iter().map(|(path, text)| format!("{path}\n{text}")).collect();
+            assert!(all.contains("eth9") && all.contains("192.0.2.9/24"), "{format:?}: {all}");
+            for link in document.link_names() {
+                let is_unwritten = exported.unwritten.contains(link);
+                assert_eq!(all.contains(link.as_str()), !is_unwritten, "{format:?}: {link}: {all}");
+                assert_eq!(exported.written.contains(link), !is_unwritten, "{format:?}: {link}");
+            }
+        }
     }
 }

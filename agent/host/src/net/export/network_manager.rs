@@ -3,45 +3,61 @@
 //! Of several connections for a link NetworkManager takes the one of the highest priority: ours, also where an older one is
 //! still there. Absent: UUIDs, which NetworkManager makes of a file's name.
 
-use muster_shared::model::network::{MAIN_TABLE, NetworkDocument, Object, ObjectKind, Route, RuleAction};
+use muster_shared::model::network::{
+    LinkName, MAIN_TABLE, NetworkDocument, Object, ObjectKind, Route, RuleAction,
+};
 
-use super::{Above, Exported, Format, HEAD, NotExportable, push, words};
+use super::{Above, File, Format, HEAD, NotExportable, push, words};
 
 /// The highest there is.
 const PRIORITY: u32 = 999;
 
+/// The files, and links that none of them is for: what is in Open vSwitch, which its connections would make anew.
 pub(super) fn keyfiles(
     document: &NetworkDocument,
     above: &Above<'_>,
-) -> Result<Vec<Exported>, NotExportable> {
+    missing: &mut Vec<NotExportable>,
+) -> (Vec<File>, Vec<LinkName>) {
     let mut files = Vec::new();
+    let mut unwritten = Vec::new();
     for object in document.all().filter(|object| !object.is_port_only()) {
-        let is_switched =
-            above.switched.contains(&&object.name) || matches!(object.kind, ObjectKind::OvsBridge { .. });
+        let name = &object.name;
+        let is_port = above.switched.contains(&name);
+        let is_switched = is_port || matches!(object.kind, ObjectKind::OvsBridge { .. });
         if is_switched {
-            if is_bare(object) {
-                continue;
+            if !carries_nothing(object) || object.mtu.is_some() {
+                let what = "what an interface of Open vSwitch carries";
+                missing.push(Format::NetworkManager.lacks(object, what));
             }
-            // Its connections for them would make them anew.
-            return Format::NetworkManager.refuse(object, "what an interface of Open vSwitch carries");
+            // The switch makes its own interfaces, and brings no other up.
+            if is_port && matches!(object.kind, ObjectKind::Interface { .. }) {
+                missing.push(Format::NetworkManager.lacks(object, "that a port of Open vSwitch is up"));
+            }
+            unwritten.push(name.clone());
+            continue;
         }
-        if let Some(text) = keyfile(object, above)? {
-            let path = format!("etc/NetworkManager/system-connections/muster-{}.nmconnection", object.name);
-            files.push((path, text));
+        match keyfile(object, above, missing) {
+            Some(text) => {
+                let path = format!("etc/NetworkManager/system-connections/muster-{name}.nmconnection");
+                files.push((path, text));
+            }
+            None => unwritten.push(name.clone()),
         }
     }
-    Ok(files)
+    (files, unwritten)
 }
 
-fn is_bare(object: &Object) -> bool {
+/// It has nothing that belongs into `[ipv4]` or `[ipv6]`.
+fn carries_nothing(object: &Object) -> bool {
     object.addresses.is_empty()
         && object.routes.is_empty()
         && object.rules.is_empty()
+        && object.dns_servers.is_empty()
+        && object.domains.is_empty()
         && object.dhcp.is_none()
-        && object.mtu.is_none()
 }
 
-fn keyfile(object: &Object, above: &Above<'_>) -> Result<Option<String>, NotExportable> {
+fn keyfile(object: &Object, above: &Above<'_>, missing: &mut Vec<NotExportable>) -> Option<String> {
     let name = &object.name;
     let mut own = String::new();
     let kind = match &object.kind {
@@ -72,7 +88,7 @@ fn keyfile(object: &Object, above: &Above<'_>) -> Result<Option<String>, NotExpo
         | ObjectKind::OvsBridge { .. }
         | ObjectKind::OvsBond { .. }
         | ObjectKind::OvsPatch { .. }
-        | ObjectKind::OvsTunnel { .. } => return Ok(None),
+        | ObjectKind::OvsTunnel { .. } => return None,
     };
     let mut text = format!(
         "{HEAD}[connection]\nid=muster-{name}\ntype={kind}\ninterface-name={name}\nautoconnect-priority={PRIORITY}\n"
@@ -91,16 +107,16 @@ fn keyfile(object: &Object, above: &Above<'_>) -> Result<Option<String>, NotExpo
     }
     text.push_str(&own);
     if port.is_none() {
-        text.push_str(&family(object, false)?);
-        text.push_str(&family(object, true)?);
-    } else if !object.addresses.is_empty() {
-        return Format::NetworkManager.refuse(object, "an address of a member");
+        text.push_str(&family(object, false, missing));
+        text.push_str(&family(object, true, missing));
+    } else if !carries_nothing(object) {
+        missing.push(Format::NetworkManager.lacks(object, "what a member carries"));
     }
-    Ok(Some(text))
+    Some(text)
 }
 
 /// `[ipv4]` or `[ipv6]`. What routers say of IPv6 counts as it does without NetworkManager.
-fn family(object: &Object, v6: bool) -> Result<String, NotExportable> {
+fn family(object: &Object, v6: bool, missing: &mut Vec<NotExportable>) -> String {
     let is_leased = object.dhcp.as_ref().is_some_and(|dhcp| if v6 { dhcp.v6 } else { dhcp.v4 });
     let addresses: Vec<String> =
         object.addresses.iter().filter(|net| net.addr().is_ipv6() == v6).map(ToString::to_string).collect();
@@ -119,14 +135,16 @@ fn family(object: &Object, v6: bool) -> Result<String, NotExportable> {
         object.dns_servers.iter().filter(|server| server.is_ipv6() == v6).map(ToString::to_string).collect();
     if method == "disabled" && !(routes.is_empty() && rules.is_empty() && servers.is_empty()) {
         let what = "routes, rules or name servers of IPv4 without an address of IPv4";
-        return Format::NetworkManager.refuse(object, what);
+        missing.push(Format::NetworkManager.lacks(object, what));
+        return text;
     }
     for (number, route) in routes.into_iter().enumerate() {
         push_route(&mut text, number + 1, route);
     }
     for (number, rule) in rules.into_iter().enumerate() {
         if !matches!(rule.action, RuleAction::Table(_)) {
-            return Format::NetworkManager.refuse(object, "a rule that names no table");
+            missing.push(Format::NetworkManager.lacks(object, "a rule that names no table"));
+            continue;
         }
         let rule = rule.to_string();
         let rule = rule.strip_prefix("-6 ").unwrap_or(&rule);
@@ -141,7 +159,7 @@ fn family(object: &Object, v6: bool) -> Result<String, NotExportable> {
     if !v6 && object.dhcp.as_ref().is_some_and(|dhcp| dhcp.v4 && !dhcp.default_route) {
         text.push_str("never-default=true\n");
     }
-    Ok(text)
+    text
 }
 
 fn push_route(text: &mut String, number: usize, route: &Route) {

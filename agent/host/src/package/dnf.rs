@@ -30,7 +30,7 @@ impl Dnf {
         }
         let (mut listing, older) = parse_list(&answer.stdout);
         let is_there = listing.find(name).is_some();
-        if older.iter().any(|older| older.name == name) && Self::is_half_upgraded(name).await? {
+        if older.iter().any(|(_, older)| older.name == name) && Self::is_half_upgraded(name).await? {
             for installed in listing.0.values_mut().filter(|installed| installed.name == name) {
                 installed.broken = Some("half upgraded".into());
             }
@@ -49,23 +49,24 @@ impl Dnf {
         Ok(!answer.stdout.trim().is_empty())
     }
 
-    /// A transaction that was cut off leaves what it has put in beside what it was to take away. The older goes, and what
-    /// stays is installed once more: its scripts may not have come to their end.
+    /// A transaction that was cut off leaves what it has put in beside what it was to take away. What stays is installed once
+    /// more, for its scripts may not have come to their end, and then the older goes: it is what tells of the cut, so
+    /// that it stays while the first fails.
     pub(super) async fn mend(work: &Work<'_>, was: Listing, goal: &Goal) -> Result<(Listing, bool)> {
         let package = work.package;
-        if was.find(package).is_none_or(|found| found.broken.is_none()) {
+        let Some(found) = was.find(package).filter(|found| found.broken.is_some()) else {
             return Ok((was, false));
-        }
-        let (_, older) = parse_list(&ask(RPM, &["-q", FORMAT, package]).await?.stdout);
-        let words = ["-e", "--nodeps"].map(str::to_owned).into_iter();
-        let arguments =
-            words.chain(older.iter().map(|older| spec(package, without_epoch(&older.version)))).collect();
-        work.run(&Order { program: RPM, arguments, gives: BTreeMap::new(), is_mark: false }).await?;
-        let is = Self::list(package).await?;
-        match (is.find(package), &goal.version) {
-            (Some(found), Wanted::Exactly(version)) if !is_version(&found.version, version) => {}
-            (None, _) | (_, Wanted::Absent) => {}
-            (Some(found), _) => work.run(&change(["reinstall", &spec(package, &found.version)])).await?,
+        };
+        let mut is_whole = false;
+        loop {
+            // Of what dnf has taken away along with it nothing is left to do.
+            let (_, older) = parse_list(&ask(RPM, &["-q", FORMAT, package]).await?.stdout);
+            let Some(order) = mending(found, &older, goal, is_whole) else { break };
+            work.run(&order).await?;
+            if order.program == RPM {
+                break;
+            }
+            is_whole = true;
         }
         Ok((Self::list(package).await?, true))
     }
@@ -149,6 +150,33 @@ impl Dnf {
     }
 }
 
+/// What is next for one that is half upgraded. `is_whole`: what stays has been installed once more.
+pub(super) fn mending(
+    found: &Installed,
+    older: &[(String, Installed)],
+    goal: &Goal,
+    is_whole: bool,
+) -> Option<Order> {
+    let stays = match &goal.version {
+        Wanted::Absent => false,
+        Wanted::Any => true,
+        Wanted::Exactly(version) => is_version(&found.version, version),
+    };
+    if stays && !is_whole {
+        return Some(change(["reinstall", &spec(&found.name, &found.version)]));
+    }
+    if older.is_empty() {
+        return None;
+    }
+    let of_one = |(key, older): &(String, Installed)| {
+        let architecture = key.strip_prefix(older.name.as_str()).unwrap_or_default();
+        format!("{}{architecture}", spec(&older.name, without_epoch(&older.version)))
+    };
+    let words = ["-e", "--nodeps"].map(str::to_owned).into_iter();
+    let arguments = words.chain(older.iter().map(of_one)).collect();
+    Some(Order { program: RPM, arguments, gives: BTreeMap::new(), is_mark: false })
+}
+
 /// What makes `is` what it was, as far as it is to be had.
 pub(super) fn back(was: &Listing, is: &Listing, name: &str) -> Vec<Order> {
     let mut orders = Vec::new();
@@ -222,8 +250,9 @@ pub(super) fn of_scripts(stdout: &str) -> String {
     until_verified.filter(|line| !line.starts_with("  ")).collect::<Vec<_>>().join("\n")
 }
 
-/// As [`FORMAT`] has it: what counts of each name and architecture, which is what came last, and what is there beside it.
-pub(super) fn parse_list(text: &str) -> (Listing, Vec<Installed>) {
+/// As [`FORMAT`] has it: what counts of each name and architecture, which is what came last, and what is there beside it, by
+/// the same key.
+pub(super) fn parse_list(text: &str) -> (Listing, Vec<(String, Installed)>) {
     let mut rows: Vec<(u64, String, Installed)> = Vec::new();
     for line in text.lines() {
         let mut fields = line.split('\t');
@@ -239,7 +268,7 @@ pub(super) fn parse_list(text: &str) -> (Listing, Vec<Installed>) {
     rows.sort_by_key(|(instance, ..)| *instance);
     let (mut listing, mut older) = (BTreeMap::new(), Vec::new());
     for (_, key, installed) in rows {
-        older.extend(listing.insert(key, installed));
+        older.extend(listing.insert(key.clone(), installed).map(|before| (key, before)));
     }
     (Listing(listing), older)
 }

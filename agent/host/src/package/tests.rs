@@ -183,7 +183,10 @@ fn rpm_and_dnf_are_understood() {
     );
     assert_eq!(listing.find("web").unwrap().version, "0:1.20-1.el9");
     assert_eq!(listing.find("kernel").unwrap().version, "0:5-10");
-    assert_eq!(older.iter().map(|older| older.version.as_str()).collect::<Vec<_>>(), ["0:5-9"]);
+    assert_eq!(
+        older.iter().map(|(key, older)| (key.as_str(), older.version.as_str())).collect::<Vec<_>>(),
+        [("kernel.x86_64", "0:5-9")]
+    );
     assert_eq!(listing.find("we"), None);
     for wanted in ["0:1.20-1.el9", "1.20-1.el9", "1.20", "0:1.20"] {
         assert!(dnf::is_version("0:1.20-1.el9", wanted), "{wanted}");
@@ -203,6 +206,33 @@ fn rpm_and_dnf_are_understood() {
     }
     let test = "error: Failed dependencies:\n\tweb is needed by (installed) web-extra-1.0-1.noarch\n";
     assert_eq!(dnf::parse_needed(test), ["web-extra-1.0-1.noarch"]);
+}
+
+/// The older version tells of the cut: it is there until what stays is installed once more.
+#[test]
+fn what_stays_of_a_half_upgraded_one_is_installed_again_before_the_older_goes() {
+    let (listing, older) = dnf::parse_list(
+        "web\tx86_64\t1:2-1\t9\nweb\tx86_64\t1:1-1\t3\nweb\ti686\t1:1-1\t2\nweb\ti686\t1:2-1\t8\n",
+    );
+    let found = listing.find("web").unwrap();
+    let again = Some("dnf reinstall web-1:2-1");
+    let erase = Some("rpm web-1-1.i686 web-1-1.x86_64");
+    let exactly = |version: &str| Wanted::Exactly(version.into());
+    for (version, older, is_whole, wanted) in [
+        (Wanted::Any, &older[..], false, again),
+        (exactly("2"), &older, false, again),
+        (Wanted::Any, &older, true, erase),
+        (exactly("2"), &older, true, erase),
+        // dnf has taken the older away with it.
+        (Wanted::Any, &[], true, None),
+        // What does not stay is not installed for that.
+        (exactly("1"), &older, false, erase),
+        (Wanted::Absent, &older, false, erase),
+    ] {
+        let goal = Goal { version, held: None };
+        let order = dnf::mending(found, older, &goal, is_whole);
+        assert_eq!(order.map(|order| order.to_string()).as_deref(), wanted, "{goal:?} {is_whole}");
+    }
 }
 
 #[test]

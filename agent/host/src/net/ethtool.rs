@@ -13,7 +13,7 @@ use rtnetlink::sys::{AsyncSocket, AsyncSocketExt, SocketAddr, TokioSocket};
 
 use super::netlink::{NetlinkError, REQUEST_TIMEOUT, extended_ack_in};
 
-pub(super) use asked::{Asked, MODES, is_asked, is_of_link, to_put_back};
+pub(super) use asked::{AUTONEG, Asked, DUPLEX, MODES, SPEED, is_asked, is_of_link, to_put_back};
 
 type Result<T> = std::result::Result<T, NetlinkError>;
 /// By name.

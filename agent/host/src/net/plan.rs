@@ -20,7 +20,7 @@ use std::sync::Arc;
 use muster_shared::model::network::BondOptions;
 use thiserror::Error;
 
-use in_the_way::check_membership;
+use in_the_way::{check_membership, is_made_link};
 pub(super) use in_the_way::{conflict, is_made};
 pub(super) use ports::is_so;
 
@@ -172,11 +172,20 @@ impl Planner<'_> {
         Ok(())
     }
 
+    /// It is there, and not made anew.
+    fn stays(&self, link: &str, state: &State) -> bool {
+        state.links.contains_key(link) && !self.anew.contains(link)
+    }
+
+    /// Who wants it decides about its client; others' comes again with a link that is made anew.
+    fn leads(&self, link: &str, wanted: &LinkTarget, state: &State) -> bool {
+        wanted.origin != Origin::Beside || !self.stays(link, state)
+    }
+
     /// Its client runs as it is to, and its link is not made anew.
     fn leases(&self, link: &str, wanted: &LinkTarget, state: &State) -> bool {
-        let stays = state.links.contains_key(link) && !self.anew.contains(link);
         let as_wanted = |lease: &Lease| lease.runs && wanted.dhcp.as_ref() == Some(&lease.told);
-        stays && state.dhcp.links.get(link).is_some_and(as_wanted)
+        self.stays(link, state) && state.dhcp.links.get(link).is_some_and(as_wanted)
     }
 
     /// First: nobody is to put back what goes.
@@ -186,7 +195,7 @@ impl Planner<'_> {
                 None => false,
                 Some(Wanted::Absent) => true,
                 Some(Wanted::Present(wanted)) => {
-                    wanted.origin != Origin::Beside && !self.leases(link, wanted, state)
+                    self.leads(link, wanted, state) && !self.leases(link, wanted, state)
                 }
             };
             if goes {
@@ -197,8 +206,9 @@ impl Planner<'_> {
 
     /// Last: what was there before may be what is leased.
     fn start_dhcp(&mut self, state: &State) {
-        for (link, wanted) in self.target.present().filter(|(_, wanted)| wanted.origin != Origin::Beside) {
+        for (link, wanted) in self.target.present() {
             if let Some(told) = wanted.dhcp.clone()
+                && self.leads(link, wanted, state)
                 && !self.leases(link, wanted, state)
             {
                 self.steps.push(Step::StartDhcp { link: link.to_owned(), told: Box::new(told) });
@@ -468,7 +478,7 @@ impl Planner<'_> {
         let mut names: Vec<&str> = self.target.absent().filter(goes).collect();
         names.sort_by_key(|name| {
             let vlan = self.state.links.get(*name).is_some_and(|link| link.kind == "vlan");
-            !(vlan || self.state.ovs_port(name).is_some())
+            (!vlan, self.state.ovs_port(name).is_none())
         });
         for name in names {
             self.delete(name);
@@ -481,8 +491,13 @@ impl Planner<'_> {
         let link = name.to_owned();
         if self.state.ovs_bridge(name).is_some() {
             self.steps.push(Step::DeleteOvsBridge { bridge: link });
-        } else if let Some((bridge, _)) = self.state.ovs_port(name) {
-            self.steps.push(Step::RemoveOvsPort { bridge: bridge.to_owned(), port: link });
+        } else if let Some((bridge, port)) = self.state.ovs_port(name) {
+            let by_switch = port.is_internal();
+            self.steps.push(Step::RemoveOvsPort { bridge: bridge.to_owned(), port: link.clone() });
+            // A bond's link, say, which the switch only lets go.
+            if !by_switch && self.state.links.get(name).is_some_and(is_made_link) {
+                self.steps.extend([Step::SyncOvs, Step::DeleteLink { link }]);
+            }
         } else {
             self.steps.push(Step::DeleteLink { link });
         }

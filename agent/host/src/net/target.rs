@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use ports::{in_database, is_hwaddr};
 
 use super::dhcp::Told;
-use super::plan::is_made;
+use super::plan::{conflict, is_made};
 use super::resolver::Resolver;
 use super::snapshot::Snapshot;
 use super::state::{
@@ -311,7 +311,13 @@ impl Target {
         };
         let mac = match &kind {
             LinkKind::LinuxBridge => primary.or_else(|| was.and_then(|was| was.made_mac.clone())),
-            LinkKind::Bond(options) if options.has_one_mac() => bond_mac(object, state),
+            LinkKind::Bond(options) if options.has_one_mac() => {
+                // One that is there and stays keeps its `fail_over_mac`.
+                let now = state.links.get(&name).and_then(|link| link.bond.as_ref());
+                let follows = now.is_some_and(|now| !now.has_one_mac());
+                let stays = follows && conflict(&name, &kind, state).is_none();
+                bond_mac(object, state).filter(|_| !stays)
+            }
             _ => None,
         };
         let mtu = match kind {

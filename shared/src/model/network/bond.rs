@@ -171,7 +171,24 @@ pub(super) fn options(path: &str, value: &Value) -> Parsed<BondOptions> {
             return Err(invalid(format!("{} stands for what was given already", quoted(name))));
         }
     }
-    Ok(options)
+    used(path, options)
+}
+
+/// What the mode has no use for, the kernel refuses only when the bond of before has gone. A 0 asks for nothing and is
+/// left out.
+fn used(path: &str, options: BondOptions) -> Parsed<BondOptions> {
+    let taken = options.of_its_mode();
+    let mut unused = options;
+    unused.values.retain(|number, value| *value != 0 && !taken.values.contains_key(number));
+    unused.primary.take_if(|_| taken.primary.is_some());
+    if unused == BondOptions::default() {
+        return Ok(taken);
+    }
+    let value = |number: u16| taken.values.get(&number).copied().unwrap_or_default();
+    let mode = BondOptions { values: BTreeMap::from([(MODE, value(MODE))]), primary: None }.describe();
+    let monitor = if value(MIIMON) == 0 { "without miimon" } else { "with miimon" };
+    let problem = format!("a bond with {mode} and {monitor} takes no {}; leave that out", unused.describe());
+    Err(NetworkError::invalid(path, problem))
 }
 
 /// A team's JSON, `{"runner": {"name": "activebackup"}}`, or the words of a bond. There are no teams in newer kernels: what

@@ -18,6 +18,47 @@ fn tripleo() -> Value {
 }
 
 #[test]
+fn bonding_options_are_those_that_the_mode_takes() {
+    for (written, wanted) in [
+        (
+            "mode=802.3ad updelay=1000 miimon=100 lacp_rate=fast",
+            Ok("mode=802.3ad miimon=100 updelay=1000 lacp_rate=fast"),
+        ),
+        (
+            "mode=active-backup fail_over_mac=2 primary=em2",
+            Ok("mode=active-backup fail_over_mac=follow primary=em2"),
+        ),
+        ("mode=1 miimon=100 arp_interval=0 lacp_rate=slow", Ok("mode=active-backup miimon=100")),
+        ("mode=1 arp_interval=200", Ok("mode=active-backup arp_interval=200")),
+        (
+            "mode=1 miimon=100 lacp_rate=fast",
+            Err("a bond with mode=active-backup and with miimon takes no lacp_rate=fast; leave that out"),
+        ),
+        (
+            "mode=4 updelay=200 primary=em1",
+            Err(
+                "a bond with mode=802.3ad and without miimon takes no updelay=200 primary=em1; leave that out",
+            ),
+        ),
+        (
+            "miimon=100 tlb_dynamic_lb=1",
+            Err("a bond with mode=balance-rr and with miimon takes no tlb_dynamic_lb=1; leave that out"),
+        ),
+    ] {
+        let document = json!([{"type": "linux_bond", "name": "bond1", "bonding_options": written,
+            "members": [{"type": "interface", "name": "em1"}]}]);
+        let found = NetworkDocument::parse(&document);
+        let found = found.map(|document| match &document.objects[0].kind {
+            ObjectKind::LinuxBond { options, .. } => options.describe(),
+            other => panic!("{other:?}"),
+        });
+        let wanted = wanted.map(str::to_owned);
+        let wanted = wanted.map_err(|error| format!("network_config[0].bonding_options: {error}"));
+        assert_eq!(found.map_err(|error| error.to_string()), wanted, "{written}");
+    }
+}
+
+#[test]
 fn of_a_bonds_options_those_stay_that_its_mode_takes() {
     let all = |mode: u32, miimon: u32| {
         let known = (1..32).filter(|number| BondOptions::width(*number).is_some());

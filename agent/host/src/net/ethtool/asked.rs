@@ -6,9 +6,9 @@
 
 use super::Settings;
 
-const AUTONEG: &str = "link/autoneg";
-const SPEED: &str = "link/speed";
-const DUPLEX: &str = "link/duplex";
+pub(in super::super) const AUTONEG: &str = "link/autoneg";
+pub(in super::super) const SPEED: &str = "link/speed";
+pub(in super::super) const DUPLEX: &str = "link/duplex";
 /// What comes before the name of a mode, such as `1000baseT/Full`: 1 if it is advertised.
 pub(in super::super) const MODES: &str = "modes/";
 

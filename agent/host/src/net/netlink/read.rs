@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage};
-use rtnetlink::packet_route::link::{InfoData, InfoVlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use rtnetlink::packet_route::link::{
+    InfoData, InfoVlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, VlanProtocol,
+};
 use rtnetlink::packet_route::route::RouteMessage;
 use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
 
@@ -152,10 +154,13 @@ fn link(message: &LinkMessage) -> ReadLink {
                     match info {
                         LinkInfo::Kind(kind) => link.kind = kind.to_string(),
                         LinkInfo::Data(InfoData::Vlan(infos)) => {
-                            vlan_id = infos.iter().find_map(|info| match info {
+                            // Muster makes none of 802.1ad.
+                            let other = |info: &InfoVlan| matches!(info, InfoVlan::Protocol(it) if *it != VlanProtocol::Ieee8021Q);
+                            let id = infos.iter().find_map(|info| match info {
                                 InfoVlan::Id(id) => Some(*id),
                                 _ => None,
                             });
+                            vlan_id = id.filter(|_| !infos.iter().any(other));
                         }
                         LinkInfo::Data(InfoData::Bond(infos)) => {
                             let (options, preferred) = bond::read(infos);
@@ -214,4 +219,23 @@ fn address(message: &AddressMessage) -> Option<Address> {
         metric,
         broadcast,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vlan_is_one_of_802_1q() {
+        for (protocol, id) in [
+            (Some(VlanProtocol::Ieee8021Q), Some(7)),
+            (None, Some(7)),
+            (Some(VlanProtocol::Ieee8021Ad), None),
+        ] {
+            let infos = [InfoVlan::Id(7)].into_iter().chain(protocol.map(InfoVlan::Protocol)).collect();
+            let mut message = LinkMessage::default();
+            message.attributes = vec![LinkAttribute::LinkInfo(vec![LinkInfo::Data(InfoData::Vlan(infos))])];
+            assert_eq!(link(&message).vlan_id, id, "{protocol:?}");
+        }
+    }
 }

@@ -56,10 +56,12 @@ pub(in super::super) fn is_made(name: &str, state: &State) -> bool {
     if let Some((_, port)) = state.ovs_port(name) {
         return port.ours;
     }
-    state
-        .links
-        .get(name)
-        .is_some_and(|link| matches!(link.kind.as_str(), "bridge" | "vlan" | "bond") || link.ours)
+    state.links.get(name).is_some_and(is_made_link)
+}
+
+/// A link that netlink makes and deletes.
+pub(in super::super) fn is_made_link(link: &Link) -> bool {
+    matches!(link.kind.as_str(), "bridge" | "vlan" | "bond") || link.ours
 }
 
 /// Says what stands in the place of a link that shall be of another kind.

@@ -1,6 +1,6 @@
 //! What was there before, as a target.
 
-use super::super::ethtool::MODES;
+use super::super::ethtool::{AUTONEG, DUPLEX, MODES, SPEED};
 use super::super::plan::{conflict, is_made, made_anew};
 use super::super::snapshot::{self, Before, KindBefore, LinkBefore, Snapshot};
 use super::super::state::{Attach, Link, Route, State};
@@ -71,8 +71,18 @@ impl Target {
         for (link, settings) in before.ethtool.iter().filter(|(link, _)| state.links.contains_key(*link)) {
             // What is advertised follows from the speed that the document says.
             let says = |key: &str| self.ethtool.contains_key(&(link.clone(), key.to_owned()));
-            let is_said = says("link/speed") || says("link/duplex");
-            for (key, was) in settings.iter().filter(|(key, _)| !(is_said && key.starts_with(MODES))) {
+            let is_said = says(SPEED) || says(DUPLEX);
+            // And what is advertised counts with negotiation, a speed without.
+            let was = settings.get(AUTONEG).copied();
+            let said = self.ethtool.get(&(link.clone(), AUTONEG.to_owned())).map(|(value, _)| *value);
+            let now = state.ethtool.get(link).and_then(|now| now.get(AUTONEG).copied());
+            let will = said.or(was).or(now);
+            let counts = |key: &str| match key {
+                SPEED | DUPLEX => will != Some(1) || was == Some(1),
+                key if key.starts_with(MODES) => !is_said && will != Some(0),
+                _ => true,
+            };
+            for (key, was) in settings.iter().filter(|(key, _)| counts(key)) {
                 let place = (link.clone(), key.clone());
                 self.ethtool.entry(place).or_insert_with(|| (*was, "before".to_owned()));
             }
@@ -85,7 +95,8 @@ impl Target {
     }
 
     /// What goes along with a link that is made anew, and that nothing decides about, comes again: VLANs that somebody
-    /// else has put on a bond, and members of it.
+    /// else has put on a bond, and members of it. So do those that the document names as interfaces; what else it names
+    /// so would be gone.
     pub(super) fn keep_beside(&mut self, state: &State) {
         let anew: Vec<(String, String, bool)> = made_anew(self, state)
             .map(|(name, wanted)| {
@@ -99,11 +110,29 @@ impl Target {
             let is_member = |link: &Link| *bond && link.master.as_ref() == Some(carrier);
             let members =
                 state.links.iter().filter(|(_, link)| is_member(link)).map(|(name, _)| name.as_str());
-            for name in carried.iter().copied().chain(members).filter(|name| !self.links.contains_key(*name))
-            {
+            for name in carried.iter().copied().chain(members) {
                 let Some(before) = snapshot::link(name, state) else { continue };
-                if carried.contains(name) && before.kind == KindBefore::Existing {
-                    let kind = state.links.get(name).map(|link| link.kind.as_str()).unwrap_or_default();
+                let mut goes = carried.contains(name) && before.kind == KindBefore::Existing;
+                if let Some(wanted) = self.links.get_mut(name) {
+                    let Wanted::Present(wanted) = wanted else { continue };
+                    if *bond && carried.contains(name) {
+                        wanted.keep_mtu(&before);
+                    }
+                    let named = wanted.kind == LinkKind::Existing && wanted.origin == Origin::Document;
+                    match &before.kind {
+                        _ if !(named && carried.contains(name)) => continue,
+                        KindBefore::Vlan(vlan) => {
+                            wanted.kind = LinkKind::Vlan { device: vlan.device.clone(), id: vlan.id };
+                            continue;
+                        }
+                        _ => goes = true,
+                    }
+                }
+                if goes {
+                    let kind = match state.links.get(name).map(|link| link.kind.as_str()) {
+                        Some("vlan") => "vlan, not 802.1Q",
+                        kind => kind.unwrap_or_default(),
+                    };
                     let text = format!(
                         "{carrier} has to be made anew, and {name} ({kind}) on it would go along; take it away first"
                     );
@@ -210,6 +239,22 @@ impl Target {
         }
         self.warnings.push(format!("{name} belonged to a bridge that is gone; it was left without one"));
         Attach::None
+    }
+}
+
+impl LinkTarget {
+    /// A bond, or an 802.1Q link that is on it still, that comes again has the MTU of before where nobody says another.
+    fn keep_mtu(&mut self, before: &LinkBefore) {
+        let is_same = match (&self.kind, &before.kind) {
+            (LinkKind::Bond(_), KindBefore::Bond(_)) => true,
+            (LinkKind::Vlan { device, id }, KindBefore::Vlan(vlan)) => {
+                *device == vlan.device && *id == vlan.id
+            }
+            (LinkKind::Existing, KindBefore::Vlan(_)) => true,
+            _ => false,
+        };
+        let was = Some(before.mtu).filter(|mtu| *mtu != 0 && is_same);
+        self.mtu = self.mtu.or(was);
     }
 }
 

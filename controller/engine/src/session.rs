@@ -203,7 +203,9 @@ impl Engine {
             return; // in its turn, if it is wanted
         }
         let spec = row.spec.clone();
-        // Not Create: what is there is no one else's.
-        self.queue_job(slot, node, Action::Update, spec, None);
+        // Not Create: what is there is no one else's. A deployment is nobody's, and has for a server that is new what it
+        // runs at its creation.
+        let action = if row.kind.is_deployment() { Action::Create } else { Action::Update };
+        self.queue_job(slot, node, action, spec, None);
     }
 }

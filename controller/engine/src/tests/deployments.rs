@@ -340,6 +340,21 @@ fn what_failed_at_its_creation_is_created_again() {
 }
 
 #[test]
+fn a_server_that_lost_everything_gets_what_a_creation_runs() {
+    let mut bed = Bed::new(1);
+    bed.create(deployed("once", ", actions: [CREATE]")).unwrap();
+    bed.idle();
+    bed.ran.clear();
+    bed.disconnect(&node(0));
+    let host = bed.hosts.get_mut(&node(0)).unwrap();
+    host.things.clear();
+    host.outcomes.clear();
+    bed.connect(&node(0));
+    bed.idle();
+    assert_eq!((bed.status().as_str(), &bed.ran), ("CREATE_COMPLETE", &vec!["Create d".to_owned()]));
+}
+
+#[test]
 fn the_group_os_net_config_is_a_network_with_a_claim() {
     let with = |more: &str| {
         let root = format!(

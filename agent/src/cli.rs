@@ -32,8 +32,8 @@ Verbs of net:
   plan -c FILE    say what apply would do
   boot            make the network what it was last, as the unit muster-network does at boot
   show            print the network as it is, as JSON
-  export -c FILE  print the document as files of systemd-networkd, NetworkManager or ifupdown; with --from-ledger
-                  all that is in force here; with --into write them below a folder
+  export -c FILE  print the document as files of systemd-networkd, NetworkManager or ifupdown;
+                  with --from-ledger all that is in force; with --into write them below a folder
 
 Options:
   --config FILE     settings (default: /etc/muster/agent.toml, if it is there)
@@ -43,7 +43,7 @@ Options:
   --check           with join: only say whether it could join
   --confirm TARGET  with net apply: gateway, an address, a host name, or HOST:PORT
   --confirm-timeout SECONDS   how long the change and reaching TARGET may take (default: 120)
-  --format NAME     with net export: networkd, networkmanager, ifupdown or auto (default: the one that is here)
+  --format NAME     with net export: networkd, networkmanager, ifupdown, auto (the one that is here)
   --from-ledger     with net export: what is in force on this server
   --into DIR        with net export: stands for /
   -c FILE           with net: the document, in os-net-config's format (YAML or JSON)

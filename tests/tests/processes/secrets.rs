@@ -363,7 +363,7 @@ fn networks_ports_and_runs_tell_nobody_a_secret() {
             "type: OS::Heat::None, condition: c",
         ),
         (
-            "conditions: {c: {equals: [{get_param: [account, mArKeR-key]}, 1]}}\n",
+            "conditions: {c: {equals: [{get_param: [account, x, mArKeR-key]}, 1]}}\n",
             "type: OS::Heat::None, condition: c",
         ),
     ] {

@@ -1,0 +1,170 @@
+//! An intent, a topology and what others hold → paths and rules.
+//!
+//! A rule matches the port that packets come in by and the intent's selector, on every device of the way; the treatment
+//! is done on the last one, so that the selector is the same all along. With a VLAN label the devices between match the
+//! label instead.
+//!
+//! Absent: what is installed now, and in which order rules go (`stages`).
+
+mod reach;
+mod route;
+mod rules;
+
+use std::collections::BTreeSet;
+
+use muster_shared::model::flow::{DeviceName, Entry};
+use thiserror::Error;
+
+use crate::intent::{BadIntent, Intent, Kind};
+use crate::ledger::{Holder, Ledger};
+use crate::path::{Path, Trees};
+use crate::topology::{ConnectPoint, DeviceNo, LinkNo, PortNo, Topology};
+
+/// What an intent comes to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Compiled {
+    /// From each point to each, in the order of the points; with protection the second path too.
+    pub paths: Vec<Path>,
+    /// On which device what, in the order of the devices' numbers.
+    pub entries: Vec<(DeviceNo, Entry)>,
+    /// All links, sorted.
+    pub links: Vec<LinkNo>,
+    /// The points, sorted.
+    pub points: Vec<PortNo>,
+    /// On all of the links.
+    pub label: Option<u16>,
+    /// Points that cannot be reached, where that was allowed.
+    pub missing: Vec<ConnectPoint>,
+}
+
+/// Why nothing can be made of an intent now.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum CompileError {
+    /// In any network.
+    #[error(transparent)]
+    Bad(#[from] BadIntent),
+    /// The site has no such device.
+    #[error("there is no device {0}")]
+    NoDevice(DeviceName),
+    /// The device has no such port.
+    #[error("{0}: the device has no such port")]
+    NoPort(ConnectPoint),
+    /// The port or its device is down.
+    #[error("{0} is down")]
+    Down(ConnectPoint),
+    /// A link is at the port: what comes in there comes from another device.
+    #[error("{port} is connected with {other}: an intent begins and ends at ports without a link")]
+    Inner {
+        /// The port.
+        port: ConnectPoint,
+        /// What it is connected with.
+        other: ConnectPoint,
+    },
+    /// Nothing leads there.
+    #[error("no path from {from} to {to}{with}")]
+    NoPath {
+        /// From where.
+        from: DeviceName,
+        /// To where.
+        to: DeviceName,
+        /// With which constraint, where there is a path without.
+        with: String,
+    },
+    /// There are paths, all slower.
+    #[error("the fastest path from {from} to {to} takes {fastest} ns, and {wanted} ns are allowed")]
+    TooSlow {
+        /// From where.
+        from: DeviceName,
+        /// To where.
+        to: DeviceName,
+        /// Nanoseconds.
+        fastest: u64,
+        /// Nanoseconds.
+        wanted: u64,
+    },
+    /// All labels are taken on every path.
+    #[error("every VLAN label is taken on the path from {from} to {to}")]
+    NoLabel {
+        /// From where.
+        from: DeviceName,
+        /// To where.
+        to: DeviceName,
+    },
+    /// A link of a collection is not there, or nothing passes.
+    #[error("the link from {from} to {to} {why}")]
+    Link {
+        /// From where.
+        from: ConnectPoint,
+        /// To where.
+        to: ConnectPoint,
+        /// What is the matter.
+        why: &'static str,
+    },
+    /// The links of a collection go round.
+    #[error("the links lead round in a circle by {0}")]
+    Circle(DeviceName),
+}
+
+/// What compiling looks at.
+pub struct Compiler<'a> {
+    /// The network.
+    pub topology: &'a Topology,
+    /// What others hold.
+    pub ledger: &'a Ledger,
+    /// Kept between intents.
+    pub trees: &'a mut Trees,
+}
+
+impl Compiler<'_> {
+    /// What an intent comes to. `holder` is who takes bandwidth for it; `key` is its own; `group` is the number of the
+    /// group that protection needs on the first device.
+    ///
+    /// # Errors
+    /// Why it comes to nothing.
+    pub fn compile(
+        &mut self,
+        intent: &Intent,
+        key: &str,
+        holder: &Holder,
+        group: u32,
+    ) -> Result<Compiled, CompileError> {
+        intent.check()?;
+        for point in intent.kind.ingress().iter().chain(intent.kind.egress()) {
+            self.known(point)?;
+        }
+        let mut made = match &intent.kind {
+            Kind::PointToPoint { from, to } => self.point_to_point(intent, key, holder, group, from, to)?,
+            Kind::SinglePointToMultiPoint { from, to } => self.spread(intent, holder, from, to)?,
+            Kind::MultiPointToSinglePoint { from, to } => self.gather(intent, holder, from, to)?,
+            Kind::LinkCollection { links, from, to } => self.collect(intent, holder, links, from, to)?,
+        };
+        let links: BTreeSet<LinkNo> =
+            made.links.iter().copied().chain(made.paths.iter().flatten().copied()).collect();
+        made.links = links.into_iter().collect();
+        let points = intent.kind.ingress().iter().chain(intent.kind.egress());
+        made.points = points.filter_map(|point| self.topology.port(point)).collect();
+        made.points.sort_unstable();
+        made.entries.sort_by_key(|(device, _)| *device);
+        Ok(made)
+    }
+
+    /// The site has it, and it is no port between devices. It may be down.
+    fn known(&self, point: &ConnectPoint) -> Result<PortNo, CompileError> {
+        let topology = self.topology;
+        topology.device(&point.device).ok_or_else(|| CompileError::NoDevice(point.device.clone()))?;
+        let port = topology.port(point).ok_or_else(|| CompileError::NoPort(point.clone()))?;
+        match topology.neighbour(port) {
+            Some(other) => Err(CompileError::Inner { port: point.clone(), other: topology.point(other) }),
+            None => Ok(port),
+        }
+    }
+
+    /// As [`Compiler::known`], and up.
+    fn end(&self, point: &ConnectPoint) -> Result<PortNo, CompileError> {
+        let port = self.known(point)?;
+        match self.topology.is_up(port) {
+            true => Ok(port),
+            false => Err(CompileError::Down(point.clone())),
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! A path between two devices that keeps to an intent's constraints.
+
+use crate::compile::{CompileError, Compiler};
+use crate::intent::{Constraints, LinkTypes};
+use crate::ledger::Holder;
+use crate::path::{self, Path};
+use crate::topology::{DeviceNo, LinkNo, Topology};
+
+/// Next cheapest paths that are looked at before the fastest one is taken instead.
+const ALTERNATIVES: usize = 8;
+/// The key of a link's type.
+const TYPE: &str = "type";
+
+impl Compiler<'_> {
+    /// The cheapest path that keeps to all constraints.
+    pub(super) fn route(
+        &mut self,
+        wanted: &Constraints,
+        holder: &Holder,
+        from: DeviceNo,
+        to: DeviceNo,
+    ) -> Result<Path, CompileError> {
+        if *wanted == Constraints::default() {
+            let found = self.trees.cheapest(self.topology, from, to);
+            return found.ok_or_else(|| self.no_path(wanted, holder, from, to));
+        }
+        let cost = |link: LinkNo| self.permits(wanted, holder, link).then(|| self.topology.cost(link).into());
+        if !wanted.waypoints.is_empty() {
+            let path = self.by_waypoints(wanted, holder, from, to)?;
+            return self.fast_enough(wanted, path, from, to);
+        }
+        let cheapest = path::cheapest(self.topology, from, to, &cost);
+        let cheapest = cheapest.ok_or_else(|| self.no_path(wanted, holder, from, to))?;
+        let Some(most) = wanted.latency else { return Ok(cheapest) };
+        if latency(self.topology, &cheapest) <= most {
+            return Ok(cheapest);
+        }
+        let few = path::cheapest_few(self.topology, from, to, &cost, ALTERNATIVES);
+        if let Some(path) = few.into_iter().find(|path| latency(self.topology, path) <= most) {
+            return Ok(path);
+        }
+        let time = |link: LinkNo| cost(link).and_then(|_: u64| self.topology.latency(link));
+        let fastest = path::cheapest(self.topology, from, to, &time);
+        self.fast_enough(wanted, fastest.unwrap_or(cheapest), from, to)
+    }
+
+    fn fast_enough(
+        &self,
+        wanted: &Constraints,
+        path: Path,
+        from: DeviceNo,
+        to: DeviceNo,
+    ) -> Result<Path, CompileError> {
+        let fastest = latency(self.topology, &path);
+        match wanted.latency {
+            Some(wanted) if fastest > wanted => {
+                let [from, to] = [from, to].map(|device| self.topology.device_name(device).clone());
+                Err(CompileError::TooSlow { from, to, fastest, wanted })
+            }
+            Some(_) | None => Ok(path),
+        }
+    }
+
+    /// Two that share no link; none for the second where there is but one path.
+    pub(super) fn two_routes(
+        &mut self,
+        wanted: &Constraints,
+        holder: &Holder,
+        from: DeviceNo,
+        to: DeviceNo,
+    ) -> Result<(Path, Option<Path>), CompileError> {
+        let cost = |link: LinkNo| self.permits(wanted, holder, link).then(|| self.topology.cost(link).into());
+        if let Some((first, second)) = path::disjoint(self.topology, from, to, &cost) {
+            let most = wanted.latency.unwrap_or(u64::MAX);
+            if [&first, &second].iter().all(|path| latency(self.topology, path) <= most) {
+                return Ok((first, Some(second)));
+            }
+        }
+        self.route(wanted, holder, from, to).map(|path| (path, None))
+    }
+
+    /// Leg by leg; what a leg has passed is closed to those after it.
+    fn by_waypoints(
+        &self,
+        wanted: &Constraints,
+        holder: &Holder,
+        from: DeviceNo,
+        to: DeviceNo,
+    ) -> Result<Path, CompileError> {
+        let mut stops = vec![from];
+        for name in &wanted.waypoints {
+            let device = self.topology.device(name).ok_or_else(|| CompileError::NoDevice(name.clone()))?;
+            stops.push(device);
+        }
+        stops.push(to);
+        // A waypoint that is an end is passed there.
+        stops.dedup();
+        let mut tries = ALTERNATIVES * stops.len();
+        self.legs(wanted, holder, &stops, &mut vec![from], &mut tries)
+            .ok_or_else(|| self.no_path(wanted, holder, from, to))
+    }
+
+    fn legs(
+        &self,
+        wanted: &Constraints,
+        holder: &Holder,
+        stops: &[DeviceNo],
+        passed: &mut Vec<DeviceNo>,
+        tries: &mut usize,
+    ) -> Option<Path> {
+        let [from, to, ..] = *stops else { return Some(Path::new()) };
+        let later = stops.get(2..).unwrap_or_default();
+        let closed = |device: DeviceNo| device != to && (passed.contains(&device) || later.contains(&device));
+        if passed.contains(&to) {
+            return None;
+        }
+        let cost = |link: LinkNo| {
+            let is_open = !closed(self.topology.devices_of(link).1) && self.permits(wanted, holder, link);
+            is_open.then(|| self.topology.cost(link).into())
+        };
+        let legs = path::cheapest_few(self.topology, from, to, &cost, ALTERNATIVES);
+        for leg in legs {
+            *tries = tries.checked_sub(1)?;
+            let before = passed.len();
+            passed.extend(leg.iter().map(|link| self.topology.devices_of(*link).1));
+            if let Some(rest) = self.legs(wanted, holder, &stops[1..], passed, tries) {
+                return Some([leg, rest].concat());
+            }
+            passed.truncate(before);
+        }
+        None
+    }
+
+    /// Whether a path may go over a link.
+    pub(super) fn permits(&self, wanted: &Constraints, holder: &Holder, link: LinkNo) -> bool {
+        self.refused(wanted, holder, link).is_none()
+    }
+
+    /// The first constraint that a link does not meet.
+    fn refused(&self, wanted: &Constraints, holder: &Holder, link: LinkNo) -> Option<&'static str> {
+        let topology = self.topology;
+        if let Some(bandwidth) = wanted.bandwidth
+            && self.ledger.offered(topology, link, holder).is_none_or(|offered| offered < bandwidth)
+        {
+            return Some("the bandwidth");
+        }
+        // A link whose latency nobody knows may take any time.
+        if wanted.latency.is_some() && topology.latency(link).is_none() {
+            return Some("a known latency");
+        }
+        let (from, to) = topology.devices_of(link);
+        let is_obstacle = |device| wanted.obstacles.contains(topology.device_name(device));
+        if is_obstacle(from) || is_obstacle(to) {
+            return Some("the obstacles");
+        }
+        if !wanted.obstacle_links.is_empty() {
+            let (from, to) = topology.ends(link);
+            if wanted.obstacle_links.contains(&(topology.point(from), topology.point(to))) {
+                return Some("the obstacles");
+            }
+        }
+        let types = wanted.link_types.as_ref()?;
+        let annotations = topology.traits(link).annotations;
+        let own = annotations.get(TYPE);
+        let is_wanted = match types {
+            LinkTypes::Only(types) => own.is_some_and(|own| types.contains(own)),
+            LinkTypes::Without(types) => own.is_none_or(|own| !types.contains(own)),
+        };
+        (!is_wanted).then_some("the link type")
+    }
+
+    /// Why there is no path: the first constraint without which, and those after it, there is one.
+    pub(super) fn no_path(
+        &self,
+        wanted: &Constraints,
+        holder: &Holder,
+        from: DeviceNo,
+        to: DeviceNo,
+    ) -> CompileError {
+        let less: [(&str, fn(&mut Constraints)); 6] = [
+            ("the waypoints", |wanted| wanted.waypoints.clear()),
+            ("the bandwidth", |wanted| wanted.bandwidth = None),
+            ("a known latency", |wanted| wanted.latency = None),
+            ("the link type", |wanted| wanted.link_types = None),
+            ("the obstacles", |wanted| {
+                wanted.obstacles.clear();
+                wanted.obstacle_links.clear();
+            }),
+            ("", |_| ()),
+        ];
+        let mut left = wanted.clone();
+        let mut with = String::new();
+        for (name, leave_out) in less {
+            leave_out(&mut left);
+            let open = |link: LinkNo| self.permits(&left, holder, link).then_some(1);
+            if left.waypoints.is_empty() && path::cheapest(self.topology, from, to, &open).is_some() {
+                with = format!(" with {name} asked for; there is one without");
+                break;
+            }
+        }
+        let [from, to] = [from, to].map(|device| self.topology.device_name(device).clone());
+        CompileError::NoPath { from, to, with }
+    }
+}
+
+/// Nanoseconds of a path; links whose latency is not known count as nothing.
+fn latency(topology: &Topology, path: &[LinkNo]) -> u64 {
+    path.iter().filter_map(|link| topology.latency(*link)).fold(0, u64::saturating_add)
+}

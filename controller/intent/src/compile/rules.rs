@@ -1,0 +1,76 @@
+//! Paths → rules.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_shared::model::flow::{Action, Criterion, Entry, Field, Instruction, Output, Port, Rule};
+
+use crate::intent::Intent;
+use crate::topology::{DeviceNo, PortNo, Topology};
+
+/// The table that packets come into first.
+const TABLE: u8 = 0;
+/// EtherType of a VLAN tag.
+const VLAN: u16 = 0x8100;
+/// The bit of a VLAN id that says there is a tag.
+const TAGGED: u128 = 0x1000;
+
+/// What happens to packets of one port: on to these links' ports, and out at these.
+#[derive(Debug, Default)]
+pub(super) struct Fork {
+    pub on: BTreeSet<PortNo>,
+    pub out: BTreeSet<PortNo>,
+}
+
+/// By the port that packets come in by.
+pub(super) type Forks = BTreeMap<PortNo, Fork>;
+
+/// One rule for each port that packets come in by.
+pub(super) fn of_forks(topology: &Topology, intent: &Intent, forks: &Forks) -> Vec<(DeviceNo, Entry)> {
+    let rule = |(port, fork): (&PortNo, &Fork)| {
+        // First on as they came, then changed and out.
+        let mut actions: Vec<Action> = fork.on.iter().map(|port| output(topology, *port)).collect();
+        if !fork.out.is_empty() {
+            actions.extend(intent.treatment.iter().cloned());
+            actions.extend(fork.out.iter().map(|port| output(topology, *port)));
+        }
+        (topology.device_of(*port), entry(topology, intent, *port, intent.selector.clone(), actions))
+    };
+    forks.iter().map(rule).collect()
+}
+
+/// A rule for packets of a port.
+pub(super) fn entry(
+    topology: &Topology,
+    intent: &Intent,
+    port: PortNo,
+    mut selector: Vec<Criterion>,
+    actions: Vec<Action>,
+) -> Entry {
+    selector.push(Criterion::InPort(topology.port_of_rule(port)));
+    selector.sort();
+    let treatment = actions.into_iter().map(Instruction::Do).collect();
+    let priority = intent.priority;
+    Entry::Rule(Rule { table: TABLE, priority, selector, treatment, idle_timeout: 0, hard_timeout: 0 })
+}
+
+/// Out by a port.
+pub(super) fn output(topology: &Topology, port: PortNo) -> Action {
+    Action::Output(Output::Port(topology.port_of_rule(port)))
+}
+
+/// Out by a port of the path, with a label from here on.
+pub(super) fn tagged(topology: &Topology, port: PortNo, label: u16) -> Vec<Action> {
+    let value = TAGGED | u128::from(label);
+    let tag = Action::Set { field: Field::VlanVid, value, mask: None };
+    vec![Action::PushVlan(VLAN), tag, output(topology, port)]
+}
+
+/// What has this label.
+pub(super) fn labelled(label: u16) -> Criterion {
+    Criterion::Field { field: Field::VlanVid, value: TAGGED | u128::from(label), mask: None }
+}
+
+/// As rules name it.
+pub(super) fn port(topology: &Topology, port: PortNo) -> Port {
+    topology.port_of_rule(port)
+}

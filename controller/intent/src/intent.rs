@@ -1,0 +1,268 @@
+//! Connectivity that is asked for.
+
+use std::collections::BTreeSet;
+
+use muster_shared::model::flow::{Action, Criterion, DeviceName};
+use thiserror::Error;
+
+use crate::topology::ConnectPoint;
+
+/// Points of one intent.
+pub const POINTS_MAX: usize = 1024;
+/// Links of a link collection, and obstacles.
+pub const LINKS_MAX: usize = 4096;
+/// Waypoints of a path.
+pub const WAYPOINTS_MAX: usize = 16;
+
+/// Connectivity that is asked for, as far as the network is concerned: who asked, and when, is not in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Intent {
+    /// Between what.
+    pub kind: Kind,
+    /// Of its rules.
+    pub priority: u16,
+    /// Which packets; without a port, which is that of the intent.
+    pub selector: Vec<Criterion>,
+    /// What is done with them on the last device.
+    pub treatment: Vec<Action>,
+    /// How.
+    pub constraints: Constraints,
+}
+
+/// Between what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// From one port to another.
+    PointToPoint {
+        /// Where packets come in.
+        from: ConnectPoint,
+        /// Where they go out.
+        to: ConnectPoint,
+    },
+    /// From one port to each of several.
+    SinglePointToMultiPoint {
+        /// Where packets come in.
+        from: ConnectPoint,
+        /// Where each of them goes out.
+        to: Vec<ConnectPoint>,
+    },
+    /// From several ports to one.
+    MultiPointToSinglePoint {
+        /// Where packets come in.
+        from: Vec<ConnectPoint>,
+        /// Where they go out.
+        to: ConnectPoint,
+    },
+    /// Over these links and no others.
+    LinkCollection {
+        /// Each from where to where.
+        links: Vec<(ConnectPoint, ConnectPoint)>,
+        /// Where packets come in.
+        from: Vec<ConnectPoint>,
+        /// Where they go out.
+        to: Vec<ConnectPoint>,
+    },
+}
+
+/// How it is to be connected. The default asks for nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Constraints {
+    /// Bits per second to be reserved on each link.
+    pub bandwidth: Option<u64>,
+    /// Nanoseconds that a path takes at most.
+    pub latency: Option<u64>,
+    /// To be passed in this order.
+    pub waypoints: Vec<DeviceName>,
+    /// Devices to be kept away from.
+    pub obstacles: BTreeSet<DeviceName>,
+    /// Links to be kept away from, each from where to where.
+    pub obstacle_links: BTreeSet<(ConnectPoint, ConnectPoint)>,
+    /// By the annotation `type` of links.
+    pub link_types: Option<LinkTypes>,
+    /// Between first and last device packets have a VLAN tag of the intent's own.
+    pub vlan: bool,
+    /// What can be reached is connected where not all can.
+    pub partial_failure: bool,
+    /// A second path that shares no link stands ready.
+    pub protection: bool,
+}
+
+/// Which links, by their annotation `type`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LinkTypes {
+    /// These alone.
+    Only(BTreeSet<Box<str>>),
+    /// None of these; links without a type are taken.
+    Without(BTreeSet<Box<str>>),
+}
+
+/// What cannot be asked for, whatever the network is like.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum BadIntent {
+    /// The port of the intent is where packets come in.
+    #[error("the selector has an 'in_port', which is the port of 'from'")]
+    InPort,
+    /// From a port to itself.
+    #[error("{0} is where packets come in and where they go out")]
+    SamePoint(ConnectPoint),
+    /// Twice the same.
+    #[error("{0} is given twice")]
+    Twice(ConnectPoint),
+    /// No points, or more than [`POINTS_MAX`].
+    #[error("want 1 to {POINTS_MAX} points to go in and to go out")]
+    Points,
+    /// More than [`LINKS_MAX`].
+    #[error("at most {LINKS_MAX} links are taken")]
+    Links,
+    /// More than [`WAYPOINTS_MAX`].
+    #[error("at most {WAYPOINTS_MAX} waypoints are taken")]
+    Waypoints,
+    /// To be passed twice.
+    #[error("the waypoint {0} is given twice, and a path passes a device once")]
+    WaypointTwice(DeviceName),
+    /// To be passed and kept away from.
+    #[error("{0} is a waypoint and an obstacle")]
+    WaypointObstacle(DeviceName),
+    /// An end that is to be kept away from.
+    #[error("{0} is an obstacle, and the intent begins or ends there")]
+    EndObstacle(DeviceName),
+    /// Nothing would be reserved.
+    #[error("a bandwidth is at least 1 bit per second")]
+    Bandwidth,
+    /// No link is so fast.
+    #[error("a latency is more than 0")]
+    Latency,
+    /// Something that this kind of intent has not.
+    #[error("'{constraint}' means nothing for an intent of type {kind}")]
+    NotOfKind {
+        /// Which.
+        constraint: &'static str,
+        /// The type's name.
+        kind: &'static str,
+    },
+    /// Two that are not possible together.
+    #[error("'{0}' and '{1}' are not possible together")]
+    Together(&'static str, &'static str),
+}
+
+impl Kind {
+    /// As it is written in files.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::PointToPoint { .. } => "point_to_point",
+            Self::SinglePointToMultiPoint { .. } => "single_point_to_multi_point",
+            Self::MultiPointToSinglePoint { .. } => "multi_point_to_single_point",
+            Self::LinkCollection { .. } => "link_collection",
+        }
+    }
+
+    /// Where packets come in.
+    pub fn ingress(&self) -> &[ConnectPoint] {
+        match self {
+            Self::PointToPoint { from, .. } | Self::SinglePointToMultiPoint { from, .. } => {
+                std::slice::from_ref(from)
+            }
+            Self::MultiPointToSinglePoint { from, .. } | Self::LinkCollection { from, .. } => from,
+        }
+    }
+
+    /// Where they go out.
+    pub fn egress(&self) -> &[ConnectPoint] {
+        match self {
+            Self::PointToPoint { to, .. } | Self::MultiPointToSinglePoint { to, .. } => {
+                std::slice::from_ref(to)
+            }
+            Self::SinglePointToMultiPoint { to, .. } | Self::LinkCollection { to, .. } => to,
+        }
+    }
+}
+
+impl Intent {
+    /// What is wrong with it in any network.
+    ///
+    /// # Errors
+    /// The first fault.
+    pub fn check(&self) -> Result<(), BadIntent> {
+        if self.selector.iter().any(|criterion| matches!(criterion, Criterion::InPort(_))) {
+            return Err(BadIntent::InPort);
+        }
+        self.check_points()?;
+        self.check_constraints()
+    }
+
+    fn check_points(&self) -> Result<(), BadIntent> {
+        let (ingress, egress) = (self.kind.ingress(), self.kind.egress());
+        for points in [ingress, egress] {
+            if points.is_empty() || points.len() > POINTS_MAX {
+                return Err(BadIntent::Points);
+            }
+            let mut seen = BTreeSet::new();
+            if let Some(twice) = points.iter().find(|point| !seen.insert(*point)) {
+                return Err(BadIntent::Twice(twice.clone()));
+            }
+        }
+        let outs: BTreeSet<&ConnectPoint> = egress.iter().collect();
+        if let Some(both) = ingress.iter().find(|point| outs.contains(point)) {
+            return Err(BadIntent::SamePoint(both.clone()));
+        }
+        match &self.kind {
+            Kind::LinkCollection { links, .. } if links.len() > LINKS_MAX => Err(BadIntent::Links),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_constraints(&self) -> Result<(), BadIntent> {
+        let Constraints { bandwidth, latency, waypoints, obstacles, .. } = &self.constraints;
+        let Constraints { obstacle_links, vlan, partial_failure, protection, .. } = &self.constraints;
+        let kind = self.kind.name();
+        let is_point = matches!(self.kind, Kind::PointToPoint { .. });
+        let is_multi =
+            matches!(self.kind, Kind::SinglePointToMultiPoint { .. } | Kind::MultiPointToSinglePoint { .. });
+        let chosen = matches!(self.kind, Kind::LinkCollection { .. });
+        for (constraint, is_given, has_meaning) in [
+            ("waypoints", !waypoints.is_empty(), is_point),
+            ("protection", *protection, is_point),
+            ("encapsulation", *vlan, is_point),
+            ("partial_failure", *partial_failure, is_multi),
+            ("latency", latency.is_some(), !chosen),
+            ("obstacles", !obstacles.is_empty() || !obstacle_links.is_empty(), !chosen),
+            ("link_type", self.constraints.link_types.is_some(), !chosen),
+        ] {
+            if is_given && !has_meaning {
+                return Err(BadIntent::NotOfKind { constraint, kind });
+            }
+        }
+        if *protection && !waypoints.is_empty() {
+            return Err(BadIntent::Together("protection", "waypoints"));
+        }
+        if *protection && *vlan {
+            return Err(BadIntent::Together("protection", "encapsulation"));
+        }
+        if *bandwidth == Some(0) {
+            return Err(BadIntent::Bandwidth);
+        }
+        if *latency == Some(0) {
+            return Err(BadIntent::Latency);
+        }
+        if waypoints.len() > WAYPOINTS_MAX {
+            return Err(BadIntent::Waypoints);
+        }
+        if obstacles.len() + obstacle_links.len() > LINKS_MAX {
+            return Err(BadIntent::Links);
+        }
+        let mut seen = BTreeSet::new();
+        for device in waypoints {
+            if !seen.insert(device) {
+                return Err(BadIntent::WaypointTwice(device.clone()));
+            }
+            if obstacles.contains(device) {
+                return Err(BadIntent::WaypointObstacle(device.clone()));
+            }
+        }
+        let mut ends = self.kind.ingress().iter().chain(self.kind.egress());
+        match ends.find(|end| obstacles.contains(&end.device)) {
+            Some(end) => Err(BadIntent::EndObstacle(end.device.clone())),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! From what is installed to what is wanted, without a moment in which packets are lost or go round.
+//!
+//! ```text
+//!   1. what is new, where no packet comes yet      2. what changes, from the last device back      3. what is no longer wanted
+//! ```
+//!
+//! A stage begins when the one before is on all of its devices. Where changes cannot lead round, whatever is done first,
+//! they are one stage; else packets that meet a changed rule meet changed rules from there on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_shared::model::flow::{Action, Criterion, Entry, Instruction, Output, Port};
+
+use crate::topology::{ConnectPoint, DeviceNo, PortNo, Topology};
+
+/// What is done on a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// It is put there, over one with its identity.
+    Put(DeviceNo, Entry),
+    /// It is taken away.
+    Remove(DeviceNo, Entry),
+}
+
+/// What of an entry makes it the same one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Identity {
+    Rule(u8, u16, Vec<Criterion>),
+    Group(u32),
+    Meter(u32),
+}
+
+type Entries<'e> = BTreeMap<(DeviceNo, Identity), &'e Entry>;
+
+fn identity(entry: &Entry) -> Identity {
+    match entry {
+        Entry::Rule(rule) => Identity::Rule(rule.table, rule.priority, rule.selector.clone()),
+        Entry::Group(group) => Identity::Group(group.number),
+        Entry::Meter(meter) => Identity::Meter(meter.number),
+    }
+}
+
+fn by_identity(entries: &[(DeviceNo, Entry)]) -> Entries<'_> {
+    entries.iter().map(|(device, entry)| ((*device, identity(entry)), entry)).collect()
+}
+
+/// What is to be done, stage by stage; nothing where both are the same.
+pub fn stages(topology: &Topology, old: &[(DeviceNo, Entry)], new: &[(DeviceNo, Entry)]) -> Vec<Vec<Step>> {
+    let (old, new) = (by_identity(old), by_identity(new));
+    let put = |(at, entry): (&(DeviceNo, Identity), &&Entry)| Step::Put(at.0, (*entry).clone());
+    let added: Vec<Step> = new.iter().filter(|(at, _)| !old.contains_key(at)).map(put).collect();
+    let changed: Vec<_> =
+        new.iter().filter(|(at, entry)| old.get(at).is_some_and(|before| before != *entry)).collect();
+    let removed = old.iter().filter(|(at, _)| !new.contains_key(at));
+    let removed: Vec<Step> = removed.map(|(at, entry)| Step::Remove(at.0, (*entry).clone())).collect();
+
+    let mut stages = vec![added];
+    let onwards = Onwards::of(topology, &new);
+    if leads_round(&[&Onwards::of(topology, &old), &onwards]) {
+        let mut by_distance: BTreeMap<usize, Vec<Step>> = BTreeMap::new();
+        for (at, entry) in changed {
+            by_distance.entry(onwards.distance(topology, at.0, entry)).or_default().push(put((at, entry)));
+        }
+        stages.extend(by_distance.into_values());
+    } else {
+        stages.push(changed.into_iter().map(put).collect());
+    }
+    stages.push(removed);
+    stages.retain(|stage| !stage.is_empty());
+    stages
+}
+
+/// Which ports packets come in by next, by the port that they come in by.
+struct Onwards(BTreeMap<PortNo, BTreeSet<PortNo>>);
+
+impl Onwards {
+    fn of(topology: &Topology, entries: &Entries<'_>) -> Self {
+        let mut groups: BTreeMap<(DeviceNo, u32), Vec<&Action>> = BTreeMap::new();
+        for ((device, _), entry) in entries {
+            if let Entry::Group(group) = entry {
+                let actions = group.buckets.iter().flat_map(|bucket| &bucket.treatment);
+                groups.insert((*device, group.number), actions.collect());
+            }
+        }
+        let mut next: BTreeMap<PortNo, BTreeSet<PortNo>> = BTreeMap::new();
+        for ((device, _), entry) in entries {
+            let Some(port) = ingress(topology, *device, entry) else { continue };
+            let Entry::Rule(rule) = entry else { continue };
+            let mut outs = BTreeSet::new();
+            for instruction in &rule.treatment {
+                match instruction {
+                    Instruction::Do(Action::Group(number)) => {
+                        outs.extend(groups.get(&(*device, *number)).into_iter().flatten().copied());
+                    }
+                    Instruction::Do(action) => {
+                        outs.insert(action);
+                    }
+                    _ => {}
+                }
+            }
+            let far = outs.into_iter().filter_map(|action| {
+                let Action::Output(Output::Port(port)) = action else { return None };
+                topology.neighbour(named(topology, *device, port)?)
+            });
+            next.entry(port).or_default().extend(far);
+        }
+        Self(next)
+    }
+
+    /// Devices that packets still pass after this entry, on the longest way. Only asked where nothing leads round.
+    fn distance(&self, topology: &Topology, device: DeviceNo, entry: &Entry) -> usize {
+        let Some(port) = ingress(topology, device, entry) else { return 0 };
+        let mut reached = BTreeSet::from([port]);
+        let mut passed = 0;
+        // As many rounds as there are ports, at most.
+        while passed <= self.0.len() {
+            let next: BTreeSet<PortNo> =
+                reached.iter().filter_map(|port| self.0.get(port)).flatten().copied().collect();
+            if next.is_empty() {
+                break;
+            }
+            reached = next;
+            passed += 1;
+        }
+        passed
+    }
+}
+
+/// The port whose packets a rule is for.
+fn ingress(topology: &Topology, device: DeviceNo, entry: &Entry) -> Option<PortNo> {
+    let Entry::Rule(rule) = entry else { return None };
+    let port = rule.selector.iter().find_map(|criterion| match criterion {
+        Criterion::InPort(port) => Some(port),
+        Criterion::Field { .. } => None,
+    })?;
+    named(topology, device, port)
+}
+
+fn named(topology: &Topology, device: DeviceNo, port: &Port) -> Option<PortNo> {
+    let Port::Named(name) = port else { return None };
+    let device = topology.device_name(device).clone();
+    topology.port(&ConnectPoint { device, port: name.clone() })
+}
+
+/// Whether packets could go round where some rules are of one and some of the other.
+fn leads_round(both: &[&Onwards]) -> bool {
+    let mut left: BTreeMap<PortNo, BTreeSet<PortNo>> = BTreeMap::new();
+    for onwards in both {
+        for (port, next) in &onwards.0 {
+            left.entry(*port).or_default().extend(next);
+        }
+    }
+    loop {
+        let ends: BTreeSet<PortNo> = left
+            .iter()
+            .filter(|(_, next)| !next.iter().any(|port| left.contains_key(port)))
+            .map(|(port, _)| *port)
+            .collect();
+        if left.is_empty() {
+            return false;
+        }
+        if ends.is_empty() {
+            return true;
+        }
+        left.retain(|port, _| !ends.contains(port));
+    }
+}

@@ -1,0 +1,62 @@
+use super::*;
+use crate::path::{Trees, cheapest, cheapest_few, disjoint};
+
+fn device(topology: &Topology, name: &str) -> DeviceNo {
+    topology.device(&at(&format!("{name}:h1")).device).expect("a device")
+}
+
+#[test]
+fn the_cheapest_path_is_found() {
+    for (cables, from, to, wanted) in [
+        ("a-b b-c a-c=3", "a", "c", Some("a b c")),
+        ("a-b b-c a-c=2", "a", "c", Some("a c")),
+        ("a-b c-d", "a", "d", None),
+        ("a-b b-c c-d d-a", "a", "a", Some("")),
+    ] {
+        let topology = network(cables);
+        let (from, to) = (device(&topology, from), device(&topology, to));
+        let cost = |link| Some(u64::from(topology.cost(link)));
+        let found = cheapest(&topology, from, to, &cost).map(|path| shown(&topology, &path));
+        assert_eq!(found.as_deref(), wanted, "{cables}");
+        let by_tree = Trees::default().cheapest(&topology, from, to);
+        let costs = |path: &[LinkNo]| path.iter().map(|link| topology.cost(*link)).sum::<u32>();
+        let found = cheapest(&topology, from, to, &cost);
+        assert_eq!(by_tree.as_deref().map(costs), found.as_deref().map(costs), "{cables}");
+    }
+}
+
+#[test]
+fn a_link_that_is_down_is_not_used_and_trees_know() {
+    let mut topology = network("a-b b-c a-c=3");
+    let (a, c) = (device(&topology, "a"), device(&topology, "c"));
+    let mut trees = Trees::default();
+    assert_eq!(shown(&topology, &trees.cheapest(&topology, a, c).expect("a path")), "a b c");
+    topology.set_port(&at("b:c"), false).expect("a port");
+    assert_eq!(shown(&topology, &trees.cheapest(&topology, a, c).expect("a path")), "a c");
+    topology.set_device(&at("c:h1").device, false).expect("a device");
+    assert_eq!(trees.cheapest(&topology, a, c), None);
+}
+
+#[test]
+fn the_next_cheapest_come_in_order() {
+    let topology = network("a-b b-d a-c=2 c-d=2 a-d=9");
+    let (a, d) = (device(&topology, "a"), device(&topology, "d"));
+    let cost = |link| Some(u64::from(topology.cost(link)));
+    let found: Vec<_> =
+        cheapest_few(&topology, a, d, &cost, 5).iter().map(|path| shown(&topology, path)).collect();
+    assert_eq!(found, ["a b d", "a c d", "a d"]);
+}
+
+#[test]
+fn two_paths_share_nothing_also_where_the_cheapest_one_stands_in_the_way() {
+    // The trap: the cheapest path a b c d leaves no second one, two others do.
+    let topology = network("a-b b-c c-d a-c=5 b-d=5");
+    let (a, d) = (device(&topology, "a"), device(&topology, "d"));
+    let cost = |link| Some(u64::from(topology.cost(link)));
+    let (one, other) = disjoint(&topology, a, d, &cost).expect("two");
+    let found = BTreeSet::from([shown(&topology, &one), shown(&topology, &other)]);
+    assert_eq!(found, BTreeSet::from(["a b d".to_owned(), "a c d".to_owned()]));
+    let topology = network("a-b b-c c-d");
+    let (a, d) = (device(&topology, "a"), device(&topology, "d"));
+    assert_eq!(disjoint(&topology, a, d, &|_| Some(1)), None);
+}

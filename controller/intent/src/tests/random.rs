@@ -1,0 +1,101 @@
+//! Random networks: packets arrive, in every moment of a move from one path to another.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::compile::Compiler;
+use crate::ledger::{Holder, Ledger};
+use crate::path::{Trees, cheapest, disjoint};
+use crate::stages::stages;
+
+const DEVICES: usize = 9;
+
+/// Cables between nine devices with costs, connected by a line.
+fn cables() -> impl Strategy<Value = String> {
+    let more = prop::collection::btree_map((0..DEVICES, 0..DEVICES), 1..6_u32, 0..12);
+    more.prop_map(|more| {
+        let mut all: std::collections::BTreeMap<(usize, usize), u32> =
+            (1..DEVICES).map(|at| ((at - 1, at), 3)).collect();
+        all.extend(more.into_iter().filter(|((a, b), _)| a < b));
+        all.into_iter().map(|((a, b), cost)| format!("n{a}-n{b}={cost} ")).collect()
+    })
+}
+
+fn entries(topology: &Topology, intent: &Intent) -> Option<Vec<(DeviceNo, Entry)>> {
+    let (ledger, mut trees) = (Ledger::default(), Trees::default());
+    let mut compiler = Compiler { topology, ledger: &ledger, trees: &mut trees };
+    compiler.compile(intent, "key", &Holder::Intent("key".into()), 1).ok().map(|made| made.entries)
+}
+
+fn arrives(plane: &Plane, topology: &Topology, to: &str) {
+    assert_eq!(plane.walk(topology, &at("n0:h1")), Fate::Out([to.to_owned()].into()));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn packets_arrive_while_a_path_moves(
+        cables in cables(),
+        avoid in prop::collection::btree_set(1..DEVICES - 1, 0..4),
+        again in prop::collection::btree_set(1..DEVICES - 1, 0..4),
+        order in prop::collection::vec(any::<prop::sample::Index>(), 40),
+        vlan in any::<bool>(),
+    ) {
+        let topology = network(&cables);
+        let to = format!("n{}:h1", DEVICES - 1);
+        let intent = |avoid: &BTreeSet<usize>| {
+            let obstacles = avoid.iter().map(|number| at(&format!("n{number}:h1")).device).collect();
+            from_to("n0:h1", &to, Constraints { obstacles, vlan, ..Constraints::default() })
+        };
+        let found = (entries(&topology, &intent(&avoid)), entries(&topology, &intent(&again)));
+        let (Some(old), Some(new)) = found else { return Ok(()) };
+        let mut plane = Plane(old.clone());
+        arrives(&plane, &topology, &to);
+        let mut order = order.into_iter();
+        for mut stage in stages(&topology, &old, &new) {
+            // Devices of one stage are done in any order.
+            while !stage.is_empty() {
+                let next = order.next().map_or(0, |index| index.index(stage.len()));
+                plane.apply(&stage.remove(next));
+                arrives(&plane, &topology, &to);
+            }
+        }
+        let mut left = plane.0;
+        left.retain(|held| !new.contains(held));
+        prop_assert!(left.is_empty(), "{left:?}");
+    }
+
+    #[test]
+    fn two_paths_are_disjoint_and_as_cheap_as_any_two(cables in cables()) {
+        let topology = network(&cables);
+        let [from, to] = [0, DEVICES - 1].map(|number| topology.device(&at(&format!("n{number}:h1")).device).unwrap());
+        let cost = |link| Some(u64::from(topology.cost(link)));
+        let sum = |path: &[LinkNo]| path.iter().map(|link| (u64::from(topology.cost(*link)) << 20) + 1).sum::<u64>();
+        // By trying: each path that is without one cable of the cheapest, with the cheapest of what it leaves.
+        let without = |used: &[LinkNo]| {
+            let open = |link| {
+                let is_used = used.contains(&link) || topology.back(link).is_some_and(|back| used.contains(&back));
+                (!is_used).then(|| u64::from(topology.cost(link)))
+            };
+            cheapest(&topology, from, to, &open)
+        };
+        let best = crate::path::cheapest_few(&topology, from, to, &cost, 200)
+            .iter()
+            .filter_map(|one| Some(sum(one) + sum(&without(one)?)))
+            .min();
+        let found = disjoint(&topology, from, to, &cost);
+        prop_assert_eq!(found.as_ref().map(|(one, other)| sum(one) + sum(other)), best);
+        if let Some((one, other)) = found {
+            for link in &one {
+                prop_assert!(!other.contains(link));
+                prop_assert!(topology.back(*link).is_none_or(|back| !other.contains(&back)));
+            }
+            for path in [&one, &other] {
+                prop_assert_eq!(topology.devices_of(path[0]).0, from);
+                prop_assert_eq!(topology.devices_of(path[path.len() - 1]).1, to);
+                prop_assert!(path.windows(2).all(|two| topology.devices_of(two[0]).1 == topology.devices_of(two[1]).0));
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+use super::*;
+use crate::compile::Compiler;
+use crate::ledger::{Holder, Ledger};
+use crate::path::Trees;
+use crate::stages::stages;
+
+fn entries(topology: &Topology, intent: &Intent) -> Vec<(DeviceNo, Entry)> {
+    let (ledger, mut trees) = (Ledger::default(), Trees::default());
+    let mut compiler = Compiler { topology, ledger: &ledger, trees: &mut trees };
+    compiler.compile(intent, "key", &Holder::Intent("key".into()), 1).expect("a path").entries
+}
+
+#[test]
+fn the_same_is_nothing_to_do() {
+    let topology = network("a-b b-c");
+    let made = entries(&topology, &from_to("a:h1", "c:h1", Constraints::default()));
+    assert_eq!(stages(&topology, &made, &made), Vec::<Vec<Step>>::new());
+    assert_eq!(stages(&topology, &[], &made).len(), 1);
+    assert_eq!(stages(&topology, &made, &[]).len(), 1);
+}
+
+#[test]
+fn what_is_new_comes_first_then_what_changes_then_what_goes() {
+    let topology = network("a-b b-d a-c=2 c-d=2");
+    let device = |name: &str| at(&format!("{name}:h1")).device;
+    let old = entries(&topology, &from_to("a:h1", "d:h1", Constraints::default()));
+    let around = Constraints { obstacles: [device("b")].into(), ..Constraints::default() };
+    let new = entries(&topology, &from_to("a:h1", "d:h1", around));
+    let found = stages(&topology, &old, &new);
+    let shown: Vec<Vec<String>> = found
+        .iter()
+        .map(|stage| {
+            let one = |step: &Step| match step {
+                Step::Put(device, _) => format!("+{}", topology.device_name(*device).node),
+                Step::Remove(device, _) => format!("-{}", topology.device_name(*device).node),
+            };
+            stage.iter().map(one).collect()
+        })
+        .collect();
+    assert_eq!(shown, [vec!["+d", "+c"], vec!["+a"], vec!["-b", "-d"]]);
+}
+
+#[test]
+fn changes_that_could_lead_round_go_from_the_last_device_back() {
+    // There: a b … c d; here the same links the other way about: a rule of b and one of d, changed alone, go round.
+    let topology = network("a-b b-c c-d d-a s-a s-c b-t d-t");
+    let hop = |from: &str, to: &str| link(&topology, from, to);
+    let lay = |path: &[LinkNo]| -> Vec<(DeviceNo, Entry)> {
+        // By hand: no compiler would take such ways.
+        let intent = Intent {
+            kind: Kind::LinkCollection {
+                links: path
+                    .iter()
+                    .map(|link| {
+                        let (from, to) = topology.ends(*link);
+                        (topology.point(from), topology.point(to))
+                    })
+                    .collect(),
+                from: vec![at("s:h1")],
+                to: vec![at("t:h1")],
+            },
+            ..from_to("s:h1", "t:h1", Constraints::default())
+        };
+        entries(&topology, &intent)
+    };
+    let old = lay(&[hop("s", "a"), hop("a", "b"), hop("b", "c"), hop("c", "d"), hop("d", "t")]);
+    let new = lay(&[hop("s", "c"), hop("c", "d"), hop("d", "a"), hop("a", "b"), hop("b", "t")]);
+    let found = stages(&topology, &old, &new);
+    let mut plane = Plane(old);
+    assert_eq!(plane.walk(&topology, &at("s:h1")), Fate::Out(["t:h1".to_owned()].into()));
+    assert!(found.len() > 3, "{found:?}");
+    for stage in found {
+        for step in stage {
+            plane.apply(&step);
+            assert_eq!(plane.walk(&topology, &at("s:h1")), Fate::Out(["t:h1".to_owned()].into()), "{step:?}");
+        }
+    }
+}

@@ -1,4 +1,13 @@
 //! Topology, and what an intent compiles to. Pure: no clock, no I/O, no order of a hash.
+//!
+//! ```text
+//!   agents, templates ──▶ Topology ──▶ Change ──▶ Tracker: who is concerned
+//!                             │                       │
+//!   Intent ──────────────▶ Compiler ◀── Ledger        ▼
+//!                             └──▶ Compiled ──▶ stages(old, new): what is put where, in which order
+//! ```
+//!
+//! Absent: who asked for an intent, its rules' way to their devices, and when something is tried again: the engine's.
 
 pub mod compile;
 pub mod intent;
@@ -7,6 +16,7 @@ pub mod path;
 pub mod phase;
 pub mod stages;
 pub mod topology;
+pub mod track;
 
 #[cfg(test)]
 mod tests;

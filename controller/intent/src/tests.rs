@@ -5,6 +5,7 @@ mod ledger;
 mod path;
 mod random;
 mod stages;
+mod track;
 
 use std::collections::BTreeSet;
 

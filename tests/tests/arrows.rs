@@ -39,6 +39,7 @@ const TABLE: &[Rule] = &[
     Rule { name: "muster-shared", may: &[], never: SHELL },
     Rule { name: "muster-template", may: &["muster-shared"], never: SHELL },
     Rule { name: "muster-engine", may: &["muster-shared", "muster-template"], never: SHELL },
+    Rule { name: "muster-intent", may: &["muster-shared"], never: SHELL },
     Rule { name: "muster-agent-core", may: &["muster-shared"], never: SHELL },
     Rule {
         name: "muster-host",

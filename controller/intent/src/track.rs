@@ -20,12 +20,18 @@ pub enum Hope {
     Reservations,
 }
 
+#[derive(Debug)]
+struct On {
+    links: Box<[LinkNo]>,
+    ports: Box<[PortNo]>,
+}
+
 /// What intents stand on. `K` is what the caller knows an intent by.
 #[derive(Debug)]
 pub struct Tracker<K> {
     by_link: BTreeMap<LinkNo, BTreeSet<K>>,
     by_port: BTreeMap<PortNo, BTreeSet<K>>,
-    standing: BTreeMap<K, (Box<[LinkNo]>, Box<[PortNo]>)>,
+    standing: BTreeMap<K, On>,
     hopeful: BTreeMap<K, Hope>,
 }
 
@@ -62,7 +68,8 @@ impl<K: Ord + Copy> Tracker<K> {
         for port in &on.points {
             self.by_port.entry(*port).or_default().insert(key);
         }
-        self.standing.insert(key, (on.links.clone().into(), on.points.clone().into()));
+        let (links, ports) = (on.links.clone().into(), on.points.clone().into());
+        self.standing.insert(key, On { links, ports });
         if !on.missing.is_empty() {
             self.hopeful.insert(key, Hope::Reservations);
         }
@@ -79,7 +86,7 @@ impl<K: Ord + Copy> Tracker<K> {
     /// It stands on nothing, and hopes for nothing.
     pub fn forget(&mut self, key: K) {
         self.hopeful.remove(&key);
-        let Some((links, ports)) = self.standing.remove(&key) else { return };
+        let Some(On { links, ports }) = self.standing.remove(&key) else { return };
         for link in links {
             leave(&mut self.by_link, link, key);
         }

@@ -177,7 +177,7 @@ impl Compiler<'_> {
         from: DeviceNo,
         to: DeviceNo,
     ) -> CompileError {
-        let less: [(&str, fn(&mut Constraints)); 6] = [
+        let less: [(&str, LeaveOut); 6] = [
             ("the waypoints", |wanted| wanted.waypoints.clear()),
             ("the bandwidth", |wanted| wanted.bandwidth = None),
             ("a known latency", |wanted| wanted.latency = None),
@@ -202,6 +202,9 @@ impl Compiler<'_> {
         CompileError::NoPath { from, to, with }
     }
 }
+
+/// Takes one constraint out of them.
+type LeaveOut = fn(&mut Constraints);
 
 /// Nanoseconds of a path; links whose latency is not known count as nothing.
 fn latency(topology: &Topology, path: &[LinkNo]) -> u64 {

@@ -93,11 +93,14 @@ pub async fn export(network: &Network, export: &Export, state_dir: &Path) -> any
 fn here(root: &Path) -> Option<Format> {
     // It runs, or is to at boot: links to what may not be there.
     let is_here = |unit: &str| {
-        let links = [
-            format!("run/systemd/units/invocation:{unit}"),
-            format!("etc/systemd/system/multi-user.target.wants/{unit}"),
-        ];
-        links.iter().any(|link| root.join(link).symlink_metadata().is_ok())
+        let runs = root.join(format!("run/systemd/units/invocation:{unit}")).symlink_metadata().is_ok();
+        let wanted = root.join(format!("etc/systemd/system/multi-user.target.wants/{unit}"));
+        // A unit that is masked does not start, whoever wants it.
+        let is_masked = |folder: &str| {
+            root.join(folder).join(unit).read_link().is_ok_and(|to| to == Path::new("/dev/null"))
+        };
+        let masked = ["etc/systemd/system", "run/systemd/system"].into_iter().any(is_masked);
+        runs || (wanted.symlink_metadata().is_ok() && !masked)
     };
     if is_here("systemd-networkd.service") {
         return Some(Format::Networkd);
@@ -160,4 +163,29 @@ pub fn format(text: &str) -> anyhow::Result<Option<Format>> {
             bail!("--format '{}': want networkd, networkmanager, ifupdown or auto", other.escape_default())
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn who_is_masked_is_not_here() {
+        let root = tempfile::tempdir().unwrap();
+        let units = root.path().join("etc/systemd/system");
+        fs::create_dir_all(units.join("multi-user.target.wants")).unwrap();
+        assert_eq!(here(root.path()), None);
+        let unit = "NetworkManager.service";
+        symlink("/lib/systemd/system/x", units.join("multi-user.target.wants").join(unit)).unwrap();
+        assert_eq!(here(root.path()), Some(Format::NetworkManager));
+        symlink("/dev/null", units.join(unit)).unwrap();
+        assert_eq!(here(root.path()), None);
+        let running = root.path().join("run/systemd/units");
+        fs::create_dir_all(&running).unwrap();
+        symlink("x", running.join(format!("invocation:{unit}"))).unwrap();
+        assert_eq!(here(root.path()), Some(Format::NetworkManager));
+    }
 }

@@ -133,9 +133,10 @@ bench_sim() {
 # A document with 200 VLAN ports and 400 routes on a real Open vSwitch; a snapshot of 10,000 routes. Needs root.
 bench_network() { cargo bench -q -p muster-host --bench network; }
 
-bench_memory() { tests/bench/memory.sh "$release" "$agent" "$dir"; }
+# Each has a switch of its own.
+bench_memory() { mkdir "$dir/memory" && tests/bench/memory.sh "$release" "$agent" "$dir/memory"; }
 
-bench_flows() { tests/bench/flows.sh "$release" "$agent" "$dir"; }
+bench_flows() { mkdir "$dir/flows" && tests/bench/flows.sh "$release" "$agent" "$dir/flows"; }
 
 [ $# -gt 0 ] || set -- scale templates agent update watch sim network memory flows
 for bench in "$@"; do

@@ -107,6 +107,7 @@ impl Engine {
             Up::Drift(drifts) => self.drifts(key, drifts),
             Up::Facts(facts) => self.facts(key, facts),
             Up::Flow(message) => self.flow_up(key, message),
+            Up::Ports(_) => {}
         }
     }
 

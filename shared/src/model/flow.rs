@@ -298,6 +298,16 @@ impl DeviceName {
     }
 }
 
+impl Port {
+    /// Bytes of a name: Open vSwitch has ports that are no interface of the kernel's, with longer ones.
+    const NAME_MAX: usize = 64;
+
+    /// Whether it can be [`Port::Named`] so.
+    pub fn is_name(name: &str) -> bool {
+        (1..=Self::NAME_MAX).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic())
+    }
+}
+
 impl Bridge {
     /// As text.
     pub fn as_str(&self) -> &str {

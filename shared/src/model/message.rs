@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::flow::{FlowDown, FlowUp};
+use super::topology::DevicePorts;
 use super::{Action, ContentDigest, Drift, Facts, Spec};
 use crate::{Attempt, Epoch, Generation, ResourceId};
 
@@ -105,6 +106,8 @@ pub enum Up {
     Facts(Box<Facts>),
     /// Of flow tables.
     Flow(FlowUp),
+    /// Of the topology: devices as they are now, each whole. Never acknowledged, said again on the next connection.
+    Ports(Vec<DevicePorts>),
 }
 
 /// Bytes of a challenge, each way: more than one packet of any MTU, so that one the path does not carry shows.

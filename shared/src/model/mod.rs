@@ -11,6 +11,7 @@ mod package;
 mod properties;
 mod spec;
 mod sysctl;
+pub mod topology;
 mod unit;
 mod watch;
 

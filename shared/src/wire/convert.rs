@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{CHUNK_MAX, WireError, deployment, facts, flow, service, v1, watch};
+use super::{CHUNK_MAX, WireError, deployment, facts, flow, service, topology, v1, watch};
 use crate::model::{
     Action, CHALLENGE_BYTES, Content, ContentDigest, Down, Dummy, FailOn, File, Hello, Hostname, Job,
     LedgerEntry, NetworkConfig, Observed, OnDelete, Outcome, Progress, Report, ReportKey, Spec, Up, Welcome,
@@ -140,6 +140,7 @@ impl From<&Up> for v1::Up {
             Up::Drift(drifts) => v1::Up::Drift(drifts.iter().map(watch::drift_out).collect()),
             Up::Facts(it) => v1::Up::Server(facts::facts_out(it), facts::more_out(it)),
             Up::Flow(up) => v1::Up::Flow(flow::up_out(up)),
+            Up::Ports(devices) => v1::Up::Ports(devices.iter().map(topology::device_out).collect()),
         }
     }
 }
@@ -186,6 +187,7 @@ impl Bounded for v1::Up {
             v1::Up::Facts(it) => Up::Facts(Box::new(facts::facts_in(it, v1::FactsMore::default())?)),
             v1::Up::Server(it, more) => Up::Facts(Box::new(facts::facts_in(it, more)?)),
             v1::Up::Flow(up) => Up::Flow(flow::up_in(up)?),
+            v1::Up::Ports(devices) => Up::Ports(topology::devices_in(devices)?),
         })
     }
 }

@@ -14,6 +14,7 @@ mod deployment;
 mod facts;
 mod flow;
 mod service;
+mod topology;
 pub mod v1;
 mod watch;
 

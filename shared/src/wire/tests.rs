@@ -1,4 +1,5 @@
 use super::*;
+use crate::model::topology::{Beacon, DevicePorts, HEARD_MAX, PortState, TOLD_DEVICES_MAX, TOLD_PORTS_MAX};
 use crate::model::*;
 use crate::seal::{SealPublic, SealSecret};
 use crate::{Attempt, Epoch, Generation, ResourceId};
@@ -200,7 +201,26 @@ fn ups() -> Vec<Up> {
     ]
     .into_iter()
     .chain(flow_tests::ups())
+    .chain([Up::Ports(devices())])
     .collect()
+}
+
+fn devices() -> Vec<DevicePorts> {
+    let port = |name: &str, up, beacon, heard: &[u8]| PortState {
+        name: name.into(),
+        up,
+        beacon,
+        heard: heard.iter().map(|octet| Beacon([*octet; 16])).collect(),
+    };
+    let ports = vec![
+        port("br0", true, None, &[]),
+        port("eth1", true, Some(Beacon([1; 16])), &[2, 3]),
+        port("eth2", false, Some(Beacon([4; 16])), &[]),
+    ];
+    vec![
+        DevicePorts { bridge: "br0".parse().unwrap(), up: true, ports },
+        DevicePorts { bridge: "br1".parse().unwrap(), up: false, ports: Vec::new() },
+    ]
 }
 
 fn drift(state: DriftState, reason: &str) -> Drift {
@@ -322,6 +342,53 @@ fn too_many_drifts_are_refused_and_the_most_fit_a_packet() {
     let short = Drift { reason: String::new(), ..long };
     let packet = pack(&agent, &[Up::Drift(vec![short; DRIFTS_MAX + 1])], nonces()).unwrap().remove(0);
     assert_eq!(unpack::<Up>(&controller, &packet), Err(WireError::Bounds { field: "drifts" }));
+}
+
+#[test]
+fn devices_out_of_bounds_are_refused_and_the_most_fit_a_packet() {
+    let (controller, agent) = seals();
+    let read = |devices: Vec<DevicePorts>| {
+        let packet = pack(&agent, &[Up::Ports(devices)], nonces())?.remove(0);
+        unpack::<Up>(&controller, &packet)
+    };
+    let device = |n: usize, ports: Vec<PortState>| DevicePorts {
+        bridge: format!("br-{n:012}").parse().unwrap(),
+        up: true,
+        ports,
+    };
+    let port = |n: usize| PortState {
+        name: format!("{n:064}").into(),
+        up: true,
+        beacon: Some(Beacon([0xff; 16])),
+        heard: (1..=HEARD_MAX as u8).map(|octet| Beacon([octet; 16])).collect(),
+    };
+    let mut most: Vec<_> = (0..TOLD_DEVICES_MAX).map(|n| device(n, Vec::new())).collect();
+    most[7].ports = (0..TOLD_PORTS_MAX).map(port).collect();
+    assert_eq!(read(most.clone()), Ok(vec![Up::Ports(most.clone())]));
+
+    let with = |change: &dyn Fn(&mut PortState)| {
+        let mut port = port(1);
+        change(&mut port);
+        vec![device(1, vec![port])]
+    };
+    most[8].ports = vec![port(0)];
+    for (field, devices) in [
+        ("devices", (0..=TOLD_DEVICES_MAX).map(|n| device(n, Vec::new())).collect()),
+        ("ports of devices", most),
+        ("device", vec![DevicePorts { bridge: "nftables".parse().unwrap(), ..device(1, Vec::new()) }]),
+        ("device", vec![DevicePorts { up: false, ..device(1, vec![port(1)]) }]),
+        ("port", with(&|port| port.name = "a b".into())),
+        ("port", with(&|port| port.name = "".into())),
+        ("port", with(&|port| port.name = "a".repeat(65).into())),
+        ("port", vec![device(1, vec![port(1), port(1)])]),
+        ("port", vec![device(1, vec![port(2), port(1)])]),
+        ("beacons", with(&|port| port.heard.push(Beacon([9; 16])))),
+        ("beacons", with(&|port| port.heard.reverse())),
+        ("beacons", with(&|port| port.heard = vec![Beacon([1; 16]); 2])),
+    ] {
+        assert_eq!(read(devices.clone()), Err(WireError::Bounds { field }), "{devices:?}");
+    }
+    assert_eq!(format!("{:?}", Beacon([0xab; 16])), "Beacon(abababab…)", "nobody sends what is in a log");
 }
 
 #[test]

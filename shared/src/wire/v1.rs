@@ -184,7 +184,18 @@ mod types {
         Facts(Facts),
         Flow(FlowUp),
         Server(Facts, FactsMore),
+        Ports(Vec<DevicePorts>),
     }
+
+    #[derive(Serialize, Deserialize)]
+    pub struct DevicePorts {
+        pub bridge: String,
+        pub up: bool,
+        /// name, up, beacon, heard
+        pub ports: Vec<(String, bool, Option<Beacon>, Vec<Beacon>)>,
+    }
+
+    pub type Beacon = [u8; 16];
 
     #[derive(Serialize, Deserialize)]
     pub enum FlowDown {

@@ -169,7 +169,7 @@ impl Port {
     fn is_canonical(&self) -> bool {
         match self {
             // Longer than the kernel's: the switch has ports of its own, such as tunnels.
-            Port::Named(name) => (1..=64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic()),
+            Port::Named(name) => Port::is_name(name),
             Port::Local => true,
         }
     }

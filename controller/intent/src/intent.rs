@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use muster_shared::model::flow::{Action, Criterion, DeviceName};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::topology::ConnectPoint;
@@ -15,7 +16,7 @@ pub const LINKS_MAX: usize = 4096;
 pub const WAYPOINTS_MAX: usize = 16;
 
 /// Connectivity that is asked for, as far as the network is concerned: who asked, and when, is not in it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {
     /// Between what.
     pub kind: Kind,
@@ -30,7 +31,7 @@ pub struct Intent {
 }
 
 /// Between what.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// From one port to another.
     PointToPoint {
@@ -65,7 +66,7 @@ pub enum Kind {
 }
 
 /// How it is to be connected. The default asks for nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Constraints {
     /// Bits per second to be reserved on each link.
     pub bandwidth: Option<u64>,
@@ -88,7 +89,7 @@ pub struct Constraints {
 }
 
 /// Which links, by their annotation `type`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LinkTypes {
     /// These alone.
     Only(BTreeSet<Box<str>>),

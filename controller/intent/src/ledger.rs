@@ -92,9 +92,23 @@ impl Ledger {
         }
     }
 
-    /// All that a share has. Nothing where it has nothing.
-    pub fn give_back(&mut self, share: &Share) {
-        let Some((holder, links)) = self.shares.remove(share) else { return };
+    /// What a share has of each link: bits per second, a label.
+    pub fn held(&self, share: &Share) -> Vec<(LinkNo, Option<u64>, Option<u16>)> {
+        let Some((holder, links)) = self.shares.get(share) else { return Vec::new() };
+        let of = |link: &LinkNo| {
+            let bandwidth =
+                self.bandwidth.get(link).and_then(|holders| holders.get(holder)?.get(share)).copied();
+            let labels = self.labels.get(link).into_iter().flatten();
+            let label =
+                labels.into_iter().find(|(_, shares)| shares.contains(share)).map(|(label, _)| *label);
+            (*link, bandwidth, label)
+        };
+        links.iter().map(of).collect()
+    }
+
+    /// All that a share has. Whether it had something.
+    pub fn give_back(&mut self, share: &Share) -> bool {
+        let Some((holder, links)) = self.shares.remove(share) else { return false };
         for link in links {
             if let Some(holders) = self.bandwidth.get_mut(&link) {
                 if let Some(shares) = holders.get_mut(&holder) {
@@ -115,6 +129,7 @@ impl Ledger {
                 }
             }
         }
+        true
     }
 
     /// Nobody holds anything.

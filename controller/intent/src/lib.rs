@@ -7,11 +7,12 @@
 //!                             └──▶ Compiled ──▶ stages(old, new): what is put where, in which order
 //! ```
 //!
-//! Absent: who asked for an intent, its rules' way to their devices, and when something is tried again: the engine's.
+//! `manager` has all of it for a site. Absent: who may ask for an intent, and its rules' way to their devices: the engine's.
 
 pub mod compile;
 pub mod intent;
 pub mod ledger;
+pub mod manager;
 pub mod path;
 pub mod phase;
 pub mod stages;

@@ -22,9 +22,17 @@ pub enum Step {
     Remove(DeviceNo, Entry),
 }
 
+impl Step {
+    /// Which entry of which device.
+    pub(crate) fn place(&self) -> (DeviceNo, Identity) {
+        let (Self::Put(device, entry) | Self::Remove(device, entry)) = self;
+        (*device, identity(entry))
+    }
+}
+
 /// What of an entry makes it the same one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Identity {
+pub(crate) enum Identity {
     Rule(u8, u16, Vec<Criterion>),
     Group(u32),
     Meter(u32),
@@ -32,7 +40,7 @@ enum Identity {
 
 type Entries<'e> = BTreeMap<(DeviceNo, Identity), &'e Entry>;
 
-fn identity(entry: &Entry) -> Identity {
+pub(crate) fn identity(entry: &Entry) -> Identity {
     match entry {
         Entry::Rule(rule) => Identity::Rule(rule.table, rule.priority, rule.selector.clone()),
         Entry::Group(group) => Identity::Group(group.number),

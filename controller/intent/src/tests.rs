@@ -2,6 +2,8 @@
 
 mod compile;
 mod ledger;
+mod manager;
+mod moves;
 mod path;
 mod random;
 mod stages;
@@ -118,6 +120,11 @@ impl Plane {
 
     /// Walks a packet of IPv4 that comes in at a point.
     fn walk(&self, topology: &Topology, from: &ConnectPoint) -> Fate {
+        self.walk_to(topology, from, 0)
+    }
+
+    /// Walks a packet for an address.
+    fn walk_to(&self, topology: &Topology, from: &ConnectPoint, address: u128) -> Fate {
         let mut outs = BTreeSet::new();
         let mut seen = BTreeSet::new();
         // A packet at a port, with its VLAN tags.
@@ -127,7 +134,7 @@ impl Plane {
                 return Fate::Round;
             }
             let device = topology.device(&point.device).expect("a device");
-            let Some(actions) = self.actions(topology, device, &point, &tags) else {
+            let Some(actions) = self.actions(topology, device, &point, &tags, address) else {
                 return Fate::Lost(point.device.node.to_string());
             };
             let mut now = tags;
@@ -168,10 +175,12 @@ impl Plane {
         device: DeviceNo,
         point: &ConnectPoint,
         tags: &[u128],
+        address: u128,
     ) -> Option<Vec<Action>> {
         let matches = |criterion: &Criterion| match criterion {
             Criterion::InPort(port) => *port == point.of_rule(),
             Criterion::Field { field: Field::VlanVid, value, .. } => tags.last() == Some(value),
+            Criterion::Field { field: Field::Ipv4Dst, value, .. } => tags.is_empty() && *value == address,
             Criterion::Field { .. } => tags.is_empty(),
         };
         let rule = self.0.iter().filter(|(at, _)| *at == device).find_map(|(_, entry)| match entry {

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_shared::model::flow::{DeviceName, Port};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// Devices, all ever seen.
@@ -16,6 +17,8 @@ pub const DEVICES_MAX: usize = 100_000;
 pub const PORTS_MAX: usize = 4096;
 /// The cost of a link where none is given.
 pub const COST: u32 = 1;
+/// What a link costs more where nothing can be put on one of its devices now: more than any way round.
+const AWAY: u32 = 1 << 24;
 
 /// A device of a [`Topology`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,7 +33,7 @@ pub struct PortNo(u32);
 pub struct LinkNo(u32);
 
 /// A port by names.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ConnectPoint {
     /// Whose port it is.
     pub device: DeviceName,
@@ -39,7 +42,7 @@ pub struct ConnectPoint {
 }
 
 /// What is said of a link.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkTraits {
     /// The sum over a path is what the cheapest path has least of; from 1.
     pub cost: u32,
@@ -95,6 +98,8 @@ pub enum TopologyError {
 struct Device {
     name: DeviceName,
     up: bool,
+    /// Nothing can be put there now.
+    away: bool,
     ports: BTreeMap<Box<str>, PortNo>,
     /// By number: all that ever left here.
     out: Vec<LinkNo>,
@@ -226,9 +231,24 @@ impl Topology {
         self.links[link.0 as usize].declared.clone().unwrap_or_default()
     }
 
-    /// Its cost.
+    /// Its cost; more where a device of it is away.
     pub fn cost(&self, link: LinkNo) -> u32 {
-        self.links[link.0 as usize].declared.as_ref().map_or(COST, |traits| traits.cost)
+        let (from, to) = self.devices_of(link);
+        let own = self.links[link.0 as usize].declared.as_ref().map_or(COST, |traits| traits.cost);
+        let away = self.is_away(from) || self.is_away(to);
+        if away { own.saturating_add(AWAY) } else { own }
+    }
+
+    /// Nothing can be put there now.
+    pub fn is_away(&self, device: DeviceNo) -> bool {
+        self.devices[device.0 as usize].away
+    }
+
+    /// Its agent is not there, or there again: new paths keep off it where they can.
+    pub fn set_away(&mut self, device: DeviceNo, away: bool) {
+        if std::mem::replace(&mut self.devices[device.0 as usize].away, away) != away {
+            self.version += 1;
+        }
     }
 
     /// Bits per second, if known.
@@ -268,6 +288,47 @@ impl Topology {
         state.up && self.devices[state.device.0 as usize].up
     }
 
+    /// The port itself is up, whatever its device is.
+    pub fn is_port_up(&self, port: PortNo) -> bool {
+        self.ports[port.0 as usize].up
+    }
+
+    /// The device is up.
+    pub fn is_device_up(&self, device: DeviceNo) -> bool {
+        self.devices[device.0 as usize].up
+    }
+
+    /// Those of a device, by name.
+    pub fn ports(&self, device: DeviceNo) -> impl Iterator<Item = PortNo> + '_ {
+        self.devices[device.0 as usize].ports.values().copied()
+    }
+
+    /// All ever seen, by number.
+    pub fn all_devices(&self) -> impl Iterator<Item = DeviceNo> + '_ {
+        (0..number(&self.devices)).map(DeviceNo)
+    }
+
+    /// All that somebody says are there, by number.
+    pub fn known_links(&self) -> impl Iterator<Item = LinkNo> + '_ {
+        let is_there = |link: &LinkNo| {
+            let (declared, discovered) = self.said(*link);
+            declared || discovered
+        };
+        (0..number(&self.links)).map(LinkNo).filter(is_there)
+    }
+
+    /// Whether it was declared, and whether LLDP tells of it.
+    pub fn said(&self, link: LinkNo) -> (bool, bool) {
+        let link = &self.links[link.0 as usize];
+        (link.declared.is_some(), link.discovered)
+    }
+
+    /// The link over which LLDP is heard at a port.
+    pub fn heard_at(&self, port: PortNo) -> Option<LinkNo> {
+        let mut into = self.ports[port.0 as usize].into.iter().copied();
+        into.find(|link| self.links[link.0 as usize].discovered)
+    }
+
     /// A link is known at it, also one over which nothing passes now: hosts are elsewhere.
     pub fn is_inner(&self, port: PortNo) -> bool {
         let state = &self.ports[port.0 as usize];
@@ -296,10 +357,40 @@ impl Topology {
     /// There are too many.
     pub fn set_port(&mut self, point: &ConnectPoint, up: bool) -> Result<PortNo, TopologyError> {
         let port = self.make_port(point)?;
+        self.set_port_up(port, up);
+        Ok(port)
+    }
+
+    /// By name, also before anybody told of it.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn know_device(&mut self, name: &DeviceName) -> Result<DeviceNo, TopologyError> {
+        self.make_device(name)
+    }
+
+    /// By name, also before anybody told of it.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn know_port(&mut self, point: &ConnectPoint) -> Result<PortNo, TopologyError> {
+        self.make_port(point)
+    }
+
+    /// The port is up.
+    pub fn raise(&mut self, port: PortNo) {
+        self.set_port_up(port, true);
+    }
+
+    /// The port is down, or gone.
+    pub fn lower(&mut self, port: PortNo) {
+        self.set_port_up(port, false);
+    }
+
+    fn set_port_up(&mut self, port: PortNo, up: bool) {
         if self.ports[port.0 as usize].up != up {
             self.change(&[port], &[], |topology| topology.ports[port.0 as usize].up = up);
         }
-        Ok(port)
     }
 
     /// Somebody says that there is a link, in this direction, and what it is like.
@@ -360,7 +451,13 @@ impl Topology {
         }
         let device = DeviceNo(number(&self.devices));
         self.by_name.insert(name.clone(), device);
-        self.devices.push(Device { name: name.clone(), up: false, ports: BTreeMap::new(), out: Vec::new() });
+        self.devices.push(Device {
+            name: name.clone(),
+            up: false,
+            away: false,
+            ports: BTreeMap::new(),
+            out: Vec::new(),
+        });
         Ok(device)
     }
 

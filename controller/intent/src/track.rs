@@ -95,6 +95,11 @@ impl<K: Ord + Copy> Tracker<K> {
         }
     }
 
+    /// How many stand on a link.
+    pub fn on(&self, link: LinkNo) -> usize {
+        self.by_link.get(&link).map_or(0, BTreeSet::len)
+    }
+
     /// Those that are to be compiled again after these changes.
     pub fn concerned(&self, changes: &BTreeSet<Change>) -> BTreeSet<K> {
         let mut found = BTreeSet::new();

@@ -1,0 +1,337 @@
+//! Intents from the request to the devices, and what becomes of them while the network changes.
+//!
+//! ```text
+//!   submit, withdraw, purge ─┐                                    ┌─▶ Effect::Write ─▶ flow table ─▶ written()
+//!   ports, links, LLDP ──────┼─▶ who is concerned ─▶ compile, stages ┤
+//!   timers ──────────────────┘                                    └─▶ Effect::Save
+//! ```
+//!
+//! Requests and changes only say which intents are to be looked at; [`Manager::run`] looks at each of them once, so that
+//! of many requests for one key the last counts. What an intent **placed** is what the flow table was told to hold for
+//! it: stages lead from there to what is wanted, also when the way is changed halfway.
+//!
+//! Absent: the way of a write to its device, who may ask for what, the clock.
+
+mod load;
+mod network;
+mod place;
+mod request;
+mod view;
+mod work;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_shared::MonoTime;
+use muster_shared::model::flow::{DeviceName, Entry, Packed};
+
+pub use load::{IntentRecord, PathRecord, PortRecord, Reroute};
+pub use network::SettledPort;
+pub use request::{IntentRefused, Wish};
+pub use view::{IntentView, LinkView, PortView, ReservationView, TopologyView};
+
+use crate::intent::Intent;
+use crate::ledger::{Holder, Ledger, Share};
+use crate::path::Trees;
+use crate::phase::{Request, Standing, State, counts};
+use crate::topology::{DeviceNo, Topology};
+use crate::track::Tracker;
+use load::Stand;
+use network::Damping;
+use place::{Open, Placed};
+use work::Work;
+
+/// Intents of a site: at a kilobyte each a quarter of a gigabyte.
+pub const INTENTS_MAX: usize = 250_000;
+/// Moves of an intent that are remembered.
+pub const HISTORY_MAX: usize = 10;
+/// The first pause before something that failed on a device is tried again; doubled with each further failure.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+/// The longest pause.
+const RETRY_MAX: Duration = Duration::from_secs(300);
+
+/// An intent's number: never used twice. Its rules are of this owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IntentNo(pub u64);
+
+/// A write on its way; never used twice while the program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(pub u64);
+
+/// What is to be done with one entry of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// The device is to hold it.
+    Put(Packed),
+    /// The device is to hold it no more.
+    Remove(Packed),
+}
+
+/// What is to be done, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// All of it or nothing; its end is told to [`Manager::written`].
+    Write {
+        /// Which.
+        token: Token,
+        /// Whose.
+        intent: IntentNo,
+        /// Where.
+        device: DeviceName,
+        /// No two of one identity.
+        ops: Vec<Op>,
+    },
+    /// [`Manager::record`] is another than before.
+    Save(IntentNo),
+    /// It is no more.
+    Forget(IntentNo),
+}
+
+/// An intent.
+#[derive(Debug)]
+struct Held {
+    key: Box<str>,
+    intent: Arc<Intent>,
+    group: Option<Box<str>>,
+    request: Request,
+    /// Counts with each time that it is looked at.
+    version: u64,
+    standing: Standing,
+    /// Failures on devices since it was last as it is to be.
+    errors: u32,
+    reason: Option<Box<str>>,
+    /// What it stands on, or is on its way to.
+    stand: Option<Box<Stand>>,
+    placed: Placed,
+    /// What devices refused, and the table still has as FAILED.
+    refused: Vec<(DeviceNo, Packed)>,
+    work: Option<Box<Work>>,
+    /// Writes that have not ended.
+    open: BTreeMap<Token, Open>,
+    /// When it is looked at again by itself.
+    due: Option<MonoTime>,
+    /// It is to be looked at once what is under way allows it.
+    again: Option<Arc<str>>,
+    history: VecDeque<Reroute>,
+    /// Numbers of its shares.
+    shares: u64,
+    /// Shares that are given back when no write is on its way: until then packets may go by what they are for.
+    leaving: Vec<u64>,
+}
+
+/// Intents of a site and the network they are for.
+#[derive(Debug, Default)]
+pub struct Manager {
+    topology: Topology,
+    ledger: Ledger,
+    trees: Trees,
+    tracker: Tracker<IntentNo>,
+    held: BTreeMap<IntentNo, Held>,
+    by_key: BTreeMap<Box<str>, IntentNo>,
+    tokens: BTreeMap<Token, IntentNo>,
+    next_token: u64,
+    /// To be looked at, and why.
+    todo: BTreeMap<IntentNo, Arc<str>>,
+    due: BTreeSet<(MonoTime, IntentNo)>,
+    counts: [usize; State::ALL.len()],
+    unsaved: BTreeSet<IntentNo>,
+    damping: Damping,
+    /// Something that others may hope for was given back.
+    given_back: bool,
+    effects: VecDeque<Effect>,
+}
+
+impl Manager {
+    /// What is to be done next. Ask after [`Manager::run`].
+    pub fn poll_effect(&mut self) -> Option<Effect> {
+        if let Some(effect) = self.effects.pop_front() {
+            return Some(effect);
+        }
+        self.unsaved.pop_first().map(Effect::Save)
+    }
+
+    /// When [`Manager::run`] has something to do by itself.
+    pub fn next_due(&self) -> Option<MonoTime> {
+        let intent = self.due.first().map(|(due, _)| *due);
+        let port = self.damping.next_due();
+        intent.into_iter().chain(port).min()
+    }
+
+    /// Looks at all intents that something happened to.
+    pub fn run(&mut self, now: MonoTime) {
+        self.raise_ports(now);
+        while let Some((due, no)) = self.due.first().copied().filter(|(due, _)| *due <= now) {
+            self.due.remove(&(due, no));
+            if let Some(held) = self.held.get_mut(&no) {
+                held.due = None;
+                self.todo.entry(no).or_insert_with(|| "it is tried again".into());
+            }
+        }
+        self.concern();
+        // What one gives back another may take; each is looked at once, and those that hope once more.
+        for _ in 0..2 {
+            for (no, why) in std::mem::take(&mut self.todo) {
+                self.look(now, no, why);
+            }
+            if !std::mem::take(&mut self.given_back) {
+                break;
+            }
+            let hoping: Vec<IntentNo> = self.tracker.hoping_for_reservations().collect();
+            for no in hoping {
+                self.todo.entry(no).or_insert_with(|| "somebody gave back what it needs".into());
+            }
+        }
+    }
+
+    /// Those that the changes of the network concern.
+    fn concern(&mut self) {
+        let changes = self.topology.take_changes();
+        if changes.is_empty() {
+            return;
+        }
+        let why: Arc<str> = self.told(&changes).into();
+        for no in self.tracker.concerned(&changes) {
+            self.todo.entry(no).or_insert_with(|| why.clone());
+        }
+    }
+
+    /// How many intents there are.
+    pub fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// None.
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// How many are in this state.
+    pub fn count(&self, state: State) -> usize {
+        self.counts[state as usize]
+    }
+
+    /// Those whose last request has not come to an end, in the order of their numbers.
+    pub fn pending(&self) -> impl Iterator<Item = &str> {
+        let is_open = |held: &&Held| held.work.is_some() || !held.open.is_empty();
+        self.held.values().filter(is_open).map(|held| &*held.key)
+    }
+
+    /// By its key.
+    pub fn find(&self, key: &str) -> Option<IntentNo> {
+        self.by_key.get(key).copied()
+    }
+
+    /// Its key.
+    pub fn key(&self, no: IntentNo) -> Option<&str> {
+        self.held.get(&no).map(|held| &*held.key)
+    }
+
+    /// How it stands, and why.
+    pub fn state(&self, no: IntentNo) -> Option<(State, Option<&str>)> {
+        self.held.get(&no).map(|held| (held.standing.state, held.reason.as_deref()))
+    }
+
+    /// What was asked for last, and nothing of it is under way.
+    pub fn is_settled(&self, no: IntentNo) -> bool {
+        let is_open = |held: &Held| held.work.is_some() || held.again.is_some();
+        self.held.get(&no).is_some_and(|held| !is_open(held) && !self.todo.contains_key(&no))
+    }
+
+    /// The network.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// What intents hold of it.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// The outcome of looking at it counts where no newer one is known.
+    fn outcome(&mut self, no: IntentNo, version: u64, state: State) {
+        let Some(held) = self.held.get_mut(&no) else { return };
+        let step = if held.standing.version == version { held.standing.step + 1 } else { 0 };
+        let new = Standing { version, step, state };
+        if counts(Some(held.standing), new) {
+            self.counts[held.standing.state as usize] -= 1;
+            held.standing = new;
+            self.counts[state as usize] += 1;
+        }
+        self.unsaved.insert(no);
+    }
+
+    fn set_due(&mut self, no: IntentNo, due: Option<MonoTime>) {
+        let Some(held) = self.held.get_mut(&no) else { return };
+        if let Some(old) = std::mem::replace(&mut held.due, due) {
+            self.due.remove(&(old, no));
+        }
+        self.due.extend(due.map(|due| (due, no)));
+    }
+
+    fn forget(&mut self, no: IntentNo) {
+        self.set_due(no, None);
+        self.tracker.forget(no);
+        let Some(held) = self.held.remove(&no) else { return };
+        for number in 0..=held.shares {
+            self.give_back(&held.key, number);
+        }
+        for token in held.open.keys() {
+            self.tokens.remove(token);
+        }
+        self.counts[held.standing.state as usize] -= 1;
+        self.by_key.remove(&held.key);
+        self.unsaved.remove(&no);
+        self.effects.push_back(Effect::Forget(no));
+    }
+
+    /// Nothing stands on this share any more.
+    fn let_go(&mut self, no: IntentNo, number: u64) {
+        let Some(held) = self.held.get_mut(&no) else { return };
+        held.leaving.push(number);
+        self.settle_shares(no);
+    }
+
+    fn settle_shares(&mut self, no: IntentNo) {
+        let Some(held) = self.held.get_mut(&no).filter(|held| held.open.is_empty()) else { return };
+        let (key, leaving) = (held.key.clone(), std::mem::take(&mut held.leaving));
+        for number in leaving {
+            self.give_back(&key, number);
+        }
+    }
+
+    fn give_back(&mut self, key: &str, number: u64) {
+        if self.ledger.give_back(&Share { key: key.into(), number }) {
+            self.given_back = true;
+        }
+    }
+}
+
+impl Held {
+    fn holder(&self) -> Holder {
+        match &self.group {
+            Some(group) => Holder::Group(group.clone()),
+            None => Holder::Intent(self.key.clone()),
+        }
+    }
+
+    /// The pause after the latest failure.
+    fn pause(&self) -> Duration {
+        let doubled = RETRY_FIRST.saturating_mul(1 << self.errors.saturating_sub(1).min(16));
+        doubled.min(RETRY_MAX)
+    }
+}
+
+/// What is sent of an entry.
+fn packed(entry: &Entry) -> Packed {
+    Packed::new(entry).expect("an intent's rules are bounded by its points")
+}
+
+/// The group that protection needs on the first device; those of operators are seldom so large.
+fn group_number(no: IntentNo) -> u32 {
+    const OURS: u32 = 0x4000_0000;
+    OURS | u32::try_from(no.0 & u64::from(OURS - 1)).expect("30 bits")
+}
+
+/// By device: what a stage does there.
+type ByDevice = BTreeMap<DeviceNo, Vec<Op>>;

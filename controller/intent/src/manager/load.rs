@@ -1,0 +1,284 @@
+//! What is kept of an intent and of the network over a restart, by names.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_shared::model::flow::{DeviceName, Packed};
+use serde::{Deserialize, Serialize};
+
+use super::place::Placed;
+use super::{Held, IntentNo, Manager};
+use crate::compile::Compiled;
+use crate::intent::Intent;
+use crate::ledger::Share;
+use crate::path::Path;
+use crate::phase::{Request, Standing, State};
+use crate::topology::{ConnectPoint, DeviceNo, LinkNo, PortNo, Topology};
+use crate::track::Hope;
+
+/// What an intent stands on.
+#[derive(Clone, Debug)]
+pub(super) struct Stand {
+    /// Of its share.
+    pub number: u64,
+    /// What it was compiled from.
+    pub of: Arc<Intent>,
+    /// All of it was on the devices.
+    pub proven: bool,
+    pub paths: Box<[Path]>,
+    pub links: Box<[LinkNo]>,
+    pub points: Box<[PortNo]>,
+    pub label: Option<u16>,
+    pub missing: Box<[ConnectPoint]>,
+    pub bandwidth: Option<u64>,
+}
+
+/// A move from one path to another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reroute {
+    /// What happened.
+    pub why: Box<str>,
+    /// From then until packets went the new way.
+    pub took: Duration,
+    /// The devices of the paths before.
+    pub before: Vec<Vec<DeviceName>>,
+}
+
+/// The links of a path, each from where to where.
+pub type PathRecord = Vec<(ConnectPoint, ConnectPoint)>;
+
+/// An intent as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IntentRecord {
+    /// Its number.
+    pub no: IntentNo,
+    /// Its key.
+    pub key: Box<str>,
+    /// What.
+    pub intent: Arc<Intent>,
+    /// With whom it shares what it reserves.
+    pub group: Option<Box<str>>,
+    /// What was asked for last.
+    pub request: Request,
+    /// How it stands.
+    pub state: State,
+    /// Of the outcome.
+    pub version: u64,
+    /// Failures on devices since it was last as it is to be.
+    pub errors: u32,
+    /// Why it stands so.
+    pub reason: Option<Box<str>>,
+    /// What it stands on, or was on its way to.
+    pub paths: Vec<PathRecord>,
+    /// Links beside the paths, as of a link collection.
+    pub links: PathRecord,
+    /// On all of the links.
+    pub label: Option<u16>,
+    /// Bits per second that it holds on each link.
+    pub bandwidth: Option<u64>,
+    /// Points that cannot be reached.
+    pub missing: Vec<ConnectPoint>,
+    /// Moves, the latest last.
+    pub history: Vec<Reroute>,
+}
+
+/// A port as it was last heard of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortRecord {
+    /// The interface.
+    pub name: Box<str>,
+    /// Packets can pass.
+    pub up: bool,
+    /// Whose LLDP is heard there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heard: Option<ConnectPoint>,
+}
+
+impl Stand {
+    pub fn new(compiled: Compiled, number: u64, of: Arc<Intent>) -> Self {
+        let Compiled { paths, links, points, label, missing, .. } = compiled;
+        let (paths, links, points, missing) = (paths.into(), links.into(), points.into(), missing.into());
+        let bandwidth = of.constraints.bandwidth;
+        Self { number, of, proven: false, paths, links, points, label, missing, bandwidth }
+    }
+
+    /// What was compiled is no more than what it stands on.
+    pub fn is_of(&self, compiled: &Compiled, intent: &Arc<Intent>) -> bool {
+        *self.paths == *compiled.paths
+            && *self.links == *compiled.links
+            && *self.points == *compiled.points
+            && self.label == compiled.label
+            && *self.missing == *compiled.missing
+            && self.of == *intent
+    }
+
+    pub fn compiled(&self) -> Compiled {
+        Compiled {
+            paths: self.paths.to_vec(),
+            entries: Vec::new(),
+            links: self.links.to_vec(),
+            points: self.points.to_vec(),
+            label: self.label,
+            missing: self.missing.to_vec(),
+        }
+    }
+
+    /// Packets pass on all of it.
+    pub fn stands(&self, topology: &Topology) -> bool {
+        self.links.iter().all(|link| topology.passes(*link))
+            && self.points.iter().all(|port| topology.is_up(*port))
+    }
+
+    /// The devices of each path, in order.
+    pub fn devices(&self, topology: &Topology) -> Vec<Vec<DeviceName>> {
+        let of = |path: &Path| {
+            let first = path.first().map(|link| topology.devices_of(*link).0);
+            let devices = first.into_iter().chain(path.iter().map(|link| topology.devices_of(*link).1));
+            devices.map(|device| topology.device_name(device).clone()).collect::<Vec<_>>()
+        };
+        let paths = self.paths.iter().map(|path| match path.is_empty() {
+            // Both ends are on one device.
+            true => self
+                .points
+                .first()
+                .map(|port| topology.device_name(topology.device_of(*port)).clone())
+                .into_iter()
+                .collect(),
+            false => of(path),
+        });
+        paths.collect()
+    }
+
+    pub fn missing_text(&self) -> Option<Box<str>> {
+        let missing: Vec<String> = self.missing.iter().map(ToString::to_string).collect();
+        (!missing.is_empty()).then(|| format!("not reached: {}", missing.join(", ")).into())
+    }
+}
+
+impl Manager {
+    /// An intent as it is to be kept.
+    pub fn record(&self, no: IntentNo) -> Option<IntentRecord> {
+        let held = self.held.get(&no)?;
+        let stand = held.stand.as_deref();
+        let named = |link: &LinkNo| {
+            let (from, to) = self.topology.ends(*link);
+            (self.topology.point(from), self.topology.point(to))
+        };
+        let paths: Vec<PathRecord> = stand
+            .into_iter()
+            .flat_map(|stand| &stand.paths)
+            .map(|path| path.iter().map(named).collect())
+            .collect();
+        let on_paths: BTreeSet<LinkNo> =
+            stand.into_iter().flat_map(|stand| &stand.paths).flatten().copied().collect();
+        let others = stand.into_iter().flat_map(|stand| &stand.links).filter(|link| !on_paths.contains(link));
+        Some(IntentRecord {
+            no,
+            key: held.key.clone(),
+            intent: held.intent.clone(),
+            group: held.group.clone(),
+            request: held.request,
+            state: held.standing.state,
+            version: held.standing.version,
+            errors: held.errors,
+            reason: held.reason.clone(),
+            paths,
+            links: others.map(named).collect(),
+            label: stand.and_then(|stand| stand.label),
+            bandwidth: stand.and_then(|stand| stand.bandwidth),
+            missing: stand.map(|stand| stand.missing.to_vec()).unwrap_or_default(),
+            history: held.history.iter().cloned().collect(),
+        })
+    }
+
+    /// After a start, when the network is known as it was: an intent that was kept, and what the flow table holds for it.
+    /// One that was installed, and all of whose links pass, stands as it did; any other is looked at.
+    pub fn load(&mut self, record: IntentRecord, placed: Vec<(DeviceName, Packed)>) {
+        let IntentRecord { no, key, intent, group, request, state, version, errors, reason, .. } = record;
+        let mut known = Vec::with_capacity(placed.len());
+        for (device, packed) in placed {
+            if let Ok(device) = self.topology.know_device(&device) {
+                known.push((device, packed));
+            }
+        }
+        known.sort_by_key(|(device, _)| *device);
+        let placed = Placed::of(known);
+        let link = |(from, to): &(ConnectPoint, ConnectPoint)| self.topology.link(from, to);
+        let paths: Option<Vec<Path>> =
+            record.paths.iter().map(|path| path.iter().map(link).collect()).collect();
+        let others: Option<Vec<LinkNo>> = record.links.iter().map(link).collect();
+        let points: Option<Vec<PortNo>> = {
+            let all = intent.kind.ingress().iter().chain(intent.kind.egress());
+            all.map(|point| self.topology.port(point)).collect()
+        };
+        let stand = paths.zip(others).zip(points).filter(|((paths, _), _)| !paths.is_empty());
+        let stand = stand.map(|((paths, others), mut points)| {
+            let links: BTreeSet<LinkNo> = paths.iter().flatten().copied().chain(others).collect();
+            points.sort_unstable();
+            let links = links.into_iter().collect();
+            let compiled = Compiled {
+                paths,
+                entries: Vec::new(),
+                links,
+                points,
+                label: record.label,
+                missing: record.missing,
+            };
+            let proven = state == State::Installed;
+            Stand { proven, bandwidth: record.bandwidth, ..Stand::new(compiled, 1, intent.clone()) }
+        });
+        let is_up = stand.as_ref().is_some_and(|stand| stand.stands(&self.topology));
+        let is_still = match (request, state) {
+            (Request::Install, State::Installed) => is_up && !placed.is_empty(),
+            (Request::Withdraw, State::Withdrawn) => placed.is_empty(),
+            _ => false,
+        };
+        let mut held = Held {
+            key: key.clone(),
+            intent,
+            group,
+            request,
+            version,
+            standing: Standing { version, step: 0, state },
+            errors,
+            reason,
+            stand: None,
+            placed,
+            refused: Vec::new(),
+            work: None,
+            open: BTreeMap::new(),
+            due: None,
+            again: None,
+            history: VecDeque::from(record.history),
+            shares: 1,
+            leaving: Vec::new(),
+        };
+        match stand {
+            Some(stand) => {
+                self.tracker.stands(no, &stand.compiled());
+                let share = Share { key: key.clone(), number: 1 };
+                self.ledger.take(share, held.holder(), &stand.links, stand.bandwidth, stand.label);
+                held.stand = Some(Box::new(stand));
+            }
+            None => self.tracker.failed(no, Hope::None),
+        }
+        self.counts[state as usize] += 1;
+        self.by_key.insert(key, no);
+        self.held.insert(no, held);
+        if !is_still {
+            self.todo.insert(no, "the controller started".into());
+        }
+    }
+
+    /// Ports of a device as they are to be kept.
+    pub fn port_records(&self, device: DeviceNo) -> Vec<PortRecord> {
+        let ports = self.topology.ports(device);
+        let record = |port: PortNo| PortRecord {
+            name: self.topology.point(port).port,
+            up: self.topology.is_port_up(port),
+            heard: self.topology.heard_at(port).map(|link| self.topology.point(self.topology.ends(link).0)),
+        };
+        ports.map(record).collect()
+    }
+}

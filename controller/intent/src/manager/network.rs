@@ -1,0 +1,213 @@
+//! What agents and operators say of the network. What goes down goes at once; what comes back after it went waits, longer
+//! each time that it goes again soon.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use muster_shared::MonoTime;
+use muster_shared::model::flow::DeviceName;
+
+use super::Manager;
+use crate::topology::{Change, ConnectPoint, LinkNo, LinkTraits, PortNo, Topology, TopologyError};
+
+/// How long a port that came back is waited for.
+const HOLD_FIRST: Duration = Duration::from_millis(500);
+/// However often it went.
+const HOLD_MAX: Duration = Duration::from_secs(32);
+/// A port that stayed for so long begins anew.
+const CALM: Duration = Duration::from_secs(60);
+
+/// A port as an agent tells of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettledPort {
+    /// The interface.
+    pub name: Box<str>,
+    /// Packets can pass.
+    pub up: bool,
+    /// Whose LLDP is heard there.
+    pub heard: Option<ConnectPoint>,
+}
+
+/// Ports that went down lately.
+#[derive(Debug, Default)]
+pub(super) struct Damping {
+    ports: BTreeMap<PortNo, Fall>,
+    due: BTreeSet<(MonoTime, PortNo)>,
+}
+
+#[derive(Debug)]
+struct Fall {
+    at: MonoTime,
+    times: u32,
+    /// It is up, and counts as such then.
+    rises: Option<MonoTime>,
+}
+
+impl Damping {
+    pub fn next_due(&self) -> Option<MonoTime> {
+        self.due.first().map(|(due, _)| *due)
+    }
+
+    fn falls(&mut self, now: MonoTime, port: PortNo, was_up: bool) {
+        let fall = self.ports.entry(port).or_insert(Fall { at: now, times: 0, rises: None });
+        let rising = fall.rises.take();
+        if let Some(rises) = rising {
+            self.due.remove(&(rises, port));
+        }
+        if was_up || rising.is_some() {
+            fall.times = if now.since(fall.at) < CALM { fall.times.saturating_add(1) } else { 1 };
+            fall.at = now;
+        }
+    }
+
+    /// Whether it counts as up at once.
+    fn rises(&mut self, now: MonoTime, port: PortNo) -> bool {
+        let Some(fall) = self.ports.get_mut(&port) else { return true };
+        if now.since(fall.at) >= CALM {
+            self.ports.remove(&port);
+            return true;
+        }
+        if fall.rises.is_none() {
+            let hold = HOLD_FIRST.saturating_mul(1 << fall.times.saturating_sub(1).min(16)).min(HOLD_MAX);
+            fall.rises = Some(now + hold);
+            self.due.insert((now + hold, port));
+        }
+        false
+    }
+}
+
+impl Manager {
+    /// An agent tells of a device, whole. What could not be taken of it, for the log.
+    pub fn tell_device(
+        &mut self,
+        now: MonoTime,
+        device: &DeviceName,
+        up: bool,
+        ports: &[SettledPort],
+    ) -> Vec<TopologyError> {
+        let mut errors = Vec::new();
+        let number = match self.topology.set_device(device, up) {
+            Ok(number) => number,
+            Err(error) => return vec![error],
+        };
+        let told: BTreeSet<&str> = ports.iter().map(|port| &*port.name).collect();
+        let gone: Vec<PortNo> = self.topology.ports(number).collect();
+        for port in gone {
+            let point = self.topology.point(port);
+            if !told.contains(&*point.port) {
+                self.lower(now, port);
+                self.hear(&point, None, &mut errors);
+            }
+        }
+        for told in ports {
+            let point = ConnectPoint { device: device.clone(), port: told.name.clone() };
+            let port = match self.topology.know_port(&point) {
+                Ok(port) => port,
+                Err(error) => {
+                    errors.push(error);
+                    break;
+                }
+            };
+            match told.up {
+                false => self.lower(now, port),
+                true if !self.topology.is_port_up(port) && self.damping.rises(now, port) => {
+                    self.topology.raise(port);
+                }
+                true => {}
+            }
+            self.hear(&point, told.heard.as_ref(), &mut errors);
+        }
+        errors
+    }
+
+    fn lower(&mut self, now: MonoTime, port: PortNo) {
+        let was_up = self.topology.is_port_up(port);
+        if was_up || self.damping.ports.contains_key(&port) {
+            self.damping.falls(now, port, was_up);
+        }
+        self.topology.lower(port);
+    }
+
+    fn hear(&mut self, at: &ConnectPoint, from: Option<&ConnectPoint>, errors: &mut Vec<TopologyError>) {
+        let Some(port) = self.topology.port(at) else { return };
+        let known = self.topology.heard_at(port);
+        let is_known = |link: LinkNo| {
+            let known = self.topology.point(self.topology.ends(link).0);
+            from == Some(&known)
+        };
+        if let Some(link) = known.filter(|link| !is_known(*link)) {
+            self.topology.miss(link);
+        }
+        if let Some(from) = from
+            && let Err(error) = self.topology.hear(from, at)
+        {
+            errors.push(error);
+        }
+    }
+
+    /// Ports that came back and stayed.
+    pub(super) fn raise_ports(&mut self, now: MonoTime) {
+        while let Some((due, port)) = self.damping.due.first().copied().filter(|(due, _)| *due <= now) {
+            self.damping.due.remove(&(due, port));
+            if let Some(fall) = self.damping.ports.get_mut(&port) {
+                fall.rises = None;
+            }
+            self.topology.raise(port);
+        }
+    }
+
+    /// The agent of a device is away, or there again: new ways keep off it where they can.
+    ///
+    /// # Errors
+    /// There are too many devices.
+    pub fn set_away(&mut self, device: &DeviceName, away: bool) -> Result<(), TopologyError> {
+        let number = self.topology.know_device(device)?;
+        self.topology.set_away(number, away);
+        Ok(())
+    }
+
+    /// Somebody says that there is a link, in this direction, and what it is like.
+    ///
+    /// # Errors
+    /// What is said cannot be, beside what was said before.
+    pub fn declare(
+        &mut self,
+        from: &ConnectPoint,
+        to: &ConnectPoint,
+        traits: LinkTraits,
+    ) -> Result<LinkNo, TopologyError> {
+        self.topology.declare(from, to, traits)
+    }
+
+    /// Nobody says any more that there is such a link.
+    pub fn retract(&mut self, from: &ConnectPoint, to: &ConnectPoint) {
+        if let Some(link) = self.topology.link(from, to) {
+            self.topology.retract(link);
+        }
+    }
+
+    /// What happened, for people.
+    pub(super) fn told(&self, changes: &BTreeSet<Change>) -> String {
+        let is_loss = |change: &&Change| matches!(change, Change::LinkDown(_) | Change::PortDown(_));
+        let told = changes.iter().find(is_loss).or_else(|| changes.first());
+        let text = told.map(|change| told_of(&self.topology, change)).unwrap_or_default();
+        match changes.len() {
+            0 | 1 => text,
+            all => format!("{text}, and {} more changed", all - 1),
+        }
+    }
+}
+
+fn told_of(topology: &Topology, change: &Change) -> String {
+    let link = |link: LinkNo, what: &str| {
+        let (from, to) = topology.ends(link);
+        format!("the link from {} to {} {what}", topology.point(from), topology.point(to))
+    };
+    match change {
+        Change::LinkUp(it) => link(*it, "is there"),
+        Change::LinkDown(it) => link(*it, "is down"),
+        Change::LinkChanged(it) => link(*it, "is another"),
+        Change::PortUp(port) => format!("{} is up", topology.point(*port)),
+        Change::PortDown(port) => format!("{} is down", topology.point(*port)),
+    }
+}

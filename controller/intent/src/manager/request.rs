@@ -1,0 +1,158 @@
+//! What is asked for: an intent under a key, that it go, that it be forgotten.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use super::{Held, INTENTS_MAX, IntentNo, Manager};
+use crate::intent::{BadIntent, Intent};
+use crate::phase::{Request, Standing, State};
+
+/// Of a key: a name.
+pub const KEY_MAX: usize = 255;
+
+/// An intent that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// What.
+    pub intent: Arc<Intent>,
+    /// Intents of one resource group share what they reserve.
+    pub group: Option<Box<str>>,
+}
+
+/// Why a request was not taken; nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum IntentRefused {
+    /// In any network.
+    #[error(transparent)]
+    Bad(#[from] BadIntent),
+    /// No key, or a longer one than [`KEY_MAX`].
+    #[error("want a key of 1 to {KEY_MAX} bytes without control characters")]
+    Key,
+    /// More than [`INTENTS_MAX`].
+    #[error("a site has at most {INTENTS_MAX} intents")]
+    Full,
+    /// Nobody asked for it.
+    #[error("there is no intent '{0}'")]
+    Unknown(Box<str>),
+    /// Only what was withdrawn, or never came about, is forgotten.
+    #[error("intent '{key}' is {}: withdraw it first", state.as_str())]
+    NotWithdrawn {
+        /// Which.
+        key: Box<str>,
+        /// How it stands.
+        state: State,
+    },
+}
+
+impl Manager {
+    /// An intent under a key; in place of the one that had the key. `no` is its number where the key is new.
+    ///
+    /// # Errors
+    /// It cannot be, in any network.
+    pub fn submit(&mut self, key: &str, no: IntentNo, wish: Wish) -> Result<IntentNo, IntentRefused> {
+        wish.intent.check()?;
+        if key.is_empty() || key.len() > KEY_MAX || key.chars().any(char::is_control) {
+            return Err(IntentRefused::Key);
+        }
+        let Wish { intent, group } = wish;
+        let Some(known) = self.find(key) else {
+            if self.held.len() >= INTENTS_MAX {
+                return Err(IntentRefused::Full);
+            }
+            let standing = Standing { version: 1, step: 0, state: State::InstallReq };
+            self.counts[standing.state as usize] += 1;
+            let held = Held {
+                key: key.into(),
+                intent,
+                group,
+                request: Request::Install,
+                version: 1,
+                standing,
+                errors: 0,
+                reason: None,
+                stand: None,
+                placed: super::place::Placed::default(),
+                refused: Vec::new(),
+                work: None,
+                open: std::collections::BTreeMap::new(),
+                due: None,
+                again: None,
+                history: std::collections::VecDeque::new(),
+                shares: 0,
+                leaving: Vec::new(),
+            };
+            self.held.insert(no, held);
+            self.by_key.insert(key.into(), no);
+            self.asked(no, Request::Install);
+            return Ok(no);
+        };
+        let Some(held) = self.held.get_mut(&known) else { return Ok(known) };
+        let is_same = held.intent == intent && held.group == group && held.request == Request::Install;
+        if !is_same {
+            (held.intent, held.group, held.errors) = (intent, group, 0);
+        }
+        self.asked(known, Request::Install);
+        Ok(known)
+    }
+
+    /// Nothing of it is to be left on the devices.
+    ///
+    /// # Errors
+    /// There is no such intent.
+    pub fn withdraw(&mut self, key: &str) -> Result<IntentNo, IntentRefused> {
+        let no = self.find(key).ok_or_else(|| IntentRefused::Unknown(key.into()))?;
+        if let Some(held) = self.held.get_mut(&no).filter(|held| held.request == Request::Install) {
+            held.errors = 0;
+        }
+        self.asked(no, Request::Withdraw);
+        Ok(no)
+    }
+
+    /// It is to be forgotten.
+    ///
+    /// # Errors
+    /// There is no such intent, or something of it may be left on devices.
+    pub fn purge(&mut self, key: &str) -> Result<IntentNo, IntentRefused> {
+        let no = self.find(key).ok_or_else(|| IntentRefused::Unknown(key.into()))?;
+        let Some(held) = self.held.get(&no) else { return Ok(no) };
+        let state = held.standing.state;
+        let is_out = matches!(state, State::Withdrawn | State::Failed);
+        if !is_out
+            || !held.placed.is_empty()
+            || !held.refused.is_empty()
+            || !held.open.is_empty()
+            || self.todo.contains_key(&no)
+        {
+            return Err(IntentRefused::NotWithdrawn { key: key.into(), state });
+        }
+        self.todo.remove(&no);
+        self.forget(no);
+        Ok(no)
+    }
+
+    /// It goes, and is forgotten when it is gone.
+    pub fn remove(&mut self, no: IntentNo) {
+        if self.held.contains_key(&no) {
+            self.asked(no, Request::Purge);
+        }
+    }
+
+    fn asked(&mut self, no: IntentNo, request: Request) {
+        let Some(held) = self.held.get_mut(&no) else { return };
+        let is_new = held.request != request;
+        held.request = request;
+        if is_new {
+            held.version += 1;
+            let version = held.version;
+            let state = match request {
+                Request::Install => State::InstallReq,
+                Request::Withdraw | Request::Purge => State::WithdrawReq,
+            };
+            self.outcome(no, version, state);
+        }
+        self.set_due(no, None);
+        self.todo.insert(no, "it was asked for".into());
+        self.unsaved.insert(no);
+    }
+}

@@ -1,0 +1,426 @@
+//! From what is placed to what is wanted, stage by stage.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_shared::MonoTime;
+use muster_shared::model::flow::Entry;
+
+use super::load::{Reroute, Stand};
+use super::place::{Open, Placed};
+use super::{ByDevice, Effect, HISTORY_MAX, Held, IntentNo, Manager, Op, Token, group_number, packed};
+use crate::compile::{Compiled, Compiler};
+use crate::ledger::Share;
+use crate::phase::{Request, State};
+use crate::stages::{Identity, Step, identity, stages};
+use crate::topology::{DeviceNo, Topology};
+use crate::track::Hope;
+
+/// How long a stage that changes rules is waited for before the way is changed: until then packets may go by the rules
+/// of before and by those of after it.
+const CHANGING: Duration = Duration::from_secs(2);
+
+/// What is under way.
+#[derive(Debug)]
+pub(super) struct Work {
+    goal: Goal,
+    /// Of the look that began it.
+    version: u64,
+    stages: VecDeque<Vec<Step>>,
+    /// Writes of the present stage.
+    tokens: BTreeSet<Token>,
+    /// The present stage changes rules that packets may meet.
+    changes: bool,
+    failed: Option<Box<str>>,
+    began: MonoTime,
+    stage_began: MonoTime,
+    why: Arc<str>,
+    /// What it stood on before.
+    before: Option<Before>,
+    /// It goes back to what it stood on, for this reason.
+    back: Option<Box<str>>,
+}
+
+#[derive(Debug)]
+enum Goal {
+    Stand,
+    /// Nothing on any device, and this is how it stands then.
+    Nothing(State),
+}
+
+#[derive(Debug)]
+struct Before {
+    stand: Box<Stand>,
+    entries: Placed,
+}
+
+impl Work {
+    fn new(
+        goal: Goal,
+        stages: Vec<Vec<Step>>,
+        why: Arc<str>,
+        began: MonoTime,
+        before: Option<Before>,
+    ) -> Self {
+        Self {
+            goal,
+            version: 0,
+            stages: stages.into(),
+            tokens: BTreeSet::new(),
+            changes: false,
+            failed: None,
+            began,
+            stage_began: began,
+            why,
+            before,
+            back: None,
+        }
+    }
+
+    /// The way may be changed.
+    fn yields(&self, now: MonoTime) -> bool {
+        !self.changes || self.tokens.is_empty() || now.since(self.stage_began) >= CHANGING
+    }
+}
+
+impl Held {
+    /// From what is on the devices to this.
+    fn stages_to(&mut self, topology: &Topology, wanted: &[(DeviceNo, Entry)]) -> Vec<Vec<Step>> {
+        let mut stages = stages(topology, &self.placed.entries(), wanted);
+        let refused =
+            std::mem::take(&mut self.refused).into_iter().map(|(device, packed)| (device, packed.unpack()));
+        let unwanted = refused.filter(|(device, entry)| {
+            !wanted.iter().any(|(at, other)| at == device && identity(other) == identity(entry))
+        });
+        let out: Vec<Step> = unwanted.map(|(device, entry)| Step::Remove(device, entry)).collect();
+        if !out.is_empty() {
+            // With what goes anyway: nobody waits for it while the intent stands.
+            let goes = |stage: &Vec<Step>| stage.iter().all(|step| matches!(step, Step::Remove(..)));
+            match stages.last_mut().filter(|stage| goes(stage)) {
+                Some(last) => last.extend(out),
+                None => stages.push(out),
+            }
+        }
+        stages
+    }
+}
+
+impl Manager {
+    /// Decides what is to become of it now.
+    pub(super) fn look(&mut self, now: MonoTime, no: IntentNo, why: Arc<str>) {
+        let Some(held) = self.held.get_mut(&no) else { return };
+        if let Some(work) = held.work.as_ref().filter(|work| !work.yields(now)) {
+            let due = work.stage_began + CHANGING;
+            held.again = Some(why);
+            return self.set_due(no, Some(due));
+        }
+        held.again = None;
+        held.version += 1;
+        self.set_due(no, None);
+        let Some(held) = self.held.get_mut(&no) else { return };
+        match held.request {
+            Request::Purge if held.placed.is_empty() && held.refused.is_empty() && held.open.is_empty() => {
+                self.forget(no)
+            }
+            Request::Withdraw | Request::Purge => self.leave(now, no, State::Withdrawn, Hope::None, why),
+            Request::Install => {
+                let holder = held.holder();
+                let mut compiler =
+                    Compiler { topology: &self.topology, ledger: &self.ledger, trees: &mut self.trees };
+                match compiler.compile(&held.intent, &held.key, &holder, group_number(no)) {
+                    Ok(compiled) => self.go(now, no, compiled, why),
+                    Err(error) => {
+                        held.reason = Some(error.to_string().into());
+                        self.leave(now, no, State::Failed, error.hope(), why);
+                    }
+                }
+            }
+        }
+    }
+
+    /// To what it was compiled to.
+    fn go(&mut self, now: MonoTime, no: IntentNo, mut compiled: Compiled, why: Arc<str>) {
+        let entries = std::mem::take(&mut compiled.entries);
+        let Some(held) = self.held.get_mut(&no) else { return };
+        self.tracker.stands(no, &compiled);
+        let bandwidth = held.intent.constraints.bandwidth;
+        // What it came from stays so, however often the way is changed on the way.
+        let (began, before) = match held.work.take() {
+            Some(work) => (work.began, work.before),
+            None => {
+                let entries = held.placed.clone();
+                let proven = held.stand.clone().filter(|stand| stand.proven);
+                (now, proven.map(|stand| Before { stand, entries }))
+            }
+        };
+        if held.stand.as_ref().is_none_or(|stand| !stand.is_of(&compiled, &held.intent)) {
+            held.shares += 1;
+            let (key, number) = (held.key.clone(), held.shares);
+            let share = Share { key, number };
+            self.ledger.take(share, held.holder(), &compiled.links, bandwidth, compiled.label);
+            let old = held.stand.replace(Box::new(Stand::new(compiled, number, held.intent.clone())));
+            let kept = before.as_ref().map(|before| before.stand.number);
+            if let Some(old) = old.filter(|old| Some(old.number) != kept) {
+                self.let_go(no, old.number);
+            }
+        }
+        let Some(held) = self.held.get_mut(&no) else { return };
+        let stages = held.stages_to(&self.topology, &entries);
+        let state = if before.is_some() { State::Reallocating } else { State::Installing };
+        self.begin(now, no, state, Work::new(Goal::Stand, stages, why, began, before));
+    }
+
+    /// Nothing of it stays on the devices.
+    fn leave(&mut self, now: MonoTime, no: IntentNo, then: State, hope: Hope, why: Arc<str>) {
+        let Some(held) = self.held.get_mut(&no) else { return };
+        let stages = held.stages_to(&self.topology, &[]);
+        let (began, before) = held.work.take().map_or((now, None), |work| (work.began, work.before));
+        self.tracker.failed(no, hope);
+        self.begin(now, no, State::Withdrawing, Work::new(Goal::Nothing(then), stages, why, began, before));
+    }
+
+    /// To what it stood on before.
+    fn go_back(&mut self, now: MonoTime, no: IntentNo, before: Before, failed: Work, reason: Box<str>) {
+        let Some(held) = self.held.get_mut(&no) else { return };
+        let stages = held.stages_to(&self.topology, &before.entries.entries());
+        self.tracker.stands(no, &before.stand.compiled());
+        let left = held.stand.replace(before.stand.clone());
+        held.version += 1;
+        if let Some(left) = left.filter(|left| left.number != before.stand.number) {
+            self.let_go(no, left.number);
+        }
+        let work = Work::new(Goal::Stand, stages, failed.why, failed.began, Some(before));
+        self.begin(now, no, State::Reallocating, Work { back: Some(reason), ..work });
+    }
+
+    fn begin(&mut self, now: MonoTime, no: IntentNo, state: State, work: Work) {
+        let Some(held) = self.held.get_mut(&no) else { return };
+        let version = held.version;
+        let is_idle = work.stages.is_empty() && held.open.is_empty();
+        // What is on its way already, and stays as it is, is waited for first.
+        let changed: BTreeSet<(DeviceNo, Identity)> = work.stages.iter().flatten().map(Step::place).collect();
+        let stays = |open: &Open| {
+            open.done.iter().any(|(op, _)| match op {
+                Op::Put(packed) => !changed.contains(&(open.device, identity(&packed.unpack()))),
+                Op::Remove(_) => false,
+            })
+        };
+        let is_stand = matches!(work.goal, Goal::Stand);
+        let under_way = held.open.iter().filter(|(_, open)| is_stand && stays(open));
+        let tokens: BTreeSet<Token> = under_way.map(|(token, _)| *token).collect();
+        let waits = !tokens.is_empty();
+        held.work = Some(Box::new(Work { version, tokens, ..work }));
+        if !is_idle {
+            self.outcome(no, version, state);
+        }
+        if !waits {
+            self.next_stage(now, no);
+        }
+    }
+
+    fn next_stage(&mut self, now: MonoTime, no: IntentNo) {
+        loop {
+            let Some(held) = self.held.get_mut(&no) else { return };
+            let Some(work) = &mut held.work else { return };
+            let Some(steps) = work.stages.pop_front() else {
+                // Gone is what is gone everywhere, also what an earlier move left on its way.
+                let waits = matches!(work.goal, Goal::Nothing(_)) && !held.open.is_empty();
+                return if waits { work.changes = false } else { self.reached(now, no) };
+            };
+            let mut by_device = ByDevice::new();
+            let mut removes = true;
+            for step in &steps {
+                let (device, op) = match step {
+                    Step::Put(device, entry) => {
+                        removes = false;
+                        (*device, Op::Put(packed(entry)))
+                    }
+                    Step::Remove(device, entry) => (*device, Op::Remove(packed(entry))),
+                };
+                by_device.entry(device).or_default().push(op);
+            }
+            let opened = held.placed.apply(&by_device);
+            work.changes = opened
+                .values()
+                .flat_map(|open| &open.done)
+                .any(|(op, before)| matches!(op, Op::Put(_)) && before.is_some());
+            work.stage_began = now;
+            // What no packet meets any more may go while the intent stands.
+            let awaited = !removes || matches!(work.goal, Goal::Nothing(_));
+            for (device, open) in opened {
+                self.next_token += 1;
+                let token = Token(self.next_token);
+                let ops = by_device.remove(&device).unwrap_or_default();
+                held.open.insert(token, open);
+                self.tokens.insert(token, no);
+                if awaited {
+                    work.tokens.insert(token);
+                }
+                let device = self.topology.device_name(device).clone();
+                self.effects.push_back(Effect::Write { token, intent: no, device, ops });
+            }
+            if awaited {
+                return;
+            }
+        }
+    }
+
+    /// A write has come to its end; why, if nothing of it happened.
+    pub fn written(&mut self, now: MonoTime, token: Token, outcome: Result<(), &str>) {
+        let Some(no) = self.tokens.remove(&token) else { return };
+        let Some(held) = self.held.get_mut(&no) else { return };
+        let Some(open) = held.open.remove(&token) else { return };
+        if outcome.is_err() {
+            let refused = held.placed.undo(&open);
+            held.refused.extend(refused);
+        }
+        let is_all = held.open.is_empty();
+        if is_all {
+            self.settle_shares(no);
+        }
+        let Some(held) = self.held.get_mut(&no) else { return };
+        let (of_stage, ended) = match &mut held.work {
+            None => (false, false),
+            Some(work) => match work.goal {
+                Goal::Nothing(_) => (true, is_all),
+                Goal::Stand => (work.tokens.remove(&token), work.tokens.is_empty()),
+            },
+        };
+        if let Err(why) = outcome {
+            let why = format!("{}: {why}", self.topology.device_name(open.device));
+            match held.work.as_mut().filter(|_| of_stage) {
+                Some(work) => drop(work.failed.get_or_insert_with(|| why.into())),
+                None => return self.left_behind(now, no, why),
+            }
+        }
+        if !of_stage && is_all && held.work.is_none() {
+            held.errors = 0;
+        }
+        if !of_stage || !ended {
+            return;
+        }
+        let failed = held.work.as_mut().and_then(|work| work.failed.take());
+        match (failed, held.again.take()) {
+            (Some(reason), again) => self.stage_failed(now, no, reason, again),
+            (None, Some(why)) => self.look(now, no, why),
+            (None, None) => self.next_stage(now, no),
+        }
+    }
+
+    /// Something could not be taken away after the intent had moved: it is tried again.
+    fn left_behind(&mut self, now: MonoTime, no: IntentNo, why: String) {
+        let Some(held) = self.held.get_mut(&no) else { return };
+        held.errors += 1;
+        held.reason = Some(why.into());
+        let due = now + held.pause();
+        self.unsaved.insert(no);
+        match held.work.is_some() {
+            true => held.again = Some("something was left behind".into()),
+            false => self.set_due(no, Some(due)),
+        }
+    }
+
+    fn stage_failed(&mut self, now: MonoTime, no: IntentNo, reason: Box<str>, again: Option<Arc<str>>) {
+        let Some(held) = self.held.get_mut(&no) else { return };
+        held.errors += 1;
+        held.reason = Some(reason.clone());
+        if let Some(why) = again {
+            // Something else has happened meanwhile: it decides.
+            return self.look(now, no, why);
+        }
+        let due = now + held.pause();
+        let Some(mut work) = held.work.take().map(|work| *work) else { return };
+        if let Goal::Nothing(_) = work.goal {
+            // A device does not let go of something.
+            self.outcome(no, work.version, State::Corrupt);
+            return self.set_due(no, Some(due));
+        }
+        let is_whole = |before: &Before| work.back.is_none() && before.stand.stands(&self.topology);
+        if work.before.as_ref().is_some_and(is_whole)
+            && let Some(before) = work.before.take()
+        {
+            return self.go_back(now, no, before, work, reason);
+        }
+        held.version += 1;
+        let why = work.why.clone();
+        held.work = Some(Box::new(work));
+        self.leave(now, no, State::Corrupt, Hope::Network, why);
+        self.set_due(no, Some(due));
+    }
+
+    fn reached(&mut self, now: MonoTime, no: IntentNo) {
+        let Some(held) = self.held.get_mut(&no) else { return };
+        let Some(work) = held.work.take() else { return };
+        let Work { goal, version, began, why, before, back, .. } = *work;
+        match goal {
+            Goal::Stand => {
+                let moved = before.filter(|before| {
+                    held.stand.as_ref().is_some_and(|stand| stand.number != before.stand.number)
+                });
+                if let Some(stand) = &mut held.stand {
+                    stand.proven = true;
+                }
+                // The last wish is not what stands there.
+                let is_older = held.stand.as_ref().is_some_and(|stand| stand.of != held.intent);
+                let retry = match back {
+                    Some(reason) => {
+                        held.reason = Some(format!("it could not be moved: {reason}").into());
+                        Some(now + held.pause())
+                    }
+                    None => {
+                        if held.open.is_empty() {
+                            held.errors = 0;
+                        }
+                        held.reason = held.stand.as_ref().and_then(|stand| stand.missing_text());
+                        None
+                    }
+                };
+                if let Some(before) = &moved {
+                    held.history.push_back(Reroute {
+                        why: (*why).into(),
+                        took: now.since(began),
+                        before: before.stand.devices(&self.topology),
+                    });
+                    while held.history.len() > HISTORY_MAX {
+                        held.history.pop_front();
+                    }
+                }
+                if let Some(before) = moved {
+                    self.let_go(no, before.stand.number);
+                }
+                self.outcome(no, version, if is_older { State::Corrupt } else { State::Installed });
+                self.set_due(no, retry);
+            }
+            Goal::Nothing(state) => {
+                let stood = held.stand.take();
+                for number in stood.iter().map(|stand| stand.number).chain(before.map(|it| it.stand.number)) {
+                    self.let_go(no, number);
+                }
+                let Some(held) = self.held.get_mut(&no) else { return };
+                if held.request == Request::Purge {
+                    return self.forget(no);
+                }
+                if state == State::Withdrawn {
+                    (held.reason, held.errors) = (None, 0);
+                }
+                let due = (state == State::Corrupt).then(|| now + held.pause());
+                self.outcome(no, version, state);
+                self.set_due(no, due);
+            }
+        }
+        let again = self.held.get_mut(&no).and_then(|held| held.again.take());
+        if let Some(why) = again {
+            self.look(now, no, why);
+        }
+    }
+
+    /// Devices that something of it is on its way to or off.
+    pub fn waits_for(&self, no: IntentNo) -> BTreeMap<DeviceNo, usize> {
+        let mut devices = BTreeMap::new();
+        for open in self.held.get(&no).into_iter().flat_map(|held| held.open.values()) {
+            *devices.entry(open.device).or_insert(0) += open.done.len();
+        }
+        devices
+    }
+}

@@ -1,0 +1,194 @@
+//! Random sites: whatever happens in whatever order, packets of what is installed arrive and none goes round.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::manager::Site;
+use super::*;
+use crate::phase::State;
+use crate::stages::identity;
+
+const DEVICES: usize = 7;
+
+#[derive(Clone, Debug)]
+enum Happens {
+    Submit { key: usize, from: usize, to: usize, avoid: usize, vlan: bool, wide: bool },
+    Withdraw(usize),
+    Cable(usize, bool),
+    Refuses(usize, bool),
+    Silent(usize, bool),
+    Steps(Vec<usize>),
+    Wait(u64),
+    Restart,
+}
+
+fn happens() -> impl Strategy<Value = Happens> {
+    let device = 0..DEVICES;
+    prop_oneof![
+        4 => (0..6_usize, device.clone(), device.clone(), device.clone(), any::<bool>(), any::<bool>())
+            .prop_map(|(key, from, to, avoid, vlan, wide)| Happens::Submit { key, from, to, avoid, vlan, wide }),
+        1 => (0..6_usize).prop_map(Happens::Withdraw),
+        4 => (0..32_usize, any::<bool>()).prop_map(|(cable, up)| Happens::Cable(cable, up)),
+        1 => (device.clone(), any::<bool>()).prop_map(|(device, yes)| Happens::Refuses(device, yes)),
+        1 => (device, any::<bool>()).prop_map(|(device, yes)| Happens::Silent(device, yes)),
+        6 => prop::collection::vec(0..8_usize, 1..6).prop_map(Happens::Steps),
+        2 => (1..4000_u64).prop_map(Happens::Wait),
+        1 => Just(Happens::Restart),
+    ]
+}
+
+fn cables() -> impl Strategy<Value = Vec<(usize, usize)>> {
+    let more = prop::collection::btree_set((0..DEVICES, 0..DEVICES), 1..8);
+    more.prop_map(|more| {
+        let line = (1..DEVICES).map(|at| (at - 1, at));
+        let more = more.into_iter().filter(|(a, b)| a + 1 < *b);
+        line.chain(more).collect()
+    })
+}
+
+fn device(number: usize) -> muster_shared::model::flow::DeviceName {
+    at(&format!("n{number}:h1")).device
+}
+
+/// What holds in every moment.
+fn holds(site: &Site) {
+    for (key, from, to, address) in intents(site) {
+        let fate = site.plane.walk_to(site.manager.topology(), &at(&from), address);
+        assert_ne!(fate, Fate::Round, "{key}");
+        let no = site.manager.find(&key).expect("it is there");
+        let record = site.manager.record(no).expect("it is there");
+        let whole = site.manager.topology();
+        let passes =
+            |(a, b): &(ConnectPoint, ConnectPoint)| whole.link(a, b).is_some_and(|link| whole.passes(link));
+        let stands =
+            record.paths.iter().flatten().all(passes) && whole.is_up(whole.port(&at(&to)).expect("a port"));
+        if record.state == State::Installed && stands && site.manager.is_settled(no) {
+            assert_eq!(fate, Fate::Out([to].into()), "{key} {record:?}");
+        }
+    }
+    for link in site.manager.topology().known_links() {
+        let taken = site.manager.ledger().taken(link);
+        let keys = site.manager.list().filter_map(|no| site.manager.view(site.now, no));
+        let held: u64 = keys
+            .map(|view| {
+                let ends = site.manager.topology().ends(link);
+                let ends = [ends.0, ends.1].map(|port| site.manager.topology().point(port));
+                let own = view.reservations.iter().filter(|it| it.from == ends[0] && it.to == ends[1]);
+                own.filter_map(|it| it.bandwidth).max().unwrap_or(0)
+            })
+            .sum();
+        assert_eq!(taken, held);
+        assert!(taken <= 100, "{taken}");
+    }
+}
+
+/// Key, from, to, address of those that are to be installed.
+fn intents(site: &Site) -> Vec<(String, String, String, u128)> {
+    let view = |no| site.manager.view(site.now, no).expect("it is there");
+    let text = |point: &ConnectPoint| format!("{}:{}", point.device.node, point.port);
+    let told = |no| {
+        let view = view(no);
+        let address = view.intent.selector.iter().find_map(|criterion| match criterion {
+            Criterion::Field { field: Field::Ipv4Dst, value, .. } => Some(*value),
+            _ => None,
+        });
+        let (from, to) = (&view.intent.kind.ingress()[0], &view.intent.kind.egress()[0]);
+        (view.key.to_string(), text(from), text(to), address.expect("an address"))
+    };
+    site.manager.list().map(told).collect()
+}
+
+fn happen(site: &mut Site, cables: &[(usize, usize)], what: Happens) {
+    match what {
+        Happens::Submit { key, from, to, avoid, vlan, wide } => {
+            if from == to {
+                return;
+            }
+            let obstacles = [avoid].into_iter().filter(|it| *it != from && *it != to).map(device).collect();
+            let bandwidth = wide.then_some(40);
+            let mut intent = from_to(
+                &format!("n{from}:h1"),
+                &format!("n{to}:h2"),
+                Constraints { obstacles, vlan, bandwidth, ..Constraints::default() },
+            );
+            let address = key as u128 + 1;
+            intent.selector.push(Criterion::Field { field: Field::Ipv4Dst, value: address, mask: None });
+            site.submit(&format!("key-{key}"), intent).expect("taken");
+            site.take();
+        }
+        Happens::Withdraw(key) => {
+            // One that nobody asked for is refused.
+            let _refused = site.manager.withdraw(&format!("key-{key}"));
+            site.take();
+        }
+        Happens::Cable(number, up) => {
+            let (one, other) = cables[number % cables.len()];
+            site.cable(&format!("n{one}"), &format!("n{other}"), up);
+            site.take();
+        }
+        Happens::Refuses(number, true) => drop(site.refusing.insert(device(number))),
+        Happens::Refuses(number, false) => drop(site.refusing.remove(&device(number))),
+        Happens::Silent(number, true) => drop(site.silent.insert(device(number))),
+        Happens::Silent(number, false) => drop(site.silent.remove(&device(number))),
+        Happens::Steps(steps) => {
+            for at in steps {
+                site.step(at);
+                holds(site);
+            }
+        }
+        Happens::Wait(millis) => {
+            site.now = site.now + Duration::from_millis(millis);
+            site.take();
+        }
+        Happens::Restart => site.restart(),
+    }
+    holds(site);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn packets_arrive_and_none_goes_round(cables in cables(), story in prop::collection::vec(happens(), 1..60)) {
+        let text: String = cables.iter().map(|(a, b)| format!("n{a}-n{b} ")).collect();
+        let mut site = Site::new(&text);
+        for (one, other) in &cables {
+            for (from, to) in [(one, other), (other, one)] {
+                let [from, to] = [(from, to), (to, from)].map(|(a, b)| at(&format!("n{a}:n{b}")));
+                let traits = LinkTraits { bandwidth: Some(100), ..LinkTraits::default() };
+                site.manager.declare(&from, &to, traits).expect("a link");
+            }
+        }
+        site.settle();
+        for what in story {
+            happen(&mut site, &cables, what);
+        }
+        // All is well again: what was asked for last is so.
+        site.refusing.clear();
+        site.silent.clear();
+        for (one, other) in &cables {
+            site.cable(&format!("n{one}"), &format!("n{other}"), true);
+        }
+        site.wait(Duration::from_secs(700));
+        holds(&site);
+        let mut placed = 0;
+        for no in site.manager.list().collect::<Vec<_>>() {
+            let view = site.manager.view(site.now, no).expect("it is there");
+            prop_assert!(site.manager.is_settled(no), "{view:?}");
+            placed += view.rules.len();
+            match view.request {
+                crate::phase::Request::Install => prop_assert!(
+                    view.state == State::Installed || (view.state == State::Failed && view.reason.is_some()),
+                    "{:?} {:?}", site.states, view
+                ),
+                _ => prop_assert_eq!(view.state, State::Withdrawn),
+            }
+            for (device, packed) in &view.rules {
+                let owner = site.owners.get(&(device.clone(), identity(&packed.unpack())));
+                prop_assert_eq!(owner, Some(&(no, packed.clone())));
+            }
+        }
+        prop_assert_eq!(placed, site.plane.0.len());
+    }
+}

@@ -10,7 +10,6 @@ use std::collections::BTreeSet;
 use muster_template::{MASK, Secrets};
 
 use crate::engine::Engine;
-use crate::flow::Owner;
 use crate::resource::{Row, Slot};
 use crate::stack::Stack;
 
@@ -45,10 +44,6 @@ impl Stack {
     }
 }
 
-/// Under this a row keeps that its flow rules are made of something hidden: what that became there, a canonical address or
-/// a number, is no text to look for.
-pub(crate) const HIDES_FLOWS: &str = "hides_flows";
-
 impl Engine {
     /// What the address plan says to a resource: it names what other stacks made, whose secrets they are too.
     pub(crate) fn shown_of_plan(&self, slot: Slot, reason: &str) -> String {
@@ -68,25 +63,6 @@ impl Engine {
             shown = stack.hidden.secrets.mask(&shown);
         }
         shown
-    }
-
-    /// Before a row's rules become those of `properties`. What is on the device may be of the properties before: a mark
-    /// goes only when these are `settled`.
-    pub(crate) fn mark_hidden_flows(&mut self, slot: Slot, hides: bool, settled: bool) {
-        let row = &mut self.rows[slot];
-        let changed = match hides {
-            true => row.attributes.insert(HIDES_FLOWS.to_owned(), String::new()).is_none(),
-            false => (settled || !row.applied) && row.attributes.remove(HIDES_FLOWS).is_some(),
-        };
-        if changed {
-            self.row_changed(slot, true);
-        }
-    }
-
-    /// Whether a resource's rules are made of something hidden.
-    pub(crate) fn hides_flows(&self, owner: Owner) -> bool {
-        let row = self.rows.of_id(owner.0).map(|slot| &self.rows[slot]);
-        owner == Owner::OPERATOR_HIDDEN || row.is_some_and(|row| row.attributes.contains_key(HIDES_FLOWS))
     }
 
     /// The node that a row waits for to tell what it is, for operators: its name may be a hidden value.

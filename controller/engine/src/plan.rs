@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use indexmap::IndexSet;
 use muster_template::{Kind, Tree};
 
-use crate::hidden::HIDES_FLOWS;
+use crate::flow::HIDES_FLOWS;
 use crate::record::Status;
 use crate::resource::{Row, Rows, Slot};
 use crate::stack::Adjacency;
@@ -99,7 +99,8 @@ fn keep(ground: &Ground<'_>) -> (Vec<Option<Slot>>, Vec<Slot>) {
 
 /// Rules of which nobody has said that something hidden went into them: it may have been no secret when they were made.
 fn may_hide(row: &Row) -> bool {
-    matches!(row.kind, Kind::FlowRule | Kind::FlowTable) && !row.attributes.contains_key(HIDES_FLOWS)
+    matches!(row.kind, Kind::FlowGroup | Kind::FlowMeter | Kind::FlowRule | Kind::FlowTable)
+        && !row.attributes.contains_key(HIDES_FLOWS)
 }
 
 /// As it was asked for, observed, and with nothing under way; and nobody has seen that it is another by now.

@@ -4,7 +4,7 @@ use muster_shared::Generation;
 use muster_shared::model::{Action, Down, LedgerEntry, Observed, Outcome, Report};
 
 use crate::engine::{Engine, Todo};
-use crate::hidden::HIDES_FLOWS;
+use crate::flow::HIDES_FLOWS;
 use crate::node::NodeKey;
 use crate::record::{PackedSpec, Status};
 use crate::resource::{Role, Slot, WorkState};

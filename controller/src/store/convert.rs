@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 use super::StoreError;
 use super::key::{DataKey, KeyFile, KeyId};
 use super::sealed::{
-    Column, PIECE, SPEC, SealedText, TEXTS, TEXTS_BEFORE_5, change, content_place, open, open_text,
+    BYTES, Column, PIECE, SPEC, SealedText, TEXTS, TEXTS_BEFORE_5, change, content_place, open, open_text,
     piece_place,
 };
 use super::sqlite::{Sqlite, int};
@@ -27,7 +27,12 @@ pub(super) fn sealed_with(db: &Connection) -> Result<Option<KeyId>, StoreError> 
 
 fn note_key(db: &Transaction<'_>, key: &DataKey) -> Result<(), StoreError> {
     db.execute("INSERT OR REPLACE INTO meta VALUES ('key', ?1)", [key.id().to_string()])?;
-    db.execute("INSERT OR REPLACE INTO meta VALUES ('scrub', '1')", [])?;
+    note_scrub(db)
+}
+
+/// What is sealed now stood there in clear: the next start writes the database anew without that.
+pub(super) fn note_scrub(db: &Transaction<'_>) -> Result<(), StoreError> {
+    db.prepare_cached("INSERT OR REPLACE INTO meta VALUES ('scrub', '1')")?.execute([])?;
     Ok(())
 }
 
@@ -156,11 +161,13 @@ impl Sqlite {
                 sealed_text(new, column, row, &text)
             })?;
         }
-        change(&db, SPEC, |row, value| {
-            let Value::Blob(sealed) = value else { return Err(wrong(SPEC, row, "it is no blob")) };
-            let plain = open(&old, SPEC, row, &sealed)?;
-            Ok(Value::Blob(new.seal(&SPEC.place(row), &plain)?))
-        })?;
+        for column in BYTES {
+            change(&db, column, |row, value| {
+                let Value::Blob(sealed) = value else { return Err(wrong(column, row, "it is no blob")) };
+                let plain = open(&old, column, row, &sealed)?;
+                Ok(Value::Blob(new.seal(&column.place(row), &plain)?))
+            })?;
+        }
         let mut select = db.prepare("SELECT name, digest FROM contents")?;
         let names: Vec<([u8; 32], Vec<u8>)> =
             select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?;

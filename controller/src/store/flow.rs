@@ -1,20 +1,29 @@
-//! Flow tables: one row of `flow_devices` says what became of many entries.
+//! Flow tables: one row of `flow_devices` says what became of many entries. What an entry is can be read by everybody,
+//! unless something hidden went into it: then it is sealed, and only that one costs more.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_engine::flow::record::{
     FlowChange, FlowDeviceRecord, FlowEntryRecord, FlowMark, FlowOperationRecord, FlowPartRecord, FlowPast,
     FlowSnapshot, ForgottenRecord,
 };
-use muster_engine::flow::{FlowAction, FlowWrite, Owner};
+use muster_engine::flow::{FlowAction, FlowWrite, HIDES_FLOWS, Owner};
 use muster_engine::record::Status;
 use muster_shared::model::flow::{Entry, FlowId, Packed};
 use muster_shared::{Epoch, Generation};
 use muster_template::ForeignPolicy;
-use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
+use rusqlite::types::Value as SqlValue;
+use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params, params_from_iter};
 use serde_json::Value;
 
 use super::StoreError;
+use super::convert::note_scrub;
+use super::key::DataKey;
+use super::sealed::{ATTRIBUTES, Column, FLOW_ENTRY, FLOW_PAST, open, open_text};
+
+/// As whose a database before version 8 had what resources left to operators, if something hidden went into it.
+const LEFT_HIDDEN: i64 = i64::MAX;
 
 /// Ends of writes that are kept of a device: who asks since when an older rule is there gets the time it was written.
 const SETTLED_KEPT: i64 = 1000;
@@ -28,7 +37,12 @@ fn int(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-pub(super) fn apply(db: &Transaction<'_>, change: &FlowChange, now: &str) -> Result<(), StoreError> {
+pub(super) fn apply(
+    db: &Transaction<'_>,
+    key: &DataKey,
+    change: &FlowChange,
+    now: &str,
+) -> Result<(), StoreError> {
     match change {
         FlowChange::Device(record) => put_device(db, record, now)?,
         FlowChange::DeviceRemoved(device) => {
@@ -43,7 +57,7 @@ pub(super) fn apply(db: &Transaction<'_>, change: &FlowChange, now: &str) -> Res
                 remove.execute(params![device, id(*gone)])?;
                 forget.execute(params![device, id(*gone)])?;
             }
-            put_entries(db, *device, entries, now)?;
+            put_entries(db, key, *device, entries, now)?;
         }
         FlowChange::Settled { device, serial } => {
             db.prepare_cached(
@@ -109,21 +123,27 @@ fn put_device(db: &Transaction<'_>, record: &FlowDeviceRecord, now: &str) -> Res
 
 fn put_entries(
     db: &Transaction<'_>,
+    key: &DataKey,
     device: u32,
     entries: &[FlowEntryRecord],
     now: &str,
 ) -> Result<(), StoreError> {
     let mut put = db.prepare_cached(
-        "INSERT OR REPLACE INTO flow_entries VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+        "INSERT OR REPLACE INTO flow_entries VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
     )?;
     let mut forget = db.prepare_cached("DELETE FROM flow_past WHERE device = ?1 AND id = ?2")?;
-    let mut remember = db.prepare_cached("INSERT INTO flow_past VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?;
+    let mut remember =
+        db.prepare_cached("INSERT INTO flow_past VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?;
     // Most devices have none: then none is looked for entry by entry.
     let has_past: bool = db
         .prepare_cached("SELECT EXISTS (SELECT 1 FROM flow_past WHERE device = ?1)")?
         .query_row([device], |row| row.get(0))?;
     for entry in entries {
-        let (table, priority, selector, treatment) = readable(&entry.packed.unpack());
+        if entry.hidden || entry.past.iter().any(|past| past.hidden) {
+            note_if_clear(db, device, entry.id)?;
+        }
+        let Shown { reason, packed, table, priority, selector, treatment } = shown(entry);
+        let place = [device.into(), id(entry.id)];
         put.execute(params![
             device,
             id(entry.id),
@@ -131,19 +151,24 @@ fn put_entries(
             int(entry.owner.0),
             entry.removing,
             entry.mark.as_str(),
-            entry.reason.as_deref(),
-            entry.packed.bytes(),
+            reason,
+            packed,
             table,
             priority,
             selector,
             treatment,
             now,
+            entry
+                .hidden
+                .then(|| seal(key, FLOW_ENTRY, &place, &entry.packed, entry.reason.as_deref()))
+                .transpose()?,
         ])?;
         if has_past {
             forget.execute(params![device, id(entry.id)])?;
         }
         let mut until = entry.serial;
         for past in &entry.past {
+            let place = [device.into(), id(entry.id), int(until)];
             remember.execute(params![
                 device,
                 id(entry.id),
@@ -152,7 +177,8 @@ fn put_entries(
                 int(past.owner.0),
                 past.removing,
                 past.mark.as_str(),
-                past.packed.bytes(),
+                if past.hidden { &[][..] } else { past.packed.bytes() },
+                past.hidden.then(|| seal(key, FLOW_PAST, &place, &past.packed, None)).transpose()?,
             ])?;
             until = past.serial;
         }
@@ -160,16 +186,123 @@ fn put_entries(
     Ok(())
 }
 
-fn readable(entry: &Entry) -> (Option<u8>, Option<u16>, Option<String>, String) {
-    match entry {
-        Entry::Rule(rule) => (
-            Some(rule.table),
-            Some(rule.priority),
-            Some(rule.selector_json().to_string()),
-            rule.treatment_json().to_string(),
-        ),
-        Entry::Group(_) | Entry::Meter(_) => (None, None, None, Value::Object(entry.to_json()).to_string()),
+/// What others can read of an entry.
+#[derive(Default)]
+struct Shown<'e> {
+    reason: Option<&'e str>,
+    packed: &'e [u8],
+    table: Option<u8>,
+    priority: Option<u16>,
+    selector: Option<String>,
+    treatment: String,
+}
+
+fn shown(entry: &FlowEntryRecord) -> Shown<'_> {
+    if entry.hidden {
+        return Shown::default();
     }
+    let shown = Shown { reason: entry.reason.as_deref(), packed: entry.packed.bytes(), ..Shown::default() };
+    match entry.packed.unpack() {
+        Entry::Rule(rule) => Shown {
+            table: Some(rule.table),
+            priority: Some(rule.priority),
+            selector: Some(rule.selector_json().to_string()),
+            treatment: rule.treatment_json().to_string(),
+            ..shown
+        },
+        special @ (Entry::Group(_) | Entry::Meter(_)) => {
+            Shown { treatment: Value::Object(special.to_json()).to_string(), ..shown }
+        }
+    }
+}
+
+fn seal(
+    key: &DataKey,
+    column: Column,
+    place: &[i64],
+    packed: &Packed,
+    reason: Option<&str>,
+) -> Result<Vec<u8>, StoreError> {
+    let plain =
+        postcard::to_stdvec(&(packed.bytes(), reason)).map_err(|e| StoreError::Format(e.to_string()))?;
+    Ok(key.seal(&column.place(place), &plain)?)
+}
+
+/// What it is, and why it is so.
+fn opened(
+    key: &DataKey,
+    column: Column,
+    place: &[i64],
+    sealed: &[u8],
+) -> rusqlite::Result<(Packed, Option<String>)> {
+    let plain = open(key, column, place, sealed)?;
+    let (packed, reason): (Vec<u8>, _) = postcard::from_bytes(&plain).map_err(|_| bad("an entry"))?;
+    Ok((Packed::from_bytes(&packed).map_err(|_| bad("an entry"))?, reason))
+}
+
+/// What is to be sealed could be read until now: its parameter was not hidden before.
+fn note_if_clear(db: &Transaction<'_>, device: u32, entry: FlowId) -> Result<(), StoreError> {
+    let could_be_read: bool = db
+        .prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM flow_entries WHERE device = ?1 AND id = ?2 AND sealed IS NULL)
+                 OR EXISTS (SELECT 1 FROM flow_past WHERE device = ?1 AND id = ?2 AND sealed IS NULL)",
+        )?
+        .query_row(params![device, id(entry)], |row| row.get(0))?;
+    if could_be_read { note_scrub(db) } else { Ok(()) }
+}
+
+/// Seals what a database before version 8 has in clear. `schema-8.sql` ran before, in the same transaction.
+pub(super) fn seal_hidden(db: &Transaction<'_>, key: &DataKey) -> Result<(), StoreError> {
+    let mut owners = BTreeSet::from([LEFT_HIDDEN]);
+    let mut select = db.prepare(
+        "SELECT id, attributes FROM resources WHERE attributes IS NOT NULL
+             AND id IN (SELECT owner FROM flow_entries UNION SELECT owner FROM flow_past)",
+    )?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        let owner = row.get(0)?;
+        let text = open_text(key, ATTRIBUTES, &[owner], row.get_ref(1)?)?;
+        let attributes: BTreeMap<String, String> =
+            serde_json::from_str(&text).map_err(|e| StoreError::Format(e.to_string()))?;
+        if attributes.contains_key(HIDES_FLOWS) {
+            owners.insert(owner);
+        }
+    }
+    for (column, reason, empty) in [
+        (
+            FLOW_ENTRY,
+            "reason",
+            ", reason = NULL, table_id = NULL, priority = NULL, selector = NULL, treatment = ''",
+        ),
+        (FLOW_PAST, "NULL", ""),
+    ] {
+        let Column { table, row: place, .. } = column;
+        let mut select =
+            db.prepare(&format!("SELECT owner, packed, {reason}, {} FROM {table}", place.join(", ")))?;
+        let mut rows = select.query([])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            if owners.contains(&row.get(0)?) {
+                let at: Vec<i64> = (0..place.len()).map(|n| row.get(3 + n)).collect::<Result<_, _>>()?;
+                let reason: Option<String> = row.get(2)?;
+                let sealed = seal(key, column, &at, &packed(row, 1)?, reason.as_deref())?;
+                found.push((at, sealed));
+            }
+        }
+        let at: Vec<String> = (2..).zip(place).map(|(n, name)| format!("{name} = ?{n}")).collect();
+        let at = at.join(" AND ");
+        let mut update =
+            db.prepare(&format!("UPDATE {table} SET sealed = ?1, packed = x''{empty} WHERE {at}"))?;
+        if !found.is_empty() {
+            note_scrub(db)?;
+        }
+        for (at, sealed) in found {
+            let at = at.into_iter().map(SqlValue::Integer);
+            update.execute(params_from_iter(std::iter::once(SqlValue::Blob(sealed)).chain(at)))?;
+        }
+        db.execute(&format!("UPDATE {table} SET owner = 0 WHERE owner = ?1"), [LEFT_HIDDEN])?;
+    }
+    Ok(())
 }
 
 fn put_operation(db: &Transaction<'_>, record: &FlowOperationRecord, now: &str) -> Result<(), StoreError> {
@@ -216,7 +349,7 @@ fn mark(row: &Row<'_>, column: usize) -> rusqlite::Result<FlowMark> {
     FlowMark::from_name(row.get_ref(column)?.as_str()?).ok_or_else(|| bad("a mark"))
 }
 
-pub(super) fn load(db: &Connection) -> Result<FlowSnapshot, StoreError> {
+pub(super) fn load(db: &Connection, key: &DataKey) -> Result<FlowSnapshot, StoreError> {
     let mut snapshot = FlowSnapshot::default();
     let mut select = db.prepare("SELECT * FROM flow_devices")?;
     for record in select.query_map([], device)? {
@@ -224,16 +357,18 @@ pub(super) fn load(db: &Connection) -> Result<FlowSnapshot, StoreError> {
         snapshot.devices.insert(record.device, record);
     }
     let mut select = db.prepare(
-        "SELECT device, id, serial, owner, removing, mark, reason, packed FROM flow_entries ORDER BY device, id",
+        "SELECT device, id, serial, owner, removing, mark, reason, packed, sealed FROM flow_entries
+         ORDER BY device, id",
     )?;
-    for entry in select.query_map([], entry)? {
+    for entry in select.query_map([], |row| entry(row, key))? {
         let (device, entry) = entry?;
         snapshot.entries.insert((device, entry.id), entry);
     }
     let mut select = db.prepare(
-        "SELECT device, id, serial, owner, removing, mark, packed FROM flow_past ORDER BY device, id, until DESC",
+        "SELECT device, id, serial, owner, removing, mark, packed, sealed, until FROM flow_past
+         ORDER BY device, id, until DESC",
     )?;
-    for past in select.query_map([], past)? {
+    for past in select.query_map([], |row| past(row, key))? {
         let (key, past) = past?;
         if let Some(entry) = snapshot.entries.get_mut(&key) {
             entry.past.push(past);
@@ -294,27 +429,39 @@ fn device(row: &Row<'_>) -> rusqlite::Result<FlowDeviceRecord> {
     })
 }
 
-fn entry(row: &Row<'_>) -> rusqlite::Result<(u32, FlowEntryRecord)> {
+fn entry(row: &Row<'_>, key: &DataKey) -> rusqlite::Result<(u32, FlowEntryRecord)> {
+    let sealed = row.get_ref(8)?.as_blob_or_null()?;
+    let (packed, reason) = match sealed {
+        Some(sealed) => opened(key, FLOW_ENTRY, &[row.get(0)?, row.get(1)?], sealed)?,
+        None => (packed(row, 7)?, row.get(6)?),
+    };
     let record = FlowEntryRecord {
         id: FlowId(unsigned(row, 1)?),
         serial: unsigned(row, 2)?,
         owner: Owner(unsigned(row, 3)?),
         removing: row.get(4)?,
         mark: mark(row, 5)?,
-        reason: row.get_ref(6)?.as_str_or_null()?.map(Into::into),
-        packed: packed(row, 7)?,
+        hidden: sealed.is_some(),
+        reason: reason.map(Into::into),
+        packed,
         past: Vec::new(),
     };
     Ok((row.get(0)?, record))
 }
 
-fn past(row: &Row<'_>) -> rusqlite::Result<((u32, FlowId), FlowPast)> {
+fn past(row: &Row<'_>, key: &DataKey) -> rusqlite::Result<((u32, FlowId), FlowPast)> {
+    let sealed = row.get_ref(7)?.as_blob_or_null()?;
+    let packed = match sealed {
+        Some(sealed) => opened(key, FLOW_PAST, &[row.get(0)?, row.get(1)?, row.get(8)?], sealed)?.0,
+        None => packed(row, 6)?,
+    };
     let past = FlowPast {
         serial: unsigned(row, 2)?,
         owner: Owner(unsigned(row, 3)?),
         removing: row.get(4)?,
         mark: mark(row, 5)?,
-        packed: packed(row, 6)?,
+        hidden: sealed.is_some(),
+        packed,
     };
     Ok(((row.get(0)?, FlowId(unsigned(row, 1)?)), past))
 }

@@ -34,7 +34,14 @@ pub(super) const ATTRIBUTES: Column = Column { table: "resources", name: "attrib
 /// A row's definition digest, then its spec with the version of its encoding, if there is one; null if there is neither.
 pub(super) const SPEC: Column = Column { table: "resources", name: "spec", row: &["id"] };
 
-/// All but [`SPEC`] are texts.
+/// Of a flow entry that something hidden went into, what it is and why it is so, or what it was; null for all others.
+pub(super) const FLOW_ENTRY: Column =
+    Column { table: "flow_entries", name: "sealed", row: &["device", "id"] };
+pub(super) const FLOW_PAST: Column =
+    Column { table: "flow_past", name: "sealed", row: &["device", "id", "until"] };
+
+/// Those that are no texts: null, or sealed bytes.
+pub(super) const BYTES: [Column; 3] = [SPEC, FLOW_ENTRY, FLOW_PAST];
 pub(super) const TEXTS: [Column; 7] =
     [TEMPLATE, FILES, PARAMETERS, ENVIRONMENTS, OUTPUTS, ATTRIBUTES, HIDDEN_DIGESTS];
 /// Those that a database of version 4 has, in clear.

@@ -22,7 +22,7 @@ use super::sealed::{
 use super::{Bounds, Store, StoreError};
 
 /// Each brings the database to the next version; `user_version` counts those that were applied.
-pub(super) const SCHEMAS: [&str; 7] = [
+pub(super) const SCHEMAS: [&str; 8] = [
     include_str!("schema-1.sql"),
     include_str!("schema-2.sql"),
     include_str!("schema-3.sql"),
@@ -30,9 +30,12 @@ pub(super) const SCHEMAS: [&str; 7] = [
     include_str!("schema-5.sql"),
     include_str!("schema-6.sql"),
     include_str!("schema-7.sql"),
+    include_str!("schema-8.sql"),
 ];
 /// The first version that seals: what was there before is sealed on the way to it.
 const SEALED_FROM: usize = 5;
+/// The first version that seals flow entries which something hidden went into.
+const FLOWS_SEALED_FROM: usize = 8;
 /// Of the encoding of `resources.spec`.
 pub(super) const SPEC_VERSION: u8 = 2;
 /// Pages held in memory, in KiB: the engine has the working set, this is for the tree's inner pages.
@@ -99,6 +102,9 @@ impl Sqlite {
             transaction.execute_batch(schema)?;
             if number == SEALED_FROM {
                 to_version_5(&transaction, &self.key)?;
+            }
+            if number == FLOWS_SEALED_FROM {
+                super::flow::seal_hidden(&transaction, &self.key)?;
             }
         }
         let newest = i64::try_from(SCHEMAS.len()).unwrap_or(i64::MAX);
@@ -331,7 +337,7 @@ fn apply(
         Change::Content { digest, bytes } => put_content(db, key, &digest.0, bytes)?,
         Change::ContentRemoved(digest) => remove_content(db, key, &digest.0)?,
         Change::Event(event) => put_event(db, event, now, bounds)?,
-        Change::Flow(change) => super::flow::apply(db, change, now)?,
+        Change::Flow(change) => super::flow::apply(db, key, change, now)?,
         Change::Counters(counters) => {
             db.prepare_cached("UPDATE meta SET value = max(CAST(value AS INTEGER), ?1) WHERE key = 'epoch'")?
                 .execute([counters.epoch.0])?;

@@ -336,6 +336,25 @@ fn networks_ports_and_runs_tell_nobody_a_secret() {
     muster(&site, &["stack", "check", "n", "--wait"]);
     muster(&site, &["resource", "show", "n", "links", "-o", "json"]).expect(0);
     muster(&site, &["stack", "events", "n", "-o", "json"]).expect(0);
+    // A rule, which waits for its bridge: in the database as well.
+    let rule = site.file(
+        "heat_template_version: wallaby
+parameters:
+  password: {type: string, hidden: true}
+  address: {type: string, hidden: true}
+resources:
+  rule:
+    type: Muster::FlowRule
+    properties: {device: web-1/none0, priority: 7, selector: {eth_type: 0x0800, ipv4_dst: {get_param: address}}, treatment: []}
+",
+    );
+    muster(&site, &["stack", "create", "f", "-t", &rule, "-e", &second]).expect(0);
+    let listed = ["flow", "list", "web-1/none0", "-o", "json"];
+    eventually("the rule is in the table", || {
+        site.muster(&listed).stdout.contains("PENDING_ADD").then_some(())
+    });
+    assert!(muster(&site, &listed).stdout.contains("******"));
+    muster(&site, &["resource", "show", "f", "rule", "-o", "json"]).expect(0);
     // What cannot be accepted is refused without it.
     for (more, resource) in [
         ("", "type: Muster::FlowRule, properties: {device: web-1/br0, priority: {get_param: password}}"),

@@ -178,8 +178,7 @@ impl Engine {
         // Summed up once: many may ask for the sums, and there may be a million entries.
         for counters in &told.entries {
             let Some(kept) = device.table.get(counters.id) else { continue };
-            let owner = if kept.owner.is_operator() { Owner::OPERATOR } else { kept.owner };
-            let (packets, bytes) = told.owners.entry(owner).or_default();
+            let (packets, bytes) = told.owners.entry(kept.owner).or_default();
             (*packets, *bytes) = (packets.wrapping_add(counters.packets), bytes.wrapping_add(counters.bytes));
         }
         device.asks.counted = Some(Box::new(told));

@@ -12,14 +12,12 @@ use super::record::{FlowEntryRecord, FlowMark, FlowPast};
 pub struct Owner(pub u64);
 
 impl Owner {
-    /// `muster flow apply`, and what was imported.
+    /// `muster flow apply`, what was imported, and what a resource left to operators.
     pub const OPERATOR: Owner = Owner(0);
-    /// Operators too: a resource left it to them, and something hidden went into it.
-    pub const OPERATOR_HIDDEN: Owner = Owner(i64::MAX as u64);
 
     /// No resource.
     pub fn is_operator(self) -> bool {
-        self == Self::OPERATOR || self == Self::OPERATOR_HIDDEN
+        self == Self::OPERATOR
     }
 }
 
@@ -84,6 +82,8 @@ pub(crate) struct Kept {
     pub owner: Owner,
     pub removing: bool,
     pub mark: FlowMark,
+    /// Something hidden went into it. So it stays, whoever owns it, until it is put by one that hides nothing.
+    pub hidden: bool,
     pub(super) queued: bool,
     pub(super) unsaved: bool,
 }
@@ -98,6 +98,7 @@ pub(super) struct Past {
     pub owner: Owner,
     pub removing: bool,
     pub mark: FlowMark,
+    pub hidden: bool,
 }
 
 /// What a write did to one entry.
@@ -135,6 +136,26 @@ impl Kept {
             (newer, past) = (it.serial, it.before.as_deref());
         }
         false
+    }
+
+    /// What it is, and was before a write that is not decided, as far as something hidden went into that.
+    pub fn hidden(&self) -> impl Iterator<Item = &Packed> {
+        let past = std::iter::successors(self.past.as_deref(), |it| it.before.as_deref());
+        let all = std::iter::once((self.hidden, &self.packed)).chain(past.map(|it| (it.hidden, &it.packed)));
+        all.filter(|(hidden, _)| *hidden).map(|(_, packed)| packed)
+    }
+
+    /// What this owner made of it hides something; false if that was known.
+    pub(super) fn hide(&mut self, owner: Owner) -> bool {
+        let mut changed = self.owner == owner && !std::mem::replace(&mut self.hidden, true);
+        let mut past = self.past.as_deref_mut();
+        while let Some(it) = past {
+            if it.owner == owner {
+                changed |= !std::mem::replace(&mut it.hidden, true);
+            }
+            past = it.before.as_deref_mut();
+        }
+        changed
     }
 
     /// A write that is not decided has changed it, most likely.
@@ -211,6 +232,7 @@ pub(super) fn push_past(kept: &mut Kept, settled: u64) {
         owner: kept.owner,
         removing: kept.removing,
         mark: kept.mark,
+        hidden: kept.hidden,
     }));
 }
 
@@ -240,6 +262,7 @@ pub(super) fn record(id: FlowId, kept: &Kept, reason: Option<&Arc<str>>) -> Flow
             owner: it.owner,
             removing: it.removing,
             mark: it.mark,
+            hidden: it.hidden,
         });
         link = it.before.as_deref();
     }
@@ -250,6 +273,7 @@ pub(super) fn record(id: FlowId, kept: &Kept, reason: Option<&Arc<str>>) -> Flow
         owner: kept.owner,
         removing: kept.removing,
         mark: kept.mark,
+        hidden: kept.hidden,
         reason: reason.cloned(),
         past,
     }

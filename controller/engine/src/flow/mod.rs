@@ -18,6 +18,7 @@ mod batch;
 mod device;
 mod entry;
 mod forget;
+mod hidden;
 mod load;
 mod operation;
 mod purge;
@@ -29,6 +30,7 @@ mod table;
 mod view;
 
 pub use entry::{FlowStanding, Owner};
+pub use hidden::HIDES_FLOWS;
 pub use operation::{FlowAction, FlowError, FlowOp, FlowStages, FlowWrite};
 pub use view::{DeviceView, FlowOperationView, FlowRow, FlowRows, OwnerCounters, StatsView};
 

@@ -356,13 +356,14 @@ impl Engine {
         owner: Owner,
         confirm: Option<u32>,
     ) -> u64 {
+        let whose = (owner, self.hides_flows(owner));
         let Some(device) = self.flows.get_mut(key) else { return 0 };
         let before = device.table.len();
         let serial = device.table.begin();
         let (mut changed, mut awaited) = (false, 0);
         for op in ops {
             let written = match op {
-                FlowOp::Put { id, digest, packed } => device.table.put(id, packed, digest, owner, serial),
+                FlowOp::Put { id, digest, packed } => device.table.put(id, packed, digest, whose, serial),
                 FlowOp::Remove(id) => device.table.remove(id, serial),
             };
             match written {

@@ -152,6 +152,8 @@ pub struct FlowEntryRecord {
     pub removing: bool,
     /// Its state, where that does not follow from the write.
     pub mark: FlowMark,
+    /// Something hidden went into it: nobody is to read what it is, nor why it is so.
+    pub hidden: bool,
     /// Why.
     pub reason: Option<Arc<str>>,
     /// What it was before, newest first, while its write is not decided.
@@ -171,6 +173,8 @@ pub struct FlowPast {
     pub removing: bool,
     /// Its state.
     pub mark: FlowMark,
+    /// Something hidden went into it: nobody is to read what it was.
+    pub hidden: bool,
 }
 
 /// Table `flow_operations`.

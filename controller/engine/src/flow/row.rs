@@ -148,12 +148,11 @@ impl Engine {
         })
     }
 
-    /// They stay, and are the operator's.
+    /// They stay, and are the operator's; what is hidden of them stays so.
     fn leave_flows(&mut self, key: DeviceKey, owner: Owner) {
-        let theirs = if self.hides_flows(owner) { Owner::OPERATOR_HIDDEN } else { Owner::OPERATOR };
         let Some(device) = self.flows.get_mut(key) else { return };
         for id in device.table.owned(owner).collect::<Vec<_>>() {
-            device.table.give(id, theirs);
+            device.table.give(id, Owner::OPERATOR);
         }
         self.flows.touched(key);
     }
@@ -176,13 +175,17 @@ impl Engine {
                 continue;
             }
             let state = standing.map_or("not in the table", FlowStanding::as_str);
-            let why = device.table.reason(id).map(|reason| format!(": {reason}")).unwrap_or_default();
+            let told = device.table.reason(id).map(|reason| device.table.told(reason.to_owned(), &[id]));
+            let why = told.map(|why| format!(": {why}")).unwrap_or_default();
             differs = Some((standing.is_none(), format!("rule {id} is {state}{why}")));
             break;
         }
         match differs {
             None => self.found_in_sync(slot),
-            Some((missing, reason)) => self.found_different(slot, missing, &reason),
+            Some((missing, reason)) => {
+                let reason = self.shown(slot, &reason);
+                self.found_different(slot, missing, &reason);
+            }
         }
     }
 

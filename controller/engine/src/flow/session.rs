@@ -1,7 +1,7 @@
 //! What agents say of their devices, and what follows when they come and go.
 
 use muster_shared::Generation;
-use muster_shared::model::flow::{Bridge, DeviceName, FlowState, FlowUp};
+use muster_shared::model::flow::{Bridge, DeviceName, FlowRefusal, FlowState, FlowUp};
 
 use super::device::DeviceKey;
 use crate::engine::Engine;
@@ -91,7 +91,7 @@ impl Engine {
         }
     }
 
-    fn flow_state(&mut self, node: NodeKey, bridge: &Bridge, state: FlowState) -> Option<DeviceKey> {
+    fn flow_state(&mut self, node: NodeKey, bridge: &Bridge, mut state: FlowState) -> Option<DeviceKey> {
         if state.decided != Generation::default() && !self.rise_above(state.decided) {
             return None; // no controller gives such a generation
         }
@@ -105,9 +105,15 @@ impl Engine {
             None => return None,
         };
         let device = self.flows.get_mut(key)?;
-        let (decided, refused) = (state.decided, state.refused.clone());
+        let (decided, mut refused) = (state.decided, state.refused.take());
+        let (flight, table) = (device.in_flight.as_ref(), &device.table);
+        if let Some(FlowRefusal { id, reason, .. }) = &mut refused {
+            let sent = flight.map_or(&[][..], |flight| &flight.ids);
+            *reason = table.told(std::mem::take(reason), id.as_ref().map_or(sent, std::slice::from_ref));
+        }
+        state.reason = table.told_of_device(state.reason);
+        let sent = flight.map(|flight| flight.generation);
         device.state = Some(state);
-        let sent = device.in_flight.as_ref().map(|flight| flight.generation);
         match sent {
             Some(sent) if sent == decided => match refused {
                 Some(refusal) => self.batch_refused(key, &refusal),

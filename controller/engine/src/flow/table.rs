@@ -156,8 +156,15 @@ impl Table {
         self.serial
     }
 
-    /// The device is to hold this.
-    pub fn put(&mut self, id: FlowId, packed: Packed, digest: u64, owner: Owner, serial: u64) -> Written {
+    /// The device is to hold this; `hidden`: something hidden went into it.
+    pub fn put(
+        &mut self,
+        id: FlowId,
+        packed: Packed,
+        digest: u64,
+        (owner, hidden): (Owner, bool),
+        serial: u64,
+    ) -> Written {
         let settled = self.settled;
         let kept = match self.entries.entry(id) {
             Place::Vacant(place) => {
@@ -169,6 +176,7 @@ impl Table {
                     owner,
                     removing: false,
                     mark: FlowMark::None,
+                    hidden,
                     queued: true,
                     unsaved: true,
                 };
@@ -188,6 +196,10 @@ impl Table {
         // A write that is not decided may yet fail, and then this one must not fail with it.
         let is_so = kept.digest == digest && kept.owner == owner && !kept.removing;
         if is_so && kept.mark == FlowMark::None && kept.serial <= settled {
+            // Who says it in clear makes it known.
+            if std::mem::replace(&mut kept.hidden, hidden) != hidden {
+                save(kept, id, &mut self.unsaved);
+            }
             return Written::Same(kept.serial);
         }
         if let Some(seen) = kept.seen() {
@@ -196,6 +208,7 @@ impl Table {
         self.versions -= kept.versions();
         push_past(kept, settled);
         self.versions += kept.versions();
+        kept.hidden = hidden;
         let was_marked = kept.mark != FlowMark::None;
         let old_owner = std::mem::replace(&mut kept.owner, owner);
         (kept.packed, kept.digest, kept.serial, kept.removing) = (packed, digest, serial, false);
@@ -243,6 +256,26 @@ impl Table {
         let old = std::mem::replace(&mut kept.owner, owner);
         self.owned_by(id, old, owner);
         self.save(id);
+    }
+
+    /// What this owner has, or had before a write that is not decided, was made of something hidden. `sent` is in flight.
+    pub fn hide(&mut self, owner: Owner, sent: &[FlowId]) {
+        let mut ids: Vec<FlowId> = self.owned(owner).collect();
+        ids.extend(sent.iter().chain(&self.waiting));
+        for id in ids {
+            if self.entries.get_mut(&id).is_some_and(|kept| kept.hide(owner)) {
+                self.save(id);
+            }
+        }
+    }
+
+    /// Nothing hidden is in what this owner has.
+    pub fn reveal(&mut self, owner: Owner) {
+        for id in self.owned(owner).collect::<Vec<_>>() {
+            if self.entries.get_mut(&id).is_some_and(|kept| std::mem::take(&mut kept.hidden)) {
+                self.save(id);
+            }
+        }
     }
 
     /// The device does not have it as it is to be: it is sent again. Why it could not be put right before says more.
@@ -371,6 +404,7 @@ impl Table {
                 Some(past) => {
                     (kept.packed, kept.digest, kept.serial) = (past.packed, past.digest, past.serial);
                     (kept.owner, kept.removing, kept.past) = (past.owner, past.removing, past.before);
+                    kept.hidden = past.hidden;
                     self.versions += kept.versions();
                     past.mark
                 }
@@ -456,14 +490,25 @@ impl Table {
     pub fn load(&mut self, record: FlowEntryRecord) {
         let mut past = None;
         for older in record.past.into_iter().rev() {
-            let FlowPast { packed, serial, owner, removing, mark } = older;
+            let FlowPast { packed, serial, owner, removing, mark, hidden } = older;
             let digest = packed.digest();
-            past = Some(Box::new(Past { packed, digest, serial, before: past, owner, removing, mark }));
+            past =
+                Some(Box::new(Past { packed, digest, serial, before: past, owner, removing, mark, hidden }));
         }
-        let FlowEntryRecord { id, packed, serial, owner, removing, mark, reason, .. } = record;
+        let FlowEntryRecord { id, packed, serial, owner, removing, mark, hidden, reason, .. } = record;
         let digest = packed.digest();
-        let kept =
-            Kept { packed, digest, serial, past, owner, removing, mark, queued: false, unsaved: false };
+        let kept = Kept {
+            packed,
+            digest,
+            serial,
+            past,
+            owner,
+            removing,
+            mark,
+            hidden,
+            queued: false,
+            unsaved: false,
+        };
         if let Some(seen) = kept.seen() {
             self.sums.toggle(id, digest, seen);
         }

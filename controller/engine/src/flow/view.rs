@@ -251,11 +251,8 @@ impl Engine {
         let Some(device) = self.flows.get(key) else { return Ok(FlowRows::default()) };
         let is_wanted = |kept: &&Kept| only.is_none_or(|only| device.table.standing(kept) == only);
         let wanted = device.table.iter().filter(|(_, kept)| is_wanted(kept));
-        let mut rows: Vec<FlowRow> = wanted.map(|(id, kept)| flow_row(device, id, kept)).collect();
+        let rows: Vec<FlowRow> = wanted.map(|(id, kept)| flow_row(device, id, kept)).collect();
         let owners = rows.iter().map(|row| row.owner).collect::<BTreeSet<_>>();
-        let secret: BTreeSet<Owner> =
-            owners.iter().copied().filter(|owner| self.hides_flows(*owner)).collect();
-        rows.iter_mut().for_each(|row| row.secret = secret.contains(&row.owner));
         Ok(FlowRows {
             owners: self.owner_texts(owners.into_iter()),
             rows,
@@ -286,10 +283,9 @@ impl Engine {
         let key = self.known_device(name)?;
         let device = self.flows.get(key);
         let row = device.and_then(|device| Some(flow_row(device, id, device.table.get(id)?)));
-        let mut row = row.ok_or_else(|| {
+        let row = row.ok_or_else(|| {
             Refusal::NotFound(format!("device '{name}' has no rule {id}: see 'muster flow list {name}'"))
         })?;
-        row.secret = self.hides_flows(row.owner);
         Ok(FlowRows {
             owners: self.owner_texts([row.owner].into_iter()),
             rows: vec![row],
@@ -412,6 +408,6 @@ fn flow_row(device: &Device, id: FlowId, kept: &Kept) -> FlowRow {
         serial: kept.serial,
         counters: device.asks.counted.as_ref().and_then(|counted| counted.of(id)).copied(),
         error: device.table.reason(id).map(str::to_owned),
-        secret: false,
+        secret: kept.hidden,
     }
 }

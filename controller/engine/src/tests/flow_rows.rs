@@ -422,7 +422,8 @@ resources:
         let rows = bed.engine.flow_rows(&device(0), None).unwrap();
         for row in &rows.rows {
             let one = bed.engine.flow_show(&device(0), row.id).unwrap();
-            assert_eq!(one.rows[0].secret, row.secret);
+            let durable = bed.tables.flows.entries.values().find(|entry| entry.id == row.id).unwrap();
+            assert_eq!((one.rows[0].secret, durable.hidden), (row.secret, row.secret));
         }
         let mut secret: Vec<(&str, bool)> =
             rows.rows.iter().map(|row| (&*rows.owners[&row.owner], row.secret)).collect();
@@ -451,4 +452,86 @@ resources:
     assert_eq!(secret(&bed), [true]);
     let rows = bed.engine.flow_rows(&device(0), None).unwrap();
     assert_eq!(rows.owners.values().collect::<Vec<_>>(), ["the operator"]);
+    // An operator who says the same makes it known.
+    let (ran, id) = (bed.hosts[&node(0)].flows.ran, rows.rows[0].id);
+    let entry = rows.rows[0].packed.unpack();
+    bed.connect(&node(0));
+    bed.apply_rules(&device(0), &[entry]);
+    assert_eq!((secret(&bed), rows.rows[0].id), (vec![false], id));
+    assert_eq!(bed.hosts[&node(0)].flows.ran, ran, "nothing changes on the device");
+}
+
+/// An entry whose write is not decided was something else before.
+#[test]
+fn what_a_rule_was_before_is_hidden_with_it() {
+    let source = |port: &str, hidden: bool| {
+        let template = format!(
+            "heat_template_version: 2018-08-31
+parameters:
+  port: {{type: string, hidden: {hidden}}}
+resources:
+  a: {{type: Muster::FlowRule, properties: {{device: node-0/br0, priority: 7, treatment: [{{output: {{get_param: port}}}}]}}}}
+"
+        );
+        let parameters = [("port".to_owned(), port.into())].into();
+        parse(SourceText { name: "t".into(), template, parameters, ..SourceText::default() })
+    };
+    let hidden = |bed: &Bed| {
+        let entries: Vec<_> = bed.tables.flows.entries.values().collect();
+        assert_eq!(entries.len(), 1);
+        let past: Vec<bool> = entries[0].past.iter().map(|past| past.hidden).collect();
+        (entries[0].hidden, past)
+    };
+    let mut bed = Bed::new(1);
+    bed.create(source("eth7", false)).unwrap();
+    assert_eq!((bed.status(), hidden(&bed)), ("CREATE_COMPLETE".into(), (false, vec![])));
+    bed.hold(0, true);
+    bed.update(source("eth8", false)).unwrap();
+    assert_eq!(hidden(&bed), (false, vec![false]));
+    bed.update(source("eth8", true)).unwrap();
+    assert_eq!(hidden(&bed), (true, vec![true]), "so it was while it was no secret");
+    bed.restart();
+    bed.hold(0, false);
+    bed.connect(&node(0));
+    bed.idle();
+    assert_eq!((bed.status(), hidden(&bed)), ("UPDATE_COMPLETE".into(), (true, vec![])));
+    // What fails is again what it was: hidden.
+    let id = bed.engine.flow_rows(&device(0), None).unwrap().rows[0].id;
+    bed.hosts.get_mut(&node(0)).unwrap().flows.bad.insert(id, ("no".into(), true));
+    bed.update(source("eth9", false)).unwrap();
+    bed.idle();
+    assert_eq!((bed.status(), hidden(&bed)), ("UPDATE_FAILED".into(), (true, vec![])));
+}
+
+/// The reason has the hidden text as it became in the rule, and in a notation that nobody can foresee.
+#[test]
+fn why_a_rule_with_something_hidden_was_refused_shows_no_value_of_it() {
+    let template = "heat_template_version: 2018-08-31
+parameters:
+  net: {type: string, default: 10.77.2.0/255.255.255.0, hidden: true}
+resources:
+  a: {type: Muster::FlowRule, properties: {device: node-0/br0, priority: 7, selector: {eth_type: 0x0800, ipv4_dst: {get_param: net}}, treatment: [{output: NORMAL}]}}
+";
+    let source =
+        || parse(SourceText { name: "t".into(), template: template.into(), ..SourceText::default() });
+    let mut bed = Bed::new(1);
+    bed.create(source()).unwrap();
+    let id = bed.engine.flow_rows(&device(0), None).unwrap().rows[0].id;
+    bed.delete().unwrap();
+    let why = "the switch refused it: BAD_VALUE: ip daddr 10.77.2.0/24 (0x0a4d0200)";
+    for named in [true, false] {
+        let flows = &mut bed.hosts.get_mut(&node(0)).unwrap().flows;
+        flows.bad.insert(id, (why.into(), true));
+        flows.blame_none_above = (!named).then_some(0);
+        bed.create(source()).unwrap();
+        bed.idle();
+        let told = bed.resource("a").status_reason;
+        assert!(told.contains("the switch refused it: BAD_VALUE: ip daddr ******"), "{told}");
+        let rows = bed.engine.flow_rows(&device(0), None).unwrap().rows;
+        let all = format!("{told} {:?} {:?}", bed.tables.reasons, rows[0].error);
+        assert!(!all.contains("10.77") && !all.contains("0a4d"), "{all}");
+        assert!(told.contains(&id.to_string()));
+        bed.delete().unwrap();
+        bed.idle();
+    }
 }

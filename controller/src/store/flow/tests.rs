@@ -6,7 +6,7 @@ use muster_engine::{Config, Effect, Engine, Input, JoinAsk, Limits, NewToken, Re
 use muster_shared::join::TokenSecret;
 use muster_shared::model::flow::{
     Action, Criterion, DeviceName, Field, FlowDown, FlowRefusal, FlowState, FlowUp, Instruction, OpsRef,
-    Output, Rule, SwitchState, read_ops,
+    Output, Port, Rule, SwitchState, read_ops,
 };
 use muster_shared::model::{Content, Down, Hello, Up};
 use muster_shared::seal::SealPublic;
@@ -101,7 +101,7 @@ impl Both {
             }
         }
         self.store.commit(&mut changes.into_iter(), &[]).unwrap();
-        assert_eq!(load(self.store.db()).unwrap(), self.meant);
+        assert_eq!(load(self.store.db(), &self.store.key()).unwrap(), self.meant);
     }
 
     fn decide(&mut self, blame: Option<usize>) {
@@ -165,7 +165,7 @@ fn the_database_holds_what_the_engine_means_it_to() {
             0..=3 => {
                 let mut stages = Vec::new();
                 for _ in 0..=roll(2) {
-                    let mut ops = std::collections::BTreeMap::new();
+                    let mut ops = BTreeMap::new();
                     for _ in 0..=roll(4) {
                         let n = u8::try_from(roll(6)).unwrap();
                         let queue = u32::try_from(roll(3)).unwrap();
@@ -207,4 +207,216 @@ fn the_database_holds_what_the_engine_means_it_to() {
     );
     both.ask(Request::PurgeFlows { device: device(), forget: true, confirm_timeout: None });
     assert!(both.meant.devices.is_empty() && both.meant.entries.is_empty());
+}
+
+/// In each text of hidden entries, as bytes and as words.
+const MARKER: &str = "mark-port";
+
+fn marked(n: u16) -> Packed {
+    Packed::new(&Entry::Rule(Rule {
+        table: 0,
+        priority: n,
+        selector: Vec::new(),
+        treatment: vec![Instruction::Do(Action::Output(Output::Port(Port::Named(
+            format!("{MARKER}-{n}").into(),
+        ))))],
+        idle_timeout: 0,
+        hard_timeout: 0,
+    }))
+    .unwrap()
+}
+
+fn record(n: u16, hidden: bool, past: &[(u16, bool)]) -> FlowEntryRecord {
+    let past = past.iter().rev().map(|(n, hidden)| FlowPast {
+        packed: marked(*n),
+        serial: (*n).into(),
+        owner: Owner(1),
+        removing: false,
+        mark: FlowMark::None,
+        hidden: *hidden,
+    });
+    FlowEntryRecord {
+        id: FlowId(0x4d55_0000_0000_0000 | u64::from(n)),
+        packed: marked(n),
+        serial: n.into(),
+        owner: Owner(u64::from(n % 2)),
+        removing: false,
+        mark: FlowMark::Failed,
+        hidden,
+        reason: Some(format!("no port {MARKER}-{n}").into()),
+        past: past.collect(),
+    }
+}
+
+fn device_record() -> Change {
+    Change::Flow(FlowChange::Device(Box::new(FlowDeviceRecord {
+        device: 3,
+        node: node(),
+        bridge: device().bridge,
+        serial: 99,
+        settled: 1,
+        sent: None,
+        foreign: ForeignPolicy::default(),
+    })))
+}
+
+fn entries(entries: &[FlowEntryRecord]) -> Change {
+    Change::Flow(FlowChange::Entries { device: 3, entries: entries.to_vec(), gone: Vec::new() })
+}
+
+/// The files in which something hidden can be read.
+fn readable_in(folder: &std::path::Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = std::fs::read(&path).unwrap();
+        if bytes.windows(MARKER.len()).any(|window| window == MARKER.as_bytes()) {
+            found.push(path.file_name().unwrap().to_string_lossy().into_owned());
+        }
+    }
+    found.sort();
+    found
+}
+
+fn open_store(folder: &std::path::Path) -> Sqlite {
+    Sqlite::open(&folder.join("muster.db"), &folder.join("secrets.key")).unwrap()
+}
+
+fn loaded(store: &mut Sqlite) -> Vec<FlowEntryRecord> {
+    store.load().unwrap().flows.entries.into_values().collect()
+}
+
+fn seen(store: &Sqlite) -> Vec<String> {
+    let sql = "SELECT coalesce(priority, '-') || ' ' || coalesce(selector, '-') || ' ' || treatment || ' ' || state || ' '
+        || coalesce(error, '-') || ' ' || owner FROM flow_rules ORDER BY id";
+    let mut select = store.db().prepare(sql).unwrap();
+    select.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
+}
+
+#[test]
+fn an_entry_that_hides_something_can_be_read_with_the_key_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = open_store(folder.path());
+    let hidden = [record(8, true, &[(2, true), (3, true)]), record(9, true, &[])];
+    store.commit(&mut [device_record(), entries(&hidden)].into_iter(), &[]).unwrap();
+    assert_eq!(readable_in(folder.path()), Vec::<String>::new());
+    assert_eq!(loaded(&mut store), hidden);
+    assert_eq!(
+        seen(&store),
+        ["- ****** ****** FAILED ****** operator", "- ****** ****** FAILED ****** resource 1"]
+    );
+    // What hides nothing is for everybody, also beside it.
+    let mixed = [record(8, true, &[(2, true), (3, false)]), record(10, false, &[(4, true)])];
+    store.commit(&mut std::iter::once(entries(&mixed)), &[]).unwrap();
+    let all = [mixed[0].clone(), hidden[1].clone(), mixed[1].clone()];
+    assert_eq!(loaded(&mut store), all);
+    assert_eq!(seen(&store)[2], "10 {} [{\"output\":\"mark-port-10\"}] FAILED no port mark-port-10 operator");
+    drop(store);
+    let mut store = open_store(folder.path());
+    assert_eq!(loaded(&mut store), all);
+    // A new key opens all of it, and the old one nothing.
+    let old = store.key();
+    store.rekey(&crate::store::KeyFile::at(&folder.path().join("secrets.key"))).unwrap();
+    assert_eq!(loaded(&mut store), all);
+    let new = std::mem::replace(&mut store.key, old);
+    assert!(store.load().is_err());
+    store.key = new;
+    // Nor does one that was moved.
+    for sql in [
+        "UPDATE flow_entries SET sealed = (SELECT sealed FROM flow_entries WHERE priority IS NULL AND owner = 1) WHERE owner = 0",
+        "UPDATE flow_past SET sealed = (SELECT sealed FROM flow_entries WHERE owner = 1) WHERE sealed IS NOT NULL",
+    ] {
+        store.db().execute_batch("SAVEPOINT moved").unwrap();
+        store.db().execute_batch(sql).unwrap();
+        let error = store.load().err().unwrap_or_else(|| panic!("{sql}")).to_string();
+        assert!(error.contains("damaged"), "{sql}: {error}");
+        store.db().execute_batch("ROLLBACK TO moved; RELEASE moved").unwrap();
+    }
+}
+
+/// Its parameter was not hidden before.
+#[test]
+fn what_becomes_hidden_is_sealed_and_at_the_next_start_nothing_is_left_of_it_in_clear() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = open_store(folder.path());
+    let shown = record(8, false, &[(2, false)]);
+    store.commit(&mut [device_record(), entries(std::slice::from_ref(&shown))].into_iter(), &[]).unwrap();
+    assert_ne!(readable_in(folder.path()), Vec::<String>::new());
+    assert_eq!(loaded(&mut store), [shown]);
+    let hidden = [record(8, true, &[(2, true)])];
+    store.commit(&mut std::iter::once(entries(&hidden)), &[]).unwrap();
+    assert_eq!(seen(&store), ["- ****** ****** FAILED ****** operator"]);
+    drop(store);
+    let mut store = open_store(folder.path());
+    assert_eq!(readable_in(folder.path()), Vec::<String>::new());
+    assert_eq!(loaded(&mut store), hidden);
+}
+
+/// As a controller of version 7 of the database left it: a row that hides its rules, one that does not, and what such a
+/// row left to operators.
+#[test]
+fn entries_of_a_database_of_before_are_sealed_where_their_owners_hide_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("muster.db");
+    let key = crate::store::KeyFile::at(&folder.path().join("secrets.key")).open(None).unwrap();
+    let mut db = Connection::open(&path).unwrap();
+    db.pragma_update(None, "journal_mode", "WAL").unwrap();
+    let transaction = db.transaction().unwrap();
+    for (number, schema) in (1..).zip(&crate::store::sqlite::SCHEMAS[..7]) {
+        transaction.execute_batch(schema).unwrap();
+        if number == 5 {
+            crate::store::convert::to_version_5(&transaction, &key).unwrap();
+        }
+    }
+    for (row, attributes) in [(1, format!("{{\"{HIDES_FLOWS}\":\"\"}}")), (2, "{\"id\":\"x\"}".to_owned())] {
+        let sealed = crate::store::sealed::SealedText::new(&key, ATTRIBUTES, &[row], &attributes).unwrap();
+        let values = params![row, format!("00000000-0000-4000-8000-00000000000{row}"), sealed];
+        let sql = "INSERT INTO resources (id, physical_id, stack_id, name, type, revision, handed_over, applied, epoch,
+                 number, attempt, in_flight, retry_count, observed_ready, attributes)
+             VALUES (?1, ?2, 0, 'a', 'Muster::FlowRule', 1, 0, 1, 1, 1, 0, 0, 0, 1, ?3)";
+        transaction.execute(sql, values).unwrap();
+    }
+    transaction
+        .execute_batch("INSERT INTO flow_devices VALUES (3, 'web-1', 'br0', 9, 1, NULL, NULL, NULL, 'leave')")
+        .unwrap();
+    let plain = Packed::new(&Entry::Rule(Rule {
+        table: 0,
+        priority: 3,
+        selector: Vec::new(),
+        treatment: Vec::new(),
+        idle_timeout: 0,
+        hard_timeout: 0,
+    }))
+    .unwrap();
+    for (n, owner, packed) in
+        [(1, 1, marked(1)), (2, LEFT_HIDDEN, marked(2)), (3, 2, plain.clone()), (4, 0, plain)]
+    {
+        let reason = (n < 3).then(|| format!("no port {MARKER}-{n}"));
+        let values = params![0x4d55_0000_0000_0000_i64 | n, n, owner, reason, packed.bytes()];
+        let sql =
+            "INSERT INTO flow_entries VALUES (3, ?1, ?2, ?3, 0, 'FAILED', ?4, ?5, 0, 3, '{}', '[]', '')";
+        transaction.execute(sql, values).unwrap();
+    }
+    for (until, owner) in [(1, LEFT_HIDDEN), (0, 1)] {
+        let packed = marked(9);
+        let values = params![0x4d55_0000_0000_0001_i64, until, owner, packed.bytes()];
+        transaction.execute("INSERT INTO flow_past VALUES (3, ?1, ?2, 0, ?3, 0, '', ?4)", values).unwrap();
+    }
+    transaction.execute_batch("DELETE FROM meta WHERE key = 'scrub'").unwrap();
+    transaction.pragma_update(None, "user_version", 7).unwrap();
+    transaction.commit().unwrap();
+    drop(db);
+    assert_ne!(readable_in(folder.path()), Vec::<String>::new());
+    let mut store = open_store(folder.path());
+    assert_eq!(readable_in(folder.path()), Vec::<String>::new(), "nor in free pages or the log");
+    let entries = loaded(&mut store);
+    let told = |entry: &FlowEntryRecord| (entry.hidden, entry.owner.0, entry.reason.is_some());
+    assert_eq!(
+        entries.iter().map(told).collect::<Vec<_>>(),
+        [(true, 1, true), (true, 0, true), (false, 2, false), (false, 0, false)]
+    );
+    assert_eq!((&entries[0].packed, &entries[1].packed), (&marked(1), &marked(2)));
+    let past: Vec<_> = entries[0].past.iter().map(|past| (past.hidden, past.owner.0, &past.packed)).collect();
+    assert_eq!(past, [(true, 0, &marked(9)), (true, 1, &marked(9))]);
+    assert_eq!(seen(&store)[2..], ["3 {} [] FAILED - resource 2", "3 {} [] FAILED - operator"]);
 }

@@ -16,8 +16,8 @@ use muster_shared::model::{Down, Up};
 use muster_shared::seal::{Seal, SealPublic, SealSecret};
 use muster_shared::wire::{self, BODY_MAX, Message};
 use muster_template::{
-    Environment, Errors, FlowFile, FlowLimits, FlowStage, Hook, Mapping, Nobody, Parameters, References,
-    StackNames, Template, Tree, library,
+    Environment, Errors, FlowFile, FlowLimits, FlowStage, Hook, IntentFile, IntentLimits, Mapping, Nobody,
+    Parameters, References, StackNames, Template, Tree, library, wish_json,
 };
 use serde_json::Value;
 
@@ -30,7 +30,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 16] = [
+pub const TARGETS: [Target; 17] = [
     Target { name: "wire_packet", run: wire_packet },
     Target { name: "wire_down", run: wire_body::<Down> },
     Target { name: "wire_up", run: wire_body::<Up> },
@@ -43,6 +43,7 @@ pub const TARGETS: [Target; 16] = [
     Target { name: "environment", run: environment },
     Target { name: "flow_file", run: flow_file },
     Target { name: "flow_ops", run: flow_ops },
+    Target { name: "intent_file", run: intent_file },
     Target { name: "network_document", run: network_document },
     Target { name: "node_name", run: node_name },
     Target { name: "openflow", run: openflow },
@@ -266,6 +267,19 @@ fn flow_file(bytes: &[u8]) {
     let mut again = serde_json::Map::from_iter([("stages".to_owned(), Value::Array(written))]);
     again.extend(file.confirm_timeout.map(|seconds| ("confirm_timeout".to_owned(), seconds.into())));
     assert_eq!(read(&Value::Object(again).to_string()), Ok(file));
+}
+
+/// An intent file; what it asks for, written again, asks for the same.
+fn intent_file(bytes: &[u8]) {
+    let limits = IntentLimits { text: 1 << 20, intents: 1000 };
+    let read = |text: &str| IntentFile::parse("i.yaml", text, limits);
+    let Ok(file) = read(&String::from_utf8_lossy(bytes)) else { return };
+    let written = file.intents.iter().map(|(key, wish)| {
+        let mut map = wish_json(&wish.intent, wish.group.as_deref());
+        map.insert("key".to_owned(), key.to_string().into());
+        Value::Object(map)
+    });
+    assert_eq!(read(&serde_json::json!({"intents": written.collect::<Value>()}).to_string()), Ok(file));
 }
 
 fn written_stage(stage: &FlowStage) -> Value {

@@ -37,8 +37,8 @@ const SHELL: &[&str] = &[
 
 const TABLE: &[Rule] = &[
     Rule { name: "muster-shared", may: &[], never: SHELL },
-    Rule { name: "muster-template", may: &["muster-shared"], never: SHELL },
-    Rule { name: "muster-engine", may: &["muster-shared", "muster-template"], never: SHELL },
+    Rule { name: "muster-template", may: &["muster-shared", "muster-intent"], never: SHELL },
+    Rule { name: "muster-engine", may: &["muster-shared", "muster-intent", "muster-template"], never: SHELL },
     Rule { name: "muster-intent", may: &["muster-shared"], never: SHELL },
     Rule { name: "muster-agent-core", may: &["muster-shared"], never: SHELL },
     Rule {
@@ -53,7 +53,7 @@ const TABLE: &[Rule] = &[
     },
     Rule {
         name: "muster-controller",
-        may: &["muster-shared", "muster-template", "muster-engine"],
+        may: &["muster-shared", "muster-intent", "muster-template", "muster-engine"],
         never: &["rtnetlink", "netlink-packet-route", "zbus"],
     },
     Rule {

@@ -123,7 +123,7 @@ macro_rules! targets {
 }
 
 targets! {
-    wire_packet wire_down wire_up join_request join_answer join_token mqtt template tree environment flow_file flow_ops network_document node_name
+    wire_packet wire_down wire_up join_request join_answer join_token mqtt template tree environment flow_file flow_ops intent_file network_document node_name
     openflow lldp
 }
 
@@ -149,7 +149,7 @@ fn the_golden_seeds_are_understood() {
     use muster_shared::model::network::NetworkDocument;
     use muster_shared::model::{Down, Up};
     use muster_shared::wire::read_body;
-    use muster_template::{FlowFile, FlowLimits};
+    use muster_template::{FlowFile, FlowLimits, IntentFile, IntentLimits};
 
     let all = |name: &str, good: fn(&[u8]) -> bool| {
         let target = TARGETS.iter().find(|target| target.name == name).unwrap();
@@ -173,6 +173,10 @@ fn the_golden_seeds_are_understood() {
     all("flow_file", |seed| {
         let text = String::from_utf8_lossy(seed);
         FlowFile::parse("f", &text, FlowLimits::default()).is_ok()
+    });
+    all("intent_file", |seed| {
+        let text = String::from_utf8_lossy(seed);
+        IntentFile::parse("i", &text, IntentLimits::default()).is_ok_and(|file| file.intents.len() > 1)
     });
     all("flow_ops", |seed| {
         let mut entries = read_ops(seed).map(|op| match op {

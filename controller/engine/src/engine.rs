@@ -339,6 +339,9 @@ impl Engine {
                 Err(refusal) => Err(refusal),
             },
             Request::SampleFlows => self.sample_flows(),
+            Request::SubmitIntents { intents } => self.submit_intents(intents),
+            Request::WithdrawIntents { keys } => self.withdraw_intents(&keys),
+            Request::PurgeIntents { keys } => self.purge_intents(&keys),
             Request::ForeignFlows { device } => match self.ask_foreign(&device, id) {
                 Ok(Some(answer)) => Ok(answer),
                 Ok(None) => return, // answered when the node has

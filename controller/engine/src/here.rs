@@ -98,6 +98,10 @@ impl Engine {
                 );
                 self.look_at_signals(slot);
             }
+            Some(Here::Link(_) | Here::Intent { .. }) => {
+                self.row_changed(slot, true);
+                self.fail_row(slot, "this controller does not take links and intents yet".into());
+            }
             Some(Here::WaitHandle) => {
                 let row = &self.rows[slot];
                 let stack = self.stacks.get(&row.stack).map_or("?", |stack| stack.name.as_str());

@@ -30,6 +30,7 @@ pub mod flow;
 mod here;
 mod hidden;
 mod hook;
+mod intent;
 mod job;
 mod layout;
 mod load;
@@ -57,6 +58,7 @@ pub mod view;
 mod visit;
 
 pub use engine::{Config, Effect, Engine, Input};
+pub use intent::IntentSummary;
 pub use job::Limits;
 pub use load::Snapshot;
 pub use muster_template::Hook;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_intent::manager::Wish;
 use muster_shared::join::TokenSecret;
 use muster_shared::model::Facts;
 use muster_shared::model::flow::{DeviceName, FlowId};
@@ -273,6 +274,21 @@ pub enum Request {
         /// Which.
         device: DeviceName,
     },
+    /// Intents, each under its key; in place of those that have the keys.
+    SubmitIntents {
+        /// No key twice.
+        intents: Vec<(Box<str>, Wish)>,
+    },
+    /// Nothing of these intents is to be left on devices.
+    WithdrawIntents {
+        /// Which.
+        keys: Vec<Box<str>>,
+    },
+    /// These intents are to be forgotten.
+    PurgeIntents {
+        /// Which.
+        keys: Vec<Box<str>>,
+    },
     /// A node is gone for ever: what may be on it is lost, and cleaned up first should it come back.
     RemoveNode {
         /// Its name.
@@ -363,6 +379,13 @@ pub enum Answer {
         rules: u64,
         /// Devices.
         devices: u64,
+        /// What deserves attention but hinders nothing.
+        warnings: Vec<String>,
+    },
+    /// Intents were asked for, or are to go.
+    Intents {
+        /// Which.
+        keys: Vec<Box<str>>,
         /// What deserves attention but hinders nothing.
         warnings: Vec<String>,
     },

@@ -28,7 +28,7 @@ use muster_shared::model::flow::{DeviceName, Entry, Packed};
 
 pub use load::{IntentRecord, PathRecord, PortRecord, Reroute};
 pub use network::SettledPort;
-pub use request::{IntentRefused, Wish};
+pub use request::{IntentRefused, KEY_MAX, Wish};
 pub use view::{IntentView, LinkView, PortView, ReservationView, TopologyView};
 
 use crate::intent::Intent;

@@ -299,6 +299,7 @@ fn begun(answer: Answer) -> Result<Json<Value>, ApiError> {
         | Answer::Joined { .. }
         | Answer::Signalled { .. }
         | Answer::Facts { .. }
+        | Answer::Intents { .. }
         | Answer::NodeRemoved { .. } => Err(ApiError::internal("the engine did not say what has begun")),
     }
 }

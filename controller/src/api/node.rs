@@ -101,6 +101,7 @@ pub async fn remove(State(api): State<Api>, Path(name): Path<String>) -> Result<
         | Answer::Joined { .. }
         | Answer::Signalled { .. }
         | Answer::Facts { .. }
+        | Answer::Intents { .. }
         | Answer::Flows { .. } => Err(ApiError::internal("the engine did not say what was removed")),
     }
 }
@@ -114,6 +115,7 @@ pub async fn facts(State(api): State<Api>, Path(name): Path<String>) -> Result<J
         | Answer::Joined { .. }
         | Answer::Signalled { .. }
         | Answer::NodeRemoved { .. }
+        | Answer::Intents { .. }
         | Answer::Flows { .. } => Err(ApiError::internal("the engine did not say what the node is")),
     }
 }

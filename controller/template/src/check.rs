@@ -6,7 +6,7 @@ use crate::error::{Error, Path, Place, Sink, push_key};
 use crate::expression::{Expr, ExprKind};
 use crate::render::Step;
 use crate::template::Template;
-use crate::types::{Kind, PropertyError};
+use crate::types::{Kind, PropertyError, has_null};
 
 /// Unknown names, missing ones, and values that no rendering can make right. `at` is the resource's own place.
 pub(crate) fn properties(kind: Kind, properties: &Expr, at: Place, errors: &mut Sink, path: &mut Path) {
@@ -23,6 +23,7 @@ pub(crate) fn member_properties(
     path: &mut Path,
 ) {
     let ExprKind::Map(entries) = &properties.kind else { return };
+    let said = errors.count();
     for entry in entries {
         let before = path.key(&entry.key);
         match kind.property(&entry.key) {
@@ -49,6 +50,22 @@ pub(crate) fn member_properties(
         if properties.entry(property.name).is_none_or(|entry| matches!(entry.value.kind, ExprKind::Null)) {
             errors.push(at, path.as_str(), format!("{} needs the property '{}'", kind.name(), property.name));
         }
+    }
+    if matches!(kind, Kind::Intent | Kind::TopologyLink) && errors.count() == said {
+        together(kind, properties, variable, errors, path);
+    }
+}
+
+/// What is wrong with properties that are each right, where all of them are written out.
+fn together(kind: Kind, properties: &Expr, variable: Option<&str>, errors: &mut Sink, path: &mut Path) {
+    let sketch = without(properties.sketch(), variable);
+    if has_null(&sketch) {
+        return;
+    }
+    if let Err(error) = crate::types::spec(kind, &sketch) {
+        let mut below = path.as_str().to_owned();
+        error.steps.iter().for_each(|step| step.push(&mut below));
+        errors.push(place(properties, &error.steps), &below, &error.message);
     }
 }
 

@@ -15,6 +15,8 @@ mod collect;
 mod json;
 mod yaml;
 
+pub(crate) use yaml::place_of;
+
 use muster_shared::model::flow::{DeviceName, FlowId, Packed};
 
 use crate::error::{Errors, Place, Sink};

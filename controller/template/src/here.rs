@@ -1,11 +1,14 @@
 //! What the controller itself sees to: no node has it, no job makes it.
 
+use muster_intent::manager::Wish;
+use muster_intent::topology::{ConnectPoint, LinkTraits};
 use muster_shared::NodeId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::address::{Net, Port, Subnet};
 use crate::config::SoftwareConfig;
+use crate::intent_file::{point_json, seconds, wish_json};
 
 /// Desired state of a resource of the controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +39,30 @@ pub enum Here {
     Wait(WaitCondition),
     /// `OS::Heat::TestResource` that takes its time.
     SlowTest(TestResource, TestTimes),
+    /// `Muster::TopologyLink`
+    Link(TopologyLink),
+    /// `Muster::Intent`
+    Intent {
+        /// Its key, of which the site has one.
+        key: Box<str>,
+        /// What.
+        wish: Wish,
+        /// Seconds to be installed in.
+        timeout: u32,
+    },
+}
+
+/// A link that is there because somebody says so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TopologyLink {
+    /// From where.
+    pub from: ConnectPoint,
+    /// To where.
+    pub to: ConnectPoint,
+    /// Packets go both ways.
+    pub bidirectional: bool,
+    /// What is said of it, in either direction.
+    pub traits: LinkTraits,
 }
 
 /// How a random text is made; another way makes another text.
@@ -100,7 +127,9 @@ impl Here {
             | Here::Port(_)
             | Here::Config(_)
             | Here::WaitHandle
-            | Here::Wait(_) => None,
+            | Here::Wait(_)
+            | Here::Link(_)
+            | Here::Intent { .. } => None,
         }
     }
 
@@ -121,6 +150,8 @@ impl Here {
             (Here::Config(_), Here::Config(_)) => false,
             (Here::Wait(old), Here::Wait(new)) => old.handle != new.handle || old.timeout != new.timeout,
             (Here::Port(old), Here::Port(new)) => old.network != new.network,
+            (Here::Link(old), Here::Link(new)) => old.from != new.from || old.to != new.to,
+            (Here::Intent { key: old, .. }, Here::Intent { key: new, .. }) => old != new,
             (
                 Here::Whole
                 | Here::None
@@ -134,7 +165,9 @@ impl Here {
                 | Here::Port(_)
                 | Here::Config(_)
                 | Here::WaitHandle
-                | Here::Wait(_),
+                | Here::Wait(_)
+                | Here::Link(_)
+                | Here::Intent { .. },
                 _,
             ) => true,
         }
@@ -150,6 +183,7 @@ impl Here {
             (Here::Subnet(subnet), name) => subnet.attribute(name),
             (Here::Port(port), name) => port.attribute(name),
             (Here::Config(config), name) => config.attribute(name),
+            (Here::Intent { key, .. }, "key") => Some(json!(key)),
             (
                 Here::Whole
                 | Here::Value(_)
@@ -158,7 +192,9 @@ impl Here {
                 | Here::SlowTest(..)
                 | Here::Server(_)
                 | Here::WaitHandle
-                | Here::Wait(_),
+                | Here::Wait(_)
+                | Here::Link(_)
+                | Here::Intent { .. },
                 _,
             ) => None,
         }
@@ -196,11 +232,33 @@ impl Here {
                 put("timeout", json!(wait.timeout));
                 put("count", json!(wait.count));
             }
+            Here::Link(link) => return link.properties(),
+            Here::Intent { key, wish, timeout } => {
+                put("key", json!(key));
+                put("timeout", json!(timeout));
+                all.extend(wish_json(&wish.intent, wish.group.as_deref()));
+            }
             Here::Net(net) => return net.properties(),
             Here::Subnet(subnet) => return subnet.properties(),
             Here::Port(port) => return port.properties(),
             Here::Config(config) => return config.properties(),
         }
+        all
+    }
+}
+
+impl TopologyLink {
+    fn properties(&self) -> Map<String, Value> {
+        let LinkTraits { cost, bandwidth, latency, annotations } = &self.traits;
+        let mut all = Map::from_iter([
+            ("from".to_owned(), point_json(&self.from)),
+            ("to".to_owned(), point_json(&self.to)),
+            ("bidirectional".to_owned(), json!(self.bidirectional)),
+            ("cost".to_owned(), json!(cost)),
+            ("annotations".to_owned(), json!(annotations)),
+        ]);
+        all.extend(bandwidth.map(|bits| ("bandwidth".to_owned(), json!(bits))));
+        all.extend(latency.map(|nanoseconds| ("latency".to_owned(), json!(seconds(nanoseconds)))));
         all
     }
 }

@@ -7,6 +7,7 @@
 mod deployment;
 mod flow_file;
 mod hot;
+mod intent_file;
 mod language;
 mod properties;
 mod scale;

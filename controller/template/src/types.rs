@@ -12,6 +12,7 @@ mod flow;
 mod group;
 mod heat;
 mod hostname;
+mod intent;
 mod network;
 mod neutron;
 mod package;
@@ -32,6 +33,7 @@ use crate::expression::describe;
 use crate::here::Here;
 use crate::render::Step;
 pub use deployment::Site;
+pub(crate) use flow::has_null;
 pub use schema::{Constraint, PropertyType};
 pub(crate) use unit::refer;
 pub(crate) use value::confirm_timeout;
@@ -61,6 +63,8 @@ pub enum Kind {
     Group,
     /// `Muster::Hostname`
     Hostname,
+    /// `Muster::Intent`
+    Intent,
     /// `Muster::NetworkConfig`
     NetworkConfig,
     /// `OS::Neutron::Net`
@@ -93,6 +97,8 @@ pub enum Kind {
     StructuredDeploymentGroup,
     /// `OS::Heat::TestResource`
     TestResource,
+    /// `Muster::TopologyLink`
+    TopologyLink,
     /// `Muster::Sysctl`
     Sysctl,
     /// `Muster::Group`
@@ -196,6 +202,8 @@ pub fn spec_within(kind: Kind, properties: &Value, site: &dyn Site) -> Result<De
             Kind::DeployedServer => heat::deployed_server(&properties),
             Kind::WaitCondition => wait::condition(&properties),
             Kind::WaitConditionHandle => Ok(Here::WaitHandle),
+            Kind::Intent => intent::intent(&properties),
+            Kind::TopologyLink => intent::link(&properties),
             _ => Ok(Here::None),
         }
         .map(Desired::Here);
@@ -219,6 +227,7 @@ pub fn spec_within(kind: Kind, properties: &Value, site: &dyn Site) -> Result<De
         Kind::Chain
         | Kind::DeployedServer
         | Kind::Group
+        | Kind::Intent
         | Kind::Nested
         | Kind::Net
         | Kind::None
@@ -231,6 +240,7 @@ pub fn spec_within(kind: Kind, properties: &Value, site: &dyn Site) -> Result<De
         | Kind::StructuredDeploymentGroup
         | Kind::Subnet
         | Kind::TestResource
+        | Kind::TopologyLink
         | Kind::Value
         | Kind::WaitCondition
         | Kind::WaitConditionHandle => return Ok(Desired::Here(Here::None)),
@@ -261,7 +271,7 @@ pub fn node(properties: &Value) -> Result<Option<NodeId>, PropertyError> {
 
 impl Kind {
     /// All of them, by name.
-    pub const ALL: [Kind; 32] = [
+    pub const ALL: [Kind; 34] = [
         Kind::Dummy,
         Kind::File,
         Kind::FlowGroup,
@@ -270,9 +280,11 @@ impl Kind {
         Kind::FlowTable,
         Kind::UnixGroup,
         Kind::Hostname,
+        Kind::Intent,
         Kind::NetworkConfig,
         Kind::Package,
         Kind::Sysctl,
+        Kind::TopologyLink,
         Kind::Unit,
         Kind::User,
         Kind::DeployedServer,
@@ -306,6 +318,8 @@ impl Kind {
             Kind::FlowRule => "Muster::FlowRule",
             Kind::FlowTable => "Muster::FlowTable",
             Kind::Hostname => "Muster::Hostname",
+            Kind::Intent => "Muster::Intent",
+            Kind::TopologyLink => "Muster::TopologyLink",
             Kind::NetworkConfig => "Muster::NetworkConfig",
             Kind::Package => "Muster::Package",
             Kind::User => "Muster::User",
@@ -367,6 +381,7 @@ impl Kind {
             Kind::Chain
             | Kind::DeployedServer
             | Kind::Group
+            | Kind::Intent
             | Kind::Nested
             | Kind::Net
             | Kind::None
@@ -379,6 +394,7 @@ impl Kind {
             | Kind::StructuredDeploymentGroup
             | Kind::Subnet
             | Kind::TestResource
+            | Kind::TopologyLink
             | Kind::Value
             | Kind::WaitCondition
             | Kind::WaitConditionHandle => true,
@@ -410,6 +426,8 @@ impl Kind {
             Kind::FlowRule => &flow::RULE_PROPERTIES,
             Kind::FlowTable => &flow::TABLE_PROPERTIES,
             Kind::Hostname => &hostname::PROPERTIES,
+            Kind::Intent => &intent::INTENT_PROPERTIES,
+            Kind::TopologyLink => &intent::LINK_PROPERTIES,
             Kind::Package => &package::PROPERTIES,
             Kind::User => &account::USER_PROPERTIES,
             Kind::UnixGroup => &account::GROUP_PROPERTIES,
@@ -453,12 +471,13 @@ impl Kind {
             Kind::FlowGroup | Kind::FlowMeter | Kind::FlowRule => Some(&["device", "id", "ids"]),
             Kind::FlowTable => Some(&["device", "ids"]),
             Kind::Hostname => Some(&["hostname"]),
+            Kind::Intent => Some(&["key"]),
             Kind::Package => Some(&["name", "version"]),
             Kind::User => Some(&["name", "uid"]),
             Kind::UnixGroup => Some(&["gid", "name"]),
             Kind::Sysctl => Some(&["value"]),
             Kind::Unit => Some(&["name"]),
-            Kind::NetworkConfig => Some(&[]),
+            Kind::NetworkConfig | Kind::TopologyLink => Some(&[]),
             Kind::DeployedServer => Some(&["name"]),
             Kind::RandomString | Kind::Value => Some(&["value"]),
             Kind::TestResource => Some(&["output"]),

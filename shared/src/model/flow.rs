@@ -25,7 +25,7 @@ pub use message::{
     STATS_PAGE, SwitchState, TableCounters,
 };
 pub use packed::{ENTRY_MAX, NotAnEntry, Packed};
-pub use parse::{BadEntry, Step, check_part, suggestion};
+pub use parse::{BadEntry, Step, check_part, check_traffic, suggestion, traffic_selector, traffic_treatment};
 pub use table::{BUCKETS, Buckets, EntryState, bucket_of};
 
 use std::fmt;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{Held, INTENTS_MAX, IntentNo, Manager};
@@ -12,7 +13,7 @@ use crate::phase::{Request, Standing, State};
 pub const KEY_MAX: usize = 255;
 
 /// An intent that is asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wish {
     /// What.
     pub intent: Arc<Intent>,

@@ -119,7 +119,7 @@ fn items(
 }
 
 /// Where these steps lead, or as far as they do.
-pub(super) fn place_of(expr: &Expr, steps: &[Step]) -> Place {
+pub(crate) fn place_of(expr: &Expr, steps: &[Step]) -> Place {
     let mut node = expr;
     let mut at = expr.at;
     for step in steps {

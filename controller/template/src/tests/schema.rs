@@ -49,6 +49,19 @@ fn sample(kind: Kind) -> (Value, Value) {
                 "comment": ["a", "b"], "system": [true, false], "password_hash": ["$6$a$b", "$6$a$c"],
                 "authorized_keys": [["a"], ["b"]], "locked": [true, false]}),
         ),
+        Kind::TopologyLink => (
+            json!({"from": point("web-1/br0", "p1"), "to": point("web-2/br0", "p1")}),
+            json!({"from": [point("web-3/br0", "p1"), point("web-1/br0", "p2")],
+                "to": [point("web-3/br0", "p1"), point("web-2/br0", "p2")], "annotations": [{"type": "fibre"}, {"a": 1}],
+                "bidirectional": [false, "TRUE"], "latency": [0.01, "1"]}),
+        ),
+        Kind::Intent => (
+            json!({"key": "a", "type": "point_to_point", "from": point("web-1/br0", "h"), "to": point("web-2/br0", "h")}),
+            json!({"key": ["b", "c"], "from": [point("web-3/br0", "h"), [point("web-1/br0", "g")]],
+                "to": [point("web-3/br0", "h"), [point("web-2/br0", "g")]], "links": [[], []],
+                "selector": [{"eth_type": 2048}, {"vlan_vid": 5}], "constraints": [["protection"], [{"bandwidth": 5}]],
+                "treatment": [[{"set_queue": 1}], [{"push_vlan": 33024}]]}),
+        ),
         Kind::UnixGroup => (
             json!({"node": "web-1", "name": "web"}),
             json!({"node": ["web-2", "web-3"], "name": ["a", "b"], "members": [["a"], ["b"]],
@@ -152,6 +165,10 @@ fn sample(kind: Kind) -> (Value, Value) {
             json!({"device": device, "guard": [false, "FALSE"], "bands": [[{"rate": 2}], [{"rate": 3}]]}),
         ),
     }
+}
+
+fn point(device: &str, port: &str) -> Value {
+    json!({"device": device, "port": port})
 }
 
 /// With what all configs have.

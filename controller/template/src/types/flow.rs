@@ -237,7 +237,7 @@ pub(super) fn device(value: &Value) -> Result<DeviceName, PropertyError> {
 }
 
 /// A parameter may come as text.
-fn guard(value: &Value) -> Result<bool, PropertyError> {
+pub(super) fn guard(value: &Value) -> Result<bool, PropertyError> {
     match value {
         Value::Bool(on) => Ok(*on),
         Value::String(text) if text.eq_ignore_ascii_case("true") => Ok(true),
@@ -280,7 +280,7 @@ fn check_buckets(value: &Value) -> Result<(), PropertyError> {
     if value.is_array() { Ok(()) } else { Err(unwanted("a list of {treatment: [...]}", value)) }
 }
 
-fn has_null(value: &Value) -> bool {
+pub(crate) fn has_null(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::Array(items) => items.iter().any(has_null),
@@ -289,7 +289,7 @@ fn has_null(value: &Value) -> bool {
     }
 }
 
-fn located(bad: BadEntry) -> PropertyError {
+pub(super) fn located(bad: BadEntry) -> PropertyError {
     let steps = bad.path.into_iter().rev().map(|step| match step {
         flow::Step::Key(key) => Step::Key(key),
         flow::Step::Item(index) => Step::Item(index),

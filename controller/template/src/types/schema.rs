@@ -163,6 +163,8 @@ impl Kind {
             Kind::FlowRule => "one flow rule of a bridge",
             Kind::FlowTable => "many flow rules of a bridge",
             Kind::Hostname => "the name of a node, in the kernel and in /etc/hostname",
+            Kind::Intent => "connectivity through the bridges of the site, which finds its way by itself",
+            Kind::TopologyLink => "a link between ports of two bridges",
             Kind::User => "a user of the node: number, groups, home, shell, password's hash, keys",
             Kind::UnixGroup => "a group of the node's users",
             Kind::Package => "a package of the node's distribution, by apt or dnf",
@@ -206,6 +208,7 @@ impl Kind {
                 "the ids of all its entries, in order"
             }
             (Kind::Hostname, "hostname") => "the name",
+            (Kind::Intent, "key") => "its key, as 'muster intent list' has it",
             (Kind::Package | Kind::Unit | Kind::User | Kind::UnixGroup, "name") => "the name",
             (Kind::User, "uid") | (Kind::UnixGroup, "gid") => "the number that it has",
             (Kind::Package, "version") => "the version that is there; empty where none is",

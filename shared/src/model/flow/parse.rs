@@ -8,6 +8,7 @@
 mod near;
 mod object;
 mod prerequisite;
+mod traffic;
 mod treatment;
 mod value;
 
@@ -22,6 +23,7 @@ use serde_json::{Map, Value};
 
 pub use near::suggestion;
 use object::{Object, unwanted};
+pub use traffic::{check_traffic, traffic_selector, traffic_treatment};
 
 use super::{
     BANDS_MAX, Band, Criterion, Entry, Field, GROUP_BUCKETS_MAX, Group, GroupBucket, GroupKind, Meter, Rule,

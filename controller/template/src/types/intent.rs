@@ -1,0 +1,180 @@
+//! `Muster::TopologyLink` and `Muster::Intent`: what the network is, and what it is to connect.
+//!
+//! Points, constraints and whole intents are read by the intent file's parser; here its errors get their place in the
+//! template.
+
+use std::collections::BTreeMap;
+
+use muster_intent::topology::{ConnectPoint, LinkTraits};
+use serde_json::{Map, Value};
+
+use super::flow::{guard as flag, has_null, located};
+use super::value::{integer, text, unwanted};
+use super::{Given, Property, PropertyError, PropertyType};
+use crate::here::{Here, TopologyLink};
+use crate::intent_file::{self, TYPES};
+use crate::render::Step;
+
+type Read<T> = Result<T, PropertyError>;
+
+/// As OSPF bounds it: a path of any length costs less than a device that is away.
+const COST_MAX: u64 = 65_535;
+/// Of a link: more than anybody writes.
+const ANNOTATIONS_MAX: usize = 64;
+/// Bytes of an annotation's name and of its value.
+const ANNOTATION_MAX: usize = 255;
+/// Seconds that a row waits until its intent is installed, where nothing is said.
+const TIMEOUT: u32 = 60;
+/// As a wait condition's: twelve hours.
+const TIMEOUT_MAX: u64 = 43_200;
+
+pub(super) static LINK_PROPERTIES: [Property; 7] = [
+    Property::optional("annotations", |value| annotations(value).map(drop))
+        .is(
+            PropertyType::Map,
+            "whatever else is to be said of it, such as type: what intents choose links by",
+        )
+        .default("{}"),
+    Property::optional("bandwidth", |value| bandwidth(value).map(drop))
+        .is(PropertyType::Integer, "bits per second that intents may reserve; none if not given")
+        .range(1, intent_file::BANDWIDTH_MAX),
+    Property::optional("bidirectional", |value| flag(value).map(drop))
+        .is(PropertyType::Boolean, "whether packets go both ways")
+        .default("true"),
+    Property::optional("cost", |value| cost(value).map(drop))
+        .is(PropertyType::Integer, "a path has the least sum of these")
+        .default("1")
+        .range(1, COST_MAX),
+    Property::required("from", end)
+        .is(PropertyType::Map, "one end: {device: NODE/BRIDGE, port: INTERFACE}")
+        .replaces(),
+    Property::optional("latency", |value| latency(value).map(drop))
+        .is(PropertyType::Number, "seconds that packets take; not known if not given")
+        .limits("more than 0, at most 3600"),
+    Property::required("to", end).is(PropertyType::Map, "the other end, on another bridge").replaces(),
+];
+
+pub(super) static INTENT_PROPERTIES: [Property; 10] = [
+    Property::optional("constraints", |value| part("constraints", value))
+        .is(
+            PropertyType::List,
+            "how: maps of one key each, such as {bandwidth: 1000000}, {latency: 0.01}, {waypoints: [NODE/BRIDGE]}",
+        )
+        .default("[]"),
+    Property::required("from", |value| part("from", value)).is(
+        PropertyType::Map,
+        "where packets come in: {device: NODE/BRIDGE, port: INTERFACE}, or a list of such where the type has several",
+    ),
+    Property::required("key", |value| part("key", value))
+        .is(PropertyType::String, "its name, of which the site has one")
+        .limits("1 to 255 bytes")
+        .replaces(),
+    Property::optional("links", |value| part("links", value))
+        .is(PropertyType::List, "of type link_collection: the links it takes, {from: …, to: …} each")
+        .default("[]"),
+    Property::optional("priority", |value| part("priority", value))
+        .is(PropertyType::Integer, "of its rules: of those that match, the one with the highest counts")
+        .default("100")
+        .range(0, 65_535),
+    Property::optional("selector", |value| part("selector", value))
+        .is(
+            PropertyType::Map,
+            "which packets, as in a flow rule, without in_port; all packets where it is empty",
+        )
+        .default("{}"),
+    Property::optional("timeout", |value| timeout(value).map(drop))
+        .is(PropertyType::Integer, "seconds to be installed in; else the resource has failed")
+        .default("60")
+        .range(1, TIMEOUT_MAX),
+    Property::required("to", |value| part("to", value))
+        .is(PropertyType::Map, "where they go out; as 'from'"),
+    Property::optional("treatment", |value| part("treatment", value))
+        .is(PropertyType::List, "what is changed of them before they go out: actions, as in a flow rule")
+        .default("[]"),
+    Property::required("type", |value| part("type", value))
+        .is(PropertyType::String, "between what")
+        .one_of(&TYPES),
+];
+
+pub(super) fn link(given: &Given<'_>) -> Read<Here> {
+    let link = TopologyLink {
+        from: given.required("from", point)?,
+        to: given.required("to", point)?,
+        bidirectional: given.get("bidirectional", flag)?.unwrap_or(true),
+        traits: LinkTraits {
+            cost: given.get("cost", cost)?.unwrap_or(1),
+            bandwidth: given.get("bandwidth", bandwidth)?,
+            latency: given.get("latency", latency)?,
+            annotations: given.get("annotations", annotations)?.unwrap_or_default(),
+        },
+    };
+    if link.from.device == link.to.device {
+        let message = format!("both ends are on {}: a link is between two devices", link.to.device);
+        return Err(PropertyError::new(message).within_key("device").within_key("to"));
+    }
+    Ok(Here::Link(link))
+}
+
+pub(super) fn intent(given: &Given<'_>) -> Read<Here> {
+    let words = given.0.iter().filter(|(name, value)| *name != "timeout" && !value.is_null());
+    let map: Map<String, Value> = words.map(|(name, value)| (name.clone(), value.clone())).collect();
+    for property in INTENT_PROPERTIES.iter().filter(|property| property.required) {
+        given.required(property.name, |_| Ok(()))?;
+    }
+    let (key, wish) = intent_file::wish(&Value::Object(map)).map_err(located)?;
+    Ok(Here::Intent { key, wish, timeout: given.get("timeout", timeout)?.unwrap_or(TIMEOUT) })
+}
+
+/// What may still have nulls where a function's value will be: what is certain is checked.
+fn part(name: &str, value: &Value) -> Read<()> {
+    match has_null(value) {
+        true => Ok(()),
+        false => intent_file::part(name, value).map_err(located),
+    }
+}
+
+/// As [`part`].
+fn end(value: &Value) -> Read<()> {
+    if has_null(value) { Ok(()) } else { point(value).map(drop) }
+}
+
+fn point(value: &Value) -> Read<ConnectPoint> {
+    intent_file::point(value).map_err(located)
+}
+
+fn cost(value: &Value) -> Read<u32> {
+    narrow(integer(value, 1, COST_MAX)?)
+}
+
+fn timeout(value: &Value) -> Read<u32> {
+    narrow(integer(value, 1, TIMEOUT_MAX)?)
+}
+
+fn narrow(number: u64) -> Read<u32> {
+    u32::try_from(number).map_err(|_| PropertyError::new("too large"))
+}
+
+fn bandwidth(value: &Value) -> Read<u64> {
+    intent_file::bandwidth(value).map_err(located)
+}
+
+fn latency(value: &Value) -> Read<u64> {
+    intent_file::latency(value).map_err(located)
+}
+
+fn annotations(value: &Value) -> Read<BTreeMap<Box<str>, Box<str>>> {
+    let Value::Object(map) = value else { return Err(unwanted("a map", value)) };
+    if map.len() > ANNOTATIONS_MAX {
+        return Err(PropertyError::new(format!("at most {ANNOTATIONS_MAX} are taken")));
+    }
+    let bounded = |text: &str| match text.len() <= ANNOTATION_MAX && !text.contains(char::is_control) {
+        true => Ok(Box::<str>::from(text)),
+        false => Err(PropertyError::new(format!("want at most {ANNOTATION_MAX} bytes in a line"))),
+    };
+    let given = map.iter().filter(|(_, value)| !value.is_null());
+    let read = |(name, value): (&String, &Value)| {
+        let value = text(value).and_then(|text| bounded(&text));
+        Ok((bounded(name)?, value.map_err(|error| error.within(Step::Key(name.as_str().into())))?))
+    };
+    given.map(read).collect()
+}

@@ -42,7 +42,8 @@ impl Engine {
     ) -> Result<Planned, Refusal> {
         let Source { tree, policies, .. } = source;
         let grown = self.grown(stack, tree);
-        let tree = grown.map_err(|errors| Refusal::Invalid(tree.without_hidden(&errors.to_string())))?;
+        let tree =
+            grown.map_err(|errors| Refusal::Invalid(stack.without_hidden(tree, &errors.to_string())))?;
         if tree.len() > RESOURCES_MAX {
             return Err(Refusal::Invalid(format!("a stack has at most {RESOURCES_MAX} resources")));
         }
@@ -55,6 +56,7 @@ impl Engine {
         }
         let astray = self.astray(stack.id);
         let ground = Ground {
+            hides: stack.hidden.hides_of_others(),
             astray: &astray,
             rows: &self.rows,
             forward: &stack.forward,
@@ -65,7 +67,7 @@ impl Engine {
             target,
         };
         let plan = plan(&ground, &tree);
-        let shown = |text: String| tree.without_hidden(&text);
+        let shown = |text: String| stack.without_hidden(&tree, &text);
         let checked = self.check(stack.id, &plan, &tree, options);
         let mut warnings: Vec<String> =
             checked.map_err(|refusal| refusal.map(shown))?.into_iter().map(shown).collect();

@@ -4,6 +4,7 @@
 //! never have one address. Absent: rows and stacks; who asks says whose each thing is.
 
 mod free;
+mod hidden;
 mod row;
 mod subnet;
 
@@ -13,6 +14,7 @@ use std::net::IpAddr;
 use muster_shared::ResourceId;
 use muster_template::{FixedIp, Subnet as Wanted};
 
+pub(crate) use hidden::HIDES;
 pub(crate) use row::AS_JSON;
 use subnet::Subnet;
 
@@ -208,6 +210,20 @@ impl AddressPlan {
     /// Networks and subnets.
     pub fn made(&self) -> impl Iterator<Item = ResourceId> {
         self.networks.keys().chain(self.subnets.keys()).copied()
+    }
+
+    /// The network and the subnets that a port has something of.
+    pub fn made_of(&self, port: ResourceId) -> impl Iterator<Item = ResourceId> + '_ {
+        let port = self.ports.get(&port);
+        port.into_iter()
+            .flat_map(|port| std::iter::once(port.network).chain(port.addresses.iter().map(|has| has.subnet)))
+    }
+
+    /// The ports that have something of a network or a subnet.
+    pub fn ports_with(&self, id: ResourceId) -> impl Iterator<Item = ResourceId> + '_ {
+        let network = self.subnets.get(&id).map_or(id, Subnet::network);
+        let ports = self.networks.get(&network).into_iter().flat_map(|network| &network.ports).copied();
+        ports.filter(move |port| self.made_of(*port).any(|made| made == id))
     }
 
     /// What a network is called.

@@ -115,7 +115,7 @@ impl Engine {
             Err(error) => Err(error.to_string()),
         };
         if let Err(reason) = anew {
-            let reason = tree.without_hidden(&reason);
+            let reason = self.stacks[&id].without_hidden(tree, &reason);
             if self.rows[slot].work.is_some() {
                 self.take_back(slot);
             }
@@ -151,6 +151,7 @@ impl Engine {
     pub(crate) fn plan_again(&self, stack: &Stack, tree: &Tree) -> Plan {
         let astray = self.astray(stack.id);
         let ground = Ground {
+            hides: stack.hidden.hides_of_others(),
             astray: &astray,
             rows: &self.rows,
             forward: &stack.forward,

@@ -10,6 +10,7 @@ use muster_shared::NodeId;
 use muster_shared::model::Action;
 use muster_template::{Desired, Here, Kind, RandomString};
 
+use crate::address::HIDES;
 use crate::by_name::short_names;
 use crate::engine::{Engine, Todo};
 use crate::pause::SIGNALS_GRACE;
@@ -72,12 +73,17 @@ impl Engine {
             row.attributes = [(VALUE.to_owned(), text)].into();
         }
         if let Some(planned) = planned {
-            row.attributes = planned.into_iter().collect();
+            row.attributes = planned.into_iter().chain(row.attributes.remove_entry(HIDES)).collect();
         }
         if let Some(node) = row.node.take() {
             self.nodes[node].rows -= 1;
         }
         self.look_for_server(slot);
+        match kind {
+            Kind::Net | Kind::Subnet => self.hide_in_plan(slot),
+            Kind::Port => self.hide_of_port(slot),
+            _ => {}
+        }
         let takes = time_of(&desired, action);
         if !takes.is_zero() {
             self.observe(slot, Observation::Unknown);

@@ -7,7 +7,8 @@
 
 use std::collections::BTreeSet;
 
-use muster_template::{MASK, Secrets};
+use muster_template::{MASK, Secrets, Tree};
+use serde_json::Value;
 
 use crate::engine::Engine;
 use crate::resource::{Row, Slot};
@@ -21,6 +22,8 @@ const UNKNOWN: &str =
 #[derive(Default)]
 pub(crate) struct Hidden {
     secrets: Secrets,
+    /// Of other stacks, which its ports tell of: known as long as those are there.
+    others: Secrets,
     forgotten: bool,
 }
 
@@ -33,11 +36,53 @@ impl Hidden {
 
     /// Everything is as these say.
     pub fn settle(&mut self, secrets: &Secrets) {
-        *self = Self { secrets: secrets.clone(), forgotten: false };
+        (self.secrets, self.forgotten) = (secrets.clone(), false);
+    }
+
+    /// Its own values.
+    pub fn secrets(&self) -> &Secrets {
+        &self.secrets
+    }
+
+    /// Its own values are not known.
+    pub fn is_forgotten(&self) -> bool {
+        self.forgotten
+    }
+
+    /// Something more of other stacks; false if it was known.
+    pub fn hide_of_others(&mut self, others: &Secrets) -> bool {
+        let all = self.others.and(others);
+        let is_news = all != self.others;
+        self.others = all;
+        is_news
+    }
+
+    /// There is something of other stacks to hide.
+    pub fn hides_of_others(&self) -> bool {
+        !self.others.is_empty()
+    }
+
+    /// A value for operators, without what other stacks hide.
+    pub fn of_others(&self, value: Value) -> Value {
+        self.others.mask_value(value)
+    }
+
+    fn mask(&self, text: &str) -> String {
+        self.others.mask(&self.secrets.mask(text))
     }
 }
 
 impl Stack {
+    /// A value for operators, of what this tree makes.
+    pub fn masked(&self, tree: &Tree, value: Value) -> Value {
+        self.hidden.of_others(tree.masked(value))
+    }
+
+    /// A text for operators, of what this tree makes.
+    pub fn without_hidden(&self, tree: &Tree, text: &str) -> String {
+        self.hidden.others.mask(&tree.without_hidden(text))
+    }
+
     /// After a restart.
     pub fn forget_hidden(&mut self) {
         self.hidden.forgotten = self.parameters.values().any(|value| value == MASK);
@@ -69,7 +114,7 @@ impl Engine {
     pub(crate) fn asked(&self, row: &Row) -> String {
         let stack = self.stacks.get(&row.stack).filter(|stack| !stack.hidden.forgotten);
         match (self.asks(row), stack) {
-            (Some(node), Some(stack)) => format!("node {}", stack.hidden.secrets.mask(node.as_str())),
+            (Some(node), Some(stack)) => format!("node {}", stack.hidden.mask(node.as_str())),
             _ => "a node".to_owned(),
         }
     }
@@ -78,7 +123,7 @@ impl Engine {
     pub(crate) fn shown(&self, slot: Slot, reason: &str) -> String {
         match self.stacks.get(&self.rows[slot].stack) {
             Some(stack) if stack.hidden.forgotten => UNKNOWN.to_owned(),
-            Some(stack) => stack.hidden.secrets.mask(reason),
+            Some(stack) => stack.hidden.mask(reason),
             None => reason.to_owned(),
         }
     }

@@ -84,6 +84,7 @@ impl Engine {
         for slot in obsolete {
             self.take_back(slot);
         }
+        self.hide_plan_of(id);
         for slot in slots {
             if self.rows[slot].blocked == 0 {
                 self.agenda.push_back(Todo::Visit(slot));

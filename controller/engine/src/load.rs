@@ -227,6 +227,7 @@ impl Engine {
             if row.work.is_some() {
                 stack.working.insert(slot);
             }
+            stack.hidden.hide_of_others(&row.others_hide());
             if row.dropped.is_some() {
                 stack.extras.insert(slot);
             } else {

@@ -26,6 +26,8 @@ pub(crate) struct Ground<'a> {
     pub previous: u32,
     /// The revision whose content is to come back, in a rollback.
     pub target: Option<u32>,
+    /// What other stacks hide may be in it.
+    pub hides: bool,
     /// Rows that may become another with the same definition, beside those that ask nodes.
     pub astray: &'a BTreeSet<Slot>,
 }
@@ -49,7 +51,7 @@ pub(crate) fn plan(ground: &Ground<'_>, tree: &Tree) -> Plan {
     let same_rows = ground.extras.is_empty() && ground.names == tree.names();
     let (chosen, dropped) = if same_rows { keep(ground) } else { choose(ground, tree) };
     let settled = |index: usize| if same_rows { ground.settled[index] } else { 0 };
-    let has_secrets = !tree.secrets().is_empty();
+    let has_secrets = ground.hides || !tree.secrets().is_empty();
     let mut dirty: Vec<bool> = chosen
         .iter()
         .enumerate()

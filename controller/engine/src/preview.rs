@@ -370,7 +370,7 @@ impl Preview<'_> {
         // Of what is not as the current revision has it, nobody knows which values were hidden.
         let known = row.is_some_and(crate::plan::is_settled);
         let hides = self.stack.parameters.values().any(|value| value == MASK);
-        let secret = hides || !self.tree.secrets().is_empty();
+        let secret = hides || self.stack.hidden.hides_of_others() || !self.tree.secrets().is_empty();
         for property in &mut found {
             let digest = ["content.digest", "config.digest"].iter().any(|end| property.path.ends_with(end));
             if secret && digest {
@@ -384,11 +384,11 @@ impl Preview<'_> {
             }
             property.old = match old.filter(|_| known || !hides) {
                 _ if property.old.is_null() => Value::Null,
-                Some(old) => self.tree.masked(old.masked(property.old.take())),
+                Some(old) => self.stack.masked(self.tree, old.masked(property.old.take())),
                 None if hides => Value::from(MASK),
-                None => self.tree.masked(property.old.take()),
+                None => self.stack.masked(self.tree, property.old.take()),
             };
-            property.new = self.tree.masked(property.new.take());
+            property.new = self.stack.masked(self.tree, property.new.take());
             let weight =
                 property.path.len() + property.old.to_string().len() + property.new.to_string().len();
             *budget = budget.saturating_sub(weight);

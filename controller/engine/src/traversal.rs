@@ -326,7 +326,7 @@ impl Engine {
             value: walk
                 .tree
                 .render_output(index, &references)
-                .map_or(Value::Null, |value| walk.tree.masked(value)),
+                .map_or(Value::Null, |value| stack.masked(&walk.tree, value)),
         };
         walk.tree.outputs().iter().enumerate().map(render).collect()
     }

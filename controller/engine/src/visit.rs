@@ -141,8 +141,8 @@ impl Engine {
         // Also of a row that stands for another, and of a tree that was made after a restart.
         self.remember_removed(slot, tree.removed(self.rows[slot].index as usize));
         let decision = self.decide(slot, &tree).map_err(|reason| {
-            let walk = self.stacks.get(&stack).and_then(|stack| stack.walk.as_ref());
-            walk.map(|walk| walk.tree.without_hidden(&reason)).unwrap_or(reason)
+            let stack = self.stacks.get(&stack);
+            stack.map(|stack| stack.without_hidden(&tree, &reason)).unwrap_or(reason)
         });
         let acts = match &decision {
             Ok(Decision::Apply { .. } | Decision::Replace | Decision::Settle { .. }) => true,
@@ -255,7 +255,7 @@ impl Engine {
         }
         if let Err(reason) = self.claim(slot, node, claims) {
             let stack = &self.stacks[&self.rows[slot].stack];
-            let shown = stack.walk.as_ref().map(|walk| walk.tree.without_hidden(&reason));
+            let shown = stack.walk.as_ref().map(|walk| stack.without_hidden(&walk.tree, &reason));
             self.fail_row(slot, shown.unwrap_or(reason));
             return false;
         }
@@ -344,7 +344,9 @@ impl Engine {
         }
         let needed = self.rows[slot].needed(kind, Some(node), &spec, &packed);
         if packed.is_flows() {
-            let hides = !tree.secrets().is_empty() && tree.masked(properties.clone()) != properties;
+            let stack = &self.stacks[&self.rows[slot].stack];
+            let may_hide = stack.hidden.hides_of_others() || !tree.secrets().is_empty();
+            let hides = may_hide && stack.masked(tree, properties.clone()) != properties;
             self.mark_hidden_flows(slot, hides, needed == Needed::Nothing);
         }
         Ok(match needed {

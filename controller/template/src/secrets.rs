@@ -83,6 +83,16 @@ impl Secrets {
         }
     }
 
+    /// Those that are in a text, as often as they are; none of less than [`Secrets::ANYWHERE`] characters.
+    pub fn found_in(&self, text: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        if let Some(known) = &self.0 {
+            known.each(text, |at, length| found.push(text[at..at + length].to_owned()));
+        }
+        found.retain(|secret| secret.chars().count() >= Self::ANYWHERE);
+        found
+    }
+
     /// A value for operators: each text in it, numbers and keys too.
     pub fn mask_value(&self, value: Value) -> Value {
         let Some(known) = &self.0 else { return value };
@@ -161,30 +171,35 @@ impl Known {
     }
 
     fn mask(&self, text: &str) -> String {
+        let mut shown = String::with_capacity(text.len());
+        let mut from = 0;
+        self.each(text, |at, length| {
+            shown.push_str(&text[from..at]);
+            shown.push_str(MASK);
+            from = at + length;
+        });
+        shown.push_str(&text[from..]);
+        shown
+    }
+
+    /// Where a secret begins, and its bytes; they do not overlap.
+    fn each(&self, text: &str, mut found: impl FnMut(usize, usize)) {
         let mut first = [false; 256];
         for secret in self.anywhere.iter().chain(&self.words) {
             first[usize::from(secret.as_bytes()[0])] = true;
         }
-        let mut shown = String::with_capacity(text.len());
-        let (mut from, mut at) = (0, 0);
+        let mut at = 0;
         while at < text.len() {
-            let found = match first[usize::from(text.as_bytes()[at])] {
+            let length = match first[usize::from(text.as_bytes()[at])] {
                 true => self.at(text, at),
                 false => None,
             };
-            match found {
-                Some(length) => {
-                    shown.push_str(&text[from..at]);
-                    shown.push_str(MASK);
-                    at += length;
-                    from = at;
-                }
-                // Bytes within a character begin no secret.
-                None => at += 1,
+            if let Some(length) = length {
+                found(at, length);
             }
+            // Bytes within a character begin no secret.
+            at += length.unwrap_or(1);
         }
-        shown.push_str(&text[from..]);
-        shown
     }
 
     /// Bytes of the secret that begins here.

@@ -197,3 +197,79 @@ resources:
     bed.idle();
     assert!(reason(&bed).ends_with("(known: ******)"), "{}", reason(&bed));
 }
+
+/// Another stack's network and subnet have hidden names, in a part of which the value stands.
+#[test]
+fn what_another_stack_hides_of_a_network_is_masked_where_a_port_tells_it() {
+    let made = |name: &str, hidden: bool| {
+        let template = format!(
+            "heat_template_version: 2018-08-31
+parameters: {{secret: {{type: string, hidden: {hidden}}}}}
+resources:
+  n: {{type: OS::Neutron::Net, properties: {{name: {{list_join: ['-', [net, {{get_param: secret}}]]}}}}}}
+  s: {{type: OS::Neutron::Subnet, properties: {{network: {{get_resource: n}}, name: {{get_param: secret}}, cidr: 10.0.0.0/24}}}}
+"
+        );
+        let parameters = [("secret".to_owned(), name.into())].into();
+        parse(SourceText { name: "t".into(), template, parameters, ..SourceText::default() })
+    };
+    let asking = |network: &str, more: &str| {
+        let dummy = "d: {type: Muster::Dummy, properties: {node: node-0, values: {a: {get_attr: [a, network, name]}, \
+             b: {str_split: ['-', {get_attr: [a, network, name]}, 1]}, c: x}}}";
+        let resources = format!(
+            "a: {{type: OS::Neutron::Port, properties: {{network: '{network}'}}}}, {}",
+            dummy.replace("c: x", &format!("c: x{more}"))
+        );
+        source(
+            &resources,
+            "all: {value: {get_attr: [a, network]}}, part: {value: {str_split: ['-', {get_attr: [a, network, name]}, 1]}}, \
+             sub: {value: {get_attr: [a, subnets]}}, told: {value: {get_attr: [d, b]}}, ip: {value: {get_attr: [a, fixed_ips, 0, ip_address]}}",
+        )
+    };
+    let asks = || "asks".parse().unwrap();
+    let update = |bed: &mut Bed, name: &str, source: Source| {
+        bed.ask(Request::Update { name: name.parse().unwrap(), source, options: options() }).unwrap();
+        bed.idle();
+        assert!(status(bed, name).starts_with("UPDATE_COMPLETE"), "{}", status(bed, name));
+    };
+    let seen = |bed: &Bed, network: &str| {
+        let outputs = ["all", "part", "sub", "told", "ip"].map(|key| output(bed, "asks", key).to_string());
+        let preview = bed
+            .engine
+            .preview(&asks(), &asking(network, "y, e: {get_attr: [a, network, name]}"), None, &options())
+            .unwrap();
+        let rows = bed.engine.resource_views(&asks(), false).unwrap();
+        format!("{outputs:?} {preview:?} {rows:?} {:?}", bed.tables.reasons)
+    };
+    let mut bed = Bed::new(1);
+    // As long as it is no secret it is told.
+    assert_eq!(create(&mut bed, "nets", made("s3cret1", false)), "CREATE_COMPLETE: ");
+    let id = bed.engine.resource_views(&"nets".parse().unwrap(), false).unwrap()[0].physical_id.clone();
+    assert_eq!(create(&mut bed, "asks", asking(&id, "")), "CREATE_COMPLETE: ");
+    assert_eq!(output(&bed, "asks", "part"), "s3cret1");
+    // From now on it is one, of the stack that has the port too.
+    update(&mut bed, "nets", made("s3cret1", true));
+    let hidden = seen(&bed, &id);
+    assert!(!hidden.contains("s3cret1") && hidden.contains("******"), "{hidden}");
+    assert!(
+        output(&bed, "asks", "ip").as_str().unwrap().starts_with("10.0.0."),
+        "what is not hidden is told"
+    );
+    for round in 0..2 {
+        update(&mut bed, "asks", asking(&id, &format!("z{round}")));
+        let hidden = seen(&bed, &id);
+        assert!(!hidden.contains("net-s3cret1") && !hidden.contains("s3cret1"), "{hidden}");
+        // The server gets it all the same.
+        assert_eq!(bed.reality()[0].1["a"], "net-s3cret1");
+        // Neither stack's values are known then.
+        bed.restart();
+        bed.connect(&super::bed::node(0));
+    }
+    // Another name is another secret; what the port said before stays one.
+    update(&mut bed, "nets", made("an0ther", true));
+    assert!(!seen(&bed, &id).contains("s3cret1"), "{}", seen(&bed, &id));
+    update(&mut bed, "asks", asking(&id, "end"));
+    bed.restart();
+    let hidden = seen(&bed, &id);
+    assert!(!hidden.contains("an0ther") && !hidden.contains("s3cret1"), "{hidden}");
+}

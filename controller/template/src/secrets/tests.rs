@@ -75,3 +75,11 @@ fn with_too_many_nothing_is_shown() {
 fn they_are_in_no_log() {
     assert_eq!(format!("{:?}", secrets(&[json!("hunter22")])), "Secrets");
 }
+
+#[test]
+fn those_that_are_in_a_text_are_found() {
+    let secrets = secrets(&[json!("hunter22"), json!(7), json!("line 1\nline 2 of it")]);
+    assert_eq!(secrets.found_in("xhunter22x 7 hunter22"), ["hunter22", "hunter22"]);
+    assert_eq!(secrets.found_in("of line 2 of it"), ["line 2 of it"]);
+    assert!(secrets.found_in("hunter").is_empty() && Secrets::default().found_in("x").is_empty());
+}

@@ -1,0 +1,119 @@
+//! What a stack hides of its networks and subnets, in stacks whose ports have something of them: the attributes of such a
+//! port tell it, and are masked there as well.
+//!
+//! A row keeps it with its attributes, which are sealed: a port what it has seen, also when the network is called
+//! otherwise since, and whatever is known of the other stack after a restart.
+
+use muster_shared::ResourceId;
+use muster_template::{Kind, Secrets};
+use serde_json::Value;
+
+use crate::engine::Engine;
+use crate::resource::{Row, Slot};
+
+/// Under this a network, a subnet or a port keeps, as a list in JSON, what is not to be shown of it.
+pub(crate) const HIDES: &str = "hides";
+
+impl Row {
+    /// What is not to be shown of it.
+    fn hidden_of_plan(&self) -> Vec<Value> {
+        self.attributes.get(HIDES).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    }
+
+    /// What other stacks hide of what this port tells.
+    pub(crate) fn others_hide(&self) -> Secrets {
+        match self.kind {
+            Kind::Port => Secrets::of(self.hidden_of_plan().iter()),
+            _ => Secrets::default(),
+        }
+    }
+
+    fn hide_of_plan(&mut self, hidden: &[Value]) -> bool {
+        let kept = (!hidden.is_empty()).then(|| Value::from(hidden).to_string());
+        if self.attributes.get(HIDES) == kept.as_ref() {
+            return false;
+        }
+        match kept {
+            Some(text) => drop(self.attributes.insert(HIDES.to_owned(), text)),
+            None => drop(self.attributes.remove(HIDES)),
+        }
+        true
+    }
+}
+
+impl Engine {
+    /// What its own stack hides of a network or subnet, now that it is as it is to be, or that more is hidden.
+    pub(crate) fn hide_in_plan(&mut self, slot: Slot) {
+        let row = &self.rows[slot];
+        let known = self.stacks.get(&row.stack).filter(|stack| !stack.hidden.is_forgotten());
+        let Some(stack) = known else { return };
+        let secrets = stack.hidden.secrets();
+        let given = row.spec.as_ref().map(|spec| spec.unpack().properties()).unwrap_or_default();
+        let hidden: Vec<Value> = given.values().flat_map(|value| hidden_in(secrets, value)).collect();
+        let id = row.physical;
+        if !self.rows[slot].hide_of_plan(&hidden) {
+            return;
+        }
+        self.row_changed(slot, true);
+        let ports: Vec<ResourceId> = self.addresses.ports_with(id).collect();
+        for port in ports {
+            if let Some(port) = self.by_physical.get(&port) {
+                self.hide_of_port(*port);
+            }
+        }
+    }
+
+    /// What is hidden of the network and the subnets that a port is in.
+    pub(crate) fn hide_of_port(&mut self, slot: Slot) {
+        let row = &self.rows[slot];
+        let made = self.addresses.made_of(row.physical).filter_map(|id| self.by_physical.get(&id));
+        // What it had before may still be told by what was made of it.
+        let all = made.chain([&slot]).flat_map(|slot| self.rows[*slot].hidden_of_plan());
+        let mut hidden: Vec<Value> = Vec::new();
+        for value in all {
+            if !hidden.contains(&value) {
+                hidden.push(value);
+            }
+        }
+        if self.rows[slot].hide_of_plan(&hidden) {
+            self.row_changed(slot, true);
+        }
+        self.hide_of_others(slot);
+    }
+
+    /// A stack shows nothing of what its ports are to hide.
+    fn hide_of_others(&mut self, slot: Slot) {
+        let row = &self.rows[slot];
+        let (id, hidden) = (row.stack, row.others_hide());
+        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        if stack.hidden.hide_of_others(&hidden) {
+            for output in &mut stack.outputs {
+                output.value = stack.hidden.of_others(output.value.take());
+            }
+            self.stack_changed(id);
+        }
+    }
+
+    /// Of all networks and subnets of a stack: a parameter may be hidden that was not before.
+    pub(crate) fn hide_plan_of(&mut self, stack: u64) {
+        let hides = self.stacks.get(&stack).filter(|stack| !stack.hidden.secrets().is_empty());
+        let Some(stack) = hides else { return };
+        let is_it = |slot: &&Slot| matches!(self.rows[**slot].kind, Kind::Net | Kind::Subnet);
+        for slot in stack.forward.iter().filter(is_it).copied().collect::<Vec<_>>() {
+            self.hide_in_plan(slot);
+        }
+    }
+}
+
+/// The texts with something hidden in them, and what that is. A number or a boolean would be masked everywhere.
+fn hidden_in(secrets: &Secrets, value: &Value) -> Vec<Value> {
+    match value {
+        Value::String(text) if secrets.mask(text) != *text => {
+            let found = secrets.found_in(text).into_iter().map(Value::from);
+            found.chain([value.clone()]).collect()
+        }
+        Value::Array(items) => items.iter().flat_map(|item| hidden_in(secrets, item)).collect(),
+        Value::Object(entries) => entries.values().flat_map(|item| hidden_in(secrets, item)).collect(),
+        Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => Vec::new(),
+    }
+}

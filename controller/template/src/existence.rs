@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use crate::bind::{Parameters, Values};
+use crate::check;
 use crate::digest;
-use crate::error::{Error, Errors, Sink};
+use crate::error::{Error, Errors, Path, Sink};
 use crate::expression::{Call, Entry, Expr, ExprKind};
 use crate::render::RenderError;
-use crate::resolve::{cycle, report_cycle};
+use crate::resolve::{cycle, is_checked_later, report_cycle};
 use crate::template::{Condition, Template};
 
 impl Template {
@@ -96,6 +97,19 @@ impl Template {
         }
     }
 
+    /// What was not looked at before it was known that there is such a resource.
+    fn check_late(&self, index: usize, errors: &mut Sink) {
+        let resource = &self.resources[index];
+        if !is_checked_later(resource.condition().is_some(), resource.kind) {
+            return;
+        }
+        let mut path = Path::default();
+        for key in ["resources", &*resource.name, "properties"] {
+            path.key(key);
+        }
+        check::properties(resource.kind, &resource.properties, resource.at, errors, &mut path);
+    }
+
     /// The template without the resources whose condition does not hold: what refers to them gives null, and nobody
     /// needs them. What each of the others needs is what the chosen branches name.
     ///
@@ -114,6 +128,7 @@ impl Template {
             kept.push(exists.then_some(count));
             if exists {
                 count += 1;
+                self.check_late(index, &mut errors);
                 let needed = self.requirements(index, parameters);
                 requirements.push(needed.unwrap_or_else(|error| take(&mut errors, error)));
             }

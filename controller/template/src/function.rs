@@ -66,6 +66,10 @@ pub(crate) fn recognise(reader: &mut Reader<'_>, entries: Vec<Entry>, at: Place)
         }
         return ExprKind::Map(entries.into());
     }
+    // Only where a condition belongs it is one; who reads that knows.
+    if condition::is_condition(&entries[0].key) {
+        return ExprKind::Map(entries.into());
+    }
     if !known(&entries[0]) {
         if let Some(message) = refusal(&entries[0].key) {
             reader.error(entries[0].at, message);

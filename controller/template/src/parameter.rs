@@ -12,7 +12,7 @@ use crate::build::Reader;
 use crate::error::{Place, cut, suggestion, suggestion_or_all};
 use crate::expression::{Entry, Expr, ExprKind, describe};
 use crate::scalar;
-use crate::text::text_of;
+use crate::text::{python, text_of};
 use crate::version::Version;
 pub(crate) use constraint::Constraint;
 
@@ -244,7 +244,14 @@ fn default_value(reader: &mut Reader<'_>, definition: &ParameterDef, default: &E
     if matches!(default.kind, ExprKind::Null) {
         return None;
     }
-    match definition.take(&default.sketch()) {
+    let given = match (definition.kind, default.sketch()) {
+        // As in Heat, which asks Python for its text.
+        (ParameterType::String, given @ (Value::Array(_) | Value::Object(_))) => {
+            Value::String(python(&given))
+        }
+        (_, given) => given,
+    };
+    match definition.take(&given) {
         Ok(value) => Some(value),
         Err(message) => {
             let before = reader.path.key("default");

@@ -16,6 +16,7 @@ use crate::parse::{Draft, DraftCondition, DraftResource};
 use crate::template::{Attached, Condition, Resource, Template};
 use crate::types::Kind;
 use crate::version::Version;
+pub(crate) use walk::is_checked_later;
 use walk::{Resolver, Used, Uses};
 
 /// The template, or all that is wrong with it.

@@ -27,6 +27,39 @@ pub(crate) fn text_of(value: &Value) -> Cow<'_, str> {
     }
 }
 
+/// As Python prints a value: `{'a': [1, True, None]}`.
+pub(crate) fn python(value: &Value) -> String {
+    let items = |items: Vec<String>| items.join(", ");
+    match value {
+        Value::Null => "None".to_owned(),
+        Value::Bool(_) | Value::Number(_) => text_of(value).into_owned(),
+        Value::String(text) => quoted(text),
+        Value::Array(all) => format!("[{}]", items(all.iter().map(python).collect())),
+        Value::Object(map) => {
+            let entry = |(key, value): (&String, &Value)| format!("{}: {}", quoted(key), python(value));
+            format!("{{{}}}", items(map.iter().map(entry).collect()))
+        }
+    }
+}
+
+fn quoted(text: &str) -> String {
+    let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
+    let mut out = String::from(quote);
+    for c in text.chars() {
+        match c {
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if c == quote => out.extend(['\\', c]),
+            c if c.is_ascii_control() => out.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out.push(quote);
+    out
+}
+
 /// JSON with the spaces that Python's `json.dumps` puts, so that text made from it is what Heat made.
 pub fn json(value: &Value) -> String {
     let mut out = String::new();

@@ -1,10 +1,19 @@
 //! Conditions, and `if`, which asks one.
+//!
+//! `and`, `equals`, `not` and `or` are functions where a condition belongs, and data anywhere else, as in Heat: a map with
+//! such a key is read as one, and becomes a call here.
 
 use crate::build::{Reader, number};
-use crate::expression::{Call, Expr, ExprKind, Logic};
+use crate::expression::{Call, Entry, Expr, ExprKind, Logic};
+
+/// A function that gives true or false and stands nowhere but where that is asked for.
+pub(super) fn is_condition(name: &str) -> bool {
+    matches!(name, "and" | "equals" | "not" | "or")
+}
 
 /// What stands where a condition belongs: its name, true or false, or a function.
 pub(crate) fn condition(reader: &mut Reader<'_>, value: Expr) -> Expr {
+    let value = called(reader, value);
     let at = value.at;
     match value.kind {
         ExprKind::Text(name) => {
@@ -19,6 +28,50 @@ pub(crate) fn condition(reader: &mut Reader<'_>, value: Expr) -> Expr {
             Expr::new(at, ExprKind::Invalid)
         }
     }
+}
+
+/// A condition's call, of the map that it was read as; anything else as it is.
+fn called(reader: &mut Reader<'_>, value: Expr) -> Expr {
+    let at = value.at;
+    let entries = match value.kind {
+        ExprKind::Map(entries) if matches!(&*entries, [entry] if is_condition(&entry.key)) => entries,
+        _ => return value,
+    };
+    let Some(Entry { key, value, .. }) = entries.into_iter().next() else {
+        return Expr::new(at, ExprKind::Invalid);
+    };
+    let before = reader.path.key(&key);
+    let argument = if &*key == "equals" { compared(reader, value) } else { value };
+    let call = super::call(reader, &key, argument, at);
+    reader.path.leave(before);
+    Expr::new(at, call.map_or(ExprKind::Invalid, |call| ExprKind::Call(Box::new(call))))
+}
+
+/// What is compared may have conditions in it.
+fn compared(reader: &mut Reader<'_>, value: Expr) -> Expr {
+    let value = called(reader, value);
+    let kind = match value.kind {
+        ExprKind::List(items) => {
+            let each = |(index, item)| {
+                let before = reader.path.item(index);
+                let item = compared(reader, item);
+                reader.path.leave(before);
+                item
+            };
+            ExprKind::List(items.into_iter().enumerate().map(each).collect())
+        }
+        ExprKind::Map(entries) => {
+            let each = |entry: Entry| {
+                let before = reader.path.key(&entry.key);
+                let value = compared(reader, entry.value);
+                reader.path.leave(before);
+                Entry { value, ..entry }
+            };
+            ExprKind::Map(entries.into_iter().map(each).collect())
+        }
+        kind => kind,
+    };
+    Expr::new(value.at, kind)
 }
 
 pub(super) fn choice(reader: &mut Reader<'_>, argument: Expr) -> Option<Call> {

@@ -85,6 +85,12 @@ impl Used {
     }
 }
 
+/// As in Heat nobody looks at the properties of a resource whose condition does not hold. The tree, which knows that, opens
+/// groups and chains without a look at theirs.
+pub(crate) fn is_checked_later(is_conditional: bool, kind: Kind) -> bool {
+    is_conditional && !matches!(kind, Kind::Group | Kind::Chain | Kind::Nested)
+}
+
 impl Resolver<'_> {
     pub fn conditions(&mut self, mut drafts: Vec<DraftCondition>) -> Vec<Condition> {
         let mut uses: Vec<Uses> = Vec::with_capacity(drafts.len());
@@ -146,7 +152,8 @@ impl Resolver<'_> {
             self.path.leave(inner);
         }
         self.path.key("properties");
-        if let Some(kind) = resource.kind {
+        let is_conditional = resource.beside.as_ref().is_some_and(|beside| beside.condition.is_some());
+        if let Some(kind) = resource.kind.filter(|kind| !is_checked_later(is_conditional, *kind)) {
             check::properties(kind, &resource.properties, resource.at, &mut self.errors, &mut self.path);
         }
         self.may_ask_nodes = resource.kind.is_none_or(|kind| !kind.is_whole());
@@ -154,7 +161,7 @@ impl Resolver<'_> {
         self.may_ask_nodes = false;
         self.path.leave(before);
         uses.sort();
-        if resource.beside.as_ref().is_some_and(|beside| beside.condition.is_some()) {
+        if is_conditional {
             uses.certain.clear(); // it may not be there
         }
         let Uses { depends_on, requires, certain, parameters, conditions, .. } = uses;
@@ -293,15 +300,9 @@ impl Resolver<'_> {
             Position::Compared | Position::Condition => function.in_conditions,
         };
         let Some(since) = since else {
-            let message = if position == Position::Value {
-                format!(
-                    "'{name}' is a condition: it belongs in 'conditions', under 'condition', or first in 'if'"
-                )
-            } else {
-                let known = catalogue::functions().iter().filter(|known| known.in_conditions.is_some());
-                let known: Vec<&str> = known.map(|known| known.name).collect();
-                format!("a condition cannot use '{name}'; it may use {}", known.join(", "))
-            };
+            let known = catalogue::functions().iter().filter(|known| known.in_conditions.is_some());
+            let known: Vec<&str> = known.map(|known| known.name).collect();
+            let message = format!("a condition cannot use '{name}'; it may use {}", known.join(", "));
             self.errors.push(at, self.path.as_str(), message);
             return false;
         };

@@ -22,7 +22,7 @@ use crate::error::{Error, Errors, Path, Sink};
 use crate::registry::EntryId;
 use crate::render::{References, RenderError};
 use crate::resolve::address::{Named, Networks};
-use crate::resolve::{cycle, report_cycle};
+use crate::resolve::{cycle, is_checked_later, report_cycle};
 use crate::template::{Resource, Template};
 use crate::types::Kind;
 
@@ -469,7 +469,7 @@ impl<'a> Expander<'a> {
         Ok(())
     }
 
-    /// What the parser could not look at, for it did not know the type.
+    /// What the parser could not look at, for it did not know the type or whether there is such a resource.
     fn check_properties(&mut self, index: u32, kind: Kind) -> Step<()> {
         if matches!(self.parts.instances[index as usize].body, Body::Deployed { .. }) {
             return Ok(()); // its group's have been
@@ -477,7 +477,8 @@ impl<'a> Expander<'a> {
         let (scope, at, way) = self.parts.written(index);
         let template = Arc::clone(&self.parts.scopes[scope as usize].template);
         let resource = &template.resources[at];
-        if resource.kind == kind && way.is_empty() {
+        let is_checked = !is_checked_later(resource.condition().is_some(), kind);
+        if is_checked && resource.kind == kind && way.is_empty() {
             return Ok(());
         }
         if !self.checked.insert((Arc::as_ptr(&template) as usize, at, way.len(), kind)) {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{bound, gives, says, template, value_of};
 use crate::tests::Known;
-use crate::{RenderError, parse};
+use crate::{RenderError, StackNames, parse};
 
 /// What a condition comes to.
 fn holds(condition: &str) -> Result<bool, String> {
@@ -123,14 +123,19 @@ fn if_chooses() {
             "{if: [{get_attr: [a, b]}, 1, 2]}",
             ".if[0].get_attr: a condition cannot use 'get_attr'; it may use and, contains, equals, get_param, not, or, yaql",
         ),
-        (
-            "{equals: [1, 1]}",
-            ".equals: 'equals' is a condition: it belongs in 'conditions', under 'condition', or first in 'if'",
-        ),
-        (
-            "[{not: true}]",
-            "[0].not: 'not' is a condition: it belongs in 'conditions', under 'condition', or first in 'if'",
-        ),
+        ("{if: [{and: [true]}, 1, 2]}", ".if[0].and: 'and' wants at least two conditions"),
+        ("{if: [{equals: [{or: x}, 1]}, 1, 2]}", ".if[0].equals[0].or: want a list of conditions, got text"),
+    ]);
+}
+
+#[test]
+fn what_makes_a_condition_is_data_elsewhere() {
+    gives(&[
+        ("{equals: [1, {get_param: which}]}", json!({"equals": [1, "short"]})),
+        ("[{not: true}, {and: x}]", json!([{"not": true}, {"and": "x"}])),
+        ("{or: [absent, {equals: [a, b]}]}", json!({"or": ["absent", {"equals": ["a", "b"]}]})),
+        ("{if: [{or: [{equals: [a, b]}, {not: false}]}, {or: [a]}, b]}", json!({"or": ["a"]})),
+        ("{if: [{equals: [{not: true}, false]}, a, b]}", json!("a")),
     ]);
 }
 
@@ -284,4 +289,43 @@ resources:
     };
     assert!(pruned(&text("{not: c}")).is_ok());
     assert_eq!(pruned(&text("c")).unwrap_err(), "t:5:3: resources.a: dependency cycle: a -> b -> a");
+}
+
+#[test]
+fn properties_are_looked_at_where_the_condition_holds() {
+    let text = "heat_template_version: wallaby
+parameters: {on: {type: boolean}}
+conditions: {on: {get_param: on}}
+resources:
+  a: {type: OS::Heat::SoftwareConfig, condition: on, properties: {group: ansible}}
+  b: {type: Muster::File, condition: {get_param: on}, properties: {node: web-1, path: x, colour: red}}
+";
+    let whole = "  c: {type: OS::Heat::SoftwareDeploymentGroup, condition: on, properties: {servers: {x: web-1}, colour: red}}
+  g: {type: OS::Heat::ResourceGroup, properties: {count: 0, resource_def: {type: Muster::Dummy}}}
+";
+    for text in [text.to_owned(), format!("{text}{whole}")] {
+        let template = std::sync::Arc::new(parse("t", &text, &BTreeMap::new()).unwrap());
+        let tree = |on: bool| {
+            let parameters = template.bind(&[("on".to_owned(), json!(on))].into()).unwrap();
+            let (environment, files) = (crate::Environment::default(), BTreeMap::new());
+            let tree = crate::Tree::new(template.clone(), parameters.into(), &environment, &files);
+            let named = StackNames { name: "web".into(), id: "7".into() };
+            tree.and_then(|tree| tree.of_stack(named)).map_err(|errors| errors.to_string())
+        };
+        let kept = tree(false).unwrap();
+        assert_eq!(kept.len(), text.matches("  g:").count());
+        let errors = tree(true).err().unwrap();
+        for wanted in [
+            "resources.a.properties.group: the group 'ansible' is not supported",
+            "resources.b.properties.colour: Muster::File has no property 'colour'",
+            "resources.b.properties.path: ",
+        ] {
+            assert!(errors.contains(wanted), "{wanted}\n{errors}");
+        }
+        let of_group = errors.contains(
+            "resources.c.properties.colour: OS::Heat::SoftwareDeploymentGroup has no property 'colour'",
+        );
+        assert_eq!(of_group, text.contains("  c:"), "{errors}");
+        assert!(errors.starts_with("t:5:"), "{errors}");
+    }
 }

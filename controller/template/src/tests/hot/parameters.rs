@@ -42,6 +42,24 @@ fn types_of_heats_documentation() {
     }
 }
 
+/// Heat makes a text of it as Python does.
+#[test]
+fn a_default_of_a_string_may_be_a_map_or_a_list() {
+    for (default, wanted) in [
+        ("{}", "{}"),
+        ("[]", "[]"),
+        ("{b: [1, 2.5, true, null], a: {c: x}}", "{'a': {'c': 'x'}, 'b': [1, 2.5, True, None]}"),
+        (
+            r#"["it's", "a \"b\"", "it's \"b\"", "a\\b\n\u0001é"]"#,
+            r#"["it's", 'a "b"', 'it\'s "b"', 'a\\b\n\x01é']"#,
+        ),
+    ] {
+        let template = read(&format!("parameters: {{p: {{type: string, default: {default}}}}}\n")).unwrap();
+        assert_eq!(template.parameters().next().unwrap().default, Some(json!(wanted)), "{default}");
+    }
+    assert!(given("{type: string}", json!({"a": 1})).is_err(), "what is given must be text");
+}
+
 #[test]
 fn keys_of_a_parameter() {
     let template = read(

@@ -13,6 +13,7 @@ use crate::by_name::ByName;
 use crate::claim::Claims;
 use crate::flow::record::FlowChange;
 use crate::flow::{FlowAction, Flows};
+use crate::intent::Intents;
 use crate::job::Limits;
 use crate::node::{NodeKey, Nodes};
 use crate::operation::Pending;
@@ -153,6 +154,7 @@ pub struct Engine {
     /// Which port has which address.
     pub(crate) addresses: AddressPlan,
     pub(crate) flows: Flows,
+    pub(crate) intents: Intents,
     pub(crate) contents: BTreeMap<ContentDigest, u32>,
     pub(crate) timers: Timers,
     pub(crate) pending: BTreeMap<u64, Pending>,
@@ -213,6 +215,7 @@ impl Engine {
             claims: Claims::default(),
             addresses: AddressPlan::default(),
             flows: Flows::default(),
+            intents: Intents::default(),
             contents: BTreeMap::new(),
             timers: Timers::default(),
             pending: BTreeMap::new(),
@@ -255,6 +258,7 @@ impl Engine {
                 TimerKey::Tidings(slot) => self.tidings_due(slot, due),
                 TimerKey::Facts(node) => self.answer_facts(node),
                 TimerKey::Device(device) => self.device_due(device),
+                TimerKey::Intents => self.intents_due(),
             }
             self.run_agenda();
         }
@@ -262,7 +266,8 @@ impl Engine {
 
     /// What is to be done next. All changes of the rows come first, each row once.
     pub fn poll_effect(&mut self) -> Option<Effect> {
-        let dirty = self.next_dirty().or_else(|| self.next_flow_change());
+        let dirty =
+            self.next_dirty().or_else(|| self.next_flow_change()).or_else(|| self.next_intent_change());
         if let Some(change) = dirty.or_else(|| self.changes.pop_front()) {
             if let Change::Flow(FlowChange::DeviceRemoved(number)) = change {
                 self.flows.left(number);
@@ -294,6 +299,7 @@ impl Engine {
                 Some(Todo::Begin(slot, generation, attempt)) => {
                     self.flow_job_begins(slot, generation, attempt)
                 }
+                None if self.run_intents() => {}
                 None => match ends.pop_first() {
                     Some(stack) => self.check_end(stack),
                     None => return,
@@ -340,8 +346,8 @@ impl Engine {
             },
             Request::SampleFlows => self.sample_flows(),
             Request::SubmitIntents { intents } => self.submit_intents(intents),
-            Request::WithdrawIntents { keys } => self.withdraw_intents(&keys),
-            Request::PurgeIntents { keys } => self.purge_intents(&keys),
+            Request::WithdrawIntents { keys } => self.withdraw_intents(keys),
+            Request::PurgeIntents { keys } => self.purge_intents(keys),
             Request::ForeignFlows { device } => match self.ask_foreign(&device, id) {
                 Ok(Some(answer)) => Ok(answer),
                 Ok(None) => return, // answered when the node has

@@ -30,7 +30,7 @@ pub mod flow;
 mod here;
 mod hidden;
 mod hook;
-mod intent;
+pub mod intent;
 mod job;
 mod layout;
 mod load;

@@ -39,6 +39,8 @@ pub struct Snapshot {
     pub contents: Vec<ContentDigest>,
     /// Flow tables.
     pub flows: FlowSnapshot,
+    /// Intents, and the network as it was heard of.
+    pub intents: crate::intent::record::IntentSnapshot,
     /// The highest ids ever given: row, stack, traversal.
     pub highest: (u64, u64, u64),
 }
@@ -75,6 +77,7 @@ impl Engine {
         }
         engine.load_plan();
         engine.load_flows(snapshot.flows);
+        engine.load_intents(snapshot.intents);
         for key in engine.nodes.iter().map(|(key, _)| key).collect::<Vec<_>>() {
             engine.count_lost(key);
         }

@@ -77,6 +77,7 @@ impl Engine {
         self.nodes[key].joined = None;
         // Whoever comes under its name is another server.
         self.nodes[key].facts = None;
+        self.topology_left(key);
         self.change(Change::NodeRemoved(name.clone()));
         let mut losses: BTreeMap<u64, Loss> = BTreeMap::new();
         // Where lost rows were before, for those that need them.

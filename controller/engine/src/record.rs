@@ -12,6 +12,7 @@ use muster_template::{Desired, Hook, Kind};
 use serde::{Deserialize, Serialize};
 
 use crate::flow::record::FlowChange;
+use crate::intent::record::IntentChange;
 use crate::request::{NewToken, SourceText};
 use crate::view::{FailureView, OutputView};
 
@@ -72,6 +73,8 @@ pub enum Change {
     Event(EventRecord),
     /// Of flow tables.
     Flow(FlowChange),
+    /// Of intents and the network.
+    Intent(IntentChange),
     /// The engine's own counters.
     Counters(Counters),
 }

@@ -36,6 +36,7 @@ impl Engine {
         node.pages = None;
         self.answer_facts(key);
         self.flows_away(key);
+        self.topology_away(key);
         let node = &mut self.nodes[key];
         if !std::mem::take(&mut node.ready) {
             return;
@@ -107,7 +108,7 @@ impl Engine {
             Up::Drift(drifts) => self.drifts(key, drifts),
             Up::Facts(facts) => self.facts(key, facts),
             Up::Flow(message) => self.flow_up(key, message),
-            Up::Ports(_) => {}
+            Up::Ports(devices) => self.ports_told(key, devices),
         }
     }
 

@@ -23,6 +23,7 @@ mod flow_tables;
 mod here;
 mod hooks;
 mod host;
+mod intents;
 mod jobs;
 mod nodes;
 mod ownership;

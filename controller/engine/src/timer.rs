@@ -25,6 +25,8 @@ pub(crate) enum TimerKey {
     Facts(NodeKey),
     /// Something of a device is due.
     Device(DeviceKey),
+    /// Intents are to be looked at.
+    Intents,
 }
 
 #[derive(Debug, Default)]
@@ -48,6 +50,7 @@ impl Timers {
             TimerKey::Quiet(_) => "a stack is to have moved",
             TimerKey::Tidings(_) => "a row is to be told of",
             TimerKey::Device(_) => "a device is due",
+            TimerKey::Intents => "an intent is to be looked at",
             TimerKey::Facts(_) => "a node is to have told its facts",
         };
         Some((*due, why))

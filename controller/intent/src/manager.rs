@@ -232,6 +232,11 @@ impl Manager {
         self.held.get(&no).map(|held| (held.standing.state, held.reason.as_deref()))
     }
 
+    /// What was asked for last, of what type it is, and its failures on devices since it was last as it is to be.
+    pub fn asked_of(&self, no: IntentNo) -> Option<(Request, &'static str, u32)> {
+        self.held.get(&no).map(|held| (held.request, held.intent.kind.name(), held.errors))
+    }
+
     /// What was asked for last, and nothing of it is under way.
     pub fn is_settled(&self, no: IntentNo) -> bool {
         let is_open = |held: &Held| held.work.is_some() || held.again.is_some();

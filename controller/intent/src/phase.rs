@@ -57,6 +57,11 @@ pub struct Standing {
 }
 
 impl Request {
+    /// From [`Request::as_str`].
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Install, Self::Withdraw, Self::Purge].into_iter().find(|it| it.as_str() == name)
+    }
+
     /// As it is shown.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -68,6 +73,11 @@ impl Request {
 }
 
 impl State {
+    /// From [`State::as_str`].
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.as_str() == name)
+    }
+
     /// All of them.
     pub const ALL: [State; 10] = [
         State::InstallReq,

@@ -69,6 +69,7 @@ pub(super) fn load(store: &mut Sqlite) -> Result<Snapshot, StoreError> {
         snapshot.highest = (rows, meta("highest_stack")?, meta("highest_traversal")?);
     }
     snapshot.policies = policies(store.db(), &key)?;
+    snapshot.intents = super::intent::load(store.db(), &key)?;
     snapshot.flows = super::flow::load(store.db(), &key)?;
     for record in stacks {
         let source = match (record.status, record.action) {

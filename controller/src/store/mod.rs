@@ -5,6 +5,7 @@
 mod bounds;
 mod convert;
 mod flow;
+mod intent;
 mod key;
 mod load;
 mod read;

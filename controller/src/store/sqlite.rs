@@ -22,7 +22,7 @@ use super::sealed::{
 use super::{Bounds, Store, StoreError};
 
 /// Each brings the database to the next version; `user_version` counts those that were applied.
-pub(super) const SCHEMAS: [&str; 8] = [
+pub(super) const SCHEMAS: [&str; 9] = [
     include_str!("schema-1.sql"),
     include_str!("schema-2.sql"),
     include_str!("schema-3.sql"),
@@ -31,6 +31,7 @@ pub(super) const SCHEMAS: [&str; 8] = [
     include_str!("schema-6.sql"),
     include_str!("schema-7.sql"),
     include_str!("schema-8.sql"),
+    include_str!("schema-9.sql"),
 ];
 /// The first version that seals: what was there before is sealed on the way to it.
 const SEALED_FROM: usize = 5;
@@ -337,6 +338,7 @@ fn apply(
         Change::Content { digest, bytes } => put_content(db, key, &digest.0, bytes)?,
         Change::ContentRemoved(digest) => remove_content(db, key, &digest.0)?,
         Change::Event(event) => put_event(db, event, now, bounds)?,
+        Change::Intent(change) => super::intent::apply(db, key, change, now)?,
         Change::Flow(change) => super::flow::apply(db, key, change, now)?,
         Change::Counters(counters) => {
             db.prepare_cached("UPDATE meta SET value = max(CAST(value AS INTEGER), ?1) WHERE key = 'epoch'")?

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use muster_controller::driver::Outbox;
 use muster_controller::store::{Store, StoreError};
 use muster_engine::flow::record::FlowSnapshot;
+use muster_engine::intent::record::IntentSnapshot;
 use muster_engine::record::{
     Change, NodeRecord, PackedSpec, ProgressRecord, ResourceRecord, StackAction, StackRecord, Status,
     TokenRecord,
@@ -46,6 +47,7 @@ pub struct Tables {
     tokens: BTreeMap<[u8; 8], TokenRecord>,
     /// Flow tables.
     pub flows: FlowSnapshot,
+    pub intents: IntentSnapshot,
     /// Contents that agents fetch.
     pub contents: BTreeMap<ContentDigest, Arc<[u8]>>,
     last_event: BTreeMap<u64, u64>,
@@ -243,6 +245,7 @@ impl Shared {
                 }
             }
             Change::Flow(change) => self.apply_flows(change),
+            Change::Intent(change) => tables.intents.apply(change),
             Change::Counters(counters) => tables.epoch = tables.epoch.max(counters.epoch.0),
         }
     }
@@ -457,6 +460,7 @@ impl Store for SimStore {
                 tokens: tables.tokens.values().cloned().collect(),
                 contents: tables.contents.keys().copied().collect(),
                 flows: tables.flows.clone(),
+                intents: tables.intents.clone(),
                 highest: tables.highest,
             }
         })

@@ -301,6 +301,13 @@ impl Engine {
                 self.part_ended(id, key, count, error);
             }
             Target::Row(slot, generation, attempt) => self.flow_job_ended(slot, generation, attempt, ended),
+            Target::Intent(token) => {
+                let end = ended.map_err(|(rule, why, _)| match rule {
+                    Some(id) => format!("rule {id}: {why}").into_boxed_str(),
+                    None => why.into(),
+                });
+                self.intents.ended.push_back((token, end));
+            }
             // Only when all that fails with it has: what it does may send a batch.
             Target::After(slot, generation, attempt) => {
                 self.agenda.push_back(Todo::Begin(slot, generation, attempt));

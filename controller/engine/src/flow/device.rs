@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use indexmap::IndexSet;
+use muster_intent::manager::Token;
 use muster_shared::model::ContentDigest;
 use muster_shared::model::flow::{Bridge, DeviceName, FlowBatch, FlowId, FlowState};
 use muster_shared::{Generation, MonoTime};
@@ -43,6 +44,8 @@ pub(crate) enum Target {
     Operation(u64, u64),
     /// A job of a row.
     Row(Slot, Generation, u32),
+    /// An intent's write.
+    Intent(Token),
     /// A job of a row that begins when the write of another has ended.
     After(Slot, Generation, u32),
 }

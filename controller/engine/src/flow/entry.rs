@@ -3,17 +3,32 @@
 use std::hash::Hasher;
 use std::sync::Arc;
 
+use muster_intent::manager::IntentNo;
 use muster_shared::model::flow::{EntryState, FlowId, Packed};
 
 use super::record::{FlowEntryRecord, FlowMark, FlowPast};
 
-/// Whose an entry is: the row of a resource, or 0 for operators.
+/// Whose an entry is: the row of a resource, an intent, or 0 for operators.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner(pub u64);
 
 impl Owner {
     /// `muster flow apply`, what was imported, and what a resource left to operators.
     pub const OPERATOR: Owner = Owner(0);
+
+    /// Numbers of intents begin above those of rows.
+    const INTENTS: u64 = 1 << 62;
+
+    /// An intent.
+    pub(crate) fn intent(no: IntentNo) -> Owner {
+        Owner(Self::INTENTS | no.0)
+    }
+
+    /// Which intent, if it is one.
+    pub(crate) fn as_intent(self) -> Option<IntentNo> {
+        let is_one = self.0 & Self::INTENTS != 0 && !self.is_operator();
+        is_one.then_some(IntentNo(self.0 & !Self::INTENTS))
+    }
 
     /// No resource.
     pub fn is_operator(self) -> bool {

@@ -34,4 +34,4 @@ pub use hidden::HIDES_FLOWS;
 pub use operation::{FlowAction, FlowError, FlowOp, FlowStages, FlowWrite};
 pub use view::{DeviceView, FlowOperationView, FlowRow, FlowRows, OwnerCounters, StatsView};
 
-pub(crate) use device::{DeviceKey, Flows};
+pub(crate) use device::{DeviceKey, Flows, Target};

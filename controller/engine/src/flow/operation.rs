@@ -220,6 +220,16 @@ impl Engine {
         Ok(warnings)
     }
 
+    /// Why so many entries more are too many for a device or the site.
+    pub(crate) fn no_room(&self, key: DeviceKey, new: usize) -> Option<String> {
+        let known = self.flows.get(key).map_or(0, |device| device.table.len());
+        if known + new > DEVICE_ENTRIES_MAX {
+            return Some(format!("it would have {} rules: {DEVICE_ENTRIES_MAX} are allowed", known + new));
+        }
+        let all = self.flows.entries + new;
+        (all > ENTRIES_MAX).then(|| format!("the site would have {all} rules: {ENTRIES_MAX} are allowed"))
+    }
+
     /// Why nothing happens on a node until it comes.
     fn waited_for(&self, name: &NodeId) -> String {
         match self.nodes.find(name).is_some_and(|node| self.nodes[node].joined.is_some()) {
@@ -284,6 +294,10 @@ impl Engine {
                      'muster flow purge --forget {device}'"
                 ));
             }
+            FlowOp::Put { .. } if owner.as_intent().is_some() => {
+                "one rule has one owner; give the rule or the intent another priority"
+            }
+            FlowOp::Remove(_) if owner.as_intent().is_some() => "withdraw the intent",
             FlowOp::Put { .. } => "one rule has one owner; take it out of the template, or out of the file",
             FlowOp::Remove(_) => "take it out of the stack's template and update the stack",
         };
@@ -300,6 +314,12 @@ impl Engine {
         if owner.is_operator() {
             return "the operator".into();
         }
+        if let Some(no) = owner.as_intent() {
+            return match self.intents.manager.key(no) {
+                Some(key) => format!("intent {key}"),
+                None => "an intent that is gone".into(),
+            };
+        }
         match self.rows.of_id(owner.0).map(|slot| &self.rows[slot]) {
             Some(row) => match self.stacks.get(&row.stack) {
                 Some(stack) => format!("resource {} of stack {}", row.name, stack.name),
@@ -311,7 +331,12 @@ impl Engine {
 
     /// Its node was removed, or nobody knows of it: it has no stack that could take its rules off.
     pub(super) fn is_lost_owner(&self, owner: Owner) -> bool {
-        !owner.is_operator() && self.rows.of_id(owner.0).is_none_or(|slot| self.rows[slot].is_lost())
+        match owner.as_intent() {
+            Some(no) => self.intents.manager.key(no).is_none(),
+            None => {
+                !owner.is_operator() && self.rows.of_id(owner.0).is_none_or(|slot| self.rows[slot].is_lost())
+            }
+        }
     }
 
     fn begin_stage(&mut self, id: u64, writes: Vec<FlowWrite>) {
@@ -349,7 +374,7 @@ impl Engine {
     }
 
     /// Writes entries of one owner; the write whose end is to be waited for, or one that has ended.
-    pub(super) fn write_flows(
+    pub(crate) fn write_flows(
         &mut self,
         key: DeviceKey,
         ops: Vec<FlowOp>,

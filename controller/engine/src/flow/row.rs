@@ -135,12 +135,16 @@ impl Engine {
             let kept = device.table.get(*id)?;
             // Also one that has expired, whether its agent knows of that or not.
             let is_free = kept.removing || kept.mark == FlowMark::Failed;
-            let is_held = !is_free && kept.owner.is_operator();
+            let is_held = !is_free && (kept.owner.is_operator() || kept.owner.as_intent().is_some());
             if is_held {
                 let (device, whose) = (&set.device, self.owner_text(kept.owner));
+                let todo = match kept.owner.as_intent() {
+                    Some(_) => "withdraw the intent".to_owned(),
+                    None => format!("'muster flow delete {device} {id}'"),
+                };
                 return Some(Refusal::Conflict(format!(
                     "resource {asker} asks for rule {id} on {device}, which belongs to {whose}: one rule has one \
-                     owner; take it out of the template, or 'muster flow delete {device} {id}'"
+                     owner; take it out of the template, or {todo}"
                 )));
             }
             let collides = kept.packed != *packed && !kept.packed.unpack().has_place_of(&packed.unpack());

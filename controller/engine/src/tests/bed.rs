@@ -27,6 +27,7 @@ pub struct Tables {
     pub tokens: BTreeMap<[u8; 8], TokenRecord>,
     pub contents: BTreeMap<muster_shared::model::ContentDigest, usize>,
     pub flows: crate::flow::record::FlowSnapshot,
+    pub intents: crate::intent::record::IntentSnapshot,
     pub events: Vec<String>,
     /// Of all events.
     pub reasons: Vec<String>,
@@ -92,6 +93,7 @@ impl Tables {
                 self.reasons.push(e.reason.into());
             }
             Change::Flow(change) => self.flows.apply(change),
+            Change::Intent(change) => self.intents.apply(change),
             Change::Counters(_) => {}
         }
     }
@@ -115,6 +117,7 @@ impl Tables {
             tokens: self.tokens.values().cloned().collect(),
             contents: self.contents.keys().copied().collect(),
             flows: self.flows.clone(),
+            intents: self.intents.clone(),
             highest: self.highest,
         }
     }

@@ -47,20 +47,29 @@ pub enum IntentRefused {
 }
 
 impl Manager {
+    /// Whether it would be taken, after `more` new ones.
+    ///
+    /// # Errors
+    /// As [`Manager::submit`].
+    pub fn check(&self, key: &str, wish: &Wish, more: usize) -> Result<(), IntentRefused> {
+        wish.intent.check()?;
+        if key.is_empty() || key.len() > KEY_MAX || key.chars().any(char::is_control) {
+            return Err(IntentRefused::Key);
+        }
+        if self.find(key).is_none() && self.held.len() + more >= INTENTS_MAX {
+            return Err(IntentRefused::Full);
+        }
+        Ok(())
+    }
+
     /// An intent under a key; in place of the one that had the key. `no` is its number where the key is new.
     ///
     /// # Errors
     /// It cannot be, in any network.
     pub fn submit(&mut self, key: &str, no: IntentNo, wish: Wish) -> Result<IntentNo, IntentRefused> {
-        wish.intent.check()?;
-        if key.is_empty() || key.len() > KEY_MAX || key.chars().any(char::is_control) {
-            return Err(IntentRefused::Key);
-        }
+        self.check(key, &wish, 0)?;
         let Wish { intent, group } = wish;
         let Some(known) = self.find(key) else {
-            if self.held.len() >= INTENTS_MAX {
-                return Err(IntentRefused::Full);
-            }
             let standing = Standing { version: 1, step: 0, state: State::InstallReq };
             self.counts[standing.state as usize] += 1;
             let held = Held {
@@ -110,24 +119,28 @@ impl Manager {
         Ok(no)
     }
 
-    /// It is to be forgotten.
+    /// Whether it can be forgotten.
     ///
     /// # Errors
     /// There is no such intent, or something of it may be left on devices.
-    pub fn purge(&mut self, key: &str) -> Result<IntentNo, IntentRefused> {
+    pub fn may_be_purged(&self, key: &str) -> Result<IntentNo, IntentRefused> {
         let no = self.find(key).ok_or_else(|| IntentRefused::Unknown(key.into()))?;
         let Some(held) = self.held.get(&no) else { return Ok(no) };
         let state = held.standing.state;
         let is_out = matches!(state, State::Withdrawn | State::Failed);
-        if !is_out
-            || !held.placed.is_empty()
-            || !held.refused.is_empty()
-            || !held.open.is_empty()
-            || self.todo.contains_key(&no)
-        {
-            return Err(IntentRefused::NotWithdrawn { key: key.into(), state });
+        let is_empty = held.placed.is_empty() && held.refused.is_empty() && held.open.is_empty();
+        match is_out && is_empty && !self.todo.contains_key(&no) {
+            true => Ok(no),
+            false => Err(IntentRefused::NotWithdrawn { key: key.into(), state }),
         }
-        self.todo.remove(&no);
+    }
+
+    /// It is to be forgotten.
+    ///
+    /// # Errors
+    /// As [`Manager::may_be_purged`].
+    pub fn purge(&mut self, key: &str) -> Result<IntentNo, IntentRefused> {
+        let no = self.may_be_purged(key)?;
         self.forget(no);
         Ok(no)
     }

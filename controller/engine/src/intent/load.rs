@@ -1,0 +1,45 @@
+//! Intents after a start: the network as it was last heard of, then who stands on it.
+
+use std::collections::BTreeMap;
+
+use muster_intent::manager::{IntentNo, SettledPort};
+use muster_shared::model::flow::{DeviceName, Packed};
+
+use super::record::IntentSnapshot;
+use crate::engine::Engine;
+
+impl Engine {
+    /// When flow tables and rows are there.
+    pub(crate) fn load_intents(&mut self, snapshot: IntentSnapshot) {
+        let IntentSnapshot { intents, devices, highest } = snapshot;
+        self.intents.highest = highest;
+        for (name, (up, ports)) in devices {
+            let port = |port: muster_intent::manager::PortRecord| SettledPort {
+                name: port.name,
+                up: port.up,
+                heard: port.heard,
+            };
+            let ports: Vec<SettledPort> = ports.into_iter().map(port).collect();
+            let _left_out = self.intents.manager.tell_device(self.now, &name, up, &ports);
+            let _too_many = self.intents.manager.set_away(&name, true);
+        }
+        self.declare_links();
+        let mut placed: BTreeMap<IntentNo, Vec<(DeviceName, Packed)>> = BTreeMap::new();
+        for (key, device) in self.flows.iter() {
+            let Some(name) = self.device_name(key) else { continue };
+            for (owner, _) in device.table.owners() {
+                let Some(no) = owner.as_intent() else { continue };
+                let kept = device.table.owned(owner).filter_map(|id| device.table.get(id));
+                let there =
+                    kept.filter(|kept| !kept.removing).map(|kept| (name.clone(), kept.packed.clone()));
+                placed.entry(no).or_default().extend(there);
+            }
+        }
+        for (no, (record, owner)) in intents {
+            self.intents.manager.load(record, placed.remove(&no).unwrap_or_default());
+            if let Some(row) = owner {
+                self.intents.owners.insert(no, row);
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Intents: what `muster-intent` decides, carried out by the flow tables, told by agents, asked for by operators and
+//! resources.
+//!
+//! ```text
+//!   operators, rows ─▶ Manager ─▶ writes ─▶ flow tables ─▶ agents
+//!   agents: ports, beacons ─▶ topology ─┘        └─ ended ─▶ Manager
+//! ```
+//!
+//! **Invariants.** A rule of an intent has the intent as its owner from the write that puts it until it is off its device.
+//! What the manager changed is durable before a write that follows from it leaves.
+//!
+//! Absent: paths, rules and their order (`muster-intent`).
+
+mod load;
+pub mod record;
+mod request;
+mod row;
+mod topology;
+mod write;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use muster_intent::manager::{Effect, IntentNo, Manager, Token};
+use muster_intent::topology::ConnectPoint;
+use muster_shared::MonoTime;
+use muster_shared::model::flow::Bridge;
+use muster_shared::model::topology::{Beacon, DevicePorts};
+
+pub use request::IntentSummary;
+
+use crate::engine::Engine;
+use crate::flow::DeviceKey;
+use crate::node::NodeKey;
+use crate::record::Change;
+use crate::timer::TimerKey;
+use record::IntentChange;
+
+/// How a write of an intent ended.
+pub(crate) type WriteEnd = (Token, Result<(), Box<str>>);
+
+/// All intents, and what agents say of the network.
+#[derive(Debug, Default)]
+pub(crate) struct Intents {
+    pub manager: Manager,
+    /// The number of the newest intent ever.
+    highest: u64,
+    /// What each node said of its devices, on its present connection or the last.
+    told: BTreeMap<NodeKey, BTreeMap<Bridge, DevicePorts>>,
+    /// Which port says which beacon.
+    beacons: BTreeMap<Beacon, ConnectPoint>,
+    /// Where each beacon is heard.
+    hearers: BTreeMap<Beacon, BTreeSet<(NodeKey, Bridge)>>,
+    /// Resources that an intent belongs to, by the id of their row.
+    owners: BTreeMap<IntentNo, u64>,
+    pub ended: VecDeque<WriteEnd>,
+    unsaved: BTreeSet<IntentNo>,
+    due: Option<MonoTime>,
+}
+
+impl Engine {
+    /// Does what intents have to do now; false if that is nothing.
+    pub(crate) fn run_intents(&mut self) -> bool {
+        let now = self.now;
+        let mut did = false;
+        loop {
+            while let Some((token, end)) = self.intents.ended.pop_front() {
+                let end = end.as_ref().map_err(|why| &**why).copied();
+                self.intents.manager.written(now, token, end);
+            }
+            self.intents.manager.run(now);
+            let mut pumped: BTreeSet<DeviceKey> = BTreeSet::new();
+            let mut any = false;
+            while let Some(effect) = self.intents.manager.poll_effect() {
+                any = true;
+                match effect {
+                    Effect::Write { token, intent, device, ops } => {
+                        pumped.extend(self.write_intent(token, intent, &device, &ops));
+                    }
+                    Effect::Save(no) => {
+                        self.intents.unsaved.insert(no);
+                        self.intent_changed(no);
+                    }
+                    Effect::Forget(no) => {
+                        self.intents.unsaved.remove(&no);
+                        self.change(Change::Intent(IntentChange::Removed(no)));
+                        self.intent_gone(no);
+                    }
+                }
+            }
+            // Many writes of a device are one batch.
+            pumped.into_iter().for_each(|key| self.pump_device(key));
+            did |= any;
+            if self.intents.ended.is_empty() && !any {
+                break;
+            }
+        }
+        self.set_intents_due();
+        did
+    }
+
+    fn set_intents_due(&mut self) {
+        let due = self.intents.manager.next_due();
+        if due == self.intents.due {
+            return;
+        }
+        if let Some(old) = std::mem::replace(&mut self.intents.due, due) {
+            self.timers.clear(old, TimerKey::Intents);
+        }
+        if let Some(due) = due {
+            self.timers.set(due, TimerKey::Intents);
+        }
+    }
+
+    /// The timer of intents has come.
+    pub(crate) fn intents_due(&mut self) {
+        self.intents.due = None;
+        self.run_intents();
+    }
+
+    /// The next change of an intent: made only now, so that what becomes of it in one turn is written once.
+    pub(crate) fn next_intent_change(&mut self) -> Option<Change> {
+        loop {
+            let no = self.intents.unsaved.pop_first()?;
+            if let Some(record) = self.intents.manager.record(no) {
+                let owner = self.intents.owners.get(&no).copied();
+                return Some(Change::Intent(IntentChange::Intent(Box::new(record), owner)));
+            }
+        }
+    }
+}

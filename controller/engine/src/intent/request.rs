@@ -1,0 +1,163 @@
+//! What operators ask of intents. Those that a resource owns are the resource's.
+
+use muster_intent::manager::{IntentNo, IntentRefused, IntentView, Wish};
+use muster_intent::phase::{Request as Asked, State};
+
+use crate::engine::Engine;
+use crate::request::{Answer, Refusal};
+
+/// Intents in one request.
+const KEYS_MAX: usize = 100_000;
+
+/// An intent in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IntentSummary {
+    /// Its key.
+    pub key: Box<str>,
+    /// Its type.
+    pub kind: &'static str,
+    /// How it stands.
+    pub state: State,
+    /// What was asked for last.
+    pub request: Asked,
+    /// Failures on devices since it was last as it is to be.
+    pub errors: u32,
+    /// Why it stands so; empty where nothing is to be said.
+    pub reason: String,
+    /// Whose it is.
+    pub owner: String,
+}
+
+impl From<IntentRefused> for Refusal {
+    fn from(refused: IntentRefused) -> Self {
+        let text = refused.to_string();
+        match refused {
+            IntentRefused::Bad(_) | IntentRefused::Key => Refusal::Invalid(text),
+            IntentRefused::Unknown(_) => Refusal::NotFound(text),
+            IntentRefused::Full | IntentRefused::NotWithdrawn { .. } => Refusal::Conflict(text),
+        }
+    }
+}
+
+impl Engine {
+    /// All of them, or none where one is refused.
+    pub(crate) fn submit_intents(&mut self, intents: Vec<(Box<str>, Wish)>) -> Result<Answer, Refusal> {
+        if intents.len() > KEYS_MAX {
+            return Err(Refusal::Invalid(format!(
+                "{} intents: {KEYS_MAX} are allowed at once",
+                intents.len()
+            )));
+        }
+        let mut new = 0;
+        for (key, wish) in &intents {
+            let why =
+                |refused: IntentRefused| Refusal::from(refused).map(|text| format!("intent '{key}': {text}"));
+            self.intents.manager.check(key, wish, new).map_err(why)?;
+            self.owned_by_nobody(key)?;
+            new += usize::from(self.intents.manager.find(key).is_none());
+        }
+        let mut keys = Vec::with_capacity(intents.len());
+        for (key, wish) in intents {
+            let no = self.next_intent();
+            self.intents.manager.submit(&key, no, wish)?;
+            keys.push(key);
+        }
+        Ok(Answer::Intents { keys, warnings: Vec::new() })
+    }
+
+    pub(super) fn next_intent(&mut self) -> IntentNo {
+        self.intents.highest += 1;
+        IntentNo(self.intents.highest)
+    }
+
+    pub(crate) fn withdraw_intents(&mut self, keys: Vec<Box<str>>) -> Result<Answer, Refusal> {
+        for key in &keys {
+            self.known_intent(key)?;
+            self.owned_by_nobody(key)?;
+        }
+        for key in &keys {
+            self.intents.manager.withdraw(key)?;
+        }
+        Ok(Answer::Intents { keys, warnings: Vec::new() })
+    }
+
+    pub(crate) fn purge_intents(&mut self, keys: Vec<Box<str>>) -> Result<Answer, Refusal> {
+        for key in &keys {
+            self.known_intent(key)?;
+            self.owned_by_nobody(key)?;
+            self.intents.manager.may_be_purged(key)?;
+        }
+        for key in &keys {
+            // Twice the same key is the same.
+            if self.intents.manager.find(key).is_some() {
+                self.intents.manager.purge(key)?;
+            }
+        }
+        Ok(Answer::Intents { keys, warnings: Vec::new() })
+    }
+
+    fn known_intent(&self, key: &str) -> Result<IntentNo, Refusal> {
+        let manager = &self.intents.manager;
+        manager.find(key).ok_or_else(|| {
+            let keys = manager.list().filter_map(|no| manager.key(no)).take(KEYS_MAX);
+            let near = muster_template::suggestion(key, keys);
+            Refusal::NotFound(format!("there is no intent '{key}'{near}"))
+        })
+    }
+
+    /// A resource of a stack has this intent.
+    fn owned_by_nobody(&self, key: &str) -> Result<(), Refusal> {
+        let no = self.intents.manager.find(key);
+        let row = no.and_then(|no| self.intents.owners.get(&no)).and_then(|row| self.rows.of_id(*row));
+        match row {
+            None => Ok(()),
+            Some(slot) => Err(Refusal::Conflict(format!(
+                "intent '{key}' belongs to {}: update the stack",
+                self.owner_text(crate::flow::Owner(self.rows[slot].id))
+            ))),
+        }
+    }
+
+    /// All intents, by key.
+    pub fn intents(&self) -> Vec<IntentSummary> {
+        let manager = &self.intents.manager;
+        let summary = |no| {
+            let (state, reason) = manager.state(no)?;
+            let (request, kind, errors) = manager.asked_of(no)?;
+            let key = manager.key(no)?.into();
+            Some(IntentSummary {
+                key,
+                kind,
+                state,
+                request,
+                errors,
+                reason: reason.unwrap_or_default().to_owned(),
+                owner: self.intent_owner(no),
+            })
+        };
+        manager.list().filter_map(summary).collect()
+    }
+
+    fn intent_owner(&self, no: IntentNo) -> String {
+        let row = self.intents.owners.get(&no).copied();
+        self.owner_text(row.map_or(crate::flow::Owner::OPERATOR, crate::flow::Owner))
+    }
+
+    /// An intent, whole.
+    ///
+    /// # Errors
+    /// There is none of that key.
+    pub fn intent(&self, key: &str) -> Result<IntentView, Refusal> {
+        let no = self.known_intent(key)?;
+        self.intents
+            .manager
+            .view(self.now, no)
+            .ok_or_else(|| Refusal::NotFound(format!("there is no intent '{key}'")))
+    }
+
+    /// None of these is under way: each stands as it was asked for last, or failed. One that is not known has ended.
+    pub fn intents_ended(&self, keys: &[Box<str>]) -> bool {
+        let manager = &self.intents.manager;
+        keys.iter().all(|key| manager.find(key).is_none_or(|no| manager.is_settled(no)))
+    }
+}

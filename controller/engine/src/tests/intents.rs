@@ -1,0 +1,346 @@
+//! Intents over flow tables: one owner for each rule, nothing left behind, and what agents say of the network.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_intent::intent::{Constraints, Intent, Kind};
+use muster_intent::manager::Wish;
+use muster_intent::phase::State;
+use muster_intent::topology::ConnectPoint;
+use muster_shared::model::Up;
+use muster_shared::model::flow::{Criterion, Field, FlowId, Packed};
+use muster_shared::model::topology::{Beacon, DevicePorts, PortState};
+
+use super::bed::{Bed, node};
+use super::flow_tables::device;
+use crate::{Answer, Refusal, Request};
+
+/// The beacon of a port of a node towards another.
+fn beacon(of: usize, towards: usize) -> Beacon {
+    let mut bytes = [0; 16];
+    bytes[..2].copy_from_slice(&[u8::try_from(of).unwrap(), u8::try_from(towards).unwrap()]);
+    Beacon(bytes)
+}
+
+/// A ring of nodes, each with a bridge with a port `h` and one to each neighbour, over which LLDP is heard.
+struct Ring {
+    bed: Bed,
+    size: usize,
+    /// Cables that are cut.
+    cut: Vec<(usize, usize)>,
+}
+
+impl Ring {
+    fn new(size: usize) -> Self {
+        let mut ring = Self { bed: Bed::new(size), size, cut: Vec::new() };
+        (0..size).for_each(|index| ring.tell(index));
+        ring
+    }
+
+    fn neighbours(&self, index: usize) -> [usize; 2] {
+        [(index + self.size - 1) % self.size, (index + 1) % self.size]
+    }
+
+    fn is_cut(&self, a: usize, b: usize) -> bool {
+        self.cut.contains(&(a, b)) || self.cut.contains(&(b, a))
+    }
+
+    fn ports(&self, index: usize) -> DevicePorts {
+        let mut ports: Vec<PortState> = self
+            .neighbours(index)
+            .map(|other| {
+                let up = !self.is_cut(index, other);
+                let heard = if up { vec![beacon(other, index)] } else { Vec::new() };
+                PortState { name: format!("p{other}").into(), up, beacon: Some(beacon(index, other)), heard }
+            })
+            .into();
+        ports.push(PortState { name: "h".into(), up: true, beacon: None, heard: Vec::new() });
+        DevicePorts { bridge: device(index).bridge, up: true, ports }
+    }
+
+    fn tell(&mut self, index: usize) {
+        let ports = self.ports(index);
+        self.bed.receive(&node(index), Up::Ports(vec![ports]));
+    }
+
+    fn cut(&mut self, a: usize, b: usize) {
+        self.cut.push((a, b));
+        [a, b].into_iter().for_each(|index| self.tell(index));
+    }
+
+    fn heal(&mut self) {
+        self.cut.clear();
+        (0..self.size).for_each(|index| self.tell(index));
+    }
+
+    fn restart(&mut self) {
+        self.bed.restart();
+        for index in 0..self.size {
+            self.bed.connect(&node(index));
+            self.tell(index);
+        }
+    }
+
+    fn submit(&mut self, key: &str, from: usize, to: usize) -> Result<Answer, Refusal> {
+        self.bed.ask(Request::SubmitIntents { intents: vec![(key.into(), wish(from, to, 1))] })
+    }
+
+    fn withdraw(&mut self, key: &str) -> Result<Answer, Refusal> {
+        self.bed.ask(Request::WithdrawIntents { keys: vec![key.into()] })
+    }
+
+    fn state(&self, key: &str) -> State {
+        self.bed.engine.intent(key).unwrap().state
+    }
+
+    fn path(&self, key: &str) -> String {
+        let view = self.bed.engine.intent(key).unwrap();
+        let names = |path: &Vec<muster_shared::model::flow::DeviceName>| {
+            path.iter()
+                .map(|it| it.node.as_str().trim_start_matches("node-").to_owned())
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        view.paths.iter().map(names).collect::<Vec<_>>().join(", ")
+    }
+
+    /// On each device are the intents' rules and nothing else.
+    fn equal(&self) -> bool {
+        (0..self.size).all(|index| {
+            let keys = self.bed.engine.intents();
+            let rules = keys.iter().flat_map(|it| self.bed.engine.intent(&it.key).unwrap().rules);
+            let own = rules.filter(|(at, _)| *at == device(index));
+            let mut own: Vec<FlowId> = own.map(|(at, packed): (_, Packed)| packed.unpack().id(&at)).collect();
+            own.sort();
+            self.bed.on_device(&device(index)) == own
+        })
+    }
+
+    fn rules(&self) -> usize {
+        (0..self.size).map(|index| self.bed.on_device(&device(index)).len()).sum()
+    }
+}
+
+fn at(index: usize) -> ConnectPoint {
+    ConnectPoint { device: device(index), port: "h".into() }
+}
+
+fn wish(from: usize, to: usize, address: u128) -> Wish {
+    let field = |field, value| Criterion::Field { field, value, mask: None };
+    let intent = Intent {
+        kind: Kind::PointToPoint { from: at(from), to: at(to) },
+        priority: 100,
+        selector: vec![field(Field::EthType, 0x800), field(Field::Ipv4Dst, address)],
+        treatment: Vec::new(),
+        constraints: Constraints::default(),
+    };
+    Wish { intent: Arc::new(intent), group: None }
+}
+
+#[test]
+fn an_intent_is_installed_moves_when_a_cable_is_cut_and_leaves_nothing() {
+    let mut ring = Ring::new(5);
+    ring.submit("one", 0, 2).unwrap();
+    assert_eq!((ring.state("one"), ring.path("one").as_str(), ring.rules()), (State::Installed, "0 1 2", 3));
+    assert!(ring.equal());
+    ring.cut(0, 1);
+    assert_eq!(
+        (ring.state("one"), ring.path("one").as_str(), ring.rules()),
+        (State::Installed, "0 4 3 2", 4)
+    );
+    assert!(ring.equal());
+    ring.cut(3, 2);
+    assert_eq!((ring.state("one"), ring.rules()), (State::Failed, 0));
+    ring.heal();
+    ring.bed.pass(Duration::from_secs(2));
+    assert_eq!(ring.state("one"), State::Installed);
+    ring.withdraw("one").unwrap();
+    assert_eq!((ring.state("one"), ring.rules()), (State::Withdrawn, 0));
+    ring.bed.ask(Request::PurgeIntents { keys: vec!["one".into()] }).unwrap();
+    assert!(ring.bed.engine.intents().is_empty());
+    assert!(ring.bed.tables.intents.intents.is_empty());
+    assert!(ring.bed.tables.flows.entries.is_empty());
+}
+
+#[test]
+fn over_a_restart_it_stands_and_no_rule_is_written_again() {
+    let mut ring = Ring::new(5);
+    ring.submit("one", 0, 2).unwrap();
+    let ran: Vec<usize> = (0..5).map(|index| ring.bed.hosts[&node(index)].flows.ran).collect();
+    ring.restart();
+    assert_eq!((ring.state("one"), ring.path("one").as_str()), (State::Installed, "0 1 2"));
+    let now: Vec<usize> = (0..5).map(|index| ring.bed.hosts[&node(index)].flows.ran).collect();
+    assert_eq!(ran, now);
+    ring.cut(1, 2);
+    assert_eq!((ring.state("one"), ring.path("one").as_str()), (State::Installed, "0 4 3 2"));
+    assert!(ring.equal());
+    // Not one number twice.
+    ring.withdraw("one").unwrap();
+    ring.bed.ask(Request::PurgeIntents { keys: vec!["one".into()] }).unwrap();
+    ring.restart();
+    ring.submit("two", 0, 2).unwrap();
+    assert_eq!(ring.bed.tables.intents.intents.keys().next().map(|no| no.0), Some(2));
+}
+
+#[test]
+fn what_was_under_way_goes_on_after_a_restart() {
+    for held in [0, 1, 2] {
+        let mut ring = Ring::new(5);
+        ring.bed.hold(held, true);
+        ring.submit("one", 0, 2).unwrap();
+        assert_eq!(ring.state("one"), State::Installing);
+        ring.bed.restart();
+        ring.bed.hold(held, false);
+        for index in 0..5 {
+            ring.bed.connect(&node(index));
+            ring.tell(index);
+        }
+        ring.bed.decide(held);
+        ring.bed.idle();
+        assert_eq!((ring.state("one"), ring.rules()), (State::Installed, 3), "{held}");
+        assert!(ring.equal());
+        ring.bed.hold(held, true);
+        ring.withdraw("one").unwrap();
+        assert_eq!(ring.state("one"), State::Withdrawing);
+        ring.bed.restart();
+        ring.bed.hold(held, false);
+        for index in 0..5 {
+            ring.bed.connect(&node(index));
+            ring.tell(index);
+        }
+        ring.bed.decide(held);
+        ring.bed.idle();
+        assert_eq!((ring.state("one"), ring.rules()), (State::Withdrawn, 0), "{held}");
+    }
+}
+
+#[test]
+fn a_rule_has_one_owner() {
+    let mut ring = Ring::new(4);
+    ring.submit("one", 0, 1).unwrap();
+    let (at, packed) = ring.bed.engine.intent("one").unwrap().rules.into_iter().next().unwrap();
+    let entry = packed.unpack();
+    // An operator does not get it, and does not take it away.
+    let write = super::flow_tables::write(&at, std::slice::from_ref(&entry));
+    let refusal = ring.bed.apply(vec![vec![write]]).unwrap_err().to_string();
+    assert!(refusal.contains("belongs to intent one: one rule has one owner"), "{refusal}");
+    let request =
+        Request::DeleteFlows { device: at.clone(), ids: vec![entry.id(&at)], confirm_timeout: None };
+    let refusal = ring.bed.ask(request).unwrap_err().to_string();
+    assert!(refusal.contains("belongs to intent one: withdraw the intent"), "{refusal}");
+    // Another intent waits until it is free, and says for whom.
+    ring.submit("two", 0, 2).unwrap();
+    assert_eq!(ring.state("two"), State::Corrupt);
+    let reason = ring.bed.engine.intent("two").unwrap().reason.unwrap();
+    assert!(reason.contains("belongs to intent one"), "{reason}");
+    assert!(ring.equal(), "nothing of it is left on the way");
+    ring.withdraw("one").unwrap();
+    ring.bed.pass(Duration::from_secs(5));
+    assert_eq!(ring.state("two"), State::Installed);
+    assert!(ring.equal());
+}
+
+#[test]
+fn a_device_that_refuses_leaves_nothing_on_the_others() {
+    let mut ring = Ring::new(5);
+    ring.submit("probe", 0, 2).unwrap();
+    let rules = ring.bed.engine.intent("probe").unwrap().rules;
+    let (at, packed) = rules.iter().find(|(at, _)| *at == device(1)).unwrap();
+    ring.withdraw("probe").unwrap();
+    let id = packed.unpack().id(at);
+    ring.bed.hosts.get_mut(&node(1)).unwrap().flows.bad.insert(id, ("no such port".into(), true));
+    ring.submit("one", 0, 2).unwrap();
+    assert_eq!((ring.state("one"), ring.rules()), (State::Corrupt, 0));
+    let reason = ring.bed.engine.intent("one").unwrap().reason.unwrap();
+    assert!(reason.starts_with("node-1/br0: rule ") && reason.contains("no such port"), "{reason}");
+    assert_eq!(ring.bed.tables.flows.entries.len(), 0);
+    ring.bed.hosts.get_mut(&node(1)).unwrap().flows.bad.clear();
+    ring.bed.pass(Duration::from_secs(3));
+    assert_eq!((ring.state("one"), ring.rules()), (State::Installed, 3));
+}
+
+#[test]
+fn a_node_that_is_away_is_gone_round_and_cleaned_up_when_it_is_back() {
+    let mut ring = Ring::new(5);
+    ring.submit("one", 0, 2).unwrap();
+    ring.bed.disconnect(&node(1));
+    assert_eq!(
+        (ring.state("one"), ring.path("one").as_str()),
+        (State::Installed, "0 1 2"),
+        "its switch goes on"
+    );
+    ring.cut.push((0, 1));
+    ring.tell(0);
+    assert_eq!((ring.state("one"), ring.path("one").as_str()), (State::Installed, "0 4 3 2"));
+    assert_eq!(ring.bed.on_device(&device(1)).len(), 1);
+    ring.withdraw("one").unwrap();
+    assert_eq!(ring.state("one"), State::Withdrawing, "something of it is there still");
+    ring.bed.connect(&node(1));
+    ring.tell(1);
+    ring.bed.idle();
+    assert_eq!((ring.state("one"), ring.rules()), (State::Withdrawn, 0));
+}
+
+#[test]
+fn a_beacon_that_nobody_says_is_no_link_and_two_are_a_hub() {
+    let mut ring = Ring::new(4);
+    let links = |ring: &Ring| ring.bed.engine.topology().links.iter().filter(|link| link.up).count();
+    assert_eq!(links(&ring), 8);
+    let mut forged = ring.ports(0);
+    forged.ports[2].heard = vec![Beacon([7; 16])];
+    forged.ports[1].heard.push(beacon(2, 1));
+    ring.bed.receive(&node(0), Up::Ports(vec![forged]));
+    assert_eq!(links(&ring), 7);
+    ring.tell(0);
+    assert_eq!(links(&ring), 8);
+    // Before the port that says it is known.
+    ring.bed.disconnect(&node(1));
+    ring.bed.connect(&node(1));
+    ring.tell(1);
+    assert_eq!(links(&ring), 8);
+}
+
+#[test]
+fn a_cable_that_dies_silently_is_gone_round() {
+    let mut ring = Ring::new(4);
+    ring.submit("one", 0, 1).unwrap();
+    assert_eq!(ring.path("one"), "0 1");
+    // The carrier is there; nothing is heard.
+    let mut silent = ring.ports(1);
+    silent.ports[0].heard.clear();
+    ring.bed.receive(&node(1), Up::Ports(vec![silent]));
+    assert_eq!((ring.state("one"), ring.path("one").as_str()), (State::Installed, "0 3 2 1"));
+}
+
+#[test]
+fn all_of_a_request_is_taken_or_nothing() {
+    let mut ring = Ring::new(4);
+    let bad = wish(1, 1, 2);
+    let intents = vec![("good".into(), wish(0, 1, 1)), ("bad".into(), bad)];
+    let refusal = ring.bed.ask(Request::SubmitIntents { intents }).unwrap_err();
+    assert!(refusal.to_string().starts_with("intent 'bad': node-1/br0 port h is where"), "{refusal}");
+    assert!(ring.bed.engine.intents().is_empty());
+    let unknown = ring.withdraw("gone").unwrap_err();
+    assert_eq!(unknown, Refusal::NotFound("there is no intent 'gone'".into()));
+    ring.submit("web", 0, 1).unwrap();
+    let near = ring.withdraw("wep").unwrap_err();
+    assert!(near.to_string().contains("web"), "{near}");
+    let standing = ring.bed.ask(Request::PurgeIntents { keys: vec!["web".into()] }).unwrap_err();
+    assert!(standing.to_string().contains("is INSTALLED: withdraw it first"), "{standing}");
+}
+
+#[test]
+fn thousands_at_once() {
+    let mut ring = Ring::new(4);
+    let intents = (0..2000).map(|n| (n.to_string().into(), wish(0, 1, n))).collect();
+    ring.bed.ask(Request::SubmitIntents { intents }).unwrap();
+    ring.bed.idle();
+    assert_eq!(ring.rules(), 4000);
+    let batches = ring.bed.hosts[&node(0)].flows.ran;
+    assert!(batches < 10, "{batches} batches");
+    let keys: Vec<Box<str>> = (0..2000).map(|n| n.to_string().into()).collect();
+    assert!(ring.bed.engine.intents_ended(&keys));
+    ring.bed.ask(Request::WithdrawIntents { keys }).unwrap();
+    ring.bed.idle();
+    assert_eq!(ring.rules(), 0);
+}

@@ -12,6 +12,7 @@ use crate::fetch::{Fetch, Settled};
 use crate::flow::Flows;
 use crate::lanes::Lanes;
 use crate::ledger::{Entry, Ledger};
+use crate::ports::Ports;
 use crate::run::Run;
 use crate::session::{Due, Session};
 use crate::watch::Watch;
@@ -56,6 +57,7 @@ pub struct Agent {
     pub(crate) watch: Watch,
     pub(crate) facts: Telling,
     pub(crate) flows: Flows,
+    pub(crate) ports: Ports,
     /// Where each entry's `current` stands.
     pub(crate) runs: BTreeMap<ResourceId, Run>,
     /// The change that may cut the node off, or is being undone.
@@ -93,6 +95,7 @@ impl Agent {
         Self {
             config,
             flows,
+            ports: Ports::default(),
             ledger: Ledger::new(ledger),
             session,
             lanes: Lanes::default(),
@@ -148,6 +151,7 @@ impl Agent {
             Input::Looked { number, looked } => self.looked(number, looked),
             Input::Gathered(facts) => self.gathered(facts),
             Input::Flow { device, input } => self.flow_input(&device, input),
+            Input::Ports(devices) => self.ports(devices),
             Input::Local { config, timeout, after } => self.local(config, timeout, after),
             Input::Timeout => {}
         }
@@ -156,6 +160,7 @@ impl Agent {
         self.advance_flows();
         self.watch();
         self.tell_facts();
+        self.tell_ports();
     }
 
     /// The next thing to do.
@@ -166,7 +171,8 @@ impl Agent {
     /// When to send [`Input::Timeout`], and why.
     pub fn poll_timeout(&self) -> Option<(MonoTime, &'static str)> {
         let (run, guard, watch) = (self.run_timeout(), self.guard_timeout(), self.watch_timeout());
-        [self.session.timeout(), self.fetch.timeout(), run, guard, watch, self.flow_timeout()]
+        let ports = self.ports_timeout();
+        [self.session.timeout(), self.fetch.timeout(), run, guard, watch, self.flow_timeout(), ports]
             .into_iter()
             .flatten()
             .min_by_key(|(at, _)| *at)
@@ -297,6 +303,7 @@ impl Agent {
         self.confirm_over_new_connection();
         self.watch_greeted();
         self.flows_greeted();
+        self.ports_greeted();
         self.fetch.set_online(true, self.now, &mut self.effects);
     }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use muster_shared::model::flow::Bridge;
+use muster_shared::model::topology::DevicePorts;
 use muster_shared::model::{
     ContentDigest, Down, Facts, Job, NetworkConfig, Observed, Outcome, ReportKey, Spec, Up,
 };
@@ -118,6 +119,8 @@ pub enum Input {
         /// What happened.
         input: FlowInput,
     },
+    /// Devices whose ports changed, each whole as it is now, in order of their names.
+    Ports(Vec<DevicePorts>),
     /// A network document that was given on this server itself; answered by [`Effect::LocalEnded`].
     Local {
         /// What is wanted.

@@ -24,6 +24,7 @@ mod flow;
 mod lanes;
 mod ledger;
 mod local;
+mod ports;
 mod receive;
 mod restore;
 mod run;

@@ -14,6 +14,7 @@ mod guarded;
 mod interleavings;
 mod local;
 mod ownership;
+mod ports;
 mod put_back;
 mod restart;
 mod retain;

@@ -1,0 +1,156 @@
+//! What the controller hears of the ports of this node's devices: with it, paths are found and left.
+//!
+//! ```text
+//!   greeting ─▶ every device          Ports ─▶ differs from what was told ─┬─ something ended: at once ─▶ Up::Ports
+//!                                                                         └─ something came: a moment later ─▶
+//! ```
+//!
+//! **Invariants.** What was told is what was told on this connection; each device is told whole. That a port or a
+//! neighbour is gone waits for nothing, unless it happens over and over. Nothing of it is durable.
+//!
+//! Absent: where it is known from; what a link is, and when one that flaps is believed again (the controller's).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use muster_shared::MonoTime;
+use muster_shared::model::Up;
+use muster_shared::model::flow::Bridge;
+use muster_shared::model::topology::{DevicePorts, TOLD_DEVICES_MAX, TOLD_PORTS_MAX};
+
+use crate::agent::Agent;
+use crate::face::Effect;
+
+/// What came is seldom alone: a cable is two ports, and a switch that starts is many.
+const SETTLE: Duration = Duration::from_millis(50);
+/// Between two messages about what came at one device.
+const SPACING: Duration = Duration::from_millis(250);
+/// Of what ended at one device so many messages may follow each other at once …
+const BURST: Duration = ENDED_SPACING.saturating_mul(32);
+/// … and then one in this time: ports that flap must not fill the line.
+const ENDED_SPACING: Duration = Duration::from_millis(100);
+
+/// The node's devices, as they are and as they were told.
+#[derive(Debug, Default)]
+pub(crate) struct Ports {
+    devices: BTreeMap<Bridge, Device>,
+}
+
+#[derive(Debug)]
+struct Device {
+    now: DevicePorts,
+    /// On this connection.
+    told: Option<DevicePorts>,
+    due: Option<MonoTime>,
+    /// What came is not told before.
+    rest_until: MonoTime,
+    /// Each message puts it off by [`ENDED_SPACING`]; it may lie as far ahead as [`BURST`].
+    paid_until: MonoTime,
+}
+
+impl Device {
+    /// When it is to be told, if it is.
+    fn schedule(&mut self, now: MonoTime) {
+        let at = match &self.told {
+            Some(told) if *told == self.now => None,
+            Some(told) if has_ended(told, &self.now) => {
+                Some(MonoTime(self.paid_until.0.saturating_sub(BURST)).max(now))
+            }
+            Some(_) => Some(self.rest_until.max(now + SETTLE)),
+            None => Some(now),
+        };
+        // What waits already waits no longer for what comes besides.
+        self.due = at.map(|at| self.due.map_or(at, |due| due.min(at)));
+    }
+
+    fn tell(&mut self, now: MonoTime) -> DevicePorts {
+        self.due = None;
+        self.rest_until = now + SPACING;
+        self.paid_until = self.paid_until.min(now + BURST).max(now) + ENDED_SPACING;
+        self.told = Some(self.now.clone());
+        self.now.clone()
+    }
+}
+
+impl Ports {
+    fn take(&mut self, now: MonoTime, ports: DevicePorts) {
+        if let Some(device) = self.devices.get_mut(&ports.bridge) {
+            device.now = ports;
+            return device.schedule(now);
+        }
+        if !ports.up {
+            return; // nobody heard of it
+        }
+        if self.devices.len() >= TOLD_DEVICES_MAX {
+            // Those that are gone are kept to be told again; the host gives no more than that of others.
+            let gone = self.devices.iter().find(|(_, device)| !device.now.up);
+            let Some(gone) = gone.map(|(bridge, _)| bridge.clone()) else { return };
+            self.devices.remove(&gone);
+        }
+        let (rest_until, paid_until) = (MonoTime::default(), MonoTime::default());
+        let bridge = ports.bridge.clone();
+        let mut device = Device { now: ports, told: None, due: None, rest_until, paid_until };
+        device.schedule(now);
+        self.devices.insert(bridge, device);
+    }
+
+    fn greeted(&mut self, now: MonoTime) {
+        for device in self.devices.values_mut() {
+            (device.told, device.due) = (None, Some(now));
+        }
+    }
+}
+
+impl Agent {
+    /// Of devices that changed, each as it is now.
+    pub(crate) fn ports(&mut self, devices: Vec<DevicePorts>) {
+        let now = self.now;
+        devices.into_iter().for_each(|device| self.ports.take(now, device));
+    }
+
+    /// The controller listens: it is told of all, also of those that went since this agent runs.
+    pub(crate) fn ports_greeted(&mut self) {
+        self.ports.greeted(self.now);
+    }
+
+    /// After every input.
+    pub(crate) fn tell_ports(&mut self) {
+        if !self.session.is_open() || self.is_stopping {
+            return;
+        }
+        let now = self.now;
+        let is_due = |device: &&mut Device| device.due.is_some_and(|due| now >= due);
+        let mut page = Vec::new();
+        for device in self.ports.devices.values_mut().filter(is_due) {
+            let device = device.tell(now);
+            let ports: usize = page.iter().map(|told: &DevicePorts| told.ports.len()).sum();
+            if page.len() == TOLD_DEVICES_MAX || ports + device.ports.len() > TOLD_PORTS_MAX {
+                self.effects.push_back(Effect::Send(Up::Ports(std::mem::take(&mut page))));
+            }
+            page.push(device);
+        }
+        if !page.is_empty() {
+            self.effects.push_back(Effect::Send(Up::Ports(page)));
+        }
+    }
+
+    pub(crate) fn ports_timeout(&self) -> Option<(MonoTime, &'static str)> {
+        let is_open = self.session.is_open() && !self.is_stopping;
+        let due = self.ports.devices.values().filter_map(|device| device.due);
+        due.min().filter(|_| is_open).map(|at| (at, "ports"))
+    }
+}
+
+/// Something that carried packets does so no longer, or may not: whoever sends there is to know.
+fn has_ended(told: &DevicePorts, now: &DevicePorts) -> bool {
+    told.up && !now.up
+        || told.ports.iter().filter(|port| port.up).any(|was| {
+            let found = now.ports.binary_search_by(|port| port.name.cmp(&was.name));
+            found.map_or(true, |at| {
+                let is = &now.ports[at];
+                !is.up
+                    || !was.heard.is_empty() && is.heard != was.heard
+                    || was.beacon.is_some() && is.beacon != was.beacon
+            })
+        })
+}

@@ -6,6 +6,7 @@
 
 mod hold;
 mod local;
+mod ports;
 mod reach;
 mod runs;
 mod watch;
@@ -73,6 +74,7 @@ pub struct Driver {
     contents: Contents,
     flows: Flows,
     holding: Holding,
+    send_lldp: bool,
     connection: Option<Connection>,
     tasks: JoinSet<Done>,
     runs: Runs,
@@ -101,6 +103,7 @@ impl Driver {
         host: Host,
         ovs: PathBuf,
         confirm_timeout: u32,
+        send_lldp: bool,
     ) -> anyhow::Result<Self> {
         let entries = state.ledger()?;
         host.sweep(entries.iter())?;
@@ -120,6 +123,7 @@ impl Driver {
             tls,
             host,
             holding,
+            send_lldp,
             contents,
             flows,
             connection: None,
@@ -146,6 +150,7 @@ impl Driver {
     pub async fn run(mut self, mut signals: Signals, reload: impl Fn()) -> anyhow::Result<()> {
         tracing::info!(node = %self.identity.node, site = %self.identity.site, "agent started");
         let mut monitor = Monitor::open(&self.host.network);
+        let mut ports = self.ports();
         let watchdog = sd_notify::watchdog_enabled().map(|limit| limit / 2);
         let mut alive_at = watchdog.map(|every| Instant::now() + every);
         notify(&[sd_notify::NotifyState::Ready]);
@@ -170,6 +175,7 @@ impl Driver {
                         Change::Other => Hint::Other,
                     }));
                 }
+                news = ports.changed(), if !more => self.ports_changed(news),
                 () = self.host.server.neighbours_changed(), if !more => {
                     self.inbox.push_back(Input::Hint(Hint::Neighbours));
                 }

@@ -1,6 +1,6 @@
 //! `muster-agent`: command line, settings, and the driver loop around the pure machine.
 //!
-//! One thread and few wake-ups. Absent: any decision about jobs, which is the machine's; how Linux is changed,
+//! One thread, a second one to send LLDP where there are bridges, and few wake-ups. Absent: any decision about jobs, which is the machine's; how Linux is changed,
 //! which is the host crate's.
 
 mod cli;
@@ -243,7 +243,8 @@ async fn drive(
         Err(error) => tracing::error!("the log level stays: {error:#}"),
     };
     let ovs = flows::rundir(settings.host.ovs_db.as_deref());
-    Driver::new(state, identity, host, ovs, settings.agent.confirm_timeout)?.run(signals, reload).await
+    let (confirm, lldp) = (settings.agent.confirm_timeout, settings.host.send_lldp);
+    Driver::new(state, identity, host, ovs, confirm, lldp)?.run(signals, reload).await
 }
 
 /// Nothing to do where nothing was ever kept, and where an agent sees to it.

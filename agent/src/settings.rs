@@ -36,7 +36,7 @@ pub struct AgentSection {
 }
 
 /// `[host]`
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(default, deny_unknown_fields)]
 pub struct HostSection {
     /// The socket of Open vSwitch's database.
@@ -51,6 +51,8 @@ pub struct HostSection {
     pub neighbours: Option<PathBuf>,
     /// What leases addresses; by default the first that is there.
     pub dhcp_client: Option<Client>,
+    /// Ports of Open vSwitch say over LLDP whose they are.
+    pub send_lldp: bool,
 }
 
 /// `[log]`
@@ -77,6 +79,20 @@ pub enum LogFormat {
 impl Default for AgentSection {
     fn default() -> Self {
         Self { state_dir: "/var/lib/muster-agent".into(), confirm_timeout: 120 }
+    }
+}
+
+impl Default for HostSection {
+    fn default() -> Self {
+        Self {
+            ovs_db: None,
+            ovs_datapath_type: None,
+            etc_hostname: None,
+            run_dir: None,
+            neighbours: None,
+            dhcp_client: None,
+            send_lldp: true,
+        }
     }
 }
 

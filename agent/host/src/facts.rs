@@ -2,6 +2,7 @@
 
 use std::fs::{read_dir, read_to_string};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use muster_shared::model::{DiskFacts, Facts, OsFacts};
 use muster_shared::wire::fit_facts;
@@ -13,12 +14,12 @@ use crate::net::{NetError, Network};
 #[derive(Debug)]
 pub struct Server {
     root: PathBuf,
-    listener: Listener,
+    listener: Arc<Listener>,
 }
 
 impl Default for Server {
     fn default() -> Self {
-        Self { root: PathBuf::from("/"), listener: Listener::default() }
+        Self { root: PathBuf::from("/"), listener: Arc::default() }
     }
 }
 
@@ -45,6 +46,11 @@ impl Server {
         };
         fit_facts(&mut facts);
         Ok((facts, warnings))
+    }
+
+    /// The ear.
+    pub fn listener(&self) -> &Arc<Listener> {
+        &self.listener
     }
 
     /// A neighbour came, went, or says something else since this was asked last. Nothing is lost when it is dropped.

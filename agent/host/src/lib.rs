@@ -16,6 +16,7 @@ pub mod nics;
 pub mod openflow;
 pub mod package;
 pub mod packed;
+pub mod ports;
 pub mod run;
 pub mod sys;
 pub mod sysctl;

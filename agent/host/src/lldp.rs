@@ -1,19 +1,23 @@
-//! Who is at the other end of the cables: LLDP (IEEE 802.1AB) as it is heard. Nothing is sent.
+//! Who is at the other end of the cables: LLDP (IEEE 802.1AB) as it is heard, and as ports of Open vSwitch say it.
 //!
 //! ```text
-//!   socket of a port ─▶ frame (pure) ─▶ table of the port (pure) ─▶ facts of the link
+//!   socket of a port ─▶ frame (pure) ─▶ table of the port (pure) ─┬▶ facts of the link
+//!          ▲                                                      └▶ beacons: the topology (`ports.rs`)
+//!          └── speaker: this port's own frame, on ports that are given one
 //! ```
 //!
-//! A port is a network card; in a namespace that has none, as a container, it is a veth. Each has a packet socket of its
-//! own that takes frames before a bridge, a bond or Open vSwitch does; the kernel drops all others by a filter. What
-//! stands in a frame was written by anybody on that cable: it is told to people, and nothing follows from it.
+//! A port is a network card, and in a namespace that has none, as a container, a veth; and whatever is a port of Open
+//! vSwitch with an Ethernet cable. Each has a packet socket of its own that takes frames before a bridge, a bond or
+//! Open vSwitch does; the kernel drops all others by a filter. What stands in a frame was written by anybody on that
+//! cable: it is told to people, and nothing follows from it. Of a beacon nothing follows but for who knows whose it is.
 //!
-//! Absent: when to look which ports there are (with the facts), how often a change is told (the agent's core).
+//! Absent: when to look which ports there are (with the facts; `ports.rs`), how often a change is told (the agent's core).
 
 mod frame;
+mod speak;
 mod table;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::future::pending;
 use std::io;
@@ -21,6 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use muster_shared::MonoTime;
+use muster_shared::model::topology::Beacon;
 use muster_shared::model::{LinkFacts, NeighbourFacts};
 use tokio::net::unix::pipe;
 use tokio::sync::Notify;
@@ -28,6 +33,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 
 pub use frame::{ETHERTYPE, Frame, FrameError, GROUPS, Id};
+use speak::Speaker;
+pub use speak::TTL;
 pub use table::Table;
 
 use crate::sys;
@@ -40,28 +47,43 @@ const FRAME_MAX: usize = 1600;
 const READ_AT_ONCE: usize = 32;
 /// A switch speaks every few seconds: nobody misses what comes in between.
 const PAUSE: Duration = Duration::from_millis(100);
-/// After an error, such as that of an interface that is set down.
+/// After errors that follow each other; one alone is that of an interface that is set down.
 const PAUSE_BROKEN: Duration = Duration::from_secs(1);
 
-/// Listens on the ports it is given, until it is dropped.
+/// Listens on the ports it is given, and speaks on some of them, until it is dropped.
 #[derive(Debug, Default)]
 pub struct Listener {
-    ports: Mutex<BTreeMap<u32, Port>>,
+    ears: Mutex<Ears>,
     changed: Arc<Notify>,
+    heard: Arc<Notify>,
+    speaker: Speaker,
+}
+
+#[derive(Debug, Default)]
+struct Ears {
+    ports: BTreeMap<u32, Port>,
+    /// Those of the facts.
+    cards: BTreeSet<u32>,
+    /// Those of devices.
+    of_devices: BTreeSet<u32>,
 }
 
 #[derive(Debug)]
 struct Port {
     heard: Arc<Mutex<Table>>,
     /// None: it cannot be listened to.
-    task: Option<JoinHandle<()>>,
+    ear: Option<Ear>,
 }
 
-impl Drop for Port {
+#[derive(Debug)]
+struct Ear {
+    socket: Arc<pipe::Receiver>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Ear {
     fn drop(&mut self) {
-        if let Some(task) = &self.task {
-            task.abort();
-        }
+        self.task.abort();
     }
 }
 
@@ -69,54 +91,120 @@ impl Listener {
     /// Listens to the ports among `links` (by the kernel's index) from now on, and says with each who was heard there.
     /// A port without a carrier has no neighbours. Gives what cannot be listened to, once, for the log.
     pub fn follow(&self, links: &mut BTreeMap<u32, LinkFacts>) -> Vec<String> {
-        let mut ports = locked(&self.ports);
-        let wanted = ports_of(links);
-        ports.retain(|index, _| wanted.contains(index));
-        let mut warnings = Vec::new();
-        for index in wanted {
-            let Some(link) = links.get_mut(&index) else { continue };
-            let port = ports.entry(index).or_insert_with(|| {
-                let heard = Arc::<Mutex<Table>>::default();
-                let task = match listen(index) {
-                    Ok(socket) => {
-                        let (heard, changed) = (Arc::clone(&heard), Arc::clone(&self.changed));
-                        Some(tokio::spawn(hear(socket, heard, changed)))
-                    }
-                    Err(error) => {
-                        warnings.push(format!("cannot listen for LLDP on {}: {error}", link.name));
-                        None
-                    }
-                };
-                Port { heard, task }
-            });
+        let mut ears = locked(&self.ears);
+        ears.cards = ports_of(links);
+        let failed = self.listen(&mut ears);
+        for (index, port) in &ears.ports {
+            let Some(link) = links.get_mut(index) else { continue };
             let mut heard = locked(&port.heard);
             if !link.carrier {
                 *heard = Table::default();
             }
             link.neighbours = heard.neighbours().map(NeighbourFacts::from).collect();
         }
-        warnings
+        let named = |(index, error)| {
+            let name = links.get(&index).map_or("a link that is gone", |link| &link.name);
+            format!("cannot listen for LLDP on {name}: {error}")
+        };
+        failed.into_iter().map(named).collect()
+    }
+
+    /// Listens to these ports of devices from now on. Gives those that cannot be listened to, once.
+    pub fn follow_devices(&self, ports: BTreeSet<u32>) -> Vec<(u32, io::Error)> {
+        let mut ears = locked(&self.ears);
+        if ears.of_devices == ports {
+            return Vec::new();
+        }
+        ears.of_devices = ports;
+        self.speaker.hush(|index| !ears.of_devices.contains(&index));
+        self.listen(&mut ears)
+    }
+
+    /// To whomever it is to, and nobody else.
+    fn listen(&self, ears: &mut Ears) -> Vec<(u32, io::Error)> {
+        let Ears { ports, cards, of_devices } = ears;
+        ports.retain(|index, _| cards.contains(index) || of_devices.contains(index));
+        let mut failed = Vec::new();
+        for index in cards.union(of_devices) {
+            ports.entry(*index).or_insert_with(|| {
+                let heard = Arc::<Mutex<Table>>::default();
+                let ear = self.ear(*index, &heard).map_err(|error| failed.push((*index, error))).ok();
+                Port { heard, ear }
+            });
+        }
+        failed
+    }
+
+    fn ear(&self, index: u32, heard: &Arc<Mutex<Table>>) -> io::Result<Ear> {
+        // Tokio's name for a descriptor that is read when it is ready.
+        let socket = File::from(sys::packet_socket(index, &GROUPS, &filter())?);
+        let socket = Arc::new(pipe::Receiver::from_file_unchecked(socket)?);
+        let (changed, beacons) = (Arc::clone(&self.changed), Arc::clone(&self.heard));
+        let task = tokio::spawn(hear(Arc::clone(&socket), Arc::clone(heard), changed, beacons));
+        Ok(Ear { socket, task })
+    }
+
+    /// Who was heard on a port, in order, at most [`HEARD_MAX`](muster_shared::model::topology::HEARD_MAX).
+    pub fn beacons(&self, index: u32) -> Vec<Beacon> {
+        let ears = locked(&self.ears);
+        ears.ports.get(&index).map(|port| locked(&port.heard).beacons()).unwrap_or_default()
+    }
+
+    /// Whether it can be listened to, and spoken on.
+    pub fn is_open(&self, index: u32) -> bool {
+        locked(&self.ears).ports.get(&index).is_some_and(|port| port.ear.is_some())
+    }
+
+    /// The cable is not there any more: nobody is at its other end, nor was until now.
+    pub fn forget(&self, index: u32) {
+        let ears = locked(&self.ears);
+        let Some(port) = ears.ports.get(&index) else { return };
+        if let Some(ear) = &port.ear {
+            let mut buffer = [0; FRAME_MAX];
+            // A frame that came before would stand for a neighbour that may be another one's by now.
+            for _ in 0..READ_AT_ONCE {
+                if ear.socket.try_read(&mut buffer).is_err() {
+                    break;
+                }
+            }
+        }
+        *locked(&port.heard) = Table::default();
+    }
+
+    /// From now on this frame goes out of a port of a device, again and again.
+    ///
+    /// # Errors
+    /// The system has no thread for it.
+    pub fn speak(&self, index: u32, frame: Vec<u8>) -> io::Result<()> {
+        let ears = locked(&self.ears);
+        let ear = ears.ports.get(&index).and_then(|port| port.ear.as_ref());
+        ear.map_or(Ok(()), |ear| self.speaker.speak(index, &ear.socket, frame))
+    }
+
+    /// Nothing goes out of it any more.
+    pub fn hush(&self, index: u32) {
+        self.speaker.hush(|other| other == index);
     }
 
     /// Somebody came, went or says something else since this was asked last. Nothing is lost when it is dropped.
     pub async fn changed(&self) {
         self.changed.notified().await;
     }
+
+    /// The same, of beacons.
+    pub async fn heard(&self) {
+        self.heard.notified().await;
+    }
 }
 
 /// Cards; where there is none, veths.
-fn ports_of(links: &BTreeMap<u32, LinkFacts>) -> Vec<u32> {
-    let of_kind = |kind: &str| -> Vec<u32> {
+fn ports_of(links: &BTreeMap<u32, LinkFacts>) -> BTreeSet<u32> {
+    let of_kind = |kind: &str| -> BTreeSet<u32> {
         let is_port = |link: &LinkFacts| link.kind == kind && link.mac.is_some_and(|mac| mac != [0; 6]);
         links.iter().filter(|(_, link)| is_port(link)).map(|(index, _)| *index).take(PORTS_MAX).collect()
     };
     let cards = of_kind("");
     if cards.is_empty() { of_kind("veth") } else { cards }
-}
-
-/// Tokio's name for a descriptor that is read when it is ready.
-fn listen(index: u32) -> io::Result<pipe::Receiver> {
-    pipe::Receiver::from_file_unchecked(File::from(sys::packet_socket(index, &GROUPS, &filter())?))
 }
 
 /// Frames of LLDP that came in: Ethernet type, one of the groups, and not sent by ourselves. The kernel runs it for every
@@ -148,10 +236,15 @@ fn filter() -> [libc::sock_filter; 12] {
     ]
 }
 
-async fn hear(socket: pipe::Receiver, heard: Arc<Mutex<Table>>, changed: Arc<Notify>) {
+async fn hear(
+    socket: Arc<pipe::Receiver>,
+    heard: Arc<Mutex<Table>>,
+    changed: Arc<Notify>,
+    beacons: Arc<Notify>,
+) {
     let start = Instant::now();
     let now = || MonoTime(start.elapsed());
-    let mut buffer = [0; FRAME_MAX];
+    let (mut buffer, mut is_broken) = ([0; FRAME_MAX], false);
     loop {
         let expiry = locked(&heard).next_expiry().map(|at| start + at.0);
         let is_over = async {
@@ -169,21 +262,33 @@ async fn hear(socket: pipe::Receiver, heard: Arc<Mutex<Table>>, changed: Arc<Not
                 }
             }
         }
-        let mut is_news = locked(&heard).expire(now());
-        for _ in 0..READ_AT_ONCE {
-            match socket.try_read(&mut buffer) {
-                Ok(length) => {
-                    if let Ok(frame) = Frame::read(&buffer[..length]) {
-                        is_news |= locked(&heard).hear(now(), frame);
+        let (is_news, is_heard) = {
+            let mut heard = locked(&heard);
+            let before = heard.beacons();
+            let mut is_news = false;
+            for _ in 0..READ_AT_ONCE {
+                match socket.try_read(&mut buffer) {
+                    Ok(length) => {
+                        if let Ok(frame) = Frame::read(&buffer[..length]) {
+                            is_news |= heard.hear(now(), frame);
+                        }
                     }
-                }
-                Err(error) => {
-                    if error.kind() != io::ErrorKind::WouldBlock {
-                        pause = PAUSE_BROKEN;
+                    Err(error) => {
+                        let was_broken = is_broken;
+                        is_broken = error.kind() != io::ErrorKind::WouldBlock;
+                        if was_broken && is_broken {
+                            pause = PAUSE_BROKEN;
+                        }
+                        break;
                     }
-                    break;
                 }
             }
+            // After those that are here already, which an agent that was held up has not read in time.
+            is_news |= heard.expire(now());
+            (is_news, heard.beacons() != before)
+        };
+        if is_heard {
+            beacons.notify_one();
         }
         if is_news {
             changed.notify_one();

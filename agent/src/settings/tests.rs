@@ -15,6 +15,7 @@ fn the_environment_counts_more_than_the_file() {
         file,
         &[
             ("MUSTER_AGENT__STATE_DIR", "/b"),
+            ("MUSTER_HOST__SEND_LLDP", "false"),
             ("MUSTER_LOG__LEVEL", "debug"),
             ("MUSTER_CONTROLLER__DATA_DIR", "/not/ours"),
             ("MUSTER_URL", "unix:///not/ours"),
@@ -23,12 +24,14 @@ fn the_environment_counts_more_than_the_file() {
     .unwrap();
     assert_eq!(settings.agent.state_dir, Path::new("/b"));
     assert_eq!(settings.host.ovs_datapath_type.as_deref(), Some("netdev"));
+    assert!(!settings.host.send_lldp);
     assert_eq!((settings.log.level.as_str(), settings.log.format), ("debug", LogFormat::Json));
 }
 
 #[test]
 fn nothing_need_be_set() {
     assert_eq!(read("", &[]).unwrap(), Settings::default());
+    assert!(read("[host]\n", &[]).unwrap().host.send_lldp);
 }
 
 #[test]
@@ -38,6 +41,7 @@ fn what_is_wrong_is_named() {
         ("[agnet]\n", vec![], ["agnet", "agent"]),
         ("[host]\netc_hostnam = '/a'\n", vec![], ["etc_hostnam", "etc_hostname"]),
         ("[host]\ndhcp_client = 'pump'\n", vec![], ["pump", "host.dhcp_client"]),
+        ("[host]\nsend_lldp = 'perhaps'\n", vec![], ["perhaps", "host.send_lldp"]),
         ("[log]\nlevel = 'loud'\n", vec![], ["log.level", "loud"]),
         ("[log]\nformat = 'xml'\n", vec![], ["xml", "log.format"]),
         ("[log\n", vec![], ["agent.toml", "1"]),

@@ -111,6 +111,7 @@ impl Bed {
             system_description: None,
             vlan: None,
             management: Vec::new(),
+            beacon: None,
         };
         let frame = frame.write([2, 0, 0, 0, 0, 2]);
         eventually("the neighbour is told", || {

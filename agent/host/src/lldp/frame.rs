@@ -11,6 +11,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use muster_shared::model::NeighbourFacts;
+use muster_shared::model::topology::Beacon;
 use thiserror::Error;
 
 /// Of LLDP.
@@ -38,6 +39,8 @@ const MANAGEMENT_ADDRESS: u8 = 8;
 const ORGANIZATION: u8 = 127;
 /// IEEE 802.1, port VLAN id.
 const PORT_VLAN: [u8; 4] = [0x00, 0x80, 0xc2, 1];
+/// Ours. Numbers of organizations whose first octet is `x2` are nobody's (IEEE 802c).
+const BEACON: [u8; 4] = [0x02, 0x4d, 0x55, 1];
 /// IANA's address families.
 const IPV4: u8 = 1;
 const IPV6: u8 = 2;
@@ -61,6 +64,8 @@ pub struct Frame {
     pub vlan: Option<u16>,
     /// At most four.
     pub management: Vec<IpAddr>,
+    /// Of a port of Muster; only of the nearest bridge's group, which no bridge passes on.
+    pub beacon: Option<Beacon>,
 }
 
 /// Names a chassis or a port.
@@ -105,10 +110,12 @@ impl Frame {
             system_description: None,
             vlan: None,
             management: Vec::new(),
+            beacon: None,
         };
         while let Some((kind, value)) = next(&mut rest)? {
             frame.take(kind, value)?;
         }
+        frame.beacon = frame.beacon.filter(|_| header.starts_with(&GROUPS[0]));
         Ok(frame)
     }
 
@@ -128,6 +135,8 @@ impl Frame {
             ORGANIZATION => {
                 if let Some([high, low]) = value.strip_prefix(&PORT_VLAN) {
                     self.vlan = Some(u16::from_be_bytes([*high, *low])).filter(|vlan| *vlan != 0);
+                } else if let Some(octets) = value.strip_prefix(&BEACON) {
+                    self.beacon = octets.try_into().ok().map(Beacon).or(self.beacon);
                 }
             }
             _ => {}
@@ -167,12 +176,17 @@ impl Frame {
         if let Some(vlan) = self.vlan {
             put(ORGANIZATION, &[&PORT_VLAN[..], &vlan.to_be_bytes()].concat());
         }
+        if let Some(Beacon(octets)) = &self.beacon {
+            put(ORGANIZATION, &[&BEACON[..], octets].concat());
+        }
         put(END, &[]);
         out
     }
 }
 
 impl Id {
+    /// [`Id::subtype`] of a chassis that its owner names.
+    pub const LOCAL_OF_CHASSIS: u8 = 7;
     /// [`Id::subtype`] of a chassis that is a MAC address.
     pub const MAC_OF_CHASSIS: u8 = 4;
     /// [`Id::subtype`] of a chassis that is an address of a family.

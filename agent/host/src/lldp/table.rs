@@ -1,9 +1,10 @@
 //! Who was heard on one port, until what they said is over. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use muster_shared::MonoTime;
+use muster_shared::model::topology::{Beacon, HEARD_MAX};
 use muster_shared::wire::NEIGHBOURS_MAX;
 
 use super::frame::{Frame, Id};
@@ -47,5 +48,10 @@ impl Table {
     /// By chassis and port.
     pub fn neighbours(&self) -> impl Iterator<Item = &Frame> {
         self.heard.values().map(|(frame, _)| frame)
+    }
+    /// Those of Muster's ports among them: in order, at most [`HEARD_MAX`].
+    pub fn beacons(&self) -> Vec<Beacon> {
+        let beacons: BTreeSet<Beacon> = self.neighbours().filter_map(|frame| frame.beacon).collect();
+        beacons.into_iter().take(HEARD_MAX).collect()
     }
 }

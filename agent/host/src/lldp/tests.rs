@@ -1,12 +1,14 @@
 use std::time::Duration;
 
 use muster_shared::MonoTime;
+use muster_shared::model::topology::HEARD_MAX;
 use muster_shared::model::{LinkFacts, NeighbourFacts};
 use muster_shared::wire::NEIGHBOURS_MAX;
 
 use super::*;
 
 const SOURCE: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const BEACON: Beacon = Beacon([7; 16]);
 
 fn leaf(port: &str, ttl: u16) -> Frame {
     Frame {
@@ -18,6 +20,7 @@ fn leaf(port: &str, ttl: u16) -> Frame {
         system_description: Some("SwitchOS 7".into()),
         vlan: Some(100),
         management: vec!["10.0.0.254".parse().unwrap(), "fd00::fe".parse().unwrap()],
+        beacon: Some(BEACON),
     }
 }
 
@@ -47,6 +50,7 @@ fn what_is_written_is_read() {
         system_description: None,
         vlan: None,
         management: Vec::new(),
+        beacon: None,
         ..leaf("e1", 0)
     };
     for frame in [leaf("Ethernet7", 120), bare] {
@@ -118,13 +122,15 @@ fn what_makes_no_sense_is_passed_over_and_texts_are_plain() {
         (127, &[0, 0x80, 0xc2, 1, 0]),
         (127, &[0, 0x80, 0xc2]),
         (127, &[0, 0x12, 0x0f, 1, 0, 9]),
+        (127, &[2, 0x4d, 0x55, 1, 1, 2, 3]),
+        (127, &[2, 0x4d, 0x55, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]),
         (99, b"?"),
         (0, &[]),
         CHASSIS,
     ]))
     .unwrap();
     assert_eq!(frame.system_name.as_deref(), Some("leaf [31m\u{fffd}"));
-    assert_eq!((frame.port_description, frame.vlan), (None, None));
+    assert_eq!((frame.port_description, frame.vlan, frame.beacon), (None, None, None));
     assert_eq!(frame.management, ["10.0.0.254".parse::<std::net::IpAddr>().unwrap()]);
 }
 
@@ -142,6 +148,33 @@ fn a_neighbour_stays_until_its_time_is_over() {
     assert!(table.hear(at(201), leaf("e1", 0)), "it says goodbye");
     assert!(!table.hear(at(201), leaf("e1", 0)));
     assert_eq!(table.neighbours().count(), 1);
+}
+
+/// Who was started anew has others, and is no second neighbour.
+#[test]
+fn beacons_are_those_of_neighbours_that_are_there() {
+    let mut table = Table::default();
+    let with = |port: &str, octet: u8, ttl| Frame { beacon: Some(Beacon([octet; 16])), ..leaf(port, ttl) };
+    table.hear(at(0), Frame { beacon: None, ..leaf("e0", 120) });
+    assert_eq!(table.beacons(), []);
+    table.hear(at(0), with("e1", 5, 6));
+    table.hear(at(1), with("e1", 4, 6));
+    assert_eq!(table.beacons(), [Beacon([4; 16])]);
+    for octet in [3, 2, 3] {
+        table.hear(at(2), with(&format!("e{octet}"), octet, 6));
+    }
+    assert_eq!((table.beacons(), HEARD_MAX), (vec![Beacon([2; 16]), Beacon([3; 16])], 2));
+    assert!(!table.expire(at(6)));
+    assert!(table.expire(at(8)) && table.beacons().is_empty());
+}
+
+/// A group that bridges pass on says nothing of the cable.
+#[test]
+fn a_beacon_counts_of_the_nearest_bridge_only() {
+    for (group, wanted) in GROUPS.into_iter().zip([Some(BEACON), None, None]) {
+        let bytes = [&group[..], &leaf("e1", 6).write(SOURCE)[6..]].concat();
+        assert_eq!(Frame::read(&bytes), Ok(Frame { beacon: wanted, ..leaf("e1", 6) }));
+    }
 }
 
 #[test]
@@ -169,7 +202,27 @@ fn cards_are_ports_and_veths_where_there_is_none() {
         (5, link("", None)),
     ]
     .into();
-    assert_eq!(ports_of(&links), [2, 4]);
+    assert_eq!(ports_of(&links), [2, 4].into());
     links.insert(6, link("", Some(SOURCE)));
-    assert_eq!(ports_of(&links), [6]);
+    assert_eq!(ports_of(&links), [6].into());
+}
+
+#[test]
+fn a_port_speaks_soon_after_it_came_up_and_then_with_the_others() {
+    let milliseconds = Duration::from_millis;
+    for (up, wanted) in [
+        (0, [0, 1000, 2000, 3000, 4000, 6000, 8000]),
+        (2_700, [2700, 3700, 4700, 5700, 6000, 8000, 10_000]),
+        (3_999, [3999, 4999, 5999, 6999, 8000, 10_000, 12_000]),
+    ] {
+        let mut schedule = speak::Schedule::new(milliseconds(up));
+        let spoken = std::iter::repeat_with(|| {
+            let at = schedule.next();
+            assert!(!schedule.speaks(at.saturating_sub(milliseconds(1))) || at.is_zero());
+            assert!(schedule.speaks(at) || at.is_zero());
+            at
+        });
+        assert_eq!(spoken.take(wanted.len()).collect::<Vec<_>>(), wanted.map(milliseconds), "up at {up} ms");
+    }
+    assert!(speak::INTERVAL * 2 < speak::TTL, "two may be lost");
 }

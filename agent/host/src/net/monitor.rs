@@ -45,9 +45,9 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// A socket that was lost is opened again after this.
 const REOPEN: Duration = Duration::from_millis(100);
 /// A database whose socket is there and that does not answer is tried again after this, doubled each time.
-const RETRY: Duration = Duration::from_secs(1);
+pub(crate) const RETRY: Duration = Duration::from_secs(1);
 /// The longest, and how often one is looked for where nothing tells that it has come.
-const RETRY_MAX: Duration = Duration::from_secs(300);
+pub(crate) const RETRY_MAX: Duration = Duration::from_secs(300);
 
 /// What may have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -196,7 +196,7 @@ async fn watch_ovs(socket: PathBuf, bell: Arc<Bell>) {
 }
 
 /// Until a file of that name comes; one that is there already is given `retry` to become another.
-async fn appears(path: &Path, retry: Duration) {
+pub(crate) async fn appears(path: &Path, retry: Duration) {
     let within = if path.exists() { retry } else { RETRY_MAX };
     // Where it cannot be watched, and where somebody was quicker, it is looked for from time to time.
     let _ = timeout(within, async {

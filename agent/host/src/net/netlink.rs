@@ -6,6 +6,7 @@
 mod bond;
 mod dump;
 mod facts;
+mod follow;
 mod read;
 mod route;
 mod rule;
@@ -24,6 +25,8 @@ use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage};
 use rtnetlink::sys::AsyncSocket;
 use rtnetlink::{Handle, LinkBridge, LinkMessageBuilder, LinkUnspec, LinkVlan, RouteMessageBuilder};
 use thiserror::Error;
+
+pub(crate) use follow::{Cable, Cables};
 
 use super::state::{Address, Route};
 

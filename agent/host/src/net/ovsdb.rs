@@ -4,6 +4,7 @@
 //! What Muster makes carries `external_ids:muster-owner`.
 
 mod batch;
+mod bridges;
 mod changes;
 mod hold;
 mod row;
@@ -22,6 +23,7 @@ use thiserror::Error;
 use super::state::{Ovs, OvsBridge, OvsInterface, OvsPort};
 use super::step::Step;
 use batch::{Batch, Known};
+pub(crate) use bridges::{Bridges, Interface, Interfaces};
 pub(super) use changes::Changes;
 pub use hold::Hold;
 use rpc::Rpc;

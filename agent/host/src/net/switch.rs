@@ -32,6 +32,11 @@ impl Network {
         self.ovs_db.parent().unwrap_or(Path::new("/"))
     }
 
+    /// The socket of its database.
+    pub(crate) fn ovs_db(&self) -> &Path {
+        &self.ovs_db
+    }
+
     /// The bridges of Open vSwitch by name; none where it is not running.
     ///
     /// # Errors

@@ -24,6 +24,7 @@ fn frame(name: &str, ttl: u16) -> Frame {
         system_description: Some("a switch of a test".into()),
         vlan: Some(100),
         management: vec!["10.0.0.254".parse().unwrap()],
+        beacon: None,
     }
 }
 

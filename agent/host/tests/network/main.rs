@@ -15,6 +15,7 @@ mod plain;
 mod ports;
 mod schema;
 mod switch;
+mod topology;
 mod undo;
 
 use muster_host::net::{Snapshot, State};

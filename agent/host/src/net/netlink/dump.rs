@@ -129,7 +129,7 @@ impl Dump {
 }
 
 /// Of the first of `bytes`; nothing if none is whole.
-fn message_length(bytes: &[u8]) -> Option<usize> {
+pub(super) fn message_length(bytes: &[u8]) -> Option<usize> {
     const HEADER: usize = 16;
     let length = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?);
     usize::try_from(length).ok().filter(|length| (HEADER..=bytes.len()).contains(length))

@@ -40,7 +40,7 @@ impl Netlink {
     }
 }
 
-fn facts(message: &LinkMessage) -> Option<LinkFacts> {
+pub(super) fn facts(message: &LinkMessage) -> Option<LinkFacts> {
     let mut facts = LinkFacts {
         name: link_name(message)?,
         up: message.header.flags.contains(LinkFlags::Up),

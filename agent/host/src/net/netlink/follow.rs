@@ -1,0 +1,189 @@
+//! Links as the kernel tells of them, kept up to date: up or down, and nothing that needs another question.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::io;
+use std::task::Poll;
+use std::time::Duration;
+
+use muster_shared::model::LinkFacts;
+use rtnetlink::packet_core::{NetlinkMessage, NetlinkPayload};
+use rtnetlink::packet_route::link::LinkMessage;
+use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
+use rtnetlink::sys::protocols::NETLINK_ROUTE;
+use rtnetlink::sys::{AsyncSocket, SocketAddr, TokioSocket};
+use tokio::time::{Instant, sleep};
+
+use super::dump::{message_length, whole};
+use super::facts::facts;
+use super::read::{MAX_LINKS, bounded};
+use super::{NetlinkError, Result};
+
+/// `RTMGRP_LINK`
+const GROUP: u32 = 0x1;
+/// What one message takes; one that is longer is as good as lost.
+const DATAGRAM: usize = 32 * 1024;
+/// Messages read in one go, before the rest of the agent has its turn.
+const READ_AT_ONCE: usize = 256;
+/// Between readings of what concerns nobody, while it keeps coming: a host of containers at work.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// A link as its other end matters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cable {
+    /// Administratively up, and somebody is at the other end.
+    pub up: bool,
+    /// The kernel's kind; empty for a card.
+    pub kind: Box<str>,
+    /// Of an Ethernet link.
+    pub mac: Option<[u8; 6]>,
+}
+
+/// All links of the namespace in which it was opened.
+pub struct Cables {
+    socket: TokioSocket,
+    buffer: Vec<u8>,
+    links: BTreeMap<u32, (Box<str>, Cable)>,
+    by_name: BTreeMap<Box<str>, u32>,
+}
+
+impl Cables {
+    /// As they are now. Needs a tokio runtime with I/O and time.
+    pub async fn open() -> Result<Self> {
+        let open = || {
+            let mut socket = TokioSocket::new(NETLINK_ROUTE)?;
+            socket.socket_mut().bind(&SocketAddr::new(0, GROUP))?;
+            Ok(socket)
+        };
+        // First, so that nothing is missed between.
+        let socket = open().map_err(NetlinkError::Socket)?;
+        let (links, by_name) = (BTreeMap::new(), BTreeMap::new());
+        let mut cables = Self { socket, buffer: Vec::with_capacity(DATAGRAM), links, by_name };
+        let read = whole(async |dump| {
+            let mut read = Vec::new();
+            let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
+            dump.read(request, |message| {
+                bounded(read.len(), MAX_LINKS, "links")?;
+                if let RouteNetlinkMessage::NewLink(message) = message {
+                    read.extend(facts(&message).map(|facts| (message.header.index, facts)));
+                }
+                Ok(())
+            })
+            .await?;
+            Ok(read)
+        });
+        for (index, facts) in read.await? {
+            cables.put(index, facts);
+        }
+        // What is told of the time before the list was read would take one back to it for a moment.
+        cables.read(false).await?;
+        Ok(cables)
+    }
+
+    /// By name.
+    pub fn get(&self, name: &str) -> Option<(u32, &Cable)> {
+        let index = *self.by_name.get(name)?;
+        Some((index, &self.links.get(&index)?.1))
+    }
+
+    /// Until one of those that `concerns` says yes to is another one than before; others may be as well. An error when
+    /// something was lost: then all is to be opened anew. Nothing is lost when it is dropped.
+    pub async fn changed(&mut self, concerns: impl Fn(&str) -> bool) -> Result<()> {
+        loop {
+            let idle = Instant::now();
+            let names = self.read(true).await?;
+            if names.iter().any(|name| concerns(name)) {
+                return Ok(());
+            }
+            if idle.elapsed() < PAUSE {
+                sleep(PAUSE).await;
+            }
+        }
+    }
+
+    /// Takes all that is there, and if so wished at least one message. Gives the names of what is another one now.
+    async fn read(&mut self, waits: bool) -> Result<Vec<Box<str>>> {
+        let mut names = Vec::new();
+        let read = poll_fn(|context| {
+            for number in 0..READ_AT_ONCE {
+                self.buffer.clear();
+                match self.socket.poll_recv(context, &mut self.buffer) {
+                    Poll::Ready(Ok(())) => {
+                        let datagram = std::mem::take(&mut self.buffer);
+                        let is_whole = self.take(&datagram, &mut names);
+                        self.buffer = datagram;
+                        if !is_whole {
+                            return Poll::Ready(Err(io::Error::other("a message that is cut")));
+                        }
+                    }
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                    Poll::Pending if number == 0 && waits => return Poll::Pending,
+                    Poll::Pending => break,
+                }
+            }
+            Poll::Ready(Ok(()))
+        });
+        read.await.map_err(NetlinkError::Socket)?;
+        Ok(names)
+    }
+
+    /// Whether it could be read to its end.
+    fn take(&mut self, mut datagram: &[u8], names: &mut Vec<Box<str>>) -> bool {
+        while let Some(length) = message_length(datagram) {
+            let (message, following) = datagram.split_at(length);
+            datagram = following.get(length.next_multiple_of(4) - length..).unwrap_or_default();
+            let Ok(message) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(message) else { continue };
+            match message.payload {
+                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(message))
+                    if is_of_link(&message) =>
+                {
+                    if let Some(facts) = facts(&message) {
+                        names.extend(self.put(message.header.index, facts));
+                    }
+                }
+                NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(message))
+                    if is_of_link(&message) =>
+                {
+                    names.extend(self.remove(message.header.index));
+                }
+                NetlinkPayload::Overrun(_) => return false,
+                _ => {}
+            }
+        }
+        datagram.is_empty()
+    }
+
+    /// Gives the name, if it is another one than it was.
+    fn put(&mut self, index: u32, facts: LinkFacts) -> Option<Box<str>> {
+        let name: Box<str> = facts.name.into();
+        let up = facts.up && facts.carrier;
+        let cable = Cable { up, kind: facts.kind.into(), mac: facts.mac.filter(|mac| *mac != [0; 6]) };
+        match self.links.get(&index) {
+            Some((known, same)) if *known == name && *same == cable => return None,
+            Some((known, _)) if *known == name => {}
+            _ => {
+                self.remove(index);
+                if self.links.len() >= MAX_LINKS {
+                    return None;
+                }
+                self.by_name.insert(name.clone(), index);
+            }
+        }
+        self.links.insert(index, (name.clone(), cable));
+        Some(name)
+    }
+
+    fn remove(&mut self, index: u32) -> Option<Box<str>> {
+        let (name, _) = self.links.remove(&index)?;
+        // Another one may have its name already.
+        if self.by_name.get(&name) == Some(&index) {
+            self.by_name.remove(&name);
+        }
+        Some(name)
+    }
+}
+
+/// And not of a port of a bridge, which comes and goes under the same number.
+fn is_of_link(message: &LinkMessage) -> bool {
+    message.header.interface_family == AddressFamily::Unspec
+}

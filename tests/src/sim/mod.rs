@@ -37,6 +37,7 @@ mod required;
 mod run;
 mod script;
 mod shrink;
+mod signal;
 mod store;
 mod watch;
 mod work;

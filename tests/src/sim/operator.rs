@@ -22,6 +22,8 @@ pub struct Operators {
     dice: Dice,
     /// Of those that work on flow tables.
     pub flows: Dice,
+    /// Of those that send signals.
+    pub signals: Dice,
     /// Makes what they want.
     pub maker: Maker,
     stacks: usize,
@@ -52,6 +54,7 @@ impl Operators {
         Self {
             dice: Dice::new(seed, "operators"),
             flows: Dice::new(seed, "flow operators"),
+            signals: Dice::new(seed, "signals"),
             maker: Maker::new(seed, nodes),
             stacks,
             tokens: 0,

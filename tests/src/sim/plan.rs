@@ -14,7 +14,7 @@ use serde_json::{Map, Value as Json, json};
 
 pub use make::SHARED;
 pub use make::{FOUND, Maker, Mood};
-pub use script::{CONFIG, Runs, Script, gist, output};
+pub use script::{CONFIG, HANDLE, Runs, Script, gist, output};
 pub use tree::{Group, Here, INNER_LENGTH, Inner, Member};
 
 /// A link with this MTU cuts its server off.
@@ -138,6 +138,7 @@ impl Resource {
                 needs.insert(CONFIG.to_owned());
                 needs.extend(script.input.refers_to().cloned());
             }
+            What::Here(Here::Wait { .. }) => drop(needs.insert(HANDLE.to_owned())),
             What::Here(_) | What::Group(_) | What::Nested(_) => {
                 needs.extend(self.what.values().into_iter().filter_map(Value::refers_to).cloned());
             }

@@ -72,7 +72,10 @@ const ROWS: [&str; 26] = [
     "RETAIN IN_PROGRESS sent -> gone",
 ];
 
-const OPERATORS: [&str; 23] = [
+const OPERATORS: [&str; 26] = [
+    "signal: taken",
+    "signal: refused",
+    "signal: no answer",
     "create: taken",
     "create: refused",
     "create: no answer",
@@ -249,6 +252,17 @@ const SCRIPTS: [&str; 15] = [
     "output is used",
 ];
 
+const WAITS: [&str; 8] = [
+    "signal is new",
+    "signal takes the place of another",
+    "signal of failure",
+    "wait COMPLETE",
+    "wait fails",
+    "wait is broken off",
+    "wait times out",
+    "wait goes on after a restart",
+];
+
 /// What should have happened and never did.
 pub fn missing(counts: &Counts) -> Vec<String> {
     let faults = Kind::ALL.iter().map(|kind| format!("fault {}", kind.name()));
@@ -269,6 +283,7 @@ pub fn missing(counts: &Counts) -> Vec<String> {
         .chain(flow_operators)
         .chain(trees)
         .chain(scripts)
+        .chain(WAITS.iter().map(|what| (*what).to_owned()))
         .filter(|what| counts.of(what) == 0)
         .collect()
 }

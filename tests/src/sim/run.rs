@@ -89,6 +89,8 @@ impl World {
         self.settles("after the faults");
         self.everybody_looks();
         self.is_as_it_should_be("after the faults", false);
+        self.is_sound = true;
+        self.signals_are_put_right();
         self.everybody_updates();
         self.settles("after the last update");
         self.is_as_it_should_be("after the last update", true);
@@ -111,6 +113,7 @@ impl World {
         }
         self.later(Duration::from_secs(1), Event::Operator);
         self.later(Duration::from_secs(2), Event::FlowOperator);
+        self.later(Duration::from_secs(3), Event::Signaller);
         if self.options.faults != Level::None {
             self.later(Duration::from_secs(5), Event::Chaos);
         }
@@ -122,6 +125,9 @@ impl World {
         loop {
             let next = self.now + Duration::from_secs(10);
             self.run_until(next);
+            if self.is_sound {
+                self.signals_who_waits();
+            }
             if self.violation().is_some() {
                 return;
             }

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use muster_controller::driver::Outbox;
 use muster_controller::store::{Store, StoreError};
@@ -18,7 +19,7 @@ use muster_engine::{Snapshot, Source, SourceText};
 use muster_shared::model::flow::DeviceName;
 use muster_shared::model::{Action, Claim, ContentDigest, Down, ReportKey};
 use muster_shared::seal::SealPublic;
-use muster_shared::{Epoch, Generation, NodeId, ResourceId, StackName};
+use muster_shared::{Epoch, Generation, MonoTime, NodeId, ResourceId, StackName};
 use muster_template::{Environment, Kind};
 
 use super::addresses::{self, Held};
@@ -26,6 +27,7 @@ use super::count::Counts;
 use super::flow::Model;
 use super::invariant;
 use super::plan::Plan;
+use super::signal::Signals;
 
 /// What the database holds.
 #[derive(Default)]
@@ -51,6 +53,8 @@ pub struct Tables {
     /// Contents that agents fetch.
     pub contents: BTreeMap<ContentDigest, Arc<[u8]>>,
     last_event: BTreeMap<u64, u64>,
+    /// Since when a row waits.
+    waits_since: BTreeMap<u64, Duration>,
     epoch: u32,
     highest: (u64, u64, u64),
     /// Rows that own what they claim.
@@ -132,6 +136,10 @@ pub struct Shared {
     pub flows: Model,
     /// What counts as done of each deployment.
     pub settled: BTreeMap<ResourceId, PackedSpec>,
+    /// The present moment.
+    pub now: MonoTime,
+    /// Signals, and who waits for them.
+    pub signals: Signals,
     /// What was refused of the address plan in this commit.
     pub refused: Vec<ProgressRecord>,
     /// Jobs that may be with one node at a time.
@@ -203,6 +211,8 @@ impl Shared {
                 let old = tables.rows.insert(row.id, (*row).clone());
                 self.told(old.as_ref().map(|old| &old.progress), &row.progress);
                 self.deployment_went(old.as_ref().map(|old| &old.progress), &row);
+                self.signals_went(old.as_ref().map(|old| &old.progress), &row);
+                self.tables.waits(&row, self.now);
                 self.row_went(was, is);
             }
             Change::Progress(progress) => {
@@ -220,6 +230,8 @@ impl Shared {
                 begins(&mut self.began, tables, &row);
                 self.told(Some(&old), &row.progress);
                 self.deployment_went(Some(&old), &row);
+                self.signals_went(Some(&old), &row);
+                self.tables.waits(&row, self.now);
                 self.row_went(was, is);
             }
             Change::ResourceRemoved(id) => {
@@ -305,6 +317,22 @@ impl Shared {
 }
 
 impl Tables {
+    /// Since when it waits by the clock.
+    fn waits(&mut self, row: &ResourceRecord, now: MonoTime) {
+        match row.progress.waited {
+            Some(waited) => drop(self.waits_since.insert(row.id, now.0.saturating_sub(waited))),
+            None => drop(self.waits_since.remove(&row.id)),
+        }
+    }
+
+    /// A row as it is loaded.
+    fn loaded(&self, row: &ResourceRecord, now: MonoTime) -> ResourceRecord {
+        let mut row = row.clone();
+        let since = self.waits_since.get(&row.id);
+        row.progress.waited = row.progress.waited.and(since).map(|since| now.0.saturating_sub(*since));
+        row
+    }
+
     fn disclaim(&mut self, id: u64, touched: &mut BTreeSet<(NodeId, Claim)>) {
         let Some(row) = self.rows.get(&id) else { return };
         for key in owned(row) {
@@ -414,6 +442,7 @@ impl Store for SimStore {
             shared.violate(doubled);
         }
         shared.plan_is_right(&held);
+        shared.signals_are_right();
         if flows {
             let shared = &mut *shared;
             let wrong = shared.flows.committed(&shared.tables.flows);
@@ -429,7 +458,12 @@ impl Store for SimStore {
             let shared = &mut *self.0.borrow_mut();
             let out = shared.tables.rows.values().filter(|row| row.progress.in_flight);
             shared.sent.extend(out.map(|row| (row.physical, row.progress.generation)));
+            let waiting = shared.tables.rows.values().filter(|row| row.progress.waited.is_some()).count();
+            if waiting > 0 {
+                shared.counts.add("wait goes on after a restart");
+            }
         }
+        let now = self.0.borrow().now;
         self.read(|tables| {
             let source = |stack: &StackRecord| match (stack.status, stack.action) {
                 (Status::Complete, _) => None,
@@ -454,7 +488,7 @@ impl Store for SimStore {
             Snapshot {
                 policies: environments.collect(),
                 stacks: stacks.collect(),
-                resources: tables.rows.values().cloned().collect(),
+                resources: tables.rows.values().map(|row| tables.loaded(row, now)).collect(),
                 edges: edges.collect(),
                 nodes: tables.nodes.values().cloned().collect(),
                 tokens: tables.tokens.values().cloned().collect(),

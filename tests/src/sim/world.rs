@@ -76,6 +76,8 @@ pub enum Event {
     FlowEnds(usize, Bridge, FlowId, u64),
     /// A switch that ended at this start of it runs again.
     SwitchStarts(usize, u64),
+    /// Somebody sends a signal.
+    Signaller,
     /// A bridge that went is there again.
     BridgeBack(usize, &'static str),
     /// The script that left this line ends.
@@ -150,6 +152,8 @@ pub struct World {
     pub last_write: MonoTime,
     /// What happened.
     pub trace: Trace,
+    /// Operators do what can be done from now on.
+    pub is_sound: bool,
     site: SealSecret,
 }
 
@@ -193,6 +197,7 @@ impl World {
             retained: Vec::new(),
             last_write: MonoTime::default(),
             trace: Trace { hasher: blake3::Hasher::new(), out: None, steps: 0 },
+            is_sound: false,
             site,
             options,
         };
@@ -266,6 +271,7 @@ impl World {
             self.violate(format!("somebody goes round in circles: {AT_ONCE_MAX} things happen at once"));
         }
         self.now = due;
+        self.shared.borrow_mut().now = due;
         match event {
             Event::ControllerStarts => self.controller_starts(),
             Event::ControllerTurn(run) => self.controller_turn_due(run),
@@ -291,6 +297,7 @@ impl World {
             Event::PutsBack(at, link, mtu) => self.puts_back_by_hand(at, &link, mtu),
             Event::IsBack(at, cut) => self.is_back(at, cut),
             Event::EndsWhileCut(at, life, power_cut) => self.ends_while_cut(at, life, power_cut),
+            Event::Signaller => self.signaller_acts(),
             Event::FlowOperator => self.flow_operator_acts(),
             Event::FlowEnds(at, bridge, id, number) => self.flow_ends(at, &bridge, id, number),
             Event::SwitchStarts(at, start) => self.switch_starts(at, start),

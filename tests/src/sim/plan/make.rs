@@ -12,7 +12,7 @@ use muster_shared::model::flow::{Action, Entry, Instruction, Packed};
 
 use super::super::dice::Dice;
 use super::super::flow::{self, MANAGEMENT, Manner, OTHER};
-use super::{CONFIG, CUTTING, HIDDEN, Here, Plan, Resource, Runs, Script, Value, What};
+use super::{CONFIG, CUTTING, HANDLE, HIDDEN, Here, Plan, Resource, Runs, Script, Value, What};
 
 /// The same rule, which does something else.
 fn turned(packed: &Packed) -> Packed {
@@ -128,6 +128,9 @@ impl Maker {
         if self.dice.below(3) > 0 {
             let config = Here::Config(format!("c{}", self.dice.below(2)));
             plan.resources.insert(CONFIG.to_owned(), Resource::of(What::Here(config)));
+        }
+        if self.dice.one_in(2) {
+            plan.resources.insert(HANDLE.to_owned(), Resource::of(What::Here(Here::Handle)));
         }
         for (at, name) in names.iter().enumerate() {
             let mut resource = self.resource(stack, mood, &plan, &names[..at], &mut taken);

@@ -9,6 +9,8 @@ use super::Value;
 
 /// The one config of a plan: all of its deployments take it.
 pub const CONFIG: &str = "q";
+/// The one handle of a plan that signals are sent to.
+pub const HANDLE: &str = "p";
 /// Seconds a script may take.
 pub const TIMEOUT: u64 = 60;
 

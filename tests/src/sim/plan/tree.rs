@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{Plan, Resource, Value, What, script};
+use super::{HANDLE, Plan, Resource, Value, What, script};
 
 /// Names of members of a group come from this.
 const INDEX: &str = "%index%";
@@ -25,6 +25,10 @@ pub enum Here {
     Random { length: usize, salt: u64 },
     /// `OS::Heat::SoftwareConfig`, by its text.
     Config(String),
+    /// `OS::Heat::WaitConditionHandle`
+    Handle,
+    /// `OS::Heat::WaitCondition` of that handle.
+    Wait { count: u64, timeout: u64 },
     /// `OS::Neutron::Net`
     Net { name: String },
     /// `OS::Neutron::Subnet`: `10.THIRD.0.0/24`, with a pool from .10 to `last`.
@@ -116,8 +120,9 @@ impl Here {
             Here::Value(value) => *value = next(value)?,
             Here::Random { salt, .. } => *salt += 1,
             Here::Config(text) => text.push('+'),
+            Here::Wait { count, .. } => *count = 1 + *count % 3,
             Here::Port { fixed: fixed @ Some(_), .. } => *fixed = None,
-            Here::Port { .. } | Here::Net { .. } | Here::Subnet { .. } => return None,
+            Here::Port { .. } | Here::Net { .. } | Here::Subnet { .. } | Here::Handle => return None,
         }
         Some(())
     }
@@ -130,6 +135,12 @@ impl Here {
                 ("OS::Heat::RandomString", json!({"length": length, "salt": salt.to_string()}))
             }
             Here::Config(text) => script::config_json(text),
+            Here::Handle => ("OS::Heat::WaitConditionHandle", json!({})),
+            Here::Wait { count, timeout } => {
+                let handle = json!({"get_resource": HANDLE});
+                let all = json!({"handle": handle, "count": count, "timeout": timeout});
+                ("OS::Heat::WaitCondition", all)
+            }
             Here::Net { name } => ("OS::Neutron::Net", json!({"name": name})),
             Here::Subnet { network, third, last } => {
                 let [cidr, start, end] = ["0/24".into(), "10".into(), last.to_string()]

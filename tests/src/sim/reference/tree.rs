@@ -59,7 +59,13 @@ impl<'a> At<'a> {
                 What::Here(Here::Value(value)) => Thing::Value(self.text(value)?),
                 What::Here(Here::Random { length, .. }) => Thing::Random(*length),
                 What::Here(Here::Port { network, fixed, .. }) => Thing::Port { network, fixed: *fixed },
-                What::Here(Here::Net { .. } | Here::Subnet { .. } | Here::Config(_)) => Thing::Whole,
+                What::Here(
+                    Here::Net { .. }
+                    | Here::Subnet { .. }
+                    | Here::Config(_)
+                    | Here::Handle
+                    | Here::Wait { .. },
+                ) => Thing::Whole,
                 _ => Thing::Plain(resource),
             };
             things.insert(name.clone(), thing);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::{Group, Here, Inner, Member, Plan, Resource, Value, What};
+use super::super::{Group, HANDLE, Here, Inner, Member, Plan, Resource, Value, What};
 use super::{Maker, Mood};
 
 /// The network of the first stack: the others have ports on it too.
@@ -42,6 +42,10 @@ impl Maker {
         node: &str,
         (stack, at): (usize, usize),
     ) -> What {
+        if plan.resources.contains_key(HANDLE) && self.dice.one_in(4) {
+            let timeout = if mood == Mood::Any { *self.dice.pick(&[10, 40, 120, 600]) } else { 600 };
+            return What::Here(Here::Wait { count: 1 + self.dice.below(3), timeout });
+        }
         match self.dice.below(10) {
             0 | 1 if self.dice.one_in(2) => What::Here(Here::Value(self.value(plan, earlier))),
             0 | 1 => What::Here(Here::Value(Value::Text(self.dice.below(4).to_string()))),

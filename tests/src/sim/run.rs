@@ -9,7 +9,7 @@ use std::time::Duration;
 use muster_engine::record::{ResourceRecord, StackAction, Status};
 use muster_engine::{Options as How, Request};
 use muster_shared::model::flow::DeviceName;
-use muster_shared::{MonoTime, NodeId};
+use muster_shared::{MonoTime, NodeId, StackName};
 
 use super::Options;
 use super::count::Counts;
@@ -17,7 +17,7 @@ use super::dice::Dice;
 use super::fault::{Fired, Level};
 use super::flow;
 use super::operator::stack_name;
-use super::plan::Mood;
+use super::plan::{Mood, Plan};
 use super::reference::Asked;
 use super::store::brief;
 use super::world::{Event, World};
@@ -226,17 +226,26 @@ impl World {
                 self.asks(&name, Asked::Delete, Request::Delete { name: name.clone() });
                 self.settles("after a delete that had failed");
             }
-            let exists = self.shared.borrow().tables.names.contains_key(&name);
-            let plan = Rc::new(self.operators.maker.make(n, Mood::Sound));
-            let how = How { timeout: SETTLED_WITHIN + QUIET, ..How::default() };
-            match self.applies(&name, plan, how, !exists) {
-                Some(Ok(_)) => {}
-                other => self.violate(format!("a sound plan for {name} was not taken: {other:?}")),
+            if self.failures_would_come_back(&name) {
+                let plan = self.operators.maker.make_without_handle(n);
+                self.makes_sound(&name, plan);
+                self.settles("after an update without a handle");
             }
+            let plan = self.operators.maker.make(n, Mood::Sound);
+            self.makes_sound(&name, plan);
             if n == 0 {
                 // The others have ports on its network.
                 self.settles("after the last update of the first stack");
             }
+        }
+    }
+
+    fn makes_sound(&mut self, name: &StackName, plan: Plan) {
+        let exists = self.shared.borrow().tables.names.contains_key(name);
+        let how = How { timeout: SETTLED_WITHIN + QUIET, ..How::default() };
+        match self.applies(name, Rc::new(plan), how, !exists) {
+            Some(Ok(_)) => {}
+            other => self.violate(format!("a sound plan for {name} was not taken: {other:?}")),
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_engine::record::{PackedSpec, ProgressRecord, ResourceRecord, StackAction, Status};
 use muster_engine::{Answer, Request, Signal};
-use muster_shared::{MonoTime, ResourceId};
+use muster_shared::{MonoTime, ResourceId, StackName};
 use muster_template::{Desired, Here, Kind, WaitCondition};
 use serde_json::json;
 
@@ -16,6 +16,8 @@ use super::world::{Event, World};
 
 /// Before the id of a signal among a handle's attributes.
 const KEPT: &str = "signal ";
+/// What is kept of a signal of failure begins so.
+const FAILED: &str = "{\"status\":\"FAILURE\"";
 
 /// What is known of signals and of those that wait for them.
 #[derive(Default)]
@@ -138,7 +140,7 @@ impl Tables {
         let handle = wait.handle.parse().ok().map(ResourceId);
         let row = handle.and_then(|id| self.physical.get(&id)).and_then(|id| self.rows.get(id));
         let all = row.map(kept).unwrap_or_default();
-        let badly = all.values().filter(|text| text.starts_with("{\"status\":\"FAILURE\"")).count();
+        let badly = all.values().filter(|text| text.starts_with(FAILED)).count();
         (all.len() - badly, badly)
     }
 
@@ -206,6 +208,10 @@ impl World {
         let Some(row) = shared.tables.rows.get(&row) else { return };
         let kept = kept(row);
         let known = shared.signals.acknowledged.entry(physical).or_default();
+        let is_kept =
+            |id: &str, was: &str| kept.get(id).is_some_and(|text| text.contains(was) || text.contains(&data));
+        let lost = known.iter().find(|(id, was)| !is_kept(id, was));
+        let lost = lost.map(|lost| format!("a signal to {} comes, and {lost:?} is lost", row.name));
         let wrong = match answer {
             Some(Ok(Answer::Signalled { id, again, signals })) => {
                 let is_kept = kept.get(&*id).is_some_and(|text| text.contains(&data));
@@ -230,16 +236,15 @@ impl World {
                 None
             }
         };
-        wrong.into_iter().for_each(|wrong| shared.violate(wrong));
+        lost.or(wrong).into_iter().for_each(|wrong| shared.violate(wrong));
     }
 
     /// What failed is put right, so that a sound plan can be carried out.
     pub(super) fn signals_are_put_right(&mut self) {
         let failed: Vec<(u64, String, String)> = {
             let shared = self.shared.borrow();
-            let is_bad = |text: &str| text.starts_with("{\"status\":\"FAILURE\"");
             let all = shared.tables.handles().flat_map(|row| {
-                let bad = kept(row).into_iter().filter(move |(_, text)| is_bad(text));
+                let bad = kept(row).into_iter().filter(|(_, text)| text.starts_with(FAILED));
                 bad.map(|(id, _)| (row.stack, row.name.to_string(), id.to_owned()))
             });
             all.collect()
@@ -247,6 +252,16 @@ impl World {
         for (stack, name, id) in failed {
             self.signals(stack, &name, Some(id), false);
         }
+    }
+
+    /// A handle that is to go takes no signals, and comes back with those that it has where it is wanted again before it
+    /// is gone.
+    pub(super) fn failures_would_come_back(&self, stack: &StackName) -> bool {
+        let shared = self.shared.borrow();
+        let id = shared.tables.names.get(stack);
+        let goes = |row: &&ResourceRecord| row.dropped.is_some() && Some(&row.stack) == id;
+        let mut rows = shared.tables.rows.values().filter(goes);
+        rows.any(|row| kept(row).values().any(|text| text.starts_with(FAILED)))
     }
 
     /// Whoever waits gets a signal.

@@ -42,11 +42,14 @@ fn table_differs(tables: &Tables, machine: &Machine, name: &DeviceName) -> Optio
     let plane = &machine.host.switch.planes[name.bridge.as_str()];
     let number = number_of(&tables.flows, &name.node, &name.bridge);
     let settled = number.and_then(|number| tables.flows.devices.get(&number)).map_or(0, |it| it.settled);
+    // What is on a device that has no table (any more), or never got one, is nobody's business.
+    let has_log = machine.disk.logs.get(&name.bridge).is_some_and(|log| !log.is_empty());
+    let is_kept = has_log && machine.watches(&name.bridge);
     let mut accounted = BTreeSet::new();
     for entry in entries(tables, name) {
         let held = plane.held.get(&entry.id).filter(|held| held.cookie == entry.id.0);
         let wrong = if entry.mark == FlowMark::Failed && !entry.removing {
-            held.map(|held| format!("is FAILED, and is there: {held:?}"))
+            held.filter(|_| is_kept).map(|held| format!("is FAILED, and is there: {held:?}"))
         } else if entry.removing || entry.serial > settled {
             Some("is still PENDING".to_owned())
         } else if has_ended(entry) {
@@ -63,9 +66,7 @@ fn table_differs(tables: &Tables, machine: &Machine, name: &DeviceName) -> Optio
             return Some(format!("{} {wrong}: {entry:?}", entry.id));
         }
     }
-    // What is on a device that has no table (any more) is nobody's business.
-    let has_log = machine.disk.logs.get(&name.bridge).is_some_and(|log| !log.is_empty());
-    if !has_log || !machine.watches(&name.bridge) {
+    if !is_kept {
         return None;
     }
     let ours = plane.held.iter().filter(|(_, held)| FlowId::is_ours(held.cookie));

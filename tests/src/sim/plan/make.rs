@@ -152,6 +152,16 @@ impl Maker {
         plan
     }
 
+    /// A sound one in which nobody waits for signals.
+    pub fn make_without_handle(&mut self, stack: usize) -> Plan {
+        loop {
+            let plan = self.make(stack, Mood::Sound);
+            if !plan.resources.contains_key(HANDLE) {
+                return plan;
+            }
+        }
+    }
+
     fn environment(&mut self, plan: &mut Plan) {
         let names: Vec<String> =
             plan.resources.keys().filter(|it| !FIXED[1..].contains(&&***it)).cloned().collect();

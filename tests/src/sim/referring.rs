@@ -80,10 +80,10 @@ impl World {
 }
 
 impl Host {
-    /// What a dummy was made of, or a script was given.
+    /// What a dummy was made of, or a script is given.
     fn values_of(&self, resource: ResourceId) -> Option<BTreeMap<&str, &str>> {
         let all = match self.scripts.get(&resource) {
-            Some(ran) => &ran.deployment.inputs,
+            Some(ran) => &ran.inputs,
             None => self.dummies.get(&resource)?,
         };
         Some(all.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect())

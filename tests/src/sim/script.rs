@@ -68,6 +68,8 @@ pub struct Ran {
     pub deployment: Deployment,
     /// What it wrote.
     pub stdout: String,
+    /// What its resource is given now: where a change runs nothing that is not what it ran with.
+    pub inputs: BTreeMap<String, String>,
 }
 
 /// A job that waits for its run.
@@ -186,6 +188,7 @@ impl World {
                 _ if !has_step => {
                     if let Some(ran) = machine.host.scripts.get_mut(&key.resource) {
                         ran.stdout.clear();
+                        ran.inputs.clone_from(&deployment.inputs);
                     }
                 }
                 _ => {}
@@ -289,7 +292,8 @@ impl World {
         let State::Alive(end) = run.state else { return };
         run.state = State::Ended(end);
         if let (End::Well, Spec::Deployment(deployment)) = (end, &run.job.spec) {
-            let ran = Ran { deployment: deployment.clone(), stdout: stdout(&run.job) };
+            let (stdout, inputs) = (stdout(&run.job), deployment.inputs.clone());
+            let ran = Ran { deployment: deployment.clone(), stdout, inputs };
             if run.job.action.applies() {
                 machine.host.scripts.insert(key.0, ran);
             }

@@ -51,7 +51,8 @@ impl Engine {
             Some(here) => (here.test().is_some_and(|(test, _)| test.fail), None),
             None => (false, None),
         };
-        let planned = match self.put_in_plan(slot, &desired) {
+        let settled = self.wanted_here(slot, &spec);
+        let planned = match settled.and_then(|()| self.put_in_plan(slot, &desired)) {
             Ok(planned) => planned,
             Err(reason) => {
                 let reason = self.shown_of_plan(slot, &reason);
@@ -104,9 +105,10 @@ impl Engine {
                 );
                 self.look_at_signals(slot);
             }
-            Some(Here::Link(_) | Here::Intent { .. }) => {
-                self.row_changed(slot, true);
-                self.fail_row(slot, "this controller does not take links and intents yet".into());
+            Some(Here::Intent { timeout, .. }) => {
+                self.observe(slot, Observation::Unknown);
+                let time = Duration::from_secs((*timeout).into());
+                self.pause(slot, action, time, still.then_some(SIGNALS_GRACE));
             }
             Some(Here::WaitHandle) => {
                 let row = &self.rows[slot];
@@ -186,6 +188,9 @@ impl Engine {
 
     /// A test resource has taken its time.
     pub(crate) fn has_waited(&mut self, slot: Slot) {
+        if self.rows[slot].kind == Kind::Intent {
+            return self.intent_failed(slot);
+        }
         let spec = self.rows[slot].spec.as_ref().map(PackedSpec::unpack);
         let test = spec.as_ref().and_then(Desired::here).and_then(Here::test);
         let fails = test.is_some_and(|(test, _)| test.fail);
@@ -220,8 +225,13 @@ impl Engine {
             return;
         }
         let (farewell, spec) = (row.farewell(), row.spec.clone());
-        let takes = spec.as_ref().map_or(Duration::ZERO, |spec| time_of(&spec.unpack(), farewell));
+        let kind = row.kind;
+        let takes = match kind {
+            Kind::Intent => self.unsettle_intent(slot, farewell).unwrap_or_default(),
+            _ => spec.as_ref().map_or(Duration::ZERO, |spec| time_of(&spec.unpack(), farewell)),
+        };
         if !takes.is_zero() {
+            let row = &self.rows[slot];
             let still = spec.is_some_and(|spec| row.pauses_still(&spec));
             self.not_failed(slot);
             self.job_begins(slot);
@@ -231,8 +241,9 @@ impl Engine {
         self.unmade(slot);
     }
 
-    fn unmade(&mut self, slot: Slot) {
+    pub(crate) fn unmade(&mut self, slot: Slot) {
         self.end_pause(slot);
+        self.unsettle_link(slot);
         self.job_begins(slot);
         if let Err(reason) = self.take_out_of_plan(slot) {
             let reason = self.shown_of_plan(slot, &reason);

@@ -216,6 +216,9 @@ impl Engine {
         let Some(pause) = row.rare().pause.filter(|_| !row.awaits_signals()) else {
             return self.signals_reason(slot);
         };
+        if row.kind == Kind::Intent && !pause.of_batch {
+            return self.intent_reason(slot);
+        }
         let left = pause.due.map_or(0, |due| due.since(self.now).as_secs());
         let what = if pause.of_batch { "its batch begins" } else { "it is as it is to be" };
         format!("{what} in {left} s")

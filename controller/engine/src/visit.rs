@@ -319,6 +319,13 @@ impl Engine {
         }
         if kind.is_here() {
             self.with_full_name(Some(row), &mut spec)?;
+            if kind == Kind::Intent {
+                let stack = &self.stacks[&row.stack];
+                let may_hide = stack.hidden.hides_of_others() || !tree.secrets().is_empty();
+                if may_hide && stack.masked(tree, properties.clone()) != properties {
+                    return Err("something hidden is among its properties, and whoever looks at the network sees intents".into());
+                }
+            }
             return self.decide_here(slot, kind, &spec);
         }
         let node = muster_template::node(&properties).map_err(wrong)?;

@@ -243,6 +243,11 @@ impl Manager {
         self.held.get(&no).is_some_and(|held| !is_open(held) && !self.todo.contains_key(&no))
     }
 
+    /// Something that comes may heal it.
+    pub fn may_heal(&self, no: IntentNo) -> bool {
+        self.tracker.is_hopeful(no)
+    }
+
     /// The network.
     pub fn topology(&self) -> &Topology {
         &self.topology

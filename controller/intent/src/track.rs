@@ -95,6 +95,11 @@ impl<K: Ord + Copy> Tracker<K> {
         }
     }
 
+    /// Something that comes may heal it.
+    pub fn is_hopeful(&self, key: K) -> bool {
+        self.hopeful.contains_key(&key)
+    }
+
     /// How many stand on a link.
     pub fn on(&self, link: LinkNo) -> usize {
         self.by_link.get(&link).map_or(0, BTreeSet::len)

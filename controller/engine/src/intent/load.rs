@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use muster_intent::manager::{IntentNo, SettledPort};
+use muster_intent::manager::{IntentNo, Op, SettledPort};
 use muster_shared::model::flow::{DeviceName, Packed};
 
 use super::record::IntentSnapshot;
 use crate::engine::Engine;
+use crate::flow::{DeviceKey, Target};
 
 impl Engine {
     /// When flow tables and rows are there.
@@ -24,21 +25,38 @@ impl Engine {
             let _too_many = self.intents.manager.set_away(&name, true);
         }
         self.declare_links();
+        // By intent and device: what its newest write is, and what that is about.
+        let mut open: BTreeMap<(IntentNo, DeviceKey), (u64, Vec<Op>)> = BTreeMap::new();
         let mut placed: BTreeMap<IntentNo, Vec<(DeviceName, Packed)>> = BTreeMap::new();
         for (key, device) in self.flows.iter() {
             let Some(name) = self.device_name(key) else { continue };
             for (owner, _) in device.table.owners() {
                 let Some(no) = owner.as_intent() else { continue };
-                let kept = device.table.owned(owner).filter_map(|id| device.table.get(id));
-                let there =
-                    kept.filter(|kept| !kept.removing).map(|kept| (name.clone(), kept.packed.clone()));
-                placed.entry(no).or_default().extend(there);
+                for kept in device.table.owned(owner).filter_map(|id| device.table.get(id)) {
+                    if !kept.removing {
+                        placed.entry(no).or_default().push((name.clone(), kept.packed.clone()));
+                    }
+                    if kept.serial > device.table.settled() {
+                        let (serial, ops) = open.entry((no, key)).or_default();
+                        *serial = kept.serial.max(*serial);
+                        let packed = kept.packed.clone();
+                        ops.push(if kept.removing { Op::Remove(packed) } else { Op::Put(packed) });
+                    }
+                }
             }
         }
         for (no, (record, owner)) in intents {
             self.intents.manager.load(record, placed.remove(&no).unwrap_or_default());
             if let Some(row) = owner {
                 self.intents.owners.insert(no, row);
+            }
+        }
+        for ((no, key), (serial, ops)) in open {
+            let Some(name) = self.device_name(key) else { continue };
+            let token = self.intents.manager.load_open(no, &name, ops);
+            let waiters = self.flows.get_mut(key).map(|device| &mut device.waiters);
+            if let (Some(token), Some(waiters)) = (token, waiters) {
+                waiters.entry(serial).or_default().push(Target::Intent(token));
             }
         }
     }

@@ -48,10 +48,14 @@ pub(crate) struct Intents {
     told: BTreeMap<NodeKey, BTreeMap<Bridge, DevicePorts>>,
     /// Which port says which beacon.
     beacons: BTreeMap<Beacon, ConnectPoint>,
+    /// What ports said before the beacons that they say now.
+    former: BTreeMap<ConnectPoint, Beacon>,
     /// Where each beacon is heard.
     hearers: BTreeMap<Beacon, BTreeSet<(NodeKey, Bridge)>>,
     /// Resources that an intent belongs to, by the id of their row.
     owners: BTreeMap<IntentNo, u64>,
+    /// Whose a declared link is, each direction by itself: the id of a row.
+    links: BTreeMap<(ConnectPoint, ConnectPoint), u64>,
     pub ended: VecDeque<WriteEnd>,
     unsaved: BTreeSet<IntentNo>,
     due: Option<MonoTime>,

@@ -1,18 +1,196 @@
-//! Resources that are links and intents: settled here, without a node.
+//! Resources that are links and intents: settled here, without a node. A link is there at once; the resource of an intent
+//! waits until it is installed, and when it goes, until nothing of it is left.
 
-use muster_intent::manager::IntentNo;
+use std::time::Duration;
+
+use muster_intent::manager::{IntentNo, Wish};
+use muster_intent::phase::State;
+use muster_intent::topology::ConnectPoint;
+use muster_shared::model::Action;
+use muster_template::{Desired, Here, Kind, TopologyLink};
 
 use crate::engine::Engine;
+use crate::flow::Owner;
+use crate::record::PackedSpec;
+use crate::resource::{Role, Row, Slot};
+
+/// However long its devices are away: the stack says when that is too long.
+const GOES_WITHIN: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// A direction of a link.
+type Direction = (ConnectPoint, ConnectPoint);
+
+fn directions(link: &TopologyLink) -> Vec<Direction> {
+    let there = (link.from.clone(), link.to.clone());
+    let back = link.bidirectional.then(|| (link.to.clone(), link.from.clone()));
+    [Some(there), back].into_iter().flatten().collect()
+}
+
+fn link_of(row: &Row) -> Option<TopologyLink> {
+    match row.spec.as_ref().filter(|_| row.kind == Kind::TopologyLink && row.applied)?.unpack() {
+        Desired::Here(Here::Link(link)) => Some(link),
+        _ => None,
+    }
+}
 
 impl Engine {
-    /// Links that resources declare, after a start.
-    pub(super) fn declare_links(&mut self) {}
+    /// A link as a row wants it, in place of what the row has declared.
+    pub(crate) fn settle_link(&mut self, slot: Slot, link: &TopologyLink) -> Result<(), String> {
+        let row = &self.rows[slot];
+        let id = row.id;
+        let before = link_of(row).map(|old| directions(&old)).unwrap_or_default();
+        let wanted = directions(link);
+        for direction in &wanted {
+            let owner = self.intents.links.get(direction).filter(|owner| **owner != id);
+            // A row that is being dropped leaves it to the one that takes its place.
+            let other = owner.and_then(|owner| self.rows.of_id(*owner)).map(|slot| &self.rows[slot]);
+            if let Some(other) = other.filter(|other| other.role != Role::Cleanup) {
+                return Err(format!(
+                    "the link from {} to {} is declared by {}",
+                    direction.0,
+                    direction.1,
+                    self.owner_text(Owner(other.id))
+                ));
+            }
+        }
+        for (at, direction) in wanted.iter().enumerate() {
+            let (from, to) = direction;
+            if let Err(error) = self.intents.manager.declare(from, to, link.traits.clone()) {
+                let made =
+                    wanted[..at].iter().filter(|made| !before.contains(made)).cloned().collect::<Vec<_>>();
+                made.iter().for_each(|made| self.retract(id, made));
+                return Err(error.to_string());
+            }
+            self.intents.links.insert(direction.clone(), id);
+        }
+        before.iter().filter(|old| !wanted.contains(old)).for_each(|old| self.retract(id, old));
+        Ok(())
+    }
+
+    fn retract(&mut self, row: u64, direction: &Direction) {
+        if self.intents.links.get(direction) == Some(&row) {
+            self.intents.links.remove(direction);
+            self.intents.manager.retract(&direction.0, &direction.1);
+        }
+    }
+
+    /// Its row goes.
+    pub(crate) fn unsettle_link(&mut self, slot: Slot) {
+        let row = &self.rows[slot];
+        let id = row.id;
+        if let Some(link) = link_of(row) {
+            directions(&link).iter().for_each(|direction| self.retract(id, direction));
+        }
+    }
+
+    /// Links that rows declare, after a start.
+    pub(super) fn declare_links(&mut self) {
+        let mut slots: Vec<Slot> = self.by_physical.values().copied().collect();
+        slots.sort_by_key(|slot| self.rows[*slot].id);
+        for slot in slots {
+            if let Some(link) = link_of(&self.rows[slot]) {
+                // It was right when it was taken.
+                let _was_right = self.settle_link(slot, &link);
+            }
+        }
+    }
+
+    /// Asks for a row's intent.
+    pub(crate) fn settle_intent(&mut self, slot: Slot, key: &str, wish: Wish) -> Result<(), String> {
+        let id = self.rows[slot].id;
+        let known = self.intents.manager.find(key);
+        if let Some(no) = known {
+            let owner = self.intents.owners.get(&no).copied();
+            let row = owner.and_then(|owner| self.rows.of_id(owner)).map(|slot| &self.rows[slot]);
+            let is_free = owner == Some(id) || row.is_some_and(|row| row.role == Role::Cleanup);
+            if !is_free {
+                return Err(format!(
+                    "intent '{key}' belongs to {}: a key is one intent's",
+                    self.owner_text(owner.map_or(Owner::OPERATOR, Owner))
+                ));
+            }
+        }
+        let new = self.next_intent();
+        let no = self.intents.manager.submit(key, new, wish).map_err(|refused| refused.to_string())?;
+        self.intents.owners.insert(no, id);
+        Ok(())
+    }
+
+    /// The intent of a row, if the row still has it.
+    fn intent_of(&self, slot: Slot) -> Option<IntentNo> {
+        let row = &self.rows[slot];
+        let spec = row.spec.as_ref().filter(|_| row.kind == Kind::Intent)?;
+        let Desired::Here(Here::Intent { key, .. }) = spec.unpack() else { return None };
+        let no = self.intents.manager.find(&key)?;
+        (self.intents.owners.get(&no) == Some(&row.id)).then_some(no)
+    }
+
+    /// Its row goes. How long that may take; none: there is nothing to wait for.
+    pub(crate) fn unsettle_intent(&mut self, slot: Slot, farewell: Action) -> Option<Duration> {
+        let no = self.intent_of(slot)?;
+        if farewell == Action::Retain {
+            self.intents.owners.remove(&no);
+            return None;
+        }
+        self.intents.manager.remove(no);
+        Some(GOES_WITHIN)
+    }
 
     /// Something became of an intent: its resource may have waited for it.
-    pub(super) fn intent_changed(&mut self, _no: IntentNo) {}
+    pub(super) fn intent_changed(&mut self, no: IntentNo) {
+        let owner = self.intents.owners.get(&no).and_then(|id| self.rows.of_id(*id));
+        let waits = |slot: &Slot| {
+            let row = &self.rows[*slot];
+            row.kind == Kind::Intent && row.pauses() && !row.is_going() && !self.is_before_batch(*slot)
+        };
+        let Some(slot) = owner.filter(waits) else { return };
+        if !self.intents.manager.is_settled(no) {
+            return;
+        }
+        match self.intents.manager.state(no) {
+            Some((State::Installed, _)) => {
+                self.end_pause(slot);
+                self.is_made(slot);
+            }
+            Some((State::Failed, _)) if !self.intents.manager.may_heal(no) => self.intent_failed(slot),
+            _ => self.touch(self.rows[slot].stack),
+        }
+    }
+
+    /// It has had its time.
+    pub(crate) fn intent_failed(&mut self, slot: Slot) {
+        let reason = self.intent_reason(slot);
+        self.end_pause(slot);
+        self.fail_row(slot, reason.into());
+    }
+
+    /// What an operator reads of a row that waits for its intent.
+    pub(crate) fn intent_reason(&self, slot: Slot) -> String {
+        let Some(no) = self.intent_of(slot) else { return "its intent is gone".into() };
+        let manager = &self.intents.manager;
+        let (key, state) = (manager.key(no).unwrap_or_default(), manager.state(no));
+        match state {
+            Some((state, Some(reason))) => format!("intent {key} is {}: {reason}", state.as_str()),
+            Some((state, None)) => format!("intent {key} is {}", state.as_str()),
+            None => format!("intent {key} is gone"),
+        }
+    }
 
     /// An intent is forgotten.
     pub(super) fn intent_gone(&mut self, no: IntentNo) {
-        self.intents.owners.remove(&no);
+        let owner = self.intents.owners.remove(&no).and_then(|id| self.rows.of_id(id));
+        let goes = |slot: &Slot| self.rows[*slot].pauses() && self.rows[*slot].is_going();
+        if let Some(slot) = owner.filter(goes) {
+            self.unmade(slot);
+        }
+    }
+
+    /// It is not there for a row that wants to settle: what the spec says.
+    pub(crate) fn wanted_here(&mut self, slot: Slot, spec: &PackedSpec) -> Result<(), String> {
+        match spec.unpack() {
+            Desired::Here(Here::Link(link)) => self.settle_link(slot, &link),
+            Desired::Here(Here::Intent { key, wish, .. }) => self.settle_intent(slot, &key, wish),
+            _ => Ok(()),
+        }
     }
 }

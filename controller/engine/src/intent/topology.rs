@@ -55,11 +55,18 @@ impl Engine {
             device.ports.iter().flat_map(|port| &port.heard).copied().collect()
         };
         let (before, now) = (old.map(said).unwrap_or_default(), said(new));
-        for (beacon, port) in before.difference(&now) {
+        for (beacon, port) in before.difference(&now).cloned() {
+            let (beacon, port) = (&beacon, port);
             let point = ConnectPoint { device: name.clone(), port: port.clone() };
-            // Of a port that has it since, it stays.
             if self.intents.beacons.get(beacon) == Some(&point) {
-                self.intents.beacons.remove(beacon);
+                // Of an agent that was started again the one before is heard for a while.
+                let forgotten = match now.iter().any(|(_, other)| *other == port) {
+                    true => self.intents.former.insert(point, *beacon),
+                    false => Some(*beacon),
+                };
+                if let Some(forgotten) = forgotten {
+                    self.intents.beacons.remove(&forgotten);
+                }
                 touched.extend(self.intents.hearers.get(beacon).into_iter().flatten().cloned());
             }
         }
@@ -87,11 +94,7 @@ impl Engine {
         let told = self.intents.told.get(&node).and_then(|devices| devices.get(bridge));
         let up = told.is_some();
         let port = |port: &PortState| {
-            // More than one: a hub, over which no path leads.
-            let heard = match port.heard.as_slice() {
-                [beacon] => self.intents.beacons.get(beacon).cloned(),
-                _ => None,
-            };
+            let heard = self.far_end(&name, port);
             SettledPort { name: port.name.clone(), up: port.up, heard }
         };
         let ports: Vec<SettledPort> = told.into_iter().flat_map(|device| &device.ports).map(port).collect();
@@ -105,6 +108,28 @@ impl Engine {
             && let Some((up, ports)) = after
         {
             self.change(Change::Intent(IntentChange::Device { device: name, up, ports }));
+        }
+    }
+
+    /// Whose LLDP is heard at a port. Several ports are a hub, over which no path leads; beacons that nobody says are
+    /// nothing.
+    fn far_end(&self, device: &DeviceName, port: &PortState) -> Option<ConnectPoint> {
+        let known = port.heard.iter().filter_map(|beacon| self.intents.beacons.get(beacon));
+        let points: BTreeSet<&ConnectPoint> = known.collect();
+        match (points.len(), points.first()) {
+            (1, Some(point)) => Some((*point).clone()),
+            (0, _) if !port.heard.is_empty() => {
+                // After a start nobody else may have told of its ports yet: what was known stays.
+                let topology = self.intents.manager.topology();
+                let at = ConnectPoint { device: device.clone(), port: port.name.clone() };
+                let link = topology.port(&at).and_then(|port| topology.heard_at(port))?;
+                let far = topology.point(topology.ends(link).0);
+                let node = self.nodes.find(&far.device.node)?;
+                let has_told =
+                    self.intents.told.get(&node).is_some_and(|it| it.contains_key(&far.device.bridge));
+                (!has_told).then_some(far)
+            }
+            _ => None,
         }
     }
 

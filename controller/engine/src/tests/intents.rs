@@ -313,6 +313,33 @@ fn a_cable_that_dies_silently_is_gone_round() {
 }
 
 #[test]
+fn an_agent_that_is_started_again_moves_nothing() {
+    let mut ring = Ring::new(4);
+    ring.submit("one", 0, 1).unwrap();
+    let ran = |ring: &Ring| (0..4).map(|index| ring.bed.hosts[&node(index)].flows.ran).sum::<usize>();
+    let before = ran(&ring);
+    let other = |index: usize, towards: usize| {
+        Beacon([index as u8, towards as u8, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9])
+    };
+    let mut ports = ring.ports(1);
+    ports.ports[0].beacon = Some(other(1, 0));
+    ports.ports[1].beacon = Some(other(1, 2));
+    ring.bed.disconnect(&node(1));
+    ring.bed.connect(&node(1));
+    ring.bed.receive(&node(1), Up::Ports(vec![ports]));
+    let links = |ring: &Ring| ring.bed.engine.topology().links.iter().filter(|link| link.up).count();
+    assert_eq!((links(&ring), ran(&ring)), (8, before));
+    // Both are heard, then the new one alone.
+    for heard in [vec![beacon(1, 0), other(1, 0)], vec![other(1, 0)]] {
+        let mut ports = ring.ports(0);
+        ports.ports[1].heard = heard;
+        assert_eq!(&*ports.ports[1].name, "p1");
+        ring.bed.receive(&node(0), Up::Ports(vec![ports]));
+        assert_eq!((links(&ring), ran(&ring)), (8, before));
+    }
+}
+
+#[test]
 fn all_of_a_request_is_taken_or_nothing() {
     let mut ring = Ring::new(4);
     let bad = wish(1, 1, 2);
@@ -343,4 +370,102 @@ fn thousands_at_once() {
     ring.bed.ask(Request::WithdrawIntents { keys }).unwrap();
     ring.bed.idle();
     assert_eq!(ring.rules(), 0);
+}
+
+fn template(resources: &str) -> crate::Source {
+    let template = format!("heat_template_version: 2018-08-31\nresources:\n{resources}");
+    super::bed::parse(crate::SourceText { name: "t".into(), template, ..crate::SourceText::default() })
+}
+
+fn link(name: &str, from: usize, to: usize, cost: u32) -> String {
+    format!(
+        "  {name}:\n    type: Muster::TopologyLink\n    properties: {{from: {{device: node-{from}/br0, port: p{to}}}, \
+         to: {{device: node-{to}/br0, port: p{from}}}, cost: {cost}}}\n"
+    )
+}
+
+fn intent(name: &str, key: &str, from: usize, to: usize, needs: &str) -> String {
+    format!(
+        "  {name}:\n    type: Muster::Intent\n    depends_on: [{needs}]\n    properties: {{key: {key}, type: point_to_point, \
+         from: {{device: node-{from}/br0, port: h}}, to: {{device: node-{to}/br0, port: h}}, selector: {{eth_type: 0x0800}}}}\n"
+    )
+}
+
+#[test]
+fn a_stack_has_links_and_an_intent_and_takes_them_away() {
+    let mut ring = Ring::new(4);
+    let text = link("ab", 0, 1, 2) + &intent("way", "a-to-b", 0, 1, "ab");
+    ring.bed.create(template(&text)).unwrap();
+    assert_eq!(ring.bed.status(), "CREATE_COMPLETE");
+    assert_eq!((ring.state("a-to-b"), ring.path("a-to-b").as_str()), (State::Installed, "0 1"));
+    let refusal = ring.withdraw("a-to-b").unwrap_err().to_string();
+    assert!(refusal.contains("belongs to resource way of stack s: update the stack"), "{refusal}");
+    let refusal = ring.submit("a-to-b", 0, 2).unwrap_err().to_string();
+    assert!(refusal.contains("belongs to resource way"), "{refusal}");
+    // In place; the intent goes where it is better now.
+    let physical = ring.bed.resource("ab").physical_id;
+    let text = link("ab", 0, 1, 5) + &intent("way", "a-to-b", 0, 1, "ab");
+    ring.bed.update(template(&text)).unwrap();
+    assert_eq!((ring.bed.status().as_str(), ring.path("a-to-b").as_str()), ("UPDATE_COMPLETE", "0 3 2 1"));
+    assert_eq!(ring.bed.resource("ab").physical_id, physical);
+    ring.restart();
+    assert_eq!((ring.state("a-to-b"), ring.path("a-to-b").as_str()), (State::Installed, "0 3 2 1"));
+    // Another key is another intent; another name the same one.
+    let text = link("ab", 0, 1, 5) + &intent("road", "a-to-b", 0, 1, "ab");
+    ring.bed.update(template(&text)).unwrap();
+    assert_eq!((ring.bed.status().as_str(), ring.state("a-to-b")), ("UPDATE_COMPLETE", State::Installed));
+    let text = link("ab", 0, 1, 5) + &intent("road", "b-to-a", 1, 0, "ab");
+    ring.bed.update(template(&text)).unwrap();
+    assert_eq!((ring.bed.status().as_str(), ring.state("b-to-a")), ("UPDATE_COMPLETE", State::Installed));
+    assert!(ring.bed.engine.intent("a-to-b").is_err());
+    assert!(ring.equal());
+    ring.bed.delete().unwrap();
+    ring.bed.idle();
+    assert_eq!((ring.bed.status().as_str(), ring.rules()), ("gone", 0));
+    assert!(ring.bed.engine.intents().is_empty());
+    assert!(ring.bed.engine.topology().links.iter().all(|link| !link.declared));
+}
+
+#[test]
+fn an_intent_that_cannot_be_fails_its_stack_in_time_and_says_why() {
+    let mut ring = Ring::new(4);
+    ring.cut(0, 1);
+    ring.cut(0, 3);
+    ring.bed.create(template(&intent("way", "a-to-b", 0, 1, ""))).unwrap();
+    assert_eq!(ring.bed.status(), "CREATE_IN_PROGRESS");
+    ring.bed.pass(Duration::from_secs(61));
+    assert_eq!(ring.bed.status(), "CREATE_FAILED");
+    let reason = ring.bed.resource("way").status_reason;
+    assert!(reason.contains("intent a-to-b is FAILED: no path from node-0/br0 to node-1/br0"), "{reason}");
+    ring.heal();
+    ring.bed.pass(Duration::from_secs(2));
+    ring.bed.update(template(&intent("way", "a-to-b", 0, 1, ""))).unwrap();
+    assert_eq!(ring.bed.status(), "UPDATE_COMPLETE");
+    // A key is one intent's.
+    ring.submit("mine", 2, 3).unwrap();
+    let text = intent("way", "a-to-b", 0, 1, "") + &intent("other", "mine", 1, 0, "");
+    ring.bed.update(template(&text)).unwrap();
+    assert_eq!(ring.bed.status(), "UPDATE_FAILED");
+    let reason = ring.bed.resource("other").status_reason;
+    assert!(reason.contains("intent 'mine' belongs to the operator"), "{reason}");
+}
+
+#[test]
+fn a_delete_waits_for_a_node_that_is_away() {
+    let mut ring = Ring::new(4);
+    ring.bed.create(template(&intent("way", "a-to-b", 0, 1, ""))).unwrap();
+    assert_eq!(ring.bed.status(), "CREATE_COMPLETE");
+    ring.bed.disconnect(&node(1));
+    ring.bed.delete().unwrap();
+    assert_eq!(ring.bed.status(), "DELETE_IN_PROGRESS");
+    ring.bed.restart();
+    (0..4).filter(|index| *index != 1).for_each(|index| {
+        ring.bed.connect(&node(index));
+        ring.tell(index);
+    });
+    assert_eq!(ring.bed.status(), "DELETE_IN_PROGRESS");
+    ring.bed.connect(&node(1));
+    ring.tell(1);
+    ring.bed.idle();
+    assert_eq!((ring.bed.status().as_str(), ring.rules()), ("gone", 0));
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use muster_shared::model::flow::{DeviceName, Packed};
 use serde::{Deserialize, Serialize};
 
-use super::place::Placed;
-use super::{Held, IntentNo, Manager};
+use super::place::{Open, Placed};
+use super::{Held, IntentNo, Manager, Op, Token};
 use crate::compile::Compiled;
 use crate::intent::Intent;
 use crate::ledger::Share;
@@ -269,6 +269,27 @@ impl Manager {
         if !is_still {
             self.todo.insert(no, "the controller started".into());
         }
+    }
+
+    /// After [`Manager::load`]: an entry of it is on its way to a device, or off it; told of by [`Manager::written`] as any
+    /// other write.
+    pub fn load_open(&mut self, no: IntentNo, device: &DeviceName, ops: Vec<Op>) -> Option<Token> {
+        let device = self.topology.know_device(device).ok()?;
+        let held = self.held.get_mut(&no)?;
+        self.next_token += 1;
+        let token = Token(self.next_token);
+        // What was before a change is not known any more; what goes stays if it does not.
+        let before = |op: &Op| match op {
+            Op::Put(_) => None,
+            Op::Remove(packed) => Some(packed.clone()),
+        };
+        let done = ops.into_iter().map(|op| (op.clone(), before(&op))).collect();
+        held.open.insert(token, Open { device, done });
+        self.tokens.insert(token, no);
+        if held.standing.state != State::Installed {
+            self.todo.entry(no).or_insert_with(|| "the controller started".into());
+        }
+        Some(token)
     }
 
     /// Ports of a device as they are to be kept.

@@ -161,7 +161,7 @@ impl Engine {
     pub(crate) fn intent_failed(&mut self, slot: Slot) {
         let reason = self.intent_reason(slot);
         self.end_pause(slot);
-        self.fail_row(slot, reason.into());
+        self.fail_row(slot, reason);
     }
 
     /// What an operator reads of a row that waits for its intent.

@@ -362,6 +362,7 @@ fn lldp(bytes: &[u8]) {
         assert!(!text.is_empty() && !text.chars().any(char::is_control), "{text:?}");
     }
     let mut table = Table::default();
-    let is_over = frame.ttl == 0;
+    let (is_over, beacon) = (frame.ttl == 0, frame.beacon);
     assert_ne!(table.hear(muster_shared::MonoTime::default(), frame), is_over);
+    assert_eq!(table.beacons(), beacon.filter(|_| !is_over).as_slice());
 }

@@ -201,7 +201,7 @@ impl Keeper {
                         Ok(()) => break,
                         Err(_) => return,
                     },
-                    changed = cables.changed(|name| names.contains(name)) => if changed.is_err() { return },
+                    changed = cables.changed(&names) => if changed.is_err() { return },
                     () = listener.heard() => {}
                 }
             }
@@ -325,9 +325,7 @@ fn spots<'a>(
     for (bridge, interfaces) in interfaces {
         for interface in interfaces.iter().filter(|interface| interface.kind.is_empty()) {
             let Some((index, cable)) = cable(&interface.name) else { continue };
-            let (Some(mac), "" | "veth" | "tun" | "bond" | "team") = (cable.mac, &*cable.kind) else {
-                continue;
-            };
+            let Some(mac) = cable.mac.filter(|_| cable.has_far_end()) else { continue };
             let spot = Spot { bridge, name: &interface.name, up: cable.up, mac };
             spots.push((!cable.kind.is_empty(), &*interface.name, index, spot));
         }

@@ -151,8 +151,7 @@ fn the_ends_of_a_cable_hear_each_other_and_a_cut_is_told_at_once() {
             let at_a2 = at_two.port_is("a2", "hears again", |port| port.up && port.heard == [of_one]);
             back.push(at_a1.max(at_a2) - begun);
         }
-        // With the time that `ip` takes to start. Of the other end's carrier the kernel tells once a second at most,
-        // so that a cut which follows another event is told there later.
+        // With the time that `ip` takes to start. Of carriers the kernel tells once a second at most, and is asked.
         println!("'ip link set down' to told at that end: median {:?} of {here:?}", median(&here));
         println!("… at the other end: median {:?} of {there:?}", median(&there));
         println!("'ip link set up' to heard at both ends: median {:?} of {back:?}", median(&back));

@@ -1,18 +1,21 @@
 //! Links as the kernel tells of them, kept up to date: up or down, and nothing that needs another question.
+//!
+//! Of carriers the kernel tells once a second at most. So after one event it is asked itself for a while: who loses a
+//! neighbour with several cables is to know of all of them at once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::io;
 use std::task::Poll;
 use std::time::Duration;
 
 use muster_shared::model::LinkFacts;
-use rtnetlink::packet_core::{NetlinkMessage, NetlinkPayload};
-use rtnetlink::packet_route::link::LinkMessage;
+use rtnetlink::packet_core::{NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use rtnetlink::packet_route::link::{LinkAttribute, LinkExtentMask, LinkMessage};
 use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
 use rtnetlink::sys::protocols::NETLINK_ROUTE;
-use rtnetlink::sys::{AsyncSocket, SocketAddr, TokioSocket};
-use tokio::time::{Instant, sleep};
+use rtnetlink::sys::{AsyncSocket, AsyncSocketExt, SocketAddr, TokioSocket};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::dump::{message_length, whole};
 use super::facts::facts;
@@ -27,6 +30,13 @@ const DATAGRAM: usize = 32 * 1024;
 const READ_AT_ONCE: usize = 256;
 /// Between readings of what concerns nobody, while it keeps coming: a host of containers at work.
 const PAUSE: Duration = Duration::from_millis(2);
+
+/// After an event that concerns somebody, links are asked for so long …
+const ASK_FOR: Duration = Duration::from_millis(1100);
+/// … each time this has passed …
+const ASK_EVERY: Duration = Duration::from_millis(20);
+/// … and no more than these, so that the answers fit the kernel's buffer: few servers have as many cables.
+const ASKED_MAX: usize = 32;
 
 /// A link as its other end matters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +55,15 @@ pub struct Cables {
     buffer: Vec<u8>,
     links: BTreeMap<u32, (Box<str>, Cable)>,
     by_name: BTreeMap<Box<str>, u32>,
+    ask_until: Instant,
+    ask_next: Instant,
+}
+
+impl Cable {
+    /// Frames of Ethernet go out of it to another end.
+    pub fn has_far_end(&self) -> bool {
+        self.mac.is_some() && matches!(&*self.kind, "" | "veth" | "tun" | "bond" | "team")
+    }
 }
 
 impl Cables {
@@ -58,7 +77,9 @@ impl Cables {
         // First, so that nothing is missed between.
         let socket = open().map_err(NetlinkError::Socket)?;
         let (links, by_name) = (BTreeMap::new(), BTreeMap::new());
-        let mut cables = Self { socket, buffer: Vec::with_capacity(DATAGRAM), links, by_name };
+        let buffer = Vec::with_capacity(DATAGRAM);
+        let now = Instant::now();
+        let mut cables = Self { socket, buffer, links, by_name, ask_until: now, ask_next: now };
         let read = whole(async |dump| {
             let mut read = Vec::new();
             let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
@@ -86,18 +107,50 @@ impl Cables {
         Some((index, &self.links.get(&index)?.1))
     }
 
-    /// Until one of those that `concerns` says yes to is another one than before; others may be as well. An error when
-    /// something was lost: then all is to be opened anew. Nothing is lost when it is dropped.
-    pub async fn changed(&mut self, concerns: impl Fn(&str) -> bool) -> Result<()> {
+    /// Until one of `names` is another link than before; others may be as well. An error when something was lost: then
+    /// all is to be opened anew. Nothing is lost when it is dropped.
+    pub async fn changed(&mut self, names: &BTreeSet<&str>) -> Result<()> {
         loop {
             let idle = Instant::now();
-            let names = self.read(true).await?;
-            if names.iter().any(|name| concerns(name)) {
-                return Ok(());
+            let (asks, at) = (idle < self.ask_until, self.ask_next);
+            tokio::select! {
+                others = self.read(true) => {
+                    if others?.iter().any(|name| names.contains(&**name)) {
+                        let now = Instant::now();
+                        (self.ask_until, self.ask_next) = (now + ASK_FOR, now + ASK_EVERY);
+                        return Ok(());
+                    }
+                    if idle.elapsed() < PAUSE {
+                        sleep(PAUSE).await;
+                    }
+                }
+                () = sleep_until(at), if asks => {
+                    self.ask_next = Instant::now() + ASK_EVERY;
+                    self.ask(names).await?;
+                }
             }
-            if idle.elapsed() < PAUSE {
-                sleep(PAUSE).await;
-            }
+        }
+    }
+
+    /// The answers are read with what the kernel tells by itself.
+    async fn ask(&mut self, names: &BTreeSet<&str>) -> Result<()> {
+        let up = names.iter().filter_map(|name| self.get(name));
+        let up = up.filter(|(_, cable)| cable.up && cable.has_far_end()).map(|(index, _)| index);
+        let mut bytes = Vec::new();
+        for index in up.take(ASKED_MAX) {
+            let mut link = LinkMessage::default();
+            link.header.index = index;
+            link.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
+            let mut request = NetlinkMessage::from(RouteNetlinkMessage::GetLink(link));
+            request.header.flags = NLM_F_REQUEST;
+            request.finalize();
+            let start = bytes.len();
+            bytes.resize(start + request.buffer_len().next_multiple_of(4), 0);
+            request.serialize(&mut bytes[start..]);
+        }
+        match bytes.is_empty() {
+            true => Ok(()),
+            false => self.socket.send(&bytes).await.map(drop).map_err(NetlinkError::Socket),
         }
     }
 

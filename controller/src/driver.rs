@@ -83,6 +83,8 @@ pub struct Driver<S, O> {
     waiters: BTreeMap<u64, Waiter>,
     watchers: Vec<Watcher>,
     flow_watchers: Vec<(u64, oneshot::Sender<()>)>,
+    /// Each with the intents that are still under way.
+    intent_watchers: Vec<(Vec<Box<str>>, oneshot::Sender<()>)>,
     /// They see what is durable: they wait for the commit of their turn.
     queries: Vec<Query>,
     /// Stacks whose delete has ended: the traversal that did it, newest last.
@@ -105,6 +107,7 @@ impl<S: Store, O: Outbox> Driver<S, O> {
             waiters: BTreeMap::new(),
             watchers: Vec::new(),
             flow_watchers: Vec::new(),
+            intent_watchers: Vec::new(),
             queries: Vec::new(),
             gone: VecDeque::new(),
         })
@@ -177,6 +180,11 @@ impl<S: Store, O: Outbox> Driver<S, O> {
             Ask::WatchFlow(operation, reply) => {
                 if self.flow_watchers.len() < WATCHERS_MAX {
                     self.flow_watchers.push((operation, reply));
+                }
+            }
+            Ask::WatchIntents(keys, reply) => {
+                if self.intent_watchers.len() < WATCHERS_MAX {
+                    self.intent_watchers.push((keys, reply));
                 }
             }
             Ask::Stop => {}
@@ -252,7 +260,19 @@ impl<S: Store, O: Outbox> Driver<S, O> {
                 false => self.flow_watchers.push((operation, reply)),
             }
         }
-
+        for (mut keys, reply) in std::mem::take(&mut self.intent_watchers) {
+            // From the back: what has ended is not asked for again, so that a turn costs little however many there are.
+            while let Some(key) = keys.last()
+                && self.turns.engine().intents_ended(std::slice::from_ref(key))
+            {
+                keys.pop();
+            }
+            match keys.is_empty() {
+                true => drop(reply.send(())), // the watcher may be gone
+                false if reply.is_closed() => {}
+                false => self.intent_watchers.push((keys, reply)),
+            }
+        }
         for watcher in std::mem::take(&mut self.watchers) {
             if watcher.reply.is_closed() {
                 continue;

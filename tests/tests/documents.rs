@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use muster_template::{FlowFile, FlowLimits};
+use muster_template::{FlowFile, FlowLimits, IntentFile, IntentLimits};
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
@@ -147,6 +147,22 @@ fn every_fact_is_in_its_table_and_nothing_else() {
     found.sort();
     listed.sort();
     assert_eq!(listed, found);
+}
+
+#[test]
+fn examples_of_intent_files_are_right() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let read = |name: &str, text: &str| {
+        let read = IntentFile::parse(name, text, IntentLimits::default());
+        assert!(!read.unwrap_or_else(|errors| panic!("{errors}")).intents.is_empty());
+    };
+    for entry in fs::read_dir(folder.join("examples/intents")).unwrap() {
+        let file = entry.unwrap().path();
+        read(file.to_str().unwrap(), &fs::read_to_string(&file).unwrap());
+    }
+    let document = fs::read_to_string(folder.join("docs/intents.md")).unwrap();
+    let (_, example) = document.split_once("```yaml\n").unwrap();
+    read("docs/intents.md", example.split_once("```").unwrap().0);
 }
 
 #[test]

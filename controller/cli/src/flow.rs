@@ -136,10 +136,10 @@ pub struct Guard {
 pub struct Wait {
     /// Wait until it has ended, and show progress
     #[arg(long)]
-    wait: bool,
+    pub wait: bool,
     /// How long to wait
     #[arg(long, value_name = "SECONDS", requires = "wait", value_parser = clap::value_parser!(u64).range(1..=TIMEOUT_MAX))]
-    timeout: Option<u64>,
+    pub timeout: Option<u64>,
 }
 
 /// A year: whoever asks for more has mistyped.

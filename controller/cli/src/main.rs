@@ -6,6 +6,7 @@
 mod client;
 mod failure;
 mod flow;
+mod intent;
 mod kind;
 mod language;
 mod manual;
@@ -15,6 +16,7 @@ mod progress;
 mod resource;
 mod source;
 mod stack;
+mod topology;
 mod wait;
 mod yaml;
 
@@ -66,6 +68,12 @@ enum Noun {
     /// Flow rules of bridges: what is to happen to packets
     #[command(subcommand, after_help = "Example:\n  muster flow list web-1/br0")]
     Flow(flow::FlowVerb),
+    /// Intents: connectivity through the bridges, which finds its way by itself
+    #[command(subcommand, after_help = "Example:\n  muster intent list")]
+    Intent(intent::IntentVerb),
+    /// The network that intents are for: bridges and the links between them
+    #[command(subcommand, after_help = "Example:\n  muster topology show")]
+    Topology(topology::TopologyVerb),
     /// The language of templates: its functions; needs no controller
     #[command(subcommand, after_help = "Example:\n  muster template functions")]
     Template(language::TemplateVerb),
@@ -115,9 +123,11 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<(), Failure> {
     let format = match (cli.output, &cli.noun) {
         (Output::Document(format), _) => format,
-        (_, Noun::Stack(StackVerb::Graph(_))) => Format::default(),
+        (_, Noun::Stack(StackVerb::Graph(_)) | Noun::Topology(_)) => Format::default(),
         (Output::Dot | Output::Svg, _) => {
-            return Err(Failure::usage("-o dot and -o svg are for 'muster stack graph' alone"));
+            return Err(Failure::usage(
+                "-o dot and -o svg are for 'muster stack graph' and 'muster topology show' alone",
+            ));
         }
     };
     match cli.noun {
@@ -148,6 +158,8 @@ async fn talk(noun: Noun, client: &mut Client, format: Format) -> Result<(), Fai
         Noun::Stack(verb) => stack::run(verb, client, format).await,
         Noun::Resource(verb) => resource::run(verb, client, format).await,
         Noun::Flow(verb) => flow::run(verb, client, format).await,
+        Noun::Intent(verb) => intent::run(verb, client, format).await,
+        Noun::Topology(verb) => topology::run(verb, client).await,
         Noun::Template(_) | Noun::Type(_) | Noun::Completion { .. } | Noun::Generate { .. } => Ok(()),
     }
 }

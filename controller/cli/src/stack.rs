@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::output::{Column, Format, Output, cell, document, fields, print, table};
 
 mod events;
-mod graph;
+pub mod graph;
 mod history;
 mod operation;
 mod preview;

@@ -26,6 +26,17 @@
 //!                                                   "owners":[{"owner","rules","packets","bytes"}],"age"}
 //!   POST /v1/devices/{node}/{bridge}/reconcile?foreign=   the device as it is then
 //!   POST /v1/devices/{node}/{bridge}/purge?forget=&guard=&confirm_timeout= as POST /v1/flows; forget: the table alone, what is on the device is left
+//!
+//!   POST /v1/intents?name=                         the body is an intent file as the operator wrote it; {"keys":[],"warnings":[]}
+//!   GET  /v1/intents?state=                        [{"key","type","state","request","errors","reason","owner"}]
+//!   PATCH|DELETE /v1/intents                       body {"withdraw":[keys]} | {"keys":[]}, which are forgotten; as POST /v1/intents
+//!   GET  /v1/intents/{key}                         one of these, whole, with "paths":[[devices]], "rules":[ids], "entries":[{"id","device",
+//!                                                   "state","error"}], "reservations", "history", "waits_for", "retry_in"; a key's / is %2F
+//!   POST /v1/intents/{key}/withdraw                DELETE /v1/intents/{key}; as POST /v1/intents
+//!   POST /v1/watch/intents?wait=SECONDS&state=     body {"keys":[]}; {"ended","done","failed","total","intents":[those that are not so]}
+//!   GET  /v1/topology?intents=N|key=               {"devices":[{"device","up","away","ports":[{"name","up"}]}],"links":[{"from","to","up",
+//!                                                   "declared","discovered","cost","bandwidth","reserved","latency",…}],"intents":[{"key",
+//!                                                   "state","links"}]}
 //!   GET  /metrics                                  for Prometheus, text format 0.0.4
 //! ```
 //!
@@ -35,6 +46,8 @@
 pub mod error;
 mod flow;
 mod flow_view;
+mod intent;
+mod intent_view;
 mod metrics;
 mod node;
 mod poll;
@@ -164,6 +177,14 @@ fn router(api: Api) -> Router {
         .route("/v1/devices/{node}/{bridge}/stats", get(flow::stats))
         .route("/v1/devices/{node}/{bridge}/reconcile", post(flow::reconcile))
         .route("/v1/devices/{node}/{bridge}/purge", post(flow::purge))
+        .route(
+            "/v1/intents",
+            get(intent::list).post(intent::submit).patch(intent::withdraw_many).delete(intent::purge_many),
+        )
+        .route("/v1/intents/{key}", get(intent::show).delete(intent::purge))
+        .route("/v1/intents/{key}/withdraw", post(intent::withdraw))
+        .route("/v1/watch/intents", post(intent::watch))
+        .route("/v1/topology", get(intent::topology))
         .route("/metrics", get(metrics::metrics))
         .route("/v1/version", get(version))
         .fallback(async || ApiError::not_found("no such path: see GET /v1/version"))

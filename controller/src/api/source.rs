@@ -6,10 +6,11 @@ use std::time::Duration;
 use axum::body::{Body, Bytes, to_bytes};
 use muster_engine::flow::{FlowOp, FlowWrite};
 use muster_engine::{EnvironmentText, Options, Refusal, Signal, Source, SourceText};
+use muster_intent::manager::Wish;
 use muster_shared::StackName;
 use muster_shared::model::flow::{FlowId, Packed};
 use muster_template::library::{gather, resolve};
-use muster_template::{Environment, FlowFile, FlowLimits, FlowPart};
+use muster_template::{Environment, FlowFile, FlowLimits, FlowPart, IntentFile, IntentLimits};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -217,6 +218,20 @@ pub async fn flows(held: Held, name: String) -> Result<(Vec<Vec<FlowWrite>>, Opt
         };
         let stages = file.stages.into_iter().map(|stage| stage.into_iter().map(write).collect());
         Ok((stages.collect(), file.confirm_timeout))
+    })
+    .await
+}
+
+/// An intent file: its intents by their keys.
+pub async fn intents(held: Held, name: String) -> Result<Vec<(Box<str>, Wish)>, ApiError> {
+    blocking(move || {
+        let text = std::str::from_utf8(&held.bytes)
+            .map_err(|error| ApiError::invalid(format!("the intent file is no UTF-8 text: {error}")))?;
+        let file = IntentFile::parse(&name, text, IntentLimits::default()).map_err(|errors| ApiError {
+            message: "the intent file is not valid".into(),
+            ..ApiError::from(errors)
+        })?;
+        Ok(file.intents)
     })
     .await
 }

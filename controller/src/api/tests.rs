@@ -18,6 +18,7 @@ use crate::store::Sqlite;
 
 mod files;
 mod flows;
+mod intents;
 mod operating;
 
 /// No resources: COMPLETE as soon as it is accepted.

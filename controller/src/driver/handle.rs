@@ -14,6 +14,7 @@ pub(super) enum Ask {
     Query(Query),
     Watch(Watcher),
     WatchFlow(u64, oneshot::Sender<()>),
+    WatchIntents(Vec<Box<str>>, oneshot::Sender<()>),
     Stop,
 }
 
@@ -79,6 +80,16 @@ impl DriverHandle {
     pub async fn watch_flow(&self, operation: u64) -> Result<(), Refusal> {
         let (reply, ended) = oneshot::channel();
         self.ask(Ask::WatchFlow(operation, reply))?;
+        ended.await.map_err(|_| stopping())
+    }
+
+    /// Answered when each of these intents was seen with nothing of it under way.
+    ///
+    /// # Errors
+    /// [`Refusal::Unavailable`] as above.
+    pub async fn watch_intents(&self, keys: Vec<Box<str>>) -> Result<(), Refusal> {
+        let (reply, ended) = oneshot::channel();
+        self.ask(Ask::WatchIntents(keys, reply))?;
         ended.await.map_err(|_| stopping())
     }
 

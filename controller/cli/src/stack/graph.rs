@@ -10,9 +10,9 @@ use crate::failure::Failure;
 use crate::output::{Output, count, document, print, printable, rows};
 use crate::resource::phase_since;
 
-mod dot;
+pub mod dot;
 mod layout;
-mod svg;
+pub mod svg;
 
 /// Names in one cell of the table.
 const NAMED: usize = 8;

@@ -250,6 +250,6 @@ fn pictures_are_of_graphs_alone() {
     let (code, _, stderr) = outcome(&mut muster("stack list -o svg"));
     assert_eq!(
         (code, stderr.as_str()),
-        (Some(2), "error: -o dot and -o svg are for 'muster stack graph' alone\n")
+        (Some(2), "error: -o dot and -o svg are for 'muster stack graph' and 'muster topology show' alone\n")
     );
 }

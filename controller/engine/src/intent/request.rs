@@ -120,22 +120,27 @@ impl Engine {
 
     /// All intents, by key.
     pub fn intents(&self) -> Vec<IntentSummary> {
+        self.intents.manager.list().filter_map(|no| self.summary_of(no)).collect()
+    }
+
+    /// One as in the list.
+    pub fn intent_summary(&self, key: &str) -> Option<IntentSummary> {
+        self.summary_of(self.intents.manager.find(key)?)
+    }
+
+    fn summary_of(&self, no: IntentNo) -> Option<IntentSummary> {
         let manager = &self.intents.manager;
-        let summary = |no| {
-            let (state, reason) = manager.state(no)?;
-            let (request, kind, errors) = manager.asked_of(no)?;
-            let key = manager.key(no)?.into();
-            Some(IntentSummary {
-                key,
-                kind,
-                state,
-                request,
-                errors,
-                reason: reason.unwrap_or_default().to_owned(),
-                owner: self.intent_owner(no),
-            })
-        };
-        manager.list().filter_map(summary).collect()
+        let (state, reason) = manager.state(no)?;
+        let (request, kind, errors) = manager.asked_of(no)?;
+        Some(IntentSummary {
+            key: manager.key(no)?.into(),
+            kind,
+            state,
+            request,
+            errors,
+            reason: reason.unwrap_or_default().to_owned(),
+            owner: self.intent_owner(no),
+        })
     }
 
     fn intent_owner(&self, no: IntentNo) -> String {

@@ -6,7 +6,7 @@ use super::svg::Colours;
 use super::{Node, Picture};
 
 /// The whole document.
-pub fn document(picture: &Picture) -> String {
+pub(super) fn document(picture: &Picture) -> String {
     let mut out =
         String::from("// An arrow leads from a resource to one that needs it. Dashed: to be cleaned up.\n");
     let mut line = |text: String| writeln!(out, "{text}").expect("writing to a String does not fail");
@@ -48,7 +48,8 @@ fn attributes(node: &Node) -> String {
     format!("label=\"{label}\", tooltip={}, fillcolor=\"{fill}\", color=\"{line}\"{dashed}", quoted(&tooltip))
 }
 
-fn quoted(text: &str) -> String {
+/// As a quoted string.
+pub fn quoted(text: &str) -> String {
     format!("\"{}\"", escaped(text))
 }
 

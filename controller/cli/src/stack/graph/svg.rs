@@ -41,7 +41,7 @@ pub struct Colours {
 }
 
 impl Colours {
-    pub fn of(node: &Node) -> Self {
+    pub(super) fn of(node: &Node) -> Self {
         Self::of_status(&node.status)
     }
 
@@ -57,7 +57,7 @@ impl Colours {
 }
 
 /// The whole document.
-pub fn document(picture: &Picture) -> String {
+pub(super) fn document(picture: &Picture) -> String {
     let drawn = Drawn::of(picture);
     let mut out = String::new();
     let mut put =
@@ -246,7 +246,7 @@ fn legend() -> String {
 }
 
 /// At most so many characters.
-fn cut(text: &str, fits: usize) -> String {
+pub fn cut(text: &str, fits: usize) -> String {
     if text.chars().count() <= fits {
         return text.to_owned();
     }
@@ -254,7 +254,7 @@ fn cut(text: &str, fits: usize) -> String {
 }
 
 /// As text or attribute of XML; control characters are gone already, the two others that XML forbids go here.
-fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

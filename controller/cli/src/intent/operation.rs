@@ -1,0 +1,165 @@
+//! submit, withdraw, purge: send, then wait where asked to.
+
+use std::io::Write;
+use std::time::Duration;
+
+use hyper::Method;
+use hyper::body::Bytes;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::{Submit, Withdraw};
+use crate::client::{Client, escaped, path};
+use crate::failure::Failure;
+use crate::flow::Wait;
+use crate::output::{Format, cell, count, document, print, printable};
+use crate::progress::Progress;
+use crate::source::named;
+use crate::wait::{AWAY, AWAY_MAX, AWAY_PAUSE, until};
+
+/// The controller answers at the latest after so many seconds, also where nothing has changed: so often progress is seen.
+const WATCH_S: u64 = 5;
+/// Intents that are named where they did not come to what was asked for.
+const NAMED: usize = 20;
+
+pub async fn submit(asked: Submit, client: &mut Client, format: Format) -> Result<(), Failure> {
+    let since = Instant::now();
+    let (name, text) = named(&asked.file)?;
+    let at = format!("{}?name={}", path(["intents"]), escaped(&name));
+    let answer = client.send_text(Method::POST, &at, Bytes::from(text)).await?;
+    let work = Work { verb: "submit", goal: "INSTALLED", since, wait: &asked.wait };
+    follow(&work, &answer, client, format).await
+}
+
+pub async fn withdraw(asked: Withdraw, client: &mut Client, format: Format) -> Result<(), Failure> {
+    let since = Instant::now();
+    let answer =
+        client.send(Method::PATCH, &path(["intents"]), Some(&json!({"withdraw": asked.keys}))).await?;
+    let work = Work { verb: "withdraw", goal: "WITHDRAWN", since, wait: &asked.wait };
+    follow(&work, &answer, client, format).await
+}
+
+pub async fn purge(keys: &[String], client: &mut Client, format: Format) -> Result<(), Failure> {
+    let answer = client.send(Method::DELETE, &path(["intents"]), Some(&json!({"keys": keys}))).await?;
+    warn(&answer);
+    document(format, &answer, |answer| format!("intent purge COMPLETE{}\n", what(answer)))
+}
+
+/// What was asked for, and how it is waited for.
+struct Work<'a> {
+    verb: &'static str,
+    /// The state that all of them are to come to.
+    goal: &'static str,
+    since: Instant,
+    wait: &'a Wait,
+}
+
+fn warn(answer: &Value) {
+    for warning in answer["warnings"].as_array().into_iter().flatten() {
+        let _closed =
+            writeln!(std::io::stderr(), "warning: {}", printable(warning.as_str().unwrap_or_default()));
+    }
+}
+
+/// `: 2 intents`
+fn what(answer: &Value) -> String {
+    let keys = answer["keys"].as_array().map_or(0, Vec::len);
+    format!(": {}", count(keys as u64, "intent"))
+}
+
+/// Says what has begun, waits for it where asked to, and says how it ended.
+async fn follow(work: &Work<'_>, answer: &Value, client: &mut Client, format: Format) -> Result<(), Failure> {
+    warn(answer);
+    let none = answer["keys"].as_array().is_none_or(Vec::is_empty);
+    if !work.wait.wait || none {
+        let state = if none { "COMPLETE" } else { "IN_PROGRESS" };
+        return document(format, answer, |answer| format!("intent {} {state}{}\n", work.verb, what(answer)));
+    }
+    let mut progress = Progress::new();
+    let ended = watch(work, &answer["keys"], client, &mut progress).await;
+    progress.clear();
+    let last = ended?.ok_or_else(|| timed_out(work))?;
+    if format != Format::Table {
+        document(format, &last, |_| String::new())?;
+    }
+    match last["failed"].as_u64() {
+        Some(0) if format == Format::Table => {
+            print(&format!("intent {} COMPLETE{}\n", work.verb, what(answer)))
+        }
+        Some(0) => Ok(()),
+        _ => Err(failed(work.verb, &last)),
+    }
+}
+
+fn timed_out(work: &Work<'_>) -> Failure {
+    let seconds = work.wait.timeout.unwrap_or_default();
+    Failure::timed_out(format!(
+        "intent {} has not ended within {seconds} s; it goes on; what it waits for: 'muster intent show KEY'",
+        work.verb
+    ))
+}
+
+/// Until nothing of them is under way, across a restart of the controller; none if that takes too long.
+async fn watch(
+    work: &Work<'_>,
+    keys: &Value,
+    client: &mut Client,
+    progress: &mut Progress,
+) -> Result<Option<Value>, Failure> {
+    let end = work.wait.timeout.map(|seconds| work.since + Duration::from_secs(seconds));
+    let mut away_since = None;
+    let body = json!({ "keys": keys });
+    loop {
+        let left =
+            end.map_or(WATCH_S, |end| end.saturating_duration_since(Instant::now()).as_secs().min(WATCH_S));
+        let asked = format!("{}?wait={}&state={}", path(["watch", "intents"]), left.max(1), work.goal);
+        match until(end, client.send(Method::POST, &asked, Some(&body)), progress).await {
+            None => return Ok(None),
+            Some(Ok(view)) if view["ended"] == false => {
+                away_since = None;
+                progress.show(&pictured(work.verb, &view));
+            }
+            Some(Ok(view)) => return Ok(Some(view)),
+            Some(Err(failure)) if failure.passing => {
+                let since = *away_since.get_or_insert_with(|| {
+                    progress.note(AWAY);
+                    Instant::now()
+                });
+                if since.elapsed() > AWAY_MAX {
+                    return Err(failure);
+                }
+                if until(end, sleep(AWAY_PAUSE), progress).await.is_none() {
+                    return Ok(None);
+                }
+            }
+            Some(Err(failure)) => return Err(failure),
+        }
+    }
+}
+
+/// As progress is drawn.
+fn pictured(verb: &str, view: &Value) -> Value {
+    let active = view["intents"].as_array().into_iter().flatten();
+    let active = active.map(|intent| json!({"name": intent["key"], "phase": intent["state"]}));
+    let counts = json!({"done": view["done"], "total": view["total"], "failed": view["failed"]});
+    json!({"name": "intent", "action": verb, "progress": counts, "active": active.collect::<Value>()})
+}
+
+/// Each that did not come to what was asked for, with the reason.
+pub(super) fn failed(verb: &str, view: &Value) -> Failure {
+    let (failed, total) = (view["failed"].as_u64().unwrap_or_default(), &view["total"]);
+    let mut failure = Failure::failed(format!("intent {verb} FAILED: {failed} of {}", cell(total)));
+    let intents = view["intents"].as_array().map(Vec::as_slice).unwrap_or_default();
+    failure.lines.extend(intents.iter().take(NAMED).map(|intent| {
+        let reason = match intent["reason"].as_str() {
+            None | Some("") => String::new(),
+            Some(reason) => format!(": {reason}"),
+        };
+        format!("intent '{}' {}{reason}", cell(&intent["key"]), cell(&intent["state"]))
+    }));
+    let named = intents.len().min(NAMED) as u64;
+    if failed > named {
+        failure.lines.push(format!("and {} more: 'muster intent list'", failed - named));
+    }
+    failure
+}

@@ -1,0 +1,212 @@
+//! `muster topology show`: bridges, the links between them, and the ways of intents, as tables, a document, Graphviz's
+//! language or a picture of our own.
+
+mod dot;
+mod svg;
+
+use std::collections::BTreeMap;
+
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::client::{Client, escaped, path};
+use crate::failure::Failure;
+use crate::output::{Column, Output, cell, count, document, print, printable, table};
+
+/// Intents whose ways are drawn: as many as there are colours that can be told apart.
+const DRAWN: usize = COLOURS.len();
+const COLOURS: [&str; 10] = [
+    "#1565c0", "#c62828", "#2e7d32", "#ef6c00", "#6a1b9a", "#00838f", "#ad1457", "#9e9d24", "#4e342e",
+    "#37474f",
+];
+
+/// Verbs.
+#[derive(Subcommand)]
+pub enum TopologyVerb {
+    /// Show the network: bridges, links between them, and the ways of intents
+    ///
+    /// Links are there because a stack says so or because LLDP was heard over them. In pictures, the ways of up to ten
+    /// intents have colours: the first by key, or the one that --intent names.
+    #[command(after_help = "Example:\n  muster topology show -o svg > network.svg")]
+    Show(Show),
+}
+
+/// `topology show`
+#[derive(Args)]
+pub struct Show {
+    /// Draw the way of this intent alone
+    #[arg(long, value_name = "KEY", value_parser = NonEmptyStringValueParser::new())]
+    intent: Option<String>,
+    /// How to print it
+    // The same as everywhere, with two more values.
+    #[arg(short, long, value_parser = Output::of_graphs(), default_value = "table")]
+    output: Output,
+}
+
+const DEVICES: [Column; 4] = [("DEVICE", "device"), ("STATE", "state"), ("PORTS", "ports"), ("DOWN", "down")];
+const LINKS: [Column; 9] = [
+    ("FROM", "from"),
+    ("TO", "to"),
+    ("STATE", "state"),
+    ("KNOWN", "known"),
+    ("COST", "cost"),
+    ("BANDWIDTH", "bandwidth"),
+    ("RESERVED", "reserved"),
+    ("LATENCY", "latency"),
+    ("INTENTS", "intents"),
+];
+
+/// Runs a verb.
+pub async fn run(verb: TopologyVerb, client: &mut Client) -> Result<(), Failure> {
+    let TopologyVerb::Show(asked) = verb;
+    let query = match (&asked.intent, asked.output) {
+        (Some(key), _) => format!("?key={}", escaped(key)),
+        (None, Output::Document(_)) => String::new(),
+        (None, Output::Dot | Output::Svg) => format!("?intents={DRAWN}"),
+    };
+    let answer = client.get(&(path(["topology"]) + &query)).await?;
+    match asked.output {
+        Output::Document(format) => document(format, &answer, tables),
+        Output::Dot => print(&dot::document(&Picture::of(&answer))),
+        Output::Svg => print(&svg::document(&Picture::of(&answer))),
+    }
+}
+
+fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+    value[key].as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// `web-1/br0:p1`
+fn point(value: &Value) -> String {
+    format!("{}:{}", cell(&value["device"]), cell(&value["port"]))
+}
+
+fn state(value: &Value) -> &'static str {
+    match (value["up"] == true, value["away"] == true) {
+        (false, _) => "down",
+        (true, true) => "away",
+        (true, false) => "up",
+    }
+}
+
+fn tables(answer: &Value) -> String {
+    let device = |device: &Value| {
+        let down: Value = list(device, "ports")
+            .iter()
+            .filter(|port| port["up"] != true)
+            .map(|port| port["name"].clone())
+            .collect();
+        json!({"device": device["device"], "state": state(device), "ports": list(device, "ports").len(), "down": down})
+    };
+    let link = |link: &Value| {
+        let known = [("declared", "declared"), ("discovered", "LLDP")];
+        let known: Value =
+            known.iter().filter(|(key, _)| link[*key] == true).map(|(_, word)| json!(word)).collect();
+        let mut row = link.clone();
+        row["from"] = json!(point(&link["from"]));
+        row["to"] = json!(point(&link["to"]));
+        row["state"] = json!(state(link));
+        row["known"] = known;
+        row
+    };
+    let devices: Value = list(answer, "devices").iter().map(device).collect();
+    let links: Value = list(answer, "links").iter().map(link).collect();
+    format!("{}\n{}", table(&DEVICES, &devices), table(&LINKS, &links))
+}
+
+/// What is drawn; no text of it drives a terminal.
+struct Picture {
+    title: String,
+    devices: Vec<Device>,
+    cables: Vec<Cable>,
+    intents: Vec<Way>,
+}
+
+struct Device {
+    name: String,
+    state: &'static str,
+    ports: usize,
+}
+
+/// A link: where both directions are there, both.
+struct Cable {
+    from: usize,
+    to: usize,
+    /// The ports at either end.
+    ports: (String, String),
+    up: bool,
+    both: bool,
+    /// Of each direction.
+    about: Vec<String>,
+}
+
+/// The way of an intent.
+struct Way {
+    key: String,
+    state: String,
+    /// Cables, and whether it goes from their end to their beginning.
+    hops: Vec<(usize, bool)>,
+}
+
+impl Picture {
+    fn of(answer: &Value) -> Self {
+        let devices: Vec<Device> = list(answer, "devices")
+            .iter()
+            .map(|device| Device {
+                name: cell(&device["device"]),
+                state: state(device),
+                ports: list(device, "ports").len(),
+            })
+            .collect();
+        let index: BTreeMap<&str, usize> =
+            devices.iter().enumerate().map(|(index, device)| (device.name.as_str(), index)).collect();
+        let end = |point: &Value| index.get(cell(&point["device"]).as_str()).copied();
+        let mut cables: Vec<Cable> = Vec::new();
+        // By its ends as text: which cable, and whether it is that the other way round.
+        let mut known: BTreeMap<(String, String), (usize, bool)> = BTreeMap::new();
+        for link in list(answer, "links") {
+            let (Some(from), Some(to)) = (end(&link["from"]), end(&link["to"])) else { continue };
+            let ends = (point(&link["from"]), point(&link["to"]));
+            let about = about(link);
+            let up = link["up"] == true;
+            if let Some((cable, _)) = known.get(&(ends.1.clone(), ends.0.clone())).copied() {
+                let other = &mut cables[cable];
+                (other.both, other.up) = (true, other.up && up);
+                other.about.push(about);
+                known.insert(ends, (cable, true));
+                continue;
+            }
+            known.insert(ends, (cables.len(), false));
+            let ports = (cell(&link["from"]["port"]), cell(&link["to"]["port"]));
+            cables.push(Cable { from, to, ports, up, both: false, about: vec![about] });
+        }
+        let way = |intent: &Value| {
+            let hop = |link: &Value| known.get(&(point(&link["from"]), point(&link["to"]))).copied();
+            let hops = list(intent, "links").iter().filter_map(hop).collect();
+            Way { key: cell(&intent["key"]), state: cell(&intent["state"]), hops }
+        };
+        let intents: Vec<Way> = list(answer, "intents").iter().take(DRAWN).map(way).collect();
+        let title =
+            format!("{}, {}", count(devices.len() as u64, "bridge"), count(cables.len() as u64, "link"));
+        Self { title, devices, cables, intents }
+    }
+}
+
+/// `web-1/br0:p1 → web-2/br0:p1, cost 1, 1000000 of 1000000000 bit/s reserved, 0.001 s, 2 intents`
+fn about(link: &Value) -> String {
+    let mut text = format!("{} → {}, cost {}", point(&link["from"]), point(&link["to"]), cell(&link["cost"]));
+    if !link["bandwidth"].is_null() {
+        text += &format!(", {} of {} bit/s reserved", cell(&link["reserved"]), cell(&link["bandwidth"]));
+    }
+    if !link["latency"].is_null() {
+        text += &format!(", {} s", cell(&link["latency"]));
+    }
+    if link["up"] != true {
+        text += ", down";
+    }
+    printable(&format!("{text}, {}", count(link["intents"].as_u64().unwrap_or_default(), "intent")))
+}
+
+#[cfg(test)]
+mod tests;

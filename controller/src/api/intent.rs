@@ -1,0 +1,270 @@
+//! Intents and the network they are for. Files are parsed beside the driver.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use muster_engine::{Answer, Engine, IntentSummary, Request};
+use muster_intent::phase::State as IntentState;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::error::ApiError;
+use super::intent_view::{RULES_JOINED, Shown, drawn, shown, summary, topology_view};
+use super::{Api, blocking, query, source};
+
+/// An answer comes by then, also where something is still under way: whoever asks notices a controller that hangs.
+const WAIT_MAX: Duration = Duration::from_secs(25);
+/// Keys in one request: as many as one file may have.
+const KEYS_MAX: usize = 100_000;
+/// Intents of a watch that are named, beside the counts.
+const NAMED_MAX: usize = 100;
+/// Intents that a picture of the network may have.
+const DRAWN_MAX: usize = 100;
+
+/// `?name=`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SubmitQuery {
+    name: Option<String>,
+}
+
+/// POST /v1/intents: the body is an intent file.
+pub async fn submit(
+    State(api): State<Api>,
+    asked: Result<Query<SubmitQuery>, QueryRejection>,
+    body: Body,
+) -> Result<Json<Value>, ApiError> {
+    let name = query(asked)?.name.unwrap_or_else(|| "intent file".into());
+    let held = source::read(&api, body).await?;
+    let intents = source::intents(held, name).await?;
+    tracing::info!(intents = intents.len(), "intent submit");
+    taken(api.driver.request(Request::SubmitIntents { intents }).await?)
+}
+
+/// Of a request about several.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Keys {
+    keys: Vec<Box<str>>,
+}
+
+/// `PATCH /v1/intents`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Withdrawn {
+    withdraw: Vec<Box<str>>,
+}
+
+/// PATCH /v1/intents, {"withdraw": [keys]}
+pub async fn withdraw_many(State(api): State<Api>, body: Body) -> Result<Json<Value>, ApiError> {
+    let Withdrawn { withdraw } = source::json(&api, body).await?;
+    withdraw_keys(&api, withdraw).await
+}
+
+/// POST /v1/intents/{key}/withdraw
+pub async fn withdraw(State(api): State<Api>, Path(key): Path<String>) -> Result<Json<Value>, ApiError> {
+    withdraw_keys(&api, vec![key.into()]).await
+}
+
+async fn withdraw_keys(api: &Api, keys: Vec<Box<str>>) -> Result<Json<Value>, ApiError> {
+    let keys = distinct(keys)?;
+    tracing::info!(intents = keys.len(), "intent withdraw");
+    taken(api.driver.request(Request::WithdrawIntents { keys }).await?)
+}
+
+/// DELETE /v1/intents, {"keys": [keys]}
+pub async fn purge_many(State(api): State<Api>, body: Body) -> Result<Json<Value>, ApiError> {
+    let Keys { keys } = source::json(&api, body).await?;
+    purge_keys(&api, keys).await
+}
+
+/// DELETE /v1/intents/{key}
+pub async fn purge(State(api): State<Api>, Path(key): Path<String>) -> Result<Json<Value>, ApiError> {
+    purge_keys(&api, vec![key.into()]).await
+}
+
+async fn purge_keys(api: &Api, keys: Vec<Box<str>>) -> Result<Json<Value>, ApiError> {
+    let keys = distinct(keys)?;
+    tracing::info!(intents = keys.len(), "intent purge");
+    taken(api.driver.request(Request::PurgeIntents { keys }).await?)
+}
+
+/// Each once, in the order given.
+fn distinct(keys: Vec<Box<str>>) -> Result<Vec<Box<str>>, ApiError> {
+    if keys.is_empty() || keys.len() > KEYS_MAX {
+        return Err(ApiError::invalid(format!("{} keys: want 1 to {KEYS_MAX}", keys.len())));
+    }
+    let mut seen = BTreeSet::new();
+    Ok(keys.into_iter().filter(|key| seen.insert(key.clone())).collect())
+}
+
+/// `?state=`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListQuery {
+    state: Option<String>,
+}
+
+/// GET /v1/intents
+pub async fn list(
+    State(api): State<Api>,
+    asked: Result<Query<ListQuery>, QueryRejection>,
+) -> Result<Json<Value>, ApiError> {
+    let only = query(asked)?.state.as_deref().map(state).transpose()?;
+    let all = api.driver.query(Engine::intents).await?;
+    blocking(move || {
+        let wanted = all.iter().filter(|intent| only.is_none_or(|only| intent.state == only));
+        Ok(Json(wanted.map(summary).collect()))
+    })
+    .await
+}
+
+/// GET /v1/intents/{key}
+pub async fn show(State(api): State<Api>, Path(key): Path<String>) -> Result<Json<Value>, ApiError> {
+    let found = api.driver.query(move |engine| {
+        let view = engine.intent(&key)?;
+        let entry = |(device, packed): &(_, muster_shared::model::flow::Packed)| {
+            let id = packed.unpack().id(device);
+            let row = engine.flow_show(device, id).ok().and_then(|rows| rows.rows.into_iter().next());
+            (id, row)
+        };
+        let rows = view.rules.iter().take(RULES_JOINED).map(entry).collect();
+        let owner = engine.intent_summary(&key).map(|intent| intent.owner);
+        Ok::<_, muster_engine::Refusal>(Shown { view, rows, owner })
+    });
+    let found = found.await??;
+    blocking(move || Ok(Json(shown(&found)))).await
+}
+
+/// `?wait=SECONDS&state=`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WaitQuery {
+    wait: Option<u64>,
+    state: Option<String>,
+}
+
+/// POST /v1/watch/intents, {"keys": [keys]}: how they stand, as soon as nothing of them is under way. Failed
+/// has what came to another state than the one that is wanted; where none is given, than INSTALLED and WITHDRAWN.
+pub async fn watch(
+    State(api): State<Api>,
+    asked: Result<Query<WaitQuery>, QueryRejection>,
+    body: Body,
+) -> Result<Json<Value>, ApiError> {
+    let WaitQuery { wait, state: wanted } = query(asked)?;
+    let wait = wait.map(Duration::from_secs).unwrap_or_default().min(WAIT_MAX);
+    let wanted = wanted.as_deref().map(state).transpose()?;
+    let Keys { keys } = source::json(&api, body).await?;
+    let keys = distinct(keys)?;
+    if !wait.is_zero() {
+        let mut stopped = api.stopped.clone();
+        tokio::select! {
+            ended = timeout(wait, api.driver.watch_intents(keys.clone())) => if let Ok(ended) = ended { ended? },
+            _ended = stopped.changed() => return Err(ApiError::unavailable("the controller is stopping")),
+        }
+    }
+    let watched = api.driver.query(move |engine| Watched::of(engine, &keys, wanted)).await?;
+    Ok(Json(watched.told()))
+}
+
+/// How many of some intents have come to an end, and which of those not to the one that was asked for.
+#[derive(Default)]
+struct Watched {
+    total: usize,
+    ended: usize,
+    failed: usize,
+    named: Vec<IntentSummary>,
+}
+
+impl Watched {
+    fn of(engine: &Engine, keys: &[Box<str>], wanted: Option<IntentState>) -> Self {
+        let mut watched = Self { total: keys.len(), ..Self::default() };
+        for key in keys {
+            let ended = engine.intents_ended(std::slice::from_ref(key));
+            watched.ended += usize::from(ended);
+            let Some(intent) = engine.intent_summary(key) else {
+                // Nothing of what was purged is left.
+                watched.failed += usize::from(wanted == Some(IntentState::Installed));
+                continue;
+            };
+            let good = match wanted {
+                Some(wanted) => intent.state == wanted,
+                None => matches!(intent.state, IntentState::Installed | IntentState::Withdrawn),
+            };
+            watched.failed += usize::from(ended && !good);
+            if !(ended && good) && watched.named.len() < NAMED_MAX {
+                watched.named.push(intent);
+            }
+        }
+        watched
+    }
+
+    fn told(&self) -> Value {
+        let Self { total, ended, failed, named } = self;
+        json!({"ended": ended == total, "done": ended, "failed": failed, "total": total,
+            "intents": named.iter().map(summary).collect::<Value>()})
+    }
+}
+
+/// `?intents=&key=`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TopologyQuery {
+    intents: Option<usize>,
+    key: Option<String>,
+}
+
+/// GET /v1/topology
+pub async fn topology(
+    State(api): State<Api>,
+    asked: Result<Query<TopologyQuery>, QueryRejection>,
+) -> Result<Json<Value>, ApiError> {
+    let TopologyQuery { intents, key } = query(asked)?;
+    let most = intents.unwrap_or(0).min(DRAWN_MAX);
+    let found = api.driver.query(move |engine| {
+        let views = match &key {
+            Some(key) => vec![engine.intent(key)?],
+            None if most == 0 => Vec::new(),
+            None => {
+                let all = engine.intents().into_iter();
+                let views = all.filter_map(|intent| engine.intent(&intent.key).ok());
+                views.filter(|view| !view.links.is_empty()).take(most).collect()
+            }
+        };
+        Ok::<_, muster_engine::Refusal>((engine.topology(), views))
+    });
+    let (topology, views) = found.await??;
+    blocking(move || {
+        let mut view = topology_view(&topology);
+        view["intents"] = views.iter().map(drawn).collect();
+        Ok(Json(view))
+    })
+    .await
+}
+
+fn taken(answer: Answer) -> Result<Json<Value>, ApiError> {
+    match answer {
+        Answer::Intents { keys, warnings } => Ok(Json(json!({"keys": keys, "warnings": warnings}))),
+        Answer::Stack { .. }
+        | Answer::Done
+        | Answer::Joined { .. }
+        | Answer::Signalled { .. }
+        | Answer::Facts { .. }
+        | Answer::Flows { .. }
+        | Answer::NodeRemoved { .. } => Err(ApiError::internal("the engine did not say what it took")),
+    }
+}
+
+fn state(name: &str) -> Result<IntentState, ApiError> {
+    let known = IntentState::ALL.into_iter().find(|known| known.as_str().eq_ignore_ascii_case(name));
+    known.ok_or_else(|| {
+        let all = IntentState::ALL.map(IntentState::as_str).join(", ");
+        let shown: String = name.chars().take(40).flat_map(char::escape_default).collect();
+        ApiError::invalid(format!("state={shown}: want one of {all}"))
+    })
+}

@@ -24,4 +24,5 @@ mod network;
 mod operating;
 mod secrets;
 mod signals;
+mod topology;
 mod watching;

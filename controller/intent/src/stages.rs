@@ -63,8 +63,10 @@ pub fn stages(topology: &Topology, old: &[(DeviceNo, Entry)], new: &[(DeviceNo, 
     let removed: Vec<Step> = removed.map(|(at, entry)| Step::Remove(at.0, (*entry).clone())).collect();
 
     let mut stages = vec![added];
-    let onwards = Onwards::of(topology, &new);
-    if leads_round(&[&Onwards::of(topology, &old), &onwards]) {
+    // One rule alone is of before or of after: there is nothing between.
+    let mixed = changed.len() > 1;
+    let onwards = if mixed { Onwards::of(topology, &new) } else { Onwards(BTreeMap::new()) };
+    if mixed && leads_round(&[&Onwards::of(topology, &old), &onwards]) {
         let mut by_distance: BTreeMap<usize, Vec<Step>> = BTreeMap::new();
         for (at, entry) in changed {
             by_distance.entry(onwards.distance(topology, at.0, entry)).or_default().push(put((at, entry)));

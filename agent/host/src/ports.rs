@@ -40,6 +40,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 const TAKEN_AT_ONCE: usize = 1024;
 /// A socket of the kernel's that was lost is opened again after this.
 const REOPEN: Duration = Duration::from_millis(100);
+/// One that could not be opened: a host with too many links is asked for all of them each time.
+const OPEN_AGAIN: Duration = Duration::from_secs(10);
 /// Different ones that are said at all.
 const WARNINGS_MAX: usize = 1000;
 
@@ -179,7 +181,10 @@ impl Keeper {
             }
             match Cables::open().await {
                 Ok(mut cables) => self.follow(&mut interfaces, &mut cables).await,
-                Err(error) => self.warn(format!("cannot watch the links of this server: {error}")),
+                Err(error) => {
+                    self.warn(format!("cannot watch the links of this server: {error}"));
+                    sleep(OPEN_AGAIN).await;
+                }
             }
             sleep(REOPEN).await;
         }

@@ -161,8 +161,14 @@ fn examples_of_intent_files_are_right() {
         read(file.to_str().unwrap(), &fs::read_to_string(&file).unwrap());
     }
     let document = fs::read_to_string(folder.join("docs/intents.md")).unwrap();
-    let (_, example) = document.split_once("```yaml\n").unwrap();
-    read("docs/intents.md", example.split_once("```").unwrap().0);
+    let mut examples = document.split("```yaml\n").skip(1).map(|rest| rest.split_once("```").unwrap().0);
+    read("docs/intents.md", examples.next().unwrap());
+    let none = std::collections::BTreeMap::new();
+    let template = muster_template::parse("docs/intents.md", examples.next().unwrap(), &none);
+    assert_eq!(template.unwrap_or_else(|errors| panic!("{errors}")).resources.len(), 2);
+    let text = fs::read_to_string(folder.join("examples/intents.yaml")).unwrap();
+    let template = muster_template::parse("examples/intents.yaml", &text, &none);
+    assert_eq!(template.unwrap_or_else(|errors| panic!("{errors}")).resources.len(), 5);
 }
 
 #[test]

@@ -7,7 +7,8 @@ mod repair;
 mod restart;
 mod waiting;
 
-use bed::{Bed, rule};
+pub use bed::Bed;
+use bed::rule;
 use muster_tests::testbed::eventually;
 use serde_json::{Value, json};
 

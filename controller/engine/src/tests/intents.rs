@@ -450,6 +450,35 @@ fn an_intent_that_cannot_be_fails_its_stack_in_time_and_says_why() {
     assert!(reason.contains("intent 'mine' belongs to the operator"), "{reason}");
 }
 
+/// They are shown in lists and pictures.
+#[test]
+fn nothing_hidden_goes_into_a_link_or_an_intent() {
+    let mut ring = Ring::new(4);
+    let source = |hidden: bool| {
+        let text = format!(
+            "heat_template_version: 2018-08-31\nparameters: {{what: {{type: string, default: 10.66.6.6, hidden: {hidden}}}}}\nresources:\n{}{}",
+            link("ab", 0, 1, 2).replace("cost: 2", "annotations: {rack: {get_param: what}}"),
+            intent("way", "a-to-b", 0, 1, "").replace("0x0800", "0x0800, ipv4_dst: {get_param: what}"),
+        );
+        super::bed::parse(crate::SourceText {
+            name: "t".into(),
+            template: text,
+            ..crate::SourceText::default()
+        })
+    };
+    ring.bed.create(source(true)).unwrap();
+    ring.bed.idle();
+    assert_eq!(ring.bed.status(), "CREATE_FAILED");
+    for name in ["ab", "way"] {
+        let reason = ring.bed.resource(name).status_reason;
+        assert!(reason.contains("something hidden is among its properties"), "{name}: {reason}");
+    }
+    assert!(ring.bed.engine.intents().is_empty() && ring.rules() == 0);
+    assert!(!format!("{:?}", ring.bed.engine.topology()).contains("10.66.6.6"));
+    ring.bed.update(source(false)).unwrap();
+    assert_eq!((ring.bed.status().as_str(), ring.state("a-to-b")), ("UPDATE_COMPLETE", State::Installed));
+}
+
 #[test]
 fn a_delete_waits_for_a_node_that_is_away() {
     let mut ring = Ring::new(4);

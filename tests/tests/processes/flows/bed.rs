@@ -13,7 +13,7 @@ pub struct Bed {
     pub switch: Switch,
     pub agent: Agent,
     /// Outlives what runs in it.
-    _server: Namespace,
+    pub server: Namespace,
 }
 
 /// A rule of its own place for each number.
@@ -48,7 +48,7 @@ impl Bed {
     fn join(site: Site, server: Namespace, switch: Switch) -> Self {
         let place = Place { namespace: Some(&server), switch: Some(&switch), ..Place::default() };
         let agent = site.join_at("web-1", place);
-        Self { site, switch, agent, _server: server }
+        Self { site, switch, agent, server }
     }
 
     /// Starts the switch again; returns once it answers.

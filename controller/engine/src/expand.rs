@@ -7,11 +7,11 @@
 //!
 //! Rows are kept by name, so that only what comes or goes is touched. What waited, failed or was cleared stays so.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use muster_template::{Errors, Known, Tree};
-use serde_json::Value;
+use muster_template::{Errors, Known, Removed, Tree};
+use serde_json::{Value, json};
 
 use crate::engine::{Engine, Todo};
 use crate::layout::Before;
@@ -25,6 +25,8 @@ use crate::visit::Rendered;
 
 /// The names that a group has given up, in its row.
 const REMOVED: &str = "removed_rsrc_list";
+/// Those of them that were removed by reference, with that, as JSON: no attribute of anybody's.
+const REMOVED_BY: &str = "removed by";
 /// How often one operation may be laid out anew: each is for a value that became known, and people write a few.
 const ANEW_MAX: u32 = 1000;
 
@@ -60,9 +62,13 @@ impl Known for There<'_> {
         self.engine.attribute(self.told(path)?, name)
     }
 
-    fn removed(&self, path: &str) -> Vec<String> {
-        let kept = self.row(path).and_then(|row| row.attributes.get(REMOVED));
-        kept.into_iter().flat_map(|names| names.split(',')).map(str::to_owned).collect()
+    fn removed(&self, path: &str) -> Removed {
+        let Some(row) = self.row(path) else { return Removed::new() };
+        let names = row.attributes.get(REMOVED).into_iter().flat_map(|names| names.split(','));
+        let mut removed: Removed = names.map(|name| (name.to_owned(), None)).collect();
+        let by = row.attributes.get(REMOVED_BY).and_then(|by| serde_json::from_str::<Removed>(by).ok());
+        removed.extend(by.unwrap_or_default());
+        removed
     }
 
     fn members(&self, path: &str) -> Vec<String> {
@@ -91,17 +97,27 @@ impl Engine {
     }
 
     /// What a group never gives again is known as soon as that is decided.
-    pub(crate) fn remember_removed(&mut self, slot: Slot, names: &[String]) {
-        let names = names.join(",");
+    pub(crate) fn remember_removed(&mut self, slot: Slot, removed: Option<&Removed>) {
+        let Some(removed) = removed else { return };
         let row = &mut self.rows[slot];
-        if row.attributes.get(REMOVED).map_or("", String::as_str) == names {
-            return;
+        let names: Vec<&str> = removed.keys().map(String::as_str).collect();
+        let by: BTreeMap<&String, &String> =
+            removed.iter().filter_map(|(name, by)| Some((name, by.as_ref()?))).collect();
+        let by = if by.is_empty() { String::new() } else { json!(by).to_string() };
+        let mut changed = false;
+        for (key, text) in [(REMOVED, names.join(",")), (REMOVED_BY, by)] {
+            if row.attributes.get(key).map_or("", String::as_str) == text {
+                continue;
+            }
+            changed = true;
+            match text.is_empty() {
+                true => drop(row.attributes.remove(key)),
+                false => drop(row.attributes.insert(key.to_owned(), text)),
+            }
         }
-        match names.is_empty() {
-            true => drop(row.attributes.remove(REMOVED)),
-            false => drop(row.attributes.insert(REMOVED.to_owned(), names)),
+        if changed {
+            self.row_changed(slot, true);
         }
-        self.row_changed(slot, true);
     }
 
     /// Whether a visit may go on. If not, the operation was laid out anew, or the row has failed.

@@ -66,7 +66,7 @@ pub use secrets::{MASK, Secrets};
 pub use selector::{FACT_PREFIX, Selector};
 pub use template::{Output, ParameterGroup, Resource, Template};
 pub use text::json;
-pub use tree::{Known, Nobody, Pause, Tree};
+pub use tree::{Known, Nobody, Pause, Removed, Tree};
 pub use types::{Kind, PropertyError, SIGNALS_MAX, Site, check_values, node, spec, spec_within};
 pub use version::Version;
 

@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use self::decide::is_as_decided;
 use self::expand::Expander;
 use self::parts::{Below, Body, Library, Parts};
-pub use self::parts::{Known, Nobody, Pause};
+pub use self::parts::{Known, Nobody, Pause, Removed};
 use self::value::Context;
 use crate::bind::{Parameters, StackNames};
 use crate::digest::names_digest;
@@ -180,12 +180,12 @@ impl Tree {
         is_as_decided(&Context::new(&grown.parts, refs), &grown.parts, number(index))
     }
 
-    /// The names that a group is never to give again.
-    pub fn removed(&self, index: usize) -> &[String] {
-        let Some(grown) = &self.grown else { return &[] };
-        match grown.parts.instances[index].below {
-            Below::Group(group) => &grown.parts.groups[group as usize].removed,
-            Below::Nothing | Below::Scope(_) => &[],
+    /// The names that a group is not to give again; of what is no group there is nothing.
+    pub fn removed(&self, index: usize) -> Option<&Removed> {
+        let parts = &self.grown.as_ref()?.parts;
+        match parts.instances[index].below {
+            Below::Group(group) => Some(&parts.groups[group as usize].removed),
+            Below::Nothing | Below::Scope(_) => None,
         }
     }
 

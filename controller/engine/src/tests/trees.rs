@@ -458,6 +458,41 @@ fn removed_members_never_come_back() {
 }
 
 #[test]
+fn what_is_removed_by_reference_stays_so_while_that_is_said() {
+    let with = |count: usize, listed: &str, value: u8| {
+        let root = format!(
+            "resources:\n  \
+              n: {{type: Muster::Dummy, properties: {{node: node-0, values: {{count: {count}, v: {value}}}}}}}\n  \
+              g: {{type: OS::Heat::ResourceGroup, properties: {{count: {{get_attr: [n, count]}}, removal_policies_mode: update, \
+             removal_policies: [{{resource_list: [{listed}]}}], resource_def: {{type: Muster::Dummy, properties: {{node: node-0}}}}}}}}"
+        );
+        source(&root, &[])
+    };
+    // As the operation goes on after a restart, and as it is laid out anew for a count that becomes known, there may be
+    // nothing any more that the reference is of.
+    for (count, restarts) in [(2, false), (2, true), (3, false), (3, true)] {
+        let mut bed = Bed::new(1);
+        bed.create(with(2, "", 0)).unwrap();
+        bed.idle();
+        let listed = format!("'{}'", bed.resource("g/0").physical_id);
+        let wanted = if count == 2 { "g g/1 g/2 n" } else { "g g/1 g/2 g/3 n" };
+        bed.update(with(count, &listed, 0)).unwrap();
+        if restarts {
+            bed.restart();
+            bed.connect(&node(0));
+        }
+        bed.idle();
+        assert_eq!((bed.status().as_str(), &*names(&bed).join(" ")), ("UPDATE_COMPLETE", wanted));
+        bed.update(with(count, &listed, 1)).unwrap();
+        bed.idle();
+        assert_eq!(names(&bed).join(" "), wanted, "nothing else was said of it");
+        bed.update(with(2, "", 1)).unwrap();
+        bed.idle();
+        assert_eq!(names(&bed).join(" "), "g g/0 g/1 n");
+    }
+}
+
+#[test]
 fn what_is_removed_is_remembered_although_the_controller_ends_as_the_count_becomes_known() {
     let with = |policies: &str| {
         let root = format!(

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::parts::{Below, Body, Known, NONE, Parts};
+use super::parts::{Below, Body, Known, NONE, Parts, Removed};
 use super::value::{Context, index_var, want_text};
 use crate::Limits;
 use crate::digest;
@@ -52,29 +52,36 @@ impl Decided {
         ]))
     }
 
-    /// Names of the members of a group, and those that are never given again.
-    pub fn names(&self, path: &str, known: &dyn Known) -> (Vec<String>, Vec<String>) {
+    /// Names of the members of a group, and those that are not given again.
+    pub fn names(&self, path: &str, known: &dyn Known) -> (Vec<String>, Removed) {
         if let Some(keys) = &self.keys {
-            return (keys.clone(), Vec::new());
+            return (keys.clone(), Removed::new());
         }
-        let before = if self.appends { known.removed(path) } else { Vec::new() };
-        let mut removed: BTreeSet<String> = before.into_iter().collect();
+        let mut removed = known.removed(path);
+        // What is removed by reference is not there to be found again.
+        let is_listed = |by: &String| self.listed.contains(by);
+        removed.retain(|_, by| self.appends || by.as_ref().is_some_and(is_listed));
         let is_name = |text: &&String| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        removed.extend(self.listed.iter().filter(is_name).cloned());
+        for name in self.listed.iter().filter(is_name) {
+            removed.entry(name.clone()).or_default();
+        }
         let mut others: BTreeSet<&str> =
             self.listed.iter().filter(|text| !is_name(text)).map(String::as_str).collect();
+        for by in removed.values().flatten() {
+            others.remove(&**by);
+        }
         // Those that are there: none of them is further away than all that there are or were.
         for at in 0..self.count + removed.len() + others.len() {
             if others.is_empty() {
                 break;
             }
             let reference = known.reference(&format!("{path}/{at}"));
-            if reference.is_some_and(|reference| others.remove(&*reference)) {
-                removed.insert(at.to_string());
+            if let Some(reference) = reference.filter(|reference| others.remove(&**reference)) {
+                removed.insert(at.to_string(), Some(reference));
             }
         }
-        let names = (0u64..).map(|at| at.to_string()).filter(|name| !removed.contains(name));
-        (names.take(self.count).collect(), removed.into_iter().collect())
+        let names = (0u64..).map(|at| at.to_string()).filter(|name| !removed.contains_key(name));
+        (names.take(self.count).collect(), removed)
     }
 }
 

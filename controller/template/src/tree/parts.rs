@@ -94,8 +94,8 @@ pub(super) struct Group {
     pub index_var: Box<str>,
     /// In their order, which is not that of their paths.
     pub members: Box<[u32]>,
-    /// Names that are never given again.
-    pub removed: Vec<String>,
+    /// Names that are not given again.
+    pub removed: Removed,
     /// Digest of what was decided on; none: it could not be known, and there are no members yet.
     pub seen: Option<u128>,
     /// What was decided on follows from other resources.
@@ -184,6 +184,9 @@ impl Parts {
     }
 }
 
+/// Names that a group has given up, each with what referred to the member if it was removed by that.
+pub type Removed = BTreeMap<String, Option<String>>;
+
 /// What is known of resources while a tree grows, by path: as they are now, whatever becomes of them.
 pub trait Known {
     /// What `get_resource` would give.
@@ -191,7 +194,7 @@ pub trait Known {
     /// What `get_attr` would give.
     fn attribute(&self, path: &str, name: &str) -> Option<serde_json::Value>;
     /// The names that a group has given up.
-    fn removed(&self, path: &str) -> Vec<String>;
+    fn removed(&self, path: &str) -> Removed;
     /// The members of a group, by their names in the group: those stay while it is not known how many there are to be.
     fn members(&self, path: &str) -> Vec<String> {
         let _ = path;
@@ -214,8 +217,8 @@ impl Known for Nobody {
         None
     }
 
-    fn removed(&self, _: &str) -> Vec<String> {
-        Vec::new()
+    fn removed(&self, _: &str) -> Removed {
+        Removed::new()
     }
 
     fn is_there(&self, _: &str) -> bool {

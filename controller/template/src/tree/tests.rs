@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Known, Nobody, Tree};
+use super::{Known, Nobody, Removed, Tree};
 use crate::{Environment, EnvironmentFile, Limits, References, parse_in};
 
 mod addresses;
@@ -407,8 +407,8 @@ fn what_is_there_counts_where_it_is_asked_for() {
         fn attribute(&self, path: &str, name: &str) -> Option<Value> {
             (path == "n" && name == "value").then(|| json!(2))
         }
-        fn removed(&self, _: &str) -> Vec<String> {
-            vec!["0".into()]
+        fn removed(&self, _: &str) -> Removed {
+            Removed::from([("0".into(), None)])
         }
         fn is_there(&self, _: &str) -> bool {
             true

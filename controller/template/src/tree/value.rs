@@ -350,7 +350,7 @@ impl<'a> Context<'a> {
                 let all: Found<Map<String, Value>> = members().map(each).collect();
                 Ok((Value::Object(all?), 0))
             }
-            "removed_rsrc_list" => Ok((group.removed.iter().cloned().collect(), 0)),
+            "removed_rsrc_list" => Ok((group.removed.keys().cloned().collect(), 0)),
             "attributes" => {
                 let [attribute, rest @ ..] = keys else {
                     let message = "'attributes' of a group needs the name of an attribute after it";

@@ -55,7 +55,7 @@ impl Expander<'_> {
         }
         let index_var = decided.as_ref().map(|decided| decided.index_var.clone()).unwrap_or_default();
         let seen = decided.as_ref().filter(|_| is_known).map(Decided::digest);
-        let removed_digest = names_digest(removed.iter().map(String::as_str));
+        let removed_digest = names_digest(removed.keys().map(String::as_str));
         let group = Group { index_var, members: members.clone().into(), removed, seen, late };
         self.parts.instances[index as usize].below = Below::Group(number(self.parts.groups.len()));
         self.parts.groups.push(group);

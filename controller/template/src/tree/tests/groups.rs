@@ -132,8 +132,8 @@ impl Known for Batches {
     fn attribute(&self, _: &str, _: &str) -> Option<Value> {
         None
     }
-    fn removed(&self, _: &str) -> Vec<String> {
-        Vec::new()
+    fn removed(&self, _: &str) -> Removed {
+        Removed::new()
     }
     fn is_there(&self, _: &str) -> bool {
         self.0

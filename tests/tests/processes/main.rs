@@ -14,6 +14,7 @@ mod flows;
 mod flows_nftables;
 mod gone;
 mod hostname;
+mod intent_ring;
 mod intents;
 mod kill;
 mod layers;

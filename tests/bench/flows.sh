@@ -79,7 +79,7 @@ fsync_s() {
   [[ $line =~ \"fsync_s\":([0-9.e-]+) ]] && echo "${BASH_REMATCH[1]}"
 }
 
-raw=$(cargo bench -q -p muster-host --bench openflow | tee /dev/stderr | sed -n 's/.*"raw_s":\([0-9.e-]*\).*/\1/p' | head -n 1)
+raw=$(cargo bench -q -p muster-host --bench openflow | tee >(cat >&2) | sed -n 's/.*"raw_s":\([0-9.e-]*\).*/\1/p' | head -n 1)
 
 mkdir "$dir/ovs"
 ovsdb-tool create "$dir/ovs/conf.db" /usr/share/openvswitch/vswitch.ovsschema

@@ -3,14 +3,14 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use muster_engine::record::Status;
+use muster_engine::record::{ResourceRecord, Status};
 use muster_engine::{Answer, Hook, JoinAsk, NewToken, Options as How, Refusal, Request, Source};
-use muster_shared::StackName;
 use muster_shared::join::TokenSecret;
+use muster_shared::{ResourceId, StackName};
 
 use super::dice::Dice;
 use super::machine::Machine;
-use super::plan::{Maker, Mood, Plan};
+use super::plan::{Maker, Mood, Plan, What};
 use super::reference::Asked;
 use super::world::{Event, World};
 
@@ -177,7 +177,9 @@ impl World {
         match deed {
             Deed::Create | Deed::Update => {
                 let is_create = matches!(deed, Deed::Create);
-                let plan = Rc::new(self.operators.plan(n, is_create));
+                let mut plan = self.operators.plan(n, is_create);
+                self.removes_things(&name, &mut plan);
+                let plan = Rc::new(plan);
                 self.applies(&name, plan, how, is_create);
             }
             Deed::Delete => drop(self.asks(&name, Asked::Delete, Request::Delete { name: name.clone() })),
@@ -190,6 +192,28 @@ impl World {
             Deed::Unhealthy => self.marks_unhealthy(&name),
             Deed::ClearHook => self.clears_a_hook(&name),
             Deed::Label | Deed::Revoke | Deed::Remove => self.sees_to_a_node(deed),
+        }
+    }
+
+    /// Some members of groups are to go, by what they stand for now.
+    fn removes_things(&mut self, name: &StackName, plan: &mut Plan) {
+        let shared = self.shared.borrow();
+        let id = shared.tables.names.get(name).copied().unwrap_or_default();
+        for (name, resource) in &mut plan.resources {
+            let What::Group(group) = &mut resource.what else { continue };
+            if group.chain.is_some() || !self.operators.dice.one_in(4) {
+                continue;
+            }
+            let inside = format!("{name}/");
+            let is_member = |row: &&ResourceRecord| {
+                let member = row.name.strip_prefix(&inside).filter(|member| !member.contains('/'));
+                row.stack == id && id != 0 && row.dropped.is_none() && member.is_some()
+            };
+            let members: Vec<ResourceId> =
+                shared.tables.rows.values().filter(is_member).map(|row| row.physical).collect();
+            if !members.is_empty() {
+                group.removed_things.insert(*self.operators.dice.pick(&members));
+            }
         }
     }
 

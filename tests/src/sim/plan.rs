@@ -15,7 +15,7 @@ use serde_json::{Map, Value as Json, json};
 pub use make::SHARED;
 pub use make::{FOUND, Maker, Mood};
 pub use script::{CONFIG, HANDLE, Runs, Script, gist, output};
-pub use tree::{Group, Here, INNER_LENGTH, Inner, Member};
+pub use tree::{Group, Here, INNER_LENGTH, Inner, Member, Order};
 
 /// A link with this MTU cuts its server off.
 pub const CUTTING: u32 = 1234;
@@ -37,6 +37,8 @@ pub struct Plan {
     pub hooks: BTreeMap<String, Vec<Hook>>,
     /// What must not be done to a resource.
     pub restricted: BTreeMap<String, &'static str>,
+    /// Its environment says what its types are.
+    pub own_types: bool,
 }
 
 /// One resource.
@@ -242,7 +244,7 @@ impl Resource {
 impl Plan {
     /// As an operator sends it.
     pub fn source(&self) -> SourceText {
-        let resources: Map<String, Json> =
+        let mut resources: Map<String, Json> =
             self.resources.iter().map(|(name, resource)| (name.clone(), resource.json(name))).collect();
         let outputs: Map<String, Json> = self
             .resources
@@ -262,6 +264,7 @@ impl Plan {
                 parameters.insert(format!("count_{name}"), json!(count));
             }
         }
+        let registry = if self.own_types { tree::with_own_types(&mut resources) } else { Map::new() };
         let template = json!({
             "heat_template_version": "2018-08-31",
             "parameters": definitions,
@@ -272,13 +275,14 @@ impl Plan {
             name: self.name.clone(),
             template: template.to_string(),
             parameters,
-            environments: self.environment().into_iter().collect(),
+            environments: self.environment(registry).into_iter().collect(),
             files: tree::files(self.resources.values().map(|resource| &resource.what)),
         }
     }
 
-    fn environment(&self) -> Option<EnvironmentText> {
-        if self.hooks.is_empty() && self.restricted.is_empty() {
+    /// With types by their own names.
+    fn environment(&self, mut registry: Map<String, Json>) -> Option<EnvironmentText> {
+        if self.hooks.is_empty() && self.restricted.is_empty() && registry.is_empty() {
             return None;
         }
         let mut resources: BTreeMap<&String, Map<String, Json>> = BTreeMap::new();
@@ -289,7 +293,8 @@ impl Plan {
         for (name, action) in &self.restricted {
             resources.entry(name).or_default().insert("restricted_actions".into(), json!(action));
         }
-        let text = json!({"resource_registry": {"resources": resources}}).to_string();
+        registry.insert("resources".into(), json!(resources));
+        let text = json!({"resource_registry": registry}).to_string();
         Some(EnvironmentText { name: "env".into(), key: None, text })
     }
 }

@@ -203,7 +203,7 @@ const FLOW_OPERATORS: [&str; 14] = [
     "foreign: taken",
 ];
 
-const TREES: [&str; 28] = [
+const TREES: [&str; 32] = [
     "is laid out anew",
     "resource is not there",
     "value",
@@ -225,6 +225,10 @@ const TREES: [&str; 28] = [
     "count of a parameter",
     "count of a value",
     "members are removed",
+    "members are removed by what they stand for",
+    "chain in turn",
+    "chain at once",
+    "types by names of the site's own",
     "port",
     "port stays",
     "no address is free",

@@ -148,6 +148,7 @@ impl Maker {
         if mood == Mood::Any && self.dice.one_in(5) {
             self.environment(&mut plan);
         }
+        plan.own_types = self.dice.one_in(4);
         self.newest.insert(stack, plan.clone());
         plan
     }

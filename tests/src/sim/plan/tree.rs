@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use muster_shared::ResourceId;
 use serde_json::{Map, Value as Json, json};
 
 use super::{HANDLE, Plan, Resource, Value, What, script};
@@ -37,21 +38,34 @@ pub enum Here {
     Port { network: String, by_id: bool, fixed: Option<(usize, u8)> },
 }
 
-/// `OS::Heat::ResourceGroup`
+/// `OS::Heat::ResourceGroup` or `OS::Heat::ResourceChain`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
+    /// It is a chain: all of its members are given the same, and none is removed.
+    pub chain: Option<Order>,
     /// How many.
     pub count: Value,
     /// A parameter says so.
     pub by_parameter: bool,
     /// Members that are removed.
     pub removed: BTreeSet<u64>,
+    /// Members that are removed by what they stand for.
+    pub removed_things: BTreeSet<ResourceId>,
     /// And those that were before.
     pub appends: bool,
     /// So many at once, when they are made and when they are changed.
     pub batches: Option<(u64, u64)>,
     /// What each is.
     pub member: Member,
+}
+
+/// In which order a chain is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Each after the one before.
+    InTurn,
+    /// All at once.
+    AtOnce,
 }
 
 /// What a member is.
@@ -175,7 +189,10 @@ impl Group {
 
     /// What that is of one member.
     pub fn attribute_of(&self, member: u64) -> String {
-        format!("i{member}")
+        match self.chain {
+            Some(_) => "i".to_owned(),
+            None => format!("i{member}"),
+        }
     }
 
     /// Another one; none: it stays.
@@ -191,32 +208,44 @@ impl Group {
         properties: &mut Map<String, Json>,
         more: &mut Map<String, Json>,
     ) -> &'static str {
+        let own = match self.chain {
+            Some(_) => "i".to_owned(),
+            None => format!("i{INDEX}"),
+        };
+        let mut inside = Map::new();
+        let kind = match &self.member {
+            Member::Dummy { node, value } => {
+                inside.insert("node".into(), json!(node));
+                inside.insert("values".into(), json!({"i": own, "k": value.json()}));
+                "Muster::Dummy"
+            }
+            Member::Nested(inner) => {
+                let kind = inner.json(&mut inside);
+                inside.insert("p".into(), json!(own));
+                kind
+            }
+            Member::Port { network } => {
+                inside.insert("network".into(), json!(network));
+                inside.insert("name".into(), json!(own));
+                "OS::Neutron::Port"
+            }
+        };
+        if let (Some(order), Value::Text(count)) = (self.chain, &self.count) {
+            let types = vec![kind; count.parse().unwrap_or_default()];
+            properties.insert("resources".into(), json!(types));
+            properties.insert("resource_properties".into(), inside.into());
+            properties.insert("concurrent".into(), json!(order == Order::AtOnce));
+            return "OS::Heat::ResourceChain";
+        }
         let count = match self.by_parameter {
             true => json!({"get_param": format!("count_{name}")}),
             false => self.count.json(),
         };
         properties.insert("count".into(), count);
-        let mut inside = Map::new();
-        let kind = match &self.member {
-            Member::Dummy { node, value } => {
-                inside.insert("node".into(), json!(node));
-                inside.insert("values".into(), json!({"i": format!("i{INDEX}"), "k": value.json()}));
-                "Muster::Dummy"
-            }
-            Member::Nested(inner) => {
-                let kind = inner.json(&mut inside);
-                inside.insert("p".into(), json!(format!("i{INDEX}")));
-                kind
-            }
-            Member::Port { network } => {
-                inside.insert("network".into(), json!(network));
-                inside.insert("name".into(), json!(format!("i{INDEX}")));
-                "OS::Neutron::Port"
-            }
-        };
         properties.insert("resource_def".into(), json!({"type": kind, "properties": inside}));
-        if !self.removed.is_empty() {
-            let names: Vec<String> = self.removed.iter().map(u64::to_string).collect();
+        let names = self.removed.iter().map(u64::to_string);
+        let names: Vec<String> = names.chain(self.removed_things.iter().map(ResourceId::to_string)).collect();
+        if !names.is_empty() {
             properties.insert("removal_policies".into(), json!([{"resource_list": names}]));
         }
         if !self.appends {
@@ -264,8 +293,13 @@ impl Plan {
             (What::Nested(inner), Some(inside)) => (name.to_owned(), inner, inside),
             (What::Group(group), Some(inside)) => {
                 let (member, inside) = cut(inside);
+                let number: u64 = member.parse().ok()?;
+                if group.chain == Some(Order::InTurn)
+                    && let Some(before) = number.checked_sub(1)
+                {
+                    needs.insert(format!("{name}/{before}"));
+                }
                 match (&group.member, inside) {
-                    _ if !is_number(member) => return None,
                     (Member::Nested(inner), Some(inside)) => (format!("{name}/{member}"), inner, inside),
                     (Member::Nested(_), None) | (_, Some(_)) => return None,
                     (Member::Dummy { .. } | Member::Port { .. }, None) => return Some(needs),
@@ -288,6 +322,38 @@ impl Plan {
 /// The first name of a path, and the rest.
 fn cut(path: &str) -> (&str, Option<&str>) {
     path.split_once('/').map_or((path, None), |(name, inside)| (name, Some(inside)))
+}
+
+/// What the site calls a type, where it has a name of its own for it.
+fn own_type(kind: &str) -> Option<&'static str> {
+    match kind {
+        "Muster::Dummy" => Some("Site::Dummy"),
+        "Muster::File" => Some("Site::File"),
+        "OS::Heat::RandomString" => Some("Site::Text"),
+        INNER => Some("Site::Inner"),
+        DEEP => Some("Site::Deep"),
+        _ => None,
+    }
+}
+
+/// Has types named as the site calls them; returns what those are, as a registry of an environment.
+pub fn with_own_types(resources: &mut Map<String, Json>) -> Map<String, Json> {
+    let mut registry = Map::new();
+    let mut name = |kind: &mut Json| {
+        let known = kind.as_str().and_then(|known| Some((own_type(known)?, known.to_owned())));
+        if let Some((own, known)) = known {
+            registry.insert(own.to_owned(), json!(known));
+            *kind = json!(own);
+        }
+    };
+    for resource in resources.values_mut() {
+        for place in ["/type", "/properties/resource_def/type"] {
+            resource.pointer_mut(place).into_iter().for_each(&mut name);
+        }
+        let links = resource.pointer_mut("/properties/resources").and_then(Json::as_array_mut);
+        links.into_iter().flatten().for_each(&mut name);
+    }
+    registry
 }
 
 /// The templates that these name.

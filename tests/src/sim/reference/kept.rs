@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::super::count::Counts;
-use super::super::plan::{Group, Here, Inner, Member, Plan, Value, What};
+use super::super::plan::{Group, Here, Inner, Member, Order, Plan, Value, What};
 use super::super::store::Tables;
 use super::tree::{At, Thing, has_failed};
 
@@ -59,6 +59,9 @@ impl Kept {
     }
 
     fn counts(&mut self, at: &At<'_>, plan: &Plan, counts: &mut Counts) {
+        if plan.own_types {
+            counts.add("tree types by names of the site's own");
+        }
         for (name, resource) in &plan.resources {
             if !resource.is_there() {
                 counts.add("tree resource is not there");
@@ -100,6 +103,14 @@ impl Kept {
         }
         if !group.removed.is_empty() {
             counts.add("tree members are removed");
+        }
+        if !group.removed_things.is_empty() {
+            counts.add("tree members are removed by what they stand for");
+        }
+        match group.chain {
+            Some(Order::InTurn) if size > 1 => counts.add("tree chain in turn"),
+            Some(Order::AtOnce) if size > 1 => counts.add("tree chain at once"),
+            _ => {}
         }
         if group.batches.is_some() && size > 1 {
             counts.add("tree group in batches");
@@ -145,7 +156,9 @@ fn way_of(plan: &Plan, path: &str) -> Option<String> {
         (What::Group(group), inside) => {
             let (member, inside) = inside.split_once('/').map_or((inside, ""), |both| both);
             let Value::Text(count) = &group.count else { return None };
-            let is_in = member.parse::<u64>().ok()? < count.parse::<u64>().ok()? && group.removed.is_empty();
+            let is_in = member.parse::<u64>().ok()? < count.parse::<u64>().ok()?
+                && group.removed.is_empty()
+                && group.removed_things.is_empty();
             match (&group.member, inside) {
                 _ if !is_in => None,
                 (Member::Nested(inner), "w") => Some(format!("text inside {}", inner.again)),

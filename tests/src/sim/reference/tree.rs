@@ -129,16 +129,30 @@ impl<'a> At<'a> {
     /// Members of a group: the first names that were never removed.
     pub fn members(&self, path: &str, group: &Group) -> Result<Vec<u64>, String> {
         let row = self.row(path)?;
+        let count = usize::try_from(self.number(&group.count)?).unwrap_or(usize::MAX);
+        if group.chain.is_some() {
+            return Ok((0..).take(count).collect());
+        }
         let known = row.progress.attributes.get("removed_rsrc_list");
         let removed: BTreeSet<u64> = known
             .into_iter()
             .flat_map(|names| names.split(','))
             .filter_map(|name| name.parse().ok())
             .collect();
-        if !removed.is_superset(&group.removed) || !group.appends && removed != group.removed {
-            return Err(format!("{path} has given up {removed:?}, and should {:?}", group.removed));
+        let more = removed.difference(&group.removed).count();
+        let by_thing = &group.removed_things;
+        if !removed.is_superset(&group.removed) || !group.appends && more > by_thing.len() {
+            let should = &group.removed;
+            return Err(format!("{path} has given up {removed:?}, and should {should:?} and {by_thing:?}"));
         }
-        let count = usize::try_from(self.number(&group.count)?).unwrap_or(usize::MAX);
+        let inside = format!("{path}/");
+        let is_left = |row: &&ResourceRecord| {
+            let is_own = row.stack == self.stack && row.dropped.is_none() && row.name.starts_with(&inside);
+            is_own && by_thing.contains(&row.physical)
+        };
+        if let Some(left) = self.tables.rows.values().find(is_left) {
+            return Err(format!("{} is {} still, and should be removed", left.name, left.physical));
+        }
         Ok((0..).filter(|name| !removed.contains(name)).take(count).collect())
     }
 

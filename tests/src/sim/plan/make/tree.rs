@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::{Group, HANDLE, Here, Inner, Member, Plan, Resource, Value, What};
+use super::super::{Group, HANDLE, Here, Inner, Member, Order, Plan, Resource, Value, What};
 use super::{Maker, Mood};
 
 /// The network of the first stack: the others have ports on it too.
@@ -115,14 +115,29 @@ impl Maker {
             2 => Member::Nested(self.inner(plan, earlier, node)),
             _ => Member::Port { network: self.some_network(plan).0 },
         };
+        if matches!(count, Value::Text(_)) && self.dice.one_in(4) {
+            let order = if self.dice.one_in(3) { Order::AtOnce } else { Order::InTurn };
+            return Group {
+                chain: Some(order),
+                count,
+                by_parameter: false,
+                removed: BTreeSet::new(),
+                removed_things: BTreeSet::new(),
+                appends: true,
+                batches: None,
+                member,
+            };
+        }
         let mut removed = BTreeSet::new();
         while self.dice.one_in(4) {
             removed.insert(self.dice.below(4));
         }
         Group {
+            chain: None,
             count,
             by_parameter,
             removed,
+            removed_things: BTreeSet::new(),
             appends: !self.dice.one_in(4),
             batches: self.dice.one_in(3).then(|| (1 + self.dice.below(2), 1 + self.dice.below(2))),
             member,

@@ -12,6 +12,8 @@ mod rules;
 
 use std::collections::BTreeSet;
 
+pub(crate) use rules::takes_lldp;
+
 use muster_shared::model::flow::{DeviceName, Entry};
 use thiserror::Error;
 
@@ -144,6 +146,7 @@ impl Compiler<'_> {
         let points = intent.kind.ingress().iter().chain(intent.kind.egress());
         made.points = points.filter_map(|point| self.topology.port(point)).collect();
         made.points.sort_unstable();
+        made.entries.extend(rules::keeping_lldp(&made.entries));
         made.entries.sort_by_key(|(device, _)| *device);
         Ok(made)
     }

@@ -6,6 +6,7 @@ use muster_shared::model::flow::{Action, Criterion, DeviceName};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::compile::takes_lldp;
 use crate::topology::ConnectPoint;
 
 /// Points of one intent.
@@ -103,6 +104,11 @@ pub enum BadIntent {
     /// The port of the intent is where packets come in.
     #[error("the selector has an 'in_port', which is the port of 'from'")]
     InPort,
+    /// Nothing goes above it.
+    #[error(
+        "the selector takes LLDP, which a rule above keeps back: want a priority below 65535, or an 'eth_type'"
+    )]
+    Highest,
     /// From a port to itself.
     #[error("{0} is where packets come in and where they go out")]
     SamePoint(ConnectPoint),
@@ -186,6 +192,9 @@ impl Intent {
     pub fn check(&self) -> Result<(), BadIntent> {
         if self.selector.iter().any(|criterion| matches!(criterion, Criterion::InPort(_))) {
             return Err(BadIntent::InPort);
+        }
+        if self.priority == u16::MAX && takes_lldp(&self.selector) {
+            return Err(BadIntent::Highest);
         }
         self.check_points()?;
         self.check_constraints()

@@ -74,3 +74,39 @@ pub(super) fn labelled(label: u16) -> Criterion {
 pub(super) fn port(topology: &Topology, port: PortNo) -> Port {
     topology.port_of_rule(port)
 }
+
+/// EtherType of LLDP, and the group that no bridge passes on.
+const LLDP: u128 = 0x88cc;
+const NEAREST_BRIDGE: u128 = 0x0180_c200_000e;
+
+/// A rule that takes any frame of its port would pass LLDP on, and the port behind would hear two neighbours: a rule
+/// above it keeps that back. It is told from others' by what it is above.
+pub(super) fn keeping_lldp(entries: &[(DeviceNo, Entry)]) -> Vec<(DeviceNo, Entry)> {
+    let keeper = |(device, entry): &(DeviceNo, Entry)| {
+        let Entry::Rule(rule) = entry else { return None };
+        if !takes_lldp(&rule.selector) {
+            return None;
+        }
+        let added = [Field::EthDst, Field::EthType];
+        let other = |criterion: &&Criterion| !matches!(criterion, Criterion::Field { field, .. } if added.contains(field));
+        let mut selector: Vec<Criterion> = rule.selector.iter().filter(other).cloned().collect();
+        let field = |field, value| Criterion::Field { field, value, mask: None };
+        selector.extend([field(Field::EthDst, NEAREST_BRIDGE), field(Field::EthType, LLDP)]);
+        selector.sort();
+        let priority = rule.priority.saturating_add(1);
+        Some((*device, Entry::Rule(Rule { priority, selector, treatment: Vec::new(), ..rule.clone() })))
+    };
+    entries.iter().filter_map(keeper).collect()
+}
+
+/// Whether LLDP frames, which have no VLAN tag, are among what it takes.
+pub(crate) fn takes_lldp(selector: &[Criterion]) -> bool {
+    selector.iter().all(|criterion| match criterion {
+        Criterion::Field { field: Field::EthType, value, .. } => *value == LLDP,
+        Criterion::Field { field: Field::EthDst, value, mask } => {
+            NEAREST_BRIDGE & mask.unwrap_or(u128::MAX) == *value
+        }
+        Criterion::Field { field: Field::VlanVid, value, .. } => value & TAGGED == 0,
+        Criterion::InPort(_) | Criterion::Field { .. } => true,
+    })
+}

@@ -293,3 +293,40 @@ fn constraints_that_contradict_each_other_are_refused() {
         assert_eq!(found, Err(CompileError::Bad(wanted)));
     }
 }
+
+#[test]
+fn what_takes_any_frame_keeps_lldp_back() {
+    let topology = network("a-b b-c");
+    let (ledger, mut trees) = (Ledger::default(), Trees::default());
+    let field = |field, value| Criterion::Field { field, value, mask: None };
+    let mut keepers = |selector: Vec<Criterion>, vlan: bool| {
+        let intent =
+            Intent { selector, ..from_to("a:h1", "c:h1", Constraints { vlan, ..Constraints::default() }) };
+        let mut compiler = Compiler { topology: &topology, ledger: &ledger, trees: &mut trees };
+        let made = compiler.compile(&intent, "key", &Holder::Intent("key".into()), 1).expect("a path");
+        let rules = made.entries.iter().filter_map(|(_, entry)| match entry {
+            Entry::Rule(rule) => Some(rule),
+            _ => None,
+        });
+        let (above, own): (Vec<_>, Vec<_>) = rules.partition(|rule| rule.treatment.is_empty());
+        assert_eq!(own.len(), 3);
+        for rule in &above {
+            assert_eq!(rule.priority, 101);
+            assert!(rule.selector.contains(&field(Field::EthType, 0x88cc)), "{rule:?}");
+            assert!(rule.selector.iter().any(|it| matches!(it, Criterion::InPort(_))), "{rule:?}");
+            assert!(rule.selector.is_sorted());
+        }
+        above.len()
+    };
+    assert_eq!(keepers(vec![], false), 3);
+    assert_eq!(keepers(vec![field(Field::EthType, 0x88cc)], false), 3);
+    assert_eq!(keepers(vec![field(Field::EthSrc, 5)], false), 3);
+    assert_eq!(keepers(vec![field(Field::EthType, 0x800)], false), 0);
+    assert_eq!(keepers(vec![field(Field::EthDst, 5)], false), 0);
+    assert_eq!(keepers(vec![field(Field::VlanVid, 0x1005)], false), 0);
+    // Between the ends packets have a tag, and LLDP has none.
+    assert_eq!(keepers(vec![], true), 1);
+    let highest =
+        Intent { selector: vec![], priority: 65535, ..from_to("a:h1", "c:h1", Constraints::default()) };
+    assert_eq!(highest.check(), Err(BadIntent::Highest));
+}

@@ -220,6 +220,7 @@ fn place_of(bad: &BadIntent, asked: &Asked) -> Vec<Step> {
     let of = |name: &str| asked.place_of(name);
     match bad {
         BadIntent::InPort => vec![key("selector"), key("in_port")],
+        BadIntent::Highest => vec![key("priority")],
         BadIntent::SamePoint(_) => vec![key("to")],
         BadIntent::Twice(_) | BadIntent::Points => Vec::new(),
         BadIntent::Links => vec![key("links")],

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 
 pub(crate) use rules::takes_lldp;
 
-use muster_shared::model::flow::{DeviceName, Entry};
+use muster_shared::model::flow::{DeviceName, Entry, INSTRUCTIONS_MAX};
 use thiserror::Error;
 
 use crate::intent::{BadIntent, Intent, Kind};
@@ -102,6 +102,11 @@ pub enum CompileError {
         /// What is the matter.
         why: &'static str,
     },
+    /// So many points on one device that a rule cannot hold them.
+    #[error(
+        "on {0} a rule would send packets out at more ports than one takes: at most {INSTRUCTIONS_MAX} steps"
+    )]
+    TooMany(DeviceName),
     /// The links of a collection go round.
     #[error("the links lead round in a circle by {0}")]
     Circle(DeviceName),
@@ -147,6 +152,9 @@ impl Compiler<'_> {
         made.points = points.filter_map(|point| self.topology.port(point)).collect();
         made.points.sort_unstable();
         made.entries.extend(rules::keeping_lldp(&made.entries));
+        if let Some((device, _)) = made.entries.iter().find(|(_, entry)| !entry.is_canonical()) {
+            return Err(CompileError::TooMany(self.topology.device_name(*device).clone()));
+        }
         made.entries.sort_by_key(|(device, _)| *device);
         Ok(made)
     }

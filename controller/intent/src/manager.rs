@@ -334,7 +334,7 @@ impl Held {
 
 /// What is sent of an entry.
 fn packed(entry: &Entry) -> Packed {
-    Packed::new(entry).expect("an intent's rules are bounded by its points")
+    Packed::new(entry).expect("the compiler makes canonical entries")
 }
 
 /// The group that protection needs on the first device; those of operators are seldom so large.

@@ -52,7 +52,7 @@ impl CompileError {
         match self {
             Self::Bad(_) => Hope::None,
             Self::NoDevice(_) | Self::NoPort(_) | Self::Down(_) | Self::Inner { .. } => Hope::Network,
-            Self::Link { .. } | Self::Circle(_) => Hope::Network,
+            Self::Link { .. } | Self::Circle(_) | Self::TooMany(_) => Hope::Network,
             Self::NoPath { .. } | Self::TooSlow { .. } | Self::NoLabel { .. } => Hope::Reservations,
         }
     }

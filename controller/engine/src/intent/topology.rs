@@ -72,6 +72,11 @@ impl Engine {
         }
         for (beacon, port) in now.difference(&before) {
             let point = ConnectPoint { device: name.clone(), port: port.clone() };
+            // Who hears a beacon knows it: nobody takes it from the device that says it.
+            let other = self.intents.beacons.get(beacon).filter(|other| other.device != name);
+            if other.is_some() {
+                continue;
+            }
             self.intents.beacons.insert(*beacon, point);
             touched.extend(self.intents.hearers.get(beacon).into_iter().flatten().cloned());
         }

@@ -330,3 +330,20 @@ fn what_takes_any_frame_keeps_lldp_back() {
         Intent { selector: vec![], priority: 65535, ..from_to("a:h1", "c:h1", Constraints::default()) };
     assert_eq!(highest.check(), Err(BadIntent::Highest));
 }
+
+#[test]
+fn more_ports_than_a_rule_holds_are_refused() {
+    let mut topology = network("a-b");
+    let names: Vec<String> = (0..65).map(|number| format!("b:x{number}")).collect();
+    names.iter().for_each(|name| up(&mut topology, &at(name)));
+    let to = |count: usize| {
+        let to = names[..count].iter().map(|name| at(name)).collect();
+        Intent {
+            kind: Kind::SinglePointToMultiPoint { from: at("a:h1"), to },
+            ..from_to("a:h1", "b:h1", Constraints::default())
+        }
+    };
+    assert!(compile(&topology, &to(64)).is_ok());
+    let refused = compile(&topology, &to(65)).expect_err("too many");
+    assert!(refused.to_string().starts_with("on b/br0 a rule would send packets out"), "{refused}");
+}

@@ -293,6 +293,14 @@ fn a_beacon_that_nobody_says_is_no_link_and_two_are_a_hub() {
     assert_eq!(links(&ring), 7);
     ring.tell(0);
     assert_eq!(links(&ring), 8);
+    // Nobody takes another's.
+    let mut thief = ring.ports(2);
+    thief.ports[2].beacon = Some(beacon(1, 0));
+    ring.bed.receive(&node(2), Up::Ports(vec![thief]));
+    assert_eq!(links(&ring), 8);
+    let told = ring.bed.engine.topology().links;
+    assert!(told.iter().all(|link| &*link.from.port != "h"), "{told:?}");
+    ring.tell(2);
     // Before the port that says it is known.
     ring.bed.disconnect(&node(1));
     ring.bed.connect(&node(1));

@@ -259,6 +259,7 @@ impl Engine {
                 TimerKey::Facts(node) => self.answer_facts(node),
                 TimerKey::Device(device) => self.device_due(device),
                 TimerKey::Intents => self.intents_due(),
+                TimerKey::Listened(node) => self.listened(node),
             }
             self.run_agenda();
         }

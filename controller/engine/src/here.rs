@@ -236,6 +236,10 @@ impl Engine {
             self.not_failed(slot);
             self.job_begins(slot);
             self.rows[slot].reason = None;
+            if kind == Kind::Intent {
+                // It is not what it was any more, whoever wants it again.
+                self.observe(slot, Observation::Unknown);
+            }
             return self.pause(slot, farewell, takes, still.then_some(Duration::ZERO));
         }
         self.unmade(slot);

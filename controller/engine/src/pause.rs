@@ -187,7 +187,7 @@ impl Engine {
     /// It waits already for what is wanted.
     pub(crate) fn waits_for_this(&self, slot: Slot, spec: &PackedSpec) -> bool {
         let row = &self.rows[slot];
-        row.pauses() && row.spec.as_ref() == Some(spec)
+        row.pauses() && !row.is_going() && row.spec.as_ref() == Some(spec)
     }
 
     /// It waits for what is not wanted any more.

@@ -128,6 +128,7 @@ impl Engine {
         let welcome = Welcome { epoch: self.epoch, want_ledger, heartbeat: self.limits.heartbeat };
         self.send(key, Down::Welcome(welcome));
         self.flows_hello(key);
+        self.topology_hello(key);
         for slot in self.nodes[key].sent.clone() {
             if first {
                 let id = self.rows[slot].stack;

@@ -27,6 +27,8 @@ pub(crate) enum TimerKey {
     Device(DeviceKey),
     /// Intents are to be looked at.
     Intents,
+    /// An agent has listened for long enough.
+    Listened(NodeKey),
 }
 
 #[derive(Debug, Default)]
@@ -51,6 +53,7 @@ impl Timers {
             TimerKey::Tidings(_) => "a row is to be told of",
             TimerKey::Device(_) => "a device is due",
             TimerKey::Intents => "an intent is to be looked at",
+            TimerKey::Listened(_) => "an agent has listened for long enough",
             TimerKey::Facts(_) => "a node is to have told its facts",
         };
         Some((*due, why))

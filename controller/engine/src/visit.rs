@@ -9,8 +9,10 @@ use muster_shared::model::{Action, Claim, ClaimKind, Content, ContentDigest, Spe
 use muster_template::{Desired, Here, Kind, References, RenderError, Restriction, Tree, Unresolved};
 use serde_json::Value;
 
+use crate::address::HIDES;
 use crate::deployment::Deployed;
 use crate::engine::{Engine, Todo};
+use crate::flow::HIDES_FLOWS;
 use crate::node::NodeKey;
 use crate::record::{Change, PackedSpec, Status};
 use crate::resource::{Role, Row, Slot, WorkState};
@@ -597,6 +599,15 @@ impl Engine {
     pub(crate) fn attribute(&self, row: &Row, name: &str) -> Option<Value> {
         if row.kind == Kind::WaitCondition && name == "data" {
             return self.signal_data(row);
+        }
+        // What is noted for the engine's own use is no attribute.
+        let is_note = match row.kind {
+            Kind::Port => name == HIDES,
+            Kind::FlowRule | Kind::FlowTable => name == HIDES_FLOWS,
+            _ => false,
+        };
+        if is_note {
+            return None;
         }
         if let Some(value) = row.attributes.get(name) {
             if row.kind == Kind::Port && crate::address::AS_JSON.contains(&name) {

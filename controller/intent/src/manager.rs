@@ -194,6 +194,7 @@ impl Manager {
         for no in self.tracker.concerned(&changes) {
             self.todo.entry(no).or_insert_with(|| why.clone());
         }
+        self.look_for_other_ways(&why);
     }
 
     /// How many intents there are.

@@ -336,6 +336,12 @@ impl Topology {
         into.find(|link| self.links[link.0 as usize].discovered)
     }
 
+    /// Links that leave by a port, and of which LLDP tells.
+    pub fn discovered_out(&self, port: PortNo) -> impl Iterator<Item = LinkNo> + '_ {
+        let out = self.ports[port.0 as usize].out.iter().copied();
+        out.filter(|link| self.links[link.0 as usize].discovered)
+    }
+
     /// A link is known at it, also one over which nothing passes now: hosts are elsewhere.
     pub fn is_inner(&self, port: PortNo) -> bool {
         let state = &self.ports[port.0 as usize];
@@ -553,7 +559,10 @@ impl Topology {
 
     /// A link that failed and healed before anybody looked carried nothing meanwhile, but its paths are what they were.
     fn note(&mut self, change: Change, opposite: Change) {
-        self.version += 1;
+        // Ports without links lie on no path.
+        if let Change::LinkUp(_) | Change::LinkDown(_) | Change::LinkChanged(_) = change {
+            self.version += 1;
+        }
         if !self.changes.remove(&opposite) {
             self.changes.insert(change);
         }

@@ -41,7 +41,11 @@ impl Engine {
         let key = self.known_device(&device)?;
         let Some(known) = self.flows.get(key) else { return Ok(Answer::Done) };
         if forget {
-            let has_stack = |owner: &Owner| !owner.is_operator() && !self.is_lost_owner(*owner);
+            // Of a server that was removed nothing can be taken off: an intent has nothing there any more.
+            let is_gone = self.nodes[known.node].joined.is_none();
+            let is_left = |owner: Owner| is_gone && owner.as_intent().is_some();
+            let has_stack =
+                |owner: &Owner| !owner.is_operator() && !self.is_lost_owner(*owner) && !is_left(*owner);
             let owner = known.table.owners().map(|(owner, _)| owner).find(has_stack);
             let owned = owner.and_then(|owner| Some((known.table.owned(owner).next()?, owner)));
             if let Some((id, owner)) = owned {

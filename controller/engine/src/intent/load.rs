@@ -7,6 +7,7 @@ use muster_shared::model::flow::{DeviceName, Packed};
 
 use super::record::IntentSnapshot;
 use crate::engine::Engine;
+use crate::flow::record::FlowMark;
 use crate::flow::{DeviceKey, Target};
 
 impl Engine {
@@ -25,33 +26,41 @@ impl Engine {
             let _too_many = self.intents.manager.set_away(&name, true);
         }
         self.declare_links();
-        // By intent and device: what its newest write is, and what that is about.
-        let mut open: BTreeMap<(IntentNo, DeviceKey), (u64, Vec<Op>)> = BTreeMap::new();
+        // By intent, device and write: what that is about.
+        let mut open: BTreeMap<(IntentNo, DeviceKey, u64), Vec<Op>> = BTreeMap::new();
+        let mut refused: BTreeMap<IntentNo, Vec<(DeviceName, Packed)>> = BTreeMap::new();
         let mut placed: BTreeMap<IntentNo, Vec<(DeviceName, Packed)>> = BTreeMap::new();
         for (key, device) in self.flows.iter() {
             let Some(name) = self.device_name(key) else { continue };
             for (owner, _) in device.table.owners() {
                 let Some(no) = owner.as_intent() else { continue };
                 for kept in device.table.owned(owner).filter_map(|id| device.table.get(id)) {
+                    if kept.mark == FlowMark::Failed {
+                        refused.entry(no).or_default().push((name.clone(), kept.packed.clone()));
+                        continue;
+                    }
                     if !kept.removing {
                         placed.entry(no).or_default().push((name.clone(), kept.packed.clone()));
                     }
                     if kept.serial > device.table.settled() {
-                        let (serial, ops) = open.entry((no, key)).or_default();
-                        *serial = kept.serial.max(*serial);
                         let packed = kept.packed.clone();
-                        ops.push(if kept.removing { Op::Remove(packed) } else { Op::Put(packed) });
+                        open.entry((no, key, kept.serial)).or_default().push(if kept.removing {
+                            Op::Remove(packed)
+                        } else {
+                            Op::Put(packed)
+                        });
                     }
                 }
             }
         }
         for (no, (record, owner)) in intents {
-            self.intents.manager.load(record, placed.remove(&no).unwrap_or_default());
+            let (placed, refused) = (placed.remove(&no), refused.remove(&no));
+            self.intents.manager.load(record, placed.unwrap_or_default(), refused.unwrap_or_default());
             if let Some(row) = owner {
                 self.intents.owners.insert(no, row);
             }
         }
-        for ((no, key), (serial, ops)) in open {
+        for ((no, key, serial), ops) in open {
             let Some(name) = self.device_name(key) else { continue };
             let token = self.intents.manager.load_open(no, &name, ops);
             let waiters = self.flows.get_mut(key).map(|device| &mut device.waiters);

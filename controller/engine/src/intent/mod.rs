@@ -54,6 +54,12 @@ pub(crate) struct Intents {
     hearers: BTreeMap<Beacon, BTreeSet<(NodeKey, Bridge)>>,
     /// Resources that an intent belongs to, by the id of their row.
     owners: BTreeMap<IntentNo, u64>,
+    /// Agents that have greeted, and not told of their ports since.
+    greeted: BTreeSet<NodeKey>,
+    /// Agents that have just begun to listen, with until when.
+    listening: BTreeMap<NodeKey, MonoTime>,
+    /// Devices of which something that was told could not be taken.
+    refused: BTreeSet<(NodeKey, Bridge)>,
     /// Whose a declared link is, each direction by itself: the id of a row.
     links: BTreeMap<(ConnectPoint, ConnectPoint), u64>,
     pub ended: VecDeque<WriteEnd>,

@@ -44,7 +44,8 @@ impl Engine {
             let owner = self.intents.links.get(direction).filter(|owner| **owner != id);
             // A row that is being dropped leaves it to the one that takes its place.
             let other = owner.and_then(|owner| self.rows.of_id(*owner)).map(|slot| &self.rows[slot]);
-            if let Some(other) = other.filter(|other| other.role != Role::Cleanup) {
+            if let Some(other) = other.filter(|other| other.role != Role::Cleanup && other.dropped.is_none())
+            {
                 return Err(format!(
                     "the link from {} to {} is declared by {}",
                     direction.0,
@@ -61,7 +62,8 @@ impl Engine {
                 made.iter().for_each(|made| self.retract(id, made));
                 return Err(error.to_string());
             }
-            self.intents.links.insert(direction.clone(), id);
+            let old = self.intents.links.insert(direction.clone(), id);
+            self.taken_over(old, id);
         }
         before.iter().filter(|old| !wanted.contains(old)).for_each(|old| self.retract(id, old));
         Ok(())
@@ -102,7 +104,8 @@ impl Engine {
         if let Some(no) = known {
             let owner = self.intents.owners.get(&no).copied();
             let row = owner.and_then(|owner| self.rows.of_id(owner)).map(|slot| &self.rows[slot]);
-            let is_free = owner == Some(id) || row.is_some_and(|row| row.role == Role::Cleanup);
+            let is_free = owner == Some(id)
+                || row.is_some_and(|row| row.role == Role::Cleanup || row.dropped.is_some());
             if !is_free {
                 return Err(format!(
                     "intent '{key}' belongs to {}: a key is one intent's",
@@ -112,8 +115,20 @@ impl Engine {
         }
         let new = self.next_intent();
         let no = self.intents.manager.submit(key, new, wish).map_err(|refused| refused.to_string())?;
-        self.intents.owners.insert(no, id);
+        let old = self.intents.owners.insert(no, id);
+        self.taken_over(old, id);
         Ok(())
+    }
+
+    /// What this row had is another's now: should it be wanted again, it is settled anew; going, it has nothing to wait for.
+    fn taken_over(&mut self, old: Option<u64>, new: u64) {
+        let old = old.filter(|old| *old != new).and_then(|old| self.rows.of_id(old));
+        let Some(slot) = old else { return };
+        self.rows[slot].handed_over = true;
+        self.row_changed(slot, true);
+        if self.rows[slot].pauses() && self.rows[slot].is_going() {
+            self.unmade(slot);
+        }
     }
 
     /// The intent of a row, if the row still has it.

@@ -1,6 +1,7 @@
 //! What agents say of their devices' ports, and whose beacon is heard where.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use muster_intent::manager::{PortRecord, SettledPort, TopologyView};
 use muster_intent::topology::ConnectPoint;
@@ -11,16 +12,59 @@ use super::record::IntentChange;
 use crate::engine::Engine;
 use crate::node::NodeKey;
 use crate::record::Change;
+use crate::timer::TimerKey;
+
+/// Devices of one node while the controller runs, also those that are gone.
+const EVER_TOLD_MAX: usize = 4 * TOLD_DEVICES_MAX;
+/// A port speaks every two seconds: so long an agent that has just begun has not heard all there is.
+const LISTENING: Duration = Duration::from_secs(5);
 
 impl Engine {
+    /// A node's agent greeted: what it does not hear yet may be there.
+    pub(crate) fn topology_hello(&mut self, node: NodeKey) {
+        self.intents.greeted.insert(node);
+    }
+
+    fn begins_to_listen(&mut self, node: NodeKey) {
+        let until = self.now + LISTENING;
+        if let Some(old) = self.intents.listening.insert(node, until) {
+            self.timers.clear(old, TimerKey::Listened(node));
+        }
+        self.timers.set(until, TimerKey::Listened(node));
+    }
+
+    /// What it has not heard by now is not there.
+    pub(crate) fn listened(&mut self, node: NodeKey) {
+        self.intents.listening.remove(&node);
+        let devices = self.intents.told.get(&node).into_iter().flat_map(std::collections::BTreeMap::keys);
+        for bridge in devices.cloned().collect::<Vec<_>>() {
+            self.tell_topology(node, &bridge);
+        }
+    }
+
     /// An agent tells of its devices.
     pub(crate) fn ports_told(&mut self, node: NodeKey, devices: Vec<DevicePorts>) {
         if !self.nodes[node].ready {
             return;
         }
+        if self.intents.greeted.remove(&node) {
+            self.begins_to_listen(node);
+        }
         let mut touched: BTreeSet<(NodeKey, Bridge)> = BTreeSet::new();
+        let mut devices = devices;
+        // What goes makes room for what comes.
+        devices.sort_by_key(|device| device.up);
         for device in devices {
             let bridge = device.bridge.clone();
+            let name = DeviceName { node: self.nodes[node].name.clone(), bridge: bridge.clone() };
+            let topology = self.intents.manager.topology();
+            if topology.device(&name).is_none() {
+                let own = topology.all_devices().filter(|it| topology.device_name(*it).node == name.node);
+                // However often a node makes bridges and takes them away, others have room.
+                if !device.up || own.count() >= EVER_TOLD_MAX {
+                    continue;
+                }
+            }
             let told = self.intents.told.entry(node).or_default();
             if !told.contains_key(&bridge) && told.len() >= TOLD_DEVICES_MAX {
                 continue;
@@ -33,9 +77,12 @@ impl Engine {
             self.beacons_of(node, old.as_ref(), &new, &mut touched);
             touched.insert((node, bridge));
         }
-        for (node, bridge) in touched {
-            self.tell_topology(node, &bridge);
+        for (node, bridge) in &touched {
+            self.tell_topology(*node, bridge);
         }
+        // A cable that was moved is heard at one end before the other has let go of it.
+        let refused: Vec<_> = self.intents.refused.difference(&touched).cloned().collect();
+        refused.iter().for_each(|(node, bridge)| self.tell_topology(*node, bridge));
     }
 
     /// Beacons that a device says and hears, before and now.
@@ -99,14 +146,19 @@ impl Engine {
         let told = self.intents.told.get(&node).and_then(|devices| devices.get(bridge));
         let up = told.is_some();
         let port = |port: &PortState| {
-            let heard = self.far_end(&name, port);
+            let heard = self.far_end(node, &name, port);
             SettledPort { name: port.name.clone(), up: port.up, heard }
         };
         let ports: Vec<SettledPort> = told.into_iter().flat_map(|device| &device.ports).map(port).collect();
         let before = self.port_records(&name);
         let manager = &mut self.intents.manager;
         // What cannot be, such as a second cable at a port, is left out: the topology shows what there is.
-        let _left_out = manager.tell_device(self.now, &name, up, &ports);
+        let at = (node, bridge.clone());
+        match manager.tell_device(self.now, &name, up, &ports).is_empty() {
+            true => self.intents.refused.remove(&at),
+            false => self.intents.refused.insert(at),
+        };
+        let manager = &mut self.intents.manager;
         let _too_many = manager.set_away(&name, false);
         let after = self.port_records(&name);
         if before != after
@@ -118,18 +170,25 @@ impl Engine {
 
     /// Whose LLDP is heard at a port. Several ports are a hub, over which no path leads; beacons that nobody says are
     /// nothing.
-    fn far_end(&self, device: &DeviceName, port: &PortState) -> Option<ConnectPoint> {
+    fn far_end(&self, node: NodeKey, device: &DeviceName, port: &PortState) -> Option<ConnectPoint> {
         let known = port.heard.iter().filter_map(|beacon| self.intents.beacons.get(beacon));
         let points: BTreeSet<&ConnectPoint> = known.collect();
         match (points.len(), points.first()) {
             (1, Some(point)) => Some((*point).clone()),
+            (0, _) if port.up && port.heard.is_empty() && self.intents.listening.contains_key(&node) => {
+                let topology = self.intents.manager.topology();
+                let at = ConnectPoint { device: device.clone(), port: port.name.clone() };
+                let link = topology.port(&at).and_then(|port| topology.heard_at(port))?;
+                Some(topology.point(topology.ends(link).0))
+            }
             (0, _) if !port.heard.is_empty() => {
                 // After a start nobody else may have told of its ports yet: what was known stays.
                 let topology = self.intents.manager.topology();
                 let at = ConnectPoint { device: device.clone(), port: port.name.clone() };
                 let link = topology.port(&at).and_then(|port| topology.heard_at(port))?;
                 let far = topology.point(topology.ends(link).0);
-                let node = self.nodes.find(&far.device.node)?;
+                let node =
+                    self.nodes.find(&far.device.node).filter(|node| self.nodes[*node].joined.is_some())?;
                 let has_told =
                     self.intents.told.get(&node).is_some_and(|it| it.contains_key(&far.device.bridge));
                 (!has_told).then_some(far)
@@ -156,15 +215,27 @@ impl Engine {
 
     /// The node is no more.
     pub(crate) fn topology_left(&mut self, node: NodeKey) {
-        let told = self.intents.told.remove(&node).unwrap_or_default();
-        for (bridge, old) in told {
-            let mut touched = BTreeSet::new();
-            let gone = DevicePorts { bridge: bridge.clone(), up: false, ports: Vec::new() };
-            self.beacons_of(node, Some(&old), &gone, &mut touched);
-            touched.insert((node, bridge.clone()));
-            touched.into_iter().for_each(|(node, bridge)| self.tell_topology(node, &bridge));
-            let device = DeviceName { node: self.nodes[node].name.clone(), bridge };
+        let mut told = self.intents.told.remove(&node).unwrap_or_default();
+        let name = self.nodes[node].name.clone();
+        // Also those of which it has not told since the controller started.
+        let topology = self.intents.manager.topology();
+        let known = topology.all_devices().map(|device| topology.device_name(device));
+        let known: Vec<Bridge> = known.filter(|it| it.node == name).map(|it| it.bridge.clone()).collect();
+        for bridge in known {
+            if let Some(old) = told.remove(&bridge) {
+                let gone = DevicePorts { bridge: bridge.clone(), up: false, ports: Vec::new() };
+                self.beacons_of(node, Some(&old), &gone, &mut BTreeSet::new());
+            }
+            self.tell_topology(node, &bridge);
+            self.intents.refused.remove(&(node, bridge.clone()));
+            let device = DeviceName { node: name.clone(), bridge };
             self.change(Change::Intent(IntentChange::DeviceRemoved(device)));
+        }
+        // Nobody hears it any more.
+        let others =
+            self.intents.told.iter().flat_map(|(node, all)| all.keys().map(|it| (*node, it.clone())));
+        for (node, bridge) in others.collect::<Vec<_>>() {
+            self.tell_topology(node, &bridge);
         }
     }
 

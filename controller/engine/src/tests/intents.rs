@@ -314,6 +314,7 @@ fn a_cable_that_dies_silently_is_gone_round() {
     ring.submit("one", 0, 1).unwrap();
     assert_eq!(ring.path("one"), "0 1");
     // The carrier is there; nothing is heard.
+    ring.bed.pass(Duration::from_secs(6));
     let mut silent = ring.ports(1);
     silent.ports[0].heard.clear();
     ring.bed.receive(&node(1), Up::Ports(vec![silent]));
@@ -505,4 +506,95 @@ fn a_delete_waits_for_a_node_that_is_away() {
     ring.tell(1);
     ring.bed.idle();
     assert_eq!((ring.bed.status().as_str(), ring.rules()), ("gone", 0));
+}
+
+#[test]
+fn an_agent_that_has_just_begun_to_listen_is_given_time() {
+    let mut ring = Ring::new(4);
+    ring.submit("one", 0, 1).unwrap();
+    ring.bed.disconnect(&node(1));
+    ring.bed.connect(&node(1));
+    let mut deaf = ring.ports(1);
+    deaf.ports.iter_mut().for_each(|port| port.heard.clear());
+    ring.bed.receive(&node(1), Up::Ports(vec![deaf]));
+    assert_eq!((ring.state("one"), ring.path("one").as_str()), (State::Installed, "0 1"));
+    ring.bed.pass(Duration::from_secs(3));
+    ring.tell(1);
+    ring.bed.pass(Duration::from_secs(9));
+    assert_eq!(ring.path("one"), "0 1");
+    assert_eq!(ring.bed.engine.topology().links.iter().filter(|link| link.up).count(), 8);
+    // One that goes on hearing nothing has a dead cable.
+    ring.bed.disconnect(&node(1));
+    ring.bed.connect(&node(1));
+    let mut deaf = ring.ports(1);
+    deaf.ports[0].heard.clear();
+    ring.bed.receive(&node(1), Up::Ports(vec![deaf]));
+    assert_eq!(ring.path("one"), "0 1");
+    ring.bed.pass(Duration::from_secs(9));
+    assert_eq!(ring.path("one"), "0 3 2 1");
+}
+
+#[test]
+fn a_port_that_flapped_counts_as_up_after_a_restart() {
+    let mut ring = Ring::new(4);
+    ring.submit("one", 0, 1).unwrap();
+    let mut down = ring.ports(0);
+    down.ports[2].up = false;
+    ring.bed.receive(&node(0), Up::Ports(vec![down]));
+    assert_eq!(ring.state("one"), State::Failed);
+    ring.tell(0);
+    ring.bed.pass(Duration::from_secs(2));
+    assert_eq!(ring.state("one"), State::Installed);
+    ring.bed.restart();
+    assert_eq!((ring.state("one"), ring.rules()), (State::Installed, 2));
+    (0..4).for_each(|index| ring.bed.connect(&node(index)));
+    assert_eq!((ring.state("one"), ring.rules()), (State::Installed, 2));
+}
+
+#[test]
+fn a_server_that_is_removed_is_no_more_in_the_network() {
+    for restarts in [false, true] {
+        let mut ring = Ring::new(4);
+        ring.submit("one", 0, 1).unwrap();
+        ring.bed.disconnect(&node(1));
+        if restarts {
+            ring.bed.restart();
+            [0, 2, 3].into_iter().for_each(|index| {
+                ring.bed.connect(&node(index));
+                ring.tell(index);
+            });
+        }
+        ring.bed.ask(Request::RemoveNode { node: node(1) }).unwrap();
+        let topology = ring.bed.engine.topology();
+        assert!(
+            topology
+                .links
+                .iter()
+                .all(|link| !link.up || (link.from.device != device(1) && link.to.device != device(1)))
+        );
+        assert!(!ring.bed.tables.intents.devices.contains_key(&device(1)));
+        // Its rule there is a server's that nobody has any more.
+        ring.withdraw("one").unwrap();
+        assert_eq!(ring.state("one"), State::Withdrawing);
+        ring.bed.ask(Request::PurgeFlows { device: device(1), forget: true, confirm_timeout: None }).unwrap();
+        ring.bed.pass(Duration::from_secs(5));
+        assert_eq!((ring.state("one"), ring.rules()), (State::Withdrawn, 1), "{restarts}");
+    }
+}
+
+#[test]
+fn a_resource_that_gave_its_intent_away_has_it_again_when_it_is_wanted_again() {
+    let mut ring = Ring::new(4);
+    ring.bed.create(template(&(link("ab", 0, 1, 2) + &intent("a", "way", 0, 1, "ab")))).unwrap();
+    let bad = "  zz:\n    type: Muster::Dummy\n    depends_on: b\n    properties: {node: node-0, fail: create, values: {}}\n";
+    ring.bed.update(template(&(link("cd", 0, 1, 2) + &intent("b", "way", 0, 1, "cd") + bad))).unwrap();
+    ring.bed.idle();
+    assert_eq!(ring.bed.status(), "UPDATE_FAILED");
+    ring.bed.ask(Request::Rollback { name: super::bed::stack(), to: None }).unwrap();
+    ring.bed.idle();
+    assert_eq!(
+        (ring.bed.status().as_str(), ring.state("way"), ring.rules()),
+        ("ROLLBACK_COMPLETE", State::Installed, 2)
+    );
+    assert_eq!(ring.bed.engine.topology().links.iter().filter(|link| link.declared).count(), 2);
 }

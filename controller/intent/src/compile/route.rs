@@ -20,9 +20,11 @@ impl Compiler<'_> {
         from: DeviceNo,
         to: DeviceNo,
     ) -> Result<Path, CompileError> {
-        if *wanted == Constraints::default() {
-            let found = self.trees.cheapest(self.topology, from, to);
-            return found.ok_or_else(|| self.no_path(wanted, holder, from, to));
+        let found = self.trees.cheapest(self.topology, from, to);
+        if *wanted == Constraints::default() || found.is_none() {
+            // Without constraints there is none to blame.
+            let [from, to] = [from, to].map(|device| self.topology.device_name(device).clone());
+            return found.ok_or(CompileError::NoPath { from, to, with: String::new() });
         }
         let cost = |link: LinkNo| self.permits(wanted, holder, link).then(|| self.topology.cost(link).into());
         if !wanted.waypoints.is_empty() {

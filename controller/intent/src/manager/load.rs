@@ -194,16 +194,21 @@ impl Manager {
 
     /// After a start, when the network is known as it was: an intent that was kept, and what the flow table holds for it.
     /// One that was installed, and all of whose links pass, stands as it did; any other is looked at.
-    pub fn load(&mut self, record: IntentRecord, placed: Vec<(DeviceName, Packed)>) {
+    /// What devices `refused` is in the table as FAILED.
+    pub fn load(
+        &mut self,
+        record: IntentRecord,
+        placed: Vec<(DeviceName, Packed)>,
+        refused: Vec<(DeviceName, Packed)>,
+    ) {
         let IntentRecord { no, key, intent, group, request, state, version, errors, reason, .. } = record;
-        let mut known = Vec::with_capacity(placed.len());
-        for (device, packed) in placed {
-            if let Ok(device) = self.topology.know_device(&device) {
-                known.push((device, packed));
-            }
-        }
-        known.sort_by_key(|(device, _)| *device);
-        let placed = Placed::of(known);
+        let mut numbered = |entries: Vec<(DeviceName, Packed)>| {
+            let number = |(device, packed)| Some((self.topology.know_device(&device).ok()?, packed));
+            let mut known: Vec<(DeviceNo, Packed)> = entries.into_iter().filter_map(number).collect();
+            known.sort_by_key(|(device, _)| *device);
+            known
+        };
+        let (placed, refused) = (Placed::of(numbered(placed)), numbered(refused));
         let link = |(from, to): &(ConnectPoint, ConnectPoint)| self.topology.link(from, to);
         let paths: Option<Vec<Path>> =
             record.paths.iter().map(|path| path.iter().map(link).collect()).collect();
@@ -212,7 +217,10 @@ impl Manager {
             let all = intent.kind.ingress().iter().chain(intent.kind.egress());
             all.map(|point| self.topology.port(point)).collect()
         };
-        let stand = paths.zip(others).zip(points).filter(|((paths, _), _)| !paths.is_empty());
+        let stand = paths
+            .zip(others)
+            .zip(points)
+            .filter(|((paths, others), _)| !paths.is_empty() || !others.is_empty());
         let stand = stand.map(|((paths, others), mut points)| {
             let links: BTreeSet<LinkNo> = paths.iter().flatten().copied().chain(others).collect();
             points.sort_unstable();
@@ -230,7 +238,9 @@ impl Manager {
         });
         let is_up = stand.as_ref().is_some_and(|stand| stand.stands(&self.topology));
         let is_still = match (request, state) {
-            (Request::Install, State::Installed) => is_up && !placed.is_empty(),
+            (Request::Install, State::Installed) => {
+                is_up && !placed.is_empty() && refused.is_empty() && errors == 0
+            }
             (Request::Withdraw, State::Withdrawn) => placed.is_empty(),
             _ => false,
         };
@@ -245,7 +255,7 @@ impl Manager {
             reason,
             stand: None,
             placed,
-            refused: Vec::new(),
+            refused,
             work: None,
             open: BTreeMap::new(),
             due: None,
@@ -294,10 +304,15 @@ impl Manager {
 
     /// Ports of a device as they are to be kept.
     pub fn port_records(&self, device: DeviceNo) -> Vec<PortRecord> {
-        let ports = self.topology.ports(device);
+        // Those that are gone, and to which nothing leads, are as if they had never been.
+        let is_there = |port: &PortNo| {
+            self.topology.is_port_up(*port) || self.damping.is_rising(*port) || self.topology.is_inner(*port)
+        };
+        let ports = self.topology.ports(device).filter(is_there);
         let record = |port: PortNo| PortRecord {
             name: self.topology.point(port).port,
-            up: self.topology.is_port_up(port),
+            // What was told, not what is waited for.
+            up: self.topology.is_port_up(port) || self.damping.is_rising(port),
             heard: self.topology.heard_at(port).map(|link| self.topology.point(self.topology.ends(link).0)),
         };
         ports.map(record).collect()

@@ -2,6 +2,7 @@
 //! each time that it goes again soon.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::MonoTime;
@@ -46,6 +47,11 @@ struct Fall {
 impl Damping {
     pub fn next_due(&self) -> Option<MonoTime> {
         self.due.first().map(|(due, _)| *due)
+    }
+
+    /// It is up, and does not count as such yet.
+    pub fn is_rising(&self, port: PortNo) -> bool {
+        self.ports.get(&port).is_some_and(|fall| fall.rises.is_some())
     }
 
     fn falls(&mut self, now: MonoTime, port: PortNo, was_up: bool) {
@@ -105,7 +111,7 @@ impl Manager {
                 Ok(port) => port,
                 Err(error) => {
                     errors.push(error);
-                    break;
+                    continue;
                 }
             };
             match told.up {
@@ -138,6 +144,16 @@ impl Manager {
         if let Some(link) = known.filter(|link| !is_known(*link)) {
             self.topology.miss(link);
         }
+        if let Some(from) = from {
+            // A port has one cable: what left by it to another end does not any more, whatever that end said last.
+            let from = self.topology.port(from);
+            let old: Vec<LinkNo> = self.topology.discovered_out(port).collect();
+            for link in old {
+                if Some(self.topology.ends(link).1) != from {
+                    self.topology.miss(link);
+                }
+            }
+        }
         if let Some(from) = from
             && let Err(error) = self.topology.hear(from, at)
         {
@@ -162,8 +178,26 @@ impl Manager {
     /// There are too many devices.
     pub fn set_away(&mut self, device: &DeviceName, away: bool) -> Result<(), TopologyError> {
         let number = self.topology.know_device(device)?;
-        self.topology.set_away(number, away);
+        if away != self.topology.is_away(number) {
+            self.topology.set_away(number, away);
+            if away {
+                self.look_for_other_ways(&format!("the agent of {device} is away").into());
+            }
+        }
         Ok(())
+    }
+
+    /// Those that wait for a device that is away may find a way without it now.
+    pub(super) fn look_for_other_ways(&mut self, why: &Arc<str>) {
+        for (token, no) in &self.tokens {
+            let waits = self.held.get(no).is_some_and(|held| {
+                let awaited = held.work.as_ref().is_some_and(|work| work.awaits(*token));
+                awaited && held.open.get(token).is_some_and(|open| self.topology.is_away(open.device))
+            });
+            if waits {
+                self.todo.entry(*no).or_insert_with(|| why.clone());
+            }
+        }
     }
 
     /// Somebody says that there is a link, in this direction, and what it is like.

@@ -32,6 +32,10 @@ impl Placed {
         self.0.iter().map(|(device, packed)| (*device, packed))
     }
 
+    pub fn has(&self, device: DeviceNo, packed: &Packed) -> bool {
+        self.iter().any(|held| held == (device, packed))
+    }
+
     pub fn entries(&self) -> Vec<(DeviceNo, Entry)> {
         self.0.iter().map(|(device, packed)| (*device, packed.unpack())).collect()
     }

@@ -78,6 +78,11 @@ impl Work {
         }
     }
 
+    /// It goes on when this write has ended.
+    pub fn awaits(&self, token: Token) -> bool {
+        matches!(self.goal, Goal::Stand) && self.tokens.contains(&token)
+    }
+
     /// The way may be changed.
     fn yields(&self, now: MonoTime) -> bool {
         !self.changes || self.tokens.is_empty() || now.since(self.stage_began) >= CHANGING
@@ -162,7 +167,8 @@ impl Manager {
             let old = held.stand.replace(Box::new(Stand::new(compiled, number, held.intent.clone())));
             let kept = before.as_ref().map(|before| before.stand.number);
             if let Some(old) = old.filter(|old| Some(old.number) != kept) {
-                self.let_go(no, old.number);
+                // Its rules are still on their way: it is given back when nothing is.
+                held.leaving.push(old.number);
             }
         }
         let Some(held) = self.held.get_mut(&no) else { return };
@@ -174,6 +180,10 @@ impl Manager {
     /// Nothing of it stays on the devices.
     fn leave(&mut self, now: MonoTime, no: IntentNo, then: State, hope: Hope, why: Arc<str>) {
         let Some(held) = self.held.get_mut(&no) else { return };
+        // Nothing goes back to what is being taken away.
+        if let Some(stand) = &mut held.stand {
+            stand.proven = false;
+        }
         let stages = held.stages_to(&self.topology, &[]);
         let (began, before) = held.work.take().map_or((now, None), |work| (work.began, work.before));
         self.tracker.failed(no, hope);
@@ -198,11 +208,16 @@ impl Manager {
         let Some(held) = self.held.get_mut(&no) else { return };
         let version = held.version;
         let is_idle = work.stages.is_empty() && held.open.is_empty();
+        let placed = &held.placed;
         // What is on its way already, and stays as it is, is waited for first.
         let changed: BTreeSet<(DeviceNo, Identity)> = work.stages.iter().flatten().map(Step::place).collect();
         let stays = |open: &Open| {
             open.done.iter().any(|(op, _)| match op {
-                Op::Put(packed) => !changed.contains(&(open.device, identity(&packed.unpack()))),
+                // What was taken back since is nobody's concern.
+                Op::Put(packed) => {
+                    placed.has(open.device, packed)
+                        && !changed.contains(&(open.device, identity(&packed.unpack())))
+                }
                 Op::Remove(_) => false,
             })
         };
@@ -409,6 +424,7 @@ impl Manager {
                 self.set_due(no, due);
             }
         }
+        self.settle_shares(no);
         let again = self.held.get_mut(&no).and_then(|held| held.again.take());
         if let Some(why) = again {
             self.look(now, no, why);

@@ -209,7 +209,7 @@ impl Site {
         for (no, record) in self.saved.clone() {
             let placed = self.owners.iter().filter(|(_, (owner, _))| *owner == no);
             let placed = placed.map(|((device, _), (_, packed))| (device.clone(), packed.clone())).collect();
-            self.manager.load(record, placed);
+            self.manager.load(record, placed, Vec::new());
         }
         self.settle();
     }

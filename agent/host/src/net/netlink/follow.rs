@@ -62,7 +62,7 @@ pub struct Cables {
 impl Cable {
     /// Frames of Ethernet go out of it to another end.
     pub fn has_far_end(&self) -> bool {
-        self.mac.is_some() && matches!(&*self.kind, "" | "veth" | "tun" | "bond" | "team")
+        self.mac.is_some() && matches!(&*self.kind, "" | "veth" | "bond" | "team")
     }
 }
 

@@ -41,7 +41,7 @@ fn lldp_is_for_ports_with_an_ethernet_cable() {
         ("", cable("", true), true),
         ("", cable("", false), true),
         ("", cable("veth", true), true),
-        ("", cable("tun", true), true),
+        ("", cable("tun", true), false),
         ("", cable("bond", true), true),
         ("internal", cable("openvswitch", true), false),
         ("internal", cable("tun", true), false),

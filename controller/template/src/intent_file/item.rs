@@ -146,7 +146,9 @@ fn priority(value: &Value) -> Read<u16> {
     };
     number
         .and_then(|number| u16::try_from(number).ok())
-        .ok_or_else(|| fault(&[], "want a whole number from 0 to 65535"))
+        // Above each of its rules is room for one that keeps LLDP back.
+        .filter(|number| *number < u16::MAX)
+        .ok_or_else(|| fault(&[], "want a whole number from 0 to 65534"))
 }
 
 /// Which of the types.

@@ -137,7 +137,7 @@ fn faults_are_named() {
         ),
         (json!({"to": null}), "intents[0].to: this must be given: {device: NODE/BRIDGE, port: INTERFACE}"),
         (json!({"prioity": 1}), "intents[0].prioity: an intent has no 'prioity'; did you mean 'priority'?"),
-        (json!({"priority": 65536}), "intents[0].priority: want a whole number from 0 to 65535"),
+        (json!({"priority": 65535}), "intents[0].priority: want a whole number from 0 to 65534"),
         (json!({"from": "a/br0"}), "intents[0].from: want {device: NODE/BRIDGE, port: INTERFACE}, got text"),
         (
             json!({"from": {"device": "a", "port": "h"}}),

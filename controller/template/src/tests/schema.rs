@@ -56,9 +56,7 @@ fn sample(kind: Kind) -> (Value, Value) {
                 "bidirectional": [false, "TRUE"], "latency": [0.01, "1"]}),
         ),
         Kind::Intent => (
-            // Without an EtherType the highest priority is refused.
-            json!({"key": "a", "type": "point_to_point", "from": point("web-1/br0", "h"), "to": point("web-2/br0", "h"),
-                "selector": {"eth_type": 2054}}),
+            json!({"key": "a", "type": "point_to_point", "from": point("web-1/br0", "h"), "to": point("web-2/br0", "h")}),
             json!({"key": ["b", "c"], "from": [point("web-3/br0", "h"), [point("web-1/br0", "g")]],
                 "to": [point("web-3/br0", "h"), [point("web-2/br0", "g")]], "links": [[], []],
                 "selector": [{"eth_type": 2048}, {"vlan_vid": 5}], "constraints": [["protection"], [{"bandwidth": 5}]],

@@ -75,7 +75,7 @@ pub(super) static INTENT_PROPERTIES: [Property; 10] = [
     Property::optional("priority", |value| part("priority", value))
         .is(PropertyType::Integer, "of its rules: of those that match, the one with the highest counts")
         .default("100")
-        .range(0, 65_535),
+        .range(0, 65_534),
     Property::optional("selector", |value| part("selector", value))
         .is(
             PropertyType::Map,

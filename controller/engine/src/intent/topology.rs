@@ -162,8 +162,12 @@ impl Engine {
         let _too_many = manager.set_away(&name, false);
         let after = self.port_records(&name);
         if before != after
-            && let Some((up, ports)) = after
+            && let Some((up, mut after)) = after
         {
+            // Those that are gone, and to which nothing leads, are as if they had never been.
+            let is_told: BTreeSet<&str> = ports.iter().map(|port| &*port.name).collect();
+            after.retain(|port| port.up || port.heard.is_some() || is_told.contains(&*port.name));
+            let ports = after;
             self.change(Change::Intent(IntentChange::Device { device: name, up, ports }));
         }
     }

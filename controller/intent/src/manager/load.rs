@@ -304,11 +304,7 @@ impl Manager {
 
     /// Ports of a device as they are to be kept.
     pub fn port_records(&self, device: DeviceNo) -> Vec<PortRecord> {
-        // Those that are gone, and to which nothing leads, are as if they had never been.
-        let is_there = |port: &PortNo| {
-            self.topology.is_port_up(*port) || self.damping.is_rising(*port) || self.topology.is_inner(*port)
-        };
-        let ports = self.topology.ports(device).filter(is_there);
+        let ports = self.topology.ports(device);
         let record = |port: PortNo| PortRecord {
             name: self.topology.point(port).port,
             // What was told, not what is waited for.

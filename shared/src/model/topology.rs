@@ -1,7 +1,7 @@
 //! What a node tells of its devices for the topology: their ports, whether each is up, and whose LLDP is heard there.
 //!
 //! A port says of itself a [`Beacon`]; which port has which only the controller is told, over the sealed link. So who
-//! hears one has a cable to that port, or knows somebody who has, and nobody makes up a link.
+//! hears one has a cable to that port, or knows somebody who has: nobody makes up a link to a port out of nothing.
 
 use std::fmt;
 

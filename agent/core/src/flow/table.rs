@@ -9,6 +9,9 @@ use super::{Kept, Op};
 
 /// What an entry takes in the log besides its packed bytes, about.
 const LOG_OVERHEAD: u64 = 16;
+/// As many operations are put into a table where it lies: each may move all that lies behind, which is less than to copy a large
+/// table for one rule.
+const FEW: usize = 16;
 
 impl Op {
     /// What it puts, once that is there.
@@ -111,36 +114,48 @@ impl Table {
 
     /// What is to be there while the operations, by id, are in force and not decided.
     pub(crate) fn with(&self, ops: &[Op]) -> Vec<Kept> {
-        let is_left = |it: &&Kept| ops.binary_search_by_key(&it.id, |op| op.id).is_err();
-        let mut kept: Vec<Kept> = self.kept.iter().filter(is_left).copied().collect();
-        kept.extend(ops.iter().filter(|op| op.put).map(Op::kept));
-        kept.sort_unstable_by_key(|it| it.id);
+        let mut kept = Vec::with_capacity(self.len_after(ops));
+        let mut old = self.kept.iter().copied().peekable();
+        for op in ops {
+            while let Some(it) = old.next_if(|it| it.id < op.id) {
+                kept.push(it);
+            }
+            old.next_if(|it| it.id == op.id);
+            kept.extend(op.put.then(|| op.kept()));
+        }
+        kept.extend(old);
         kept
     }
 
     /// The operations, by id, are in force.
     pub(crate) fn apply(&mut self, ops: &[Op]) {
-        let mut kept = Vec::with_capacity(self.len_after(ops));
-        let old = Arc::clone(&self.kept);
-        let mut old = old.iter().copied().peekable();
         for op in ops {
-            while let Some(it) = old.next_if(|it| it.id < op.id) {
-                kept.push(it);
-            }
-            if let Some(it) = old.next_if(|it| it.id == op.id) {
+            if let Some(it) = self.get(op.id).copied() {
                 self.sums.toggle(it.id, it.digest, it.state);
                 self.wrong -= u32::from(it.state == EntryState::Wrong);
                 self.live -= u64::from(it.length) + LOG_OVERHEAD;
             }
             if op.put {
                 let it = op.kept();
-                kept.push(it);
                 self.sums.toggle(it.id, it.digest, it.state);
                 self.live += u64::from(it.length) + LOG_OVERHEAD;
             }
         }
-        kept.extend(old);
-        self.kept = Arc::new(kept);
+        if ops.len() > FEW {
+            self.kept = Arc::new(self.with(ops));
+            return;
+        }
+        let kept = Arc::make_mut(&mut self.kept);
+        for op in ops {
+            match (kept.binary_search_by_key(&op.id, |it| it.id), op.put) {
+                (Ok(at), true) => kept[at] = op.kept(),
+                (Ok(at), false) => {
+                    kept.remove(at);
+                }
+                (Err(at), true) => kept.insert(at, op.kept()),
+                (Err(_), false) => {}
+            }
+        }
     }
 
     /// Those of `ids` that are in another state are in this one now.
@@ -176,6 +191,40 @@ impl Table {
     pub(crate) fn moved(&mut self, at: &[u32]) {
         for (it, at) in Arc::make_mut(&mut self.kept).iter_mut().zip(at) {
             it.at = *at;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn op((id, digest, put): (u64, u64, bool)) -> Op {
+        Op { id: FlowId(id), digest, at: digest as u32, length: digest as u16 % 100, put }
+    }
+
+    proptest! {
+        /// What is changed where it lies and what is merged come to the table that is made of the whole.
+        #[test]
+        fn a_table_after_operations_is_that_of_its_entries(
+            before in proptest::collection::btree_map(0..60u64, (any::<u64>(), any::<bool>()), 0..60),
+            ops in proptest::collection::btree_map(0..60u64, (any::<u64>(), any::<bool>()), 0..FEW * 2),
+        ) {
+            let wrong = |is_wrong| if is_wrong { EntryState::Wrong } else { EntryState::Present };
+            let kept = |(id, (digest, is_wrong)): (&u64, &(u64, bool))| Kept { state: wrong(*is_wrong), ..op((*id, *digest, true)).kept() };
+            let mut table = Table::new(before.iter().map(kept).collect());
+            let ops: Vec<_> = ops.iter().map(|(id, (digest, put))| op((*id, *digest, *put))).collect();
+            let whole = Table::new(table.with(&ops));
+            table.apply(&ops);
+            let left = before.iter().map(kept).filter(|it| !ops.iter().any(|op| op.id == it.id));
+            let mut wanted: Vec<_> = left.chain(ops.iter().filter(|op| op.put).map(Op::kept)).collect();
+            wanted.sort_by_key(|it| it.id);
+            prop_assert_eq!(&*table.kept(), &wanted);
+            prop_assert_eq!(&*whole.kept(), &wanted);
+            prop_assert_eq!(table.sums().all(), whole.sums().all());
+            prop_assert_eq!((table.wrong(), table.live()), (whole.wrong(), whole.live()));
         }
     }
 }

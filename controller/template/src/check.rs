@@ -6,22 +6,46 @@ use crate::error::{Error, Path, Place, Sink, push_key};
 use crate::expression::{Expr, ExprKind};
 use crate::render::Step;
 use crate::template::Template;
-use crate::types::{Kind, PropertyError, has_null};
+use crate::types::{Kind, Property, PropertyError, has_null};
 
 /// Unknown names, missing ones, and values that no rendering can make right. `at` is the resource's own place.
-pub(crate) fn properties(kind: Kind, properties: &Expr, at: Place, errors: &mut Sink, path: &mut Path) {
-    member_properties(kind, properties, at, None, errors, path);
+/// `is_set`: it is made for each of some nodes.
+pub(crate) fn properties(
+    kind: Kind,
+    properties: &Expr,
+    at: Place,
+    is_set: bool,
+    errors: &mut Sink,
+    path: &mut Path,
+) {
+    let implied = kind.node_property().filter(|_| is_set);
+    if let Some(entry) = implied.and_then(|name| properties.entry(name)) {
+        let before = path.key(&entry.key);
+        errors.push(entry.at, path.as_str(), format!("'{}' is what for_each gives: leave it out", entry.key));
+        path.leave(before);
+    }
+    member_properties(kind, properties, at, Unwritten { variable: None, implied }, errors, path);
 }
 
-/// The same of a member of a group: a text with the group's variable in it will be another.
+/// What is known of properties beside what is written.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Unwritten<'a> {
+    /// A text with this in it will be another.
+    pub variable: Option<&'a str>,
+    /// One that need not be given.
+    pub implied: Option<&'a str>,
+}
+
+/// The same of a member of a group, or of a set.
 pub(crate) fn member_properties(
     kind: Kind,
     properties: &Expr,
     at: Place,
-    variable: Option<&str>,
+    unwritten: Unwritten<'_>,
     errors: &mut Sink,
     path: &mut Path,
 ) {
+    let Unwritten { variable, implied } = unwritten;
     let ExprKind::Map(entries) = &properties.kind else { return };
     let said = errors.count();
     for entry in entries {
@@ -46,7 +70,8 @@ pub(crate) fn member_properties(
         }
         path.leave(before);
     }
-    for property in kind.properties().iter().filter(|property| property.required) {
+    let wanted = |property: &&Property| property.required && implied != Some(property.name);
+    for property in kind.properties().iter().filter(wanted) {
         if properties.entry(property.name).is_none_or(|entry| matches!(entry.value.kind, ExprKind::Null)) {
             errors.push(at, path.as_str(), format!("{} needs the property '{}'", kind.name(), property.name));
         }

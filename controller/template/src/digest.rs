@@ -63,6 +63,9 @@ pub(crate) fn of_resource(
     count(buffer, b'd', depends_on.len());
     for &index in depends_on {
         text(buffer, b't', names.resources[index as usize]);
+        if draft.beside.as_ref().is_some_and(|beside| beside.whole.contains(&index)) {
+            buffer.push(b'w');
+        }
     }
     // Where neither is given, as it was before they could be.
     if draft.retain {

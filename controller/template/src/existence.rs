@@ -107,7 +107,8 @@ impl Template {
         for key in ["resources", &*resource.name, "properties"] {
             path.key(key);
         }
-        check::properties(resource.kind, &resource.properties, resource.at, errors, &mut path);
+        let is_set = resource.for_each().is_some();
+        check::properties(resource.kind, &resource.properties, resource.at, is_set, errors, &mut path);
     }
 
     /// The template without the resources whose condition does not hold: what refers to them gives null, and nobody
@@ -147,6 +148,9 @@ impl Template {
             let place = |index: &u32| kept[*index as usize];
             resource.requires = needed.iter().filter_map(place).collect();
             resource.depends_on = resource.depends_on.iter().filter_map(place).collect();
+            if let Some(for_each) = resource.beside.as_mut().and_then(|beside| beside.for_each.as_mut()) {
+                for_each.pairs = for_each.pairs.iter().filter_map(place).collect();
+            }
             let mut absent = BTreeSet::new();
             renumber(&mut resource.properties, &kept, &mut absent);
             if !absent.is_empty() {

@@ -30,8 +30,12 @@ impl<T: Default> Named<T> {
             None => each(&found.here),
             Some(rest) => found.of(rest, each),
         };
+        // What is said of a `for_each` is said of all that it makes: `name[node]`.
+        let set = name.split_once('[').map(|(set, _)| set);
         self.names.get(name).into_iter().for_each(&mut visit);
-        let mut fitting: Vec<_> = self.patterns.iter().filter(|(it, _)| pattern::matches(it, name)).collect();
+        set.and_then(|set| self.names.get(set)).into_iter().for_each(&mut visit);
+        let fits = |it: &str| pattern::matches(it, name) || set.is_some_and(|set| pattern::matches(it, set));
+        let mut fitting: Vec<_> = self.patterns.iter().filter(|(it, _)| fits(it)).collect();
         fitting.sort_by_key(|(pattern, _)| Reverse(pattern.len()));
         fitting.into_iter().for_each(|(_, found)| visit(found));
     }

@@ -16,7 +16,7 @@ use crate::sections::{self, DraftGroup};
 use crate::template::{Beside, Output, Template};
 use crate::types::Kind;
 use crate::version::Version;
-use crate::{digest, function, ownership};
+use crate::{digest, function, ownership, sets};
 
 const SECTIONS: [&str; 7] = [
     "heat_template_version",
@@ -28,10 +28,12 @@ const SECTIONS: [&str; 7] = [
     "outputs",
 ];
 const SECTIONS_NOT_YET: [&str; 1] = ["parameter_merge_strategies"];
-const RESOURCE_KEYS: [&str; 9] = [
+const RESOURCE_KEYS: [&str; 11] = [
     "type",
     "properties",
     "depends_on",
+    "for_each",
+    "rollout",
     "deletion_policy",
     "update_policy",
     "external_id",
@@ -39,7 +41,6 @@ const RESOURCE_KEYS: [&str; 9] = [
     "metadata",
     "description",
 ];
-const RESOURCE_KEYS_NOT_YET: [&str; 2] = ["for_each", "rollout"];
 const OUTPUT_KEYS: [&str; 3] = ["value", "description", "condition"];
 
 /// Reads and validates a template. `name` is the file's name for errors; `files` has the contents for `get_file`, by
@@ -380,6 +381,7 @@ fn resource(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr) -> Draft
         return draft;
     };
     let mut typed = false;
+    let (mut for_each, mut rollout) = (None, None);
     for entry in entries {
         let before = reader.path.key(&entry.key);
         match &*entry.key {
@@ -401,7 +403,15 @@ fn resource(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr) -> Draft
                 _ => reader.error(entry.value.at, format!("want a map, got {}", entry.value.describe())),
             },
             "update_policy" => draft.beside.get_or_insert_default().update_policy = Some(entry.value),
-            "depends_on" => draft.depends_on = depends_on(reader, &entry.value),
+            "depends_on" => {
+                let (all, whole) = depends_on(reader, &entry.value);
+                draft.depends_on = all;
+                if !whole.is_empty() {
+                    draft.beside.get_or_insert_default().whole = whole;
+                }
+            }
+            "for_each" => for_each = sets::for_each(reader, entry.value),
+            "rollout" => rollout = Some((entry.at, entry.value)),
             "deletion_policy" => draft.retain = ownership::retains(reader, &entry.value),
             "external_id" => {
                 let id = ownership::external_id(reader, entry.value);
@@ -421,10 +431,11 @@ fn resource(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr) -> Draft
             "description" => {
                 description(reader, entry.value);
             }
-            _ => unknown_key(reader, &entry, "a resource", &RESOURCE_KEYS, &RESOURCE_KEYS_NOT_YET),
+            _ => unknown_key(reader, &entry, "a resource", &RESOURCE_KEYS),
         }
         reader.path.leave(before);
     }
+    sets::place(reader, &mut draft, for_each, rollout);
     crate::types::refer(reader, draft.kind, &mut draft.properties);
     if !typed {
         reader.error(at, "a resource needs a 'type'");
@@ -441,22 +452,31 @@ fn type_name<'e>(reader: &mut Reader<'_>, value: &'e Expr) -> Option<&'e str> {
     Some(name)
 }
 
-fn depends_on(reader: &mut Reader<'_>, value: &Expr) -> Box<[(u32, Place)]> {
+/// Names, each once or more, and those of them with `scope: all`.
+type Needs = (Box<[(u32, Place)]>, Box<[u32]>);
+
+fn depends_on(reader: &mut Reader<'_>, value: &Expr) -> Needs {
     let items = match &value.kind {
         ExprKind::List(items) => &**items,
         ExprKind::Null => &[],
         _ => std::slice::from_ref(value),
     };
-    let mut found = Vec::with_capacity(items.len());
+    let (mut found, mut whole) = (Vec::with_capacity(items.len()), Vec::new());
     for item in items {
         match &item.kind {
             ExprKind::Text(name) => found.push((reader.resource(name), item.at)),
             ExprKind::Number(number) => found.push((reader.resource(&number.to_string()), item.at)),
+            ExprKind::Map(_) => {
+                if let Some((number, all)) = sets::need(reader, item) {
+                    found.push((number, item.at));
+                    whole.extend(all.then_some(number));
+                }
+            }
             _ => reader
                 .error(item.at, format!("want a resource's name or a list of them, got {}", item.describe())),
         }
     }
-    found.into()
+    (found.into(), whole.into())
 }
 
 fn output(reader: &mut Reader<'_>, key: &str, at: Place, body: Expr) -> Option<Output> {
@@ -474,7 +494,7 @@ fn output(reader: &mut Reader<'_>, key: &str, at: Place, body: Expr) -> Option<O
                 reader.needs(entry.at, "'condition' of an output", Version::Newton);
                 given = condition(reader, entry.value);
             }
-            _ => unknown_key(reader, &entry, "an output", &OUTPUT_KEYS, &[]),
+            _ => unknown_key(reader, &entry, "an output", &OUTPUT_KEYS),
         }
         reader.path.leave(before);
     }
@@ -489,12 +509,8 @@ fn condition(reader: &mut Reader<'_>, value: Expr) -> Option<Expr> {
     (!matches!(value.kind, ExprKind::Null)).then(|| function::condition(reader, value))
 }
 
-fn unknown_key(reader: &mut Reader<'_>, entry: &Entry, owner: &str, known: &[&str], not_yet: &[&str]) {
+fn unknown_key(reader: &mut Reader<'_>, entry: &Entry, owner: &str, known: &[&str]) {
     let key = &*entry.key;
-    let message = if not_yet.contains(&key) {
-        format!("'{key}' of {owner} is not supported by this version yet")
-    } else {
-        format!("unknown key '{}' of {owner}{}", cut(key), suggestion(key, known.iter().copied()))
-    };
+    let message = format!("unknown key '{}' of {owner}{}", cut(key), suggestion(key, known.iter().copied()));
     reader.error(entry.at, message);
 }

@@ -57,6 +57,10 @@ pub trait References {
         let _ = (node, path);
         Ok(None)
     }
+    /// The node that the resource is for, where a `for_each` makes it.
+    fn own_node(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Why something that a resource or a node stands for has no value.
@@ -421,7 +425,14 @@ impl Scope<'_> {
     }
 
     fn get_node(&self, at: Place, parts: &[Expr]) -> Result<Value, Fault> {
-        let keys = self.keys(parts)?;
+        let mut keys = self.keys(parts)?;
+        if let [fact] = &*keys {
+            let own = self.refs.own_node().ok_or_else(|| Fault::new(at, "there is no for_each here"))?;
+            if fact == "name" {
+                return Ok(Value::String(own));
+            }
+            keys.insert(0, own);
+        }
         let [node, path @ ..] = &*keys else { return Ok(Value::Null) }; // which was refused
         let found = self.refs.of_node(node, path).map_err(|why| Fault::unresolved(at, why))?;
         let Some(value) = found else { return Err(Fault::UnknownNode(node.as_str().into())) };

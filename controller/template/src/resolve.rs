@@ -47,6 +47,8 @@ pub(crate) fn resolve(
     let own_names: Vec<Box<str>> = resources.iter_mut().map(|r| std::mem::take(&mut r.name)).collect();
     let resource_names: Vec<&str> = own_names.iter().map(|name| &**name).collect();
     let kinds: Vec<Option<Kind>> = resources.iter().map(|r| r.kind).collect();
+    let is_set = |r: &DraftResource| r.beside.as_ref().is_some_and(|beside| beside.for_each.is_some());
+    let sets: Vec<bool> = resources.iter().map(is_set).collect();
 
     let mut errors = reader.errors;
     later_features(&reader.features, reader.version, &mut errors);
@@ -66,6 +68,8 @@ pub(crate) fn resolve(
         declared: &declared,
         branches: 0,
         may_ask_nodes: false,
+        sets: &sets,
+        in_set: false,
     };
     let conditions = resolver.conditions(conditions);
     let mut uses: Vec<Used> = Vec::with_capacity(resources.len());

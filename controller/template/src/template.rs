@@ -44,6 +44,23 @@ pub(crate) struct Beside {
     pub update_policy: Option<Expr>,
     /// Kept of what may be a nested stack, which asks for it by `resource_facade`; of others it means nothing.
     pub metadata: Option<Expr>,
+    /// One for each of some nodes.
+    pub for_each: Option<Box<ForEach>>,
+    /// Those that `depends_on` names with `scope: all`; numbers of names until they are looked up.
+    pub whole: Box<[u32]>,
+}
+
+/// A resource that is made once for each node that a selector means.
+#[derive(Clone, Debug)]
+pub(crate) struct ForEach {
+    pub at: Place,
+    /// The selector.
+    pub nodes: Expr,
+    /// How a change goes through them; none: all at once.
+    pub rollout: Option<Expr>,
+    /// Those of [`Resource::requires`] that are for each node themselves, and of which each member needs that of its own
+    /// node alone; sorted, unique.
+    pub pairs: Box<[u32]>,
 }
 
 impl Resource {
@@ -65,6 +82,15 @@ impl Resource {
 
     pub(crate) fn metadata(&self) -> Option<&Expr> {
         self.beside.as_ref()?.metadata.as_ref()
+    }
+
+    pub(crate) fn for_each(&self) -> Option<&ForEach> {
+        self.beside.as_ref()?.for_each.as_deref()
+    }
+
+    /// Whether there is more to it than itself.
+    pub(crate) fn is_opened(&self) -> bool {
+        self.kind.is_whole() || self.for_each().is_some()
     }
 }
 

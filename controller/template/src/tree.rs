@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use self::decide::is_as_decided;
 use self::expand::Expander;
-use self::parts::{Below, Body, Library, Parts};
+use self::parts::{Below, Body, Library, Parts, SetParts};
 pub use self::parts::{Known, Nobody, Pause, Removed};
 use self::value::Context;
 use crate::bind::{Parameters, StackNames};
@@ -23,8 +23,9 @@ use crate::digest::names_digest;
 use crate::environment::Environment;
 use crate::error::{Error, Errors};
 use crate::render::{References, RenderError, Step};
+use crate::rollout::Rollout;
 use crate::secrets::Secrets;
-use crate::template::{Output, Template};
+use crate::template::{Output, Resource, Template};
 use crate::types::{Kind, PropertyError};
 
 /// A template with everything below it. Immutable; share it in an `Arc`.
@@ -81,7 +82,7 @@ impl Tree {
         environment: &Environment,
         files: &BTreeMap<String, String>,
     ) -> Result<Self, Errors> {
-        if !template.resources.iter().any(|resource| resource.kind.is_whole()) {
+        if !template.resources.iter().any(Resource::is_opened) {
             return Ok(Self::plain(template, parameters));
         }
         let environment = Arc::new(environment.clone());
@@ -101,7 +102,7 @@ impl Tree {
             true => Arc::new((**template).clone().pruned(&parameters)?),
             false => Arc::clone(template),
         };
-        if !template.resources.iter().any(|resource| resource.kind.is_whole()) {
+        if !template.resources.iter().any(Resource::is_opened) {
             return Ok(Self { given: Arc::clone(given), template, parameters, grown: None });
         }
         Self::grow(given, template, parameters, templates, &Nobody)
@@ -121,6 +122,7 @@ impl Tree {
             instances: Vec::new(),
             groups: Vec::new(),
             pauses: Vec::new(),
+            sets: Vec::new(),
         };
         let library = Library { files: &given.files, environment: &given.environment, templates };
         let mut expander = Expander::new(parts, library, known);
@@ -155,7 +157,9 @@ impl Tree {
 
     /// Whether it depends on what is there: then [`Tree::with`] may come to another.
     pub fn looks_at_what_is_there(&self) -> bool {
-        self.grown.as_ref().is_some_and(|grown| grown.late || !grown.parts.groups.is_empty())
+        let looks =
+            |grown: &Grown| grown.late || !grown.parts.groups.is_empty() || !grown.parts.sets.is_empty();
+        self.grown.as_deref().is_some_and(looks)
     }
 
     /// The same, with what is known now of what is there.
@@ -185,7 +189,21 @@ impl Tree {
         let parts = &self.grown.as_ref()?.parts;
         match parts.instances[index].below {
             Below::Group(group) => Some(&parts.groups[group as usize].removed),
-            Below::Nothing | Below::Scope(_) => None,
+            Below::Nothing | Below::Scope(_) | Below::Set(_) => None,
+        }
+    }
+
+    /// What each `for_each` came to.
+    pub fn sets(&self) -> impl Iterator<Item = Set<'_>> {
+        let parts = self.grown.as_deref().map(|grown| &grown.parts);
+        parts.into_iter().flat_map(|parts| parts.sets.iter().map(|set| Set { parts, set }))
+    }
+
+    /// The set that a resource is a member of, by the place of what stands for it.
+    pub fn set_of(&self, index: usize) -> Option<usize> {
+        match self.grown.as_ref()?.parts.instances[index].body {
+            Body::Each { of } => Some(of as usize),
+            Body::Own { .. } | Body::Member { .. } | Body::Link { .. } | Body::Deployed { .. } => None,
         }
     }
 
@@ -279,7 +297,9 @@ impl Tree {
     pub fn asks_nodes(&self, index: usize) -> bool {
         match self.own(index) {
             None => self.grown.is_none() && self.template.resources[index].nodes,
-            Some((template, resource, _)) => template.resources[resource].nodes,
+            Some((template, resource, _)) => {
+                self.kind(index) != Kind::Set && template.resources[resource].nodes
+            }
         }
     }
 
@@ -306,6 +326,13 @@ impl Tree {
             Body::Own { scope, resource } => {
                 Some((&grown.parts.scopes[scope as usize].template, resource as usize, scope))
             }
+            // What asks nodes is written there.
+            Body::Each { of } => match grown.parts.instances[of as usize].body {
+                Body::Own { scope, resource } => {
+                    Some((&grown.parts.scopes[scope as usize].template, resource as usize, scope))
+                }
+                _ => None,
+            },
             Body::Member { .. } | Body::Link { .. } | Body::Deployed { .. } => None,
         }
     }
@@ -413,6 +440,50 @@ impl Tree {
 
 fn number(index: usize) -> u32 {
     u32::try_from(index).expect("bounded by Limits::RESOURCES")
+}
+
+/// What a `for_each` came to.
+pub struct Set<'a> {
+    parts: &'a Parts,
+    set: &'a SetParts,
+}
+
+impl<'a> Set<'a> {
+    /// The place of what stands for all of it.
+    pub fn index(&self) -> usize {
+        self.set.index as usize
+    }
+
+    /// Its path.
+    pub fn name(&self) -> &'a str {
+        &self.parts.instances[self.index()].name
+    }
+
+    /// Which nodes it is for.
+    pub fn selector(&self) -> &'a str {
+        &self.set.selector
+    }
+
+    /// The places of its members, in the order of their nodes' names.
+    pub fn members(&self) -> &'a [u32] {
+        &self.set.members
+    }
+
+    /// How a change goes through it; none: to all at once.
+    pub fn rollout(&self) -> Option<&'a Rollout> {
+        self.set.rollout.as_ref()
+    }
+
+    /// Of what each member is made of, but for its node.
+    pub fn source(&self) -> u128 {
+        self.set.source
+    }
+
+    /// An error about its `for_each` or its `rollout`.
+    pub fn error(&self, message: &str) -> Error {
+        let (scope, resource, _) = self.parts.written(self.set.index);
+        self.parts.scopes[scope as usize].template.error(resource, None, message)
+    }
 }
 
 /// Only parameters are looked at.

@@ -61,6 +61,8 @@ pub enum Kind {
     FlowTable,
     /// `OS::Heat::ResourceGroup`
     Group,
+    /// All that a `for_each` makes of one resource; no type of its own.
+    Set,
     /// `Muster::Hostname`
     Hostname,
     /// `Muster::Intent`
@@ -126,6 +128,8 @@ const FORMER: [(&str, Kind); 2] = [
 
 /// What a nested stack is where only the kind is known.
 const NESTED: &str = "a template";
+/// What stands for all members of a `for_each`, where only the kind is known.
+const SET: &str = "for_each";
 
 /// One property of a type.
 #[derive(Debug)]
@@ -233,6 +237,7 @@ pub fn spec_within(kind: Kind, properties: &Value, site: &dyn Site) -> Result<De
         | Kind::None
         | Kind::Port
         | Kind::RandomString
+        | Kind::Set
         | Kind::SoftwareComponent
         | Kind::SoftwareConfig
         | Kind::SoftwareDeploymentGroup
@@ -330,6 +335,7 @@ impl Kind {
             Kind::DeployedServer => "OS::Heat::DeployedServer",
             Kind::Group => "OS::Heat::ResourceGroup",
             Kind::Nested => NESTED,
+            Kind::Set => SET,
             Kind::None => "OS::Heat::None",
             Kind::RandomString => "OS::Heat::RandomString",
             Kind::SoftwareComponent => "OS::Heat::SoftwareComponent",
@@ -357,12 +363,26 @@ impl Kind {
 
     /// The type of that name, and what a nested stack is named where only the kind is known.
     pub fn from_kept(name: &str) -> Option<Kind> {
-        if name == NESTED { Some(Kind::Nested) } else { Self::from_name(name) }
+        match name {
+            NESTED => Some(Kind::Nested),
+            SET => Some(Kind::Set),
+            _ => Self::from_name(name),
+        }
     }
 
     /// Stands for what is below it.
     pub fn is_whole(self) -> bool {
-        matches!(self, Kind::Chain | Kind::Group | Kind::Nested) || self.is_deployment_group()
+        matches!(self, Kind::Chain | Kind::Group | Kind::Nested | Kind::Set) || self.is_deployment_group()
+    }
+
+    /// The property that says on which node it is, of types that are on one.
+    pub fn node_property(self) -> Option<&'static str> {
+        match self {
+            kind if kind.is_deployment() => Some("server"),
+            Kind::FlowGroup | Kind::FlowMeter | Kind::FlowRule | Kind::FlowTable => None,
+            kind if kind.is_here() => None,
+            _ => Some("node"),
+        }
     }
 
     /// Runs a software config on a node.
@@ -387,6 +407,7 @@ impl Kind {
             | Kind::None
             | Kind::Port
             | Kind::RandomString
+            | Kind::Set
             | Kind::SoftwareComponent
             | Kind::SoftwareConfig
             | Kind::SoftwareDeploymentGroup
@@ -438,7 +459,7 @@ impl Kind {
             Kind::DeployedServer => &heat::SERVER_PROPERTIES,
             Kind::Group => &group::GROUP_PROPERTIES,
             // Whatever the template or nobody takes.
-            Kind::Nested | Kind::None => &[],
+            Kind::Nested | Kind::None | Kind::Set => &[],
             Kind::RandomString => &heat::RANDOM_PROPERTIES,
             Kind::SoftwareComponent => &config::COMPONENT_PROPERTIES,
             Kind::SoftwareConfig => &config::SOFTWARE_PROPERTIES,
@@ -460,7 +481,7 @@ impl Kind {
     /// Names that `get_attr` takes; `None` where they are not known before values are.
     pub fn attributes(self) -> Option<&'static [&'static str]> {
         match self {
-            Kind::Dummy | Kind::Chain | Kind::Group | Kind::Nested | Kind::None => None,
+            Kind::Dummy | Kind::Chain | Kind::Group | Kind::Nested | Kind::None | Kind::Set => None,
             // Outputs of their config.
             Kind::SoftwareDeployment
             | Kind::SoftwareDeploymentGroup
@@ -512,7 +533,7 @@ impl Kind {
 
     /// The property of that name, or what to say about it.
     pub(crate) fn property(self, name: &str) -> Result<&'static Property, String> {
-        if matches!(self, Kind::Nested | Kind::None) {
+        if matches!(self, Kind::Nested | Kind::None | Kind::Set) {
             return Ok(&ANY);
         }
         let known = self.properties();

@@ -76,6 +76,11 @@ const OF_NODES: [&str; 2] = ["labels", "name"];
 
 pub(super) fn get_node(reader: &mut Reader<'_>, argument: Expr) -> Option<Call> {
     const WANTED: &str = "[NODE, FACT, KEY, …]";
+    if let ExprKind::Text(name) = &argument.kind {
+        // Of the node that a for_each makes a resource for.
+        return known_of_nodes(reader, argument.at, name)
+            .then(|| Call::GetNode { parts: Box::new([argument]) });
+    }
     let ExprKind::List(parts) = argument.kind else {
         let message = format!("want {WANTED}, got {}", argument.describe());
         reader.error(argument.at, message);
@@ -91,15 +96,23 @@ pub(super) fn get_node(reader: &mut Reader<'_>, argument: Expr) -> Option<Call> 
         reader.error(argument.at, format!("want {WANTED}, got too few items"));
         return None;
     };
-    if let ExprKind::Text(name) = &asked.kind {
-        let known: Vec<&str> = OF_NODES.iter().chain(&FACTS).copied().collect();
-        if !known.contains(&&**name) {
-            let near = suggestion_or_all(name, &known);
-            reader.error(asked.at, format!("unknown fact '{}'{near}", cut(name)));
-            return None;
-        }
+    if let ExprKind::Text(name) = &asked.kind
+        && !known_of_nodes(reader, asked.at, name)
+    {
+        return None;
     }
     Some(Call::GetNode { parts })
+}
+
+/// Whether a node can be asked for it; if not, it has been said.
+fn known_of_nodes(reader: &mut Reader<'_>, at: Place, name: &str) -> bool {
+    let known: Vec<&str> = OF_NODES.iter().chain(&FACTS).copied().collect();
+    let is_known = known.contains(&name);
+    if !is_known {
+        let near = suggestion_or_all(name, &known);
+        reader.error(at, format!("unknown fact '{}'{near}", cut(name)));
+    }
+    is_known
 }
 
 pub(super) fn resource_facade(reader: &mut Reader<'_>, argument: &Expr) -> Option<Call> {

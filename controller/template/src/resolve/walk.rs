@@ -31,6 +31,10 @@ pub(super) struct Uses {
     pub facade: bool,
     /// Something is asked of a node.
     pub nodes: bool,
+    /// Sets of which this one needs what is for the same node.
+    pub pairs: Vec<u32>,
+    /// Sets that are needed as a whole.
+    pub wholes: Vec<u32>,
 }
 
 /// The same of a resource, kept small: there is one beside each of them.
@@ -71,6 +75,10 @@ pub(super) struct Resolver<'a> {
     pub branches: usize,
     /// Something may be asked of nodes: nothing follows from it but what a resource is like.
     pub may_ask_nodes: bool,
+    /// Which resources are for each of some nodes.
+    pub sets: &'a [bool],
+    /// The walk is in the properties of one that is.
+    pub in_set: bool,
 }
 
 impl Used {
@@ -114,13 +122,17 @@ impl Resolver<'_> {
         let before = self.path.key("resources");
         self.path.key(name);
         let inner = self.path.key("depends_on");
+        let whole = resource.beside.as_ref().map(|beside| &*beside.whole).unwrap_or_default();
         for &(number, at) in &resource.depends_on {
             if let Some(index) = self.report(at, self.resources.index(number, "resource")) {
                 uses.depends_on.push(index);
                 uses.require(index, false);
+                let list = if whole.contains(&number) { &mut uses.wholes } else { &mut uses.pairs };
+                list.push(index);
             }
         }
         self.path.leave(inner);
+        self.for_each(resource, &mut uses);
         if let Some(id) = resource.beside.as_mut().and_then(|beside| beside.external_id.as_mut()) {
             let inner = self.path.key("external_id");
             self.expr(id, Position::Value, &mut uses);
@@ -153,14 +165,26 @@ impl Resolver<'_> {
         }
         self.path.key("properties");
         let is_conditional = resource.beside.as_ref().is_some_and(|beside| beside.condition.is_some());
+        let is_set = resource.beside.as_ref().is_some_and(|beside| beside.for_each.is_some());
         if let Some(kind) = resource.kind.filter(|kind| !is_checked_later(is_conditional, *kind)) {
-            check::properties(kind, &resource.properties, resource.at, &mut self.errors, &mut self.path);
+            let (errors, path) = (&mut self.errors, &mut self.path);
+            check::properties(kind, &resource.properties, resource.at, is_set, errors, path);
         }
         self.may_ask_nodes = resource.kind.is_none_or(|kind| !kind.is_whole());
+        self.in_set = is_set;
         self.expr(&mut resource.properties, Position::Value, &mut uses);
-        self.may_ask_nodes = false;
+        (self.may_ask_nodes, self.in_set) = (false, false);
         self.path.leave(before);
         uses.sort();
+        if let Some(beside) = &mut resource.beside {
+            if let Some(for_each) = &mut beside.for_each {
+                let pairs = uses.pairs.iter().copied();
+                let pairs = pairs.filter(|index| self.sets[*index as usize] && !uses.wholes.contains(index));
+                for_each.pairs = pairs.collect();
+            }
+            beside.whole =
+                uses.wholes.iter().copied().filter(|index| uses.depends_on.contains(index)).collect();
+        }
         if is_conditional {
             uses.certain.clear(); // it may not be there
         }
@@ -169,6 +193,42 @@ impl Resolver<'_> {
         let [depends_on, requires, certain, parameters, conditions] =
             [depends_on, requires, certain, parameters, conditions].map(Vec::into_boxed_slice);
         Used { depends_on, requires, certain, parameters, conditions, branches, pseudo, facade, nodes }
+    }
+
+    /// Which nodes there are, and how they are gone through, follows from parameters alone.
+    fn for_each(&mut self, resource: &mut DraftResource, uses: &mut Uses) {
+        let (kind, type_at) = (resource.kind, resource.type_at);
+        let Some(beside) = &mut resource.beside else { return };
+        let is_adopted = beside.external_id.is_some();
+        let Some(for_each) = &mut beside.for_each else { return };
+        let before = self.path.key("for_each");
+        if let Some(kind) = kind.filter(|kind| kind.node_property().is_none()) {
+            let message = format!("{} is not for one node: no for_each makes it", shown(kind));
+            self.errors.push(type_at, self.path.as_str(), message);
+        }
+        if is_adopted {
+            let message = "one external_id is not the id of many things: leave out external_id or for_each";
+            self.errors.push(for_each.at, self.path.as_str(), message);
+        }
+        let (nodes, rollout) = (&mut for_each.nodes, for_each.rollout.as_mut());
+        for (key, expr) in [("nodes", Some(nodes)), ("rollout", rollout)] {
+            let Some(expr) = expr else { continue };
+            if key == "rollout" {
+                self.path.leave(before);
+            }
+            let inner = self.path.key(key);
+            let mut deciding = Uses::default();
+            self.expr(expr, Position::Value, &mut deciding);
+            if !deciding.requires.is_empty() {
+                let message =
+                    format!("'{key}' of a for_each follows from parameters, and not from resources");
+                self.errors.push(expr.at, self.path.as_str(), message);
+            }
+            uses.pseudo |= deciding.pseudo;
+            uses.facade |= deciding.facade;
+            self.path.leave(inner);
+        }
+        self.path.leave(before);
     }
 
     pub fn output(&mut self, output: &mut Output) -> Uses {
@@ -241,11 +301,23 @@ impl Resolver<'_> {
                 self.target(at, resource, uses);
             }
             Call::GetAttr { resource, attribute, .. } => {
+                let wholes = uses.wholes.len();
                 if let Some(kind) = self.target(at, resource, uses) {
                     self.attribute(at, kind, *resource, attribute);
                 }
+                // A unit restarts for the file of its own node.
+                if self.in_set && attribute.as_ref() == Spec::STATE {
+                    let others = uses.wholes.drain(wholes..);
+                    uses.pairs.extend(others);
+                }
             }
             Call::GetFile { file } => self.file(at, *file),
+            Call::GetNode { parts } if parts.len() == 1 && !self.in_set => {
+                let message = "'get_node' with a fact alone asks the node of a for_each: here it is none; want [NODE, FACT, KEY, …]";
+                self.errors.push(at, self.path.as_str(), message);
+            }
+            // The name of its own node is the same whatever is known of it.
+            Call::GetNode { parts } if is_own_name(parts) => {}
             Call::GetNode { .. } if !self.may_ask_nodes => {
                 let message = "'get_node' stands in the properties of a resource that is made itself, and not in \
                      outputs, groups and what a nested stack is given: write it where it is used, or as the value of an \
@@ -345,6 +417,7 @@ impl Resolver<'_> {
         let index = self.report(at, self.resources.index(*resource, "resource"))?;
         *resource = index;
         uses.require(index, self.branches > 0);
+        uses.wholes.push(index);
         self.kinds[index as usize]
     }
 
@@ -386,6 +459,15 @@ impl Resolver<'_> {
     }
 }
 
+/// `{get_node: name}`
+fn is_own_name(parts: &[Expr]) -> bool {
+    matches!(parts, [Expr { kind: ExprKind::Text(fact), .. }] if &**fact == "name")
+}
+
+fn shown(kind: Kind) -> &'static str {
+    if kind == Kind::Nested { "what another template stands for" } else { kind.name() }
+}
+
 impl Uses {
     fn require(&mut self, resource: u32, perhaps: bool) {
         self.requires.push(resource);
@@ -395,8 +477,8 @@ impl Uses {
     }
 
     fn sort(&mut self) {
-        let Self { depends_on, requires, certain, parameters, conditions, .. } = self;
-        for list in [depends_on, requires, certain, parameters, conditions] {
+        let Self { depends_on, requires, certain, parameters, conditions, pairs, wholes, .. } = self;
+        for list in [depends_on, requires, certain, parameters, conditions, pairs, wholes] {
             list.sort_unstable();
             list.dedup();
         }

@@ -91,6 +91,7 @@ fn sample(kind: Kind) -> (Value, Value) {
         Kind::Chain
         | Kind::Group
         | Kind::Nested
+        | Kind::Set
         | Kind::None
         | Kind::SoftwareDeploymentGroup
         | Kind::StructuredDeploymentGroup => (json!({}), json!({})),

@@ -13,13 +13,12 @@ use crate::error::{cut, suggestion_or_all};
 use crate::expression::describe;
 use crate::parameter::ParameterType;
 use crate::render::RenderError;
+use crate::rollout::seconds;
 use crate::types::Kind;
 
 const DEFINITION_KEYS: [&str; 3] = ["metadata", "properties", "type"];
 const MODES: [&str; 2] = ["append", "update"];
 const POLICIES: [&str; 2] = ["batch_create", "rolling_update"];
-/// Seconds: a day.
-const PAUSE_MAX: f64 = 86_400.0;
 const POLICY_KEYS: [&str; 3] = ["max_batch_size", "min_in_service", "pause_time"];
 
 /// What the properties of a group or chain say.
@@ -328,17 +327,6 @@ fn one_policy(given: &Map<String, Value>, count: usize) -> Result<Batches, Strin
         None => Duration::ZERO,
     };
     Ok(Batches { size, pause })
-}
-
-/// Also a part of one.
-fn seconds(value: &Value) -> Result<Duration, String> {
-    let number = match value {
-        Value::Number(number) => number.as_f64(),
-        Value::String(text) => text.trim().parse().ok(),
-        _ => return Err(format!("want seconds, got {}", describe(value))),
-    };
-    let number = number.filter(|number| (0.0..=PAUSE_MAX).contains(number));
-    number.map(Duration::from_secs_f64).ok_or_else(|| format!("want seconds, from 0 to {PAUSE_MAX}"))
 }
 
 /// Whether what decided on all that encloses an instance, and on itself, is as it was when the tree was made. What

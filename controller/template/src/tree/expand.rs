@@ -3,6 +3,7 @@
 mod address;
 mod group;
 mod nested;
+mod set;
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -16,7 +17,7 @@ use super::parts::{Below, Body, Instance, Known, Library, NONE, Parts, Scope};
 use super::value::{Context, source};
 use crate::Limits;
 use crate::bind::Values;
-use crate::check;
+use crate::check::{self, Unwritten};
 use crate::digest::{self, names_digest};
 use crate::error::{Error, Errors, Path, Sink};
 use crate::registry::EntryId;
@@ -337,6 +338,14 @@ impl<'a> Expander<'a> {
             definition = digest::of_all([definition, self.digest_of_names(&subnets)]);
             requires.extend(subnets);
         }
+        // What is needed by node alone is each member's own.
+        let mut pairs = Vec::new();
+        if let Some(for_each) = resource.for_each() {
+            let map = &self.parts.scopes[scope as usize].map;
+            pairs.extend(for_each.pairs.iter().map(|pair| map[*pair as usize]));
+            requires.retain(|required| !pairs.contains(required));
+            pairs.retain(|pair| *pair != NONE);
+        }
         let digest = self.around_digest(around.digest, &requires);
         requires.extend_from_slice(&around.requires);
         if self.parts.instances[index as usize].retain || resource.retain || around.retain {
@@ -345,6 +354,9 @@ impl<'a> Expander<'a> {
         let retain = around.retain || resource.retain;
         let Around { pause, follows, .. } = *around;
         let inside = Around { requires: requires.into(), digest, retain, pause, follows };
+        if resource.for_each().is_some() {
+            return self.set(index, found, definition, &pairs, &inside, frame);
+        }
         self.fill(index, found, definition, around.digest, &inside, frame)
     }
 
@@ -481,6 +493,7 @@ impl<'a> Expander<'a> {
         if is_checked && resource.kind == kind && way.is_empty() {
             return Ok(());
         }
+        let is_set = resource.for_each().is_some();
         if !self.checked.insert((Arc::as_ptr(&template) as usize, at, way.len(), kind)) {
             return Ok(());
         }
@@ -493,11 +506,17 @@ impl<'a> Expander<'a> {
         let variable = match self.parts.instances[index as usize].body {
             Body::Member { of } => match self.parts.instances[of as usize].below {
                 Below::Group(group) => Some(&*self.parts.groups[group as usize].index_var),
-                Below::Nothing | Below::Scope(_) => None,
+                Below::Nothing | Below::Scope(_) | Below::Set(_) => None,
             },
-            Body::Own { .. } | Body::Link { .. } | Body::Deployed { .. } => None,
+            Body::Own { .. } | Body::Link { .. } | Body::Deployed { .. } | Body::Each { .. } => None,
         };
-        check::member_properties(kind, expr, resource.at, variable, &mut errors, &mut path);
+        match is_set {
+            true => check::properties(kind, expr, resource.at, true, &mut errors, &mut path),
+            false => {
+                let unwritten = Unwritten { variable, implied: None };
+                check::member_properties(kind, expr, resource.at, unwritten, &mut errors, &mut path);
+            }
+        }
         if errors.is_empty() { Ok(()) } else { Err(errors.into_errors()) }
     }
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use crate::bind::Parameters;
 use crate::environment::Environment;
+use crate::rollout::Rollout;
+use crate::selector::Selector;
 use crate::template::Template;
 use crate::types::Kind;
 
@@ -25,6 +27,20 @@ pub(super) struct Parts {
     pub groups: Vec<Group>,
     /// Batches that do not begin at once when the one before is done.
     pub pauses: Vec<Pause>,
+    /// What each `for_each` came to.
+    pub sets: Vec<SetParts>,
+}
+
+/// What a `for_each` came to.
+pub(super) struct SetParts {
+    /// What stands for all of it.
+    pub index: u32,
+    pub selector: Box<str>,
+    /// In the order of their nodes' names.
+    pub members: Box<[u32]>,
+    pub rollout: Option<Rollout>,
+    /// Of what each member is made of, but for its node.
+    pub source: u128,
 }
 
 /// One stack: a template with what stands for it.
@@ -79,6 +95,8 @@ pub(super) enum Body {
     Link { of: u32 },
     /// In the properties of a group of deployments, which has a server for each.
     Deployed { of: u32 },
+    /// Where the resource with the `for_each` is; its node is in its name.
+    Each { of: u32 },
 }
 
 /// What a resource stands for.
@@ -87,6 +105,7 @@ pub(super) enum Below {
     Nothing,
     Scope(u32),
     Group(u32),
+    Set(u32),
 }
 
 /// What a group or chain came to.
@@ -128,7 +147,7 @@ impl Parts {
                     way.push("resource_properties");
                     at = of;
                 }
-                Body::Deployed { of } => at = of,
+                Body::Deployed { of } | Body::Each { of } => at = of,
             }
         }
     }
@@ -137,8 +156,23 @@ impl Parts {
     pub fn enclosing(&self, index: u32) -> u32 {
         match self.instances[index as usize].body {
             Body::Own { scope, .. } => self.scopes[scope as usize].stands,
-            Body::Member { of } | Body::Link { of } | Body::Deployed { of } => of,
+            Body::Member { of } | Body::Link { of } | Body::Deployed { of } | Body::Each { of } => of,
         }
+    }
+
+    /// The node that a member of a set is for.
+    pub fn own_node(&self, index: u32) -> &str {
+        let name = &*self.instances[index as usize].name;
+        // No node's name has a bracket.
+        name.rsplit_once('[').and_then(|(_, node)| node.strip_suffix(']')).unwrap_or_default()
+    }
+
+    /// What a set has for a node; `set` stands for all of it.
+    pub fn member_of(&self, set: u32, node: &str) -> Option<u32> {
+        let Below::Set(below) = self.instances[set as usize].below else { return None };
+        let members = &self.sets[below as usize].members;
+        let at = members.binary_search_by(|member| self.own_node(*member).cmp(node)).ok()?;
+        Some(members[at])
     }
 
     /// By name: places take the place of the numbers given while the tree grew.
@@ -163,6 +197,10 @@ impl Parts {
         for group in &mut self.groups {
             group.members.iter_mut().for_each(put);
         }
+        for set in &mut self.sets {
+            put(&mut set.index);
+            set.members.iter_mut().for_each(put);
+        }
         for pause in &mut self.pauses {
             pause.before.iter_mut().for_each(put);
         }
@@ -174,7 +212,9 @@ impl Parts {
             instance.requires.sort_unstable();
             match &mut instance.body {
                 Body::Own { .. } => {}
-                Body::Member { of } | Body::Link { of } | Body::Deployed { of } => put(of),
+                Body::Member { of } | Body::Link { of } | Body::Deployed { of } | Body::Each { of } => {
+                    put(of)
+                }
             }
         }
     }
@@ -202,6 +242,11 @@ pub trait Known {
     }
     /// Whether there is anything under that path.
     fn is_there(&self, path: &str) -> bool;
+    /// The names of the nodes that a selector means, for the set under that path.
+    fn nodes(&self, path: &str, selector: &Selector) -> Vec<Arc<str>> {
+        let _ = (path, selector);
+        Vec::new()
+    }
 }
 
 /// Nothing is known.

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{Known, Nobody, Removed, Tree};
-use crate::{Environment, EnvironmentFile, Limits, References, parse_in};
+use crate::{Environment, EnvironmentFile, Kind, Limits, References, parse_in};
 
 mod addresses;
 mod conditions;
 mod groups;
 mod random;
+mod sets;
 
 /// A tree of a root template with files beside it and an environment.
 fn grown(root: &str, files: &[(&str, &str)], environment: &str) -> Result<Tree, String> {

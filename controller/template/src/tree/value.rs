@@ -4,12 +4,13 @@ use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-use muster_shared::model::{DEPLOY_STATUS_CODE, DEPLOY_STDERR, DEPLOY_STDOUT};
+use muster_shared::model::{DEPLOY_STATUS_CODE, DEPLOY_STDERR, DEPLOY_STDOUT, Spec};
 use serde_json::{Map, Value};
 
 use super::parts::{Below, Body, Instance, NONE, Parts, Scope};
 use crate::Limits;
 use crate::bind::{Facade, StackNames, Values};
+use crate::digest;
 use crate::error::{cut, suggestion};
 use crate::expression::{Expr, ExprKind, describe};
 use crate::parameter::ParameterDef;
@@ -35,6 +36,8 @@ pub(super) struct Context<'a> {
     /// The members that properties are rendered for, the innermost first: the stack that each is written in, its group's
     /// variable, its own name.
     members: RefCell<Vec<(u32, &'a str, &'a str)>>,
+    /// Likewise of sets: the stack, and the node.
+    nodes: RefCell<Vec<(u32, &'a str)>>,
     /// Stacks that the value at hand has passed through.
     depth: Cell<usize>,
     /// Bytes that may still be kept or found.
@@ -50,6 +53,7 @@ impl<'a> Context<'a> {
             outputs: RefCell::default(),
             conditions: RefCell::default(),
             members: RefCell::default(),
+            nodes: RefCell::default(),
             depth: Cell::new(0),
             left: Cell::new(Limits::RENDERED),
         }
@@ -83,7 +87,27 @@ impl<'a> Context<'a> {
             }
             Body::Link { of } => self.property(of, &[&["resource_properties"], steps].concat()),
             Body::Deployed { of } => self.deployed_property(of, self.parts.own_name(index), steps),
+            Body::Each { of } => self.property_of_each(index, of, steps),
         }
+    }
+
+    /// Of a member of a set: what is written, and the node.
+    fn property_of_each(&self, index: u32, of: u32, steps: &[&str]) -> Result<Option<Value>, RenderError> {
+        let node = self.parts.own_node(index);
+        let place = self.instance(index).kind.node_property().unwrap_or("node");
+        if steps.first() == Some(&place) {
+            return Ok(Some(Value::from(node)).filter(|_| steps.len() == 1));
+        }
+        self.nodes.borrow_mut().push((self.parts.written(of).0, node));
+        let value = self.property(of, steps);
+        self.nodes.borrow_mut().pop();
+        let mut value = value?;
+        if steps.is_empty()
+            && let Value::Object(all) = value.get_or_insert_with(|| Value::Object(Map::new()))
+        {
+            all.insert(place.to_owned(), Value::from(node));
+        }
+        Ok(value)
     }
 
     /// Of a member of a group of deployments: what the group has, but one of its servers in the place of all.
@@ -178,7 +202,7 @@ impl<'a> Context<'a> {
                 let definition = way.split_last().and_then(|(_, way)| source(template, at, way));
                 definition.and_then(|expr| expr.entry("metadata")).map(|entry| &entry.value)
             }
-            Body::Link { .. } | Body::Deployed { .. } => None,
+            Body::Link { .. } | Body::Deployed { .. } | Body::Each { .. } => None,
         };
         // What a group says of itself is not said of its members.
         let own = Some(resource).filter(|_| way.is_empty());
@@ -243,6 +267,9 @@ impl<'a> Context<'a> {
                 return Ok(self.output(scope, at)?);
             }
         }
+        if let Below::Set(set) = instance.below {
+            return self.by_node(set, |member| self.reference(member));
+        }
         match self.refs.resource_id(index) {
             Some(id) => Ok(Value::String(id)),
             None => Err(self.not_yet(index)),
@@ -276,6 +303,7 @@ impl<'a> Context<'a> {
         match instance.below {
             Below::Scope(scope) => self.stack_attribute(scope, name),
             Below::Group(group) => self.group_attribute(index, group, name, keys).map(Some),
+            Below::Set(set) => self.set_attribute(index, set, name, keys).map(Some),
             Below::Nothing if instance.kind == Kind::None => Ok(Some((Value::Null, keys.len()))),
             Below::Nothing => match self.refs.attribute(index, name) {
                 Some(value) => Ok(Some((value, 0))),
@@ -312,10 +340,36 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// A map of what the members of a set have, by node.
+    fn by_node(&self, set: u32, find: impl Fn(u32) -> Found<Value>) -> Found<Value> {
+        let members = self.parts.sets[set as usize].members.iter();
+        let each = |member: &u32| Ok((self.parts.own_node(*member).to_owned(), find(*member)?));
+        members.map(each).collect::<Found<Map<String, Value>>>().map(Value::Object)
+    }
+
+    /// How all members of a set are, in one text: for one that is restarted for any of them.
+    fn states(&self, set: u32) -> Found<Value> {
+        let Below::Set(set) = self.instance(set).below else { return Ok(Value::Null) };
+        let states = self.by_node(set, |member| self.selected(member, Spec::STATE, &[]))?;
+        Ok(Value::from(format!("{:032x}", digest::of_value(&states))))
+    }
+
+    /// A map by node, or what one node has.
+    fn set_attribute(&self, index: u32, set: u32, name: &str, keys: &[String]) -> Found<(Value, usize)> {
+        match keys {
+            [] => Ok((self.by_node(set, |member| self.selected(member, name, &[]))?, 0)),
+            [node, rest @ ..] => match self.parts.member_of(index, node) {
+                Some(member) => Ok((self.selected(member, name, rest)?, keys.len())),
+                None => Ok((Value::Null, keys.len())),
+            },
+        }
+    }
+
     fn child(&self, index: u32, name: &str) -> Found<u32> {
         let instance = self.instance(index);
         let found = match instance.below {
             Below::Nothing => None,
+            Below::Set(_) => self.parts.member_of(index, name),
             Below::Scope(scope) => {
                 let Scope { template, map, .. } = self.scope(scope);
                 template.index_of(name).map(|at| map[at]).filter(|at| *at != NONE)
@@ -481,6 +535,11 @@ impl References for InScope<'_, '_> {
         self.context.refs.of_node(node, path)
     }
 
+    fn own_node(&self) -> Option<String> {
+        let nodes = self.context.nodes.borrow();
+        nodes.iter().rev().find(|(scope, _)| *scope == self.scope).map(|(_, node)| (*node).to_owned())
+    }
+
     /// What is not known yet was told as such.
     fn is_ready(&self, _: u32) -> bool {
         true
@@ -495,6 +554,17 @@ impl References for InScope<'_, '_> {
 
     fn resolve(&self, index: u32, name: &str, path: &[String]) -> Found<Option<(Value, usize)>> {
         match self.of(index) {
+            // Whoever is restarted is so for what is on its own node.
+            Some(place)
+                if name == Spec::STATE && matches!(self.context.instance(place).below, Below::Set(_)) =>
+            {
+                let own = self.own_node().and_then(|node| self.context.parts.member_of(place, &node));
+                match (own, self.own_node()) {
+                    (Some(member), _) => self.context.attribute(member, name, path),
+                    (None, Some(_)) => Ok(Some((Value::from(""), path.len()))),
+                    (None, None) => self.context.states(place).map(|states| Some((states, path.len()))),
+                }
+            }
             Some(place) => self.context.attribute(place, name, path),
             None => Ok(Some((Value::Null, path.len()))),
         }

@@ -173,6 +173,7 @@ impl Kind {
             Kind::Chain => "one resource of each type of a list, with the same properties",
             Kind::DeployedServer => "a node under its name, for templates that were made for Heat",
             Kind::Group => "many resources of one definition",
+            Kind::Set => "one resource for each node that a selector means",
             Kind::Nested => "another template, as a stack in this one",
             Kind::None => "nothing, whatever its properties are; each attribute is null",
             Kind::RandomString => "a random text, which stays over updates",

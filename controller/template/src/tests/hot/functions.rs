@@ -103,7 +103,7 @@ fn get_node_asks_for_facts() {
         ("{get_node: [web-1, addresses, 0]}", "unknown fact 'addresses'"),
         ("{get_node: [web-1, memry]}", "unknown fact 'memry'; did you mean 'memory'?"),
         ("{get_node: [web-1]}", "too few items"),
-        ("{get_node: name}", "want [NODE, FACT, KEY, …], got text"),
+        ("{get_node: name}", "want [NODE, FACT, KEY, …]"),
         ("{get_node: [web-2, os, id]}", "waits for the facts of the node 'web-2'"),
         ("{get_node: [web-1, os, [id]]}", "want a key or an index"),
     ] {

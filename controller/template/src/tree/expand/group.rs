@@ -130,7 +130,7 @@ impl Expander<'_> {
     fn source_digest(&self, index: u32, definition: u128, body: Body) -> u128 {
         let (scope, at, mut way) = self.parts.written(index);
         match body {
-            Body::Own { .. } | Body::Deployed { .. } => {}
+            Body::Own { .. } | Body::Deployed { .. } | Body::Each { .. } => {}
             Body::Member { .. } => way.push("resource_def"),
             Body::Link { .. } => way.push("resource_properties"),
         }

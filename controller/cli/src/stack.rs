@@ -130,6 +130,9 @@ pub struct How {
     /// Refuse nodes that have never joined or are revoked, rather than wait for them
     #[arg(long)]
     require_nodes: bool,
+    /// Refuse a 'for_each' whose selector means more nodes than this
+    #[arg(long, value_name = "N")]
+    max_nodes: Option<u32>,
     /// The stack is FAILED when it has not ended by then; with --wait, also how long to wait
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=TIMEOUT_MAX))]
     timeout: Option<u64>,

@@ -65,12 +65,16 @@ impl Engine {
             extras: &stack.extras,
             previous: stack.revision,
             target,
+            again: false,
         };
         let plan = plan(&ground, &tree);
         let shown = |text: String| stack.without_hidden(&tree, &text);
         let checked = self.check(stack.id, &plan, &tree, options);
         let mut warnings: Vec<String> =
             checked.map_err(|refusal| refusal.map(shown))?.into_iter().map(shown).collect();
+        if target.is_none() {
+            warnings.extend(self.check_sets(&tree, options)?);
+        }
         warnings.extend(self.named_by_none(stack, &tree, policies));
         Ok(Planned { tree, plan, warnings })
     }

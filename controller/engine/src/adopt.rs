@@ -39,6 +39,7 @@ impl Engine {
     /// What the template says of ownership, in the row that stands for the resource. Checked when it was accepted.
     pub(crate) fn own(&mut self, slot: Slot, tree: &Tree, index: usize) {
         self.remember_removed(slot, tree.removed(index));
+        self.remember_selector(slot, tree);
         let retain = tree.retains(index);
         let external_id = tree.external_id(index).ok().flatten().map(String::into_boxed_str);
         let type_name = tree.type_name(index);

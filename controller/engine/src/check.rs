@@ -312,6 +312,7 @@ impl Engine {
             reasons.push("…".into());
         }
         self.end_failed(id, reasons.join("; "));
+        self.fit_after_check(id);
     }
 
     fn why_it_fails(&self, slot: Slot) -> String {

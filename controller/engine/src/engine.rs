@@ -189,6 +189,8 @@ pub(crate) enum Todo {
     Pump(NodeKey),
     /// The same, for a stack.
     PumpStack(u64),
+    /// A stack follows the nodes that its selectors mean.
+    Fit(u64),
     /// The job of this generation and attempt waited for another's write, and begins.
     Begin(Slot, Generation, u32),
 }
@@ -259,6 +261,7 @@ impl Engine {
                 TimerKey::Facts(node) => self.answer_facts(node),
                 TimerKey::Device(device) => self.device_due(device),
                 TimerKey::Intents => self.intents_due(),
+                TimerKey::Fit(stack) => self.fit_due(stack, due),
                 TimerKey::Listened(node) => self.listened(node),
             }
             self.run_agenda();
@@ -297,6 +300,7 @@ impl Engine {
                 Some(Todo::CheckEnd(stack)) => drop(ends.insert(stack)),
                 Some(Todo::Pump(node)) => self.pump(node),
                 Some(Todo::PumpStack(stack)) => self.pump_stack(stack),
+                Some(Todo::Fit(stack)) => self.fit(stack),
                 Some(Todo::Begin(slot, generation, attempt)) => {
                     self.flow_job_begins(slot, generation, attempt)
                 }

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use muster_template::{Errors, Known, Removed, Tree};
+use muster_template::{Errors, Known, Removed, Selector, Tree};
 use serde_json::{Value, json};
 
 use crate::engine::{Engine, Todo};
@@ -80,6 +80,10 @@ impl Known for There<'_> {
         let mut names: Vec<&str> = inside.filter(|name| !name.contains('/')).collect();
         names.sort_by_key(|name| (name.len(), *name));
         names.into_iter().map(str::to_owned).collect()
+    }
+
+    fn nodes(&self, path: &str, selector: &Selector) -> Vec<Arc<str>> {
+        self.engine.meant(self.stack, path, selector)
     }
 
     fn is_there(&self, path: &str) -> bool {
@@ -156,7 +160,7 @@ impl Engine {
         let checked = self.check(id, &plan, &tree, &Options::default());
         checked.map_err(|refusal| refusal.to_string())?;
         let count = tree.len();
-        self.lay_out_again(id, plan, tree);
+        self.lay_out_again(id, plan, tree, false);
         if let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) {
             walk.anew = anew;
         }
@@ -176,12 +180,13 @@ impl Engine {
             extras: &stack.extras,
             previous: stack.revision,
             target: None,
+            again: true,
         };
         plan(&ground, tree)
     }
 
-    /// The same operation, of the same revision and with the same time left.
-    pub(crate) fn lay_out_again(&mut self, id: u64, plan: Plan, tree: Arc<Tree>) {
+    /// The same operation, of the same revision and with the same time left. `fits`: because of nodes.
+    pub(crate) fn lay_out_again(&mut self, id: u64, plan: Plan, tree: Arc<Tree>, fits: bool) {
         let Some(stack) = self.stacks.get(&id) else { return };
         let failed: BTreeSet<Slot> =
             stack.forward.iter().copied().filter(|slot| self.rows[*slot].failed).collect();
@@ -191,7 +196,7 @@ impl Engine {
             .map(|walk| (walk.timeout, walk.since, walk.ended, walk.batches.clone(), walk.timed_out));
         let (traversal, status) = (stack.traversal, stack.status);
         self.leave_walk(id);
-        self.lay_out(id, plan, Before { steady: false, anew: true, ended: true }, tree);
+        self.lay_out(id, plan, Before { steady: false, anew: true, fits, ended: true }, tree);
         let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };
         let mut due = walk.timeout;
         if let Some((timeout, since, ended, batches, timed_out)) = known {

@@ -20,6 +20,8 @@ pub(crate) struct Before {
     pub steady: bool,
     /// The operation itself, which goes on with another tree.
     pub anew: bool,
+    /// It does because of nodes that came or went: what is under way stays so.
+    pub fits: bool,
     /// What the stack was asked for before is done. Else what changed then counts as changed still: not all that uses
     /// it may have heard.
     pub ended: bool,
@@ -28,7 +30,8 @@ pub(crate) struct Before {
 impl Engine {
     /// Gives every graph node its role and lets those go that need nothing more. `anew`: the operation goes on.
     pub(crate) fn lay_out(&mut self, id: u64, plan: Plan, before: Before, tree: Arc<Tree>) {
-        let Before { anew, .. } = before;
+        let Before { anew, fits, .. } = before;
+        self.note_sets(id, &tree);
         let revision = self.stacks[&id].revision;
         let (forward, settled) = self.lay_out_forward(id, &plan, before, &tree);
         let Plan { dirty, dropped, needed_by, .. } = plan;
@@ -79,8 +82,9 @@ impl Engine {
         });
         stack.extras = dropped.iter().copied().collect();
         // Work of an earlier traversal is taken back where it can be; what fits the new one is found by visit().
-        let blocked = slots.iter().filter(|slot| self.rows[**slot].blocked > 0);
-        let obsolete: Vec<Slot> = dropped.iter().chain(blocked).copied().collect();
+        let blocked = slots.iter().filter(|slot| !fits && self.rows[**slot].blocked > 0);
+        let gone = dropped.iter().filter(|slot| !fits || !self.rows[**slot].is_going());
+        let obsolete: Vec<Slot> = gone.chain(blocked).copied().collect();
         for slot in obsolete {
             self.take_back(slot);
         }
@@ -101,7 +105,7 @@ impl Engine {
         before: Before,
         tree: &Tree,
     ) -> (Vec<Slot>, Vec<u128>) {
-        let Before { steady, anew, ended } = before;
+        let Before { steady, anew, ended, .. } = before;
         let known =
             self.stacks.get_mut(&id).filter(|_| steady).map(|stack| std::mem::take(&mut stack.settled));
         let mut forward = Vec::with_capacity(plan.chosen.len());

@@ -26,6 +26,7 @@ mod engine;
 mod expand;
 mod facts;
 mod failure;
+mod fleet;
 pub mod flow;
 mod here;
 mod hidden;

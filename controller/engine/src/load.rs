@@ -93,6 +93,7 @@ impl Engine {
             let policies = policies.remove(&record.id).unwrap_or_default();
             engine.load_stack(record, source, policies, rows);
         }
+        engine.follow_all();
         engine
     }
 
@@ -243,6 +244,7 @@ impl Engine {
         stack.names = names_digest(stack.forward.iter().map(|slot| &*self.rows[*slot].name));
         self.names.insert(record.name, id);
         self.stacks.insert(id, stack);
+        self.load_sets(id);
         let stack = &self.stacks[&id];
         // It was right when it was taken.
         let source = source.and_then(|source| source.of_stack(&stack.name, &stack.id.to_string()).ok());
@@ -280,12 +282,13 @@ impl Engine {
             }
             // What it was decided on by became known just before the end.
             let plan = self.plan_again(stack, &tree);
-            self.lay_out_again(id, plan, tree);
+            self.lay_out_again(id, plan, tree, true);
             if self.stacks.get(&id).is_some_and(|stack| stack.cancelled) {
                 self.take_back_all(id);
             }
             return;
         }
+        self.note_sets(id, &tree);
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         stack.hidden.begin(tree.secrets());
         let timeout = self.now + std::time::Duration::from_secs(stack.timeout_s);

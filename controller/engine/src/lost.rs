@@ -104,6 +104,7 @@ impl Engine {
         for (stack, loss) in losses {
             self.go_on_without(stack, &loss, name);
         }
+        self.follow_node(key);
         let lost: Vec<Slot> = moved.into_values().collect();
         let lost_total = lost.len() as u64;
         Ok(Answer::NodeRemoved { node: name.clone(), lost: self.lost_views(lost.into_iter()), lost_total })
@@ -279,7 +280,9 @@ impl Engine {
             // It says what is not as it should be; the next operation makes it so.
             (false, Some(Stage::Check)) => {}
             (false, Some(_)) => self.take_up_walk(id),
-            (false, None) if stack.status == Status::Complete => self.begin_again(id, node),
+            (false, None) if stack.status == Status::Complete => {
+                self.begin_again(id, format!("node {node} was removed: what was on it is made anew"));
+            }
             (false, None) => {} // its revision cannot be read; a newer one finds what is missing
         }
         self.agenda.push_back(Todo::CheckEnd(id));
@@ -344,13 +347,13 @@ impl Engine {
     }
 
     /// A COMPLETE stack is so no more: its revision is walked again.
-    fn begin_again(&mut self, id: u64, node: &NodeId) {
+    pub(crate) fn begin_again(&mut self, id: u64, reason: String) {
         let traversal = self.next_traversal;
         self.next_traversal += 1;
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         stack.action = StackAction::Update;
         stack.status = Status::InProgress;
-        stack.reason = format!("node {node} was removed: what was on it is made anew");
+        stack.reason = reason;
         stack.traversal = traversal;
         stack.rollback = false;
         (stack.failures, stack.failures_before) = (Vec::new(), 0);

@@ -42,6 +42,7 @@ impl Engine {
         }
         if new != record.labels {
             self.change_node(key, |record| record.labels = new);
+            self.follow_node(key);
         }
         Ok(Answer::Done)
     }

@@ -312,6 +312,7 @@ impl Engine {
         self.place_the_unplaced();
         if let Some(key) = self.nodes.find(&ask.name) {
             self.wake_those_asking(key);
+            self.follow_node(key);
         }
         self.name_the_unnamed(&ask.name);
         Ok(Answer::Joined { node: ask.name })

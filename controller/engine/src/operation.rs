@@ -268,7 +268,7 @@ impl Engine {
         {
             stack.policies = policies;
         }
-        self.lay_out(id, plan, Before { steady, anew: false, ended }, tree);
+        self.lay_out(id, plan, Before { steady, anew: false, fits: false, ended }, tree);
         self.watch(id);
         self.event(id, None);
         self.agenda.push_back(Todo::CheckEnd(id));
@@ -308,6 +308,7 @@ impl Engine {
             self.timers.clear(due, TimerKey::Stack(id, traversal));
         }
         self.effect(Effect::Discard(walk.tree));
+        self.fit_after_check(id);
     }
 }
 

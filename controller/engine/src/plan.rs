@@ -26,6 +26,8 @@ pub(crate) struct Ground<'a> {
     pub previous: u32,
     /// The revision whose content is to come back, in a rollback.
     pub target: Option<u32>,
+    /// The operation goes on: what drifted is for the next one that an operator asks for.
+    pub again: bool,
     /// What other stacks hide may be in it.
     pub hides: bool,
     /// Rows that may become another with the same definition, beside those that ask nodes.
@@ -63,7 +65,8 @@ pub(crate) fn plan(ground: &Ground<'_>, tree: &Tree) -> Plan {
             Some(_) if settled(index) != 0 => settled(index) != tree.definition(index),
             Some(slot) => {
                 let row = &ground.rows[*slot];
-                !(is_settled(row)
+                let is_settled = if ground.again { stands(row) } else { is_settled(row) };
+                !(is_settled
                     && row.kind == tree.kind(index)
                     && row.definition == tree.definition(index)
                     && same_requires(row, tree.requires(index), &chosen))

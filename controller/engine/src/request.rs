@@ -124,6 +124,8 @@ pub struct Options {
     pub delete_first: bool,
     /// The stack is FAILED when it has not ended by then.
     pub timeout: Duration,
+    /// Refuse a `for_each` whose selector means more nodes.
+    pub max_nodes: Option<u32>,
 }
 
 impl Default for Options {
@@ -133,6 +135,7 @@ impl Default for Options {
             require_nodes: false,
             delete_first: false,
             timeout: Duration::from_secs(3600),
+            max_nodes: None,
         }
     }
 }

@@ -8,6 +8,7 @@ use muster_shared::{MonoTime, StackName};
 use muster_template::{Policies, Tree};
 
 use crate::delete_first::DeleteFirst;
+use crate::fleet::{Fitting, Meant};
 use crate::hidden::Hidden;
 use crate::progress::Quiet;
 use crate::record::{StackAction, StackRecord, Status};
@@ -61,6 +62,10 @@ pub(crate) struct Stack {
     /// Rows that wait for signals, or for time to pass.
     pub waiting: BTreeSet<Slot>,
     pub walk: Option<Walk>,
+    /// Whom its resources are for.
+    pub sets: Vec<Meant>,
+    /// When it follows the nodes.
+    pub fitting: Fitting,
     /// The last change, in the engine's count of changes.
     pub seq: u64,
 }
@@ -189,6 +194,8 @@ impl Stack {
             working: BTreeSet::new(),
             waiting: BTreeSet::new(),
             walk: None,
+            sets: Vec::new(),
+            fitting: Fitting::default(),
             seq: 0,
         }
     }

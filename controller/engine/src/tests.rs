@@ -13,6 +13,7 @@ mod deployments;
 mod drift;
 mod facts;
 mod failures;
+mod fleet;
 mod flow_cases;
 mod flow_forget;
 mod flow_host;

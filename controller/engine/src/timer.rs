@@ -27,6 +27,8 @@ pub(crate) enum TimerKey {
     Device(DeviceKey),
     /// Intents are to be looked at.
     Intents,
+    /// A stack follows the nodes.
+    Fit(u64),
     /// An agent has listened for long enough.
     Listened(NodeKey),
 }
@@ -53,6 +55,7 @@ impl Timers {
             TimerKey::Tidings(_) => "a row is to be told of",
             TimerKey::Device(_) => "a device is due",
             TimerKey::Intents => "an intent is to be looked at",
+            TimerKey::Fit(_) => "a stack follows the nodes",
             TimerKey::Listened(_) => "an agent has listened for long enough",
             TimerKey::Facts(_) => "a node is to have told its facts",
         };

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use muster_shared::{ResourceId, StackName};
+use muster_template::Kind;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -254,7 +255,9 @@ impl Engine {
             .collect();
         let needed = self.still_needed(stack);
         let view = |slot: &Slot| self.resource_view(stack, *slot, &replacements, &needed);
-        Some(stack.forward.iter().chain(extras).map(view).collect())
+        // What stands for all that a `for_each` makes is no resource of its own.
+        let is_listed = |slot: &&Slot| all || self.rows[**slot].kind != Kind::Set;
+        Some(stack.forward.iter().chain(extras).filter(is_listed).map(view).collect())
     }
 
     fn resource_view(

@@ -142,6 +142,7 @@ impl Engine {
         }
         // Also of a row that stands for another, and of a tree that was made after a restart.
         self.remember_removed(slot, tree.removed(self.rows[slot].index as usize));
+        self.remember_selector(slot, &tree);
         let decision = self.decide(slot, &tree).map_err(|reason| {
             let stack = self.stacks.get(&stack);
             stack.map(|stack| stack.without_hidden(&tree, &reason)).unwrap_or(reason)

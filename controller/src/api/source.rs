@@ -85,6 +85,7 @@ pub struct OptionsBody {
     delete_first: bool,
     /// Seconds.
     timeout: Option<u64>,
+    max_nodes: Option<u32>,
 }
 
 /// A body that was read, and the right to hold it in memory.
@@ -299,7 +300,7 @@ impl TryFrom<OptionsBody> for Options {
     type Error = ApiError;
 
     fn try_from(body: OptionsBody) -> Result<Self, ApiError> {
-        let OptionsBody { rollback, require_nodes, delete_first, timeout } = body;
+        let OptionsBody { rollback, require_nodes, delete_first, timeout, max_nodes } = body;
         let timeout = match timeout {
             None => Options::default().timeout,
             Some(seconds) if (1..=TIMEOUT_MAX).contains(&seconds) => Duration::from_secs(seconds),
@@ -308,6 +309,6 @@ impl TryFrom<OptionsBody> for Options {
                 return Err(ApiError::invalid(message));
             }
         };
-        Ok(Self { rollback, require_nodes, delete_first, timeout })
+        Ok(Self { rollback, require_nodes, delete_first, timeout, max_nodes })
     }
 }

@@ -75,6 +75,7 @@ impl Operators {
             require_nodes: self.dice.one_in(20),
             delete_first: self.dice.one_in(6),
             timeout: Duration::from_secs(*self.dice.pick(&[5, 20, 60, 180, 600])),
+            max_nodes: None,
         }
     }
 }

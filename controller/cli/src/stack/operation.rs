@@ -87,7 +87,7 @@ impl Wait {
 
 fn options(how: &How) -> Value {
     json!({"rollback": how.rollback, "require_nodes": how.require_nodes, "delete_first": how.delete_first,
-        "timeout": how.timeout})
+        "timeout": how.timeout, "max_nodes": how.max_nodes})
 }
 
 /// Says what has begun, waits for it where asked to, and says how it ended.

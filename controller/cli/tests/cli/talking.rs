@@ -181,7 +181,7 @@ fn what_is_sent() {
         body,
         json!({"name": "web", "template": {"name": name, "text": text, "files": {"c": "content"}},
             "environments": [{"name": environment, "key": "e.yaml", "text": "parameters: {a: x}"}], "parameters": {"a": "b=c"},
-            "options": {"rollback": false, "require_nodes": true, "delete_first": true, "timeout": 9}})
+            "options": {"rollback": false, "require_nodes": true, "delete_first": true, "timeout": 9, "max_nodes": null}})
     );
     assert_eq!(requests[1], "GET /v1/stacks/web");
 }

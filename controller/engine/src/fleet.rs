@@ -1,0 +1,248 @@
+//! Resources for each node of a fleet: whom the selectors of a stack mean, and what it does when that changes.
+//!
+//! ```text
+//!   a node joins, is labelled, is removed ─▶ somebody is meant who has no member, or the other way round
+//!      ├── an operation is under way ─▶ it goes on with the new tree: only what comes or goes is touched
+//!      ├── the stack is COMPLETE ─▶ its revision is walked again
+//!      └── a check is under way ─▶ when that has ended
+//! ```
+//!
+//! The first change is followed at once, and those of the next second together: a thousand nodes that join are not a
+//! thousand plans. A node that is cut off keeps what it has and gets nothing new.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_shared::MonoTime;
+use muster_template::{Kind, Selector, Tree};
+
+use crate::engine::{Engine, Todo};
+use crate::node::NodeKey;
+use crate::record::{StackAction, Status};
+use crate::request::{Options, Refusal};
+use crate::resource::Slot;
+use crate::stack::{Stack, Stage};
+use crate::timer::TimerKey;
+
+/// Between two plans of one stack because of nodes: one of 20,000 resources takes some tens of milliseconds.
+const FIT_EVERY: Duration = Duration::from_secs(1);
+/// The selector of a set, in the row that stands for it: a COMPLETE stack has no tree to look at.
+const SELECTOR: &str = "selector";
+
+/// A `for_each` of a stack.
+pub(crate) struct Meant {
+    path: Arc<str>,
+    selector: Selector,
+}
+
+/// When a stack follows the nodes.
+#[derive(Default)]
+pub(crate) struct Fitting {
+    /// When it did last.
+    last: Option<MonoTime>,
+    /// When it will.
+    due: Option<MonoTime>,
+    /// It does when its check has ended.
+    later: bool,
+}
+
+impl Engine {
+    /// Remembers whom a stack means.
+    pub(crate) fn note_sets(&mut self, id: u64, tree: &Tree) {
+        let meant = |set: muster_template::Set<'_>| {
+            Some(Meant { path: tree.shared_name(set.index()), selector: set.selector().parse().ok()? })
+        };
+        let sets = tree.sets().filter_map(meant).collect();
+        if let Some(stack) = self.stacks.get_mut(&id) {
+            stack.sets = sets;
+        }
+    }
+
+    /// The same after a restart, from the rows.
+    pub(crate) fn load_sets(&mut self, id: u64) {
+        let Some(stack) = self.stacks.get(&id) else { return };
+        let meant = |slot: &Slot| {
+            let row = &self.rows[*slot];
+            let selector = row.attributes.get(SELECTOR).filter(|_| row.kind == Kind::Set)?;
+            Some(Meant { path: row.name.clone(), selector: selector.parse().ok()? })
+        };
+        let sets: Vec<Meant> = stack.forward.iter().filter_map(meant).collect();
+        if let Some(stack) = self.stacks.get_mut(&id) {
+            stack.sets = sets;
+        }
+    }
+
+    /// In the row that stands for a set.
+    pub(crate) fn remember_selector(&mut self, slot: Slot, tree: &Tree) {
+        let index = self.rows[slot].index as usize;
+        if tree.kind(index) != Kind::Set {
+            return;
+        }
+        let Some(set) = tree.sets().find(|set| set.index() == index) else { return };
+        let attributes = &mut self.rows[slot].attributes;
+        if attributes.get(SELECTOR).map(String::as_str) != Some(set.selector()) {
+            attributes.insert(SELECTOR.to_owned(), set.selector().to_owned());
+            self.row_changed(slot, false);
+        }
+    }
+
+    /// The nodes that a selector means, for the set under a path.
+    pub(crate) fn meant(&self, stack: &Stack, path: &str, selector: &Selector) -> Vec<Arc<str>> {
+        let nodes = self.nodes.iter().filter(|(key, _)| self.is_meant(stack, path, selector, *key));
+        nodes.map(|(_, node)| node.name.as_str().into()).collect()
+    }
+
+    fn is_meant(&self, stack: &Stack, path: &str, selector: &Selector, key: NodeKey) -> bool {
+        self.nodes[key].joined.as_ref().is_some_and(|joined| {
+            selector.matches(&joined.labels, None) && (!joined.revoked || self.has_member(stack, path, key))
+        })
+    }
+
+    fn has_member(&self, stack: &Stack, path: &str, key: NodeKey) -> bool {
+        let name = format!("{path}[{}]", self.nodes[key].name);
+        stack.forward.binary_search_by(|slot| (*self.rows[*slot].name).cmp(&name)).is_ok()
+    }
+
+    /// A node has come, has gone, or has other labels.
+    pub(crate) fn follow_node(&mut self, key: NodeKey) {
+        let differs = |stack: &Stack| {
+            let differs = |set: &Meant| {
+                let has = self.has_member(stack, &set.path, key);
+                has != self.is_meant(stack, &set.path, &set.selector, key)
+            };
+            stack.sets.iter().any(differs)
+        };
+        let stacks: Vec<u64> =
+            self.stacks.values().filter(|stack| differs(stack)).map(|stack| stack.id).collect();
+        stacks.into_iter().for_each(|id| self.fit_soon(id));
+    }
+
+    /// After a restart: somebody may have come just before it.
+    pub(crate) fn follow_all(&mut self) {
+        let unfit = |stack: &&Stack| {
+            let is_unfit = |set: &Meant| {
+                let meant = self.meant(stack, &set.path, &set.selector);
+                let prefix = format!("{}[", set.path);
+                let from = stack.forward.partition_point(|slot| *self.rows[*slot].name < *prefix);
+                let rows = stack.forward[from..].iter().map(|slot| &self.rows[*slot].name);
+                let there = rows.take_while(|name| name.starts_with(&prefix)).count();
+                let named = |node: &Arc<str>| format!("{prefix}{node}]");
+                let has = |name: String| {
+                    stack.forward.binary_search_by(|slot| (*self.rows[*slot].name).cmp(&name)).is_ok()
+                };
+                there != meant.len() || !meant.iter().map(named).all(has)
+            };
+            stack.walk.is_none() && stack.sets.iter().any(is_unfit)
+        };
+        let stacks: Vec<u64> = self.stacks.values().filter(unfit).map(|stack| stack.id).collect();
+        stacks.into_iter().for_each(|id| self.fit_soon(id));
+    }
+
+    fn fit_soon(&mut self, id: u64) {
+        let now = self.now;
+        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        if stack.fitting.due.is_some() {
+            return;
+        }
+        let due = stack.fitting.last.map_or(now, |last| last + FIT_EVERY).max(now);
+        stack.fitting.due = Some(due);
+        match due > now {
+            true => self.timers.set(due, TimerKey::Fit(id)),
+            false => self.agenda.push_back(Todo::Fit(id)),
+        }
+    }
+
+    /// The time has come.
+    pub(crate) fn fit_due(&mut self, id: u64, due: MonoTime) {
+        if self.stacks.get(&id).is_some_and(|stack| stack.fitting.due == Some(due)) {
+            self.agenda.push_back(Todo::Fit(id));
+        }
+    }
+
+    /// A check has made room for what came meanwhile.
+    pub(crate) fn fit_after_check(&mut self, id: u64) {
+        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        if std::mem::take(&mut stack.fitting.later) {
+            self.fit_soon(id);
+        }
+    }
+
+    /// Makes a stack what its selectors mean now.
+    pub(crate) fn fit(&mut self, id: u64) {
+        let now = self.now;
+        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        stack.fitting.due = None;
+        stack.fitting.last = Some(now);
+        // Whoever cancelled an operation wants nothing to begin; the next one looks who is there.
+        if stack.cancelled || stack.action == StackAction::Delete {
+            return;
+        }
+        let is_under_way = stack.status == Status::InProgress;
+        match stack.walk.as_ref().map(|walk| walk.stage) {
+            Some(Stage::Check) if is_under_way => stack.fitting.later = true,
+            Some(Stage::First | Stage::Forward | Stage::Cleanup) => self.fit_walk(id),
+            // Its revision is being read, or cannot be.
+            None if stack.status != Status::Complete => {}
+            Some(Stage::Check) | None => {
+                self.leave_walk(id);
+                self.begin_again(id, "the nodes that its selectors mean have changed".into());
+            }
+        }
+    }
+
+    fn fit_walk(&mut self, id: u64) {
+        let Some(stack) = self.stacks.get(&id) else { return };
+        let Some(walk) = &stack.walk else { return };
+        let tree = match self.grown(stack, &walk.tree) {
+            Ok(tree) => tree,
+            Err(errors) => {
+                let reason = stack.without_hidden(&walk.tree, &errors.to_string());
+                return self.note(id, format!("the nodes that its selectors mean have changed: {reason}"));
+            }
+        };
+        if tree.names() == stack.names {
+            return;
+        }
+        let plan = self.plan_again(stack, &tree);
+        let come = plan.chosen.iter().filter(|slot| slot.is_none()).count();
+        let go = plan.dropped.iter().filter(|slot| !stack.extras.contains(*slot)).count();
+        self.lay_out_again(id, plan, tree, true);
+        self.note(
+            id,
+            format!("the nodes that its selectors mean have changed: {come} resources come, {go} go"),
+        );
+    }
+
+    /// What is wrong with selectors and rollouts as things are, and what deserves attention.
+    pub(crate) fn check_sets(&self, tree: &Tree, options: &Options) -> Result<Vec<String>, Refusal> {
+        let mut warnings = Vec::new();
+        for set in tree.sets() {
+            let (count, selector) = (set.members().len(), set.selector());
+            if let Some(most) = options.max_nodes.filter(|most| count > *most as usize) {
+                let message = format!(
+                    "'{selector}' selects {count} nodes, over the {most} of --max-nodes: narrow the selector, or raise \
+                     --max-nodes if all of them are meant"
+                );
+                return Err(Refusal::Conflict(set.error(&message).to_string()));
+            }
+            if count == 0 {
+                let name = set.name();
+                warnings
+                    .push(format!("no node matches '{selector}' of {name}: nothing is made until one does"));
+                continue;
+            }
+            if set.rollout().is_some() {
+                let message = "a rollout is not supported by this version yet";
+                return Err(Refusal::Invalid(set.error(message).to_string()));
+            }
+            let most = set.rollout().map_or(0, |rollout| rollout.max_failures.of(count));
+            if most > count {
+                let message = format!(
+                    "max_failures of its rollout is {most}, but '{selector}' selects {count} nodes: nothing would ever stop it"
+                );
+                return Err(Refusal::Invalid(set.error(&message).to_string()));
+            }
+        }
+        Ok(warnings)
+    }
+}

@@ -1,0 +1,293 @@
+//! Resources for each node: made, followed as nodes come and go, and taken away.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::bed::{Bed, node, options, stack};
+use super::trees::source;
+use crate::{Answer, Options, Refusal, Request, Source};
+
+/// `key=value`, or `key` for one to go.
+fn label(bed: &mut Bed, index: usize, label: &str) {
+    let (key, value) =
+        label.split_once('=').map_or((label, None), |(key, value)| (key, Some(value.to_owned())));
+    let labels = BTreeMap::from([(key.to_owned(), value)]);
+    bed.ask(Request::LabelNode { node: node(index), labels }).unwrap();
+}
+
+/// With so many nodes, of which the first few are labelled.
+fn fleet(nodes: usize, web: usize) -> Bed {
+    let mut bed = Bed::new(nodes);
+    (0..web).for_each(|index| label(&mut bed, index, "role=web"));
+    bed
+}
+
+fn dummy(name: &str, value: &str, more: &str) -> String {
+    format!(
+        "  {name}: {{type: Muster::Dummy, for_each: {{nodes: role=web}}{more}, properties: {{values: {{me: {{get_node: name}}, v: {value}}}}}}}\n"
+    )
+}
+
+fn of(parts: &[&str]) -> Source {
+    source(&["resources:\n", &parts.concat()].concat(), &[])
+}
+
+fn pair(value: &str) -> Source {
+    of(&[&dummy("a", value, ""), &dummy("b", value, ", depends_on: a")])
+}
+
+fn names(bed: &Bed) -> Vec<String> {
+    bed.engine.resource_views(&stack(), false).unwrap().into_iter().map(|row| row.name).collect()
+}
+
+fn ran(bed: &mut Bed) -> Vec<String> {
+    bed.idle();
+    std::mem::take(&mut bed.ran)
+}
+
+/// The next second.
+fn later(bed: &mut Bed) {
+    bed.pass(Duration::from_secs(1));
+}
+
+#[test]
+fn a_fleet_gets_one_each_and_is_followed() {
+    let mut bed = fleet(4, 2);
+    let all = of(&[
+        &dummy("a", "1", ""),
+        &dummy("b", "1", ", depends_on: a"),
+        "  end: {type: Muster::Dummy, depends_on: b, properties: {node: node-3, values: {all: {list_join: [',', {yaql: {expression: $.data.keys().orderBy($), data: {get_attr: [a, me]}}}]}}}}\noutputs: {map: {value: {get_attr: [a, me]}}}\n",
+    ]);
+    bed.create(all).unwrap();
+    assert_eq!(
+        ran(&mut bed),
+        ["Create a[node-0]", "Create b[node-0]", "Create a[node-1]", "Create b[node-1]", "Create end"]
+    );
+    assert_eq!(bed.status(), "CREATE_COMPLETE");
+    assert_eq!(names(&bed), ["a[node-0]", "a[node-1]", "b[node-0]", "b[node-1]", "end"]);
+    assert_eq!(bed.view().unwrap().outputs[0].value, json!({"node-0": "node-0", "node-1": "node-1"}));
+    assert_eq!(bed.resource("b[node-1]").requires, ["a[node-1]"]);
+    // One that is meant from now on gets its branch, and what asks for all of them hears of it.
+    later(&mut bed);
+    label(&mut bed, 2, "role=web");
+    assert_eq!(ran(&mut bed), ["Create a[node-2]", "Create b[node-2]", "Update end"]);
+    assert_eq!(bed.status(), "UPDATE_COMPLETE");
+    assert_eq!(bed.view().unwrap().revision, 1, "nobody gave another one");
+    assert_eq!(bed.resource("b[node-2]").node, "node-2");
+    // One that is not any more has nothing of it left, and nobody else is touched.
+    later(&mut bed);
+    label(&mut bed, 0, "role");
+    assert_eq!(ran(&mut bed), ["Update end", "Delete b[node-0]", "Delete a[node-0]"]);
+    assert_eq!(names(&bed), ["a[node-1]", "a[node-2]", "b[node-1]", "b[node-2]", "end"]);
+    // A label that no selector asks for is nobody's business.
+    later(&mut bed);
+    label(&mut bed, 1, "zone=b");
+    assert_eq!((ran(&mut bed), bed.status().as_str()), (vec![], "UPDATE_COMPLETE"));
+    // One that is removed goes; what is left there is listed as lost, and not made anew.
+    later(&mut bed);
+    assert_eq!(bed.remove(&node(1)).len(), 2);
+    assert_eq!(ran(&mut bed), ["Update end"]);
+    assert_eq!(
+        (names(&bed), bed.status().as_str()),
+        (vec!["a[node-2]".into(), "b[node-2]".into(), "end".into()], "UPDATE_COMPLETE")
+    );
+    bed.delete().unwrap();
+    assert_eq!(ran(&mut bed), ["Delete end", "Delete b[node-2]", "Delete a[node-2]"]);
+    assert_eq!(bed.status(), "gone");
+    assert!(bed.tables.resources.values().all(|row| row.lost_from.is_some()));
+}
+
+#[test]
+fn those_who_come_while_it_runs_restart_nobody() {
+    let mut bed = fleet(4, 2);
+    bed.create(pair("1")).unwrap();
+    bed.begin(&node(0));
+    bed.begin(&node(1));
+    let generation = |bed: &Bed, name: &str| bed.resource(name).generation;
+    let before = generation(&bed, "a[node-0]");
+    label(&mut bed, 2, "role=web");
+    assert_eq!(bed.resource("a[node-0]").phase, "queued", "it was not asked back");
+    // The next ones of the same second are followed together.
+    label(&mut bed, 3, "role=web");
+    assert_eq!(names(&bed).len(), 6);
+    later(&mut bed);
+    assert_eq!(names(&bed).len(), 8);
+    bed.end(&node(0));
+    assert_eq!(generation(&bed, "a[node-0]"), before);
+    // One that leaves while its job runs is cleaned up after it.
+    label(&mut bed, 1, "role=db");
+    bed.end(&node(1));
+    later(&mut bed);
+    bed.idle();
+    assert_eq!(bed.status(), "CREATE_COMPLETE");
+    assert_eq!(names(&bed), ["a[node-0]", "a[node-2]", "a[node-3]", "b[node-0]", "b[node-2]", "b[node-3]"]);
+    let ran = std::mem::take(&mut bed.ran);
+    let times = |name: &str| ran.iter().filter(|ran| ran.ends_with(name)).count();
+    assert_eq!((times("a[node-0]"), times("b[node-0]"), times("a[node-2]")), (1, 1, 1), "{ran:?}");
+    assert!(ran.contains(&"Delete a[node-1]".into()) && !ran.contains(&"Create b[node-1]".into()), "{ran:?}");
+}
+
+#[test]
+fn a_barrier_lets_nobody_through_before_all() {
+    let mut bed = fleet(3, 3);
+    bed.slow = true;
+    let all = of(&[&dummy("a", "1", ""), &dummy("b", "1", ", depends_on: {resource: a, scope: all}")]);
+    bed.create(all).unwrap();
+    for at in 0..2 {
+        bed.begin(&node(at));
+        bed.end(&node(at));
+    }
+    assert_eq!(bed.resource("b[node-0]").phase, "waiting");
+    assert_eq!(bed.resource("b[node-0]").waits_for, ["a"]);
+    bed.begin(&node(2));
+    bed.end(&node(2));
+    assert_eq!(bed.resource("b[node-0]").phase, "queued");
+    assert_eq!(bed.resource("b[node-0]").requires, ["a"]);
+    bed.slow = false;
+    bed.idle();
+    assert_eq!(bed.status(), "CREATE_COMPLETE");
+}
+
+#[test]
+fn a_revision_changes_members_in_place() {
+    let mut bed = fleet(3, 3);
+    bed.create(pair("1")).unwrap();
+    bed.idle();
+    let ids: Vec<String> = bed.resources().into_iter().map(|row| row.physical_id).collect();
+    bed.ran.clear();
+    let other = of(&[&dummy("a", "2", ""), &dummy("b", "1", ", depends_on: a")]);
+    let view = bed.engine.preview(&stack(), &other, None, &options()).unwrap();
+    let changed = view.resources.iter().filter(|row| row.change != "unchanged");
+    let changed: Vec<String> =
+        changed.map(|row| format!("{} {} {}", row.name, row.node, row.change)).collect();
+    assert_eq!(changed, ["a[node-0] node-0 update", "a[node-1] node-1 update", "a[node-2] node-2 update"]);
+    bed.update(other).unwrap();
+    assert_eq!(ran(&mut bed), ["Update a[node-0]", "Update a[node-1]", "Update a[node-2]"]);
+    assert_eq!(bed.resources().into_iter().map(|row| row.physical_id).collect::<Vec<_>>(), ids);
+    bed.check().unwrap();
+    // Who comes during a check gets its branch afterwards.
+    bed.join(&node(3));
+    bed.connect(&node(3));
+    later(&mut bed);
+    label(&mut bed, 3, "role=web");
+    bed.idle();
+    later(&mut bed);
+    bed.idle();
+    assert_eq!(names(&bed).len(), 8);
+    assert_eq!(bed.status(), "UPDATE_COMPLETE");
+    bed.rollback(Some(1)).unwrap();
+    bed.idle();
+    assert_eq!((bed.status().as_str(), names(&bed).len()), ("ROLLBACK_COMPLETE", 8));
+}
+
+#[test]
+fn the_fleet_is_followed_over_a_restart() {
+    for steps in 0..6 {
+        let mut bed = fleet(4, 2);
+        bed.create(pair("1")).unwrap();
+        bed.idle();
+        let dies = |bed: &mut Bed, at: usize| {
+            if at == steps {
+                bed.restart();
+                (0..4).for_each(|index| bed.connect(&node(index)));
+            }
+        };
+        dies(&mut bed, 0);
+        later(&mut bed);
+        label(&mut bed, 2, "role=web");
+        dies(&mut bed, 1);
+        // Not yet followed: that is in the same second.
+        label(&mut bed, 3, "role=web");
+        label(&mut bed, 0, "role");
+        dies(&mut bed, 2);
+        later(&mut bed);
+        dies(&mut bed, 3);
+        bed.run_at(&node(3), 0);
+        dies(&mut bed, 4);
+        later(&mut bed);
+        bed.idle();
+        dies(&mut bed, 5);
+        bed.idle();
+        assert_eq!(bed.status(), "UPDATE_COMPLETE", "{steps}");
+        assert_eq!(
+            names(&bed),
+            ["a[node-1]", "a[node-2]", "a[node-3]", "b[node-1]", "b[node-2]", "b[node-3]"],
+            "{steps}"
+        );
+        bed.ran.clear();
+        bed.update(pair("1")).unwrap();
+        assert_eq!((ran(&mut bed), bed.status().as_str()), (vec![], "UPDATE_COMPLETE"), "{steps}");
+    }
+}
+
+#[test]
+fn who_is_away_or_cut_off_waits_and_hinders_nobody() {
+    let mut bed = fleet(3, 2);
+    bed.disconnect(&node(0));
+    bed.create(pair("1")).unwrap();
+    assert_eq!(ran(&mut bed), ["Create a[node-1]", "Create b[node-1]"]);
+    assert_eq!(bed.resource("a[node-0]").phase, "node_away");
+    bed.connect(&node(0));
+    assert_eq!(ran(&mut bed), ["Create a[node-0]", "Create b[node-0]"]);
+    assert_eq!(bed.status(), "CREATE_COMPLETE");
+    // Who is cut off keeps what it has, and gets nothing new.
+    bed.ask(Request::RevokeNode { node: node(0) }).unwrap();
+    bed.ask(Request::RevokeNode { node: node(2) }).unwrap();
+    later(&mut bed);
+    label(&mut bed, 2, "role=web");
+    assert_eq!((ran(&mut bed).len(), names(&bed).len()), (0, 4));
+    later(&mut bed);
+    bed.rejoin(&node(2));
+    label(&mut bed, 2, "role=web");
+    bed.connect(&node(2));
+    later(&mut bed);
+    bed.idle();
+    assert_eq!(names(&bed).len(), 6);
+}
+
+#[test]
+fn what_nobody_wants_by_mistake() {
+    let mut bed = fleet(3, 2);
+    let ask = |bed: &mut Bed, source: Source, max_nodes: Option<u32>| {
+        let options = Options { max_nodes, ..options() };
+        bed.ask(Request::Create { name: stack(), source, options })
+    };
+    let everybody =
+        || of(&["  a: {type: Muster::Dummy, for_each: {nodes: ''}, properties: {values: {v: 1}}}\n"]);
+    match ask(&mut bed, everybody(), Some(2)) {
+        Err(Refusal::Conflict(why)) => {
+            assert!(
+                why.starts_with("t:3:3: resources.a: '' selects 3 nodes, over the 2 of --max-nodes"),
+                "{why}"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(bed.tables.stacks.is_empty() && bed.tables.resources.is_empty());
+    let nobody =
+        || of(&["  a: {type: Muster::Dummy, for_each: {nodes: role=lost}, properties: {values: {v: 1}}}\n"]);
+    let Ok(Answer::Stack { warnings, .. }) = ask(&mut bed, nobody(), Some(2)) else { panic!("refused") };
+    assert_eq!(warnings, ["no node matches 'role=lost' of a: nothing is made until one does"]);
+    bed.idle();
+    assert_eq!((bed.status().as_str(), names(&bed).len()), ("CREATE_COMPLETE", 0));
+    later(&mut bed);
+    label(&mut bed, 1, "role=lost");
+    assert_eq!(ran(&mut bed), ["Create a[node-1]"]);
+    // Two that fight over one thing of a node: the first one has it.
+    let file = |name: &str| {
+        of(&[&format!(
+            "  {name}: {{type: Muster::File, for_each: {{nodes: role=web}}, properties: {{path: /etc/motd, content: hi}}}}\n"
+        )])
+    };
+    let other = Request::Create { name: "other".parse().unwrap(), source: file("f"), options: options() };
+    bed.ask(other).unwrap();
+    bed.idle();
+    let third = Request::Create { name: "third".parse().unwrap(), source: file("g"), options: options() };
+    let Err(Refusal::Conflict(why)) = bed.ask(third) else { panic!("taken") };
+    assert!(
+        why.contains("g[node-0] claims file /etc/motd on node-0, which belongs to resource f[node-0]"),
+        "{why}"
+    );
+}

@@ -5,19 +5,22 @@
 
 mod null;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use muster_engine::Request;
+use muster_engine::flow::{FlowOp, FlowWrite};
 use muster_intent::compile::Compiler;
 use muster_intent::intent::{Constraints, Intent, Kind};
 use muster_intent::ledger::{Holder, Ledger};
-use muster_intent::manager::Wish;
+use muster_intent::manager::{Effect, IntentNo, Manager, SettledPort, Wish};
 use muster_intent::path::Trees;
 use muster_intent::phase::State;
 use muster_intent::topology::{ConnectPoint, LinkTraits, Topology};
+use muster_shared::MonoTime;
 use muster_shared::model::Up;
-use muster_shared::model::flow::{Criterion, Field};
+use muster_shared::model::flow::{Criterion, DeviceName, Field, Packed};
 use muster_shared::model::topology::{Beacon, DevicePorts, PortState};
 use null::{Bench, NOW, cpu, device};
 
@@ -91,21 +94,23 @@ fn main() {
     submit();
     compile();
     fail();
+    fail_constrained();
 }
 
 /// 5,000 over a leaf-spine of 100 devices.
 fn submit() {
     let (spines, leaves, count) = (10, 90, 5000_u32);
     let mut bench = told(&leaf_spine(spines, leaves));
+    let held = NOW.load(Ordering::Relaxed);
     let intents = wishes(count, |n| (spines + n % leaves, spines + (n + 1 + n / leaves) % leaves));
     let given: usize = intents.len();
-    let held = NOW.load(Ordering::Relaxed);
     let before = cpu();
     bench.ask(Request::SubmitIntents { intents });
     let taken = (cpu() - before).as_secs_f64();
     assert_eq!(installed(&bench), given, "all are INSTALLED");
     let rules: u64 = bench.engine.device_views().iter().map(|view| view.added).sum();
     let bytes = NOW.load(Ordering::Relaxed).saturating_sub(held);
+    let of_rules = bytes_of_rules(&bench, count, spines + leaves);
     let keys = (0..count).map(|number| number.to_string().into()).collect();
     let before = cpu();
     bench.ask(Request::WithdrawIntents { keys });
@@ -113,10 +118,41 @@ fn submit() {
     assert_eq!(bench.engine.device_views().iter().map(|view| view.rules).sum::<u64>(), 0, "none is left");
     println!(
         "{{\"bench\":\"intent\",\"what\":\"submit\",\"devices\":{},\"intents\":{count},\"rules\":{rules},\"installed_s\":{taken:.3},\
-         \"withdrawn_s\":{withdrawn:.3},\"bytes_with_rules\":{}}}",
+         \"withdrawn_s\":{withdrawn:.3},\"bytes_of_rules\":{},\"bytes_per_intent_besides_rules\":{}}}",
         spines + leaves,
-        bytes / given
+        of_rules / given,
+        bytes.saturating_sub(of_rules) / given
     );
+}
+
+/// What the same rules take where an operator asks for them.
+fn bytes_of_rules(intents: &Bench, count: u32, devices: usize) -> usize {
+    let mut bench = Bench::new(devices);
+    let mut by_device: BTreeMap<DeviceName, Vec<FlowOp>> = BTreeMap::new();
+    for number in 0..count {
+        let intent = intents.engine.intent(&number.to_string()).expect("it is there");
+        for (device, shared) in intent.rules {
+            // Of its own: an intent shares them with the table.
+            let packed = Packed::from_bytes(shared.bytes()).expect("an entry");
+            let id = packed.unpack().id(&device);
+            let put = FlowOp::Put { id, digest: packed.digest(), packed };
+            by_device.entry(device).or_default().push(put);
+        }
+    }
+    let ops = by_device.values().flatten();
+    let packed: usize = ops
+        .map(|op| match op {
+            FlowOp::Put { packed, .. } => packed.bytes().len() + 2 * size_of::<usize>(),
+            FlowOp::Remove(_) => 0,
+        })
+        .sum();
+    let stage: Vec<FlowWrite> =
+        by_device.into_iter().map(|(device, ops)| FlowWrite { device, ops }).collect();
+    let given: usize = stage.iter().map(|write| write.ops.capacity() * size_of::<FlowOp>()).sum();
+    let held = NOW.load(Ordering::Relaxed);
+    bench.ask(Request::ApplyFlows { stages: vec![stage], confirm_timeout: None });
+    // What the rules came with was counted before they were given away.
+    (NOW.load(Ordering::Relaxed) + packed + given).saturating_sub(held)
 }
 
 /// 100,000 over 1,000 devices, no more than compiled.
@@ -171,4 +207,76 @@ fn fail() {
     println!(
         "{{\"bench\":\"intent\",\"what\":\"cable fails\",\"intents\":{count},\"rules\":{rules},\"seconds\":{taken:.3}}}"
     );
+}
+
+/// Of a link beside the one that fails, in bits per second: so many intents of a megabit fit each.
+const BESIDE: u64 = 312_000_000;
+/// Of all others.
+const WIDE: u64 = 100_000_000_000;
+
+/// A link of a large site that carries 10,000 with a bandwidth fails, and what is left has not room for all.
+fn fail_constrained() {
+    let given = std::env::args().skip(1).find_map(|word| word.parse().ok());
+    let count: u32 = given.unwrap_or(10_000);
+    let (spines, leaves) = (32, 968);
+    let cables = leaf_spine(spines, leaves);
+    let mut manager = Manager::default();
+    let now = MonoTime::default();
+    let ports = |index: usize, cut: Option<usize>| {
+        let port = |name: String, up| SettledPort { name: name.into(), up, heard: None };
+        let others = cables[index].iter().map(|other| port(format!("p{other}"), cut != Some(*other)));
+        others.chain([port("h".to_owned(), true)]).collect::<Vec<_>>()
+    };
+    for index in 0..cables.len() {
+        manager.tell_device(now, &device(index), true, &ports(index, None));
+    }
+    let first = spines;
+    for (index, others) in cables.iter().enumerate() {
+        for other in others {
+            let (from, to) = (at(index, &format!("p{other}")), at(*other, &format!("p{index}")));
+            let bandwidth = if index == first && *other > 0 { BESIDE } else { WIDE };
+            let traits = LinkTraits { bandwidth: Some(bandwidth), ..LinkTraits::default() };
+            manager.declare(&from, &to, traits).expect("a link");
+        }
+    }
+    run(&mut manager, now);
+    for number in 0..count {
+        let mut intent = intent(first, first + 1 + number as usize % (leaves - 1), u128::from(number));
+        intent.constraints.bandwidth = Some(1_000_000);
+        let wish = Wish { intent: Arc::new(intent), group: None };
+        manager.submit(&number.to_string(), IntentNo(number.into()), wish).expect("an intent");
+    }
+    let before = cpu();
+    run(&mut manager, now);
+    let installed = (cpu() - before).as_secs_f64();
+    assert_eq!(manager.count(State::Installed), count as usize, "all are INSTALLED");
+    let before = cpu();
+    manager.tell_device(now, &device(first), true, &ports(first, Some(0)));
+    run(&mut manager, now);
+    let taken = (cpu() - before).as_secs_f64();
+    let room = u32::try_from(BESIDE / 1_000_000).expect("some") * (spines as u32 - 1);
+    assert_eq!(manager.count(State::Installed), count.min(room) as usize, "as many as there is room for");
+    println!(
+        "{{\"bench\":\"intent\",\"what\":\"link with bandwidth fails\",\"devices\":{},\"intents\":{count},\"failed\":{},\
+         \"installed_s\":{installed:.3},\"seconds\":{taken:.3}}}",
+        spines + leaves,
+        manager.count(State::Failed)
+    );
+}
+
+/// Devices do what they are told at once.
+fn run(manager: &mut Manager, now: MonoTime) {
+    loop {
+        manager.run(now);
+        let mut any = false;
+        while let Some(effect) = manager.poll_effect() {
+            any = true;
+            if let Effect::Write { token, .. } = effect {
+                manager.written(now, token, Ok(()));
+            }
+        }
+        if !any {
+            return;
+        }
+    }
 }

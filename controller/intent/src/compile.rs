@@ -12,6 +12,7 @@ mod rules;
 
 use std::collections::BTreeSet;
 
+pub(crate) use route::Gate;
 pub(crate) use rules::takes_lldp;
 
 use muster_shared::model::flow::{DeviceName, Entry, INSTRUCTIONS_MAX};
@@ -19,7 +20,7 @@ use thiserror::Error;
 
 use crate::intent::{BadIntent, Intent, Kind};
 use crate::ledger::{Holder, Ledger};
-use crate::path::{Path, Trees};
+use crate::path::{Closed, Path, Trees};
 use crate::topology::{ConnectPoint, DeviceNo, LinkNo, PortNo, Topology};
 
 /// What an intent comes to.
@@ -71,6 +72,8 @@ pub enum CompileError {
         to: DeviceName,
         /// With which constraint, where there is a path without.
         with: String,
+        /// What every path would have to take.
+        closed: Closed,
     },
     /// There are paths, all slower.
     #[error("the fastest path from {from} to {to} takes {fastest} ns, and {wanted} ns are allowed")]
@@ -101,6 +104,8 @@ pub enum CompileError {
         to: ConnectPoint,
         /// What is the matter.
         why: &'static str,
+        /// Where it is known.
+        link: Option<LinkNo>,
     },
     /// So many points on one device that a rule cannot hold them.
     #[error(

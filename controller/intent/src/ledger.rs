@@ -3,8 +3,11 @@
 //! A holder is an intent, or a resource group whose intents share what they reserve: on a link a holder takes as much as
 //! the largest of its shares, once. While an intent moves from one path to another it has two shares, of which the
 //! smaller costs nothing.
+//!
+//! What is asked most, how much of a link is taken, is kept as a sum; taking and giving back costs what is taken.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::topology::{LinkNo, Topology};
 
@@ -15,55 +18,99 @@ const LABELS: std::ops::RangeInclusive<u16> = 1..=4094;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Holder {
     /// An intent by its key.
-    Intent(Box<str>),
+    Intent(Arc<str>),
     /// A resource group.
-    Group(Box<str>),
+    Group(Arc<str>),
 }
 
 /// Whose share it is: the intent's key, and the number of what it was compiled to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Share {
     /// The intent.
-    pub key: Box<str>,
+    pub key: Arc<str>,
     /// Counts with each time that it is compiled.
     pub number: u64,
+}
+
+/// Stands for a holder as long as it holds something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct HolderNo(u64);
+
+/// Stands for a share as long as it is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct ShareNo(u64);
+
+#[derive(Debug)]
+struct Taken {
+    no: ShareNo,
+    holder: HolderNo,
+    /// The intent itself, of whom labels are.
+    owner: HolderNo,
+    /// Both ways to give up the numbers.
+    names: [Holder; 2],
+    links: Box<[LinkNo]>,
+    bandwidth: Option<u64>,
+    label: Option<u16>,
 }
 
 /// What is held. Taken and given back by share: a share that was given back is not given back again.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    bandwidth: BTreeMap<LinkNo, BTreeMap<Holder, BTreeMap<Share, u64>>>,
-    labels: BTreeMap<LinkNo, BTreeMap<u16, BTreeSet<Share>>>,
-    /// Where each share is.
-    shares: BTreeMap<Share, (Holder, Vec<LinkNo>)>,
+    /// By number of the link: bits per second.
+    taken: Vec<u128>,
+    bandwidth: BTreeSet<(LinkNo, HolderNo, u64, ShareNo)>,
+    labels: BTreeSet<(LinkNo, u16, HolderNo, ShareNo)>,
+    shares: BTreeMap<Share, Taken>,
+    /// With how many shares each has.
+    holders: BTreeMap<Holder, (HolderNo, usize)>,
+    next: u64,
 }
 
 impl Ledger {
     /// Bits per second of a link that are taken.
     pub fn taken(&self, link: LinkNo) -> u64 {
-        let largest = |shares: &BTreeMap<Share, u64>| shares.values().copied().max().unwrap_or(0);
-        self.bandwidth.get(&link).into_iter().flat_map(BTreeMap::values).map(largest).sum()
+        let taken = self.taken.get(link.index()).copied().unwrap_or(0);
+        u64::try_from(taken).unwrap_or(u64::MAX)
     }
 
     /// Bits per second that a holder can have on a link: what nobody else has. None: its bandwidth is not known.
     pub fn offered(&self, topology: &Topology, link: LinkNo, holder: &Holder) -> Option<u64> {
-        let own = self.bandwidth.get(&link).and_then(|holders| holders.get(holder));
-        let own = own.and_then(|shares| shares.values().copied().max()).unwrap_or(0);
-        Some(topology.bandwidth(link)?.saturating_sub(self.taken(link) - own))
+        let holder = self.holders.get(holder).map(|(no, _)| *no);
+        let own = holder.map_or(0, |holder| self.largest(link, holder));
+        Some(topology.bandwidth(link)?.saturating_sub(self.taken(link).saturating_sub(own)))
     }
 
-    /// The lowest label that no other intent has on any of these links; one that the intent itself has on all of them
-    /// comes first.
+    /// Whether a holder can have so many bits per second on a link.
+    pub(crate) fn offers(&self, topology: &Topology, link: LinkNo, holder: &Holder, wanted: u64) -> bool {
+        let Some(bandwidth) = topology.bandwidth(link) else { return false };
+        // What it has itself is looked for where it makes the difference.
+        let is_free = bandwidth.saturating_sub(self.taken(link)) >= wanted;
+        is_free || self.offered(topology, link, holder).is_some_and(|offered| offered >= wanted)
+    }
+
+    /// Of a holder's shares on a link.
+    fn largest(&self, link: LinkNo, holder: HolderNo) -> u64 {
+        let own = (link, holder, 0, ShareNo(0))..=(link, holder, u64::MAX, ShareNo(u64::MAX));
+        self.bandwidth.range(own).next_back().map_or(0, |(_, _, bandwidth, _)| *bandwidth)
+    }
+
+    /// The lowest label that no other intent has on any of these links; one that the intent itself has comes first.
     pub fn label(&self, links: &[LinkNo], key: &str) -> Option<u16> {
-        let is_free = |label: &u16| {
-            links.iter().all(|link| {
-                let held = self.labels.get(link).and_then(|labels| labels.get(label));
-                held.is_none_or(|shares| shares.iter().all(|share| &*share.key == key))
-            })
-        };
-        let own = links.first().and_then(|link| self.labels.get(link));
-        let mut own = own.into_iter().flatten().filter(|(_, shares)| shares.iter().any(|s| &*s.key == key));
-        own.find_map(|(label, _)| Some(*label).filter(is_free)).or_else(|| LABELS.into_iter().find(is_free))
+        let owner = self.holders.get(&Holder::Intent(key.into())).map(|(no, _)| *no);
+        let mut is_others = [false; *LABELS.end() as usize + 1];
+        let mut own = BTreeSet::new();
+        for link in links {
+            let first = (*link, 0, HolderNo(0), ShareNo(0));
+            let last = (*link, u16::MAX, HolderNo(u64::MAX), ShareNo(u64::MAX));
+            for (_, label, holder, _) in self.labels.range(first..=last) {
+                match Some(*holder) == owner {
+                    true => drop(own.insert(*label)),
+                    false => is_others[usize::from(*label)] = true,
+                }
+            }
+        }
+        let is_free = |label: &u16| !is_others[usize::from(*label)];
+        own.into_iter().find(is_free).or_else(|| LABELS.into_iter().find(is_free))
     }
 
     /// Takes bandwidth and a label on links. What is beyond the links' own is taken all the same: whoever compiles has
@@ -77,63 +124,80 @@ impl Ledger {
         label: Option<u16>,
     ) {
         self.give_back(&share);
+        if bandwidth.is_none() && label.is_none() {
+            return;
+        }
+        let names = [holder, Holder::Intent(share.key.clone())];
+        let [holder, owner] = [&names[0], &names[1]].map(|name| self.number(name));
+        self.next += 1;
+        let no = ShareNo(self.next);
         for link in links {
             if let Some(bandwidth) = bandwidth {
-                let holders = self.bandwidth.entry(*link).or_default();
-                holders.entry(holder.clone()).or_default().insert(share.clone(), bandwidth);
+                self.change(*link, holder, |held| held.insert((*link, holder, bandwidth, no)));
             }
             if let Some(label) = label {
-                let labels = self.labels.entry(*link).or_default();
-                labels.entry(label).or_default().insert(share.clone());
+                self.labels.insert((*link, label, owner, no));
             }
         }
-        if bandwidth.is_some() || label.is_some() {
-            self.shares.insert(share, (holder, links.to_vec()));
-        }
+        self.shares.insert(share, Taken { no, holder, owner, names, links: links.into(), bandwidth, label });
     }
 
     /// What a share has of each link: bits per second, a label.
     pub fn held(&self, share: &Share) -> Vec<(LinkNo, Option<u64>, Option<u16>)> {
-        let Some((holder, links)) = self.shares.get(share) else { return Vec::new() };
-        let of = |link: &LinkNo| {
-            let bandwidth =
-                self.bandwidth.get(link).and_then(|holders| holders.get(holder)?.get(share)).copied();
-            let labels = self.labels.get(link).into_iter().flatten();
-            let label =
-                labels.into_iter().find(|(_, shares)| shares.contains(share)).map(|(label, _)| *label);
-            (*link, bandwidth, label)
-        };
-        links.iter().map(of).collect()
+        let Some(Taken { links, bandwidth, label, .. }) = self.shares.get(share) else { return Vec::new() };
+        links.iter().map(|link| (*link, *bandwidth, *label)).collect()
     }
 
-    /// All that a share has. Whether it had something.
-    pub fn give_back(&mut self, share: &Share) -> bool {
-        let Some((holder, links)) = self.shares.remove(share) else { return false };
-        for link in links {
-            if let Some(holders) = self.bandwidth.get_mut(&link) {
-                if let Some(shares) = holders.get_mut(&holder) {
-                    shares.remove(share);
-                }
-                holders.retain(|_, shares| !shares.is_empty());
-                if holders.is_empty() {
-                    self.bandwidth.remove(&link);
-                }
+    /// All that a share has; where that was.
+    pub fn give_back(&mut self, share: &Share) -> Box<[LinkNo]> {
+        let Some(taken) = self.shares.remove(share) else { return Box::default() };
+        let Taken { no, holder, owner, names, links, bandwidth, label } = taken;
+        for link in &links {
+            if let Some(bandwidth) = bandwidth {
+                self.change(*link, holder, |held| held.remove(&(*link, holder, bandwidth, no)));
             }
-            if let Some(labels) = self.labels.get_mut(&link) {
-                labels.values_mut().for_each(|shares| {
-                    shares.remove(share);
-                });
-                labels.retain(|_, shares| !shares.is_empty());
-                if labels.is_empty() {
-                    self.labels.remove(&link);
+            if let Some(label) = label {
+                self.labels.remove(&(*link, label, owner, no));
+            }
+        }
+        for name in names {
+            if let Some((_, shares)) = self.holders.get_mut(&name) {
+                *shares -= 1;
+                if *shares == 0 {
+                    self.holders.remove(&name);
                 }
             }
         }
-        true
+        links
+    }
+
+    fn change(
+        &mut self,
+        link: LinkNo,
+        holder: HolderNo,
+        how: impl FnOnce(&mut BTreeSet<(LinkNo, HolderNo, u64, ShareNo)>) -> bool,
+    ) {
+        let before = self.largest(link, holder);
+        let _has_changed = how(&mut self.bandwidth);
+        let after = self.largest(link, holder);
+        if self.taken.len() <= link.index() {
+            self.taken.resize(link.index() + 1, 0);
+        }
+        let taken = &mut self.taken[link.index()];
+        *taken = *taken + u128::from(after) - u128::from(before);
+    }
+
+    fn number(&mut self, holder: &Holder) -> HolderNo {
+        self.next += 1;
+        let new = HolderNo(self.next);
+        let (no, shares) = self.holders.entry(holder.clone()).or_insert((new, 0));
+        *shares += 1;
+        *no
     }
 
     /// Nobody holds anything.
     pub fn is_empty(&self) -> bool {
-        self.bandwidth.is_empty() && self.labels.is_empty() && self.shares.is_empty()
+        let is_nothing = self.bandwidth.is_empty() && self.labels.is_empty() && self.shares.is_empty();
+        is_nothing && self.holders.is_empty() && self.taken.iter().all(|taken| *taken == 0)
     }
 }

@@ -31,12 +31,13 @@ pub use network::SettledPort;
 pub use request::{IntentRefused, KEY_MAX, Wish};
 pub use view::{IntentView, LinkView, PortView, ReservationView, TopologyView};
 
+use crate::compile::Gate;
 use crate::intent::Intent;
 use crate::ledger::{Holder, Ledger, Share};
 use crate::path::Trees;
 use crate::phase::{Request, Standing, State, counts};
-use crate::topology::{DeviceNo, Topology};
-use crate::track::Tracker;
+use crate::topology::{DeviceNo, LinkNo, Topology};
+use crate::track::{Concerned, Hope, Tracker};
 use load::Stand;
 use network::Damping;
 use place::{Open, Placed};
@@ -91,9 +92,9 @@ pub enum Effect {
 /// An intent.
 #[derive(Debug)]
 struct Held {
-    key: Box<str>,
+    key: Arc<str>,
     intent: Arc<Intent>,
-    group: Option<Box<str>>,
+    group: Option<Arc<str>>,
     request: Request,
     /// Counts with each time that it is looked at.
     version: u64,
@@ -128,18 +129,44 @@ pub struct Manager {
     trees: Trees,
     tracker: Tracker<IntentNo>,
     held: BTreeMap<IntentNo, Held>,
-    by_key: BTreeMap<Box<str>, IntentNo>,
+    by_key: BTreeMap<Arc<str>, IntentNo>,
     tokens: BTreeMap<Token, IntentNo>,
     next_token: u64,
-    /// To be looked at, and why.
-    todo: BTreeMap<IntentNo, Arc<str>>,
+    todo: Todo,
     due: BTreeSet<(MonoTime, IntentNo)>,
     counts: [usize; State::ALL.len()],
     unsaved: BTreeSet<IntentNo>,
     damping: Damping,
-    /// Something that others may hope for was given back.
-    given_back: bool,
+    /// Of these something was given back that others may hope for.
+    given_back: BTreeSet<LinkNo>,
     effects: VecDeque<Effect>,
+}
+
+/// Intents that are to be looked at, and why; and whether they are in any case.
+#[derive(Debug, Default)]
+struct Todo(BTreeMap<IntentNo, (Arc<str>, bool)>);
+
+impl Todo {
+    /// The first reason is told.
+    fn surely(&mut self, no: IntentNo, why: &Arc<str>) {
+        self.0.entry(no).or_insert_with(|| (why.clone(), true)).1 = true;
+    }
+
+    fn all(&mut self, concerned: Concerned<IntentNo>, why: &Arc<str>) {
+        for no in concerned.perhaps {
+            self.0.entry(no).or_insert_with(|| (why.clone(), false));
+        }
+        concerned.surely.into_iter().for_each(|no| self.surely(no, why));
+    }
+
+    /// It was asked for: that is the reason.
+    fn asked(&mut self, no: IntentNo) {
+        self.0.insert(no, ("it was asked for".into(), true));
+    }
+
+    fn has(&self, no: IntentNo) -> bool {
+        self.0.contains_key(&no)
+    }
 }
 
 impl Manager {
@@ -165,22 +192,22 @@ impl Manager {
             self.due.remove(&(due, no));
             if let Some(held) = self.held.get_mut(&no) {
                 held.due = None;
-                self.todo.entry(no).or_insert_with(|| "it is tried again".into());
+                self.todo.surely(no, &"it is tried again".into());
             }
         }
         self.concern();
         // What one gives back another may take; each is looked at once, and those that hope once more.
         for _ in 0..2 {
-            for (no, why) in std::mem::take(&mut self.todo) {
-                self.look(now, no, why);
+            for (no, (why, is_sure)) in std::mem::take(&mut self.todo).0 {
+                if is_sure || self.is_of_use(no) {
+                    self.look(now, no, why);
+                }
             }
-            if !std::mem::take(&mut self.given_back) {
+            let links = std::mem::take(&mut self.given_back);
+            if links.is_empty() {
                 break;
             }
-            let hoping: Vec<IntentNo> = self.tracker.hoping_for_reservations().collect();
-            for no in hoping {
-                self.todo.entry(no).or_insert_with(|| "somebody gave back what it needs".into());
-            }
+            self.todo.all(self.tracker.concerned_by_room(&links), &"somebody gave back what it needs".into());
         }
     }
 
@@ -191,10 +218,18 @@ impl Manager {
             return;
         }
         let why: Arc<str> = self.told(&changes).into();
-        for no in self.tracker.concerned(&changes) {
-            self.todo.entry(no).or_insert_with(|| why.clone());
-        }
+        self.todo.all(self.tracker.concerned(&self.topology, &changes), &why);
         self.look_for_other_ways(&why);
+    }
+
+    /// One of the links that an intent hopes for is of use to it: without, there is no path as before.
+    fn is_of_use(&self, no: IntentNo) -> bool {
+        let (Hope::Links(links), Some(held)) = (self.tracker.hope(no), self.held.get(&no)) else {
+            return true;
+        };
+        let (wanted, holder) = (&held.intent.constraints, held.holder());
+        let gate = Gate { topology: &self.topology, ledger: &self.ledger, wanted, holder: &holder };
+        links.iter().any(|link| self.topology.passes(*link) && gate.permits(*link))
     }
 
     /// How many intents there are.
@@ -241,7 +276,7 @@ impl Manager {
     /// What was asked for last, and nothing of it is under way.
     pub fn is_settled(&self, no: IntentNo) -> bool {
         let is_open = |held: &Held| held.work.is_some() || held.again.is_some();
-        self.held.get(&no).is_some_and(|held| !is_open(held) && !self.todo.contains_key(&no))
+        self.held.get(&no).is_some_and(|held| !is_open(held) && !self.todo.has(no))
     }
 
     /// Something that comes may heal it.
@@ -285,7 +320,7 @@ impl Manager {
         self.tracker.forget(no);
         let Some(held) = self.held.remove(&no) else { return };
         for number in 0..=held.shares {
-            self.give_back(&held.key, number);
+            self.give_back(held.key.clone(), number);
         }
         for token in held.open.keys() {
             self.tokens.remove(token);
@@ -307,14 +342,13 @@ impl Manager {
         let Some(held) = self.held.get_mut(&no).filter(|held| held.open.is_empty()) else { return };
         let (key, leaving) = (held.key.clone(), std::mem::take(&mut held.leaving));
         for number in leaving {
-            self.give_back(&key, number);
+            self.give_back(key.clone(), number);
         }
     }
 
-    fn give_back(&mut self, key: &str, number: u64) {
-        if self.ledger.give_back(&Share { key: key.into(), number }) {
-            self.given_back = true;
-        }
+    fn give_back(&mut self, key: Arc<str>, number: u64) {
+        let links = self.ledger.give_back(&Share { key, number });
+        self.given_back.extend(links);
     }
 }
 

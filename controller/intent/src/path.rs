@@ -5,6 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::sync::Arc;
 
 use pathfinding::prelude::{dijkstra, dijkstra_all, yen};
 
@@ -23,33 +24,65 @@ enum At {
     Link(LinkNo),
 }
 
-/// The cheapest paths from one device to all others, kept until the topology is another. By numbers in arrays: a tree of a
-/// thousand devices with sixty links each takes a tenth of a millisecond, and some milliseconds by a map of places.
+/// What is kept of a topology until it is another: the cheapest paths from one device to all others, and how far each is
+/// from one. By numbers in arrays: a tree of a thousand devices with sixty links each takes a tenth of a millisecond, and
+/// some milliseconds by a map of places.
 #[derive(Debug, Default)]
 pub struct Trees {
     version: u64,
-    /// From each device the cheapest link to each neighbour, with what it weighs.
-    out: Vec<Vec<(usize, u64, LinkNo)>>,
+    /// From each device all links, and those that lead to it.
+    out: Vec<Vec<Edge>>,
+    into: Vec<Vec<Edge>>,
     /// By source: the last link to each device that can be reached.
     by_source: BTreeMap<DeviceNo, Vec<Option<LinkNo>>>,
+    /// By target: how far each device is from it.
+    by_target: BTreeMap<DeviceNo, Arc<[u64]>>,
+    /// By source: what keeps it from those that it does not reach.
+    closed: BTreeMap<DeviceNo, Closed>,
+    /// Of the last search.
+    seen: Vec<Seen>,
+    searches: u64,
 }
 
-/// Sources of which trees are kept: 1,000 devices each, that is some 50 MB.
+/// A link, from the device whose list it is in.
+#[derive(Clone, Copy, Debug)]
+struct Edge {
+    /// The device at the other end.
+    to: usize,
+    weight: u64,
+    link: LinkNo,
+}
+
+/// A device in a search; one of another search is not seen.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    search: u64,
+    /// By which link; none at the start.
+    by: Option<LinkNo>,
+}
+
+/// Links over which no packet goes now, one of which at least every path would have to take. None: they are too many to
+/// be kept.
+pub type Closed = Option<Arc<[LinkNo]>>;
+
+/// Devices of which trees are kept: of 1,000 devices each, that is some 50 MB.
 const TREES_MAX: usize = 4096;
+/// Of [`Closed`]: an intent is tracked by each of them.
+const CLOSED_MAX: usize = 64;
+/// Links that a search finds closed before it looks whether anything leads to its end at all.
+const TROUBLE: usize = 32;
+/// Links that are looked at for that.
+const NEARBY: usize = 2048;
 
 impl Trees {
     /// The cheapest path by cost, over all links.
     pub fn cheapest(&mut self, topology: &Topology, from: DeviceNo, to: DeviceNo) -> Option<Path> {
-        if self.version != topology.version() || self.out.is_empty() {
-            self.out = neighbourhood(topology);
-            self.by_source.clear();
-            self.version = topology.version();
-        }
+        self.renew(topology);
+        let out = &self.out;
         if self.by_source.len() >= TREES_MAX {
             self.by_source.clear();
         }
-        let out = &self.out;
-        let last = self.by_source.entry(from).or_insert_with(|| tree(out, from.index()));
+        let last = self.by_source.entry(from).or_insert_with(|| tree(out, from.index()).0);
         let mut path = Path::new();
         let mut at = to;
         while at != from {
@@ -60,25 +93,198 @@ impl Trees {
         path.reverse();
         Some(path)
     }
-}
 
-/// Of several links to one neighbour the cheapest, and of equal ones the first.
-fn neighbourhood(topology: &Topology) -> Vec<Vec<(usize, u64, LinkNo)>> {
-    let of = |device: DeviceNo| {
-        let mut best: BTreeMap<usize, (u64, LinkNo)> = BTreeMap::new();
-        for link in topology.out(device) {
-            let offer = (with_hop(topology.cost(link).into()), link);
-            let kept = best.entry(topology.devices_of(link).1.index()).or_insert(offer);
-            *kept = offer.min(*kept);
+    /// Where [`Trees::cheapest`] finds none: what is in the way.
+    pub fn closed(&mut self, topology: &Topology, from: DeviceNo) -> Closed {
+        self.renew(topology);
+        if self.closed.len() >= TREES_MAX {
+            self.closed.clear();
         }
-        best.into_iter().map(|(to, (weight, link))| (to, weight, link)).collect()
-    };
-    topology.all_devices().map(of).collect()
+        if let Some(known) = self.closed.get(&from) {
+            return known.clone();
+        }
+        let last = tree(&self.out, from.index()).0;
+        let is_reached =
+            |device: DeviceNo| device == from || last.get(device.index()).is_some_and(Option::is_some);
+        let closed = edge_of(topology, topology.all_devices().filter(|it| is_reached(*it)), is_reached, false);
+        self.closed.insert(from, closed.clone());
+        closed
+    }
+
+    /// The cheapest path over links that are open, or what is in the way. Guided by how far each device is from the end
+    /// where all are open, so that what leads elsewhere is not looked at; a link is asked about when it is its turn.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn cheapest_open(
+        &mut self,
+        topology: &Topology,
+        from: DeviceNo,
+        to: DeviceNo,
+        open: &dyn Fn(LinkNo) -> bool,
+    ) -> Result<Path, Closed> {
+        let far = self.towards(topology, to);
+        self.searches += 1;
+        let search = self.searches;
+        self.seen.resize(self.out.len(), Seen { search: 0, by: None });
+        let mut next = BinaryHeap::new();
+        let mut at = from;
+        let (mut gone, mut by, mut shut) = (0, None, 0);
+        loop {
+            self.seen[at.index()] = Seen { search, by };
+            if at == to {
+                return Ok(self.way(topology, from, to));
+            }
+            for edge in &self.out[at.index()] {
+                let rest = far[edge.to];
+                if rest < u64::MAX && self.seen[edge.to].search != search {
+                    let gone = edge.weight.saturating_add(gone);
+                    // Of what may be as cheap the one that is nearest to the end.
+                    next.push(Reverse((gone.saturating_add(rest), Reverse(gone), edge.link)));
+                }
+            }
+            loop {
+                let Some(Reverse((_, Reverse(whole), link))) = next.pop() else {
+                    return Err(self.around(topology, from, open));
+                };
+                let end = topology.devices_of(link).1;
+                if self.seen[end.index()].search == search {
+                    continue;
+                }
+                if open(link) {
+                    (at, gone, by) = (end, whole, Some(link));
+                    break;
+                }
+                shut += 1;
+                if shut == TROUBLE
+                    && let Some(closed) = self.is_cut_off(topology, from, to, open)
+                {
+                    return Err(closed);
+                }
+            }
+        }
+    }
+
+    fn way(&self, topology: &Topology, from: DeviceNo, to: DeviceNo) -> Path {
+        let mut path = Path::new();
+        let mut at = to;
+        while at != from {
+            let Some(link) = self.seen[at.index()].by else { break };
+            path.push(link);
+            at = topology.devices_of(link).0;
+        }
+        path.reverse();
+        path
+    }
+
+    /// What leads from those that can be reached to others: also from those that lead nowhere today.
+    fn around(&mut self, topology: &Topology, from: DeviceNo, open: &dyn Fn(LinkNo) -> bool) -> Closed {
+        self.searches += 1;
+        let seen = Seen { search: self.searches, by: None };
+        self.seen[from.index()] = seen;
+        let mut reached = vec![from];
+        let mut at = 0;
+        while let Some(device) = reached.get(at).copied() {
+            for edge in &self.out[device.index()] {
+                if self.seen[edge.to].search != seen.search && open(edge.link) {
+                    self.seen[edge.to] = seen;
+                    reached.push(topology.devices_of(edge.link).1);
+                }
+            }
+            at += 1;
+        }
+        let is_seen = |device: DeviceNo| self.seen[device.index()].search == seen.search;
+        edge_of(topology, reached.into_iter(), is_seen, false)
+    }
+
+    /// Nothing leads to the end, from not far around it: what would have to.
+    fn is_cut_off(
+        &self,
+        topology: &Topology,
+        from: DeviceNo,
+        to: DeviceNo,
+        open: &dyn Fn(LinkNo) -> bool,
+    ) -> Option<Closed> {
+        let mut reached = BTreeSet::from([to]);
+        let mut left = vec![to];
+        let mut looked = 0;
+        while let Some(at) = left.pop() {
+            for edge in &self.into[at.index()] {
+                looked += 1;
+                if looked > NEARBY {
+                    return None;
+                }
+                let start = topology.devices_of(edge.link).0;
+                if !reached.contains(&start) && open(edge.link) {
+                    if start == from {
+                        return None;
+                    }
+                    reached.insert(start);
+                    left.push(start);
+                }
+            }
+        }
+        let devices: Vec<DeviceNo> = reached.iter().copied().collect();
+        Some(edge_of(topology, devices.into_iter(), |device| reached.contains(&device), true))
+    }
+
+    /// How far each device is from this one, over all links.
+    fn towards(&mut self, topology: &Topology, to: DeviceNo) -> Arc<[u64]> {
+        self.renew(topology);
+        let into = &self.into;
+        if self.by_target.len() >= TREES_MAX {
+            self.by_target.clear();
+        }
+        self.by_target.entry(to).or_insert_with(|| tree(into, to.index()).1.into()).clone()
+    }
+
+    fn renew(&mut self, topology: &Topology) {
+        if self.version == topology.version() && self.out.len() == topology.device_count() {
+            return;
+        }
+        self.version = topology.version();
+        (self.by_source, self.by_target) = (BTreeMap::new(), BTreeMap::new());
+        self.closed.clear();
+        self.out = topology.all_devices().map(|_| Vec::new()).collect();
+        self.into.clone_from(&self.out);
+        for link in topology.links() {
+            let (from, to) = topology.devices_of(link);
+            let weight = with_hop(topology.cost(link).into());
+            self.out[from.index()].push(Edge { to: to.index(), weight, link });
+            self.into[to.index()].push(Edge { to: from.index(), weight, link });
+        }
+        // Of equal ones the one over the device with the lower number.
+        let lists = self.out.iter_mut().chain(&mut self.into);
+        lists.for_each(|list| list.sort_unstable_by_key(|edge| (edge.to, edge.weight, edge.link)));
+    }
 }
 
-/// The last link to each device that can be reached: Dijkstra's. Of paths that weigh the same the one over the devices
-/// with the lower numbers is taken.
-fn tree(out: &[Vec<(usize, u64, LinkNo)>], from: usize) -> Vec<Option<LinkNo>> {
+/// Links that are known between some devices and the others, over which none is reached: from them, or to them.
+fn edge_of(
+    topology: &Topology,
+    devices: impl Iterator<Item = DeviceNo>,
+    is_among: impl Fn(DeviceNo) -> bool,
+    into: bool,
+) -> Closed {
+    let mut closed = BTreeSet::new();
+    for device in devices {
+        let links = if into { topology.ever_into(device) } else { topology.ever_out(device) };
+        for link in links {
+            let (from, to) = topology.devices_of(*link);
+            if !is_among(if into { from } else { to }) {
+                closed.insert(*link);
+            }
+            if closed.len() > CLOSED_MAX {
+                return None;
+            }
+        }
+    }
+    Some(closed.into_iter().collect())
+}
+
+/// The last link to each device that can be reached, and how far it is: Dijkstra's. Of paths that weigh the same the one
+/// over the devices with the lower numbers is taken.
+fn tree(out: &[Vec<Edge>], from: usize) -> (Vec<Option<LinkNo>>, Vec<u64>) {
     let mut far = vec![u64::MAX; out.len()];
     let mut last = vec![None; out.len()];
     let mut next = BinaryHeap::from([Reverse((0, from))]);
@@ -89,7 +295,7 @@ fn tree(out: &[Vec<(usize, u64, LinkNo)>], from: usize) -> Vec<Option<LinkNo>> {
         if far.get(at).is_none_or(|far| *far < weight) {
             continue;
         }
-        for (to, more, link) in &out[at] {
+        for Edge { to, weight: more, link } in &out[at] {
             let whole = weight.saturating_add(*more);
             if whole < far[*to] {
                 far[*to] = whole;
@@ -98,7 +304,7 @@ fn tree(out: &[Vec<(usize, u64, LinkNo)>], from: usize) -> Vec<Option<LinkNo>> {
             }
         }
     }
-    last
+    (last, far)
 }
 
 /// Of paths that weigh the same the one with fewer links is taken; no path has a million.

@@ -36,8 +36,15 @@ impl DeviceNo {
 pub struct PortNo(u32);
 
 /// One direction of a link of a [`Topology`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkNo(u32);
+
+impl LinkNo {
+    /// From 0, without gaps.
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
 
 /// A port by names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -74,6 +81,8 @@ pub enum Change {
     PortUp(PortNo),
     /// It can no longer be an end point.
     PortDown(PortNo),
+    /// No link is at it any more.
+    PortFree(PortNo),
 }
 
 /// Why something cannot be said of a topology.
@@ -110,6 +119,8 @@ struct Device {
     ports: BTreeMap<Box<str>, PortNo>,
     /// By number: all that ever left here.
     out: Vec<LinkNo>,
+    /// By number: all that ever led here.
+    into: Vec<LinkNo>,
 }
 
 #[derive(Debug)]
@@ -281,6 +292,31 @@ impl Topology {
     /// Those that leave a device, and over which packets pass; by number.
     pub fn out(&self, device: DeviceNo) -> impl Iterator<Item = LinkNo> + '_ {
         self.devices[device.0 as usize].out.iter().copied().filter(|link| self.passes(*link))
+    }
+
+    /// All that ever left a device, by number.
+    pub(crate) fn ever_out(&self, device: DeviceNo) -> &[LinkNo] {
+        &self.devices[device.0 as usize].out
+    }
+
+    /// All that ever led to a device, by number.
+    pub(crate) fn ever_into(&self, device: DeviceNo) -> &[LinkNo] {
+        &self.devices[device.0 as usize].into
+    }
+
+    /// How many devices there ever were.
+    pub(crate) fn device_count(&self) -> usize {
+        self.devices.len()
+    }
+
+    /// How many links there ever were: the number of the next one.
+    pub(crate) fn next_link(&self) -> LinkNo {
+        LinkNo(number(&self.links))
+    }
+
+    /// What is said of a link beyond numbers.
+    pub fn annotation(&self, link: LinkNo, name: &str) -> Option<&str> {
+        self.links[link.0 as usize].declared.as_ref()?.annotations.get(name).map(|value| &**value)
     }
 
     /// Packets pass over it: both ports are up, somebody says that it is there, and LLDP does not say otherwise.
@@ -470,6 +506,7 @@ impl Topology {
             away: false,
             ports: BTreeMap::new(),
             out: Vec::new(),
+            into: Vec::new(),
         });
         Ok(device)
     }
@@ -507,8 +544,9 @@ impl Topology {
         self.by_ends.insert((start, end), link);
         self.ports[start.0 as usize].out.push(link);
         self.ports[end.0 as usize].into.push(link);
-        let device = self.device_of(start);
-        self.devices[device.0 as usize].out.push(link);
+        let [near, far] = [start, end].map(|port| self.device_of(port).0 as usize);
+        self.devices[near].out.push(link);
+        self.devices[far].into.push(link);
         self.links.push(Link { from: start, to: end, declared: None, discovered: false, silent: false });
         Ok(link)
     }
@@ -532,6 +570,8 @@ impl Topology {
             touched.extend(state.out.iter().chain(&state.into));
         }
         let before: Vec<bool> = touched.iter().map(|link| self.passes(*link)).collect();
+        let ends: BTreeSet<PortNo> = links.iter().flat_map(|link| <[_; 2]>::from(self.ends(*link))).collect();
+        let inner: Vec<bool> = ends.iter().map(|port| self.is_inner(*port)).collect();
         let up: Vec<bool> = ports.iter().map(|port| self.is_up(*port)).collect();
         let traits: Vec<LinkTraits> = links.iter().map(|link| self.traits(*link)).collect();
         how(self);
@@ -548,6 +588,10 @@ impl Topology {
                 (true, false) => self.note(Change::PortDown(*port), Change::PortUp(*port)),
                 (true, true) | (false, false) => {}
             }
+        }
+        let was_inner = ends.into_iter().zip(inner).filter(|(_, inner)| *inner);
+        for (port, _) in was_inner.filter(|(port, _)| !self.is_inner(*port)).collect::<Vec<_>>() {
+            self.changes.insert(Change::PortFree(port));
         }
         for (link, before) in links.iter().zip(traits) {
             if before != self.traits(*link) {

@@ -5,34 +5,64 @@
 //! costs those that go over it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use crate::compile::{CompileError, Compiled};
-use crate::topology::{Change, LinkNo, PortNo};
+use muster_shared::model::flow::DeviceName;
+
+use crate::compile::CompileError;
+use crate::topology::{Change, ConnectPoint, LinkNo, PortNo, Topology};
 
 /// What may heal an intent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hope {
     /// Nothing but another request.
     None,
+    /// A port of this device.
+    Device(DeviceName),
+    /// That this port comes, or is free.
+    Point(ConnectPoint),
+    /// One of these links, or one that nobody has heard of yet.
+    Links(Arc<[LinkNo]>),
     /// A link or a port that comes, or becomes another.
     Network,
     /// That too, and what others give back.
-    Reservations,
+    Anything,
 }
 
+/// What an intent stands on.
 #[derive(Debug)]
 struct On {
-    links: Box<[LinkNo]>,
-    ports: Box<[PortNo]>,
+    links: Arc<[LinkNo]>,
+    ports: Arc<[PortNo]>,
 }
 
-/// What intents stand on. `K` is what the caller knows an intent by.
+/// By a thing those that have to do with it.
+type Index<T, K> = BTreeMap<T, BTreeSet<K>>;
+
+/// What intents stand on, and what they hope for. `K` is what the caller knows an intent by.
 #[derive(Debug)]
 pub struct Tracker<K> {
-    by_link: BTreeMap<LinkNo, BTreeSet<K>>,
-    by_port: BTreeMap<PortNo, BTreeSet<K>>,
+    by_link: Index<LinkNo, K>,
+    by_port: Index<PortNo, K>,
     standing: BTreeMap<K, On>,
     hopeful: BTreeMap<K, Hope>,
+    for_device: Index<DeviceName, K>,
+    for_point: Index<ConnectPoint, K>,
+    for_link: Index<LinkNo, K>,
+    for_network: BTreeSet<K>,
+    for_anything: BTreeSet<K>,
+    /// Those that hope for links, by the number that the next link had when they began to.
+    since: Index<LinkNo, K>,
+    since_of: BTreeMap<K, LinkNo>,
+}
+
+/// Those that a change concerns.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Concerned<K> {
+    /// To be compiled again.
+    pub surely: BTreeSet<K>,
+    /// Those too of which [`Tracker::hope`] is for links, unless none of these is of use.
+    pub perhaps: BTreeSet<K>,
 }
 
 impl<K> Default for Tracker<K> {
@@ -42,6 +72,13 @@ impl<K> Default for Tracker<K> {
             by_port: BTreeMap::new(),
             standing: BTreeMap::new(),
             hopeful: BTreeMap::new(),
+            for_device: BTreeMap::new(),
+            for_point: BTreeMap::new(),
+            for_link: BTreeMap::new(),
+            for_network: BTreeSet::new(),
+            for_anything: BTreeSet::new(),
+            since: BTreeMap::new(),
+            since_of: BTreeMap::new(),
         }
     }
 }
@@ -50,54 +87,83 @@ impl CompileError {
     /// What may heal it.
     pub fn hope(&self) -> Hope {
         match self {
-            Self::Bad(_) => Hope::None,
-            Self::NoDevice(_) | Self::NoPort(_) | Self::Down(_) | Self::Inner { .. } => Hope::Network,
-            Self::Link { .. } | Self::Circle(_) | Self::TooMany(_) => Hope::Network,
-            Self::NoPath { .. } | Self::TooSlow { .. } | Self::NoLabel { .. } => Hope::Reservations,
+            Self::Bad(_) | Self::Circle(_) => Hope::None,
+            Self::NoDevice(device) => Hope::Device(device.clone()),
+            Self::NoPort(point) | Self::Down(point) | Self::Inner { port: point, .. } => {
+                Hope::Point(point.clone())
+            }
+            Self::NoPath { closed: Some(links), .. } => Hope::Links(links.clone()),
+            Self::Link { link: Some(link), .. } => Hope::Links([*link].into()),
+            // One that nobody has heard of yet.
+            Self::Link { link: None, .. } => Hope::Links([].into()),
+            Self::NoPath { closed: None, .. } | Self::TooSlow { .. } => Hope::Anything,
+            Self::NoLabel { .. } => Hope::Anything,
+            Self::TooMany(_) => Hope::Network,
         }
     }
 }
 
 impl<K: Ord + Copy> Tracker<K> {
-    /// It stands on what it was compiled to.
-    pub fn stands(&mut self, key: K, on: &Compiled) {
-        self.forget(key);
-        for link in &on.links {
+    /// It stands on what it was compiled to, and is not whole if it hopes.
+    pub fn stands(&mut self, key: K, links: Arc<[LinkNo]>, ports: Arc<[PortNo]>, hope: Hope) {
+        self.failed(key, hope, LinkNo::default());
+        for link in links.iter() {
             self.by_link.entry(*link).or_default().insert(key);
         }
-        for port in &on.points {
+        for port in ports.iter() {
             self.by_port.entry(*port).or_default().insert(key);
         }
-        let (links, ports) = (on.links.clone().into(), on.points.clone().into());
         self.standing.insert(key, On { links, ports });
-        if !on.missing.is_empty() {
-            self.hopeful.insert(key, Hope::Reservations);
-        }
     }
 
-    /// Nothing could be made of it.
-    pub fn failed(&mut self, key: K, hope: Hope) {
+    /// Nothing could be made of it, when the next link had this number.
+    pub fn failed(&mut self, key: K, hope: Hope, next: LinkNo) {
         self.forget(key);
-        if hope != Hope::None {
-            self.hopeful.insert(key, hope);
+        match &hope {
+            Hope::None => return,
+            Hope::Device(device) => drop(self.for_device.entry(device.clone()).or_default().insert(key)),
+            Hope::Point(point) => drop(self.for_point.entry(point.clone()).or_default().insert(key)),
+            Hope::Links(links) => {
+                for link in links.iter() {
+                    self.for_link.entry(*link).or_default().insert(key);
+                }
+                self.since.entry(next).or_default().insert(key);
+                self.since_of.insert(key, next);
+            }
+            Hope::Network => drop(self.for_network.insert(key)),
+            Hope::Anything => drop(self.for_anything.insert(key)),
         }
+        self.hopeful.insert(key, hope);
     }
 
     /// It stands on nothing, and hopes for nothing.
     pub fn forget(&mut self, key: K) {
-        self.hopeful.remove(&key);
+        match self.hopeful.remove(&key) {
+            None | Some(Hope::None) => {}
+            Some(Hope::Device(device)) => leave(&mut self.for_device, &device, key),
+            Some(Hope::Point(point)) => leave(&mut self.for_point, &point, key),
+            Some(Hope::Links(links)) => {
+                links.iter().for_each(|link| leave(&mut self.for_link, link, key));
+                if let Some(next) = self.since_of.remove(&key) {
+                    leave(&mut self.since, &next, key);
+                }
+            }
+            Some(Hope::Network) => drop(self.for_network.remove(&key)),
+            Some(Hope::Anything) => drop(self.for_anything.remove(&key)),
+        }
         let Some(On { links, ports }) = self.standing.remove(&key) else { return };
-        for link in links {
-            leave(&mut self.by_link, link, key);
-        }
-        for port in ports {
-            leave(&mut self.by_port, port, key);
-        }
+        links.iter().for_each(|link| leave(&mut self.by_link, link, key));
+        ports.iter().for_each(|port| leave(&mut self.by_port, port, key));
     }
 
     /// Something that comes may heal it.
     pub fn is_hopeful(&self, key: K) -> bool {
         self.hopeful.contains_key(&key)
+    }
+
+    /// What may heal it.
+    pub fn hope(&self, key: K) -> &Hope {
+        self.hopeful.get(&key).unwrap_or(&Hope::None)
     }
 
     /// How many stand on a link.
@@ -106,45 +172,60 @@ impl<K: Ord + Copy> Tracker<K> {
     }
 
     /// Those that are to be compiled again after these changes.
-    pub fn concerned(&self, changes: &BTreeSet<Change>) -> BTreeSet<K> {
-        let mut found = BTreeSet::new();
-        let mut heals = false;
+    pub fn concerned(&self, topology: &Topology, changes: &BTreeSet<Change>) -> Concerned<K> {
+        let (mut surely, mut perhaps) = (BTreeSet::new(), BTreeSet::new());
         for change in changes {
             match change {
-                Change::LinkDown(link) => found.extend(self.by_link.get(link).into_iter().flatten()),
-                Change::PortDown(port) => found.extend(self.by_port.get(port).into_iter().flatten()),
-                Change::LinkUp(_) | Change::PortUp(_) => heals = true,
+                Change::LinkDown(link) => surely.extend(of(&self.by_link, link)),
+                Change::PortDown(port) => surely.extend(of(&self.by_port, port)),
                 Change::LinkChanged(link) => {
-                    found.extend(self.by_link.get(link).into_iter().flatten());
-                    heals = true;
+                    surely.extend(of(&self.by_link, link));
+                    self.hope_for(*link, &mut surely, &mut perhaps);
+                }
+                Change::LinkUp(link) => self.hope_for(*link, &mut surely, &mut perhaps),
+                Change::PortUp(port) | Change::PortFree(port) => {
+                    let point = topology.point(*port);
+                    surely.extend(of(&self.for_point, &point));
+                    surely.extend(of(&self.for_device, &point.device));
+                    surely.extend(self.for_network.iter().chain(&self.for_anything));
                 }
             }
         }
-        if heals {
-            found.extend(self.hopeful.keys());
-        }
-        found
+        Concerned { surely, perhaps }
     }
 
-    /// Those that are to be compiled again after somebody gave something back.
-    pub fn hoping_for_reservations(&self) -> impl Iterator<Item = K> + '_ {
-        self.hopeful.iter().filter(|(_, hope)| **hope == Hope::Reservations).map(|(key, _)| *key)
+    /// Those whom a link may help that comes or becomes another.
+    fn hope_for(&self, link: LinkNo, surely: &mut BTreeSet<K>, perhaps: &mut BTreeSet<K>) {
+        surely.extend(self.for_network.iter().chain(&self.for_anything));
+        surely.extend(self.since.range(..=link).flat_map(|(_, keys)| keys));
+        perhaps.extend(of(&self.for_link, &link));
+    }
+
+    /// Those that may be compiled again after somebody gave something back of these links.
+    pub fn concerned_by_room(&self, links: &BTreeSet<LinkNo>) -> Concerned<K> {
+        let perhaps = links.iter().flat_map(|link| of(&self.for_link, link)).copied().collect();
+        Concerned { surely: self.for_anything.clone(), perhaps }
     }
 
     /// Nobody is known.
     pub fn is_empty(&self) -> bool {
-        self.standing.is_empty()
-            && self.hopeful.is_empty()
-            && self.by_link.is_empty()
-            && self.by_port.is_empty()
+        let stands = !self.standing.is_empty() || !self.by_link.is_empty() || !self.by_port.is_empty();
+        let hopes = !self.hopeful.is_empty() || !self.since_of.is_empty();
+        let hopes = hopes || !self.for_network.is_empty() || !self.for_anything.is_empty();
+        let indexed = self.for_device.len() + self.for_point.len() + self.for_link.len() + self.since.len();
+        !stands && !hopes && indexed == 0
     }
 }
 
-fn leave<T: Ord, K: Ord>(of: &mut BTreeMap<T, BTreeSet<K>>, thing: T, key: K) {
-    if let Some(keys) = of.get_mut(&thing) {
+fn of<'i, T: Ord, K>(index: &'i Index<T, K>, thing: &T) -> impl Iterator<Item = &'i K> {
+    index.get(thing).into_iter().flatten()
+}
+
+fn leave<T: Ord, K: Ord>(of: &mut Index<T, K>, thing: &T, key: K) {
+    if let Some(keys) = of.get_mut(thing) {
         keys.remove(&key);
         if keys.is_empty() {
-            of.remove(&thing);
+            of.remove(thing);
         }
     }
 }

@@ -246,7 +246,7 @@ impl Compiler<'_> {
         if made.paths.is_empty() {
             let from = one.device.clone();
             let to = many.first().map_or_else(|| from.clone(), |point| point.device.clone());
-            return Err(CompileError::NoPath { from, to, with: String::new() });
+            return Err(CompileError::NoPath { from, to, with: String::new(), closed: None });
         }
         Ok(Compiled { entries: rules::of_forks(self.topology, intent, forks), ..made })
     }
@@ -264,13 +264,13 @@ impl Compiler<'_> {
         let mut into: Vec<PortNo> = Vec::new();
         let mut given: BTreeSet<LinkNo> = BTreeSet::new();
         for (start, end) in links {
-            let wrong = |why| CompileError::Link { from: start.clone(), to: end.clone(), why };
-            let link = topology.link(start, end).ok_or_else(|| wrong("is not known"))?;
+            let wrong = |why, link| CompileError::Link { from: start.clone(), to: end.clone(), why, link };
+            let link = topology.link(start, end).ok_or_else(|| wrong("is not known", None))?;
             if !topology.passes(link) {
-                return Err(wrong("is down"));
+                return Err(wrong("is down", Some(link)));
             }
-            if !self.permits(&intent.constraints, holder, link) {
-                return Err(wrong("has not the bandwidth that is asked for"));
+            if !self.gate(&intent.constraints, holder).permits(link) {
+                return Err(wrong("has not the bandwidth that is asked for", Some(link)));
             }
             given.insert(link);
             let (near, far) = topology.ends(link);
@@ -296,6 +296,7 @@ impl Compiler<'_> {
                     from: name.clone(),
                     to,
                     with: " over the links given".into(),
+                    closed: None,
                 });
             };
             let (on, out) = (fork.on.clone(), fork.out.clone());

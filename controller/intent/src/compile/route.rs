@@ -2,8 +2,8 @@
 
 use crate::compile::{CompileError, Compiler};
 use crate::intent::{Constraints, LinkTypes};
-use crate::ledger::Holder;
-use crate::path::{self, Path};
+use crate::ledger::{Holder, Ledger};
+use crate::path::{self, Closed, Path};
 use crate::topology::{DeviceNo, LinkNo, Topology};
 
 /// Next cheapest paths that are looked at before the fastest one is taken instead.
@@ -20,29 +20,35 @@ impl Compiler<'_> {
         from: DeviceNo,
         to: DeviceNo,
     ) -> Result<Path, CompileError> {
-        let found = self.trees.cheapest(self.topology, from, to);
-        if *wanted == Constraints::default() || found.is_none() {
+        let topology = self.topology;
+        if *wanted == Constraints::default() {
             // Without constraints there is none to blame.
-            let [from, to] = [from, to].map(|device| self.topology.device_name(device).clone());
-            return found.ok_or(CompileError::NoPath { from, to, with: String::new() });
+            return match self.trees.cheapest(topology, from, to) {
+                Some(path) => Ok(path),
+                None => {
+                    let closed = self.trees.closed(topology, from);
+                    Err(self.no_path_with(from, to, String::new(), closed))
+                }
+            };
         }
-        let cost = |link: LinkNo| self.permits(wanted, holder, link).then(|| self.topology.cost(link).into());
+        let gate = self.gate(wanted, holder);
         if !wanted.waypoints.is_empty() {
             let path = self.by_waypoints(wanted, holder, from, to)?;
             return self.fast_enough(wanted, path, from, to);
         }
-        let cheapest = path::cheapest(self.topology, from, to, &cost);
-        let cheapest = cheapest.ok_or_else(|| self.no_path(wanted, holder, from, to))?;
+        let found = self.trees.cheapest_open(topology, from, to, &|link| gate.permits(link));
+        let cheapest = found.map_err(|closed| self.no_path(wanted, holder, from, to, closed))?;
         let Some(most) = wanted.latency else { return Ok(cheapest) };
-        if latency(self.topology, &cheapest) <= most {
+        if latency(topology, &cheapest) <= most {
             return Ok(cheapest);
         }
-        let few = path::cheapest_few(self.topology, from, to, &cost, ALTERNATIVES);
-        if let Some(path) = few.into_iter().find(|path| latency(self.topology, path) <= most) {
+        let cost = |link: LinkNo| gate.permits(link).then(|| topology.cost(link).into());
+        let few = path::cheapest_few(topology, from, to, &cost, ALTERNATIVES);
+        if let Some(path) = few.into_iter().find(|path| latency(topology, path) <= most) {
             return Ok(path);
         }
-        let time = |link: LinkNo| cost(link).and_then(|_: u64| self.topology.latency(link));
-        let fastest = path::cheapest(self.topology, from, to, &time);
+        let time = |link: LinkNo| cost(link).and_then(|_: u64| topology.latency(link));
+        let fastest = path::cheapest(topology, from, to, &time);
         self.fast_enough(wanted, fastest.unwrap_or(cheapest), from, to)
     }
 
@@ -71,7 +77,8 @@ impl Compiler<'_> {
         from: DeviceNo,
         to: DeviceNo,
     ) -> Result<(Path, Option<Path>), CompileError> {
-        let cost = |link: LinkNo| self.permits(wanted, holder, link).then(|| self.topology.cost(link).into());
+        let gate = self.gate(wanted, holder);
+        let cost = |link: LinkNo| gate.permits(link).then(|| self.topology.cost(link).into());
         if let Some((first, second)) = path::disjoint(self.topology, from, to, &cost) {
             let most = wanted.latency.unwrap_or(u64::MAX);
             if [&first, &second].iter().all(|path| latency(self.topology, path) <= most) {
@@ -83,7 +90,7 @@ impl Compiler<'_> {
 
     /// Leg by leg; what a leg has passed is closed to those after it.
     fn by_waypoints(
-        &self,
+        &mut self,
         wanted: &Constraints,
         holder: &Holder,
         from: DeviceNo,
@@ -99,7 +106,7 @@ impl Compiler<'_> {
         stops.dedup();
         let mut tries = ALTERNATIVES * stops.len();
         self.legs(wanted, holder, &stops, &mut vec![from], &mut tries)
-            .ok_or_else(|| self.no_path(wanted, holder, from, to))
+            .ok_or_else(|| self.no_path(wanted, holder, from, to, None))
     }
 
     fn legs(
@@ -116,8 +123,9 @@ impl Compiler<'_> {
         if passed.contains(&to) {
             return None;
         }
+        let gate = self.gate(wanted, holder);
         let cost = |link: LinkNo| {
-            let is_open = !closed(self.topology.devices_of(link).1) && self.permits(wanted, holder, link);
+            let is_open = !closed(self.topology.devices_of(link).1) && gate.permits(link);
             is_open.then(|| self.topology.cost(link).into())
         };
         let legs = path::cheapest_few(self.topology, from, to, &cost, ALTERNATIVES);
@@ -133,51 +141,22 @@ impl Compiler<'_> {
         None
     }
 
-    /// Whether a path may go over a link.
-    pub(super) fn permits(&self, wanted: &Constraints, holder: &Holder, link: LinkNo) -> bool {
-        self.refused(wanted, holder, link).is_none()
-    }
-
-    /// The first constraint that a link does not meet.
-    fn refused(&self, wanted: &Constraints, holder: &Holder, link: LinkNo) -> Option<&'static str> {
-        let topology = self.topology;
-        if let Some(bandwidth) = wanted.bandwidth
-            && self.ledger.offered(topology, link, holder).is_none_or(|offered| offered < bandwidth)
-        {
-            return Some("the bandwidth");
-        }
-        // A link whose latency nobody knows may take any time.
-        if wanted.latency.is_some() && topology.latency(link).is_none() {
-            return Some("a known latency");
-        }
-        let (from, to) = topology.devices_of(link);
-        let is_obstacle = |device| wanted.obstacles.contains(topology.device_name(device));
-        if is_obstacle(from) || is_obstacle(to) {
-            return Some("the obstacles");
-        }
-        if !wanted.obstacle_links.is_empty() {
-            let (from, to) = topology.ends(link);
-            if wanted.obstacle_links.contains(&(topology.point(from), topology.point(to))) {
-                return Some("the obstacles");
-            }
-        }
-        let types = wanted.link_types.as_ref()?;
-        let annotations = topology.traits(link).annotations;
-        let own = annotations.get(TYPE);
-        let is_wanted = match types {
-            LinkTypes::Only(types) => own.is_some_and(|own| types.contains(own)),
-            LinkTypes::Without(types) => own.is_none_or(|own| !types.contains(own)),
-        };
-        (!is_wanted).then_some("the link type")
+    /// Over which links a path may go.
+    pub(super) fn gate<'g>(&self, wanted: &'g Constraints, holder: &'g Holder) -> Gate<'g>
+    where
+        Self: 'g,
+    {
+        Gate { topology: self.topology, ledger: self.ledger, wanted, holder }
     }
 
     /// Why there is no path: the first constraint without which, and those after it, there is one.
-    pub(super) fn no_path(
-        &self,
+    fn no_path(
+        &mut self,
         wanted: &Constraints,
         holder: &Holder,
         from: DeviceNo,
         to: DeviceNo,
+        closed: Closed,
     ) -> CompileError {
         let less: [(&str, LeaveOut); 6] = [
             ("the waypoints", |wanted| wanted.waypoints.clear()),
@@ -193,15 +172,66 @@ impl Compiler<'_> {
         let mut left = wanted.clone();
         let mut with = String::new();
         for (name, leave_out) in less {
+            let before = left.clone();
             leave_out(&mut left);
-            let open = |link: LinkNo| self.permits(&left, holder, link).then_some(1);
-            if left.waypoints.is_empty() && path::cheapest(self.topology, from, to, &open).is_some() {
+            if !name.is_empty() && before == left {
+                continue;
+            }
+            let gate = self.gate(&left, holder);
+            let found = self.trees.cheapest_open(gate.topology, from, to, &|link| gate.permits(link));
+            if found.is_ok() {
                 with = format!(" with {name} asked for; there is one without");
                 break;
             }
         }
+        self.no_path_with(from, to, with, closed)
+    }
+
+    fn no_path_with(&self, from: DeviceNo, to: DeviceNo, with: String, closed: Closed) -> CompileError {
         let [from, to] = [from, to].map(|device| self.topology.device_name(device).clone());
-        CompileError::NoPath { from, to, with }
+        CompileError::NoPath { from, to, with, closed }
+    }
+}
+
+/// Over which links the paths of an intent may go.
+#[derive(Clone, Copy)]
+pub(crate) struct Gate<'a> {
+    pub topology: &'a Topology,
+    pub ledger: &'a Ledger,
+    pub wanted: &'a Constraints,
+    pub holder: &'a Holder,
+}
+
+impl Gate<'_> {
+    /// Whether a path may go over a link over which packets pass.
+    pub fn permits(&self, link: LinkNo) -> bool {
+        let Self { topology, ledger, wanted, holder } = *self;
+        if wanted.bandwidth.is_some_and(|wanted| !ledger.offers(topology, link, holder, wanted)) {
+            return false;
+        }
+        // A link whose latency nobody knows may take any time.
+        if wanted.latency.is_some() && topology.latency(link).is_none() {
+            return false;
+        }
+        if !wanted.obstacles.is_empty() {
+            let (from, to) = topology.devices_of(link);
+            let is_obstacle = |device| wanted.obstacles.contains(topology.device_name(device));
+            if is_obstacle(from) || is_obstacle(to) {
+                return false;
+            }
+        }
+        if !wanted.obstacle_links.is_empty() {
+            let (from, to) = topology.ends(link);
+            if wanted.obstacle_links.contains(&(topology.point(from), topology.point(to))) {
+                return false;
+            }
+        }
+        let Some(types) = &wanted.link_types else { return true };
+        let own = topology.annotation(link, TYPE);
+        match types {
+            LinkTypes::Only(types) => own.is_some_and(|own| types.contains(own)),
+            LinkTypes::Without(types) => own.is_none_or(|own| !types.contains(own)),
+        }
     }
 }
 

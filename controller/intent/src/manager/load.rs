@@ -27,8 +27,9 @@ pub(super) struct Stand {
     /// All of it was on the devices.
     pub proven: bool,
     pub paths: Box<[Path]>,
-    pub links: Box<[LinkNo]>,
-    pub points: Box<[PortNo]>,
+    /// The tracker has them too.
+    pub links: Arc<[LinkNo]>,
+    pub points: Arc<[PortNo]>,
     pub label: Option<u16>,
     pub missing: Box<[ConnectPoint]>,
     pub bandwidth: Option<u64>,
@@ -113,15 +114,9 @@ impl Stand {
             && self.of == *intent
     }
 
-    pub fn compiled(&self) -> Compiled {
-        Compiled {
-            paths: self.paths.to_vec(),
-            entries: Vec::new(),
-            links: self.links.to_vec(),
-            points: self.points.to_vec(),
-            label: self.label,
-            missing: self.missing.to_vec(),
-        }
+    /// What may make it whole.
+    pub fn hope(&self) -> Hope {
+        if self.missing.is_empty() { Hope::None } else { Hope::Anything }
     }
 
     /// Packets pass on all of it.
@@ -172,12 +167,12 @@ impl Manager {
             .collect();
         let on_paths: BTreeSet<LinkNo> =
             stand.into_iter().flat_map(|stand| &stand.paths).flatten().copied().collect();
-        let others = stand.into_iter().flat_map(|stand| &stand.links).filter(|link| !on_paths.contains(link));
+        let others = stand.into_iter().flat_map(|stand| &*stand.links).filter(|link| !on_paths.contains(link));
         Some(IntentRecord {
             no,
-            key: held.key.clone(),
+            key: (*held.key).into(),
             intent: held.intent.clone(),
-            group: held.group.clone(),
+            group: held.group.as_deref().map(Into::into),
             request: held.request,
             state: held.standing.state,
             version: held.standing.version,
@@ -202,6 +197,7 @@ impl Manager {
         refused: Vec<(DeviceName, Packed)>,
     ) {
         let IntentRecord { no, key, intent, group, request, state, version, errors, reason, .. } = record;
+        let (key, group): (Arc<str>, Option<Arc<str>>) = (key.into(), group.map(Into::into));
         let mut numbered = |entries: Vec<(DeviceName, Packed)>| {
             let number = |(device, packed)| Some((self.topology.know_device(&device).ok()?, packed));
             let mut known: Vec<(DeviceNo, Packed)> = entries.into_iter().filter_map(number).collect();
@@ -266,18 +262,18 @@ impl Manager {
         };
         match stand {
             Some(stand) => {
-                self.tracker.stands(no, &stand.compiled());
+                self.tracker.stands(no, stand.links.clone(), stand.points.clone(), stand.hope());
                 let share = Share { key: key.clone(), number: 1 };
                 self.ledger.take(share, held.holder(), &stand.links, stand.bandwidth, stand.label);
                 held.stand = Some(Box::new(stand));
             }
-            None => self.tracker.failed(no, Hope::None),
+            None => self.tracker.failed(no, Hope::None, self.topology.next_link()),
         }
         self.counts[state as usize] += 1;
         self.by_key.insert(key, no);
         self.held.insert(no, held);
         if !is_still {
-            self.todo.insert(no, "the controller started".into());
+            self.todo.surely(no, &"the controller started".into());
         }
     }
 
@@ -297,7 +293,7 @@ impl Manager {
         held.open.insert(token, Open { device, done });
         self.tokens.insert(token, no);
         if held.standing.state != State::Installed {
-            self.todo.entry(no).or_insert_with(|| "the controller started".into());
+            self.todo.surely(no, &"the controller started".into());
         }
         Some(token)
     }

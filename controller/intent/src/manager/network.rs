@@ -195,7 +195,7 @@ impl Manager {
                 awaited && held.open.get(token).is_some_and(|open| self.topology.is_away(open.device))
             });
             if waits {
-                self.todo.entry(*no).or_insert_with(|| why.clone());
+                self.todo.surely(*no, why);
             }
         }
     }
@@ -243,5 +243,6 @@ fn told_of(topology: &Topology, change: &Change) -> String {
         Change::LinkChanged(it) => link(*it, "is another"),
         Change::PortUp(port) => format!("{} is up", topology.point(*port)),
         Change::PortDown(port) => format!("{} is down", topology.point(*port)),
+        Change::PortFree(port) => format!("{} has no link any more", topology.point(*port)),
     }
 }

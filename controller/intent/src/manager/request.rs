@@ -69,11 +69,13 @@ impl Manager {
     pub fn submit(&mut self, key: &str, no: IntentNo, wish: Wish) -> Result<IntentNo, IntentRefused> {
         self.check(key, &wish, 0)?;
         let Wish { intent, group } = wish;
+        let group: Option<Arc<str>> = group.map(Into::into);
         let Some(known) = self.find(key) else {
             let standing = Standing { version: 1, step: 0, state: State::InstallReq };
             self.counts[standing.state as usize] += 1;
+            let key: Arc<str> = key.into();
             let held = Held {
-                key: key.into(),
+                key: key.clone(),
                 intent,
                 group,
                 request: Request::Install,
@@ -93,7 +95,7 @@ impl Manager {
                 leaving: Vec::new(),
             };
             self.held.insert(no, held);
-            self.by_key.insert(key.into(), no);
+            self.by_key.insert(key, no);
             self.asked(no, Request::Install);
             return Ok(no);
         };
@@ -129,7 +131,7 @@ impl Manager {
         let state = held.standing.state;
         let is_out = matches!(state, State::Withdrawn | State::Failed);
         let is_empty = held.placed.is_empty() && held.refused.is_empty() && held.open.is_empty();
-        match is_out && is_empty && !self.todo.contains_key(&no) {
+        match is_out && is_empty && !self.todo.has(no) {
             true => Ok(no),
             false => Err(IntentRefused::NotWithdrawn { key: key.into(), state }),
         }
@@ -166,7 +168,7 @@ impl Manager {
             self.outcome(no, version, state);
         }
         self.set_due(no, None);
-        self.todo.insert(no, "it was asked for".into());
+        self.todo.asked(no);
         self.unsaved.insert(no);
     }
 }

@@ -123,9 +123,9 @@ impl Manager {
         }
         Some(IntentView {
             no,
-            key: held.key.clone(),
+            key: (*held.key).into(),
             intent: held.intent.clone(),
-            group: held.group.clone(),
+            group: held.group.as_deref().map(Into::into),
             request: held.request,
             state: held.standing.state,
             errors: held.errors,

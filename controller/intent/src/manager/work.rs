@@ -148,7 +148,6 @@ impl Manager {
     fn go(&mut self, now: MonoTime, no: IntentNo, mut compiled: Compiled, why: Arc<str>) {
         let entries = std::mem::take(&mut compiled.entries);
         let Some(held) = self.held.get_mut(&no) else { return };
-        self.tracker.stands(no, &compiled);
         let bandwidth = held.intent.constraints.bandwidth;
         // What it came from stays so, however often the way is changed on the way.
         let (began, before) = match held.work.take() {
@@ -172,6 +171,9 @@ impl Manager {
             }
         }
         let Some(held) = self.held.get_mut(&no) else { return };
+        if let Some(stand) = &held.stand {
+            self.tracker.stands(no, stand.links.clone(), stand.points.clone(), stand.hope());
+        }
         let stages = held.stages_to(&self.topology, &entries);
         let state = if before.is_some() { State::Reallocating } else { State::Installing };
         self.begin(now, no, state, Work::new(Goal::Stand, stages, why, began, before));
@@ -186,7 +188,7 @@ impl Manager {
         }
         let stages = held.stages_to(&self.topology, &[]);
         let (began, before) = held.work.take().map_or((now, None), |work| (work.began, work.before));
-        self.tracker.failed(no, hope);
+        self.tracker.failed(no, hope, self.topology.next_link());
         self.begin(now, no, State::Withdrawing, Work::new(Goal::Nothing(then), stages, why, began, before));
     }
 
@@ -194,7 +196,8 @@ impl Manager {
     fn go_back(&mut self, now: MonoTime, no: IntentNo, before: Before, failed: Work, reason: Box<str>) {
         let Some(held) = self.held.get_mut(&no) else { return };
         let stages = held.stages_to(&self.topology, &before.entries.entries());
-        self.tracker.stands(no, &before.stand.compiled());
+        let Stand { links, points, .. } = &*before.stand;
+        self.tracker.stands(no, links.clone(), points.clone(), before.stand.hope());
         let left = held.stand.replace(before.stand.clone());
         held.version += 1;
         if let Some(left) = left.filter(|left| left.number != before.stand.number) {

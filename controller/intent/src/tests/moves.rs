@@ -6,6 +6,9 @@ use proptest::prelude::*;
 
 use super::manager::Site;
 use super::*;
+use crate::compile::Compiler;
+use crate::ledger::Holder;
+use crate::path::Trees;
 use crate::phase::State;
 use crate::stages::identity;
 
@@ -190,5 +193,13 @@ proptest! {
             }
         }
         prop_assert_eq!(placed, site.plane.0.len());
+        // Whoever failed would fail again: nothing that could have healed it went by.
+        for no in site.manager.list().filter(|no| site.manager.state(*no).is_some_and(|it| it.0 == State::Failed)) {
+            let view = site.manager.view(site.now, no).expect("it is there");
+            let (topology, ledger, mut trees) = (site.manager.topology(), site.manager.ledger(), Trees::default());
+            let mut compiler = Compiler { topology, ledger, trees: &mut trees };
+            let made = compiler.compile(&view.intent, &view.key, &Holder::Intent((*view.key).into()), 1);
+            prop_assert!(made.is_err(), "{:?} {:?}", view, site.states);
+        }
     }
 }

@@ -60,3 +60,27 @@ fn two_paths_share_nothing_also_where_the_cheapest_one_stands_in_the_way() {
     let (a, d) = (device(&topology, "a"), device(&topology, "d"));
     assert_eq!(disjoint(&topology, a, d, &|_| Some(1)), None);
 }
+
+#[test]
+fn what_is_in_the_way_is_found_from_either_end() {
+    let spines = |ends: [&str; 2]| -> String {
+        (0..40).flat_map(|spine| ends.map(|leaf| format!("{leaf}-s{spine} "))).collect()
+    };
+    let topology = network(&(spines(["a", "z"]) + "a-b c-d"));
+    let (from, to) = (device(&topology, "a"), device(&topology, "z"));
+    let led = |to: &str| -> BTreeSet<LinkNo> {
+        (0..40).map(|spine| link(&topology, &format!("s{spine}"), to)).collect()
+    };
+    let left: BTreeSet<LinkNo> = (0..40).map(|spine| link(&topology, "a", &format!("s{spine}"))).collect();
+    for shut in [led("z"), left] {
+        let found = Trees::default().cheapest_open(&topology, from, to, &|link| !shut.contains(&link));
+        let closed = found.expect_err("no path").expect("not too many");
+        assert_eq!(closed.iter().copied().collect::<BTreeSet<_>>(), shut);
+    }
+    // No cable leads there at all: any that is new may.
+    let mut trees = Trees::default();
+    assert_eq!(trees.cheapest(&topology, from, device(&topology, "c")), None);
+    assert_eq!(trees.closed(&topology, from), Some([].into()));
+    let ways = Trees::default().cheapest_open(&topology, from, device(&topology, "d"), &|_| true);
+    assert_eq!(ways, Err(Some([].into())));
+}

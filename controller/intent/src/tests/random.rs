@@ -98,4 +98,39 @@ proptest! {
             }
         }
     }
+
+    #[test]
+    fn a_search_that_is_guided_finds_what_a_blind_one_does(
+        cables in cables(),
+        shut in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
+        ends in (0..DEVICES, 0..DEVICES),
+    ) {
+        let topology = network(&cables);
+        let links: Vec<LinkNo> = topology.known_links().collect();
+        let shut: BTreeSet<LinkNo> = shut.into_iter().map(|index| links[index.index(links.len())]).collect();
+        let device = |number: usize| topology.device(&at(&format!("n{number}:h1")).device).expect("a device");
+        let (from, to) = (device(ends.0), device(ends.1));
+        let cost = |link: LinkNo| u64::from(topology.cost(link));
+        let blind = cheapest(&topology, from, to, &|link| (!shut.contains(&link)).then(|| cost(link)));
+        match (Trees::default().cheapest_open(&topology, from, to, &|link| !shut.contains(&link)), blind) {
+            (Ok(found), Some(blind)) => {
+                let mut at = from;
+                for link in &found {
+                    prop_assert!(!shut.contains(link));
+                    prop_assert_eq!(topology.devices_of(*link).0, at);
+                    at = topology.devices_of(*link).1;
+                }
+                prop_assert_eq!(at, to);
+                let weighs = |path: &[LinkNo]| (path.iter().map(|link| cost(*link)).sum::<u64>(), path.len());
+                prop_assert_eq!(weighs(&found), weighs(&blind));
+            }
+            (Err(Some(closed)), None) => {
+                // Without these there is none in any case.
+                let without = |link: LinkNo| (!closed.contains(&link)).then_some(1);
+                prop_assert_eq!(cheapest(&topology, from, to, &without), None);
+                prop_assert!(closed.iter().all(|link| shut.contains(link)));
+            }
+            other => prop_assert!(false, "{other:?}"),
+        }
+    }
 }

@@ -1,55 +1,73 @@
 use super::*;
-use crate::compile::{CompileError, Compiler};
-use crate::ledger::{Holder, Ledger};
-use crate::path::Trees;
-use crate::topology::Change;
-use crate::track::{Hope, Tracker};
+use std::sync::Arc;
 
-/// One that stands on `a b c`, one that cannot be, one that could be with what others give back.
+use crate::compile::CompileError;
+use crate::topology::{Change, PortNo};
+use crate::track::{Concerned, Hope, Tracker};
+
+fn points(topology: &Topology, of: &[&str]) -> Vec<PortNo> {
+    of.iter().map(|text| topology.port(&at(text)).expect("a port")).collect()
+}
+
+/// One that stands on `a b c`, one that cannot be, and those that hope: for anything, for what there is of a device, for
+/// a port, for the link from `c` to `d`, for anything but what others give back.
 fn tracked() -> (Topology, Tracker<u32>) {
     let topology = network("a-b b-c c-d");
-    let (ledger, mut trees) = (Ledger::default(), Trees::default());
-    let mut compiler = Compiler { topology: &topology, ledger: &ledger, trees: &mut trees };
-    let holder = Holder::Intent("key".into());
-    let intent = from_to("a:h1", "c:h1", Constraints::default());
-    let made = compiler.compile(&intent, "key", &holder, 1).expect("a path");
+    let links = vec![link(&topology, "a", "b"), link(&topology, "b", "c")];
     let mut tracker = Tracker::default();
-    tracker.stands(1, &made);
-    tracker.failed(2, Hope::None);
-    tracker.failed(3, Hope::Reservations);
-    tracker.failed(4, Hope::Network);
+    let next = topology.next_link();
+    tracker.stands(1, links.into(), points(&topology, &["a:h1", "c:h1"]).into(), Hope::None);
+    tracker.failed(2, Hope::None, next);
+    tracker.failed(3, Hope::Anything, next);
+    tracker.failed(4, Hope::Device(at("d:h1").device), next);
+    tracker.failed(5, Hope::Point(at("c:h2")), next);
+    tracker.failed(6, Hope::Links([link(&topology, "c", "d")].into()), next);
+    tracker.failed(7, Hope::Network, next);
     (topology, tracker)
 }
 
 #[test]
-fn what_goes_concerns_who_stands_on_it_and_what_comes_who_hopes() {
-    let (topology, tracker) = tracked();
+fn what_goes_concerns_who_stands_on_it_and_what_comes_who_hopes_for_it() {
+    let (mut topology, tracker) = tracked();
+    topology.hear(&at("d:e"), &at("e:d")).expect("a link");
     let hop = |from: &str, to: &str| link(&topology, from, to);
     let port = |text: &str| topology.port(&at(text)).expect("a port");
-    for (changes, wanted) in [
-        (vec![], vec![]),
-        (vec![Change::LinkDown(hop("a", "b"))], vec![1]),
-        (vec![Change::LinkDown(hop("b", "a"))], vec![]),
-        (vec![Change::LinkDown(hop("c", "d"))], vec![]),
-        (vec![Change::LinkUp(hop("c", "d"))], vec![3, 4]),
-        (vec![Change::LinkDown(hop("b", "c")), Change::LinkUp(hop("c", "d"))], vec![1, 3, 4]),
-        (vec![Change::LinkChanged(hop("a", "b"))], vec![1, 3, 4]),
-        (vec![Change::PortDown(port("c:h1"))], vec![1]),
-        (vec![Change::PortDown(port("c:h2"))], vec![]),
-        (vec![Change::PortUp(port("d:h1"))], vec![3, 4]),
+    for (changes, surely, perhaps) in [
+        (vec![], vec![], vec![]),
+        (vec![Change::LinkDown(hop("a", "b"))], vec![1], vec![]),
+        (vec![Change::LinkDown(hop("b", "a"))], vec![], vec![]),
+        (vec![Change::LinkDown(hop("c", "d"))], vec![], vec![]),
+        (vec![Change::LinkUp(hop("c", "d"))], vec![3, 7], vec![6]),
+        (vec![Change::LinkUp(hop("a", "b"))], vec![3, 7], vec![]),
+        (vec![Change::LinkUp(hop("d", "e"))], vec![3, 6, 7], vec![]),
+        (vec![Change::LinkDown(hop("b", "c")), Change::LinkUp(hop("c", "d"))], vec![1, 3, 7], vec![6]),
+        (vec![Change::LinkChanged(hop("a", "b"))], vec![1, 3, 7], vec![]),
+        (vec![Change::LinkChanged(hop("c", "d"))], vec![3, 7], vec![6]),
+        (vec![Change::PortDown(port("c:h1"))], vec![1], vec![]),
+        (vec![Change::PortDown(port("c:h2"))], vec![], vec![]),
+        (vec![Change::PortUp(port("a:h1"))], vec![3, 7], vec![]),
+        (vec![Change::PortUp(port("c:h2"))], vec![3, 5, 7], vec![]),
+        (vec![Change::PortFree(port("c:h2"))], vec![3, 5, 7], vec![]),
+        (vec![Change::PortUp(port("d:h1"))], vec![3, 4, 7], vec![]),
     ] {
         let shown = format!("{changes:?}");
-        let found = tracker.concerned(&changes.into_iter().collect());
-        assert_eq!(found.into_iter().collect::<Vec<_>>(), wanted, "{shown}");
+        let found = tracker.concerned(&topology, &changes.into_iter().collect());
+        let wanted = Concerned { surely: surely.into_iter().collect(), perhaps: perhaps.into_iter().collect() };
+        assert_eq!(found, wanted, "{shown}");
     }
-    assert_eq!(tracker.hoping_for_reservations().collect::<Vec<_>>(), [3]);
+    for (given_back, wanted) in [("a b", vec![]), ("c d", vec![6])] {
+        let (from, to) = given_back.split_once(' ').expect("two");
+        let found = tracker.concerned_by_room(&[hop(from, to)].into());
+        assert_eq!(found, Concerned { surely: [3].into(), perhaps: wanted.into_iter().collect() });
+    }
 }
 
 #[test]
 fn nothing_is_left_of_what_was_forgotten() {
     let (_, mut tracker) = tracked();
-    tracker.failed(1, Hope::None);
-    for key in 1..=4 {
+    let next = link(&network("a-b"), "a", "b");
+    tracker.failed(1, Hope::None, next);
+    for key in 1..=7 {
         tracker.forget(key);
         tracker.forget(key);
     }
@@ -60,9 +78,12 @@ fn nothing_is_left_of_what_was_forgotten() {
 fn what_was_wrong_says_what_may_heal_it() {
     let (a, b) = (at("a:h1"), at("b:h1"));
     let (from, to) = (a.device.clone(), b.device.clone());
-    let no_path = CompileError::NoPath { from, to, with: String::new() };
-    assert_eq!(no_path.hope(), Hope::Reservations);
-    assert_eq!(CompileError::Down(a).hope(), Hope::Network);
+    let no_path = |closed| CompileError::NoPath { from: from.clone(), to: to.clone(), with: String::new(), closed };
+    assert_eq!(no_path(None).hope(), Hope::Anything);
+    let links: Arc<[LinkNo]> = [link(&network("a-b"), "a", "b")].into();
+    assert_eq!(no_path(Some(links.clone())).hope(), Hope::Links(links));
+    assert_eq!(CompileError::Down(a.clone()).hope(), Hope::Point(a.clone()));
+    assert_eq!(CompileError::NoDevice(a.device.clone()).hope(), Hope::Device(a.device));
     assert_eq!(CompileError::Bad(crate::intent::BadIntent::InPort).hope(), Hope::None);
 }
 

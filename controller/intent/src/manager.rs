@@ -52,6 +52,9 @@ const RETRY_FIRST: Duration = Duration::from_secs(1);
 /// The longest pause.
 const RETRY_MAX: Duration = Duration::from_secs(300);
 
+/// Room for effects that is kept.
+const EFFECTS_KEPT: usize = 64;
+
 /// An intent's number: never used twice. Its rules are of this owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IntentNo(pub u64);
@@ -128,7 +131,8 @@ pub struct Manager {
     ledger: Ledger,
     trees: Trees,
     tracker: Tracker<IntentNo>,
-    held: BTreeMap<IntentNo, Held>,
+    /// Boxed: a node of the map has room for twice as many as it holds.
+    held: BTreeMap<IntentNo, Box<Held>>,
     by_key: BTreeMap<Arc<str>, IntentNo>,
     tokens: BTreeMap<Token, IntentNo>,
     next_token: u64,
@@ -175,6 +179,8 @@ impl Manager {
         if let Some(effect) = self.effects.pop_front() {
             return Some(effect);
         }
+        // A hundred thousand at once leave no room for as many behind.
+        self.effects.shrink_to(EFFECTS_KEPT);
         self.unsaved.pop_first().map(Effect::Save)
     }
 
@@ -250,7 +256,7 @@ impl Manager {
     /// Those whose last request has not come to an end, in the order of their numbers.
     pub fn pending(&self) -> impl Iterator<Item = &str> {
         let is_open = |held: &&Held| held.work.is_some() || !held.open.is_empty();
-        self.held.values().filter(is_open).map(|held| &*held.key)
+        self.held.values().map(|held| &**held).filter(is_open).map(|held| &*held.key)
     }
 
     /// By its key.

@@ -106,7 +106,8 @@ impl Trees {
         let last = tree(&self.out, from.index()).0;
         let is_reached =
             |device: DeviceNo| device == from || last.get(device.index()).is_some_and(Option::is_some);
-        let closed = edge_of(topology, topology.all_devices().filter(|it| is_reached(*it)), is_reached, false);
+        let closed =
+            edge_of(topology, topology.all_devices().filter(|it| is_reached(*it)), is_reached, false);
         self.closed.insert(from, closed.clone());
         closed
     }

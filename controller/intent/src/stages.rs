@@ -24,25 +24,25 @@ pub enum Step {
 
 impl Step {
     /// Which entry of which device.
-    pub(crate) fn place(&self) -> (DeviceNo, Identity) {
+    pub(crate) fn place(&self) -> (DeviceNo, Identity<'_>) {
         let (Self::Put(device, entry) | Self::Remove(device, entry)) = self;
         (*device, identity(entry))
     }
 }
 
 /// What of an entry makes it the same one.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Identity {
-    Rule(u8, u16, Vec<Criterion>),
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Identity<'e> {
+    Rule(u8, u16, &'e [Criterion]),
     Group(u32),
     Meter(u32),
 }
 
-type Entries<'e> = BTreeMap<(DeviceNo, Identity), &'e Entry>;
+type Entries<'e> = BTreeMap<(DeviceNo, Identity<'e>), &'e Entry>;
 
-pub(crate) fn identity(entry: &Entry) -> Identity {
+pub(crate) fn identity(entry: &Entry) -> Identity<'_> {
     match entry {
-        Entry::Rule(rule) => Identity::Rule(rule.table, rule.priority, rule.selector.clone()),
+        Entry::Rule(rule) => Identity::Rule(rule.table, rule.priority, &rule.selector),
         Entry::Group(group) => Identity::Group(group.number),
         Entry::Meter(meter) => Identity::Meter(meter.number),
     }
@@ -55,7 +55,7 @@ fn by_identity(entries: &[(DeviceNo, Entry)]) -> Entries<'_> {
 /// What is to be done, stage by stage; nothing where both are the same.
 pub fn stages(topology: &Topology, old: &[(DeviceNo, Entry)], new: &[(DeviceNo, Entry)]) -> Vec<Vec<Step>> {
     let (old, new) = (by_identity(old), by_identity(new));
-    let put = |(at, entry): (&(DeviceNo, Identity), &&Entry)| Step::Put(at.0, (*entry).clone());
+    let put = |(at, entry): (&(DeviceNo, Identity<'_>), &&Entry)| Step::Put(at.0, (*entry).clone());
     let added: Vec<Step> = new.iter().filter(|(at, _)| !old.contains_key(at)).map(put).collect();
     let changed: Vec<_> =
         new.iter().filter(|(at, entry)| old.get(at).is_some_and(|before| before != *entry)).collect();

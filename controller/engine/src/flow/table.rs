@@ -32,7 +32,8 @@ pub(super) const STRAYS_MAX: usize = 50_000;
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     entries: IndexMap<FlowId, Kept, BuildHasherDefault<IdHash>>,
-    owned: BTreeMap<Owner, BTreeSet<FlowId>>,
+    /// Those that are not the operators'. Flat: an owner has few on one device.
+    owned: BTreeSet<(Owner, FlowId)>,
     sums: Buckets,
     serial: u64,
     settled: u64,
@@ -99,9 +100,16 @@ impl Table {
 
     /// All owners, and how many entries each has.
     pub fn owners(&self) -> impl Iterator<Item = (Owner, usize)> {
-        let owned: usize = self.owned.values().map(BTreeSet::len).sum();
-        let operators = Some((Owner::OPERATOR, self.len() - owned)).filter(|(_, count)| *count > 0);
-        operators.into_iter().chain(self.owned.iter().map(|(owner, ids)| (*owner, ids.len())))
+        let operators =
+            Some((Owner::OPERATOR, self.len() - self.owned.len())).filter(|(_, count)| *count > 0);
+        let mut counts: Vec<(Owner, usize)> = operators.into_iter().collect();
+        for (owner, _) in &self.owned {
+            match counts.last_mut().filter(|(last, _)| last == owner) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((*owner, 1)),
+            }
+        }
+        counts.into_iter()
     }
 
     /// Something is to be sent.
@@ -130,7 +138,7 @@ impl Table {
     }
 
     pub fn owned(&self, owner: Owner) -> impl Iterator<Item = FlowId> + '_ {
-        self.owned.get(&owner).into_iter().flatten().copied()
+        self.owned.range((owner, FlowId(0))..=(owner, FlowId(u64::MAX))).map(|(_, id)| *id)
     }
 
     /// The newest write of another that took something over from this owner and is not decided. `sent` is in flight.
@@ -187,7 +195,7 @@ impl Table {
                 self.waiting.push(id);
                 self.unsaved.push(id);
                 if !owner.is_operator() {
-                    self.owned.entry(owner).or_default().insert(id);
+                    self.owned.insert((owner, id));
                 }
                 return Written::Changed;
             }
@@ -516,7 +524,7 @@ impl Table {
         self.specials += usize::from(kept.is_special());
         self.versions += kept.versions();
         if !owner.is_operator() {
-            self.owned.entry(owner).or_default().insert(id);
+            self.owned.insert((owner, id));
         }
         self.reasons.extend(reason.map(|reason| (id, reason)));
         self.entries.insert(id, kept);
@@ -559,14 +567,9 @@ impl Table {
         if old == new {
             return;
         }
-        if let Some(ids) = self.owned.get_mut(&old) {
-            ids.remove(&id);
-            if ids.is_empty() {
-                self.owned.remove(&old);
-            }
-        }
+        self.owned.remove(&(old, id));
         if !new.is_operator() {
-            self.owned.entry(new).or_default().insert(id);
+            self.owned.insert((new, id));
         }
     }
 

@@ -35,6 +35,9 @@ use crate::record::Change;
 use crate::timer::TimerKey;
 use record::IntentChange;
 
+/// Room that is kept for ends of writes.
+const ENDED_KEPT: usize = 64;
+
 /// How a write of an intent ended.
 pub(crate) type WriteEnd = (Token, Result<(), Box<str>>);
 
@@ -104,6 +107,7 @@ impl Engine {
                 break;
             }
         }
+        self.intents.ended.shrink_to(ENDED_KEPT);
         self.set_intents_due();
         did
     }

@@ -167,7 +167,8 @@ impl Manager {
             .collect();
         let on_paths: BTreeSet<LinkNo> =
             stand.into_iter().flat_map(|stand| &stand.paths).flatten().copied().collect();
-        let others = stand.into_iter().flat_map(|stand| &*stand.links).filter(|link| !on_paths.contains(link));
+        let others =
+            stand.into_iter().flat_map(|stand| &*stand.links).filter(|link| !on_paths.contains(link));
         Some(IntentRecord {
             no,
             key: (*held.key).into(),
@@ -271,7 +272,7 @@ impl Manager {
         }
         self.counts[state as usize] += 1;
         self.by_key.insert(key, no);
-        self.held.insert(no, held);
+        self.held.insert(no, Box::new(held));
         if !is_still {
             self.todo.surely(no, &"the controller started".into());
         }

@@ -42,25 +42,36 @@ impl Placed {
 
     /// Does what a write does, and gives what was there.
     pub fn apply(&mut self, by_device: &BTreeMap<DeviceNo, Vec<Op>>) -> BTreeMap<DeviceNo, Open> {
-        let mut all: BTreeMap<(DeviceNo, Identity), Packed> = std::mem::take(&mut self.0)
-            .into_iter()
-            .map(|(device, packed)| ((device, identity(&packed.unpack())), packed))
+        let held: Vec<(DeviceNo, Packed)> = std::mem::take(&mut self.0).into();
+        // Those of other devices stay as they are.
+        let is_met = |(device, _): &(DeviceNo, Packed)| by_device.contains_key(device);
+        let (met, mut all): (Vec<_>, Vec<_>) = held.into_iter().partition(is_met);
+        let entries: Vec<Entry> = met.iter().map(|(_, packed)| packed.unpack()).collect();
+        let mut places: BTreeMap<(DeviceNo, Identity<'_>), Packed> = entries
+            .iter()
+            .zip(met)
+            .map(|(entry, (device, packed))| ((device, identity(entry)), packed))
             .collect();
-        let mut opened = BTreeMap::new();
-        for (device, ops) in by_device {
-            let mut done = Vec::with_capacity(ops.len());
-            for op in ops {
+        let ops = by_device.iter().flat_map(|(device, ops)| ops.iter().map(|op| (*device, op)));
+        let ops: Vec<(DeviceNo, &Op, Entry)> = ops
+            .map(|(device, op)| {
                 let (Op::Put(packed) | Op::Remove(packed)) = op;
-                let place = (*device, identity(&packed.unpack()));
-                let before = match op {
-                    Op::Put(packed) => all.insert(place, packed.clone()),
-                    Op::Remove(_) => all.remove(&place),
-                };
-                done.push((op.clone(), before));
-            }
-            opened.insert(*device, Open { device: *device, done });
+                (device, op, packed.unpack())
+            })
+            .collect();
+        let mut opened: BTreeMap<DeviceNo, Open> = BTreeMap::new();
+        for (device, op, entry) in &ops {
+            let place = (*device, identity(entry));
+            let before = match op {
+                Op::Put(packed) => places.insert(place, packed.clone()),
+                Op::Remove(_) => places.remove(&place),
+            };
+            let open = opened.entry(*device).or_insert(Open { device: *device, done: Vec::new() });
+            open.done.push(((*op).clone(), before));
         }
-        self.0 = all.into_iter().map(|((device, _), packed)| (device, packed)).collect();
+        all.extend(places.into_iter().map(|((device, _), packed)| (device, packed)));
+        all.sort_by_key(|(device, _)| *device);
+        self.0 = all.into();
         opened
     }
 
@@ -71,10 +82,11 @@ impl Placed {
         let mut all: Vec<(DeviceNo, Packed)> = std::mem::take(&mut self.0).into();
         for (op, before) in &open.done {
             let (Op::Put(packed) | Op::Remove(packed)) = op;
-            let place = identity(&packed.unpack());
-            let at = all
-                .iter()
-                .position(|(device, held)| *device == open.device && identity(&held.unpack()) == place);
+            let entry = packed.unpack();
+            let is_there = |(device, held): &(DeviceNo, Packed)| {
+                *device == open.device && held.unpack().has_place_of(&entry)
+            };
+            let at = all.iter().position(is_there);
             match (op, before, at) {
                 (Op::Put(put), Some(before), Some(at)) if all[at].1 == *put => all[at].1 = before.clone(),
                 (Op::Put(put), None, Some(at)) if all[at].1 == *put => failed.push(all.remove(at)),

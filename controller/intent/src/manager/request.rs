@@ -94,7 +94,7 @@ impl Manager {
                 shares: 0,
                 leaving: Vec::new(),
             };
-            self.held.insert(no, held);
+            self.held.insert(no, Box::new(held));
             self.by_key.insert(key, no);
             self.asked(no, Request::Install);
             return Ok(no);

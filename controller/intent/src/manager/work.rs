@@ -213,7 +213,8 @@ impl Manager {
         let is_idle = work.stages.is_empty() && held.open.is_empty();
         let placed = &held.placed;
         // What is on its way already, and stays as it is, is waited for first.
-        let changed: BTreeSet<(DeviceNo, Identity)> = work.stages.iter().flatten().map(Step::place).collect();
+        let changed: BTreeSet<(DeviceNo, Identity<'_>)> =
+            work.stages.iter().flatten().map(Step::place).collect();
         let stays = |open: &Open| {
             open.done.iter().any(|(op, _)| match op {
                 // What was taken back since is nobody's concern.

@@ -6,12 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::MonoTime;
-use muster_shared::model::flow::{DeviceName, Packed};
+use muster_shared::model::flow::{DeviceName, FlowId, Packed};
 
 use super::*;
 use crate::manager::{Effect, IntentNo, IntentRecord, IntentRefused, Manager, Op, SettledPort, Token, Wish};
 use crate::phase::{Request, State};
-use crate::stages::{Identity, identity};
 
 /// A site whose devices do what they are told, when they are told to.
 #[derive(Default)]
@@ -25,7 +24,7 @@ pub(super) struct Site {
     /// Devices that say nothing.
     pub silent: BTreeSet<DeviceName>,
     pub saved: BTreeMap<IntentNo, IntentRecord>,
-    pub owners: BTreeMap<(DeviceName, Identity), (IntentNo, Packed)>,
+    pub owners: BTreeMap<(DeviceName, FlowId), (IntentNo, Packed)>,
     next: u64,
     pub states: Vec<(String, State)>,
 }
@@ -90,7 +89,7 @@ impl Site {
         // A rule has one owner.
         let is_others = |op: &Op| {
             let Op::Put(packed) = op else { return false };
-            let owner = self.owners.get(&(device.clone(), identity(&packed.unpack())));
+            let owner = self.owners.get(&(device.clone(), packed.unpack().id(&device)));
             owner.is_some_and(|(owner, _)| *owner != intent)
         };
         if puts && self.refusing.contains(&device) {
@@ -110,7 +109,7 @@ impl Site {
         for op in ops {
             let (Op::Put(packed) | Op::Remove(packed)) = op;
             let entry = packed.unpack();
-            let place = (device.clone(), identity(&entry));
+            let place = (device.clone(), entry.id(device));
             match op {
                 Op::Put(_) => {
                     self.owners.insert(place, (intent, packed.clone()));

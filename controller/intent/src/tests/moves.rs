@@ -10,7 +10,6 @@ use crate::compile::Compiler;
 use crate::ledger::Holder;
 use crate::path::Trees;
 use crate::phase::State;
-use crate::stages::identity;
 
 const DEVICES: usize = 7;
 
@@ -188,7 +187,7 @@ proptest! {
                 _ => prop_assert_eq!(view.state, State::Withdrawn),
             }
             for (device, packed) in &view.rules {
-                let owner = site.owners.get(&(device.clone(), identity(&packed.unpack())));
+                let owner = site.owners.get(&(device.clone(), packed.unpack().id(device)));
                 prop_assert_eq!(owner, Some(&(no, packed.clone())));
             }
         }

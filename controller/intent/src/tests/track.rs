@@ -52,7 +52,8 @@ fn what_goes_concerns_who_stands_on_it_and_what_comes_who_hopes_for_it() {
     ] {
         let shown = format!("{changes:?}");
         let found = tracker.concerned(&topology, &changes.into_iter().collect());
-        let wanted = Concerned { surely: surely.into_iter().collect(), perhaps: perhaps.into_iter().collect() };
+        let wanted =
+            Concerned { surely: surely.into_iter().collect(), perhaps: perhaps.into_iter().collect() };
         assert_eq!(found, wanted, "{shown}");
     }
     for (given_back, wanted) in [("a b", vec![]), ("c d", vec![6])] {
@@ -78,7 +79,8 @@ fn nothing_is_left_of_what_was_forgotten() {
 fn what_was_wrong_says_what_may_heal_it() {
     let (a, b) = (at("a:h1"), at("b:h1"));
     let (from, to) = (a.device.clone(), b.device.clone());
-    let no_path = |closed| CompileError::NoPath { from: from.clone(), to: to.clone(), with: String::new(), closed };
+    let no_path =
+        |closed| CompileError::NoPath { from: from.clone(), to: to.clone(), with: String::new(), closed };
     assert_eq!(no_path(None).hope(), Hope::Anything);
     let links: Arc<[LinkNo]> = [link(&network("a-b"), "a", "b")].into();
     assert_eq!(no_path(Some(links.clone())).hope(), Hope::Links(links));

@@ -69,6 +69,7 @@ bench_scale() {
 bench_templates() {
   cargo bench -q -p muster-engine --bench template
   cargo bench -q -p muster-engine --bench tree
+  cargo bench -q -p muster-engine --bench fleet
 }
 
 # field FILE NAME: of a file in /proc, such as VmRSS or voluntary_ctxt_switches

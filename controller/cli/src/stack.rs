@@ -15,6 +15,7 @@ pub mod graph;
 mod history;
 mod operation;
 mod preview;
+mod rollout;
 mod validate;
 
 /// Verbs.
@@ -55,6 +56,13 @@ pub enum StackVerb {
     /// what is there.
     #[command(after_help = "Example:\n  muster stack cancel web")]
     Cancel(Name),
+    /// Pause a rollout of a 'for_each', have it go on, hurry it, or stop it for good
+    ///
+    /// 'muster stack show' draws where it is; 'muster stack rollback' brings those back that have the new revision.
+    #[command(
+        after_help = "Example:\n  muster stack rollout web pause\n  muster stack rollout web promote motd"
+    )]
+    Rollout(rollout::Rollout),
     /// Look at every resource of a stack on its node, and change nothing
     ///
     /// Those that differ from what was asked for are FAILED until the next update puts them right.
@@ -291,7 +299,7 @@ const REVISIONS: [Column; 6] = [
 
 const OUTPUTS: [Column; 3] = [("KEY", "key"), ("VALUE", "value"), ("DESCRIPTION", "description")];
 
-const FIELDS: [&str; 12] = [
+const FIELDS: [&str; 13] = [
     "name",
     "id",
     "action",
@@ -302,6 +310,7 @@ const FIELDS: [&str; 12] = [
     "created_at",
     "updated_at",
     "progress",
+    "rollouts",
     "parameters",
     "outputs",
 ];
@@ -315,6 +324,7 @@ pub async fn run(verb: StackVerb, client: &mut Client, format: Format) -> Result
         StackVerb::Delete(delete) => operation::delete(delete, client, format).await,
         StackVerb::Rollback(rollback) => operation::rollback(rollback, client, format).await,
         StackVerb::Cancel(Name { name }) => operation::cancel(name.as_str(), client, format).await,
+        StackVerb::Rollout(rollout) => rollout::run(rollout, client, format).await,
         StackVerb::Check(check) => operation::check(check, client, format).await,
         StackVerb::List => {
             document(format, &client.get(&path(["stacks"])).await?, |list| table(&STACKS, list))
@@ -354,6 +364,12 @@ fn show(mut view: Value, format: Format) -> Result<(), Failure> {
             cell(&progress["in_flight"]),
             cell(&progress["failed"])
         ));
+        match rollout::drawn(&view["rollouts"]).join("; ") {
+            lines if lines.is_empty() => {
+                shown.as_object_mut().map(|map| map.remove("rollouts"));
+            }
+            lines => shown["rollouts"] = Value::from(lines),
+        }
         shown["outputs"] = view["outputs"]
             .as_array()
             .into_iter()

@@ -16,6 +16,7 @@ use crate::plan::stands;
 use crate::record::{Observation, StackAction, Status};
 use crate::request::{Answer, Refusal, Source};
 use crate::resource::{Role, Slot};
+use crate::rollout::Rollouts;
 use crate::stack::{Adjacency, Stack, Stage, Walk};
 use crate::timer::TimerKey;
 
@@ -148,6 +149,7 @@ impl Engine {
             failed: 0,
             ended: !timed,
             batches: BTreeMap::new(),
+            rollouts: Rollouts::default(),
             anew: 0,
             timeout: timed.then_some(due),
             timed_out: false,
@@ -237,6 +239,9 @@ impl Engine {
             true => self.drifted.insert(slot),
             false => self.drifted.remove(&slot),
         };
+        if observed.differs() {
+            self.turn_disturbed(slot);
+        }
     }
 
     /// Takes all open questions back; their rows are as they were before.

@@ -166,6 +166,8 @@ pub struct Engine {
     pub(crate) asking: ByName,
     /// Deployed servers under a name that nobody has joined with: it may be a short one.
     pub(crate) unnamed: ByName,
+    /// Stacks with rollouts under way.
+    pub(crate) rolling: BTreeSet<u64>,
     /// What follows from the input in hand.
     pub(crate) agenda: VecDeque<Todo>,
     pub(crate) seq: u64,
@@ -191,6 +193,8 @@ pub(crate) enum Todo {
     PumpStack(u64),
     /// A stack follows the nodes that its selectors mean.
     Fit(u64),
+    /// It may be somebody's turn in a rollout of this stack.
+    Turn(u64),
     /// The job of this generation and attempt waited for another's write, and begins.
     Begin(Slot, Generation, u32),
 }
@@ -225,6 +229,7 @@ impl Engine {
             unplaced: BTreeSet::new(),
             asking: ByName::default(),
             unnamed: ByName::default(),
+            rolling: BTreeSet::new(),
             agenda: VecDeque::new(),
             // So that one who watches across a restart does not take a new state for the one it knows.
             seq: u64::from(config.epoch.0) << 32,
@@ -262,6 +267,7 @@ impl Engine {
                 TimerKey::Device(device) => self.device_due(device),
                 TimerKey::Intents => self.intents_due(),
                 TimerKey::Fit(stack) => self.fit_due(stack, due),
+                TimerKey::Turn(stack) => self.turn_due(stack, due),
                 TimerKey::Listened(node) => self.listened(node),
             }
             self.run_agenda();
@@ -301,6 +307,7 @@ impl Engine {
                 Some(Todo::Pump(node)) => self.pump(node),
                 Some(Todo::PumpStack(stack)) => self.pump_stack(stack),
                 Some(Todo::Fit(stack)) => self.fit(stack),
+                Some(Todo::Turn(stack)) => self.turn(stack),
                 Some(Todo::Begin(slot, generation, attempt)) => {
                     self.flow_job_begins(slot, generation, attempt)
                 }
@@ -324,6 +331,9 @@ impl Engine {
                 Err(refusal) => Err(refusal),
             },
             Request::Cancel { name } => self.cancel(&name),
+            Request::Rollout { name, action, resource } => {
+                self.steer_rollout(&name, action, resource.as_deref())
+            }
             Request::ClearHook { stack, resource, hook } => self.clear_hook(&stack, &resource, hook),
             Request::Check { name } => match self.check_stack(&name, id) {
                 Ok(()) => return, // answered when the revision is loaded

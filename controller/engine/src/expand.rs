@@ -195,8 +195,12 @@ impl Engine {
             .as_ref()
             .map(|walk| (walk.timeout, walk.since, walk.ended, walk.batches.clone(), walk.timed_out));
         let (traversal, status) = (stack.traversal, stack.status);
+        self.leave_rollouts(id);
+        let walk = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut());
+        let rollouts = walk.map(|walk| std::mem::take(&mut walk.rollouts));
         self.leave_walk(id);
-        self.lay_out(id, plan, Before { steady: false, anew: true, fits, ended: true }, tree);
+        self.lay_out(id, plan, Before { steady: false, anew: true, fits, ended: true }, Arc::clone(&tree));
+        self.begin_rollouts(id, &tree, rollouts.as_ref());
         let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };
         let mut due = walk.timeout;
         if let Some((timeout, since, ended, batches, timed_out)) = known {

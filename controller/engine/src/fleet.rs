@@ -231,10 +231,6 @@ impl Engine {
                     .push(format!("no node matches '{selector}' of {name}: nothing is made until one does"));
                 continue;
             }
-            if set.rollout().is_some() {
-                let message = "a rollout is not supported by this version yet";
-                return Err(Refusal::Invalid(set.error(message).to_string()));
-            }
             let most = set.rollout().map_or(0, |rollout| rollout.max_failures.of(count));
             if most > count {
                 let message = format!(

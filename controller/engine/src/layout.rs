@@ -8,8 +8,9 @@ use muster_template::Tree;
 
 use crate::delete_first::UNCOUNTED;
 use crate::engine::{Engine, Todo};
-use crate::plan::Plan;
+use crate::plan::{Plan, is_settled};
 use crate::resource::{Role, Row, Slot};
+use crate::rollout::Rollouts;
 use crate::stack::{Stage, Walk};
 use crate::timer::TimerKey;
 
@@ -32,6 +33,7 @@ impl Engine {
     pub(crate) fn lay_out(&mut self, id: u64, plan: Plan, before: Before, tree: Arc<Tree>) {
         let Before { anew, fits, .. } = before;
         self.note_sets(id, &tree);
+        let of_rollouts = Arc::clone(&tree);
         let revision = self.stacks[&id].revision;
         let (forward, settled) = self.lay_out_forward(id, &plan, before, &tree);
         let Plan { dirty, dropped, needed_by, .. } = plan;
@@ -76,6 +78,7 @@ impl Engine {
             at_hooks: BTreeSet::new(),
             ended: false,
             batches: BTreeMap::new(),
+            rollouts: Rollouts::default(),
             anew: 0,
             timeout: Some(timeout),
             timed_out: false,
@@ -89,6 +92,7 @@ impl Engine {
             self.take_back(slot);
         }
         self.hide_plan_of(id);
+        self.begin_rollouts(id, &of_rollouts, None);
         for slot in slots {
             if self.rows[slot].blocked == 0 {
                 self.agenda.push_back(Todo::Visit(slot));
@@ -130,7 +134,8 @@ impl Engine {
             let revived = row.dropped.take().is_some() | row.replaced_by.take().is_some();
             if !plan.dirty[index] {
                 row.role = Role::Steady;
-                settled[index] = row.definition;
+                // What drifted is for the next operation that an operator asks for.
+                settled[index] = if is_settled(row) { row.definition } else { 0 };
                 continue;
             }
             settled[index] = 0;

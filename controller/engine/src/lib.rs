@@ -49,6 +49,7 @@ mod report;
 mod request;
 mod resource;
 mod returned;
+mod rollout;
 mod session;
 mod signal;
 mod stack;
@@ -67,6 +68,7 @@ pub use preview::{PreviewRow, PreviewView, PropertyView};
 pub use request::{
     Answer, EnvironmentText, JoinAsk, NewToken, Options, Refusal, Request, Source, SourceText,
 };
+pub use rollout::{RolloutAction, RolloutView};
 pub use signal::Signal;
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use crate::record::{
 };
 use crate::request::Source;
 use crate::resource::{Rare, Role, Row, Slot, Work, WorkState};
+use crate::rollout::Rollouts;
 use crate::stack::{Adjacency, Stack, Stage, TIMED_OUT, Walk};
 use crate::visit::stored_content;
 
@@ -310,6 +311,7 @@ impl Engine {
             at_hooks: BTreeSet::new(),
             ended: stack.status == Status::Failed,
             batches: BTreeMap::new(),
+            rollouts: Rollouts::default(),
             anew: 0,
             timeout: timed.then_some(timeout),
             timed_out: stack.status == Status::Failed && stack.reason.starts_with(TIMED_OUT),
@@ -345,6 +347,7 @@ impl Engine {
         // Clean-up comes last, also that of the traversal before.
         let cleans = walk.forward_left == 0 || stack.delete_first;
         stack.walk = Some(walk);
+        self.take_up_rollouts(id, &tree);
         if timed {
             self.watch(id);
         }

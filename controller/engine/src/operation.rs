@@ -85,6 +85,7 @@ impl Engine {
         options: Options,
     ) -> Result<Answer, Refusal> {
         let id = self.changeable(name)?;
+        self.no_paused_rollout(id)?;
         self.begin(id, source, Target { action: StackAction::Update, revision: None, options })
     }
 
@@ -301,6 +302,7 @@ impl Engine {
     pub(crate) fn leave_walk(&mut self, id: u64) {
         self.watch_no_more(id);
         self.end_checks(id);
+        self.leave_rollouts(id);
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         let traversal = stack.traversal;
         let Some(walk) = stack.walk.take() else { return };

@@ -55,6 +55,7 @@ impl Engine {
             None if row.rare().hook.is_some() => "hook",
             None if row.awaits_signals() => "signals",
             None if row.pauses() => "pause",
+            None if self.is_held(row) => self.phase_of_held(row),
             None if row.failed || self.comes_too_late(row) => "",
             None if row.blocked > 0 || self.waits_for_first(row) => "waiting",
             None if row.status == Some(Status::Failed) => "",
@@ -191,7 +192,7 @@ impl Engine {
                 let slot = self.rows.of_id(row.id);
                 format!("{name} ({})", slot.map_or_else(String::new, |slot| self.signals_of(slot)))
             }
-            _ if phase == "pause" => format!("{name} ({phase})"),
+            _ if matches!(phase, "pause" | "rollout") => format!("{name} ({phase})"),
             _ if phase == "facts" => {
                 format!("{name} (facts of {})", self.asked(row))
             }

@@ -16,6 +16,7 @@ use thiserror::Error;
 
 use crate::flow::FlowWrite;
 use crate::node_view::LostView;
+use crate::rollout::RolloutAction;
 use crate::signal::Signal;
 
 /// A parsed and bound template with the text it came from.
@@ -188,6 +189,15 @@ pub enum Request {
     Cancel {
         /// Its name.
         name: StackName,
+    },
+    /// Pauses a rollout, or has it go on, hurry or end.
+    Rollout {
+        /// The stack.
+        name: StackName,
+        /// What.
+        action: RolloutAction,
+        /// The resource with the `for_each`; all of the stack if absent.
+        resource: Option<String>,
     },
     /// Lets a resource that waits at a hook go on.
     ClearHook {

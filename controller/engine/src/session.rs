@@ -53,6 +53,7 @@ impl Engine {
         for slot in self.nodes[key].in_line() {
             self.set_work_if_waiting(slot, key, WorkState::NodeAway);
         }
+        self.turn_of_node(key);
     }
 
     /// Nothing of a row that left its place: what waits to be tried again, or for another node, goes on as it is.
@@ -142,6 +143,7 @@ impl Engine {
         for slot in self.nodes[key].in_line() {
             self.set_work_if_waiting(slot, key, WorkState::Queued);
         }
+        self.turn_of_node(key);
         self.honour(key);
         self.agenda.push_back(Todo::Pump(key));
     }

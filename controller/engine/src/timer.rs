@@ -29,6 +29,8 @@ pub(crate) enum TimerKey {
     Intents,
     /// A stack follows the nodes.
     Fit(u64),
+    /// The next batch of a rollout begins.
+    Turn(u64),
     /// An agent has listened for long enough.
     Listened(NodeKey),
 }
@@ -55,6 +57,7 @@ impl Timers {
             TimerKey::Tidings(_) => "a row is to be told of",
             TimerKey::Device(_) => "a device is due",
             TimerKey::Intents => "an intent is to be looked at",
+            TimerKey::Turn(_) => "the next batch of a rollout begins",
             TimerKey::Fit(_) => "a stack follows the nodes",
             TimerKey::Listened(_) => "an agent has listened for long enough",
             TimerKey::Facts(_) => "a node is to have told its facts",

@@ -33,6 +33,8 @@ impl Engine {
         let tree = Arc::clone(&walk.tree);
         let index = self.rows[slot].index as usize;
         let definition = tree.definition(index);
+        self.set_is_ready(slot, &tree);
+        self.turn_ended(slot);
         self.set_requires(slot, &tree, false);
         self.mended(slot);
         let revision = self.stacks[&stack_id].revision;
@@ -69,6 +71,7 @@ impl Engine {
         }
         self.leave_hook(slot);
         self.end_pause(slot);
+        self.turn_failed(slot);
         let row = &mut self.rows[slot];
         row.status = Some(Status::Failed);
         row.action.get_or_insert(Action::Create);
@@ -305,6 +308,7 @@ impl Engine {
         missing.dedup();
         let seconds = stack.timeout_s;
         let hooks = self.hooks_waited_at(id);
+        let rollouts = self.rollouts_time_out(id);
         let reason = match missing.len() {
             0 if hooks.is_empty() => match self.what_is_waited_for(id) {
                 Some(waiting) => format!("{TIMED_OUT}{seconds} s; not ended: {waiting}"),
@@ -314,7 +318,7 @@ impl Engine {
             1..=10 => format!("{TIMED_OUT}{seconds} s; missing nodes: {}", missing.join(", ")),
             n => format!("{TIMED_OUT}{seconds} s; {n} nodes missing: {}, …", missing[..10].join(", ")),
         };
-        self.end_failed(id, reason + &hooks);
+        self.end_failed(id, reason + &hooks + &rollouts);
     }
 
     pub(crate) fn outputs(&self, stack: &Stack) -> Vec<OutputView> {

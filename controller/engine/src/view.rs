@@ -12,6 +12,7 @@ pub use crate::node_view::{DriftView, LostView, NodeView, TokenView};
 use crate::progress::NeededBy;
 use crate::record::{Observation, Status, action_str};
 use crate::resource::{Row, Slot};
+use crate::rollout::RolloutView;
 use crate::stack::{Stack, Stage};
 
 mod graph;
@@ -50,6 +51,9 @@ pub struct StackView {
     /// Up to 20 resources on which something is being done, with the phase each is in.
     #[serde(default)]
     pub active: Vec<ActiveView>,
+    /// Changes that go through resources of a `for_each` in batches.
+    #[serde(default)]
+    pub rollouts: Vec<RolloutView>,
     /// Counts up with every change of the stack or a resource of it; for watching.
     pub seq: u64,
 }
@@ -116,7 +120,7 @@ pub struct ResourceView {
     pub generation: String,
     /// in_sync, drifted, missing or unknown.
     pub observed: String,
-    /// While IN_PROGRESS: waiting, hook, pause, signals, facts, node_away, queued, running, settling or backoff; else empty.
+    /// While IN_PROGRESS: waiting, hook, pause, rollout, signals, facts, node_away, queued, running, settling or backoff; else empty.
     pub phase: String,
     /// Seconds since it has been in that phase.
     #[serde(default)]
@@ -170,6 +174,7 @@ impl Engine {
         let mut view = self.short_view(stack);
         view.outputs.clone_from(&stack.outputs);
         view.parameters.clone_from(&stack.parameters);
+        view.rollouts = self.rollout_views(stack);
         let hooks = stack.walk.iter().filter(|_| !stack.cancelled).flat_map(|walk| &walk.at_hooks);
         let busy =
             stack.working.iter().chain(hooks.map(|(_, slot)| slot)).chain(&stack.waiting).take(ACTIVE_MAX);

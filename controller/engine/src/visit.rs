@@ -151,7 +151,22 @@ impl Engine {
             Ok(Decision::Apply { .. } | Decision::Replace | Decision::Settle { .. }) => true,
             Ok(Decision::Nothing | Decision::Unplaced | Decision::Asks(_)) | Err(_) => false,
         };
-        if acts && (self.comes_too_late(&self.rows[slot]) || self.waits_for_batch(slot, &tree)) {
+        let is_done = match &decision {
+            Ok(Decision::Apply { node, spec, .. }) => self.is_same_work(slot, *node, spec),
+            Ok(
+                Decision::Nothing
+                | Decision::Replace
+                | Decision::Settle { .. }
+                | Decision::Unplaced
+                | Decision::Asks(_),
+            )
+            | Err(_) => false,
+        };
+        if acts
+            && (self.comes_too_late(&self.rows[slot])
+                || self.waits_for_batch(slot, &tree)
+                || self.waits_for_turn(slot, &tree, is_done))
+        {
             return;
         }
         self.rows[slot].changed |= acts || self.stands_for_changed(slot, &tree);

@@ -4,6 +4,7 @@
 //!   GET|POST /v1/stacks                            GET /v1/stacks/{stack}/template?revision=
 //!   GET|PUT|DELETE /v1/stacks/{stack}              GET /v1/stacks/{stack}/outputs|graph|revisions|failures
 //!   POST /v1/stacks/{stack}/rollback|cancel|check|preview  GET /v1/stacks/{stack}/events?after=&id=
+//!   POST /v1/stacks/{stack}/rollout                {"action":"pause|resume|promote|abort","resource":NAME?}
 //!   GET  /v1/stacks/{stack}/watch?seq=&traversal=  GET /v1/stacks/{stack}/resources?all=&status=
 //!   GET  /v1/stacks/{stack}/resources/{resource}   POST /v1/stacks/{stack}/resources/{resource}/unhealthy|clear-hook
 //!   GET  /v1/nodes?selector=                       GET|PATCH|DELETE /v1/nodes/{node}    POST /v1/nodes/{node}/revoke
@@ -147,6 +148,7 @@ fn router(api: Api) -> Router {
         .route("/v1/stacks/{stack}", get(stack::show).put(stack::update).delete(stack::delete))
         .route("/v1/stacks/{stack}/rollback", post(stack::rollback))
         .route("/v1/stacks/{stack}/cancel", post(stack::cancel))
+        .route("/v1/stacks/{stack}/rollout", post(stack::rollout))
         .route("/v1/stacks/{stack}/preview", post(preview::preview))
         .route("/v1/stacks/{stack}/check", post(stack::check))
         .route("/v1/stacks/{stack}/watch", get(poll::watch))

@@ -6,7 +6,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use muster_engine::view::{FailureView, GraphView, OutputView, StackView};
-use muster_engine::{Answer, Request};
+use muster_engine::{Answer, Request, RolloutAction};
 use muster_shared::StackName;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -89,6 +89,29 @@ pub async fn cancel(State(api): State<Api>, Path(name): Path<String>) -> Result<
     let name = stack_name(name)?;
     tracing::info!(stack = %name, "cancel");
     api.driver.request(Request::Cancel { name: name.clone() }).await?;
+    let view = current(&api, &name).await?;
+    with_times(&api, name, view).await.map(Json)
+}
+
+/// What is wanted of rollouts.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Steer {
+    action: RolloutAction,
+    /// All of the stack if absent.
+    resource: Option<String>,
+}
+
+/// POST /v1/stacks/{stack}/rollout: the stack as it is then.
+pub async fn rollout(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    body: Body,
+) -> Result<Json<StackView>, ApiError> {
+    let name = stack_name(name)?;
+    let Steer { action, resource } = source::json(&api, body).await?;
+    tracing::info!(stack = %name, action = action.as_str(), ?resource, "rollout");
+    api.driver.request(Request::Rollout { name: name.clone(), action, resource }).await?;
     let view = current(&api, &name).await?;
     with_times(&api, name, view).await.map(Json)
 }

@@ -1,0 +1,131 @@
+//! `muster stack rollout …`, and how `stack show` draws where one is.
+
+use clap::{Args, Subcommand};
+use hyper::Method;
+use muster_shared::StackName;
+use serde_json::{Value, json};
+
+use crate::client::{Client, path};
+use crate::failure::Failure;
+use crate::output::{Format, cell, print};
+
+/// Characters of a picture.
+const WIDTH: u64 = 30;
+
+/// `stack rollout`
+#[derive(Args)]
+pub struct Rollout {
+    /// The stack
+    name: StackName,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// What is wanted of it.
+#[derive(Subcommand)]
+enum Verb {
+    /// Begin nothing more, until it is resumed; what has begun ends
+    #[command(after_help = "Example:\n  muster stack rollout web pause")]
+    Pause(Which),
+    /// Go on where it was paused, or stopped when the stack had had its time
+    #[command(after_help = "Example:\n  muster stack rollout web resume")]
+    Resume(Which),
+    /// Begin the next batch now: neither the pause nor what is under way is waited for, and a canary counts as proven
+    #[command(after_help = "Example:\n  muster stack rollout web promote")]
+    Promote(Which),
+    /// Begin nothing more: the stack is FAILED, and servers that have not begun keep what they have
+    #[command(after_help = "Example:\n  muster stack rollout web abort")]
+    Abort(Which),
+}
+
+#[derive(Args)]
+struct Which {
+    /// The resource with the 'for_each'; all of the stack if left out
+    resource: Option<String>,
+}
+
+/// Does it, and shows where they are then.
+pub async fn run(asked: Rollout, client: &mut Client, format: Format) -> Result<(), Failure> {
+    let (action, Which { resource }) = match asked.verb {
+        Verb::Pause(which) => ("pause", which),
+        Verb::Resume(which) => ("resume", which),
+        Verb::Promote(which) => ("promote", which),
+        Verb::Abort(which) => ("abort", which),
+    };
+    let body = json!({"action": action, "resource": resource});
+    let at = path(["stacks", asked.name.as_str(), "rollout"]);
+    let view = client.send(Method::POST, &at, Some(&body)).await?;
+    if format != Format::Table {
+        return super::show(view, format);
+    }
+    let lines = drawn(&view["rollouts"]).into_iter().map(|line| line + "\n");
+    print(&lines.collect::<String>())
+}
+
+/// `motd  [####>>......]  8/20 done, 4 under way, 1 failed (more than 2 abort it), next batch in 5 s`
+pub fn drawn(rollouts: &Value) -> Vec<String> {
+    rollouts.as_array().into_iter().flatten().map(line).collect()
+}
+
+fn line(rollout: &Value) -> String {
+    let number = |key: &str| rollout[key].as_u64().unwrap_or_default();
+    let (total, done, in_flight, failed) =
+        (number("total"), number("done"), number("in_flight"), number("failed"));
+    let part = |count: u64| (count * WIDTH).div_ceil(total.max(1)).min(WIDTH);
+    let ended = part(done);
+    let bad = part(done + failed) - ended;
+    let going = part(done + failed + in_flight) - ended - bad;
+    let rest = WIDTH - ended - bad - going;
+    let picture: String = [('#', ended), ('!', bad), ('>', going), ('.', rest)]
+        .into_iter()
+        .flat_map(|(mark, count)| (0..count).map(move |_| mark))
+        .collect();
+    let mut words = vec![format!("{done}/{total} done")];
+    if in_flight > 0 {
+        words.push(format!("{in_flight} under way"));
+    }
+    if failed > 0 {
+        words.push(format!("{failed} failed (more than {} abort it)", number("max_failures")));
+    }
+    if number("away") > 0 {
+        words.push(format!("{} away", number("away")));
+    }
+    words.extend(match (rollout["state"].as_str(), rollout["stage"].as_str(), rollout["next_in"].as_u64()) {
+        (Some("aborted"), ..) => Some(format!("aborted: {}", cell(&rollout["reason"]))),
+        (Some("paused"), ..) => Some("paused".to_owned()),
+        (Some("timed_out"), ..) => Some("stopped when the stack had had its time".to_owned()),
+        (_, Some("canary"), Some(seconds)) => Some(format!("the canary has {seconds} s to go")),
+        (_, Some("canary"), None) => Some("the canary is under way".to_owned()),
+        (_, _, Some(seconds)) => Some(format!("next batch in {seconds} s")),
+        _ => None,
+    });
+    format!("{}  [{picture}]  {}", cell(&rollout["resource"]), words.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_a_rollout_is() {
+        let of = |more: Value| {
+            let mut view = json!({"resource": "motd", "state": "going", "stage": "batch", "reason": "", "total": 20, "done": 8,
+                "in_flight": 4, "failed": 1, "waiting": 7, "away": 0, "batch": 4, "max_failures": 2, "next_in": null});
+            view.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            drawn(&json!([view])).remove(0)
+        };
+        let start =
+            "motd  [############!!>>>>>>..........]  8/20 done, 4 under way, 1 failed (more than 2 abort it)";
+        assert_eq!(of(json!({})), start);
+        assert_eq!(of(json!({"state": "paused"})), format!("{start}, paused"));
+        assert_eq!(
+            of(json!({"state": "aborted", "reason": "its canary failed"})),
+            format!("{start}, aborted: its canary failed")
+        );
+        assert_eq!(of(json!({"away": 2, "next_in": 5})), format!("{start}, 2 away, next batch in 5 s"));
+        let canary = json!({"stage": "canary", "done": 1, "in_flight": 0, "failed": 0, "next_in": 9});
+        assert_eq!(of(canary), "motd  [##............................]  1/20 done, the canary has 9 s to go");
+        let none = json!({"total": 0, "done": 0, "in_flight": 0, "failed": 0});
+        assert_eq!(of(none), "motd  [..............................]  0/0 done");
+    }
+}

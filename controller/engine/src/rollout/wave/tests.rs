@@ -1,0 +1,222 @@
+//! Waves by table and at random: who begins when, and what stops them.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn policy(batch: usize, max_failures: usize, canary: usize, pause: u64) -> Policy {
+    Policy { batch, pause: Duration::from_secs(pause), max_failures, canary, away: Away::Skip }
+}
+
+fn at(seconds: u64) -> MonoTime {
+    MonoTime::default() + Duration::from_secs(seconds)
+}
+
+fn name(n: usize) -> Arc<str> {
+    format!("a[n{n}]").into()
+}
+
+fn wave(policy: Policy, members: usize) -> Wave {
+    let mut wave = Wave::new(policy);
+    (0..members).for_each(|n| wave.hold(&name(n), true));
+    wave
+}
+
+fn numbers(names: &[Arc<str>]) -> String {
+    names.iter().map(|name| name[3..name.len() - 1].to_owned()).collect::<Vec<_>>().join(" ")
+}
+
+fn turn(wave: &mut Wave, seconds: u64) -> String {
+    numbers(&wave.turn(at(seconds), &|_| Health::Well))
+}
+
+/// What it is called, its policy, what happens and who begins then, how it stands at the end.
+type Row = (&'static str, Policy, &'static [(&'static str, &'static str)], &'static str);
+
+/// A line a step: `r1` is ready, `f1` failed, `p` promotes, `+5` is five seconds later; then who begins.
+#[test]
+fn who_begins_when() {
+    let table: [Row; 9] = [
+        ("batches", policy(2, 0, 0, 0), &[("", "0 1"), ("r0", ""), ("r1", "2 3"), ("r2 r3", "4")], "Going"),
+        ("pause", policy(2, 0, 0, 5), &[("", "0 1"), ("r0 r1", ""), ("+4", ""), ("+1", "2 3")], "Going"),
+        ("canary first", policy(3, 0, 1, 5), &[("", "0"), ("r0", ""), ("+5", "1 2 3")], "Going"),
+        (
+            "a canary fails",
+            policy(3, 3, 1, 5),
+            &[("", "0"), ("f0", ""), ("+9", "")],
+            "its canary a[n0] failed",
+        ),
+        (
+            "canary is no more than a batch",
+            policy(1, 0, 3, 0),
+            &[("", "0"), ("r0", "1"), ("r1", "2")],
+            "Going",
+        ),
+        (
+            "some may fail",
+            policy(2, 1, 0, 0),
+            &[("", "0 1"), ("f0", ""), ("r1", "2 3"), ("f2", "")],
+            "2 failed, more than its max_failures of 1: a[n0], a[n2]",
+        ),
+        (
+            "one that heals",
+            policy(2, 0, 0, 0),
+            &[("", "0 1"), ("r0", ""), ("r1", "2 3"), ("r2 r3", "4"), ("r4", "")],
+            "Going",
+        ),
+        (
+            "promoted",
+            policy(2, 0, 2, 60),
+            &[("", "0 1"), ("p", "2 3"), ("r2 r3", ""), ("+59", ""), ("p", "4"), ("r0 r1", "")],
+            "Going",
+        ),
+        ("all at once", policy(9, 0, 0, 60), &[("", "0 1 2 3 4"), ("r0", ""), ("+99", "")], "Going"),
+    ];
+    for (what, policy, steps, end) in table {
+        let mut wave = wave(policy, 5);
+        let mut now = 0;
+        for (words, begins) in steps {
+            for word in words.split(' ').filter(|word| !word.is_empty()) {
+                let number = || word[1..].parse::<usize>().unwrap();
+                match &word[..1] {
+                    "r" => wave.ended(&name(number())),
+                    "f" => wave.failed_of(&name(number())),
+                    "p" => wave.promote(),
+                    _ => now += number() as u64,
+                }
+            }
+            assert_eq!(turn(&mut wave, now), *begins, "{what}: {words}");
+            // Asked again, nobody else begins.
+            assert_eq!(turn(&mut wave, now), "", "{what}: {words}");
+        }
+        let state = match wave.state() {
+            State::Aborted(reason) => reason.clone(),
+            other => format!("{other:?}"),
+        };
+        assert_eq!(state, end, "{what}");
+    }
+}
+
+#[test]
+fn a_canary_is_to_be_undisturbed_for_its_time() {
+    let ended = || {
+        let mut wave = wave(policy(2, 1, 1, 10), 3);
+        assert_eq!(turn(&mut wave, 0), "0");
+        wave.ended(&name(0));
+        assert_eq!(turn(&mut wave, 1), "");
+        wave
+    };
+    let mut drifts = ended();
+    assert_eq!(drifts.turn(at(5), &|_| Health::Disturbed("drifted".into())), []);
+    assert_eq!(*drifts.state(), State::Aborted("its canary a[n0] was disturbed: drifted".into()));
+    let mut away = ended();
+    assert_eq!(away.turn(at(5), &|_| Health::Away), []);
+    assert_eq!(
+        (turn(&mut away, 9), turn(&mut away, 18), turn(&mut away, 19)),
+        ("".into(), "".into(), "1 2".into())
+    );
+    // Of the batches after it nobody asks.
+    away.ended(&name(1));
+    away.ended(&name(2));
+    assert_eq!(away.turn(at(99), &|_| Health::Disturbed("drifted".into())), []);
+    assert_eq!(*away.state(), State::Going);
+}
+
+#[test]
+fn those_whose_node_is_away() {
+    for (policy_of, first, then, ends) in [
+        (Away::Skip, "1 2", "3", "Going"),
+        (Away::Wait, "0 1", "2 3", "Going"),
+        (Away::Fail, "1 2", "3", "Going"),
+    ] {
+        let mut wave = Wave::new(Policy { away: policy_of, ..policy(2, 1, 0, 0) });
+        (0..4).for_each(|n| wave.hold(&name(n), n != 0));
+        let begun = turn(&mut wave, 0);
+        assert_eq!(begun, first, "{policy_of:?}");
+        begun.split(' ').for_each(|n| wave.ended(&name(n.parse().unwrap())));
+        assert_eq!(turn(&mut wave, 0), then, "{policy_of:?}");
+        assert_eq!(wave.failed(), usize::from(policy_of == Away::Fail), "{policy_of:?}");
+        assert_eq!(format!("{:?}", wave.state()), ends);
+        // It is back: its turn comes, and it counts as failed no more.
+        (1..4).for_each(|n| wave.ended(&name(n)));
+        wave.node(&name(0), true);
+        let begins = if policy_of == Away::Wait { "" } else { "0" };
+        assert_eq!((turn(&mut wave, 0).as_str(), wave.failed()), (begins, 0), "{policy_of:?}");
+    }
+    let mut all = Wave::new(Policy { away: Away::Fail, ..policy(2, 1, 0, 0) });
+    (0..4).for_each(|n| all.hold(&name(n), false));
+    assert_eq!(turn(&mut all, 0), "");
+    assert!(matches!(all.state(), State::Aborted(why) if why.starts_with("4 failed")), "{:?}", all.state());
+}
+
+#[test]
+fn what_is_kept_goes_on_with_the_same_batch() {
+    let mut wave = wave(policy(2, 1, 0, 0), 5);
+    turn(&mut wave, 0);
+    wave.failed_of(&name(0));
+    let kept = wave.take_changed().unwrap().clone();
+    assert!(wave.take_changed().is_none());
+    let text = serde_json::to_string(&kept).unwrap();
+    let mut again = Wave::of(wave.policy, serde_json::from_str(&text).unwrap());
+    (2..5).for_each(|n| again.hold(&name(n), true));
+    assert_eq!(turn(&mut again, 0), "", "n1 is under way");
+    again.ended(&name(1));
+    assert_eq!(turn(&mut again, 0), "2 3");
+    again.failed_of(&name(2));
+    assert_eq!(turn(&mut again, 0), "");
+    assert!(matches!(again.state(), State::Aborted(_)));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+
+    /// However they come, go and are kept: a revision that fails everywhere gets to no more than a batch on top of those
+    /// that may fail, and one that does not gets to all of them.
+    #[test]
+    fn what_hurts_is_stopped_and_what_does_not_reaches_all(
+        batch in 1usize..5, max_failures in 0usize..4, canary in 0usize..4, pause in 0u64..3, members in 1usize..20,
+        hurts in any::<bool>(), steps in prop::collection::vec((0u8..6, 0usize..20), 0..200),
+    ) {
+        let mut wave = Wave::new(policy(batch, max_failures, canary, pause));
+        let (mut under_way, mut touched, mut done) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        (0..members).for_each(|n| wave.hold(&name(n), true));
+        let mut now = 0;
+        let rest = (0..members * 8).map(|n| (if n % 2 == 0 { 0 } else { 4 }, n / 2));
+        for (step, n) in steps.into_iter().chain((0..members).map(|n| (2, n))).chain(rest) {
+            match step {
+                0 | 1 => {
+                    let ends: Option<Arc<str>> = under_way.iter().nth(n % under_way.len().max(1)).cloned();
+                    if let Some(ends) = ends {
+                        under_way.remove(&ends);
+                        match hurts {
+                            true => wave.failed_of(&ends),
+                            false => {
+                                wave.ended(&ends);
+                                done.insert(ends);
+                            }
+                        }
+                    }
+                }
+                2 => drop(wave.node(&name(n % members), true)),
+                3 => drop(wave.node(&name(n % members), false)),
+                4 => now += 1,
+                _ => {
+                    let kept = wave.kept.clone();
+                    let held: Vec<_> = (0..members).map(name).filter(|name| !touched.contains(name)).collect();
+                    wave = Wave::of(wave.policy, kept);
+                    held.iter().for_each(|name| wave.hold(name, true));
+                }
+            }
+            let begin = wave.turn(at(now), &|_| Health::Well);
+            prop_assert!(begin.iter().all(|name| touched.insert(name.clone())), "twice");
+            under_way.extend(begin);
+            prop_assert!(under_way.len() <= batch, "{} under way", under_way.len());
+            if hurts {
+                prop_assert!(touched.len() <= batch + max_failures, "{touched:?}");
+            }
+        }
+        if !hurts {
+            prop_assert_eq!(done.len(), members);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Random fleets: labels that come and go, nodes that leave and return, changes that fail, restarts at every moment.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::bed::{Bed, node, stack};
+use super::trees::source;
+use crate::{Request, RolloutAction, Source};
+
+const NODES: usize = 5;
+const LABELS: [&str; 2] = ["role", "zone"];
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// A node has the label, or has it no more.
+    Label(usize, usize, bool),
+    Update(u8, usize, bool),
+    Run(usize),
+    Fail(usize),
+    Away(usize),
+    Back(usize),
+    Pass(u64),
+    Restart,
+    Steer(RolloutAction),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (0..NODES, 0..LABELS.len(), any::<bool>()).prop_map(|(n, label, has)| Step::Label(n, label, has)),
+        2 => (0u8..3, 0..LABELS.len(), any::<bool>()).prop_map(|(v, label, rolls)| Step::Update(v, label, rolls)),
+        8 => (0..NODES).prop_map(Step::Run),
+        1 => (0..NODES).prop_map(Step::Fail),
+        1 => (0..NODES).prop_map(Step::Away),
+        2 => (0..NODES).prop_map(Step::Back),
+        2 => (1u64..20).prop_map(Step::Pass),
+        1 => Just(Step::Restart),
+        1 => prop_oneof![Just(RolloutAction::Pause), Just(RolloutAction::Resume), Just(RolloutAction::Promote)].prop_map(Step::Steer),
+    ];
+    prop::collection::vec(step, 0..80)
+}
+
+fn of(value: u8, label: usize, rolls: bool) -> Source {
+    let rollout = if rolls { ", rollout: {batch: 2, pause: 5, canary: 1, max_failures: 1}" } else { "" };
+    let label = LABELS[label];
+    source(
+        &format!(
+            "resources:\n  \
+              a: {{type: Muster::Dummy, for_each: {{nodes: role}}{rollout}, properties: {{values: {{me: {{get_node: name}}, v: {value}}}}}}}\n  \
+              b: {{type: Muster::Dummy, for_each: {{nodes: {label}}}, depends_on: a, properties: {{values: {{v: {value}}}}}}}\n  \
+              c: {{type: Muster::Dummy, for_each: {{nodes: zone}}, depends_on: {{resource: b, scope: all}}, properties: {{values: {{n: {{get_attr: [a, v, {{get_node: name}}]}}}}}}}}\n"
+        ),
+        &[],
+    )
+}
+
+type Things = Vec<(String, BTreeMap<String, String>)>;
+
+fn wanted(labels: &[BTreeSet<usize>], value: u8, label: usize) -> Things {
+    let mut wanted = Things::new();
+    for (n, labels) in labels.iter().enumerate() {
+        let values =
+            |pairs: &[(&str, String)]| pairs.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect();
+        let (name, v) = (node(n), value.to_string());
+        if labels.contains(&0) {
+            wanted.push((format!("a[{name}]"), values(&[("me", name.to_string()), ("v", v.clone())])));
+        }
+        if labels.contains(&label) {
+            wanted.push((format!("b[{name}]"), values(&[("v", v.clone())])));
+        }
+        if labels.contains(&1) {
+            let n = if labels.contains(&0) { values(&[("n", v)]) } else { values(&[]) };
+            wanted.push((format!("c[{name}]"), n));
+        }
+    }
+    wanted.sort();
+    wanted
+}
+
+/// What there is, with nothing where a value is nothing.
+fn reality(bed: &Bed) -> Things {
+    bed.reality()
+        .into_iter()
+        .map(|(name, mut values)| {
+            values.retain(|_, value| !value.is_empty() && value != "null");
+            (name, values)
+        })
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+    /// When all has come to rest and somebody asks for it once more, each node that is meant has its own, nobody else has
+    /// anything, and nothing is left to do.
+    #[test]
+    fn each_node_that_is_meant_has_its_own(steps in steps()) {
+        let mut bed = Bed::new(NODES);
+        let mut labels: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); NODES];
+        let (mut value, mut label) = (0, 0);
+        bed.create(of(value, label, false)).unwrap();
+        for step in steps {
+            match step {
+                Step::Label(n, which, has) => {
+                    match has {
+                        true => labels[n].insert(which),
+                        false => labels[n].remove(&which),
+                    };
+                    let change = BTreeMap::from([(LABELS[which].to_owned(), has.then(|| "x".to_owned()))]);
+                    bed.ask(Request::LabelNode { node: node(n), labels: change }).unwrap();
+                }
+                Step::Update(v, which, rolls) => {
+                    if bed.update(of(v, which, rolls)).is_ok() {
+                        (value, label) = (v, which);
+                    }
+                }
+                Step::Run(n) => drop(bed.run_at(&node(n), 0)),
+                Step::Fail(n) => bed.fail_next(&node(n), true),
+                Step::Away(n) => bed.disconnect(&node(n)),
+                Step::Back(n) => bed.connect(&node(n)),
+                Step::Pass(seconds) => bed.pass(Duration::from_secs(seconds)),
+                Step::Restart => {
+                    bed.restart();
+                    bed.read();
+                }
+                Step::Steer(action) => {
+                    let request = Request::Rollout { name: stack(), action, resource: None };
+                    let _perhaps_there_is_none = bed.ask(request);
+                }
+            }
+            bed.read();
+        }
+        (0..NODES).for_each(|n| bed.connect(&node(n)));
+        let resume = Request::Rollout { name: stack(), action: RolloutAction::Resume, resource: None };
+        let _perhaps_none_is_paused = bed.ask(resume);
+        for round in 0..2 {
+            for _ in 0..20 {
+                bed.read();
+                bed.idle();
+                bed.pass(Duration::from_secs(10));
+            }
+            if round == 1 {
+                let status = bed.status();
+                prop_assert!(status.ends_with("_COMPLETE"), "{status}: {:?}", bed.view().map(|view| view.status_reason));
+            }
+            // Also where nobody has asked since the last label.
+            if bed.status().ends_with("_COMPLETE") {
+                prop_assert_eq!(reality(&bed), wanted(&labels, value, label), "{}", round);
+            }
+            if round == 0 {
+                bed.update(of(value, label, false)).unwrap();
+            }
+        }
+        bed.ran.clear();
+        bed.restart();
+        (0..NODES).for_each(|n| bed.connect(&node(n)));
+        bed.pass(Duration::from_secs(2));
+        bed.read();
+        bed.idle();
+        prop_assert_eq!(std::mem::take(&mut bed.ran), Vec::<String>::new());
+    }
+}

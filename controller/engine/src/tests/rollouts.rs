@@ -1,0 +1,261 @@
+//! Changes that go through a fleet in batches: stopped when it hurts, steered by operators, over restarts.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::bed::{Bed, node, options, stack};
+use super::trees::source;
+use crate::{Refusal, Request, RolloutAction, RolloutView, Source};
+
+fn web(bed: &mut Bed, index: usize) {
+    let labels = BTreeMap::from([("role".to_owned(), Some("web".to_owned()))]);
+    bed.ask(Request::LabelNode { node: node(index), labels }).unwrap();
+}
+
+fn of(value: &str, fails: bool, rollout: &str) -> Source {
+    let root = format!(
+        "resources:\n  a: {{type: Muster::Dummy, for_each: {{nodes: role=web}}, rollout: {rollout}, properties: {{values: {{v: {value}}}, fail: {fails}}}}}\n"
+    );
+    source(&root, &[])
+}
+
+/// A fleet of so many that has the first revision.
+fn fleet(nodes: usize, rollout: &str) -> Bed {
+    let mut bed = Bed::new(nodes);
+    (0..nodes).for_each(|index| web(&mut bed, index));
+    bed.create(of("1", false, rollout)).unwrap();
+    for _ in 0..nodes * 2 {
+        bed.idle();
+        bed.pass(Duration::from_secs(60));
+    }
+    assert_eq!(bed.status(), "CREATE_COMPLETE");
+    bed.ran.clear();
+    bed
+}
+
+fn shown(bed: &Bed) -> RolloutView {
+    bed.view().unwrap().rollouts.remove(0)
+}
+
+fn ran(bed: &mut Bed) -> Vec<String> {
+    bed.idle();
+    std::mem::take(&mut bed.ran)
+}
+
+fn steer(bed: &mut Bed, action: RolloutAction) -> Result<(), String> {
+    let request = Request::Rollout { name: stack(), action, resource: None };
+    bed.ask(request).map(drop).map_err(|refusal| refusal.to_string())
+}
+
+fn at_second(bed: &Bed) -> Vec<String> {
+    let values =
+        bed.reality().into_iter().filter(|(_, values)| values.get("v").map(String::as_str) == Some("2"));
+    values.map(|(name, _)| name).collect()
+}
+
+#[test]
+fn a_change_goes_through_in_batches_canary_first() {
+    let mut bed = fleet(6, "{batch: 2, pause: 10, canary: 1}");
+    bed.update(of("2", false, "{batch: 2, pause: 10, canary: 1}")).unwrap();
+    assert_eq!(bed.resource("a[node-1]").phase, "rollout");
+    assert_eq!((shown(&bed).stage.as_str(), shown(&bed).in_flight, shown(&bed).waiting), ("canary", 1, 5));
+    assert_eq!(ran(&mut bed), ["Update a[node-0]"]);
+    assert_eq!((shown(&bed).done, shown(&bed).next_in), (1, Some(10)));
+    bed.pass(Duration::from_secs(9));
+    assert_eq!(ran(&mut bed), Vec::<String>::new());
+    bed.pass(Duration::from_secs(1));
+    assert_eq!(ran(&mut bed), ["Update a[node-1]", "Update a[node-2]"]);
+    // A restart begins the pause anew, and nobody who is done.
+    bed.pass(Duration::from_secs(5));
+    bed.restart();
+    (0..6).for_each(|index| bed.connect(&node(index)));
+    bed.pass(Duration::from_secs(9));
+    assert_eq!(ran(&mut bed), Vec::<String>::new());
+    bed.pass(Duration::from_secs(1));
+    assert_eq!(ran(&mut bed), ["Update a[node-3]", "Update a[node-4]"]);
+    assert_eq!(bed.status(), "UPDATE_IN_PROGRESS");
+    bed.pass(Duration::from_secs(10));
+    assert_eq!(ran(&mut bed), ["Update a[node-5]"]);
+    assert_eq!(bed.status(), "UPDATE_COMPLETE");
+    assert!(bed.view().unwrap().rollouts.is_empty());
+    // Who joins gets what has proven itself at once.
+    bed.join(&node(6));
+    bed.connect(&node(6));
+    web(&mut bed, 6);
+    assert_eq!(
+        (ran(&mut bed), bed.status().as_str()),
+        (vec!["Create a[node-6]".to_owned()], "UPDATE_COMPLETE")
+    );
+    // A rollback is to what was right: without canary and pauses, but in batches.
+    bed.rollback(Some(1)).unwrap();
+    assert_eq!((shown(&bed).stage.as_str(), shown(&bed).in_flight), ("batch", 2));
+    assert_eq!((ran(&mut bed).len(), bed.status().as_str()), (7, "ROLLBACK_COMPLETE"));
+}
+
+#[test]
+fn a_canary_that_fails_stops_it_and_nobody_else_is_touched() {
+    let policy = "{batch: 3, pause: 5, canary: 1, max_failures: 2}";
+    for restarts in [false, true] {
+        let mut bed = fleet(6, policy);
+        bed.update(of("2", true, policy)).unwrap();
+        bed.idle();
+        if restarts {
+            bed.restart();
+            (0..6).for_each(|index| bed.connect(&node(index)));
+            bed.idle();
+        }
+        bed.pass(Duration::from_secs(600));
+        bed.idle();
+        assert_eq!(bed.status(), "UPDATE_FAILED", "{restarts}");
+        let reason = bed.view().unwrap().status_reason;
+        assert!(
+            reason.contains("its rollout was aborted: its canary a[node-0] failed; 5 were not begun")
+                || restarts,
+            "{reason}"
+        );
+        assert!(bed.ran.iter().all(|ran| ran.ends_with("a[node-0]")), "{:?}", bed.ran);
+        assert_eq!((shown(&bed).state.as_str(), shown(&bed).failed), ("aborted", 1), "{restarts}");
+        assert_eq!(bed.resource("a[node-3]").phase, "");
+        let error = steer(&mut bed, RolloutAction::Resume).unwrap_err();
+        assert!(error.contains("was aborted") || error.contains("no rollout"), "{error}");
+        // It is put right and goes through.
+        bed.ran.clear();
+        bed.update(of("3", false, policy)).unwrap();
+        for _ in 0..4 {
+            bed.idle();
+            bed.pass(Duration::from_secs(5));
+        }
+        assert_eq!((bed.status().as_str(), bed.ran.len()), ("UPDATE_COMPLETE", 6), "{restarts}");
+    }
+}
+
+#[test]
+fn a_canary_that_drifts_or_is_away_has_not_proven_itself() {
+    let policy = "{batch: 3, pause: 10, canary: 1}";
+    let mut bed = fleet(4, policy);
+    bed.update(of("2", false, policy)).unwrap();
+    bed.idle();
+    bed.pass(Duration::from_secs(9));
+    bed.disconnect(&node(0));
+    bed.pass(Duration::from_secs(60));
+    bed.connect(&node(0));
+    bed.pass(Duration::from_secs(9));
+    assert_eq!(ran(&mut bed), ["Update a[node-0]"]);
+    super::drift::says(&mut bed, "a[node-0]", muster_shared::model::DriftState::Drifted, "v is 7");
+    assert_eq!(shown(&bed).state, "aborted");
+    bed.pass(Duration::from_secs(60));
+    assert_eq!((ran(&mut bed).len(), bed.status().as_str()), (0, "UPDATE_FAILED"));
+    assert!(bed.view().unwrap().status_reason.contains("its canary a[node-0] was disturbed"));
+}
+
+#[test]
+fn more_failures_than_are_borne_stop_it() {
+    let mut bed = fleet(8, "{batch: 2, max_failures: 1}");
+    bed.update(of("2", true, "{batch: 2, max_failures: 1}")).unwrap();
+    bed.idle();
+    assert_eq!((bed.status().as_str(), at_second(&bed).len()), ("UPDATE_FAILED", 0));
+    let touched: std::collections::BTreeSet<&String> = bed.ran.iter().collect();
+    assert!(touched.len() <= 3, "{touched:?}");
+    // With --rollback who was touched is put back.
+    let mut bed = fleet(8, "{batch: 2}");
+    let options = crate::Options { rollback: true, ..options() };
+    bed.ask(Request::Update { name: stack(), source: of("2", true, "{batch: 2}"), options }).unwrap();
+    bed.idle();
+    bed.read();
+    bed.idle();
+    assert_eq!(bed.status(), "ROLLBACK_COMPLETE");
+    for bad in ["{max_failures: 9}", "{max_failures: 101%}"] {
+        let parsed = std::panic::catch_unwind(|| of("2", false, bad));
+        if let Ok(parsed) = parsed {
+            let Err(Refusal::Invalid(why)) = bed.update(parsed) else { panic!("{bad} is taken") };
+            assert!(
+                why.contains("max_failures of its rollout is 9, but 'role=web' selects 8 nodes"),
+                "{why}"
+            );
+        }
+    }
+}
+
+#[test]
+fn operators_have_a_say() {
+    let policy = "{batch: 2, pause: 1000}";
+    for restarts in [false, true] {
+        let mut bed = fleet(6, "{batch: 6}");
+        let again = |bed: &mut Bed| {
+            if restarts {
+                bed.restart();
+                (0..6).for_each(|index| bed.connect(&node(index)));
+            }
+        };
+        assert!(steer(&mut bed, RolloutAction::Pause).unwrap_err().contains("no rollout of stack"));
+        bed.update(of("2", false, policy)).unwrap();
+        steer(&mut bed, RolloutAction::Pause).unwrap();
+        again(&mut bed);
+        assert_eq!(ran(&mut bed).len(), 2, "what has begun ends");
+        bed.pass(Duration::from_secs(1001));
+        assert_eq!(
+            (ran(&mut bed).len(), shown(&bed).state.as_str(), bed.status().as_str()),
+            (0, "paused", "UPDATE_IN_PROGRESS")
+        );
+        assert!(steer(&mut bed, RolloutAction::Pause).unwrap_err().contains("is paused"));
+        assert!(steer(&mut bed, RolloutAction::Promote).unwrap_err().contains("is paused"));
+        // Another revision does not go over it; a rollback may.
+        let Err(Refusal::Conflict(why)) = bed.update(of("3", false, policy)) else { panic!("taken") };
+        assert!(why.contains("is paused at revision 2: resume or abort it first"), "{why}");
+        steer(&mut bed, RolloutAction::Resume).unwrap();
+        bed.pass(Duration::from_secs(1001));
+        assert_eq!(ran(&mut bed).len(), 2);
+        again(&mut bed);
+        steer(&mut bed, RolloutAction::Promote).unwrap();
+        assert_eq!((ran(&mut bed).len(), bed.status().as_str()), (2, "UPDATE_COMPLETE"));
+        bed.update(of("3", false, policy)).unwrap();
+        bed.idle();
+        steer(&mut bed, RolloutAction::Abort).unwrap();
+        again(&mut bed);
+        bed.idle();
+        assert_eq!((bed.status().as_str(), bed.ran.len()), ("UPDATE_FAILED", 2), "{restarts}");
+        assert!(bed.view().unwrap().status_reason.contains("an operator wants it so"));
+        bed.rollback(None).unwrap();
+        bed.read();
+        bed.idle();
+        assert_eq!((bed.status().as_str(), at_second(&bed).len()), ("ROLLBACK_COMPLETE", 6));
+    }
+}
+
+#[test]
+fn one_that_has_had_its_time_stops_and_can_be_resumed() {
+    let mut bed = fleet(4, "{batch: 4}");
+    let options = crate::Options { timeout: Duration::from_secs(50), ..options() };
+    let source = of("2", false, "{batch: 2, pause: 60}");
+    bed.ask(Request::Update { name: stack(), source, options }).unwrap();
+    bed.idle();
+    bed.pass(Duration::from_secs(50));
+    assert_eq!((bed.status().as_str(), shown(&bed).state.as_str()), ("UPDATE_FAILED", "timed_out"));
+    assert!(bed.view().unwrap().status_reason.contains("rollouts stopped: a (2 yet to begin)"));
+    bed.pass(Duration::from_secs(50));
+    assert_eq!(ran(&mut bed).len(), 2);
+    steer(&mut bed, RolloutAction::Resume).unwrap();
+    bed.pass(Duration::from_secs(10));
+    assert_eq!((ran(&mut bed).len(), bed.status().as_str()), (2, "UPDATE_COMPLETE"));
+}
+
+#[test]
+fn who_is_away_is_passed_over_and_begins_when_back() {
+    let mut bed = fleet(4, "{batch: 4}");
+    bed.disconnect(&node(0));
+    bed.update(of("2", false, "{batch: 1}")).unwrap();
+    assert_eq!(ran(&mut bed), ["Update a[node-1]", "Update a[node-2]", "Update a[node-3]"]);
+    assert_eq!((shown(&bed).waiting, shown(&bed).away, bed.status().as_str()), (1, 1, "UPDATE_IN_PROGRESS"));
+    // One that joins meanwhile has its turn like all others.
+    bed.join(&node(4));
+    bed.connect(&node(4));
+    bed.pass(Duration::from_secs(1));
+    web(&mut bed, 4);
+    bed.pass(Duration::from_secs(1));
+    assert_eq!(ran(&mut bed), ["Create a[node-4]"]);
+    bed.connect(&node(0));
+    assert_eq!(
+        (ran(&mut bed), bed.status().as_str()),
+        (vec!["Update a[node-0]".to_owned()], "UPDATE_COMPLETE")
+    );
+}

@@ -198,6 +198,7 @@ impl Driver {
         notify(&[sd_notify::NotifyState::Stopping]);
         tracing::info!("stopping");
         self.stop().await;
+        self.host.server.listener().end();
         self.holding.stop().await;
         Ok(())
     }

@@ -9,7 +9,7 @@
 //! A port is a network card, and in a namespace that has none, as a container, a veth; and whatever is a port of Open
 //! vSwitch with an Ethernet cable. Each has a packet socket of its own that takes frames before a bridge, a bond or
 //! Open vSwitch does; the kernel drops all others by a filter. What stands in a frame was written by anybody on that
-//! cable: it is told to people, and nothing follows from it. Of a beacon nothing follows but for who knows whose it is.
+//! cable: it is told to people, and nothing follows from it but where a host is that nobody declares. Of a beacon nothing follows but for who knows whose it is.
 //!
 //! Absent: when to look which ports there are (with the facts; `ports.rs`), how often a change is told (the agent's core).
 
@@ -34,7 +34,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 pub use frame::{ETHERTYPE, Frame, FrameError, GROUPS, Id};
 use speak::Speaker;
-pub use speak::TTL;
+pub use speak::{LAST_TTL, Says, TTL};
 pub use table::Table;
 
 use crate::sys;
@@ -171,14 +171,19 @@ impl Listener {
         *locked(&port.heard) = Table::default();
     }
 
-    /// From now on this frame goes out of a port of a device, again and again.
+    /// From now on this goes out of a port of a device, again and again.
     ///
     /// # Errors
     /// The system has no thread for it.
-    pub fn speak(&self, index: u32, frame: Vec<u8>) -> io::Result<()> {
+    pub fn speak(&self, index: u32, says: Says) -> io::Result<()> {
         let ears = locked(&self.ears);
         let ear = ears.ports.get(&index).and_then(|port| port.ear.as_ref());
-        ear.map_or(Ok(()), |ear| self.speaker.speak(index, &ear.socket, frame))
+        ear.map_or(Ok(()), |ear| self.speaker.speak(index, &ear.socket, says))
+    }
+
+    /// This agent ends, and its switch goes on: neighbours are told how long they need not miss it.
+    pub fn end(&self) {
+        self.speaker.end();
     }
 
     /// Nothing goes out of it any more.

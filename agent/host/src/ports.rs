@@ -26,7 +26,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::lldp::{Frame, Id, Listener, TTL};
+use crate::lldp::{Frame, Id, LAST_TTL, Listener, Says, TTL};
 use crate::net::Network;
 use crate::net::monitor::{RETRY, RETRY_MAX, appears};
 use crate::net::netlink::{Cable, Cables};
@@ -306,7 +306,7 @@ impl Keeper {
             if self.speaking.get(index) == Some(&says) {
                 continue;
             }
-            match self.listener.speak(*index, self.voice.frame(spot)) {
+            match self.listener.speak(*index, self.voice.says(spot)) {
                 Ok(()) => drop(self.speaking.insert(*index, says)),
                 Err(error) => self.warn(format!("cannot send LLDP: {error}")),
             }
@@ -350,7 +350,12 @@ impl Voice {
         Beacon(octets)
     }
 
-    fn frame(&self, spot: &Spot) -> Vec<u8> {
+    fn says(&self, spot: &Spot) -> Says {
+        let [frame, last] = [TTL, LAST_TTL].map(|good_for| self.frame(spot, good_for));
+        Says { frame, last }
+    }
+
+    fn frame(&self, spot: &Spot, good_for: Duration) -> Vec<u8> {
         // An id has at most 255 octets; a name that is longer than that beside the bridge's is still told whole.
         let node = self.node.as_str();
         let node_of_id = &node[..node.len().min(254 - spot.bridge.len().min(254))];
@@ -358,7 +363,7 @@ impl Voice {
         let frame = Frame {
             chassis: Id { subtype: Id::LOCAL_OF_CHASSIS, octets: chassis.into_bytes() },
             port: Id { subtype: Id::NAME_OF_PORT, octets: spot.name.into() },
-            ttl: TTL.as_secs() as u16,
+            ttl: good_for.as_secs() as u16,
             port_description: None,
             system_name: Some(node.to_owned()),
             system_description: None,

@@ -20,6 +20,9 @@ const QUICK_INTERVAL: Duration = Duration::from_secs(1);
 const QUICK: u8 = 3;
 /// How long what was said is good: two frames may be lost, and a cable that dies silently is found within that.
 pub const TTL: Duration = Duration::from_secs(6);
+/// How long the last word of an agent that ends in order is good: what goes over its switch goes on meanwhile, and an agent
+/// that is upgraded or started again is back by then. A switch that dies while its agent is away is missed after that.
+pub const LAST_TTL: Duration = Duration::from_secs(120);
 /// A frame is built beforehand, and nothing else is done.
 const STACK: usize = 64 * 1024;
 
@@ -76,8 +79,24 @@ struct Voices {
 #[derive(Debug)]
 struct Voice {
     socket: Arc<pipe::Receiver>,
-    frame: Vec<u8>,
+    says: Says,
     schedule: Schedule,
+}
+
+/// What a port says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Says {
+    /// Again and again; good for [`TTL`].
+    pub frame: Vec<u8>,
+    /// When the agent ends; good for [`LAST_TTL`].
+    pub last: Vec<u8>,
+}
+
+impl Voice {
+    /// A socket whose port was down says so once, and then takes it. One that is full takes the next.
+    fn say(&self, frame: &[u8]) {
+        let _ = write(&*self.socket, frame).or_else(|_| write(&*self.socket, frame));
+    }
 }
 
 impl Drop for Speaker {
@@ -91,9 +110,9 @@ impl Speaker {
     ///
     /// # Errors
     /// The system has no thread for it.
-    pub(super) fn speak(&self, index: u32, socket: &Arc<pipe::Receiver>, frame: Vec<u8>) -> io::Result<()> {
+    pub(super) fn speak(&self, index: u32, socket: &Arc<pipe::Receiver>, says: Says) -> io::Result<()> {
         let mut voices = locked(&self.0.voices);
-        if voices.ports.get(&index).is_some_and(|voice| voice.frame == frame) {
+        if voices.ports.get(&index).is_some_and(|voice| voice.says == says) {
             return Ok(());
         }
         if !voices.is_running {
@@ -102,10 +121,17 @@ impl Speaker {
             voices.is_running = true;
         }
         let schedule = Schedule::new(clock());
-        voices.ports.insert(index, Voice { socket: Arc::clone(socket), frame, schedule });
+        voices.ports.insert(index, Voice { socket: Arc::clone(socket), says, schedule });
         drop(voices);
         self.0.changed.notify_one();
         Ok(())
+    }
+
+    /// Each port has its last word, and is silent from then on.
+    pub(super) fn end(&self) {
+        let ports = std::mem::take(&mut locked(&self.0.voices).ports);
+        ports.values().for_each(|voice| voice.say(&voice.says.last));
+        self.0.changed.notify_one();
     }
 
     /// Silent from now on.
@@ -122,9 +148,7 @@ impl Shared {
             let now = clock();
             for voice in voices.ports.values_mut() {
                 if voice.schedule.speaks(now) {
-                    // A socket whose port was down says so once, and then takes it. One that is full takes the next.
-                    let _ =
-                        write(&*voice.socket, &voice.frame).or_else(|_| write(&*voice.socket, &voice.frame));
+                    voice.say(&voice.says.frame);
                 }
             }
             let Some(next) = voices.ports.values().map(|voice| voice.schedule.next()).min() else {

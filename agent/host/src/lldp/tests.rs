@@ -226,3 +226,23 @@ fn a_port_speaks_soon_after_it_came_up_and_then_with_the_others() {
     }
     assert!(speak::INTERVAL * 2 < speak::TTL, "two may be lost");
 }
+
+#[tokio::test]
+async fn who_ends_has_a_last_word_and_is_silent() {
+    let (ours, theirs) = std::os::unix::net::UnixDatagram::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    let socket = File::from(std::os::fd::OwnedFd::from(ours));
+    let socket = Arc::new(pipe::Receiver::from_file_unchecked(socket).unwrap());
+    let speaker = Speaker::default();
+    let says = Says { frame: b"again and again".into(), last: b"last".into() };
+    speaker.speak(1, &socket, says).unwrap();
+    let mut buffer = [0; 64];
+    let mut next = || theirs.recv(&mut buffer).map(|length| buffer[..length].to_vec());
+    assert_eq!(next().unwrap(), b"again and again");
+    speaker.end();
+    while next().unwrap() != b"last" {}
+    // It is said once, however often the agent ends.
+    speaker.end();
+    theirs.set_nonblocking(true).unwrap();
+    assert_eq!(theirs.recv(&mut [0; 64]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+}

@@ -135,7 +135,7 @@ fn a_look_tells_what_is_another_one_and_what_went() {
 #[test]
 fn a_port_says_who_it_is_and_its_beacon_is_its_own() {
     let spot = Spot { bridge: "br0", name: "eth1", up: true, mac: [2; 6] };
-    let frame = Frame::read(&voice("web-1", 1).frame(&spot)).unwrap();
+    let frame = Frame::read(&voice("web-1", 1).says(&spot).frame).unwrap();
     assert_eq!((frame.chassis.subtype, &*frame.chassis.octets), (7, &b"web-1/br0"[..]));
     assert_eq!((frame.port.subtype, &*frame.port.octets), (5, &b"eth1"[..]));
     assert_eq!((frame.ttl, frame.system_name.as_deref()), (6, Some("web-1")));
@@ -147,9 +147,14 @@ fn a_port_says_who_it_is_and_its_beacon_is_its_own() {
     assert_eq!(beacons.len(), 4);
     assert!(beacons.contains(&frame.beacon.unwrap()));
 
+    // The last word is the same, and good for longer.
+    let last = Frame::read(&voice("web-1", 1).says(&spot).last).unwrap();
+    assert_eq!(last, Frame { ttl: 120, ..frame });
+
     let label = "a".repeat(50);
     let longest = [&*label; 5].join(".")[..253].to_owned();
-    let frame = Frame::read(&voice(&longest, 1).frame(&Spot { bridge: "br-123456789012", ..spot })).unwrap();
+    let frame =
+        Frame::read(&voice(&longest, 1).says(&Spot { bridge: "br-123456789012", ..spot }).frame).unwrap();
     assert_eq!(frame.chassis.octets.len(), 255);
     assert!(frame.chassis.octets.ends_with(b"/br-123456789012"));
     assert_eq!(frame.system_name, Some(longest));

@@ -24,9 +24,10 @@ const COLOURS: [&str; 10] = [
 /// Verbs.
 #[derive(Subcommand)]
 pub enum TopologyVerb {
-    /// Show the network: bridges, links between them, and the ways of intents
+    /// Show the network: bridges, links between them, hosts, and the ways of intents
     ///
-    /// Links are there because a stack says so or because LLDP was heard over them. In pictures, the ways of up to ten
+    /// Links are there because a stack says so or because LLDP was heard over them; hosts because a stack says so or because
+    /// an agent knows of them. In pictures, the ways of up to ten
     /// intents have colours: the first by key, or the one that --intent names.
     #[command(after_help = "Example:\n  muster topology show -o svg > network.svg")]
     Show(Show),
@@ -54,6 +55,14 @@ const LINKS: [Column; 9] = [
     ("BANDWIDTH", "bandwidth"),
     ("RESERVED", "reserved"),
     ("LATENCY", "latency"),
+    ("INTENTS", "intents"),
+];
+
+const HOSTS: [Column; 5] = [
+    ("HOST", "host"),
+    ("AT", "location"),
+    ("ADDRESSES", "addresses"),
+    ("KNOWN", "known"),
     ("INTENTS", "intents"),
 ];
 
@@ -112,7 +121,21 @@ fn tables(answer: &Value) -> String {
     };
     let devices: Value = list(answer, "devices").iter().map(device).collect();
     let links: Value = list(answer, "links").iter().map(link).collect();
-    format!("{}\n{}", table(&DEVICES, &devices), table(&LINKS, &links))
+    let host = |host: &Value| {
+        let known = [("declared", "declared"), ("observed", "seen")];
+        let known: Value =
+            known.iter().filter(|(key, _)| host[*key] == true).map(|(_, word)| json!(word)).collect();
+        let mut row = host.clone();
+        row["location"] = json!(point(&host["location"]));
+        row["known"] = known;
+        row
+    };
+    let hosts: Value = list(answer, "hosts").iter().map(host).collect();
+    let mut text = format!("{}\n{}", table(&DEVICES, &devices), table(&LINKS, &links));
+    if !list(answer, "hosts").is_empty() {
+        text = format!("{text}\n{}", table(&HOSTS, &hosts));
+    }
+    text
 }
 
 /// What is drawn; no text of it drives a terminal.

@@ -80,6 +80,7 @@ impl Engine {
         }
         let before = self.nodes[key].facts.replace(Told { facts: facts.into(), at: self.now });
         self.answer_facts(key);
+        self.look_for_hosts(key);
         if before.is_none() {
             self.wake_those_asking(key);
         }

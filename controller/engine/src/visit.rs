@@ -337,11 +337,11 @@ impl Engine {
         }
         if kind.is_here() {
             self.with_full_name(Some(row), &mut spec)?;
-            if matches!(kind, Kind::Intent | Kind::TopologyLink) {
+            if matches!(kind, Kind::Intent | Kind::TopologyHost | Kind::TopologyLink) {
                 let stack = &self.stacks[&row.stack];
                 let may_hide = stack.hidden.hides_of_others() || !tree.secrets().is_empty();
                 if may_hide && stack.masked(tree, properties.clone()) != properties {
-                    return Err("something hidden is among its properties, and whoever looks at the network sees links and intents".into());
+                    return Err("something hidden is among its properties, and whoever looks at the network sees hosts, links and intents".into());
                 }
             }
             return self.decide_here(slot, kind, &spec);

@@ -18,6 +18,7 @@ pub(crate) use rules::takes_lldp;
 use muster_shared::model::flow::{DeviceName, Entry, INSTRUCTIONS_MAX};
 use thiserror::Error;
 
+use crate::host::HostId;
 use crate::intent::{BadIntent, Intent, Kind};
 use crate::ledger::{Holder, Ledger};
 use crate::path::{Closed, Path, Trees};
@@ -32,7 +33,7 @@ pub struct Compiled {
     pub entries: Vec<(DeviceNo, Entry)>,
     /// All links, sorted.
     pub links: Vec<LinkNo>,
-    /// The points, sorted.
+    /// The points, sorted; between hosts that of one and that of the other.
     pub points: Vec<PortNo>,
     /// On all of the links.
     pub label: Option<u16>,
@@ -49,6 +50,11 @@ pub enum CompileError {
     /// The site has no such device.
     #[error("there is no device {0}")]
     NoDevice(DeviceName),
+    /// Nobody says where it is.
+    #[error(
+        "nobody says where host {0} is: declare it (Muster::TopologyHost), or see that the agent of its node is there"
+    )]
+    NoHost(HostId),
     /// The device has no such port.
     #[error("{0}: the device has no such port")]
     NoPort(ConnectPoint),
@@ -148,14 +154,17 @@ impl Compiler<'_> {
             Kind::PointToPoint { from, to } => self.point_to_point(intent, key, holder, group, from, to)?,
             Kind::SinglePointToMultiPoint { from, to } => self.spread(intent, holder, from, to)?,
             Kind::MultiPointToSinglePoint { from, to } => self.gather(intent, holder, from, to)?,
+            Kind::HostToHost { one, two } => self.host_to_host(intent, holder, *one, *two)?,
             Kind::LinkCollection { links, from, to } => self.collect(intent, holder, links, from, to)?,
         };
         let links: BTreeSet<LinkNo> =
             made.links.iter().copied().chain(made.paths.iter().flatten().copied()).collect();
         made.links = links.into_iter().collect();
-        let points = intent.kind.ingress().iter().chain(intent.kind.egress());
-        made.points = points.filter_map(|point| self.topology.port(point)).collect();
-        made.points.sort_unstable();
+        if intent.kind.hosts().is_none() {
+            let points = intent.kind.ingress().iter().chain(intent.kind.egress());
+            made.points = points.filter_map(|point| self.topology.port(point)).collect();
+            made.points.sort_unstable();
+        }
         made.entries.extend(rules::keeping_lldp(&made.entries));
         if let Some((device, _)) = made.entries.iter().find(|(_, entry)| !entry.is_canonical()) {
             return Err(CompileError::TooMany(self.topology.device_name(*device).clone()));

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use muster_shared::model::flow::{Action, Criterion, DeviceName};
+use muster_shared::model::flow::{Action, Criterion, DeviceName, Field};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::compile::takes_lldp;
+use crate::host::HostId;
 use crate::topology::ConnectPoint;
 
 /// Points of one intent.
@@ -64,6 +65,13 @@ pub enum Kind {
         /// Where they go out.
         to: Vec<ConnectPoint>,
     },
+    /// Between two hosts, both ways, wherever they are.
+    HostToHost {
+        /// One of them.
+        one: HostId,
+        /// The other.
+        two: HostId,
+    },
 }
 
 /// How it is to be connected. The default asks for nothing.
@@ -104,6 +112,12 @@ pub enum BadIntent {
     /// The port of the intent is where packets come in.
     #[error("the selector has an 'in_port', which is the port of 'from'")]
     InPort,
+    /// What hosts are known by.
+    #[error("the selector has an '{0}', which is that of the hosts")]
+    HostField(&'static str),
+    /// From a host to itself.
+    #[error("{0} is both hosts: nothing is to be connected")]
+    SameHost(HostId),
     /// Nothing goes above it.
     #[error(
         "the selector takes LLDP, which a rule above keeps back: want a priority below 65535, or an 'eth_type'"
@@ -159,27 +173,41 @@ impl Kind {
             Self::PointToPoint { .. } => "point_to_point",
             Self::SinglePointToMultiPoint { .. } => "single_point_to_multi_point",
             Self::MultiPointToSinglePoint { .. } => "multi_point_to_single_point",
+            Self::HostToHost { .. } => "host_to_host",
             Self::LinkCollection { .. } => "link_collection",
         }
     }
 
-    /// Where packets come in.
+    /// The hosts it is between, if it is.
+    pub fn hosts(&self) -> Option<[HostId; 2]> {
+        match self {
+            Self::HostToHost { one, two } => Some([*one, *two]),
+            Self::PointToPoint { .. }
+            | Self::SinglePointToMultiPoint { .. }
+            | Self::MultiPointToSinglePoint { .. }
+            | Self::LinkCollection { .. } => None,
+        }
+    }
+
+    /// Where packets come in; nothing where that depends on where hosts are.
     pub fn ingress(&self) -> &[ConnectPoint] {
         match self {
             Self::PointToPoint { from, .. } | Self::SinglePointToMultiPoint { from, .. } => {
                 std::slice::from_ref(from)
             }
             Self::MultiPointToSinglePoint { from, .. } | Self::LinkCollection { from, .. } => from,
+            Self::HostToHost { .. } => &[],
         }
     }
 
-    /// Where they go out.
+    /// Where they go out; as [`Kind::ingress`].
     pub fn egress(&self) -> &[ConnectPoint] {
         match self {
             Self::PointToPoint { to, .. } | Self::MultiPointToSinglePoint { to, .. } => {
                 std::slice::from_ref(to)
             }
             Self::SinglePointToMultiPoint { to, .. } | Self::LinkCollection { to, .. } => to,
+            Self::HostToHost { .. } => &[],
         }
     }
 }
@@ -200,7 +228,25 @@ impl Intent {
         self.check_constraints()
     }
 
+    fn check_hosts(&self, one: HostId, two: HostId) -> Result<(), BadIntent> {
+        if one == two {
+            return Err(BadIntent::SameHost(one));
+        }
+        let has = |wanted: Field| {
+            let is_it = |criterion: &Criterion| matches!(criterion, Criterion::Field { field, .. } if *field == wanted);
+            self.selector.iter().any(is_it)
+        };
+        let named = [(Field::EthSrc, "eth_src"), (Field::EthDst, "eth_dst")];
+        match named.into_iter().find(|(field, _)| has(*field)) {
+            Some((_, name)) => Err(BadIntent::HostField(name)),
+            None => Ok(()),
+        }
+    }
+
     fn check_points(&self) -> Result<(), BadIntent> {
+        if let Some([one, two]) = self.kind.hosts() {
+            return self.check_hosts(one, two);
+        }
         let (ingress, egress) = (self.kind.ingress(), self.kind.egress());
         for points in [ingress, egress] {
             if points.is_empty() || points.len() > POINTS_MAX {
@@ -226,11 +272,12 @@ impl Intent {
         let Constraints { obstacle_links, vlan, partial_failure, protection, .. } = &self.constraints;
         let kind = self.kind.name();
         let is_point = matches!(self.kind, Kind::PointToPoint { .. });
+        let is_single = is_point || self.kind.hosts().is_some();
         let is_multi =
             matches!(self.kind, Kind::SinglePointToMultiPoint { .. } | Kind::MultiPointToSinglePoint { .. });
         let chosen = matches!(self.kind, Kind::LinkCollection { .. });
         for (constraint, is_given, has_meaning) in [
-            ("waypoints", !waypoints.is_empty(), is_point),
+            ("waypoints", !waypoints.is_empty(), is_single),
             ("protection", *protection, is_point),
             ("encapsulation", *vlan, is_point),
             ("partial_failure", *partial_failure, is_multi),

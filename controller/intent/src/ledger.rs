@@ -148,6 +148,21 @@ impl Ledger {
         links.iter().map(|link| (*link, *bandwidth, *label)).collect()
     }
 
+    /// The bandwidth of a share, where no packet goes by it any more; a label is kept until no rule has it. Where that was.
+    pub fn give_back_bandwidth(&mut self, share: &Share) -> Box<[LinkNo]> {
+        let Some(taken) = self.shares.get_mut(share) else { return Box::default() };
+        let (no, holder, label) = (taken.no, taken.holder, taken.label);
+        let Some(bandwidth) = taken.bandwidth.take() else { return Box::default() };
+        let links = taken.links.clone();
+        for link in &links {
+            self.change(*link, holder, |held| held.remove(&(*link, holder, bandwidth, no)));
+        }
+        if label.is_none() {
+            self.give_back(share);
+        }
+        links
+    }
+
     /// All that a share has; where that was.
     pub fn give_back(&mut self, share: &Share) -> Box<[LinkNo]> {
         let Some(taken) = self.shares.remove(share) else { return Box::default() };

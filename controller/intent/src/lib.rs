@@ -10,6 +10,7 @@
 //! `manager` has all of it for a site. Absent: who may ask for an intent, and its rules' way to their devices: the engine's.
 
 pub mod compile;
+pub mod host;
 pub mod intent;
 pub mod ledger;
 pub mod manager;

@@ -29,7 +29,7 @@ use muster_shared::model::flow::{DeviceName, Entry, Packed};
 pub use load::{IntentRecord, PathRecord, PortRecord, Reroute};
 pub use network::SettledPort;
 pub use request::{IntentRefused, KEY_MAX, Wish};
-pub use view::{IntentView, LinkView, PortView, ReservationView, TopologyView};
+pub use view::{HostView, IntentView, LinkView, PortView, ReservationView, TopologyView};
 
 use crate::compile::Gate;
 use crate::intent::Intent;
@@ -319,6 +319,13 @@ impl Manager {
             self.due.remove(&(old, no));
         }
         self.due.extend(due.map(|due| (due, no)));
+    }
+
+    /// Those who stand on what the tracker was told last of are concerned by their hosts too.
+    fn follow_hosts(&mut self, no: IntentNo, intent: &Intent) {
+        if let Some(hosts) = intent.kind.hosts() {
+            self.tracker.is_between(no, hosts);
+        }
     }
 
     fn forget(&mut self, no: IntentNo) {

@@ -1,6 +1,7 @@
 //! A network of the tests, and a packet that walks through it.
 
 mod compile;
+mod hosts;
 mod ledger;
 mod manager;
 mod moves;

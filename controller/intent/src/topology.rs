@@ -11,6 +11,8 @@ use muster_shared::model::flow::{DeviceName, Port};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::host::{Host, HostId, Hosts, TooManyHosts};
+
 /// Devices, all ever seen.
 pub const DEVICES_MAX: usize = 100_000;
 /// Ports of one device, all ever seen.
@@ -83,6 +85,8 @@ pub enum Change {
     PortDown(PortNo),
     /// No link is at it any more.
     PortFree(PortNo),
+    /// It is at another port, or not known any more, or was not before.
+    Host(HostId),
 }
 
 /// Why something cannot be said of a topology.
@@ -105,6 +109,9 @@ pub enum TopologyError {
         /// What it is connected with.
         other: ConnectPoint,
     },
+    /// Of hosts.
+    #[error(transparent)]
+    Hosts(#[from] TooManyHosts),
     /// A cost of 0.
     #[error("a link costs at least 1")]
     Cost,
@@ -151,6 +158,7 @@ pub struct Topology {
     ports: Vec<PortState>,
     links: Vec<Link>,
     by_ends: BTreeMap<(PortNo, PortNo), LinkNo>,
+    hosts: Hosts,
     changes: BTreeSet<Change>,
     version: u64,
 }
@@ -366,10 +374,67 @@ impl Topology {
         (link.declared.is_some(), link.discovered)
     }
 
+    /// Where a host is.
+    pub fn host(&self, id: HostId) -> Option<&Host> {
+        self.hosts.get(id)
+    }
+
+    /// By id: where each is, whether somebody declares it, and whether it was observed.
+    pub fn hosts(&self) -> impl Iterator<Item = (HostId, &Host, bool, bool)> {
+        self.hosts.iter()
+    }
+
+    /// Somebody says where a host is, or does not any more.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn declare_host(&mut self, id: HostId, host: Option<Host>) -> Result<(), TopologyError> {
+        self.say_host(id, true, host)
+    }
+
+    /// A host was seen, or is not any more.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn observe_host(&mut self, id: HostId, host: Option<Host>) -> Result<(), TopologyError> {
+        self.say_host(id, false, host)
+    }
+
+    fn say_host(&mut self, id: HostId, is_declared: bool, host: Option<Host>) -> Result<(), TopologyError> {
+        if self.hosts.say(id, is_declared, host)? {
+            self.changes.insert(Change::Host(id));
+        }
+        Ok(())
+    }
+
+    /// It was there before: nobody is concerned.
+    pub(crate) fn is_no_news(&mut self, host: HostId) {
+        self.changes.remove(&Change::Host(host));
+    }
+
+    /// Those that were seen at these points.
+    pub(crate) fn hosts_observed_at(&self, at: impl Fn(&ConnectPoint) -> bool) -> Vec<HostId> {
+        self.hosts.observed_at(at)
+    }
+
     /// The link over which LLDP is heard at a port.
     pub fn heard_at(&self, port: PortNo) -> Option<LinkNo> {
         let mut into = self.ports[port.0 as usize].into.iter().copied();
         into.find(|link| self.links[link.0 as usize].discovered)
+    }
+
+    /// The link whose LLDP was heard at a port and is no longer, though somebody says that it is there.
+    pub fn missed_at(&self, port: PortNo) -> Option<LinkNo> {
+        let mut into = self.ports[port.0 as usize].into.iter().copied();
+        into.find(|link| self.links[link.0 as usize].silent)
+    }
+
+    /// As [`Topology::miss`] left it: after a start, when what was declared is known.
+    pub fn is_missed(&mut self, link: LinkNo) {
+        self.change(&[], &[link], |topology| {
+            let state = &mut topology.links[link.0 as usize];
+            (state.discovered, state.silent) = (false, state.declared.is_some());
+        });
     }
 
     /// Links that leave by a port, and of which LLDP tells.

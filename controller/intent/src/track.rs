@@ -10,6 +10,7 @@ use std::sync::Arc;
 use muster_shared::model::flow::DeviceName;
 
 use crate::compile::CompileError;
+use crate::host::HostId;
 use crate::topology::{Change, ConnectPoint, LinkNo, PortNo, Topology};
 
 /// What may heal an intent.
@@ -54,6 +55,9 @@ pub struct Tracker<K> {
     /// Those that hope for links, by the number that the next link had when they began to.
     since: Index<LinkNo, K>,
     since_of: BTreeMap<K, LinkNo>,
+    /// Those that are between hosts, however they stand.
+    by_host: Index<HostId, K>,
+    hosts_of: BTreeMap<K, [HostId; 2]>,
 }
 
 /// Those that a change concerns.
@@ -79,6 +83,8 @@ impl<K> Default for Tracker<K> {
             for_anything: BTreeSet::new(),
             since: BTreeMap::new(),
             since_of: BTreeMap::new(),
+            by_host: BTreeMap::new(),
+            hosts_of: BTreeMap::new(),
         }
     }
 }
@@ -87,7 +93,8 @@ impl CompileError {
     /// What may heal it.
     pub fn hope(&self) -> Hope {
         match self {
-            Self::Bad(_) | Self::Circle(_) => Hope::None,
+            // A host that comes concerns all that are between it and another.
+            Self::Bad(_) | Self::Circle(_) | Self::NoHost(_) => Hope::None,
             Self::NoDevice(device) => Hope::Device(device.clone()),
             Self::NoPort(point) | Self::Down(point) | Self::Inner { port: point, .. } => {
                 Hope::Point(point.clone())
@@ -136,8 +143,19 @@ impl<K: Ord + Copy> Tracker<K> {
         self.hopeful.insert(key, hope);
     }
 
+    /// It is between these hosts, until it is forgotten or stands elsewhere.
+    pub fn is_between(&mut self, key: K, hosts: [HostId; 2]) {
+        for host in hosts {
+            self.by_host.entry(host).or_default().insert(key);
+        }
+        self.hosts_of.insert(key, hosts);
+    }
+
     /// It stands on nothing, and hopes for nothing.
     pub fn forget(&mut self, key: K) {
+        for host in self.hosts_of.remove(&key).into_iter().flatten() {
+            leave(&mut self.by_host, &host, key);
+        }
         match self.hopeful.remove(&key) {
             None | Some(Hope::None) => {}
             Some(Hope::Device(device)) => leave(&mut self.for_device, &device, key),
@@ -158,7 +176,7 @@ impl<K: Ord + Copy> Tracker<K> {
 
     /// Something that comes may heal it.
     pub fn is_hopeful(&self, key: K) -> bool {
-        self.hopeful.contains_key(&key)
+        self.hopeful.contains_key(&key) || self.hosts_of.contains_key(&key)
     }
 
     /// What may heal it.
@@ -169,6 +187,11 @@ impl<K: Ord + Copy> Tracker<K> {
     /// How many stand on a link.
     pub fn on(&self, link: LinkNo) -> usize {
         self.by_link.get(&link).map_or(0, BTreeSet::len)
+    }
+
+    /// How many are between a host and another.
+    pub fn between(&self, host: HostId) -> usize {
+        self.by_host.get(&host).map_or(0, BTreeSet::len)
     }
 
     /// Those that are to be compiled again after these changes.
@@ -182,6 +205,7 @@ impl<K: Ord + Copy> Tracker<K> {
                     surely.extend(of(&self.by_link, link));
                     self.hope_for(*link, &mut surely, &mut perhaps);
                 }
+                Change::Host(host) => surely.extend(of(&self.by_host, host)),
                 Change::LinkUp(link) => self.hope_for(*link, &mut surely, &mut perhaps),
                 Change::PortUp(port) | Change::PortFree(port) => {
                     let point = topology.point(*port);
@@ -211,6 +235,7 @@ impl<K: Ord + Copy> Tracker<K> {
     pub fn is_empty(&self) -> bool {
         let stands = !self.standing.is_empty() || !self.by_link.is_empty() || !self.by_port.is_empty();
         let hopes = !self.hopeful.is_empty() || !self.since_of.is_empty();
+        let hopes = hopes || !self.by_host.is_empty() || !self.hosts_of.is_empty();
         let hopes = hopes || !self.for_network.is_empty() || !self.for_anything.is_empty();
         let indexed = self.for_device.len() + self.for_point.len() + self.for_link.len() + self.since.len();
         !stands && !hopes && indexed == 0

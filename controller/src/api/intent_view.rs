@@ -88,7 +88,18 @@ pub fn topology_view(topology: &TopologyView) -> Value {
         json!({"device": device.to_string(), "up": up, "away": away, "ports": ports})
     });
     let links = topology.links.iter().map(link);
-    json!({"devices": devices.collect::<Value>(), "links": links.collect::<Value>()})
+    let hosts = topology.hosts.iter().map(|view| {
+        json!({
+            "host": view.id.to_string(),
+            "location": point_json(&view.host.location),
+            "addresses": view.host.addresses,
+            "declared": view.declared,
+            "observed": view.observed,
+            "intents": view.intents,
+        })
+    });
+    let (devices, hosts): (Value, Value) = (devices.collect(), hosts.collect());
+    json!({"devices": devices, "links": links.collect::<Value>(), "hosts": hosts})
 }
 
 fn link(link: &LinkView) -> Value {

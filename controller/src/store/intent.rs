@@ -38,6 +38,8 @@ struct Stands {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     missing: Vec<ConnectPoint>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    ends: Vec<ConnectPoint>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     history: Vec<Reroute>,
 }
 
@@ -83,6 +85,7 @@ fn put(
         label: record.label,
         bandwidth: record.bandwidth,
         missing: record.missing.clone(),
+        ends: record.ends.clone(),
         history: record.history.clone(),
     })?;
     db.prepare_cached(
@@ -161,6 +164,7 @@ fn read(row: &Row<'_>, data_key: &DataKey) -> Result<(IntentRecord, Option<u64>)
         label: stands.label,
         bandwidth: stands.bandwidth,
         missing: stands.missing,
+        ends: stands.ends,
         history: stands.history,
     };
     Ok((record, row.get::<_, Option<i64>>(9)?.map(i64::cast_unsigned)))
@@ -210,6 +214,7 @@ mod tests {
             label: Some(9),
             bandwidth: Some(5),
             missing: vec![at("c/br0", "h")],
+            ends: vec![at("a/br0", "g")],
             history: vec![Reroute {
                 why: "a cable".into(),
                 took: Duration::from_micros(1234),
@@ -225,8 +230,8 @@ mod tests {
         let mut store = Sqlite::open(&path, &key).expect("a store");
         let device = || at("a/br0", "h").device;
         let ports = vec![
-            PortRecord { name: "b".into(), up: true, heard: Some(at("b/br0", "a")) },
-            PortRecord { name: "h".into(), up: false, heard: None },
+            PortRecord { name: "b".into(), up: true, heard: Some(at("b/br0", "a")), missed: None },
+            PortRecord { name: "h".into(), up: false, heard: None, missed: Some(at("c/br0", "a")) },
         ];
         let changes = [
             IntentChange::Intent(Box::new(record(1, 54321)), None),

@@ -76,7 +76,7 @@ pub(crate) fn member_properties(
             errors.push(at, path.as_str(), format!("{} needs the property '{}'", kind.name(), property.name));
         }
     }
-    if matches!(kind, Kind::Intent | Kind::TopologyLink) && errors.count() == said {
+    if matches!(kind, Kind::Intent | Kind::TopologyHost | Kind::TopologyLink) && errors.count() == said {
         together(kind, properties, variable, errors, path);
     }
 }

@@ -1,5 +1,6 @@
 //! What the controller itself sees to: no node has it, no job makes it.
 
+use muster_intent::host::{Host, HostId};
 use muster_intent::manager::Wish;
 use muster_intent::topology::{ConnectPoint, LinkTraits};
 use muster_shared::NodeId;
@@ -50,6 +51,17 @@ pub enum Here {
         /// Seconds to be installed in.
         timeout: u32,
     },
+    /// `Muster::TopologyHost`
+    Host(TopologyHost),
+}
+
+/// A host that is where somebody says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TopologyHost {
+    /// What it is known by.
+    pub mac: HostId,
+    /// Where it is.
+    pub host: Host,
 }
 
 /// A link that is there because somebody says so.
@@ -129,6 +141,7 @@ impl Here {
             | Here::WaitHandle
             | Here::Wait(_)
             | Here::Link(_)
+            | Here::Host(_)
             | Here::Intent { .. } => None,
         }
     }
@@ -150,6 +163,7 @@ impl Here {
             (Here::Config(_), Here::Config(_)) => false,
             (Here::Wait(old), Here::Wait(new)) => old.handle != new.handle || old.timeout != new.timeout,
             (Here::Port(old), Here::Port(new)) => old.network != new.network,
+            (Here::Host(old), Here::Host(new)) => old.mac != new.mac,
             (Here::Link(old), Here::Link(new)) => old.from != new.from || old.to != new.to,
             (Here::Intent { key: old, .. }, Here::Intent { key: new, .. }) => old != new,
             (
@@ -167,6 +181,7 @@ impl Here {
                 | Here::WaitHandle
                 | Here::Wait(_)
                 | Here::Link(_)
+                | Here::Host(_)
                 | Here::Intent { .. },
                 _,
             ) => true,
@@ -184,6 +199,7 @@ impl Here {
             (Here::Port(port), name) => port.attribute(name),
             (Here::Config(config), name) => config.attribute(name),
             (Here::Intent { key, .. }, "key") => Some(json!(key)),
+            (Here::Host(host), "mac") => Some(json!(host.mac.to_string())),
             (
                 Here::Whole
                 | Here::Value(_)
@@ -194,6 +210,7 @@ impl Here {
                 | Here::WaitHandle
                 | Here::Wait(_)
                 | Here::Link(_)
+                | Here::Host(_)
                 | Here::Intent { .. },
                 _,
             ) => None,
@@ -233,6 +250,11 @@ impl Here {
                 put("count", json!(wait.count));
             }
             Here::Link(link) => return link.properties(),
+            Here::Host(TopologyHost { mac, host }) => {
+                put("mac", json!(mac.to_string()));
+                put("location", point_json(&host.location));
+                put("addresses", json!(host.addresses));
+            }
             Here::Intent { key, wish, timeout } => {
                 put("key", json!(key));
                 put("timeout", json!(timeout));

@@ -22,7 +22,7 @@ use crate::flow_file::{FlowLimits, place_of};
 use crate::parse::{Source, begin, end, too_large};
 
 pub(crate) use constraint::{BANDWIDTH_MAX, bandwidth, latency};
-pub(crate) use item::{TYPES, part, point, wish};
+pub(crate) use item::{TYPES, host, part, point, wish};
 pub(crate) use print::seconds;
 pub use print::{point_json, wish_json};
 

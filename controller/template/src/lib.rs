@@ -57,7 +57,7 @@ pub use environment::{Environment, EnvironmentFile};
 pub use error::{Error, Errors, suggestion};
 pub use fact::{FACTS, fact, fact_at};
 pub use flow_file::{FlowFile, FlowLimits, FlowPart, FlowStage};
-pub use here::{Here, RandomString, TestResource, TestTimes, TopologyLink, WaitCondition};
+pub use here::{Here, RandomString, TestResource, TestTimes, TopologyHost, TopologyLink, WaitCondition};
 pub use intent_file::{IntentFile, IntentLimits, point_json, wish_json};
 pub use parameter::{ParameterDef, ParameterType};
 pub use parse::{parse, parse_file, parse_in, parse_within, referenced_files};

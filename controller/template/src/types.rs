@@ -99,6 +99,8 @@ pub enum Kind {
     StructuredDeploymentGroup,
     /// `OS::Heat::TestResource`
     TestResource,
+    /// `Muster::TopologyHost`
+    TopologyHost,
     /// `Muster::TopologyLink`
     TopologyLink,
     /// `Muster::Sysctl`
@@ -207,6 +209,7 @@ pub fn spec_within(kind: Kind, properties: &Value, site: &dyn Site) -> Result<De
             Kind::WaitCondition => wait::condition(&properties),
             Kind::WaitConditionHandle => Ok(Here::WaitHandle),
             Kind::Intent => intent::intent(&properties),
+            Kind::TopologyHost => intent::host(&properties),
             Kind::TopologyLink => intent::link(&properties),
             _ => Ok(Here::None),
         }
@@ -245,6 +248,7 @@ pub fn spec_within(kind: Kind, properties: &Value, site: &dyn Site) -> Result<De
         | Kind::StructuredDeploymentGroup
         | Kind::Subnet
         | Kind::TestResource
+        | Kind::TopologyHost
         | Kind::TopologyLink
         | Kind::Value
         | Kind::WaitCondition
@@ -276,7 +280,7 @@ pub fn node(properties: &Value) -> Result<Option<NodeId>, PropertyError> {
 
 impl Kind {
     /// All of them, by name.
-    pub const ALL: [Kind; 34] = [
+    pub const ALL: [Kind; 35] = [
         Kind::Dummy,
         Kind::File,
         Kind::FlowGroup,
@@ -289,6 +293,7 @@ impl Kind {
         Kind::NetworkConfig,
         Kind::Package,
         Kind::Sysctl,
+        Kind::TopologyHost,
         Kind::TopologyLink,
         Kind::Unit,
         Kind::User,
@@ -324,6 +329,7 @@ impl Kind {
             Kind::FlowTable => "Muster::FlowTable",
             Kind::Hostname => "Muster::Hostname",
             Kind::Intent => "Muster::Intent",
+            Kind::TopologyHost => "Muster::TopologyHost",
             Kind::TopologyLink => "Muster::TopologyLink",
             Kind::NetworkConfig => "Muster::NetworkConfig",
             Kind::Package => "Muster::Package",
@@ -415,6 +421,7 @@ impl Kind {
             | Kind::StructuredDeploymentGroup
             | Kind::Subnet
             | Kind::TestResource
+            | Kind::TopologyHost
             | Kind::TopologyLink
             | Kind::Value
             | Kind::WaitCondition
@@ -448,6 +455,7 @@ impl Kind {
             Kind::FlowTable => &flow::TABLE_PROPERTIES,
             Kind::Hostname => &hostname::PROPERTIES,
             Kind::Intent => &intent::INTENT_PROPERTIES,
+            Kind::TopologyHost => &intent::HOST_PROPERTIES,
             Kind::TopologyLink => &intent::LINK_PROPERTIES,
             Kind::Package => &package::PROPERTIES,
             Kind::User => &account::USER_PROPERTIES,
@@ -499,6 +507,7 @@ impl Kind {
             Kind::Sysctl => Some(&["value"]),
             Kind::Unit => Some(&["name"]),
             Kind::NetworkConfig | Kind::TopologyLink => Some(&[]),
+            Kind::TopologyHost => Some(&["mac"]),
             Kind::DeployedServer => Some(&["name"]),
             Kind::RandomString | Kind::Value => Some(&["value"]),
             Kind::TestResource => Some(&["output"]),

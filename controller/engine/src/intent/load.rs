@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use muster_intent::manager::{IntentNo, Op, SettledPort};
+use muster_intent::topology::ConnectPoint;
 use muster_shared::model::flow::{DeviceName, Packed};
 
 use super::record::IntentSnapshot;
@@ -15,7 +16,13 @@ impl Engine {
     pub(crate) fn load_intents(&mut self, snapshot: IntentSnapshot) {
         let IntentSnapshot { intents, devices, highest } = snapshot;
         self.intents.highest = highest;
+        let mut missed: Vec<(ConnectPoint, ConnectPoint)> = Vec::new();
         for (name, (up, ports)) in devices {
+            let silent = ports.iter().filter_map(|port| {
+                let at = ConnectPoint { device: name.clone(), port: port.name.clone() };
+                Some((port.missed.clone()?, at))
+            });
+            missed.extend(silent);
             let port = |port: muster_intent::manager::PortRecord| SettledPort {
                 name: port.name,
                 up: port.up,
@@ -26,6 +33,9 @@ impl Engine {
             let _too_many = self.intents.manager.set_away(&name, true);
         }
         self.declare_links();
+        for (from, at) in missed {
+            self.intents.manager.load_missed(&from, &at);
+        }
         // By intent, device and write: what that is about.
         let mut open: BTreeMap<(IntentNo, DeviceKey, u64), Vec<Op>> = BTreeMap::new();
         let mut refused: BTreeMap<IntentNo, Vec<(DeviceName, Packed)>> = BTreeMap::new();

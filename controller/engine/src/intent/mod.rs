@@ -20,6 +20,7 @@ mod write;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use muster_intent::host::HostId;
 use muster_intent::manager::{Effect, IntentNo, Manager, Token};
 use muster_intent::topology::ConnectPoint;
 use muster_shared::MonoTime;
@@ -65,6 +66,8 @@ pub(crate) struct Intents {
     refused: BTreeSet<(NodeKey, Bridge)>,
     /// Whose a declared link is, each direction by itself: the id of a row.
     links: BTreeMap<(ConnectPoint, ConnectPoint), u64>,
+    /// Whose a declared host is: the id of a row.
+    hosts: BTreeMap<HostId, u64>,
     pub ended: VecDeque<WriteEnd>,
     unsaved: BTreeSet<IntentNo>,
     due: Option<MonoTime>,

@@ -1,4 +1,4 @@
-//! Resources that are links and intents: settled here, without a node. A link is there at once; the resource of an intent
+//! Resources that are links, hosts and intents: settled here, without a node. A link or host is there at once; the resource of an intent
 //! waits until it is installed, and when it goes, until nothing of it is left.
 
 use std::time::Duration;
@@ -7,7 +7,7 @@ use muster_intent::manager::{IntentNo, Wish};
 use muster_intent::phase::State;
 use muster_intent::topology::ConnectPoint;
 use muster_shared::model::Action;
-use muster_template::{Desired, Here, Kind, TopologyLink};
+use muster_template::{Desired, Here, Kind, TopologyHost, TopologyLink};
 
 use crate::engine::Engine;
 use crate::flow::Owner;
@@ -33,7 +33,40 @@ fn link_of(row: &Row) -> Option<TopologyLink> {
     }
 }
 
+fn host_of(row: &Row) -> Option<TopologyHost> {
+    match row.spec.as_ref().filter(|_| row.kind == Kind::TopologyHost && row.applied)?.unpack() {
+        Desired::Here(Here::Host(host)) => Some(host),
+        _ => None,
+    }
+}
+
 impl Engine {
+    /// A host where a row wants it. Its MAC address is what makes it the same.
+    fn settle_host(&mut self, slot: Slot, host: &TopologyHost) -> Result<(), String> {
+        let id = self.rows[slot].id;
+        let owner = self.intents.hosts.get(&host.mac).filter(|owner| **owner != id);
+        // A row that is being dropped leaves it to the one that takes its place.
+        let other = owner.and_then(|owner| self.rows.of_id(*owner)).map(|slot| &self.rows[slot]);
+        if let Some(other) = other.filter(|other| other.role != Role::Cleanup && other.dropped.is_none()) {
+            return Err(format!("host {} is declared by {}", host.mac, self.owner_text(Owner(other.id))));
+        }
+        let declared = self.intents.manager.declare_host(host.mac, Some(host.host.clone()));
+        declared.map_err(|error| error.to_string())?;
+        let old = self.intents.hosts.insert(host.mac, id);
+        self.taken_over(old, id);
+        Ok(())
+    }
+
+    fn unsettle_host(&mut self, slot: Slot) {
+        let row = &self.rows[slot];
+        let id = row.id;
+        let Some(host) = host_of(row).filter(|host| self.intents.hosts.get(&host.mac) == Some(&id)) else {
+            return;
+        };
+        self.intents.hosts.remove(&host.mac);
+        let _was_known = self.intents.manager.declare_host(host.mac, None);
+    }
+
     /// A link as a row wants it, in place of what the row has declared.
     pub(crate) fn settle_link(&mut self, slot: Slot, link: &TopologyLink) -> Result<(), String> {
         let row = &self.rows[slot];
@@ -78,6 +111,7 @@ impl Engine {
 
     /// Its row goes.
     pub(crate) fn unsettle_link(&mut self, slot: Slot) {
+        self.unsettle_host(slot);
         let row = &self.rows[slot];
         let id = row.id;
         if let Some(link) = link_of(row) {
@@ -85,7 +119,7 @@ impl Engine {
         }
     }
 
-    /// Links that rows declare, after a start.
+    /// Links and hosts that rows declare, after a start.
     pub(super) fn declare_links(&mut self) {
         let mut slots: Vec<Slot> = self.by_physical.values().copied().collect();
         slots.sort_by_key(|slot| self.rows[*slot].id);
@@ -93,6 +127,9 @@ impl Engine {
             if let Some(link) = link_of(&self.rows[slot]) {
                 // It was right when it was taken.
                 let _was_right = self.settle_link(slot, &link);
+            }
+            if let Some(host) = host_of(&self.rows[slot]) {
+                let _was_right = self.settle_host(slot, &host);
             }
         }
     }
@@ -204,6 +241,7 @@ impl Engine {
     pub(crate) fn wanted_here(&mut self, slot: Slot, spec: &PackedSpec) -> Result<(), String> {
         match spec.unpack() {
             Desired::Here(Here::Link(link)) => self.settle_link(slot, &link),
+            Desired::Here(Here::Host(host)) => self.settle_host(slot, &host),
             Desired::Here(Here::Intent { key, wish, .. }) => self.settle_intent(slot, &key, wish),
             _ => Ok(()),
         }

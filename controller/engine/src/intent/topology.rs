@@ -1,10 +1,14 @@
 //! What agents say of their devices' ports, and whose beacon is heard where.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::Duration;
 
+use ipnet::IpNet;
+use muster_intent::host::{ADDRESSES_MAX, Host, HostId};
 use muster_intent::manager::{PortRecord, SettledPort, TopologyView};
 use muster_intent::topology::ConnectPoint;
+use muster_shared::model::NeighbourFacts;
 use muster_shared::model::flow::{Bridge, DeviceName};
 use muster_shared::model::topology::{Beacon, DevicePorts, PortState, TOLD_DEVICES_MAX};
 
@@ -16,6 +20,10 @@ use crate::timer::TimerKey;
 
 /// Devices of one node while the controller runs, also those that are gone.
 const EVER_TOLD_MAX: usize = 4 * TOLD_DEVICES_MAX;
+/// Hosts that one node sees: a server has no more.
+const SEEN_MAX: usize = 1024;
+/// The kernel's kind of the ports that Open vSwitch makes itself.
+const INTERNAL: &str = "openvswitch";
 /// A port speaks every two seconds: so long an agent that has just begun has not heard all there is.
 const LISTENING: Duration = Duration::from_secs(5);
 
@@ -51,6 +59,7 @@ impl Engine {
             self.begins_to_listen(node);
         }
         let mut touched: BTreeSet<(NodeKey, Bridge)> = BTreeSet::new();
+        let mut gone = BTreeSet::new();
         let mut devices = devices;
         // What goes makes room for what comes.
         devices.sort_by_key(|device| device.up);
@@ -70,6 +79,9 @@ impl Engine {
                 continue;
             }
             let new = device.clone();
+            if !device.up {
+                gone.insert(name);
+            }
             let old = match device.up {
                 true => told.insert(bridge.clone(), device),
                 false => told.remove(&bridge),
@@ -80,9 +92,46 @@ impl Engine {
         for (node, bridge) in &touched {
             self.tell_topology(*node, bridge);
         }
+        self.look_for_hosts(node);
+        self.intents.manager.observe_hosts(&gone, Vec::new());
         // A cable that was moved is heard at one end before the other has let go of it.
         let refused: Vec<_> = self.intents.refused.difference(&touched).cloned().collect();
         refused.iter().for_each(|(node, bridge)| self.tell_topology(*node, bridge));
+    }
+
+    /// The hosts that a node knows of without looking for them: itself, at the ports of its bridges that are its own, and
+    /// neighbours that speak LLDP, at the ports of bridges where they are heard.
+    pub(crate) fn look_for_hosts(&mut self, node: NodeKey) {
+        let (Some(told), Some(facts)) = (self.intents.told.get(&node), &self.nodes[node].facts) else {
+            return;
+        };
+        let facts = facts.facts.clone();
+        let name = &self.nodes[node].name;
+        let mut seen = Vec::new();
+        for (bridge, device) in told {
+            let device_name = DeviceName { node: name.clone(), bridge: bridge.clone() };
+            let links =
+                facts.links.iter().filter(|link| device.ports.iter().any(|it| *it.name == *link.name));
+            for link in links {
+                let location = ConnectPoint { device: device_name.clone(), port: link.name.as_str().into() };
+                let own = (link.kind == INTERNAL).then_some(link.mac).flatten().and_then(HostId::new);
+                let own_addresses = link.addresses.iter().map(IpNet::addr).take(ADDRESSES_MAX).collect();
+                let own = own.map(|id| (id, own_addresses));
+                // A neighbour whose port goes by its MAC address is a server's; a switch names its ports.
+                let neighbour = |it: &NeighbourFacts| {
+                    let id: HostId = it.port_id.parse().ok()?;
+                    Some((id, it.management.iter().copied().take(ADDRESSES_MAX).collect()))
+                };
+                let found = own.into_iter().chain(link.neighbours.iter().filter_map(neighbour));
+                seen.extend(found.map(|(id, addresses): (HostId, Vec<IpAddr>)| {
+                    (id, Host { location: location.clone(), addresses })
+                }));
+            }
+        }
+        seen.truncate(SEEN_MAX);
+        let devices = told.keys().map(|bridge| DeviceName { node: name.clone(), bridge: bridge.clone() });
+        let devices: BTreeSet<DeviceName> = devices.collect();
+        self.intents.manager.observe_hosts(&devices, seen);
     }
 
     /// Beacons that a device says and hears, before and now.
@@ -166,7 +215,9 @@ impl Engine {
         {
             // Those that are gone, and to which nothing leads, are as if they had never been.
             let is_told: BTreeSet<&str> = ports.iter().map(|port| &*port.name).collect();
-            after.retain(|port| port.up || port.heard.is_some() || is_told.contains(&*port.name));
+            after.retain(|port| {
+                port.up || port.heard.is_some() || port.missed.is_some() || is_told.contains(&*port.name)
+            });
             let ports = after;
             self.change(Change::Intent(IntentChange::Device { device: name, up, ports }));
         }
@@ -233,6 +284,7 @@ impl Engine {
             self.tell_topology(node, &bridge);
             self.intents.refused.remove(&(node, bridge.clone()));
             let device = DeviceName { node: name.clone(), bridge };
+            self.intents.manager.observe_hosts(&[device.clone()].into(), Vec::new());
             self.change(Change::Intent(IntentChange::DeviceRemoved(device)));
         }
         // Nobody hears it any more.

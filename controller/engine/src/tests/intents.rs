@@ -7,9 +7,9 @@ use muster_intent::intent::{Constraints, Intent, Kind};
 use muster_intent::manager::Wish;
 use muster_intent::phase::State;
 use muster_intent::topology::ConnectPoint;
-use muster_shared::model::Up;
 use muster_shared::model::flow::{Criterion, Field, FlowId, Packed};
 use muster_shared::model::topology::{Beacon, DevicePorts, PortState};
+use muster_shared::model::{Facts, LinkFacts, NeighbourFacts, Up};
 
 use super::bed::{Bed, node};
 use super::flow_tables::device;
@@ -597,4 +597,137 @@ fn a_resource_that_gave_its_intent_away_has_it_again_when_it_is_wanted_again() {
         ("ROLLBACK_COMPLETE", State::Installed, 2)
     );
     assert_eq!(ring.bed.engine.topology().links.iter().filter(|link| link.declared).count(), 2);
+}
+
+fn host(number: u8, node: usize) -> String {
+    format!(
+        "  host_{number}:\n    type: Muster::TopologyHost\n    properties: {{mac: '52:54:00:00:00:0{number}', \
+         location: {{device: node-{node}/br0, port: h}}}}\n"
+    )
+}
+
+fn meeting(needs: &str) -> String {
+    format!(
+        "  way:\n    type: Muster::Intent\n    depends_on: [{needs}]\n    properties: {{key: meet, type: host_to_host, \
+         from: {{host: '52:54:00:00:00:01'}}, to: {{host: '52:54:00:00:00:02'}}}}\n"
+    )
+}
+
+#[test]
+fn hosts_of_a_stack_meet_wherever_they_move() {
+    let mut ring = Ring::new(4);
+    let text = host(1, 0) + &host(2, 1) + &meeting("host_1, host_2");
+    ring.bed.create(template(&text)).unwrap();
+    assert_eq!((ring.bed.status().as_str(), ring.path("meet").as_str()), ("CREATE_COMPLETE", "0 1, 1 0"));
+    // In place: the host moved.
+    let physical = ring.bed.resource("host_2").physical_id;
+    let text = host(1, 0) + &host(2, 3) + &meeting("host_1, host_2");
+    ring.bed.update(template(&text)).unwrap();
+    assert_eq!((ring.bed.status().as_str(), ring.path("meet").as_str()), ("UPDATE_COMPLETE", "0 3, 3 0"));
+    assert_eq!(ring.bed.resource("host_2").physical_id, physical);
+    assert!(ring.equal());
+    ring.restart();
+    assert_eq!((ring.state("meet"), ring.path("meet").as_str()), (State::Installed, "0 3, 3 0"));
+    ring.cut(0, 3);
+    assert_eq!((ring.state("meet"), ring.path("meet").as_str()), (State::Installed, "0 1 2 3, 3 2 1 0"));
+    // A host is declared by one resource.
+    let other: muster_shared::StackName = "other".parse().unwrap();
+    let source = template(&host(1, 2));
+    ring.bed.ask(Request::Create { name: other.clone(), source, options: super::bed::options() }).unwrap();
+    let views = ring.bed.engine.resource_views(&other, false).unwrap();
+    let reason = &views[0].status_reason;
+    assert!(reason.contains("host 52:54:00:00:00:01 is declared by resource host_1 of stack s"), "{reason}");
+    // Nobody says any more where one of them is.
+    ring.bed.update(template(&(host(1, 0) + &meeting("host_1")))).unwrap();
+    let view = ring.bed.engine.intent("meet").unwrap();
+    assert_eq!((view.state, ring.rules()), (State::Failed, 0), "{:?}", view.reason);
+}
+
+/// What a node says of its links: the bridge's own port, and a neighbour at `h`.
+fn facts(bridge: u8, neighbour: Option<u8>) -> Up {
+    let own = LinkFacts {
+        name: "br0".into(),
+        kind: "openvswitch".into(),
+        mac: Some([0x52, 0x54, 0, 0, 0, bridge]),
+        addresses: vec!["10.0.0.1/24".parse().unwrap()],
+        ..LinkFacts::default()
+    };
+    let heard = |number: u8| NeighbourFacts {
+        port_id: format!("52:54:00:00:00:0{number}"),
+        ..NeighbourFacts::default()
+    };
+    let neighbours = neighbour.map(heard).into_iter().collect();
+    let port = LinkFacts { name: "h".into(), neighbours, ..LinkFacts::default() };
+    Up::Facts(Box::new(Facts { links: vec![own, port], ..Facts::default() }))
+}
+
+#[test]
+fn what_a_node_knows_of_hosts_without_looking_is_taken() {
+    let mut ring = Ring::new(4);
+    let with_own = |ring: &mut Ring, index: usize| {
+        let mut ports = ring.ports(index);
+        let own = PortState { name: "br0".into(), up: true, beacon: None, heard: Vec::new() };
+        ports.ports.insert(0, own);
+        ring.bed.receive(&node(index), Up::Ports(vec![ports]));
+    };
+    ring.bed.create(template(&meeting(""))).unwrap();
+    // The facts come before the ports, and after them.
+    ring.bed.receive(&node(0), facts(1, None));
+    with_own(&mut ring, 0);
+    with_own(&mut ring, 2);
+    ring.bed.receive(&node(2), facts(7, Some(2)));
+    assert_eq!(ring.state("meet"), State::Installed);
+    assert_eq!(ring.path("meet"), "0 1 2, 2 1 0");
+    let found: Vec<String> =
+        ring.bed.engine.topology().hosts.iter().map(|it| format!("{} {}", it.id, it.host.location)).collect();
+    assert_eq!(
+        found,
+        [
+            "52:54:00:00:00:01 node-0/br0 port br0",
+            "52:54:00:00:00:02 node-2/br0 port h",
+            "52:54:00:00:00:07 node-2/br0 port br0"
+        ]
+    );
+    // A controller that has just started moves nothing while nobody has told.
+    ring.bed.restart();
+    assert_eq!((ring.state("meet"), ring.path("meet").as_str()), (State::Installed, "0 1 2, 2 1 0"));
+    (0..4).for_each(|index| {
+        ring.bed.connect(&node(index));
+        if index % 2 == 0 { with_own(&mut ring, index) } else { ring.tell(index) }
+    });
+    // The neighbour is not heard any more.
+    ring.bed.receive(&node(2), facts(7, None));
+    assert_eq!((ring.state("meet"), ring.rules()), (State::Failed, 0));
+}
+
+#[test]
+fn a_declared_cable_that_died_silently_is_dead_after_a_restart() {
+    let mut ring = Ring::new(4);
+    ring.bed.create(template(&link("ab", 0, 1, 1))).unwrap();
+    ring.submit("one", 0, 1).unwrap();
+    ring.bed.pass(Duration::from_secs(6));
+    let silent = |ring: &mut Ring| {
+        for (index, port) in [(0, 1), (1, 0)] {
+            let mut ports = ring.ports(index);
+            ports
+                .ports
+                .iter_mut()
+                .filter(|it| *it.name == *format!("p{port}"))
+                .for_each(|it| it.heard.clear());
+            ring.bed.receive(&node(index), Up::Ports(vec![ports]));
+        }
+    };
+    silent(&mut ring);
+    assert_eq!((ring.state("one"), ring.path("one").as_str()), (State::Installed, "0 3 2 1"));
+    ring.bed.restart();
+    let dead = |ring: &Ring| ring.bed.engine.topology().links.iter().filter(|link| !link.up).count();
+    assert_eq!(dead(&ring), 2);
+    ring.submit("two", 1, 0).unwrap();
+    assert_eq!(ring.path("two"), "1 2 3 0");
+    // It is heard again.
+    (0..4).for_each(|index| {
+        ring.bed.connect(&node(index));
+        ring.tell(index);
+    });
+    assert_eq!(dead(&ring), 0);
 }

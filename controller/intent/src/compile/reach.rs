@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_shared::model::flow::{Action, Entry, Group, GroupBucket, GroupKind};
+use muster_shared::model::flow::{Action, Criterion, Entry, Field, Group, GroupBucket, GroupKind};
 
 use super::rules::{self, Fork, Forks};
 use super::{CompileError, Compiled, Compiler};
+use crate::host::HostId;
 use crate::intent::Intent;
 use crate::ledger::Holder;
 use crate::path::Path;
@@ -34,6 +35,42 @@ impl Compiler<'_> {
         self.lay(&path, ingress, egress, &mut forks);
         let entries = rules::of_forks(self.topology, intent, &forks);
         Ok(Compiled { paths: vec![path], entries, ..Compiled::default() })
+    }
+
+    /// Both ways, over the same links where that can be.
+    pub(super) fn host_to_host(
+        &mut self,
+        intent: &Intent,
+        holder: &Holder,
+        one: HostId,
+        two: HostId,
+    ) -> Result<Compiled, CompileError> {
+        let at = |compiler: &Self, host: HostId| {
+            let known = compiler.topology.host(host).ok_or(CompileError::NoHost(host))?;
+            compiler.end(&known.location)
+        };
+        let ports = [at(self, one)?, at(self, two)?];
+        let mut made = Compiled { points: ports.to_vec(), ..Compiled::default() };
+        if ports[0] == ports[1] {
+            // What is behind one port reaches each other without us.
+            made.paths = vec![Path::new(), Path::new()];
+            return Ok(made);
+        }
+        let [start, end] = ports.map(|port| self.topology.device_of(port));
+        let [there, back] = self.two_ways(&intent.constraints, holder, start, end)?;
+        for (path, [from, to], hosts) in
+            [(&there, ports, [one, two]), (&back, [ports[1], ports[0]], [two, one])]
+        {
+            let mut forks = Forks::new();
+            self.lay(path, from, to, &mut forks);
+            let fields = [Field::EthSrc, Field::EthDst].into_iter().zip(hosts);
+            let own = fields.map(|(field, host)| Criterion::Field { field, value: host.value(), mask: None });
+            let selector = intent.selector.iter().cloned().chain(own).collect();
+            let directed = Intent { selector, ..intent.clone() };
+            made.entries.extend(rules::of_forks(self.topology, &directed, &forks));
+        }
+        made.paths = vec![there, back];
+        Ok(made)
     }
 
     /// The forks of a path.

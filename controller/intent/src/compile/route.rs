@@ -52,6 +52,40 @@ impl Compiler<'_> {
         self.fast_enough(wanted, fastest.unwrap_or(cheapest), from, to)
     }
 
+    /// There and back: over the same cables if any path is open both ways, else each way by itself.
+    pub(super) fn two_ways(
+        &mut self,
+        wanted: &Constraints,
+        holder: &Holder,
+        from: DeviceNo,
+        to: DeviceNo,
+    ) -> Result<[Path; 2], CompileError> {
+        let topology = self.topology;
+        let there = self.route(wanted, holder, from, to)?;
+        let gate = self.gate(wanted, holder);
+        let returns = |link: LinkNo| {
+            let back = topology.back(link).filter(|back| topology.passes(*back))?;
+            gate.permits(back).then_some(back)
+        };
+        let reversed = |path: &Path| path.iter().rev().map(|link| returns(*link)).collect::<Option<Path>>();
+        let is_fast = |path: &Path| wanted.latency.is_none_or(|most| latency(topology, path) <= most);
+        if let Some(back) = reversed(&there).filter(is_fast) {
+            return Ok([there, back]);
+        }
+        if wanted.waypoints.is_empty() {
+            let open = |link: LinkNo| gate.permits(link) && returns(link).is_some();
+            let found = self.trees.cheapest_open(topology, from, to, &open).ok().filter(is_fast);
+            let back = found.as_ref().and_then(reversed).filter(is_fast);
+            if let (Some(found), Some(back)) = (found, back) {
+                return Ok([found, back]);
+            }
+        }
+        let mut other_way = wanted.clone();
+        other_way.waypoints.reverse();
+        let back = self.route(&other_way, holder, to, from)?;
+        Ok([there, back])
+    }
+
     fn fast_enough(
         &self,
         wanted: &Constraints,

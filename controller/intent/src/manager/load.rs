@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::place::{Open, Placed};
 use super::{Held, IntentNo, Manager, Op, Token};
 use crate::compile::Compiled;
+use crate::host::Host;
 use crate::intent::Intent;
 use crate::ledger::Share;
 use crate::path::Path;
@@ -80,6 +81,8 @@ pub struct IntentRecord {
     pub bandwidth: Option<u64>,
     /// Points that cannot be reached.
     pub missing: Vec<ConnectPoint>,
+    /// Between hosts: where one is, and the other.
+    pub ends: Vec<ConnectPoint>,
     /// Moves, the latest last.
     pub history: Vec<Reroute>,
 }
@@ -94,6 +97,9 @@ pub struct PortRecord {
     /// Whose LLDP is heard there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heard: Option<ConnectPoint>,
+    /// Whose LLDP was heard there and is missed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missed: Option<ConnectPoint>,
 }
 
 impl Stand {
@@ -169,6 +175,8 @@ impl Manager {
             stand.into_iter().flat_map(|stand| &stand.paths).flatten().copied().collect();
         let others =
             stand.into_iter().flat_map(|stand| &*stand.links).filter(|link| !on_paths.contains(link));
+        let hosts = stand.filter(|stand| stand.of.kind.hosts().is_some());
+        let ends = hosts.map(|stand| stand.points.iter().map(|port| self.topology.point(*port)).collect());
         Some(IntentRecord {
             no,
             key: (*held.key).into(),
@@ -184,6 +192,7 @@ impl Manager {
             label: stand.and_then(|stand| stand.label),
             bandwidth: stand.and_then(|stand| stand.bandwidth),
             missing: stand.map(|stand| stand.missing.to_vec()).unwrap_or_default(),
+            ends: ends.unwrap_or_default(),
             history: held.history.iter().cloned().collect(),
         })
     }
@@ -210,8 +219,9 @@ impl Manager {
         let paths: Option<Vec<Path>> =
             record.paths.iter().map(|path| path.iter().map(link).collect()).collect();
         let others: Option<Vec<LinkNo>> = record.links.iter().map(link).collect();
+        self.remember_hosts(&intent, &record.ends);
         let points: Option<Vec<PortNo>> = {
-            let all = intent.kind.ingress().iter().chain(intent.kind.egress());
+            let all = intent.kind.ingress().iter().chain(intent.kind.egress()).chain(&record.ends);
             all.map(|point| self.topology.port(point)).collect()
         };
         let stand = paths
@@ -220,7 +230,9 @@ impl Manager {
             .filter(|((paths, others), _)| !paths.is_empty() || !others.is_empty());
         let stand = stand.map(|((paths, others), mut points)| {
             let links: BTreeSet<LinkNo> = paths.iter().flatten().copied().chain(others).collect();
-            points.sort_unstable();
+            if intent.kind.hosts().is_none() {
+                points.sort_unstable();
+            }
             let links = links.into_iter().collect();
             let compiled = Compiled {
                 paths,
@@ -234,9 +246,12 @@ impl Manager {
             Stand { proven, bandwidth: record.bandwidth, ..Stand::new(compiled, 1, intent.clone()) }
         });
         let is_up = stand.as_ref().is_some_and(|stand| stand.stands(&self.topology));
+        let hosts = intent.kind.hosts().into_iter().flatten().zip(&record.ends);
+        let mut known = hosts.map(|(host, end)| (self.topology.host(host), end));
+        let is_there = known.all(|(host, end)| host.is_some_and(|host| host.location == *end));
         let is_still = match (request, state) {
             (Request::Install, State::Installed) => {
-                is_up && !placed.is_empty() && refused.is_empty() && errors == 0
+                is_up && is_there && !placed.is_empty() && refused.is_empty() && errors == 0
             }
             (Request::Withdraw, State::Withdrawn) => placed.is_empty(),
             _ => false,
@@ -270,11 +285,26 @@ impl Manager {
             }
             None => self.tracker.failed(no, Hope::None, self.topology.next_link()),
         }
+        if held.request == Request::Install {
+            let wanted = held.intent.clone();
+            self.follow_hosts(no, &wanted);
+        }
         self.counts[state as usize] += 1;
         self.by_key.insert(key, no);
         self.held.insert(no, Box::new(held));
         if !is_still {
             self.todo.surely(no, &"the controller started".into());
+        }
+    }
+
+    /// Until the nodes tell of them, hosts are where they were.
+    fn remember_hosts(&mut self, intent: &Intent, ends: &[ConnectPoint]) {
+        for (host, location) in intent.kind.hosts().into_iter().flatten().zip(ends) {
+            if self.topology.host(host).is_none() {
+                let known = Host { location: location.clone(), addresses: Vec::new() };
+                let _too_many = self.topology.observe_host(host, Some(known));
+            }
+            self.topology.is_no_news(host);
         }
     }
 
@@ -299,6 +329,13 @@ impl Manager {
         Some(token)
     }
 
+    /// After a start, when declared links are known: a cable that was silent is so until something is heard over it.
+    pub fn load_missed(&mut self, from: &ConnectPoint, at: &ConnectPoint) {
+        if let Some(link) = self.topology.link(from, at) {
+            self.topology.is_missed(link);
+        }
+    }
+
     /// Ports of a device as they are to be kept.
     pub fn port_records(&self, device: DeviceNo) -> Vec<PortRecord> {
         let ports = self.topology.ports(device);
@@ -307,6 +344,7 @@ impl Manager {
             // What was told, not what is waited for.
             up: self.topology.is_port_up(port) || self.damping.is_rising(port),
             heard: self.topology.heard_at(port).map(|link| self.topology.point(self.topology.ends(link).0)),
+            missed: self.topology.missed_at(port).map(|link| self.topology.point(self.topology.ends(link).0)),
         };
         ports.map(record).collect()
     }

@@ -9,6 +9,7 @@ use muster_shared::MonoTime;
 use muster_shared::model::flow::DeviceName;
 
 use super::Manager;
+use crate::host::{Host, HostId};
 use crate::topology::{Change, ConnectPoint, LinkNo, LinkTraits, PortNo, Topology, TopologyError};
 
 /// How long a port that came back is waited for.
@@ -220,6 +221,31 @@ impl Manager {
         }
     }
 
+    /// Somebody says where a host is, or does not any more.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn declare_host(&mut self, id: HostId, host: Option<Host>) -> Result<(), TopologyError> {
+        self.topology.declare_host(id, host)
+    }
+
+    /// The hosts that are seen at ports of these devices, whole. Those of a port that leads to another device are that
+    /// one's. What is beyond the bound is left out.
+    pub fn observe_hosts(&mut self, devices: &BTreeSet<DeviceName>, seen: Vec<(HostId, Host)>) {
+        let is_free = |(_, host): &(HostId, Host)| {
+            self.topology.port(&host.location).is_some_and(|it| !self.topology.is_inner(it))
+        };
+        let seen: BTreeMap<HostId, Host> = seen.into_iter().filter(is_free).collect();
+        for id in self.topology.hosts_observed_at(|at| devices.contains(&at.device)) {
+            if !seen.contains_key(&id) {
+                let _is_known = self.topology.observe_host(id, None);
+            }
+        }
+        for (id, host) in seen {
+            let _too_many = self.topology.observe_host(id, Some(host));
+        }
+    }
+
     /// What happened, for people.
     pub(super) fn told(&self, changes: &BTreeSet<Change>) -> String {
         let is_loss = |change: &&Change| matches!(change, Change::LinkDown(_) | Change::PortDown(_));
@@ -243,6 +269,10 @@ fn told_of(topology: &Topology, change: &Change) -> String {
         Change::LinkChanged(it) => link(*it, "is another"),
         Change::PortUp(port) => format!("{} is up", topology.point(*port)),
         Change::PortDown(port) => format!("{} is down", topology.point(*port)),
+        Change::Host(host) => match topology.host(*host) {
+            Some(known) => format!("host {host} is at {}", known.location),
+            None => format!("nobody knows where host {host} is any more"),
+        },
         Change::PortFree(port) => format!("{} has no link any more", topology.point(*port)),
     }
 }

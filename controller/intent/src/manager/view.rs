@@ -5,6 +5,7 @@ use std::time::Duration;
 use muster_shared::model::flow::{DeviceName, Packed};
 
 use super::{IntentNo, Manager, Reroute};
+use crate::host::{Host, HostId};
 use crate::intent::Intent;
 use crate::ledger::Share;
 use crate::phase::{Request, State};
@@ -88,6 +89,21 @@ pub struct LinkView {
     pub intents: usize,
 }
 
+/// A host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostView {
+    /// Its MAC address.
+    pub id: HostId,
+    /// Where it is, and its addresses.
+    pub host: Host,
+    /// Somebody says where it is.
+    pub declared: bool,
+    /// It was seen.
+    pub observed: bool,
+    /// Intents that are between it and another.
+    pub intents: usize,
+}
+
 /// The network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopologyView {
@@ -95,6 +111,8 @@ pub struct TopologyView {
     pub devices: Vec<(DeviceName, bool, bool, Vec<PortView>)>,
     /// By ends.
     pub links: Vec<LinkView>,
+    /// By id.
+    pub hosts: Vec<HostView>,
 }
 
 impl Manager {
@@ -169,6 +187,13 @@ impl Manager {
         });
         let mut links: Vec<_> = links.collect();
         links.sort_by(|a, b| (&a.from, &a.to).cmp(&(&b.from, &b.to)));
-        TopologyView { devices, links }
+        let hosts = topology.hosts().map(|(id, host, declared, observed)| HostView {
+            id,
+            host: host.clone(),
+            declared,
+            observed,
+            intents: self.tracker.between(id),
+        });
+        TopologyView { devices, links, hosts: hosts.collect() }
     }
 }

@@ -172,8 +172,11 @@ impl Manager {
         }
         let Some(held) = self.held.get_mut(&no) else { return };
         if let Some(stand) = &held.stand {
+            let of = stand.of.clone();
             self.tracker.stands(no, stand.links.clone(), stand.points.clone(), stand.hope());
+            self.follow_hosts(no, &of);
         }
+        let Some(held) = self.held.get_mut(&no) else { return };
         let stages = held.stages_to(&self.topology, &entries);
         let state = if before.is_some() { State::Reallocating } else { State::Installing };
         self.begin(now, no, state, Work::new(Goal::Stand, stages, why, began, before));
@@ -188,7 +191,11 @@ impl Manager {
         }
         let stages = held.stages_to(&self.topology, &[]);
         let (began, before) = held.work.take().map_or((now, None), |work| (work.began, work.before));
+        let wanted = (held.request == Request::Install).then(|| held.intent.clone());
         self.tracker.failed(no, hope, self.topology.next_link());
+        if let Some(intent) = wanted {
+            self.follow_hosts(no, &intent);
+        }
         self.begin(now, no, State::Withdrawing, Work::new(Goal::Nothing(then), stages, why, began, before));
     }
 
@@ -198,6 +205,9 @@ impl Manager {
         let stages = held.stages_to(&self.topology, &before.entries.entries());
         let Stand { links, points, .. } = &*before.stand;
         self.tracker.stands(no, links.clone(), points.clone(), before.stand.hope());
+        let wanted = held.intent.clone();
+        self.follow_hosts(no, &wanted);
+        let Some(held) = self.held.get_mut(&no) else { return };
         let left = held.stand.replace(before.stand.clone());
         held.version += 1;
         if let Some(left) = left.filter(|left| left.number != before.stand.number) {
@@ -296,6 +306,8 @@ impl Manager {
         }
         let is_all = held.open.is_empty();
         if is_all {
+            // An empty map keeps room for eleven.
+            held.open = BTreeMap::new();
             self.settle_shares(no);
         }
         let Some(held) = self.held.get_mut(&no) else { return };
@@ -406,6 +418,9 @@ impl Manager {
                     }
                 }
                 if let Some(before) = moved {
+                    // What is left of its rules no packet meets: a bridge whose agent is away holds up their going alone.
+                    let share = Share { key: held.key.clone(), number: before.stand.number };
+                    self.given_back.extend(self.ledger.give_back_bandwidth(&share));
                     self.let_go(no, before.stand.number);
                 }
                 self.outcome(no, version, if is_older { State::Corrupt } else { State::Installed });

@@ -521,6 +521,41 @@ fn bandwidth_is_held_once_and_what_one_gives_back_another_takes() {
 }
 
 #[test]
+fn what_was_held_on_a_way_that_is_left_is_given_back_also_where_a_bridge_is_away() {
+    let mut site = Site::new("a-b b-z a-c=2 c-z=2");
+    for (from, to) in [("a", "b"), ("b", "z"), ("a", "c"), ("c", "z")] {
+        let cost = traits_of(&site, from, to).cost;
+        let (from, to) = (at(&format!("{from}:{to}")), at(&format!("{to}:{from}")));
+        let traits = LinkTraits { cost, bandwidth: Some(100), ..LinkTraits::default() };
+        site.manager.declare(&from, &to, traits).expect("a link");
+    }
+    let wide = |from: &str, to: &str| {
+        from_to(from, to, Constraints { bandwidth: Some(60), ..Constraints::default() })
+    };
+    site.submit("one", wide("a:h1", "z:h1")).expect("taken");
+    site.settle();
+    assert_eq!(site.path("one"), "a b z");
+    // b says nothing any more, and its rule stays there for now.
+    site.silent.insert(at("b:h1").device);
+    site.cable("a", "b", false);
+    site.settle();
+    assert_eq!((site.state("one"), site.path("one")), (Some(State::Installed), "a c z".into()));
+    let no = site.manager.find("one").expect("it is there");
+    assert_eq!(site.manager.waits_for(no).len(), 1);
+    let hop = link(site.manager.topology(), "b", "z");
+    assert_eq!(site.manager.ledger().taken(hop), 0);
+    site.silent.clear();
+    site.manager.withdraw("one").expect("taken");
+    site.settle();
+    assert!(site.manager.ledger().is_empty() && site.plane.0.is_empty());
+}
+
+fn traits_of(site: &Site, from: &str, to: &str) -> LinkTraits {
+    let topology = site.manager.topology();
+    topology.traits(link(topology, from, to))
+}
+
+#[test]
 fn over_a_restart_all_stands_as_it_stood() {
     let mut site = ring();
     site.submit("stays", from_to("a:h1", "c:h1", Constraints::default())).expect("taken");

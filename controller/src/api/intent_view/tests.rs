@@ -2,6 +2,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_engine::flow::{FlowStanding, Owner};
+use muster_intent::host::Host;
+use muster_intent::manager::HostView;
 use muster_intent::manager::{IntentNo, PortView};
 use muster_intent::phase::{Request, State};
 use muster_intent::topology::LinkTraits;
@@ -119,9 +121,18 @@ fn the_network_as_it_is_told() {
     };
     let port = |name: &str, up| PortView { name: name.into(), up };
     let device = ("a/br0".parse().unwrap(), true, false, vec![port("h", false), port("p1", true)]);
+    let host = HostView {
+        id: "52:54:00:00:00:01".parse().unwrap(),
+        host: Host { location: point("a/br0", "h"), addresses: vec!["10.0.0.1".parse().unwrap()] },
+        declared: true,
+        observed: false,
+        intents: 2,
+    };
     assert_eq!(
-        topology_view(&TopologyView { devices: vec![device], links: vec![link] }),
+        topology_view(&TopologyView { devices: vec![device], links: vec![link], hosts: vec![host] }),
         json!({
+            "hosts": [{"host": "52:54:00:00:00:01", "location": {"device": "a/br0", "port": "h"}, "addresses": ["10.0.0.1"],
+                "declared": true, "observed": false, "intents": 2}],
             "devices": [{"device": "a/br0", "up": true, "away": false,
                 "ports": [{"name": "h", "up": false}, {"name": "p1", "up": true}]}],
             "links": [{"from": {"device": "a/br0", "port": "p1"}, "to": {"device": "b/br0", "port": "p1"}, "up": true,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use muster_intent::host::{HostId, NotAHost};
 use muster_intent::intent::{BadIntent, Intent, Kind};
 use muster_intent::manager::{KEY_MAX, Wish};
 use muster_intent::topology::ConnectPoint;
@@ -20,8 +21,13 @@ type Read<T> = Result<T, BadEntry>;
 /// Of rules, where nothing is said.
 pub(crate) const PRIORITY: u16 = 100;
 /// The words for types, as [`Kind::name`] has them.
-pub(crate) const TYPES: [&str; 4] =
-    ["point_to_point", "single_point_to_multi_point", "multi_point_to_single_point", "link_collection"];
+pub(crate) const TYPES: [&str; 5] = [
+    "point_to_point",
+    "single_point_to_multi_point",
+    "multi_point_to_single_point",
+    "link_collection",
+    "host_to_host",
+];
 const KEYS: [&str; 9] =
     ["key", "type", "from", "to", "links", "selector", "treatment", "constraints", "priority"];
 /// Interfaces have 15 bytes; ports of a switch may have more.
@@ -53,6 +59,7 @@ pub(crate) fn part(key: &str, value: &Value) -> Read<()> {
     match key {
         "key" => text_key(value).map(drop),
         "type" => kind_of(value).map(drop),
+        "from" | "to" if value.get("host").is_some() => end_host(value).map(drop),
         "from" | "to" => points(value).map(drop),
         "links" => links(value).map(drop),
         "selector" => traffic_selector(value).map(drop),
@@ -63,11 +70,37 @@ pub(crate) fn part(key: &str, value: &Value) -> Read<()> {
     }
 }
 
+/// The MAC address of a host.
+pub(crate) fn host(value: &Value) -> Read<HostId> {
+    match value {
+        Value::String(text) => text.parse().map_err(|error| fault(&[], format!("{error}"))),
+        _ => Err(fault(&[], format!("{NotAHost}, got {}", describe(value)))),
+    }
+}
+
+/// `{host: MAC}`
+fn end_host(value: &Value) -> Read<HostId> {
+    let Value::Object(map) = value else {
+        return Err(fault(&[], format!("want {{host: MAC}}, got {}", describe(value))));
+    };
+    if map.contains_key("device") || map.contains_key("port") {
+        return Err(fault(&[], "hosts are wherever they are: want {host: MAC}, without a device and a port"));
+    }
+    known("a host", map, &["host"])?;
+    required(map, "host", "the MAC address of its interface, such as 52:54:00:12:34:56", host)
+}
+
 /// A port of a device.
 pub(crate) fn point(value: &Value) -> Read<ConnectPoint> {
     let Value::Object(map) = value else {
         return Err(fault(&[], format!("{POINT}, got {}", describe(value))));
     };
+    if map.contains_key("host") {
+        return Err(fault(
+            &[],
+            "hosts are connected by an intent of type host_to_host; want {device: NODE/BRIDGE, port: INTERFACE}",
+        ));
+    }
     known("a point", map, &["device", "port"])?;
     Ok(ConnectPoint {
         device: required(map, "device", "NODE/BRIDGE, such as web-1/br0", device)?,
@@ -158,6 +191,7 @@ enum Type {
     SinglePointToMultiPoint,
     MultiPointToSinglePoint,
     LinkCollection,
+    HostToHost,
 }
 
 fn kind_of(value: &Value) -> Read<Type> {
@@ -167,6 +201,7 @@ fn kind_of(value: &Value) -> Read<Type> {
             "single_point_to_multi_point" => Ok(Type::SinglePointToMultiPoint),
             "multi_point_to_single_point" => Ok(Type::MultiPointToSinglePoint),
             "link_collection" => Ok(Type::LinkCollection),
+            "host_to_host" => Ok(Type::HostToHost),
             other => {
                 let near = suggestion_or_all(other, &TYPES);
                 Err(fault(&[], format!("there is no type of intent '{}'{near}", cut(other))))
@@ -212,6 +247,11 @@ impl Type {
             Type::MultiPointToSinglePoint => {
                 Kind::MultiPointToSinglePoint { from: many("from")?, to: one("to")? }
             }
+            Type::HostToHost => {
+                let says = "{host: MAC}";
+                let end = |name: &str| required(map, name, says, end_host);
+                Kind::HostToHost { one: end("from")?, two: end("to")? }
+            }
             Type::LinkCollection => Kind::LinkCollection { links, from: many("from")?, to: many("to")? },
         })
     }
@@ -223,7 +263,8 @@ fn place_of(bad: &BadIntent, asked: &Asked) -> Vec<Step> {
     match bad {
         BadIntent::InPort => vec![key("selector"), key("in_port")],
         BadIntent::Highest => vec![key("priority")],
-        BadIntent::SamePoint(_) => vec![key("to")],
+        BadIntent::HostField(name) => vec![key("selector"), key(name)],
+        BadIntent::SamePoint(_) | BadIntent::SameHost(_) => vec![key("to")],
         BadIntent::Twice(_) | BadIntent::Points => Vec::new(),
         BadIntent::Links => vec![key("links")],
         BadIntent::Waypoints | BadIntent::WaypointTwice(_) | BadIntent::WaypointObstacle(_) => {

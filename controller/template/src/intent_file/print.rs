@@ -33,6 +33,10 @@ pub fn wish_json(intent: &Intent, group: Option<&str>) -> Map<String, Value> {
             put("from", list(from));
             put("to", point_json(to));
         }
+        Kind::HostToHost { one, two } => {
+            put("from", json!({"host": one.to_string()}));
+            put("to", json!({"host": two.to_string()}));
+        }
         Kind::LinkCollection { links, from, to } => {
             put("from", list(from));
             put("to", list(to));

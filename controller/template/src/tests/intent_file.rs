@@ -51,6 +51,7 @@ intents:
   links: [{from: {device: web-1/br0, port: p1}, to: {device: web-2/br0, port: p1}}]
   from: {device: web-1/br0, port: host0}
   to: {device: web-2/br0, port: host0}
+- {key: hosts, type: host_to_host, from: {host: '52:54:00:AA:00:01'}, to: {host: '52:54:00:aa:00:02'}, selector: {eth_type: 0x0800}}
 - {key: safe, type: point_to_point, from: {device: a/b, port: x}, to: {device: c/d, port: y}, constraints: [protection]}
 ";
 
@@ -63,7 +64,8 @@ fn what_is_read_is_what_is_printed() {
         assert_eq!(read(&text).expect("right"), file);
     }
     let keys: Vec<&str> = file.intents.iter().map(|(key, _)| &**key).collect();
-    assert_eq!(keys, ["a-to-b", "all/of.it", "spread", "gather", "tree", "safe"]);
+    assert_eq!(keys, ["a-to-b", "all/of.it", "spread", "gather", "tree", "hosts", "safe"]);
+    assert_eq!(printed["intents"][5]["from"], json!({"host": "52:54:00:aa:00:01"}));
     let (_, plain) = &file.intents[0];
     assert_eq!((plain.intent.priority, &plain.group), (100, &None));
     let point = |device: &str, port: &str| json!({"device": device, "port": port});
@@ -89,7 +91,7 @@ fn what_is_read_is_what_is_printed() {
     assert_eq!(file.intents[1].1.intent.constraints.latency, Some(10_000_000));
     let spread = json!([{"link_type": {"only": ["fibre"]}}, {"partial_failure": true}]);
     assert_eq!(printed["intents"][2]["constraints"], spread);
-    assert_eq!(printed["intents"][5]["constraints"], json!([{"protection": true}]));
+    assert_eq!(printed["intents"][6]["constraints"], json!([{"protection": true}]));
 }
 
 #[test]
@@ -129,11 +131,36 @@ fn faults_are_named() {
         (json!({"key": 5}), "intents[0].key: want a key, which is text, got a number"),
         (
             json!({"type": null}),
-            "intents[0].type: this must be given: point_to_point, single_point_to_multi_point, multi_point_to_single_point, link_collection",
+            "intents[0].type: this must be given: point_to_point, single_point_to_multi_point, multi_point_to_single_point, link_collection, host_to_host",
         ),
         (
             json!({"type": "point_to_pont"}),
             "intents[0].type: there is no type of intent 'point_to_pont'; did you mean 'point_to_point'?",
+        ),
+        (
+            json!({"from": {"host": "52:54:00:00:00:01"}}),
+            "intents[0].from: hosts are connected by an intent of type host_to_host; want {device: NODE/BRIDGE, port: INTERFACE}",
+        ),
+        (
+            json!({"type": "host_to_host"}),
+            "intents[0].from: hosts are wherever they are: want {host: MAC}, without a device and a port",
+        ),
+        (
+            json!({"type": "host_to_host", "from": {"host": "web-1"}}),
+            "intents[0].from.host: want the MAC address of one interface, such as 52:54:00:12:34:56",
+        ),
+        (
+            json!({"type": "host_to_host", "from": {"host": "FF:FF:FF:FF:FF:FF"}}),
+            "intents[0].from.host: want the MAC address of one interface, such as 52:54:00:12:34:56",
+        ),
+        (
+            json!({"type": "host_to_host", "from": {"host": "52:54:00:0A:00:01"}, "to": {"host": "52:54:00:0a:00:01"}}),
+            "intents[0].to: 52:54:00:0a:00:01 is both hosts: nothing is to be connected",
+        ),
+        (
+            json!({"type": "host_to_host", "from": {"host": "52:54:00:00:00:01"}, "to": {"host": "52:54:00:00:00:02"},
+                "selector": {"eth_dst": "52:54:00:00:00:02"}}),
+            "intents[0].selector.eth_dst: the selector has an 'eth_dst', which is that of the hosts",
         ),
         (json!({"to": null}), "intents[0].to: this must be given: {device: NODE/BRIDGE, port: INTERFACE}"),
         (json!({"prioity": 1}), "intents[0].prioity: an intent has no 'prioity'; did you mean 'priority'?"),
@@ -305,7 +332,7 @@ fn faults_are_told_with_their_places() {
         (
             "{\"intents\": [\n {\"key\": \"x\",\n  \"type\": \"point\"}]}",
             "intents.yaml:3:3: intents[0].type: there is no type of intent 'point'; known are point_to_point, \
-             single_point_to_multi_point, multi_point_to_single_point, link_collection",
+             single_point_to_multi_point, multi_point_to_single_point, link_collection, host_to_host",
         ),
         (
             "intents:\n- {key: k, key: l}\n",

@@ -49,6 +49,11 @@ fn sample(kind: Kind) -> (Value, Value) {
                 "comment": ["a", "b"], "system": [true, false], "password_hash": ["$6$a$b", "$6$a$c"],
                 "authorized_keys": [["a"], ["b"]], "locked": [true, false]}),
         ),
+        Kind::TopologyHost => (
+            json!({"mac": "52:54:00:00:00:01", "location": point("web-1/br0", "h")}),
+            json!({"mac": ["52:54:00:00:00:02", "52:54:00:00:00:AB"], "location": [point("web-1/br0", "g"), point("web-2/br0", "h")],
+                "addresses": [["10.0.0.1"], ["10.0.0.1", "2001:db8::1"]]}),
+        ),
         Kind::TopologyLink => (
             json!({"from": point("web-1/br0", "p1"), "to": point("web-2/br0", "p1")}),
             json!({"from": [point("web-3/br0", "p1"), point("web-1/br0", "p2")],

@@ -1,17 +1,20 @@
-//! `Muster::TopologyLink` and `Muster::Intent`: what the network is, and what it is to connect.
+//! `Muster::TopologyLink`, `Muster::TopologyHost` and `Muster::Intent`: what the network is, and what it is to connect.
 //!
 //! Points, constraints and whole intents are read by the intent file's parser; here its errors get their place in the
 //! template.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
+use muster_intent::host::{ADDRESSES_MAX, Host, HostId};
 use muster_intent::topology::{ConnectPoint, LinkTraits};
 use serde_json::{Map, Value};
 
 use super::flow::{guard as flag, has_null, located};
+use super::neutron::addresses;
 use super::value::{integer, text, unwanted};
 use super::{Given, Property, PropertyError, PropertyType};
-use crate::here::{Here, TopologyLink};
+use crate::here::{Here, TopologyHost, TopologyLink};
 use crate::intent_file::{self, TYPES};
 use crate::render::Step;
 
@@ -54,6 +57,17 @@ pub(super) static LINK_PROPERTIES: [Property; 7] = [
     Property::required("to", end).is(PropertyType::Map, "the other end, on another bridge").replaces(),
 ];
 
+pub(super) static HOST_PROPERTIES: [Property; 3] = [
+    Property::optional("addresses", |value| host_addresses(value).map(drop))
+        .is(PropertyType::List, "its addresses, for people")
+        .default("[]"),
+    Property::required("location", end)
+        .is(PropertyType::Map, "the port that it is at: {device: NODE/BRIDGE, port: INTERFACE}"),
+    Property::required("mac", |value| mac(value).map(drop))
+        .is(PropertyType::String, "the MAC address of its interface: what intents name it by")
+        .replaces(),
+];
+
 pub(super) static INTENT_PROPERTIES: [Property; 10] = [
     Property::optional("constraints", |value| part("constraints", value))
         .is(
@@ -63,7 +77,7 @@ pub(super) static INTENT_PROPERTIES: [Property; 10] = [
         .default("[]"),
     Property::required("from", |value| part("from", value)).is(
         PropertyType::Map,
-        "where packets come in: {device: NODE/BRIDGE, port: INTERFACE}, or a list of such where the type has several",
+        "where packets come in: {device: NODE/BRIDGE, port: INTERFACE}, or a list of such where the type has several, or {host: MAC}",
     ),
     Property::required("key", |value| part("key", value))
         .is(PropertyType::String, "its name, of which the site has one")
@@ -115,6 +129,16 @@ pub(super) fn link(given: &Given<'_>) -> Read<Here> {
     Ok(Here::Link(link))
 }
 
+pub(super) fn host(given: &Given<'_>) -> Read<Here> {
+    Ok(Here::Host(TopologyHost {
+        mac: given.required("mac", mac)?,
+        host: Host {
+            location: given.required("location", point)?,
+            addresses: given.get("addresses", host_addresses)?.unwrap_or_default(),
+        },
+    }))
+}
+
 pub(super) fn intent(given: &Given<'_>) -> Read<Here> {
     let words = given.0.iter().filter(|(name, value)| *name != "timeout" && !value.is_null());
     let map: Map<String, Value> = words.map(|(name, value)| (name.clone(), value.clone())).collect();
@@ -140,6 +164,19 @@ fn end(value: &Value) -> Read<()> {
 
 fn point(value: &Value) -> Read<ConnectPoint> {
     intent_file::point(value).map_err(located)
+}
+
+fn mac(value: &Value) -> Read<HostId> {
+    intent_file::host(value).map_err(located)
+}
+
+fn host_addresses(value: &Value) -> Read<Vec<IpAddr>> {
+    match addresses(value)? {
+        many if many.len() > ADDRESSES_MAX => {
+            Err(PropertyError::new(format!("at most {ADDRESSES_MAX} are taken")))
+        }
+        all => Ok(all),
+    }
 }
 
 fn cost(value: &Value) -> Read<u32> {

@@ -170,7 +170,7 @@ fn gateway(value: &Value) -> Read<Option<IpAddr>> {
     }
 }
 
-fn addresses(value: &Value) -> Read<Vec<IpAddr>> {
+pub(super) fn addresses(value: &Value) -> Read<Vec<IpAddr>> {
     each(value, address)
 }
 

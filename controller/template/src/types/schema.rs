@@ -164,6 +164,7 @@ impl Kind {
             Kind::FlowTable => "many flow rules of a bridge",
             Kind::Hostname => "the name of a node, in the kernel and in /etc/hostname",
             Kind::Intent => "connectivity through the bridges of the site, which finds its way by itself",
+            Kind::TopologyHost => "a host, and the port of a bridge that it is at",
             Kind::TopologyLink => "a link between ports of two bridges",
             Kind::User => "a user of the node: number, groups, home, shell, password's hash, keys",
             Kind::UnixGroup => "a group of the node's users",
@@ -209,6 +210,7 @@ impl Kind {
                 "the ids of all its entries, in order"
             }
             (Kind::Hostname, "hostname") => "the name",
+            (Kind::TopologyHost, "mac") => "its MAC address, as intents name it",
             (Kind::Intent, "key") => "its key, as 'muster intent list' has it",
             (Kind::Package | Kind::Unit | Kind::User | Kind::UnixGroup, "name") => "the name",
             (Kind::User, "uid") | (Kind::UnixGroup, "gid") => "the number that it has",

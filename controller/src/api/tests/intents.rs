@@ -31,7 +31,7 @@ async fn what_is_wrong_with_intents_is_said_with_its_place() {
         assert!(got == status && message.contains(said), "{line}: {got} {answer}");
     }
     assert_eq!(world.get("/v1/intents").await, (200, json!([])));
-    let nothing = json!({"devices": [], "links": [], "intents": []});
+    let nothing = json!({"devices": [], "links": [], "hosts": [], "intents": []});
     assert_eq!(world.get("/v1/topology?intents=10").await, (200, nothing));
     world.stop().await;
 }

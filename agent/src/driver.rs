@@ -22,6 +22,8 @@ use muster_agent_core::{
     RunError, WriteId,
 };
 use muster_host::net::{Change, Monitor};
+use muster_host::systemd::Systemd;
+use muster_host::watch::Watcher;
 use muster_shared::MonoTime;
 use muster_shared::model::flow::Bridge;
 use muster_shared::model::{CHALLENGE_BYTES, ContentDigest, Facts, Job, ReportKey, Spec};
@@ -75,6 +77,7 @@ pub struct Driver {
     flows: Flows,
     holding: Holding,
     send_lldp: bool,
+    watcher: Watcher,
     connection: Option<Connection>,
     tasks: JoinSet<Done>,
     runs: Runs,
@@ -104,6 +107,7 @@ impl Driver {
         ovs: PathBuf,
         confirm_timeout: u32,
         send_lldp: bool,
+        systemd: Systemd,
     ) -> anyhow::Result<Self> {
         let entries = state.ledger()?;
         host.sweep(entries.iter())?;
@@ -124,6 +128,7 @@ impl Driver {
             host,
             holding,
             send_lldp,
+            watcher: Watcher::new(systemd),
             contents,
             flows,
             connection: None,
@@ -175,6 +180,7 @@ impl Driver {
                         Change::Other => Hint::Other,
                     }));
                 }
+                resources = self.watcher.changed(), if !more => self.inbox.push_back(Input::Changed(resources)),
                 news = ports.changed(), if !more => self.ports_changed(news),
                 () = self.host.server.neighbours_changed(), if !more => {
                     self.inbox.push_back(Input::Hint(Hint::Neighbours));
@@ -302,6 +308,7 @@ impl Driver {
                 self.runs.begin(key, self.tasks.spawn_local(check));
             }
             Effect::Look { number, looks } => self.look(number, looks),
+            Effect::Watch { resource, spec } => self.watch(resource, spec.as_deref()),
             Effect::Gather => self.gather(),
             Effect::Cancel(key) => {
                 self.runs.cancel(key);

@@ -2,6 +2,7 @@
 
 mod account;
 mod deployment;
+mod look;
 mod name;
 mod package;
 mod sysctl;
@@ -34,6 +35,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub(crate) use deployment::tried_again;
+pub use look::Seen;
 use name::name_failed;
 use undo::Undo;
 
@@ -63,6 +65,8 @@ pub struct Host {
     pub server: Server,
     /// Where fetched contents are.
     pub contents: PathBuf,
+    /// How files were when what they decide on was as desired.
+    pub seen: Seen,
 }
 
 /// A job that was run.

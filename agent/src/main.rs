@@ -244,7 +244,7 @@ async fn drive(
     };
     let ovs = flows::rundir(settings.host.ovs_db.as_deref());
     let (confirm, lldp) = (settings.agent.confirm_timeout, settings.host.send_lldp);
-    Driver::new(state, identity, host, ovs, confirm, lldp)?.run(signals, reload).await
+    Driver::new(state, identity, host, ovs, confirm, lldp, systemd(settings))?.run(signals, reload).await
 }
 
 /// Nothing to do where nothing was ever kept, and where an agent sees to it.
@@ -280,6 +280,7 @@ fn host(state: &StateDir, settings: &Settings) -> Host {
         state: state.path().to_owned(),
         server: Server::default(),
         contents: state.fetch(),
+        seen: host::Seen::default(),
     }
 }
 

@@ -58,6 +58,7 @@ impl SimNode {
             | Down::Chunk { .. }
             | Down::Answer { .. }
             | Down::AskFacts
+            | Down::AskDrift
             | Down::Flow(_) => None,
         }
     }

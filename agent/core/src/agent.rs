@@ -15,7 +15,7 @@ use crate::ledger::{Entry, Ledger};
 use crate::ports::Ports;
 use crate::run::Run;
 use crate::session::{Due, Session};
-use crate::watch::Watch;
+use crate::watch::Watches;
 
 /// Entries in one page of the ledger: 28 bytes each, well within a packet; the wire takes no more.
 const LEDGER_PAGE: usize = 4096;
@@ -54,7 +54,7 @@ pub struct Agent {
     pub(crate) session: Session,
     pub(crate) lanes: Lanes,
     pub(crate) fetch: Fetch,
-    pub(crate) watch: Watch,
+    pub(crate) watches: Watches,
     pub(crate) facts: Telling,
     pub(crate) flows: Flows,
     pub(crate) ports: Ports,
@@ -90,7 +90,7 @@ impl Agent {
     pub fn new(config: Config, ledger: Vec<Entry>, epoch: Epoch) -> Self {
         let session = Session::new(config.seed);
         let undo_on_disk = ledger.iter().filter(|e| e.undo.is_some()).map(|e| e.resource).collect();
-        let (watch, facts) = (Watch::new(config.seed), Telling::new(config.seed));
+        let (watches, facts) = (Watches::new(config.seed), Telling::new(config.seed));
         let flows = Flows::new(config.seed);
         Self {
             config,
@@ -100,7 +100,7 @@ impl Agent {
             session,
             lanes: Lanes::default(),
             fetch: Fetch::default(),
-            watch,
+            watches,
             facts,
             runs: BTreeMap::new(),
             guard: None,
@@ -142,12 +142,13 @@ impl Agent {
             }
             Input::Hint(hint) => {
                 if hint != Hint::Neighbours {
-                    self.watch.hint(now);
+                    self.watches.network_hint(now);
                 }
                 if hint != Hint::Other {
                     self.facts.hint(now);
                 }
             }
+            Input::Changed(resources) => self.resources_changed(&resources),
             Input::Looked { number, looked } => self.looked(number, looked),
             Input::Gathered(facts) => self.gathered(facts),
             Input::Flow { device, input } => self.flow_input(&device, input),
@@ -159,6 +160,7 @@ impl Agent {
         self.begin_all();
         self.advance_flows();
         self.watch();
+        self.watch_applied();
         self.tell_facts();
         self.tell_ports();
     }
@@ -258,11 +260,11 @@ impl Agent {
                 );
             }
             Down::Job(job) => {
-                self.watch.unsay(job.resource, self.now);
+                self.unsay(job.resource);
                 self.job(job);
             }
             Down::Withdraw { resource, generation } => {
-                self.watch.unsay(resource, self.now);
+                self.unsay(resource);
                 self.withdraw(resource, generation);
             }
             Down::Acknowledge(key) => self.acknowledge(key),
@@ -272,6 +274,7 @@ impl Agent {
                 self.settled(settled);
             }
             Down::AskFacts => self.ask_facts(),
+            Down::AskDrift => self.say_all_again(),
             Down::Flow(flow) => self.flow(flow),
         }
     }
@@ -301,7 +304,7 @@ impl Agent {
         }
         self.report_again();
         self.confirm_over_new_connection();
-        self.watch_greeted();
+        self.watch_greeted(welcome.heartbeat);
         self.flows_greeted();
         self.ports_greeted();
         self.fetch.set_online(true, self.now, &mut self.effects);
@@ -485,7 +488,7 @@ impl Agent {
         match self.session.due(self.now) {
             Some(Due::Connect) => self.effects.push_back(Effect::Connect),
             Some(Due::Heartbeat) => {
-                self.effects.push_back(Effect::Send(Up::Heartbeat));
+                self.effects.push_back(Effect::Send(Up::Heartbeat { drift: Some(self.watches.digest()) }));
                 self.report_again();
                 self.flow_heartbeat();
                 for resource in self.stale.keys().copied().collect::<Vec<_>>() {

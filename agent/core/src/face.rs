@@ -1,5 +1,6 @@
 //! What goes into the machine and what comes out.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use muster_shared::model::flow::Bridge;
@@ -103,6 +104,8 @@ pub enum Input {
     Stop,
     /// Something of the network may have changed. Many at once are as good as one.
     Hint(Hint),
+    /// These resources may have changed, by what [`Effect::Watch`] asked for. Many at once are as good as one.
+    Changed(BTreeSet<ResourceId>),
     /// The answer to [`Effect::Look`].
     Looked {
         /// From the effect.
@@ -306,6 +309,14 @@ pub enum Effect {
         number: u64,
         /// Which.
         looks: Vec<Look>,
+    },
+    /// Say [`Input::Changed`] when something of this resource may have changed, as far as that costs little; a slow look
+    /// finds the rest. None: not any more.
+    Watch {
+        /// Which.
+        resource: ResourceId,
+        /// Its last good state.
+        spec: Option<Box<Spec>>,
     },
     /// Read the server's facts.
     Gather,

@@ -185,8 +185,8 @@ impl Entry {
         }
     }
 
-    fn is_network(&self) -> bool {
-        self.applied.as_ref().is_some_and(|applied| applied.spec.lane() == Lane::Network)
+    fn lane(&self) -> Option<Lane> {
+        self.applied.as_ref().map(|applied| applied.spec.lane())
     }
 
     fn jobs(&self) -> impl Iterator<Item = &Job> {
@@ -262,7 +262,9 @@ pub struct Ledger {
     entries: BTreeMap<ResourceId, Entry>,
     owners: BTreeMap<Claim, Vec<ResourceId>>,
     tombstones: BTreeMap<Order, ResourceId>,
-    networks: BTreeSet<ResourceId>,
+    by_lane: BTreeMap<Lane, BTreeSet<ResourceId>>,
+    /// Whose last good state may be another than [`Ledger::take_changed`] said last.
+    changed: BTreeSet<ResourceId>,
     digest: u128,
     jobs: usize,
     weight: usize,
@@ -298,7 +300,11 @@ impl Ledger {
     pub fn edit<R>(&mut self, resource: ResourceId, change: impl FnOnce(&mut Entry) -> R) -> R {
         let mut entry = self.entries.remove(&resource).unwrap_or_else(|| Entry::new(resource));
         self.uncount(&entry);
+        let was = entry.applied.as_ref().map(|applied| applied.generation);
         let result = change(&mut entry);
+        if was != entry.applied.as_ref().map(|applied| applied.generation) {
+            self.changed.insert(resource);
+        }
         self.count(&entry);
         if entry != Entry::new(resource) {
             self.entries.insert(resource, entry);
@@ -336,9 +342,15 @@ impl Ledger {
         (self.tombstones.len() > TOMBSTONES_MAX).then_some(oldest)
     }
 
-    /// Those whose last good state is one of the network.
-    pub(crate) fn networks(&self) -> &BTreeSet<ResourceId> {
-        &self.networks
+    /// Those whose last good state is of this lane.
+    pub(crate) fn in_lane(&self, lane: Lane) -> &BTreeSet<ResourceId> {
+        static NONE: BTreeSet<ResourceId> = BTreeSet::new();
+        self.by_lane.get(&lane).unwrap_or(&NONE)
+    }
+
+    /// Those whose last good state has changed, come or gone since this was asked last.
+    pub(crate) fn take_changed(&mut self) -> BTreeSet<ResourceId> {
+        std::mem::take(&mut self.changed)
     }
 
     /// Others that hold one of these claims, or are about to.
@@ -378,8 +390,8 @@ impl Ledger {
         for claim in &entry.claims {
             self.owners.entry(claim.clone()).or_default().push(entry.resource);
         }
-        if entry.is_network() {
-            self.networks.insert(entry.resource);
+        if let Some(lane) = entry.lane() {
+            self.by_lane.entry(lane).or_default().insert(entry.resource);
         }
         if let (true, Some(last)) = (entry.is_tombstone(), &entry.last) {
             self.tombstones.insert(last.order, entry.resource);
@@ -403,8 +415,8 @@ impl Ledger {
                 }
             }
         }
-        if entry.is_network() {
-            self.networks.remove(&entry.resource);
+        if let Some(in_lane) = entry.lane().and_then(|lane| self.by_lane.get_mut(&lane)) {
+            in_lane.remove(&entry.resource);
         }
         if let (true, Some(last)) = (entry.is_tombstone(), &entry.last) {
             self.tombstones.remove(&last.order);

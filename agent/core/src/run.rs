@@ -411,6 +411,7 @@ impl Agent {
                 }
             });
         }
+        self.watch_ended(&report);
         self.report(report);
         let next = if self.runs.get(&key.resource).is_some_and(|run| run.phase == Phase::Ending(key)) {
             self.lanes.release(key.resource);

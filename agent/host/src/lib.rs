@@ -22,3 +22,4 @@ pub mod sys;
 pub mod sysctl;
 pub mod systemd;
 pub mod unit;
+pub mod watch;

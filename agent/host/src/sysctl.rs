@@ -162,6 +162,11 @@ impl Sysctls {
         differ
     }
 
+    /// Where something of it can be seen to change.
+    pub fn places(&self, sysctl: &Sysctl) -> Vec<PathBuf> {
+        vec![self.path(sysctl), PathBuf::from(PROC).join(sysctl.path())]
+    }
+
     fn path(&self, sysctl: &Sysctl) -> PathBuf {
         self.folder.join(format!("99-zz-muster-{}.conf", sysctl.key.replace('/', "~")))
     }

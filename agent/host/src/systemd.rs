@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use futures_util::stream::{BoxStream, SelectAll};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};
@@ -90,6 +91,9 @@ pub struct JobEnd(pub String);
 
 /// Wakes when something of a unit has changed.
 pub struct UnitWatch(MessageStream);
+
+/// Tells of changes of several units.
+pub struct UnitsWatch(SelectAll<BoxStream<'static, String>>);
 
 impl Default for Systemd {
     fn default() -> Self {
@@ -204,6 +208,19 @@ impl Bus {
         self.signals(rule.build(), &doing).await.map(UnitWatch)
     }
 
+    /// Wakes from now on when one of these units changes, and says which.
+    ///
+    /// # Errors
+    /// systemd refuses.
+    pub async fn watch_all(&self, units: &[String]) -> Result<UnitsWatch> {
+        let mut all = SelectAll::new();
+        for unit in units {
+            let (watch, unit) = (self.watch(unit).await?, unit.clone());
+            all.push(watch.0.map(move |_| unit.clone()).boxed());
+        }
+        Ok(UnitsWatch(all))
+    }
+
     /// Enables, disables, masks or unmasks. Links of others are left alone: a conflict is an error.
     ///
     /// # Errors
@@ -308,6 +325,13 @@ impl Bus {
         let called =
             self.connection.call_method(Some(SERVICE), path.as_ref(), Some(interface), method, body).await;
         called.map_err(|error| SystemdError::of(doing, error))
+    }
+}
+
+impl UnitsWatch {
+    /// The next that has changed; none: the conversation has ended.
+    pub async fn changed(&mut self) -> Option<String> {
+        self.0.next().await
     }
 }
 

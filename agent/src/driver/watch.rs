@@ -3,17 +3,32 @@
 use std::sync::Arc;
 
 use muster_agent_core::{Look, Looked};
+use muster_shared::ResourceId;
+use muster_shared::model::Spec;
+use tokio::task::yield_now;
 
 use super::{Done, Driver};
 
 impl Driver {
+    /// It is told of changes of this resource from now on, or not any more.
+    pub(super) fn watch(&mut self, resource: ResourceId, spec: Option<&Spec>) {
+        if spec.is_none() {
+            self.host.forget_look(resource);
+        }
+        self.watcher.set(resource, spec.map(|spec| self.host.places(spec)).unwrap_or_default());
+    }
+
     pub(super) fn look(&mut self, number: u64, looks: Vec<Look>) {
+        self.watcher.renew();
         let host = Arc::clone(&self.host);
         self.tasks.spawn_local(async move {
             let mut looked = Vec::with_capacity(looks.len());
-            for Look { resource, generation, spec, before } in looks {
-                let found = host.check(resource, &spec, Some(&spec), before).await;
+            for look in looks {
+                let Look { resource, generation, .. } = look;
+                let found = host.look(look).await;
                 looked.push(Looked { resource, generation, found });
+                // Thousands of files are looked at here, and the link has its turn in between.
+                yield_now().await;
             }
             Done::Looked { number, looked }
         });

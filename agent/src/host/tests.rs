@@ -51,6 +51,7 @@ pub fn host(dir: &Path) -> Host {
         state: dir.join("state"),
         server: Default::default(),
         contents: dir.to_owned(),
+        seen: Seen::default(),
     }
 }
 

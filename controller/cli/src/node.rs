@@ -68,6 +68,18 @@ pub enum NodeVerb {
         #[arg(required = true, value_name = "KEY=VALUE|KEY-", value_parser = label)]
         labels: Vec<(String, Option<String>)>,
     },
+    /// Hold a node's jobs back, or let them go again
+    ///
+    /// What its agent has already goes on to its end; nothing new is sent, and what drifts is seen and not corrected, until
+    /// the node is out of maintenance again. That outlives restarts of both sides.
+    #[command(after_help = "Example:\n  muster node maintenance web-1.example.org on")]
+    Maintenance {
+        /// Its name
+        node: NodeId,
+        /// on or off
+        #[arg(value_parser = ["on", "off"])]
+        state: String,
+    },
     /// Cut a node off at once
     ///
     /// Its resources stay; their work waits, as that of a node that is away. It joins again only with a token for
@@ -143,11 +155,15 @@ const LINKS: [Column; 12] = [
     ("TX", "tx"),
 ];
 
-const DRIFTS: [Column; 5] = [
+const DRIFTS: [Column; 9] = [
     ("NODE", "node"),
     ("STACK", "stack"),
     ("RESOURCE", "resource"),
     ("OBSERVED", "observed"),
+    ("POLICY", "policy"),
+    ("PHASE", "phase"),
+    ("CORRECTED", "corrections"),
+    ("BREAKER", "breaker"),
     ("REASON", "reason"),
 ];
 
@@ -211,6 +227,11 @@ pub async fn run(verb: NodeVerb, client: &mut Client, format: Format) -> Result<
             let at = path(["nodes", node.as_str()]);
             let answer = client.send(Method::PATCH, &at, Some(&json!({"labels": labels}))).await?;
             document(format, &answer, |view| format!("{node}: {}\n", cell(&view["labels"])))
+        }
+        NodeVerb::Maintenance { node, state } => {
+            let at = path(["nodes", node.as_str(), "maintenance"]);
+            let answer = client.send(Method::POST, &at, Some(&json!({"on": state == "on"}))).await?;
+            document(format, &answer, |view| format!("{node}: {}\n", cell(&view["state"])))
         }
         NodeVerb::Revoke { node } => {
             let at = path(["nodes", node.as_str(), "revoke"]);

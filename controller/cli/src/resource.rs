@@ -90,7 +90,7 @@ const COLUMNS: [Column; 7] = [
     ("OBSERVED", "observed"),
 ];
 
-const FIELDS: [&str; 16] = [
+const FIELDS: [&str; 19] = [
     "name",
     "type",
     "node",
@@ -103,6 +103,9 @@ const FIELDS: [&str; 16] = [
     "waits_for",
     "requires",
     "observed",
+    "drift_policy",
+    "corrections",
+    "breaker",
     "generation",
     "retry_count",
     "replaces",

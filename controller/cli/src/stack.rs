@@ -33,7 +33,8 @@ pub enum StackVerb {
     /// --existing their current values; environments likewise.
     #[command(after_help = "Example:\n  muster stack update web -t web.yaml --wait\n  \
                             muster stack update web --existing -P greeting=hi --wait\n  \
-                            muster stack update web -t web.yaml -e site.yaml --delete-first")]
+                            muster stack update web -t web.yaml -e site.yaml --delete-first\n  \
+                            muster stack update web --existing --converge --wait")]
     Update(Update),
     /// Show what an update would create, change, replace and take away; changes nothing
     ///
@@ -188,6 +189,9 @@ pub struct Update {
     /// Keep the values of parameters, and the environments, that are not given
     #[arg(long)]
     existing: bool,
+    /// Have every resource looked at on its node, and put right where it differs, also if nothing is changed
+    #[arg(long)]
+    converge: bool,
     #[command(flatten)]
     given: Given,
     #[command(flatten)]

@@ -54,7 +54,10 @@ impl Engine {
                 "the parameter '{name}' is immutable: its value cannot change while the stack is there"
             )));
         }
-        let astray = self.astray(stack.id);
+        let mut astray = self.astray(stack.id);
+        if options.converge {
+            astray.extend(&stack.forward);
+        }
         let ground = Ground {
             hides: stack.hidden.hides_of_others(),
             astray: &astray,

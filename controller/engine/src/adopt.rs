@@ -43,6 +43,7 @@ impl Engine {
         let retain = tree.retains(index);
         let external_id = tree.external_id(index).ok().flatten().map(String::into_boxed_str);
         let type_name = tree.type_name(index);
+        self.set_drift_policy(slot, tree.drift_policy(index));
         let row = &mut self.rows[slot];
         let rare = row.rare();
         if row.retain == retain && rare.external_id == external_id && rare.type_name.as_ref() == type_name {

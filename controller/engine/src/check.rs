@@ -300,6 +300,7 @@ impl Engine {
             stack.status = Status::Complete;
             self.stack_changed(id);
             self.event(id, None);
+            self.correct_all(|row| row.stack == id);
             return;
         }
         walk.failed = failing.len();

@@ -1,16 +1,17 @@
 //! What agents see of resources that no job is at: the state follows at once, the word to the operator not too often.
 //!
 //! Only what an agent compared with the very state that this engine believes to be there counts. While a job is with
-//! the agent nothing does: the agent looks again afterwards. What drifted stays COMPLETE, and the next operation that
-//! wants it applies it again.
+//! the agent nothing does: the agent looks again afterwards. What drifted stays COMPLETE; what becomes of it is in
+//! `correct`, and the next operation that wants it applies it again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use muster_shared::MonoTime;
-use muster_shared::model::{Action, Drift, DriftState};
+use muster_shared::model::{Action, Down, Drift, DriftState};
+use muster_shared::{MonoTime, ResourceId};
+use muster_template::DriftPolicy;
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Todo};
 use crate::node::NodeKey;
 use crate::record::{Change, EventRecord, Observation, Status, action_str};
 use crate::resource::{Row, Slot};
@@ -20,6 +21,11 @@ use crate::timer::TimerKey;
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 /// Links named in one word.
 const LINKS_NAMED: usize = 10;
+/// Heartbeats of all agents in a second: a hundredth of a processor core, with room to spare.
+const HEARTBEATS_PER_SECOND: u64 = 200;
+/// Who is away is noticed by its connection; an agent that says nothing for longer is not trusted to be well.
+const HEARTBEAT_MAX: Duration = Duration::from_secs(600);
+
 /// What was told of a row besides its jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tidings {
@@ -35,7 +41,58 @@ impl Engine {
     /// From an agent that is there.
     pub(crate) fn drifts(&mut self, node: NodeKey, drifts: Vec<Drift>) {
         if self.nodes[node].ready {
-            drifts.into_iter().for_each(|drift| self.drift(node, drift));
+            for drift in drifts {
+                self.hear(node, &drift);
+                self.drift(node, drift);
+            }
+        }
+    }
+
+    /// How often agents are to say that they are there: ever more seldom the more there are.
+    pub(crate) fn heartbeat_every(&self) -> Duration {
+        let nodes = u64::try_from(self.nodes.count()).unwrap_or(u64::MAX);
+        let stretched = Duration::from_secs(nodes / HEARTBEATS_PER_SECOND).min(HEARTBEAT_MAX);
+        self.limits.heartbeat.max(stretched)
+    }
+
+    /// What a link has lost of what the agent said is asked for again.
+    pub(crate) fn heartbeat(&mut self, node: NodeKey, drift: Option<u128>) {
+        let at = &self.nodes[node];
+        if at.ready && drift.is_some_and(|drift| drift != at.drifts_digest) {
+            self.send(node, Down::AskDrift);
+        }
+    }
+
+    fn hear(&mut self, node: NodeKey, drift: &Drift) {
+        let Drift { resource, generation, state, .. } = *drift;
+        self.unhear(node, resource);
+        // No more of them than rows.
+        let is_ours = self.by_physical.get(&resource).is_some_and(|slot| self.rows[*slot].node == Some(node));
+        if state != DriftState::InSync && is_ours {
+            let node = &mut self.nodes[node];
+            node.drifts.insert(resource, (generation, state));
+            node.drifts_digest ^= Drift::digest(resource, generation, state);
+        }
+    }
+
+    /// The agent has forgotten what it said of it: it has a job now.
+    pub(crate) fn unhear(&mut self, node: NodeKey, resource: ResourceId) {
+        let node = &mut self.nodes[node];
+        if let Some((generation, state)) = node.drifts.remove(&resource) {
+            node.drifts_digest ^= Drift::digest(resource, generation, state);
+        }
+    }
+
+    /// What was heard before the controller was started: should it be so no more, the agent says that.
+    pub(crate) fn hear_again(&mut self, slot: Slot) {
+        let row = &self.rows[slot];
+        let state = match row.observed {
+            Observation::Drifted => DriftState::Drifted,
+            Observation::Missing => DriftState::Missing,
+            Observation::Unknown | Observation::InSync => return,
+        };
+        if let (Some(node), Some(generation)) = (row.node, row.held) {
+            self.hear(node, &Drift { resource: row.physical, generation, state, reason: String::new() });
         }
     }
 
@@ -47,6 +104,7 @@ impl Engine {
             return;
         }
         let observed = match drift.state {
+            _ if row.drift_policy() == DriftPolicy::Ignore => Observation::InSync,
             DriftState::InSync => Observation::InSync,
             DriftState::Drifted => Observation::Drifted,
             DriftState::Missing => Observation::Missing,
@@ -70,6 +128,10 @@ impl Engine {
             return;
         }
         let reason = if row.status == Some(Status::Complete) { why } else { row.reason.clone() };
+        if observed.differs() {
+            self.agenda.push_back(Todo::Correct(slot));
+        }
+        let row = &mut self.rows[slot];
         if (row.observed, &row.reason) == (observed, &reason) {
             return;
         }
@@ -151,7 +213,8 @@ impl Engine {
         words.into_iter().for_each(|word| self.tell_of(slot, word));
     }
 
-    fn tell_of(&mut self, slot: Slot, reason: String) {
+    /// Tells of a row whose state stays as it is.
+    pub(crate) fn tell_of(&mut self, slot: Slot, reason: String) {
         let row = &self.rows[slot];
         let Some(stack) = self.stacks.get_mut(&row.stack) else { return };
         stack.events += 1;

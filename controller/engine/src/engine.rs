@@ -160,6 +160,8 @@ pub struct Engine {
     pub(crate) pending: BTreeMap<u64, Pending>,
     /// Rows that were seen drifted or missing; only [`Engine::observe`] changes that.
     pub(crate) drifted: BTreeSet<Slot>,
+    /// Rows of which it counts how often they were corrected.
+    pub(crate) fights: BTreeSet<Slot>,
     /// Rows of resources that may be anywhere, while no node has joined.
     pub(crate) unplaced: BTreeSet<Slot>,
     /// Rows that ask something of a server which is not known, or has told nothing of itself.
@@ -195,6 +197,8 @@ pub(crate) enum Todo {
     Fit(u64),
     /// It may be somebody's turn in a rollout of this stack.
     Turn(u64),
+    /// It is not as it should be, and nothing may be in the way of putting it right.
+    Correct(Slot),
     /// The job of this generation and attempt waited for another's write, and begins.
     Begin(Slot, Generation, u32),
 }
@@ -226,6 +230,7 @@ impl Engine {
             timers: Timers::default(),
             pending: BTreeMap::new(),
             drifted: BTreeSet::new(),
+            fights: BTreeSet::new(),
             unplaced: BTreeSet::new(),
             asking: ByName::default(),
             unnamed: ByName::default(),
@@ -263,6 +268,7 @@ impl Engine {
                 TimerKey::Stack(stack, traversal) => self.stack_due(stack, traversal),
                 TimerKey::Quiet(stack) => self.quiet_due(stack, due),
                 TimerKey::Tidings(slot) => self.tidings_due(slot, due),
+                TimerKey::Correct(slot) => self.correct(slot),
                 TimerKey::Facts(node) => self.answer_facts(node),
                 TimerKey::Device(device) => self.device_due(device),
                 TimerKey::Intents => self.intents_due(),
@@ -308,6 +314,7 @@ impl Engine {
                 Some(Todo::PumpStack(stack)) => self.pump_stack(stack),
                 Some(Todo::Fit(stack)) => self.fit(stack),
                 Some(Todo::Turn(stack)) => self.turn(stack),
+                Some(Todo::Correct(slot)) => self.correct(slot),
                 Some(Todo::Begin(slot, generation, attempt)) => {
                     self.flow_job_begins(slot, generation, attempt)
                 }
@@ -374,6 +381,7 @@ impl Engine {
             Request::RevokeToken { id } => self.revoke_token(id),
             Request::Join(ask) => self.join(ask),
             Request::LabelNode { node, labels } => self.label_node(&node, labels),
+            Request::Maintenance { node, on } => self.maintain_node(&node, on),
             Request::RevokeNode { node } => self.revoke_node(&node),
             Request::RemoveNode { node } => self.remove_node(&node),
         };

@@ -85,6 +85,7 @@ impl Engine {
         row.generation = generation;
         row.attempt = 0;
         row.retry_count = 0;
+        row.converges = false;
         if let Some(rare) = &mut row.rare {
             rare.causes.clear();
         }
@@ -92,12 +93,14 @@ impl Engine {
             row.spec = Some(spec);
         }
         if row.node != Some(node) {
+            let physical = row.physical;
             if let Some(old) = row.node.replace(node) {
                 self.nodes[old].rows -= 1;
+                self.unhear(old, physical);
             }
             self.nodes[node].rows += 1;
         }
-        let stack = row.stack;
+        let stack = self.rows[slot].stack;
         if action != Action::Check {
             self.observe(slot, Observation::Unknown);
         }
@@ -147,7 +150,7 @@ impl Engine {
 
     /// Sends what waits for this node, as far as there is room.
     pub(crate) fn pump(&mut self, node: NodeKey) {
-        while self.nodes[node].ready && self.nodes[node].sent.len() < self.limits.in_flight_per_node {
+        while self.may_send(node) {
             let Some(slot) = self.nodes[node].next_in_line() else { return };
             if !self.waits_in_line(slot, node) {
                 continue;
@@ -160,6 +163,11 @@ impl Engine {
                 Some(_) | None => self.send_job(slot, node),
             }
         }
+    }
+
+    fn may_send(&self, node: NodeKey) -> bool {
+        let at = &self.nodes[node];
+        at.ready && at.sent.len() < self.limits.in_flight_per_node && !self.is_in_maintenance(node)
     }
 
     pub(crate) fn pump_stack(&mut self, id: u64) {
@@ -214,6 +222,7 @@ impl Engine {
             _ => self.now + JOB_TIMEOUT + ANSWER_GRACE,
         };
         self.set_due(slot, Some(due));
+        self.unhear(node, self.rows[slot].physical);
         self.send(node, message);
     }
 
@@ -394,6 +403,7 @@ impl Engine {
             }
             self.abandon_work(slot);
             self.fail_row(slot, reason.to_owned());
+            self.correction_failed(slot);
             return;
         }
         row.retry_count += 1;

@@ -110,6 +110,7 @@ impl Engine {
         tree: &Tree,
     ) -> (Vec<Slot>, Vec<u128>) {
         let Before { steady, anew, ended, .. } = before;
+        let converges = self.stacks.get(&id).is_some_and(|stack| stack.converge);
         let known =
             self.stacks.get_mut(&id).filter(|_| steady).map(|stack| std::mem::take(&mut stack.settled));
         let mut forward = Vec::with_capacity(plan.chosen.len());
@@ -143,6 +144,7 @@ impl Engine {
             (row.ready, row.failed) = (false, false);
             if !anew {
                 row.retry_count = 0;
+                row.converges = converges;
                 row.set_hooks_again();
             }
             let requires = tree.requires(index);

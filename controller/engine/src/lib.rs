@@ -19,6 +19,7 @@ mod by_name;
 mod cancel;
 mod check;
 mod claim;
+mod correct;
 mod delete_first;
 mod deployment;
 mod drift;
@@ -59,6 +60,7 @@ mod unhealthy;
 pub mod view;
 mod visit;
 
+pub use correct::{CALM, CORRECTIONS_MAX, FIGHT_MAX};
 pub use engine::{Config, Effect, Engine, Input};
 pub use intent::IntentSummary;
 pub use job::Limits;

@@ -8,6 +8,7 @@ use muster_shared::MonoTime;
 use muster_shared::model::{Action, ContentDigest, LedgerEntry};
 use muster_template::{Policies, names_digest};
 
+use crate::correct::Fight;
 use crate::delete_first::UNCOUNTED;
 use crate::engine::{Config, Engine, Todo};
 use crate::flow::record::FlowSnapshot;
@@ -135,6 +136,8 @@ impl Engine {
                 Pause { earlier, since: self.now, due: None, of_batch }
             }),
             tidings: None,
+            drift_policy: record.drift_policy,
+            fight: progress.corrections.map(|corrections| Fight::load(&corrections, self.now)),
         };
         row.changed = true;
         row.rare = (rare != Rare::default()).then(|| Box::new(rare));
@@ -161,6 +164,11 @@ impl Engine {
         let slot = self.rows.insert(row);
         self.by_physical.insert(physical, slot);
         self.observe(slot, progress.observed);
+        self.hear_again(slot);
+        if self.rows[slot].rare().fight.is_some() {
+            self.fights.insert(slot);
+            self.correction_failed(slot);
+        }
         self.look_for_server(slot);
         if let Some(key) = node {
             let node = &mut self.nodes[key];
@@ -211,7 +219,7 @@ impl Engine {
         stack.timeout_s = record.timeout_s;
         stack.rollback = record.rollback;
         stack.delete_first = record.delete_first;
-        stack.cancelled = record.cancelled;
+        (stack.cancelled, stack.converge) = (record.cancelled, record.converge);
         stack.complete = record.complete;
         stack.outputs = record.outputs;
         stack.parameters = record.parameters;
@@ -326,6 +334,7 @@ impl Engine {
             if !row.ready {
                 walk.visits.push(row.index);
                 row.role = Role::Forward;
+                row.converges = stack.converge;
                 row.blocked = u32::try_from(blocked).expect("bounded when the revision was taken");
                 walk.total += 1;
                 walk.forward_left += 1;

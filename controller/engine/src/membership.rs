@@ -1,11 +1,11 @@
-//! What operators say of nodes: their labels, and who is cut off. Who is gone for ever is in `lost`.
+//! What operators say of nodes: their labels, who is in maintenance, and who is cut off. Who is gone for ever is in `lost`.
 
 use std::collections::BTreeMap;
 
 use muster_shared::NodeId;
 use muster_template::FACT_PREFIX;
 
-use crate::engine::{Effect, Engine};
+use crate::engine::{Effect, Engine, Todo};
 use crate::node::NodeKey;
 use crate::record::{Change, NodeRecord};
 use crate::request::{Answer, Refusal};
@@ -45,6 +45,31 @@ impl Engine {
             self.follow_node(key);
         }
         Ok(Answer::Done)
+    }
+
+    /// Holds its jobs back, or lets them go. What its agent has already goes on to its end.
+    pub(crate) fn maintain_node(&mut self, name: &NodeId, on: bool) -> Result<Answer, Refusal> {
+        let key = self.joined(name)?;
+        if self.is_in_maintenance(key) == on {
+            return Ok(Answer::Done);
+        }
+        self.change_node(key, |record| record.maintenance = on);
+        // Those who watch see another phase.
+        for slot in self.nodes[key].in_line() {
+            if self.waits_in_line(slot, key) {
+                self.touch(self.rows[slot].stack);
+            }
+        }
+        if !on {
+            self.agenda.push_back(Todo::Pump(key));
+            self.correct_all(|row| row.node == Some(key));
+        }
+        Ok(Answer::Done)
+    }
+
+    /// An operator holds its jobs back.
+    pub(crate) fn is_in_maintenance(&self, key: NodeKey) -> bool {
+        self.nodes[key].joined.as_ref().is_some_and(|joined| joined.maintenance)
     }
 
     /// Cuts a node off at once. Its work stays as that of a node that is away.

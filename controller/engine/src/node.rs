@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use muster_shared::model::LedgerEntry;
 use muster_shared::model::flow::Bridge;
+use muster_shared::model::{DriftState, LedgerEntry};
 use muster_shared::pattern::matches;
-use muster_shared::{MonoTime, NodeId, ResourceId};
+use muster_shared::{Generation, MonoTime, NodeId, ResourceId};
 
 use crate::engine::Engine;
 use crate::facts::{Asking, Told};
@@ -47,6 +47,10 @@ pub(crate) struct Node {
     pub facts: Option<Told>,
     /// Who waits for that.
     pub asking: Asking,
+    /// What its agent has said to differ and not said to be in sync since, and that as a digest: see
+    /// [`Drift::digest`](muster_shared::model::Drift::digest).
+    pub drifts: BTreeMap<ResourceId, (Generation, DriftState)>,
+    pub drifts_digest: u128,
     /// Its agent has said how all its devices stand since it greeted.
     pub flows_heard: bool,
     /// Those it has named so far.
@@ -103,6 +107,8 @@ impl Nodes {
             lost: Lost::default(),
             facts: None,
             asking: Asking::default(),
+            drifts: BTreeMap::new(),
+            drifts_digest: 0,
             flows_heard: false,
             flows_said: BTreeSet::new(),
         });
@@ -138,6 +144,11 @@ impl Nodes {
     pub fn any(&self, row: u64) -> Option<NodeKey> {
         let count = u64::try_from(self.joined.len()).ok().filter(|count| *count > 0)?;
         self.joined.get(usize::try_from(row % count).ok()?).copied()
+    }
+
+    /// How many have joined and may have jobs.
+    pub fn count(&self) -> usize {
+        self.joined.len()
     }
 
     /// It has joined and was not cut off since.
@@ -299,6 +310,8 @@ impl Engine {
             seal_public: ask.seal_public,
             agent_version: ask.agent_version,
             revoked: false,
+            // Whoever put the server there was at work on it, and says when that is done.
+            maintenance: self.nodes.find(&ask.name).is_some_and(|key| self.is_in_maintenance(key)),
             joined_with: (ask.token_id, secret_hash),
         };
         if let Some(key) = self.nodes.find(&ask.name) {

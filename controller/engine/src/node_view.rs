@@ -101,6 +101,18 @@ pub struct DriftView {
     pub observed: String,
     /// What differs.
     pub reason: String,
+    /// correct, report or ignore.
+    #[serde(default)]
+    pub policy: String,
+    /// While it is being corrected, or that is held back: queued, maintenance, running, …; else empty.
+    #[serde(default)]
+    pub phase: String,
+    /// How often it was corrected since it was last calm.
+    #[serde(default)]
+    pub corrections: u32,
+    /// open: it was corrected too often and is left as it is; else closed.
+    #[serde(default)]
+    pub breaker: String,
 }
 
 /// `node tokens -o json`.
@@ -131,6 +143,7 @@ impl Engine {
         let known = |(key, node): (NodeKey, &Node)| {
             let state = match &node.joined {
                 Some(joined) if joined.revoked => "revoked",
+                Some(joined) if joined.maintenance => "maintenance",
                 Some(_) if node.ready => "online",
                 Some(_) => "offline",
                 None if node.lost.is_empty() => return None,
@@ -174,6 +187,10 @@ impl Engine {
                 physical_id: row.physical.to_string(),
                 observed: row.observed.as_str().into(),
                 reason: row.reason.as_deref().unwrap_or_default().into(),
+                policy: row.drift_policy().as_str().into(),
+                phase: self.phase_of_drift(row).into(),
+                corrections: row.corrections(),
+                breaker: row.breaker().into(),
             })
             .collect();
         views.sort_by(|a, b| (&a.node, &a.stack, &a.resource).cmp(&(&b.node, &b.stack, &b.resource)));

@@ -264,6 +264,7 @@ impl Engine {
         let ended = stack.status == Status::Complete;
         let steady = plan.same_rows && ended && stack.walk.is_none();
         self.enter(id, number, &target);
+        self.forget_fights(id);
         if target.action != StackAction::Delete
             && let Some(stack) = self.stacks.get_mut(&id)
         {
@@ -292,7 +293,7 @@ impl Engine {
         stack.traversal = traversal;
         stack.timeout_s = target.options.timeout.as_secs();
         stack.rollback = target.options.rollback;
-        stack.delete_first = target.options.delete_first;
+        (stack.delete_first, stack.converge) = (target.options.delete_first, target.options.converge);
         stack.cancelled = false;
         (stack.failures, stack.failures_before) = (Vec::new(), 0);
         self.stack_changed(id);

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use muster_shared::{MonoTime, NodeId};
+use muster_template::DriftPolicy;
 
 use crate::engine::Engine;
 use crate::record::Status;
@@ -16,6 +17,8 @@ use crate::timer::TimerKey;
 const QUIET_MAX: Duration = Duration::from_secs(3600);
 /// Resources that such a word names.
 const NAMED: usize = 10;
+/// As operators see that a node's jobs are held back.
+const MAINTENANCE: &str = "maintenance";
 /// Names shown of what one resource waits for: more say the same.
 const WAITS_FOR_MAX: usize = 100;
 
@@ -49,6 +52,11 @@ impl Engine {
             Some(work) if work.state.is_sent() && row.node.is_some_and(|key| !self.nodes[key].ready) => {
                 WorkState::NodeAway.phase()
             }
+            Some(work)
+                if !work.state.is_sent() && row.node.is_some_and(|key| self.is_in_maintenance(key)) =>
+            {
+                MAINTENANCE
+            }
             Some(work) => work.state.phase(),
             None if row.role == Role::Steady || row.ready => "",
             None if self.stacks.get(&row.stack).is_some_and(Stack::is_still) => "",
@@ -61,6 +69,17 @@ impl Engine {
             None if row.status == Some(Status::Failed) => "",
             None if self.asks(row).is_some() => "facts",
             None => WorkState::NodeAway.phase(), // no node has joined
+        }
+    }
+
+    /// Of a row that differs: also of one that only waits to be corrected.
+    pub(crate) fn phase_of_drift(&self, row: &Row) -> &'static str {
+        let held = row.node.is_some_and(|key| self.is_in_maintenance(key));
+        match self.phase(row) {
+            "" if held && row.drift_policy() == DriftPolicy::Correct && row.breaker() == "closed" => {
+                MAINTENANCE
+            }
+            phase => phase,
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use muster_shared::model::{Action, ContentDigest};
 use muster_shared::seal::SealPublic;
 use muster_shared::{Epoch, Generation, NodeId, ResourceId, StackName};
-use muster_template::{Desired, Hook, Kind};
+use muster_template::{Desired, DriftPolicy, Hook, Kind};
 use serde::{Deserialize, Serialize};
 
 use crate::flow::record::FlowChange;
@@ -109,6 +109,8 @@ pub struct StackRecord {
     pub rollback: bool,
     /// Clean up before anything new is made.
     pub delete_first: bool,
+    /// Every resource gets a job in its operation.
+    pub converge: bool,
     /// Its operation was cancelled: nothing of it is taken up again.
     pub cancelled: bool,
     /// The last COMPLETE revisions, newest first.
@@ -171,6 +173,8 @@ pub struct ResourceRecord {
     pub replaced_by: Option<u64>,
     /// When it is cleaned up, its thing is left.
     pub retain: bool,
+    /// What becomes of it when somebody else has changed it; none: as its type says.
+    pub drift_policy: Option<DriftPolicy>,
     /// It stands for a thing that others made, by this id.
     pub external_id: Option<Box<str>>,
     /// It may be on a node that was removed; the stack it belonged to. Then `stack` is 0.
@@ -220,6 +224,23 @@ pub struct ProgressRecord {
     /// How long it has waited for signals, or for time to pass, if it does: as of now where it is written, and again
     /// where it is read.
     pub waited: Option<Duration>,
+    /// How often it was corrected, while that counts.
+    pub corrections: Option<Corrections>,
+}
+
+/// How often a resource was corrected of late, as of now where it is written, and again where it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Corrections {
+    /// Since it was last calm for [`CALM`](crate::CALM).
+    pub count: u32,
+    /// How long ago the last one began.
+    pub ago: Duration,
+    /// How long before that the first one began.
+    pub lasted: Duration,
+    /// Its present job is one, or the last, which failed.
+    pub under_way: bool,
+    /// It was corrected too often and is left as it is.
+    pub open: bool,
 }
 
 /// How a thing was when it was last looked at, against its desired state.
@@ -271,6 +292,8 @@ pub struct NodeRecord {
     pub agent_version: String,
     /// Cut off.
     pub revoked: bool,
+    /// It gets no jobs until an operator says so.
+    pub maintenance: bool,
     /// The token it joined with, and the digest of its secret: asked again, it is granted again.
     pub joined_with: ([u8; 8], [u8; 32]),
 }

@@ -126,6 +126,7 @@ impl Engine {
         self.row_changed(slot, true);
         self.event(stack, Some(slot));
         self.not_failed(slot); // its outcome may come late
+        self.correction_ended(slot);
         self.mended(slot);
         self.job_ended(slot);
         self.answered(slot);

@@ -123,6 +123,8 @@ pub struct Options {
     pub require_nodes: bool,
     /// Take away what is no longer wanted before anything new is made.
     pub delete_first: bool,
+    /// Every resource gets a job, also one that is as it was asked for: its agent looks, and puts right what differs.
+    pub converge: bool,
     /// The stack is FAILED when it has not ended by then.
     pub timeout: Duration,
     /// Refuse a `for_each` whose selector means more nodes.
@@ -135,6 +137,7 @@ impl Default for Options {
             rollback: false,
             require_nodes: false,
             delete_first: false,
+            converge: false,
             timeout: Duration::from_secs(3600),
             max_nodes: None,
         }
@@ -237,6 +240,13 @@ pub enum Request {
     Facts {
         /// Its name.
         node: NodeId,
+    },
+    /// While a node is in maintenance it gets no jobs; what is on it is looked at all the same.
+    Maintenance {
+        /// Its name.
+        node: NodeId,
+        /// From now on, or not any more.
+        on: bool,
     },
     /// Cuts a node off: no connection and no job until it joins again, with a token for its name.
     RevokeNode {

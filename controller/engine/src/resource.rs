@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use muster_shared::model::Action;
 use muster_shared::{Attempt, Generation, MonoTime, NodeId, ResourceId, StackName};
-use muster_template::{Hook, Kind};
+use muster_template::{DriftPolicy, Hook, Kind};
 
+use crate::correct::Fight;
 use crate::drift::Tidings;
 use crate::node::NodeKey;
 use crate::pause::Pause;
@@ -60,6 +61,8 @@ pub(crate) struct Row {
     pub index: u32,
     /// How many of those it waits for are not done.
     pub blocked: u32,
+    /// The present operation is to give it a job, also if it is as it was asked for.
+    pub converges: bool,
     pub work: Option<Box<Work>>,
     pub dirty: Dirty,
 }
@@ -79,6 +82,8 @@ pub(crate) struct Rare {
     pub causes: Vec<Box<str>>,
     pub pause: Option<Pause>,
     pub tidings: Option<Tidings>,
+    pub drift_policy: Option<DriftPolicy>,
+    pub fight: Option<Fight>,
 }
 
 static NOTHING_RARE: Rare = Rare {
@@ -92,6 +97,8 @@ static NOTHING_RARE: Rare = Rare {
     causes: Vec::new(),
     pause: None,
     tidings: None,
+    drift_policy: None,
+    fight: None,
 };
 
 /// What the current traversal wants of a row.
@@ -217,6 +224,7 @@ impl Row {
             role: Role::Steady,
             index: u32::MAX,
             blocked: 0,
+            converges: false,
             work: None,
             dirty: Dirty::default(),
         }
@@ -291,6 +299,7 @@ impl Row {
             replaces: self.replaces,
             replaced_by: self.replaced_by,
             retain: self.retain,
+            drift_policy: self.rare().drift_policy,
             external_id: self.rare().external_id.clone(),
             type_name: self.rare().type_name.clone(),
             lost_from: self.rare().lost_from.clone(),
@@ -318,6 +327,7 @@ impl Row {
             hooks_cleared: self.rare().hooks_cleared,
             causes: self.rare().causes.clone(),
             waited: self.rare().pause.map(|pause| pause.waited(now)),
+            corrections: self.rare().fight.map(|fight| fight.record(now)),
         }
     }
 }

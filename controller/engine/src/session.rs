@@ -100,7 +100,7 @@ impl Engine {
                     self.send(key, Down::Chunk { digest, offset, bytes: Vec::new() });
                 }
             }
-            Up::Heartbeat => {}
+            Up::Heartbeat { drift } => self.heartbeat(key, drift),
             // The agent alone decides what it means: here it says that this controller, obeyed by the node, is reached.
             Up::Challenge { key: job, bytes } if self.nodes[key].ready => {
                 self.send(key, Down::Answer { key: job, bytes });
@@ -126,7 +126,7 @@ impl Engine {
             let joined = joined.clone();
             self.change(Change::Node(Box::new(joined)));
         }
-        let welcome = Welcome { epoch: self.epoch, want_ledger, heartbeat: self.limits.heartbeat };
+        let welcome = Welcome { epoch: self.epoch, want_ledger, heartbeat: self.heartbeat_every() };
         self.send(key, Down::Welcome(welcome));
         self.flows_hello(key);
         self.topology_hello(key);

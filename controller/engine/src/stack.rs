@@ -31,6 +31,8 @@ pub(crate) struct Stack {
     pub timeout_s: u64,
     pub rollback: bool,
     pub delete_first: bool,
+    /// Every resource gets a job in its operation.
+    pub converge: bool,
     /// Its operation was cancelled: nothing more of it begins.
     pub cancelled: bool,
     pub complete: Vec<u32>,
@@ -177,6 +179,7 @@ impl Stack {
             timeout_s: 0,
             rollback: false,
             delete_first: false,
+            converge: false,
             cancelled: false,
             complete: Vec::new(),
             outputs: Vec::new(),
@@ -224,6 +227,7 @@ impl Stack {
             timeout_s: self.timeout_s,
             rollback: self.rollback,
             delete_first: self.delete_first,
+            converge: self.converge,
             cancelled: self.cancelled,
             complete: self.complete.clone(),
             outputs: self.outputs.clone(),

@@ -7,6 +7,7 @@ mod cancel;
 mod check;
 mod claims;
 mod conditions;
+mod correct;
 mod crossings;
 mod delete_first;
 mod deployments;

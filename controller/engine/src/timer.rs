@@ -21,6 +21,8 @@ pub(crate) enum TimerKey {
     Quiet(u64),
     /// Has a row changed since it was told of?
     Tidings(Slot),
+    /// A row that drifted is to be put right.
+    Correct(Slot),
     /// A node was asked for its facts.
     Facts(NodeKey),
     /// Something of a device is due.
@@ -55,6 +57,7 @@ impl Timers {
             TimerKey::Stack(..) => "a stack's time is over",
             TimerKey::Quiet(_) => "a stack is to have moved",
             TimerKey::Tidings(_) => "a row is to be told of",
+            TimerKey::Correct(_) => "a row is to be put right",
             TimerKey::Device(_) => "a device is due",
             TimerKey::Intents => "an intent is to be looked at",
             TimerKey::Turn(_) => "the next batch of a rollout begins",

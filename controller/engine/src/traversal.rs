@@ -114,8 +114,10 @@ impl Engine {
         self.asking.remove(slot);
         self.unnamed.remove(slot);
         self.drifted.remove(&slot);
+        self.fights.remove(&slot);
         if let Some(node) = row.node {
             self.nodes[node].rows -= 1;
+            self.unhear(node, row.physical);
         }
         self.change(Change::ResourceRemoved(row.id));
         if row.is_lost() {
@@ -227,6 +229,7 @@ impl Engine {
         }
         self.stack_changed(id);
         self.event(id, None);
+        self.correct_all(|row| row.stack == id);
     }
 
     pub(crate) fn stuck(&mut self, id: u64) {
@@ -249,6 +252,7 @@ impl Engine {
         self.stack_changed(id);
         self.event(id, None);
         self.roll_back_if_owed(id);
+        self.correct_all(|row| row.stack == id);
     }
 
     /// The rollback that was asked for in case of failure. It is owed until it has begun, also over a restart.
@@ -298,10 +302,12 @@ impl Engine {
         let mut missing: Vec<String> = Vec::new();
         for slot in stack.forward.iter().chain(&stack.extras) {
             let row = &self.rows[*slot];
-            if let Some(node) = row.work.as_ref().and(row.node).map(|key| &self.nodes[key])
-                && !node.ready
-            {
-                missing.push(node.name.to_string());
+            let Some(key) = row.work.as_ref().and(row.node) else { continue };
+            let name = &self.nodes[key].name;
+            if !self.nodes[key].ready {
+                missing.push(name.to_string());
+            } else if !row.is_sent() && self.is_in_maintenance(key) {
+                missing.push(format!("{name} (in maintenance)"));
             }
         }
         missing.sort();

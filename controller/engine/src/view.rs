@@ -120,7 +120,8 @@ pub struct ResourceView {
     pub generation: String,
     /// in_sync, drifted, missing or unknown.
     pub observed: String,
-    /// While IN_PROGRESS: waiting, hook, pause, rollout, signals, facts, node_away, queued, running, settling or backoff; else empty.
+    /// While IN_PROGRESS: waiting, hook, pause, rollout, signals, facts, node_away, maintenance, queued, running, settling or
+    /// backoff; else empty.
     pub phase: String,
     /// Seconds since it has been in that phase.
     #[serde(default)]
@@ -142,6 +143,15 @@ pub struct ResourceView {
     /// Where it waits for an operator.
     #[serde(default)]
     pub hook: Option<String>,
+    /// What becomes of it when somebody else has changed it: correct, report or ignore. Empty for what is on no server.
+    #[serde(default)]
+    pub drift_policy: String,
+    /// How often it was corrected since it was last calm.
+    #[serde(default)]
+    pub corrections: u32,
+    /// open: it was corrected too often and is left as it is; else closed.
+    #[serde(default)]
+    pub breaker: String,
 }
 
 /// `stack failures -o json`.
@@ -302,6 +312,9 @@ impl Engine {
             retry_count: row.retry_count,
             causes: row.rare().causes.iter().map(ToString::to_string).collect(),
             hook: row.rare().hook.filter(|_| !stack.cancelled).map(|hook| hook.as_str().into()),
+            drift_policy: if row.kind.is_here() { "" } else { row.drift_policy().as_str() }.into(),
+            corrections: row.corrections(),
+            breaker: row.breaker().into(),
         }
     }
 

@@ -367,7 +367,10 @@ impl Engine {
                 packed.bytes().len()
             ));
         }
-        let needed = self.rows[slot].needed(kind, Some(node), &spec, &packed);
+        let mut needed = self.rows[slot].needed(kind, Some(node), &spec, &packed);
+        if needed == Needed::Nothing && self.is_to_converge(slot, kind, &packed) {
+            needed = Needed::Apply(if self.rows[slot].is_adopted() { Action::Check } else { Action::Update });
+        }
         if packed.is_flows() {
             let stack = &self.stacks[&self.rows[slot].stack];
             let may_hide = stack.hidden.hides_of_others() || !tree.secrets().is_empty();
@@ -381,6 +384,15 @@ impl Engine {
                 Decision::Apply { node, action, spec: packed, claims: spec.claims(), content }
             }
         })
+    }
+
+    /// It is as it was asked for, as far as is known; its agent is to look, and put right what differs. What ran is not run
+    /// again, devices are compared with their tables all the time, and what must not be updated is left alone.
+    fn is_to_converge(&self, slot: Slot, kind: Kind, spec: &PackedSpec) -> bool {
+        self.rows[slot].converges
+            && !kind.is_deployment()
+            && !spec.is_flows()
+            && self.restricted(slot, Restriction::Update).is_none()
     }
 
     /// A deployed server may be called by its short name. Who it is, once found, stays, whoever joins later; if it was

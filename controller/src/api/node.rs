@@ -80,6 +80,26 @@ pub async fn label(
     one(&api, &node).await
 }
 
+/// POST /v1/nodes/{node}/maintenance
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Maintenance {
+    on: bool,
+}
+
+/// POST /v1/nodes/{node}/maintenance: the node as it is then.
+pub async fn maintenance(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    body: Body,
+) -> Result<Json<NodeView>, ApiError> {
+    let node = node_name(name)?;
+    let Maintenance { on } = source::json(&api, body).await?;
+    tracing::info!(%node, on, "maintenance");
+    api.driver.request(Request::Maintenance { node: node.clone(), on }).await?;
+    one(&api, &node).await
+}
+
 /// POST /v1/nodes/{node}/revoke: the node as it is then.
 pub async fn revoke(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<NodeView>, ApiError> {
     let node = node_name(name)?;

@@ -83,6 +83,7 @@ pub struct OptionsBody {
     rollback: bool,
     require_nodes: bool,
     delete_first: bool,
+    converge: bool,
     /// Seconds.
     timeout: Option<u64>,
     max_nodes: Option<u32>,
@@ -300,7 +301,7 @@ impl TryFrom<OptionsBody> for Options {
     type Error = ApiError;
 
     fn try_from(body: OptionsBody) -> Result<Self, ApiError> {
-        let OptionsBody { rollback, require_nodes, delete_first, timeout, max_nodes } = body;
+        let OptionsBody { rollback, require_nodes, delete_first, converge, timeout, max_nodes } = body;
         let timeout = match timeout {
             None => Options::default().timeout,
             Some(seconds) if (1..=TIMEOUT_MAX).contains(&seconds) => Duration::from_secs(seconds),
@@ -309,6 +310,6 @@ impl TryFrom<OptionsBody> for Options {
                 return Err(ApiError::invalid(message));
             }
         };
-        Ok(Self { rollback, require_nodes, delete_first, timeout, max_nodes })
+        Ok(Self { rollback, require_nodes, delete_first, converge, timeout, max_nodes })
     }
 }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use muster_engine::record::{
-    NodeRecord, Observation, PackedSpec, ProgressRecord, ResourceRecord, StackAction, StackRecord, Status,
-    TokenRecord, action_from_name, type_from_text,
+    Corrections, NodeRecord, Observation, PackedSpec, ProgressRecord, ResourceRecord, StackAction,
+    StackRecord, Status, TokenRecord, action_from_name, type_from_text,
 };
 use muster_engine::{EnvironmentText, Hook, NewToken, Snapshot, Source};
 use muster_shared::model::ContentDigest;
 use muster_shared::seal::SealPublic;
 use muster_shared::{Epoch, Generation, ResourceId};
-use muster_template::{Environment, Policies};
+use muster_template::{DriftPolicy, Environment, Policies};
 use rusqlite::types::{FromSql, Type, ValueRef};
 use rusqlite::{Connection, Row};
 
@@ -161,6 +161,7 @@ fn stack(row: &Row<'_>, key: &DataKey) -> rusqlite::Result<StackRecord> {
         timeout_s: number(row, "timeout_s")?,
         rollback: row.get("rollback")?,
         delete_first: row.get("delete_first")?,
+        converge: row.get("converge")?,
         cancelled: row.get("cancelled")?,
         complete: json(row, "complete")?,
         outputs: serde_json::from_str(&sealed(OUTPUTS)?).map_err(|e| bad("outputs", e))?,
@@ -233,7 +234,7 @@ impl Columns<'_> {
 const RESOURCES: &str = "SELECT id, spec, physical_id, stack_id, name, type, node, revision, dropped,
     handed_over, replaces, replaced_by, retain, external_id, lost_from, action, status, status_reason, applied,
     held_epoch, held_number, epoch, number, attempt, in_flight, retry_count, observed_ready, attributes, observed,
-    unhealthy, hook, hooks_cleared, causes, waits_since FROM resources ORDER BY id";
+    unhealthy, hook, hooks_cleared, causes, waits_since, corrections, drift_policy FROM resources ORDER BY id";
 
 fn resource(row: &Row<'_>, key: &DataKey) -> rusqlite::Result<ResourceRecord> {
     let mut columns = Columns { row, at: 0 };
@@ -298,8 +299,15 @@ fn resource(row: &Row<'_>, key: &DataKey) -> rusqlite::Result<ResourceRecord> {
             hooks_cleared: c.next()?,
             causes: c.json()?,
             waited: c.next::<Option<i64>>()?.map(since),
+            corrections: c.parsed(corrections)?,
         },
+        drift_policy: c.parsed(DriftPolicy::from_name)?,
     })
+}
+
+fn corrections(text: &str) -> Option<Corrections> {
+    let (count, last, lasted, under_way, open) = serde_json::from_str::<(_, _, u64, _, _)>(text).ok()?;
+    Some(Corrections { count, ago: since(last), lasted: Duration::from_secs(lasted), under_way, open })
 }
 
 /// How long ago that was by the clock; nothing, if the clock was set back behind it.
@@ -315,6 +323,7 @@ fn node(row: &Row<'_>) -> rusqlite::Result<NodeRecord> {
         seal_public: SealPublic(row.get("seal_public")?),
         agent_version: row.get("agent_version")?,
         revoked: row.get("revoked")?,
+        maintenance: row.get("maintenance")?,
         joined_with: (row.get("token_id")?, row.get("token_hash")?),
     })
 }

@@ -6,12 +6,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use muster_engine::record::{
-    Change, EventRecord, PackedSpec, ProgressRecord, ResourceRecord, RevisionRecord, StackRecord, action_str,
-    type_text,
+    Change, Corrections, EventRecord, PackedSpec, ProgressRecord, ResourceRecord, RevisionRecord,
+    StackRecord, action_str, type_text,
 };
 use muster_engine::{Hook, SourceText};
 use muster_shared::model::ContentDigest;
 use muster_shared::{Epoch, NodeId, StackName};
+use muster_template::DriftPolicy;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Transaction, params};
 
 use super::convert::{put_content, read_content, remove_content, sealed_with, to_version_5};
@@ -22,7 +23,7 @@ use super::sealed::{
 use super::{Bounds, Store, StoreError};
 
 /// Each brings the database to the next version; `user_version` counts those that were applied.
-pub(super) const SCHEMAS: [&str; 9] = [
+pub(super) const SCHEMAS: [&str; 10] = [
     include_str!("schema-1.sql"),
     include_str!("schema-2.sql"),
     include_str!("schema-3.sql"),
@@ -32,6 +33,7 @@ pub(super) const SCHEMAS: [&str; 9] = [
     include_str!("schema-7.sql"),
     include_str!("schema-8.sql"),
     include_str!("schema-9.sql"),
+    include_str!("schema-10.sql"),
 ];
 /// The first version that seals: what was there before is sealed on the way to it.
 const SEALED_FROM: usize = 5;
@@ -300,9 +302,9 @@ fn apply(
         }
         Change::Node(node) => {
             db.prepare_cached(
-                "INSERT INTO nodes VALUES (?1, ?2, ?3, ?4, ?5, ?6, NULL, ?7, ?8)
+                "INSERT INTO nodes VALUES (?1, ?2, ?3, ?4, ?5, ?6, NULL, ?7, ?8, ?9)
                  ON CONFLICT (name) DO UPDATE SET labels = ?2, seal_public = ?3, agent_version = ?4, revoked = ?5,
-                     token_id = ?7, token_hash = ?8",
+                     token_id = ?7, token_hash = ?8, maintenance = ?9",
             )?
             .execute(params![
                 node.name.as_str(),
@@ -313,6 +315,7 @@ fn apply(
                 now,
                 node.joined_with.0,
                 node.joined_with.1,
+                node.maintenance,
             ])?;
         }
         Change::NodeRemoved(name) => {
@@ -382,10 +385,11 @@ fn put_stack(db: &Transaction<'_>, key: &DataKey, stack: &StackRecord, now: &str
     let row = [int(stack.id)];
     let (outputs, hidden_digests) = (json(&stack.outputs), json(&stack.hidden_digests));
     db.prepare_cached(
-        "INSERT INTO stacks VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14, ?15, ?16, ?17, ?18)
+        "INSERT INTO stacks VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14, ?15, ?16, ?17, ?18, ?19)
          ON CONFLICT (id) DO UPDATE SET action = ?3, status = ?4, status_reason = ?5, revision = ?6, traversal = ?7,
              timeout_s = ?8, rollback = ?9, complete = ?10, outputs = ?11, parameters = ?12, events = ?13,
-             updated_at = ?14, delete_first = ?15, cancelled = ?16, failures = ?17, hidden_digests = ?18",
+             updated_at = ?14, delete_first = ?15, cancelled = ?16, failures = ?17, hidden_digests = ?18,
+             converge = ?19",
     )?
     .execute(params![
         row[0],
@@ -406,6 +410,7 @@ fn put_stack(db: &Transaction<'_>, key: &DataKey, stack: &StackRecord, now: &str
         stack.cancelled,
         json(&stack.failures),
         SealedText::new(key, HIDDEN_DIGESTS, &row, &hidden_digests)?,
+        stack.converge,
     ])?;
     for (key, value) in [("highest_stack", stack.id), ("highest_traversal", stack.traversal)] {
         raise(db, key, value)?;
@@ -475,7 +480,7 @@ fn put_resource(db: &Transaction<'_>, key: &DataKey, r: &ResourceRecord) -> Resu
     db.prepare_cached(
         "INSERT OR REPLACE INTO resources VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
              ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26,
-             ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34)",
+             ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36)",
     )?
     .execute(params![
         int(r.id),
@@ -512,6 +517,8 @@ fn put_resource(db: &Transaction<'_>, key: &DataKey, r: &ResourceRecord) -> Resu
         p.hooks_cleared,
         (!p.causes.is_empty()).then(|| json(&p.causes)),
         p.waited.map(began),
+        r.drift_policy.map(DriftPolicy::as_str),
+        p.corrections.as_ref().map(corrections_out),
     ])?;
     Ok(())
 }
@@ -521,7 +528,8 @@ fn put_progress(db: &Transaction<'_>, key: &DataKey, p: &ProgressRecord) -> Resu
         "UPDATE resources SET action = ?2, status = ?3, status_reason = ?4, applied = ?5, held_epoch = ?6,
              held_number = ?7, epoch = ?8, number = ?9, attempt = ?10, in_flight = ?11, retry_count = ?12,
              observed_ready = ?13, attributes = ?14,
-             observed = ?15, unhealthy = ?16, hook = ?17, hooks_cleared = ?18, causes = ?19, waits_since = ?20
+             observed = ?15, unhealthy = ?16, hook = ?17, hooks_cleared = ?18, causes = ?19, waits_since = ?20,
+             corrections = ?21
              WHERE id = ?1",
     )?
     .execute(params![
@@ -545,8 +553,14 @@ fn put_progress(db: &Transaction<'_>, key: &DataKey, p: &ProgressRecord) -> Resu
         p.hooks_cleared,
         (!p.causes.is_empty()).then(|| json(&p.causes)),
         p.waited.map(began),
+        p.corrections.as_ref().map(corrections_out),
     ])?;
     Ok(())
+}
+
+/// The last by the clock: that goes on while no controller runs.
+fn corrections_out(c: &Corrections) -> String {
+    json(&(c.count, began(c.ago), c.lasted.as_secs(), c.under_way, c.open))
 }
 
 fn put_event(

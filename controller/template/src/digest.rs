@@ -19,7 +19,7 @@ pub(crate) struct NamesOf<'a> {
 }
 
 impl Resource {
-    /// Equal between two revisions if and only if type, properties, `depends_on`, `deletion_policy`, `external_id`, the
+    /// Equal between two revisions if and only if type, properties, `depends_on`, `deletion_policy`, `drift_policy`, `external_id`, the
     /// values of the parameters used, what is true of the conditions used and the files used are equal. Whitespace, comments, order of keys and unused parameters do not matter.
     pub fn definition_digest(&self, parameters: &Parameters) -> u128 {
         if self.parameters.is_empty() && self.conditions.is_empty() && !self.facade {
@@ -70,6 +70,9 @@ pub(crate) fn of_resource(
     // Where neither is given, as it was before they could be.
     if draft.retain {
         buffer.push(b'r');
+    }
+    if let Some(policy) = draft.beside.as_ref().and_then(|beside| beside.drift_policy) {
+        text(buffer, b'f', policy.as_str());
     }
     if let Some(id) = draft.beside.as_ref().and_then(|beside| beside.external_id.as_ref()) {
         buffer.push(b'x');

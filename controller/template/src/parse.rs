@@ -28,13 +28,14 @@ const SECTIONS: [&str; 7] = [
     "outputs",
 ];
 const SECTIONS_NOT_YET: [&str; 1] = ["parameter_merge_strategies"];
-const RESOURCE_KEYS: [&str; 11] = [
+const RESOURCE_KEYS: [&str; 12] = [
     "type",
     "properties",
     "depends_on",
     "for_each",
     "rollout",
     "deletion_policy",
+    "drift_policy",
     "update_policy",
     "external_id",
     "condition",
@@ -381,7 +382,7 @@ fn resource(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr) -> Draft
         return draft;
     };
     let mut typed = false;
-    let (mut for_each, mut rollout) = (None, None);
+    let (mut for_each, mut rollout, mut drift_policy) = (None, None, None);
     for entry in entries {
         let before = reader.path.key(&entry.key);
         match &*entry.key {
@@ -413,6 +414,7 @@ fn resource(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr) -> Draft
             "for_each" => for_each = sets::for_each(reader, entry.value),
             "rollout" => rollout = Some((entry.at, entry.value)),
             "deletion_policy" => draft.retain = ownership::retains(reader, &entry.value),
+            "drift_policy" => drift_policy = Some(entry.value),
             "external_id" => {
                 let id = ownership::external_id(reader, entry.value);
                 draft.beside.get_or_insert_default().external_id = id;
@@ -436,6 +438,12 @@ fn resource(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr) -> Draft
         reader.path.leave(before);
     }
     sets::place(reader, &mut draft, for_each, rollout);
+    if let Some(policy) = drift_policy {
+        let before = reader.path.key("drift_policy");
+        let policy = crate::drift_policy::read(reader, draft.kind, &policy);
+        draft.beside.get_or_insert_default().drift_policy = policy;
+        reader.path.leave(before);
+    }
     crate::types::refer(reader, draft.kind, &mut draft.properties);
     if !typed {
         reader.error(at, "a resource needs a 'type'");

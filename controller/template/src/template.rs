@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::drift_policy::DriftPolicy;
 use crate::error::Place;
 use crate::expression::Expr;
 use crate::parameter::ParameterDef;
@@ -42,6 +43,8 @@ pub(crate) struct Beside {
     /// Whether there is such a resource; none: always.
     pub condition: Option<Expr>,
     pub update_policy: Option<Expr>,
+    /// What becomes of it when somebody else has changed it; none: as its type says.
+    pub drift_policy: Option<DriftPolicy>,
     /// Kept of what may be a nested stack, which asks for it by `resource_facade`; of others it means nothing.
     pub metadata: Option<Expr>,
     /// One for each of some nodes.
@@ -78,6 +81,10 @@ impl Resource {
 
     pub(crate) fn update_policy(&self) -> Option<&Expr> {
         self.beside.as_ref()?.update_policy.as_ref()
+    }
+
+    pub(crate) fn drift_policy(&self) -> Option<DriftPolicy> {
+        self.beside.as_ref()?.drift_policy
     }
 
     pub(crate) fn metadata(&self) -> Option<&Expr> {

@@ -101,6 +101,9 @@ fn everything(template: &Template, parameters: &Parameters, refs: &Known<'_>) ->
         if template.retains(i) {
             entry["retain"] = json!(true);
         }
+        if let Some(policy) = resource.drift_policy() {
+            entry["drift_policy"] = json!(policy.as_str());
+        }
         match template.external_id(i, parameters) {
             Ok(None) => {}
             Ok(Some(id)) => entry["external_id"] = json!(id),

@@ -20,6 +20,7 @@ pub use self::parts::{Known, Nobody, Pause, Removed};
 use self::value::Context;
 use crate::bind::{Parameters, StackNames};
 use crate::digest::names_digest;
+use crate::drift_policy::DriftPolicy;
 use crate::environment::Environment;
 use crate::error::{Error, Errors};
 use crate::render::{References, RenderError, Step};
@@ -308,6 +309,14 @@ impl Tree {
         match &self.grown {
             None => self.template.retains(index),
             Some(grown) => grown.parts.instances[index].retain,
+        }
+    }
+
+    /// What becomes of it when somebody else has changed it: it says so, or what it is in, or its type.
+    pub fn drift_policy(&self, index: usize) -> Option<DriftPolicy> {
+        match &self.grown {
+            None => self.template.resources[index].drift_policy(),
+            Some(grown) => grown.parts.instances[index].drift_policy,
         }
     }
 

@@ -127,11 +127,15 @@ async fn messages_go_both_ways() {
     let up_topic = topic::up(world.site(), &node.id);
     for number in 0..200 {
         let qos = if number % 2 == 0 { QoS::AtLeastOnce } else { QoS::AtMostOnce };
-        client.client.publish(&up_topic, qos, false, node.pack(&[up(number), Up::Heartbeat])).await.unwrap();
+        client
+            .client
+            .publish(&up_topic, qos, false, node.pack(&[up(number), Up::Heartbeat { drift: None }]))
+            .await
+            .unwrap();
         world.handle.send(&node.id, connection, &[down(number), down(number)]);
     }
     for number in 0..200 {
-        let messages = vec![up(number), Up::Heartbeat];
+        let messages = vec![up(number), Up::Heartbeat { drift: None }];
         assert_eq!(world.driver.next().await, Seen::Received(node.id.clone(), connection, messages));
         assert_eq!(node.open(&client.payload().await), [down(number), down(number)]);
     }

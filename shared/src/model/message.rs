@@ -63,6 +63,8 @@ pub enum Down {
     },
     /// Say [`Up::Facts`] as they are now.
     AskFacts,
+    /// What was said of drift on this connection is not what was heard: say all of it again.
+    AskDrift,
     /// Of flow tables.
     Flow(FlowDown),
 }
@@ -91,7 +93,11 @@ pub enum Up {
         offset: u64,
     },
     /// Still here.
-    Heartbeat,
+    Heartbeat {
+        /// [`Drift::digest`] of all that was said to differ on this connection and has not been said to be in sync since,
+        /// combined by exclusive or; older agents do not say.
+        drift: Option<u128>,
+    },
     /// Over a connection made after a job's change: is the controller there, both ways, with packets of full size?
     Challenge {
         /// The job that is to be confirmed.

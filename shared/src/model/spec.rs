@@ -189,6 +189,11 @@ pub enum Lane {
     Deployment,
 }
 
+impl Lane {
+    /// All of them.
+    pub const ALL: [Lane; 4] = [Lane::Network, Lane::Service, Lane::Package, Lane::Deployment];
+}
+
 impl Content {
     /// Larger contents are fetched: a job with one must fit a message of 256 KiB.
     pub const INLINE_MAX: usize = 64 * 1024;

@@ -72,6 +72,7 @@ impl From<&Down> for v1::Down {
             }
             Down::Answer { key, bytes } => v1::Down::Answer { key: key_out(key), bytes: bytes.clone() },
             Down::AskFacts => v1::Down::AskFacts,
+            Down::AskDrift => v1::Down::AskDrift,
             Down::Flow(down) => v1::Down::Flow(flow::down_out(down)),
         }
     }
@@ -112,6 +113,7 @@ impl Bounded for v1::Down {
                 Down::Answer { key: key_in(key), bytes }
             }
             v1::Down::AskFacts => Down::AskFacts,
+            v1::Down::AskDrift => Down::AskDrift,
             v1::Down::Flow(down) => Down::Flow(flow::down_in(down)?),
         })
     }
@@ -135,7 +137,8 @@ impl From<&Up> for v1::Up {
                 last: *last,
             },
             Up::Fetch { digest, offset } => v1::Up::Fetch { digest: digest.0, offset: *offset },
-            Up::Heartbeat => v1::Up::Heartbeat,
+            Up::Heartbeat { drift: None } => v1::Up::Heartbeat,
+            Up::Heartbeat { drift: Some(drift) } => v1::Up::Alive { drift: drift.to_le_bytes() },
             Up::Challenge { key, bytes } => v1::Up::Challenge { key: key_out(key), bytes: bytes.clone() },
             Up::Drift(drifts) => v1::Up::Drift(drifts.iter().map(watch::drift_out).collect()),
             Up::Facts(it) => v1::Up::Server(facts::facts_out(it), facts::more_out(it)),
@@ -175,7 +178,8 @@ impl Bounded for v1::Up {
                 Up::Ledger { entries, last }
             }
             v1::Up::Fetch { digest, offset } => Up::Fetch { digest: ContentDigest(digest), offset },
-            v1::Up::Heartbeat => Up::Heartbeat,
+            v1::Up::Heartbeat => Up::Heartbeat { drift: None },
+            v1::Up::Alive { drift } => Up::Heartbeat { drift: Some(u128::from_le_bytes(drift)) },
             v1::Up::Challenge { key, bytes } => {
                 at_most("challenge", bytes.len(), CHALLENGE_BYTES)?;
                 Up::Challenge { key: key_in(key), bytes }

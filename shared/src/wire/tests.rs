@@ -169,6 +169,7 @@ fn downs() -> Vec<Down> {
     ]
     .into_iter()
     .chain(flow_tests::downs())
+    .chain([Down::AskDrift])
     .collect()
 }
 
@@ -193,7 +194,7 @@ fn ups() -> Vec<Up> {
             last: true,
         },
         Up::Fetch { digest: ContentDigest([9; 32]), offset: 131_072 },
-        Up::Heartbeat,
+        Up::Heartbeat { drift: None },
         report(Outcome::Differs { missing: false, reason: "content differs".into() }),
         Up::Challenge { key: key(), bytes: vec![1, 2, 3] },
         Up::Drift(vec![drift(DriftState::Drifted, "eth0 is down"), drift(DriftState::InSync, "")]),
@@ -201,7 +202,7 @@ fn ups() -> Vec<Up> {
     ]
     .into_iter()
     .chain(flow_tests::ups())
-    .chain([Up::Ports(devices())])
+    .chain([Up::Ports(devices()), Up::Heartbeat { drift: Some(7) }])
     .collect()
 }
 

@@ -23,6 +23,7 @@ mod types {
         Answer { key: Key, bytes: Vec<u8> },
         AskFacts,
         Flow(FlowDown),
+        AskDrift,
     }
 
     #[derive(Serialize, Deserialize)]
@@ -185,6 +186,9 @@ mod types {
         Flow(FlowUp),
         Server(Facts, FactsMore),
         Ports(Vec<DevicePorts>),
+        Alive {
+            drift: [u8; 16],
+        },
     }
 
     #[derive(Serialize, Deserialize)]

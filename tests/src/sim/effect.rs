@@ -38,7 +38,7 @@ impl World {
                     wrong.into_iter().for_each(|wrong| self.shared.borrow_mut().violate(wrong));
                 }
                 // What only one says that obeys.
-                let obeys = matches!(up, Up::Ledger { .. } | Up::Heartbeat);
+                let obeys = matches!(up, Up::Ledger { .. } | Up::Heartbeat { .. });
                 process.said.push(up);
                 if obeys && process.greeted > machine.disk.epoch {
                     let (name, epoch) = (machine.name.clone(), process.greeted.0);
@@ -119,6 +119,7 @@ impl World {
             Effect::KeepContents(kept) => {
                 self.machines[at].disk.contents.retain(|digest, _| kept.contains(digest));
             }
+            Effect::Watch { .. } => {}
             // Nobody gives documents on a simulated server.
             Effect::LocalEnded(_) | Effect::Warn(_) => {}
         }

@@ -79,7 +79,7 @@ pub fn leaves(shared: &mut Shared, node: &NodeId, connection: u64, message: &Dow
             shared.suspects.retain(|it| it.unless_greeted.as_ref() != Some(node));
             None
         }
-        Down::Chunk { .. } | Down::Answer { .. } | Down::AskFacts | Down::Flow(_) => None,
+        Down::Chunk { .. } | Down::Answer { .. } | Down::AskFacts | Down::AskDrift | Down::Flow(_) => None,
     }
 }
 

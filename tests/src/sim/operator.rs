@@ -74,6 +74,7 @@ impl Operators {
             rollback: self.dice.one_in(4),
             require_nodes: self.dice.one_in(20),
             delete_first: self.dice.one_in(6),
+            converge: self.dice.one_in(8),
             timeout: Duration::from_secs(*self.dice.pick(&[5, 20, 60, 180, 600])),
             max_nodes: None,
         }

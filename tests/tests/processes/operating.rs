@@ -22,7 +22,8 @@ fn file(name: &str, agent: &Agent, keys: &str) -> String {
 fn a_check_finds_what_others_changed_and_an_update_mends_it() {
     let site = Site::start();
     let (web1, web2) = (site.join("web-1"), site.join("web-2"));
-    let source = template(&site, &[file("motd", &web1, ""), file("conf", &web2, "")]);
+    let left = "drift_policy: report, ";
+    let source = template(&site, &[file("motd", &web1, left), file("conf", &web2, left)]);
     site.ok(&["stack", "create", "web", "-t", &source, "--wait"]);
     site.ok(&["stack", "check", "web", "--wait"]);
     let view = site.json(&["stack", "show", "web"]);

@@ -1,6 +1,9 @@
-//! Somebody changes the network by hand, and the controller says so; facts of a server.
+//! Somebody changes things by hand, and the controller says so or puts it right; facts of a server.
 
-use muster_tests::testbed::{Namespace, Place, Site, Switch, eventually};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use muster_tests::testbed::{Agent, Namespace, Place, Site, Switch, eventually};
 
 /// A bridge of Open vSwitch with an address and a VLAN, on a link to somebody else.
 const TEMPLATE: &str = r#"
@@ -94,7 +97,7 @@ fn a_server_tells_what_it_is_and_when_its_link_loses_its_carrier() {
         facts["links"].as_array().unwrap().iter().find(|link| link["name"] == name).cloned().unwrap()
     };
     let facts = site.json(&["node", "facts", "web-1"]);
-    let read = |path| std::fs::read_to_string(path).unwrap();
+    let read = |path| fs::read_to_string(path).unwrap();
     assert_eq!(facts["kernel"], read("/proc/sys/kernel/osrelease").trim());
     assert!(facts["memory"].as_u64().unwrap() > 1 << 20 && facts["cpus"].as_u64().unwrap() > 0, "{facts}");
     assert!(facts["booted_at"].is_string() && facts["os"]["id"].is_string(), "{facts}");
@@ -124,4 +127,104 @@ fn a_server_tells_what_it_is_and_when_its_link_loses_its_carrier() {
     site.until_node("web-1", "offline");
     assert_eq!(link("eth1")["name"], "eth1", "what was told last");
     site.muster(&["node", "facts", "web-9"]).refused(1, &["web-9"]);
+}
+
+/// Files of one server, each with a policy.
+fn files(site: &Site, agent: &Agent, rows: &[(&str, &str)]) -> String {
+    let mut text = "heat_template_version: 2018-08-31\nresources:\n".to_owned();
+    for (name, policy) in rows {
+        let (node, path) = (&agent.name, agent.file(name));
+        let policy = if policy.is_empty() { String::new() } else { format!("drift_policy: {policy}, ") };
+        text += &format!(
+            "  {name}: {{type: Muster::File, {policy}properties: {{node: {node}, path: {}, content: hello}}}}\n",
+            path.display()
+        );
+    }
+    site.file(&text)
+}
+
+#[test]
+fn files_that_others_change_are_put_right_or_not_as_their_policy_says() {
+    let site = Site::start();
+    let mut web1 = site.join("web-1");
+    let rows = [("own", ""), ("shown", "report"), ("free", "ignore")];
+    let template = files(&site, &web1, &rows);
+    site.ok(&["stack", "create", "web", "-t", &template, "--wait"]);
+    let has = |agent: &Agent, name: &str, wanted: &str| {
+        (agent.content(name).as_deref() == Some(wanted)).then_some(())
+    };
+
+    for (name, _) in rows {
+        fs::write(web1.file(name), "theirs").unwrap();
+    }
+    eventually("the first is put right", || has(&web1, "own", "hello"));
+    eventually("the second is shown", || {
+        (site.resource("web", "shown")["observed"] == "drifted").then_some(())
+    });
+    fs::remove_file(web1.file("own")).unwrap();
+    eventually("it is made again", || has(&web1, "own", "hello"));
+    fs::set_permissions(web1.file("own"), fs::Permissions::from_mode(0o600)).unwrap();
+    let mode = || fs::metadata(web1.file("own")).map_or(0, |meta| meta.permissions().mode() & 0o777);
+    eventually("its mode is put right", || (mode() == 0o644).then_some(()));
+    eventually("all of that is known", || {
+        let drift = site.json(&["node", "drift", "web-1"]);
+        let names: Vec<_> = drift.as_array()?.iter().filter_map(|row| row["resource"].as_str()).collect();
+        let row = site.resource("web", "own");
+        let is_done = row["status"] == "COMPLETE" && row["corrections"].as_u64()? >= 3;
+        (is_done && names == ["shown"] && drift[0]["policy"] == "report").then_some(())
+    });
+    assert_eq!((web1.content("shown"), web1.content("free")), (Some("theirs".into()), Some("theirs".into())));
+    assert_eq!(site.resource("web", "own")["breaker"], "closed");
+
+    // Also what changed while nobody looked.
+    web1.daemon.kill();
+    fs::write(web1.file("own"), "theirs").unwrap();
+    web1.daemon.restart();
+    eventually("it is put right", || has(&web1, "own", "hello"));
+    assert_eq!(web1.content("free").as_deref(), Some("theirs"), "what is ignored is left alone");
+
+    site.ok(&["stack", "update", "web", "-t", &template, "--converge", "--wait"]);
+    for (name, _) in rows {
+        assert_eq!(web1.content(name).as_deref(), Some("hello"), "{name} converged");
+    }
+    site.ok(&["stack", "delete", "web", "--wait"]);
+    assert!(web1.listing().is_empty());
+}
+
+#[test]
+fn a_node_in_maintenance_is_left_alone_and_put_right_afterwards() {
+    let mut site = Site::start();
+    let web1 = site.join("web-1");
+    let (one, two) = (files(&site, &web1, &[("a", "")]), files(&site, &web1, &[("a", ""), ("b", "")]));
+    site.ok(&["stack", "create", "web", "-t", &one, "--wait"]);
+    site.muster(&["node", "maintenance", "web-1", "maybe"]).refused(2, &["maybe"]);
+    site.muster(&["node", "maintenance", "web-2", "on"]).refused(1, &["did you mean web-1?"]);
+    assert_eq!(site.ok(&["node", "maintenance", "web-1", "on"]).trim(), "web-1: maintenance");
+
+    fs::write(web1.file("a"), "theirs").unwrap();
+    let drifted = |site: &Site| {
+        let drift = site.json(&["node", "drift"]);
+        (drift[0]["observed"] == "drifted" && drift[0]["phase"] == "maintenance").then_some(())
+    };
+    eventually("it is seen", || drifted(&site));
+    site.ok(&["stack", "update", "web", "-t", &two]);
+    let held = |site: &Site| (site.resource("web", "b")["phase"] == "maintenance").then_some(());
+    eventually("the new one waits", || held(&site));
+    site.kill();
+    site.restart();
+    eventually("it is held still", || held(&site));
+    assert_eq!(site.json(&["node", "list"])[0]["state"], "maintenance");
+    assert_eq!((web1.content("a").as_deref(), web1.content("b")), (Some("theirs"), None));
+
+    assert_eq!(
+        site.ok(&["node", "maintenance", "web-1", "off", "-o", "json"]).contains("maintenance"),
+        false
+    );
+    eventually("both are as they should be", || {
+        let all = ["a", "b"].map(|name| web1.content(name));
+        all.iter().all(|content| content.as_deref() == Some("hello")).then_some(())
+    });
+    eventually("and COMPLETE", || {
+        (site.json(&["stack", "show", "web"])["status"] == "COMPLETE").then_some(())
+    });
 }

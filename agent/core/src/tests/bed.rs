@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use muster_shared::model::flow::Bridge;
@@ -47,6 +47,8 @@ pub struct Bed {
     pub looks: Vec<(u64, Vec<Look>)>,
     /// Facts asked of the host.
     pub gathers: usize,
+    /// What the host is to tell changes of.
+    pub watched: BTreeSet<ResourceId>,
     pub sent: Vec<Up>,
     /// Work on flow tables that is not answered.
     pub flows: VecDeque<(Bridge, FlowEffect)>,
@@ -151,6 +153,7 @@ impl Bed {
             contents: Vec::new(),
             looks: Vec::new(),
             gathers: 0,
+            watched: BTreeSet::new(),
             sent: Vec::new(),
             flows: VecDeque::new(),
             locals: Vec::new(),
@@ -376,6 +379,12 @@ impl Bed {
                 Effect::Content { digest, step } => self.contents.push((digest, step)),
                 Effect::Look { number, looks } => self.looks.push((number, looks)),
                 Effect::Gather => self.gathers += 1,
+                Effect::Watch { resource, spec } => {
+                    match spec {
+                        Some(_) => self.watched.insert(resource),
+                        None => self.watched.remove(&resource),
+                    };
+                }
                 Effect::KeepContents(_) => {}
                 Effect::Flow { device, effect } => self.flows.push_back((device, effect)),
                 Effect::LocalEnded(outcome) => self.locals.push(outcome),

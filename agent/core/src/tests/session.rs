@@ -24,7 +24,7 @@ fn greets_and_beats() {
     bed.after(HEARTBEAT - Duration::from_millis(1));
     assert_eq!(bed.sent, []);
     bed.after(Duration::from_millis(1));
-    assert_eq!(bed.sent, [Up::Heartbeat]);
+    assert_eq!(bed.sent, [Up::Heartbeat { drift: Some(0) }]);
 }
 
 #[test]

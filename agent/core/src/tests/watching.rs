@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use muster_shared::model::{
-    Action, Down, Drift, DriftState, Facts, Job, LinkFacts, NetworkConfig, OnDelete, Spec, Up,
+    Action, Down, Drift, DriftState, Facts, Job, LinkFacts, NetworkConfig, OnDelete, Spec, Up, Welcome,
 };
+use muster_shared::{Epoch, ResourceId};
 
-use super::bed::{Bed, CHALLENGE, create, dummy, failed, generation, id, job};
+use super::bed::{Bed, CHALLENGE, failed, generation, id, job, plain};
 use crate::{Found, Hint, Input, RunError};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -125,17 +126,26 @@ fn a_look_that_takes_long_is_rested_from() {
 }
 
 #[test]
-fn without_a_hint_it_looks_every_five_minutes_or_so() {
-    let mut bed = watching();
-    let mut looks = 0;
-    for _ in 0..3600 {
-        bed.after(SECOND);
-        if !bed.looks.is_empty() {
-            looks += 1;
-            bed.looked(Ok(Found::AsDesired));
+fn without_a_hint_it_looks_after_some_heartbeats() {
+    for (heartbeat, wanted) in [(30, 21..=27), (60, 10..=14), (600, 1..=2), (86_400, 1..=2), (1, 600..=800)] {
+        let mut bed = watching();
+        bed.input(Input::Disconnected { reason: "reset".into() });
+        bed.after(60 * SECOND);
+        bed.input(Input::Connected);
+        let heartbeat = SECOND * heartbeat;
+        bed.down(Down::Welcome(Welcome { epoch: Epoch(1), want_ledger: false, heartbeat }));
+        bed.after(30 * SECOND);
+        bed.looked(Ok(Found::AsDesired));
+        let mut looks = 0;
+        for _ in 0..3960 {
+            bed.after(SECOND);
+            if !bed.looks.is_empty() {
+                looks += 1;
+                bed.looked(Ok(Found::AsDesired));
+            }
         }
+        assert!(wanted.contains(&looks), "{looks} looks in an hour with a heartbeat in {heartbeat:?}");
     }
-    assert!((10..=13).contains(&looks), "{looks} looks in an hour");
 }
 
 #[test]
@@ -245,20 +255,125 @@ fn a_look_that_is_never_answered_does_not_end_watching() {
     assert_eq!(drifts(&mut bed).len(), 1);
 }
 
+fn apply_file(bed: &mut Bed, n: u128, number: u64) -> Job {
+    let job = job(n, number, Action::Create, plain(&format!("/etc/{n}")));
+    apply(bed, &job);
+    job
+}
+
+fn looked_at(bed: &Bed) -> Vec<ResourceId> {
+    bed.looks.iter().flat_map(|(_, looks)| looks.iter().map(|look| look.resource)).collect()
+}
+
 #[test]
-fn only_the_network_is_watched_and_only_while_it_is_there() {
+fn what_is_gone_is_not_watched() {
     let mut bed = Bed::online();
-    bed.job(&create(1, 1));
-    bed.ran(1, Ok(()));
-    bed.input(Input::Hint(Hint::Links));
-    bed.after(600 * SECOND);
-    assert!(bed.looks.is_empty());
     apply(&mut bed, &network(2, 2, Action::Create));
-    apply(&mut bed, &network(2, 3, Action::Delete));
+    apply_file(&mut bed, 3, 3);
+    assert_eq!(bed.watched, [id(2), id(3)].into());
+    apply(&mut bed, &network(2, 4, Action::Delete));
+    apply(&mut bed, &job(3, 5, Action::Delete, plain("/etc/3")));
+    assert!(bed.watched.is_empty());
     bed.input(Input::Hint(Hint::Links));
+    bed.input(Input::Changed([id(2), id(3), id(4)].into()));
     bed.after(600 * SECOND);
     assert!(bed.looks.is_empty());
-    assert_eq!(create(1, 1).spec, dummy("1"));
+    let bed = bed.crash();
+    assert!(bed.watched.is_empty());
+}
+
+#[test]
+fn a_file_that_may_have_changed_is_looked_at_alone() {
+    let mut bed = Bed::online();
+    for n in 1..=3 {
+        apply_file(&mut bed, n, 1);
+    }
+    bed.after(SECOND);
+    assert_eq!(looked_at(&bed), [id(1), id(2), id(3)], "after the greeting");
+    bed.looked(Ok(Found::AsDesired));
+    bed.sent.clear();
+    bed.after(SECOND);
+    bed.input(Input::Changed([id(2)].into()));
+    bed.after(SECOND / 10);
+    assert_eq!(looked_at(&bed), [id(2)]);
+    bed.looked(Ok(Found::Differs { missing: true, reason: "it is not there".into() }));
+    assert_eq!(drifts(&mut bed), [drift(2, 1, DriftState::Missing, "it is not there")]);
+    assert_eq!(bed.crash().watched.len(), 3, "and so they are after a restart");
+}
+
+#[test]
+fn what_a_job_made_is_as_it_should_be_and_what_it_did_not_is_looked_at() {
+    let mut bed = Bed::online();
+    apply_file(&mut bed, 1, 1);
+    bed.after(SECOND);
+    bed.looked(differs("other bytes"));
+    assert_eq!(drifts(&mut bed).len(), 1);
+    let update = job(1, 2, Action::Update, plain("/etc/1"));
+    apply(&mut bed, &update);
+    bed.sent.clear();
+    bed.after(SECOND);
+    assert_eq!(looked_at(&bed), [id(1)], "what was said of it was unsaid");
+    bed.looked(Ok(Found::AsDesired));
+    assert!(drifts(&mut bed).is_empty(), "its outcome has told it");
+    bed.job(&job(1, 3, Action::Update, plain("/etc/1")));
+    bed.ran(1, Err(failed("no")));
+    bed.after(SECOND);
+    bed.looked(differs("half done"));
+    assert_eq!(drifts(&mut bed), [drift(1, 2, DriftState::Drifted, "half done")]);
+}
+
+#[test]
+fn lanes_do_not_wait_for_each_other() {
+    let mut bed = Bed::online();
+    apply_file(&mut bed, 1, 1);
+    apply(&mut bed, &network(2, 1, Action::Create));
+    bed.after(SECOND);
+    bed.looked(Ok(Found::AsDesired));
+    bed.looked(Ok(Found::AsDesired));
+    bed.after(60 * SECOND);
+    bed.job(&job(3, 2, Action::Create, plain("/etc/3")));
+    bed.captured(3, Ok("before"));
+    bed.input(Input::Hint(Hint::Other));
+    bed.input(Input::Changed([id(1)].into()));
+    bed.after(SECOND);
+    assert_eq!(looked_at(&bed), [id(2)], "a file is under way, the network is not");
+    bed.ran(3, Ok(()));
+    bed.after(SECOND);
+    assert_eq!(looked_at(&bed), [id(2), id(1)]);
+}
+
+#[test]
+fn a_digest_of_what_differs_goes_with_the_heartbeat_and_who_missed_it_hears_it_again() {
+    let mut bed = Bed::online();
+    let digest = |bed: &mut Bed| {
+        bed.sent.clear();
+        bed.after(30 * SECOND);
+        let of = |up: &Up| match up {
+            Up::Heartbeat { drift } => *drift,
+            _ => None,
+        };
+        bed.sent.iter().find_map(of).expect("a heartbeat")
+    };
+    for n in 1..=2 {
+        apply_file(&mut bed, n, 1);
+    }
+    bed.after(SECOND);
+    bed.looked(differs("other bytes"));
+    let of = |n, state| Drift::digest(id(n), generation(1), state);
+    assert_eq!(digest(&mut bed), of(1, DriftState::Drifted) ^ of(2, DriftState::Drifted));
+    bed.input(Input::Changed([id(1)].into()));
+    bed.after(SECOND);
+    bed.looked(Ok(Found::Differs { missing: true, reason: "gone".into() }));
+    bed.input(Input::Changed([id(2)].into()));
+    bed.after(SECOND);
+    bed.looked(Ok(Found::AsDesired));
+    assert_eq!(digest(&mut bed), of(1, DriftState::Missing));
+    bed.down(Down::AskDrift);
+    bed.after(SECOND);
+    assert_eq!(looked_at(&bed), [id(1), id(2)]);
+    bed.looked(Ok(Found::AsDesired));
+    assert_eq!(drifts(&mut bed), [drift(1, 1, DriftState::InSync, ""), drift(2, 1, DriftState::InSync, "")]);
+    assert_eq!(digest(&mut bed), 0);
 }
 
 #[test]

@@ -33,6 +33,9 @@ pub async fn update(asked: Update, client: &mut Client, format: Format) -> Resul
         "existing": asked.existing,
         "options": options(&asked.how),
     });
+    if asked.converge {
+        body["options"]["converge"] = json!(true);
+    }
     Source::read(asked.template.as_deref(), &asked.given.environments)?.into_body(&mut body);
     let answer = client.send(Method::PUT, &path(["stacks", asked.name.as_str()]), Some(&body)).await?;
     follow(&answer, How::wait(&asked.how, since), asked.how.rollback, client, format).await

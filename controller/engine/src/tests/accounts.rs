@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use muster_shared::model::Drift;
+
 use crate::Engine;
 use crate::record::Observation;
 use crate::record::PackedSpec;
@@ -51,7 +53,13 @@ impl Engine {
         let differ = |row: &&Row| matches!(row.observed, Observation::Drifted | Observation::Missing);
         let drifted: BTreeSet<Slot> = rows.iter().filter(|(_, r)| differ(r)).map(|(s, _)| *s).collect();
         assert_eq!(self.drifted, drifted, "drifted");
+        let fights = rows.iter().filter(|(_, r)| r.rare().fight.is_some()).map(|(slot, _)| *slot);
+        assert_eq!(self.fights, fights.collect(), "corrected");
         for (key, node) in self.nodes.iter() {
+            let said =
+                node.drifts.iter().map(|(id, (generation, state))| Drift::digest(*id, *generation, *state));
+            assert_eq!(node.drifts_digest, said.fold(0, |sum, one| sum ^ one), "heard");
+            assert!(node.drifts.keys().all(|id| self.by_physical.contains_key(id)), "heard of what is gone");
             let sent: BTreeSet<Slot> =
                 rows.iter().filter(|(_, r)| r.node == Some(key) && r.is_sent()).map(|(s, _)| *s).collect();
             assert_eq!(node.sent, sent, "sent");

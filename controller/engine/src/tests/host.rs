@@ -98,7 +98,7 @@ impl Host {
                 entries: self.things.values().map(|(_, entry)| *entry).collect(),
                 last: true,
             }),
-            Down::AskFacts => {
+            Down::AskFacts | Down::AskDrift => {
                 self.asked_for_facts += 1;
                 None
             }

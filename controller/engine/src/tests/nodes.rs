@@ -26,7 +26,7 @@ fn a_node_is_silent_since_it_was_last_heard_and_that_is_not_written() {
     bed.pass(Duration::from_secs(40));
     assert_eq!(silent(&bed), Some(40), "since it connected");
     let writes = bed.tables.writes;
-    bed.receive(&node(0), Up::Heartbeat);
+    bed.receive(&node(0), Up::Heartbeat { drift: None });
     bed.pass(Duration::from_secs(20));
     assert_eq!((silent(&bed), bed.tables.writes), (Some(20), writes));
     bed.disconnect(&node(0));

@@ -77,7 +77,7 @@ async fn a_node_that_is_there_was_last_seen_when_it_was_last_heard() {
     };
     let written = stored();
     loop {
-        let messages = vec![Up::Heartbeat];
+        let messages = vec![Up::Heartbeat { drift: None }];
         let heard = LinkEvent::Received { node: node.clone(), connection: 1, messages };
         world.events.send(heard).await.unwrap();
         // A moment later by the clock, however fast it answers.

@@ -19,6 +19,7 @@ use crate::Limits;
 use crate::bind::Values;
 use crate::check::{self, Unwritten};
 use crate::digest::{self, names_digest};
+use crate::drift_policy::DriftPolicy;
 use crate::error::{Error, Errors, Path, Sink};
 use crate::registry::EntryId;
 use crate::render::{References, RenderError};
@@ -69,6 +70,7 @@ struct Around {
     /// Of `requires`, but for those that only order batches; 0: of nothing.
     digest: u128,
     retain: bool,
+    drift_policy: Option<DriftPolicy>,
     /// As [`super::parts::Instance::pause`].
     pause: u32,
     /// As [`super::parts::Instance::follows`].
@@ -127,8 +129,14 @@ impl<'a> Expander<'a> {
     /// Opens the root, and everything below it.
     pub fn expand(&mut self, root: Arc<Template>) -> Step<()> {
         let frame = Frame { up: None, key: "", entry: None, depth: 0 };
-        let around =
-            Around { requires: Rc::default(), digest: 0, retain: false, pause: NONE, follows: false };
+        let around = Around {
+            requires: Rc::default(),
+            digest: 0,
+            retain: false,
+            drift_policy: None,
+            pause: NONE,
+            follows: false,
+        };
         let file = root.file.to_string();
         self.stack(root, NONE, "", &around, &frame)?;
         if self.errors.is_empty() {
@@ -237,6 +245,7 @@ impl<'a> Expander<'a> {
             requires: Box::default(),
             definition: 0,
             retain: false,
+            drift_policy: None,
             follows: false,
             below: Below::Nothing,
             pause: NONE,
@@ -353,7 +362,9 @@ impl<'a> Expander<'a> {
         }
         let retain = around.retain || resource.retain;
         let Around { pause, follows, .. } = *around;
-        let inside = Around { requires: requires.into(), digest, retain, pause, follows };
+        let drift_policy = resource.drift_policy().or(around.drift_policy);
+        self.parts.instances[index as usize].drift_policy = drift_policy;
+        let inside = Around { requires: requires.into(), digest, retain, drift_policy, pause, follows };
         if resource.for_each().is_some() {
             return self.set(index, found, definition, &pairs, &inside, frame);
         }
@@ -418,6 +429,11 @@ impl<'a> Expander<'a> {
         frame: &Frame<'_>,
     ) -> Step<()> {
         let Found { what, shown } = found;
+        // Whatever it is in may say so, and is not looked at when it is.
+        let definition = match inside.drift_policy {
+            Some(policy) => digest::of_all([definition, digest::of_bytes(policy.as_str().as_bytes())]),
+            None => definition,
+        };
         let instance = &mut self.parts.instances[index as usize];
         instance.kind = match &what {
             What::Plain(kind) => *kind,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::bind::Parameters;
+use crate::drift_policy::DriftPolicy;
 use crate::environment::Environment;
 use crate::rollout::Rollout;
 use crate::selector::Selector;
@@ -66,6 +67,8 @@ pub(super) struct Instance {
     pub requires: Box<[u32]>,
     pub definition: u128,
     pub retain: bool,
+    /// Of the resource, or of the innermost that it is in and that says it.
+    pub drift_policy: Option<DriftPolicy>,
     /// It, or what it is in, begins after another batch.
     pub follows: bool,
     pub below: Below,

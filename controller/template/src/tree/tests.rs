@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{Known, Nobody, Removed, Tree};
-use crate::{Environment, EnvironmentFile, Kind, Limits, References, parse_in};
+use crate::{DriftPolicy, Environment, EnvironmentFile, Kind, Limits, References, parse_in};
 
 mod addresses;
 mod conditions;
@@ -366,6 +366,33 @@ fn what_is_retained_or_adopted() {
     assert_eq!(tree.external_id(at("n/a")).unwrap().as_deref(), Some("there"));
     assert!(tree.is_adopted(at("n/a")) && !tree.is_adopted(at("n/b")) && !tree.is_adopted(at("n")));
     assert!(tree.retains(at("n/b")) && tree.retains(at("n")) && !tree.retains(at("m/b")));
+}
+
+#[test]
+fn a_drift_policy_holds_for_all_that_is_inside_and_says_nothing_else() {
+    let nested = "resources: {a: {type: Muster::Dummy, drift_policy: ignore}, b: {type: Muster::Dummy}}";
+    let of = |policy: &str| {
+        let root = format!(
+            "resources: {{n: {{type: n.yaml{policy}}}, g: {{type: OS::Heat::ResourceGroup{policy}, \
+             properties: {{count: 1, resource_def: {{type: Muster::Dummy}}}}}}, m: {{type: n.yaml}}}}"
+        );
+        grown(&root, &[("n.yaml", nested)], "{}").unwrap()
+    };
+    let (tree, other) = (of(", drift_policy: correct"), of(", drift_policy: report"));
+    let policy = |name: &str| tree.drift_policy(tree.index_of(name).unwrap());
+    let wanted = [
+        ("n/a", Some(DriftPolicy::Ignore)),
+        ("n/b", Some(DriftPolicy::Correct)),
+        ("g/0", Some(DriftPolicy::Correct)),
+        ("m/a", Some(DriftPolicy::Ignore)),
+        ("m/b", None),
+    ];
+    for (name, wanted) in wanted {
+        assert_eq!(policy(name), wanted, "{name}");
+        let index = tree.index_of(name).unwrap();
+        let same = tree.definition(index) == other.definition(index);
+        assert_eq!(same, policy(name) != Some(DriftPolicy::Correct), "{name} is another if its policy is");
+    }
 }
 
 #[test]

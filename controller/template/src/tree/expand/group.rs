@@ -116,7 +116,8 @@ impl Expander<'_> {
                 }
                 _ => inside,
             };
-            self.parts.instances[*member as usize].retain = inside.retain;
+            let instance = &mut self.parts.instances[*member as usize];
+            (instance.retain, instance.drift_policy) = (inside.retain, inside.drift_policy);
             let before = self.errors.len();
             self.fill(*member, found, definition, inside.digest, inside, frame)?;
             if self.errors.len() > before {

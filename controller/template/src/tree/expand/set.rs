@@ -78,7 +78,8 @@ impl Expander<'_> {
             let own = [definition, digest::of_bytes(path.as_bytes()), self.digest_of_names(&partners)];
             let requires = inside.requires.iter().chain(&partners).copied().collect();
             let around = Around { requires, ..inside.clone() };
-            self.parts.instances[*member as usize].retain = inside.retain;
+            let instance = &mut self.parts.instances[*member as usize];
+            (instance.retain, instance.drift_policy) = (inside.retain, inside.drift_policy);
             let found = Found { what: What::Plain(kind), shown: Arc::clone(&shown) };
             self.fill(*member, found, digest::of_all(own), inside.digest, &around, frame)?;
         }

@@ -1,0 +1,150 @@
+//! Looks at what no job is at, often and for long: what cannot have changed since it was found as desired is not read.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use muster_agent_core::{Found, Look, RunError};
+use muster_host::watch::Places;
+use muster_shared::model::Spec;
+use muster_shared::{Generation, ResourceId};
+
+use super::Host;
+
+/// Times of file systems have steps of some milliseconds, on old ones of two seconds: what changed so recently may change
+/// again without another time.
+const SETTLED: Duration = Duration::from_secs(3);
+/// Who knows packages: a change of any of them is in one of these files.
+const PACKAGES: [&str; 2] = ["/var/lib/dpkg/status", "/var/lib/rpm/rpmdb.sqlite"];
+/// Beside the second: its journal, and what holds packages with dnf 4 and 5.
+const WITH_RPM: [&str; 3] =
+    ["/var/lib/rpm/rpmdb.sqlite-wal", "/etc/dnf/plugins/versionlock.list", "/etc/dnf/versionlock.toml"];
+
+/// What resources were made of when they were found as desired.
+#[derive(Debug, Default)]
+pub struct Seen(Mutex<BTreeMap<ResourceId, Known>>);
+
+/// Which state it was, and the files that decide on it.
+type Known = (Generation, Vec<Option<Print>>);
+
+/// A file as it is without being read: whatever is done to it changes the last time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Print {
+    file: (u64, u64),
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Host {
+    /// As [`Host::check`], for a state that was applied.
+    ///
+    /// # Errors
+    /// It cannot be known.
+    pub async fn look(&self, look: Look) -> Result<Found, RunError> {
+        let Look { resource, generation, spec, before } = look;
+        let files = decisive(&spec);
+        if files.is_empty() {
+            return self.check(resource, &spec, Some(&spec), before).await;
+        }
+        // Before it is read: what changes meanwhile shows the next time.
+        let prints: Vec<Option<Print>> = files.iter().map(print).collect();
+        if self.seen.is_same(resource, generation, &prints) {
+            return Ok(Found::AsDesired);
+        }
+        let found = self.check(resource, &spec, Some(&spec), before).await;
+        let keep = matches!(found, Ok(Found::AsDesired)) && prints.iter().flatten().all(Print::is_settled);
+        self.seen.set(resource, keep.then_some((generation, prints)));
+        found
+    }
+
+    /// Where something of a resource can be seen to change.
+    pub fn places(&self, spec: &Spec) -> Places {
+        let files = |paths: &[&str]| paths.iter().map(PathBuf::from).collect();
+        match spec {
+            Spec::File(file) => Places { files: files(&[&file.path]), unit: None },
+            Spec::Unit(unit) => Places {
+                files: unit.files().map(|(path, _)| PathBuf::from(path)).collect(),
+                unit: Some(unit.name.clone()),
+            },
+            Spec::Sysctl(sysctl) => Places { files: self.sysctls.places(sysctl), unit: None },
+            Spec::Package(_) => Places { files: files(&PACKAGES), unit: None },
+            Spec::User(_) => {
+                Places { files: files(&["/etc/passwd", "/etc/shadow", "/etc/group"]), unit: None }
+            }
+            Spec::Group(_) => Places { files: files(&["/etc/group"]), unit: None },
+            // The network has hints of its own, and what a deployment left only a look finds.
+            Spec::Dummy(_) | Spec::Network(_) | Spec::Hostname(_) | Spec::Deployment(_) => Places::default(),
+        }
+    }
+
+    /// Nothing is known of it any more.
+    pub fn forget_look(&self, resource: ResourceId) {
+        self.seen.set(resource, None);
+    }
+}
+
+impl Seen {
+    fn is_same(&self, resource: ResourceId, generation: Generation, prints: &[Option<Print>]) -> bool {
+        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.get(&resource).is_some_and(|(of, seen)| *of == generation && seen == prints)
+    }
+
+    fn set(&self, resource: ResourceId, to: Option<Known>) {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match to {
+            Some(to) => drop(seen.insert(resource, to)),
+            None => drop(seen.remove(&resource)),
+        }
+    }
+}
+
+impl Print {
+    fn of(meta: &Metadata) -> Self {
+        Self {
+            file: (meta.dev(), meta.ino()),
+            size: meta.size(),
+            modified: (meta.mtime(), meta.mtime_nsec()),
+            changed: (meta.ctime(), meta.ctime_nsec()),
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        let changed = u64::try_from(self.changed.0).map(|s| SystemTime::UNIX_EPOCH + Duration::from_secs(s));
+        changed.is_ok_and(|at| at.elapsed().is_ok_and(|ago| ago > SETTLED))
+    }
+}
+
+/// Files that are all a resource's state depends on; none where it depends on more.
+fn decisive(spec: &Spec) -> Vec<PathBuf> {
+    match spec {
+        Spec::File(file) => {
+            // Names of owners are numbers there.
+            let users = file.owner.as_ref().map(|_| "/etc/passwd".into());
+            let groups = file.group.as_ref().map(|_| "/etc/group".into());
+            users.into_iter().chain(groups).chain([file.path.clone().into()]).collect()
+        }
+        Spec::Package(_) if PACKAGES.iter().any(|file| fs::exists(file).unwrap_or(false)) => {
+            PACKAGES.iter().chain(&WITH_RPM).map(PathBuf::from).collect()
+        }
+        // Accounts are in files that are read as quickly as looked at; the rest is the kernel's or systemd's.
+        Spec::Package(_)
+        | Spec::Dummy(_)
+        | Spec::Network(_)
+        | Spec::Hostname(_)
+        | Spec::Deployment(_)
+        | Spec::Unit(_)
+        | Spec::Sysctl(_)
+        | Spec::User(_)
+        | Spec::Group(_) => Vec::new(),
+    }
+}
+
+fn print(file: impl AsRef<Path>) -> Option<Print> {
+    let found: io::Result<Metadata> = fs::symlink_metadata(file);
+    found.ok().as_ref().map(Print::of)
+}

@@ -1,0 +1,333 @@
+//! What drifted is put right: a job of the same desired state, by the usual way. A fight with somebody who changes it again
+//! and again is ended.
+//!
+//! ```text
+//!            drift, at once the first time ─▶ a job ─▶ in sync ─ calm for long ─▶ as if it had never been
+//!  Closed ◀──────────────────────────────────────┘        │ drift again: a little later each time
+//!    ▲  │ corrected too often                             │
+//!    │  └──────▶ Open: it is left as it is ── calm for long: one more try ──┘
+//!    └──────────── an update, a rollback
+//! ```
+//!
+//! An operation of the stack goes first, and what it makes is no correction; a node in maintenance is left alone. Nothing
+//! is corrected but what stands, so a resource that failed, is adopted or must not be updated is only reported.
+//!
+//! Absent: who it was that changed it. The agent sees what differs, not who wrote it.
+
+use std::time::Duration;
+
+use muster_shared::MonoTime;
+use muster_shared::model::{Action, Down};
+use muster_template::{DriftPolicy, Restriction};
+
+use crate::engine::{Engine, Todo};
+use crate::node::NodeKey;
+use crate::record::{Corrections, StackAction, Status};
+use crate::resource::{Role, Row, Slot};
+use crate::timer::TimerKey;
+
+/// Corrections of one resource in a fight: an administrator who tries something three times is no fight yet, and another
+/// tool that runs every few minutes is found within half an hour.
+pub const CORRECTIONS_MAX: u32 = 5;
+/// A resource that was corrected so long ago and stands is at peace; a fight that was given up is tried once more.
+pub const CALM: Duration = Duration::from_secs(3600);
+/// Between two corrections of a fight: nothing before the first, this before the next, doubled each time. With the bound
+/// above a fight ends within [`FIGHT_MAX`] and the time its jobs take.
+const SPACING: Duration = Duration::from_secs(1);
+/// All spacings together.
+pub const FIGHT_MAX: Duration = Duration::from_secs(1 + 2 + 4 + 8);
+
+/// What became of a resource that others change, as long as that counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fight {
+    /// Corrections since it was last calm.
+    pub count: u32,
+    /// When the last one began, counted from when the controller knows of it.
+    pub since: MonoTime,
+    /// How long ago that was when the controller was started.
+    pub earlier: Duration,
+    /// How long before that the first one was.
+    pub lasted: Duration,
+    /// Its present job is a correction.
+    pub under_way: bool,
+    /// It is left as it is.
+    pub open: bool,
+}
+
+/// When the next correction may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    Now,
+    At(MonoTime),
+    /// Not until it was calm.
+    Never(MonoTime),
+}
+
+impl Fight {
+    fn new(now: MonoTime) -> Self {
+        let nothing = Duration::ZERO;
+        Self { count: 0, since: now, earlier: nothing, lasted: nothing, under_way: false, open: false }
+    }
+
+    /// As it was kept.
+    pub fn load(record: &Corrections, now: MonoTime) -> Self {
+        let Corrections { count, ago, lasted, under_way, open } = *record;
+        Self { count, since: now, earlier: ago, lasted, under_way, open }
+    }
+
+    /// As it is kept.
+    pub fn record(&self, now: MonoTime) -> Corrections {
+        let Self { count, lasted, under_way, open, .. } = *self;
+        Corrections { count, ago: self.ago(now), lasted, under_way, open }
+    }
+
+    fn ago(&self, now: MonoTime) -> Duration {
+        self.earlier + now.since(self.since)
+    }
+
+    fn turn(&self, now: MonoTime) -> Turn {
+        let ago = self.ago(now);
+        let after = |time: Duration| now + time.saturating_sub(ago);
+        if self.count == 0 || ago >= CALM {
+            return Turn::Now;
+        }
+        if self.count >= CORRECTIONS_MAX {
+            return Turn::Never(after(CALM));
+        }
+        let spacing = SPACING * (1 << (self.count - 1));
+        if ago >= spacing { Turn::Now } else { Turn::At(after(spacing)) }
+    }
+
+    /// A correction begins.
+    fn strike(&mut self, now: MonoTime) {
+        let ago = self.ago(now);
+        if ago >= CALM {
+            // Once it was given up, one more is a try.
+            self.count = if self.open { CORRECTIONS_MAX - 1 } else { 0 };
+            self.lasted = Duration::ZERO;
+        } else if self.count > 0 {
+            self.lasted += ago;
+        }
+        self.count += 1;
+        (self.since, self.earlier) = (now, Duration::ZERO);
+        (self.under_way, self.open) = (true, false);
+    }
+}
+
+impl Row {
+    /// What becomes of it when somebody else has changed it.
+    pub fn drift_policy(&self) -> DriftPolicy {
+        match self.rare().drift_policy {
+            // What others made is never touched.
+            Some(DriftPolicy::Ignore) => DriftPolicy::Ignore,
+            _ if self.is_adopted() => DriftPolicy::Report,
+            Some(policy) => policy,
+            None => DriftPolicy::of_kind(self.kind),
+        }
+    }
+
+    /// As operators see it.
+    pub fn corrections(&self) -> u32 {
+        self.rare().fight.map_or(0, |fight| fight.count)
+    }
+
+    /// As operators see it.
+    pub fn breaker(&self) -> &'static str {
+        if self.rare().fight.is_some_and(|fight| fight.open) { "open" } else { "closed" }
+    }
+
+    /// Its present job, or the last one, is a correction.
+    pub fn is_corrected(&self) -> bool {
+        self.rare().fight.is_some_and(|fight| fight.under_way)
+    }
+}
+
+impl Engine {
+    /// It is not as it should be, or was not the last time that anybody could correct it.
+    pub(crate) fn correct(&mut self, slot: Slot) {
+        let now = self.now;
+        let Some(node) = self.may_correct(slot) else { return };
+        let fight = self.rows[slot].rare().fight;
+        match fight.map_or(Turn::Now, |fight| fight.turn(now)) {
+            Turn::Now => {
+                let fight = self.rows[slot].rare_mut().fight.get_or_insert_with(|| Fight::new(now));
+                fight.strike(now);
+                self.fights.insert(slot);
+                let spec = self.rows[slot].spec.clone();
+                self.queue_job(slot, node, Action::Update, spec, None);
+            }
+            Turn::At(due) => self.timers.set(due, TimerKey::Correct(slot)),
+            Turn::Never(due) => {
+                self.timers.set(due, TimerKey::Correct(slot));
+                self.open_breaker(slot);
+            }
+        }
+    }
+
+    fn open_breaker(&mut self, slot: Slot) {
+        let node = self.rows[slot].node.map(|key| self.nodes[key].name.to_string()).unwrap_or_default();
+        let row = &mut self.rows[slot];
+        let why = row.reason.clone().unwrap_or_default();
+        let Some(fight) = row.rare_mut().fight.as_mut().filter(|fight| !fight.open) else { return };
+        fight.open = true;
+        let (count, lasted) = (fight.count, fight.lasted.as_secs());
+        let (stack, calm) = (self.stacks.get(&self.rows[slot].stack), CALM.as_secs());
+        let stack = stack.map(|stack| stack.name.to_string()).unwrap_or_default();
+        self.row_changed(slot, false);
+        self.tell_of(
+            slot,
+            format!(
+                "somebody on {node} changes it again and again: corrected {count} times within {lasted} s, and it \
+                 differs again ({why}); it is left as it is for {calm} s, or until 'muster stack update {stack} \
+                 --existing --converge'"
+            ),
+        );
+    }
+
+    /// Where, if it is to be corrected as far as anybody but its own fight is concerned.
+    fn may_correct(&self, slot: Slot) -> Option<NodeKey> {
+        let row = self.rows.get(slot)?;
+        let stands = row.ready && !row.is_going() && row.role != Role::Cleanup && !row.rare().unhealthy;
+        let failed_so = row.status == Some(Status::Failed) && row.is_corrected();
+        let differs = row.observed.differs() || failed_so;
+        let is_ours = !row.is_lost() && !row.handed_over && row.applied && row.spec.is_some();
+        if !(stands && differs && is_ours) || row.work.is_some() || row.drift_policy() != DriftPolicy::Correct
+        {
+            return None;
+        }
+        let stack = self.stacks.get(&row.stack)?;
+        let goes_first = stack.status == Status::InProgress
+            || stack.action == StackAction::Delete
+            || self.pending.values().any(|pending| pending.stack == stack.id);
+        if goes_first || self.restricted(slot, Restriction::Update).is_some() {
+            return None;
+        }
+        // A check only asks: what it found is put right when the agent says it of itself.
+        let is_said = |node: &NodeKey| failed_so || self.nodes[*node].drifts.contains_key(&row.physical);
+        row.node.filter(|node| self.nodes[*node].ready && !self.is_in_maintenance(*node)).filter(is_said)
+    }
+
+    /// Its job has ended well, or never began.
+    pub(crate) fn correction_ended(&mut self, slot: Slot) {
+        if let Some(rare) = &mut self.rows[slot].rare
+            && let Some(fight) = &mut rare.fight
+        {
+            fight.under_way = false;
+        }
+    }
+
+    /// It could not be corrected: it is tried again when it has been calm for long, and an update sees to it before.
+    pub(crate) fn correction_failed(&mut self, slot: Slot) {
+        let now = self.now;
+        let row = &self.rows[slot];
+        if row.is_corrected() && row.status == Some(Status::Failed) {
+            let ago = row.rare().fight.map_or(Duration::ZERO, |fight| fight.ago(now));
+            self.timers.set(now + CALM.saturating_sub(ago), TimerKey::Correct(slot));
+        }
+    }
+
+    /// An operator has seen to the stack: what was fought over counts no more.
+    pub(crate) fn forget_fights(&mut self, stack: u64) {
+        let of_stack = |slot: &&Slot| self.rows.get(**slot).is_none_or(|row| row.stack == stack);
+        for slot in self.fights.iter().filter(of_stack).copied().collect::<Vec<_>>() {
+            self.fights.remove(&slot);
+            let rare = self.rows.get_mut(slot).and_then(|row| row.rare.as_mut());
+            if rare.is_some_and(|rare| rare.fight.take().is_some()) {
+                self.row_changed(slot, false);
+            }
+        }
+    }
+
+    /// Looks again at what differs, now that something that kept it from being corrected may be over.
+    pub(crate) fn correct_all(&mut self, of: impl Fn(&Row) -> bool) {
+        let drifted = self.drifted.iter().chain(&self.fights).copied();
+        let slots: Vec<Slot> = drifted.filter(|slot| self.rows.get(*slot).is_some_and(&of)).collect();
+        self.agenda.extend(slots.into_iter().map(Todo::Correct));
+    }
+
+    /// The template says something else of what becomes of its drift.
+    pub(crate) fn set_drift_policy(&mut self, slot: Slot, policy: Option<DriftPolicy>) {
+        let row = &mut self.rows[slot];
+        let was = row.drift_policy();
+        if row.rare().drift_policy == policy {
+            return;
+        }
+        row.rare_mut().drift_policy = policy;
+        let (is, node) = (row.drift_policy(), row.node);
+        if is == DriftPolicy::Ignore && row.observed.differs() && row.work.is_none() {
+            row.reason.take_if(|_| row.status == Some(Status::Complete));
+            self.observe(slot, crate::record::Observation::Unknown);
+        }
+        // What was ignored until now was said all the same.
+        if let Some(node) = node.filter(|node| was == DriftPolicy::Ignore && self.nodes[*node].ready) {
+            self.send(node, Down::AskDrift);
+        }
+        self.row_changed(slot, true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> MonoTime {
+        MonoTime(Duration::from_secs(seconds))
+    }
+
+    /// Struck at once whenever it may be, from `from` on, with somebody who changes it at once again.
+    fn struck(fight: &mut Fight, from: MonoTime) -> (Vec<u64>, MonoTime) {
+        let (mut times, mut now) = (Vec::new(), from);
+        loop {
+            match fight.turn(now) {
+                Turn::Now => {
+                    fight.strike(now);
+                    times.push(now.since(from).as_secs());
+                }
+                Turn::At(due) => now = due,
+                Turn::Never(due) => {
+                    fight.open = true;
+                    return (times, due);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_fight_is_fought_ever_more_slowly_and_given_up() {
+        let mut fight = Fight::new(at(0));
+        let (times, due) = struck(&mut fight, at(10));
+        assert_eq!(times, [0, 1, 3, 7, 15]);
+        assert_eq!((fight.count, fight.lasted), (CORRECTIONS_MAX, FIGHT_MAX));
+        assert_eq!(due, at(25) + CALM);
+        let (times, next) = struck(&mut fight, due);
+        assert_eq!(times, [0], "one more try");
+        assert_eq!(next, due + CALM);
+        fight.strike(next);
+        assert!(!fight.open);
+        assert_eq!(fight.turn(next + CALM), Turn::Now);
+        fight.strike(next + CALM);
+        assert_eq!(fight.count, 1, "the last try held");
+    }
+
+    #[test]
+    fn what_was_kept_goes_on_where_it_was() {
+        let mut fight = Fight::new(at(0));
+        let (_, due) = struck(&mut fight, at(0));
+        let kept = fight.record(at(1000));
+        // The clock of a controller begins anew.
+        let loaded = Fight::load(&kept, at(5));
+        assert_eq!(loaded.turn(at(5)), Turn::Never(at(5) + due.since(at(1000))));
+        assert_eq!(loaded.record(at(5)), kept);
+    }
+
+    #[test]
+    fn now_and_then_is_no_fight() {
+        let mut fight = Fight::new(at(0));
+        for n in 1..100 {
+            let now = at(n * CALM.as_secs());
+            assert_eq!(fight.turn(now), Turn::Now);
+            fight.strike(now);
+            assert_eq!(fight.count, 1);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What becomes of a resource that somebody else has changed.
+
+use crate::build::Reader;
+use crate::error::{cut, suggestion_or_all};
+use crate::expression::{Expr, ExprKind};
+use crate::types::Kind;
+
+/// As a template says it with `drift_policy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DriftPolicy {
+    /// It is made again as it was asked for.
+    Correct,
+    /// It is shown, and left to the next update.
+    Report,
+    /// Nobody is told, and it is left alone.
+    Ignore,
+}
+
+impl DriftPolicy {
+    /// All, in the order in which they are told.
+    pub const ALL: [DriftPolicy; 3] = [DriftPolicy::Correct, DriftPolicy::Report, DriftPolicy::Ignore];
+
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            DriftPolicy::Correct => "correct",
+            DriftPolicy::Report => "report",
+            DriftPolicy::Ignore => "ignore",
+        }
+    }
+
+    /// From [`DriftPolicy::as_str`].
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|policy| policy.as_str() == name)
+    }
+
+    /// Of resources that say nothing.
+    pub fn of_kind(kind: Kind) -> Self {
+        match kind {
+            // Cheap to put right, and nothing else hangs on the moment.
+            Kind::File | Kind::Sysctl | Kind::Unit | Kind::User | Kind::UnixGroup => DriftPolicy::Correct,
+            // Who changes the network of a server by hand is mending it, packages are changed by upgrades, and a script
+            // that runs again may do more than put back.
+            _ => DriftPolicy::Report,
+        }
+    }
+}
+
+/// As it is written of a resource of this kind, if that is known.
+pub(crate) fn read(reader: &mut Reader<'_>, kind: Option<Kind>, value: &Expr) -> Option<DriftPolicy> {
+    if let Some(kind) = kind.filter(|kind| !may_drift(*kind)) {
+        let message = format!(
+            "a {} has no drift_policy: it is the controller's own, or its device is compared with it all the time",
+            kind.name()
+        );
+        reader.error(value.at, message);
+        return None;
+    }
+    let names = DriftPolicy::ALL.map(DriftPolicy::as_str);
+    let ExprKind::Text(policy) = &value.kind else {
+        reader.error(value.at, format!("want {}, got {}", names.join(", "), value.describe()));
+        return None;
+    };
+    let found = DriftPolicy::from_name(policy);
+    if found.is_none() {
+        let near = suggestion_or_all(policy, &names);
+        reader.error(value.at, format!("unknown drift policy '{}'{near}", cut(policy)));
+    }
+    found
+}
+
+/// Something of it is on a server and is looked at there, or it stands for others of which that may be so.
+fn may_drift(kind: Kind) -> bool {
+    let is_of_table = matches!(kind, Kind::FlowGroup | Kind::FlowMeter | Kind::FlowRule | Kind::FlowTable);
+    kind.is_whole() || !(kind.is_here() || is_of_table)
+}

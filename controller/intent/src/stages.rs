@@ -4,12 +4,13 @@
 //!   1. what is new, where no packet comes yet      2. what changes, from the last device back      3. what is no longer wanted
 //! ```
 //!
-//! A stage begins when the one before is on all of its devices. Where changes cannot lead round, whatever is done first,
+//! A rule that takes packets of one that goes, as with another priority, changes that port as much as another treatment does:
+//! both are one write. A stage begins when the one before is on all of its devices. Where changes cannot lead round, whatever is done first,
 //! they are one stage; else packets that meet a changed rule meet changed rules from there on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_shared::model::flow::{Action, Criterion, Entry, Instruction, Output, Port};
+use muster_shared::model::flow::{Action, Criterion, Entry, Field, Instruction, Output, Port, Rule};
 
 use crate::topology::{ConnectPoint, DeviceNo, PortNo, Topology};
 
@@ -55,29 +56,87 @@ fn by_identity(entries: &[(DeviceNo, Entry)]) -> Entries<'_> {
 /// What is to be done, stage by stage; nothing where both are the same.
 pub fn stages(topology: &Topology, old: &[(DeviceNo, Entry)], new: &[(DeviceNo, Entry)]) -> Vec<Vec<Step>> {
     let (old, new) = (by_identity(old), by_identity(new));
-    let put = |(at, entry): (&(DeviceNo, Identity<'_>), &&Entry)| Step::Put(at.0, (*entry).clone());
-    let added: Vec<Step> = new.iter().filter(|(at, _)| !old.contains_key(at)).map(put).collect();
-    let changed: Vec<_> =
-        new.iter().filter(|(at, entry)| old.get(at).is_some_and(|before| before != *entry)).collect();
-    let removed = old.iter().filter(|(at, _)| !new.contains_key(at));
-    let removed: Vec<Step> = removed.map(|(at, entry)| Step::Remove(at.0, (*entry).clone())).collect();
+    let comes: Vec<Placed<'_>> =
+        new.iter().filter(|(at, _)| !old.contains_key(at)).map(|(at, entry)| (at.0, *entry)).collect();
+    let goes: Vec<Placed<'_>> =
+        old.iter().filter(|(at, _)| !new.contains_key(at)).map(|(at, entry)| (at.0, *entry)).collect();
+    let swapped = swaps(topology, &goes, &comes);
+    let put = |(device, entry): &Placed<'_>| Step::Put(*device, (*entry).clone());
+    let remove = |(device, entry): &Placed<'_>| Step::Remove(*device, (*entry).clone());
+    let is_alone = |it: &&Placed<'_>| !swapped.contains(&std::ptr::from_ref(it.1));
+    let added: Vec<Step> = comes.iter().filter(is_alone).map(put).collect();
+    let removed: Vec<Step> = goes.iter().filter(is_alone).map(remove).collect();
+    let others = new.iter().filter(|(at, entry)| old.get(at).is_some_and(|before| before != *entry));
+    let changed: Vec<(Placed<'_>, Step)> = others
+        .map(|(at, entry)| (at.0, *entry))
+        .chain(comes.iter().filter(|it| !is_alone(it)).copied())
+        .map(|it| (it, put(&it)))
+        .chain(goes.iter().filter(|it| !is_alone(it)).map(|it| (*it, remove(it))))
+        .collect();
 
     let mut stages = vec![added];
-    // One rule alone is of before or of after: there is nothing between.
-    let mixed = changed.len() > 1;
+    // One port alone is of before or of after: there is nothing between.
+    let ports: BTreeSet<Option<PortNo>> =
+        changed.iter().map(|((device, entry), _)| ingress(topology, *device, entry)).collect();
+    let mixed = ports.len() > 1;
     let onwards = if mixed { Onwards::of(topology, &new) } else { Onwards(BTreeMap::new()) };
     if mixed && leads_round(&[&Onwards::of(topology, &old), &onwards]) {
         let mut by_distance: BTreeMap<usize, Vec<Step>> = BTreeMap::new();
-        for (at, entry) in changed {
-            by_distance.entry(onwards.distance(topology, at.0, entry)).or_default().push(put((at, entry)));
+        for ((device, entry), step) in changed {
+            by_distance.entry(onwards.distance(topology, device, entry)).or_default().push(step);
         }
         stages.extend(by_distance.into_values());
     } else {
-        stages.push(changed.into_iter().map(put).collect());
+        stages.push(changed.into_iter().map(|(_, step)| step).collect());
     }
     stages.push(removed);
     stages.retain(|stage| !stage.is_empty());
     stages
+}
+
+/// An entry and its device.
+type Placed<'e> = (DeviceNo, &'e Entry);
+
+/// What comes and goes at one port for the same packets: whichever has the higher priority, neither may be there alone.
+fn swaps(topology: &Topology, goes: &[Placed<'_>], comes: &[Placed<'_>]) -> BTreeSet<*const Entry> {
+    let mut by_port: BTreeMap<PortNo, Vec<Placed<'_>>> = BTreeMap::new();
+    for it in goes {
+        if let Some(port) = ingress(topology, it.0, it.1) {
+            by_port.entry(port).or_default().push(*it);
+        }
+    }
+    let mut swapped = BTreeSet::new();
+    for new in comes {
+        let Some(port) = ingress(topology, new.0, new.1) else { continue };
+        let old = by_port.get(&port).into_iter().flatten().filter(|old| overlap(old.1, new.1));
+        let old: Vec<*const Entry> = old.map(|(_, entry)| std::ptr::from_ref(*entry)).collect();
+        if !old.is_empty() {
+            swapped.insert(std::ptr::from_ref(new.1));
+            swapped.extend(old);
+        }
+    }
+    swapped
+}
+
+/// Whether some packet is for both rules of one port. Tagged ones and others are told apart by the rule before.
+fn overlap(one: &Entry, other: &Entry) -> bool {
+    let (Entry::Rule(one), Entry::Rule(other)) = (one, other) else { return false };
+    let asks = |criterion: &Criterion, asked: Field| matches!(criterion, Criterion::Field { field, .. } if *field == asked);
+    let is_tagged = |rule: &Rule| rule.selector.iter().any(|criterion| asks(criterion, Field::VlanVid));
+    if is_tagged(one) != is_tagged(other) {
+        return false;
+    }
+    let differ = |criterion: &Criterion| {
+        let Criterion::Field { field, value, mask } = criterion else { return false };
+        other.selector.iter().any(|criterion| match criterion {
+            Criterion::Field { field: same, value: its, mask: its_mask } if same == field => {
+                let both = mask.unwrap_or(u128::MAX) & its_mask.unwrap_or(u128::MAX);
+                value & both != its & both
+            }
+            Criterion::Field { .. } | Criterion::InPort(_) => false,
+        })
+    };
+    !one.selector.iter().any(differ)
 }
 
 /// Which ports packets come in by next, by the port that they come in by.

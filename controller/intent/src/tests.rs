@@ -184,10 +184,11 @@ impl Plane {
             Criterion::Field { field: Field::Ipv4Dst, value, .. } => tags.is_empty() && *value == address,
             Criterion::Field { .. } => tags.is_empty(),
         };
-        let rule = self.0.iter().filter(|(at, _)| *at == device).find_map(|(_, entry)| match entry {
+        let here = self.0.iter().filter(|(at, _)| *at == device).filter_map(|(_, entry)| match entry {
             Entry::Rule(rule) if rule.selector.iter().all(matches) => Some(rule),
             _ => None,
-        })?;
+        });
+        let rule = here.max_by_key(|rule| rule.priority)?;
         let mut actions = Vec::new();
         for instruction in &rule.treatment {
             let Instruction::Do(action) = instruction else { panic!("{instruction:?}") };

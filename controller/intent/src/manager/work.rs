@@ -270,10 +270,14 @@ impl Manager {
                 by_device.entry(device).or_default().push(op);
             }
             let opened = held.placed.apply(&by_device);
-            work.changes = opened
-                .values()
-                .flat_map(|open| &open.done)
-                .any(|(op, before)| matches!(op, Op::Put(_)) && before.is_some());
+            let (mut over, mut swaps) = (false, false);
+            for (op, before) in opened.values().flat_map(|open| &open.done) {
+                match op {
+                    Op::Put(_) => over |= before.is_some(),
+                    Op::Remove(_) => swaps = !removes,
+                }
+            }
+            work.changes = over || swaps;
             work.stage_began = now;
             // What no packet meets any more may go while the intent stands.
             let awaited = !removes || matches!(work.goal, Goal::Nothing(_));

@@ -15,7 +15,7 @@ const DEVICES: usize = 7;
 
 #[derive(Clone, Debug)]
 enum Happens {
-    Submit { key: usize, from: usize, to: usize, avoid: usize, vlan: bool, wide: bool },
+    Submit { key: usize, from: usize, to: usize, avoid: usize, vlan: bool, wide: bool, above: u16 },
     Withdraw(usize),
     Cable(usize, bool),
     Refuses(usize, bool),
@@ -28,8 +28,10 @@ enum Happens {
 fn happens() -> impl Strategy<Value = Happens> {
     let device = 0..DEVICES;
     prop_oneof![
-        4 => (0..6_usize, device.clone(), device.clone(), device.clone(), any::<bool>(), any::<bool>())
-            .prop_map(|(key, from, to, avoid, vlan, wide)| Happens::Submit { key, from, to, avoid, vlan, wide }),
+        4 => (0..6_usize, device.clone(), device.clone(), device.clone(), any::<bool>(), any::<bool>(), 0..2_u16)
+            .prop_map(|(key, from, to, avoid, vlan, wide, above)| {
+                Happens::Submit { key, from, to, avoid, vlan, wide, above }
+            }),
         1 => (0..6_usize).prop_map(Happens::Withdraw),
         4 => (0..32_usize, any::<bool>()).prop_map(|(cable, up)| Happens::Cable(cable, up)),
         1 => (device.clone(), any::<bool>()).prop_map(|(device, yes)| Happens::Refuses(device, yes)),
@@ -103,7 +105,7 @@ fn intents(site: &Site) -> Vec<(String, String, String, u128)> {
 
 fn happen(site: &mut Site, cables: &[(usize, usize)], what: Happens) {
     match what {
-        Happens::Submit { key, from, to, avoid, vlan, wide } => {
+        Happens::Submit { key, from, to, avoid, vlan, wide, above } => {
             if from == to {
                 return;
             }
@@ -114,6 +116,7 @@ fn happen(site: &mut Site, cables: &[(usize, usize)], what: Happens) {
                 &format!("n{to}:h2"),
                 Constraints { obstacles, vlan, bandwidth, ..Constraints::default() },
             );
+            intent.priority += above;
             let address = key as u128 + 1;
             intent.selector.push(Criterion::Field { field: Field::Ipv4Dst, value: address, mask: None });
             site.submit(&format!("key-{key}"), intent).expect("taken");

@@ -41,23 +41,34 @@ proptest! {
         again in prop::collection::btree_set(1..DEVICES - 1, 0..4),
         order in prop::collection::vec(any::<prop::sample::Index>(), 40),
         vlan in any::<bool>(),
+        priorities in (100..102_u16, 100..102_u16),
     ) {
         let topology = network(&cables);
         let to = format!("n{}:h1", DEVICES - 1);
-        let intent = |avoid: &BTreeSet<usize>| {
+        let intent = |avoid: &BTreeSet<usize>, priority| {
             let obstacles = avoid.iter().map(|number| at(&format!("n{number}:h1")).device).collect();
-            from_to("n0:h1", &to, Constraints { obstacles, vlan, ..Constraints::default() })
+            let constraints = Constraints { obstacles, vlan, ..Constraints::default() };
+            Intent { priority, ..from_to("n0:h1", &to, constraints) }
         };
-        let found = (entries(&topology, &intent(&avoid)), entries(&topology, &intent(&again)));
+        let old = entries(&topology, &intent(&avoid, priorities.0));
+        let found = (old, entries(&topology, &intent(&again, priorities.1)));
         let (Some(old), Some(new)) = found else { return Ok(()) };
         let mut plane = Plane(old.clone());
         arrives(&plane, &topology, &to);
         let mut order = order.into_iter();
-        for mut stage in stages(&topology, &old, &new) {
-            // Devices of one stage are done in any order.
-            while !stage.is_empty() {
-                let next = order.next().map_or(0, |index| index.index(stage.len()));
-                plane.apply(&stage.remove(next));
+        for stage in stages(&topology, &old, &new) {
+            let mut writes: Vec<(DeviceNo, Vec<Step>)> = Vec::new();
+            for step in stage {
+                let device = step.place().0;
+                match writes.iter_mut().find(|(of, _)| *of == device) {
+                    Some((_, write)) => write.push(step),
+                    None => writes.push((device, vec![step])),
+                }
+            }
+            // Devices of one stage are done in any order, each at once.
+            while !writes.is_empty() {
+                let next = order.next().map_or(0, |index| index.index(writes.len()));
+                writes.remove(next).1.iter().for_each(|step| plane.apply(step));
                 arrives(&plane, &topology, &to);
             }
         }

@@ -41,6 +41,21 @@ fn what_is_new_comes_first_then_what_changes_then_what_goes() {
 }
 
 #[test]
+fn a_rule_that_takes_packets_of_one_that_goes_comes_as_that_goes() {
+    let topology = network("a-b b-c");
+    let of = |priority, vlan| {
+        let constraints = Constraints { vlan, ..Constraints::default() };
+        entries(&topology, &Intent { priority, ..from_to("a:h1", "c:h1", constraints) })
+    };
+    let sizes = |old: &[_], new: &[_]| stages(&topology, old, new).iter().map(Vec::len).collect::<Vec<_>>();
+    // Each bridge changes both rules in one write: none may be INSTALLED while the higher one is still there.
+    assert_eq!(sizes(&of(101, false), &of(100, false)), [6]);
+    assert_eq!(sizes(&of(100, false), &of(101, false)), [6]);
+    // What has a tag and what has none are not the same packets: the new way is laid before the first bridge changes.
+    assert_eq!(sizes(&of(100, false), &of(100, true)), [2, 1, 2]);
+}
+
+#[test]
 fn changes_that_could_lead_round_go_from_the_last_device_back() {
     // There: a b … c d; here the same links the other way about: a rule of b and one of d, changed alone, go round.
     let topology = network("a-b b-c c-d d-a s-a s-c b-t d-t");

@@ -253,7 +253,7 @@ impl Manager {
             (Request::Install, State::Installed) => {
                 is_up && is_there && !placed.is_empty() && refused.is_empty() && errors == 0
             }
-            (Request::Withdraw, State::Withdrawn) => placed.is_empty(),
+            (Request::Withdraw, State::Withdrawn) => placed.is_empty() && refused.is_empty(),
             _ => false,
         };
         let mut held = Held {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::MonoTime;
-use muster_shared::model::flow::Entry;
+use muster_shared::model::flow::{Entry, Packed};
 
 use super::load::{Reroute, Stand};
 use super::place::{Open, Placed};
@@ -91,10 +91,9 @@ impl Work {
 
 impl Held {
     /// From what is on the devices to this.
-    fn stages_to(&mut self, topology: &Topology, wanted: &[(DeviceNo, Entry)]) -> Vec<Vec<Step>> {
+    fn stages_to(&self, topology: &Topology, wanted: &[(DeviceNo, Entry)]) -> Vec<Vec<Step>> {
         let mut stages = stages(topology, &self.placed.entries(), wanted);
-        let refused =
-            std::mem::take(&mut self.refused).into_iter().map(|(device, packed)| (device, packed.unpack()));
+        let refused = self.refused.iter().map(|(device, packed)| (*device, packed.unpack()));
         let unwanted = refused.filter(|(device, entry)| {
             !wanted.iter().any(|(at, other)| at == device && identity(other) == identity(entry))
         });
@@ -269,6 +268,15 @@ impl Manager {
                 };
                 by_device.entry(device).or_default().push(op);
             }
+            // From here on what becomes of it is the write's: until then it is known to be in the table.
+            held.refused.retain(|(device, packed)| {
+                let entry = packed.unpack();
+                let is_it = |op: &Op| {
+                    let (Op::Put(packed) | Op::Remove(packed)) = op;
+                    identity(&packed.unpack()) == identity(&entry)
+                };
+                !by_device.get(device).is_some_and(|ops| ops.iter().any(is_it))
+            });
             let opened = held.placed.apply(&by_device);
             let (mut over, mut swaps) = (false, false);
             for (op, before) in opened.values().flat_map(|open| &open.done) {
@@ -305,8 +313,12 @@ impl Manager {
         let Some(held) = self.held.get_mut(&no) else { return };
         let Some(open) = held.open.remove(&token) else { return };
         if outcome.is_err() {
-            let refused = held.placed.undo(&open);
-            held.refused.extend(refused);
+            for (device, packed) in held.placed.undo(&open) {
+                let entry = packed.unpack();
+                let is_other = |other: &Packed| identity(&other.unpack()) != identity(&entry);
+                held.refused.retain(|(of, other)| *of != device || is_other(other));
+                held.refused.push((device, packed));
+            }
         }
         let is_all = held.open.is_empty();
         if is_all {

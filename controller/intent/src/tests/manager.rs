@@ -25,6 +25,8 @@ pub(super) struct Site {
     pub silent: BTreeSet<DeviceName>,
     pub saved: BTreeMap<IntentNo, IntentRecord>,
     pub owners: BTreeMap<(DeviceName, FlowId), (IntentNo, Packed)>,
+    /// What was refused where nothing was: the table has it as FAILED until somebody takes it out or puts it again.
+    pub failed: BTreeMap<(DeviceName, FlowId), (IntentNo, Packed)>,
     next: u64,
     pub states: Vec<(String, State)>,
 }
@@ -93,6 +95,14 @@ impl Site {
             owner.is_some_and(|(owner, _)| *owner != intent)
         };
         if puts && self.refusing.contains(&device) {
+            for op in &ops {
+                if let Op::Put(packed) = op {
+                    let place = (device.clone(), packed.unpack().id(&device));
+                    if !self.owners.contains_key(&place) {
+                        self.failed.insert(place, (intent, packed.clone()));
+                    }
+                }
+            }
             self.manager.written(self.now, token, Err("no room"));
         } else if ops.iter().any(is_others) {
             self.manager.written(self.now, token, Err("the rule belongs to another"));
@@ -110,6 +120,9 @@ impl Site {
             let (Op::Put(packed) | Op::Remove(packed)) = op;
             let entry = packed.unpack();
             let place = (device.clone(), entry.id(device));
+            if self.failed.get(&place).is_some_and(|(owner, _)| *owner == intent) {
+                self.failed.remove(&place);
+            }
             match op {
                 Op::Put(_) => {
                     self.owners.insert(place, (intent, packed.clone()));
@@ -208,7 +221,9 @@ impl Site {
         for (no, record) in self.saved.clone() {
             let placed = self.owners.iter().filter(|(_, (owner, _))| *owner == no);
             let placed = placed.map(|((device, _), (_, packed))| (device.clone(), packed.clone())).collect();
-            self.manager.load(record, placed, Vec::new());
+            let failed = self.failed.iter().filter(|(_, (owner, _))| *owner == no);
+            let failed = failed.map(|((device, _), (_, packed))| (device.clone(), packed.clone())).collect();
+            self.manager.load(record, placed, failed);
         }
         self.settle();
     }
@@ -610,4 +625,25 @@ fn records_say_what_was_asked_for() {
     assert_eq!((record.request, record.state), (Request::Install, State::Installed));
     let text = serde_json::to_string(&*record.intent).expect("text");
     assert_eq!(serde_json::from_str::<Intent>(&text).expect("an intent"), simple());
+}
+
+#[test]
+fn what_a_device_refused_is_taken_out_of_its_table_however_often_the_way_changes() {
+    let mut site = Site::new("a-b b-c a-d=2 d-c=2 a-e=3 e-c=3");
+    let [a, b, c] = ["a", "b", "c"].map(|name| at(&format!("{name}:h1")).device);
+    site.refusing.insert(b);
+    site.silent = [a, c].into();
+    site.submit("one", from_to("a:h1", "c:h1", Constraints::default())).expect("taken");
+    site.take();
+    assert!(site.step(0));
+    assert_eq!(site.failed.len(), 1);
+    site.silent.clear();
+    // Both times before anything of the new way is done.
+    for next in ["b", "d"] {
+        site.cable("a", next, false);
+        site.take();
+    }
+    site.settle();
+    assert_eq!((site.state("one"), site.path("one")), (Some(State::Installed), "a e c".to_owned()));
+    assert!(site.failed.is_empty(), "{:?}", site.failed);
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Speed and size, one line of JSON for each measurement; nothing passes or fails by it. `make bench` builds, then runs this.
-# Usage: tests/bench/all.sh [scale|templates|agent|update|watch|sim|network|memory|flows|intents]…     all of them by default
+# Usage: tests/bench/all.sh [scale|templates|agent|update|watch|sim|network|memory|flows|intents|topology]…     all of them by default
 #
 # fsync_s, the median of a small write and fsync on the same disk, stands beside what depends on it.
 set -euo pipefail
@@ -142,10 +142,18 @@ bench_flows() { mkdir "$dir/flows" && tests/bench/flows.sh "$release" "$agent" "
 # Submitted, compiled, moved: on one core, with devices that cost nothing.
 bench_intents() { cargo bench -q -p muster-engine --bench intent; }
 
-[ $# -gt 0 ] || set -- scale templates agent update watch sim network memory flows intents
+# Intents over 10,000 bridges, of which cables fail and heal.
+bench_topology() {
+  local shape
+  for shape in fat-tree leaf-spine ring random; do
+    "$release/muster-sim" topology --shape "$shape" --devices 10000 --intents 1000 --faults 200
+  done
+}
+
+[ $# -gt 0 ] || set -- scale templates agent update watch sim network memory flows intents topology
 for bench in "$@"; do
   case $bench in
-    scale | templates | agent | update | watch | sim | network | memory | flows | intents) "bench_$bench" ;;
+    scale | templates | agent | update | watch | sim | network | memory | flows | intents | topology) "bench_$bench" ;;
     *) sed -n '2,5s/^# //p' "$0" >&2; exit 2 ;;
   esac
 done

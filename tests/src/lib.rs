@@ -6,3 +6,4 @@ pub mod scale;
 pub mod scenario;
 pub mod sim;
 pub mod testbed;
+pub mod topology;

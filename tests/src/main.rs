@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 use muster_tests::scale::Shape;
 use muster_tests::scenario::command;
-use muster_tests::sim;
+use muster_tests::{sim, topology};
 
 /// As the controller has it.
 #[global_allocator]
@@ -60,6 +60,25 @@ enum Verb {
         #[arg(long)]
         dir: Option<PathBuf>,
     },
+    /// Intents over a large network whose cables fail and heal; prints its figures as JSON
+    #[command(after_help = "Example: muster-sim topology --shape fat-tree --devices 10000 --intents 1000")]
+    Topology {
+        /// How bridges are connected
+        #[arg(long, value_enum, default_value = "fat-tree")]
+        shape: topology::Shape,
+        /// How many bridges there are
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(10..=50_000))]
+        devices: u64,
+        /// How many intents, between ports of two of them each
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+        intents: u64,
+        /// Cables that fail and heal, bridges and controllers that restart, in all
+        #[arg(long, default_value_t = 100)]
+        faults: u64,
+        /// Everything follows from it
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
 }
 
 #[derive(Args)]
@@ -103,18 +122,25 @@ fn main() -> ExitCode {
         },
         Verb::Scale { shape, resources, nodes, dir } => {
             let dir = dir.unwrap_or_else(std::env::temp_dir);
-            let figures = muster_tests::scale::run(shape, resources, nodes, &dir)
-                .and_then(|figures| Ok(serde_json::to_string(&figures)?));
-            match figures {
-                Ok(line) => {
-                    println!("{line}");
-                    ExitCode::SUCCESS
-                }
-                Err(error) => {
-                    eprintln!("error: {error:#}");
-                    ExitCode::FAILURE
-                }
-            }
+            prints(muster_tests::scale::run(shape, resources, nodes, &dir))
+        }
+        Verb::Topology { shape, devices, intents, faults, seed } => {
+            let (devices, intents, faults) = (devices as usize, intents as usize, faults as usize);
+            prints(topology::run(topology::Options { shape, devices, intents, faults, seed }))
+        }
+    }
+}
+
+/// Figures as a line of JSON, or why there are none.
+fn prints(figures: anyhow::Result<impl serde::Serialize>) -> ExitCode {
+    match figures.and_then(|figures| Ok(serde_json::to_string(&figures)?)) {
+        Ok(line) => {
+            println!("{line}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
         }
     }
 }

@@ -98,6 +98,9 @@ struct WorldArgs {
     /// How much goes wrong
     #[arg(long, value_enum, default_value = "heavy")]
     faults: sim::Level,
+    /// With cables between bridges that fail, and intents
+    #[arg(long)]
+    network: bool,
 }
 
 impl WorldArgs {
@@ -108,6 +111,7 @@ impl WorldArgs {
             stacks: self.stacks as usize,
             minutes: self.minutes,
             faults: self.faults,
+            network: self.network,
         }
     }
 }

@@ -339,7 +339,8 @@ impl Site {
         self.figures.interrupted += usize::from(!self.waiting.is_empty());
         // A network that falls apart has nothing to move: what fails heals as often.
         let wrong = self.broken.len() + self.off.len();
-        let roll = if wrong < self.fabric.faults_at_once() { self.dice.below(20) } else { 11 + self.dice.below(9) };
+        let roll =
+            if wrong < self.fabric.faults_at_once() { self.dice.below(20) } else { 11 + self.dice.below(9) };
         match roll {
             0..8 => {
                 let cable = self.some_cable();

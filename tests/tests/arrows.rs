@@ -70,6 +70,7 @@ const TABLE: &[Rule] = &[
             "muster-controller",
             "muster-agent-core",
             "muster-host",
+            "muster-intent",
         ],
         never: &[],
     },

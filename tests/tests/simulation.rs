@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::ValueEnum as _;
 use muster_tests::sim::{Level, Options, run};
+use muster_tests::topology::{self, Shape};
 
 /// Fresh seeds are run for so long, and at most so many: `muster-sim run` is for more.
 const FRESH: Duration = Duration::from_secs(45);
@@ -40,6 +41,7 @@ fn corpus() -> Vec<Options> {
                 stacks: stacks.parse().unwrap(),
                 minutes: minutes.parse().unwrap(),
                 faults: Level::from_str(faults, true).unwrap(),
+                network: false,
             });
         }
     }
@@ -69,6 +71,14 @@ fn one_seed_is_one_run() {
         let [first, second] = [(); 2].map(|()| run(options, BTreeSet::new(), None));
         assert_eq!((first.digest, first.steps, first.counts), (second.digest, second.steps, second.counts));
         assert!(first.steps > 100);
+    }
+}
+
+#[test]
+fn intents_over_networks_of_every_shape() {
+    for (seed, shape) in (1..).zip(Shape::value_variants()) {
+        let options = topology::Options { shape: *shape, devices: 200, intents: 60, faults: 60, seed };
+        topology::run(options).unwrap_or_else(|wrong| panic!("{options:?}: {wrong:#}"));
     }
 }
 

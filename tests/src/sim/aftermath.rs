@@ -174,6 +174,7 @@ impl World {
             }
         }
         wrong.into_iter().for_each(|wrong| self.violate(wrong));
+        self.reservations_are_right();
     }
 }
 

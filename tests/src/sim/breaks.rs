@@ -62,7 +62,11 @@ impl World {
                     process.fuse = Some(fuse);
                 }
             }
-            Kind::AgentFrozen => self.machines[at].frozen_until = until,
+            Kind::AgentFrozen => {
+                self.machines[at].frozen_until = until;
+                self.network.dirty = true;
+                self.later(long, Event::Thaws);
+            }
             Kind::PowerCut => self.agent_ends(at, true),
             Kind::ForeignDrift => self.changes_by_hand(at, long),
             Kind::LedgerFull => {
@@ -89,5 +93,6 @@ impl World {
             }
         }
         self.switches_heal();
+        self.cables_heal();
     }
 }

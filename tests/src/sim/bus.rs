@@ -135,32 +135,37 @@ impl World {
     pub fn post_up(&mut self, line: u64, messages: &[Up]) {
         let Some(machine) = self.bus.lines.get(&line).map(|line| line.machine) else { return };
         let seal = std::rc::Rc::clone(&self.machines[machine].seal);
-        self.post(line, Way::Up, wire::pack(&seal, messages, || [0; 24]));
+        // What is told of ports has no number: MQTT says nothing twice over one connection with something else in between.
+        let in_order = messages.iter().any(|message| matches!(message, Up::Ports(_)));
+        self.post(line, Way::Up, wire::pack(&seal, messages, || [0; 24]), in_order);
     }
 
     /// What the controller says.
     pub fn post_down(&mut self, line: u64, messages: &[Down]) {
         let Some(machine) = self.bus.lines.get(&line).map(|line| line.machine) else { return };
         let seal = std::rc::Rc::clone(&self.machines[machine].seal);
-        self.post(line, Way::Down, wire::pack(&seal, messages, || [0; 24]));
+        self.post(line, Way::Down, wire::pack(&seal, messages, || [0; 24]), false);
     }
 
-    fn post(&mut self, line: u64, way: Way, packed: Result<Vec<Vec<u8>>, wire::WireError>) {
+    fn post(&mut self, line: u64, way: Way, packed: Result<Vec<Vec<u8>>, wire::WireError>, in_order: bool) {
         match packed {
-            Ok(packets) => packets.into_iter().for_each(|packet| self.post_packet(line, way, packet)),
+            Ok(packets) => {
+                packets.into_iter().for_each(|packet| self.post_packet(line, way, packet, in_order))
+            }
             Err(error) => self.violate(format!("a message cannot travel: {error}")),
         }
     }
 
-    /// A packet on its way.
-    pub fn post_packet(&mut self, number: u64, way: Way, packet: Vec<u8>) {
+    /// A packet on its way. `in_order`: where it comes twice, nothing comes in between.
+    pub fn post_packet(&mut self, number: u64, way: Way, packet: Vec<u8>, in_order: bool) {
         let Some(line) = self.bus.lines.get(&number).filter(|line| !line.broken) else { return };
         let whom = format!("{way:?} {}", line.node);
         let mut takes = self.dice.net.millis(0, 5);
         if self.faults.strikes(self.now, Kind::MessageDelayed, &whom) {
             takes += self.dice.net.millis(100, 15_000);
         }
-        if self.faults.strikes(self.now, Kind::MessageTwice, &whom) {
+        let twice = self.faults.strikes(self.now, Kind::MessageTwice, &whom);
+        if twice && !in_order {
             let after = self.dice.net.millis(10, 5000);
             self.later(after, Event::Again(number, way, packet.clone()));
         }
@@ -169,8 +174,13 @@ impl World {
         let Some(line) = self.bus.lines.get_mut(&number) else { return };
         let pipe = line.pipe(way);
         pipe.last = pipe.last.max(due);
-        pipe.packets.push_back(packet);
         let due = pipe.last;
+        if twice && in_order {
+            pipe.packets.push_back(packet.clone());
+            self.at(due, Event::Deliver(number, way));
+        }
+        let Some(line) = self.bus.lines.get_mut(&number) else { return };
+        line.pipe(way).packets.push_back(packet);
         self.at(due, Event::Deliver(number, way));
     }
 

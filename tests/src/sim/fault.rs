@@ -99,11 +99,19 @@ pub enum Kind {
     SwitchSlow,
     /// Nobody tells the agent that a rule changed or ended.
     FlowHintLost,
+    /// A cable is cut, and both ends see it.
+    CableCut,
+    /// What goes over a cable does not arrive, in one direction or both, and nobody sees that.
+    CableSilent,
+    /// A cable is cut and whole again, over and over.
+    CableFlaps,
+    /// A port for hosts goes down.
+    PortDown,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 43] = [
         Self::MessageDelayed,
         Self::MessageTwice,
         Self::ConnectionBreaks,
@@ -143,6 +151,10 @@ impl Kind {
         Self::SwitchSilent,
         Self::SwitchSlow,
         Self::FlowHintLost,
+        Self::CableCut,
+        Self::CableSilent,
+        Self::CableFlaps,
+        Self::PortDown,
     ];
 
     /// For reports.
@@ -194,6 +206,10 @@ impl Kind {
             | Kind::RuleLost
             | Kind::RuleAltered
             | Kind::RuleInvented
+            | Kind::CableCut
+            | Kind::CableSilent
+            | Kind::CableFlaps
+            | Kind::PortDown
             | Kind::ForeignDrift => 0,
         }
     }

@@ -22,4 +22,4 @@ pub use harm::furnish;
 pub use host::{FlowWork, Hands};
 pub use log::Log;
 pub use model::Model;
-pub use switch::{MANAGEMENT, OTHER, Switch, cuts, is_bad, timeouts};
+pub use switch::{MANAGEMENT, OTHER, Plane, Switch, cuts, is_bad, timeouts};

@@ -149,6 +149,16 @@ impl Machine {
         self.process.as_ref().is_some_and(|process| process.hands.watched.contains(bridge))
     }
 
+    /// It has lost power, and not booted yet.
+    pub fn is_off(&self) -> bool {
+        self.boots && self.process.is_none()
+    }
+
+    /// Counts its boots.
+    pub fn boot(&self) -> u128 {
+        self.boot
+    }
+
     /// Whether its agent hears the controller.
     pub fn is_online(&self) -> bool {
         self.process.as_ref().is_some_and(|process| process.agent.is_online())
@@ -204,6 +214,7 @@ impl World {
         });
         self.excuses_all(at);
         self.scripts_are_swept(at);
+        self.bridges_are_looked_for(at);
         self.note(|world| format!("{} agent starts", world.machines[at].name));
         self.agent_has_something(at, Duration::ZERO);
     }
@@ -213,6 +224,7 @@ impl World {
         let machine = &mut self.machines[at];
         let Some(process) = machine.process.take() else { return };
         machine.life += 1;
+        self.network.dirty = true;
         if power_cut {
             if machine.disk.power_cut(&mut self.dice.disks) {
                 self.shared.borrow_mut().counts.add("flow log is cut by a power cut");

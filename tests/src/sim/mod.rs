@@ -29,6 +29,7 @@ mod flow;
 mod host;
 mod invariant;
 mod machine;
+mod network;
 mod operator;
 mod plan;
 mod reference;
@@ -44,6 +45,7 @@ mod work;
 mod world;
 
 pub use count::Counts;
+pub use dice::Dice;
 pub use fault::{Fired, Kind, Level};
 pub use run::{Outcome, run};
 
@@ -60,11 +62,13 @@ pub struct Options {
     pub minutes: u64,
     /// How much goes wrong.
     pub faults: Level,
+    /// Some servers have bridges with cables between them, and there are intents.
+    pub network: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { seed: 1, nodes: 10, stacks: 3, minutes: 20, faults: Level::Heavy }
+        Self { seed: 1, nodes: 10, stacks: 3, minutes: 20, faults: Level::Heavy, network: false }
     }
 }
 
@@ -74,12 +78,13 @@ impl Options {
         use clap::ValueEnum as _;
         let faults = self.faults.to_possible_value().map(|value| value.get_name().to_owned());
         format!(
-            "muster-sim replay --seed {} --nodes {} --stacks {} --minutes {} --faults {}",
+            "muster-sim replay --seed {} --nodes {} --stacks {} --minutes {} --faults {}{}",
             self.seed,
             self.nodes,
             self.stacks,
             self.minutes,
-            faults.unwrap_or_default()
+            faults.unwrap_or_default(),
+            if self.network { " --network" } else { "" }
         )
     }
 }

@@ -267,9 +267,74 @@ const WAITS: [&str; 8] = [
     "wait goes on after a restart",
 ];
 
+const INTENTS: [&str; 44] = [
+    "none -> INSTALLING",
+    "none -> FAILED",
+    "INSTALLING -> INSTALLED",
+    "INSTALLING -> WITHDRAWING",
+    "INSTALLED -> REALLOCATING",
+    "INSTALLED -> WITHDRAWING",
+    "REALLOCATING -> INSTALLED",
+    "REALLOCATING -> WITHDRAWING",
+    "WITHDRAWING -> WITHDRAWN",
+    "WITHDRAWING -> FAILED",
+    "WITHDRAWING -> CORRUPT",
+    "WITHDRAWING -> INSTALLING",
+    "WITHDRAWING -> gone",
+    "WITHDRAWN -> INSTALLING",
+    "WITHDRAWN -> FAILED",
+    "WITHDRAWN -> gone",
+    "FAILED -> INSTALLING",
+    "FAILED -> gone",
+    "CORRUPT -> INSTALLING",
+    "CORRUPT -> WITHDRAWING",
+    "after a restart FAILED",
+    "after a restart INSTALLING",
+    "after a restart REALLOCATING",
+    "after a restart WITHDRAWING",
+    "after a restart CORRUPT",
+    "has moved",
+    "has moved off a port that went down",
+    "has moved off a link that fell silent",
+    "moves another way while it moves",
+    "goes back",
+    "of a stack INSTALLED",
+    "point_to_point INSTALLED",
+    "single_point_to_multi_point INSTALLED",
+    "multi_point_to_single_point INSTALLED",
+    "link_collection INSTALLED",
+    "with bandwidth INSTALLED",
+    "with waypoints INSTALLED",
+    "with obstacles INSTALLED",
+    "with encapsulation INSTALLED",
+    "with protection INSTALLED",
+    "with partial_failure INSTALLED",
+    "with resource_group INSTALLED",
+    "delivers",
+    "is not INSTALLED without a cable",
+];
+
+const INTENT_OPERATORS: [&str; 11] = [
+    "intent submit: taken",
+    "intent submit: refused",
+    "intent submit: no answer",
+    "intent withdraw: taken",
+    "intent withdraw: refused",
+    "intent withdraw: no answer",
+    "intent purge: taken",
+    "intent purge: refused",
+    "intent purge: no answer",
+    "intent of a stack: refused",
+    "rule of an intent: refused",
+];
+
 /// What should have happened and never did.
-pub fn missing(counts: &Counts) -> Vec<String> {
-    let faults = Kind::ALL.iter().map(|kind| format!("fault {}", kind.name()));
+pub fn missing(counts: &Counts, network: bool) -> Vec<String> {
+    let of_cables = [Kind::CableCut, Kind::CableSilent, Kind::CableFlaps, Kind::PortDown];
+    let faults = Kind::ALL
+        .iter()
+        .filter(|kind| network || !of_cables.contains(kind))
+        .map(|kind| format!("fault {}", kind.name()));
     let stacks = STACKS.iter().map(|step| format!("stack {step}"));
     let rows = ROWS.iter().map(|step| format!("row {step}"));
     let operators = OPERATORS.iter().map(|deed| format!("operator {deed}"));
@@ -277,6 +342,8 @@ pub fn missing(counts: &Counts) -> Vec<String> {
     let flow_operators = FLOW_OPERATORS.iter().map(|deed| format!("operator flow {deed}"));
     let trees = TREES.iter().map(|what| format!("tree {what}"));
     let scripts = SCRIPTS.iter().map(|what| format!("script {what}"));
+    let intents = INTENTS.iter().filter(|_| network).map(|what| format!("intent {what}"));
+    let intent_operators = INTENT_OPERATORS.iter().filter(|_| network).map(|deed| format!("operator {deed}"));
     let agents = AGENTS.iter().map(|what| (*what).to_owned());
     faults
         .chain(stacks)
@@ -287,6 +354,8 @@ pub fn missing(counts: &Counts) -> Vec<String> {
         .chain(flow_operators)
         .chain(trees)
         .chain(scripts)
+        .chain(intents)
+        .chain(intent_operators)
         .chain(WAITS.iter().map(|what| (*what).to_owned()))
         .filter(|what| counts.of(what) == 0)
         .collect()

@@ -92,13 +92,17 @@ impl World {
         self.is_sound = true;
         self.signals_are_put_right();
         self.everybody_updates();
+        self.everybody_submits();
         self.settles("after the last update");
         self.is_as_it_should_be("after the last update", true);
         self.everybody_changes();
         self.settles("after the last change");
         self.is_as_it_should_be("after the last change", true);
+        self.a_cable_is_missing();
         self.everybody_deletes();
+        self.everybody_withdraws();
         self.settles("after the last delete");
+        self.everybody_forgets();
         self.everybody_purges();
         self.settles("after the last purge");
         self.nothing_is_left();
@@ -116,6 +120,10 @@ impl World {
         self.later(Duration::from_secs(3), Event::Signaller);
         if self.options.faults != Level::None {
             self.later(Duration::from_secs(5), Event::Chaos);
+        }
+        if !self.network.is_empty() {
+            self.later(Duration::from_secs(4), Event::IntentOperator);
+            self.later(Duration::from_secs(6), Event::CableChaos);
         }
     }
 
@@ -164,6 +172,10 @@ impl World {
         if let Some((key, part)) = tables.flows.parts.first_key_value() {
             return Some(format!("a part of an operation on flow tables is still open: {key:?} {part:?}"));
         }
+        drop(shared);
+        if let Some(busy) = self.intents_under_way() {
+            return Some(busy);
+        }
         let away = self.machines.iter().find(|machine| !machine.scrapped && !machine.is_online());
         away.map(|machine| format!("{} is not online", machine.name))
     }
@@ -195,9 +207,19 @@ impl World {
             .or_else(|| self.reference.differs(tables, &self.machines, !all_complete))
             .or_else(|| flow::differ(&shared, &self.machines))
         };
-        if let Some(wrong) = wrong {
+        if let Some(wrong) = wrong.or_else(|| self.network_differs()) {
             self.violate(format!("{when}: {wrong}"));
         }
+    }
+
+    /// Who goes over a cable that is cut finds another way, where there is one.
+    fn a_cable_is_missing(&mut self) {
+        let Some(cable) = self.cuts_a_cable().filter(|_| self.violation().is_none()) else { return };
+        self.settles("after a cable was cut");
+        self.is_as_it_should_be(&format!("without cable {cable}"), true);
+        self.cables_heal();
+        self.settles("after it was whole again");
+        self.is_as_it_should_be("after a cable was mended", true);
     }
 
     /// Also without any hint: what is observed of each resource is true then.
@@ -349,6 +371,9 @@ impl World {
     /// Nothing of ours on any switch, nothing in any table.
     fn flows_are_left(&self) -> Option<String> {
         let shared = self.shared.borrow();
+        if let Some((record, _)) = shared.tables.intents.intents.values().next() {
+            return Some(format!("intent {} is left: {record:?}", record.key));
+        }
         let entry = shared.tables.flows.entries.values().next();
         entry.map(|entry| format!("a flow table still has {entry:?}"))
     }

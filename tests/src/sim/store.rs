@@ -10,12 +10,13 @@ use std::time::Duration;
 use muster_controller::driver::Outbox;
 use muster_controller::store::{Store, StoreError};
 use muster_engine::flow::record::FlowSnapshot;
-use muster_engine::intent::record::IntentSnapshot;
+use muster_engine::intent::record::{IntentChange, IntentSnapshot};
 use muster_engine::record::{
     Change, NodeRecord, PackedSpec, ProgressRecord, ResourceRecord, StackAction, StackRecord, Status,
     TokenRecord,
 };
 use muster_engine::{Snapshot, Source, SourceText};
+use muster_intent::phase::State;
 use muster_shared::model::flow::DeviceName;
 use muster_shared::model::{Action, Claim, ContentDigest, Down, ReportKey};
 use muster_shared::seal::SealPublic;
@@ -26,6 +27,7 @@ use super::addresses::{self, Held};
 use super::count::Counts;
 use super::flow::Model;
 use super::invariant;
+use super::network::{Wishes, counted, state_is_right};
 use super::plan::Plan;
 use super::signal::Signals;
 
@@ -49,6 +51,7 @@ pub struct Tables {
     tokens: BTreeMap<[u8; 8], TokenRecord>,
     /// Flow tables.
     pub flows: FlowSnapshot,
+    /// Intents, and the network as it was last heard of.
     pub intents: IntentSnapshot,
     /// Contents that agents fetch.
     pub contents: BTreeMap<ContentDigest, Arc<[u8]>>,
@@ -134,6 +137,8 @@ pub struct Shared {
     pub began: BTreeMap<(ResourceId, Generation), u64>,
     /// What operators asked of flow tables.
     pub flows: Model,
+    /// What operators asked of intents.
+    pub wishes: Wishes,
     /// What counts as done of each deployment.
     pub settled: BTreeMap<ResourceId, PackedSpec>,
     /// The present moment.
@@ -257,7 +262,16 @@ impl Shared {
                 }
             }
             Change::Flow(change) => self.apply_flows(change),
-            Change::Intent(change) => tables.intents.apply(change),
+            Change::Intent(change) => {
+                let no = match &change {
+                    IntentChange::Intent(record, _) => Some(record.no),
+                    IntentChange::Removed(no) => Some(*no),
+                    IntentChange::Device { .. } | IntentChange::DeviceRemoved(_) => None,
+                };
+                let was = no.and_then(|no| tables.intents.intents.get(&no)).map(|(record, _)| record);
+                counted(was, &change).into_iter().for_each(|what| self.counts.add(what));
+                tables.intents.apply(change);
+            }
             Change::Counters(counters) => tables.epoch = tables.epoch.max(counters.epoch.0),
         }
     }
@@ -434,6 +448,7 @@ impl Store for SimStore {
         let mut claims = BTreeSet::new();
         let held = Held::of(&shared.tables);
         let flows = changes.iter().any(|change| matches!(change, Change::Flow(_)));
+        let intents = changes.iter().any(|change| matches!(change, Change::Intent(_)));
         for change in changes {
             shared.changes += 1;
             shared.apply(change, &mut claims);
@@ -446,6 +461,14 @@ impl Store for SimStore {
         if flows {
             let shared = &mut *shared;
             let wrong = shared.flows.committed(&shared.tables.flows);
+            wrong.into_iter().for_each(|wrong| shared.violate(wrong));
+        }
+        if flows || intents {
+            let shared = &mut *shared;
+            shared.wishes.version += 1;
+            let tables = &shared.tables;
+            let wrong = shared.wishes.committed(&tables.intents);
+            let wrong = wrong.or_else(|| state_is_right(&tables.intents, &tables.flows));
             wrong.into_iter().for_each(|wrong| shared.violate(wrong));
         }
         shared.step();
@@ -461,6 +484,11 @@ impl Store for SimStore {
             let waiting = shared.tables.rows.values().filter(|row| row.progress.waited.is_some()).count();
             if waiting > 0 {
                 shared.counts.add("wait goes on after a restart");
+            }
+            for (record, _) in shared.tables.intents.intents.values() {
+                if record.state != State::Installed {
+                    shared.counts.add(format!("intent after a restart {}", record.state.as_str()));
+                }
             }
         }
         let now = self.0.borrow().now;

@@ -19,6 +19,7 @@ use super::fault::Faults;
 use super::flow::furnish;
 use super::host::Host;
 use super::machine::Machine;
+use super::network::Network;
 use super::operator::Operators;
 use super::reference::Reference;
 use super::script::RunKey;
@@ -84,6 +85,20 @@ pub enum Event {
     ScriptEnds(usize, RunKey, u64),
     /// While it runs, something else ends.
     EndsInRun(usize, RunKey, u64, u64),
+    /// A cable breaks.
+    CableChaos,
+    /// The cable that broke in this turn is whole; so many times more it breaks again.
+    CableMends(usize, u64, u64),
+    /// A bridge's port for hosts that went in this turn is up again.
+    PortMends(usize, &'static str, u64),
+    /// At this end of a cable something is heard for the first time, or has not been heard for too long.
+    Hears((usize, usize), u64, bool),
+    /// The agent of a server, in this life, knows its bridges.
+    BridgesSeen(usize, u64),
+    /// An agent that stood still goes on.
+    Thaws,
+    /// An operator of intents does something.
+    IntentOperator,
 }
 
 /// Streams of random numbers, one per purpose.
@@ -144,6 +159,8 @@ pub struct World {
     pub running: BTreeMap<ResourceId, (usize, ReportKey)>,
     /// What operators do.
     pub operators: Operators,
+    /// Cables between bridges.
+    pub network: Network,
     /// What must be in the end.
     pub reference: Reference,
     /// Gone, and their things stay.
@@ -193,6 +210,7 @@ impl World {
             bus: Bus::default(),
             running: BTreeMap::new(),
             operators: Operators::new(seed, options.stacks, names.clone()),
+            network: Network::new(seed, if options.network { options.nodes } else { 0 }),
             reference: Reference::default(),
             retained: Vec::new(),
             last_write: MonoTime::default(),
@@ -201,6 +219,7 @@ impl World {
             site,
             options,
         };
+        world.operators.maker.fabric = Rc::clone(&world.network.fabric);
         for name in names {
             world.add_machine(&name, &mut setup);
         }
@@ -285,7 +304,7 @@ impl World {
             Event::ConnectFails(at, life, attempt) => self.connect_fails(at, life, attempt),
             Event::Connected(at, life, attempt) => self.connected(at, life, attempt),
             Event::Deliver(line, way) => self.deliver(line, way),
-            Event::Again(line, way, packet) => self.post_packet(line, way, packet),
+            Event::Again(line, way, packet) => self.post_packet(line, way, packet, false),
             Event::Notices(line, end) => self.notices(line, end),
             Event::Operator => self.operator_acts(),
             Event::Chaos => self.chaos(),
@@ -304,7 +323,16 @@ impl World {
             Event::BridgeBack(at, bridge) => self.bridge_is_back(at, bridge),
             Event::ScriptEnds(at, key, line) => self.script_ends(at, key, line),
             Event::EndsInRun(at, key, line, how) => self.ends_in_run(at, key, line, how),
+            Event::CableChaos => self.cable_chaos(),
+            Event::CableMends(cable, turn, flaps) => self.cable_mends(cable, turn, flaps),
+            Event::PortMends(device, port, turn) => self.port_mends(device, port, turn),
+            Event::Hears(side, turn, last) => self.hears(side, turn, last),
+            Event::BridgesSeen(at, life) => self.bridges_are_seen(at, life),
+            Event::Thaws => self.network.dirty = true,
+            Event::IntentOperator => self.intent_operator_acts(),
         }
+        self.network_moves();
+        self.packets_are_right();
         true
     }
 

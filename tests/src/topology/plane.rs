@@ -25,11 +25,16 @@ pub fn write(table: &mut Table, device: usize, name: &DeviceName, intent: Intent
     }
 }
 
+/// The port that packets come in by, and their address.
+type Match = (Box<str>, u128);
+/// With the port that they go out by.
+type Rules = BTreeMap<Match, Box<str>>;
+
 /// The bridges' rules: in their agents' logs, and as packets meet them.
 pub struct Plane {
     log: Table,
     /// Of each bridge, by port and address: where it goes out.
-    rules: Vec<BTreeMap<(Box<str>, u128), Box<str>>>,
+    rules: Vec<Rules>,
 }
 
 /// What became of a packet.
@@ -43,7 +48,7 @@ pub enum Fate {
     Round(Vec<usize>),
 }
 
-fn read(packed: &Packed) -> anyhow::Result<((Box<str>, u128), Box<str>)> {
+fn read(packed: &Packed) -> anyhow::Result<(Match, Box<str>)> {
     let Entry::Rule(rule) = packed.unpack() else { anyhow::bail!("{packed:?} is no rule") };
     let (mut port, mut address) = (None, None);
     for criterion in &rule.selector {
@@ -62,7 +67,7 @@ fn read(packed: &Packed) -> anyhow::Result<((Box<str>, u128), Box<str>)> {
 impl Plane {
     /// Of so many bridges.
     pub fn new(devices: usize) -> Self {
-        Self { log: Table::new(), rules: vec![BTreeMap::new(); devices] }
+        Self { log: Table::new(), rules: vec![Rules::new(); devices] }
     }
 
     /// A write.
@@ -89,7 +94,7 @@ impl Plane {
 
     /// How many rules there are.
     pub fn len(&self) -> usize {
-        self.rules.iter().map(BTreeMap::len).sum()
+        self.rules.iter().map(Rules::len).sum()
     }
 
     /// What agents have on their disks.

@@ -25,7 +25,7 @@ impl Owner {
     }
 
     /// Which intent, if it is one.
-    pub(crate) fn as_intent(self) -> Option<IntentNo> {
+    pub fn as_intent(self) -> Option<IntentNo> {
         let is_one = self.0 & Self::INTENTS != 0 && !self.is_operator();
         is_one.then_some(IntentNo(self.0 & !Self::INTENTS))
     }

@@ -104,9 +104,10 @@ fn asked_differs(shared: &Shared, name: &DeviceName) -> Option<String> {
     Some(format!("no operator asked for {nobody:?}"))
 }
 
-/// An entry of a resource has one.
+/// An entry of a resource has one. Those of intents are looked at with each commit.
 fn owners_differ(tables: &Tables) -> Option<String> {
-    let owned = tables.flows.entries.values().filter(|entry| !entry.owner.is_operator());
+    let is_rows = |entry: &&FlowEntryRecord| !entry.owner.is_operator() && entry.owner.as_intent().is_none();
+    let owned = tables.flows.entries.values().filter(is_rows);
     let mut orphans = owned.filter(|entry| !tables.rows.contains_key(&entry.owner.0));
     orphans.next().map(|entry| format!("the resource is gone that owned {entry:?}"))
 }

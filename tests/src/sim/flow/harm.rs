@@ -54,6 +54,7 @@ impl World {
             Kind::SwitchRestarts => self.switch_stops(at, long / 4),
             Kind::BridgeGone if self.machines[at].host.switch.is_there(bridge) => {
                 self.machines[at].host.switch.loses(bridge);
+                self.network.dirty = true;
                 self.says_seen(at, bridge);
                 self.later(long, Event::BridgeBack(at, bridge));
             }
@@ -92,6 +93,7 @@ impl World {
     /// It is there again, with nothing on it.
     pub fn bridge_is_back(&mut self, at: usize, bridge: &'static str) {
         if self.machines[at].host.switch.away.remove(bridge) {
+            self.network.dirty = true;
             self.note(|world| format!("{}/{bridge} is back", world.machines[at].name));
             self.says_seen(at, bridge);
         }

@@ -5,13 +5,17 @@ mod tree;
 pub use tree::SHARED;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::Arc;
 
 use muster_engine::Hook;
+use muster_intent::intent::{Constraints, Intent};
 use muster_shared::model::OnDelete;
 use muster_shared::model::flow::{Action, Entry, Instruction, Packed};
 
 use super::super::dice::Dice;
 use super::super::flow::{self, MANAGEMENT, Manner, OTHER};
+use super::super::network::Fabric;
 use super::{CONFIG, CUTTING, HANDLE, HIDDEN, Here, Plan, Resource, Runs, Script, Value, What};
 
 /// The same rule, which does something else.
@@ -51,12 +55,19 @@ pub struct Maker {
     nodes: Vec<String>,
     /// By stack number.
     newest: BTreeMap<usize, Plan>,
+    /// The network that links and intents are of.
+    pub fabric: Rc<Fabric>,
 }
 
 /// Names are few, so that rows are found again.
 const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 /// Those that are what they are.
 const FIXED: [&str; 3] = ["x", "y", "z"];
+/// What a stack says of the network, and asks of it.
+const LINK: &str = "l";
+const INTENT: &str = "i";
+/// Packets of stacks' intents are for addresses of their own.
+const OWN_ADDRESS: usize = 100;
 const LINKS: [&str; 4] = ["eth1", "eth2", "eth3", "eth4"];
 /// Over what a job carries itself.
 const LARGE: usize = 70_000;
@@ -73,7 +84,13 @@ pub enum Mood {
 impl Maker {
     /// For these nodes.
     pub fn new(seed: u64, nodes: Vec<String>) -> Self {
-        Self { dice: Dice::new(seed, "plans"), made: 0, nodes, newest: BTreeMap::new() }
+        Self {
+            dice: Dice::new(seed, "plans"),
+            made: 0,
+            nodes,
+            newest: BTreeMap::new(),
+            fabric: Rc::default(),
+        }
     }
 
     /// The newest plan of stack number `stack` with one thing changed in one resource, if there is one: what needs
@@ -145,6 +162,9 @@ impl Maker {
         if self.dice.one_in(6) && is_there {
             plan.resources.insert("x".to_owned(), adopted);
         }
+        if !self.fabric.devices.is_empty() {
+            self.intents(stack, mood, &mut plan);
+        }
         if mood == Mood::Any && self.dice.one_in(5) {
             self.environment(&mut plan);
         }
@@ -161,6 +181,33 @@ impl Maker {
                 return plan;
             }
         }
+    }
+
+    /// Each stack says what one cable is like, and has an intent.
+    fn intents(&mut self, stack: usize, mood: Mood, plan: &mut Plan) {
+        if stack < self.fabric.cables.len() && self.dice.below(3) > 0 {
+            let (ends, millis) = (Box::new(self.fabric.link(stack, 0)), 1 + self.dice.below(3));
+            plan.resources.insert(LINK.into(), Resource::of(What::Here(Here::Link { ends, millis })));
+        }
+        if self.dice.one_in(2) {
+            return;
+        }
+        let fabric = Rc::clone(&self.fabric);
+        let mut wish = fabric.wish(&mut self.dice, OWN_ADDRESS + stack, false);
+        let timeout = if mood == Mood::Any { *self.dice.pick(&[3, 30, 120]) } else { 600 };
+        if mood == Mood::Sound {
+            // Nothing that others, or the network, could be in the way of.
+            let Constraints { vlan, protection, partial_failure, .. } = wish.intent.constraints;
+            let constraints = Constraints { vlan, protection, partial_failure, ..Constraints::default() };
+            wish.intent = Arc::new(Intent { constraints, ..(*wish.intent).clone() });
+            wish.group = None;
+        }
+        let key = format!("s{stack}-own");
+        let mut resource = Resource::of(What::Here(Here::Intent { key, wish, timeout }));
+        if plan.resources.contains_key(LINK) && self.dice.one_in(2) {
+            resource.depends_on.insert(LINK.into());
+        }
+        plan.resources.insert(INTENT.into(), resource);
     }
 
     fn environment(&mut self, plan: &mut Plan) {

@@ -3,10 +3,16 @@
 //! There are two nested templates, which never change; what differs is what they are given.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use muster_intent::intent::Intent;
+use muster_intent::manager::Wish;
+use muster_intent::topology::ConnectPoint;
 use muster_shared::ResourceId;
+use muster_template::{point_json, wish_json};
 use serde_json::{Map, Value as Json, json};
 
+use super::super::network::{CAPACITY, PRIORITY};
 use super::{HANDLE, Plan, Resource, Value, What, script};
 
 /// Names of members of a group come from this.
@@ -36,6 +42,10 @@ pub enum Here {
     Subnet { network: String, third: usize, last: u8 },
     /// `OS::Neutron::Port` of a network by its name, here or elsewhere, or by its id; with the address that ends so.
     Port { network: String, by_id: bool, fixed: Option<(usize, u8)> },
+    /// `Muster::TopologyLink`, both ways, with a latency in milliseconds.
+    Link { ends: Box<(ConnectPoint, ConnectPoint)>, millis: u64 },
+    /// `Muster::Intent`
+    Intent { key: String, wish: Wish, timeout: u64 },
 }
 
 /// `OS::Heat::ResourceGroup` or `OS::Heat::ResourceChain`
@@ -136,6 +146,11 @@ impl Here {
             Here::Config(text) => text.push('+'),
             Here::Wait { count, .. } => *count = 1 + *count % 3,
             Here::Port { fixed: fixed @ Some(_), .. } => *fixed = None,
+            Here::Link { millis, .. } => *millis += 1,
+            Here::Intent { wish, .. } => {
+                let priority = if wish.intent.priority == PRIORITY { PRIORITY + 1 } else { PRIORITY };
+                wish.intent = Arc::new(Intent { priority, ..(*wish.intent).clone() });
+            }
             Here::Port { .. } | Here::Net { .. } | Here::Subnet { .. } | Here::Handle => return None,
         }
         Some(())
@@ -170,6 +185,18 @@ impl Here {
                     all["fixed_ips"] = json!([{"ip_address": format!("10.{third}.0.{last}")}]);
                 }
                 ("OS::Neutron::Port", all)
+            }
+            Here::Link { ends, millis } => {
+                let [from, to] = [&ends.0, &ends.1].map(point_json);
+                let latency = *millis as f64 / 1000.0;
+                let all = json!({"from": from, "to": to, "bandwidth": CAPACITY, "latency": latency});
+                ("Muster::TopologyLink", all)
+            }
+            Here::Intent { key, wish, timeout } => {
+                let mut all = wish_json(&wish.intent, wish.group.as_deref());
+                all.insert("key".into(), json!(key));
+                all.insert("timeout".into(), json!(timeout));
+                ("Muster::Intent", all.into())
             }
         };
         properties.extend(all.as_object().cloned().unwrap_or_default());

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_engine::record::{ResourceRecord, Status};
+use muster_intent::manager::Wish;
 use muster_shared::ResourceId;
 use serde_json::Value as Json;
 
@@ -33,7 +34,9 @@ pub enum Thing<'a> {
     Random(usize),
     /// A port, perhaps with an address that it asks for.
     Port { network: &'a str, fixed: Option<(usize, u8)> },
-    /// A group, a nested stack, a network or a subnet: there is no more to it.
+    /// An intent.
+    Intent { key: &'a str, wish: &'a Wish },
+    /// A group, a nested stack, a network, a subnet or a link: there is no more to it.
     Whole,
 }
 
@@ -59,8 +62,10 @@ impl<'a> At<'a> {
                 What::Here(Here::Value(value)) => Thing::Value(self.text(value)?),
                 What::Here(Here::Random { length, .. }) => Thing::Random(*length),
                 What::Here(Here::Port { network, fixed, .. }) => Thing::Port { network, fixed: *fixed },
+                What::Here(Here::Intent { key, wish, .. }) => Thing::Intent { key, wish },
                 What::Here(
                     Here::Net { .. }
+                    | Here::Link { .. }
                     | Here::Subnet { .. }
                     | Here::Config(_)
                     | Here::Handle

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_engine::flow::record::FlowMark;
 use muster_engine::record::{ResourceRecord, Status};
+use muster_intent::manager::Wish;
+use muster_intent::phase::Request;
 use muster_shared::ResourceId;
 use muster_shared::model::flow::{DeviceName, FlowId, Packed};
 use muster_shared::model::{ContentDigest, DEPLOY_STDOUT, Hostname};
@@ -92,6 +94,7 @@ impl Wanted {
                         return Err(format!("{path} has {address} of {network}, and asked for {fixed:?}"));
                     }
                 }
+                Thing::Intent { key, wish } => intent_is(row.id, key, wish, tables)?,
                 Thing::Whole => {}
             }
         }
@@ -217,6 +220,20 @@ impl Wanted {
                     |link: &String| is_open(link) || by_hand && machine.host.by_hand.contains_key(link);
                 compare("link", name, &self.links[name], &machine.host.links, is_open)
             })
+    }
+}
+
+/// A resource's intent is its own, and as it wants it.
+fn intent_is(row: u64, key: &str, wish: &Wish, tables: &Tables) -> Result<(), String> {
+    let found = tables.intents.intents.values().find(|(record, _)| *record.key == *key);
+    let is_so = found.is_some_and(|(record, owner)| {
+        let is_wanted = record.intent == wish.intent && record.group == wish.group;
+        *owner == Some(row) && is_wanted && record.request == Request::Install
+    });
+    if is_so {
+        Ok(())
+    } else {
+        Err(format!("intent {key} of row {row} should be {wish:?}, and is {found:?}"))
     }
 }
 

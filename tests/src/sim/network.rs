@@ -1,0 +1,100 @@
+//! The network of a run: bridges of some servers, cables between them, and intents over them; or none at all.
+//!
+//! ```text
+//!   cables, bridges, agents ─▶ what is heard at each port ─▶ agents ─▶ topology ─▶ intents ─▶ flow tables ─▶ switches
+//!        └─────────────────────────── a packet walks over what is really there ──────────────────────────────┘
+//! ```
+//!
+//! **Invariants.** No packet ever goes round; what is INSTALLED delivers, where its cables are whole and its rules lie as
+//! its table says; a rule has an intent that is known; nobody gets more of a link than there is. Afterwards each intent
+//! that can be is INSTALLED.
+//!
+//! Runs have one with `--network` alone: what it still finds is in `docs/open-ends.md`.
+//!
+//! Absent: frames of LLDP. Who hears a port follows from the cables, and rules that would pass such frames on have none.
+
+mod act;
+mod cable;
+mod check;
+mod equal;
+mod fabric;
+mod model;
+mod walk;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use muster_shared::model::flow::DeviceName;
+use muster_shared::model::topology::DevicePorts;
+
+use super::dice::Dice;
+use cable::{Cable, Ear, Side};
+pub use fabric::{CAPACITY, Fabric, PRIORITY};
+pub use model::{Wishes, counted, state_is_right};
+use walk::Rules;
+
+/// Cables, what is heard over them, and what agents told of that.
+pub struct Network {
+    /// What is connected with what, as it is meant to be.
+    pub fabric: Rc<Fabric>,
+    /// As they are, in the order of the fabric's.
+    cables: Vec<Cable>,
+    /// Ports for hosts that are down, each with the turn in which it went.
+    down: BTreeMap<(usize, &'static str), u64>,
+    ears: BTreeMap<Side, Ear>,
+    /// What each bridge's agent told last.
+    told: BTreeMap<usize, DevicePorts>,
+    /// Agents that know their bridges: which start of which server.
+    seen: BTreeSet<(usize, u64)>,
+    /// Something happened that may change what is heard.
+    pub dirty: bool,
+    /// Counts faults, so that only the last of a cable is mended.
+    turn: u64,
+    /// What lies on each bridge, as far as packets of intents go.
+    rules: Vec<Rules>,
+    /// Of what was looked at last.
+    print: u64,
+    /// The version of intents whose reservations were added up last.
+    added_up: u64,
+    /// When cables break, and how.
+    chaos: Dice,
+    /// How long it takes until something is heard.
+    air: Dice,
+    /// What operators ask for.
+    wishes: Dice,
+}
+
+impl Network {
+    /// Of a run with so many servers.
+    pub fn new(seed: u64, nodes: usize) -> Self {
+        let fabric = Fabric::new(&mut Dice::new(seed, "fabric"), nodes);
+        let cables = fabric.cables.iter().map(|_| Cable::default()).collect();
+        let rules = fabric.devices.iter().map(|_| Rules::default()).collect();
+        Self {
+            fabric: Rc::new(fabric),
+            cables,
+            down: BTreeMap::new(),
+            ears: BTreeMap::new(),
+            told: BTreeMap::new(),
+            seen: BTreeSet::new(),
+            dirty: false,
+            turn: 0,
+            rules,
+            print: 0,
+            added_up: 0,
+            chaos: Dice::new(seed, "cables"),
+            air: Dice::new(seed, "beacons"),
+            wishes: Dice::new(seed, "intents"),
+        }
+    }
+
+    /// There is none.
+    pub fn is_empty(&self) -> bool {
+        self.fabric.devices.is_empty()
+    }
+
+    /// A bridge's number.
+    fn number(&self, device: &DeviceName) -> Option<usize> {
+        self.fabric.devices.iter().position(|it| it == device)
+    }
+}

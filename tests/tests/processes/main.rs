@@ -10,6 +10,7 @@ mod deployments;
 mod disk;
 mod drop_in;
 mod files;
+mod fleets;
 mod flows;
 mod flows_nftables;
 mod gone;

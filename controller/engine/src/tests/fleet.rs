@@ -291,3 +291,35 @@ fn what_nobody_wants_by_mistake() {
         "{why}"
     );
 }
+
+#[test]
+fn who_comes_and_cannot_have_it_fails_alone() {
+    let mut bed = fleet(3, 2);
+    let one =
+        of(&["  f: {type: Muster::File, properties: {node: node-2, path: /etc/motd, content: other}}\n"]);
+    bed.ask(Request::Create { name: "other".parse().unwrap(), source: one, options: options() }).unwrap();
+    bed.idle();
+    let all = of(&[
+        "  m: {type: Muster::File, for_each: {nodes: role=web}, deletion_policy: retain, properties: {path: /etc/motd, content: hi}}\n",
+    ]);
+    bed.create(all).unwrap();
+    bed.idle();
+    assert_eq!(bed.status(), "CREATE_COMPLETE");
+    later(&mut bed);
+    label(&mut bed, 2, "role=web");
+    bed.idle();
+    assert_eq!(bed.status(), "UPDATE_FAILED");
+    assert!(bed.resource("m[node-2]").status_reason.contains("belongs to resource f of stack other"));
+    assert_eq!(bed.resource("m[node-1]").status, "COMPLETE");
+    // It is not meant any more: all is well. What is retained stays where it is.
+    later(&mut bed);
+    label(&mut bed, 2, "role");
+    label(&mut bed, 0, "role");
+    later(&mut bed);
+    bed.ran.clear();
+    bed.idle();
+    later(&mut bed);
+    bed.idle();
+    assert_eq!((bed.status().as_str(), names(&bed)), ("UPDATE_COMPLETE", vec!["m[node-1]".to_owned()]));
+    assert!(bed.disk().iter().any(|file| file == "/etc/motd hi"), "{:?}", bed.disk());
+}

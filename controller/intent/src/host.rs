@@ -4,11 +4,12 @@
 //!
 //! Absent: who tells of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use muster_shared::model::flow::DeviceName;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -87,7 +88,11 @@ impl Said {
 
 /// Hosts of a site.
 #[derive(Debug, Default)]
-pub(crate) struct Hosts(BTreeMap<HostId, Said>);
+pub(crate) struct Hosts {
+    by_id: BTreeMap<HostId, Said>,
+    /// By device those that are observed there.
+    observed: BTreeMap<DeviceName, BTreeSet<HostId>>,
+}
 
 /// There are more than [`HOSTS_MAX`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -96,7 +101,7 @@ pub struct TooManyHosts;
 
 impl Hosts {
     pub fn get(&self, id: HostId) -> Option<&Host> {
-        self.0.get(&id)?.counts()
+        self.by_id.get(&id)?.counts()
     }
 
     /// By id: whether it was declared, and whether it was observed.
@@ -105,22 +110,33 @@ impl Hosts {
             let (id, declared, observed) = (*id, said.declared.is_some(), said.observed.is_some());
             Some((id, self.get(id)?, declared, observed))
         };
-        self.0.iter().filter_map(one)
+        self.by_id.iter().filter_map(one)
     }
 
-    /// Those that somebody sees at these points.
-    pub fn observed_at(&self, at: impl Fn(&ConnectPoint) -> bool) -> Vec<HostId> {
-        let seen =
-            self.0.iter().filter(|(_, said)| said.observed.as_ref().is_some_and(|it| at(&it.location)));
-        seen.map(|(id, _)| *id).collect()
+    /// Those that somebody sees on a device.
+    pub fn observed_on(&self, device: &DeviceName) -> impl Iterator<Item = HostId> {
+        self.observed.get(device).into_iter().flatten().copied()
     }
 
     /// Whether it is elsewhere now.
     pub fn say(&mut self, id: HostId, is_declared: bool, host: Option<Host>) -> Result<bool, TooManyHosts> {
-        if !self.0.contains_key(&id) && (host.is_none() || self.0.len() >= HOSTS_MAX) {
+        if !self.by_id.contains_key(&id) && (host.is_none() || self.by_id.len() >= HOSTS_MAX) {
             return if host.is_some() { Err(TooManyHosts) } else { Ok(false) };
         }
-        let said = self.0.entry(id).or_default();
+        let said = self.by_id.entry(id).or_default();
+        if !is_declared {
+            if let Some(old) = &said.observed
+                && let Some(there) = self.observed.get_mut(&old.location.device)
+            {
+                there.remove(&id);
+                if there.is_empty() {
+                    self.observed.remove(&old.location.device);
+                }
+            }
+            if let Some(new) = &host {
+                self.observed.entry(new.location.device.clone()).or_default().insert(id);
+            }
+        }
         let before = said.counts().map(|host| host.location.clone());
         if is_declared {
             said.declared = host
@@ -129,7 +145,7 @@ impl Hosts {
         }
         let has_moved = said.counts().map(|host| &host.location) != before.as_ref();
         if said.counts().is_none() {
-            self.0.remove(&id);
+            self.by_id.remove(&id);
         }
         Ok(has_moved)
     }

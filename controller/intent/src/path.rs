@@ -65,8 +65,10 @@ struct Seen {
 /// be kept.
 pub type Closed = Option<Arc<[LinkNo]>>;
 
-/// Devices of which trees are kept: of 1,000 devices each, that is some 50 MB.
+/// Devices of which trees are kept, of either kind: of 1,000 devices each, that is some 60 MB …
 const TREES_MAX: usize = 4096;
+/// … and no more of it in a larger network.
+const CELLS_MAX: usize = TREES_MAX * 1024;
 /// Of [`Closed`]: an intent is tracked by each of them.
 const CLOSED_MAX: usize = 64;
 /// Links that a search finds closed before it looks whether anything leads to its end at all.
@@ -78,10 +80,10 @@ impl Trees {
     /// The cheapest path by cost, over all links.
     pub fn cheapest(&mut self, topology: &Topology, from: DeviceNo, to: DeviceNo) -> Option<Path> {
         self.renew(topology);
-        let out = &self.out;
-        if self.by_source.len() >= TREES_MAX {
+        if self.by_source.len() >= self.trees_max() {
             self.by_source.clear();
         }
+        let out = &self.out;
         let last = self.by_source.entry(from).or_insert_with(|| tree(out, from.index()).0);
         let mut path = Path::new();
         let mut at = to;
@@ -232,11 +234,15 @@ impl Trees {
     /// How far each device is from this one, over all links.
     fn towards(&mut self, topology: &Topology, to: DeviceNo) -> Arc<[u64]> {
         self.renew(topology);
-        let into = &self.into;
-        if self.by_target.len() >= TREES_MAX {
+        if self.by_target.len() >= self.trees_max() {
             self.by_target.clear();
         }
+        let into = &self.into;
         self.by_target.entry(to).or_insert_with(|| tree(into, to.index()).1.into()).clone()
+    }
+
+    fn trees_max(&self) -> usize {
+        (CELLS_MAX / self.out.len().max(1)).clamp(1, TREES_MAX)
     }
 
     fn renew(&mut self, topology: &Topology) {

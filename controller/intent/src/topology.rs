@@ -412,9 +412,9 @@ impl Topology {
         self.changes.remove(&Change::Host(host));
     }
 
-    /// Those that were seen at these points.
-    pub(crate) fn hosts_observed_at(&self, at: impl Fn(&ConnectPoint) -> bool) -> Vec<HostId> {
-        self.hosts.observed_at(at)
+    /// Those that were seen on a device.
+    pub(crate) fn hosts_observed_on(&self, device: &DeviceName) -> impl Iterator<Item = HostId> {
+        self.hosts.observed_on(device)
     }
 
     /// The link over which LLDP is heard at a port.

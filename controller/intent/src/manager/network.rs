@@ -236,10 +236,10 @@ impl Manager {
             self.topology.port(&host.location).is_some_and(|it| !self.topology.is_inner(it))
         };
         let seen: BTreeMap<HostId, Host> = seen.into_iter().filter(is_free).collect();
-        for id in self.topology.hosts_observed_at(|at| devices.contains(&at.device)) {
-            if !seen.contains_key(&id) {
-                let _is_known = self.topology.observe_host(id, None);
-            }
+        let known = devices.iter().flat_map(|device| self.topology.hosts_observed_on(device));
+        let gone: Vec<HostId> = known.filter(|id| !seen.contains_key(id)).collect();
+        for id in gone {
+            let _was_known = self.topology.observe_host(id, None);
         }
         for (id, host) in seen {
             let _too_many = self.topology.observe_host(id, Some(host));

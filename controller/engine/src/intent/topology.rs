@@ -110,10 +110,8 @@ impl Engine {
         let mut seen = Vec::new();
         for (bridge, device) in told {
             let device_name = DeviceName { node: name.clone(), bridge: bridge.clone() };
-            let links = facts
-                .links
-                .iter()
-                .filter(|link| device.ports.binary_search_by(|port| (*port.name).cmp(&link.name)).is_ok());
+            let ports: BTreeSet<&str> = device.ports.iter().map(|port| &*port.name).collect();
+            let links = facts.links.iter().filter(|link| ports.contains(&*link.name));
             for link in links {
                 let location = ConnectPoint { device: device_name.clone(), port: link.name.as_str().into() };
                 let own = (link.kind == INTERNAL).then_some(link.mac).flatten().and_then(HostId::new);

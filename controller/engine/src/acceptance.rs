@@ -41,7 +41,7 @@ impl Engine {
         options: &Options,
     ) -> Result<Planned, Refusal> {
         let Source { tree, policies, .. } = source;
-        let grown = self.grown(stack, tree);
+        let grown = self.grown(stack, tree, true);
         let tree =
             grown.map_err(|errors| Refusal::Invalid(stack.without_hidden(tree, &errors.to_string())))?;
         if tree.len() > RESOURCES_MAX {

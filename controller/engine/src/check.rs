@@ -81,7 +81,7 @@ impl Engine {
     }
 
     /// What a check has found is asked again by the next one: somebody may have put it right.
-    fn forget_verdicts(&mut self, id: u64) {
+    pub(crate) fn forget_verdicts(&mut self, id: u64) {
         let Some(stack) = self.stacks.get(&id) else { return };
         let failed = |slot: &Slot| {
             let row = &self.rows[*slot];
@@ -95,7 +95,7 @@ impl Engine {
         for slot in slots {
             let row = &mut self.rows[slot];
             row.status = Some(Status::Complete);
-            row.reason = None;
+            (row.reason, row.failed) = (None, false);
             self.row_changed(slot, false);
         }
     }
@@ -318,7 +318,7 @@ impl Engine {
             reasons.push("…".into());
         }
         self.end_failed(id, reasons.join("; "));
-        self.fit_after_check(id);
+        self.fit_if_owed(id);
     }
 
     fn why_it_fails(&self, slot: Slot) -> String {

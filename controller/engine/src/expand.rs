@@ -36,6 +36,8 @@ struct There<'a> {
     stack: &'a Stack,
     /// What the stack is to be.
     wanted: &'a Tree,
+    /// Nodes that have come are meant too.
+    follows: bool,
 }
 
 impl There<'_> {
@@ -83,7 +85,10 @@ impl Known for There<'_> {
     }
 
     fn nodes(&self, path: &str, selector: &Selector) -> Vec<Arc<str>> {
-        self.engine.meant(self.stack, path, selector)
+        match self.follows {
+            true => self.engine.meant(self.stack, path, selector),
+            false => self.engine.still_meant(self.stack, path, selector),
+        }
     }
 
     fn is_there(&self, path: &str) -> bool {
@@ -92,12 +97,12 @@ impl Known for There<'_> {
 }
 
 impl Engine {
-    /// The tree of a source as it is now that this is there.
-    pub(crate) fn grown(&self, stack: &Stack, tree: &Arc<Tree>) -> Result<Arc<Tree>, Errors> {
+    /// The tree of a source as it is now that this is there. `follows`: also nodes that have come.
+    pub(crate) fn grown(&self, stack: &Stack, tree: &Arc<Tree>, follows: bool) -> Result<Arc<Tree>, Errors> {
         if !tree.looks_at_what_is_there() {
             return Ok(Arc::clone(tree));
         }
-        tree.with(&There { engine: self, stack, wanted: tree }).map(Arc::new)
+        tree.with(&There { engine: self, stack, wanted: tree, follows }).map(Arc::new)
     }
 
     /// What a group never gives again is known as soon as that is decided.
@@ -155,7 +160,8 @@ impl Engine {
                 "what is decided on by other resources came out another way {ANEW_MAX} times"
             ));
         }
-        let tree = self.grown(stack, &walk.tree).map_err(|errors| errors.to_string())?;
+        let follows = stack.status == Status::InProgress;
+        let tree = self.grown(stack, &walk.tree, follows).map_err(|errors| errors.to_string())?;
         let plan = self.plan_again(stack, &tree);
         let checked = self.check(id, &plan, &tree, &Options::default());
         checked.map_err(|refusal| refusal.to_string())?;
@@ -188,13 +194,17 @@ impl Engine {
     /// The same operation, of the same revision and with the same time left. `fits`: because of nodes.
     pub(crate) fn lay_out_again(&mut self, id: u64, plan: Plan, tree: Arc<Tree>, fits: bool) {
         let Some(stack) = self.stacks.get(&id) else { return };
-        let failed: BTreeSet<Slot> =
-            stack.forward.iter().copied().filter(|slot| self.rows[*slot].failed).collect();
+        let is_loaded = stack.walk.is_none();
+        let has_failed = |slot: &Slot| {
+            let row = &self.rows[*slot];
+            if is_loaded { row.failed_before() } else { row.failed }
+        };
+        let mut failed: BTreeSet<Slot> = stack.forward.iter().copied().filter(has_failed).collect();
         let known = stack
             .walk
             .as_ref()
             .map(|walk| (walk.timeout, walk.since, walk.ended, walk.batches.clone(), walk.timed_out));
-        let (traversal, status) = (stack.traversal, stack.status);
+        let (traversal, status, timed_out) = (stack.traversal, stack.status, stack.has_timed_out());
         self.leave_rollouts(id);
         let walk = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut());
         let rollouts = walk.map(|walk| std::mem::take(&mut walk.rollouts));
@@ -206,6 +216,8 @@ impl Engine {
         if let Some((timeout, since, ended, batches, timed_out)) = known {
             (due, walk.since, walk.ended, walk.batches) = (timeout, since, ended, batches);
             walk.timed_out = timed_out;
+        } else {
+            (walk.ended, walk.timed_out) = (status == Status::Failed, timed_out);
         }
         due = due.filter(|_| status == Status::InProgress);
         let set = std::mem::replace(&mut walk.timeout, due);
@@ -216,7 +228,12 @@ impl Engine {
             self.timers.set(due, TimerKey::Stack(id, traversal));
             self.watch(id);
         }
+        // Of a row that waits again, it is not known whether it failed in this operation.
+        failed.retain(|slot| !is_loaded || self.rows.get(*slot).is_some_and(|row| row.blocked == 0));
         self.stay_failed(id, &failed);
+        if is_loaded {
+            self.take_up_rollouts(id, &tree);
+        }
         self.agenda.push_back(Todo::CheckEnd(id));
     }
 

@@ -3,8 +3,9 @@
 //! ```text
 //!   a node joins, is labelled, is removed ─▶ somebody is meant who has no member, or the other way round
 //!      ├── an operation is under way ─▶ it goes on with the new tree: only what comes or goes is touched
-//!      ├── the stack is COMPLETE ─▶ its revision is walked again
-//!      └── a check is under way ─▶ when that has ended
+//!      ├── the stack is COMPLETE, also where a check has found that something drifted ─▶ its revision is walked again
+//!      ├── a check is under way ─▶ when that has ended
+//!      └── its operation has FAILED ─▶ those who go do, those who come wait for the next one, or until it ends well after all
 //! ```
 //!
 //! The first change is followed at once, and those of the next second together: a thousand nodes that join are not a
@@ -42,7 +43,7 @@ pub(crate) struct Fitting {
     last: Option<MonoTime>,
     /// When it will.
     due: Option<MonoTime>,
-    /// It does when its check has ended.
+    /// It does when the present operation has ended.
     later: bool,
 }
 
@@ -92,14 +93,22 @@ impl Engine {
         nodes.map(|(_, node)| node.name.as_str().into()).collect()
     }
 
+    /// Those of them that have a member.
+    pub(crate) fn still_meant(&self, stack: &Stack, path: &str, selector: &Selector) -> Vec<Arc<str>> {
+        let mut nodes = self.meant(stack, path, selector);
+        nodes.retain(|node| self.has_member(stack, path, node));
+        nodes
+    }
+
     fn is_meant(&self, stack: &Stack, path: &str, selector: &Selector, key: NodeKey) -> bool {
         self.nodes[key].joined.as_ref().is_some_and(|joined| {
-            selector.matches(&joined.labels, None) && (!joined.revoked || self.has_member(stack, path, key))
+            selector.matches(&joined.labels, None)
+                && (!joined.revoked || self.has_member(stack, path, self.nodes[key].name.as_str()))
         })
     }
 
-    fn has_member(&self, stack: &Stack, path: &str, key: NodeKey) -> bool {
-        let name = format!("{path}[{}]", self.nodes[key].name);
+    fn has_member(&self, stack: &Stack, path: &str, node: &str) -> bool {
+        let name = format!("{path}[{node}]");
         stack.forward.binary_search_by(|slot| (*self.rows[*slot].name).cmp(&name)).is_ok()
     }
 
@@ -107,7 +116,7 @@ impl Engine {
     pub(crate) fn follow_node(&mut self, key: NodeKey) {
         let differs = |stack: &Stack| {
             let differs = |set: &Meant| {
-                let has = self.has_member(stack, &set.path, key);
+                let has = self.has_member(stack, &set.path, self.nodes[key].name.as_str());
                 has != self.is_meant(stack, &set.path, &set.selector, key)
             };
             stack.sets.iter().any(differs)
@@ -119,23 +128,26 @@ impl Engine {
 
     /// After a restart: somebody may have come just before it.
     pub(crate) fn follow_all(&mut self) {
-        let unfit = |stack: &&Stack| {
-            let is_unfit = |set: &Meant| {
-                let meant = self.meant(stack, &set.path, &set.selector);
-                let prefix = format!("{}[", set.path);
-                let from = stack.forward.partition_point(|slot| *self.rows[*slot].name < *prefix);
-                let rows = stack.forward[from..].iter().map(|slot| &self.rows[*slot].name);
-                let there = rows.take_while(|name| name.starts_with(&prefix)).count();
-                let named = |node: &Arc<str>| format!("{prefix}{node}]");
-                let has = |name: String| {
-                    stack.forward.binary_search_by(|slot| (*self.rows[*slot].name).cmp(&name)).is_ok()
-                };
-                there != meant.len() || !meant.iter().map(named).all(has)
-            };
-            stack.walk.is_none() && stack.sets.iter().any(is_unfit)
-        };
-        let stacks: Vec<u64> = self.stacks.values().filter(unfit).map(|stack| stack.id).collect();
+        let stacks = self.stacks.values().filter(|stack| self.is_unfit(stack));
+        let stacks: Vec<u64> = stacks.map(|stack| stack.id).collect();
         stacks.into_iter().for_each(|id| self.fit_soon(id));
+    }
+
+    /// Somebody is meant who has no member, or the other way round.
+    fn is_unfit(&self, stack: &Stack) -> bool {
+        let is_unfit = |set: &Meant| {
+            let meant = self.meant(stack, &set.path, &set.selector);
+            let prefix = format!("{}[", set.path);
+            let from = stack.forward.partition_point(|slot| *self.rows[*slot].name < *prefix);
+            let rows = stack.forward[from..].iter().map(|slot| &self.rows[*slot].name);
+            let there = rows.take_while(|name| name.starts_with(&prefix)).count();
+            let named = |node: &Arc<str>| format!("{prefix}{node}]");
+            let has = |name: String| {
+                stack.forward.binary_search_by(|slot| (*self.rows[*slot].name).cmp(&name)).is_ok()
+            };
+            there != meant.len() || !meant.iter().map(named).all(has)
+        };
+        stack.sets.iter().any(is_unfit)
     }
 
     fn fit_soon(&mut self, id: u64) {
@@ -159,8 +171,8 @@ impl Engine {
         }
     }
 
-    /// A check has made room for what came meanwhile.
-    pub(crate) fn fit_after_check(&mut self, id: u64) {
+    /// An operation has made room for what came meanwhile.
+    pub(crate) fn fit_if_owed(&mut self, id: u64) {
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         if std::mem::take(&mut stack.fitting.later) {
             self.fit_soon(id);
@@ -173,27 +185,45 @@ impl Engine {
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         stack.fitting.due = None;
         stack.fitting.last = Some(now);
-        // Whoever cancelled an operation wants nothing to begin; the next one looks who is there.
-        if stack.cancelled || stack.action == StackAction::Delete {
+        if stack.action == StackAction::Delete {
             return;
         }
         let is_under_way = stack.status == Status::InProgress;
+        let Some(stack) = self.stacks.get(&id) else { return };
         match stack.walk.as_ref().map(|walk| walk.stage) {
-            Some(Stage::Check) if is_under_way => stack.fitting.later = true,
+            // Whoever cancelled wants nothing to begin.
+            _ if stack.cancelled => {}
             Some(Stage::First | Stage::Forward | Stage::Cleanup) => self.fit_walk(id),
-            // Its revision is being read, or cannot be.
-            None if stack.status != Status::Complete => {}
+            None if is_under_way => return, // its revision is being read, and is walked with the nodes of then
             Some(Stage::Check) | None => {
-                self.leave_walk(id);
-                self.begin_again(id, "the nodes that its selectors mean have changed".into());
+                if !is_under_way && self.stands_whole(stack) && self.is_unfit(stack) {
+                    self.leave_walk(id);
+                    // What the check has found is for the next operation that somebody asks for.
+                    self.forget_verdicts(id);
+                    return self.begin_again(id, "the nodes that its selectors mean have changed".into());
+                }
             }
         }
+        let is_owed = self.stacks.get(&id).is_some_and(|stack| self.is_unfit(stack));
+        if let Some(stack) = self.stacks.get_mut(&id) {
+            stack.fitting.later = is_owed;
+        }
+    }
+
+    /// It is COMPLETE, or was before a check that failed.
+    fn stands_whole(&self, stack: &Stack) -> bool {
+        let is_ready = |slot: &Slot| self.rows[*slot].ready;
+        let stood = || stack.extras.is_empty() && stack.forward.iter().all(is_ready);
+        stack.status == Status::Complete
+            || (stack.action == StackAction::Check && !stack.cancelled && stood())
     }
 
     fn fit_walk(&mut self, id: u64) {
         let Some(stack) = self.stacks.get(&id) else { return };
         let Some(walk) = &stack.walk else { return };
-        let tree = match self.grown(stack, &walk.tree) {
+        // What has failed does not spread to those who come.
+        let follows = stack.status == Status::InProgress;
+        let tree = match self.grown(stack, &walk.tree, follows) {
             Ok(tree) => tree,
             Err(errors) => {
                 let reason = stack.without_hidden(&walk.tree, &errors.to_string());

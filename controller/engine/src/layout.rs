@@ -85,7 +85,9 @@ impl Engine {
         });
         stack.extras = dropped.iter().copied().collect();
         // Work of an earlier traversal is taken back where it can be; what fits the new one is found by visit().
-        let blocked = slots.iter().filter(|slot| !fits && self.rows[**slot].blocked > 0);
+        let keeps =
+            |row: &Row| fits && !row.is_going() && row.work.as_ref().is_none_or(|work| work.state.is_sent());
+        let blocked = slots.iter().filter(|slot| self.rows[**slot].blocked > 0 && !keeps(&self.rows[**slot]));
         let gone = dropped.iter().filter(|slot| !fits || !self.rows[**slot].is_going());
         let obsolete: Vec<Slot> = gone.chain(blocked).copied().collect();
         for slot in obsolete {

@@ -19,7 +19,7 @@ use crate::record::{
 use crate::request::Source;
 use crate::resource::{Rare, Role, Row, Slot, Work, WorkState};
 use crate::rollout::Rollouts;
-use crate::stack::{Adjacency, Stack, Stage, TIMED_OUT, Walk};
+use crate::stack::{Adjacency, Stack, Stage, Walk};
 use crate::visit::stored_content;
 
 /// All that the store holds and the engine needs.
@@ -284,7 +284,8 @@ impl Engine {
         let Source { tree, .. } = source;
         let Some(stack) = self.stacks.get(&id) else { return };
         let unfit = "the store's rows do not fit its revision: update or delete the stack";
-        let Ok(tree) = self.grown(stack, &tree) else { return self.abandon(id, unfit) };
+        let follows = stack.status == Status::InProgress;
+        let Ok(tree) = self.grown(stack, &tree, follows) else { return self.abandon(id, unfit) };
         if tree.names() != stack.names {
             if !tree.looks_at_what_is_there() {
                 return self.abandon(id, unfit);
@@ -322,7 +323,7 @@ impl Engine {
             rollouts: Rollouts::default(),
             anew: 0,
             timeout: timed.then_some(timeout),
-            timed_out: stack.status == Status::Failed && stack.reason.starts_with(TIMED_OUT),
+            timed_out: stack.has_timed_out(),
         };
         for (index, slot) in stack.forward.iter().enumerate() {
             let blocked = tree
@@ -338,8 +339,7 @@ impl Engine {
                 row.blocked = u32::try_from(blocked).expect("bounded when the revision was taken");
                 walk.total += 1;
                 walk.forward_left += 1;
-                let waits = row.rare().hook.is_some() || row.rare().pause.is_some();
-                if row.status == Some(Status::Failed) && row.blocked == 0 && !waits {
+                if row.failed_before() && row.blocked == 0 {
                     walk.failed += 1;
                     row.failed = true;
                 } else {

@@ -329,6 +329,14 @@ impl Engine {
     fn take_up_walk(&mut self, id: u64) {
         let Some(stack) = self.stacks.get(&id) else { return };
         let Some(walk) = &stack.walk else { return };
+        let follows = stack.status == Status::InProgress;
+        if let Ok(tree) = self.grown(stack, &walk.tree, follows)
+            && tree.names() != stack.names
+        {
+            // The node was one that a selector means: all that is known of the others stays so.
+            let plan = self.plan_again(stack, &tree);
+            return self.lay_out_again(id, plan, tree, true);
+        }
         let source = Source {
             tree: walk.tree.clone(),
             policies: stack.policies.clone(),

@@ -311,7 +311,7 @@ impl Engine {
             self.timers.clear(due, TimerKey::Stack(id, traversal));
         }
         self.effect(Effect::Discard(walk.tree));
-        self.fit_after_check(id);
+        self.fit_if_owed(id);
     }
 }
 

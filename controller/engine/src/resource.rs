@@ -248,6 +248,12 @@ impl Row {
         self.rare().lost_from.is_some()
     }
 
+    /// After a restart: it has failed, and nobody is asked for it.
+    pub fn failed_before(&self) -> bool {
+        let waits = self.rare().hook.is_some() || self.rare().pause.is_some();
+        self.status == Some(Status::Failed) && !self.ready && !waits
+    }
+
     /// It failed, but without a job: its agent holds what the last job made, or has found it as it is to be since.
     pub fn is_intact(&self) -> bool {
         let holds = self.held == Some(self.generation) || self.observed == Observation::InSync;

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::StackName;
-use muster_shared::model::Action;
 use muster_template::{Kind, Set, Tree, suggestion};
 use serde::{Deserialize, Serialize};
 
@@ -408,9 +407,6 @@ impl Engine {
             });
         }
         let Some(slot) = self.row_named(id, path) else { return };
-        if self.rows[slot].applied {
-            self.rows[slot].action = Some(Action::Update);
-        }
         self.fail_row(slot, format!("its rollout was aborted: {reason}; {untouched} were not begun"));
     }
 
@@ -470,9 +466,7 @@ impl Engine {
     pub(crate) fn no_paused_rollout(&self, id: u64) -> Result<(), Refusal> {
         let stack = &self.stacks[&id];
         let Some(walk) = stack.walk.as_ref().filter(|_| !stack.cancelled) else { return Ok(()) };
-        let is_open = |wave: &Wave| wave.waiting().0 > 0 || wave.begun().len() > 0;
-        let is_paused = |wave: &Wave| *wave.state() == State::Paused && is_open(wave);
-        let paused = walk.rollouts.waves.iter().find(|(_, wave)| is_paused(wave));
+        let paused = walk.rollouts.waves.iter().find(|(_, wave)| *wave.state() == State::Paused);
         let Some((path, _)) = paused else { return Ok(()) };
         let name = &stack.name;
         Err(Refusal::Conflict(format!(

@@ -211,6 +211,11 @@ impl Stack {
         self.cancelled || self.action == StackAction::Check
     }
 
+    /// It has failed because its time was over.
+    pub fn has_timed_out(&self) -> bool {
+        self.status == Status::Failed && self.reason.starts_with(TIMED_OUT)
+    }
+
     pub fn is_being_deleted(&self) -> bool {
         self.action == StackAction::Delete && self.status == Status::InProgress
     }

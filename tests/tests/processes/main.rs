@@ -10,7 +10,6 @@ mod deployments;
 mod disk;
 mod drop_in;
 mod files;
-mod fleets;
 mod flows;
 mod flows_nftables;
 mod gone;

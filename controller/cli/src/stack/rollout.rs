@@ -95,7 +95,7 @@ fn line(rollout: &Value) -> String {
         (Some("paused"), ..) => Some("paused".to_owned()),
         (Some("timed_out"), ..) => Some("stopped when the stack had had its time".to_owned()),
         (_, Some("canary"), Some(seconds)) => Some(format!("the canary has {seconds} s to go")),
-        (_, Some("canary"), None) if in_flight > 0 => Some("the canary is under way".to_owned()),
+        (_, Some("canary"), None) => Some("the canary is under way".to_owned()),
         (_, _, Some(seconds)) => Some(format!("next batch in {seconds} s")),
         _ => None,
     });

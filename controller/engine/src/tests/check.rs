@@ -18,7 +18,7 @@ fn made(source: &str, nodes: usize) -> Bed {
 }
 
 /// Somebody changes the thing of a resource on its node, or takes it away.
-fn change(bed: &mut Bed, resource: &str, away: bool) {
+pub fn change(bed: &mut Bed, resource: &str, away: bool) {
     let id = bed.tables.resources.values().find(|row| &*row.name == resource).unwrap().physical;
     for host in bed.hosts.values_mut() {
         if let Some((spec, _)) = host.things.get_mut(&id) {

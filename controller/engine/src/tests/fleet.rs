@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::bed::{Bed, node, options, stack};
+use super::check::change;
 use super::trees::source;
 use crate::{Answer, Options, Refusal, Request, Source};
 
@@ -292,34 +293,110 @@ fn what_nobody_wants_by_mistake() {
     );
 }
 
-#[test]
-fn who_comes_and_cannot_have_it_fails_alone() {
-    let mut bed = fleet(3, 2);
-    let one =
-        of(&["  f: {type: Muster::File, properties: {node: node-2, path: /etc/motd, content: other}}\n"]);
-    bed.ask(Request::Create { name: "other".parse().unwrap(), source: one, options: options() }).unwrap();
+/// `fails`: a resource of node-0 fails for good, and all else is done.
+fn all_but_one(fails: bool) -> Bed {
+    let mut bed = fleet(4, 2);
+    bed.create(pair("1")).unwrap();
+    if fails {
+        bed.fail_next(&node(0), true);
+    }
     bed.idle();
-    let all = of(&[
-        "  m: {type: Muster::File, for_each: {nodes: role=web}, deletion_policy: retain, properties: {path: /etc/motd, content: hi}}\n",
-    ]);
-    bed.create(all).unwrap();
-    bed.idle();
-    assert_eq!(bed.status(), "CREATE_COMPLETE");
-    later(&mut bed);
-    label(&mut bed, 2, "role=web");
-    bed.idle();
-    assert_eq!(bed.status(), "UPDATE_FAILED");
-    assert!(bed.resource("m[node-2]").status_reason.contains("belongs to resource f of stack other"));
-    assert_eq!(bed.resource("m[node-1]").status, "COMPLETE");
-    // It is not meant any more: all is well. What is retained stays where it is.
-    later(&mut bed);
-    label(&mut bed, 2, "role");
-    label(&mut bed, 0, "role");
-    later(&mut bed);
     bed.ran.clear();
-    bed.idle();
     later(&mut bed);
+    bed
+}
+
+#[test]
+fn a_check_ends_no_failure_and_corrects_no_drift() {
+    let label_after_check = |bed: &mut Bed, restarts: bool| {
+        bed.check().unwrap();
+        bed.idle();
+        assert_eq!(bed.status(), "CHECK_FAILED");
+        bed.ran.clear();
+        if restarts {
+            bed.restart();
+            (0..4).for_each(|index| bed.connect(&node(index)));
+        }
+        later(bed);
+        label(bed, 2, "role=web");
+        let ran = ran(bed);
+        (ran, bed.status())
+    };
+    for restarts in [false, true] {
+        // What has failed or was cancelled is not begun again by a node.
+        let mut bed = all_but_one(true);
+        assert_eq!(label_after_check(&mut bed, restarts), (vec![], "CHECK_FAILED".into()));
+        bed.update(pair("1")).unwrap();
+        assert_eq!(ran(&mut bed).len(), 4, "the next operation sees to all");
+        assert_eq!((bed.status().as_str(), names(&bed).len()), ("UPDATE_COMPLETE", 6));
+        let mut bed = fleet(4, 2);
+        bed.create(pair("1")).unwrap();
+        bed.cancel().unwrap();
+        bed.idle();
+        assert_eq!(label_after_check(&mut bed, restarts), (vec![], "CHECK_FAILED".into()));
+        // What drifted is left for an operation that somebody asks for, the newcomer is not.
+        let mut bed = all_but_one(false);
+        change(&mut bed, "a[node-0]", false);
+        let came = vec!["Create a[node-2]".into(), "Create b[node-2]".into()];
+        assert_eq!(label_after_check(&mut bed, restarts), (came, "UPDATE_COMPLETE".into()));
+        assert_eq!(bed.resource("a[node-0]").observed, "drifted");
+        bed.update(pair("1")).unwrap();
+        assert_eq!(ran(&mut bed)[0], "Update a[node-0]");
+    }
+}
+
+#[test]
+fn what_has_failed_is_not_tried_again_because_of_nodes() {
+    // A node that comes is followed when the stack is COMPLETE after all.
+    let mut bed = all_but_one(true);
+    label(&mut bed, 2, "role=web");
+    later(&mut bed);
+    assert_eq!((ran(&mut bed).len(), bed.status().as_str()), (0, "CREATE_FAILED"));
+    // One that is removed takes its own with it.
+    bed.remove(&node(1));
+    later(&mut bed);
+    assert_eq!((ran(&mut bed).len(), bed.status().as_str()), (0, "CREATE_FAILED"));
+    assert_eq!(names(&bed), ["a[node-0]", "b[node-0]"]);
+    bed.restart();
+    (0..4).filter(|index| *index != 1).for_each(|index| bed.connect(&node(index)));
+    later(&mut bed);
+    assert_eq!((ran(&mut bed).len(), bed.status().as_str()), (0, "CREATE_FAILED"));
+    bed.update(pair("1")).unwrap();
     bed.idle();
-    assert_eq!((bed.status().as_str(), names(&bed)), ("UPDATE_COMPLETE", vec!["m[node-1]".to_owned()]));
-    assert!(bed.disk().iter().any(|file| file == "/etc/motd hi"), "{:?}", bed.disk());
+    assert_eq!((bed.status().as_str(), names(&bed).len()), ("UPDATE_COMPLETE", 4));
+    // Nor after a restart in the middle, with somebody who came just before it.
+    let mut bed = fleet(4, 2);
+    bed.disconnect(&node(1));
+    bed.create(pair("1")).unwrap();
+    bed.fail_next(&node(0), true);
+    label(&mut bed, 2, "role=web");
+    label(&mut bed, 3, "role=web");
+    bed.restart();
+    (0..4).for_each(|index| bed.connect(&node(index)));
+    let mut ran = ran(&mut bed);
+    ran.sort();
+    let others = [1, 2, 3];
+    let made = |name: &str| others.map(|index| format!("Create {name}[node-{index}]"));
+    assert_eq!(ran, [made("a"), made("b")].concat());
+    assert_eq!(bed.status(), "CREATE_FAILED");
+}
+
+#[test]
+fn a_barrier_holds_for_those_who_come_late() {
+    let mut bed = fleet(3, 2);
+    let all = of(&[&dummy("a", "1", ""), &dummy("b", "1", ", depends_on: {resource: a, scope: all}")]);
+    bed.create(all).unwrap();
+    bed.run_at(&node(1), 0);
+    bed.disconnect(&node(1));
+    bed.run_at(&node(0), 0);
+    // b[node-0] is with its agent; b[node-1] waits for its node, and from now on for a[node-2] too.
+    bed.disconnect(&node(2));
+    label(&mut bed, 2, "role=web");
+    bed.connect(&node(1));
+    bed.ran.clear();
+    assert_eq!(ran(&mut bed), ["Create b[node-0]"]);
+    assert_eq!(bed.resource("b[node-1]").waits_for, ["a"]);
+    bed.connect(&node(2));
+    assert_eq!(ran(&mut bed), ["Create a[node-2]", "Create b[node-1]", "Create b[node-2]"]);
+    assert_eq!(bed.status(), "CREATE_COMPLETE");
 }

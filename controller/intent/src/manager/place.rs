@@ -19,23 +19,6 @@ pub(super) struct Open {
     pub done: Vec<(Op, Option<Packed>)>,
 }
 
-impl Open {
-    /// Nothing of an earlier write happened.
-    pub fn follows(&mut self, earlier: &Open) {
-        for (op, was) in earlier.done.iter().filter(|_| earlier.device == self.device) {
-            let (Op::Put(packed) | Op::Remove(packed)) = op;
-            let made = matches!(op, Op::Put(_)).then_some(packed);
-            let entry = packed.unpack();
-            for (op, before) in &mut self.done {
-                let (Op::Put(packed) | Op::Remove(packed)) = op;
-                if before.as_ref() == made && packed.unpack().has_place_of(&entry) {
-                    before.clone_from(was);
-                }
-            }
-        }
-    }
-}
-
 impl Placed {
     pub fn of(entries: Vec<(DeviceNo, Packed)>) -> Self {
         Self(entries.into())

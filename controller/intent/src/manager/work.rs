@@ -313,8 +313,6 @@ impl Manager {
         let Some(held) = self.held.get_mut(&no) else { return };
         let Some(open) = held.open.remove(&token) else { return };
         if outcome.is_err() {
-            // What was there before the later ones is not what this one was to make.
-            held.open.values_mut().for_each(|later| later.follows(&open));
             for (device, packed) in held.placed.undo(&open) {
                 let entry = packed.unpack();
                 let is_other = |other: &Packed| identity(&other.unpack()) != identity(&entry);

@@ -647,23 +647,3 @@ fn what_a_device_refused_is_taken_out_of_its_table_however_often_the_way_changes
     assert_eq!((site.state("one"), site.path("one")), (Some(State::Installed), "a e c".to_owned()));
     assert!(site.failed.is_empty(), "{:?}", site.failed);
 }
-
-#[test]
-fn what_a_device_refused_with_its_removal_is_placed_anew() {
-    let mut site = ring();
-    let b = at("b:h1").device;
-    site.silent.insert(b.clone());
-    site.submit("one", simple()).expect("taken");
-    site.settle();
-    site.manager.withdraw("one").expect("taken");
-    site.settle();
-    // Neither came about: nothing of it is there, and nothing was.
-    while let Some((token, ..)) = site.waiting.pop_front() {
-        site.manager.written(site.now, token, Err("no space left on device"));
-    }
-    site.silent.clear();
-    site.submit("one", simple()).expect("taken");
-    site.wait(Duration::from_secs(10));
-    assert_eq!(site.state("one"), Some(State::Installed));
-    arrives(&site, "a:h1", "b:h1");
-}

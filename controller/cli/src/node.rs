@@ -1,5 +1,7 @@
 //! `muster node …`
 
+mod wait;
+
 use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand};
@@ -58,6 +60,22 @@ pub enum NodeVerb {
     Drift {
         /// Only on this node
         node: Option<NodeId>,
+    },
+    /// Wait until so many nodes are online
+    ///
+    /// For servers that join by themselves, as with one token for many of them. With --timeout it ends with 3 when there are
+    /// fewer by then; nodes in maintenance do not count.
+    #[command(after_help = "Example:\n  muster node wait -l role=web --count 40 --timeout 600")]
+    Wait {
+        /// Only nodes with these labels and facts, as for 'muster node list'
+        #[arg(short = 'l', long, value_name = "SELECTOR", default_value = "", hide_default_value = true, value_parser = selector)]
+        selector: String,
+        /// How many
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+        count: u64,
+        /// How long to wait; without it for ever
+        #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=365 * 86_400))]
+        timeout: Option<u64>,
     },
     /// Set and remove labels
     #[command(after_help = "Example:\n  muster node label web-1.example.org role=web zone=b old-")]
@@ -210,6 +228,9 @@ pub async fn run(verb: NodeVerb, client: &mut Client, format: Format) -> Result<
             };
             let list = client.get(&format!("{}{of}", path(["nodes"]))).await?;
             document(format, &list, |list| table(&NODES, list))
+        }
+        NodeVerb::Wait { selector, count, timeout } => {
+            wait::wait(&selector, count, timeout, client, format).await
         }
         NodeVerb::Show { node } => {
             document(format, &client.get(&path(["nodes", node.as_str()])).await?, shown)

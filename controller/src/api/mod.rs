@@ -9,6 +9,7 @@
 //!   GET  /v1/stacks/{stack}/resources/{resource}   POST /v1/stacks/{stack}/resources/{resource}/unhealthy|clear-hook
 //!   GET  /v1/nodes?selector=                       GET|PATCH|DELETE /v1/nodes/{node}    POST /v1/nodes/{node}/revoke
 //!   GET  /v1/nodes/{node}/facts                    GET  /v1/drift?node=                POST /v1/nodes/{node}/maintenance {"on"}
+//!   GET  /v1/counts/nodes?selector=                {"total","online",…}: how many in each state that any is in
 //!   GET|POST /v1/tokens                            DELETE /v1/tokens/{id}               GET /v1/version
 //!
 //!   POST /v1/flows?guard=&confirm_timeout=&name=   the body is a flow file as the operator wrote it; guard=false: not guarded
@@ -166,6 +167,7 @@ fn router(api: Api) -> Router {
         .route("/v1/tokens", get(token::list).post(token::create))
         .route("/v1/tokens/{id}", delete(token::revoke))
         .route("/v1/nodes", get(node::list))
+        .route("/v1/counts/nodes", get(node::count))
         .route("/v1/nodes/{node}", get(node::show).patch(node::label).delete(node::remove))
         .route("/v1/nodes/{node}/revoke", post(node::revoke))
         .route("/v1/nodes/{node}/maintenance", post(node::maintenance))

@@ -54,6 +54,24 @@ async fn views(api: &Api, selector: Selector) -> Result<Vec<NodeView>, ApiError>
     Ok(nodes)
 }
 
+/// GET /v1/counts/nodes?selector=: how many there are in each state.
+pub async fn count(
+    State(api): State<Api>,
+    asked: Result<Query<ListQuery>, QueryRejection>,
+) -> Result<Json<BTreeMap<String, u64>>, ApiError> {
+    let selector: Selector = query(asked)?.selector.parse().map_err(ApiError::invalid)?;
+    let known = api.driver.query(|engine| engine.known_nodes()).await?;
+    let count = move || {
+        let mut counts = BTreeMap::from([("total".to_owned(), 0), ("online".to_owned(), 0)]);
+        for node in known.into_iter().filter(|node| node.is_meant(&selector)) {
+            *counts.entry("total".to_owned()).or_default() += 1;
+            *counts.entry(node.view.state).or_default() += 1;
+        }
+        counts
+    };
+    blocking(move || Ok(count())).await.map(Json)
+}
+
 /// GET /v1/nodes/{node}
 pub async fn show(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<NodeView>, ApiError> {
     one(&api, &node_name(name)?).await

@@ -228,3 +228,15 @@ fn a_node_in_maintenance_is_left_alone_and_put_right_afterwards() {
         (site.json(&["stack", "show", "web"])["status"] == "COMPLETE").then_some(())
     });
 }
+
+#[test]
+fn so_many_nodes_are_waited_for() {
+    let site = Site::start();
+    let _web1 = site.join("web-1");
+    assert_eq!(site.json(&["node", "wait", "--count", "1", "--timeout", "20"])["online"], 1);
+    site.muster(&["node", "wait", "--count", "2", "--timeout", "1"]).refused(3, &["of 2 nodes", "1 online"]);
+    let _web2 = site.join("web-2");
+    assert_eq!(site.ok(&["node", "wait", "--count", "2", "--timeout", "60"]), "2 nodes online\n");
+    site.ok(&["node", "maintenance", "web-1", "on"]);
+    site.muster(&["node", "wait", "-l", "", "--count", "2", "--timeout", "1"]).refused(3, &["1 maintenance"]);
+}

@@ -1,0 +1,68 @@
+//! `muster node wait`: until so many servers have come.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::client::{Client, escaped};
+use crate::failure::Failure;
+use crate::output::{Format, count, document};
+use crate::wait::get_patiently;
+
+/// Between two looks: a person hardly notices it, and ten who wait cost the controller little.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Until `wanted` nodes like this are online.
+pub async fn wait(
+    selector: &str,
+    wanted: u64,
+    within: Option<u64>,
+    client: &mut Client,
+    format: Format,
+) -> Result<(), Failure> {
+    let end = within.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let at = format!("/v1/counts/nodes?selector={}", escaped(selector));
+    let mut counts = Value::Null;
+    loop {
+        let look = get_patiently(client, &at);
+        counts = match end {
+            None => look.await?,
+            // What was seen last is told.
+            Some(end) => match timeout(end.saturating_duration_since(Instant::now()), look).await {
+                Ok(counts) => counts?,
+                Err(_elapsed) => return Err(too_few(selector, wanted, within, &counts)),
+            },
+        };
+        if number(&counts, "online") >= wanted {
+            return document(format, &counts, |counts| {
+                format!("{} online\n", count(number(counts, "online"), "node"))
+            });
+        }
+        if end.is_some_and(|end| Instant::now() + PAUSE >= end) {
+            return Err(too_few(selector, wanted, within, &counts));
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+fn number(counts: &Value, key: &str) -> u64 {
+    counts[key].as_u64().unwrap_or(0)
+}
+
+fn too_few(selector: &str, wanted: u64, within: Option<u64>, counts: &Value) -> Failure {
+    let like = if selector.is_empty() { String::new() } else { format!(" like '{selector}'") };
+    let others: Vec<String> = ["offline", "maintenance", "revoked", "lost"]
+        .into_iter()
+        .map(|state| (state, number(counts, state)))
+        .filter(|(_, count)| *count > 0)
+        .map(|(state, count)| format!(", {count} {state}"))
+        .collect();
+    Failure::timed_out(format!(
+        "of {}{like} {} online after {} s{}: see 'muster node list'",
+        count(wanted, "node"),
+        number(counts, "online"),
+        within.unwrap_or_default(),
+        others.concat()
+    ))
+}

@@ -76,7 +76,8 @@ impl Engine {
         let mut warnings: Vec<String> =
             checked.map_err(|refusal| refusal.map(shown))?.into_iter().map(shown).collect();
         if target.is_none() {
-            warnings.extend(self.check_sets(&tree, options)?);
+            let said = self.check_sets(&tree, options).map_err(|refusal| refusal.map(shown))?;
+            warnings.extend(said.into_iter().map(shown));
         }
         warnings.extend(self.named_by_none(stack, &tree, policies));
         Ok(Planned { tree, plan, warnings })

@@ -28,6 +28,8 @@ pub(crate) struct DeleteFirst {
     awaited: BTreeMap<Slot, Slot>,
     /// The same, by the new row.
     awaits: BTreeMap<Slot, Slot>,
+    /// What failed before the first stage began: it counts when that is over.
+    failed: BTreeSet<Slot>,
 }
 
 impl Engine {
@@ -114,10 +116,21 @@ impl Engine {
             return;
         }
         walk.stage = Stage::Forward;
+        let failed = walk.delete_first.as_mut().map(|known| std::mem::take(&mut known.failed));
         for index in &walk.visits {
             self.agenda.push_back(Todo::Visit(stack.forward[*index as usize]));
         }
+        self.stay_failed(id, &failed.unwrap_or_default());
         self.agenda.push_back(Todo::CheckEnd(id));
+    }
+
+    /// In the first stage none of what is new has failed: what had is remembered until that is over.
+    pub(crate) fn fail_after_first(&mut self, id: u64, failed: &BTreeSet<Slot>) -> bool {
+        let walk = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut());
+        let walk = walk.filter(|walk| walk.stage == Stage::First);
+        let Some(known) = walk.and_then(|walk| walk.delete_first.as_mut()) else { return false };
+        known.failed.extend(failed);
+        true
     }
 
     /// A row to be cleaned up is gone, or is this stack's no more.

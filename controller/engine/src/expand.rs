@@ -238,11 +238,11 @@ impl Engine {
     }
 
     /// What has failed in this operation is not tried again by it.
-    fn stay_failed(&mut self, id: u64, failed: &BTreeSet<Slot>) {
+    pub(crate) fn stay_failed(&mut self, id: u64, failed: &BTreeSet<Slot>) {
         let stays = |row: &Row| row.role == Role::Forward && row.status == Some(Status::Failed);
         let failed: BTreeSet<Slot> =
             failed.iter().copied().filter(|slot| self.rows.get(*slot).is_some_and(stays)).collect();
-        if failed.is_empty() {
+        if failed.is_empty() || self.fail_after_first(id, &failed) {
             return;
         }
         for slot in &failed {

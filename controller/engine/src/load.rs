@@ -285,7 +285,16 @@ impl Engine {
         let Some(stack) = self.stacks.get(&id) else { return };
         let unfit = "the store's rows do not fit its revision: update or delete the stack";
         let follows = stack.status == Status::InProgress;
-        let Ok(tree) = self.grown(stack, &tree, follows) else { return self.abandon(id, unfit) };
+        let tree = match self.grown(stack, &tree, follows) {
+            Ok(tree) => tree,
+            Err(errors) => {
+                let why = stack.without_hidden(&tree, &errors.to_string());
+                return self.abandon(
+                    id,
+                    &format!("its revision does not fit what is there: {why}; update the stack"),
+                );
+            }
+        };
         if tree.names() != stack.names {
             if !tree.looks_at_what_is_there() {
                 return self.abandon(id, unfit);

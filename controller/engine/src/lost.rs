@@ -366,6 +366,8 @@ impl Engine {
         stack.rollback = false;
         (stack.failures, stack.failures_before) = (Vec::new(), 0);
         let (name, revision) = (stack.name.clone(), stack.revision);
+        // All of it is done, also where that was not known any more after a restart.
+        stack.forward.iter().for_each(|slot| self.rows[*slot].changed = false);
         self.stack_changed(id);
         self.event(id, None);
         let pending = Pending { stack: id, traversal, revision, request: None, purpose: Purpose::TakeUp };

@@ -54,12 +54,17 @@ pub(crate) fn plan(ground: &Ground<'_>, tree: &Tree) -> Plan {
     let (chosen, dropped) = if same_rows { keep(ground) } else { choose(ground, tree) };
     let settled = |index: usize| if same_rows { ground.settled[index] } else { 0 };
     let has_secrets = ground.hides || !tree.secrets().is_empty();
+    // What nodes tell now is for the next operation, too.
+    let is_as_it_was = |slot: Slot, index: usize| {
+        let row = &ground.rows[slot];
+        ground.again && stands(row) && row.definition == tree.definition(index)
+    };
     let mut dirty: Vec<bool> = chosen
         .iter()
         .enumerate()
         .map(|(index, slot)| match slot {
             // What it was made of may have changed though the template has not.
-            Some(_) if tree.asks_nodes(index) => true,
+            Some(slot) if tree.asks_nodes(index) && !is_as_it_was(*slot, index) => true,
             Some(slot) if ground.astray.contains(slot) => true,
             Some(slot) if has_secrets && may_hide(&ground.rows[*slot]) => true,
             Some(_) if settled(index) != 0 => settled(index) != tree.definition(index),

@@ -5,7 +5,7 @@ use muster_shared::model::{Facts, LinkFacts, OsFacts, Up};
 use super::bed::{Bed, node, options, parse, stack};
 use crate::{Answer, Options, Refusal, Request, Source, SourceText};
 
-fn facts(os: &str, mac: u8) -> Up {
+pub fn facts(os: &str, mac: u8) -> Up {
     let link = LinkFacts { name: "eth0.100".into(), mac: Some([2, 0, 0, 0, 0, mac]), ..LinkFacts::default() };
     let os = OsFacts { id: os.into(), ..OsFacts::default() };
     Up::Facts(Box::new(Facts { os, memory: 16 << 30, links: vec![link], ..Facts::default() }))

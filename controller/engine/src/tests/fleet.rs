@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::bed::{Bed, node, options, stack};
 use super::check::change;
+use super::facts::facts;
 use super::trees::source;
 use crate::{Answer, Options, Refusal, Request, Source};
 
@@ -399,4 +400,67 @@ fn a_barrier_holds_for_those_who_come_late() {
     bed.connect(&node(2));
     assert_eq!(ran(&mut bed), ["Create a[node-2]", "Create b[node-1]", "Create b[node-2]"]);
     assert_eq!(bed.status(), "CREATE_COMPLETE");
+}
+
+#[test]
+fn what_failed_before_others_go_does_not_hold_them_up() {
+    let mut bed = fleet(3, 3);
+    bed.create(pair("1")).unwrap();
+    bed.idle();
+    bed.ran.clear();
+    later(&mut bed);
+    bed.delete_first(pair("2"), false).unwrap();
+    bed.fail_next(&node(0), true);
+    label(&mut bed, 1, "role");
+    let ran = ran(&mut bed);
+    let updates = ["Update a[node-2]", "Update b[node-2]"];
+    assert!(updates.iter().all(|update| ran.iter().any(|ran| ran == update)), "{ran:?}");
+    assert!(!ran.iter().any(|ran| ran.ends_with("[node-0]")), "{ran:?}");
+    assert_eq!(bed.status(), "UPDATE_FAILED");
+    assert_eq!(names(&bed).len(), 4);
+}
+
+#[test]
+fn nobody_waits_for_what_other_nodes_tell() {
+    let mut bed = fleet(4, 2);
+    let all = of(&[
+        &dummy("a", "1", ""),
+        "  b: {type: Muster::Dummy, for_each: {nodes: role=web}, depends_on: a, properties: {values: {os: {get_node: [{get_node: name}, os, id]}}}}\n",
+    ]);
+    bed.create(all).unwrap();
+    for index in 0..2 {
+        bed.receive(&node(index), facts("debian", 1));
+    }
+    bed.idle();
+    assert_eq!(bed.status(), "CREATE_COMPLETE");
+    bed.restart();
+    (1..4).for_each(|index| bed.connect(&node(index)));
+    later(&mut bed);
+    // node-0 is away, and nothing is known of it any more; nothing of it is to be done.
+    label(&mut bed, 1, "role");
+    bed.idle();
+    assert_eq!((bed.status().as_str(), names(&bed).len()), ("UPDATE_COMPLETE", 2));
+}
+
+#[test]
+fn a_selector_that_is_hidden_is_not_shown() {
+    let mut bed = fleet(3, 2);
+    let secret = |value: &str| {
+        source(
+            &format!(
+                "parameters:\n  who: {{type: string, hidden: true, default: {value}}}\n\
+                 resources:\n  a: {{type: Muster::Dummy, for_each: {{nodes: {{get_param: who}}}}, properties: {{values: {{v: 1}}}}}}\n"
+            ),
+            &[],
+        )
+    };
+    let options = Options { max_nodes: Some(1), ..options() };
+    let said = |bed: &mut Bed, source: Source| {
+        let request = Request::Create { name: stack(), source, options: options.clone() };
+        format!("{:?}", bed.ask(request))
+    };
+    let refused = said(&mut bed, secret("role=web"));
+    assert!(refused.contains("selects 2 nodes") && !refused.contains("role=web"), "{refused}");
+    let warned = said(&mut bed, secret("role=vault"));
+    assert!(warned.contains("no node matches") && !warned.contains("vault"), "{warned}");
 }

@@ -21,6 +21,9 @@ use muster_agent_core::{
     Agent, Before, Config, ContentState, ContentStep, Effect, Entry, FlowInput, Found, Hint, Input, Looked,
     RunError, WriteId,
 };
+use muster_agent_link::connection::{Connection, LinkEvent};
+use muster_agent_link::join::EnrolError;
+use muster_agent_link::{Identity, tls};
 use muster_host::net::{Change, Monitor};
 use muster_host::systemd::Systemd;
 use muster_host::watch::Watcher;
@@ -34,14 +37,11 @@ use tokio::time::{Instant, sleep_until};
 use crate::contents::Contents;
 use crate::flows::Flows;
 use crate::host::{Host, NotRun, Ran, tried_again};
-use crate::join::EnrolError;
-use crate::link::{Connection, LinkEvent};
 use crate::signals::{Signal, Signals};
-use crate::state_dir::{Identity, StateDir};
-use crate::tls;
+use crate::state_dir::StateDir;
 use hold::Holding;
 use local::Locals;
-use reach::{node_tls, renew_in};
+use reach::renew_in;
 use runs::Runs;
 
 /// Running jobs get this long when the agent is told to stop; what has not ended runs again after the restart.
@@ -118,7 +118,7 @@ impl Driver {
         };
         let (flows, tables) = Flows::new(state.flows(), ovs, identity.clone(), state.fetch())?;
         let machine = Agent::new(config, entries, state.epoch()?).with_flows(tables);
-        let tls = node_tls(&identity)?;
+        let tls = identity.tls()?;
         let contents = Contents::new(state.fetch());
         let host = Arc::new(host);
         let holding = Holding::start(Arc::clone(&host), identity.addresses.clone());

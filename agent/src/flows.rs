@@ -15,6 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use muster_agent_core::{Appended, FlowEffect, FlowInput, Kept, Loaded, NotApplied};
+use muster_agent_link::{Identity, tls};
 use muster_shared::Generation;
 use muster_shared::model::flow::{Bridge, DeviceName, FlowRefusal};
 use muster_shared::model::{CHALLENGE_BYTES, Content};
@@ -23,8 +24,6 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::{AbortHandle, spawn_local};
 
 use crate::flow_log::FlowLog;
-use crate::state_dir::Identity;
-use crate::tls;
 use device::{Command, Said};
 
 /// Commands that wait for one device: the machine asks for one thing at a time, and for few answers besides.

@@ -10,8 +10,6 @@ mod flow_log;
 mod flows;
 mod handover;
 mod host;
-mod join;
-mod link;
 mod log;
 mod net;
 mod os_apply_config;
@@ -20,7 +18,6 @@ mod record;
 mod settings;
 mod signals;
 mod state_dir;
-mod tls;
 mod yaml;
 
 use std::path::Path;
@@ -40,6 +37,7 @@ use muster_host::sysctl::Sysctls;
 use muster_host::systemd::Systemd;
 use muster_host::unit::Units;
 use muster_shared::NodeId;
+use muster_agent_link::{Identity, join};
 use muster_shared::join::JoinToken;
 use tokio::{runtime, task::LocalSet};
 
@@ -49,7 +47,7 @@ use crate::host::Host;
 use crate::log::Level;
 use crate::settings::Settings;
 use crate::signals::Signals;
-use crate::state_dir::{Identity, StateDir, StateError};
+use crate::state_dir::{StateDir, StateError};
 
 const FAILED: u8 = 1;
 const WRONG_USAGE: u8 = 2;

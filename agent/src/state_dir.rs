@@ -19,8 +19,8 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use muster_agent_core::Entry;
+use muster_agent_link::Identity;
 use muster_shared::{Epoch, ResourceId};
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::record::{self, Read};
@@ -48,31 +48,6 @@ pub enum StateError {
         /// Why.
         source: io::Error,
     },
-}
-
-/// Who this node is, and whom it trusts.
-#[derive(Clone, Serialize, Deserialize)]
-pub struct Identity {
-    /// The site's name.
-    pub site: muster_shared::SiteId,
-    /// The node's name.
-    pub node: muster_shared::NodeId,
-    /// Where the controller is reached, to be tried in this order.
-    pub addresses: Vec<muster_shared::join::Address>,
-    /// The only root.
-    pub ca_der: Vec<u8>,
-    /// The node's certificate.
-    pub certificate_der: Vec<u8>,
-    /// Its key, PKCS#8.
-    pub key_der: Vec<u8>,
-    /// The node's sealing key.
-    pub seal_secret: [u8; 32],
-    /// The controller's sealing key.
-    pub controller_seal: muster_shared::seal::SealPublic,
-    /// Seconds since 1970: when the certificate came.
-    pub issued: u64,
-    /// Seconds since 1970: when it runs out.
-    pub not_after: u64,
 }
 
 /// The directory, locked.

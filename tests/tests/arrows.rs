@@ -47,8 +47,13 @@ const TABLE: &[Rule] = &[
         never: &["rumqttc", "rustls", "rusqlite", "axum", "hyper", "saphyr-parser", "clap", "config"],
     },
     Rule {
+        name: "muster-agent-link",
+        may: &["muster-shared"],
+        never: &["rusqlite", "axum", "hyper", "clap", "config", "rtnetlink", "zbus"],
+    },
+    Rule {
         name: "muster-agent",
-        may: &["muster-shared", "muster-agent-core", "muster-host"],
+        may: &["muster-shared", "muster-agent-core", "muster-agent-link", "muster-host"],
         never: &["rusqlite", "axum", "hyper"],
     },
     Rule {
@@ -69,6 +74,7 @@ const TABLE: &[Rule] = &[
             "muster-engine",
             "muster-controller",
             "muster-agent-core",
+            "muster-agent-link",
             "muster-host",
             "muster-intent",
         ],

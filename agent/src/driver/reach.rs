@@ -4,14 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_agent_core::Input;
-use rustls::ClientConfig;
+use muster_agent_link::Identity;
+use muster_agent_link::connection::{Connection, LinkEvent, Peer};
+use muster_agent_link::join::{self, EnrolError};
 use tokio::time::Instant;
 
 use super::{Done, Driver};
-use crate::join::{self, EnrolError};
-use crate::link::{Connection, LinkEvent, Peer};
-use crate::state_dir::Identity;
-use crate::tls::{self, Root};
 
 /// The wall clock may be set while we wait for a certificate's time, so it is looked at this often.
 const CLOCK_CHECK: Duration = Duration::from_secs(3600);
@@ -76,7 +74,7 @@ impl Driver {
     pub(super) fn renewed(&mut self, renewed: Result<Identity, EnrolError>) {
         self.renewing = false;
         let taken = renewed.map_err(anyhow::Error::from).and_then(|identity| {
-            self.tls = node_tls(&identity)?;
+            self.tls = identity.tls()?;
             self.state.write_identity(&identity)?;
             // A clock that is wrong by years must not renew again at once.
             self.renew_at = renew_in(&identity).max(Instant::now() + RENEW_AGAIN);
@@ -101,11 +99,6 @@ impl Driver {
             }
         }
     }
-}
-
-pub(super) fn node_tls(identity: &Identity) -> Result<Arc<ClientConfig>, rustls::Error> {
-    let root = Root::Certificate(identity.ca_der.clone());
-    Ok(Arc::new(tls::client(root, Some((&identity.certificate_der, &identity.key_der)))?))
 }
 
 pub(super) fn renew_in(identity: &Identity) -> Instant {

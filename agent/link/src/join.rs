@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use muster_shared::join::{self, Address, JoinAnswer, JoinError, JoinRequest, JoinToken};
-use muster_shared::seal::{Seal, SealSecret};
+use muster_shared::seal::SealSecret;
 use muster_shared::{NodeId, SiteId, topic};
 use rcgen::{CertificateParams, KeyPair};
 use thiserror::Error;
 use tokio::net::lookup_host;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::link::{LinkError, Mqtt, Peer, greet};
-use crate::state_dir::Identity;
+use crate::connection::{LinkError, Mqtt, Peer, greet};
+use crate::identity::Identity;
 use crate::tls::{self, Root};
 
 /// For the controller's answer: it asks its own store.
@@ -119,26 +119,6 @@ pub async fn renew(identity: Identity) -> Result<Identity, EnrolError> {
         not_after: granted.not_after,
         ..identity
     })
-}
-
-impl Identity {
-    /// Between this node and its controller.
-    pub fn seal(&self) -> Seal {
-        let secret = SealSecret::from_bytes(self.seal_secret);
-        Seal::new(&secret, &self.controller_seal, self.site.clone(), self.node.clone())
-    }
-
-    /// Whether this token, for this name, joins as who we are already. A controller that was installed anew has
-    /// another CA: it is another site, also by the same name.
-    pub fn is_of(&self, token: &JoinToken, name: &NodeId) -> bool {
-        (&self.site, &self.node) == (&token.site, name)
-            && join::fingerprint(&self.ca_der) == token.ca_fingerprint
-    }
-
-    /// When to renew: after two thirds of the certificate's life. Seconds since 1970.
-    pub fn renew_at(&self) -> u64 {
-        self.issued + self.not_after.saturating_sub(self.issued) / 3 * 2
-    }
 }
 
 /// What stands against joining: the error makes it impossible, the warnings do not.

@@ -25,6 +25,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use crate::identity::Identity;
 use crate::tls;
 
 /// For TCP, TLS and MQTT's own greeting with one address.
@@ -359,7 +360,7 @@ async fn greet_one(peer: &Peer, number: SocketAddr) -> Result<Mqtt, LinkError> {
 
 impl Peer {
     /// A node of its site.
-    pub fn node(identity: &crate::state_dir::Identity, tls: Arc<ClientConfig>) -> Self {
+    pub fn node(identity: &Identity, tls: Arc<ClientConfig>) -> Self {
         Self {
             id: identity.node.to_string(),
             down: topic::down(&identity.site, &identity.node),

@@ -1,0 +1,65 @@
+//! Who a node is.
+
+use std::sync::Arc;
+
+use muster_shared::join::{self, Address, JoinToken};
+use muster_shared::seal::{Seal, SealPublic, SealSecret};
+use muster_shared::{NodeId, SiteId};
+use rustls::ClientConfig;
+use serde::{Deserialize, Serialize};
+
+use crate::tls::{self, Root};
+
+/// Who this node is, and whom it trusts.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Identity {
+    /// The site's name.
+    pub site: SiteId,
+    /// The node's name.
+    pub node: NodeId,
+    /// Where the controller is reached, to be tried in this order.
+    pub addresses: Vec<Address>,
+    /// The only root.
+    pub ca_der: Vec<u8>,
+    /// The node's certificate.
+    pub certificate_der: Vec<u8>,
+    /// Its key, PKCS#8.
+    pub key_der: Vec<u8>,
+    /// The node's sealing key.
+    pub seal_secret: [u8; 32],
+    /// The controller's sealing key.
+    pub controller_seal: SealPublic,
+    /// Seconds since 1970: when the certificate came.
+    pub issued: u64,
+    /// Seconds since 1970: when it runs out.
+    pub not_after: u64,
+}
+
+impl Identity {
+    /// Between this node and its controller.
+    pub fn seal(&self) -> Seal {
+        let secret = SealSecret::from_bytes(self.seal_secret);
+        Seal::new(&secret, &self.controller_seal, self.site.clone(), self.node.clone())
+    }
+
+    /// As this node, towards its controller.
+    ///
+    /// # Errors
+    /// The certificate and key do not fit each other.
+    pub fn tls(&self) -> Result<Arc<ClientConfig>, rustls::Error> {
+        let root = Root::Certificate(self.ca_der.clone());
+        Ok(Arc::new(tls::client(root, Some((&self.certificate_der, &self.key_der)))?))
+    }
+
+    /// Whether this token, for this name, joins as who we are already. A controller that was installed anew has
+    /// another CA: it is another site, also by the same name.
+    pub fn is_of(&self, token: &JoinToken, name: &NodeId) -> bool {
+        (&self.site, &self.node) == (&token.site, name)
+            && join::fingerprint(&self.ca_der) == token.ca_fingerprint
+    }
+
+    /// When to renew: after two thirds of the certificate's life. Seconds since 1970.
+    pub fn renew_at(&self) -> u64 {
+        self.issued + self.not_after.saturating_sub(self.issued) / 3 * 2
+    }
+}

@@ -1,0 +1,10 @@
+//! The agent's way to its controller: who it is, joining a site, one connection at a time.
+//!
+//! Absent: when to connect, and what is said; the machine (`muster-agent-core`) decides that. Nothing is written to disk here.
+
+pub mod connection;
+mod identity;
+pub mod join;
+pub mod tls;
+
+pub use identity::Identity;

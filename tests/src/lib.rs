@@ -1,5 +1,6 @@
 //! Muster from outside: the simulator's parts, and what tests with real processes share.
 
+pub mod fleet;
 pub mod fuzz;
 pub mod node;
 pub mod scale;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 use muster_tests::scale::Shape;
 use muster_tests::scenario::command;
-use muster_tests::{sim, topology};
+use muster_tests::{fleet, sim, topology};
 
 /// As the controller has it.
 #[global_allocator]
@@ -79,6 +79,11 @@ enum Verb {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
+    /// Thousands of agents with real connections to a running controller; prints rates and times as JSON
+    #[command(
+        after_help = "Example: muster-sim fleet --agents 1000 --connect mqtts://127.0.0.1:8883 --token \"$(muster node token --uses 1000)\" --jobs 1000"
+    )]
+    Fleet(fleet::Wish),
 }
 
 #[derive(Args)]
@@ -132,6 +137,7 @@ fn main() -> ExitCode {
             let (devices, intents, faults) = (devices as usize, intents as usize, faults as usize);
             prints(topology::run(topology::Options { shape, devices, intents, faults, seed }))
         }
+        Verb::Fleet(wish) => prints(fleet::run(&wish)),
     }
 }
 

@@ -1,0 +1,200 @@
+//! What the fleet's members count, and what is told of it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use muster_agent_link::connection::LinkError;
+use nix::unistd::{SysconfVar, sysconf};
+use serde::Serialize;
+use tokio::sync::watch;
+
+/// Reasons of lost connections that are kept; they are the controller's and the system's few.
+const REASONS_MAX: usize = 20;
+
+/// How the fleet stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Members that the controller has greeted.
+    pub online: u64,
+    /// How often it greeted one.
+    pub greetings: u64,
+    /// Jobs whose outcome is durable with the controller.
+    pub jobs: u64,
+    /// Jobs that failed.
+    pub failed: u64,
+    /// Things that somebody changed.
+    pub drifted: u64,
+    /// Of these, those that were put right.
+    pub corrected: u64,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    online: Vec<Duration>,
+    acknowledged: Vec<Duration>,
+    corrected: Vec<Duration>,
+    jobs: Option<(Instant, Instant)>,
+    lost: BTreeMap<String, u64>,
+}
+
+/// What all members write to.
+#[derive(Debug)]
+pub struct Figures {
+    standing: watch::Sender<Standing>,
+    taken: Mutex<Taken>,
+}
+
+/// Of times in ms.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Percentiles {
+    p50_ms: f64,
+    p95_ms: f64,
+    p99_ms: f64,
+    max_ms: f64,
+}
+
+impl Default for Figures {
+    fn default() -> Self {
+        Self { standing: watch::Sender::new(Standing::default()), taken: Mutex::default() }
+    }
+}
+
+impl Figures {
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// To wait for something.
+    pub fn watch(&self) -> watch::Receiver<Standing> {
+        self.standing.subscribe()
+    }
+
+    pub(super) fn online(&self, after: Duration) {
+        self.taken().online.push(after);
+        self.standing.send_modify(|it| (it.online, it.greetings) = (it.online + 1, it.greetings + 1));
+    }
+
+    pub(super) fn offline(&self) {
+        self.standing.send_modify(|it| it.online -= 1);
+    }
+
+    pub(super) fn lost(&self, error: &LinkError) {
+        let lost = &mut self.taken().lost;
+        let reason = error.to_string();
+        if lost.len() < REASONS_MAX || lost.contains_key(&reason) {
+            *lost.entry(reason).or_default() += 1;
+        }
+    }
+
+    pub(super) fn began(&self) {
+        let now = Instant::now();
+        self.taken().jobs.get_or_insert((now, now));
+    }
+
+    pub(super) fn acknowledged(&self, after: Duration) {
+        {
+            let mut taken = self.taken();
+            taken.acknowledged.push(after);
+            if let Some((_, last)) = &mut taken.jobs {
+                *last = Instant::now();
+            }
+        }
+        self.standing.send_modify(|it| it.jobs += 1);
+    }
+
+    pub(super) fn failed(&self) {
+        self.standing.send_modify(|it| it.failed += 1);
+    }
+
+    pub(super) fn drifted(&self) {
+        self.standing.send_modify(|it| it.drifted += 1);
+    }
+
+    pub(super) fn corrected(&self, after: Duration) {
+        self.taken().corrected.push(after);
+        self.standing.send_modify(|it| it.corrected += 1);
+    }
+
+    /// How long members took to come online since the last time this was asked.
+    pub fn take_online(&self) -> Percentiles {
+        Percentiles::of(std::mem::take(&mut self.taken().online))
+    }
+
+    /// From a report to its acknowledgement, which comes after the controller's commit.
+    pub fn take_acknowledged(&self) -> Percentiles {
+        Percentiles::of(std::mem::take(&mut self.taken().acknowledged))
+    }
+
+    /// From a change behind an agent's back to the end of the job that corrected it.
+    pub fn take_corrected(&self) -> Percentiles {
+        Percentiles::of(std::mem::take(&mut self.taken().corrected))
+    }
+
+    /// From the first job that began to the last acknowledgement.
+    pub fn jobs_took(&self) -> Duration {
+        self.taken().jobs.map_or(Duration::ZERO, |(first, last)| last - first)
+    }
+
+    /// Connections that were lost or not made, by reason.
+    pub fn lost_by_reason(&self) -> BTreeMap<String, u64> {
+        self.taken().lost.clone()
+    }
+}
+
+impl Percentiles {
+    fn of(mut times: Vec<Duration>) -> Self {
+        times.sort_unstable();
+        let Some(last) = times.len().checked_sub(1) else { return Self::default() };
+        let at = |percent: usize| (times[last * percent / 100].as_secs_f64() * 1e5).round() / 100.0;
+        Self { p50_ms: at(50), p95_ms: at(95), p99_ms: at(99), max_ms: at(100) }
+    }
+}
+
+/// What a process has used.
+#[derive(Clone, Copy, Debug)]
+pub struct Process {
+    /// Processor time in seconds.
+    pub cpu_s: f64,
+    /// In memory, now.
+    pub rss_bytes: u64,
+}
+
+impl Process {
+    /// As `/proc` has it.
+    ///
+    /// # Errors
+    /// There is no such process.
+    pub fn of(pid: u32) -> anyhow::Result<Self> {
+        let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}"));
+        let stat = read("stat").with_context(|| format!("there is no process {pid}"))?;
+        // The name, in brackets, may have blanks.
+        let (_, fields) = stat.rsplit_once(')').context("/proc has another form")?;
+        let ticks: u64 = fields.split_whitespace().skip(11).take(2).filter_map(|it| it.parse::<u64>().ok()).sum();
+        let per_second = sysconf(SysconfVar::CLK_TCK)?.context("the system does not tell its ticks")?;
+        let status = read("status")?;
+        let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB"));
+        let rss_kib: u64 = rss.and_then(|it| it.trim().parse().ok()).unwrap_or_default();
+        Ok(Self { cpu_s: ticks as f64 / per_second as f64, rss_bytes: rss_kib * 1024 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_of_the_sorted_times() {
+        let of = Percentiles::of((1..=101).rev().map(Duration::from_millis).collect());
+        assert_eq!((of.p50_ms, of.p95_ms, of.p99_ms, of.max_ms), (51.0, 96.0, 100.0, 101.0));
+        assert_eq!(Percentiles::of(Vec::new()).max_ms, 0.0);
+    }
+
+    #[test]
+    fn a_process_tells_what_it_uses() {
+        assert!(Process::of(std::process::id()).unwrap().rss_bytes > 0);
+        assert!(Process::of(u32::MAX).is_err());
+    }
+}

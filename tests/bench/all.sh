@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Speed and size, one line of JSON for each measurement; nothing passes or fails by it. `make bench` builds, then runs this.
-# Usage: tests/bench/all.sh [scale|templates|agent|update|watch|sim|network|memory|flows|intents|topology]…     all of them by default
+# Usage: tests/bench/all.sh [scale|templates|agent|update|watch|sim|network|memory|flows|intents|topology|fleet]…     all of them by default
 #
 # fsync_s, the median of a small write and fsync on the same disk, stands beside what depends on it.
 set -euo pipefail
@@ -150,10 +150,13 @@ bench_topology() {
   done
 }
 
-[ $# -gt 0 ] || set -- scale templates agent update watch sim network memory flows intents topology
+# 10,000 agents in one process.
+bench_fleet() { mkdir "$dir/fleet" && tests/bench/fleet.sh "$release" "$dir/fleet"; }
+
+[ $# -gt 0 ] || set -- scale templates agent update watch sim network memory flows intents topology fleet
 for bench in "$@"; do
   case $bench in
-    scale | templates | agent | update | watch | sim | network | memory | flows | intents | topology) "bench_$bench" ;;
+    scale | templates | agent | update | watch | sim | network | memory | flows | intents | topology | fleet) "bench_$bench" ;;
     *) sed -n '2,5s/^# //p' "$0" >&2; exit 2 ;;
   esac
 done

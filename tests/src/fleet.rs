@@ -33,9 +33,10 @@ pub struct Wish {
     /// How many agents
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     agents: u64,
-    /// Where the controller listens, such as mqtts://127.0.0.1:8883 [default: what the token says]
-    #[arg(long, value_name = "URL")]
-    connect: Option<String>,
+    /// Where the controller listens, such as mqtts://127.0.0.1:8883; of several, agents take one each in turn [default: what
+    /// the token says]
+    #[arg(long, value_name = "URL", value_parser = address)]
+    connect: Vec<Address>,
     /// A join token for all of them: 'muster node token --uses N'
     #[arg(long)]
     token: JoinToken,
@@ -54,6 +55,9 @@ pub struct Wish {
     /// Drop all connections at once, and wait until all agents are back
     #[arg(long)]
     storm: bool,
+    /// Wait until somebody restarts the controller and all agents are back
+    #[arg(long)]
+    restart: bool,
     /// Stay so long without doing anything, and tell what the controller used
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     idle: u64,
@@ -67,7 +71,7 @@ pub struct Wish {
 
 /// What is printed.
 #[derive(Debug, Default, Serialize)]
-struct Report {
+pub struct Report {
     agents: u64,
     join_s: f64,
     joins_per_s: f64,
@@ -81,6 +85,8 @@ struct Report {
     drift: Option<Drift>,
     #[serde(flatten)]
     storm: Option<Storm>,
+    #[serde(flatten)]
+    restart: Option<Restart>,
     #[serde(skip_serializing_if = "Option::is_none")]
     controller_rss_bytes: Option<u64>,
     rss_bytes: u64,
@@ -121,14 +127,20 @@ struct Storm {
     storm_controller_cpu_s: Option<f64>,
 }
 
-/// Runs it; one line of JSON.
+#[derive(Debug, Serialize)]
+struct Restart {
+    /// From the first connection that was lost until all are back.
+    restart_s: f64,
+    restart_back: Percentiles,
+}
+
+/// Runs it.
 ///
 /// # Errors
 /// The controller refuses, or something takes longer than it may.
-pub fn run(wish: &Wish) -> anyhow::Result<String> {
+pub fn run(wish: &Wish) -> anyhow::Result<Report> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let report = runtime.block_on(fleet(wish))?;
-    Ok(serde_json::to_string(&report)?)
+    runtime.block_on(fleet(wish))
 }
 
 async fn fleet(wish: &Wish) -> anyhow::Result<Report> {
@@ -137,9 +149,6 @@ async fn fleet(wish: &Wish) -> anyhow::Result<Report> {
     let cpu_since = |before: Option<Process>, after: Option<Process>| Some(after?.cpu_s - before?.cpu_s);
     let within = Duration::from_secs(wish.within);
     let mut token = wish.token.clone();
-    if let Some(url) = &wish.connect {
-        token.addresses = vec![address(url)?];
-    }
     let figures = Arc::new(Figures::default());
     let (orders, obeyed) = watch::channel(Order::default());
 
@@ -147,6 +156,9 @@ async fn fleet(wish: &Wish) -> anyhow::Result<Report> {
     let mut members = Vec::new();
     for number in 0..wish.agents {
         let name: NodeId = format!("{}{number}", wish.prefix).parse().context("--prefix")?;
+        if let Some(place) = number.checked_rem(wish.connect.len() as u64) {
+            token.addresses = vec![wish.connect[place as usize].clone()];
+        }
         let joined = join::join(&token, name.clone()).await.with_context(|| format!("{name} cannot join"))?;
         members.push(Member::new(number, joined, Arc::clone(&figures))?);
     }
@@ -209,6 +221,18 @@ async fn fleet(wish: &Wish) -> anyhow::Result<Report> {
         });
     }
     report.controller_rss_bytes = controller()?.map(|it| it.rss_bytes);
+    if wish.restart {
+        let before = *standing.borrow();
+        tell("waiting for the controller's restart");
+        wait(&mut standing, within, "the controller ends", |it| it.partings > before.partings).await?;
+        let begun = Instant::now();
+        let is_over = |it: &Standing| it.online == wish.agents && it.greetings >= before.greetings + wish.agents;
+        wait(&mut standing, within, "all agents are back", is_over).await?;
+        report.restart = Some(Restart {
+            restart_s: rounded(begun.elapsed().as_secs_f64()),
+            restart_back: figures.take_online(),
+        });
+    }
     report.rss_bytes = Process::of(std::process::id())?.rss_bytes;
     report.lost = figures.lost_by_reason();
     Ok(report)
@@ -233,9 +257,9 @@ fn address(url: &str) -> anyhow::Result<Address> {
     let place = match url.split_once("://") {
         None => url,
         Some(("mqtts" | "tls", place)) => place,
-        Some((scheme, _)) => bail!("--connect: {scheme}:// is not how agents connect; give mqtts://HOST:PORT"),
+        Some((scheme, _)) => bail!("{scheme}:// is not how agents connect; give mqtts://HOST:PORT"),
     };
-    place.trim_end_matches('/').parse().context("--connect")
+    Ok(place.trim_end_matches('/').parse()?)
 }
 
 fn raise_file_limit(wanted: u64) -> anyhow::Result<()> {

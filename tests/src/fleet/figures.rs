@@ -21,6 +21,8 @@ pub struct Standing {
     pub online: u64,
     /// How often it greeted one.
     pub greetings: u64,
+    /// How often one that it had greeted lost its connection.
+    pub partings: u64,
     /// Jobs whose outcome is durable with the controller.
     pub jobs: u64,
     /// Jobs that failed.
@@ -78,7 +80,7 @@ impl Figures {
     }
 
     pub(super) fn offline(&self) {
-        self.standing.send_modify(|it| it.online -= 1);
+        self.standing.send_modify(|it| (it.online, it.partings) = (it.online - 1, it.partings + 1));
     }
 
     pub(super) fn lost(&self, error: &LinkError) {

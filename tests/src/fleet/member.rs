@@ -2,12 +2,12 @@
 //!
 //! Absent: networks, services, flow tables. A job for one of these fails for good and says so.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use muster_agent_core::{
-    Agent, Before, Config, ContentState, ContentStep, Effect, FlowEffect, FlowInput, Found, Hint, Input,
+    Agent, Before, Config, ContentState, ContentStep, Effect, FlowEffect, FlowInput, Found, Input,
     Looked, RunError,
 };
 use muster_agent_link::Identity;
@@ -42,6 +42,7 @@ pub struct Member {
     connection: Option<Connection>,
     inbox: VecDeque<Input>,
     things: BTreeMap<ResourceId, Spec>,
+    watched: BTreeSet<ResourceId>,
     contents: BTreeMap<ContentDigest, Vec<u8>>,
     running: Vec<(Instant, Box<Job>)>,
     reported: BTreeMap<ReportKey, Instant>,
@@ -73,6 +74,7 @@ impl Member {
             connection: None,
             inbox: VecDeque::from([Input::Start]),
             things: BTreeMap::new(),
+            watched: BTreeSet::new(),
             contents: BTreeMap::new(),
             running: Vec::new(),
             reported: BTreeMap::new(),
@@ -128,7 +130,9 @@ impl Member {
         };
         self.drifted.insert(*resource, Instant::now());
         self.figures.drifted();
-        self.inbox.push_back(Input::Hint(Hint::Other));
+        if self.watched.contains(resource) {
+            self.inbox.push_back(Input::Changed(BTreeSet::from([*resource])));
+        }
     }
 
     fn event(&mut self, event: Option<LinkEvent>) {
@@ -219,6 +223,14 @@ impl Member {
                     found: Ok(self.found(look.resource, &look.spec)),
                 });
                 Input::Looked { number, looked: looked.collect() }
+            }
+            Effect::Watch { resource, spec: Some(_) } => {
+                self.watched.insert(resource);
+                return;
+            }
+            Effect::Watch { resource, spec: None } => {
+                self.watched.remove(&resource);
+                return;
             }
             Effect::Gather => Input::Gathered(Ok(Box::default())),
             Effect::Cancel(key) => {

@@ -10,6 +10,7 @@ mod deployments;
 mod disk;
 mod drop_in;
 mod files;
+mod fleet;
 mod flows;
 mod flows_nftables;
 mod gone;

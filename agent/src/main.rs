@@ -25,6 +25,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use muster_agent_link::{Identity, join};
 use muster_host::account::Accounts;
 use muster_host::documents::Documents;
 use muster_host::facts::Server;
@@ -37,7 +38,6 @@ use muster_host::sysctl::Sysctls;
 use muster_host::systemd::Systemd;
 use muster_host::unit::Units;
 use muster_shared::NodeId;
-use muster_agent_link::{Identity, join};
 use muster_shared::join::JoinToken;
 use tokio::{runtime, task::LocalSet};
 

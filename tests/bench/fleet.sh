@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # A fleet of agents in one process, with their real machines and connections, against the controller as it is shipped: joining,
 # an idle minute, one resource for each node created and updated, one that drifts, a storm, a restart of the controller.
+# Needs root: a namespace gives the agents 16 addresses, for a controller hears 1,024 at a time from each.
 # Usage: tests/bench/fleet.sh RELEASE-DIRECTORY DIRECTORY [AGENTS]
 set -euo pipefail
 release=$1 dir=$2 agents=${3:-10000} idle=60
-port=$((20000 + RANDOM % 10000))
+name=muster-fleet-$$ connect=()
 controller_pid='' fleet_pid=''
 ulimit -n "$(ulimit -Hn)"
 
@@ -14,14 +15,16 @@ finish() {
     kill "$pid" 2>/dev/null || :
     wait "$pid" 2>/dev/null || :
   done
+  ip netns del "$name"
 }
+ip netns add "$name"
 trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
 muster() { "$release/muster" --url "unix://$dir/fleet.sock" "$@"; }
 controller() {
-  "$release/muster-controller" --config "$dir/empty.toml" --data-dir "$dir/fleet" --listen "127.0.0.1:$port" \
+  ip netns exec "$name" "$release/muster-controller" --config "$dir/empty.toml" --data-dir "$dir/fleet" --listen 0.0.0.0:8883 \
     --api-socket "$dir/fleet.sock" >>"$dir/fleet-controller.log" 2>&1 &
   controller_pid=$!
 }
@@ -49,10 +52,15 @@ timed() {
 }
 
 : >"$dir/empty.toml"
+ip -n "$name" link set lo up
+for n in $(seq 16); do
+  ip -n "$name" route replace local "127.$n.0.0/16" dev lo src "127.$n.0.1" table local
+  connect+=(--connect "mqtts://127.$n.0.1:8883")
+done
 controller
 eventually 'the controller answers' muster node list
 token=$(muster node token --uses "$agents" --label role=web)
-"$release/muster-sim" fleet --agents "$agents" --token "$token" --connect "mqtts://127.0.0.1:$port" --idle "$idle" \
+ip netns exec "$name" "$release/muster-sim" fleet --agents "$agents" --token "$token" "${connect[@]}" --idle "$idle" \
   --jobs $((2 * agents)) --drift 1 --storm --restart --controller-pid "$controller_pid" \
   >"$dir/fleet.json" 2>"$dir/fleet-agents.log" &
 fleet_pid=$!
@@ -64,6 +72,7 @@ resources:
   motd:
     type: Muster::File
     for_each: {nodes: role=web}
+    drift_policy: correct
     properties: {path: /etc/motd, content: {get_param: word}}
 END
 eventually 'all agents are online' says 'waiting for .* jobs'

@@ -226,7 +226,8 @@ async fn fleet(wish: &Wish) -> anyhow::Result<Report> {
         tell("waiting for the controller's restart");
         wait(&mut standing, within, "the controller ends", |it| it.partings > before.partings).await?;
         let begun = Instant::now();
-        let is_over = |it: &Standing| it.online == wish.agents && it.greetings >= before.greetings + wish.agents;
+        let is_over =
+            |it: &Standing| it.online == wish.agents && it.greetings >= before.greetings + wish.agents;
         wait(&mut standing, within, "all agents are back", is_over).await?;
         report.restart = Some(Restart {
             restart_s: rounded(begun.elapsed().as_secs_f64()),
@@ -268,7 +269,9 @@ fn raise_file_limit(wanted: u64) -> anyhow::Result<()> {
         return Ok(());
     }
     if hard < wanted {
-        bail!("{wanted} open files are needed, and {hard} are allowed: raise the limit with 'ulimit -Hn {wanted}'");
+        bail!(
+            "{wanted} open files are needed, and {hard} are allowed: raise the limit with 'ulimit -Hn {wanted}'"
+        );
     }
     Ok(setrlimit(Resource::RLIMIT_NOFILE, wanted, hard)?)
 }

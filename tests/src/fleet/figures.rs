@@ -174,7 +174,8 @@ impl Process {
         let stat = read("stat").with_context(|| format!("there is no process {pid}"))?;
         // The name, in brackets, may have blanks.
         let (_, fields) = stat.rsplit_once(')').context("/proc has another form")?;
-        let ticks: u64 = fields.split_whitespace().skip(11).take(2).filter_map(|it| it.parse::<u64>().ok()).sum();
+        let ticks: u64 =
+            fields.split_whitespace().skip(11).take(2).filter_map(|it| it.parse::<u64>().ok()).sum();
         let per_second = sysconf(SysconfVar::CLK_TCK)?.context("the system does not tell its ticks")?;
         let status = read("status")?;
         let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB"));

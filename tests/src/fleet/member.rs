@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use muster_agent_core::{
-    Agent, Before, Config, ContentState, ContentStep, Effect, FlowEffect, FlowInput, Found, Input,
-    Looked, RunError,
+    Agent, Before, Config, ContentState, ContentStep, Effect, FlowEffect, FlowInput, Found, Input, Looked,
+    RunError,
 };
 use muster_agent_link::Identity;
 use muster_agent_link::connection::{Connection, LinkEvent, Peer};
@@ -314,7 +314,9 @@ impl Member {
         let is_equal = match (there, spec) {
             (Some(Spec::Dummy(there)), Spec::Dummy(wanted)) => there.values == wanted.values,
             // The content may be named by its digest in one and be in the other.
-            (Some(Spec::File(there)), Spec::File(wanted)) => (&there.path, there.mode) == (&wanted.path, wanted.mode),
+            (Some(Spec::File(there)), Spec::File(wanted)) => {
+                (&there.path, there.mode) == (&wanted.path, wanted.mode)
+            }
             _ => false,
         };
         if is_equal {

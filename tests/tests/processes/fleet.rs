@@ -34,7 +34,10 @@ fn a_fleet_runs_jobs_and_comes_back_after_a_storm() {
     site.ok(&["stack", "create", "all", "-t", &source, "--wait"]);
     let ran = running.finish().expect(0);
     let figures: Value = serde_json::from_str(&ran.stdout).unwrap();
-    assert_eq!((&figures["agents"], &figures["jobs"], &figures["jobs_failed"]), (&30.into(), &60.into(), &0.into()));
+    assert_eq!(
+        (&figures["agents"], &figures["jobs"], &figures["jobs_failed"]),
+        (&30.into(), &60.into(), &0.into())
+    );
     for (figure, least) in [("joins_per_s", 0.1), ("jobs_per_s", 0.1), ("storm_s", 0.001)] {
         assert!(figures[figure].as_f64().is_some_and(|it| it >= least), "{figure}: {figures}");
     }

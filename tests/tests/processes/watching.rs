@@ -216,10 +216,8 @@ fn a_node_in_maintenance_is_left_alone_and_put_right_afterwards() {
     assert_eq!(site.json(&["node", "list"])[0]["state"], "maintenance");
     assert_eq!((web1.content("a").as_deref(), web1.content("b")), (Some("theirs"), None));
 
-    assert_eq!(
-        site.ok(&["node", "maintenance", "web-1", "off", "-o", "json"]).contains("maintenance"),
-        false
-    );
+    let off = site.ok(&["node", "maintenance", "web-1", "off", "-o", "json"]);
+    assert!(!off.contains("maintenance"), "{off}");
     eventually("both are as they should be", || {
         let all = ["a", "b"].map(|name| web1.content(name));
         all.iter().all(|content| content.as_deref() == Some("hello")).then_some(())

@@ -85,7 +85,11 @@ impl Figures {
 
     pub(super) fn lost(&self, error: &LinkError) {
         let lost = &mut self.taken().lost;
-        let reason = error.to_string();
+        // Of thousands of agents it matters how many, and not where.
+        let reason = match error {
+            LinkError::Unreachable { why, .. } => why.clone(),
+            error => error.to_string(),
+        };
         if lost.len() < REASONS_MAX || lost.contains_key(&reason) {
             *lost.entry(reason).or_default() += 1;
         }

@@ -163,6 +163,8 @@ fn files_that_others_change_are_put_right_or_not_as_their_policy_says() {
     });
     fs::remove_file(web1.file("own")).unwrap();
     eventually("it is made again", || has(&web1, "own", "hello"));
+    // The file is there before its job has ended: what is changed in between is put right by the same job.
+    eventually("that job has ended", || (site.resource("web", "own")["status"] == "COMPLETE").then_some(()));
     fs::set_permissions(web1.file("own"), fs::Permissions::from_mode(0o600)).unwrap();
     let mode = || fs::metadata(web1.file("own")).map_or(0, |meta| meta.permissions().mode() & 0o777);
     eventually("its mode is put right", || (mode() == 0o644).then_some(()));
@@ -170,7 +172,7 @@ fn files_that_others_change_are_put_right_or_not_as_their_policy_says() {
         let drift = site.json(&["node", "drift", "web-1"]);
         let names: Vec<_> = drift.as_array()?.iter().filter_map(|row| row["resource"].as_str()).collect();
         let row = site.resource("web", "own");
-        let is_done = row["status"] == "COMPLETE" && row["corrections"].as_u64()? >= 3;
+        let is_done = row["status"] == "COMPLETE" && row["corrections"].as_u64()? >= 2;
         (is_done && names == ["shown"] && drift[0]["policy"] == "report").then_some(())
     });
     assert_eq!((web1.content("shown"), web1.content("free")), (Some("theirs".into()), Some("theirs".into())));

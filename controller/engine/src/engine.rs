@@ -145,6 +145,8 @@ pub struct Engine {
     pub(crate) next_traversal: u64,
     next_load: u64,
     pub(crate) now: MonoTime,
+    /// After a restart: until then nobody counts as failed for being away.
+    pub(crate) grace: MonoTime,
     pub(crate) stacks: BTreeMap<u64, Stack>,
     pub(crate) names: BTreeMap<StackName, u64>,
     pub(crate) rows: Rows,
@@ -217,6 +219,7 @@ impl Engine {
             next_traversal: 1,
             next_load: 0,
             now: MonoTime::default(),
+            grace: MonoTime::default(),
             stacks: BTreeMap::new(),
             names: BTreeMap::new(),
             rows: Rows::default(),

@@ -231,6 +231,7 @@ impl Engine {
         // Of a row that waits again, it is not known whether it failed in this operation.
         failed.retain(|slot| !is_loaded || self.rows.get(*slot).is_some_and(|row| row.blocked == 0));
         self.stay_failed(id, &failed);
+        self.fail_aborted(id);
         if is_loaded {
             self.take_up_rollouts(id, &tree);
         }

@@ -27,7 +27,7 @@ use crate::timer::TimerKey;
 
 /// How a rollout stands, in the row of its set.
 const ROLLOUT: &str = "rollout";
-/// What was rolled out to the end, as a digest.
+/// What was rolled out to the end: a revision, and a digest of what the set says in it.
 const PROVEN: &str = "proven";
 
 /// What an operator wants of a rollout.
@@ -117,27 +117,23 @@ impl Engine {
         let stack = self.stacks.get(&id)?;
         let mut policy = Policy::new(set.rollout()?, set.members().len());
         let row = &self.rows[*stack.forward.get(set.index())?];
-        let is_proven = row.attributes.get(PROVEN).is_some_and(|proven| *proven == shown(set.source()));
+        let is_proven = row.attributes.get(PROVEN).is_some_and(|proven| *proven == proven_as(stack, set));
         if is_proven || stack.action == StackAction::Rollback {
             policy = policy.proven();
         }
         let noted = row.attributes.get(ROLLOUT).and_then(|text| serde_json::from_str::<Noted>(text).ok());
-        let mut wave = match noted.filter(|noted| noted.traversal == stack.traversal) {
-            Some(Noted { mut kept, .. }) => {
-                // What has ended since it was noted.
-                kept.begun.retain(|name| {
-                    let index = tree.index_of(name);
-                    index.is_some_and(|index| !self.rows[stack.forward[index]].ready)
-                });
-                kept.batch.retain(|name| tree.index_of(name).is_some());
-                kept.failed.retain(|name| tree.index_of(name).is_some());
-                Wave::of(policy, kept)
-            }
-            None => Wave::new(policy),
-        };
         let path = tree.shared_name(set.index());
-        if let Some(old) = old.and_then(|old| old.waves.get(&path)) {
-            wave.goes_on_from(old);
+        let old = old.and_then(|old| old.waves.get(&path));
+        let mut wave = match (old, noted.filter(|noted| noted.traversal == stack.traversal)) {
+            (Some(old), _) => Wave::going_on_from(policy, old),
+            (None, Some(Noted { kept, .. })) => Wave::of(policy, kept),
+            (None, None) => Wave::new(policy),
+        };
+        let is_ready =
+            |name: &str| tree.index_of(name).is_some_and(|index| self.rows[stack.forward[index]].ready);
+        wave.settle(&|name| tree.index_of(name).is_some(), &is_ready);
+        if self.now < self.grace {
+            wave.bear_until(self.grace);
         }
         Some((path, wave))
     }
@@ -322,7 +318,7 @@ impl Engine {
             }
             self.note_wave(id, path, wave);
         }
-        let due = waves.values().filter_map(Wave::due).min().filter(|due| *due > self.now);
+        let due = waves.values().filter_map(Wave::due).filter(|due| *due > self.now).min();
         let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };
         walk.rollouts.waves = waves;
         let before = std::mem::replace(&mut walk.rollouts.due, due);
@@ -384,15 +380,39 @@ impl Engine {
             return;
         }
         let Some(set) = tree.sets().find(|set| set.index() == index) else { return };
-        let source = shown(set.source());
-        let attributes = &mut self.rows[slot].attributes;
-        let ended = attributes.remove(ROLLOUT).is_some();
-        let is_new = attributes.get(PROVEN) != Some(&source);
-        if is_new {
-            attributes.insert(PROVEN.to_owned(), source);
-        }
+        let ended = self.rows[slot].attributes.remove(ROLLOUT).is_some();
+        let is_new = self.prove(slot, &set);
         if ended || is_new {
             self.row_changed(slot, false);
+        }
+    }
+
+    /// Of a set with members; whether that is new.
+    fn prove(&mut self, slot: Slot, set: &Set<'_>) -> bool {
+        let Some(stack) = self.stacks.get(&self.rows[slot].stack) else { return false };
+        if set.rollout().is_none() || set.members().is_empty() {
+            return false;
+        }
+        let proven = proven_as(stack, set);
+        let attributes = &mut self.rows[slot].attributes;
+        let is_new = attributes.get(PROVEN) != Some(&proven);
+        if is_new {
+            attributes.insert(PROVEN.to_owned(), proven);
+        }
+        is_new
+    }
+
+    /// All of a stack is as the revision wants it, also sets that had nothing to do.
+    pub(crate) fn prove_sets(&mut self, id: u64) {
+        let Some(stack) = self.stacks.get(&id) else { return };
+        let Some(tree) = stack.walk.as_ref().map(|walk| Arc::clone(&walk.tree)) else { return };
+        for set in tree.sets() {
+            let slot = self.stacks.get(&id).and_then(|stack| stack.forward.get(set.index())).copied();
+            if let Some(slot) = slot
+                && self.prove(slot, &set)
+            {
+                self.row_changed(slot, false);
+            }
         }
     }
 
@@ -466,7 +486,11 @@ impl Engine {
     pub(crate) fn no_paused_rollout(&self, id: u64) -> Result<(), Refusal> {
         let stack = &self.stacks[&id];
         let Some(walk) = stack.walk.as_ref().filter(|_| !stack.cancelled) else { return Ok(()) };
-        let paused = walk.rollouts.waves.iter().find(|(_, wave)| *wave.state() == State::Paused);
+        let goes_on = |path: &str, wave: &Wave| {
+            wave.is_open() || stack.status == Status::InProgress && !self.is_set_ready(id, path)
+        };
+        let is_paused = |path: &str, wave: &Wave| *wave.state() == State::Paused && goes_on(path, wave);
+        let paused = walk.rollouts.waves.iter().find(|(path, wave)| is_paused(path, wave));
         let Some((path, _)) = paused else { return Ok(()) };
         let name = &stack.name;
         Err(Refusal::Conflict(format!(
@@ -474,6 +498,10 @@ impl Engine {
              rollout {name} resume' or 'abort', or roll back",
             stack.revision
         )))
+    }
+
+    fn is_set_ready(&self, id: u64, path: &str) -> bool {
+        self.row_named(id, path).is_none_or(|slot| self.rows[slot].ready)
     }
 
     /// An operator has a say.
@@ -505,7 +533,8 @@ impl Engine {
             .rollouts
             .waves
             .iter()
-            .filter(|(path, wave)| is_meant(path) && (wave.waiting().0 > 0 || wave.begun().len() > 0))
+            .filter(|(path, _)| is_meant(path) && !self.is_set_ready(id, path))
+            .filter(|(_, wave)| action != RolloutAction::Promote || wave.is_open())
             .map(|(path, _)| path.clone())
             .collect();
         let fitting = |path: &Arc<str>| {
@@ -517,7 +546,7 @@ impl Engine {
             )
         };
         let meant: Vec<Arc<str>> = open.iter().filter(|path| fitting(path)).cloned().collect();
-        let Some(first) = meant.first() else {
+        if meant.is_empty() {
             let Some(path) = open.first() else { return Err(none()) };
             let how = match walk.rollouts.waves[path].state() {
                 State::Going => "is not paused".to_owned(),
@@ -526,8 +555,8 @@ impl Engine {
                 State::Aborted(why) => format!("was aborted ({why}): update the stack, or roll back"),
             };
             return Err(Refusal::Conflict(format!("the rollout of {path} {how}")));
-        };
-        let said = format!("rollout of {first}: {}", action.as_str());
+        }
+        let said = format!("rollout of {}: {}", named(&meant), action.as_str());
         for path in &meant {
             self.steer(id, path, action);
         }
@@ -630,8 +659,9 @@ impl RolloutAction {
     }
 }
 
-fn shown(digest: u128) -> String {
-    format!("{digest:032x}")
+/// What comes from other resources may be another in another revision, though the set says the same.
+fn proven_as(stack: &Stack, set: &Set<'_>) -> String {
+    format!("{}/{:032x}", stack.revision, set.source())
 }
 
 /// `a[web-1]` is of the set `a`.

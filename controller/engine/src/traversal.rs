@@ -207,6 +207,7 @@ impl Engine {
             let row = &mut self.rows[stack.forward[*index as usize]];
             (row.role, row.changed) = (Role::Steady, false);
         }
+        self.prove_sets(id);
         self.leave_walk(id);
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         stack.status = Status::Complete;

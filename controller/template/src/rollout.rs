@@ -57,12 +57,17 @@ impl Share {
         }
     }
 
-    /// Of so many members, at least one.
-    pub fn at_least_one_of(self, members: usize) -> usize {
+    /// Of so many members, a part of one counted as one.
+    pub fn rounded_up_of(self, members: usize) -> usize {
         match self {
-            Share::Count(count) => (count as usize).max(1),
-            Share::Percent(percent) => (members * percent as usize).div_ceil(100).max(1),
+            Share::Count(count) => count as usize,
+            Share::Percent(percent) => (members * percent as usize).div_ceil(100),
         }
+    }
+
+    /// Likewise, at least one.
+    pub fn at_least_one_of(self, members: usize) -> usize {
+        self.rounded_up_of(members).max(1)
     }
 
     fn read(value: &Value) -> Result<Self, String> {
@@ -165,7 +170,11 @@ mod tests {
         {
             assert_eq!(rollout.batch.at_least_one_of(members), batch, "{members}");
             assert_eq!(rollout.max_failures.of(members), failures, "{members}");
-            assert_eq!(rollout.canary.of(members), canaries, "{members}");
+            assert_eq!(rollout.canary.rounded_up_of(members), canaries, "{members}");
+        }
+        for (canary, members, wanted) in [("5%", 10, 1), ("0%", 10, 0), ("0", 10, 0), ("50%", 3, 2)] {
+            let rollout = read(json!({"canary": canary}));
+            assert_eq!(rollout.canary.rounded_up_of(members), wanted, "{canary} of {members}");
         }
         assert_eq!(read(json!({"max_failures": "10 %"})).max_failures.of(19), 1);
         let plain = read(json!({}));

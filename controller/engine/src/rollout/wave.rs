@@ -66,6 +66,9 @@ pub(crate) struct Kept {
     pub batch: BTreeSet<Arc<str>>,
     pub begun: BTreeSet<Arc<str>>,
     pub failed: BTreeSet<Arc<str>>,
+    /// Members no more that were under way: they count as failed as soon as another one has.
+    #[serde(default)]
+    pub left: BTreeSet<Arc<str>>,
 }
 
 pub(crate) struct Wave {
@@ -79,6 +82,8 @@ pub(crate) struct Wave {
     open: usize,
     /// When the last of the present batch ended, or was found well again.
     ended_at: Option<MonoTime>,
+    /// Until then nobody counts as failed for being away: the controller has just begun.
+    grace: Option<MonoTime>,
     /// What is kept has changed.
     changed: bool,
 }
@@ -89,7 +94,7 @@ impl Policy {
             batch: rollout.batch.at_least_one_of(members),
             pause: rollout.pause,
             max_failures: rollout.max_failures.of(members),
-            canary: rollout.canary.of(members),
+            canary: rollout.canary.rounded_up_of(members),
             away: rollout.away,
         }
     }
@@ -110,12 +115,36 @@ impl Wave {
     pub fn of(policy: Policy, kept: Kept) -> Self {
         let open = kept.begun.intersection(&kept.batch).count();
         let (held, absent) = (BTreeSet::new(), BTreeSet::new());
-        Self { policy, kept, held, absent, open, ended_at: None, changed: false }
+        Self { policy, kept, held, absent, open, ended_at: None, grace: None, changed: false }
     }
 
-    /// The pause goes on that another one was in.
-    pub fn goes_on_from(&mut self, other: &Self) {
-        self.ended_at = other.ended_at;
+    /// As another one was a moment before; the pause goes on that it was in.
+    pub fn going_on_from(policy: Policy, other: &Self) -> Self {
+        let (changed, ended_at) = (other.changed, other.ended_at);
+        let mut wave = Self::of(policy, other.kept.clone());
+        // Who was counted for being away counts no more if it is wanted no more.
+        wave.absent.clone_from(&other.absent);
+        (wave.changed, wave.ended_at) = (changed, ended_at);
+        wave
+    }
+
+    /// Who has ended, and who is a member still; each of the others is one no more.
+    pub fn settle(&mut self, is_member: &dyn Fn(&str) -> bool, is_ready: &dyn Fn(&str) -> bool) {
+        let before = self.kept.clone();
+        let kept = &mut self.kept;
+        let left = kept.begun.iter().filter(|name| !is_member(name)).cloned();
+        kept.left.extend(left);
+        kept.begun.retain(|name| is_member(name) && !is_ready(name));
+        kept.batch.retain(|name| is_member(name));
+        kept.failed.retain(|name| is_member(name) || !self.absent.contains(name));
+        self.absent.clear();
+        self.open = kept.begun.intersection(&kept.batch).count();
+        self.changed |= before != *kept;
+    }
+
+    /// Until then nobody counts as failed for being away.
+    pub fn bear_until(&mut self, grace: MonoTime) {
+        self.grace = Some(grace);
     }
 
     /// What is to be kept, if that is another than it was.
@@ -146,6 +175,11 @@ impl Wave {
     /// Those whose turn is yet to come, and of them those whose node is away.
     pub fn waiting(&self) -> (usize, usize) {
         (self.held.len() + self.absent.len(), self.absent.len())
+    }
+
+    /// Somebody of it is yet to begin or to end.
+    pub fn is_open(&self) -> bool {
+        self.waiting().0 > 0 || self.begun().len() > 0
     }
 
     pub fn all_waiting(&self) -> impl Iterator<Item = &Arc<str>> {
@@ -205,9 +239,8 @@ impl Wave {
         self.held.remove(name);
         self.absent.remove(name);
         self.has_ended(name);
-        if self.kept.failed.remove(name) {
-            self.changed = true;
-        }
+        let (failed, left) = (self.kept.failed.remove(name), self.kept.left.remove(name));
+        self.changed |= failed || left;
     }
 
     /// Whether it was under way.
@@ -231,8 +264,11 @@ impl Wave {
     pub fn due(&self) -> Option<MonoTime> {
         // Where being away counts as failed, somebody's turn comes that is.
         let counts = self.policy.away == Away::Fail && !self.absent.is_empty();
-        let is_pausing = self.kept.state == State::Going && (counts || !self.held.is_empty());
-        self.ended_at.filter(|_| is_pausing).map(|ended| ended + self.policy.pause)
+        if self.kept.state != State::Going || !counts && self.held.is_empty() {
+            return None;
+        }
+        let grace = self.grace.filter(|_| counts);
+        self.ended_at.map(|ended| ended + self.policy.pause).into_iter().chain(grace).min()
     }
 
     pub fn abort(&mut self, reason: String) {
@@ -256,6 +292,7 @@ impl Wave {
 
     /// Those who begin now.
     pub fn turn(&mut self, now: MonoTime, health: &dyn Fn(&str) -> Health) -> Vec<Arc<str>> {
+        self.grace = self.grace.filter(|grace| *grace > now);
         self.stop_if_it_hurts(health);
         let begin = if self.kept.state == State::Going { self.next_of_turn(now, health) } else { Vec::new() };
         self.stop_if_it_hurts(health);
@@ -295,7 +332,7 @@ impl Wave {
     }
 
     fn what_hurts(&self, health: &dyn Fn(&str) -> Health) -> Option<String> {
-        let Kept { canary, batch, begun, failed, .. } = &self.kept;
+        let Kept { canary, batch, begun, failed, left, .. } = &self.kept;
         if *canary {
             for name in batch.iter().filter(|name| !begun.contains(*name)) {
                 if failed.contains(name) {
@@ -307,20 +344,25 @@ impl Wave {
             }
         }
         let most = self.policy.max_failures;
-        (failed.len() > most).then(|| {
+        let count = if failed.is_empty() { 0 } else { failed.union(left).count() };
+        (count > most).then(|| {
             let named: Vec<&str> = failed.iter().take(NAMED).map(|name| &**name).collect();
             let more = if failed.len() > NAMED { ", …" } else { "" };
             format!(
-                "{} failed, more than its max_failures of {most}: {}{more}",
-                failed.len(),
-                named.join(", ")
+                "{} failed, more than its max_failures of {most}: {}{more}{}",
+                count,
+                named.join(", "),
+                match left.difference(failed).count() {
+                    0 => String::new(),
+                    gone => format!(" and {gone} that left while under way"),
+                }
             )
         })
     }
 
     fn fill(&mut self) -> Vec<Arc<str>> {
         let size = match self.kept.canary {
-            true => self.policy.canary.min(self.policy.batch),
+            true => self.policy.canary.min(self.policy.batch).max(1),
             false => self.policy.batch,
         };
         let mut begin = Vec::new();
@@ -338,7 +380,7 @@ impl Wave {
     /// The first by name of those whose node is there.
     fn next(&mut self) -> Option<Arc<str>> {
         let first = self.held.first().cloned();
-        if self.policy.away == Away::Fail {
+        if self.policy.away == Away::Fail && self.grace.is_none() {
             // Those before it have missed their turn.
             let before = |name: &&Arc<str>| first.as_ref().is_none_or(|first| *name < first);
             let missed: Vec<Arc<str>> = self.absent.iter().take_while(before).cloned().collect();

@@ -259,3 +259,103 @@ fn who_is_away_is_passed_over_and_begins_when_back() {
         (vec!["Update a[node-0]".to_owned()], "UPDATE_COMPLETE")
     );
 }
+
+/// `v` of each comes from another resource: what the set itself says stays the same.
+fn of_another(value: u8, rollout: &str) -> Source {
+    let root = format!(
+        "resources:\n  c: {{type: Muster::Dummy, properties: {{node: node-0, values: {{v: {value}}}}}}}\n  a: {{type: Muster::Dummy, for_each: {{nodes: role=web}}, rollout: {rollout}, properties: {{values: {{v: {{get_attr: [c, v]}}}}}}}}\n"
+    );
+    source(&root, &[])
+}
+
+#[test]
+fn what_another_resource_changed_has_a_canary() {
+    let policy = "{batch: 4, pause: 10, canary: 1}";
+    let mut bed = Bed::new(4);
+    (0..4).for_each(|index| web(&mut bed, index));
+    bed.create(of_another(1, policy)).unwrap();
+    for _ in 0..3 {
+        bed.idle();
+        bed.pass(Duration::from_secs(60));
+    }
+    assert_eq!(bed.status(), "CREATE_COMPLETE");
+    bed.ran.clear();
+    bed.update(of_another(2, policy)).unwrap();
+    assert_eq!(ran(&mut bed), ["Update c", "Update a[node-0]"]);
+    bed.pass(Duration::from_secs(10));
+    assert_eq!((ran(&mut bed).len(), bed.status().as_str()), (3, "UPDATE_COMPLETE"));
+}
+
+#[test]
+fn a_set_that_was_empty_has_proven_nothing() {
+    let mut bed = Bed::new(3);
+    bed.create(of("1", false, "{batch: 3, pause: 10, canary: 1}")).unwrap();
+    bed.idle();
+    assert_eq!(bed.status(), "CREATE_COMPLETE");
+    (0..3).for_each(|index| web(&mut bed, index));
+    bed.pass(Duration::from_secs(1));
+    assert_eq!(ran(&mut bed).len(), 1);
+    bed.pass(Duration::from_secs(5));
+    assert_eq!(ran(&mut bed).len(), 0);
+    bed.pass(Duration::from_secs(10));
+    assert_eq!((ran(&mut bed).len(), bed.status().as_str()), (2, "UPDATE_COMPLETE"));
+}
+
+#[test]
+fn one_that_was_paused_in_its_last_batch_can_be_resumed_or_aborted() {
+    for action in [RolloutAction::Resume, RolloutAction::Abort] {
+        let mut bed = fleet(2, "{batch: 2}");
+        bed.update(of("2", true, "{batch: 2, max_failures: 2}")).unwrap();
+        steer(&mut bed, RolloutAction::Pause).unwrap();
+        bed.idle();
+        assert_eq!((bed.status().as_str(), shown(&bed).state.as_str()), ("UPDATE_FAILED", "paused"));
+        steer(&mut bed, action).unwrap();
+        assert_eq!(bed.status(), "UPDATE_FAILED");
+        steer(&mut bed, RolloutAction::Pause).ok();
+        bed.update(of("3", false, "{batch: 2}")).unwrap();
+        bed.idle();
+        assert_eq!(bed.status(), "UPDATE_COMPLETE", "{action:?}");
+    }
+}
+
+#[test]
+fn a_restart_is_no_failure_of_those_who_are_yet_to_connect() {
+    let mut bed = fleet(4, "{batch: 4}");
+    bed.update(of("2", false, "{batch: 1, pause: 5, away: fail}")).unwrap();
+    bed.idle();
+    bed.restart();
+    bed.pass(Duration::from_secs(20));
+    assert_eq!((shown(&bed).state.as_str(), shown(&bed).failed), ("going", 0));
+    (0..4).for_each(|index| bed.connect(&node(index)));
+    for _ in 0..5 {
+        bed.idle();
+        bed.pass(Duration::from_secs(5));
+    }
+    assert_eq!(bed.status(), "UPDATE_COMPLETE");
+    // Who is away after that time counts.
+    bed.update(of("3", false, "{batch: 1, away: fail}")).unwrap();
+    bed.restart();
+    bed.pass(Duration::from_secs(60));
+    bed.connect(&node(0));
+    bed.idle();
+    assert_eq!((shown(&bed).state.as_str(), shown(&bed).failed), ("aborted", 3));
+}
+
+#[test]
+fn who_failed_and_leaves_is_not_forgotten() {
+    let mut bed = fleet(5, "{batch: 5}");
+    bed.update(of("2", true, "{batch: 1, max_failures: 1}")).unwrap();
+    while shown(&bed).failed == 0 {
+        bed.run_at(&node(0), 0);
+        bed.pass(Duration::from_secs(1));
+    }
+    bed.ask(Request::LabelNode { node: node(0), labels: BTreeMap::from([("role".to_owned(), None)]) })
+        .unwrap();
+    bed.pass(Duration::from_secs(1));
+    bed.idle();
+    bed.pass(Duration::from_secs(1));
+    bed.idle();
+    let touched: std::collections::BTreeSet<&String> =
+        bed.ran.iter().filter(|ran| ran.starts_with("Update")).collect();
+    assert_eq!((touched.len(), bed.status().as_str()), (2, "UPDATE_FAILED"), "{touched:?}");
+}

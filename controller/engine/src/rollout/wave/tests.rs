@@ -167,6 +167,37 @@ fn what_is_kept_goes_on_with_the_same_batch() {
     assert!(matches!(again.state(), State::Aborted(_)));
 }
 
+#[test]
+fn who_leaves_is_counted_with_those_that_fail() {
+    let gone = |wave: &Wave, gone: &'static [&'static str]| {
+        let mut wave = Wave::going_on_from(wave.policy, wave);
+        wave.settle(&|name| !gone.contains(&name), &|_| false);
+        for name in (0..5).map(name).filter(|name| !gone.contains(&&**name)) {
+            if !wave.may_begin(&name) {
+                wave.hold(&name, true);
+            }
+        }
+        wave
+    };
+    // Alone it is no failure: its turn is another's.
+    let mut wave = wave(policy(2, 1, 0, 0), 5);
+    assert_eq!(turn(&mut wave, 0), "0 1");
+    let mut wave = gone(&wave, &["a[n0]"]);
+    assert_eq!((turn(&mut wave, 0).as_str(), wave.failed()), ("2", 0));
+    wave.failed_of(&name(1));
+    assert_eq!(turn(&mut wave, 0), "");
+    let why = "2 failed, more than its max_failures of 1: a[n1] and 1 that left while under way";
+    assert!(matches!(wave.state(), State::Aborted(said) if said == why), "{:?}", wave.state());
+}
+
+#[test]
+fn a_canary_is_at_least_one() {
+    let kept = Kept { canary: true, ..Kept::default() };
+    let mut wave = Wave::of(policy(2, 0, 0, 0), kept);
+    (0..3).for_each(|n| wave.hold(&name(n), true));
+    assert_eq!(turn(&mut wave, 0), "0");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 

@@ -35,7 +35,7 @@ fn wrong_usage_ends_with_2() {
         "stack create web -t x.yaml -e",
         "stack cancel",
         "stack graph web -o png",
-        "stack update web --converge",
+        "stack update web --converge=no",
         "stack delete web --timeout 5",
         "node show UPPER",
         "node token --ttl soon",

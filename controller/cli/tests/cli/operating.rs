@@ -65,11 +65,18 @@ fn nodes_and_resources_are_acted_on() {
         ),
         (
             "node drift web-1",
-            json!([{"node": "web-1", "stack": "s", "resource": "net", "observed": "drifted", "reason": "drifted: eth0 is down"}]),
+            json!([{"node": "web-1", "stack": "s", "resource": "net", "observed": "drifted", "policy": "correct",
+                    "phase": "queued", "corrections": 5, "breaker": "open", "reason": "drifted: eth0 is down"}]),
             "GET /v1/drift?node=web-1",
-            "NODE   STACK  RESOURCE  OBSERVED  REASON\nweb-1  s      net       drifted   drifted: eth0 is down\n",
+            "NODE   STACK  RESOURCE  OBSERVED  POLICY   PHASE   CORRECTED  BREAKER  REASON\n\
+             web-1  s      net       drifted   correct  queued  5          open     drifted: eth0 is down\n",
         ),
-        ("node drift", json!([]), "GET /v1/drift", "NODE  STACK  RESOURCE  OBSERVED  REASON\n"),
+        (
+            "node drift",
+            json!([]),
+            "GET /v1/drift",
+            "NODE  STACK  RESOURCE  OBSERVED  POLICY  PHASE  CORRECTED  BREAKER  REASON\n",
+        ),
         (
             "resource unhealthy web motd",
             row.clone(),

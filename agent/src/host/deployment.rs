@@ -94,7 +94,8 @@ impl Host {
         told(deployment, ended)
     }
 
-    /// Only documents can be compared; of a script the ledger's word counts, that it has run.
+    /// Only documents can be compared, while they are here: what the agent keeps of its last good state has their digests
+    /// alone. Of a script the ledger's word counts, that it has run.
     pub(super) async fn check_deployment(
         &self,
         resource: ResourceId,
@@ -112,7 +113,7 @@ impl Host {
             // Which one was the last, nobody knows any more.
             return Ok(Found::AsDesired);
         }
-        let config = config(create)?;
+        let Content::Inline(config) = &create.config else { return Ok(Found::AsDesired) };
         let differ = match create.group {
             DeploymentGroup::Script => return Ok(Found::AsDesired),
             DeploymentGroup::ApplyConfig => self.documents.check_applied(resource, config).await,

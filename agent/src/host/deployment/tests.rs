@@ -1,6 +1,6 @@
 use std::fs;
 
-use muster_agent_core::{Accepted, Applied, Ended as LedgerEnded, Order};
+use muster_agent_core::{Accepted, Applied, Ended as LedgerEnded, Look, Order};
 use muster_shared::model::DeploymentOutput;
 use muster_shared::{Attempt, Epoch, Generation};
 use uuid::Uuid;
@@ -131,6 +131,25 @@ async fn documents_are_written_compared_and_taken_away_with_their_deployment() {
     let wrong = run(4, Action::Create, deployment(DeploymentGroup::ApplyConfig, "hunter2")).await.map(drop);
     let error = wrong.unwrap_err().error;
     assert!(error.permanent && !error.reason.contains("hunter2"), "{error:?}");
+}
+
+/// As the ledger has it once it was applied.
+#[tokio::test]
+async fn what_is_known_by_its_digest_alone_does_not_differ() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = host(dir.path());
+    for group in [DeploymentGroup::Script, DeploymentGroup::ApplyConfig, DeploymentGroup::JsonFile] {
+        let mut applied = deployment(group, "");
+        let digest = muster_shared::model::ContentDigest::of(b"{}");
+        applied.steps[0].config = Content::Stored { digest, size: 2 };
+        let look = Look {
+            resource: RESOURCE,
+            generation: Generation { epoch: Epoch(1), number: 1 },
+            spec: Spec::Deployment(applied),
+            before: None,
+        };
+        assert_eq!(host.look(look).await, Ok(Found::AsDesired), "{group:?}");
+    }
 }
 
 /// By what the ledger says of the job.

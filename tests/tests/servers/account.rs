@@ -25,7 +25,7 @@ impl Bed {
     fn apply(&self, stack: &str, kind: &str, properties: &str) -> (String, String) {
         let template = format!(
             "heat_template_version: 2018-08-31\nresources:\n  \
-             account: {{type: Muster::{kind}, properties: {{node: pack, {properties}}}}}\n"
+             account: {{type: Muster::{kind}, drift_policy: report, properties: {{node: pack, {properties}}}}}\n"
         );
         self.server.sh(&format!(
             "cat >/root/{stack}.yaml <<'TEMPLATE'\n{template}TEMPLATE

@@ -110,6 +110,8 @@ impl Driver {
         systemd: Systemd,
     ) -> anyhow::Result<Self> {
         let entries = state.ledger()?;
+        // What is read is on disk from then on: else a power cut could bring back a job whose run is swept away here.
+        state.sync_ledger()?;
         host.sweep(entries.iter())?;
         let config = Config {
             seed: u64::from_le_bytes(tls::random()?),

@@ -187,6 +187,7 @@ impl World {
         }
         // What is read is on disk from then on: else a table could be told of that a power cut takes back.
         machine.disk.logs.values_mut().for_each(Log::open);
+        machine.disk.sync();
         let is_open = |log: &&Log| log.fold(true).open.is_some();
         if machine.disk.logs.values().any(|log| is_open(&log)) {
             let counts = &mut self.shared.borrow_mut().counts;

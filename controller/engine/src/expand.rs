@@ -197,7 +197,8 @@ impl Engine {
         let is_loaded = stack.walk.is_none();
         let has_failed = |slot: &Slot| {
             let row = &self.rows[*slot];
-            if is_loaded { row.failed_before() } else { row.failed }
+            // Who has missed its turn may have another one.
+            if is_loaded { row.failed_before() } else { row.failed && !self.is_held(row) }
         };
         let mut failed: BTreeSet<Slot> = stack.forward.iter().copied().filter(has_failed).collect();
         let known = stack
@@ -205,6 +206,7 @@ impl Engine {
             .as_ref()
             .map(|walk| (walk.timeout, walk.since, walk.ended, walk.batches.clone(), walk.timed_out));
         let (traversal, status, timed_out) = (stack.traversal, stack.status, stack.has_timed_out());
+        self.leave_turns(id, &plan.dropped);
         self.leave_rollouts(id);
         let walk = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut());
         let rollouts = walk.map(|walk| std::mem::take(&mut walk.rollouts));

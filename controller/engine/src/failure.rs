@@ -128,7 +128,10 @@ impl Engine {
         let told: Vec<String> = failed
             .by_ref()
             .take(TOLD)
-            .map(|row| format!("{}: {}", row.name, row.reason.as_deref().unwrap_or("failed")))
+            .map(|row| {
+                let away = self.is_held(row).then_some("its node was away when its turn came");
+                format!("{}: {}", row.name, away.or(row.reason.as_deref()).unwrap_or("failed"))
+            })
             .collect();
         let more = failed.count();
         match (told.len(), more) {

@@ -13,6 +13,7 @@ use crate::node::NodeKey;
 use crate::record::PackedSpec;
 use crate::record::{Observation, Status};
 use crate::resource::{Previous, Slot, Work, WorkState};
+use crate::rollout::Ended;
 use crate::timer::TimerKey;
 
 /// Bounds on work in flight, and how often it is tried again.
@@ -263,6 +264,7 @@ impl Engine {
             return self.give_up_trying(slot);
         }
         self.tell_taken_back(slot, self.rows[slot].action, "before it began");
+        self.left_ended(slot, Ended::Unbegun);
         let Some(work) = self.end_work(slot) else { return };
         let row = &mut self.rows[slot];
         let new = row.spec.clone().filter(|_| !row.is_going() && work.previous.is_some());
@@ -306,6 +308,7 @@ impl Engine {
     /// The job ended without success: what is there is anyone's guess. What was claimed before stays claimed.
     pub(crate) fn abandon_work(&mut self, slot: Slot) {
         let previous = self.end_work(slot).and_then(|work| work.previous);
+        self.left_ended(slot, Ended::Failed);
         let row = &mut self.rows[slot];
         row.status = Some(Status::Failed);
         if !row.is_going() {

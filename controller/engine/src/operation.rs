@@ -294,6 +294,8 @@ impl Engine {
         stack.timeout_s = target.options.timeout.as_secs();
         stack.rollback = target.options.rollback;
         (stack.delete_first, stack.converge) = (target.options.delete_first, target.options.converge);
+        stack.returns = target.action == StackAction::Rollback
+            && target.revision.is_none_or(|to| to == 0 || stack.complete.contains(&to));
         stack.cancelled = false;
         (stack.failures, stack.failures_before) = (Vec::new(), 0);
         self.stack_changed(id);

@@ -8,6 +8,7 @@ use crate::flow::HIDES_FLOWS;
 use crate::node::NodeKey;
 use crate::record::{PackedSpec, Status};
 use crate::resource::{Role, Slot, WorkState};
+use crate::rollout::Ended;
 
 impl Engine {
     pub(crate) fn report(&mut self, key: NodeKey, report: Report) {
@@ -68,6 +69,7 @@ impl Engine {
     /// A job that was taken back had begun: what became of it is told as of any other, but is no failure of the
     /// operation.
     pub(crate) fn interrupted(&mut self, slot: Slot, reason: String) {
+        self.left_ended(slot, Ended::Untold);
         self.abandon_work(slot);
         self.rows[slot].reason = Some(reason.into());
         self.event(self.rows[slot].stack, Some(slot));
@@ -95,6 +97,7 @@ impl Engine {
 
     pub(crate) fn done(&mut self, slot: Slot, node: NodeKey, observed: Observed) {
         let previous = self.end_work(slot).and_then(|work| work.previous);
+        self.left_ended(slot, Ended::Well);
         let row = &mut self.rows[slot];
         let (resource, generation, deleted) = (row.physical, row.generation, row.is_going());
         // A table is in no agent's ledger.

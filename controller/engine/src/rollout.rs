@@ -1,26 +1,27 @@
 //! Rollouts: what [`wave`] decides, carried out on the rows of a set. What is kept lies with the row that stands for the
 //! set, so that a restart of the controller goes on with the same batch.
 //!
-//! A rollout that is aborted fails that row: the stack is FAILED, and who waited keeps what it had. A rollback needs no
-//! canary and no pause, for its content was COMPLETE; nor does what was rolled out to the end before, as for a node that
-//! joins later.
+//! A rollout that is aborted fails that row: the stack is FAILED, and who waited keeps what it had. A rollback to what
+//! was COMPLETE needs no canary and no pause, and nobody stops it; nor need what was rolled out to the end before, as for a
+//! node that joins later.
 
+mod steer;
+mod view;
 mod wave;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
-use muster_shared::StackName;
-use muster_template::{Kind, Set, Tree, suggestion};
+use muster_template::{Kind, Set, Tree};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::wave::Wave;
-use self::wave::{Health, Kept, Policy, State};
+pub use self::steer::RolloutAction;
+pub use self::view::RolloutView;
+pub(crate) use self::wave::{Ended, Wave};
+use self::wave::{Health, Kept, Policy, Standing, State};
 use crate::engine::{Engine, Todo};
 use crate::node::NodeKey;
 use crate::record::{StackAction, Status};
-use crate::request::{Answer, Refusal};
 use crate::resource::{Role, Row, Slot};
 use crate::stack::{Stack, Stage};
 use crate::timer::TimerKey;
@@ -29,20 +30,6 @@ use crate::timer::TimerKey;
 const ROLLOUT: &str = "rollout";
 /// What was rolled out to the end: a revision, and a digest of what the set says in it.
 const PROVEN: &str = "proven";
-
-/// What an operator wants of a rollout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RolloutAction {
-    /// Nothing more begins, until it is resumed.
-    Pause,
-    /// It goes on.
-    Resume,
-    /// What it waits for is waited for no more: the next batch begins.
-    Promote,
-    /// Nothing more of it begins: the stack is FAILED, and who has not begun keeps what it has.
-    Abort,
-}
 
 /// The rollouts of a walk.
 #[derive(Default)]
@@ -53,37 +40,6 @@ pub(crate) struct Rollouts {
     turns: bool,
     /// When they are looked at for the time's sake.
     due: Option<muster_shared::MonoTime>,
-}
-
-/// One rollout, in `stack show`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RolloutView {
-    /// The resource with the `for_each`.
-    pub resource: String,
-    /// going, paused, timed_out or aborted.
-    pub state: String,
-    /// canary, batch, pause or done; empty where nothing begins.
-    pub stage: String,
-    /// Why it was aborted.
-    pub reason: String,
-    /// Members.
-    pub total: u64,
-    /// As the revision wants them.
-    pub done: u64,
-    /// Begun and not ended.
-    pub in_flight: u64,
-    /// Failed in this operation.
-    pub failed: u64,
-    /// Their turn is yet to come.
-    pub waiting: u64,
-    /// Of these, those whose node is away.
-    pub away: u64,
-    /// Members under way at once, at most.
-    pub batch: u64,
-    /// With one more that fails it is aborted.
-    pub max_failures: u64,
-    /// Seconds until the next batch; none where it waits for something else.
-    pub next_in: Option<u64>,
 }
 
 /// What stands in a row of a set.
@@ -105,6 +61,15 @@ impl Engine {
             true => self.rolling.remove(&id),
             false => self.rolling.insert(id),
         };
+        if self.rolling.contains(&id) {
+            self.turn_soon(id);
+        }
+    }
+
+    /// The node of a member.
+    fn is_there(&self, name: &str) -> bool {
+        let node = node_of(name).parse().ok().and_then(|node| self.nodes.find(&node));
+        node.is_some_and(|key| self.nodes[key].ready)
     }
 
     fn wave_of(
@@ -117,21 +82,46 @@ impl Engine {
         let stack = self.stacks.get(&id)?;
         let mut policy = Policy::new(set.rollout()?, set.members().len());
         let row = &self.rows[*stack.forward.get(set.index())?];
-        let is_proven = row.attributes.get(PROVEN).is_some_and(|proven| *proven == proven_as(stack, set));
-        if is_proven || stack.action == StackAction::Rollback {
-            policy = policy.proven();
-        }
         let noted = row.attributes.get(ROLLOUT).and_then(|text| serde_json::from_str::<Noted>(text).ok());
+        let noted = noted.filter(|noted| noted.traversal == stack.traversal).map(|noted| noted.kept);
         let path = tree.shared_name(set.index());
         let old = old.and_then(|old| old.waves.get(&path));
-        let mut wave = match (old, noted.filter(|noted| noted.traversal == stack.traversal)) {
+        let is_proven = row.attributes.get(PROVEN).is_some_and(|proven| *proven == proven_as(stack, set));
+        let returned = old.map(Wave::returns).or_else(|| noted.as_ref().map(|kept| kept.returns));
+        let returns = stack.action == StackAction::Rollback && (stack.returns || returned == Some(true));
+        if returns {
+            policy = policy.back(set.members().len());
+        } else if is_proven {
+            policy = policy.proven();
+        }
+        let is_new = old.is_none() && noted.is_none();
+        let mut wave = match (old, noted) {
             (Some(old), _) => Wave::going_on_from(policy, old),
-            (None, Some(Noted { kept, .. })) => Wave::of(policy, kept),
+            (None, Some(kept)) => Wave::of(policy, kept),
             (None, None) => Wave::new(policy),
         };
-        let is_ready =
-            |name: &str| tree.index_of(name).is_some_and(|index| self.rows[stack.forward[index]].ready);
-        wave.settle(&|name| tree.index_of(name).is_some(), &is_ready);
+        if returns {
+            wave.set_returns();
+        }
+        if is_new && stack.has_timed_out() && !row.ready {
+            wave.set_state(State::TimedOut);
+        }
+        let leaving: BTreeSet<&str> = stack
+            .extras
+            .iter()
+            .map(|slot| &self.rows[*slot])
+            .filter(|row| row.work.is_some() && !row.is_going())
+            .map(|row| &*row.name)
+            .collect();
+        wave.settle(self.now, &|name| {
+            let index = tree.index_of(name);
+            Standing {
+                is_member: index.is_some(),
+                is_ready: index.is_some_and(|index| self.rows[stack.forward[index]].ready),
+                works: leaving.contains(name),
+                is_there: self.is_there(name),
+            }
+        });
         if self.now < self.grace {
             wave.bear_until(self.grace);
         }
@@ -177,9 +167,7 @@ impl Engine {
         let row = &self.rows[slot];
         let Some(set) = tree.set_of(row.index as usize) else { return false };
         let (name, id) = (row.name.clone(), row.stack);
-        let (is_under_way, node) = (row.work.is_some(), node_of(&name));
-        let is_there = node.parse().ok().and_then(|node| self.nodes.find(&node));
-        let is_there = is_there.is_some_and(|key| self.nodes[key].ready);
+        let (is_under_way, is_there, now) = (row.work.is_some(), self.is_there(&name), self.now);
         let Some(stack) = self.stacks.get_mut(&id) else { return false };
         let Some(walk) = &mut stack.walk else { return false };
         let Some(wave) = walk.rollouts.waves.get_mut(tree.name(set)) else { return false };
@@ -189,7 +177,7 @@ impl Engine {
         if is_under_way {
             // Another job is taken back first.
             if is_done {
-                wave.take_in(&name);
+                wave.take_in(&name, is_there, now);
                 self.turn_soon(id);
             }
             return false;
@@ -259,16 +247,76 @@ impl Engine {
         if self.rolling.is_empty() {
             return;
         }
-        let (node, is_there) = (self.nodes[key].name.clone(), self.nodes[key].ready);
+        let (node, is_there, now) = (self.nodes[key].name.clone(), self.nodes[key].ready, self.now);
         for id in self.rolling.clone() {
             let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { continue };
-            let mut matters = false;
-            for (path, wave) in &mut walk.rollouts.waves {
-                matters |= wave.node(&format!("{path}[{node}]"), is_there);
+            let names = walk.rollouts.waves.iter_mut().map(|(path, wave)| (format!("{path}[{node}]"), wave));
+            let told: Vec<String> =
+                names.filter_map(|(name, wave)| wave.node(&name, is_there, now).then_some(name)).collect();
+            for name in &told {
+                self.turn_is_not_missed(id, name);
             }
-            if matters {
+            if !told.is_empty() {
                 self.turn_soon(id);
             }
+        }
+    }
+
+    /// With `away: fail`: it counts as failed until its node is back.
+    fn miss_turn(&mut self, id: u64, name: &str) {
+        let Some(slot) = self.row_named(id, name) else { return };
+        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        stack.waiting.remove(&slot);
+        if let Some(walk) = &mut stack.walk
+            && !std::mem::replace(&mut self.rows[slot].failed, true)
+        {
+            walk.failed += 1;
+        }
+        self.agenda.push_back(Todo::CheckEnd(id));
+    }
+
+    fn turn_is_not_missed(&mut self, id: u64, name: &str) {
+        let Some(slot) = self.row_named(id, name) else { return };
+        if !self.is_held(&self.rows[slot]) || !self.rows[slot].failed || !self.is_there(name) {
+            return;
+        }
+        self.not_failed(slot);
+        if let Some(stack) = self.stacks.get_mut(&id) {
+            stack.waiting.insert(slot);
+        }
+    }
+
+    /// Members that are none any more: what is under way of them is taken back, or counts when it has ended.
+    pub(crate) fn leave_turns(&mut self, id: u64, dropped: &[Slot]) {
+        if !self.rolling.contains(&id) {
+            return;
+        }
+        for slot in dropped {
+            let row = &self.rows[*slot];
+            if row.role != Role::Forward || row.work.is_none() || row.is_going() {
+                continue;
+            }
+            let name = Arc::clone(&row.name);
+            let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };
+            let wave = set_of(&name).and_then(|set| walk.rollouts.waves.get_mut(set));
+            if let Some(wave) = wave {
+                wave.leave(&name);
+                self.take_back(*slot);
+            }
+        }
+    }
+
+    /// What was under way of one that left has ended.
+    pub(crate) fn left_ended(&mut self, slot: Slot, how: Ended) {
+        let row = &self.rows[slot];
+        let (id, name) = (row.stack, Arc::clone(&row.name));
+        if row.is_going() || !self.rolling.contains(&id) {
+            return;
+        }
+        let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };
+        let wave = set_of(&name).and_then(|set| walk.rollouts.waves.get_mut(set));
+        if wave.is_some_and(|wave| wave.left_ended(&name, how)) {
+            self.turn_soon(id);
         }
     }
 
@@ -297,7 +345,7 @@ impl Engine {
             return;
         }
         let mut waves = std::mem::take(&mut walk.rollouts.waves);
-        let mut aborted = Vec::new();
+        let (mut aborted, mut missed) = (Vec::new(), Vec::new());
         for (path, wave) in &mut waves {
             let was_canary = wave.is_canary();
             let went = !matches!(wave.state(), State::Aborted(_));
@@ -306,6 +354,15 @@ impl Engine {
                 let what = if was_canary && wave.is_canary() { "its canary" } else { "a batch" };
                 self.note(id, format!("rollout of {path}: {what} begins: {}", named(&begin)));
             }
+            let away = wave.take_missed();
+            if !away.is_empty() {
+                let named = named(&away);
+                self.note(
+                    id,
+                    format!("rollout of {path}: their nodes were away when their turn came: {named}"),
+                );
+            }
+            missed.extend(away);
             for name in begin {
                 let Some(slot) = self.row_named(id, &name) else { continue };
                 if let Some(stack) = self.stacks.get_mut(&id) {
@@ -327,6 +384,9 @@ impl Engine {
         }
         if let Some(due) = due {
             self.timers.set(due, TimerKey::Turn(id));
+        }
+        for name in missed {
+            self.miss_turn(id, &name);
         }
         for (path, reason) in aborted {
             self.rollout_aborted(id, &path, &reason);
@@ -452,210 +512,8 @@ impl Engine {
         }
     }
 
-    /// The stack has had its time: no further batch begins. Who waits for its node alone goes on when that is back.
-    pub(crate) fn rollouts_time_out(&mut self, id: u64) -> String {
-        let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else {
-            return String::new();
-        };
-        let mut stopped = Vec::new();
-        let mut waves = std::mem::take(&mut walk.rollouts.waves);
-        for (path, wave) in &mut waves {
-            let (waiting, away) = wave.waiting();
-            match wave.state() {
-                State::Going if waiting > away => wave.set_state(State::TimedOut),
-                State::Paused => {}
-                State::Going | State::TimedOut | State::Aborted(_) => continue,
-            }
-            stopped.push(format!("{path} ({waiting} yet to begin)"));
-            self.note_wave(id, path, wave);
-        }
-        if let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) {
-            walk.rollouts.waves = waves;
-        }
-        if stopped.is_empty() {
-            return String::new();
-        }
-        let stack = self.stacks.get(&id).map_or("?", |stack| stack.name.as_str());
-        format!(
-            "; rollouts stopped: {}: go on with 'muster stack rollout {stack} resume'",
-            stopped.join(", ")
-        )
-    }
-
-    /// A revision does not go over one that an operator has paused.
-    pub(crate) fn no_paused_rollout(&self, id: u64) -> Result<(), Refusal> {
-        let stack = &self.stacks[&id];
-        let Some(walk) = stack.walk.as_ref().filter(|_| !stack.cancelled) else { return Ok(()) };
-        let goes_on = |path: &str, wave: &Wave| {
-            wave.is_open() || stack.status == Status::InProgress && !self.is_set_ready(id, path)
-        };
-        let is_paused = |path: &str, wave: &Wave| *wave.state() == State::Paused && goes_on(path, wave);
-        let paused = walk.rollouts.waves.iter().find(|(path, wave)| is_paused(path, wave));
-        let Some((path, _)) = paused else { return Ok(()) };
-        let name = &stack.name;
-        Err(Refusal::Conflict(format!(
-            "the rollout of {path} of stack '{name}' is paused at revision {}: resume or abort it first, with 'muster stack \
-             rollout {name} resume' or 'abort', or roll back",
-            stack.revision
-        )))
-    }
-
     fn is_set_ready(&self, id: u64, path: &str) -> bool {
         self.row_named(id, path).is_none_or(|slot| self.rows[slot].ready)
-    }
-
-    /// An operator has a say.
-    pub(crate) fn steer_rollout(
-        &mut self,
-        name: &StackName,
-        action: RolloutAction,
-        resource: Option<&str>,
-    ) -> Result<Answer, Refusal> {
-        let id = self.find(name)?;
-        let stack = &self.stacks[&id];
-        let none = || {
-            Refusal::Conflict(format!(
-                "no rollout of stack '{name}' is under way: it is {}_{}",
-                stack.action.as_str(),
-                stack.status.as_str()
-            ))
-        };
-        let walk = stack.walk.as_ref().filter(|walk| !stack.is_still() && walk.stage != Stage::Check);
-        let walk = walk.filter(|walk| !walk.rollouts.waves.is_empty()).ok_or_else(none)?;
-        if let Some(resource) = resource
-            && !walk.rollouts.waves.contains_key(resource)
-        {
-            let near = suggestion(resource, walk.rollouts.waves.keys().map(|path| &**path));
-            return Err(Refusal::NotFound(format!("stack '{name}' has no rollout of '{resource}'{near}")));
-        }
-        let is_meant = |path: &str| resource.is_none_or(|resource| resource == path);
-        let open: Vec<Arc<str>> = walk
-            .rollouts
-            .waves
-            .iter()
-            .filter(|(path, _)| is_meant(path) && !self.is_set_ready(id, path))
-            .filter(|(_, wave)| action != RolloutAction::Promote || wave.is_open())
-            .map(|(path, _)| path.clone())
-            .collect();
-        let fitting = |path: &Arc<str>| {
-            matches!(
-                (action, walk.rollouts.waves[path].state()),
-                (RolloutAction::Pause | RolloutAction::Promote, State::Going)
-                    | (RolloutAction::Resume, State::Paused | State::TimedOut)
-                    | (RolloutAction::Abort, State::Going | State::Paused | State::TimedOut)
-            )
-        };
-        let meant: Vec<Arc<str>> = open.iter().filter(|path| fitting(path)).cloned().collect();
-        if meant.is_empty() {
-            let Some(path) = open.first() else { return Err(none()) };
-            let how = match walk.rollouts.waves[path].state() {
-                State::Going => "is not paused".to_owned(),
-                State::Paused => "is paused".to_owned(),
-                State::TimedOut => "was stopped when the stack had had its time: resume it".to_owned(),
-                State::Aborted(why) => format!("was aborted ({why}): update the stack, or roll back"),
-            };
-            return Err(Refusal::Conflict(format!("the rollout of {path} {how}")));
-        }
-        let said = format!("rollout of {}: {}", named(&meant), action.as_str());
-        for path in &meant {
-            self.steer(id, path, action);
-        }
-        self.note(id, said);
-        self.turn_soon(id);
-        Ok(self.begun(id, Vec::new()))
-    }
-
-    fn steer(&mut self, id: u64, path: &Arc<str>, action: RolloutAction) {
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
-        let Some(walk) = &mut stack.walk else { return };
-        let Some(mut wave) = walk.rollouts.waves.remove(path) else { return };
-        match action {
-            RolloutAction::Pause => wave.set_state(State::Paused),
-            RolloutAction::Resume => wave.set_state(State::Going),
-            RolloutAction::Promote => wave.promote(),
-            RolloutAction::Abort => wave.abort("an operator wants it so".into()),
-        }
-        let reason = match wave.state() {
-            State::Aborted(reason) => Some(reason.clone()),
-            State::Going | State::Paused | State::TimedOut => None,
-        };
-        self.note_wave(id, path, &mut wave);
-        let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };
-        walk.rollouts.waves.insert(Arc::clone(path), wave);
-        match reason {
-            Some(reason) => self.rollout_aborted(id, path, &reason),
-            None if action == RolloutAction::Resume => self.give_time(id),
-            None => {}
-        }
-    }
-
-    /// What had its time gets it again.
-    fn give_time(&mut self, id: u64) {
-        let now = self.now;
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
-        let Some(walk) = stack.walk.as_mut().filter(|walk| walk.timed_out) else { return };
-        let due = now + Duration::from_secs(stack.timeout_s);
-        (walk.timed_out, walk.ended, walk.timeout) = (false, false, Some(due));
-        (stack.status, stack.reason) = (Status::InProgress, String::new());
-        self.timers.set(due, TimerKey::Stack(id, stack.traversal));
-        self.stack_changed(id);
-        self.watch(id);
-        self.event(id, None);
-    }
-
-    /// For `stack show`.
-    pub(crate) fn rollout_views(&self, stack: &Stack) -> Vec<RolloutView> {
-        let Some(walk) = stack.walk.as_ref().filter(|walk| walk.stage != Stage::Check) else {
-            return Vec::new();
-        };
-        let sets = walk.tree.sets().filter_map(|set| Some((walk.rollouts.waves.get(set.name())?, set)));
-        sets.map(|(wave, set)| {
-            let done =
-                set.members().iter().filter(|at| self.rows[stack.forward[**at as usize]].ready).count();
-            let ((waiting, away), in_flight) = (wave.waiting(), wave.begun().len());
-            let (state, reason) = match wave.state() {
-                State::Going => ("going", ""),
-                State::Paused => ("paused", ""),
-                State::TimedOut => ("timed_out", ""),
-                State::Aborted(reason) => ("aborted", &**reason),
-            };
-            let next = wave.due().filter(|_| in_flight == 0).map(|due| due.since(self.now).as_secs());
-            let stage = match () {
-                () if done == set.members().len() => "done",
-                () if state != "going" => "",
-                () if wave.is_canary() => "canary",
-                () if next.is_some() => "pause",
-                () => "batch",
-            };
-            RolloutView {
-                resource: set.name().to_owned(),
-                state: state.to_owned(),
-                stage: stage.to_owned(),
-                reason: stack.without_hidden(&walk.tree, reason),
-                total: set.members().len() as u64,
-                done: done as u64,
-                in_flight: in_flight as u64,
-                failed: wave.failed() as u64,
-                waiting: waiting as u64,
-                away: away as u64,
-                batch: wave.policy.batch as u64,
-                max_failures: wave.policy.max_failures as u64,
-                next_in: next,
-            }
-        })
-        .collect()
-    }
-}
-
-impl RolloutAction {
-    /// As operators write it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            RolloutAction::Pause => "pause",
-            RolloutAction::Resume => "resume",
-            RolloutAction::Promote => "promote",
-            RolloutAction::Abort => "abort",
-        }
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct Stack {
     pub delete_first: bool,
     /// Every resource gets a job in its operation.
     pub converge: bool,
+    /// It is rolled back to what was COMPLETE. After a restart, what is noted of a rollout knows that.
+    pub returns: bool,
     /// Its operation was cancelled: nothing more of it begins.
     pub cancelled: bool,
     pub complete: Vec<u32>,
@@ -180,6 +182,7 @@ impl Stack {
             rollback: false,
             delete_first: false,
             converge: false,
+            returns: false,
             cancelled: false,
             complete: Vec::new(),
             outputs: Vec::new(),

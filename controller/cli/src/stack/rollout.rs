@@ -82,7 +82,10 @@ fn line(rollout: &Value) -> String {
         .collect();
     let mut words = vec![format!("{done}/{total} done")];
     if in_flight > 0 {
-        words.push(format!("{in_flight} under way"));
+        words.push(match number("in_flight_away") {
+            0 => format!("{in_flight} under way"),
+            away => format!("{in_flight} under way ({away} away)"),
+        });
     }
     if failed > 0 {
         words.push(format!("{failed} failed (more than {} abort it)", number("max_failures")));
@@ -117,6 +120,7 @@ mod tests {
         let start =
             "motd  [############!!>>>>>>..........]  8/20 done, 4 under way, 1 failed (more than 2 abort it)";
         assert_eq!(of(json!({})), start);
+        assert!(of(json!({"in_flight_away": 1})).contains("8/20 done, 4 under way (1 away), 1 failed"));
         assert_eq!(of(json!({"state": "paused"})), format!("{start}, paused"));
         assert_eq!(
             of(json!({"state": "aborted", "reason": "its canary failed"})),

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   held ── its turn ─▶ begun ─▶ ended
-//!   (absent: its node is away)     └─▶ failed
+//!   (absent: its node is away)     ├─▶ failed
+//!   (missed: it counts for that)   └─▶ left: a member no more, its place is taken until its job has ended
 //!
 //!   Going: a batch begins ─▶ all of it ended ─▶ pause ─▶ the next     the first is the canary's, if there is one
 //!     │ ▲
@@ -11,9 +12,10 @@
 //! ```
 //!
 //! So at most `batch` members are under way on top of those that failed, of which there are at most `max_failures` when
-//! a batch begins: no more than both together ever get a revision that fails everywhere.
+//! a batch begins: no more than both together ever get a revision that fails everywhere. Those of whom nobody can say how
+//! they ended, for they were removed or their node is gone, are counted with those that failed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +25,8 @@ use serde::{Deserialize, Serialize};
 
 /// Names in a reason: a line's worth.
 const NAMED: usize = 3;
+/// A node that went away after its member had begun is not waited for any longer: most servers boot in less.
+const GONE_AFTER: Duration = Duration::from_secs(300);
 
 /// A rollout as it is with so many members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,9 +70,37 @@ pub(crate) struct Kept {
     pub batch: BTreeSet<Arc<str>>,
     pub begun: BTreeSet<Arc<str>>,
     pub failed: BTreeSet<Arc<str>>,
-    /// Members no more that were under way: they count as failed as soon as another one has.
+    /// Members no more that were under way. Those of whom nothing will be heard count as failed as soon as another one has.
     #[serde(default)]
     pub left: BTreeSet<Arc<str>>,
+    /// Somebody has ended well: it does not fail everywhere.
+    #[serde(default)]
+    pub well: bool,
+    /// In a rollback: to what was COMPLETE.
+    #[serde(default)]
+    pub returns: bool,
+}
+
+/// How a job of one that left has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Well,
+    Failed,
+    /// It was interrupted: what it has done is anyone's guess.
+    Untold,
+    /// It never began.
+    Unbegun,
+}
+
+/// What is known of a member when its rollout is laid out again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Standing {
+    pub is_member: bool,
+    pub is_ready: bool,
+    /// A job of it is under way.
+    pub works: bool,
+    /// Its node is there.
+    pub is_there: bool,
 }
 
 pub(crate) struct Wave {
@@ -78,6 +110,16 @@ pub(crate) struct Wave {
     held: BTreeSet<Arc<str>>,
     /// Likewise, but their node is away.
     absent: BTreeSet<Arc<str>>,
+    /// Likewise, and it has missed its turn.
+    missed: BTreeSet<Arc<str>>,
+    /// Of them, those that nobody has been told of.
+    newly_missed: Vec<Arc<str>>,
+    /// Of those that left: their job has not ended yet.
+    leaving: BTreeSet<Arc<str>>,
+    /// Begun, and their node is away since.
+    gone: BTreeMap<Arc<str>, MonoTime>,
+    /// The same by time, but for those that nobody waits for any more.
+    awaited: BTreeSet<(MonoTime, Arc<str>)>,
     /// Of the present batch: those that have begun and not ended.
     open: usize,
     /// When the last of the present batch ended, or was found well again.
@@ -103,6 +145,11 @@ impl Policy {
     pub fn proven(self) -> Self {
         Self { pause: Duration::ZERO, canary: 0, ..self }
     }
+
+    /// Back to what was right: whoever fails or is away holds nobody up.
+    pub fn back(self, members: usize) -> Self {
+        Self { max_failures: members, away: Away::Skip, ..self.proven() }
+    }
 }
 
 impl Wave {
@@ -114,32 +161,94 @@ impl Wave {
     /// As it was kept; the pause, if there is one, begins anew.
     pub fn of(policy: Policy, kept: Kept) -> Self {
         let open = kept.begun.intersection(&kept.batch).count();
-        let (held, absent) = (BTreeSet::new(), BTreeSet::new());
-        Self { policy, kept, held, absent, open, ended_at: None, grace: None, changed: false }
+        Self {
+            policy,
+            kept,
+            held: BTreeSet::new(),
+            absent: BTreeSet::new(),
+            missed: BTreeSet::new(),
+            newly_missed: Vec::new(),
+            leaving: BTreeSet::new(),
+            gone: BTreeMap::new(),
+            awaited: BTreeSet::new(),
+            open,
+            ended_at: None,
+            grace: None,
+            changed: false,
+        }
     }
 
     /// As another one was a moment before; the pause goes on that it was in.
     pub fn going_on_from(policy: Policy, other: &Self) -> Self {
         let (changed, ended_at) = (other.changed, other.ended_at);
         let mut wave = Self::of(policy, other.kept.clone());
-        // Who was counted for being away counts no more if it is wanted no more.
-        wave.absent.clone_from(&other.absent);
+        (wave.gone, wave.awaited) = (other.gone.clone(), other.awaited.clone());
         (wave.changed, wave.ended_at) = (changed, ended_at);
         wave
     }
 
     /// Who has ended, and who is a member still; each of the others is one no more.
-    pub fn settle(&mut self, is_member: &dyn Fn(&str) -> bool, is_ready: &dyn Fn(&str) -> bool) {
+    pub fn settle(&mut self, now: MonoTime, standing: &dyn Fn(&str) -> Standing) {
         let before = self.kept.clone();
         let kept = &mut self.kept;
-        let left = kept.begun.iter().filter(|name| !is_member(name)).cloned();
-        kept.left.extend(left);
-        kept.begun.retain(|name| is_member(name) && !is_ready(name));
-        kept.batch.retain(|name| is_member(name));
-        kept.failed.retain(|name| is_member(name) || !self.absent.contains(name));
-        self.absent.clear();
+        let is_member = |name: &Arc<str>| standing(name).is_member;
+        let (back, left): (BTreeSet<_>, _) =
+            kept.begun.union(&kept.left).cloned().partition(|name| is_member(name));
+        (kept.begun, kept.left) = (back, left);
+        kept.well |= kept.begun.iter().any(|name| standing(name).is_ready);
+        kept.begun.retain(|name| !standing(name).is_ready);
+        self.leaving = kept.left.iter().filter(|name| standing(name).works).cloned().collect();
+        kept.batch.retain(|name| is_member(name) || self.leaving.contains(name));
         self.open = kept.begun.intersection(&kept.batch).count();
         self.changed |= before != *kept;
+        let away = |name: &Arc<str>| !standing(name).is_there;
+        let begun = &self.kept.begun;
+        let back: Vec<Arc<str>> =
+            self.gone.keys().filter(|name| !begun.contains(*name) || !away(name)).cloned().collect();
+        let away: Vec<Arc<str>> = begun.iter().filter(|name| away(name)).cloned().collect();
+        for name in &back {
+            self.is_back(name);
+        }
+        away.into_iter().for_each(|name| self.goes(name, now));
+    }
+
+    fn goes(&mut self, name: Arc<str>, now: MonoTime) {
+        if !self.gone.contains_key(&name) {
+            self.awaited.insert((now, Arc::clone(&name)));
+            self.gone.insert(name, now);
+        }
+    }
+
+    /// Whether it was gone.
+    fn is_back(&mut self, name: &str) -> bool {
+        let Some((name, since)) = self.gone.remove_entry(name) else { return false };
+        self.awaited.remove(&(since, name));
+        true
+    }
+
+    /// It is a member no more, while its job is under way.
+    pub fn leave(&mut self, name: &Arc<str>) {
+        if self.has_ended(name) {
+            self.kept.left.insert(Arc::clone(name));
+            self.leaving.insert(Arc::clone(name));
+            self.changed = true;
+        }
+    }
+
+    /// The job of one that left has ended; whether there was one.
+    pub fn left_ended(&mut self, name: &str, how: Ended) -> bool {
+        let Some(name) = self.leaving.take(name) else { return false };
+        if how != Ended::Untold {
+            self.kept.left.remove(&name);
+        }
+        match how {
+            Ended::Well => self.kept.well = true,
+            Ended::Failed => drop(self.kept.failed.insert(name)),
+            Ended::Untold => {}
+            Ended::Unbegun => drop(self.kept.batch.remove(&name)),
+        }
+        self.changed = true;
+        true
     }
 
     /// Until then nobody counts as failed for being away.
@@ -165,7 +274,7 @@ impl Wave {
     }
 
     pub fn failed(&self) -> usize {
-        self.kept.failed.len()
+        self.kept.failed.len() + self.missed.len()
     }
 
     pub fn has_failed(&self, name: &str) -> bool {
@@ -174,7 +283,28 @@ impl Wave {
 
     /// Those whose turn is yet to come, and of them those whose node is away.
     pub fn waiting(&self) -> (usize, usize) {
-        (self.held.len() + self.absent.len(), self.absent.len())
+        let away = self.absent.len() + self.missed.len();
+        (self.held.len() + away, away)
+    }
+
+    /// Of those that have begun and not ended: those whose node is away.
+    pub fn gone(&self) -> usize {
+        self.gone.len()
+    }
+
+    /// It is kept as it is, though nothing has happened to it.
+    pub fn keep(&mut self) {
+        self.changed = true;
+    }
+
+    /// In a rollback: whether it leads to what was COMPLETE.
+    pub fn returns(&self) -> bool {
+        self.kept.returns
+    }
+
+    /// It leads to what was COMPLETE.
+    pub fn set_returns(&mut self) {
+        self.changed |= !std::mem::replace(&mut self.kept.returns, true);
     }
 
     /// Somebody of it is yet to begin or to end.
@@ -183,11 +313,16 @@ impl Wave {
     }
 
     pub fn all_waiting(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.held.iter().chain(&self.absent)
+        self.held.iter().chain(&self.absent).chain(&self.missed)
     }
 
     pub fn holds(&self, name: &str) -> bool {
-        self.held.contains(name) || self.absent.contains(name)
+        self.held.contains(name) || self.absent.contains(name) || self.missed.contains(name)
+    }
+
+    /// Those that have missed their turn since this was asked last.
+    pub fn take_missed(&mut self) -> Vec<Arc<str>> {
+        std::mem::take(&mut self.newly_missed)
     }
 
     /// Its turn has come, now or earlier.
@@ -204,47 +339,64 @@ impl Wave {
         };
         other.remove(name);
         of.insert(Arc::clone(name));
+        self.missed.remove(name);
     }
 
     /// It is under way already.
-    pub fn take_in(&mut self, name: &Arc<str>) {
-        self.held.remove(name);
-        self.absent.remove(name);
+    pub fn take_in(&mut self, name: &Arc<str>, is_there: bool, now: MonoTime) {
+        self.forget_held(name);
         if self.kept.begun.insert(Arc::clone(name)) {
             self.open += usize::from(self.kept.batch.insert(Arc::clone(name)));
             self.changed = true;
         }
+        if !is_there {
+            self.goes(Arc::clone(name), now);
+        }
+    }
+
+    fn forget_held(&mut self, name: &str) {
+        self.held.remove(name);
+        self.absent.remove(name);
+        self.missed.remove(name);
     }
 
     /// Its node has come or gone; whether that matters.
-    pub fn node(&mut self, name: &str, is_there: bool) -> bool {
-        if self.kept.batch.contains(name) {
+    pub fn node(&mut self, name: &str, is_there: bool, now: MonoTime) -> bool {
+        let begun = self.kept.begun.get(name).cloned();
+        if let Some(name) = &begun {
+            match is_there {
+                // It was counted for being gone.
+                true => self.changed |= self.is_back(name) && self.kept.failed.remove(name),
+                false => self.goes(Arc::clone(name), now),
+            }
+        }
+        if begun.is_some() || self.kept.batch.contains(name) {
             return true;
         }
-        let (from, to) = match is_there {
-            true => (&mut self.absent, &mut self.held),
+        let found = match is_there {
+            true => self.absent.take(name).or_else(|| self.missed.take(name)),
             false if self.policy.away == Away::Wait => return false,
-            false => (&mut self.held, &mut self.absent),
+            false => self.held.take(name),
         };
-        let Some(name) = from.take(name) else { return false };
-        if is_there && self.kept.failed.remove(&name) {
-            self.changed = true; // it was counted for being away
-        }
-        to.insert(name);
+        let Some(name) = found else { return false };
+        match is_there {
+            true => self.held.insert(name),
+            false => self.absent.insert(name),
+        };
         true
     }
 
     /// It is ready, or there is nothing to do for it, or it is wanted no more.
     pub fn ended(&mut self, name: &str) {
-        self.held.remove(name);
-        self.absent.remove(name);
-        self.has_ended(name);
+        self.forget_held(name);
+        let proves = self.has_ended(name) && !std::mem::replace(&mut self.kept.well, true);
         let (failed, left) = (self.kept.failed.remove(name), self.kept.left.remove(name));
-        self.changed |= failed || left;
+        self.changed |= proves || failed || left;
     }
 
     /// Whether it was under way.
     fn has_ended(&mut self, name: &str) -> bool {
+        self.is_back(name);
         let was_under_way = self.kept.begun.remove(name);
         self.open -= usize::from(was_under_way && self.kept.batch.contains(name));
         was_under_way
@@ -253,8 +405,7 @@ impl Wave {
     /// It has failed for good.
     pub fn failed_of(&mut self, name: &Arc<str>) {
         let was_in = self.has_ended(name) || self.kept.batch.contains(name);
-        self.held.remove(name);
-        self.absent.remove(name);
+        self.forget_held(name);
         if was_in && self.kept.failed.insert(Arc::clone(name)) {
             self.changed = true;
         }
@@ -262,13 +413,55 @@ impl Wave {
 
     /// When to look again.
     pub fn due(&self) -> Option<MonoTime> {
-        // Where being away counts as failed, somebody's turn comes that is.
-        let counts = self.policy.away == Away::Fail && !self.absent.is_empty();
-        if self.kept.state != State::Going || !counts && self.held.is_empty() {
+        if self.kept.state != State::Going {
             return None;
         }
+        // Where being away counts as failed, somebody's turn comes that is.
+        let counts = self.policy.away == Away::Fail && !self.absent.is_empty();
+        let waits = counts || !self.held.is_empty();
+        let pause = self.ended_at.filter(|_| waits).map(|ended| ended + self.policy.pause);
         let grace = self.grace.filter(|_| counts);
-        self.ended_at.map(|ended| ended + self.policy.pause).into_iter().chain(grace).min()
+        let gone = self
+            .awaited
+            .first()
+            .filter(|_| self.may_pass_over() && (waits || self.policy.away == Away::Fail));
+        let gone = gone.map(|(since, _)| *since + GONE_AFTER);
+        pause.into_iter().chain(grace).chain(gone).min()
+    }
+
+    /// Whether one more may be left behind whose node is gone.
+    fn may_pass_over(&self) -> bool {
+        match self.policy.away {
+            Away::Wait => false,
+            Away::Fail => true,
+            Away::Skip => {
+                // Those who failed, and those of whom nobody can say yet that they did not.
+                let unsaid = self.lost() + self.kept.begun.len() - self.open;
+                !self.kept.canary && self.failed() + unsaid < self.policy.max_failures
+            }
+        }
+    }
+
+    /// Of those that left: nobody will say how they ended.
+    fn lost(&self) -> usize {
+        self.kept.left.len() - self.leaving.len()
+    }
+
+    /// Who is gone for long has its batch wait no more.
+    fn pass_over(&mut self, now: MonoTime) {
+        while self.kept.state == State::Going
+            && self.may_pass_over()
+            && self.awaited.first().is_some_and(|(since, _)| *since + GONE_AFTER <= now)
+            && let Some((_, name)) = self.awaited.pop_first()
+        {
+            if self.policy.away == Away::Fail {
+                self.changed |= self.kept.failed.insert(Arc::clone(&name));
+            }
+            if !self.kept.canary && self.kept.batch.remove(&name) {
+                self.open -= 1;
+                self.changed = true;
+            }
+        }
     }
 
     pub fn abort(&mut self, reason: String) {
@@ -283,6 +476,12 @@ impl Wave {
 
     /// What is waited for is waited for no more, and the canary counts as proven.
     pub fn promote(&mut self) {
+        self.next_batch();
+        self.kept.well = true;
+        self.leaving.clear();
+    }
+
+    fn next_batch(&mut self) {
         self.kept.batch.clear();
         self.open = 0;
         self.kept.canary = false;
@@ -293,6 +492,7 @@ impl Wave {
     /// Those who begin now.
     pub fn turn(&mut self, now: MonoTime, health: &dyn Fn(&str) -> Health) -> Vec<Arc<str>> {
         self.grace = self.grace.filter(|grace| *grace > now);
+        self.pass_over(now);
         self.stop_if_it_hurts(health);
         let begin = if self.kept.state == State::Going { self.next_of_turn(now, health) } else { Vec::new() };
         self.stop_if_it_hurts(health);
@@ -308,7 +508,7 @@ impl Wave {
     }
 
     fn next_of_turn(&mut self, now: MonoTime, health: &dyn Fn(&str) -> Health) -> Vec<Arc<str>> {
-        if self.open > 0 {
+        if self.open > 0 || !self.leaving.is_empty() {
             self.ended_at = None;
             return self.fill();
         }
@@ -320,6 +520,14 @@ impl Wave {
             self.ended_at = None; // its time begins when it is back
             return Vec::new();
         }
+        // Others of the canary may have had to wait for what they need.
+        if self.kept.canary && self.kept.batch.len() < self.size() {
+            let begin = self.fill();
+            if !begin.is_empty() {
+                self.ended_at = None;
+                return begin;
+            }
+        }
         let ended = *self.ended_at.get_or_insert(now);
         if ended + self.policy.pause > now {
             return Vec::new();
@@ -327,14 +535,21 @@ impl Wave {
         if self.held.is_empty() && self.absent.is_empty() {
             return Vec::new(); // nobody is left
         }
-        self.promote();
+        if self.kept.canary && self.kept.batch.len() < self.size() {
+            return Vec::new(); // those who are left are away, and are of the canary
+        }
+        self.next_batch();
         self.fill()
     }
 
     fn what_hurts(&self, health: &dyn Fn(&str) -> Health) -> Option<String> {
-        let Kept { canary, batch, begun, failed, left, .. } = &self.kept;
+        let Kept { canary, batch, begun, failed, .. } = &self.kept;
+        let lost = self.lost();
         if *canary {
-            for name in batch.iter().filter(|name| !begun.contains(*name)) {
+            for name in batch.iter().filter(|name| !begun.contains(*name) || failed.contains(*name)) {
+                if begun.contains(name) {
+                    return Some(format!("its canary {name} went away after it had begun"));
+                }
                 if failed.contains(name) {
                     return Some(format!("its canary {name} failed"));
                 }
@@ -344,29 +559,53 @@ impl Wave {
             }
         }
         let most = self.policy.max_failures;
-        let count = if failed.is_empty() { 0 } else { failed.union(left).count() };
+        let count = if self.failed() == 0 { 0 } else { self.failed() + lost };
+        if lost > 0 && count <= most && !self.held.is_empty() && self.rests() && self.room() == 0 {
+            return Some(format!("{lost} left while under way, and nobody has ended well yet"));
+        }
         (count > most).then(|| {
-            let named: Vec<&str> = failed.iter().take(NAMED).map(|name| &**name).collect();
-            let more = if failed.len() > NAMED { ", …" } else { "" };
+            let named: Vec<&str> =
+                failed.iter().chain(&self.missed).take(NAMED).map(|name| &**name).collect();
+            let more = if self.failed() > NAMED { ", …" } else { "" };
             format!(
                 "{} failed, more than its max_failures of {most}: {}{more}{}",
                 count,
                 named.join(", "),
-                match left.difference(failed).count() {
+                match lost {
                     0 => String::new(),
-                    gone => format!(" and {gone} that left while under way"),
+                    lost => format!(" and {lost} that left while under way"),
                 }
             )
         })
     }
 
-    fn fill(&mut self) -> Vec<Arc<str>> {
-        let size = match self.kept.canary {
+    /// Nothing of it is under way.
+    fn rests(&self) -> bool {
+        self.kept.begun.is_empty() && self.leaving.is_empty()
+    }
+
+    /// How many may begin yet: before anybody has ended well, no more than may get what fails everywhere.
+    fn room(&self) -> usize {
+        if self.kept.well {
+            return usize::MAX;
+        }
+        let Kept { begun, failed, left, .. } = &self.kept;
+        let touched = begun.len() + left.len() + failed.difference(begun).count();
+        (self.policy.batch + self.policy.max_failures).saturating_sub(touched)
+    }
+
+    /// Of the present batch.
+    fn size(&self) -> usize {
+        match self.kept.canary {
             true => self.policy.canary.min(self.policy.batch).max(1),
             false => self.policy.batch,
-        };
+        }
+    }
+
+    fn fill(&mut self) -> Vec<Arc<str>> {
+        let (size, room) = (self.size(), self.room());
         let mut begin = Vec::new();
-        while self.kept.batch.len() < size {
+        while self.kept.batch.len() < size && begin.len() < room {
             let Some(name) = self.next() else { break };
             self.kept.batch.insert(Arc::clone(&name));
             self.kept.begun.insert(Arc::clone(&name));
@@ -385,9 +624,11 @@ impl Wave {
             let before = |name: &&Arc<str>| first.as_ref().is_none_or(|first| *name < first);
             let missed: Vec<Arc<str>> = self.absent.iter().take_while(before).cloned().collect();
             for name in missed {
-                self.changed |= self.kept.failed.insert(name);
+                self.absent.remove(&name);
+                self.newly_missed.push(Arc::clone(&name));
+                self.missed.insert(name);
             }
-            if self.kept.failed.len() > self.policy.max_failures {
+            if self.failed() > self.policy.max_failures {
                 return None;
             }
         }

@@ -359,3 +359,156 @@ fn who_failed_and_leaves_is_not_forgotten() {
         bed.ran.iter().filter(|ran| ran.starts_with("Update")).collect();
     assert_eq!((touched.len(), bed.status().as_str()), (2, "UPDATE_FAILED"), "{touched:?}");
 }
+
+/// `a` of each node, and with a rollout `b`, which needs it.
+fn paired(value: u8, rollout: &str) -> Source {
+    let root = format!(
+        "resources:\n  a: {{type: Muster::Dummy, for_each: {{nodes: role=web}}, properties: {{values: {{v: {value}}}}}}}\n  b: {{type: Muster::Dummy, for_each: {{nodes: role=web}}, depends_on: a, rollout: {rollout}, properties: {{values: {{v: {value}}}}}}}\n"
+    );
+    source(&root, &[])
+}
+
+fn again(bed: &mut Bed, nodes: usize, restarts: bool) {
+    if restarts {
+        bed.restart();
+        (0..nodes).for_each(|index| bed.connect(&node(index)));
+    }
+}
+
+#[test]
+fn a_set_whose_turn_had_not_come_stops_as_well_when_the_time_is_over() {
+    for restarts in [false, true] {
+        let mut bed = Bed::new(3);
+        (0..3).for_each(|index| web(&mut bed, index));
+        let options = crate::Options { timeout: Duration::from_secs(50), ..options() };
+        let source = paired(1, "{batch: 1}");
+        bed.ask(Request::Create { name: stack(), source, options }).unwrap();
+        bed.pass(Duration::from_secs(50));
+        let reason = bed.view().unwrap().status_reason;
+        assert!(reason.contains("rollouts stopped: b (3 yet to begin)"), "{reason}");
+        again(&mut bed, 3, restarts);
+        // What was under way ends; nothing of the rollout begins.
+        assert_eq!(ran(&mut bed), ["Create a[node-0]", "Create a[node-1]", "Create a[node-2]"]);
+        assert_eq!((shown(&bed).state.as_str(), shown(&bed).waiting), ("timed_out", 3), "{restarts}");
+        steer(&mut bed, RolloutAction::Resume).unwrap();
+        assert_eq!((ran(&mut bed).len(), bed.status().as_str()), (3, "CREATE_COMPLETE"), "{restarts}");
+    }
+}
+
+#[test]
+fn a_rollback_is_careful_with_what_never_was_right() {
+    let policy = "{batch: 2, pause: 10, canary: 1}";
+    for restarts in [false, true] {
+        let mut bed = fleet(4, policy);
+        bed.update(of("2", false, policy)).unwrap();
+        steer(&mut bed, RolloutAction::Abort).unwrap();
+        bed.idle();
+        assert_eq!(bed.status(), "UPDATE_FAILED");
+        bed.update(of("3", false, policy)).unwrap();
+        steer(&mut bed, RolloutAction::Abort).unwrap();
+        bed.idle();
+        bed.ran.clear();
+        bed.rollback(Some(2)).unwrap();
+        again(&mut bed, 4, restarts);
+        assert_eq!((shown(&bed).stage.as_str(), shown(&bed).max_failures), ("canary", 0), "{restarts}");
+        assert_eq!(ran(&mut bed).len(), 1);
+        // To what was: nobody goes first, and one broken server stops nothing.
+        bed.rollback(Some(1)).unwrap();
+        again(&mut bed, 4, restarts);
+        assert_eq!((shown(&bed).stage.as_str(), shown(&bed).in_flight), ("batch", 1), "{restarts}");
+    }
+    let mut bed = fleet(4, policy);
+    bed.update(of("2", false, "{batch: 4}")).unwrap();
+    bed.idle();
+    bed.ran.clear();
+    bed.rollback(Some(1)).unwrap();
+    bed.fail_next(&node(0), true);
+    assert_eq!(ran(&mut bed), ["Update a[node-1]", "Update a[node-2]", "Update a[node-3]"]);
+    assert_eq!((bed.status().as_str(), shown(&bed).state.as_str()), ("ROLLBACK_FAILED", "going"));
+}
+
+#[test]
+fn where_being_away_counts_the_stack_fails_when_all_others_are_done() {
+    for restarts in [false, true] {
+        let mut bed = fleet(4, "{batch: 4}");
+        bed.disconnect(&node(3));
+        bed.update(of("2", false, "{batch: 1, max_failures: 1, away: fail}")).unwrap();
+        assert_eq!(ran(&mut bed).len(), 3);
+        assert_eq!((bed.status().as_str(), shown(&bed).failed), ("UPDATE_FAILED", 1));
+        let reason = bed.view().unwrap().status_reason;
+        assert_eq!(reason, "a[node-3]: its node was away when its turn came");
+        if restarts {
+            bed.restart();
+            (0..3).for_each(|index| bed.connect(&node(index)));
+        }
+        bed.connect(&node(3));
+        assert_eq!(
+            (ran(&mut bed), bed.status().as_str()),
+            (vec!["Update a[node-3]".to_owned()], "UPDATE_COMPLETE"),
+            "{restarts}"
+        );
+    }
+}
+
+#[test]
+fn a_cancelled_stack_has_no_rollout() {
+    let mut bed = fleet(4, "{batch: 4}");
+    bed.update(of("2", false, "{batch: 1}")).unwrap();
+    assert_eq!(shown(&bed).waiting, 3);
+    bed.ask(Request::Cancel { name: stack() }).unwrap();
+    bed.idle();
+    assert_eq!(bed.view().unwrap().rollouts, []);
+}
+
+#[test]
+fn a_node_that_dies_under_way_holds_nobody_up_for_ever() {
+    for restarts in [false, true] {
+        let mut bed = fleet(3, "{batch: 3}");
+        bed.update(of("2", false, "{batch: 1, max_failures: 1}")).unwrap();
+        bed.begin(&node(0));
+        bed.disconnect(&node(0));
+        if restarts {
+            bed.restart();
+            (1..3).for_each(|index| bed.connect(&node(index)));
+        }
+        assert_eq!((shown(&bed).in_flight, shown(&bed).in_flight_away), (1, 1));
+        bed.pass(Duration::from_secs(299));
+        assert_eq!(ran(&mut bed), Vec::<String>::new());
+        bed.pass(Duration::from_secs(1));
+        assert_eq!(ran(&mut bed), ["Update a[node-1]", "Update a[node-2]"], "{restarts}");
+        bed.connect(&node(0));
+        bed.end(&node(0));
+        bed.idle();
+        assert_eq!(bed.status(), "UPDATE_COMPLETE", "{restarts}");
+    }
+}
+
+#[test]
+fn those_who_leave_are_no_way_round_the_bound() {
+    let leave = |bed: &mut Bed, at: usize| {
+        let labels = BTreeMap::from([("role".to_owned(), None)]);
+        bed.ask(Request::LabelNode { node: node(at), labels }).unwrap();
+        bed.pass(Duration::from_secs(1));
+    };
+    // What had begun and is interrupted may have done harm.
+    for restarts in [false, true] {
+        let mut bed = fleet(4, "{batch: 4}");
+        bed.update(of("2", true, "{batch: 1}")).unwrap();
+        bed.begin(&node(0));
+        leave(&mut bed, 0);
+        again(&mut bed, 4, restarts);
+        bed.pass(Duration::from_secs(1));
+        let updates = |bed: &mut Bed| ran(bed).iter().filter(|ran| ran.starts_with("Update")).count();
+        assert_eq!((updates(&mut bed), bed.status().as_str()), (0, "UPDATE_FAILED"), "{restarts}");
+        assert_eq!(shown(&bed).reason, "1 left while under way, and nobody has ended well yet");
+    }
+    // What had not begun has not.
+    let mut bed = fleet(4, "{batch: 4}");
+    bed.update(of("2", false, "{batch: 1}")).unwrap();
+    leave(&mut bed, 0);
+    assert_eq!(
+        ran(&mut bed),
+        ["Update a[node-1]", "Update a[node-2]", "Update a[node-3]", "Delete a[node-0]"]
+    );
+    assert_eq!(bed.status(), "UPDATE_COMPLETE");
+}

@@ -139,7 +139,7 @@ fn those_whose_node_is_away() {
         assert_eq!(format!("{:?}", wave.state()), ends);
         // It is back: its turn comes, and it counts as failed no more.
         (1..4).for_each(|n| wave.ended(&name(n)));
-        wave.node(&name(0), true);
+        wave.node(&name(0), true, at(0));
         let begins = if policy_of == Away::Wait { "" } else { "0" };
         assert_eq!((turn(&mut wave, 0).as_str(), wave.failed()), (begins, 0), "{policy_of:?}");
     }
@@ -167,27 +167,142 @@ fn what_is_kept_goes_on_with_the_same_batch() {
     assert!(matches!(again.state(), State::Aborted(_)));
 }
 
+/// Laid out again without these, of which some are still at work.
+fn without(wave: &Wave, gone: &'static [usize], at_work: bool) -> Wave {
+    let mut wave = Wave::going_on_from(wave.policy, wave);
+    let is_gone = |asked: &str| gone.iter().any(|n| *name(*n) == *asked);
+    wave.settle(at(0), &|name| Standing {
+        is_member: !is_gone(name),
+        is_ready: false,
+        works: is_gone(name) && at_work,
+        is_there: true,
+    });
+    for name in (0..5).map(name).filter(|name| !is_gone(name)) {
+        if !wave.may_begin(&name) && !wave.has_failed(&name) {
+            wave.hold(&name, true);
+        }
+    }
+    wave
+}
+
 #[test]
 fn who_leaves_is_counted_with_those_that_fail() {
-    let gone = |wave: &Wave, gone: &'static [&'static str]| {
-        let mut wave = Wave::going_on_from(wave.policy, wave);
-        wave.settle(&|name| !gone.contains(&name), &|_| false);
-        for name in (0..5).map(name).filter(|name| !gone.contains(&&**name)) {
-            if !wave.may_begin(&name) {
-                wave.hold(&name, true);
-            }
-        }
-        wave
-    };
     // Alone it is no failure: its turn is another's.
     let mut wave = wave(policy(2, 1, 0, 0), 5);
     assert_eq!(turn(&mut wave, 0), "0 1");
-    let mut wave = gone(&wave, &["a[n0]"]);
+    let mut wave = without(&wave, &[0], false);
     assert_eq!((turn(&mut wave, 0).as_str(), wave.failed()), ("2", 0));
     wave.failed_of(&name(1));
     assert_eq!(turn(&mut wave, 0), "");
     let why = "2 failed, more than its max_failures of 1: a[n1] and 1 that left while under way";
     assert!(matches!(wave.state(), State::Aborted(said) if said == why), "{:?}", wave.state());
+}
+
+#[test]
+fn who_leaves_keeps_its_place_until_its_job_has_ended() {
+    for (how, then, state) in [
+        (Ended::Well, "1 2", "Going"),
+        (Ended::Unbegun, "1 2", "Going"),
+        (Ended::Untold, "", "1 left while under way, and nobody has ended well yet"),
+        (Ended::Failed, "", "1 failed, more than its max_failures of 0: a[n0]"),
+    ] {
+        let mut wave = wave(policy(1, 0, 0, 0), 5);
+        assert_eq!(turn(&mut wave, 0), "0");
+        let mut wave = without(&wave, &[0], true);
+        assert_eq!(turn(&mut wave, 0), "", "{how:?}");
+        wave.left_ended("a[n0]", how);
+        let mut begun = vec![turn(&mut wave, 0)];
+        wave.ended(&name(1));
+        begun.push(turn(&mut wave, 0));
+        let said = match wave.state() {
+            State::Aborted(reason) => reason.clone(),
+            other => format!("{other:?}"),
+        };
+        assert_eq!((begun.join(" ").trim(), &*said), (then, state), "{how:?}");
+    }
+}
+
+/// A revision that fails everywhere, of which nobody hears: whoever begins is removed before its job has ended.
+#[test]
+fn no_more_than_may_begin_while_nobody_has_ended_well() {
+    let mut wave = wave(policy(2, 1, 0, 0), 5);
+    assert_eq!(turn(&mut wave, 0), "0 1");
+    let mut wave = without(&wave, &[0, 1], false);
+    assert_eq!(turn(&mut wave, 0), "2");
+    let mut wave = without(&wave, &[0, 1, 2], false);
+    assert_eq!(turn(&mut wave, 0), "");
+    let why = "3 left while under way, and nobody has ended well yet";
+    assert!(matches!(wave.state(), State::Aborted(said) if said == why), "{:?}", wave.state());
+}
+
+#[test]
+fn a_node_that_is_gone_for_long_is_passed_over_as_the_policy_says() {
+    let begun = |away, max_failures, canary| {
+        let mut wave = Wave::new(Policy { away, ..policy(2, max_failures, canary, 0) });
+        (0..5).for_each(|n| wave.hold(&name(n), true));
+        turn(&mut wave, 0);
+        wave.node(&name(0), false, at(10));
+        wave.ended(&name(1));
+        assert_eq!((turn(&mut wave, 309).as_str(), wave.gone()), ("", 1), "{away:?}");
+        wave
+    };
+    for (away, max_failures, canary, then, end) in [
+        (Away::Skip, 1, 0, "2 3", "Going"),
+        (Away::Skip, 0, 0, "", "Going"),
+        (Away::Skip, 1, 1, "", "Going"),
+        (Away::Wait, 1, 0, "", "Going"),
+        (Away::Fail, 1, 0, "2 3", "Going"),
+        (Away::Fail, 0, 0, "", "1 failed, more than its max_failures of 0: a[n0]"),
+        (Away::Fail, 1, 1, "", "its canary a[n0] went away after it had begun"),
+    ] {
+        let mut wave = begun(away, max_failures, canary);
+        let passes = end != "Going" || !then.is_empty();
+        assert_eq!(wave.due(), passes.then(|| at(310)), "{away:?} {max_failures} {canary}");
+        assert_eq!(turn(&mut wave, 310), then, "{away:?} {max_failures} {canary}");
+        let state = match wave.state() {
+            State::Aborted(reason) => reason.clone(),
+            other => format!("{other:?}"),
+        };
+        assert_eq!(state, end, "{away:?} {max_failures} {canary}");
+        // Back, it has not failed yet.
+        wave.node(&name(0), true, at(400));
+        assert_eq!((wave.failed(), wave.gone(), wave.may_begin("a[n0]")), (0, 0, true), "{away:?}");
+    }
+    // Of two that are gone one may be: the other one is waited for, or an operator waits no more.
+    let mut wave = begun(Away::Skip, 1, 0);
+    assert_eq!(turn(&mut wave, 310), "2 3");
+    wave.node(&name(2), false, at(400));
+    wave.ended(&name(3));
+    assert_eq!(turn(&mut wave, 9999), "");
+    wave.promote();
+    assert_eq!(turn(&mut wave, 9999), "4");
+}
+
+#[test]
+fn a_canary_of_several_is_all_of_them() {
+    // Members come by one by one, as what they need is ready.
+    let mut wave = Wave::new(policy(3, 0, 2, 10));
+    wave.hold(&name(0), true);
+    assert_eq!(turn(&mut wave, 0), "0");
+    wave.ended(&name(0));
+    assert_eq!(turn(&mut wave, 0), "");
+    wave.hold(&name(1), true);
+    assert_eq!(turn(&mut wave, 5), "1");
+    wave.hold(&name(2), true);
+    wave.ended(&name(1));
+    assert_eq!(turn(&mut wave, 6), "");
+    assert_eq!(turn(&mut wave, 15), "");
+    assert_eq!(turn(&mut wave, 16), "2");
+    // With no pause as well.
+    let mut wave = Wave::new(policy(3, 3, 2, 0));
+    wave.hold(&name(0), true);
+    assert_eq!(turn(&mut wave, 0), "0");
+    wave.ended(&name(0));
+    (1..5).for_each(|n| wave.hold(&name(n), true));
+    assert_eq!(turn(&mut wave, 0), "1");
+    wave.failed_of(&name(1));
+    assert_eq!(turn(&mut wave, 0), "");
+    assert!(matches!(wave.state(), State::Aborted(why) if why == "its canary a[n1] failed"));
 }
 
 #[test]
@@ -228,8 +343,12 @@ proptest! {
                         }
                     }
                 }
-                2 => drop(wave.node(&name(n % members), true)),
-                3 => drop(wave.node(&name(n % members), false)),
+                2 => {
+                    wave.node(&name(n % members), true, at(now));
+                }
+                3 => {
+                    wave.node(&name(n % members), false, at(now));
+                }
                 4 => now += 1,
                 _ => {
                     let kept = wave.kept.clone();

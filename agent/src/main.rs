@@ -321,7 +321,10 @@ async fn enrol(state: &StateDir, token: &JoinToken, name: NodeId) -> anyhow::Res
             old.site
         );
     }
-    let identity = join::join(token, name).await?;
+    let waits = |reason: &str, after: Duration| {
+        eprintln!("{reason}: this server asks again in {} s", after.as_secs().max(1));
+    };
+    let identity = join::join(token, name, waits).await?;
     if old.is_some() {
         state.leave_site()?;
     }

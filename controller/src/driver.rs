@@ -25,7 +25,7 @@ use handle::{Ask, Query, Watcher};
 pub use handle::{DriverHandle, DriverInbox, channel};
 pub use turn::{Told, Turns};
 
-use crate::link::{JoinGrant, LinkEvent, LinkHandle};
+use crate::link::{JoinGrant, LinkEvent, LinkHandle, NotJoined};
 use crate::store::{Store, StoreError};
 
 /// Inputs in one turn: bounds how long a commit can get, and with it how long an answer can take.
@@ -60,7 +60,7 @@ impl Outbox for LinkHandle {
 /// Whoever waits for an answer of the engine.
 enum Waiter {
     Operator(oneshot::Sender<Result<Answer, Refusal>>),
-    Joiner(oneshot::Sender<Result<JoinGrant, String>>),
+    Joiner(oneshot::Sender<Result<JoinGrant, NotJoined>>),
 }
 
 impl Waiter {
@@ -70,7 +70,13 @@ impl Waiter {
             Waiter::Operator(reply) => drop(reply.send(answer)),
             Waiter::Joiner(reply) => drop(reply.send(match answer {
                 Ok(_) => Ok(JoinGrant),
-                Err(refusal) => Err(refusal.to_string()),
+                Err(refusal) => Err(NotJoined {
+                    reason: refusal.to_string(),
+                    after: match refusal {
+                        Refusal::Later { after, .. } => Some(after),
+                        _ => None,
+                    },
+                }),
             })),
         }
     }

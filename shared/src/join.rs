@@ -17,6 +17,7 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 use std::str::FromStr;
+use std::time::Duration;
 
 use data_encoding::BASE64URL_NOPAD;
 use serde::{Deserialize, Serialize};
@@ -152,6 +153,13 @@ pub enum JoinAnswer {
         /// For the operator.
         reason: String,
     },
+    /// Not yet: its token lets no more of them join at once.
+    Later {
+        /// For the operator.
+        reason: String,
+        /// Milliseconds until it may ask again.
+        after: u32,
+    },
 }
 
 /// Why a request or an answer is refused.
@@ -226,6 +234,15 @@ impl JoinAnswer {
         JoinAnswer::Refused { reason }
     }
 
+    /// It is to ask again.
+    pub fn later(reason: impl fmt::Display, after: Duration) -> Self {
+        let after = u32::try_from(after.as_millis()).unwrap_or(u32::MAX);
+        match Self::refused(reason) {
+            JoinAnswer::Refused { reason } => JoinAnswer::Later { reason, after },
+            other => other,
+        }
+    }
+
     /// The bytes to send.
     pub fn encode(&self) -> Vec<u8> {
         encode(self)
@@ -242,7 +259,9 @@ impl JoinAnswer {
                 at_most("certificate", certificate_der.len(), DER_MAX)?;
                 at_most("CA certificate", ca_der.len(), DER_MAX)?;
             }
-            JoinAnswer::Refused { reason } => at_most("reason", reason.len(), REASON_MAX)?,
+            JoinAnswer::Refused { reason } | JoinAnswer::Later { reason, .. } => {
+                at_most("reason", reason.len(), REASON_MAX)?;
+            }
         }
         Ok(answer)
     }

@@ -8,6 +8,7 @@ pub mod id;
 pub mod join;
 pub mod model;
 pub mod pattern;
+pub mod rate;
 pub mod seal;
 pub mod time;
 pub mod topic;
@@ -15,4 +16,5 @@ pub mod wire;
 
 pub use generation::{Attempt, Epoch, Generation};
 pub use id::{NodeId, ResourceId, SiteId, StackName};
+pub use rate::Rate;
 pub use time::MonoTime;

@@ -159,7 +159,9 @@ async fn fleet(wish: &Wish) -> anyhow::Result<Report> {
         if let Some(place) = number.checked_rem(wish.connect.len() as u64) {
             token.addresses = vec![wish.connect[place as usize].clone()];
         }
-        let joined = join::join(&token, name.clone()).await.with_context(|| format!("{name} cannot join"))?;
+        let joined = join::join(&token, name.clone(), |_, _| ())
+            .await
+            .with_context(|| format!("{name} cannot join"))?;
         members.push(Member::new(number, joined, Arc::clone(&figures))?);
     }
     let joined = begun.elapsed();

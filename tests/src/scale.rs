@@ -176,6 +176,7 @@ impl Bed {
             uses: u32::try_from(nodes)?,
             name: None,
             labels: BTreeMap::new(),
+            rate: None,
         }))?;
         for index in 0..nodes {
             let name: NodeId = format!("node-{index}").parse()?;

@@ -20,6 +20,9 @@ use crate::tls::{self, Root};
 const ANSWER_WITHIN: Duration = Duration::from_secs(15);
 /// Servers behind one address join one after the other; each takes a fraction of a second, a broken one 10 s.
 const TURN_WITHIN: Duration = Duration::from_secs(60);
+/// Before a server asks again that was told to, at least, and how much later it may be.
+const LATER_MIN: Duration = Duration::from_millis(100);
+const LATER_SPREAD: Duration = Duration::from_secs(1);
 /// Between two looks whether it is our turn.
 const TURN_PAUSE: Duration = Duration::from_millis(250);
 
@@ -37,6 +40,14 @@ pub enum EnrolError {
     /// The controller says no.
     #[error("the controller refuses: {0}")]
     Refused(String),
+    /// Not yet.
+    #[error("{reason}: the token ends before it would be this server's turn")]
+    Later {
+        /// As the controller says it.
+        reason: String,
+        /// When to ask again.
+        after: Duration,
+    },
     /// It does not answer.
     #[error("the controller does not answer: it is busy, or not of this version")]
     Silent,
@@ -62,11 +73,16 @@ pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Makes keys and asks for a certificate. Nothing is written.
+/// Makes keys and asks for a certificate, again and again while the token's rate has others join first. `waits` is told each
+/// time, with the reason and how long. Nothing is written.
 ///
 /// # Errors
 /// [`EnrolError`]
-pub async fn join(token: &JoinToken, name: NodeId) -> Result<Identity, EnrolError> {
+pub async fn join(
+    token: &JoinToken,
+    name: NodeId,
+    mut waits: impl FnMut(&str, Duration),
+) -> Result<Identity, EnrolError> {
     check_expiry(token)?;
     let (key, csr_der) = request()?;
     let seal_secret = tls::random()?;
@@ -79,7 +95,18 @@ pub async fn join(token: &JoinToken, name: NodeId) -> Result<Identity, EnrolErro
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let root = Root::Fingerprint(token.ca_fingerprint);
-    let granted = ask_for(&token.site, &token.addresses, root, &ask).await?;
+    let granted = loop {
+        match ask_for(&token.site, &token.addresses, root.clone(), &ask).await {
+            Err(EnrolError::Later { reason, after }) if now() + after.as_secs() < token.expires => {
+                let [early] = tls::random()?;
+                // Those who were told the same time do not come at the same time.
+                let after = after.max(LATER_MIN) + LATER_SPREAD * u32::from(early) / u32::from(u8::MAX);
+                waits(&reason, after);
+                sleep(after).await;
+            }
+            other => break other?,
+        }
+    };
     if granted.node != name
         || granted.site != token.site
         || join::fingerprint(&granted.ca_der) != token.ca_fingerprint
@@ -187,6 +214,9 @@ async fn ask_for(
             Ok(Granted { certificate_der, ca_der, controller_seal, site, node, not_after })
         }
         JoinAnswer::Refused { reason } => Err(EnrolError::Refused(reason)),
+        JoinAnswer::Later { reason, after } => {
+            Err(EnrolError::Later { reason, after: Duration::from_millis(after.into()) })
+        }
     }
 }
 

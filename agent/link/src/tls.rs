@@ -15,7 +15,7 @@ use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootC
 const SESSIONS: usize = 8;
 
 /// How the site's CA is known.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Root {
     /// It is here.
     Certificate(Vec<u8>),

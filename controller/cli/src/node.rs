@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand};
 use hyper::Method;
-use muster_shared::NodeId;
+use muster_shared::{NodeId, Rate};
 use muster_template::Selector;
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ pub enum NodeVerb {
     ///
     /// The token binds what a server may become with it: its name, or a pattern for it, and its labels.
     #[command(after_help = "Example:\n  muster node token --name web-1.example.org --label role=web\n  \
-                      muster node token --ttl 1d --uses 40 --name 'web-*' --label role=web")]
+                      muster node token --ttl 1d --uses 40 --rate 10/s --name 'web-*' --label role=web")]
     Token(Token),
     /// List the join tokens that are still good
     #[command(after_help = "Example:\n  muster node tokens")]
@@ -127,6 +127,9 @@ pub struct Token {
     /// How many nodes may join with it
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     uses: u32,
+    /// How fast they may join, such as 10/s, 30/m or 100/h; those who come too early wait for their turn
+    #[arg(long, value_name = "N/s|N/m|N/h")]
+    rate: Option<Rate>,
     /// The one name, or a pattern with '*', that it is good for; any name if left out
     #[arg(long, value_name = "FQDN|PATTERN")]
     name: Option<String>,
@@ -185,10 +188,11 @@ const DRIFTS: [Column; 9] = [
     ("REASON", "reason"),
 ];
 
-const TOKENS: [Column; 5] = [
+const TOKENS: [Column; 6] = [
     ("ID", "id"),
     ("EXPIRES", "expires"),
     ("USES LEFT", "uses_left"),
+    ("RATE", "rate"),
     ("NAME", "name"),
     ("LABELS", "labels"),
 ];
@@ -204,9 +208,13 @@ const LOST: [Column; 5] = [
 /// Does it.
 pub async fn run(verb: NodeVerb, client: &mut Client, format: Format) -> Result<(), Failure> {
     match verb {
-        NodeVerb::Token(Token { ttl, uses, name, labels }) => {
+        NodeVerb::Token(Token { ttl, uses, rate, name, labels }) => {
             let labels: BTreeMap<String, String> = labels.into_iter().collect();
-            let body = json!({"ttl": ttl, "uses": uses, "name": name, "labels": labels});
+            let mut body = json!({"ttl": ttl, "uses": uses, "name": name, "labels": labels});
+            // A controller of before knows no rate.
+            if let Some(rate) = rate {
+                body["rate"] = json!(rate);
+            }
             let answer = client.send(Method::POST, &path(["tokens"]), Some(&body)).await?;
             document(format, &answer, |answer| format!("{}\n", answer["token"].as_str().unwrap_or_default()))
         }

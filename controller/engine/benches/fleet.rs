@@ -72,6 +72,7 @@ fn main() {
         uses,
         name: None,
         labels: [("role".to_owned(), "web".to_owned())].into(),
+        rate: None,
     }));
     (0..nodes).for_each(|index| site.join(index));
     let text = SourceText { name: "bench.yaml".into(), template: TEMPLATE.into(), ..SourceText::default() };

@@ -41,6 +41,7 @@ mod membership;
 mod node;
 mod node_view;
 mod operation;
+mod pace;
 mod pause;
 mod plan;
 mod preview;

@@ -85,7 +85,7 @@ impl Engine {
         let of_it = |name: &NodeId, bound: &Option<String>| bound.as_deref() == Some(name.as_str());
         let tokens = self.nodes.tokens.iter().filter(|(_, record)| of_it(name, &record.token.name));
         for id in tokens.map(|(id, _)| *id).collect::<Vec<_>>() {
-            self.nodes.tokens.remove(&id);
+            self.nodes.remove_token(&id);
             self.change(Change::TokenRemoved(id));
         }
         Ok(Answer::Done)

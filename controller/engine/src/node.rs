@@ -11,6 +11,7 @@ use crate::engine::Engine;
 use crate::facts::{Asking, Told};
 use crate::lost::Lost;
 use crate::membership::{LABELS_MAX, check_label};
+use crate::pace::Pace;
 use crate::record::{Change, NodeRecord, TokenRecord};
 use crate::request::{Answer, JoinAsk, NewToken, Refusal};
 use crate::resource::Slot;
@@ -85,9 +86,17 @@ pub(crate) struct Nodes {
     /// Those that have joined and may have jobs, by name.
     joined: Vec<NodeKey>,
     pub tokens: BTreeMap<[u8; 8], TokenRecord>,
+    /// Of those of them that have a rate and were used.
+    pub paces: BTreeMap<[u8; 8], Pace>,
 }
 
 impl Nodes {
+    /// Whether there was such a token.
+    pub fn remove_token(&mut self, id: &[u8; 8]) -> bool {
+        self.paces.remove(id);
+        self.tokens.remove(id).is_some()
+    }
+
     pub fn key(&mut self, name: &NodeId) -> NodeKey {
         if let Some(key) = self.by_name.get(name) {
             return *key;
@@ -254,7 +263,7 @@ impl Engine {
     }
 
     pub(crate) fn revoke_token(&mut self, id: [u8; 8]) -> Result<Answer, Refusal> {
-        if self.nodes.tokens.remove(&id).is_none() {
+        if !self.nodes.remove_token(&id) {
             return Err(Refusal::NotFound("no such token: see 'muster node tokens'".into()));
         }
         self.change(Change::TokenRemoved(id));
@@ -295,10 +304,16 @@ impl Engine {
         if self.nodes.find(&ask.name).is_none() && !self.nodes.has_room(1) {
             return Err(Refusal::Conflict(format!("the site has {NODES_MAX} nodes, which is its limit")));
         }
+        if let Some(rate) = record.token.rate
+            && let Err(after) = self.nodes.paces.entry(ask.token_id).or_default().take(rate, self.now)
+        {
+            let why = format!("the join token lets {rate} join, and others come first");
+            return Err(Refusal::Later { why, after });
+        }
         let left = TokenRecord { uses_left: record.uses_left.saturating_sub(1), ..record.clone() };
         let labels = left.token.labels.clone();
         if left.uses_left == 0 {
-            self.nodes.tokens.remove(&ask.token_id);
+            self.nodes.remove_token(&ask.token_id);
             self.change(Change::TokenRemoved(ask.token_id));
         } else {
             self.nodes.tokens.insert(ask.token_id, left.clone());

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_shared::NodeId;
 use muster_shared::model::Facts;
 use muster_shared::seal::SealPublic;
+use muster_shared::{NodeId, Rate};
 use muster_template::{Selector, fact};
 use serde::{Deserialize, Serialize};
 
@@ -128,6 +128,8 @@ pub struct TokenView {
     pub name: Option<String>,
     /// Labels it gives.
     pub labels: BTreeMap<String, String>,
+    /// How fast nodes may join with it.
+    pub rate: Option<Rate>,
 }
 
 impl Engine {
@@ -235,6 +237,7 @@ impl Engine {
                 uses_left: record.uses_left,
                 name: record.token.name.clone(),
                 labels: record.token.labels.clone(),
+                rate: record.token.rate,
             })
             .collect()
     }

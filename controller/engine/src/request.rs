@@ -9,7 +9,7 @@ use muster_shared::join::TokenSecret;
 use muster_shared::model::Facts;
 use muster_shared::model::flow::{DeviceName, FlowId};
 use muster_shared::seal::SealPublic;
-use muster_shared::{NodeId, StackName};
+use muster_shared::{NodeId, Rate, StackName};
 use muster_template::{Environment, EnvironmentFile, ForeignPolicy, Hook, Policies, StackNames, Tree};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -334,6 +334,8 @@ pub struct NewToken {
     pub name: Option<String>,
     /// The labels a joined node gets.
     pub labels: BTreeMap<String, String>,
+    /// How fast they may join; as fast as they come if absent.
+    pub rate: Option<Rate>,
 }
 
 /// A server that wants to join.
@@ -438,6 +440,14 @@ pub enum Refusal {
     /// Nothing can be written at present.
     #[error("{0}")]
     Unavailable(String),
+    /// Not yet: it may be asked again.
+    #[error("{why}")]
+    Later {
+        /// For the operator.
+        why: String,
+        /// After so long.
+        after: Duration,
+    },
 }
 
 impl Refusal {
@@ -447,6 +457,7 @@ impl Refusal {
             Refusal::Conflict(why) => Refusal::Conflict(text(why)),
             Refusal::Invalid(why) => Refusal::Invalid(text(why)),
             Refusal::Unavailable(why) => Refusal::Unavailable(text(why)),
+            Refusal::Later { why, after } => Refusal::Later { why: text(why), after },
         }
     }
 }

@@ -65,7 +65,9 @@ impl From<Refusal> for ApiError {
             Refusal::NotFound(message) => Self::new(Class::NotFound, message),
             Refusal::Conflict(message) => Self::new(Class::Conflict, message),
             Refusal::Invalid(message) => Self::new(Class::Invalid, message),
-            Refusal::Unavailable(message) => Self::new(Class::Unavailable, message),
+            Refusal::Unavailable(message) | Refusal::Later { why: message, .. } => {
+                Self::new(Class::Unavailable, message)
+            }
         }
     }
 }

@@ -322,6 +322,7 @@ async fn what_is_wrong_is_told_by_class() {
         ("POST /v1/tokens", json!({"ttl": 9, "uses": 1, "name": "Web 1"}), 400, "invalid"),
         ("POST /v1/tokens", json!({"ttl": 9, "uses": 1, "labels": {"a": "b,c"}}), 400, "invalid"),
         ("POST /v1/tokens", json!({"ttl": 9, "uses": 1, "labels": {"": "b"}}), 400, "invalid"),
+        ("POST /v1/tokens", json!({"ttl": 9, "uses": 1, "rate": "10/d"}), 400, "invalid"),
     ] {
         let answer = world.ask(line, &body).await;
         assert_eq!((answer.0, &answer.1["error"]["class"]), (status, &json!(class)), "{line} {}", answer.1);
@@ -340,7 +341,7 @@ async fn what_is_wrong_is_told_by_class() {
 #[tokio::test]
 async fn tokens_are_told_once() {
     let world = World::new().await;
-    let body = json!({"ttl": 3600, "uses": 2, "name": "web-*", "labels": {"role": "web"}});
+    let body = json!({"ttl": 3600, "uses": 2, "name": "web-*", "labels": {"role": "web"}, "rate": "30/m"});
     let (status, answer) = world.ask("POST /v1/tokens", &body).await;
     assert_eq!(status, 201);
     let token: JoinToken = answer["token"].as_str().unwrap().parse().unwrap();
@@ -351,7 +352,7 @@ async fn tokens_are_told_once() {
     assert!(expires.as_str().unwrap().ends_with('Z'), "{expires}");
     assert_eq!(
         list,
-        json!([{"id": token.id.to_string(), "expires": expires, "uses_left": 2, "name": "web-*", "labels": {"role": "web"}}])
+        json!([{"id": token.id.to_string(), "expires": expires, "uses_left": 2, "name": "web-*", "labels": {"role": "web"}, "rate": "30/m"}])
     );
     let (status, _) = world.ask(&format!("DELETE /v1/tokens/{}", token.id), &Value::Null).await;
     assert_eq!(status, 200);

@@ -9,7 +9,9 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use muster_engine::view::TokenView;
 use muster_engine::{NewToken, Request};
+use muster_shared::Rate;
 use muster_shared::join::{ADDRESSES_MAX, Address, JoinToken, TokenId, TokenSecret};
+use muster_shared::rate::RateError;
 use rustls::crypto::ring::default_provider;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -34,6 +36,8 @@ struct TokenBody {
     name: Option<String>,
     #[serde(default)]
     labels: BTreeMap<String, String>,
+    /// Such as `30/m`.
+    rate: Option<String>,
 }
 
 /// GET /v1/tokens
@@ -44,11 +48,14 @@ pub struct TokenRow {
     uses_left: u32,
     name: Option<String>,
     labels: BTreeMap<String, String>,
+    rate: Option<Rate>,
 }
 
 /// POST /v1/tokens
 pub async fn create(State(api): State<Api>, body: Body) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let TokenBody { ttl, uses, name, labels } = source::json(&api, body).await?;
+    let TokenBody { ttl, uses, name, labels, rate } = source::json(&api, body).await?;
+    let rate = rate.map(|rate| rate.parse()).transpose();
+    let rate = rate.map_err(|error: RateError| ApiError::invalid(format!("rate: {error}")))?;
     check(ttl, name.as_deref())?;
     let expires = now() + ttl;
     let (id, secret) = (random::<8>()?, random::<16>()?);
@@ -61,7 +68,7 @@ pub async fn create(State(api): State<Api>, body: Body) -> Result<(StatusCode, J
         expires,
     };
     let secret_hash = token.secret.digest();
-    let request = NewToken { id, secret_hash, expires, uses, name, labels };
+    let request = NewToken { id, secret_hash, expires, uses, name, labels, rate };
     api.driver.request(Request::NewToken(request)).await?;
     tracing::info!(token = %token.id, "join token made");
     let body = json!({"token": token.to_string(), "id": token.id.to_string(), "expires": rfc3339(expires)});
@@ -71,12 +78,13 @@ pub async fn create(State(api): State<Api>, body: Body) -> Result<(StatusCode, J
 /// GET /v1/tokens
 pub async fn list(State(api): State<Api>) -> Result<Json<Vec<TokenRow>>, ApiError> {
     let now = now();
-    let row = |TokenView { id, expires, uses_left, name, labels }| TokenRow {
+    let row = |TokenView { id, expires, uses_left, name, labels, rate }| TokenRow {
         id,
         expires: rfc3339(expires),
         uses_left,
         name,
         labels,
+        rate,
     };
     let tokens = api.driver.query(|engine| engine.token_views()).await?;
     Ok(Json(tokens.into_iter().filter(|token| token.expires >= now).map(row).collect()))

@@ -141,6 +141,7 @@ impl Bench {
             uses: 1,
             name: bound,
             labels: BTreeMap::new(),
+            rate: None,
         };
         self.turn(Request::NewToken(token)).unwrap();
         let (reply, mut answer) = oneshot::channel();
@@ -153,7 +154,7 @@ impl Bench {
         };
         self.driver.link_event(LinkEvent::Join { ask, reply });
         self.driver.turn_over();
-        answer.try_recv().unwrap()
+        answer.try_recv().unwrap().map_err(|not| not.reason)
     }
 
     fn connect(&mut self) {

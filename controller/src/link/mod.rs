@@ -10,6 +10,8 @@ pub mod direct;
 
 pub use direct::{DirectConfig, DirectLink, Limits, LinkHandle};
 
+use std::time::Duration;
+
 use muster_shared::NodeId;
 use muster_shared::join::{TokenId, TokenSecret};
 use muster_shared::model::Up;
@@ -51,8 +53,8 @@ pub enum LinkEvent {
     Join {
         /// What is asked for.
         ask: JoinAsk,
-        /// The grant, or the reason for the operator why not.
-        reply: oneshot::Sender<Result<JoinGrant, String>>,
+        /// The grant, or why not.
+        reply: oneshot::Sender<Result<JoinGrant, NotJoined>>,
     },
     /// Someone has a certificate of this node, or says it lost it: which key does the node have? `None` if it
     /// is unknown or revoked.
@@ -78,6 +80,15 @@ pub struct JoinAsk {
     pub seal_public: SealPublic,
     /// The agent's version.
     pub agent_version: String,
+}
+
+/// Why someone does not become a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotJoined {
+    /// For the operator.
+    pub reason: String,
+    /// It may be asked again after so long.
+    pub after: Option<Duration>,
 }
 
 /// The driver's word that the node is known, durably.

@@ -337,6 +337,10 @@ fn token(row: &Row<'_>) -> rusqlite::Result<TokenRecord> {
             uses: row.get("uses")?,
             name: row.get("name")?,
             labels: json(row, "labels")?,
+            rate: row
+                .get::<_, Option<String>>("rate")?
+                .map(|_| parsed(row, "rate", |text| text.parse().ok()))
+                .transpose()?,
         },
         uses_left: row.get("uses_left")?,
     })

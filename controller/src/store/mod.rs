@@ -92,3 +92,6 @@ pub trait Store {
         length: usize,
     ) -> Result<Option<Vec<u8>>, StoreError>;
 }
+
+#[cfg(test)]
+mod tests;

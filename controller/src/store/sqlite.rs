@@ -23,7 +23,7 @@ use super::sealed::{
 use super::{Bounds, Store, StoreError};
 
 /// Each brings the database to the next version; `user_version` counts those that were applied.
-pub(super) const SCHEMAS: [&str; 10] = [
+pub(super) const SCHEMAS: [&str; 11] = [
     include_str!("schema-1.sql"),
     include_str!("schema-2.sql"),
     include_str!("schema-3.sql"),
@@ -34,6 +34,7 @@ pub(super) const SCHEMAS: [&str; 10] = [
     include_str!("schema-8.sql"),
     include_str!("schema-9.sql"),
     include_str!("schema-10.sql"),
+    include_str!("schema-11.sql"),
 ];
 /// The first version that seals: what was there before is sealed on the way to it.
 const SEALED_FROM: usize = 5;
@@ -323,8 +324,8 @@ fn apply(
         }
         Change::Token(record) => {
             let token = &record.token;
-            db.prepare_cached("INSERT OR REPLACE INTO tokens VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?.execute(
-                params![
+            db.prepare_cached("INSERT OR REPLACE INTO tokens VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?
+                .execute(params![
                     hex(&token.id),
                     token.secret_hash,
                     int(token.expires),
@@ -332,8 +333,8 @@ fn apply(
                     record.uses_left,
                     token.name,
                     json(&token.labels),
-                ],
-            )?;
+                    token.rate.map(|rate| rate.to_string()),
+                ])?;
         }
         Change::TokenRemoved(id) => {
             db.prepare_cached("DELETE FROM tokens WHERE id = ?1")?.execute([hex(id)])?;

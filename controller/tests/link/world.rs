@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use muster_controller::link::{DirectConfig, DirectLink, JoinAsk, JoinGrant, Limits, LinkEvent, LinkHandle};
+use muster_controller::link::{
+    DirectConfig, DirectLink, JoinAsk, JoinGrant, Limits, LinkEvent, LinkHandle, NotJoined,
+};
 use muster_controller::pki::Pki;
 use muster_shared::model::{Down, Progress, ReportKey, Up};
 use muster_shared::seal::{Seal, SealPublic, SealSecret};
@@ -183,7 +185,7 @@ impl Driver {
                         if answer.is_ok() {
                             known.lock().unwrap().insert(ask.name.clone(), ask.seal_public);
                         }
-                        let _ = reply.send(answer);
+                        let _ = reply.send(answer.map_err(|reason| NotJoined { reason, after: None }));
                         Seen::Joined(ask)
                     }
                     LinkEvent::NodeKey { node, reply } => {

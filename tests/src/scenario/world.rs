@@ -84,6 +84,7 @@ impl World {
             uses: 1,
             name: None,
             labels: BTreeMap::new(),
+            rate: None,
         }))??;
         world.ask(Request::Join(JoinAsk {
             token_id: [1; 8],

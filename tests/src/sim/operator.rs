@@ -120,6 +120,7 @@ impl World {
             uses: 1,
             name: Some(name.to_string()),
             labels: std::collections::BTreeMap::new(),
+            rate: None,
         };
         if !matches!(self.ask(Request::NewToken(token), false), Some(Ok(_))) {
             return false;

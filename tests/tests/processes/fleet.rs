@@ -45,6 +45,29 @@ fn a_fleet_runs_jobs_and_comes_back_after_a_storm() {
 }
 
 #[test]
+fn those_who_come_too_fast_join_in_their_turn() {
+    let site = Site::start();
+    let token = site.ok(&["node", "token", "--uses", "4", "--rate", "1/s"]);
+    assert_eq!(site.json(&["node", "tokens"])[0]["rate"], "1/s");
+    let mut command = Command::new(binary("muster-sim"));
+    let connect = format!("mqtts://{}", site.address());
+    command.args([
+        "fleet",
+        "--agents",
+        "3",
+        "--connect",
+        &connect,
+        "--token",
+        token.trim(),
+        "--within",
+        "120",
+    ]);
+    let figures: Value = serde_json::from_str(&Running::start(command).finish().expect(0).stdout).unwrap();
+    assert_eq!(figures["agents"], 3);
+    assert_eq!(site.json(&["node", "tokens"])[0]["uses_left"], 1);
+}
+
+#[test]
 fn a_fleet_that_cannot_join_says_why() {
     let site = Site::start();
     let token = site.ok(&["node", "token", "--name", "web-1"]);

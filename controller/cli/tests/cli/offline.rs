@@ -40,6 +40,8 @@ fn wrong_usage_ends_with_2() {
         "node show UPPER",
         "node token --ttl soon",
         "node token --uses 0",
+        "node token --rate 10",
+        "node token --rate 0/s",
         "node list -l =x",
         "node label web-1",
         "node label web-1 role",

@@ -201,12 +201,13 @@ fn a_token_is_alone_on_stdout() {
     let answer = json!({"token": "muster1-abc", "id": "01", "expires": "2026-01-01T00:00:00Z"});
     let controller = Controller::with(vec![Act::Answer(201, answer)]);
     let (code, stdout, stderr) = outcome(
-        muster("node token --ttl 2h --uses 3 --name web-* --label role=web --url").arg(controller.url()),
+        muster("node token --ttl 2h --uses 3 --rate 30/m --name web-* --label role=web --url")
+            .arg(controller.url()),
     );
     assert_eq!((code, stdout.as_str(), stderr.as_str()), (Some(0), "muster1-abc\n", ""));
     assert_eq!(
         controller.requests(),
-        [r#"POST /v1/tokens {"labels":{"role":"web"},"name":"web-*","ttl":7200,"uses":3}"#]
+        [r#"POST /v1/tokens {"labels":{"role":"web"},"name":"web-*","rate":"30/m","ttl":7200,"uses":3}"#]
     );
 }
 

@@ -69,6 +69,7 @@ impl Bench {
                 uses: 1,
                 name: None,
                 labels: Default::default(),
+                rate: None,
             }));
             bench.ask(Request::Join(JoinAsk {
                 token_id: [1; 8],

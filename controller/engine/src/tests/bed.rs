@@ -296,6 +296,10 @@ impl Bed {
     }
 
     pub fn token_of(&mut self, id: [u8; 8], bound: Option<&str>, uses: u32) {
+        self.token_at(id, bound, uses, None);
+    }
+
+    pub fn token_at(&mut self, id: [u8; 8], bound: Option<&str>, uses: u32, rate: Option<&str>) {
         self.ask(Request::NewToken(NewToken {
             id,
             secret_hash: TokenSecret([1; 16]).digest(),
@@ -303,6 +307,7 @@ impl Bed {
             uses,
             name: bound.map(str::to_owned),
             labels: BTreeMap::new(),
+            rate: rate.map(|rate| rate.parse().unwrap()),
         }))
         .unwrap();
     }
@@ -634,7 +639,7 @@ impl Bed {
     }
 }
 
-fn ask_to_join(name: &NodeId, key: u8) -> JoinAsk {
+pub fn ask_to_join(name: &NodeId, key: u8) -> JoinAsk {
     JoinAsk {
         token_id: [1; 8],
         secret: TokenSecret([1; 16]),

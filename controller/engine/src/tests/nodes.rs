@@ -6,7 +6,7 @@ use std::time::Duration;
 use muster_shared::NodeId;
 use muster_shared::model::{Observed, Outcome, Report, Up};
 
-use super::bed::{Bed, files, node, options, stack, template, under};
+use super::bed::{Bed, ask_to_join, files, node, options, stack, template, under};
 use super::host::Host;
 use crate::{Answer, Limits, Options, Refusal, Request};
 
@@ -471,4 +471,36 @@ fn what_waits_at_a_hook_on_a_removed_node_or_needs_what_was_there() {
     bed.connect(&node(0));
     bed.idle();
     assert!(bed.reality().is_empty());
+}
+
+#[test]
+fn a_token_with_a_rate_has_them_join_one_after_the_other() {
+    let mut bed = Bed::new(0);
+    bed.token_at([1; 8], None, 5, Some("1/s"));
+    let join = |bed: &mut Bed, index: usize| bed.ask(Request::Join(ask_to_join(&node(index), 0)));
+    let later = |joined: Result<Answer, Refusal>| match joined {
+        Err(Refusal::Later { why, after }) => {
+            assert_eq!(why, "the join token lets 1/s join, and others come first");
+            after.as_secs()
+        }
+        other => panic!("{other:?}"),
+    };
+    join(&mut bed, 0).unwrap();
+    // Whoever asks next waits for its turn; that uses nothing up, nor does an answer that was lost.
+    assert_eq!((later(join(&mut bed, 1)), later(join(&mut bed, 2))), (1, 2));
+    join(&mut bed, 0).unwrap();
+    assert_eq!(bed.tables.tokens[&[1; 8]].uses_left, 4);
+    assert_eq!(bed.tables.nodes.len(), 1);
+    bed.pass(Duration::from_secs(1));
+    join(&mut bed, 1).unwrap();
+    assert!(later(join(&mut bed, 2)) > 0);
+    // With a restart it begins anew, at the same rate.
+    bed.restart();
+    join(&mut bed, 2).unwrap();
+    assert!(later(join(&mut bed, 3)) > 0);
+    assert_eq!(bed.engine.token_views()[0].rate.unwrap().to_string(), "1/s");
+    // What is refused for good is so at once.
+    bed.pass(Duration::from_secs(1));
+    bed.token_at([1; 8], Some("web-*"), 5, Some("1/s"));
+    assert!(matches!(join(&mut bed, 3), Err(Refusal::Conflict(_))));
 }

@@ -13,7 +13,7 @@ use super::Shared;
 use super::outbound::Outbound;
 use super::reason::{Reason, Refusal};
 use super::session::{Inbox, Pending};
-use crate::link::{JoinAsk, JoinGrant, LinkEvent};
+use crate::link::{JoinAsk, JoinGrant, LinkEvent, NotJoined};
 use crate::pki::ProvenKey;
 
 /// Takes one request and answers it.
@@ -48,7 +48,11 @@ async fn answer(shared: &Shared, payload: &[u8]) -> Result<JoinAnswer, String> {
         JoinRequest::Join { token_id, secret, name, csr_der, seal_public, agent_version } => {
             let key = shared.pki.prove(&csr_der).map_err(|error| error.to_string())?;
             let ask = JoinAsk { token_id, secret, name: name.clone(), seal_public, agent_version };
-            let JoinGrant = shared.ask(|reply| LinkEvent::Join { ask, reply }).await.ok_or(BUSY)??;
+            match shared.ask(|reply| LinkEvent::Join { ask, reply }).await.ok_or(BUSY)? {
+                Ok(JoinGrant) => {}
+                Err(NotJoined { reason, after: Some(after) }) => return Ok(JoinAnswer::later(reason, after)),
+                Err(NotJoined { reason, after: None }) => return Err(reason),
+            }
             grant(shared, name, &key, &seal_public)
         }
         JoinRequest::Renew { node, packet } => {

@@ -48,6 +48,7 @@ impl Both {
             uses: 1,
             name: None,
             labels: Default::default(),
+            rate: None,
         }));
         both.ask(Request::Join(JoinAsk {
             token_id: [1; 8],

@@ -12,6 +12,7 @@
 pub mod compile;
 pub mod host;
 pub mod intent;
+mod kept;
 pub mod ledger;
 pub mod manager;
 pub mod path;

@@ -33,6 +33,7 @@ pub use view::{HostView, IntentView, LinkView, PortView, ReservationView, Topolo
 
 use crate::compile::Gate;
 use crate::intent::Intent;
+use crate::kept::KeptIntent;
 use crate::ledger::{Holder, Ledger, Share};
 use crate::path::Trees;
 use crate::phase::{Request, Standing, State, counts};
@@ -96,7 +97,7 @@ pub enum Effect {
 #[derive(Debug)]
 struct Held {
     key: Arc<str>,
-    intent: Arc<Intent>,
+    intent: KeptIntent,
     group: Option<Arc<str>>,
     request: Request,
     /// Counts with each time that it is looked at.
@@ -233,7 +234,8 @@ impl Manager {
         let (Hope::Links(links), Some(held)) = (self.tracker.hope(no), self.held.get(&no)) else {
             return true;
         };
-        let (wanted, holder) = (&held.intent.constraints, held.holder());
+        let (intent, holder) = (held.intent.unpack(), held.holder());
+        let wanted = &intent.constraints;
         let gate = Gate { topology: &self.topology, ledger: &self.ledger, wanted, holder: &holder };
         links.iter().any(|link| self.topology.passes(*link) && gate.permits(*link))
     }
@@ -276,7 +278,7 @@ impl Manager {
 
     /// What was asked for last, of what type it is, and its failures on devices since it was last as it is to be.
     pub fn asked_of(&self, no: IntentNo) -> Option<(Request, &'static str, u32)> {
-        self.held.get(&no).map(|held| (held.request, held.intent.kind.name(), held.errors))
+        self.held.get(&no).map(|held| (held.request, held.intent.unpack().kind.name(), held.errors))
     }
 
     /// What was asked for last, and nothing of it is under way.

@@ -12,6 +12,7 @@ use super::{Held, IntentNo, Manager, Op, Token};
 use crate::compile::Compiled;
 use crate::host::Host;
 use crate::intent::Intent;
+use crate::kept::KeptIntent;
 use crate::ledger::Share;
 use crate::path::Path;
 use crate::phase::{Request, Standing, State};
@@ -24,7 +25,7 @@ pub(super) struct Stand {
     /// Of its share.
     pub number: u64,
     /// What it was compiled from.
-    pub of: Arc<Intent>,
+    pub of: KeptIntent,
     /// All of it was on the devices.
     pub proven: bool,
     pub paths: Box<[Path]>,
@@ -103,15 +104,14 @@ pub struct PortRecord {
 }
 
 impl Stand {
-    pub fn new(compiled: Compiled, number: u64, of: Arc<Intent>) -> Self {
+    pub fn new(compiled: Compiled, number: u64, of: KeptIntent, bandwidth: Option<u64>) -> Self {
         let Compiled { paths, links, points, label, missing, .. } = compiled;
         let (paths, links, points, missing) = (paths.into(), links.into(), points.into(), missing.into());
-        let bandwidth = of.constraints.bandwidth;
         Self { number, of, proven: false, paths, links, points, label, missing, bandwidth }
     }
 
     /// What was compiled is no more than what it stands on.
-    pub fn is_of(&self, compiled: &Compiled, intent: &Arc<Intent>) -> bool {
+    pub fn is_of(&self, compiled: &Compiled, intent: &KeptIntent) -> bool {
         *self.paths == *compiled.paths
             && *self.links == *compiled.links
             && *self.points == *compiled.points
@@ -175,12 +175,17 @@ impl Manager {
             stand.into_iter().flat_map(|stand| &stand.paths).flatten().copied().collect();
         let others =
             stand.into_iter().flat_map(|stand| &*stand.links).filter(|link| !on_paths.contains(link));
-        let hosts = stand.filter(|stand| stand.of.kind.hosts().is_some());
+        let intent = held.intent.unpack();
+        let is_between_hosts = |of: &KeptIntent| match *of == held.intent {
+            true => intent.kind.hosts().is_some(),
+            false => of.unpack().kind.hosts().is_some(),
+        };
+        let hosts = stand.filter(|stand| is_between_hosts(&stand.of));
         let ends = hosts.map(|stand| stand.points.iter().map(|port| self.topology.point(*port)).collect());
         Some(IntentRecord {
             no,
             key: (*held.key).into(),
-            intent: held.intent.clone(),
+            intent: Arc::new(intent),
             group: held.group.as_deref().map(Into::into),
             request: held.request,
             state: held.standing.state,
@@ -215,6 +220,7 @@ impl Manager {
             known
         };
         let (placed, refused) = (Placed::of(numbered(placed)), numbered(refused));
+        let kept = KeptIntent::new(&intent);
         let link = |(from, to): &(ConnectPoint, ConnectPoint)| self.topology.link(from, to);
         let paths: Option<Vec<Path>> =
             record.paths.iter().map(|path| path.iter().map(link).collect()).collect();
@@ -243,7 +249,7 @@ impl Manager {
                 missing: record.missing,
             };
             let proven = state == State::Installed;
-            Stand { proven, bandwidth: record.bandwidth, ..Stand::new(compiled, 1, intent.clone()) }
+            Stand { proven, ..Stand::new(compiled, 1, kept.clone(), record.bandwidth) }
         });
         let is_up = stand.as_ref().is_some_and(|stand| stand.stands(&self.topology));
         let hosts = intent.kind.hosts().into_iter().flatten().zip(&record.ends);
@@ -258,7 +264,7 @@ impl Manager {
         };
         let mut held = Held {
             key: key.clone(),
-            intent,
+            intent: kept,
             group,
             request,
             version,
@@ -286,8 +292,7 @@ impl Manager {
             None => self.tracker.failed(no, Hope::None, self.topology.next_link()),
         }
         if held.request == Request::Install {
-            let wanted = held.intent.clone();
-            self.follow_hosts(no, &wanted);
+            self.follow_hosts(no, &intent);
         }
         self.counts[state as usize] += 1;
         self.by_key.insert(key, no);

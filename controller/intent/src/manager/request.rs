@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use super::{Held, INTENTS_MAX, IntentNo, Manager};
 use crate::intent::{BadIntent, Intent};
+use crate::kept::KeptIntent;
 use crate::phase::{Request, Standing, State};
 
 /// Of a key: a name.
@@ -69,6 +70,7 @@ impl Manager {
     pub fn submit(&mut self, key: &str, no: IntentNo, wish: Wish) -> Result<IntentNo, IntentRefused> {
         self.check(key, &wish, 0)?;
         let Wish { intent, group } = wish;
+        let intent = KeptIntent::new(&intent);
         let group: Option<Arc<str>> = group.map(Into::into);
         let Some(known) = self.find(key) else {
             let standing = Standing { version: 1, step: 0, state: State::InstallReq };

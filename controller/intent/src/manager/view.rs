@@ -1,5 +1,6 @@
 //! What operators see.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::model::flow::{DeviceName, Packed};
@@ -19,7 +20,7 @@ pub struct IntentView {
     /// Its key.
     pub key: Box<str>,
     /// What.
-    pub intent: std::sync::Arc<Intent>,
+    pub intent: Arc<Intent>,
     /// With whom it shares what it reserves.
     pub group: Option<Box<str>>,
     /// What was asked for last.
@@ -142,7 +143,7 @@ impl Manager {
         Some(IntentView {
             no,
             key: (*held.key).into(),
-            intent: held.intent.clone(),
+            intent: Arc::new(held.intent.unpack()),
             group: held.group.as_deref().map(Into::into),
             request: held.request,
             state: held.standing.state,

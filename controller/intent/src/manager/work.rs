@@ -11,6 +11,7 @@ use super::load::{Reroute, Stand};
 use super::place::{Open, Placed};
 use super::{ByDevice, Effect, HISTORY_MAX, Held, IntentNo, Manager, Op, Token, group_number, packed};
 use crate::compile::{Compiled, Compiler};
+use crate::intent::Intent;
 use crate::ledger::Share;
 use crate::phase::{Request, State};
 use crate::stages::{Identity, Step, identity, stages};
@@ -129,11 +130,11 @@ impl Manager {
             }
             Request::Withdraw | Request::Purge => self.leave(now, no, State::Withdrawn, Hope::None, why),
             Request::Install => {
-                let holder = held.holder();
+                let (intent, holder) = (held.intent.unpack(), held.holder());
                 let mut compiler =
                     Compiler { topology: &self.topology, ledger: &self.ledger, trees: &mut self.trees };
-                match compiler.compile(&held.intent, &held.key, &holder, group_number(no)) {
-                    Ok(compiled) => self.go(now, no, compiled, why),
+                match compiler.compile(&intent, &held.key, &holder, group_number(no)) {
+                    Ok(compiled) => self.go(now, no, &intent, compiled, why),
                     Err(error) => {
                         held.reason = Some(error.to_string().into());
                         self.leave(now, no, State::Failed, error.hope(), why);
@@ -144,10 +145,10 @@ impl Manager {
     }
 
     /// To what it was compiled to.
-    fn go(&mut self, now: MonoTime, no: IntentNo, mut compiled: Compiled, why: Arc<str>) {
+    fn go(&mut self, now: MonoTime, no: IntentNo, intent: &Intent, mut compiled: Compiled, why: Arc<str>) {
         let entries = std::mem::take(&mut compiled.entries);
         let Some(held) = self.held.get_mut(&no) else { return };
-        let bandwidth = held.intent.constraints.bandwidth;
+        let bandwidth = intent.constraints.bandwidth;
         // What it came from stays so, however often the way is changed on the way.
         let (began, before) = match held.work.take() {
             Some(work) => (work.began, work.before),
@@ -162,7 +163,8 @@ impl Manager {
             let (key, number) = (held.key.clone(), held.shares);
             let share = Share { key, number };
             self.ledger.take(share, held.holder(), &compiled.links, bandwidth, compiled.label);
-            let old = held.stand.replace(Box::new(Stand::new(compiled, number, held.intent.clone())));
+            let old =
+                held.stand.replace(Box::new(Stand::new(compiled, number, held.intent.clone(), bandwidth)));
             let kept = before.as_ref().map(|before| before.stand.number);
             if let Some(old) = old.filter(|old| Some(old.number) != kept) {
                 // Its rules are still on their way: it is given back when nothing is.
@@ -171,9 +173,8 @@ impl Manager {
         }
         let Some(held) = self.held.get_mut(&no) else { return };
         if let Some(stand) = &held.stand {
-            let of = stand.of.clone();
             self.tracker.stands(no, stand.links.clone(), stand.points.clone(), stand.hope());
-            self.follow_hosts(no, &of);
+            self.follow_hosts(no, intent);
         }
         let Some(held) = self.held.get_mut(&no) else { return };
         let stages = held.stages_to(&self.topology, &entries);
@@ -190,7 +191,7 @@ impl Manager {
         }
         let stages = held.stages_to(&self.topology, &[]);
         let (began, before) = held.work.take().map_or((now, None), |work| (work.began, work.before));
-        let wanted = (held.request == Request::Install).then(|| held.intent.clone());
+        let wanted = (held.request == Request::Install).then(|| held.intent.unpack());
         self.tracker.failed(no, hope, self.topology.next_link());
         if let Some(intent) = wanted {
             self.follow_hosts(no, &intent);
@@ -204,7 +205,7 @@ impl Manager {
         let stages = held.stages_to(&self.topology, &before.entries.entries());
         let Stand { links, points, .. } = &*before.stand;
         self.tracker.stands(no, links.clone(), points.clone(), before.stand.hope());
-        let wanted = held.intent.clone();
+        let wanted = held.intent.unpack();
         self.follow_hosts(no, &wanted);
         let Some(held) = self.held.get_mut(&no) else { return };
         let left = held.stand.replace(before.stand.clone());

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use serde::Serialize;
 use thiserror::Error;
 
 use super::{
@@ -22,6 +23,13 @@ pub struct Packed(Arc<[u8]>);
 #[error("not a flow rule, group or meter in canonical form")]
 pub struct NotAnEntry;
 
+/// Room for an entry as most are: without it the bytes move five times while they grow.
+const USUAL: usize = 256;
+
+fn in_room(value: &impl Serialize) -> postcard::Result<Vec<u8>> {
+    postcard::to_extend(value, Vec::with_capacity(USUAL))
+}
+
 impl Packed {
     /// Packs.
     ///
@@ -31,7 +39,7 @@ impl Packed {
         if !entry.is_canonical() {
             return Err(NotAnEntry);
         }
-        let bytes = postcard::to_stdvec(entry).map_err(|_| NotAnEntry)?;
+        let bytes = in_room(entry).map_err(|_| NotAnEntry)?;
         if bytes.len() > ENTRY_MAX { Err(NotAnEntry) } else { Ok(Self(bytes.into())) }
     }
 
@@ -55,11 +63,7 @@ impl Packed {
         let (entry, rest) = postcard::take_from_bytes::<Entry>(bytes).map_err(|_| NotAnEntry)?;
         // What packs to other bytes, such as a number with a zero too many, is not canonical either.
         let same = rest.is_empty() && entry.is_canonical();
-        if same && postcard::to_stdvec(&entry).is_ok_and(|again| again == bytes) {
-            Ok(entry)
-        } else {
-            Err(NotAnEntry)
-        }
+        if same && in_room(&entry).is_ok_and(|again| again == bytes) { Ok(entry) } else { Err(NotAnEntry) }
     }
 
     /// As they are kept.
@@ -83,9 +87,9 @@ impl Entry {
     /// group or a meter of this number.
     pub fn id(&self, device: &DeviceName) -> FlowId {
         let place = match self {
-            Entry::Rule(rule) => postcard::to_stdvec(&(0u8, rule.table, rule.priority, &rule.selector)),
-            Entry::Group(group) => postcard::to_stdvec(&(1u8, group.number)),
-            Entry::Meter(meter) => postcard::to_stdvec(&(2u8, meter.number)),
+            Entry::Rule(rule) => in_room(&(0u8, rule.table, rule.priority, &rule.selector)),
+            Entry::Group(group) => in_room(&(1u8, group.number)),
+            Entry::Meter(meter) => in_room(&(2u8, meter.number)),
         };
         let mut hasher = blake3::Hasher::new();
         hasher.update(device.node.as_str().as_bytes());
@@ -227,7 +231,7 @@ fn first(hash: blake3::Hash) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-impl serde::Serialize for Packed {
+impl Serialize for Packed {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_bytes(&self.0)
     }

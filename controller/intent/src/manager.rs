@@ -118,9 +118,15 @@ struct Held {
     due: Option<MonoTime>,
     /// It is to be looked at once what is under way allows it.
     again: Option<Arc<str>>,
-    history: VecDeque<Reroute>,
+    aside: Option<Box<Aside>>,
     /// Numbers of its shares.
     shares: u64,
+}
+
+/// What most intents have nothing of.
+#[derive(Debug, Default)]
+struct Aside {
+    history: VecDeque<Reroute>,
     /// Shares that are given back when no write is on its way: until then packets may go by what they are for.
     leaving: Vec<u64>,
 }
@@ -349,13 +355,14 @@ impl Manager {
     /// Nothing stands on this share any more.
     fn let_go(&mut self, no: IntentNo, number: u64) {
         let Some(held) = self.held.get_mut(&no) else { return };
-        held.leaving.push(number);
+        held.aside().leaving.push(number);
         self.settle_shares(no);
     }
 
     fn settle_shares(&mut self, no: IntentNo) {
         let Some(held) = self.held.get_mut(&no).filter(|held| held.open.is_empty()) else { return };
-        let (key, leaving) = (held.key.clone(), std::mem::take(&mut held.leaving));
+        let Some(aside) = &mut held.aside else { return };
+        let (key, leaving) = (held.key.clone(), std::mem::take(&mut aside.leaving));
         for number in leaving {
             self.give_back(key.clone(), number);
         }
@@ -368,6 +375,15 @@ impl Manager {
 }
 
 impl Held {
+    fn aside(&mut self) -> &mut Aside {
+        self.aside.get_or_insert_default()
+    }
+
+    /// The latest last.
+    fn history(&self) -> Vec<Reroute> {
+        self.aside.iter().flat_map(|aside| &aside.history).cloned().collect()
+    }
+
     fn holder(&self) -> Holder {
         match &self.group {
             Some(group) => Holder::Group(group.clone()),

@@ -30,6 +30,7 @@ pub use table::{BUCKETS, Buckets, EntryState, bucket_of};
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -65,7 +66,7 @@ pub struct DeviceName {
 /// A device's name on its node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Bridge(Box<str>);
+pub struct Bridge(Arc<str>);
 
 /// Why a text names no device.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -345,7 +346,7 @@ impl TryFrom<String> for Bridge {
 
 impl From<Bridge> for String {
     fn from(bridge: Bridge) -> String {
-        bridge.0.into()
+        bridge.as_str().to_owned()
     }
 }
 

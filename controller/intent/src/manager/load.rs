@@ -8,7 +8,7 @@ use muster_shared::model::flow::{DeviceName, Packed};
 use serde::{Deserialize, Serialize};
 
 use super::place::{Open, Placed};
-use super::{Held, IntentNo, Manager, Op, Token};
+use super::{Aside, Held, IntentNo, Manager, Op, Token};
 use crate::compile::Compiled;
 use crate::host::Host;
 use crate::intent::Intent;
@@ -198,7 +198,7 @@ impl Manager {
             bandwidth: stand.and_then(|stand| stand.bandwidth),
             missing: stand.map(|stand| stand.missing.to_vec()).unwrap_or_default(),
             ends: ends.unwrap_or_default(),
-            history: held.history.iter().cloned().collect(),
+            history: held.history(),
         })
     }
 
@@ -262,6 +262,8 @@ impl Manager {
             (Request::Withdraw, State::Withdrawn) => placed.is_empty() && refused.is_empty(),
             _ => false,
         };
+        let history = VecDeque::from(record.history);
+        let aside = (!history.is_empty()).then(|| Box::new(Aside { history, leaving: Vec::new() }));
         let mut held = Held {
             key: key.clone(),
             intent: kept,
@@ -278,9 +280,8 @@ impl Manager {
             open: BTreeMap::new(),
             due: None,
             again: None,
-            history: VecDeque::from(record.history),
+            aside,
             shares: 1,
-            leaving: Vec::new(),
         };
         match stand {
             Some(stand) => {

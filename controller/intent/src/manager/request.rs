@@ -92,9 +92,8 @@ impl Manager {
                 open: std::collections::BTreeMap::new(),
                 due: None,
                 again: None,
-                history: std::collections::VecDeque::new(),
+                aside: None,
                 shares: 0,
-                leaving: Vec::new(),
             };
             self.held.insert(no, Box::new(held));
             self.by_key.insert(key, no);

@@ -155,7 +155,7 @@ impl Manager {
             reservations,
             waits_for: self.waits_for(no).into_iter().map(|(device, count)| (name(device), count)).collect(),
             retry_in: held.due.map(|due| due.since(now)),
-            history: held.history.iter().cloned().collect(),
+            history: held.history(),
         })
     }
 

@@ -168,7 +168,7 @@ impl Manager {
             let kept = before.as_ref().map(|before| before.stand.number);
             if let Some(old) = old.filter(|old| Some(old.number) != kept) {
                 // Its rules are still on their way: it is given back when nothing is.
-                held.leaving.push(old.number);
+                held.aside().leaving.push(old.number);
             }
         }
         let Some(held) = self.held.get_mut(&no) else { return };
@@ -425,13 +425,12 @@ impl Manager {
                     }
                 };
                 if let Some(before) = &moved {
-                    held.history.push_back(Reroute {
-                        why: (*why).into(),
-                        took: now.since(began),
-                        before: before.stand.devices(&self.topology),
-                    });
-                    while held.history.len() > HISTORY_MAX {
-                        held.history.pop_front();
+                    let before = before.stand.devices(&self.topology);
+                    let history = &mut held.aside().history;
+                    history.reserve_exact(1);
+                    history.push_back(Reroute { why: (*why).into(), took: now.since(began), before });
+                    while history.len() > HISTORY_MAX {
+                        history.pop_front();
                     }
                 }
                 if let Some(before) = moved {

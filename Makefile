@@ -41,7 +41,7 @@ help:
 	@echo 'make install   what build made, with units and default configuration (DESTDIR, PREFIX, SYSCONFDIR)'
 	@echo 'make bench     speed and size, one line of JSON each'
 	@echo 'make mutations  what a programmer may get wrong, and whether the simulator sees it (long)'
-	@echo 'make soak      the kill tests, and servers that are cut off, 20 times each; restarts of a switch, 100'
+	@echo 'make soak      the kill tests, and servers that are cut off, 20 times each; restarts of a switch, 100; a rollout to 200 agents'
 	@echo 'make fuzz      fuzz targets, $(FUZZ_SECONDS) seconds each (nightly and cargo-fuzz; without them make test has their corpus)'
 	@echo 'make clean-demo   ends a demo that was kept with DEMO_KEEP=1'
 
@@ -116,6 +116,7 @@ soak:
 	$(CARGO_BUILD) --workspace --bins
 	MUSTER_SOAK=20 $(CARGO) test --locked -j$(JOBS) -p muster-tests --test processes -- --test-threads=4 kill::
 	MUSTER_SOAK=20 $(CARGO) test --locked -j$(JOBS) -p muster-tests --test processes -- --test-threads=4 --nocapture cut_off::by_
+	MUSTER_ROLLOUT_AGENTS=200 $(CARGO) test --locked -j$(JOBS) -p muster-tests --test processes -- --nocapture rollout::
 	MUSTER_SOAK=100 $(CARGO) test --locked -j$(JOBS) -p muster-tests --test processes -- --nocapture flows::restart::
 
 packages:

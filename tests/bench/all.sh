@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Speed and size, one line of JSON for each measurement; nothing passes or fails by it. `make bench` builds, then runs this.
-# Usage: tests/bench/all.sh [scale|templates|agent|update|watch|sim|network|memory|flows|intents|topology|fleet]…     all of them by default
+# Usage: tests/bench/all.sh [scale|templates|agent|update|watch|sim|network|memory|flows|intents|ring|topology|fleet]…     all of them by default
 #
 # fsync_s, the median of a small write and fsync on the same disk, stands beside what depends on it.
 set -euo pipefail
@@ -142,6 +142,13 @@ bench_flows() { mkdir "$dir/flows" && tests/bench/flows.sh "$release" "$agent" "
 # Submitted, compiled, moved: on one core, with devices that cost nothing.
 bench_intents() { cargo bench -q -p muster-engine --bench intent; }
 
+# A cable of six real switches is cut under a thousand packets a second, again and again: milliseconds are packets. Each cut
+# ends with rules that are on the controller's disk and on those of the switches' agents.
+bench_ring() {
+  MUSTER_RING_CUTS=11 cargo test -q --release -p muster-tests --test processes -- --nocapture intent_ring:: | grep '^{"bench"' |
+    sed "s/}\$/,\"fsync_s\":$(fsync_s)}/"
+}
+
 # Intents over 10,000 bridges, of which cables fail and heal.
 bench_topology() {
   local shape
@@ -153,10 +160,10 @@ bench_topology() {
 # 10,000 agents in one process.
 bench_fleet() { mkdir "$dir/fleet" && tests/bench/fleet.sh "$release" "$dir/fleet"; }
 
-[ $# -gt 0 ] || set -- scale templates agent update watch sim network memory flows intents topology fleet
+[ $# -gt 0 ] || set -- scale templates agent update watch sim network memory flows intents ring topology fleet
 for bench in "$@"; do
   case $bench in
-    scale | templates | agent | update | watch | sim | network | memory | flows | intents | topology | fleet) "bench_$bench" ;;
+    scale | templates | agent | update | watch | sim | network | memory | flows | intents | ring | topology | fleet) "bench_$bench" ;;
     *) sed -n '2,5s/^# //p' "$0" >&2; exit 2 ;;
   esac
 done

@@ -25,6 +25,7 @@ mod lossy;
 mod main_path;
 mod network;
 mod operating;
+mod rollout;
 mod secrets;
 mod signals;
 mod topology;

@@ -92,6 +92,8 @@ impl Engine {
         let mut first: BTreeSet<Slot> = stack.extras.iter().copied().collect();
         let exists = |slot: &&Slot| self.rows[**slot].applied;
         let mut queue: Vec<Slot> = stack.forward.iter().filter(exists).copied().collect();
+        // What could not go, and what that needs, is for the last stage.
+        queue.extend(stack.unclean.iter().filter(|slot| first.remove(*slot)));
         while let Some(slot) = queue.pop() {
             for required in &self.rows[slot].requires {
                 if first.remove(required) {

@@ -205,12 +205,16 @@ impl Engine {
             .walk
             .as_ref()
             .map(|walk| (walk.timeout, walk.since, walk.ended, walk.batches.clone(), walk.timed_out));
+        let unclean = self.unclean_of(stack);
         let (traversal, status, timed_out) = (stack.traversal, stack.status, stack.has_timed_out());
         self.leave_turns(id, &plan.dropped);
         self.leave_rollouts(id);
         let walk = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut());
         let rollouts = walk.map(|walk| std::mem::take(&mut walk.rollouts));
         self.leave_walk(id);
+        if let Some(stack) = self.stacks.get_mut(&id) {
+            stack.unclean = unclean;
+        }
         self.lay_out(id, plan, Before { steady: false, anew: true, fits, ended: true }, Arc::clone(&tree));
         self.begin_rollouts(id, &tree, rollouts.as_ref());
         let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };
@@ -238,6 +242,32 @@ impl Engine {
             self.take_up_rollouts(id, &tree);
         }
         self.agenda.push_back(Todo::CheckEnd(id));
+    }
+
+    /// Rows whose clean-up has failed in this operation.
+    fn unclean_of(&self, stack: &Stack) -> BTreeSet<Slot> {
+        let is_unclean = |slot: &Slot| {
+            let row = &self.rows[*slot];
+            row.role == Role::Cleanup && (row.failed || stack.unclean.contains(slot))
+        };
+        stack.extras.iter().copied().filter(is_unclean).collect()
+    }
+
+    /// Those are not tried again by it: when the clean-up begins.
+    pub(crate) fn stay_unclean(&mut self, id: u64) {
+        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        let Some(walk) = &mut stack.walk else { return };
+        let mut unclean = std::mem::take(&mut stack.unclean);
+        unclean.retain(|slot| {
+            self.rows.get(*slot).is_some_and(|row| {
+                row.role == Role::Cleanup && row.status == Some(Status::Failed) && row.work.is_none()
+            })
+        });
+        for slot in &unclean {
+            self.rows[*slot].failed = true;
+        }
+        walk.failed += unclean.len();
+        self.agenda.retain(|todo| !matches!(todo, Todo::Visit(slot) if unclean.contains(slot)));
     }
 
     /// What has failed in this operation is not tried again by it.

@@ -9,8 +9,10 @@
 //! ```
 //!
 //! The first change is followed at once, and those of the next second together: a thousand nodes that join are not a
-//! thousand plans. A node that is cut off keeps what it has and gets nothing new.
+//! thousand plans. Where nodes leave again and again, as with a label that flaps, they are followed ever more seldom, up to
+//! once a minute. A node that is cut off keeps what it has and gets nothing new.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +29,10 @@ use crate::timer::TimerKey;
 
 /// Between two plans of one stack because of nodes: one of 20,000 resources takes some tens of milliseconds.
 const FIT_EVERY: Duration = Duration::from_secs(1);
+/// At most, of a stack that nodes leave again and again: a label that flaps is not followed each time.
+const FIT_SELDOM: Duration = Duration::from_secs(60);
+/// So often nodes may leave within a minute of one another before that is so.
+const LEAVES_FREE: u32 = 3;
 /// The selector of a set, in the row that stands for it: a COMPLETE stack has no tree to look at.
 const SELECTOR: &str = "selector";
 
@@ -45,6 +51,25 @@ pub(crate) struct Fitting {
     due: Option<MonoTime>,
     /// It does when the present operation has ended.
     later: bool,
+    /// How often somebody has left, each time within a minute of the time before.
+    leaves: u32,
+}
+
+impl Fitting {
+    /// Until it follows the nodes again.
+    fn pause(&self) -> Duration {
+        let doubled = self.leaves.saturating_sub(LEAVES_FREE).min(6);
+        (FIT_EVERY * (1 << doubled)).min(FIT_SELDOM)
+    }
+
+    /// It has followed them.
+    fn followed(&mut self, now: MonoTime, leave: bool) {
+        let is_quiet = self.last.is_none_or(|last| now.since(last) > 2 * FIT_SELDOM);
+        if is_quiet {
+            self.leaves = 0;
+        }
+        self.leaves = self.leaves.saturating_add(leave.into());
+    }
 }
 
 impl Engine {
@@ -150,13 +175,26 @@ impl Engine {
         stack.sets.iter().any(is_unfit)
     }
 
+    /// Somebody has a member who is not meant.
+    fn somebody_left(&self, stack: &Stack) -> bool {
+        stack.sets.iter().any(|set| {
+            let meant = self.meant(stack, &set.path, &set.selector);
+            let prefix = format!("{}[", set.path);
+            let from = stack.forward.partition_point(|slot| *self.rows[*slot].name < *prefix);
+            let rows = stack.forward[from..].iter().map(|slot| &self.rows[*slot].name);
+            let nodes = rows.map_while(|name| name.strip_prefix(&*prefix)?.strip_suffix(']'));
+            let meant: BTreeSet<&str> = meant.iter().map(|node| &**node).collect();
+            nodes.into_iter().any(|node| !meant.contains(node))
+        })
+    }
+
     fn fit_soon(&mut self, id: u64) {
         let now = self.now;
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         if stack.fitting.due.is_some() {
             return;
         }
-        let due = stack.fitting.last.map_or(now, |last| last + FIT_EVERY).max(now);
+        let due = stack.fitting.last.map_or(now, |last| last + stack.fitting.pause()).max(now);
         stack.fitting.due = Some(due);
         match due > now {
             true => self.timers.set(due, TimerKey::Fit(id)),
@@ -184,11 +222,15 @@ impl Engine {
         let now = self.now;
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         stack.fitting.due = None;
-        stack.fitting.last = Some(now);
         if stack.action == StackAction::Delete {
             return;
         }
         let is_under_way = stack.status == Status::InProgress;
+        let leave = self.stacks.get(&id).is_some_and(|stack| self.somebody_left(stack));
+        if let Some(stack) = self.stacks.get_mut(&id) {
+            stack.fitting.followed(now, leave);
+            stack.fitting.last = Some(now);
+        }
         let Some(stack) = self.stacks.get(&id) else { return };
         match stack.walk.as_ref().map(|walk| walk.stage) {
             // Whoever cancelled wants nothing to begin.

@@ -364,6 +364,7 @@ impl Engine {
         stack.reason = reason;
         stack.traversal = traversal;
         stack.rollback = false;
+        stack.unclean.clear();
         (stack.failures, stack.failures_before) = (Vec::new(), 0);
         let (name, revision) = (stack.name.clone(), stack.revision);
         // All of it is done, also where that was not known any more after a restart.

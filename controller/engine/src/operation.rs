@@ -297,6 +297,7 @@ impl Engine {
         stack.returns = target.action == StackAction::Rollback
             && target.revision.is_none_or(|to| to == 0 || stack.complete.contains(&to));
         stack.cancelled = false;
+        stack.unclean.clear();
         (stack.failures, stack.failures_before) = (Vec::new(), 0);
         self.stack_changed(id);
     }

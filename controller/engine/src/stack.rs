@@ -60,6 +60,8 @@ pub(crate) struct Stack {
     pub extras: IndexSet<Slot>,
     /// Rows that wait because the stack has enough in flight.
     pub queue: VecDeque<Slot>,
+    /// Of them, those whose clean-up has failed in this operation, which was laid out again since: they are not tried again.
+    pub unclean: BTreeSet<Slot>,
     /// Jobs with agents that are there.
     pub in_flight: usize,
     /// Rows with work: those who watch are not to look through a million rows for them.
@@ -198,6 +200,7 @@ impl Stack {
             settled: Vec::new(),
             names: 0,
             extras: IndexSet::new(),
+            unclean: BTreeSet::new(),
             queue: VecDeque::new(),
             in_flight: 0,
             working: BTreeSet::new(),

@@ -194,6 +194,7 @@ impl Engine {
             (&a.name, a.id).cmp(&(&b.name, b.id))
         });
         self.agenda.extend(extras.into_iter().map(Todo::Visit));
+        self.stay_unclean(id);
         self.agenda.push_back(Todo::CheckEnd(id));
     }
 

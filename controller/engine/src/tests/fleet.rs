@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use muster_shared::model::Action;
 use serde_json::json;
 
 use super::bed::{Bed, node, options, stack};
@@ -462,4 +463,83 @@ fn a_selector_that_is_hidden_is_not_shown() {
     assert!(refused.contains("selects 2 nodes") && !refused.contains("role=web"), "{refused}");
     let warned = said(&mut bed, secret("role=vault"));
     assert!(warned.contains("no node matches") && !warned.contains("vault"), "{warned}");
+}
+
+#[test]
+fn a_label_that_flaps_is_followed_ever_more_seldom() {
+    let mut bed = fleet(3, 2);
+    bed.create(pair("1")).unwrap();
+    bed.idle();
+    let begun = |bed: &Bed| bed.tables.stacks[&1].traversal;
+    let before = begun(&bed);
+    // Ten minutes long it has the label for one second of two.
+    let mut times = Vec::new();
+    for second in 0..600 {
+        label(&mut bed, 1, if second % 2 == 0 { "role" } else { "role=web" });
+        later(&mut bed);
+        bed.idle();
+        if times.last().is_none_or(|(_, last)| *last != begun(&bed)) {
+            times.push((second, begun(&bed)));
+        }
+    }
+    assert!((5..40).contains(&(begun(&bed) - before)), "{times:?}");
+    // Who joins meanwhile waits a minute at most; once it is quiet, nobody waits.
+    label(&mut bed, 2, "role=web");
+    bed.pass(Duration::from_secs(60));
+    bed.idle();
+    assert!(names(&bed).contains(&"b[node-2]".into()));
+    bed.pass(Duration::from_secs(121));
+    label(&mut bed, 2, "role");
+    bed.idle();
+    assert!(!names(&bed).contains(&"b[node-2]".into()));
+    // Those who come are no flapping.
+    let mut bed = fleet(30, 1);
+    bed.create(pair("1")).unwrap();
+    bed.idle();
+    for at in 1..30 {
+        later(&mut bed);
+        label(&mut bed, at, "role=web");
+        bed.idle();
+        assert_eq!(names(&bed).len(), 2 * at + 2);
+    }
+}
+
+#[test]
+fn a_clean_up_that_failed_is_not_tried_again_because_of_nodes() {
+    for delete_first in [false, true] {
+        let mut bed = fleet(4, 4);
+        bed.create(pair("1")).unwrap();
+        bed.idle();
+        later(&mut bed);
+        let options = Options { delete_first, ..options() };
+        bed.ask(Request::Update { name: stack(), source: pair("2"), options }).unwrap();
+        label(&mut bed, 1, "role");
+        later(&mut bed);
+        // It cannot go.
+        for _ in 0..20 {
+            if bed.hosts[&node(1)].queue.front().is_some_and(|job| job.action == Action::Delete) {
+                break;
+            }
+            let at = (0..4).find(|at| !bed.hosts[&node(*at)].queue.is_empty()).expect("a job waits");
+            bed.run_at(&node(at), 0);
+        }
+        bed.fail_next(&node(1), true);
+        bed.idle();
+        assert_eq!(bed.status(), "UPDATE_FAILED", "{delete_first}");
+        bed.ran.clear();
+        for at in 2..4 {
+            later(&mut bed);
+            label(&mut bed, at, "role");
+            bed.idle();
+        }
+        let (again, others): (Vec<String>, Vec<String>) =
+            ran(&mut bed).into_iter().partition(|ran| ran.contains("node-1"));
+        assert_eq!((again, others.len()), (vec![], 4), "{delete_first}");
+        assert_eq!(bed.status(), "UPDATE_FAILED", "{delete_first}");
+        // Who asks for it gets another try.
+        bed.update(pair("2")).unwrap();
+        bed.idle();
+        assert_eq!(bed.status(), "UPDATE_COMPLETE", "{delete_first}");
+        assert!(!names(&bed).iter().any(|name| name.contains("node-1")));
+    }
 }

@@ -139,6 +139,7 @@ impl<'a> Expander<'a> {
         };
         let file = root.file.to_string();
         self.stack(root, NONE, "", &around, &frame)?;
+        self.check_maps()?;
         if self.errors.is_empty() {
             return Ok(());
         }

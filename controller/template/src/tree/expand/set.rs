@@ -10,15 +10,22 @@
 
 use std::sync::Arc;
 
+use muster_shared::model::Spec;
+
 use super::super::parts::{Below, Body, SetParts};
 use super::super::value::want_text;
 use super::{Around, Expander, Found, Frame, Step, What, number};
 use crate::digest;
 use crate::error::Errors;
+use crate::expression::{Call, Expr, ExprKind};
 use crate::render::RenderError;
 use crate::rollout::Rollout;
 use crate::sets::selector;
 use crate::types::Kind;
+
+/// Values that the members of a set have of whole other sets, all together: each member gets a map of its own, and a second
+/// goes into a million.
+const MAPPED_MAX: usize = 1_000_000;
 
 /// What a `for_each` says, once its parameters are known.
 struct Said {
@@ -89,6 +96,31 @@ impl Expander<'_> {
         self.set_requires(index, members)
     }
 
+    /// A map of a whole set in the properties of another one grows with the square of the fleet.
+    pub(super) fn check_maps(&self) -> Step<()> {
+        for set in &self.parts.sets {
+            let (scope, at, _) = self.parts.written(set.index);
+            let mut whole = Vec::new();
+            let scope = &self.parts.scopes[scope as usize];
+            whole_ones(&scope.template.resources[at].properties, &mut whole);
+            for other in whole.into_iter().map(|resource| scope.map[resource as usize]) {
+                let Some(instance) = self.parts.instances.get(other as usize) else { continue };
+                let Below::Set(below) = instance.below else { continue };
+                let (all, each) = (set.members.len(), self.parts.sets[below as usize].members.len());
+                if all.saturating_mul(each) > MAPPED_MAX {
+                    let name = &instance.name;
+                    let message = format!(
+                        "each of {all} members would have a map of all {each} of {name}, over the limit of {MAPPED_MAX} values: ask \
+                         for one member's, as {{get_attr: [{name}, ATTRIBUTE, {{get_node: name}}]}} does, or make one text of \
+                         the map in an OS::Heat::Value and use that"
+                    );
+                    return self.wrong(set.index, None, &message);
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn said(&self, index: u32, name: &str) -> Step<Said> {
         let known = self.known;
         let (said, _) = self.with_context(|context| {
@@ -118,5 +150,27 @@ impl Expander<'_> {
             Ok(Said { selector: text.into(), nodes, rollout })
         });
         said.map_err(|error: RenderError| Errors(vec![error.into()]))
+    }
+}
+
+/// Resources of which all is asked for, and not what one member has.
+fn whole_ones(expr: &Expr, found: &mut Vec<u32>) {
+    match &expr.kind {
+        ExprKind::List(items) => items.iter().for_each(|item| whole_ones(item, found)),
+        ExprKind::Map(entries) => entries.iter().for_each(|entry| whole_ones(&entry.value, found)),
+        ExprKind::Call(call) => {
+            match &**call {
+                Call::GetResource { resource } => found.push(*resource),
+                // How all are, is one text.
+                Call::GetAttr { resource, attribute, path }
+                    if path.is_empty() && **attribute != *Spec::STATE =>
+                {
+                    found.push(*resource);
+                }
+                _ => {}
+            }
+            call.operands().into_iter().for_each(|(_, operand)| whole_ones(operand, found));
+        }
+        ExprKind::Null | ExprKind::Bool(_) | ExprKind::Number(_) | ExprKind::Text(_) | ExprKind::Invalid => {}
     }
 }

@@ -279,3 +279,65 @@ fn what_no_for_each_makes() {
         assert!(error.contains(wanted), "{text}: {error}");
     }
 }
+
+/// So many nodes, all of them alike.
+struct Alike(usize);
+
+impl Known for Alike {
+    fn reference(&self, _: &str) -> Option<String> {
+        None
+    }
+
+    fn attribute(&self, _: &str, _: &str) -> Option<Value> {
+        None
+    }
+
+    fn removed(&self, _: &str) -> Removed {
+        Removed::new()
+    }
+
+    fn is_there(&self, _: &str) -> bool {
+        false
+    }
+
+    fn nodes(&self, _: &str, _: &Selector) -> Vec<Arc<str>> {
+        (0..self.0).map(|n| format!("n{n}").into()).collect()
+    }
+}
+
+#[test]
+fn a_map_of_all_for_each_of_all_has_a_bound() {
+    let of = |what: &str| {
+        let b = dummy("b", "", &format!(", properties: {{values: {{of: {what}}}}}"));
+        [
+            "resources:\n  v: {type: OS::Heat::Value, properties: {value: {get_attr: [a, x]}}}\n",
+            &dummy("a", "", ""),
+            &b,
+        ]
+        .concat()
+    };
+    let grow = |what: &str, nodes: usize| {
+        grown(&of(what), &[], "{}")
+            .unwrap()
+            .with(&Alike(nodes))
+            .map(drop)
+            .map_err(|errors| errors.to_string())
+    };
+    for (what, nodes, is_refused) in [
+        ("{get_attr: [a, x]}", 1000, false),
+        ("{get_attr: [a, x]}", 1001, true),
+        ("{list_join: [',', {get_attr: [a, x]}]}", 1001, true),
+        ("{get_resource: a}", 1001, true),
+        ("{get_attr: [a, x, {get_node: name}]}", 1001, false),
+        ("{get_attr: [v, value]}", 1001, false),
+    ] {
+        let grown = grow(what, nodes);
+        assert_eq!(grown.is_err(), is_refused, "{what} {nodes}: {grown:?}");
+        if let Err(error) = grown {
+            assert!(
+                error.contains("resources.b: each of 1001 members would have a map of all 1001 of a"),
+                "{error}"
+            );
+        }
+    }
+}

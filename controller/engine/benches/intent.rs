@@ -15,7 +15,7 @@ use muster_engine::flow::{FlowOp, FlowWrite};
 use muster_intent::compile::Compiler;
 use muster_intent::intent::{Constraints, Intent, Kind};
 use muster_intent::ledger::{Holder, Ledger};
-use muster_intent::manager::{Effect, IntentNo, Manager, SettledPort, Wish};
+use muster_intent::manager::{Effect, IntentNo, Lies, Manager, SettledPort, Wish};
 use muster_intent::path::Trees;
 use muster_intent::phase::State;
 use muster_intent::topology::{ConnectPoint, LinkTraits, Topology};
@@ -276,7 +276,7 @@ fn run(manager: &mut Manager, now: MonoTime) {
         while let Some(effect) = manager.poll_effect() {
             any = true;
             if let Effect::Write { token, .. } = effect {
-                manager.written(now, token, Ok(()));
+                manager.written(now, [(token, Ok(()))], |_, _, _| Lies::Nothing);
             }
         }
         if !any {

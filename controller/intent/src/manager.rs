@@ -8,7 +8,8 @@
 //!
 //! Requests and changes only say which intents are to be looked at; [`Manager::run`] looks at each of them once, so that
 //! of many requests for one key the last counts. What an intent **placed** is what the flow table was told to hold for
-//! it: stages lead from there to what is wanted, also when the way is changed halfway.
+//! it: stages lead from there to what is wanted, also when the way is changed halfway. Where a write failed the table is
+//! asked what it holds instead: that follows from all writes before and after, those too of before a start.
 //!
 //! Absent: the way of a write to its device, who may ask for what, the clock.
 
@@ -28,6 +29,7 @@ use muster_shared::model::flow::{DeviceName, Entry, Packed};
 
 pub use load::{IntentRecord, PathRecord, PortRecord, Reroute};
 pub use network::SettledPort;
+pub use place::Lies;
 pub use request::{IntentRefused, KEY_MAX, Wish};
 pub use view::{HostView, IntentView, LinkView, PortView, ReservationView, TopologyView};
 
@@ -72,6 +74,17 @@ pub enum Op {
     /// The device is to hold it no more.
     Remove(Packed),
 }
+
+impl Op {
+    /// With what.
+    pub fn packed(&self) -> &Packed {
+        let (Self::Put(packed) | Self::Remove(packed)) = self;
+        packed
+    }
+}
+
+/// How a write ended: why, if nothing of it happened.
+pub type Ended = (Token, Result<(), Box<str>>);
 
 /// What is to be done, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -85,6 +85,11 @@ impl World {
                     let wrong = self.reference.stack_went(was.as_deref(), &is, &self.shared.borrow().tables);
                     wrong.into_iter().for_each(|wrong| self.violate(wrong));
                 }
+                Noted::Intent(is) => self.note(|_| {
+                    let (key, state) = (&is.key, is.state.as_str());
+                    let reason = is.reason.as_deref().unwrap_or_default();
+                    format!("intent {key} is {state} v{} errors {} {reason}", is.version, is.errors)
+                }),
                 Noted::Deployed(row) => {
                     let wrong = self.script_has_run(&row);
                     wrong.into_iter().for_each(|wrong| self.violate(wrong));

@@ -16,6 +16,7 @@ use muster_engine::record::{
     TokenRecord,
 };
 use muster_engine::{Snapshot, Source, SourceText};
+use muster_intent::manager::IntentRecord;
 use muster_intent::phase::State;
 use muster_shared::model::flow::DeviceName;
 use muster_shared::model::{Action, Claim, ContentDigest, Down, ReportKey};
@@ -86,6 +87,8 @@ pub struct Suspect {
 
 /// What became durable and others have to know of.
 pub enum Noted {
+    /// An intent as it is now.
+    Intent(Box<IntentRecord>),
     /// A stack changed.
     Stack { was: Option<Box<StackRecord>>, is: Box<StackRecord> },
     /// A stack is gone.
@@ -270,6 +273,9 @@ impl Shared {
                 };
                 let was = no.and_then(|no| tables.intents.intents.get(&no)).map(|(record, _)| record);
                 counted(was, &change).into_iter().for_each(|what| self.counts.add(what));
+                if let IntentChange::Intent(record, _) = &change {
+                    self.noted.push(Noted::Intent(record.clone()));
+                }
                 tables.intents.apply(change);
             }
             Change::Counters(counters) => tables.epoch = tables.epoch.max(counters.epoch.0),

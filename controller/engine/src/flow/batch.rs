@@ -306,7 +306,7 @@ impl Engine {
                     Some(id) => format!("rule {id}: {why}").into_boxed_str(),
                     None => why.into(),
                 });
-                self.intents.ended.push_back((token, end));
+                self.intents.ended.push((token, end));
             }
             // Only when all that fails with it has: what it does may send a batch.
             Target::After(slot, generation, attempt) => {

@@ -116,6 +116,15 @@ pub(super) struct Past {
     pub hidden: bool,
 }
 
+/// What a write that is not decided wants of an entry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenWrite<'k> {
+    pub serial: u64,
+    pub owner: Owner,
+    pub removing: bool,
+    pub packed: &'k Packed,
+}
+
 /// What a write did to one entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
@@ -130,15 +139,25 @@ pub(crate) enum Written {
 impl Kept {
     /// A write after `settled` and up to `upto` has changed it, besides the newest.
     pub(super) fn changed_since(&self, settled: u64, upto: u64) -> bool {
-        self.open_writes(settled).skip(1).any(|serial| serial <= upto)
+        self.open_writes(settled).skip(1).any(|write| write.serial <= upto)
     }
 
     /// Its writes that are not decided, newest first.
-    pub(super) fn open_writes(&self, settled: u64) -> impl Iterator<Item = u64> {
+    pub fn open_writes(&self, settled: u64) -> impl Iterator<Item = OpenWrite<'_>> {
+        let newest = OpenWrite {
+            serial: self.serial,
+            owner: self.owner,
+            removing: self.removing,
+            packed: &self.packed,
+        };
         let past = std::iter::successors(self.past.as_deref(), |it| it.before.as_deref());
-        std::iter::once(self.serial)
-            .chain(past.map(|it| it.serial))
-            .take_while(move |serial| *serial > settled)
+        let past = past.map(|it| OpenWrite {
+            serial: it.serial,
+            owner: it.owner,
+            removing: it.removing,
+            packed: &it.packed,
+        });
+        std::iter::once(newest).chain(past).take_while(move |write| write.serial > settled)
     }
 
     /// A write of another that is not decided took it over: it is this owner's again if that fails.

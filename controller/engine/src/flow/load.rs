@@ -137,7 +137,7 @@ impl Engine {
             let Some(device) = self.flows.get_mut(key) else { continue };
             let settled = device.table.settled();
             let waiting = device.table.waiting().iter().filter_map(|id| device.table.get(*id));
-            let writes = waiting.flat_map(|kept| kept.open_writes(settled));
+            let writes = waiting.flat_map(|kept| kept.open_writes(settled)).map(|write| write.serial);
             let unknown = writes.filter(|serial| !unguarded.contains(&(key, *serial)));
             for serial in unknown.collect::<BTreeSet<_>>() {
                 device.guards.entry(serial).or_insert(CONFIRM_TIMEOUT);

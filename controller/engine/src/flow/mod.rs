@@ -35,3 +35,4 @@ pub use operation::{FlowAction, FlowError, FlowOp, FlowStages, FlowWrite};
 pub use view::{DeviceView, FlowOperationView, FlowRow, FlowRows, OwnerCounters, StatsView};
 
 pub(crate) use device::{DeviceKey, Flows, Target};
+pub(crate) use table::Table;

@@ -52,15 +52,15 @@ impl Engine {
                     if !kept.removing {
                         placed.entry(no).or_default().push((name.clone(), kept.packed.clone()));
                     }
-                    if kept.serial > device.table.settled() {
-                        let packed = kept.packed.clone();
-                        open.entry((no, key, kept.serial)).or_default().push(if kept.removing {
-                            Op::Remove(packed)
-                        } else {
-                            Op::Put(packed)
-                        });
-                    }
                 }
+            }
+            // Of all writes that are not decided, also where a newer one is another's: each may fail by itself.
+            let waiting = device.table.waiting().iter().filter_map(|id| device.table.get(*id));
+            for write in waiting.flat_map(|kept| kept.open_writes(device.table.settled())) {
+                let Some(no) = write.owner.as_intent() else { continue };
+                let packed = write.packed.clone();
+                let op = if write.removing { Op::Remove(packed) } else { Op::Put(packed) };
+                open.entry((no, key, write.serial)).or_default().push(op);
             }
         }
         for (no, (record, owner)) in intents {

@@ -18,10 +18,10 @@ mod row;
 mod topology;
 mod write;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use muster_intent::host::HostId;
-use muster_intent::manager::{Effect, IntentNo, Manager, Token};
+use muster_intent::manager::{Effect, Ended, IntentNo, Lies, Manager};
 use muster_intent::topology::ConnectPoint;
 use muster_shared::MonoTime;
 use muster_shared::model::flow::Bridge;
@@ -35,12 +35,6 @@ use crate::node::NodeKey;
 use crate::record::Change;
 use crate::timer::TimerKey;
 use record::IntentChange;
-
-/// Room that is kept for ends of writes.
-const ENDED_KEPT: usize = 64;
-
-/// How a write of an intent ended.
-pub(crate) type WriteEnd = (Token, Result<(), Box<str>>);
 
 /// All intents, and what agents say of the network.
 #[derive(Debug, Default)]
@@ -68,7 +62,8 @@ pub(crate) struct Intents {
     links: BTreeMap<(ConnectPoint, ConnectPoint), u64>,
     /// Whose a declared host is: the id of a row.
     hosts: BTreeMap<HostId, u64>,
-    pub ended: VecDeque<WriteEnd>,
+    /// Writes that have come to their ends.
+    pub ended: Vec<Ended>,
     unsaved: BTreeSet<IntentNo>,
     due: Option<MonoTime>,
 }
@@ -79,10 +74,13 @@ impl Engine {
         let now = self.now;
         let mut did = false;
         loop {
-            while let Some((token, end)) = self.intents.ended.pop_front() {
-                let end = end.as_ref().map_err(|why| &**why).copied();
-                self.intents.manager.written(now, token, end);
-            }
+            let ended = std::mem::take(&mut self.intents.ended);
+            let (nodes, flows) = (&self.nodes, &self.flows);
+            self.intents.manager.written(now, ended, |no, device, packed| {
+                let key = nodes.find(&device.node).and_then(|node| flows.find(node, &device.bridge));
+                let table = key.and_then(|key| flows.get(key)).map(|device| &device.table);
+                table.map_or(Lies::Nothing, |table| write::lies(table, no, device, packed))
+            });
             self.intents.manager.run(now);
             let mut pumped: BTreeSet<DeviceKey> = BTreeSet::new();
             let mut any = false;
@@ -110,7 +108,6 @@ impl Engine {
                 break;
             }
         }
-        self.intents.ended.shrink_to(ENDED_KEPT);
         self.set_intents_due();
         did
     }

@@ -1,14 +1,26 @@
 //! Writes of intents to flow tables. A rule that another owns is neither put over nor taken away.
 
-use muster_intent::manager::{IntentNo, Op, Token};
+use muster_intent::manager::{IntentNo, Lies, Op, Token};
 use muster_shared::model::flow::{DeviceName, FlowId, Packed};
 use muster_shared::model::{Claim, ClaimKind};
 
 use crate::engine::Engine;
-use crate::flow::{DeviceKey, FlowOp, Owner, Target};
+use crate::flow::record::FlowMark;
+use crate::flow::{DeviceKey, FlowOp, Owner, Table, Target};
 
 /// Seconds after which a change that cut its node off is taken back.
 const CONFIRM: u32 = 30;
+
+/// What a table has in the place of an entry, as far as it is this intent's.
+pub(super) fn lies(table: &Table, no: IntentNo, device: &DeviceName, packed: &Packed) -> Lies {
+    let entry = packed.unpack();
+    let kept = table.get(entry.id(device)).filter(|kept| kept.owner == Owner::intent(no) && !kept.removing);
+    match kept.filter(|kept| kept.packed.unpack().has_place_of(&entry)) {
+        None => Lies::Nothing,
+        Some(kept) if kept.mark == FlowMark::Failed => Lies::Failed(kept.packed.clone()),
+        Some(kept) => Lies::Entry(kept.packed.clone()),
+    }
+}
 
 impl Engine {
     /// Gives a write to the table of its device, which is to be pumped then.
@@ -21,7 +33,7 @@ impl Engine {
     ) -> Option<DeviceKey> {
         let owner = Owner::intent(intent);
         let end = |engine: &mut Self, end: Result<(), String>| {
-            engine.intents.ended.push_back((token, end.map_err(String::into_boxed_str)));
+            engine.intents.ended.push((token, end.map_err(String::into_boxed_str)));
             None
         };
         let key = match self.device(device) {
@@ -30,8 +42,7 @@ impl Engine {
         };
         let mut flow_ops = Vec::with_capacity(ops.len());
         for op in ops {
-            let (Op::Put(packed) | Op::Remove(packed)) = op;
-            let id = packed.unpack().id(device);
+            let id = op.packed().unpack().id(device);
             match op {
                 Op::Put(packed) => match self.refused(key, id, packed, owner) {
                     Some(why) => return end(self, Err(why)),

@@ -27,6 +27,8 @@ pub struct FlowHost {
     pub waiting: Vec<FlowBatch>,
     /// Entries that no device takes, with the reason.
     pub bad: BTreeMap<FlowId, (String, bool)>,
+    /// Whatever is asked is refused for good, and no entry is to blame.
+    pub down: bool,
     /// What batches are refused with that name no entry, while there are more of them than this many entries.
     pub blame_none_above: Option<usize>,
     /// Batches that came to their end, and those refused.
@@ -104,11 +106,14 @@ impl FlowHost {
             };
             device.decided = batch.generation;
             let nameless = self.blame_none_above.is_some_and(|most| ops.len() > most);
-            device.refused = ops.iter().find_map(is_bad).map(|(id, reason, permanent)| FlowRefusal {
+            let blamed = ops.iter().find_map(is_bad).map(|(id, reason, permanent)| FlowRefusal {
                 id: (!nameless).then_some(id),
                 reason,
                 permanent,
             });
+            let silent =
+                || FlowRefusal { id: None, reason: "the switch does not answer".into(), permanent: true };
+            device.refused = blamed.or_else(|| self.down.then(silent));
             self.ran += 1;
             self.refusals += usize::from(device.refused.is_some());
             if device.refused.is_none() {

@@ -215,6 +215,33 @@ fn what_was_under_way_goes_on_after_a_restart() {
 }
 
 #[test]
+fn of_writes_that_a_restart_came_between_each_is_waited_for() {
+    let mut ring = Ring::new(4);
+    let flows = |ring: &mut Ring, held, down| {
+        let flows = &mut ring.bed.hosts.get_mut(&node(0)).unwrap().flows;
+        (flows.held, flows.down) = (held, down);
+    };
+    flows(&mut ring, true, false);
+    ring.submit("one", 0, 1).unwrap();
+    ring.withdraw("one").unwrap();
+    assert_eq!(ring.state("one"), State::Withdrawing);
+    // Neither the rule nor its removal is decided, and now both are refused.
+    flows(&mut ring, false, true);
+    ring.restart();
+    ring.bed.pass(Duration::from_millis(500));
+    assert_eq!(ring.state("one"), State::Corrupt);
+    flows(&mut ring, true, false);
+    ring.submit("one", 0, 1).unwrap();
+    ring.bed.pass(Duration::from_secs(1));
+    assert_eq!(ring.state("one"), State::Installing, "its rule is not on node-0");
+    flows(&mut ring, false, false);
+    ring.bed.decide(0);
+    ring.bed.pass(Duration::from_secs(10));
+    assert_eq!((ring.state("one"), ring.rules()), (State::Installed, 2));
+    assert!(ring.equal());
+}
+
+#[test]
 fn a_rule_has_one_owner() {
     let mut ring = Ring::new(4);
     ring.submit("one", 0, 1).unwrap();

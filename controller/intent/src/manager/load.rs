@@ -314,20 +314,14 @@ impl Manager {
         }
     }
 
-    /// After [`Manager::load`]: an entry of it is on its way to a device, or off it; told of by [`Manager::written`] as any
-    /// other write.
+    /// After [`Manager::load`]: a write of it is on its way, whatever newer ones there are; told of by [`Manager::written`] as
+    /// any other.
     pub fn load_open(&mut self, no: IntentNo, device: &DeviceName, ops: Vec<Op>) -> Option<Token> {
         let device = self.topology.know_device(device).ok()?;
         let held = self.held.get_mut(&no)?;
         self.next_token += 1;
         let token = Token(self.next_token);
-        // What was before a change is not known any more; what goes stays if it does not.
-        let before = |op: &Op| match op {
-            Op::Put(_) => None,
-            Op::Remove(packed) => Some(packed.clone()),
-        };
-        let done = ops.into_iter().map(|op| (op.clone(), before(&op))).collect();
-        held.open.insert(token, Open { device, done });
+        held.open.insert(token, Open { device, ops });
         self.tokens.insert(token, no);
         if held.standing.state != State::Installed {
             self.todo.surely(no, &"the controller started".into());

@@ -12,11 +12,22 @@ use crate::topology::DeviceNo;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Placed(Box<[(DeviceNo, Packed)]>);
 
-/// A write on its way: what it did, and what was there before.
+/// What a flow table has in the place of an entry, as far as it is the intent's, by the newest write that has not failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lies {
+    /// Nothing, or what is on its way off.
+    Nothing,
+    /// This, or it is on its way.
+    Entry(Packed),
+    /// This as FAILED: it has to be taken out of the table, or put there again.
+    Failed(Packed),
+}
+
+/// A write on its way.
 #[derive(Debug)]
 pub(super) struct Open {
     pub device: DeviceNo,
-    pub done: Vec<(Op, Option<Packed>)>,
+    pub ops: Vec<Op>,
 }
 
 impl Placed {
@@ -40,8 +51,8 @@ impl Placed {
         self.0.iter().map(|(device, packed)| (*device, packed.unpack())).collect()
     }
 
-    /// Does what a write does, and gives what was there.
-    pub fn apply(&mut self, by_device: &BTreeMap<DeviceNo, Vec<Op>>) -> BTreeMap<DeviceNo, Open> {
+    /// Does what writes do; whether something was there that they put something over.
+    pub fn apply(&mut self, by_device: &BTreeMap<DeviceNo, Vec<Op>>) -> bool {
         let held: Vec<(DeviceNo, Packed)> = std::mem::take(&mut self.0).into();
         // Those of other devices stay as they are.
         let is_met = |(device, _): &(DeviceNo, Packed)| by_device.contains_key(device);
@@ -53,49 +64,29 @@ impl Placed {
             .map(|(entry, (device, packed))| ((device, identity(entry)), packed))
             .collect();
         let ops = by_device.iter().flat_map(|(device, ops)| ops.iter().map(|op| (*device, op)));
-        let ops: Vec<(DeviceNo, &Op, Entry)> = ops
-            .map(|(device, op)| {
-                let (Op::Put(packed) | Op::Remove(packed)) = op;
-                (device, op, packed.unpack())
-            })
-            .collect();
-        let mut opened: BTreeMap<DeviceNo, Open> = BTreeMap::new();
+        let ops: Vec<(DeviceNo, &Op, Entry)> =
+            ops.map(|(device, op)| (device, op, op.packed().unpack())).collect();
+        let mut over = false;
         for (device, op, entry) in &ops {
             let place = (*device, identity(entry));
-            let before = match op {
-                Op::Put(packed) => places.insert(place, packed.clone()),
-                Op::Remove(_) => places.remove(&place),
-            };
-            let open = opened.entry(*device).or_insert(Open { device: *device, done: Vec::new() });
-            open.done.push(((*op).clone(), before));
+            match op {
+                Op::Put(packed) => over |= places.insert(place, packed.clone()).is_some(),
+                Op::Remove(_) => drop(places.remove(&place)),
+            }
         }
         all.extend(places.into_iter().map(|((device, _), packed)| (device, packed)));
         all.sort_by_key(|(device, _)| *device);
         self.0 = all.into();
-        opened
+        over
     }
 
-    /// Nothing of a write happened: what it changed is again what it was, where nothing came after it. Gives what was new:
-    /// that stays in the table as FAILED, and has to be taken out of it, or put there again.
-    pub fn undo(&mut self, open: &Open) -> Vec<(DeviceNo, Packed)> {
-        let mut failed = Vec::new();
+    /// In the place of an entry there is this.
+    pub fn set(&mut self, device: DeviceNo, of: &Packed, lies: Option<Packed>) {
+        let entry = of.unpack();
         let mut all: Vec<(DeviceNo, Packed)> = std::mem::take(&mut self.0).into();
-        for (op, before) in &open.done {
-            let (Op::Put(packed) | Op::Remove(packed)) = op;
-            let entry = packed.unpack();
-            let is_there = |(device, held): &(DeviceNo, Packed)| {
-                *device == open.device && held.unpack().has_place_of(&entry)
-            };
-            let at = all.iter().position(is_there);
-            match (op, before, at) {
-                (Op::Put(put), Some(before), Some(at)) if all[at].1 == *put => all[at].1 = before.clone(),
-                (Op::Put(put), None, Some(at)) if all[at].1 == *put => failed.push(all.remove(at)),
-                (Op::Remove(_), Some(before), None) => all.push((open.device, before.clone())),
-                _ => {}
-            }
-        }
+        all.retain(|(at, held)| *at != device || identity(&held.unpack()) != identity(&entry));
+        all.extend(lies.map(|packed| (device, packed)));
         all.sort_by_key(|(device, _)| *device);
         self.0 = all.into();
-        failed
     }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::MonoTime;
-use muster_shared::model::flow::{Entry, Packed};
+use muster_shared::model::flow::{DeviceName, Entry, Packed};
 
 use super::load::{Reroute, Stand};
-use super::place::{Open, Placed};
-use super::{ByDevice, Effect, HISTORY_MAX, Held, IntentNo, Manager, Op, Token, group_number, packed};
+use super::place::{Lies, Open, Placed};
+use super::{ByDevice, Effect, Ended, HISTORY_MAX, Held, IntentNo, Manager, Op, Token, group_number, packed};
 use crate::compile::{Compiled, Compiler};
 use crate::intent::Intent;
 use crate::ledger::Share;
@@ -226,7 +226,7 @@ impl Manager {
         let changed: BTreeSet<(DeviceNo, Identity<'_>)> =
             work.stages.iter().flatten().map(Step::place).collect();
         let stays = |open: &Open| {
-            open.done.iter().any(|(op, _)| match op {
+            open.ops.iter().any(|op| match op {
                 // What was taken back since is nobody's concern.
                 Op::Put(packed) => {
                     placed.has(open.device, packed)
@@ -272,29 +272,19 @@ impl Manager {
             // From here on what becomes of it is the write's: until then it is known to be in the table.
             held.refused.retain(|(device, packed)| {
                 let entry = packed.unpack();
-                let is_it = |op: &Op| {
-                    let (Op::Put(packed) | Op::Remove(packed)) = op;
-                    identity(&packed.unpack()) == identity(&entry)
-                };
+                let is_it = |op: &Op| identity(&op.packed().unpack()) == identity(&entry);
                 !by_device.get(device).is_some_and(|ops| ops.iter().any(is_it))
             });
-            let opened = held.placed.apply(&by_device);
-            let (mut over, mut swaps) = (false, false);
-            for (op, before) in opened.values().flat_map(|open| &open.done) {
-                match op {
-                    Op::Put(_) => over |= before.is_some(),
-                    Op::Remove(_) => swaps = !removes,
-                }
-            }
-            work.changes = over || swaps;
+            let over = held.placed.apply(&by_device);
+            let takes = steps.iter().any(|step| matches!(step, Step::Remove(..)));
+            work.changes = over || (takes && !removes);
             work.stage_began = now;
             // What no packet meets any more may go while the intent stands.
             let awaited = !removes || matches!(work.goal, Goal::Nothing(_));
-            for (device, open) in opened {
+            for (device, ops) in by_device {
                 self.next_token += 1;
                 let token = Token(self.next_token);
-                let ops = by_device.remove(&device).unwrap_or_default();
-                held.open.insert(token, open);
+                held.open.insert(token, Open { device, ops: ops.clone() });
                 self.tokens.insert(token, no);
                 if awaited {
                     work.tokens.insert(token);
@@ -308,19 +298,49 @@ impl Manager {
         }
     }
 
-    /// A write has come to its end; why, if nothing of it happened.
-    pub fn written(&mut self, now: MonoTime, token: Token, outcome: Result<(), &str>) {
+    /// Writes have come to their ends. `table` is asked what there is in the place of each entry of those of which nothing
+    /// happened: it knows of all that [`Manager::poll_effect`] gave, and of all that failed.
+    pub fn written(
+        &mut self,
+        now: MonoTime,
+        ended: impl IntoIterator<Item = Ended>,
+        table: impl Fn(IntentNo, &DeviceName, &Packed) -> Lies,
+    ) {
+        let ended: Vec<Ended> = ended.into_iter().collect();
+        // First of all: what one of them leads to is not in the table yet when another is asked for.
+        for (token, _) in ended.iter().filter(|(_, end)| end.is_err()) {
+            self.asks(*token, &table);
+        }
+        for (token, end) in ended {
+            self.ends(now, token, end);
+        }
+    }
+
+    /// What there is where a write would have changed something.
+    fn asks(&mut self, token: Token, table: impl Fn(IntentNo, &DeviceName, &Packed) -> Lies) {
+        let Some(no) = self.tokens.get(&token).copied() else { return };
+        let Some(held) = self.held.get_mut(&no) else { return };
+        let Some(Open { device, ops }) = held.open.get(&token) else { return };
+        let name = self.topology.device_name(*device);
+        for op in ops {
+            let (lies, entry) = (table(no, name, op.packed()), op.packed().unpack());
+            held.refused.retain(|(of, other)| of != device || identity(&other.unpack()) != identity(&entry));
+            let placed = match lies {
+                Lies::Nothing => None,
+                Lies::Entry(packed) => Some(packed),
+                Lies::Failed(packed) => {
+                    held.refused.push((*device, packed));
+                    None
+                }
+            };
+            held.placed.set(*device, op.packed(), placed);
+        }
+    }
+
+    fn ends(&mut self, now: MonoTime, token: Token, outcome: Result<(), Box<str>>) {
         let Some(no) = self.tokens.remove(&token) else { return };
         let Some(held) = self.held.get_mut(&no) else { return };
         let Some(open) = held.open.remove(&token) else { return };
-        if outcome.is_err() {
-            for (device, packed) in held.placed.undo(&open) {
-                let entry = packed.unpack();
-                let is_other = |other: &Packed| identity(&other.unpack()) != identity(&entry);
-                held.refused.retain(|(of, other)| *of != device || is_other(other));
-                held.refused.push((device, packed));
-            }
-        }
         let is_all = held.open.is_empty();
         if is_all {
             // An empty map keeps room for eleven.
@@ -470,7 +490,7 @@ impl Manager {
     pub fn waits_for(&self, no: IntentNo) -> BTreeMap<DeviceNo, usize> {
         let mut devices = BTreeMap::new();
         for open in self.held.get(&no).into_iter().flat_map(|held| held.open.values()) {
-            *devices.entry(open.device).or_insert(0) += open.done.len();
+            *devices.entry(open.device).or_insert(0) += open.ops.len();
         }
         devices
     }

@@ -9,7 +9,9 @@ use muster_shared::MonoTime;
 use muster_shared::model::flow::{DeviceName, FlowId, Packed};
 
 use super::*;
-use crate::manager::{Effect, IntentNo, IntentRecord, IntentRefused, Manager, Op, SettledPort, Token, Wish};
+use crate::manager::{
+    Effect, IntentNo, IntentRecord, IntentRefused, Lies, Manager, Op, SettledPort, Token, Wish,
+};
 use crate::phase::{Request, State};
 
 /// A site whose devices do what they are told, when they are told to.
@@ -103,15 +105,22 @@ impl Site {
                     }
                 }
             }
-            self.manager.written(self.now, token, Err("no room"));
+            self.written(token, Err("no room".into()));
         } else if ops.iter().any(is_others) {
-            self.manager.written(self.now, token, Err("the rule belongs to another"));
+            self.written(token, Err("the rule belongs to another".into()));
         } else {
             self.apply(intent, &device, &ops);
-            self.manager.written(self.now, token, Ok(()));
+            self.written(token, Ok(()));
         }
         self.take();
         true
+    }
+
+    fn written(&mut self, token: Token, end: Result<(), Box<str>>) {
+        let Self { manager, owners, failed, waiting, .. } = self;
+        manager.written(self.now, [(token, end)], |no, device, packed| {
+            lies(owners, failed, waiting, no, device, packed.unpack().id(device))
+        });
     }
 
     fn apply(&mut self, intent: IntentNo, device: &DeviceName, ops: &[Op]) {
@@ -215,17 +224,51 @@ impl Site {
         }
         // What was on its way is in the flow table, and goes on from there.
         let waiting = std::mem::take(&mut self.waiting);
-        for (_, intent, device, ops) in waiting {
-            self.apply(intent, &device, &ops);
-        }
+        let ids = |(_, _, device, ops): &(Token, IntentNo, DeviceName, Vec<Op>)| {
+            let id = |op: &Op| (device.clone(), op.packed().unpack().id(device));
+            ops.iter().map(id).collect::<Vec<_>>()
+        };
+        let mut places: BTreeSet<Place> = self.owners.keys().chain(self.failed.keys()).cloned().collect();
+        places.extend(waiting.iter().flat_map(ids));
         for (no, record) in self.saved.clone() {
-            let placed = self.owners.iter().filter(|(_, (owner, _))| *owner == no);
-            let placed = placed.map(|((device, _), (_, packed))| (device.clone(), packed.clone())).collect();
-            let failed = self.failed.iter().filter(|(_, (owner, _))| *owner == no);
-            let failed = failed.map(|((device, _), (_, packed))| (device.clone(), packed.clone())).collect();
+            let (mut placed, mut failed) = (Vec::new(), Vec::new());
+            for (device, id) in &places {
+                match lies(&self.owners, &self.failed, &waiting, no, device, *id) {
+                    Lies::Nothing => {}
+                    Lies::Entry(packed) => placed.push((device.clone(), packed)),
+                    Lies::Failed(packed) => failed.push((device.clone(), packed)),
+                }
+            }
             self.manager.load(record, placed, failed);
         }
-        self.settle();
+        for (_, no, device, ops) in waiting {
+            let token = self.manager.load_open(no, &device, ops.clone()).expect("whoever waits is known");
+            self.waiting.push_back((token, no, device, ops));
+        }
+        self.take();
+    }
+}
+
+type Place = (DeviceName, FlowId);
+type Owned = BTreeMap<Place, (IntentNo, Packed)>;
+
+/// What the table says: what is decided, and what waits to be.
+fn lies(
+    owners: &Owned,
+    failed: &Owned,
+    waiting: &VecDeque<(Token, IntentNo, DeviceName, Vec<Op>)>,
+    no: IntentNo,
+    device: &DeviceName,
+    id: FlowId,
+) -> Lies {
+    let own = waiting.iter().rev().filter(|(_, of, at, _)| *of == no && at == device);
+    let newest = own.flat_map(|(_, _, _, ops)| ops).find(|op| op.packed().unpack().id(device) == id);
+    let place = (device.clone(), id);
+    let of = |all: &Owned| all.get(&place).filter(|(of, _)| *of == no).map(|(_, packed)| packed.clone());
+    match newest {
+        Some(Op::Put(packed)) => Lies::Entry(packed.clone()),
+        Some(Op::Remove(_)) => Lies::Nothing,
+        None => of(owners).map(Lies::Entry).or(of(failed).map(Lies::Failed)).unwrap_or(Lies::Nothing),
     }
 }
 
@@ -588,6 +631,7 @@ fn over_a_restart_all_stands_as_it_stood() {
     let path = site.path("stays");
     let before = site.states.len();
     site.restart();
+    site.settle();
     assert_eq!(site.path("stays"), path);
     for (key, state) in [
         ("stays", State::Installed),
@@ -646,4 +690,84 @@ fn what_a_device_refused_is_taken_out_of_its_table_however_often_the_way_changes
     site.settle();
     assert_eq!((site.state("one"), site.path("one")), (Some(State::Installed), "a e c".to_owned()));
     assert!(site.failed.is_empty(), "{:?}", site.failed);
+}
+
+#[test]
+fn what_a_refused_write_leaves_is_what_its_table_says_whatever_came_after_it() {
+    let mut site = ring();
+    site.submit("one", simple()).expect("taken");
+    site.settle();
+    site.silent = [at("a:h1").device].into();
+    // Off, on, and off again: `a` has done none of it.
+    site.manager.withdraw("one").expect("taken");
+    site.settle();
+    site.submit("one", simple()).expect("taken");
+    site.settle();
+    site.manager.withdraw("one").expect("taken");
+    site.settle();
+    let (token, ..) = site.waiting.pop_front().expect("the first removal");
+    site.written(token, Err("it is busy".into()));
+    site.take();
+    assert_eq!(site.waiting.len(), 2);
+    // The rule is on its way off by the last of these writes: it has to be put there once more.
+    site.submit("one", simple()).expect("taken");
+    site.silent.clear();
+    site.wait(Duration::from_secs(10));
+    assert_eq!(site.state("one"), Some(State::Installed));
+    arrives(&site, "a:h1", "b:h1");
+}
+
+#[test]
+fn a_link_that_is_taken_back_is_left_and_who_names_it_is_told() {
+    let mut site = ring();
+    let ends = |from: &str, to: &str| (at(&format!("{from}:{to}")), at(&format!("{to}:{from}")));
+    let named = |priority| Intent {
+        kind: Kind::LinkCollection {
+            links: vec![ends("a", "b")],
+            from: vec![at("a:h2")],
+            to: vec![at("b:h2")],
+        },
+        priority,
+        ..simple()
+    };
+    // One stands on it, one names it, one is on its way to it.
+    site.submit("way", simple()).expect("taken");
+    site.submit("named", named(100)).expect("taken");
+    site.settle();
+    let mut comes = from_to("d:h1", "b:h2", Constraints::default());
+    comes.selector.push(Criterion::Field { field: Field::Ipv4Dst, value: 7, mask: None });
+    comes.priority = 101;
+    site.submit("comes", comes).expect("taken");
+    site.take();
+    assert!(site.step(0), "one of its rules is there");
+    for (from, to) in [("a", "b"), ("b", "a")] {
+        let (from, to) = ends(from, to);
+        site.manager.retract(&from, &to);
+    }
+    site.settle();
+    assert_eq!((site.state("way"), site.path("way")), (Some(State::Installed), "a d c b".into()));
+    assert_eq!((site.state("comes"), site.path("comes")), (Some(State::Installed), "d c b".into()));
+    let reason = "the link from a/br0 port b to b/br0 port a is down";
+    assert_eq!((site.state("named"), site.reason("named").as_str()), (Some(State::Failed), reason));
+    arrives(&site, "a:h1", "b:h1");
+    let fate = site.plane.walk_to(site.manager.topology(), &at("d:h1"), 7);
+    assert_eq!(fate, Fate::Out(["b:h2".to_owned()].into()));
+    assert_eq!(site.plane.0.len(), 4 + 3, "{:?}", site.plane.0);
+    // It is said to be there again: with a bandwidth, which before nobody had said of any.
+    let wide = from_to("a:h2", "b:h1", Constraints { bandwidth: Some(1), ..Constraints::default() });
+    site.submit("wide", wide).expect("taken");
+    site.settle();
+    let reason = "no path from a/br0 to b/br0 with the bandwidth asked for; there is one without";
+    assert_eq!((site.state("wide"), site.reason("wide").as_str()), (Some(State::Failed), reason));
+    for (from, to) in [("a", "b"), ("b", "a")] {
+        let traits = LinkTraits { bandwidth: Some(1), ..LinkTraits::default() };
+        let (from, to) = ends(from, to);
+        site.manager.declare(&from, &to, traits).expect("a link");
+    }
+    site.manager.withdraw("named").expect("taken");
+    site.settle();
+    assert_eq!((site.state("wide"), site.path("wide")), (Some(State::Installed), "a b".into()));
+    site.submit("named", named(102)).expect("taken");
+    site.settle();
+    assert_eq!(site.state("named"), Some(State::Installed));
 }

@@ -28,7 +28,7 @@ impl World {
 
     fn goes_round(&self) -> Option<String> {
         self.ingresses().into_iter().find_map(|((device, port), address)| {
-            let round = self.walks((device, port.clone()), address).round?;
+            let round = self.walks((device, port.clone()), address, &BTreeSet::new()).round?;
             let name = &self.network.fabric.devices[device];
             Some(format!("a packet for {address:#x} that comes in at {name} port {port} goes round: {round}"))
         })
@@ -93,7 +93,7 @@ impl World {
         };
         let outs = reached(intent.kind.egress());
         reached(intent.kind.ingress()).into_iter().find_map(|from| {
-            let walk = self.walks(from.clone(), address);
+            let walk = self.walks(from.clone(), address, &outs);
             let well = walk.outs == outs && walk.odd.is_none();
             (!well).then(|| {
                 format!(

@@ -28,6 +28,8 @@ pub type Spot = (usize, Box<str>);
 /// What became of a packet.
 #[derive(Debug, Default)]
 pub struct Walk {
+    /// Where it is to go out, and goes no further.
+    ends: BTreeSet<Spot>,
     /// Where it went out, to hosts.
     pub outs: BTreeSet<Spot>,
     /// Where no rule was for it, or no cable.
@@ -141,9 +143,10 @@ impl World {
             .collect()
     }
 
-    /// A packet for an address comes in.
-    pub(super) fn walks(&self, from: Spot, address: u128) -> Walk {
-        let mut walk = Walk::default();
+    /// A packet for an address comes in. What goes out at one of these ends has arrived, whatever is behind: also at the
+    /// port of a cable of which nobody knew when it was asked for.
+    pub(super) fn walks(&self, from: Spot, address: u128, ends: &BTreeSet<Spot>) -> Walk {
+        let mut walk = Walk { ends: ends.clone(), ..Walk::default() };
         let mut visits = 0;
         self.goes_on(
             &Packet { at: from, tags: Vec::new() },
@@ -207,7 +210,7 @@ impl World {
         visits: &mut usize,
     ) {
         let (device, port) = &out;
-        let Some(cable) = cable_of(port) else {
+        let Some(cable) = cable_of(port).filter(|_| !walk.ends.contains(&out)) else {
             if !tags.is_empty() || walk.outs.contains(&out) {
                 walk.odd = Some(format!("out of device {device} at {port} with {tags:?}"));
             }

@@ -43,7 +43,7 @@ use crate::topology::{DeviceNo, LinkNo, Topology};
 use crate::track::{Concerned, Hope, Tracker};
 use load::Stand;
 use network::Damping;
-use place::{Open, Placed};
+use place::{Open, Placed, labelled};
 use work::Work;
 
 /// Intents of a site: at a kilobyte each a quarter of a gigabyte.
@@ -372,12 +372,57 @@ impl Manager {
         self.settle_shares(no);
     }
 
+    /// A label is given back when no rule has it any more: one that a bridge did not let go of may be tried for long.
     fn settle_shares(&mut self, no: IntentNo) {
         let Some(held) = self.held.get_mut(&no).filter(|held| held.open.is_empty()) else { return };
-        let Some(aside) = &mut held.aside else { return };
-        let (key, leaving) = (held.key.clone(), std::mem::take(&mut aside.leaving));
-        for number in leaving {
+        let Some(aside) = held.aside.as_deref_mut().filter(|aside| !aside.leaving.is_empty()) else { return };
+        let key = held.key.clone();
+        let labelled =
+            held.placed.iter().filter_map(|(device, packed)| labelled(&self.topology, device, packed));
+        let mut has: BTreeSet<(LinkNo, u16)> = labelled
+            .flat_map(|(port, label)| self.topology.links_into(port).iter().map(move |link| (*link, label)))
+            .collect();
+        if let Some((stand, label)) = held.stand.as_ref().and_then(|stand| Some((stand, stand.label?))) {
+            has.retain(|(link, of)| *of != label || !stand.links.contains(link));
+        }
+        let is_had = |number: &u64| {
+            let share = Share { key: key.clone(), number: *number };
+            let held = self.ledger.held(&share);
+            held.into_iter().any(|(link, _, label)| label.is_some_and(|label| has.contains(&(link, label))))
+        };
+        let (stays, goes): (Vec<u64>, Vec<u64>) =
+            std::mem::take(&mut aside.leaving).into_iter().partition(is_had);
+        for number in &stays {
+            let share = Share { key: key.clone(), number: *number };
+            self.given_back.extend(self.ledger.give_back_bandwidth(&share));
+        }
+        aside.leaving = stays;
+        for number in goes {
             self.give_back(key.clone(), number);
+        }
+    }
+
+    /// After a start: labels of rules that are not what an intent stands on, and of those that go, stay its own.
+    fn hold_labels(&mut self, no: IntentNo, rules: &[(DeviceNo, Packed)]) {
+        let Some(held) = self.held.get_mut(&no) else { return };
+        let mut by_label: BTreeMap<u16, BTreeSet<LinkNo>> = BTreeMap::new();
+        for (device, packed) in rules {
+            if let Some((port, label)) = labelled(&self.topology, *device, packed) {
+                by_label.entry(label).or_default().extend(self.topology.links_into(port));
+            }
+        }
+        if let Some((stand, label)) = held.stand.as_ref().and_then(|stand| Some((stand, stand.label?)))
+            && let Some(links) = by_label.get_mut(&label)
+        {
+            links.retain(|link| !stand.links.contains(link));
+        }
+        for (label, links) in by_label.into_iter().filter(|(_, links)| !links.is_empty()) {
+            held.shares += 1;
+            let share = Share { key: held.key.clone(), number: held.shares };
+            let links: Vec<LinkNo> = links.into_iter().collect();
+            self.ledger.take(share, Holder::Intent(held.key.clone()), &links, None, Some(label));
+            let number = held.shares;
+            held.aside().leaving.push(number);
         }
     }
 

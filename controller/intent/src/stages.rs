@@ -196,7 +196,7 @@ impl Onwards {
 }
 
 /// The port whose packets a rule is for.
-fn ingress(topology: &Topology, device: DeviceNo, entry: &Entry) -> Option<PortNo> {
+pub(crate) fn ingress(topology: &Topology, device: DeviceNo, entry: &Entry) -> Option<PortNo> {
     let Entry::Rule(rule) = entry else { return None };
     let port = rule.selector.iter().find_map(|criterion| match criterion {
         Criterion::InPort(port) => Some(port),

@@ -85,6 +85,8 @@ pub enum Change {
     PortDown(PortNo),
     /// No link is at it any more.
     PortFree(PortNo),
+    /// A link is known at it, and was not.
+    PortInner(PortNo),
     /// It is at another port, or not known any more, or was not before.
     Host(HostId),
 }
@@ -616,6 +618,11 @@ impl Topology {
         Ok(link)
     }
 
+    /// Links that end at a port, or did.
+    pub fn links_into(&self, port: PortNo) -> &[LinkNo] {
+        &self.ports[port.0 as usize].into
+    }
+
     /// What the port is connected with, as far as anybody says.
     pub fn neighbour(&self, port: PortNo) -> Option<PortNo> {
         let state = &self.ports[port.0 as usize];
@@ -654,9 +661,12 @@ impl Topology {
                 (true, true) | (false, false) => {}
             }
         }
-        let was_inner = ends.into_iter().zip(inner).filter(|(_, inner)| *inner);
-        for (port, _) in was_inner.filter(|(port, _)| !self.is_inner(*port)).collect::<Vec<_>>() {
-            self.changes.insert(Change::PortFree(port));
+        for (port, was_inner) in ends.into_iter().zip(inner) {
+            match (was_inner, self.is_inner(port)) {
+                (true, false) => self.note(Change::PortFree(port), Change::PortInner(port)),
+                (false, true) => self.note(Change::PortInner(port), Change::PortFree(port)),
+                (true, true) | (false, false) => {}
+            }
         }
         for (link, before) in links.iter().zip(traits) {
             if before != self.traits(*link) {

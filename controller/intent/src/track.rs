@@ -200,7 +200,7 @@ impl<K: Ord + Copy> Tracker<K> {
         for change in changes {
             match change {
                 Change::LinkDown(link) => surely.extend(of(&self.by_link, link)),
-                Change::PortDown(port) => surely.extend(of(&self.by_port, port)),
+                Change::PortDown(port) | Change::PortInner(port) => surely.extend(of(&self.by_port, port)),
                 Change::LinkChanged(link) => {
                     surely.extend(of(&self.by_link, link));
                     self.hope_for(*link, &mut surely, &mut perhaps);

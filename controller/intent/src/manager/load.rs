@@ -219,7 +219,8 @@ impl Manager {
             known.sort_by_key(|(device, _)| *device);
             known
         };
-        let (placed, refused) = (Placed::of(numbered(placed)), numbered(refused));
+        let (rules, refused) = (numbered(placed), numbered(refused));
+        let placed = Placed::of(rules.clone());
         let kept = KeptIntent::new(&intent);
         let link = |(from, to): &(ConnectPoint, ConnectPoint)| self.topology.link(from, to);
         let paths: Option<Vec<Path>> =
@@ -298,6 +299,7 @@ impl Manager {
         self.counts[state as usize] += 1;
         self.by_key.insert(key, no);
         self.held.insert(no, Box::new(held));
+        self.hold_labels(no, &rules);
         if !is_still {
             self.todo.surely(no, &"the controller started".into());
         }
@@ -321,7 +323,10 @@ impl Manager {
         let held = self.held.get_mut(&no)?;
         self.next_token += 1;
         let token = Token(self.next_token);
+        let rules: Vec<(DeviceNo, Packed)> = ops.iter().map(|op| (device, op.packed().clone())).collect();
         held.open.insert(token, Open { device, ops });
+        self.hold_labels(no, &rules);
+        let held = self.held.get_mut(&no)?;
         self.tokens.insert(token, no);
         if held.standing.state != State::Installed {
             self.todo.surely(no, &"the controller started".into());

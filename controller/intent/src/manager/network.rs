@@ -248,7 +248,9 @@ impl Manager {
 
     /// What happened, for people.
     pub(super) fn told(&self, changes: &BTreeSet<Change>) -> String {
-        let is_loss = |change: &&Change| matches!(change, Change::LinkDown(_) | Change::PortDown(_));
+        let is_loss = |change: &&Change| {
+            matches!(change, Change::LinkDown(_) | Change::PortDown(_) | Change::PortInner(_))
+        };
         let told = changes.iter().find(is_loss).or_else(|| changes.first());
         let text = told.map(|change| told_of(&self.topology, change)).unwrap_or_default();
         match changes.len() {
@@ -273,6 +275,7 @@ fn told_of(topology: &Topology, change: &Change) -> String {
             Some(known) => format!("host {host} is at {}", known.location),
             None => format!("nobody knows where host {host} is any more"),
         },
+        Change::PortInner(port) => format!("a link is known at {}", topology.point(*port)),
         Change::PortFree(port) => format!("{} has no link any more", topology.point(*port)),
     }
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use muster_shared::model::flow::{Entry, Packed};
+use muster_shared::model::flow::{Criterion, Entry, Field, Packed};
 
 use super::Op;
-use crate::stages::{Identity, identity};
-use crate::topology::DeviceNo;
+use crate::stages::{Identity, identity, ingress};
+use crate::topology::{DeviceNo, PortNo, Topology};
 
 /// As few bytes as can be: there may be hundreds of thousands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,6 +28,21 @@ pub enum Lies {
 pub(super) struct Open {
     pub device: DeviceNo,
     pub ops: Vec<Op>,
+}
+
+/// Of a field that says with this much which VLAN, and besides that there is one.
+const VLAN_IDS: u128 = 0x0fff;
+
+/// The port at which a rule takes packets with a label, and the label.
+pub(super) fn labelled(topology: &Topology, device: DeviceNo, packed: &Packed) -> Option<(PortNo, u16)> {
+    let entry = packed.unpack();
+    let port = ingress(topology, device, &entry)?;
+    let Entry::Rule(rule) = &entry else { return None };
+    let label = rule.selector.iter().find_map(|criterion| match criterion {
+        Criterion::Field { field: Field::VlanVid, value, .. } => Some(*value & VLAN_IDS),
+        Criterion::InPort(_) | Criterion::Field { .. } => None,
+    })?;
+    Some((port, u16::try_from(label).ok()?))
 }
 
 impl Placed {

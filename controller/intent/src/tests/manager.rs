@@ -771,3 +771,70 @@ fn a_link_that_is_taken_back_is_left_and_who_names_it_is_told() {
     site.settle();
     assert_eq!(site.state("named"), Some(State::Installed));
 }
+
+#[test]
+fn a_label_is_its_intents_as_long_as_a_rule_has_it() {
+    for restarts in [false, true] {
+        let mut site = Site::new("a-b b-c a-d=2 d-c=2");
+        let vlan = |to: &str, address, priority| {
+            let mut intent = from_to("a:h1", to, Constraints { vlan: true, ..Constraints::default() });
+            intent.selector.push(Criterion::Field { field: Field::Ipv4Dst, value: address, mask: None });
+            Intent { priority, ..intent }
+        };
+        site.submit("one", vlan("c:h1", 1, 200)).expect("taken");
+        site.settle();
+        // It moves, and `b` neither does as it is told nor says so, or does not let go of its rule.
+        site.silent = [at("b:h1").device].into();
+        site.cable("a", "b", false);
+        site.settle();
+        assert_eq!((site.state("one"), site.path("one")), (Some(State::Installed), "a d c".to_owned()));
+        if restarts {
+            site.restart();
+        } else {
+            let (token, ..) = site.waiting.pop_front().expect("the old way's rule goes");
+            site.written(token, Err("it is busy".into()));
+        }
+        site.cable("a", "b", true);
+        site.now = site.now + Duration::from_millis(600);
+        site.take();
+        site.submit("two", vlan("b:h2", 2, 100)).expect("taken");
+        site.take();
+        let label = |key: &str| {
+            let no = site.manager.find(key).expect("it is there");
+            site.manager.record(no).expect("it is there").label
+        };
+        assert_eq!((label("one"), label("two")), (Some(1), Some(2)), "{restarts}");
+        site.silent.clear();
+        site.wait(Duration::from_secs(10));
+        let fate = site.plane.walk_to(site.manager.topology(), &at("a:h1"), 2);
+        assert_eq!(fate, Fate::Out(["b:h2".to_owned()].into()));
+        for key in ["one", "two"] {
+            site.manager.withdraw(key).expect("taken");
+        }
+        site.settle();
+        assert!(site.manager.ledger().is_empty() && site.plane.0.is_empty());
+    }
+}
+
+#[test]
+fn an_end_that_turns_out_to_lead_to_another_bridge_is_none() {
+    let mut site = Site::new("a-b");
+    site.submit("one", from_to("a:h1", "b:h2", Constraints::default())).expect("taken");
+    let mut two = from_to("a:h2", "b:h1", Constraints::default());
+    two.priority = 101;
+    site.submit("two", two).expect("taken");
+    site.settle();
+    assert_eq!((site.state("one"), site.state("two")), (Some(State::Installed), Some(State::Installed)));
+    // Somebody says that there is a cable between the two hosts' ports.
+    let traits = LinkTraits::default();
+    site.manager.declare(&at("a:h1"), &at("b:h1"), traits).expect("a link");
+    site.settle();
+    for key in ["one", "two"] {
+        assert_eq!(site.state(key), Some(State::Failed));
+        assert!(site.reason(key).contains("ports without a link"), "{}", site.reason(key));
+    }
+    assert!(site.plane.0.is_empty());
+    site.manager.retract(&at("a:h1"), &at("b:h1"));
+    site.settle();
+    assert_eq!((site.state("one"), site.state("two")), (Some(State::Installed), Some(State::Installed)));
+}

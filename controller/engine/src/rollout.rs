@@ -5,6 +5,7 @@
 //! was COMPLETE needs no canary and no pause, and nobody stops it; nor need what was rolled out to the end before, as for a
 //! node that joins later.
 
+mod policy;
 mod steer;
 mod view;
 mod wave;
@@ -15,10 +16,11 @@ use std::sync::Arc;
 use muster_template::{Kind, Set, Tree};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::policy::Ended;
+use self::policy::{Health, Kept, Policy, Standing, State};
 pub use self::steer::RolloutAction;
 pub use self::view::RolloutView;
-pub(crate) use self::wave::{Ended, Wave};
-use self::wave::{Health, Kept, Policy, Standing, State};
+pub(crate) use self::wave::Wave;
 use crate::engine::{Engine, Todo};
 use crate::node::NodeKey;
 use crate::record::{StackAction, Status};

@@ -8,7 +8,8 @@ use muster_template::suggestion;
 use serde::{Deserialize, Serialize};
 
 use super::named;
-use super::wave::{State, Wave};
+use super::policy::State;
+use super::wave::Wave;
 use crate::engine::Engine;
 use crate::record::Status;
 use crate::request::{Answer, Refusal};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::wave::State;
+use super::policy::State;
 use crate::engine::Engine;
 use crate::stack::{Stack, Stage};
 

@@ -82,7 +82,11 @@ impl World {
                             is.reason
                         )
                     });
-                    let wrong = self.reference.stack_went(was.as_deref(), &is, &self.shared.borrow().tables);
+                    let wrong = {
+                        let shared = self.shared.borrow();
+                        let was_complete = shared.fleet.completed.contains(&is.id);
+                        self.reference.stack_went(was.as_deref(), &is, was_complete, &shared.tables)
+                    };
                     wrong.into_iter().for_each(|wrong| self.violate(wrong));
                 }
                 Noted::Intent(is) => self.note(|_| {
@@ -102,6 +106,7 @@ impl World {
                 }
             }
         }
+        self.shared.borrow_mut().fleet.completed.clear();
     }
 
     /// Those that are retained leave what they made, also to one that goes in the same turn.

@@ -8,7 +8,8 @@ use muster_engine::record::{Change, ResourceRecord, StackAction, Status};
 use muster_shared::NodeId;
 use muster_shared::model::{Action, Claim, Down, Job, ReportKey};
 
-use super::plan::HIDDEN;
+use super::fleet;
+use super::plan::{HIDDEN, split};
 use super::store::{Leaving, Shared, Suspect, Tables, brief};
 
 /// A hidden value where operators read.
@@ -72,7 +73,14 @@ pub fn leaves(shared: &mut Shared, node: &NodeId, connection: u64, message: &Dow
                 let unless_greeted = Some(node.clone());
                 shared.suspects.push(Suspect { resource, generation, wrong, unless_greeted });
             }
-            not_written(&shared.tables, node, job, first)
+            let wrong = not_written(&shared.tables, node, job, first);
+            if wrong.is_some() || !first || !job.action.applies() {
+                return wrong;
+            }
+            if let Some(wrong) = fleet::begins(shared, node, job) {
+                shared.suspects.push(Suspect { resource, generation, wrong, unless_greeted: None });
+            }
+            None
         }
         Down::Acknowledge(key) => acknowledged(&shared.tables, *key),
         Down::Welcome(_) => {
@@ -132,8 +140,10 @@ fn out_of_turn(shared: &Shared, node: &NodeId, job: &Job, first: bool, is_new: b
     }
     match job.action {
         // One that is out stays out when somebody changes what it needs, and is said again.
-        Action::Create | Action::Update if is_new => too_early(shared, row).and_then(name),
-        Action::Delete | Action::Retain if first => still_needed(tables, row).and_then(name),
+        Action::Create | Action::Update if is_new && !fleet::goes_on(shared, row, job) => {
+            too_early(shared, row).and_then(name)
+        }
+        Action::Delete | Action::Retain if first => still_needed(shared, row).and_then(name),
         Action::Create | Action::Update | Action::Delete | Action::Retain | Action::Check => None,
     }
 }
@@ -152,7 +162,8 @@ fn hooked(shared: &Shared, row: &ResourceRecord, job: &Job) -> Option<Hook> {
         return None;
     }
     let text = shared.tables.revisions.get(&(stack.id, stack.revision))?;
-    let hooks = shared.plans.get(&text.name)?.hooks.get(&*row.name)?;
+    let hooks = &shared.plans.get(&text.name)?.hooks;
+    let hooks = hooks.get(&*row.name).or_else(|| hooks.get(split(&row.name).0))?;
     let bit = Hook::ALL.iter().position(|other| *other == hook)?;
     (hooks.contains(&hook) && row.progress.hooks_cleared & (1 << bit) == 0).then_some(hook)
 }
@@ -192,21 +203,24 @@ fn too_early(shared: &Shared, row: &ResourceRecord) -> Option<String> {
         return Some(format!("{} is not in {}", row.name, plan.name));
     };
     let ready = |need: &String| {
-        let inside = format!("{need}/");
+        let inside = [format!("{need}/"), format!("{need}[")];
         let is_it = |other: &&ResourceRecord| {
-            let is_of_it = *other.name == **need || other.name.starts_with(&inside);
+            let is_in = |inside: &String| other.name.starts_with(inside);
+            let is_of_it = *other.name == **need || inside.iter().any(is_in);
             other.stack == row.stack && is_of_it && other.dropped.is_none()
         };
-        // A group and a nested stack are ready when all that is in them is.
+        // A group, a nested stack and what is there for each node are ready when all that is in them is. Where there is
+        // none on a node, nobody waits for it there.
         let mut rows = tables.rows.values().filter(is_it).map(|other| other.progress.observed_ready);
-        rows.next() == Some(true) && rows.all(|ready| ready)
+        rows.next().unwrap_or(split(need).1.is_some()) && rows.all(|ready| ready)
     };
     let missing = needs.iter().find(|need| !ready(need))?;
     Some(format!("{} needs {missing}, which is not ready ({})", row.name, plan.name))
 }
 
 /// Clean-up comes last, and only when nothing needs the row any more.
-fn still_needed(tables: &Tables, row: &ResourceRecord) -> Option<String> {
+fn still_needed(shared: &Shared, row: &ResourceRecord) -> Option<String> {
+    let tables = &shared.tables;
     if row.lost_from.is_some() {
         return None;
     }
@@ -219,6 +233,9 @@ fn still_needed(tables: &Tables, row: &ResourceRecord) -> Option<String> {
         return Some(format!("{} is still needed by {}", row.name, by.name));
     }
     let stack = tables.stacks.get(&row.stack).filter(|stack| !stack.delete_first)?;
+    if shared.fleet.is_leaving(row.id, stack.traversal) {
+        return None;
+    }
     let mut rows = tables.rows.values().filter(|other| other.stack == stack.id && other.dropped.is_none());
     let unready = rows.find(|other| !other.progress.observed_ready)?;
     Some(format!("{} is not ready yet, and clean-up comes last", unready.name))

@@ -24,6 +24,8 @@ pub struct Operators {
     pub flows: Dice,
     /// Of those that send signals.
     pub signals: Dice,
+    /// Of those that see to the fleet.
+    pub fleet: Dice,
     /// Makes what they want.
     pub maker: Maker,
     stacks: usize,
@@ -55,6 +57,7 @@ impl Operators {
             dice: Dice::new(seed, "operators"),
             flows: Dice::new(seed, "flow operators"),
             signals: Dice::new(seed, "signals"),
+            fleet: Dice::new(seed, "fleet"),
             maker: Maker::new(seed, nodes),
             stacks,
             tokens: 0,
@@ -113,13 +116,14 @@ impl World {
         let secret = TokenSecret(secret);
         let name = self.machines[at].name.clone();
         let wall = WALL + self.now.0.as_secs();
+        let labels = self.labels_at_first();
         let token = NewToken {
             id,
             secret_hash: secret.digest(),
             expires: wall + 3600,
             uses: 1,
             name: Some(name.to_string()),
-            labels: std::collections::BTreeMap::new(),
+            labels,
             rate: None,
         };
         if !matches!(self.ask(Request::NewToken(token), false), Some(Ok(_))) {

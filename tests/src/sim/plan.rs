@@ -1,6 +1,7 @@
 //! What operators want: small stacks made at random, as data that the reference model knows and as templates that
 //! Muster is given.
 
+mod each;
 mod make;
 mod script;
 mod tree;
@@ -12,6 +13,7 @@ use muster_shared::model::OnDelete;
 use muster_shared::model::flow::{DeviceName, FlowId, Packed};
 use serde_json::{Map, Value as Json, json};
 
+pub use each::{Each, ROLE, Rollout, Selector, Share, member, role, split};
 pub use make::SHARED;
 pub use make::{FOUND, Maker, Mood};
 pub use script::{CONFIG, HANDLE, Runs, Script, gist, output};
@@ -56,6 +58,8 @@ pub struct Resource {
     pub external: Option<String>,
     /// What the parameter says that its condition asks for, if it has one.
     pub on: Option<bool>,
+    /// There is one for each of these nodes.
+    pub each: Option<Each>,
 }
 
 /// What a resource is.
@@ -96,6 +100,8 @@ pub enum Value {
     All(String, String),
     /// The address of a port.
     Address(String),
+    /// The name of the node that a member is on.
+    Own,
 }
 
 impl Value {
@@ -107,13 +113,14 @@ impl Value {
             Value::Attribute(of, key) => json!({"get_attr": [of, key]}),
             Value::All(of, key) => json!({"list_join": [",", {"get_attr": [of, key]}]}),
             Value::Address(of) => json!({"get_attr": [of, "fixed_ips", 0, "ip_address"]}),
+            Value::Own => json!({"get_node": "name"}),
         }
     }
 
     fn refers_to(&self) -> Option<&String> {
         match self {
             Value::Id(of) | Value::Attribute(of, _) | Value::All(of, _) | Value::Address(of) => Some(of),
-            Value::Text(_) | Value::Hidden => None,
+            Value::Text(_) | Value::Hidden | Value::Own => None,
         }
     }
 }
@@ -121,7 +128,15 @@ impl Value {
 impl Resource {
     /// Nothing but this.
     pub fn of(what: What) -> Self {
-        Self { node: None, depends_on: BTreeSet::new(), what, retain: false, external: None, on: None }
+        Self {
+            node: None,
+            depends_on: BTreeSet::new(),
+            what,
+            retain: false,
+            external: None,
+            on: None,
+            each: None,
+        }
     }
 
     /// Whether its condition lets it be.
@@ -234,8 +249,16 @@ impl Resource {
         if let Some(id) = &self.external {
             resource.insert("external_id".into(), json!(id));
         }
+        if let Some(each) = &self.each {
+            each.json(&mut resource);
+        }
         if !self.depends_on.is_empty() {
-            resource.insert("depends_on".into(), json!(self.depends_on));
+            let is_barrier = |name| self.each.as_ref().is_some_and(|each| each.barriers.contains(name));
+            let needs = self.depends_on.iter().map(|name| match is_barrier(name) {
+                true => json!({"resource": name, "scope": "all"}),
+                false => json!(name),
+            });
+            resource.insert("depends_on".into(), needs.collect());
         }
         resource.into()
     }

@@ -12,8 +12,9 @@ use muster_engine::record::{StackAction, StackRecord, Status};
 use muster_shared::{ResourceId, StackName};
 
 use super::count::Counts;
+use super::fleet;
 use super::machine::Machine;
-use super::plan::Plan;
+use super::plan::{Plan, member, split};
 use super::store::Tables;
 pub use tree::addresses;
 
@@ -79,6 +80,8 @@ struct History {
     is_checked: bool,
     /// What stays the same from one revision to the next.
     kept: Kept,
+    /// Those that are there for a node, when it was COMPLETE last.
+    members: BTreeSet<String>,
 }
 
 /// All that operators did, as it was taken.
@@ -124,6 +127,18 @@ impl History {
         self.is_complete = false;
     }
 
+    /// Somebody is meant who has no member, or the other way round.
+    fn is_unfit(&self, tables: &Tables) -> bool {
+        let resources = self.plan().map(|plan| plan.resources.iter()).into_iter().flatten();
+        resources.filter(|(_, resource)| resource.is_there()).any(|(name, resource)| {
+            let Some(each) = &resource.each else { return false };
+            let has = |node: &str| self.members.contains(&member(name, node));
+            let meant = each.nodes(tables.nodes.values(), has);
+            let own = self.members.iter().filter(|it| split(it).0 == name).count();
+            own != meant.len() || !meant.into_iter().all(has)
+        })
+    }
+
     /// What the stack is to be.
     fn plan(&self) -> Option<&Plan> {
         self.revisions.get(&self.revision)?.as_deref()
@@ -141,11 +156,13 @@ impl Reference {
         self.expected = None;
     }
 
-    /// A stack's record changed; what is wrong with that comes back.
+    /// A stack's record changed; what is wrong with that comes back. `was_complete`: it was since it did last, if only for
+    /// a moment.
     pub fn stack_went(
         &mut self,
         was: Option<&StackRecord>,
         is: &StackRecord,
+        was_complete: bool,
         tables: &Tables,
     ) -> Option<String> {
         if was.is_none() {
@@ -154,6 +171,7 @@ impl Reference {
         let history = self.stacks.entry(is.name.clone()).or_default();
         if history.traversal != is.traversal {
             history.traversal = is.traversal;
+            let was_checked = history.is_checked;
             let asked = self.expected.take_if(|(name, _)| *name == is.name).map(|(_, asked)| asked);
             if let Some(asked) = &asked {
                 history.begin(asked);
@@ -171,6 +189,17 @@ impl Reference {
                     && history.revision == is.revision =>
                 {
                     // It is not COMPLETE any more, whatever a check has said.
+                    (history.is_complete, history.is_checked) = (false, false);
+                }
+                // Other nodes than before are meant.
+                None if is.action == StackAction::Update
+                    && history.revision == is.revision
+                    && (was_complete || history.is_unfit(tables)) =>
+                {
+                    if was_complete && !history.is_complete && !was_checked {
+                        history.complete.insert(0, is.revision);
+                    }
+                    self.counts.add("fleet stack is walked again");
                     (history.is_complete, history.is_checked) = (false, false);
                 }
                 None | Some(_) => {
@@ -207,6 +236,9 @@ impl Reference {
                     ));
                 }
             }
+        }
+        if is_complete {
+            history.members = fleet::members(is.id, tables).map(str::to_owned).collect();
         }
         let is_new = is_complete && !history.is_complete && is.action != StackAction::Check;
         history.is_complete = is_complete;

@@ -8,7 +8,7 @@ use muster_shared::ResourceId;
 use muster_shared::model::Job;
 
 use super::host::Host;
-use super::plan::{Value, What};
+use super::plan::{Value, What, split};
 use super::store::Tables;
 use super::world::World;
 
@@ -64,7 +64,7 @@ impl World {
         let revisions = shared.tables.revisions.range((by.stack, 0)..=(by.stack, u32::MAX));
         let mut found = false;
         for plan in revisions.filter_map(|(_, text)| shared.plans.get(&text.name)) {
-            let value = match plan.resources.get(&*by.name).map(|resource| &resource.what) {
+            let value = match plan.resources.get(split(&by.name).0).map(|resource| &resource.what) {
                 Some(What::Dummy { values, .. }) => values.get(key),
                 Some(What::Script(script)) if key == "a" => Some(&script.input),
                 _ => continue,
@@ -72,7 +72,7 @@ impl World {
             match value {
                 Some(Value::Attribute(..) | Value::All(..) | Value::Address(_)) => return false,
                 Some(Value::Id(_)) => found = true,
-                Some(Value::Text(_) | Value::Hidden) | None => {}
+                Some(Value::Text(_) | Value::Hidden | Value::Own) | None => {}
             }
         }
         found

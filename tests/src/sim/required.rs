@@ -238,6 +238,47 @@ const TREES: [&str; 32] = [
     "subnet still has ports",
 ];
 
+const FLEETS: [&str; 14] = [
+    "member begins",
+    "member begins after its pair",
+    "member begins behind a barrier",
+    "member comes by a label",
+    "member comes with its node",
+    "member comes with a revision",
+    "member comes during an operation",
+    "member comes between two",
+    "member goes by a label",
+    "member goes with its node",
+    "member goes with a revision",
+    "member goes during an operation",
+    "member goes between two",
+    "stack is walked again",
+];
+
+const FLEET_OPERATORS: [&str; 2] = ["label: taken", "label: refused"];
+
+const ROLLOUTS: [&str; 8] = [
+    "member begins",
+    "member begins, proven",
+    "canary failed",
+    "canary was disturbed",
+    "aborted for its failures",
+    "aborted by an operator",
+    "ended",
+    "goes on after a restart",
+];
+
+const ROLLOUT_OPERATORS: [&str; 8] = [
+    "pause: taken",
+    "pause: refused",
+    "resume: taken",
+    "resume: refused",
+    "promote: taken",
+    "promote: refused",
+    "abort: taken",
+    "abort: refused",
+];
+
 const SCRIPTS: [&str; 15] = [
     "begins Create",
     "begins Update",
@@ -341,6 +382,10 @@ pub fn missing(counts: &Counts, network: bool) -> Vec<String> {
     let flows = FLOWS.iter().map(|what| format!("flow {what}"));
     let flow_operators = FLOW_OPERATORS.iter().map(|deed| format!("operator flow {deed}"));
     let trees = TREES.iter().map(|what| format!("tree {what}"));
+    let fleets = FLEETS.iter().map(|what| format!("fleet {what}"));
+    let fleet_operators = FLEET_OPERATORS.iter().map(|deed| format!("operator fleet {deed}"));
+    let rollouts = ROLLOUTS.iter().map(|what| format!("rollout {what}"));
+    let rollout_operators = ROLLOUT_OPERATORS.iter().map(|deed| format!("operator rollout {deed}"));
     let scripts = SCRIPTS.iter().map(|what| format!("script {what}"));
     let intents = INTENTS.iter().filter(|_| network).map(|what| format!("intent {what}"));
     let intent_operators = INTENT_OPERATORS.iter().filter(|_| network).map(|deed| format!("operator {deed}"));
@@ -353,6 +398,10 @@ pub fn missing(counts: &Counts, network: bool) -> Vec<String> {
         .chain(flows)
         .chain(flow_operators)
         .chain(trees)
+        .chain(fleets)
+        .chain(fleet_operators)
+        .chain(rollouts)
+        .chain(rollout_operators)
         .chain(scripts)
         .chain(intents)
         .chain(intent_operators)

@@ -118,6 +118,7 @@ impl World {
         self.later(Duration::from_secs(1), Event::Operator);
         self.later(Duration::from_secs(2), Event::FlowOperator);
         self.later(Duration::from_secs(3), Event::Signaller);
+        self.later(Duration::from_secs(7), Event::FleetOperator);
         if self.options.faults != Level::None {
             self.later(Duration::from_secs(5), Event::Chaos);
         }
@@ -248,6 +249,7 @@ impl World {
                 self.asks(&name, Asked::Delete, Request::Delete { name: name.clone() });
                 self.settles("after a delete that had failed");
             }
+            self.resumes_rollouts(&name);
             if self.failures_would_come_back(&name) {
                 let plan = self.operators.maker.make_without_handle(n);
                 self.makes_sound(&name, plan);

@@ -21,15 +21,17 @@ use muster_intent::phase::State;
 use muster_shared::model::flow::DeviceName;
 use muster_shared::model::{Action, Claim, ContentDigest, Down, ReportKey};
 use muster_shared::seal::SealPublic;
-use muster_shared::{Epoch, Generation, MonoTime, NodeId, ResourceId, StackName};
+use muster_shared::{Attempt, Epoch, Generation, MonoTime, NodeId, ResourceId, StackName};
 use muster_template::{Environment, Kind};
 
 use super::addresses::{self, Held};
 use super::count::Counts;
+use super::fleet::Fleet;
 use super::flow::Model;
 use super::invariant;
 use super::network::{Wishes, counted, state_is_right};
 use super::plan::Plan;
+use super::rollout::{self, Rollouts};
 use super::signal::Signals;
 
 /// What the database holds.
@@ -148,6 +150,10 @@ pub struct Shared {
     pub now: MonoTime,
     /// Signals, and who waits for them.
     pub signals: Signals,
+    /// What is for each node.
+    pub fleet: Fleet,
+    /// Changes that go through it in batches.
+    pub rollouts: Rollouts,
     /// What was refused of the address plan in this commit.
     pub refused: Vec<ProgressRecord>,
     /// Jobs that may be with one node at a time.
@@ -215,8 +221,13 @@ impl Shared {
                 tables.disclaim(row.id, claims);
                 tables.claim(&row, claims);
                 let is = row_state(&row);
-                begins(&mut self.began, tables, &row);
+                if begins(&mut self.began, tables, &row) {
+                    self.rollouts.fresh.push(row.id);
+                }
                 let old = tables.rows.insert(row.id, (*row).clone());
+                let stack = tables.stacks.get(&row.stack);
+                let counted = self.fleet.row_went(old.as_ref(), &row, stack, self.now);
+                counted.into_iter().for_each(|what| self.counts.add(what));
                 self.told(old.as_ref().map(|old| &old.progress), &row.progress);
                 self.deployment_went(old.as_ref().map(|old| &old.progress), &row);
                 self.signals_went(old.as_ref().map(|old| &old.progress), &row);
@@ -235,7 +246,9 @@ impl Shared {
                 let is = row_state(row);
                 let row = row.clone();
                 tables.claim(&row, claims);
-                begins(&mut self.began, tables, &row);
+                if begins(&mut self.began, tables, &row) {
+                    self.rollouts.fresh.push(row.id);
+                }
                 self.told(Some(&old), &row.progress);
                 self.deployment_went(Some(&old), &row);
                 self.signals_went(Some(&old), &row);
@@ -252,7 +265,10 @@ impl Shared {
                 }
             }
             Change::Edges { needed_by, requires } => drop(tables.edges.insert(needed_by, requires)),
-            Change::Node(node) => drop(tables.nodes.insert(node.name.clone(), *node)),
+            Change::Node(node) => {
+                self.fleet.node_went(tables.nodes.get(&node.name), &node, self.now);
+                tables.nodes.insert(node.name.clone(), *node);
+            }
             Change::NodeRemoved(name) => drop(tables.nodes.remove(&name)),
             Change::Token(token) => drop(tables.tokens.insert(token.token.id, *token)),
             Change::TokenRemoved(id) => drop(tables.tokens.remove(&id)),
@@ -260,6 +276,10 @@ impl Shared {
             Change::ContentRemoved(digest) => drop(tables.contents.remove(&digest)),
             Change::Event(event) => {
                 tables.last_event.insert(event.stack, event.number);
+                let is_check = event.action == StackAction::Check.as_str();
+                if event.resource.is_none() && event.status == Status::Complete.as_str() && !is_check {
+                    self.fleet.completed.insert(event.stack);
+                }
                 if event.reason.starts_with("expanded:") {
                     self.counts.add("tree is laid out anew");
                 }
@@ -284,6 +304,12 @@ impl Shared {
 
     /// What is said of a row; a random text is drawn once.
     fn told(&mut self, was: Option<&ProgressRecord>, is: &ProgressRecord) {
+        let is_set = self.tables.rows.get(&is.id).is_some_and(|row| row.kind == Kind::Set);
+        let steps = was.filter(|_| is_set).and_then(|was| rollout::counted(was, is));
+        if steps.is_some_and(rollout::is_abort) {
+            self.rollouts.aborted.push(is.id);
+        }
+        steps.into_iter().for_each(|what| self.counts.add(what));
         let text = |progress: &ProgressRecord| progress.attributes.get("value").cloned();
         let is_same = self.tables.rows.get(&is.id).is_none_or(|row| row.kind != Kind::RandomString)
             || was.and_then(text).is_none_or(|was| text(is) == Some(was));
@@ -374,13 +400,16 @@ impl Tables {
     }
 }
 
-/// Remembers in which traversal a job began.
-fn begins(began: &mut BTreeMap<(ResourceId, Generation), u64>, tables: &Tables, row: &ResourceRecord) {
-    if let Some(stack) = tables.stacks.get(&row.stack)
-        && row.progress.in_flight
-    {
-        began.entry((row.physical, row.progress.generation)).or_insert(stack.traversal);
-    }
+/// Remembers in which traversal a job began; whether it has just done so.
+fn begins(
+    began: &mut BTreeMap<(ResourceId, Generation), u64>,
+    tables: &Tables,
+    row: &ResourceRecord,
+) -> bool {
+    let Some(stack) = tables.stacks.get(&row.stack).filter(|_| row.progress.in_flight) else { return false };
+    let before = began.len();
+    began.entry((row.physical, row.progress.generation)).or_insert(stack.traversal);
+    began.len() > before
 }
 
 /// A row in a line.
@@ -462,6 +491,10 @@ impl Store for SimStore {
         if let Some(doubled) = invariant::claimed_twice(&shared.tables, &claims) {
             shared.violate(doubled);
         }
+        let it = &mut *shared;
+        it.fleet.committed(&it.tables);
+        it.rollouts.committed(&it.tables, it.now);
+        rollout::begin(it);
         shared.plan_is_right(&held);
         shared.signals_are_right();
         if flows {
@@ -486,10 +519,18 @@ impl Store for SimStore {
             // What was about to leave when the controller ended may be out for all that anybody knows.
             let shared = &mut *self.0.borrow_mut();
             let out = shared.tables.rows.values().filter(|row| row.progress.in_flight);
-            shared.sent.extend(out.map(|row| (row.physical, row.progress.generation)));
+            for row in out {
+                let ProgressRecord { generation, attempt, .. } = row.progress;
+                shared.sent.insert((row.physical, generation));
+                let key = ReportKey { resource: row.physical, generation, attempt: Attempt(attempt) };
+                shared.tried.insert(key);
+            }
             let waiting = shared.tables.rows.values().filter(|row| row.progress.waited.is_some()).count();
             if waiting > 0 {
                 shared.counts.add("wait goes on after a restart");
+            }
+            if shared.tables.rows.values().any(|row| row.progress.attributes.contains_key("rollout")) {
+                shared.counts.add("rollout goes on after a restart");
             }
             for (record, _) in shared.tables.intents.intents.values() {
                 if record.state != State::Installed {

@@ -79,6 +79,8 @@ pub enum Event {
     SwitchStarts(usize, u64),
     /// Somebody sends a signal.
     Signaller,
+    /// An operator of the fleet does something.
+    FleetOperator,
     /// A bridge that went is there again.
     BridgeBack(usize, &'static str),
     /// The script that left this line ends.
@@ -316,6 +318,7 @@ impl World {
             Event::PutsBack(at, link, mtu) => self.puts_back_by_hand(at, &link, mtu),
             Event::IsBack(at, cut) => self.is_back(at, cut),
             Event::EndsWhileCut(at, life, power_cut) => self.ends_while_cut(at, life, power_cut),
+            Event::FleetOperator => self.fleet_operator_acts(),
             Event::Signaller => self.signaller_acts(),
             Event::FlowOperator => self.flow_operator_acts(),
             Event::FlowEnds(at, bridge, id, number) => self.flow_ends(at, &bridge, id, number),

@@ -88,6 +88,10 @@ impl Wave {
         let mut wave = Self::of(policy, other.kept.clone());
         (wave.gone, wave.awaited) = (other.gone.clone(), other.awaited.clone());
         (wave.changed, wave.ended_at) = (changed, ended_at);
+        // A percentage of nobody is no canary: it is one as soon as there are members.
+        let Kept { batch, begun, failed, left, .. } = &other.kept;
+        let is_untouched = [batch, begun, failed, left].iter().all(|names| names.is_empty());
+        wave.kept.canary |= is_untouched && other.policy.canary == 0 && policy.canary > 0;
         wave
     }
 

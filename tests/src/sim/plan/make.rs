@@ -1,5 +1,6 @@
 //! Makes plans at random: names, places and values are few, so that they meet.
 
+mod each;
 mod tree;
 
 pub use tree::SHARED;
@@ -45,12 +46,15 @@ fn adopted(stack: usize) -> Resource {
         retain: false,
         external: Some(format!("found-{stack}")),
         on: None,
+        each: None,
     }
 }
 
 /// What plans are made of.
 pub struct Maker {
     dice: Dice,
+    /// Of what is for each node.
+    fleet: Dice,
     made: u64,
     nodes: Vec<String>,
     /// By stack number.
@@ -86,6 +90,7 @@ impl Maker {
     pub fn new(seed: u64, nodes: Vec<String>) -> Self {
         Self {
             dice: Dice::new(seed, "plans"),
+            fleet: Dice::new(seed, "sets"),
             made: 0,
             nodes,
             newest: BTreeMap::new(),
@@ -101,7 +106,9 @@ impl Maker {
             plan.resources.keys().filter(|it| !FIXED.contains(&&***it)).cloned().collect();
         let name = self.dice.pick(&names);
         let value = Value::Text(format!("w{}", self.dice.below(1000)));
-        match &mut plan.resources.get_mut(name)?.what {
+        let resource = plan.resources.get_mut(name)?;
+        self.changes_selector(resource);
+        match &mut resource.what {
             What::Dummy { values, .. } => drop(values.insert("k".to_owned(), value)),
             What::File { content, .. } => *content = value,
             What::Network { links, .. } => {
@@ -149,6 +156,7 @@ impl Maker {
         if self.dice.one_in(2) {
             plan.resources.insert(HANDLE.to_owned(), Resource::of(What::Here(Here::Handle)));
         }
+        self.first_sets(stack, mood, &mut plan);
         for (at, name) in names.iter().enumerate() {
             let mut resource = self.resource(stack, mood, &plan, &names[..at], &mut taken);
             // That the members are ports is not known when the template is read.
@@ -157,6 +165,7 @@ impl Maker {
             }
             plan.resources.insert((*name).to_owned(), resource);
         }
+        self.last_sets(stack, mood, &mut plan, &names);
         let adopted = adopted(stack);
         let is_there = adopted.node.as_ref().is_some_and(|node| self.nodes.contains(node));
         if self.dice.one_in(6) && is_there {
@@ -250,19 +259,27 @@ impl Maker {
         if self.dice.one_in(6) {
             let (what, node) = self.flows(stack, mood, &node, taken);
             let retain = self.dice.one_in(20);
-            return Resource { node: Some(node), depends_on, what, retain, external: None, on: None };
+            return Resource {
+                node: Some(node),
+                depends_on,
+                what,
+                retain,
+                external: None,
+                on: None,
+                each: None,
+            };
         }
         // Also what is not there: nothing but an order refers to it.
         let on = self.dice.one_in(6).then(|| self.dice.one_in(2));
         if self.dice.one_in(4) {
             let what = self.tree(mood, plan, earlier, &node, (stack, earlier.len()));
             let retain = self.dice.one_in(20);
-            return Resource { node: None, depends_on, what, retain, external: None, on };
+            return Resource { node: None, depends_on, what, retain, external: None, on, each: None };
         }
         if plan.resources.contains_key(CONFIG) && self.dice.one_in(4) {
             let what = self.script(plan, earlier);
             let retain = self.dice.one_in(20);
-            return Resource { node: Some(node), depends_on, what, retain, external: None, on };
+            return Resource { node: Some(node), depends_on, what, retain, external: None, on, each: None };
         }
         let what = match self.dice.below(10) {
             0..5 => self.dummy(mood, plan, earlier),
@@ -273,7 +290,15 @@ impl Maker {
         };
         let anywhere = matches!(what, What::Dummy { .. }) && self.dice.one_in(10);
         let retain = self.dice.one_in(20);
-        Resource { node: (!anywhere).then_some(node), depends_on, what, retain, external: None, on }
+        Resource {
+            node: (!anywhere).then_some(node),
+            depends_on,
+            what,
+            retain,
+            external: None,
+            on,
+            each: None,
+        }
     }
 
     fn value(&mut self, plan: &Plan, earlier: &[&str]) -> Value {

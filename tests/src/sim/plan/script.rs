@@ -43,7 +43,9 @@ pub enum Runs {
 impl Script {
     /// Its type.
     pub fn json(&self, node: Option<&String>, properties: &mut Map<String, Json>) -> &'static str {
-        properties.insert("server".into(), json!(node));
+        if let Some(node) = node {
+            properties.insert("server".into(), json!(node));
+        }
         properties.insert("config".into(), json!({"get_resource": CONFIG}));
         let again = self.again.to_string();
         let inputs = json!({"a": self.input.json(), "r": again, "ms": self.millis.to_string()});

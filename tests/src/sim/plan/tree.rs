@@ -13,7 +13,7 @@ use muster_template::{point_json, wish_json};
 use serde_json::{Map, Value as Json, json};
 
 use super::super::network::{CAPACITY, PRIORITY};
-use super::{HANDLE, Plan, Resource, Value, What, script};
+use super::{HANDLE, Plan, Resource, Value, What, each, script};
 
 /// Names of members of a group come from this.
 const INDEX: &str = "%index%";
@@ -310,10 +310,14 @@ impl Inner {
 impl Plan {
     /// What a resource needs, by its path; none: there is no such one.
     pub fn needs_of(&self, path: &str) -> Option<BTreeSet<String>> {
+        let (path, own) = each::split(path);
         let (name, inside) = cut(path);
         let resource = self.resources.get(name).filter(|resource| resource.is_there())?;
         let mut needs = resource.needs();
         needs.retain(|need| self.resources.get(need).is_some_and(Resource::is_there));
+        if let (Some(each), Some(node)) = (&resource.each, own) {
+            self.pair(each, &mut needs, node);
+        }
         let is_number = |text: &str| text.parse::<u64>().is_ok();
         let (prefix, inner, inside) = match (&resource.what, inside) {
             (_, None) => return Some(needs),
@@ -373,7 +377,8 @@ pub fn with_own_types(resources: &mut Map<String, Json>) -> Map<String, Json> {
             *kind = json!(own);
         }
     };
-    for resource in resources.values_mut() {
+    // Of a name that a site gives nobody knows in time that it is for one node.
+    for resource in resources.values_mut().filter(|resource| resource.get("for_each").is_none()) {
         for place in ["/type", "/properties/resource_def/type"] {
             resource.pointer_mut(place).into_iter().for_each(&mut name);
         }

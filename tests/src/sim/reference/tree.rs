@@ -8,7 +8,8 @@ use muster_shared::ResourceId;
 use serde_json::Value as Json;
 
 use super::super::plan::{
-    CONFIG, Group, Here, INNER_LENGTH, Inner, Member, Plan, Resource, Script, Value, What, output,
+    CONFIG, Each, Group, Here, INNER_LENGTH, Inner, Member, Plan, Resource, Script, Value, What, member,
+    output,
 };
 use super::super::store::Tables;
 
@@ -26,6 +27,8 @@ pub struct At<'a> {
 pub enum Thing<'a> {
     /// As the plan has it, on a server.
     Plain(&'a Resource),
+    /// One of a resource's members.
+    Member(Box<Resource>),
     /// A dummy inside something.
     Dummy { node: &'a str, values: BTreeMap<String, String> },
     /// A value.
@@ -48,6 +51,14 @@ impl<'a> At<'a> {
     pub fn unfold(&self) -> Result<Things<'a>, String> {
         let mut things = Things::new();
         for (name, resource) in self.plan.resources.iter().filter(|(_, resource)| resource.is_there()) {
+            if let Some(each) = &resource.each {
+                for node in self.nodes(name, each) {
+                    let thing = Thing::Member(Box::new(resource.on_node(node)));
+                    things.insert(member(name, node), thing);
+                }
+                things.insert(name.clone(), Thing::Whole);
+                continue;
+            }
             let thing = match &resource.what {
                 What::Group(group) => {
                     for member in self.members(name, group)? {
@@ -131,6 +142,11 @@ impl<'a> At<'a> {
         Ok(())
     }
 
+    /// The nodes that have a member of this.
+    pub fn nodes(&self, name: &str, each: &Each) -> BTreeSet<&'a str> {
+        each.nodes(self.tables.nodes.values(), |node| self.row(&member(name, node)).is_ok())
+    }
+
     /// Members of a group: the first names that were never removed.
     pub fn members(&self, path: &str, group: &Group) -> Result<Vec<u64>, String> {
         let row = self.row(path)?;
@@ -199,6 +215,7 @@ impl<'a> At<'a> {
                 Ok(each.collect::<Vec<_>>().join(","))
             }
             Value::Address(of) => self.address(of),
+            Value::Own => Err("it is on no node of its own".into()),
         }
     }
 

@@ -62,6 +62,7 @@ impl Wanted {
             let has_failed = row.progress.status == Some(Status::Failed);
             match thing {
                 Thing::Plain(resource) => self.add_plain(&at, &path, resource, machines)?,
+                Thing::Member(resource) => self.add_plain(&at, &path, &resource, machines)?,
                 Thing::Dummy { node, values } => {
                     let nowhere = || format!("{path} is to be on {node}, which is no server");
                     self.dummies.get_mut(node).ok_or_else(nowhere)?.insert(row.physical, values);

@@ -370,3 +370,13 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_percentage_of_nobody_is_a_canary_when_somebody_comes() {
+    let nobody = wave(policy(1, 0, 0, 0), 0);
+    let mut wave = Wave::going_on_from(policy(2, 0, 1, 0), &nobody);
+    (0..3).for_each(|n| wave.hold(&name(n), true));
+    assert_eq!(turn(&mut wave, 0), "0");
+    wave.ended(&name(0));
+    assert_eq!(turn(&mut wave, 0), "1 2");
+}

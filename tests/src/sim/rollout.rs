@@ -1,0 +1,328 @@
+//! Changes that go through a fleet in batches, seen from outside: who is given a job, what is durable of it, and what
+//! operators asked for. Nobody begins too early, and what fails everywhere is stopped.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use muster_engine::record::{ProgressRecord, ResourceRecord, StackAction, StackRecord, Status};
+use muster_engine::{Request, RolloutAction};
+use muster_shared::model::Action;
+use muster_shared::{MonoTime, StackName};
+use muster_template::Kind;
+
+use super::operator::stack_name;
+use super::plan::{Rollout, What, member, split};
+use super::store::{Shared, Tables};
+use super::world::World;
+
+/// By stack and resource.
+#[derive(Default)]
+pub struct Rollouts {
+    waves: BTreeMap<(u64, String), Wave>,
+    /// Stack, revision and resource, all of which was ready once.
+    proven: BTreeSet<(u64, u32, String)>,
+    /// Rows whose jobs are out since this commit.
+    pub fresh: Vec<u64>,
+    /// Rows whose rollout was aborted with this commit.
+    pub aborted: Vec<u64>,
+}
+
+/// One, in one operation.
+#[derive(Default)]
+struct Wave {
+    traversal: u64,
+    /// By node: those whose job went out. Their turn may have come before: a job waits for its node, and for others there.
+    begun: BTreeMap<String, Begun>,
+    /// The most members it had.
+    members: usize,
+    /// Operators had it hurry, perhaps.
+    promoted: usize,
+    /// Members that an earlier operation had given the same job go on with it: nobody sees from outside that they count.
+    takes_in: bool,
+    /// How many have begun since it was to stop.
+    stopped: Option<usize>,
+}
+
+struct Begun {
+    /// As what, and when.
+    ended: Option<(End, MonoTime)>,
+    /// It is a member no more.
+    left: bool,
+    /// When it was seen to be another than was wanted, or not to be trusted.
+    disturbed: Option<MonoTime>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Ready,
+    Failed,
+}
+
+impl Wave {
+    fn ended(&self, wanted: End) -> impl Iterator<Item = MonoTime> {
+        let ends = self.begun.values().filter_map(|begun| begun.ended);
+        ends.filter(move |(end, _)| *end == wanted).map(|(_, at)| at)
+    }
+
+    /// It is to stop; whose turn has come goes on.
+    fn stops(&mut self) {
+        self.stopped.get_or_insert(0);
+    }
+
+    /// Why nobody may begin now.
+    fn refuses(&self, rollout: &Rollout, is_proven: bool, is_fatal: bool, now: MonoTime) -> Option<String> {
+        let batch = rollout.batch_of(self.members);
+        let most = rollout.failures_of(self.members);
+        let left = self.begun.values().filter(|begun| begun.left).count();
+        let pause = if is_proven { Duration::ZERO } else { Duration::from_secs(rollout.pause) };
+        let canary = if is_proven { 0 } else { rollout.canary_of(self.members).min(batch) };
+        if let Some(since) = self.stopped.filter(|since| *since >= batch) {
+            return Some(format!("it was to stop, and {since} have begun since"));
+        }
+        if self.takes_in {
+            return None;
+        }
+        // Who left while it was under way is counted as soon as another one fails.
+        let bound = batch * (1 + self.promoted) + most + left;
+        if is_fatal && self.begun.len() >= bound {
+            return Some(format!(
+                "it fails everywhere, and {} have it, {left} of which left",
+                self.begun.len()
+            ));
+        }
+        if self.promoted > 0 {
+            return None;
+        }
+        let is_over = |at: MonoTime| at + pause <= now;
+        let stays = |begun: &&Begun| !begun.left;
+        let fresh = |begun: &&Begun| begun.ended.is_none_or(|(_, at)| !is_over(at));
+        let fresh = self.begun.values().filter(stays).filter(fresh).count();
+        // Who is gone for long is passed over, as long as it and who failed are no more than may.
+        let passed = if rollout.away == "wait" { 0 } else { most };
+        if fresh >= batch + passed {
+            return Some(format!("{fresh} are under way, or the pause after them is not over"));
+        }
+        if canary == 0 || self.begun.len() - left < canary {
+            return None;
+        }
+        let disturbed = |begun: &Begun| match (begun.ended, begun.disturbed) {
+            (Some((End::Ready, at)), Some(disturbed)) => disturbed < at + pause,
+            _ => false,
+        };
+        if self.begun.len() - left == canary && self.begun.values().any(disturbed) {
+            return Some("its canary was disturbed".into());
+        }
+        (!self.ended(End::Ready).any(is_over)).then(|| "no canary is ready for long enough".into())
+    }
+}
+
+impl Rollouts {
+    /// A commit is over.
+    pub fn committed(&mut self, tables: &Tables, now: MonoTime) {
+        let by_name: BTreeMap<(u64, &str), &ResourceRecord> = tables
+            .rows
+            .values()
+            .filter(|row| row.dropped.is_none())
+            .map(|row| ((row.stack, &*row.name), row))
+            .collect();
+        for ((stack, name), row) in by_name.iter().filter(|(_, row)| row.kind == Kind::Set) {
+            let prefix = format!("{name}[");
+            let members = by_name.range((*stack, prefix.as_str())..);
+            let members =
+                members.take_while(|((of, name), _)| of == stack && name.starts_with(&prefix)).count();
+            if let Some(wave) = self.waves.get_mut(&(*stack, (*name).to_owned())) {
+                wave.members = wave.members.max(members);
+            }
+            if let Some(stack) =
+                tables.stacks.get(stack).filter(|_| row.progress.observed_ready && members > 0)
+            {
+                self.proven.insert((stack.id, stack.revision, (*name).to_owned()));
+            }
+        }
+        for ((stack, name), wave) in &mut self.waves {
+            for (node, begun) in &mut wave.begun {
+                let name = member(name, node);
+                begun.goes(by_name.get(&(*stack, name.as_str())).map(|row| &row.progress), now);
+            }
+        }
+        for row in std::mem::take(&mut self.aborted) {
+            let Some(row) = tables.rows.get(&row) else { continue };
+            if let Some(stack) = tables.stacks.get(&row.stack) {
+                self.wave(stack, &row.name).stops();
+            }
+        }
+        self.waves.retain(|(stack, _), _| tables.stacks.contains_key(stack));
+        self.proven.retain(|(stack, ..)| tables.stacks.contains_key(stack));
+    }
+
+    fn wave(&mut self, stack: &StackRecord, name: &str) -> &mut Wave {
+        let wave = self.waves.entry((stack.id, name.to_owned())).or_default();
+        if wave.traversal != stack.traversal {
+            *wave = Wave { traversal: stack.traversal, ..Wave::default() };
+        }
+        wave
+    }
+}
+
+impl Begun {
+    fn goes(&mut self, row: Option<&ProgressRecord>, now: MonoTime) {
+        let failed = |row: &ProgressRecord| row.status == Some(Status::Failed);
+        match (row, self.ended) {
+            (None, _) => self.left = true,
+            (Some(row), None) if failed(row) => self.ended = Some((End::Failed, now)),
+            // As it was before a job that was taken back: there is another one.
+            (Some(row), Some((End::Failed, _))) if !failed(row) => {
+                self.ended = row.observed_ready.then_some((End::Ready, now));
+            }
+            (Some(row), None) if row.observed_ready => self.ended = Some((End::Ready, now)),
+            (Some(row), Some((End::Ready, _))) if failed(row) || row.observed.differs() => {
+                self.disturbed.get_or_insert(now);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Jobs went out with this commit.
+pub fn begin(shared: &mut Shared) {
+    for row in std::mem::take(&mut shared.rollouts.fresh) {
+        let wrong = begins(shared, row);
+        wrong.into_iter().for_each(|wrong| shared.violate(wrong));
+    }
+}
+
+fn begins(shared: &mut Shared, row: u64) -> Option<String> {
+    let Shared { tables, plans, rollouts, counts, began, now, .. } = shared;
+    let row = tables.rows.get(&row)?;
+    let (name, node) = split(&row.name);
+    let is_made = row.progress.action.is_some_and(Action::applies) && row.dropped.is_none();
+    // One that is ready is made again, for its agent had lost it.
+    if !is_made || row.progress.observed_ready {
+        return None;
+    }
+    let (stack, node) = (tables.stacks.get(&row.stack)?, node?.to_owned());
+    let plan = plans.get(&tables.revisions.get(&(stack.id, stack.revision))?.name)?;
+    let resource = plan.resources.get(name)?;
+    let rollout = resource.each.as_ref()?.rollout.as_ref()?;
+    let members = super::fleet::members(stack.id, tables).filter(|it| split(it).0 == name).count();
+    let proven = (stack.id, stack.revision, name.to_owned());
+    // What was COMPLETE comes back, whoever fails.
+    let returns = stack.action == StackAction::Rollback;
+    let is_proven = returns || rollouts.proven.contains(&proven);
+    let is_fatal = !returns && matches!(resource.what, What::Dummy { fail: Some("true"), .. });
+    let wave = rollouts.wave(stack, name);
+    wave.members = wave.members.max(members);
+    let took = |other: &ResourceRecord| {
+        let is_out = other.stack == stack.id && other.dropped.is_none() && other.progress.in_flight;
+        let of = began.get(&(other.physical, other.progress.generation));
+        is_out && split(&other.name).0 == name && of != Some(&stack.traversal)
+    };
+    wave.takes_in |= tables.rows.values().any(took);
+    if wave.begun.contains_key(&node) {
+        return None;
+    }
+    let refuses = wave.refuses(rollout, is_proven, is_fatal, *now);
+    wave.begun.insert(node, Begun { ended: None, left: false, disturbed: None });
+    wave.stopped = wave.stopped.map(|since| since + 1);
+    counts.add(if is_proven { "rollout member begins, proven" } else { "rollout member begins" });
+    refuses.map(|why| format!("{} begins in {rollout:?} of {members}: {why}", row.name))
+}
+
+/// What of a row that stands for all members is counted.
+pub fn counted(was: &ProgressRecord, is: &ProgressRecord) -> Option<&'static str> {
+    let has = |progress: &ProgressRecord| progress.attributes.contains_key("rollout");
+    if has(was) && !has(is) && is.observed_ready {
+        return Some("rollout ended");
+    }
+    let reason =
+        is.reason.as_deref().filter(|_| is.status == Some(Status::Failed) && was.reason != is.reason)?;
+    let whys = [
+        ("its canary", "failed", "rollout canary failed"),
+        ("its canary", "was disturbed", "rollout canary was disturbed"),
+        ("more than its max_failures", "", "rollout aborted for its failures"),
+        ("an operator wants it so", "", "rollout aborted by an operator"),
+    ];
+    whys.iter().find(|(one, other, _)| reason.contains(one) && reason.contains(other)).map(|(.., what)| *what)
+}
+
+/// Whether that ends it.
+pub fn is_abort(what: &str) -> bool {
+    what != "rollout ended"
+}
+
+impl World {
+    /// Somebody has a say in a rollout.
+    pub fn steers_a_rollout(&mut self) {
+        let dice = &mut self.operators.fleet;
+        let name = stack_name(dice.index(self.options.stacks));
+        let action = match dice.below(10) {
+            0..3 => RolloutAction::Pause,
+            3..7 => RolloutAction::Resume,
+            7..9 => RolloutAction::Promote,
+            _ => RolloutAction::Abort,
+        };
+        let is_one = dice.below(4) > 0;
+        let number = dice.number();
+        let sets: Vec<String> = {
+            let shared = self.shared.borrow();
+            let id = shared.tables.names.get(&name).copied().unwrap_or_default();
+            let rows = shared.tables.rows.values();
+            let rows = rows.filter(|row| row.stack == id && row.dropped.is_none() && row.kind == Kind::Set);
+            rows.filter(|row| row.progress.attributes.contains_key("rollout"))
+                .map(|row| row.name.to_string())
+                .collect()
+        };
+        let one = (!sets.is_empty()).then(|| sets[number as usize % sets.len()].clone());
+        self.steers(&name, action, one.filter(|_| is_one));
+    }
+
+    /// Nobody's update is refused for what somebody has paused and forgotten.
+    pub fn resumes_rollouts(&mut self, name: &StackName) {
+        let is_abort = self.operators.fleet.one_in(2);
+        self.steers(name, if is_abort { RolloutAction::Abort } else { RolloutAction::Resume }, None);
+    }
+
+    fn steers(&mut self, name: &StackName, action: RolloutAction, resource: Option<String>) {
+        let waves: Vec<String> = {
+            let shared = self.shared.borrow();
+            let id = shared.tables.names.get(name).copied().unwrap_or_default();
+            let rows = shared.tables.rows.values().filter(|row| row.stack == id && row.kind == Kind::Set);
+            let meant = rows.filter(|row| resource.as_deref().is_none_or(|one| *row.name == *one));
+            meant.map(|row| row.name.to_string()).collect()
+        };
+        let is_one = resource.is_some();
+        // What lets somebody begin does so at once.
+        let before: Vec<(usize, Option<usize>)> = self.of_waves(name, &waves, |wave| {
+            let was = (wave.promoted, wave.stopped);
+            match action {
+                RolloutAction::Promote => wave.promoted += 1,
+                RolloutAction::Resume => wave.stopped = None,
+                RolloutAction::Pause | RolloutAction::Abort => {}
+            }
+            was
+        });
+        let request = Request::Rollout { name: name.clone(), action, resource };
+        let answer = self.tries(&format!("rollout {}", action.as_str()), request);
+        match (answer, action) {
+            (Some(Err(_)), _) => {
+                let mut before = before.into_iter();
+                self.of_waves(name, &waves, |wave| {
+                    (wave.promoted, wave.stopped) = before.next().unwrap_or_default();
+                });
+            }
+            // Of all it is not known which were.
+            (Some(Ok(_)), RolloutAction::Pause | RolloutAction::Abort) if is_one => {
+                self.of_waves(name, &waves, Wave::stops);
+            }
+            _ => {}
+        }
+    }
+
+    fn of_waves<T>(&self, stack: &StackName, names: &[String], each: impl FnMut(&mut Wave) -> T) -> Vec<T> {
+        let shared = &mut *self.shared.borrow_mut();
+        let stack = shared.tables.names.get(stack).and_then(|id| shared.tables.stacks.get(id));
+        let Some(stack) = stack else { return Vec::new() };
+        let mut each = each;
+        names.iter().map(|name| each(shared.rollouts.wave(stack, name))).collect()
+    }
+}

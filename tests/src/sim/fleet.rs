@@ -15,8 +15,8 @@ use super::world::{Event, World};
 
 /// As many as selectors ask for.
 const ROLES: u64 = 3;
-/// A stack follows its nodes within a second, and the controller may stand still and wait for its disk before.
-const FOLLOWS_WITHIN: Duration = Duration::from_secs(120);
+/// A stack follows its nodes within a minute, and the controller may stand still and wait for its disk before.
+const FOLLOWS_WITHIN: Duration = Duration::from_secs(180);
 
 /// For the counts.
 const JUST_NOW: Duration = Duration::from_secs(5);

@@ -60,16 +60,21 @@ pub fn stages(topology: &Topology, old: &[(DeviceNo, Entry)], new: &[(DeviceNo, 
         new.iter().filter(|(at, _)| !old.contains_key(at)).map(|(at, entry)| (at.0, *entry)).collect();
     let goes: Vec<Placed<'_>> =
         old.iter().filter(|(at, _)| !new.contains_key(at)).map(|(at, entry)| (at.0, *entry)).collect();
-    let swapped = swaps(topology, &goes, &comes);
+    let all: Vec<Placed<'_>> = new.iter().map(|(at, entry)| (at.0, *entry)).collect();
+    let swapped = swaps(topology, &goes, &all);
     let put = |(device, entry): &Placed<'_>| Step::Put(*device, (*entry).clone());
     let remove = |(device, entry): &Placed<'_>| Step::Remove(*device, (*entry).clone());
     let is_alone = |it: &&Placed<'_>| !swapped.contains(&std::ptr::from_ref(it.1));
     let added: Vec<Step> = comes.iter().filter(is_alone).map(put).collect();
     let removed: Vec<Step> = goes.iter().filter(is_alone).map(remove).collect();
     let others = new.iter().filter(|(at, entry)| old.get(at).is_some_and(|before| before != *entry));
+    let stays = new.iter().filter(|(at, entry)| old.get(at).is_some_and(|before| before == *entry));
+    let stays = stays.map(|(at, entry)| (at.0, *entry));
     let changed: Vec<(Placed<'_>, Step)> = others
         .map(|(at, entry)| (at.0, *entry))
         .chain(comes.iter().filter(|it| !is_alone(it)).copied())
+        // One that is there, and gets no packet as long as what goes takes them, is waited for with that.
+        .chain(stays.filter(|it| !is_alone(&it)))
         .map(|it| (it, put(&it)))
         .chain(goes.iter().filter(|it| !is_alone(it)).map(|it| (*it, remove(it))))
         .collect();
@@ -97,7 +102,8 @@ pub fn stages(topology: &Topology, old: &[(DeviceNo, Entry)], new: &[(DeviceNo, 
 /// An entry and its device.
 type Placed<'e> = (DeviceNo, &'e Entry);
 
-/// What comes and goes at one port for the same packets: whichever has the higher priority, neither may be there alone.
+/// What is wanted and what goes at one port for the same packets: whichever has the higher priority, neither may be there
+/// alone.
 fn swaps(topology: &Topology, goes: &[Placed<'_>], comes: &[Placed<'_>]) -> BTreeSet<*const Entry> {
     let mut by_port: BTreeMap<PortNo, Vec<Placed<'_>>> = BTreeMap::new();
     for it in goes {

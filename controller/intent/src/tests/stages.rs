@@ -91,3 +91,21 @@ fn changes_that_could_lead_round_go_from_the_last_device_back() {
         }
     }
 }
+
+#[test]
+fn a_rule_left_behind_goes_before_the_one_below_it_counts() {
+    let topology = network("a-b");
+    let made = |to: &str, priority| {
+        entries(&topology, &Intent { priority, ..from_to("a:h1", to, Constraints::default()) })
+    };
+    let (old, new) = (made("a:h2", 101), made("b:h1", 100));
+    // What was wanted is there, and what was before it, which takes its packets.
+    let both: Vec<(DeviceNo, Entry)> = old.iter().chain(&new).cloned().collect();
+    let stages = stages(&topology, &both, &new);
+    let [stage] = &stages[..] else { panic!("{stages:?}") };
+    assert!(stage.iter().any(|step| matches!(step, Step::Remove(..))), "{stage:?}");
+    assert!(
+        stage.iter().any(|step| matches!(step, Step::Put(..))),
+        "whoever only takes away waits for nobody: {stage:?}"
+    );
+}

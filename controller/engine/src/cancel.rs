@@ -29,6 +29,7 @@ impl Engine {
         if self.stacks[&id].status == Status::InProgress {
             self.stop(id);
         }
+        self.correct_all(|row| row.stack == id);
         Ok(self.begun(id, Vec::new()))
     }
 

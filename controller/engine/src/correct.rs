@@ -52,6 +52,8 @@ pub(crate) struct Fight {
     pub under_way: bool,
     /// It is left as it is.
     pub open: bool,
+    /// When it is looked at next, if nobody says anything before.
+    pub due: Option<MonoTime>,
 }
 
 /// When the next correction may begin.
@@ -66,13 +68,21 @@ enum Turn {
 impl Fight {
     fn new(now: MonoTime) -> Self {
         let nothing = Duration::ZERO;
-        Self { count: 0, since: now, earlier: nothing, lasted: nothing, under_way: false, open: false }
+        Self {
+            count: 0,
+            since: now,
+            earlier: nothing,
+            lasted: nothing,
+            under_way: false,
+            open: false,
+            due: None,
+        }
     }
 
     /// As it was kept.
     pub fn load(record: &Corrections, now: MonoTime) -> Self {
         let Corrections { count, ago, lasted, under_way, open } = *record;
-        Self { count, since: now, earlier: ago, lasted, under_way, open }
+        Self { count, since: now, earlier: ago, lasted, under_way, open, due: None }
     }
 
     /// As it is kept.
@@ -156,11 +166,27 @@ impl Engine {
                 let spec = self.rows[slot].spec.clone();
                 self.queue_job(slot, node, Action::Update, spec, None);
             }
-            Turn::At(due) => self.timers.set(due, TimerKey::Correct(slot)),
+            Turn::At(due) => self.correct_at(slot, due),
             Turn::Never(due) => {
-                self.timers.set(due, TimerKey::Correct(slot));
+                self.correct_at(slot, due);
                 self.open_breaker(slot);
             }
+        }
+    }
+
+    fn correct_at(&mut self, slot: Slot, due: MonoTime) {
+        let fight = self.rows.get_mut(slot).and_then(|row| row.rare.as_mut()?.fight.as_mut());
+        if let Some(before) = fight.and_then(|fight| fight.due.replace(due)) {
+            self.timers.clear(before, TimerKey::Correct(slot));
+        }
+        self.timers.set(due, TimerKey::Correct(slot));
+    }
+
+    /// Its row goes, or all is forgotten: nothing of it is waited for.
+    pub(crate) fn fight_is_over(&mut self, slot: Slot, fight: Option<Fight>) {
+        self.fights.remove(&slot);
+        if let Some(due) = fight.and_then(|fight| fight.due) {
+            self.timers.clear(due, TimerKey::Correct(slot));
         }
     }
 
@@ -222,7 +248,7 @@ impl Engine {
         let row = &self.rows[slot];
         if row.is_corrected() && row.status == Some(Status::Failed) {
             let ago = row.rare().fight.map_or(Duration::ZERO, |fight| fight.ago(now));
-            self.timers.set(now + CALM.saturating_sub(ago), TimerKey::Correct(slot));
+            self.correct_at(slot, now + CALM.saturating_sub(ago));
         }
     }
 
@@ -230,9 +256,10 @@ impl Engine {
     pub(crate) fn forget_fights(&mut self, stack: u64) {
         let of_stack = |slot: &&Slot| self.rows.get(**slot).is_none_or(|row| row.stack == stack);
         for slot in self.fights.iter().filter(of_stack).copied().collect::<Vec<_>>() {
-            self.fights.remove(&slot);
             let rare = self.rows.get_mut(slot).and_then(|row| row.rare.as_mut());
-            if rare.is_some_and(|rare| rare.fight.take().is_some()) {
+            let fight = rare.and_then(|rare| rare.fight.take());
+            self.fight_is_over(slot, fight);
+            if fight.is_some() {
                 self.row_changed(slot, false);
             }
         }

@@ -139,6 +139,8 @@ impl Engine {
                 row.role = Role::Steady;
                 // What drifted is for the next operation that an operator asks for.
                 settled[index] = if is_settled(row) { row.definition } else { 0 };
+                // An operation that came to nothing may have said otherwise.
+                self.set_drift_policy(slot, tree.drift_policy(index));
                 continue;
             }
             settled[index] = 0;
@@ -198,6 +200,9 @@ impl Engine {
         }
         if type_name.is_some() {
             row.rare_mut().type_name = type_name;
+        }
+        if let Some(policy) = tree.drift_policy(index) {
+            row.rare_mut().drift_policy = Some(policy);
         }
         self.set_requires(new, tree, false);
         let Some(stack) = self.stacks.get_mut(&stack_id) else { return new };

@@ -11,6 +11,7 @@
 //! nothing else is sent to it: see `returned`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use muster_shared::NodeId;
 use muster_template::Kind;
@@ -211,9 +212,16 @@ impl Engine {
         if let Some(external_id) = &old.rare().external_id {
             new.rare_mut().external_id = Some(external_id.clone());
         }
+        if let Some(type_name) = &old.rare().type_name {
+            new.rare_mut().type_name = Some(Arc::clone(type_name));
+        }
+        if let Some(policy) = old.rare().drift_policy {
+            new.rare_mut().drift_policy = Some(policy);
+        }
         new.requires = old.requires.clone();
         let (before, stack) = (old.id, old.stack);
         let old = self.rows.replace(slot, new);
+        self.fight_is_over(slot, old.rare().fight);
         self.by_physical.insert(physical, slot);
         self.row_changed(slot, true);
         self.edges_changed(slot);
@@ -237,13 +245,17 @@ impl Engine {
         (row.role, row.ready, row.failed, row.blocked) = (Role::Cleanup, false, false, 0);
         (row.replaces, row.replaced_by, row.reason) = (None, None, None);
         row.dropped.get_or_insert(row.revision);
-        row.rare = None;
+        let fight = row.rare.take().and_then(|rare| rare.fight);
         row.rare_mut().lost_from = from;
+        // Nobody sees it any more.
+        row.observed = Observation::Unknown;
         // Of the place it was in before.
         row.dirty = Dirty::default();
         if let Some(node) = row.node {
             self.nodes[node].lost.insert(slot);
         }
+        self.drifted.remove(&slot);
+        self.fight_is_over(slot, fight);
         self.row_changed(slot, true);
     }
 

@@ -114,7 +114,7 @@ impl Engine {
         self.asking.remove(slot);
         self.unnamed.remove(slot);
         self.drifted.remove(&slot);
-        self.fights.remove(&slot);
+        self.fight_is_over(slot, row.rare().fight);
         if let Some(node) = row.node {
             self.nodes[node].rows -= 1;
             self.unhear(node, row.physical);

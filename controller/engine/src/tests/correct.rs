@@ -96,6 +96,88 @@ fn each_policy() {
 }
 
 #[test]
+fn what_takes_the_place_of_a_resource_has_its_policy() {
+    let of = |value: &str| {
+        let text = format!(
+            "heat_template_version: 2018-08-31\nresources:\n  a:\n    type: Muster::Dummy\n    drift_policy: correct\n    \
+             properties: {{node: node-0, values: {{'!x': '{value}'}}}}\n"
+        );
+        parse(SourceText { name: "t".into(), template: text, ..Default::default() })
+    };
+    let mut bed = Bed::new(1);
+    bed.create(of("1")).unwrap();
+    bed.idle();
+    let was = bed.resource("a").physical_id;
+    bed.update(of("2")).unwrap();
+    bed.idle();
+    for restarted in [false, true] {
+        if restarted {
+            bed.restart();
+        }
+        let row = bed.resource("a");
+        assert_ne!(row.physical_id, was);
+        assert_eq!(row.drift_policy, "correct");
+    }
+}
+
+#[test]
+fn what_is_to_be_made_anew_for_a_removed_node_has_its_policy() {
+    let mut bed = made(&[("a", "correct")]);
+    fought(&mut bed);
+    bed.remove(&node(0));
+    for restarted in [false, true] {
+        if restarted {
+            bed.restart();
+        }
+        assert_eq!(bed.resource("a").drift_policy, "correct");
+    }
+}
+
+#[test]
+fn what_drifts_during_an_operation_is_put_right_when_that_is_cancelled() {
+    let mut bed = made(&[("a", "correct")]);
+    let text = "heat_template_version: 2018-08-31\nresources:\n  b: {type: Muster::Dummy, properties: {node: nobody}}\n  \
+                a: {type: Muster::Dummy, drift_policy: correct, properties: {node: node-0, values: {x: '1'}}}\n";
+    bed.update(parse(SourceText { name: "u".into(), template: text.into(), ..Default::default() })).unwrap();
+    bed.idle();
+    drifts(&mut bed, "a");
+    bed.idle();
+    assert!(ran(&mut bed).is_empty(), "the operation goes first");
+    bed.ask(Request::Cancel { name: stack() }).unwrap();
+    bed.idle();
+    assert_eq!(ran(&mut bed), ["Update a"]);
+}
+
+#[test]
+fn an_update_that_came_to_nothing_leaves_no_policy_behind() {
+    let one = [("a", "correct")];
+    let mut bed = made(&one);
+    let text = "heat_template_version: 2018-08-31\nresources:\n  b: {type: Muster::Dummy, properties: {node: nobody}}\n  \
+                a: {type: Muster::Dummy, depends_on: b, drift_policy: ignore, properties: {node: node-0, values: {x: '1'}}}\n";
+    bed.update(parse(SourceText { name: "u".into(), template: text.into(), ..Default::default() })).unwrap();
+    bed.idle();
+    assert_eq!(bed.resource("a").drift_policy, "ignore");
+    bed.update(policies(&one)).unwrap();
+    bed.idle();
+    for restarted in [false, true] {
+        if restarted {
+            bed.restart();
+        }
+        assert_eq!((bed.status().as_str(), &*bed.resource("a").drift_policy), ("UPDATE_COMPLETE", "correct"));
+    }
+}
+
+#[test]
+fn a_fight_leaves_no_timer_behind() {
+    let mut bed = made(&[("a", "correct")]);
+    fought(&mut bed);
+    assert!(bed.engine.poll_timeout().is_some(), "one more try after an hour");
+    bed.ask(Request::Delete { name: stack() }).unwrap();
+    bed.idle();
+    assert_eq!(bed.engine.poll_timeout(), None);
+}
+
+#[test]
 fn what_is_missing_is_made_again_as_it_was_asked_for() {
     let mut bed = made(&[("a", "correct")]);
     let physical = bed.resource("a").physical_id;

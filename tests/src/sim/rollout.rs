@@ -15,6 +15,9 @@ use super::plan::{Rollout, What, member, split};
 use super::store::{Shared, Tables};
 use super::world::World;
 
+/// What an agent said counts from then; it is durable a little later.
+const LAG: Duration = Duration::from_secs(1);
+
 /// By stack and resource.
 #[derive(Default)]
 pub struct Rollouts {
@@ -93,7 +96,7 @@ impl Wave {
         if self.promoted > 0 {
             return None;
         }
-        let is_over = |at: MonoTime| at + pause <= now;
+        let is_over = |at: MonoTime| at + pause <= now + LAG;
         let stays = |begun: &&Begun| !begun.left;
         let fresh = |begun: &&Begun| begun.ended.is_none_or(|(_, at)| !is_over(at));
         let fresh = self.begun.values().filter(stays).filter(fresh).count();
@@ -106,7 +109,7 @@ impl Wave {
             return None;
         }
         let disturbed = |begun: &Begun| match (begun.ended, begun.disturbed) {
-            (Some((End::Ready, at)), Some(disturbed)) => disturbed < at + pause,
+            (Some((End::Ready, at)), Some(disturbed)) => disturbed + LAG < at + pause,
             _ => false,
         };
         if self.begun.len() - left == canary && self.begun.values().any(disturbed) {

@@ -106,6 +106,9 @@ struct WorldArgs {
     /// With cables between bridges that fail, and intents
     #[arg(long)]
     network: bool,
+    /// With others who change what jobs have made, policies for that, and servers in maintenance
+    #[arg(long)]
+    drift: bool,
 }
 
 impl WorldArgs {
@@ -117,6 +120,7 @@ impl WorldArgs {
             minutes: self.minutes,
             faults: self.faults,
             network: self.network,
+            drift: self.drift,
         }
     }
 }

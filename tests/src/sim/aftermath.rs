@@ -52,6 +52,7 @@ impl World {
 
     /// What became durable in the last turn.
     pub fn noted(&mut self) {
+        self.shared.borrow_mut().remember_maintained();
         let noted = std::mem::take(&mut self.shared.borrow_mut().noted);
         for it in &noted {
             if let Noted::RowGone(row) = it {

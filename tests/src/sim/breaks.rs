@@ -69,6 +69,9 @@ impl World {
             }
             Kind::PowerCut => self.agent_ends(at, true),
             Kind::ForeignDrift => self.changes_by_hand(at, long),
+            Kind::ForeignThing | Kind::ForeignFight if !self.options.drift => {}
+            Kind::ForeignThing => self.changes_a_thing(at, long, false),
+            Kind::ForeignFight => self.changes_a_thing(at, long, true),
             Kind::LedgerFull => {
                 self.machines[at].disk.full = true;
                 self.later(long, Event::LedgerMends(at));
@@ -92,6 +95,7 @@ impl World {
                 process.fuse = None;
             }
         }
+        self.everybody_leaves_maintenance();
         self.switches_heal();
         self.cables_heal();
     }

@@ -85,7 +85,7 @@ pub fn run_verb(first: Options, seeds: u64, trace: Option<&Path>) -> ExitCode {
         }
     }
     let missing = if seeds >= required::SEEDS && first.faults == Level::Heavy && failed == 0 {
-        required::missing(&counts, first.network)
+        required::missing(&counts, &first)
     } else {
         Vec::new()
     };

@@ -4,6 +4,7 @@ use muster_agent_core::{ContentStep, Effect, Input, WriteId};
 use muster_shared::model::{DriftState, Outcome, Up};
 
 use super::bus::said;
+use super::drift::Thing;
 use super::host::Host;
 use super::work::Work;
 use super::world::World;
@@ -119,7 +120,13 @@ impl World {
             Effect::KeepContents(kept) => {
                 self.machines[at].disk.contents.retain(|digest, _| kept.contains(digest));
             }
-            Effect::Watch { .. } => {}
+            Effect::Watch { resource, spec } => {
+                let Some(process) = &mut self.machines[at].process else { return };
+                match spec.and_then(|spec| Thing::of(resource, &spec)) {
+                    Some(thing) => drop(process.watched.insert(resource, thing)),
+                    None => drop(process.watched.remove(&resource)),
+                }
+            }
             // Nobody gives documents on a simulated server.
             Effect::LocalEnded(_) | Effect::Warn(_) => {}
         }
@@ -158,6 +165,9 @@ fn counted(effect: &Effect) -> Option<String> {
         Effect::Look { .. } => "agent looks".into(),
         Effect::Send(Up::Drift(drifts)) if drifts.iter().all(|drift| drift.state == DriftState::InSync) => {
             "agent says in sync".into()
+        }
+        Effect::Send(Up::Drift(drifts)) if drifts.iter().any(|drift| drift.state == DriftState::Missing) => {
+            "agent says missing".into()
         }
         Effect::Send(Up::Drift(_)) => "agent says drifted".into(),
         Effect::Send(Up::Facts(_)) => "agent says facts".into(),

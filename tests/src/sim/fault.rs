@@ -79,6 +79,10 @@ pub enum Kind {
     ForeignChange,
     /// Somebody changes what a network job has made, and perhaps changes it back.
     ForeignDrift,
+    /// Somebody changes or removes a file, or the values of a dummy, that a job has made, and perhaps puts it back.
+    ForeignThing,
+    /// Somebody does so again each time it is put right.
+    ForeignFight,
     /// Nobody tells the agent that something changed.
     HintLost,
     /// A switch ends, and begins again with nothing on it.
@@ -111,7 +115,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 45] = [
         Self::MessageDelayed,
         Self::MessageTwice,
         Self::ConnectionBreaks,
@@ -141,6 +145,8 @@ impl Kind {
         Self::RestoreFails,
         Self::ForeignChange,
         Self::ForeignDrift,
+        Self::ForeignThing,
+        Self::ForeignFight,
         Self::HintLost,
         Self::SwitchRestarts,
         Self::BridgeGone,
@@ -210,15 +216,22 @@ impl Kind {
             | Kind::CableSilent
             | Kind::CableFlaps
             | Kind::PortDown
-            | Kind::ForeignDrift => 0,
+            | Kind::ForeignDrift
+            | Kind::ForeignThing
+            | Kind::ForeignFight => 0,
         }
     }
 }
 
 /// What chaos brings, as often as it stands here.
-pub const CHAOS: [Kind; 31] = [
+pub const CHAOS: [Kind; 36] = [
     Kind::ForeignDrift,
     Kind::ForeignDrift,
+    Kind::ForeignThing,
+    Kind::ForeignThing,
+    Kind::ForeignThing,
+    Kind::ForeignThing,
+    Kind::ForeignFight,
     Kind::ConnectionBreaks,
     Kind::ConnectionBreaks,
     Kind::ConnectionBreaks,

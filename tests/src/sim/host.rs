@@ -12,6 +12,7 @@ use muster_shared::{Generation, MonoTime, ResourceId};
 use serde::{Deserialize, Serialize};
 
 use super::dice::Dice;
+use super::drift::{Others, Thing};
 use super::flow::Switch;
 use super::plan::FOUND;
 use super::script::{Ran, Runner};
@@ -66,6 +67,8 @@ pub struct Host {
     pub by_hand: BTreeMap<String, (u32, MonoTime)>,
     /// When somebody last changed a link by hand.
     pub touched: BTreeMap<String, MonoTime>,
+    /// Files and dummies that others have changed since they were made.
+    pub others: Others,
     /// What the scripts of each deployment came to last.
     pub scripts: BTreeMap<ResourceId, Ran>,
     /// Runs of scripts.
@@ -261,6 +264,7 @@ impl Host {
         if !mended && (dummy.fail == Some(FailOn::Any) || dummy.fail == Some(FailOn::Action(job.action))) {
             return Err(failed("told to fail"));
         }
+        self.others.forget(&Thing::Dummy(job.resource));
         if job.action == Action::Delete {
             self.dummies.remove(&job.resource);
             return Ok(Observed::default());
@@ -288,6 +292,7 @@ impl Host {
     }
 
     fn keep_file(&mut self, path: &str) {
+        self.others.forget(&Thing::File(path.to_owned()));
         match self.files.get(path) {
             Some(file) => drop(self.files_before.insert(path.to_owned(), *file)),
             None => drop(self.files_before.remove(path)),
@@ -296,6 +301,7 @@ impl Host {
     }
 
     fn put(&mut self, path: &str, file: Option<FileState>, by: Option<ResourceId>) {
+        self.others.forget(&Thing::File(path.to_owned()));
         match file {
             Some(file) => drop(self.files.insert(path.to_owned(), file)),
             None => drop(self.files.remove(path)),
@@ -308,13 +314,15 @@ impl Host {
 
     /// What this resource made is nobody's any more and stays.
     pub fn retains(&mut self, resource: ResourceId, thing: &str) {
-        if self.files.contains_key(thing) {
-            self.keep_file(thing);
-        } else if let Some(mtu) = self.links.get(thing) {
+        if let Some(mtu) = self.links.get(thing) {
             self.links_before.insert(thing.to_owned(), *mtu);
             self.made_by.remove(thing);
             self.by_hand.remove(thing);
+        } else if thing.starts_with('/') {
+            // Also one that somebody has removed.
+            self.keep_file(thing);
         } else {
+            self.others.forget(&Thing::Dummy(resource));
             self.dummies.remove(&resource);
             self.scripts.remove(&resource);
         }

@@ -53,6 +53,11 @@ pub fn leaves(shared: &mut Shared, node: &NodeId, connection: u64, message: &Dow
         Down::Job(job) => {
             let first = shared.sent.insert((job.resource, job.generation));
             let is_new = shared.tried.insert(job.key());
+            let correction = first.then(|| shared.corrects_wrongly(job)).flatten();
+            if let Some(wrong) = shared.is_held_back(node, job).or(correction) {
+                let (resource, generation) = (job.resource, job.generation);
+                shared.suspects.push(Suspect { resource, generation, wrong, unless_greeted: None });
+            }
             let key = shared.keys.get(&connection).copied();
             let known =
                 shared.tables.nodes.get(node).filter(|node| !node.revoked).map(|node| node.seal_public);

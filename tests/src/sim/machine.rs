@@ -12,6 +12,7 @@ use muster_shared::seal::{Seal, SealPublic};
 use muster_shared::{Epoch, MonoTime, NodeId, ResourceId};
 
 use super::disk::Disk;
+use super::drift::Thing;
 use super::flow::{Hands, Log};
 use super::host::Host;
 use super::script::Ordered;
@@ -73,6 +74,8 @@ pub struct Process {
     pub(super) runs: BTreeMap<ReportKey, Run>,
     /// With whether the agent knows that it has made the thing.
     pub(super) checks: BTreeMap<ReportKey, (Job, bool)>,
+    /// What the host is asked to tell changes of.
+    pub(super) watched: BTreeMap<ResourceId, Thing>,
     /// Jobs that wait for a script.
     pub(super) scripts: BTreeMap<ReportKey, Ordered>,
     /// Entries that say how a job ended, and are not on disk yet.
@@ -206,6 +209,7 @@ impl World {
             timer: 0,
             runs: BTreeMap::new(),
             checks: BTreeMap::new(),
+            watched: BTreeMap::new(),
             scripts: BTreeMap::new(),
             ended: Vec::new(),
             hands: Hands::default(),

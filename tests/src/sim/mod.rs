@@ -23,6 +23,7 @@ mod count;
 mod cut_off;
 mod dice;
 mod disk;
+mod drift;
 mod effect;
 mod fault;
 mod fleet;
@@ -30,6 +31,7 @@ mod flow;
 mod host;
 mod invariant;
 mod machine;
+mod maintenance;
 mod network;
 mod operator;
 mod plan;
@@ -66,11 +68,21 @@ pub struct Options {
     pub faults: Level,
     /// Some servers have bridges with cables between them, and there are intents.
     pub network: bool,
+    /// Others change what jobs have made, drift has its policies, and servers are in maintenance.
+    pub drift: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { seed: 1, nodes: 10, stacks: 3, minutes: 20, faults: Level::Heavy, network: false }
+        Self {
+            seed: 1,
+            nodes: 10,
+            stacks: 3,
+            minutes: 20,
+            faults: Level::Heavy,
+            network: false,
+            drift: false,
+        }
     }
 }
 
@@ -80,13 +92,14 @@ impl Options {
         use clap::ValueEnum as _;
         let faults = self.faults.to_possible_value().map(|value| value.get_name().to_owned());
         format!(
-            "muster-sim replay --seed {} --nodes {} --stacks {} --minutes {} --faults {}{}",
+            "muster-sim replay --seed {} --nodes {} --stacks {} --minutes {} --faults {}{}{}",
             self.seed,
             self.nodes,
             self.stacks,
             self.minutes,
             faults.unwrap_or_default(),
-            if self.network { " --network" } else { "" }
+            if self.network { " --network" } else { "" },
+            if self.drift { " --drift" } else { "" }
         )
     }
 }

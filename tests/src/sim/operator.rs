@@ -22,6 +22,8 @@ pub struct Operators {
     dice: Dice,
     /// Of those that work on flow tables.
     pub flows: Dice,
+    /// Of those that see to servers by hand.
+    pub maintenance: Dice,
     /// Of those that send signals.
     pub signals: Dice,
     /// Of those that see to the fleet.
@@ -56,6 +58,7 @@ impl Operators {
         Self {
             dice: Dice::new(seed, "operators"),
             flows: Dice::new(seed, "flow operators"),
+            maintenance: Dice::new(seed, "maintenance"),
             signals: Dice::new(seed, "signals"),
             fleet: Dice::new(seed, "fleet"),
             maker: Maker::new(seed, nodes),
@@ -354,8 +357,13 @@ impl World {
             let request = Request::Create { name: name.clone(), source, options };
             self.asks(&name, Asked::Create(plan), request)
         } else {
+            let converge = options.converge;
             let request = Request::Update { name: name.clone(), source, options };
-            self.asks(&name, Asked::Update(plan), request)
+            let answer = self.asks(&name, Asked::Update(plan), request);
+            if converge && matches!(answer, Some(Ok(_))) {
+                self.shared.borrow_mut().counts.add("operator update --converge: taken");
+            }
+            answer
         }
     }
 

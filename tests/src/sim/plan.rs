@@ -1,6 +1,7 @@
 //! What operators want: small stacks made at random, as data that the reference model knows and as templates that
 //! Muster is given.
 
+mod drift;
 mod each;
 mod make;
 mod script;
@@ -41,6 +42,8 @@ pub struct Plan {
     pub restricted: BTreeMap<String, &'static str>,
     /// Its environment says what its types are.
     pub own_types: bool,
+    /// What becomes of what others do to its resources.
+    pub policies: drift::Policies,
 }
 
 /// One resource.
@@ -269,6 +272,7 @@ impl Plan {
     pub fn source(&self) -> SourceText {
         let mut resources: Map<String, Json> =
             self.resources.iter().map(|(name, resource)| (name.clone(), resource.json(name))).collect();
+        self.say_policies(&mut resources);
         let outputs: Map<String, Json> = self
             .resources
             .keys()

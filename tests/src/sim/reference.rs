@@ -268,8 +268,8 @@ impl Reference {
     }
 
     /// Where reality is not what the stacks that are COMPLETE say, and, but for things of others, what was before.
-    /// `by_hand`: what somebody has changed since is another, and may be so.
-    pub fn differs(&self, tables: &Tables, machines: &[Machine], by_hand: bool) -> Option<String> {
+    /// What somebody has changed since by hand is another, and seen to in `drift`.
+    pub fn differs(&self, tables: &Tables, machines: &[Machine]) -> Option<String> {
         let machines: Vec<&Machine> = machines.iter().filter(|machine| !machine.scrapped).collect();
         let mut wanted = Wanted::new(&machines);
         let mut open: BTreeSet<&str> = BTreeSet::new();
@@ -285,6 +285,6 @@ impl Reference {
                 None => drop(open.insert(name.as_str())),
             }
         }
-        machines.iter().find_map(|machine| wanted.differs(machine, tables, &open, by_hand))
+        machines.iter().find_map(|machine| wanted.differs(machine, tables, &open))
     }
 }

@@ -1,5 +1,6 @@
 //! What must happen at least once in a thousand runs with heavy faults: what never happens is not tested.
 
+use super::Options;
 use super::count::Counts;
 use super::fault::Kind;
 
@@ -297,6 +298,36 @@ const SCRIPTS: [&str; 15] = [
     "output is used",
 ];
 
+const DRIFT: [&str; 27] = [
+    "agent says missing",
+    "operator update --converge: taken",
+    "drift of Muster::File is to be corrected",
+    "drift of Muster::File is corrected",
+    "drift of Muster::Dummy is to be corrected",
+    "drift of Muster::Dummy is corrected",
+    "drift of Muster::NetworkConfig is corrected",
+    "drift correction fails",
+    "drift is put back by hand",
+    "drift breaker opens",
+    "drift breaker stays open over a restart",
+    "drift breaker is closed by an operation",
+    "drift is left to who fights",
+    "drift is left and reported",
+    "drift is left and ignored",
+    "operator maintenance on: taken",
+    "operator maintenance on: no answer",
+    "operator maintenance off: taken",
+    "operator maintenance off: no answer",
+    "maintenance begins",
+    "maintenance begins with work that waits",
+    "maintenance begins with work that is out",
+    "maintenance begins with drift",
+    "maintenance ends",
+    "maintenance ends with work that waits",
+    "maintenance ends with work that is out",
+    "maintenance ends with drift",
+];
+
 const WAITS: [&str; 8] = [
     "signal is new",
     "signal takes the place of another",
@@ -370,11 +401,14 @@ const INTENT_OPERATORS: [&str; 11] = [
 ];
 
 /// What should have happened and never did.
-pub fn missing(counts: &Counts, network: bool) -> Vec<String> {
+pub fn missing(counts: &Counts, options: &Options) -> Vec<String> {
+    let (network, drift) = (options.network, options.drift);
+    let of_others = [Kind::ForeignThing, Kind::ForeignFight];
     let of_cables = [Kind::CableCut, Kind::CableSilent, Kind::CableFlaps, Kind::PortDown];
     let faults = Kind::ALL
         .iter()
         .filter(|kind| network || !of_cables.contains(kind))
+        .filter(|kind| drift || !of_others.contains(kind))
         .map(|kind| format!("fault {}", kind.name()));
     let stacks = STACKS.iter().map(|step| format!("stack {step}"));
     let rows = ROWS.iter().map(|step| format!("row {step}"));
@@ -405,6 +439,7 @@ pub fn missing(counts: &Counts, network: bool) -> Vec<String> {
         .chain(scripts)
         .chain(intents)
         .chain(intent_operators)
+        .chain(DRIFT.iter().filter(|_| drift).map(|what| (*what).to_owned()))
         .chain(WAITS.iter().map(|what| (*what).to_owned()))
         .filter(|what| counts.of(what) == 0)
         .collect()

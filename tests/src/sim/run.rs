@@ -9,7 +9,7 @@ use std::time::Duration;
 use muster_engine::record::{ResourceRecord, StackAction, Status};
 use muster_engine::{Options as How, Request};
 use muster_shared::model::flow::DeviceName;
-use muster_shared::{MonoTime, NodeId, StackName};
+use muster_shared::{MonoTime, NodeId, ResourceId, StackName};
 
 use super::Options;
 use super::count::Counts;
@@ -89,15 +89,20 @@ impl World {
         self.settles("after the faults");
         self.everybody_looks();
         self.is_as_it_should_be("after the faults", false);
+        self.makes_peace();
         self.is_sound = true;
         self.signals_are_put_right();
-        self.everybody_updates();
+        let reported = self.reported();
+        let converged = self.everybody_updates();
         self.everybody_submits();
         self.settles("after the last update");
         self.is_as_it_should_be("after the last update", true);
+        self.drift_is_over("after the last update", &reported, &converged);
+        let reported = self.reported();
         self.everybody_changes();
         self.settles("after the last change");
         self.is_as_it_should_be("after the last change", true);
+        self.drift_is_over("after the last change", &reported, &BTreeSet::new());
         self.a_cable_is_missing();
         self.everybody_deletes();
         self.everybody_withdraws();
@@ -119,6 +124,9 @@ impl World {
         self.later(Duration::from_secs(2), Event::FlowOperator);
         self.later(Duration::from_secs(3), Event::Signaller);
         self.later(Duration::from_secs(7), Event::FleetOperator);
+        if self.options.drift {
+            self.later(Duration::from_secs(30), Event::Maintainer);
+        }
         if self.options.faults != Level::None {
             self.later(Duration::from_secs(5), Event::Chaos);
         }
@@ -161,6 +169,9 @@ impl World {
                 tables.rows.values().filter(|row| row.stack == stack.id && !row.progress.observed_ready);
             let open: Vec<String> = rows.map(brief).collect();
             return Some(format!("stack {} is still {action} IN_PROGRESS: {}", stack.name, open.join("; ")));
+        }
+        if let Some(node) = tables.nodes.values().find(|node| node.maintenance) {
+            return Some(format!("{} is in maintenance", node.name));
         }
         if let Some(row) = tables.rows.values().find(|row| row.progress.in_flight) {
             return Some(format!("a job is still out: {}", brief(row)));
@@ -205,7 +216,7 @@ impl World {
                 let failed = tables.rows.values().find(|row| all_complete && is_failed(row))?;
                 Some(format!("all stacks are COMPLETE, and {}", brief(failed)))
             })
-            .or_else(|| self.reference.differs(tables, &self.machines, !all_complete))
+            .or_else(|| self.reference.differs(tables, &self.machines))
             .or_else(|| flow::differ(&shared, &self.machines))
         };
         if let Some(wrong) = wrong.or_else(|| self.network_differs()) {
@@ -226,18 +237,33 @@ impl World {
     /// Also without any hint: what is observed of each resource is true then.
     fn everybody_looks(&mut self) {
         self.run_until(self.now + LOOKED_WITHIN);
-        if self.violation().is_none()
-            && let Some(wrong) = self.observed_wrongly()
-        {
-            self.violate(format!("after the faults: {wrong}"));
+        self.settles("after everybody has looked");
+        if self.violation().is_some() {
+            return;
         }
+        let wrong =
+            self.drift_is_wrong().or_else(|| self.drift_is_shown()).or_else(|| self.waits_for_nothing());
+        wrong.into_iter().for_each(|wrong| self.violate(format!("after the faults: {wrong}")));
+        self.counts_drift();
+    }
+
+    /// What others did is put right by an operation, but for what nobody is told of.
+    fn drift_is_over(&mut self, when: &str, reported: &BTreeSet<ResourceId>, converged: &BTreeSet<u64>) {
+        if self.violation().is_some() {
+            return;
+        }
+        let wrong = self.drift_outlives(reported, converged).or_else(|| self.drift_is_wrong());
+        wrong.into_iter().for_each(|wrong| self.violate(format!("{when}: {wrong}")));
     }
 
     /// Every stack gets a revision that can be carried out.
-    fn everybody_updates(&mut self) {
+    ///
+    /// The stacks of which all was looked at.
+    fn everybody_updates(&mut self) -> BTreeSet<u64> {
+        let mut converged = BTreeSet::new();
         for n in 0..self.options.stacks {
             if self.violation().is_some() {
-                return;
+                return converged;
             }
             let name = stack_name(n);
             let deleting = {
@@ -252,21 +278,25 @@ impl World {
             self.resumes_rollouts(&name);
             if self.failures_would_come_back(&name) {
                 let plan = self.operators.maker.make_without_handle(n);
-                self.makes_sound(&name, plan);
+                self.makes_sound(&name, plan, false);
                 self.settles("after an update without a handle");
             }
             let plan = self.operators.maker.make(n, Mood::Sound);
-            self.makes_sound(&name, plan);
+            let converge = self.dice.watch.one_in(2);
+            self.makes_sound(&name, plan, converge);
+            let id = self.shared.borrow().tables.names.get(&name).copied();
+            converged.extend(id.filter(|_| converge));
             if n == 0 {
                 // The others have ports on its network.
                 self.settles("after the last update of the first stack");
             }
         }
+        converged
     }
 
-    fn makes_sound(&mut self, name: &StackName, plan: Plan) {
+    fn makes_sound(&mut self, name: &StackName, plan: Plan, converge: bool) {
         let exists = self.shared.borrow().tables.names.contains_key(name);
-        let how = How { timeout: SETTLED_WITHIN + QUIET, ..How::default() };
+        let how = How { timeout: SETTLED_WITHIN + QUIET, converge, ..How::default() };
         match self.applies(name, Rc::new(plan), how, !exists) {
             Some(Ok(_)) => {}
             other => self.violate(format!("a sound plan for {name} was not taken: {other:?}")),
@@ -356,7 +386,7 @@ impl World {
                 .or_else(|| {
                     tables.claims.keys().next().map(|(node, claim)| format!("{claim} on {node} is claimed"))
                 })
-                .or_else(|| self.reference.differs(tables, &self.machines, false))
+                .or_else(|| self.reference.differs(tables, &self.machines))
                 .or_else(|| flow::differ(&shared, &self.machines))
                 .or_else(|| self.flows_are_left())
                 .or_else(|| self.ledgers_hold())

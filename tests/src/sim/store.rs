@@ -26,6 +26,7 @@ use muster_template::{Environment, Kind};
 
 use super::addresses::{self, Held};
 use super::count::Counts;
+use super::drift::Sent;
 use super::fleet::Fleet;
 use super::flow::Model;
 use super::invariant;
@@ -156,6 +157,12 @@ pub struct Shared {
     pub rollouts: Rollouts,
     /// What was refused of the address plan in this commit.
     pub refused: Vec<ProgressRecord>,
+    /// Corrections, and what is said of them.
+    pub fights: Sent,
+    /// Nodes that were in maintenance before this turn.
+    pub maintained: BTreeSet<NodeId>,
+    /// Attempts that a node may have.
+    pub may_have: BTreeSet<ReportKey>,
     /// Jobs that may be with one node at a time.
     pub in_flight_per_node: usize,
 }
@@ -229,6 +236,7 @@ impl Shared {
                 let counted = self.fleet.row_went(old.as_ref(), &row, stack, self.now);
                 counted.into_iter().for_each(|what| self.counts.add(what));
                 self.told(old.as_ref().map(|old| &old.progress), &row.progress);
+                self.fight_went(old.as_ref().map(|old| &old.progress), &row);
                 self.deployment_went(old.as_ref().map(|old| &old.progress), &row);
                 self.signals_went(old.as_ref().map(|old| &old.progress), &row);
                 self.tables.waits(&row, self.now);
@@ -250,6 +258,7 @@ impl Shared {
                     self.rollouts.fresh.push(row.id);
                 }
                 self.told(Some(&old), &row.progress);
+                self.fight_went(Some(&old), &row);
                 self.deployment_went(Some(&old), &row);
                 self.signals_went(Some(&old), &row);
                 self.tables.waits(&row, self.now);
@@ -267,7 +276,8 @@ impl Shared {
             Change::Edges { needed_by, requires } => drop(tables.edges.insert(needed_by, requires)),
             Change::Node(node) => {
                 self.fleet.node_went(tables.nodes.get(&node.name), &node, self.now);
-                tables.nodes.insert(node.name.clone(), *node);
+                let was = tables.nodes.insert(node.name.clone(), (*node).clone());
+                self.maintenance_went(was.as_ref(), &node);
             }
             Change::NodeRemoved(name) => drop(tables.nodes.remove(&name)),
             Change::Token(token) => drop(tables.tokens.insert(token.token.id, *token)),
@@ -280,6 +290,7 @@ impl Shared {
                 if event.resource.is_none() && event.status == Status::Complete.as_str() && !is_check {
                     self.fleet.completed.insert(event.stack);
                 }
+                self.fight_is_told(&event);
                 if event.reason.starts_with("expanded:") {
                     self.counts.add("tree is laid out anew");
                 }
@@ -496,6 +507,7 @@ impl Store for SimStore {
         it.rollouts.committed(&it.tables, it.now);
         rollout::begin(it);
         shared.plan_is_right(&held);
+        shared.fights_are_told();
         shared.signals_are_right();
         if flows {
             let shared = &mut *shared;
@@ -524,7 +536,9 @@ impl Store for SimStore {
                 shared.sent.insert((row.physical, generation));
                 let key = ReportKey { resource: row.physical, generation, attempt: Attempt(attempt) };
                 shared.tried.insert(key);
+                shared.may_have.insert(key);
             }
+            shared.fights_are_loaded();
             let waiting = shared.tables.rows.values().filter(|row| row.progress.waited.is_some()).count();
             if waiting > 0 {
                 shared.counts.add("wait goes on after a restart");

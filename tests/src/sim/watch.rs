@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use muster_agent_core::{Entry, Found, Hint, Input, Look, Looked};
-use muster_engine::record::{ResourceRecord, Status};
 use muster_shared::MonoTime;
-use muster_shared::model::{Drift, DriftState, Lane};
+use muster_shared::model::{Drift, DriftState};
 
+use super::drift::Thing;
 use super::fault::Kind;
 use super::host::Host;
 use super::plan::CUTTING;
@@ -71,28 +71,6 @@ impl World {
         let looked = looked.collect();
         self.tell_agent(at, Input::Looked { number, looked });
     }
-
-    /// A resource of which the controller believes what is not so.
-    pub(super) fn observed_wrongly(&self) -> Option<String> {
-        let shared = self.shared.borrow();
-        let is_wrong = |row: &&ResourceRecord| {
-            let machine = self.machines.iter().find(|m| !m.scrapped && row.node.as_ref() == Some(&m.name));
-            let desired = row.spec.as_ref().map(|spec| spec.unpack());
-            let spec = desired
-                .as_ref()
-                .and_then(|desired| desired.spec())
-                .filter(|spec| spec.lane() == Lane::Network);
-            let (Some(machine), Some(spec)) = (machine, spec) else { return false };
-            let stands = row.progress.status == Some(Status::Complete) && row.lost_from.is_none();
-            let entry = machine.disk.entries().find(|entry| entry.resource == row.physical);
-            let is_its_own =
-                entry.is_some_and(|entry| entry.handed_over.is_none() && entry.applied.is_some());
-            let differs = machine.host.check(row.physical, spec) != Found::AsDesired;
-            stands && is_its_own && !row.handed_over && differs != row.progress.observed.differs()
-        };
-        let row = shared.tables.rows.values().find(is_wrong)?;
-        Some(format!("{} on {:?} is said to be {}", row.name, row.node, row.progress.observed.as_str()))
-    }
 }
 
 impl Host {
@@ -108,8 +86,11 @@ impl Host {
             let applied = entry.applied.as_ref()?;
             let differs = self.check(drift.resource, &applied.spec) != Found::AsDesired;
             let recent = |link: &String| self.touched.get(link).is_some_and(|at| now.since(*at) < STALE);
+            let thing = Thing::of(drift.resource, &applied.spec);
+            let thing_at = thing.and_then(|thing| self.others.touched(&thing));
+            let is_recent = thing_at.is_some_and(|at| now.since(at) < STALE);
             let is_so = differs == (drift.state != DriftState::InSync);
-            let wrong = !is_so && !Host::links_in(&applied.spec).iter().any(recent);
+            let wrong = !is_so && !is_recent && !Host::links_in(&applied.spec).iter().any(recent);
             wrong.then(|| format!("{} is said to be {:?}, which it is not", drift.resource, drift.state))
         })
     }

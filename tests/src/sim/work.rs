@@ -248,8 +248,13 @@ impl World {
         }
         let before = run.before.as_ref().map(|before| Host::without(before, &run.theirs));
         let result = machine.host.run(&run.job, before.as_ref(), &machine.disk.contents, faults_on);
-        let gone = result.is_ok() && run.job.action == Action::Delete;
+        let (is_done, is_delete) = (result.is_ok(), run.job.action == Action::Delete);
+        let gone = is_done && is_delete;
+        let written = (is_done && !is_delete).then(|| run.job.spec.clone());
         run.result = Some(result);
+        if let Some(spec) = written {
+            self.thing_is_written(at, key.resource, &spec);
+        }
         if gone {
             self.taken_away(key.resource);
         }

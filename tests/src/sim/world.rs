@@ -15,6 +15,7 @@ use super::Options;
 use super::bus::{Bus, End, Way};
 use super::controller::Controller;
 use super::dice::Dice;
+use super::drift::{Left, Thing};
 use super::fault::Faults;
 use super::flow::furnish;
 use super::host::Host;
@@ -67,6 +68,14 @@ pub enum Event {
     LedgerMends(usize),
     /// A link is given back what it had, by hand.
     PutsBack(usize, String, u32),
+    /// A thing is given back what it had, by hand.
+    PutsThingBack(usize, Thing, Left),
+    /// Who fights over a thing sees that it was put right.
+    FoeActs(usize, Thing),
+    /// An operator sees to a server by hand.
+    Maintainer,
+    /// One has done so.
+    MaintenanceEnds(usize),
     /// Is a server that was cut off to be reached again by now?
     IsBack(usize, u32),
     /// An agent that was in this life when it was cut off ends, or its server loses power.
@@ -222,6 +231,7 @@ impl World {
             options,
         };
         world.operators.maker.fabric = Rc::clone(&world.network.fabric);
+        world.operators.maker.drift = options.drift;
         for name in names {
             world.add_machine(&name, &mut setup);
         }
@@ -316,6 +326,10 @@ impl World {
             }
             Event::LedgerMends(at) => self.machines[at].disk.full = false,
             Event::PutsBack(at, link, mtu) => self.puts_back_by_hand(at, &link, mtu),
+            Event::PutsThingBack(at, thing, was) => self.puts_thing_back(at, &thing, was),
+            Event::FoeActs(at, thing) => self.foe_acts(at, &thing),
+            Event::Maintainer => self.maintainer_acts(),
+            Event::MaintenanceEnds(at) => self.maintenance_ends(at),
             Event::IsBack(at, cut) => self.is_back(at, cut),
             Event::EndsWhileCut(at, life, power_cut) => self.ends_while_cut(at, life, power_cut),
             Event::FleetOperator => self.fleet_operator_acts(),

@@ -55,6 +55,10 @@ pub struct Maker {
     dice: Dice,
     /// Of what is for each node.
     fleet: Dice,
+    /// Of what becomes of drift.
+    policies: Dice,
+    /// It has such.
+    pub drift: bool,
     made: u64,
     nodes: Vec<String>,
     /// By stack number.
@@ -91,6 +95,8 @@ impl Maker {
         Self {
             dice: Dice::new(seed, "plans"),
             fleet: Dice::new(seed, "sets"),
+            policies: Dice::new(seed, "drift policies"),
+            drift: false,
             made: 0,
             nodes,
             newest: BTreeMap::new(),
@@ -127,6 +133,9 @@ impl Maker {
             What::Here(here) => here.change()?,
             What::Group(group) => group.change()?,
             What::Nested(inner) => inner.value = value,
+        }
+        if self.drift {
+            plan.redraw_a_policy(&mut self.policies);
         }
         self.made += 1;
         plan.name = format!("plan-{}", self.made);
@@ -178,6 +187,9 @@ impl Maker {
             self.environment(&mut plan);
         }
         plan.own_types = self.dice.one_in(4);
+        if self.drift {
+            plan.draw_policies(&mut self.policies);
+        }
         self.newest.insert(stack, plan.clone());
         plan
     }

@@ -12,6 +12,7 @@ use muster_shared::model::{ContentDigest, DEPLOY_STDOUT, Hostname};
 use serde_json::Value as Json;
 
 use super::super::addresses;
+use super::super::drift;
 use super::super::flow;
 use super::super::host::FileState;
 use super::super::machine::Machine;
@@ -116,7 +117,10 @@ impl Wanted {
             None if has_failed(&physical, tables) => return Ok(()),
             None => machines
                 .iter()
-                .find(|machine| machine.host.dummies.contains_key(&physical))
+                .find(|machine| {
+                    let host = &machine.host;
+                    host.dummies.contains_key(&physical) || host.is_left(&drift::Thing::Dummy(physical))
+                })
                 .map(|machine| machine.name.to_string())
                 .ok_or_else(|| format!("{name} is nowhere"))?,
         };
@@ -173,13 +177,7 @@ impl Wanted {
     }
 
     /// What is not so on a machine.
-    pub fn differs(
-        &self,
-        machine: &Machine,
-        tables: &Tables,
-        open: &BTreeSet<&str>,
-        by_hand: bool,
-    ) -> Option<String> {
+    pub fn differs(&self, machine: &Machine, tables: &Tables, open: &BTreeSet<&str>) -> Option<String> {
         let name = machine.name.as_str();
         // What operators read to be FAILED may be anything: a resource of a stack that is COMPLETE is when somebody does not
         // trust it, or when it could not be made again for an agent that had lost everything. So may what is lost: one
@@ -193,6 +191,21 @@ impl Wanted {
             .flat_map(|row| row.spec.as_ref().map(|spec| spec.unpack().claims()).unwrap_or_default())
             .map(|claim| claim.key)
             .collect();
+        // What somebody has changed that a resource stands for is that one's to be seen to.
+        let stands = |row: &&ResourceRecord| here(row) && row.dropped.is_none();
+        let standing: Vec<&ResourceRecord> = tables.rows.values().filter(stands).collect();
+        let claimed: BTreeSet<String> = standing
+            .iter()
+            .flat_map(|row| row.spec.as_ref().map(|spec| spec.unpack().claims()).unwrap_or_default())
+            .map(|claim| claim.key)
+            .collect();
+        let host = &machine.host;
+        let is_left =
+            |path: &String| claimed.contains(path) && host.is_left(&drift::Thing::File(path.clone()));
+        let dummy_is_left = |id: &ResourceId| {
+            host.is_left(&drift::Thing::Dummy(*id)) && standing.iter().any(|row| row.physical == *id)
+        };
+        let by_hand = |link: &String| claimed.contains(link) && host.by_hand.contains_key(link);
         // What a stack that is not COMPLETE may have made is its own affair.
         let is_open = |thing: &String| {
             failed.contains(thing)
@@ -213,12 +226,13 @@ impl Wanted {
                 || stack.is_some_and(|stack| open.contains(stack.name.as_str()))
         };
         let ran = machine.host.scripts.iter().map(|(id, ran)| (*id, gist(&ran.deployment))).collect();
-        compare("dummy", name, &self.dummies[name], &machine.host.dummies, row_open)
+        compare("dummy", name, &self.dummies[name], &host.dummies, |id| row_open(id) || dummy_is_left(id))
             .or_else(|| compare("script", name, &self.scripts[name], &ran, row_open))
-            .or_else(|| compare("file", name, &self.files[name], &machine.host.files, is_open))
             .or_else(|| {
-                let is_open =
-                    |link: &String| is_open(link) || by_hand && machine.host.by_hand.contains_key(link);
+                compare("file", name, &self.files[name], &host.files, |path| is_open(path) || is_left(path))
+            })
+            .or_else(|| {
+                let is_open = |link: &String| is_open(link) || by_hand(link);
                 compare("link", name, &self.links[name], &machine.host.links, is_open)
             })
     }

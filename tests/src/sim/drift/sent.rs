@@ -1,0 +1,123 @@
+//! What must hold of each correction as it leaves the controller, of each word about a fight, and of what is kept of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use muster_engine::record::{EventRecord, ProgressRecord, ResourceRecord, Status};
+use muster_shared::model::{Action, Job};
+use muster_shared::{MonoTime, ResourceId};
+use muster_template::DriftPolicy;
+
+use super::super::store::{Shared, brief};
+
+/// As operators are told: so often within so long.
+const AT_MOST: usize = 5;
+const WITHIN: Duration = Duration::from_secs(3600);
+
+/// Corrections that left the controller, and what it says of fights.
+#[derive(Default)]
+pub struct Sent {
+    /// When, under the revision that their stack had then.
+    corrections: BTreeMap<ResourceId, (u32, Vec<MonoTime>)>,
+    /// Resources of whose fight an event has told in this commit, with its words.
+    told: BTreeMap<ResourceId, String>,
+    /// Those whose breaker opened in it, with how often they were corrected.
+    opened: BTreeMap<ResourceId, u32>,
+}
+
+impl Shared {
+    /// A correction that leaves for the first time, and should not.
+    pub fn corrects_wrongly(&mut self, job: &Job) -> Option<String> {
+        let row = self.tables.physical.get(&job.resource).and_then(|id| self.tables.rows.get(id))?;
+        let is_correction = row.progress.corrections.is_some_and(|corrections| corrections.under_way);
+        let stack = self.tables.stacks.get(&row.stack)?;
+        if !is_correction || job.action != Action::Update || stack.status == Status::InProgress {
+            return None;
+        }
+        let now = self.now;
+        let (revision, times) = self.fights.corrections.entry(job.resource).or_default();
+        if *revision != stack.revision {
+            (*revision, *times) = (stack.revision, Vec::new());
+        }
+        times.retain(|at| now.since(*at) < WITHIN);
+        times.push(now);
+        if times.len() > AT_MOST {
+            return Some(format!("{} is corrected {} times within an hour", row.name, times.len()));
+        }
+        let plan = self.plans.get(&self.tables.revisions.get(&(stack.id, stack.revision))?.name)?;
+        let policy = plan.drift_policy(&row.name, row.kind);
+        let policy = (policy != DriftPolicy::Correct).then(|| policy.as_str());
+        policy.map(|policy| format!("{} is corrected, and its drift_policy is {policy}", row.name))
+    }
+
+    /// What is kept of a row changed.
+    pub fn fight_went(&mut self, was: Option<&ProgressRecord>, row: &ResourceRecord) {
+        let before = was.and_then(|was| was.corrections);
+        let after = row.progress.corrections;
+        let is = |it: Option<muster_engine::record::Corrections>,
+                  what: fn(&muster_engine::record::Corrections) -> bool| {
+            it.as_ref().is_some_and(what)
+        };
+        let (was_under_way, is_under_way) = (is(before, |it| it.under_way), is(after, |it| it.under_way));
+        let kind = row.kind.name();
+        if is_under_way && before.map(|it| it.count) != after.map(|it| it.count) {
+            self.counts.add(format!("drift of {kind} is to be corrected"));
+        }
+        let status = row.progress.status;
+        if was_under_way && !is_under_way && after.is_some() && status == Some(Status::Complete) {
+            self.counts.add(format!("drift of {kind} is corrected"));
+        }
+        let was_failed = was.is_some_and(|was| was.status == Some(Status::Failed));
+        if is_under_way && status == Some(Status::Failed) && !was_failed {
+            self.counts.add("drift correction fails");
+        }
+        match (is(before, |it| it.open), is(after, |it| it.open)) {
+            (false, true) => {
+                let count = after.map_or(0, |it| it.count);
+                self.counts.add("drift breaker opens");
+                self.fights.opened.insert(row.physical, count);
+            }
+            (true, false) if after.is_none() => self.counts.add("drift breaker is closed by an operation"),
+            (true, false) => self.counts.add("drift breaker lets one more try through"),
+            (true, true) | (false, false) => {}
+        }
+        if after.is_some_and(|it| it.count as usize > AT_MOST || it.open && (it.count as usize) < AT_MOST) {
+            self.violate(format!("the fight over {} stands at {after:?}", brief(row)));
+        }
+    }
+
+    /// An event was written.
+    pub fn fight_is_told(&mut self, event: &EventRecord) {
+        if let Some((_, physical)) = &event.resource
+            && event.reason.contains("changes it again and again")
+        {
+            self.fights.told.insert(*physical, event.reason.to_string());
+        }
+    }
+
+    /// At the end of a commit: who opened a breaker has said so, and how often it corrected before.
+    pub fn fights_are_told(&mut self) {
+        let told = std::mem::take(&mut self.fights.told);
+        for (resource, count) in std::mem::take(&mut self.fights.opened) {
+            let word = format!("corrected {count} times");
+            if !told.get(&resource).is_some_and(|told| told.contains(&word)) {
+                let told = told.get(&resource);
+                self.violate(format!("the breaker of {resource} opened after {count} corrections: {told:?}"));
+            }
+        }
+    }
+
+    /// What a controller that starts finds.
+    pub fn fights_are_loaded(&mut self) {
+        let open: BTreeSet<u64> = self
+            .tables
+            .rows
+            .values()
+            .filter(|row| row.progress.corrections.is_some_and(|corrections| corrections.open))
+            .map(|row| row.id)
+            .collect();
+        if !open.is_empty() {
+            self.counts.add("drift breaker stays open over a restart");
+        }
+    }
+}

@@ -106,6 +106,9 @@ struct WorldArgs {
     /// With cables between bridges that fail, and intents
     #[arg(long)]
     network: bool,
+    /// With resources for each node that has some labels, which change, and rollouts of them
+    #[arg(long)]
+    fleets: bool,
     /// With others who change what jobs have made, policies for that, and servers in maintenance
     #[arg(long)]
     drift: bool,
@@ -120,6 +123,7 @@ impl WorldArgs {
             minutes: self.minutes,
             faults: self.faults,
             network: self.network,
+            fleets: self.fleets,
             drift: self.drift,
         }
     }

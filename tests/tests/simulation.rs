@@ -42,6 +42,7 @@ fn corpus() -> Vec<Options> {
                 minutes: minutes.parse().unwrap(),
                 faults: Level::from_str(faults, true).unwrap(),
                 network: false,
+                fleets: false,
                 drift: false,
             });
         }

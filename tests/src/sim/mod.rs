@@ -68,6 +68,8 @@ pub struct Options {
     pub faults: Level,
     /// Some servers have bridges with cables between them, and there are intents.
     pub network: bool,
+    /// There are resources for each node that has some labels, which change, and rollouts of them.
+    pub fleets: bool,
     /// Others change what jobs have made, drift has its policies, and servers are in maintenance.
     pub drift: bool,
 }
@@ -81,6 +83,7 @@ impl Default for Options {
             minutes: 20,
             faults: Level::Heavy,
             network: false,
+            fleets: false,
             drift: false,
         }
     }
@@ -92,13 +95,14 @@ impl Options {
         use clap::ValueEnum as _;
         let faults = self.faults.to_possible_value().map(|value| value.get_name().to_owned());
         format!(
-            "muster-sim replay --seed {} --nodes {} --stacks {} --minutes {} --faults {}{}{}",
+            "muster-sim replay --seed {} --nodes {} --stacks {} --minutes {} --faults {}{}{}{}",
             self.seed,
             self.nodes,
             self.stacks,
             self.minutes,
             faults.unwrap_or_default(),
             if self.network { " --network" } else { "" },
+            if self.fleets { " --fleets" } else { "" },
             if self.drift { " --drift" } else { "" }
         )
     }

@@ -402,7 +402,7 @@ const INTENT_OPERATORS: [&str; 11] = [
 
 /// What should have happened and never did.
 pub fn missing(counts: &Counts, options: &Options) -> Vec<String> {
-    let (network, drift) = (options.network, options.drift);
+    let Options { network, fleets: has_fleets, drift, .. } = *options;
     let of_others = [Kind::ForeignThing, Kind::ForeignFight];
     let of_cables = [Kind::CableCut, Kind::CableSilent, Kind::CableFlaps, Kind::PortDown];
     let faults = Kind::ALL
@@ -416,10 +416,12 @@ pub fn missing(counts: &Counts, options: &Options) -> Vec<String> {
     let flows = FLOWS.iter().map(|what| format!("flow {what}"));
     let flow_operators = FLOW_OPERATORS.iter().map(|deed| format!("operator flow {deed}"));
     let trees = TREES.iter().map(|what| format!("tree {what}"));
-    let fleets = FLEETS.iter().map(|what| format!("fleet {what}"));
-    let fleet_operators = FLEET_OPERATORS.iter().map(|deed| format!("operator fleet {deed}"));
-    let rollouts = ROLLOUTS.iter().map(|what| format!("rollout {what}"));
-    let rollout_operators = ROLLOUT_OPERATORS.iter().map(|deed| format!("operator rollout {deed}"));
+    let fleets = FLEETS.iter().filter(|_| has_fleets).map(|what| format!("fleet {what}"));
+    let fleet_operators =
+        FLEET_OPERATORS.iter().filter(|_| has_fleets).map(|deed| format!("operator fleet {deed}"));
+    let rollouts = ROLLOUTS.iter().filter(|_| has_fleets).map(|what| format!("rollout {what}"));
+    let rollout_operators =
+        ROLLOUT_OPERATORS.iter().filter(|_| has_fleets).map(|deed| format!("operator rollout {deed}"));
     let scripts = SCRIPTS.iter().map(|what| format!("script {what}"));
     let intents = INTENTS.iter().filter(|_| network).map(|what| format!("intent {what}"));
     let intent_operators = INTENT_OPERATORS.iter().filter(|_| network).map(|deed| format!("operator {deed}"));

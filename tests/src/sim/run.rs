@@ -123,7 +123,9 @@ impl World {
         self.later(Duration::from_secs(1), Event::Operator);
         self.later(Duration::from_secs(2), Event::FlowOperator);
         self.later(Duration::from_secs(3), Event::Signaller);
-        self.later(Duration::from_secs(7), Event::FleetOperator);
+        if self.options.fleets {
+            self.later(Duration::from_secs(7), Event::FleetOperator);
+        }
         if self.options.drift {
             self.later(Duration::from_secs(30), Event::Maintainer);
         }

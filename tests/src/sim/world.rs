@@ -231,6 +231,7 @@ impl World {
             options,
         };
         world.operators.maker.fabric = Rc::clone(&world.network.fabric);
+        world.operators.maker.sets = options.fleets;
         world.operators.maker.drift = options.drift;
         for name in names {
             world.add_machine(&name, &mut setup);

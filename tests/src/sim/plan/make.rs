@@ -55,6 +55,8 @@ pub struct Maker {
     dice: Dice,
     /// Of what is for each node.
     fleet: Dice,
+    /// There is such.
+    pub sets: bool,
     /// Of what becomes of drift.
     policies: Dice,
     /// It has such.
@@ -95,6 +97,7 @@ impl Maker {
         Self {
             dice: Dice::new(seed, "plans"),
             fleet: Dice::new(seed, "sets"),
+            sets: false,
             policies: Dice::new(seed, "drift policies"),
             drift: false,
             made: 0,
@@ -165,7 +168,9 @@ impl Maker {
         if self.dice.one_in(2) {
             plan.resources.insert(HANDLE.to_owned(), Resource::of(What::Here(Here::Handle)));
         }
-        self.first_sets(stack, mood, &mut plan);
+        if self.sets {
+            self.first_sets(stack, mood, &mut plan);
+        }
         for (at, name) in names.iter().enumerate() {
             let mut resource = self.resource(stack, mood, &plan, &names[..at], &mut taken);
             // That the members are ports is not known when the template is read.
@@ -174,7 +179,9 @@ impl Maker {
             }
             plan.resources.insert((*name).to_owned(), resource);
         }
-        self.last_sets(stack, mood, &mut plan, &names);
+        if self.sets {
+            self.last_sets(stack, mood, &mut plan, &names);
+        }
         let adopted = adopted(stack);
         let is_there = adopted.node.as_ref().is_some_and(|node| self.nodes.contains(node));
         if self.dice.one_in(6) && is_there {
@@ -221,7 +228,6 @@ impl Maker {
             let Constraints { vlan, protection, partial_failure, .. } = wish.intent.constraints;
             let constraints = Constraints { vlan, protection, partial_failure, ..Constraints::default() };
             wish.intent = Arc::new(Intent { constraints, ..(*wish.intent).clone() });
-            wish.group = None;
         }
         let key = format!("s{stack}-own");
         let mut resource = Resource::of(What::Here(Here::Intent { key, wish, timeout }));

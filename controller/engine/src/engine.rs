@@ -145,8 +145,8 @@ pub struct Engine {
     pub(crate) next_traversal: u64,
     next_load: u64,
     pub(crate) now: MonoTime,
-    /// After a restart: until then nobody counts as failed for being away.
-    pub(crate) grace: MonoTime,
+    /// When it was built: nobody is known to have been away before.
+    pub(crate) began: MonoTime,
     pub(crate) stacks: BTreeMap<u64, Stack>,
     pub(crate) names: BTreeMap<StackName, u64>,
     pub(crate) rows: Rows,
@@ -219,7 +219,7 @@ impl Engine {
             next_traversal: 1,
             next_load: 0,
             now: MonoTime::default(),
-            grace: MonoTime::default(),
+            began: MonoTime::default(),
             stacks: BTreeMap::new(),
             names: BTreeMap::new(),
             rows: Rows::default(),

@@ -51,7 +51,7 @@ impl Engine {
     /// Builds the machine again; times under way begin anew at `now`.
     pub fn load(config: Config, snapshot: Snapshot, now: MonoTime) -> Self {
         let mut engine = Self::new(config);
-        (engine.now, engine.grace) = (now, now + crate::pause::SIGNALS_GRACE);
+        (engine.now, engine.began) = (now, now);
         let (row, stack, traversal) = snapshot.highest;
         (engine.next_row, engine.next_stack, engine.next_traversal) = (row + 1, stack + 1, traversal + 1);
         for record in snapshot.nodes {

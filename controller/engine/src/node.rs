@@ -32,6 +32,8 @@ pub(crate) struct Node {
     pub heard: MonoTime,
     /// The agent said `Hello` on this connection.
     pub ready: bool,
+    /// When it was last, or when it joined.
+    pub away_since: MonoTime,
     /// Rows whose job it may have.
     pub sent: BTreeSet<Slot>,
     /// Rows that wait for it to come, or for room.
@@ -108,6 +110,7 @@ impl Nodes {
             connection: None,
             heard: MonoTime::default(),
             ready: false,
+            away_since: MonoTime::default(),
             sent: BTreeSet::new(),
             queue: VecDeque::new(),
             ledger: 0,
@@ -339,6 +342,7 @@ impl Engine {
         self.change(Change::Node(Box::new(joined)));
         self.place_the_unplaced();
         if let Some(key) = self.nodes.find(&ask.name) {
+            self.nodes[key].away_since = self.now;
             self.wake_those_asking(key);
             self.follow_node(key);
         }

@@ -13,6 +13,7 @@ mod wave;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use muster_shared::MonoTime;
 use muster_template::{Kind, Set, Tree};
 use serde::{Deserialize, Serialize};
 
@@ -41,7 +42,7 @@ pub(crate) struct Rollouts {
     /// They are looked at when all else of the input in hand is done.
     turns: bool,
     /// When they are looked at for the time's sake.
-    due: Option<muster_shared::MonoTime>,
+    due: Option<MonoTime>,
 }
 
 /// What stands in a row of a set.
@@ -70,8 +71,15 @@ impl Engine {
 
     /// The node of a member.
     fn is_there(&self, name: &str) -> bool {
+        self.away_since(name).is_none()
+    }
+
+    /// Since when it is away, at most since the start of the controller.
+    fn away_since(&self, name: &str) -> Option<MonoTime> {
         let node = node_of(name).parse().ok().and_then(|node| self.nodes.find(&node));
-        node.is_some_and(|key| self.nodes[key].ready)
+        let node = node.map(|key| &self.nodes[key]);
+        node.is_none_or(|node| !node.ready)
+            .then(|| node.map_or(self.began, |node| node.away_since.max(self.began)))
     }
 
     fn wave_of(
@@ -124,9 +132,6 @@ impl Engine {
                 is_there: self.is_there(name),
             }
         });
-        if self.now < self.grace {
-            wave.bear_until(self.grace);
-        }
         Some((path, wave))
     }
 
@@ -169,7 +174,7 @@ impl Engine {
         let row = &self.rows[slot];
         let Some(set) = tree.set_of(row.index as usize) else { return false };
         let (name, id) = (row.name.clone(), row.stack);
-        let (is_under_way, is_there, now) = (row.work.is_some(), self.is_there(&name), self.now);
+        let (is_under_way, away, now) = (row.work.is_some(), self.away_since(&name), self.now);
         let Some(stack) = self.stacks.get_mut(&id) else { return false };
         let Some(walk) = &mut stack.walk else { return false };
         let Some(wave) = walk.rollouts.waves.get_mut(tree.name(set)) else { return false };
@@ -179,12 +184,12 @@ impl Engine {
         if is_under_way {
             // Another job is taken back first.
             if is_done {
-                wave.take_in(&name, is_there, now);
+                wave.take_in(&name, away.is_none(), now);
                 self.turn_soon(id);
             }
             return false;
         }
-        wave.hold(&name, is_there);
+        wave.hold(&name, away);
         if !matches!(wave.state(), State::Aborted(_)) {
             stack.waiting.insert(slot);
             self.touch(id);
@@ -279,7 +284,10 @@ impl Engine {
 
     fn turn_is_not_missed(&mut self, id: u64, name: &str) {
         let Some(slot) = self.row_named(id, name) else { return };
-        if !self.is_held(&self.rows[slot]) || !self.rows[slot].failed || !self.is_there(name) {
+        let row = &self.rows[slot];
+        // Of one that was aborted nobody's turn comes any more.
+        let is_open = self.wave_with(row).is_some_and(|wave| !matches!(wave.state(), State::Aborted(_)));
+        if !is_open || !self.is_held(row) || !row.failed || !self.is_there(name) {
             return;
         }
         self.not_failed(slot);
@@ -377,7 +385,7 @@ impl Engine {
             }
             self.note_wave(id, path, wave);
         }
-        let due = waves.values().filter_map(Wave::due).filter(|due| *due > self.now).min();
+        let due = waves.values().filter_map(|wave| wave.due(self.now)).min();
         let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };
         walk.rollouts.waves = waves;
         let before = std::mem::replace(&mut walk.rollouts.due, due);
@@ -396,7 +404,7 @@ impl Engine {
     }
 
     /// The time has come.
-    pub(crate) fn turn_due(&mut self, id: u64, due: muster_shared::MonoTime) {
+    pub(crate) fn turn_due(&mut self, id: u64, due: MonoTime) {
         let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };
         if walk.rollouts.due == Some(due) {
             walk.rollouts.due = None;

@@ -41,6 +41,7 @@ impl Engine {
         if !std::mem::take(&mut node.ready) {
             return;
         }
+        node.away_since = self.now;
         for slot in node.sent.clone() {
             self.set_due(slot, None);
             let id = self.rows[slot].stack;

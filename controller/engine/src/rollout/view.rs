@@ -56,7 +56,7 @@ impl Engine {
                 State::TimedOut => ("timed_out", ""),
                 State::Aborted(reason) => ("aborted", &**reason),
             };
-            let next = wave.due().filter(|_| in_flight == 0).map(|due| due.since(self.now).as_secs());
+            let next = wave.due(self.now).filter(|_| in_flight == 0).map(|due| due.since(self.now).as_secs());
             let stage = match () {
                 () if done == set.members().len() => "done",
                 () if state != "going" => "",

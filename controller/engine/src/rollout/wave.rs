@@ -28,14 +28,17 @@ use super::policy::{Ended, Health, Kept, Policy, Standing, State};
 const NAMED: usize = 3;
 /// A node that went away after its member had begun is not waited for any longer: most servers boot in less.
 const GONE_AFTER: Duration = Duration::from_secs(300);
+/// Who is away for less than that when its turn comes does not count as failed, but goes later: agents connect anew, as to
+/// confirm a change of the network, and after a restart of the controller.
+const AWAY_AFTER: Duration = Duration::from_secs(30);
 
 pub(crate) struct Wave {
     pub policy: Policy,
     kept: Kept,
     /// Those with something to do whose turn is yet to come, by name.
     held: BTreeSet<Arc<str>>,
-    /// Likewise, but their node is away.
-    absent: BTreeSet<Arc<str>>,
+    /// Likewise, but their node is away, since when.
+    absent: BTreeMap<Arc<str>, MonoTime>,
     /// Likewise, and it has missed its turn.
     missed: BTreeSet<Arc<str>>,
     /// Of them, those that nobody has been told of.
@@ -50,8 +53,6 @@ pub(crate) struct Wave {
     open: usize,
     /// When the last of the present batch ended, or was found well again.
     ended_at: Option<MonoTime>,
-    /// Until then nobody counts as failed for being away: the controller has just begun.
-    grace: Option<MonoTime>,
     /// What is kept has changed.
     changed: bool,
 }
@@ -69,7 +70,7 @@ impl Wave {
             policy,
             kept,
             held: BTreeSet::new(),
-            absent: BTreeSet::new(),
+            absent: BTreeMap::new(),
             missed: BTreeSet::new(),
             newly_missed: Vec::new(),
             leaving: BTreeSet::new(),
@@ -77,7 +78,6 @@ impl Wave {
             awaited: BTreeSet::new(),
             open,
             ended_at: None,
-            grace: None,
             changed: false,
         }
     }
@@ -159,11 +159,6 @@ impl Wave {
         true
     }
 
-    /// Until then nobody counts as failed for being away.
-    pub fn bear_until(&mut self, grace: MonoTime) {
-        self.grace = Some(grace);
-    }
-
     /// What is to be kept, if that is another than it was.
     pub fn take_changed(&mut self) -> Option<&Kept> {
         std::mem::take(&mut self.changed).then_some(&self.kept)
@@ -221,11 +216,11 @@ impl Wave {
     }
 
     pub fn all_waiting(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.held.iter().chain(&self.absent).chain(&self.missed)
+        self.held.iter().chain(self.absent.keys()).chain(&self.missed)
     }
 
     pub fn holds(&self, name: &str) -> bool {
-        self.held.contains(name) || self.absent.contains(name) || self.missed.contains(name)
+        self.held.contains(name) || self.absent.contains_key(name) || self.missed.contains(name)
     }
 
     /// Those that have missed their turn since this was asked last.
@@ -238,16 +233,13 @@ impl Wave {
         self.kept.begun.contains(name)
     }
 
-    /// It has something to do.
-    pub fn hold(&mut self, name: &Arc<str>, is_there: bool) {
-        let is_there = is_there || self.policy.away == Away::Wait;
-        let (of, other) = match is_there {
-            true => (&mut self.held, &mut self.absent),
-            false => (&mut self.absent, &mut self.held),
-        };
-        other.remove(name);
-        of.insert(Arc::clone(name));
-        self.missed.remove(name);
+    /// It has something to do. `away`: since when its node is.
+    pub fn hold(&mut self, name: &Arc<str>, away: Option<MonoTime>) {
+        self.forget_held(name);
+        match away.filter(|_| self.policy.away != Away::Wait) {
+            Some(since) => drop(self.absent.insert(Arc::clone(name), since)),
+            None => drop(self.held.insert(Arc::clone(name))),
+        }
     }
 
     /// It is under way already.
@@ -281,16 +273,18 @@ impl Wave {
         if begun.is_some() || self.kept.batch.contains(name) {
             return true;
         }
-        let found = match is_there {
-            true => self.absent.take(name).or_else(|| self.missed.take(name)),
-            false if self.policy.away == Away::Wait => return false,
-            false => self.held.take(name),
-        };
-        let Some(name) = found else { return false };
         match is_there {
-            true => self.held.insert(name),
-            false => self.absent.insert(name),
-        };
+            true => {
+                let absent = self.absent.remove_entry(name).map(|(name, _)| name);
+                let Some(name) = absent.or_else(|| self.missed.take(name)) else { return false };
+                self.held.insert(name);
+            }
+            false if self.policy.away == Away::Wait => return false,
+            false => {
+                let Some(name) = self.held.take(name) else { return false };
+                self.absent.insert(name, now);
+            }
+        }
         true
     }
 
@@ -319,8 +313,8 @@ impl Wave {
         }
     }
 
-    /// When to look again.
-    pub fn due(&self) -> Option<MonoTime> {
+    /// When to look again, after `now`.
+    pub fn due(&self, now: MonoTime) -> Option<MonoTime> {
         if self.kept.state != State::Going {
             return None;
         }
@@ -328,13 +322,13 @@ impl Wave {
         let counts = self.policy.away == Away::Fail && !self.absent.is_empty();
         let waits = counts || !self.held.is_empty();
         let pause = self.ended_at.filter(|_| waits).map(|ended| ended + self.policy.pause);
-        let grace = self.grace.filter(|_| counts);
+        let away = self.absent.values().filter(|_| counts).map(|since| *since + AWAY_AFTER);
         let gone = self
             .awaited
             .first()
             .filter(|_| self.may_pass_over() && (waits || self.policy.away == Away::Fail));
         let gone = gone.map(|(since, _)| *since + GONE_AFTER);
-        pause.into_iter().chain(grace).chain(gone).min()
+        pause.into_iter().chain(away).chain(gone).filter(|due| *due > now).min()
     }
 
     /// Whether one more may be left behind whose node is gone.
@@ -399,7 +393,6 @@ impl Wave {
 
     /// Those who begin now.
     pub fn turn(&mut self, now: MonoTime, health: &dyn Fn(&str) -> Health) -> Vec<Arc<str>> {
-        self.grace = self.grace.filter(|grace| *grace > now);
         self.pass_over(now);
         self.stop_if_it_hurts(health);
         let begin = if self.kept.state == State::Going { self.next_of_turn(now, health) } else { Vec::new() };
@@ -418,10 +411,10 @@ impl Wave {
     fn next_of_turn(&mut self, now: MonoTime, health: &dyn Fn(&str) -> Health) -> Vec<Arc<str>> {
         if self.open > 0 || !self.leaving.is_empty() {
             self.ended_at = None;
-            return self.fill();
+            return self.fill(now);
         }
         if self.kept.batch.is_empty() {
-            return self.fill();
+            return self.fill(now);
         }
         let is_away = |name: &Arc<str>| health(name) == Health::Away;
         if self.kept.canary && !self.policy.pause.is_zero() && self.kept.batch.iter().any(is_away) {
@@ -430,7 +423,7 @@ impl Wave {
         }
         // Others of the canary may have had to wait for what they need.
         if self.kept.canary && self.kept.batch.len() < self.size() {
-            let begin = self.fill();
+            let begin = self.fill(now);
             if !begin.is_empty() {
                 self.ended_at = None;
                 return begin;
@@ -447,7 +440,7 @@ impl Wave {
             return Vec::new(); // those who are left are away, and are of the canary
         }
         self.next_batch();
-        self.fill()
+        self.fill(now)
     }
 
     fn what_hurts(&self, health: &dyn Fn(&str) -> Health) -> Option<String> {
@@ -510,11 +503,11 @@ impl Wave {
         }
     }
 
-    fn fill(&mut self) -> Vec<Arc<str>> {
+    fn fill(&mut self, now: MonoTime) -> Vec<Arc<str>> {
         let (size, room) = (self.size(), self.room());
         let mut begin = Vec::new();
         while self.kept.batch.len() < size && begin.len() < room {
-            let Some(name) = self.next() else { break };
+            let Some(name) = self.next(now) else { break };
             self.kept.batch.insert(Arc::clone(&name));
             self.kept.begun.insert(Arc::clone(&name));
             self.open += 1;
@@ -525,12 +518,14 @@ impl Wave {
     }
 
     /// The first by name of those whose node is there.
-    fn next(&mut self) -> Option<Arc<str>> {
+    fn next(&mut self, now: MonoTime) -> Option<Arc<str>> {
         let first = self.held.first().cloned();
-        if self.policy.away == Away::Fail && self.grace.is_none() {
+        if self.policy.away == Away::Fail {
             // Those before it have missed their turn.
-            let before = |name: &&Arc<str>| first.as_ref().is_none_or(|first| *name < first);
-            let missed: Vec<Arc<str>> = self.absent.iter().take_while(before).cloned().collect();
+            let before =
+                self.absent.iter().take_while(|(name, _)| first.as_ref().is_none_or(|first| *name < first));
+            let misses = before.filter(|(_, since)| **since + AWAY_AFTER <= now);
+            let missed: Vec<Arc<str>> = misses.map(|(name, _)| Arc::clone(name)).collect();
             for name in missed {
                 self.absent.remove(&name);
                 self.newly_missed.push(Arc::clone(&name));

@@ -342,6 +342,22 @@ fn a_restart_is_no_failure_of_those_who_are_yet_to_connect() {
 }
 
 #[test]
+fn a_connection_that_is_renewed_is_no_failure() {
+    let mut bed = fleet(3, "{batch: 3}");
+    bed.update(of("2", false, "{batch: 1, away: fail}")).unwrap();
+    bed.disconnect(&node(1));
+    bed.disconnect(&node(2));
+    bed.run_at(&node(0), 0);
+    bed.connect(&node(1));
+    bed.pass(Duration::from_secs(29));
+    assert_eq!(ran(&mut bed), ["Update a[node-0]", "Update a[node-1]"]);
+    assert_eq!((shown(&bed).state.as_str(), shown(&bed).failed, shown(&bed).away), ("going", 0, 1));
+    bed.pass(Duration::from_secs(1));
+    assert_eq!((shown(&bed).state.as_str(), shown(&bed).failed), ("aborted", 1));
+    assert_eq!(bed.status(), "UPDATE_FAILED");
+}
+
+#[test]
 fn who_failed_and_leaves_is_not_forgotten() {
     let mut bed = fleet(5, "{batch: 5}");
     bed.update(of("2", true, "{batch: 1, max_failures: 1}")).unwrap();
@@ -432,6 +448,7 @@ fn where_being_away_counts_the_stack_fails_when_all_others_are_done() {
     for restarts in [false, true] {
         let mut bed = fleet(4, "{batch: 4}");
         bed.disconnect(&node(3));
+        bed.pass(Duration::from_secs(30));
         bed.update(of("2", false, "{batch: 1, max_failures: 1, away: fail}")).unwrap();
         assert_eq!(ran(&mut bed).len(), 3);
         assert_eq!((bed.status().as_str(), shown(&bed).failed), ("UPDATE_FAILED", 1));
@@ -448,6 +465,34 @@ fn where_being_away_counts_the_stack_fails_when_all_others_are_done() {
             "{restarts}"
         );
     }
+}
+
+#[test]
+fn who_is_back_after_it_was_aborted_is_not_waited_for() {
+    let of = |value: &str| {
+        let rollout = "{batch: 1, canary: 1, away: fail}";
+        let root = format!(
+            "resources:\n  a: {{type: Muster::Dummy, for_each: {{nodes: role=web}}, rollout: {rollout}, properties: {{values: {{v: {value}}}}}}}\n  b: {{type: Muster::Dummy, properties: {{node: node-2, values: {{v: {value}}}}}}}\n"
+        );
+        source(&root, &[])
+    };
+    let mut bed = Bed::new(3);
+    (0..2).for_each(|index| web(&mut bed, index));
+    bed.create(of("1")).unwrap();
+    bed.idle();
+    assert_eq!(bed.status(), "CREATE_COMPLETE");
+    bed.disconnect(&node(1));
+    bed.pass(Duration::from_secs(60));
+    bed.update(of("2")).unwrap();
+    bed.run_at(&node(0), 0);
+    assert_eq!((shown(&bed).state.as_str(), bed.status().as_str()), ("aborted", "UPDATE_IN_PROGRESS"));
+    // Another resource is under way yet.
+    bed.connect(&node(1));
+    bed.idle();
+    assert_eq!(
+        (bed.status().as_str(), at_second(&bed)),
+        ("UPDATE_FAILED", vec!["a[node-0]".into(), "b".into()])
+    );
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn name(n: usize) -> Arc<str> {
 
 fn wave(policy: Policy, members: usize) -> Wave {
     let mut wave = Wave::new(policy);
-    (0..members).for_each(|n| wave.hold(&name(n), true));
+    (0..members).for_each(|n| wave.hold(&name(n), None));
     wave
 }
 
@@ -130,22 +130,24 @@ fn those_whose_node_is_away() {
         (Away::Fail, "1 2", "3", "Going"),
     ] {
         let mut wave = Wave::new(Policy { away: policy_of, ..policy(2, 1, 0, 0) });
-        (0..4).for_each(|n| wave.hold(&name(n), n != 0));
-        let begun = turn(&mut wave, 0);
+        (0..4).for_each(|n| wave.hold(&name(n), (n == 0).then(MonoTime::default)));
+        let begun = turn(&mut wave, 30);
         assert_eq!(begun, first, "{policy_of:?}");
         begun.split(' ').for_each(|n| wave.ended(&name(n.parse().unwrap())));
-        assert_eq!(turn(&mut wave, 0), then, "{policy_of:?}");
+        assert_eq!(turn(&mut wave, 30), then, "{policy_of:?}");
         assert_eq!(wave.failed(), usize::from(policy_of == Away::Fail), "{policy_of:?}");
         assert_eq!(format!("{:?}", wave.state()), ends);
         // It is back: its turn comes, and it counts as failed no more.
         (1..4).for_each(|n| wave.ended(&name(n)));
         wave.node(&name(0), true, at(0));
         let begins = if policy_of == Away::Wait { "" } else { "0" };
-        assert_eq!((turn(&mut wave, 0).as_str(), wave.failed()), (begins, 0), "{policy_of:?}");
+        assert_eq!((turn(&mut wave, 30).as_str(), wave.failed()), (begins, 0), "{policy_of:?}");
     }
     let mut all = Wave::new(Policy { away: Away::Fail, ..policy(2, 1, 0, 0) });
-    (0..4).for_each(|n| all.hold(&name(n), false));
-    assert_eq!(turn(&mut all, 0), "");
+    (0..4).for_each(|n| all.hold(&name(n), Some(at(5))));
+    // An instant is no absence.
+    assert_eq!((turn(&mut all, 34), all.failed(), all.due(at(34))), (String::new(), 0, Some(at(35))));
+    assert_eq!(turn(&mut all, 35), "");
     assert!(matches!(all.state(), State::Aborted(why) if why.starts_with("4 failed")), "{:?}", all.state());
 }
 
@@ -158,7 +160,7 @@ fn what_is_kept_goes_on_with_the_same_batch() {
     assert!(wave.take_changed().is_none());
     let text = serde_json::to_string(&kept).unwrap();
     let mut again = Wave::of(wave.policy, serde_json::from_str(&text).unwrap());
-    (2..5).for_each(|n| again.hold(&name(n), true));
+    (2..5).for_each(|n| again.hold(&name(n), None));
     assert_eq!(turn(&mut again, 0), "", "n1 is under way");
     again.ended(&name(1));
     assert_eq!(turn(&mut again, 0), "2 3");
@@ -179,7 +181,7 @@ fn without(wave: &Wave, gone: &'static [usize], at_work: bool) -> Wave {
     });
     for name in (0..5).map(name).filter(|name| !is_gone(name)) {
         if !wave.may_begin(&name) && !wave.has_failed(&name) {
-            wave.hold(&name, true);
+            wave.hold(&name, None);
         }
     }
     wave
@@ -239,7 +241,7 @@ fn no_more_than_may_begin_while_nobody_has_ended_well() {
 fn a_node_that_is_gone_for_long_is_passed_over_as_the_policy_says() {
     let begun = |away, max_failures, canary| {
         let mut wave = Wave::new(Policy { away, ..policy(2, max_failures, canary, 0) });
-        (0..5).for_each(|n| wave.hold(&name(n), true));
+        (0..5).for_each(|n| wave.hold(&name(n), None));
         turn(&mut wave, 0);
         wave.node(&name(0), false, at(10));
         wave.ended(&name(1));
@@ -257,7 +259,7 @@ fn a_node_that_is_gone_for_long_is_passed_over_as_the_policy_says() {
     ] {
         let mut wave = begun(away, max_failures, canary);
         let passes = end != "Going" || !then.is_empty();
-        assert_eq!(wave.due(), passes.then(|| at(310)), "{away:?} {max_failures} {canary}");
+        assert_eq!(wave.due(at(309)), passes.then(|| at(310)), "{away:?} {max_failures} {canary}");
         assert_eq!(turn(&mut wave, 310), then, "{away:?} {max_failures} {canary}");
         let state = match wave.state() {
             State::Aborted(reason) => reason.clone(),
@@ -282,23 +284,23 @@ fn a_node_that_is_gone_for_long_is_passed_over_as_the_policy_says() {
 fn a_canary_of_several_is_all_of_them() {
     // Members come by one by one, as what they need is ready.
     let mut wave = Wave::new(policy(3, 0, 2, 10));
-    wave.hold(&name(0), true);
+    wave.hold(&name(0), None);
     assert_eq!(turn(&mut wave, 0), "0");
     wave.ended(&name(0));
     assert_eq!(turn(&mut wave, 0), "");
-    wave.hold(&name(1), true);
+    wave.hold(&name(1), None);
     assert_eq!(turn(&mut wave, 5), "1");
-    wave.hold(&name(2), true);
+    wave.hold(&name(2), None);
     wave.ended(&name(1));
     assert_eq!(turn(&mut wave, 6), "");
     assert_eq!(turn(&mut wave, 15), "");
     assert_eq!(turn(&mut wave, 16), "2");
     // With no pause as well.
     let mut wave = Wave::new(policy(3, 3, 2, 0));
-    wave.hold(&name(0), true);
+    wave.hold(&name(0), None);
     assert_eq!(turn(&mut wave, 0), "0");
     wave.ended(&name(0));
-    (1..5).for_each(|n| wave.hold(&name(n), true));
+    (1..5).for_each(|n| wave.hold(&name(n), None));
     assert_eq!(turn(&mut wave, 0), "1");
     wave.failed_of(&name(1));
     assert_eq!(turn(&mut wave, 0), "");
@@ -309,7 +311,7 @@ fn a_canary_of_several_is_all_of_them() {
 fn a_canary_is_at_least_one() {
     let kept = Kept { canary: true, ..Kept::default() };
     let mut wave = Wave::of(policy(2, 0, 0, 0), kept);
-    (0..3).for_each(|n| wave.hold(&name(n), true));
+    (0..3).for_each(|n| wave.hold(&name(n), None));
     assert_eq!(turn(&mut wave, 0), "0");
 }
 
@@ -325,7 +327,7 @@ proptest! {
     ) {
         let mut wave = Wave::new(policy(batch, max_failures, canary, pause));
         let (mut under_way, mut touched, mut done) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        (0..members).for_each(|n| wave.hold(&name(n), true));
+        (0..members).for_each(|n| wave.hold(&name(n), None));
         let mut now = 0;
         let rest = (0..members * 8).map(|n| (if n % 2 == 0 { 0 } else { 4 }, n / 2));
         for (step, n) in steps.into_iter().chain((0..members).map(|n| (2, n))).chain(rest) {
@@ -354,7 +356,7 @@ proptest! {
                     let kept = wave.kept.clone();
                     let held: Vec<_> = (0..members).map(name).filter(|name| !touched.contains(name)).collect();
                     wave = Wave::of(wave.policy, kept);
-                    held.iter().for_each(|name| wave.hold(name, true));
+                    held.iter().for_each(|name| wave.hold(name, None));
                 }
             }
             let begin = wave.turn(at(now), &|_| Health::Well);
@@ -375,7 +377,7 @@ proptest! {
 fn a_percentage_of_nobody_is_a_canary_when_somebody_comes() {
     let nobody = wave(policy(1, 0, 0, 0), 0);
     let mut wave = Wave::going_on_from(policy(2, 0, 1, 0), &nobody);
-    (0..3).for_each(|n| wave.hold(&name(n), true));
+    (0..3).for_each(|n| wave.hold(&name(n), None));
     assert_eq!(turn(&mut wave, 0), "0");
     wave.ended(&name(0));
     assert_eq!(turn(&mut wave, 0), "1 2");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use muster_engine::record::{ProgressRecord, ResourceRecord, StackAction, StackRecord, Status};
 use muster_engine::{Request, RolloutAction};
 use muster_shared::model::Action;
-use muster_shared::{MonoTime, StackName};
+use muster_shared::{Generation, MonoTime, ResourceId, StackName};
 use muster_template::Kind;
 
 use super::operator::stack_name;
@@ -40,10 +40,19 @@ struct Wave {
     members: usize,
     /// Operators had it hurry, perhaps.
     promoted: usize,
-    /// Members that an earlier operation had given the same job go on with it: nobody sees from outside that they count.
-    takes_in: bool,
-    /// How many have begun since it was to stop.
-    stopped: Option<usize>,
+    /// Members that go on with a job that an earlier operation had given them, and when it ended well. Nobody sees from outside
+    /// whether they count: for a canary they may.
+    taken: BTreeMap<String, Option<MonoTime>>,
+    /// It was to stop.
+    stopped: Option<Stopped>,
+}
+
+#[derive(Clone, Copy)]
+struct Stopped {
+    /// So many were under way then,
+    under_way: usize,
+    /// and so many have begun since.
+    since: usize,
 }
 
 struct Begun {
@@ -69,7 +78,8 @@ impl Wave {
 
     /// It is to stop; whose turn has come goes on.
     fn stops(&mut self) {
-        self.stopped.get_or_insert(0);
+        let under_way = self.begun.values().filter(|begun| begun.ended.is_none() && !begun.left).count();
+        self.stopped.get_or_insert(Stopped { under_way, since: 0 });
     }
 
     /// Why nobody may begin now.
@@ -79,11 +89,15 @@ impl Wave {
         let left = self.begun.values().filter(|begun| begun.left).count();
         let pause = if is_proven { Duration::ZERO } else { Duration::from_secs(rollout.pause) };
         let canary = if is_proven { 0 } else { rollout.canary_of(self.members).min(batch) };
-        if let Some(since) = self.stopped.filter(|since| *since >= batch) {
-            return Some(format!("it was to stop, and {since} have begun since"));
-        }
-        if self.takes_in {
-            return None;
+        // Who is gone for long is passed over, as long as it and who failed are no more than may.
+        let passed = if rollout.away == "wait" { 0 } else { most };
+        let turns = batch * (1 + self.promoted) + passed;
+        if let Some(Stopped { under_way, since }) = self.stopped
+            && under_way + since >= turns
+        {
+            return Some(format!(
+                "{under_way} were under way when it was to stop, and {since} have begun since"
+            ));
         }
         // Who left while it was under way is counted as soon as another one fails.
         let bound = batch * (1 + self.promoted) + most + left;
@@ -100,8 +114,6 @@ impl Wave {
         let stays = |begun: &&Begun| !begun.left;
         let fresh = |begun: &&Begun| begun.ended.is_none_or(|(_, at)| !is_over(at));
         let fresh = self.begun.values().filter(stays).filter(fresh).count();
-        // Who is gone for long is passed over, as long as it and who failed are no more than may.
-        let passed = if rollout.away == "wait" { 0 } else { most };
         if fresh >= batch + passed {
             return Some(format!("{fresh} are under way, or the pause after them is not over"));
         }
@@ -115,13 +127,21 @@ impl Wave {
         if self.begun.len() - left == canary && self.begun.values().any(disturbed) {
             return Some("its canary was disturbed".into());
         }
-        (!self.ended(End::Ready).any(is_over)).then(|| "no canary is ready for long enough".into())
+        let taken = self.taken.values().flatten().copied();
+        (!self.ended(End::Ready).chain(taken).any(is_over))
+            .then(|| "no canary is ready for long enough".into())
     }
 }
 
 impl Rollouts {
     /// A commit is over.
-    pub fn committed(&mut self, tables: &Tables, now: MonoTime) {
+    pub fn committed(
+        &mut self,
+        tables: &Tables,
+        began: &BTreeMap<(ResourceId, Generation), u64>,
+        now: MonoTime,
+    ) {
+        self.takes_in(tables, began);
         let by_name: BTreeMap<(u64, &str), &ResourceRecord> = tables
             .rows
             .values()
@@ -143,10 +163,17 @@ impl Rollouts {
             }
         }
         for ((stack, name), wave) in &mut self.waves {
+            let progress = |node: &str| by_name.get(&(*stack, &*member(name, node))).map(|row| &row.progress);
             for (node, begun) in &mut wave.begun {
-                let name = member(name, node);
-                begun.goes(by_name.get(&(*stack, name.as_str())).map(|row| &row.progress), now);
+                begun.goes(progress(node), now);
             }
+            wave.taken.retain(|node, ended| {
+                let Some(row) = progress(node) else { return false };
+                if row.observed_ready {
+                    ended.get_or_insert(now);
+                }
+                row.in_flight || row.observed_ready
+            });
         }
         for row in std::mem::take(&mut self.aborted) {
             let Some(row) = tables.rows.get(&row) else { continue };
@@ -156,6 +183,20 @@ impl Rollouts {
         }
         self.waves.retain(|(stack, _), _| tables.stacks.contains_key(stack));
         self.proven.retain(|(stack, ..)| tables.stacks.contains_key(stack));
+    }
+
+    fn takes_in(&mut self, tables: &Tables, began: &BTreeMap<(ResourceId, Generation), u64>) {
+        let is_out = |row: &&ResourceRecord| {
+            let ProgressRecord { in_flight, action, .. } = row.progress;
+            row.dropped.is_none() && in_flight && action.is_some_and(Action::applies)
+        };
+        for row in tables.rows.values().filter(is_out) {
+            let (name, Some(node)) = split(&row.name) else { continue };
+            let Some(stack) = tables.stacks.get(&row.stack) else { continue };
+            if began.get(&(row.physical, row.progress.generation)) != Some(&stack.traversal) {
+                self.wave(stack, name).taken.entry(node.to_owned()).or_default();
+            }
+        }
     }
 
     fn wave(&mut self, stack: &StackRecord, name: &str) -> &mut Wave {
@@ -195,7 +236,7 @@ pub fn begin(shared: &mut Shared) {
 }
 
 fn begins(shared: &mut Shared, row: u64) -> Option<String> {
-    let Shared { tables, plans, rollouts, counts, began, now, .. } = shared;
+    let Shared { tables, plans, rollouts, counts, now, .. } = shared;
     let row = tables.rows.get(&row)?;
     let (name, node) = split(&row.name);
     let is_made = row.progress.action.is_some_and(Action::applies) && row.dropped.is_none();
@@ -215,18 +256,14 @@ fn begins(shared: &mut Shared, row: u64) -> Option<String> {
     let is_fatal = !returns && matches!(resource.what, What::Dummy { fail: Some("true"), .. });
     let wave = rollouts.wave(stack, name);
     wave.members = wave.members.max(members);
-    let took = |other: &ResourceRecord| {
-        let is_out = other.stack == stack.id && other.dropped.is_none() && other.progress.in_flight;
-        let of = began.get(&(other.physical, other.progress.generation));
-        is_out && split(&other.name).0 == name && of != Some(&stack.traversal)
-    };
-    wave.takes_in |= tables.rows.values().any(took);
     if wave.begun.contains_key(&node) {
         return None;
     }
     let refuses = wave.refuses(rollout, is_proven, is_fatal, *now);
     wave.begun.insert(node, Begun { ended: None, left: false, disturbed: None });
-    wave.stopped = wave.stopped.map(|since| since + 1);
+    if let Some(stopped) = &mut wave.stopped {
+        stopped.since += 1;
+    }
     counts.add(if is_proven { "rollout member begins, proven" } else { "rollout member begins" });
     refuses.map(|why| format!("{} begins in {rollout:?} of {members}: {why}", row.name))
 }
@@ -295,7 +332,7 @@ impl World {
         };
         let is_one = resource.is_some();
         // What lets somebody begin does so at once.
-        let before: Vec<(usize, Option<usize>)> = self.of_waves(name, &waves, |wave| {
+        let before: Vec<(usize, Option<Stopped>)> = self.of_waves(name, &waves, |wave| {
             let was = (wave.promoted, wave.stopped);
             match action {
                 RolloutAction::Promote => wave.promoted += 1,

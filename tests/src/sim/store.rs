@@ -12,8 +12,8 @@ use muster_controller::store::{Store, StoreError};
 use muster_engine::flow::record::FlowSnapshot;
 use muster_engine::intent::record::{IntentChange, IntentSnapshot};
 use muster_engine::record::{
-    Change, NodeRecord, PackedSpec, ProgressRecord, ResourceRecord, StackAction, StackRecord, Status,
-    TokenRecord,
+    Change, EventRecord, NodeRecord, PackedSpec, ProgressRecord, ResourceRecord, StackAction, StackRecord,
+    Status, TokenRecord,
 };
 use muster_engine::{Snapshot, Source, SourceText};
 use muster_intent::manager::IntentRecord;
@@ -94,6 +94,8 @@ pub enum Noted {
     Intent(Box<IntentRecord>),
     /// A stack changed.
     Stack { was: Option<Box<StackRecord>>, is: Box<StackRecord> },
+    /// Operators are told of something.
+    Event(EventRecord),
     /// A stack is gone.
     StackGone(StackRecord),
     /// A row is gone.
@@ -294,6 +296,7 @@ impl Shared {
                 if event.reason.starts_with("expanded:") {
                     self.counts.add("tree is laid out anew");
                 }
+                self.noted.push(Noted::Event(event));
             }
             Change::Flow(change) => self.apply_flows(change),
             Change::Intent(change) => {
@@ -504,7 +507,7 @@ impl Store for SimStore {
         }
         let it = &mut *shared;
         it.fleet.committed(&it.tables);
-        it.rollouts.committed(&it.tables, it.now);
+        it.rollouts.committed(&it.tables, &it.began, it.now);
         rollout::begin(it);
         shared.plan_is_right(&held);
         shared.fights_are_told();

@@ -39,6 +39,7 @@ pub(crate) enum Identity<'e> {
     Meter(u32),
 }
 
+/// Entries by their places.
 type Entries<'e> = BTreeMap<(DeviceNo, Identity<'e>), &'e Entry>;
 
 pub(crate) fn identity(entry: &Entry) -> Identity<'_> {
@@ -53,11 +54,19 @@ fn by_identity(entries: &[(DeviceNo, Entry)]) -> Entries<'_> {
     entries.iter().map(|(device, entry)| ((*device, identity(entry)), entry)).collect()
 }
 
-/// What is to be done, stage by stage; nothing where both are the same.
-pub fn stages(topology: &Topology, old: &[(DeviceNo, Entry)], new: &[(DeviceNo, Entry)]) -> Vec<Vec<Step>> {
-    let (old, new) = (by_identity(old), by_identity(new));
+/// What is to be done, stage by stage; nothing where both are the same. `perhaps`: what devices may have in a place instead of
+/// what is `old` there, or of nothing, as long as earlier writes are on their way; those that put what is `new` are over when
+/// the first stage begins.
+pub fn stages(
+    topology: &Topology,
+    old: &[(DeviceNo, Entry)],
+    perhaps: &[(DeviceNo, Entry)],
+    new: &[(DeviceNo, Entry)],
+) -> Vec<Vec<Step>> {
+    let (old, also, new) = (by_identity(old), by_identity(perhaps), by_identity(new));
+    let is_there = |at: &(DeviceNo, Identity<'_>)| old.contains_key(at) || also.contains_key(at);
     let comes: Vec<Placed<'_>> =
-        new.iter().filter(|(at, _)| !old.contains_key(at)).map(|(at, entry)| (at.0, *entry)).collect();
+        new.iter().filter(|(at, _)| !is_there(at)).map(|(at, entry)| (at.0, *entry)).collect();
     let goes: Vec<Placed<'_>> =
         old.iter().filter(|(at, _)| !new.contains_key(at)).map(|(at, entry)| (at.0, *entry)).collect();
     let all: Vec<Placed<'_>> = new.iter().map(|(at, entry)| (at.0, *entry)).collect();
@@ -67,7 +76,7 @@ pub fn stages(topology: &Topology, old: &[(DeviceNo, Entry)], new: &[(DeviceNo, 
     let is_alone = |it: &&Placed<'_>| !swapped.contains(&std::ptr::from_ref(it.1));
     let added: Vec<Step> = comes.iter().filter(is_alone).map(put).collect();
     let removed: Vec<Step> = goes.iter().filter(is_alone).map(remove).collect();
-    let others = new.iter().filter(|(at, entry)| old.get(at).is_some_and(|before| before != *entry));
+    let others = new.iter().filter(|(at, entry)| is_there(at) && old.get(at) != Some(*entry));
     let stays = new.iter().filter(|(at, entry)| old.get(at).is_some_and(|before| before == *entry));
     let stays = stays.map(|(at, entry)| (at.0, *entry));
     let changed: Vec<(Placed<'_>, Step)> = others
@@ -84,8 +93,10 @@ pub fn stages(topology: &Topology, old: &[(DeviceNo, Entry)], new: &[(DeviceNo, 
     let ports: BTreeSet<Option<PortNo>> =
         changed.iter().map(|((device, entry), _)| ingress(topology, *device, entry)).collect();
     let mixed = ports.len() > 1;
-    let onwards = if mixed { Onwards::of(topology, &new) } else { Onwards(BTreeMap::new()) };
-    if mixed && leads_round(&[&Onwards::of(topology, &old), &onwards]) {
+    let onwards = if mixed { Onwards::of(topology, all.iter().copied()) } else { Onwards(BTreeMap::new()) };
+    let before =
+        || old.iter().map(|(at, entry)| (at.0, *entry)).chain(perhaps.iter().map(|(at, entry)| (*at, entry)));
+    if mixed && leads_round(&[&Onwards::of(topology, before()), &onwards]) {
         let mut by_distance: BTreeMap<usize, Vec<Step>> = BTreeMap::new();
         for ((device, entry), step) in changed {
             by_distance.entry(onwards.distance(topology, device, entry)).or_default().push(step);
@@ -124,6 +135,22 @@ fn swaps(topology: &Topology, goes: &[Placed<'_>], comes: &[Placed<'_>]) -> BTre
     swapped
 }
 
+/// Whether an entry is for packets of one of these, which is another.
+pub(crate) fn takes_packets_of(
+    topology: &Topology,
+    device: DeviceNo,
+    entry: &Entry,
+    others: &[(DeviceNo, Entry)],
+) -> bool {
+    let Some(port) = ingress(topology, device, entry) else { return false };
+    let mut here = others.iter().filter(|(of, _)| *of == device);
+    here.any(|(_, other)| {
+        identity(other) != identity(entry)
+            && ingress(topology, device, other) == Some(port)
+            && overlap(entry, other)
+    })
+}
+
 /// Whether some packet is for both rules of one port. Tagged ones and others are told apart by the rule before.
 fn overlap(one: &Entry, other: &Entry) -> bool {
     let (Entry::Rule(one), Entry::Rule(other)) = (one, other) else { return false };
@@ -149,23 +176,24 @@ fn overlap(one: &Entry, other: &Entry) -> bool {
 struct Onwards(BTreeMap<PortNo, BTreeSet<PortNo>>);
 
 impl Onwards {
-    fn of(topology: &Topology, entries: &Entries<'_>) -> Self {
+    /// Of all that may be there.
+    fn of<'e>(topology: &Topology, entries: impl Iterator<Item = Placed<'e>> + Clone) -> Self {
         let mut groups: BTreeMap<(DeviceNo, u32), Vec<&Action>> = BTreeMap::new();
-        for ((device, _), entry) in entries {
+        for (device, entry) in entries.clone() {
             if let Entry::Group(group) = entry {
                 let actions = group.buckets.iter().flat_map(|bucket| &bucket.treatment);
-                groups.insert((*device, group.number), actions.collect());
+                groups.entry((device, group.number)).or_default().extend(actions);
             }
         }
         let mut next: BTreeMap<PortNo, BTreeSet<PortNo>> = BTreeMap::new();
-        for ((device, _), entry) in entries {
-            let Some(port) = ingress(topology, *device, entry) else { continue };
+        for (device, entry) in entries {
+            let Some(port) = ingress(topology, device, entry) else { continue };
             let Entry::Rule(rule) = entry else { continue };
             let mut outs = BTreeSet::new();
             for instruction in &rule.treatment {
                 match instruction {
                     Instruction::Do(Action::Group(number)) => {
-                        outs.extend(groups.get(&(*device, *number)).into_iter().flatten().copied());
+                        outs.extend(groups.get(&(device, *number)).into_iter().flatten().copied());
                     }
                     Instruction::Do(action) => {
                         outs.insert(action);
@@ -175,7 +203,7 @@ impl Onwards {
             }
             let far = outs.into_iter().filter_map(|action| {
                 let Action::Output(Output::Port(port)) = action else { return None };
-                topology.neighbour(named(topology, *device, port)?)
+                topology.neighbour(named(topology, device, port)?)
             });
             next.entry(port).or_default().extend(far);
         }

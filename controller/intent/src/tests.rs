@@ -126,14 +126,14 @@ impl Plane {
 
     /// Walks a packet for an address.
     fn walk_to(&self, topology: &Topology, from: &ConnectPoint, address: u128) -> Fate {
-        let mut outs = BTreeSet::new();
-        let mut seen = BTreeSet::new();
-        // A packet at a port, with its VLAN tags.
-        let mut left = vec![(from.clone(), Vec::<u128>::new())];
-        while let Some((point, tags)) = left.pop() {
-            if !seen.insert((point.clone(), tags.clone())) {
+        let (mut outs, mut twice) = (BTreeSet::new(), None);
+        // A packet at a port, with its VLAN tags, and where it has been.
+        let mut left = vec![(from.clone(), Vec::<u128>::new(), Vec::new())];
+        while let Some((point, tags, mut way)) = left.pop() {
+            if way.contains(&(point.clone(), tags.clone())) {
                 return Fate::Round;
             }
+            way.push((point.clone(), tags.clone()));
             let device = topology.device(&point.device).expect("a device");
             let Some(actions) = self.actions(topology, device, &point, &tags, address) else {
                 return Fate::Lost(point.device.node.to_string());
@@ -152,13 +152,13 @@ impl Plane {
                             Some(next) => {
                                 let link = topology.link(&out, &topology.point(next)).expect("a link");
                                 if topology.passes(link) {
-                                    left.push((topology.point(next), now.clone()));
+                                    left.push((topology.point(next), now.clone(), way.clone()));
                                 }
                             }
                             None => {
                                 assert!(now.is_empty(), "a tag goes out at {out}");
                                 if !outs.insert(format!("{}:{}", out.device.node, out.port)) {
-                                    return Fate::Twice(out.to_string());
+                                    twice = Some(out.to_string());
                                 }
                             }
                         }
@@ -167,7 +167,7 @@ impl Plane {
                 }
             }
         }
-        Fate::Out(outs)
+        twice.map_or(Fate::Out(outs), Fate::Twice)
     }
 
     fn actions(

@@ -287,6 +287,9 @@ impl World {
 
     /// Something that must not be.
     pub fn violate(&mut self, what: String) {
+        if self.violation().is_none() {
+            self.note(|_| format!("VIOLATED: {what}"));
+        }
         self.shared.borrow_mut().violate(what);
     }
 

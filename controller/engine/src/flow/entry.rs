@@ -123,6 +123,16 @@ pub(crate) struct OpenWrite<'k> {
     pub owner: Owner,
     pub removing: bool,
     pub packed: &'k Packed,
+    past: Option<&'k Past>,
+}
+
+impl<'k> OpenWrite<'k> {
+    /// What of its owner may be there until it is decided.
+    pub fn before(&self) -> impl Iterator<Item = &'k Packed> {
+        let owner = self.owner;
+        let past = std::iter::successors(self.past, |it| it.before.as_deref());
+        past.filter(move |it| it.owner == owner).map(|it| &it.packed)
+    }
 }
 
 /// What a write did to one entry.
@@ -149,6 +159,7 @@ impl Kept {
             owner: self.owner,
             removing: self.removing,
             packed: &self.packed,
+            past: self.past.as_deref(),
         };
         let past = std::iter::successors(self.past.as_deref(), |it| it.before.as_deref());
         let past = past.map(|it| OpenWrite {
@@ -156,6 +167,7 @@ impl Kept {
             owner: it.owner,
             removing: it.removing,
             packed: &it.packed,
+            past: it.before.as_deref(),
         });
         std::iter::once(newest).chain(past).take_while(move |write| write.serial > settled)
     }

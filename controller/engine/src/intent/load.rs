@@ -11,6 +11,9 @@ use crate::engine::Engine;
 use crate::flow::record::FlowMark;
 use crate::flow::{DeviceKey, Target};
 
+/// A write that is not decided: what it is about, and what may be there until it is.
+type Undecided = (Vec<Op>, Vec<Packed>);
+
 impl Engine {
     /// When flow tables and rows are there.
     pub(crate) fn load_intents(&mut self, snapshot: IntentSnapshot) {
@@ -36,8 +39,8 @@ impl Engine {
         for (from, at) in missed {
             self.intents.manager.load_missed(&from, &at);
         }
-        // By intent, device and write: what that is about.
-        let mut open: BTreeMap<(IntentNo, DeviceKey, u64), Vec<Op>> = BTreeMap::new();
+        // By intent, device and write.
+        let mut open: BTreeMap<(IntentNo, DeviceKey, u64), Undecided> = BTreeMap::new();
         let mut refused: BTreeMap<IntentNo, Vec<(DeviceName, Packed)>> = BTreeMap::new();
         let mut placed: BTreeMap<IntentNo, Vec<(DeviceName, Packed)>> = BTreeMap::new();
         for (key, device) in self.flows.iter() {
@@ -60,7 +63,9 @@ impl Engine {
                 let Some(no) = write.owner.as_intent() else { continue };
                 let packed = write.packed.clone();
                 let op = if write.removing { Op::Remove(packed) } else { Op::Put(packed) };
-                open.entry((no, key, write.serial)).or_default().push(op);
+                let (ops, before) = open.entry((no, key, write.serial)).or_default();
+                ops.push(op);
+                before.extend(write.before().cloned());
             }
         }
         for (no, (record, owner)) in intents {
@@ -70,9 +75,9 @@ impl Engine {
                 self.intents.owners.insert(no, row);
             }
         }
-        for ((no, key, serial), ops) in open {
+        for ((no, key, serial), (ops, before)) in open {
             let Some(name) = self.device_name(key) else { continue };
-            let token = self.intents.manager.load_open(no, &name, ops);
+            let token = self.intents.manager.load_open(no, &name, ops, before);
             let waiters = self.flows.get_mut(key).map(|device| &mut device.waiters);
             if let (Some(token), Some(waiters)) = (token, waiters) {
                 waiters.entry(serial).or_default().push(Target::Intent(token));

@@ -317,14 +317,20 @@ impl Manager {
     }
 
     /// After [`Manager::load`]: a write of it is on its way, whatever newer ones there are; told of by [`Manager::written`] as
-    /// any other.
-    pub fn load_open(&mut self, no: IntentNo, device: &DeviceName, ops: Vec<Op>) -> Option<Token> {
+    /// any other. `before`: what may be in the places of these as long as it is.
+    pub fn load_open(
+        &mut self,
+        no: IntentNo,
+        device: &DeviceName,
+        ops: Vec<Op>,
+        before: Vec<Packed>,
+    ) -> Option<Token> {
         let device = self.topology.know_device(device).ok()?;
         let held = self.held.get_mut(&no)?;
         self.next_token += 1;
         let token = Token(self.next_token);
         let rules: Vec<(DeviceNo, Packed)> = ops.iter().map(|op| (device, op.packed().clone())).collect();
-        held.open.insert(token, Open { device, ops });
+        held.open.insert(token, Open { device, ops, before });
         self.hold_labels(no, &rules);
         let held = self.held.get_mut(&no)?;
         self.tokens.insert(token, no);

@@ -28,6 +28,8 @@ pub enum Lies {
 pub(super) struct Open {
     pub device: DeviceNo,
     pub ops: Vec<Op>,
+    /// What may be in the places of these as long as it is on its way.
+    pub before: Vec<Packed>,
 }
 
 /// Of a field that says with this much which VLAN, and besides that there is one.
@@ -66,8 +68,8 @@ impl Placed {
         self.0.iter().map(|(device, packed)| (*device, packed.unpack())).collect()
     }
 
-    /// Does what writes do; whether something was there that they put something over.
-    pub fn apply(&mut self, by_device: &BTreeMap<DeviceNo, Vec<Op>>) -> bool {
+    /// Does what writes do; what was in their places, and whether they put something over it.
+    pub fn apply(&mut self, by_device: &BTreeMap<DeviceNo, Vec<Op>>) -> (Vec<(DeviceNo, Packed)>, bool) {
         let held: Vec<(DeviceNo, Packed)> = std::mem::take(&mut self.0).into();
         // Those of other devices stay as they are.
         let is_met = |(device, _): &(DeviceNo, Packed)| by_device.contains_key(device);
@@ -81,18 +83,20 @@ impl Placed {
         let ops = by_device.iter().flat_map(|(device, ops)| ops.iter().map(|op| (*device, op)));
         let ops: Vec<(DeviceNo, &Op, Entry)> =
             ops.map(|(device, op)| (device, op, op.packed().unpack())).collect();
-        let mut over = false;
+        let (mut before, mut over) = (Vec::new(), false);
         for (device, op, entry) in &ops {
             let place = (*device, identity(entry));
-            match op {
-                Op::Put(packed) => over |= places.insert(place, packed.clone()).is_some(),
-                Op::Remove(_) => drop(places.remove(&place)),
-            }
+            let was = match op {
+                Op::Put(packed) => places.insert(place, packed.clone()),
+                Op::Remove(_) => places.remove(&place),
+            };
+            over |= was.is_some() && matches!(op, Op::Put(_));
+            before.extend(was.map(|was| (*device, was)));
         }
         all.extend(places.into_iter().map(|((device, _), packed)| (device, packed)));
         all.sort_by_key(|(device, _)| *device);
         self.0 = all.into();
-        over
+        (before, over)
     }
 
     /// In the place of an entry there is this.

@@ -14,7 +14,7 @@ use crate::compile::{Compiled, Compiler};
 use crate::intent::Intent;
 use crate::ledger::Share;
 use crate::phase::{Request, State};
-use crate::stages::{Identity, Step, identity, stages};
+use crate::stages::{Identity, Step, identity, stages, takes_packets_of};
 use crate::topology::{DeviceNo, Topology};
 use crate::track::Hope;
 
@@ -93,7 +93,12 @@ impl Work {
 impl Held {
     /// From what is on the devices to this.
     fn stages_to(&self, topology: &Topology, wanted: &[(DeviceNo, Entry)]) -> Vec<Vec<Step>> {
-        let mut stages = stages(topology, &self.placed.entries(), wanted);
+        let before = |open: &Open| {
+            let device = open.device;
+            open.before.iter().map(move |packed| (device, packed.unpack())).collect::<Vec<_>>()
+        };
+        let perhaps: Vec<(DeviceNo, Entry)> = self.open.values().flat_map(before).collect();
+        let mut stages = stages(topology, &self.placed.entries(), &perhaps, wanted);
         let refused = self.refused.iter().map(|(device, packed)| (*device, packed.unpack()));
         let unwanted = refused.filter(|(device, entry)| {
             !wanted.iter().any(|(at, other)| at == device && identity(other) == identity(entry))
@@ -108,6 +113,28 @@ impl Held {
             }
         }
         stages
+    }
+
+    /// Writes that are waited for before the first of these stages: those that put what stays as it is, and those that take
+    /// away what takes its packets.
+    fn under_way(&self, topology: &Topology, stages: &VecDeque<Vec<Step>>) -> BTreeSet<Token> {
+        if self.open.is_empty() {
+            return BTreeSet::new();
+        }
+        let changed: BTreeSet<(DeviceNo, Identity<'_>)> = stages.iter().flatten().map(Step::place).collect();
+        let stays = |device, entry: &Entry| !changed.contains(&(device, identity(entry)));
+        let mut standing = self.placed.entries();
+        standing.retain(|(device, entry)| stays(*device, entry));
+        let is_awaited = |open: &Open| {
+            open.ops.iter().any(|op| match op {
+                // What was taken back since is nobody's concern.
+                Op::Put(packed) => {
+                    self.placed.has(open.device, packed) && stays(open.device, &packed.unpack())
+                }
+                Op::Remove(packed) => takes_packets_of(topology, open.device, &packed.unpack(), &standing),
+            })
+        };
+        self.open.iter().filter(|(_, open)| is_awaited(open)).map(|(token, _)| *token).collect()
     }
 }
 
@@ -221,23 +248,10 @@ impl Manager {
         let Some(held) = self.held.get_mut(&no) else { return };
         let version = held.version;
         let is_idle = work.stages.is_empty() && held.open.is_empty();
-        let placed = &held.placed;
-        // What is on its way already, and stays as it is, is waited for first.
-        let changed: BTreeSet<(DeviceNo, Identity<'_>)> =
-            work.stages.iter().flatten().map(Step::place).collect();
-        let stays = |open: &Open| {
-            open.ops.iter().any(|op| match op {
-                // What was taken back since is nobody's concern.
-                Op::Put(packed) => {
-                    placed.has(open.device, packed)
-                        && !changed.contains(&(open.device, identity(&packed.unpack())))
-                }
-                Op::Remove(_) => false,
-            })
+        let tokens = match work.goal {
+            Goal::Stand => held.under_way(&self.topology, &work.stages),
+            Goal::Nothing(_) => BTreeSet::new(),
         };
-        let is_stand = matches!(work.goal, Goal::Stand);
-        let under_way = held.open.iter().filter(|(_, open)| is_stand && stays(open));
-        let tokens: BTreeSet<Token> = under_way.map(|(token, _)| *token).collect();
         let waits = !tokens.is_empty();
         held.work = Some(Box::new(Work { version, tokens, ..work }));
         if !is_idle {
@@ -275,7 +289,7 @@ impl Manager {
                 let is_it = |op: &Op| identity(&op.packed().unpack()) == identity(&entry);
                 !by_device.get(device).is_some_and(|ops| ops.iter().any(is_it))
             });
-            let over = held.placed.apply(&by_device);
+            let (before, over) = held.placed.apply(&by_device);
             let takes = steps.iter().any(|step| matches!(step, Step::Remove(..)));
             work.changes = over || (takes && !removes);
             work.stage_began = now;
@@ -284,7 +298,17 @@ impl Manager {
             for (device, ops) in by_device {
                 self.next_token += 1;
                 let token = Token(self.next_token);
-                held.open.insert(token, Open { device, ops: ops.clone() });
+                // An older write may fail, or come late: what was before it is still to be reckoned with.
+                let older =
+                    held.open.values().filter(|open| open.device == device).flat_map(|open| &open.before);
+                let met = |packed: &&Packed| {
+                    let entry = packed.unpack();
+                    ops.iter().any(|op| identity(&op.packed().unpack()) == identity(&entry))
+                };
+                let here = before.iter().filter(|(of, _)| *of == device).map(|(_, packed)| packed);
+                let before: BTreeSet<&Packed> = older.filter(met).chain(here).collect();
+                let before = before.into_iter().cloned().collect();
+                held.open.insert(token, Open { device, ops: ops.clone(), before });
                 self.tokens.insert(token, no);
                 if awaited {
                     work.tokens.insert(token);
@@ -320,7 +344,7 @@ impl Manager {
     fn asks(&mut self, token: Token, table: impl Fn(IntentNo, &DeviceName, &Packed) -> Lies) {
         let Some(no) = self.tokens.get(&token).copied() else { return };
         let Some(held) = self.held.get_mut(&no) else { return };
-        let Some(Open { device, ops }) = held.open.get(&token) else { return };
+        let Some(Open { device, ops, .. }) = held.open.get(&token) else { return };
         let name = self.topology.device_name(*device);
         for op in ops {
             let (lies, entry) = (table(no, name, op.packed()), op.packed().unpack());

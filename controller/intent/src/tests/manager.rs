@@ -23,6 +23,8 @@ pub(super) struct Site {
     pub waiting: VecDeque<(Token, IntentNo, DeviceName, Vec<Op>)>,
     /// Devices that refuse whatever they are told, but for what is taken away.
     pub refusing: BTreeSet<DeviceName>,
+    /// Devices that undo whatever they are told, also what is taken away.
+    pub undoing: BTreeSet<DeviceName>,
     /// Devices that say nothing.
     pub silent: BTreeSet<DeviceName>,
     pub saved: BTreeMap<IntentNo, IntentRecord>,
@@ -106,6 +108,8 @@ impl Site {
                 }
             }
             self.written(token, Err("no room".into()));
+        } else if self.undoing.contains(&device) {
+            self.written(token, Err("undone".into()));
         } else if ops.iter().any(is_others) {
             self.written(token, Err("the rule belongs to another".into()));
         } else {
@@ -241,8 +245,29 @@ impl Site {
             }
             self.manager.load(record, placed, failed);
         }
-        for (_, no, device, ops) in waiting {
-            let token = self.manager.load_open(no, &device, ops.clone()).expect("whoever waits is known");
+        for (_, no, device, mut ops) in waiting {
+            // What is there already is no write of the table's.
+            let is_open = |op: &Op| {
+                let id = op.packed().unpack().id(&device);
+                let (owners, failed) = (&self.owners, &self.failed);
+                let there = lies(owners, failed, &self.waiting, no, &device, id);
+                !matches!(op, Op::Put(packed) if there == Lies::Entry(packed.clone()))
+            };
+            ops.retain(is_open);
+            if ops.is_empty() {
+                continue;
+            }
+            let is_met = |packed: &Packed| {
+                let id = packed.unpack().id(&device);
+                ops.iter().any(|op| op.packed().unpack().id(&device) == id)
+            };
+            let lie = self.owners.iter().filter(|((of, _), (owner, _))| *of == device && *owner == no);
+            let older = self.waiting.iter().filter(|(_, of, at, _)| *of == no && *at == device);
+            let older = older.flat_map(|(_, _, _, ops)| ops.iter().map(Op::packed));
+            let before = lie.map(|(_, (_, packed))| packed).chain(older).filter(|it| is_met(it));
+            let before = before.cloned().collect();
+            let token =
+                self.manager.load_open(no, &device, ops.clone(), before).expect("whoever waits is known");
             self.waiting.push_back((token, no, device, ops));
         }
         self.take();
@@ -837,4 +862,71 @@ fn an_end_that_turns_out_to_lead_to_another_bridge_is_none() {
     site.manager.retract(&at("a:h1"), &at("b:h1"));
     site.settle();
     assert_eq!((site.state("one"), site.state("two")), (Some(State::Installed), Some(State::Installed)));
+}
+
+#[test]
+fn what_may_still_lie_on_a_device_counts_when_the_way_is_changed_halfway() {
+    let mut site = Site::new("a-b b-c c-d=2 d-e a-d e-b c-f");
+    let lay = |shut: &[&str], to: &[&str]| {
+        let link = |from: &str, to: &str| (at(&format!("{from}:{to}")), at(&format!("{to}:{from}")));
+        let ends = shut.iter().map(|cable| cable.split_once('-').expect("two ends"));
+        let obstacle_links = ends.flat_map(|(from, to)| [link(from, to), link(to, from)]).collect();
+        Intent {
+            kind: Kind::SinglePointToMultiPoint {
+                from: at("a:h1"),
+                to: to.iter().map(|to| at(&format!("{to}:h2"))).collect(),
+            },
+            ..from_to("a:h1", "b:h2", Constraints { obstacle_links, ..Constraints::default() })
+        }
+    };
+    site.submit("one", lay(&["a-d", "e-b"], &["b", "c", "e"])).expect("taken");
+    site.settle();
+    assert_eq!(site.path("one"), "a b, a b c, a b c d e");
+    // c is to send to d no more, and does not answer.
+    site.silent.insert(at("c:h1").device);
+    site.submit("one", lay(&["e-b", "c-d"], &["b", "c", "e"])).expect("taken");
+    site.wait(Duration::from_secs(3));
+    assert_eq!(site.path("one"), "a b, a b c, a d e");
+    // From d over e to b, and on to c, and from there to d as before: that would go round.
+    site.submit("one", lay(&["a-b", "c-d"], &["b", "c", "e", "f"])).expect("taken");
+    site.take();
+    let holds = |site: &Site| {
+        assert_ne!(site.plane.walk(site.manager.topology(), &at("a:h1")), Fate::Round);
+    };
+    while site.step(1) {
+        holds(&site);
+    }
+    site.silent.clear();
+    while site.step(1) {
+        holds(&site);
+    }
+    assert_eq!(site.state("one"), Some(State::Installed));
+    assert_eq!(site.path("one"), "a d e b, a d e b c, a d e, a d e b c f");
+}
+
+#[test]
+fn an_old_rule_that_takes_its_packets_is_waited_for_also_after_a_restart() {
+    let mut site = Site::new("a-b a-c");
+    let to = |to: &str, priority| Intent { priority, ..from_to("a:h1", to, Constraints::default()) };
+    site.submit("one", to("b:h1", 101)).expect("taken");
+    site.settle();
+    site.silent.insert(at("a:h1").device);
+    site.submit("one", to("c:h1", 100)).expect("taken");
+    site.settle();
+    // The lower one is there already, by whatever came before; the higher one is still to go.
+    let (_, no, device, ops) = site.waiting.front().cloned().expect("a write to a");
+    let put: Vec<Op> = ops.into_iter().filter(|op| matches!(op, Op::Put(_))).collect();
+    assert_eq!(put.len(), 1);
+    site.apply(no, &device, &put);
+    site.undoing.insert(device.clone());
+    site.restart();
+    arrives(&site, "a:h1", "b:h1");
+    assert_ne!(site.state("one"), Some(State::Installed), "it goes to b yet");
+    site.silent.clear();
+    site.settle();
+    assert_ne!(site.state("one"), Some(State::Installed), "{}", site.reason("one"));
+    site.undoing.clear();
+    site.wait(Duration::from_secs(10));
+    assert_eq!(site.state("one"), Some(State::Installed));
+    arrives(&site, "a:h1", "c:h1");
 }

@@ -15,10 +15,20 @@ const DEVICES: usize = 7;
 
 #[derive(Clone, Debug)]
 enum Happens {
-    Submit { key: usize, from: usize, to: usize, avoid: usize, vlan: bool, wide: bool, above: u16 },
+    Submit {
+        key: usize,
+        from: usize,
+        to: usize,
+        also: usize,
+        avoid: usize,
+        vlan: bool,
+        wide: bool,
+        above: u16,
+    },
     Withdraw(usize),
     Cable(usize, bool),
     Refuses(usize, bool),
+    Undoes(usize, bool),
     Silent(usize, bool),
     Steps(Vec<usize>),
     Wait(u64),
@@ -28,14 +38,16 @@ enum Happens {
 fn happens() -> impl Strategy<Value = Happens> {
     let device = 0..DEVICES;
     prop_oneof![
-        4 => (0..6_usize, device.clone(), device.clone(), device.clone(), any::<bool>(), any::<bool>(), 0..2_u16)
-            .prop_map(|(key, from, to, avoid, vlan, wide, above)| {
-                Happens::Submit { key, from, to, avoid, vlan, wide, above }
-            }),
+        4 => (0..6_usize, [(); 4].map(|()| device.clone()), any::<bool>(), any::<bool>(), 0..2_u16).prop_map(
+            |(key, [from, to, also, avoid], vlan, wide, above)| {
+                Happens::Submit { key, from, to, also, avoid, vlan, wide, above }
+            }
+        ),
         1 => (0..6_usize).prop_map(Happens::Withdraw),
         4 => (0..32_usize, any::<bool>()).prop_map(|(cable, up)| Happens::Cable(cable, up)),
         1 => (device.clone(), any::<bool>()).prop_map(|(device, yes)| Happens::Refuses(device, yes)),
-        1 => (device, any::<bool>()).prop_map(|(device, yes)| Happens::Silent(device, yes)),
+        1 => (device.clone(), any::<bool>()).prop_map(|(device, yes)| Happens::Undoes(device, yes)),
+        2 => (device, any::<bool>()).prop_map(|(device, yes)| Happens::Silent(device, yes)),
         6 => prop::collection::vec(0..8_usize, 1..6).prop_map(Happens::Steps),
         2 => (1..4000_u64).prop_map(Happens::Wait),
         1 => Just(Happens::Restart),
@@ -57,7 +69,7 @@ fn device(number: usize) -> muster_shared::model::flow::DeviceName {
 
 /// What holds in every moment.
 fn holds(site: &Site) {
-    for (key, from, to, address) in intents(site) {
+    for (key, from, outs, address) in intents(site) {
         let fate = site.plane.walk_to(site.manager.topology(), &at(&from), address);
         assert_ne!(fate, Fate::Round, "{key}");
         let no = site.manager.find(&key).expect("it is there");
@@ -65,10 +77,10 @@ fn holds(site: &Site) {
         let whole = site.manager.topology();
         let passes =
             |(a, b): &(ConnectPoint, ConnectPoint)| whole.link(a, b).is_some_and(|link| whole.passes(link));
-        let stands =
-            record.paths.iter().flatten().all(passes) && whole.is_up(whole.port(&at(&to)).expect("a port"));
+        let is_up = |to: &String| whole.is_up(whole.port(&at(to)).expect("a port"));
+        let stands = record.paths.iter().flatten().all(passes) && outs.iter().all(is_up);
         if record.state == State::Installed && stands && site.manager.is_settled(no) {
-            assert_eq!(fate, Fate::Out([to].into()), "{key} {record:?}");
+            assert_eq!(fate, Fate::Out(outs), "{key} {record:?}");
         }
     }
     for link in site.manager.topology().known_links() {
@@ -87,8 +99,8 @@ fn holds(site: &Site) {
     }
 }
 
-/// Key, from, to, address of those that are to be installed.
-fn intents(site: &Site) -> Vec<(String, String, String, u128)> {
+/// Key, from, where to, address of those that are to be installed.
+fn intents(site: &Site) -> Vec<(String, String, BTreeSet<String>, u128)> {
     let view = |no| site.manager.view(site.now, no).expect("it is there");
     let text = |point: &ConnectPoint| format!("{}:{}", point.device.node, point.port);
     let told = |no| {
@@ -97,25 +109,32 @@ fn intents(site: &Site) -> Vec<(String, String, String, u128)> {
             Criterion::Field { field: Field::Ipv4Dst, value, .. } => Some(*value),
             _ => None,
         });
-        let (from, to) = (&view.intent.kind.ingress()[0], &view.intent.kind.egress()[0]);
-        (view.key.to_string(), text(from), text(to), address.expect("an address"))
+        let (from, to) = (&view.intent.kind.ingress()[0], view.intent.kind.egress());
+        (view.key.to_string(), text(from), to.iter().map(text).collect(), address.expect("an address"))
     };
     site.manager.list().map(told).collect()
 }
 
 fn happen(site: &mut Site, cables: &[(usize, usize)], what: Happens) {
     match what {
-        Happens::Submit { key, from, to, avoid, vlan, wide, above } => {
+        Happens::Submit { key, from, to, also, avoid, vlan, wide, above } => {
             if from == to {
                 return;
             }
-            let obstacles = [avoid].into_iter().filter(|it| *it != from && *it != to).map(device).collect();
+            let obstacles =
+                [avoid].into_iter().filter(|it| ![from, to, also].contains(it)).map(device).collect();
             let bandwidth = wide.then_some(40);
             let mut intent = from_to(
                 &format!("n{from}:h1"),
                 &format!("n{to}:h2"),
                 Constraints { obstacles, vlan, bandwidth, ..Constraints::default() },
             );
+            // To two places, where the third is another.
+            if also != from && also != to {
+                intent.constraints.vlan = false;
+                let to = [to, also].map(|to| at(&format!("n{to}:h2"))).to_vec();
+                intent.kind = Kind::SinglePointToMultiPoint { from: at(&format!("n{from}:h1")), to };
+            }
             intent.priority += above;
             let address = key as u128 + 1;
             intent.selector.push(Criterion::Field { field: Field::Ipv4Dst, value: address, mask: None });
@@ -134,6 +153,8 @@ fn happen(site: &mut Site, cables: &[(usize, usize)], what: Happens) {
         }
         Happens::Refuses(number, true) => drop(site.refusing.insert(device(number))),
         Happens::Refuses(number, false) => drop(site.refusing.remove(&device(number))),
+        Happens::Undoes(number, true) => drop(site.undoing.insert(device(number))),
+        Happens::Undoes(number, false) => drop(site.undoing.remove(&device(number))),
         Happens::Silent(number, true) => drop(site.silent.insert(device(number))),
         Happens::Silent(number, false) => drop(site.silent.remove(&device(number))),
         Happens::Steps(steps) => {
@@ -171,6 +192,7 @@ proptest! {
         }
         // All is well again: what was asked for last is so.
         site.refusing.clear();
+        site.undoing.clear();
         site.silent.clear();
         for (one, other) in &cables {
             site.cable(&format!("n{one}"), &format!("n{other}"), true);

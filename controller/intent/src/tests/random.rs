@@ -56,7 +56,7 @@ proptest! {
         let mut plane = Plane(old.clone());
         arrives(&plane, &topology, &to);
         let mut order = order.into_iter();
-        for stage in stages(&topology, &old, &new) {
+        for stage in stages(&topology, &old, &[], &new) {
             let mut writes: Vec<(DeviceNo, Vec<Step>)> = Vec::new();
             for step in stage {
                 let device = step.place().0;

@@ -150,6 +150,11 @@ impl Row {
     pub fn is_corrected(&self) -> bool {
         self.rare().fight.is_some_and(|fight| fight.under_way)
     }
+
+    /// Its last job is a correction that has failed for good.
+    pub fn could_not_be_corrected(&self) -> bool {
+        self.status == Some(Status::Failed) && self.is_corrected()
+    }
 }
 
 impl Engine {
@@ -157,7 +162,12 @@ impl Engine {
     pub(crate) fn correct(&mut self, slot: Slot) {
         let now = self.now;
         let Some(node) = self.may_correct(slot) else { return };
-        let fight = self.rows[slot].rare().fight;
+        let row = &self.rows[slot];
+        let fight = row.rare().fight;
+        // Its timer is set: that something else has ended is no reason to try it sooner.
+        if row.could_not_be_corrected() && fight.is_some_and(|fight| fight.ago(now) < CALM) {
+            return;
+        }
         match fight.map_or(Turn::Now, |fight| fight.turn(now)) {
             Turn::Now => {
                 let fight = self.rows[slot].rare_mut().fight.get_or_insert_with(|| Fight::new(now));
@@ -214,7 +224,7 @@ impl Engine {
     fn may_correct(&self, slot: Slot) -> Option<NodeKey> {
         let row = self.rows.get(slot)?;
         let stands = row.ready && !row.is_going() && row.role != Role::Cleanup && !row.rare().unhealthy;
-        let failed_so = row.status == Some(Status::Failed) && row.is_corrected();
+        let failed_so = row.could_not_be_corrected();
         let differs = row.observed.differs() || failed_so;
         let is_ours = !row.is_lost() && !row.handed_over && row.applied && row.spec.is_some();
         if !(stands && differs && is_ours) || row.work.is_some() || row.drift_policy() != DriftPolicy::Correct
@@ -222,6 +232,10 @@ impl Engine {
             return None;
         }
         let stack = self.stacks.get(&row.stack)?;
+        // Its stack may follow the nodes no more, and yet nobody outside of a selector is touched.
+        if self.is_outside(row) {
+            return None;
+        }
         let goes_first = stack.status == Status::InProgress
             || stack.action == StackAction::Delete
             || self.pending.values().any(|pending| pending.stack == stack.id);
@@ -233,7 +247,7 @@ impl Engine {
         row.node.filter(|node| self.nodes[*node].ready && !self.is_in_maintenance(*node)).filter(is_said)
     }
 
-    /// Its job has ended well, or never began.
+    /// Its job has ended well, or never began, or the next one is an operation's.
     pub(crate) fn correction_ended(&mut self, slot: Slot) {
         if let Some(rare) = &mut self.rows[slot].rare
             && let Some(fight) = &mut rare.fight
@@ -246,7 +260,7 @@ impl Engine {
     pub(crate) fn correction_failed(&mut self, slot: Slot) {
         let now = self.now;
         let row = &self.rows[slot];
-        if row.is_corrected() && row.status == Some(Status::Failed) {
+        if row.could_not_be_corrected() {
             let ago = row.rare().fight.map_or(Duration::ZERO, |fight| fight.ago(now));
             self.correct_at(slot, now + CALM.saturating_sub(ago));
         }

@@ -23,7 +23,7 @@ use crate::engine::{Engine, Todo};
 use crate::node::NodeKey;
 use crate::record::{StackAction, Status};
 use crate::request::{Options, Refusal};
-use crate::resource::Slot;
+use crate::resource::{Row, Slot};
 use crate::stack::{Stack, Stage};
 use crate::timer::TimerKey;
 
@@ -130,6 +130,16 @@ impl Engine {
             selector.matches(&joined.labels, None)
                 && (!joined.revoked || self.has_member(stack, path, self.nodes[key].name.as_str()))
         })
+    }
+
+    /// A member whose node its selector does not mean (any more).
+    pub(crate) fn is_outside(&self, row: &Row) -> bool {
+        let (Some(stack), Some(key)) = (self.stacks.get(&row.stack), row.node) else { return false };
+        let is_of = |set: &&Meant| {
+            row.name.strip_prefix(&*set.path).is_some_and(|rest| rest.starts_with('[') && rest.ends_with(']'))
+        };
+        let set = stack.sets.iter().find(is_of);
+        set.is_some_and(|set| !self.is_meant(stack, &set.path, &set.selector, key))
     }
 
     fn has_member(&self, stack: &Stack, path: &str, node: &str) -> bool {

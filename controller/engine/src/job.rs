@@ -296,6 +296,9 @@ impl Engine {
         if let Some(observed) = observed {
             self.observe(slot, observed);
         }
+        if self.rows[slot].status == Some(Status::Complete) {
+            self.correction_ended(slot);
+        }
         self.row_changed(slot, true);
     }
 

@@ -57,7 +57,7 @@ pub(crate) fn plan(ground: &Ground<'_>, tree: &Tree) -> Plan {
     // What nodes tell now is for the next operation, too.
     let is_as_it_was = |slot: Slot, index: usize| {
         let row = &ground.rows[slot];
-        ground.again && stands(row) && row.definition == tree.definition(index)
+        ground.again && stays(row) && row.definition == tree.definition(index)
     };
     let mut dirty: Vec<bool> = chosen
         .iter()
@@ -70,7 +70,7 @@ pub(crate) fn plan(ground: &Ground<'_>, tree: &Tree) -> Plan {
             Some(_) if settled(index) != 0 => settled(index) != tree.definition(index),
             Some(slot) => {
                 let row = &ground.rows[*slot];
-                let is_settled = if ground.again { stands(row) } else { is_settled(row) };
+                let is_settled = if ground.again { stays(row) } else { is_settled(row) };
                 !(is_settled
                     && row.kind == tree.kind(index)
                     && row.definition == tree.definition(index)
@@ -116,6 +116,12 @@ fn may_hide(row: &Row) -> bool {
 /// As it was asked for, observed, and with nothing under way; and nobody has seen that it is another by now.
 pub(crate) fn is_settled(row: &Row) -> bool {
     stands(row) && !row.observed.differs()
+}
+
+/// It is no business of an operation that goes on: it stands, or it did, and what others changed of it could not be put
+/// right, which is tried again in its own time.
+fn stays(row: &Row) -> bool {
+    stands(row) || (row.ready && row.could_not_be_corrected() && !row.handed_over && !row.rare().unhealthy)
 }
 
 /// As it was asked for, observed, and with nothing under way.

@@ -36,7 +36,10 @@ impl Engine {
         self.set_is_ready(slot, &tree);
         self.turn_ended(slot);
         self.set_requires(slot, &tree, false);
-        self.mended(slot);
+        let rests = self.rows[slot].could_not_be_corrected();
+        if !rests {
+            self.mended(slot);
+        }
         let revision = self.stacks[&stack_id].revision;
         let row = &mut self.rows[slot];
         row.ready = true;
@@ -48,7 +51,7 @@ impl Engine {
         }
         self.row_changed(slot, redefined);
         let Some(stack) = self.stacks.get_mut(&stack_id) else { return };
-        stack.settled[index] = definition;
+        stack.settled[index] = if rests { 0 } else { definition };
         let Some(walk) = &mut stack.walk else { return };
         walk.forward_left -= 1;
         for &next in walk.needed_by.of(index) {

@@ -74,6 +74,12 @@ impl Row {
             && (self.kind, self.definition) == (kind, definition)
     }
 
+    /// What others changed of it could not be put right: that is tried again in its own time, or by who asks for an operation,
+    /// which forgets all of that first.
+    fn waits_for_its_time(&self, packed: &PackedSpec) -> bool {
+        self.could_not_be_corrected() && self.is_left_alone() && self.spec.as_ref() == Some(packed)
+    }
+
     /// What leads from the row to a desired state; `packed` is `spec`, `node` where it is to be.
     pub fn needed(&self, kind: Kind, node: Option<NodeKey>, spec: &Desired, packed: &PackedSpec) -> Needed {
         if self.is_beyond_use() {
@@ -192,6 +198,7 @@ impl Engine {
                     self.set_requires(slot, &tree, true);
                     let row = &mut self.rows[slot];
                     row.kind = tree.kind(row.index as usize);
+                    self.correction_ended(slot);
                     self.queue_job(slot, node, action, Some(spec), content);
                 } else if !self.is_same_work(slot, node, &spec) || self.is_held_back(slot) {
                     self.take_back(slot);
@@ -294,7 +301,8 @@ impl Engine {
 
     /// It failed without a job, and is wanted again as it is.
     fn mend(&mut self, slot: Slot) {
-        if self.rows[slot].status == Some(Status::Failed) {
+        let row = &self.rows[slot];
+        if row.status == Some(Status::Failed) && !row.could_not_be_corrected() {
             self.not_failed(slot);
             let row = &mut self.rows[slot];
             row.status = Some(Status::Complete);
@@ -368,6 +376,9 @@ impl Engine {
             ));
         }
         let mut needed = self.rows[slot].needed(kind, Some(node), &spec, &packed);
+        if needed == Needed::Apply(Action::Update) && self.rows[slot].waits_for_its_time(&packed) {
+            needed = Needed::Nothing;
+        }
         if needed == Needed::Nothing && self.is_to_converge(slot, kind, &packed) {
             needed = Needed::Apply(if self.rows[slot].is_adopted() { Action::Check } else { Action::Update });
         }

@@ -267,6 +267,94 @@ fn what_cannot_be_corrected_is_failed_and_tried_again_after_a_long_calm() {
     }
 }
 
+/// A member for each node that is `role=web`, `b` behind all of `a`, and a resource that fails unless it is `well`.
+fn members(well: bool) -> Bed {
+    let mut bed = Bed::new(4);
+    (0..2).for_each(|index| label(&mut bed, index, Some("web")));
+    let member = "type: Muster::Dummy, for_each: {nodes: role=web}, drift_policy: correct, properties: {values: {x: 1}}";
+    let text = format!(
+        "heat_template_version: 2018-08-31\nresources:\n  a: {{{member}}}\n  b: {{{member}, depends_on: {{resource: a, scope: \
+         all}}}}\n  c: {{type: Muster::Dummy, properties: {{node: node-3}}}}\n"
+    );
+    bed.create(parse(SourceText { name: "t".into(), template: text, ..Default::default() })).unwrap();
+    if !well {
+        bed.fail_next(&node(3), true);
+    }
+    bed.idle();
+    assert_eq!(bed.status(), if well { "CREATE_COMPLETE" } else { "CREATE_FAILED" });
+    bed.pass(SECOND * 60);
+    bed.ran.clear();
+    bed
+}
+
+fn label(bed: &mut Bed, index: usize, role: Option<&str>) {
+    let labels = [("role".to_owned(), role.map(str::to_owned))].into();
+    bed.ask(Request::LabelNode { node: node(index), labels }).unwrap();
+}
+
+#[test]
+fn what_could_not_be_corrected_is_not_tried_again_because_of_nodes() {
+    for (name, well) in [("a[node-0]", true), ("b[node-0]", true), ("a[node-0]", false), ("b[node-0]", false)]
+    {
+        let mut bed = members(well);
+        let stood = bed.status().split_once('_').unwrap().1.to_owned();
+        drifts(&mut bed, name);
+        bed.fail_next(&node(0), true);
+        // One is not meant any more; where the operation has failed, it stays until that has ended well.
+        label(&mut bed, 1, None);
+        bed.idle();
+        bed.pass(SECOND * 60);
+        bed.idle();
+        let mut gone = ran(&mut bed);
+        gone.sort();
+        let goes: &[&str] = if well { &["Delete a[node-1]", "Delete b[node-1]"] } else { &[] };
+        assert_eq!(gone, goes, "{name} {well}");
+        let row = bed.resource(name);
+        assert_eq!(
+            (row.status.as_str(), row.status_reason.as_str(), row.corrections),
+            ("FAILED", "refused", 1)
+        );
+        assert_eq!(bed.status().split_once('_').unwrap().1, stood);
+        bed.pass(CALM);
+        bed.idle();
+        assert_eq!(ran(&mut bed), [format!("Update {name}")], "in its own time");
+        assert_eq!((bed.resource(name).status.as_str(), bed.resource(name).corrections), ("COMPLETE", 1));
+        // An operator who asks for it does not wait.
+        drifts(&mut bed, name);
+        bed.fail_next(&node(0), true);
+        bed.rollback(Some(1)).unwrap();
+        bed.idle();
+        assert_eq!(bed.status(), "ROLLBACK_COMPLETE");
+        assert!(ran(&mut bed).contains(&format!("Update {name}")), "{name} {well}");
+        assert_eq!(bed.resource(name).status, "COMPLETE");
+    }
+}
+
+#[test]
+fn nobody_outside_of_a_selector_is_corrected() {
+    // A stack that had failed when it was checked follows the nodes no more.
+    let mut bed = members(false);
+    bed.check().unwrap();
+    bed.idle();
+    ran(&mut bed);
+    label(&mut bed, 0, None);
+    for restarted in [false, true] {
+        if restarted {
+            bed.restart();
+            (0..4).for_each(|index| bed.connect(&node(index)));
+        }
+        drifts(&mut bed, "a[node-0]");
+        bed.pass(SECOND * 60);
+        bed.idle();
+        assert!(ran(&mut bed).is_empty());
+        assert_eq!(bed.resource("a[node-0]").observed, "drifted");
+    }
+    label(&mut bed, 0, Some("web"));
+    bed.idle();
+    assert_eq!(ran(&mut bed), ["Update a[node-0]"]);
+    assert_eq!(bed.resource("a[node-0]").observed, "in_sync");
+}
+
 #[test]
 fn an_operation_goes_first() {
     let mut bed = made(&[("a", "correct"), ("b", "-")]);

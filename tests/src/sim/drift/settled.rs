@@ -9,7 +9,7 @@ use muster_shared::ResourceId;
 use muster_template::{DriftPolicy, Kind};
 
 use super::super::machine::Machine;
-use super::super::plan::Plan;
+use super::super::plan::{Plan, split};
 use super::super::store::{Shared, brief};
 use super::super::world::World;
 use super::Thing;
@@ -36,6 +36,14 @@ impl Watched<'_> {
 
     fn breaker_is_open(&self) -> bool {
         self.row.progress.corrections.is_some_and(|corrections| corrections.open)
+    }
+
+    /// Its selector does not mean its node, and its stack has not followed that.
+    fn is_outside(&self, shared: &Shared) -> bool {
+        let (name, _) = split(&self.row.name);
+        let each = self.plan.resources.get(name).and_then(|resource| resource.each.as_ref());
+        let node = self.row.node.as_ref().and_then(|node| shared.tables.nodes.get(node));
+        each.is_some_and(|each| !node.is_some_and(|node| each.nodes.means(&node.labels)))
     }
 
     fn brief(&self) -> String {
@@ -65,6 +73,7 @@ impl World {
             }
             let is_left_alone = of_stack.action == StackAction::Delete
                 || it.breaker_is_open()
+                || it.is_outside(&shared)
                 || it.plan.must_not_be_updated(&it.row.name);
             let is_wanted =
                 it.policy == DriftPolicy::Correct && !is_left_alone && it.row.progress.observed_ready;

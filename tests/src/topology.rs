@@ -494,10 +494,20 @@ impl Site {
         for (no, record) in &self.saved {
             self.manager.load(record.clone(), placed.remove(no).unwrap_or_default(), Vec::new());
         }
+        // What may lie in the places of a write as long as it is on its way: what does, and what older ones put there.
+        let mut may_lie: BTreeMap<_, Vec<_>> =
+            self.plane.table().into_iter().map(|(place, rule)| (place, vec![rule])).collect();
         for (device, writes) in waiting {
             for (_, intent, ops) in writes {
                 let name = &self.fabric.devices[device];
-                if let Some(token) = self.manager.load_open(intent, name, ops.clone()) {
+                let mut before = Vec::new();
+                for op in &ops {
+                    let lie = may_lie.entry((device, op.packed().unpack().id(name))).or_default();
+                    let own = lie.iter().filter(|(of, _)| *of == intent);
+                    before.extend(own.map(|(_, packed)| packed.clone()));
+                    lie.push((intent, op.packed().clone()));
+                }
+                if let Some(token) = self.manager.load_open(intent, name, ops.clone(), before) {
                     self.waiting.entry(device).or_default().push((token, intent, ops));
                 }
             }

@@ -4,6 +4,10 @@
 //! wanted, for the machine says everything again that is not acknowledged. Polling and publishing are two
 //! futures, since publishing waits for the other one to make room.
 //!
+//! Neither side takes a silent peer for a living one. Whatever we say is answered, so something is said at least each
+//! [`KEEP_ALIVE`], and who hears nothing for [`SILENCE_MAX`] has no controller. Heartbeats are enough for that, and MQTT's own
+//! pings, which rumqttc would send beside them, are not needed.
+//!
 //! Absent: reconnecting and its backoff, which the machine decides.
 
 use std::net::{IpAddr, SocketAddr};
@@ -23,15 +27,21 @@ use thiserror::Error;
 use tokio::net::lookup_host;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::identity::Identity;
 use crate::tls;
 
 /// For TCP, TLS and MQTT's own greeting with one address.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
-/// A dead connection is noticed within two of these; one wake-up in a minute is affordable.
-const KEEP_ALIVE: Duration = Duration::from_secs(60);
+/// What the controller is told: after one and a half of it without a packet it takes this server for gone. A second longer than
+/// heartbeats are apart by default, so that nothing else is said where those go out.
+const KEEP_ALIVE: Duration = Duration::from_secs(61);
+/// After so long without a packet the controller is gone: an answer to what was said last is missing for a minute then.
+const SILENCE_MAX: Duration = Duration::from_secs(120);
+/// rumqttc pings each time this has passed, whatever else is sent, and announces it cut to 16 bits: so this is announced as
+/// [`KEEP_ALIVE`], and pings are 18 hours apart.
+const PING_EVERY: Duration = Duration::from_secs(KEEP_ALIVE.as_secs() + (1 << 16));
 /// Publishes on their way; rumqttc keeps a slot for each.
 const INFLIGHT_MAX: u16 = 16;
 /// rumqttc's own queue: packets of 256 KiB, so that few of them wait in memory.
@@ -74,6 +84,9 @@ pub enum LinkError {
         /// Why.
         why: String,
     },
+    /// It says nothing any more.
+    #[error("connection lost: the controller has not answered for {} s", SILENCE_MAX.as_secs())]
+    Silent,
     /// It ended.
     #[error("connection lost: {0}")]
     Lost(Box<ConnectionError>),
@@ -211,7 +224,7 @@ async fn converse(
     }
 }
 
-/// Packs what waits into as few packets as possible.
+/// Packs what waits into as few packets as possible. Where nothing waits for too long it says that we are here.
 async fn publish(
     peer: &Peer,
     seal: &Seal,
@@ -221,8 +234,10 @@ async fn publish(
     let mut batch = Vec::new();
     loop {
         batch.clear();
-        if messages.recv_many(&mut batch, BATCH_MAX).await == 0 {
-            return Ok(());
+        match timeout(KEEP_ALIVE, messages.recv_many(&mut batch, BATCH_MAX)).await {
+            Ok(0) => return Ok(()),
+            Ok(_) => {}
+            Err(_) => batch.push(Up::Heartbeat { drift: None }),
         }
         for packet in pack(seal, &batch)? {
             if client.publish(&peer.up, QoS::AtLeastOnce, false, packet).await.is_err() {
@@ -249,6 +264,8 @@ fn pack(seal: &Seal, batch: &[Up]) -> Result<Vec<Vec<u8>>, LinkError> {
 pub struct Mqtt {
     client: AsyncClient,
     events: EventLoop,
+    /// When the last packet came.
+    heard: Instant,
 }
 
 impl Mqtt {
@@ -258,9 +275,16 @@ impl Mqtt {
     /// The connection is gone.
     pub async fn payload(&mut self) -> Result<Vec<u8>, LinkError> {
         loop {
-            match self.events.poll().await {
-                Ok(Event::Incoming(Packet::Publish(publish))) => return Ok(publish.payload.to_vec()),
-                Ok(Event::Incoming(_) | Event::Outgoing(_)) => {}
+            // What is cut off by it is not taken up again: the connection is over.
+            let event = timeout_at(self.heard + SILENCE_MAX, self.events.poll()).await;
+            match event.map_err(|_| LinkError::Silent)? {
+                Ok(Event::Incoming(packet)) => {
+                    self.heard = Instant::now();
+                    if let Packet::Publish(publish) = packet {
+                        return Ok(publish.payload.to_vec());
+                    }
+                }
+                Ok(Event::Outgoing(_)) => {}
                 Err(error) => return Err(LinkError::Lost(Box::new(error))),
             }
         }
@@ -330,7 +354,7 @@ pub async fn resolve(address: &Address) -> Result<Vec<SocketAddr>, LinkError> {
 async fn greet_one(peer: &Peer, number: SocketAddr) -> Result<Mqtt, LinkError> {
     let mut options = MqttOptions::new(&peer.id, number.ip().to_string(), number.port());
     options.set_transport(Transport::tls_with_config(TlsConfiguration::Rustls(Arc::clone(&peer.tls))));
-    options.set_keep_alive(KEEP_ALIVE);
+    options.set_keep_alive(PING_EVERY);
     options.set_connection_timeout(CONNECT_WITHIN.as_secs());
     options.set_outgoing_inflight_upper_limit(INFLIGHT_MAX);
     options.set_max_packet_size(Some(PACKET_MAX));
@@ -338,7 +362,7 @@ async fn greet_one(peer: &Peer, number: SocketAddr) -> Result<Mqtt, LinkError> {
     network.set_tcp_nodelay(true);
     options.set_network_options(network);
     let (client, events) = AsyncClient::new(options, REQUESTS_MAX);
-    let mut mqtt = Mqtt { client, events };
+    let mut mqtt = Mqtt { client, events, heard: Instant::now() };
     loop {
         match mqtt.events.poll().await.map_err(|error| LinkError::Lost(Box::new(error)))? {
             Event::Incoming(Packet::ConnAck(ack)) if ack.code == ConnectReturnCode::Success => {
@@ -351,6 +375,7 @@ async fn greet_one(peer: &Peer, number: SocketAddr) -> Result<Mqtt, LinkError> {
                 if !ack.return_codes.iter().all(granted) {
                     return Err(LinkError::Refused("this node may not subscribe its own topic"));
                 }
+                mqtt.heard = Instant::now();
                 return Ok(mqtt);
             }
             Event::Incoming(_) | Event::Outgoing(_) => {}
@@ -370,3 +395,6 @@ impl Peer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

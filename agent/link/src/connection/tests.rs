@@ -1,0 +1,202 @@
+//! A whole connection over TLS on loopback, with time that passes when the test says so.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use bytes::BytesMut;
+use muster_shared::NodeId;
+use muster_shared::seal::SealSecret;
+use rcgen::{CertificateParams, KeyPair};
+use rumqttc::v5::mqttbytes::Error;
+use rumqttc::v5::mqttbytes::v5::{ConnAck, PingResp, PubAck, SubAck};
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use tokio::task::{spawn_blocking, yield_now};
+use tokio::time::advance;
+
+use super::*;
+use crate::tls::Root;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What the controller was told.
+#[derive(Debug, PartialEq, Eq)]
+enum Seen {
+    KeepAlive(u16),
+    Said(Vec<Up>),
+    Ping,
+}
+
+struct Controller {
+    address: Address,
+    ca_der: CertificateDer<'static>,
+    seen: mpsc::UnboundedReceiver<Seen>,
+}
+
+impl Controller {
+    /// For one connection; it answers nothing but the greeting if it `dies` then.
+    fn start(dies: bool) -> Self {
+        let key = KeyPair::generate().unwrap();
+        let certificate =
+            CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+        let ca_der = certificate.der().clone();
+        let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![ca_der.clone()], PrivateKeyDer::Pkcs8(key.serialize_der().into()))
+            .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string().parse().unwrap();
+        let (tell, seen) = mpsc::unbounded_channel();
+        // It ends with the connection.
+        std::thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            let connection = ServerConnection::new(Arc::new(config)).unwrap();
+            serve(StreamOwned::new(connection, stream), dies, &tell);
+        });
+        Self { address, ca_der, seen }
+    }
+
+    async fn next(&mut self) -> Seen {
+        self.seen.recv().await.expect("the connection stands")
+    }
+}
+
+fn serve(
+    mut stream: StreamOwned<ServerConnection, TcpStream>,
+    dies: bool,
+    tell: &mpsc::UnboundedSender<Seen>,
+) {
+    let (mut received, mut piece) = (BytesMut::new(), [0; 4096]);
+    loop {
+        let (seen, answer) = match Packet::read(&mut received, None) {
+            Ok(Packet::Connect(connect, ..)) => {
+                let code = ConnectReturnCode::Success;
+                let answer = ConnAck { session_present: false, code, properties: None };
+                (Some(Seen::KeepAlive(connect.keep_alive)), Some(Packet::ConnAck(answer)))
+            }
+            Ok(Packet::Subscribe(subscribe)) => {
+                let return_codes = vec![SubscribeReasonCode::Success(QoS::AtLeastOnce)];
+                let answer = SubAck { pkid: subscribe.pkid, return_codes, properties: None };
+                (None, Some(Packet::SubAck(answer)))
+            }
+            Ok(Packet::Publish(publish)) => {
+                let messages = wire::unpack(&seal(2, 1), &publish.payload).unwrap();
+                let answer = Packet::PubAck(PubAck::new(publish.pkid, None));
+                (Some(Seen::Said(messages)), (!dies).then_some(answer))
+            }
+            Ok(Packet::PingReq(_)) => (Some(Seen::Ping), (!dies).then_some(Packet::PingResp(PingResp))),
+            Ok(packet) => panic!("{packet:?}"),
+            Err(Error::InsufficientBytes(_)) => match stream.read(&mut piece) {
+                Ok(0) | Err(_) => return,
+                Ok(count) => {
+                    received.extend_from_slice(&piece[..count]);
+                    continue;
+                }
+            },
+            Err(error) => panic!("{error}"),
+        };
+        if let Some(answer) = answer {
+            let mut bytes = BytesMut::new();
+            answer.write(&mut bytes, None).unwrap();
+            let _ = stream.write_all(&bytes).and_then(|()| stream.flush());
+        }
+        // Who hears of it knows that the answer is on its way.
+        if let Some(seen) = seen {
+            let _ = tell.send(seen);
+        }
+    }
+}
+
+/// Of the node 1 and the controller 2, as the first of them has it.
+fn seal(ours: u8, theirs: u8) -> Seal {
+    let public = SealSecret::from_bytes([theirs; 32]).public();
+    Seal::new(&SealSecret::from_bytes([ours; 32]), &public, "lab".parse().unwrap(), node())
+}
+
+fn node() -> NodeId {
+    "web-1".parse().unwrap()
+}
+
+struct Bed {
+    controller: Controller,
+    connection: Connection,
+    /// While something blocks, time does not pass by itself.
+    _clock: Sender<()>,
+}
+
+impl Bed {
+    /// A connection that was just greeted.
+    async fn greeted(dies: bool) -> Self {
+        let (_clock, stopped): (_, Receiver<()>) = channel();
+        spawn_blocking(move || stopped.recv());
+        let mut controller = Controller::start(dies);
+        let tls = tls::client(Root::Certificate(controller.ca_der.to_vec()), None).unwrap();
+        let peer = Peer {
+            id: node().to_string(),
+            down: "down".into(),
+            up: "up".into(),
+            tls: Arc::new(tls),
+            addresses: vec![controller.address.clone()],
+        };
+        let mut connection = Connection::open(peer, Arc::new(seal(1, 2)));
+        assert!(matches!(connection.events.recv().await, Some(LinkEvent::Connected { .. })));
+        assert_eq!(controller.next().await, Seen::KeepAlive(61));
+        Self { controller, connection, _clock }
+    }
+
+    /// Second by second, as whoever waits is to be woken in its turn.
+    async fn pass(&self, time: Duration) {
+        for _ in 0..time.as_secs() {
+            advance(SECOND).await;
+            for _ in 0..10 {
+                yield_now().await;
+            }
+        }
+    }
+}
+
+fn heartbeat(number: u128) -> Up {
+    Up::Heartbeat { drift: Some(number) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_heartbeats_go_out_nothing_else_does() {
+    let mut bed = Bed::greeted(false).await;
+    for number in 1..=20 {
+        bed.pass(SECOND * 60).await;
+        assert!(bed.connection.send(heartbeat(number)));
+        assert_eq!(bed.controller.next().await, Seen::Said(vec![heartbeat(number)]));
+    }
+    assert!(bed.connection.events.try_recv().is_err(), "it stands");
+}
+
+/// A fleet's heartbeats can be ten minutes apart; its controller hears of everybody all the same.
+#[tokio::test(start_paused = true)]
+async fn who_has_nothing_to_say_says_that() {
+    let mut bed = Bed::greeted(false).await;
+    for _ in 0..20 {
+        bed.pass(KEEP_ALIVE).await;
+        assert_eq!(bed.controller.next().await, Seen::Said(vec![Up::Heartbeat { drift: None }]));
+    }
+    assert!(bed.connection.events.try_recv().is_err(), "it stands");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_answers_nothing_is_gone_after_two_minutes() {
+    for heartbeats in [true, false] {
+        let mut bed = Bed::greeted(true).await;
+        bed.pass(SECOND * 60).await;
+        if heartbeats {
+            assert!(bed.connection.send(heartbeat(1)));
+        }
+        bed.pass(SECOND * 59).await;
+        assert!(bed.connection.events.try_recv().is_err(), "it may still answer");
+        bed.pass(SECOND).await;
+        let event = bed.connection.events.recv().await;
+        assert!(matches!(event, Some(LinkEvent::Disconnected(LinkError::Silent))), "{event:?}");
+    }
+}

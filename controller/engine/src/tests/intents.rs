@@ -392,20 +392,33 @@ fn all_of_a_request_is_taken_or_nothing() {
     assert!(standing.to_string().contains("is INSTALLED: withdraw it first"), "{standing}");
 }
 
+/// As many as one request may have: some stand, most wait for a way.
 #[test]
-fn thousands_at_once() {
+fn a_hundred_thousand_are_withdrawn_at_once() {
+    const STANDING: u128 = 2000;
+    const ALL: u128 = 100_000;
     let mut ring = Ring::new(4);
-    let intents = (0..2000).map(|n| (n.to_string().into(), wish(0, 1, n))).collect();
+    let intents = (0..STANDING).map(|n| (n.to_string().into(), wish(0, 1, n))).collect();
     ring.bed.ask(Request::SubmitIntents { intents }).unwrap();
     ring.bed.idle();
     assert_eq!(ring.rules(), 4000);
     let batches = ring.bed.hosts[&node(0)].flows.ran;
     assert!(batches < 10, "{batches} batches");
-    let keys: Vec<Box<str>> = (0..2000).map(|n| n.to_string().into()).collect();
-    assert!(ring.bed.engine.intents_ended(&keys));
-    ring.bed.ask(Request::WithdrawIntents { keys }).unwrap();
+    ring.cut(1, 2);
+    ring.cut(2, 3);
+    let intents = (STANDING..ALL).map(|n| (n.to_string().into(), wish(0, 2, n))).collect();
+    ring.bed.ask(Request::SubmitIntents { intents }).unwrap();
     ring.bed.idle();
+    let keys: Vec<Box<str>> = (0..ALL).map(|n| n.to_string().into()).collect();
+    assert!(ring.bed.engine.intents_ended(&keys));
+    ring.bed.ask(Request::WithdrawIntents { keys: keys.clone() }).unwrap();
+    ring.bed.idle();
+    assert!(ring.bed.engine.intents().iter().all(|intent| intent.state == State::Withdrawn));
     assert_eq!(ring.rules(), 0);
+    let batches = ring.bed.hosts[&node(0)].flows.ran - batches;
+    assert!(batches < 10, "{batches} batches");
+    ring.bed.ask(Request::PurgeIntents { keys }).unwrap();
+    assert!(ring.bed.engine.intents().is_empty());
 }
 
 fn template(resources: &str) -> crate::Source {

@@ -161,6 +161,9 @@ impl Engine {
     /// It is not as it should be, or was not the last time that anybody could correct it.
     pub(crate) fn correct(&mut self, slot: Slot) {
         let now = self.now;
+        if self.owed.contains(&slot) {
+            self.restart_owed(slot);
+        }
         let Some(node) = self.may_correct(slot) else { return };
         let row = &self.rows[slot];
         let fight = row.rare().fight;
@@ -273,6 +276,9 @@ impl Engine {
             let rare = self.rows.get_mut(slot).and_then(|row| row.rare.as_mut());
             let fight = rare.and_then(|rare| rare.fight.take());
             self.fight_is_over(slot, fight);
+            if fight.is_some_and(|fight| fight.under_way) && self.rows[slot].work.is_some() {
+                self.was_put_right(slot); // by a job that is the operation's from now on
+            }
             if fight.is_some() {
                 self.row_changed(slot, false);
             }
@@ -281,7 +287,7 @@ impl Engine {
 
     /// Looks again at what differs, now that something that kept it from being corrected may be over.
     pub(crate) fn correct_all(&mut self, of: impl Fn(&Row) -> bool) {
-        let drifted = self.drifted.iter().chain(&self.fights).copied();
+        let drifted = self.drifted.iter().chain(&self.fights).chain(&self.owed).copied();
         let slots: Vec<Slot> = drifted.filter(|slot| self.rows.get(*slot).is_some_and(&of)).collect();
         self.agenda.extend(slots.into_iter().map(Todo::Correct));
     }

@@ -164,6 +164,8 @@ pub struct Engine {
     pub(crate) drifted: BTreeSet<Slot>,
     /// Rows of which it counts how often they were corrected.
     pub(crate) fights: BTreeSet<Slot>,
+    /// Units that are to be restarted for what was put right, and have no job for that yet.
+    pub(crate) owed: BTreeSet<Slot>,
     /// Rows of resources that may be anywhere, while no node has joined.
     pub(crate) unplaced: BTreeSet<Slot>,
     /// Rows that ask something of a server which is not known, or has told nothing of itself.
@@ -201,6 +203,8 @@ pub(crate) enum Todo {
     Turn(u64),
     /// It is not as it should be, and nothing may be in the way of putting it right.
     Correct(Slot),
+    /// Something of this stack was put right, for which units are restarted.
+    Restart(u64),
     /// The job of this generation and attempt waited for another's write, and begins.
     Begin(Slot, Generation, u32),
 }
@@ -234,6 +238,7 @@ impl Engine {
             pending: BTreeMap::new(),
             drifted: BTreeSet::new(),
             fights: BTreeSet::new(),
+            owed: BTreeSet::new(),
             unplaced: BTreeSet::new(),
             asking: ByName::default(),
             unnamed: ByName::default(),
@@ -318,6 +323,7 @@ impl Engine {
                 Some(Todo::Fit(stack)) => self.fit(stack),
                 Some(Todo::Turn(stack)) => self.turn(stack),
                 Some(Todo::Correct(slot)) => self.correct(slot),
+                Some(Todo::Restart(stack)) => self.mark_units(stack),
                 Some(Todo::Begin(slot, generation, attempt)) => {
                     self.flow_job_begins(slot, generation, attempt)
                 }

@@ -299,6 +299,7 @@ impl Engine {
         if self.rows[slot].status == Some(Status::Complete) {
             self.correction_ended(slot);
         }
+        self.note_owed(slot);
         self.row_changed(slot, true);
     }
 

@@ -50,6 +50,7 @@ pub mod record;
 mod report;
 mod request;
 mod resource;
+mod restart;
 mod returned;
 mod rollout;
 mod session;

@@ -169,6 +169,7 @@ impl Engine {
             self.fights.insert(slot);
             self.correction_failed(slot);
         }
+        self.note_owed(slot);
         self.look_for_server(slot);
         if let Some(key) = node {
             let node = &mut self.nodes[key];

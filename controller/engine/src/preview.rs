@@ -187,6 +187,9 @@ impl Preview<'_> {
             externalise(spec);
             // Who has several to choose from fails when the turn comes.
             let _ = self.engine.with_full_name(row, spec);
+            if let Some(row) = row {
+                row.mark_restarts(spec);
+            }
         }
         let place = match &node {
             Ok(Some(name)) => Some(name.clone()),

@@ -121,15 +121,22 @@ impl Engine {
                 spec.as_ref().and_then(|spec| spec.attribute(name)).is_none_or(|v| v.as_str() != Some(value))
             };
             let hides = row.attributes.remove_entry(HIDES_FLOWS);
+            let restarts = row.take_restarts();
             let told = observed.attributes.into_iter().filter(|(name, value)| differs(name, value));
-            row.attributes = told.chain(hides).collect();
+            row.attributes = told.chain(hides).chain(restarts).collect();
             self.claims.keep(slot, &claims);
             self.release_previous(previous);
         }
         self.row_changed(slot, true);
         self.event(stack, Some(slot));
         self.not_failed(slot); // its outcome may come late
-        self.correction_ended(slot);
+        if self.rows[slot].is_corrected() {
+            self.correction_ended(slot);
+            self.was_put_right(slot);
+        }
+        if self.owed.contains(&slot) {
+            self.agenda.push_back(Todo::Correct(slot));
+        }
         self.mended(slot);
         self.job_ended(slot);
         self.answered(slot);

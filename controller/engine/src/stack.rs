@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use indexmap::IndexSet;
-use muster_shared::{MonoTime, StackName};
+use muster_shared::{Generation, MonoTime, StackName};
 use muster_template::{Policies, Tree};
 
 use crate::delete_first::DeleteFirst;
@@ -73,6 +73,8 @@ pub(crate) struct Stack {
     pub sets: Vec<Meant>,
     /// When it follows the nodes.
     pub fitting: Fitting,
+    /// What was put right in this turn, by path, with the generation of the correction.
+    pub put_right: BTreeMap<Arc<str>, Generation>,
     /// The last change, in the engine's count of changes.
     pub seq: u64,
 }
@@ -208,6 +210,7 @@ impl Stack {
             walk: None,
             sets: Vec::new(),
             fitting: Fitting::default(),
+            put_right: BTreeMap::new(),
             seq: 0,
         }
     }

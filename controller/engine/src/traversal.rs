@@ -117,6 +117,7 @@ impl Engine {
         self.asking.remove(slot);
         self.unnamed.remove(slot);
         self.drifted.remove(&slot);
+        self.owed.remove(&slot);
         self.fight_is_over(slot, row.rare().fight);
         if let Some(node) = row.node {
             self.nodes[node].rows -= 1;

@@ -16,6 +16,7 @@ use crate::flow::HIDES_FLOWS;
 use crate::node::NodeKey;
 use crate::record::{Change, PackedSpec, Status};
 use crate::resource::{Role, Row, Slot, WorkState};
+use crate::restart::unmarked;
 use crate::stack::{Stack, Stage};
 
 /// A job must fit one message together with its frame.
@@ -149,6 +150,7 @@ impl Engine {
         // Also of a row that stands for another, and of a tree that was made after a restart.
         self.remember_removed(slot, tree.removed(self.rows[slot].index as usize));
         self.remember_selector(slot, &tree);
+        self.remember_restarts(slot, &tree);
         let decision = self.decide(slot, &tree).map_err(|reason| {
             let stack = self.stacks.get(&stack);
             stack.map(|stack| stack.without_hidden(&tree, &reason)).unwrap_or(reason)
@@ -368,6 +370,7 @@ impl Engine {
             },
         };
         let content = externalise(&mut spec);
+        self.rows[slot].mark_restarts(&mut spec);
         let packed = PackedSpec::new(&spec);
         if packed.bytes().len() > SPEC_MAX && !packed.is_flows() {
             return Err(format!(
@@ -643,6 +646,7 @@ impl Engine {
         let is_note = match row.kind {
             Kind::Port => name == HIDES,
             Kind::FlowRule | Kind::FlowTable => name == HIDES_FLOWS,
+            Kind::Unit => Row::notes_restarts(name),
             _ => false,
         };
         if is_note {
@@ -660,6 +664,6 @@ impl Engine {
         if row.kind.is_deployment() {
             return crate::deployment::attribute_of(row, name);
         }
-        row.spec.as_ref()?.unpack().attribute(name)
+        unmarked(row.spec.as_ref()?.unpack()).attribute(name)
     }
 }

@@ -1,7 +1,12 @@
 //! Units that are restarted for what they depend on.
 
-use super::bed::{Bed, parse};
-use crate::{Source, SourceText};
+use std::time::Duration;
+
+use muster_shared::model::DriftState;
+
+use super::bed::{Bed, node, options, parse, stack};
+use super::drift::says;
+use crate::{Request, Source, SourceText};
 
 fn template(content: &str, other: &str, units: &str) -> Source {
     let text = format!(
@@ -43,4 +48,136 @@ fn a_change_of_what_a_unit_is_restarted_on_is_a_job_of_the_unit() {
         bed.idle();
         assert!(bed.ran.is_empty());
     }
+}
+
+fn made(source: Source) -> Bed {
+    let mut bed = Bed::new(1);
+    bed.create(source).unwrap();
+    bed.idle();
+    bed.ran.clear();
+    bed
+}
+
+fn ran(bed: &mut Bed) -> Vec<String> {
+    bed.idle();
+    std::mem::take(&mut bed.ran)
+}
+
+/// What a preview says that an update would do.
+fn changes(bed: &Bed, source: &Source) -> Vec<String> {
+    let view = bed.engine.preview(&stack(), source, None, &options()).unwrap();
+    let changed = view.resources.into_iter().filter(|row| row.change != "unchanged");
+    changed.map(|row| format!("{} {}", row.name, row.change)).collect()
+}
+
+/// Somebody changes it on the server, in a later hour than the last time.
+fn drifts(bed: &mut Bed, name: &str) {
+    bed.pass(Duration::from_secs(3600));
+    bed.idle();
+    says(bed, name, DriftState::Drifted, "its content is another");
+}
+
+#[test]
+fn what_is_put_right_restarts_the_units_that_a_change_of_it_would_restart() {
+    let group = "grp: {type: OS::Heat::ResourceGroup, properties: {count: 2, resource_def: {type: Muster::File, properties: {node: node-0, path: /etc/g.%index%, content: a}}}}\n  \
+                 web: {type: Muster::Unit, properties: {node: node-0, name: web.service, active: started, restart_on: [grp], reload_on: [conf]}}";
+    let reports = RESTARTED.replace("web: {", "web: {drift_policy: report, ");
+    for (units, changed, after) in [
+        (RESTARTED, "conf", vec!["Update conf", "Update web"]),
+        (RESTARTED, "other", vec!["Update other"]),
+        (RELOADED, "conf", vec!["Update conf", "Update web"]),
+        (ORDERED, "conf", vec!["Update conf"]),
+        (group, "grp/1", vec!["Update grp/1", "Update web"]),
+        (group, "conf", vec!["Update conf", "Update web"]),
+        (reports.as_str(), "conf", vec!["Update conf"]),
+    ] {
+        let mut bed = made(template("a", "a", units));
+        for restarted in [false, true] {
+            if restarted {
+                bed.restart();
+                bed.connect(&node(0));
+            }
+            drifts(&mut bed, changed);
+            assert_eq!(ran(&mut bed), after, "{units} {changed}");
+            assert_eq!(bed.status(), "CREATE_COMPLETE");
+        }
+        if units == reports {
+            continue;
+        }
+        // It is no change that an update would find.
+        assert!(changes(&bed, &template("a", "a", units)).is_empty(), "{units}");
+        bed.update(template("a", "a", units)).unwrap();
+        assert!(ran(&mut bed).is_empty(), "{units}");
+        bed.update(template("a", "b", units)).unwrap();
+        assert_eq!(ran(&mut bed), ["Update other"]);
+        let web = "web: {type: Muster::Unit, properties: {node: node-0, name: web.service, active: started, enabled: true, ";
+        let changes = units.replace(
+            "web: {type: Muster::Unit, properties: {node: node-0, name: web.service, active: started, ",
+            web,
+        );
+        if changes != units {
+            bed.update(template("a", "b", &changes)).unwrap();
+            assert_eq!(ran(&mut bed), ["Update web"]);
+            drifts(&mut bed, changed);
+            assert_eq!(ran(&mut bed), after, "its own change is no reason to forget whom it names");
+        }
+    }
+}
+
+#[test]
+fn a_unit_is_restarted_for_what_was_put_right_on_its_own_node() {
+    let mut bed = Bed::new(2);
+    for index in 0..2 {
+        let labels = [("role".to_owned(), Some("web".to_owned()))].into();
+        bed.ask(Request::LabelNode { node: node(index), labels }).unwrap();
+    }
+    let each = "for_each: {nodes: role=web}";
+    let text = format!(
+        "heat_template_version: 2018-08-31\nresources:\n  f: {{type: Muster::File, {each}, properties: {{path: /etc/motd, \
+         content: a}}}}\n  u: {{type: Muster::Unit, {each}, properties: {{name: web.service, active: started, restart_on: [f]}}}}\n"
+    );
+    bed.create(parse(SourceText { name: "t".into(), template: text, ..SourceText::default() })).unwrap();
+    bed.idle();
+    bed.ran.clear();
+    drifts(&mut bed, "f[node-0]");
+    assert_eq!(ran(&mut bed), ["Update f[node-0]", "Update u[node-0]"]);
+}
+
+#[test]
+fn a_correction_that_an_operation_takes_over_restarts_its_units_too() {
+    let with = |node: &str| {
+        let other = format!("x: {{type: Muster::Dummy, properties: {{node: {node}}}}}");
+        template("a", "a", &format!("{RESTARTED}\n  {other}"))
+    };
+    for restarted in [false, true] {
+        let mut bed = made(with("node-0"));
+        drifts(&mut bed, "conf");
+        bed.begin(&node(0));
+        bed.update(with("nobody")).unwrap();
+        if restarted {
+            bed.restart();
+            bed.connect(&node(0));
+        }
+        bed.end(&node(0));
+        bed.idle();
+        assert!(bed.ran.contains(&"Update web".to_owned()), "{:?}", bed.ran);
+        bed.ran.clear();
+        bed.update(with("node-0")).unwrap();
+        assert!(!ran(&mut bed).contains(&"Update web".to_owned()));
+    }
+}
+
+#[test]
+fn a_restart_that_fails_is_told_and_tried_again_by_an_update() {
+    let mut bed = made(template("a", "a", RESTARTED));
+    drifts(&mut bed, "conf");
+    bed.run_at(&node(0), 0);
+    bed.tables.reasons.clear();
+    bed.fail_next(&node(0), true);
+    assert_eq!((bed.status().as_str(), bed.resource("web").status.as_str()), ("CREATE_COMPLETE", "FAILED"));
+    bed.ran.clear();
+    assert_eq!(changes(&bed, &template("a", "a", RESTARTED)), ["web update"]);
+    bed.update(template("a", "a", RESTARTED)).unwrap();
+    assert_eq!(ran(&mut bed), ["Update web"]);
+    assert_eq!(bed.resource("web").status, "COMPLETE");
 }

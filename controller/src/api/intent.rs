@@ -268,3 +268,16 @@ fn state(name: &str) -> Result<IntentState, ApiError> {
         ApiError::invalid(format!("state={shown}: want one of {all}"))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_bounded_and_count_once() {
+        let keys = |number| vec![Box::<str>::from("a"); number];
+        assert_eq!(distinct(keys(KEYS_MAX)).unwrap(), keys(1));
+        let refused = distinct(keys(KEYS_MAX + 1)).unwrap_err();
+        assert_eq!(refused.message, "100001 keys: want 1 to 100000");
+    }
+}

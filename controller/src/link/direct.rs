@@ -15,6 +15,7 @@
 mod admission;
 mod connection;
 mod frame;
+mod heartbeats;
 mod joining;
 mod outbound;
 mod quiet;
@@ -35,12 +36,14 @@ use muster_shared::model::Down;
 use muster_shared::seal::Nonce;
 use muster_shared::wire::{self, WireError};
 use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use self::admission::Places;
+use self::heartbeats::Heartbeats;
 use self::quiet::Quiet;
 use self::reason::{Reason, Refusal};
 use self::registry::{Peer, Registry};
@@ -135,6 +138,7 @@ struct Shared {
     limits: Limits,
     acceptor: TlsAcceptor,
     registry: Registry,
+    heartbeats: Heartbeats,
     joiners: Arc<Places>,
     /// Connections that are over and are still told why.
     farewells: Semaphore,
@@ -160,6 +164,7 @@ impl DirectLink {
         let shared = Arc::new(Shared {
             acceptor: tls::acceptor(Arc::clone(&pki), config.names)?,
             registry: Registry::new(config.limits.connections),
+            heartbeats: Heartbeats::default(),
             joiners: Places::new(1),
             farewells: Semaphore::new(FAREWELLS),
             refusals: Quiet::default(),
@@ -248,6 +253,18 @@ impl std::fmt::Debug for LinkHandle {
     }
 }
 
+impl Shared {
+    /// Never ends.
+    async fn hand_heartbeats_on(&self) {
+        let deliver = |node, connection, heartbeat| {
+            let event = LinkEvent::Received { node, connection, messages: vec![heartbeat] };
+            // Without a driver they are moot.
+            !matches!(self.events.try_send(event), Err(TrySendError::Full(_)))
+        };
+        self.heartbeats.run(deliver).await;
+    }
+}
+
 /// Reads the packets in `bytes` and says how many there are. Public for the fuzz targets: everything a client
 /// sends passes here.
 pub fn count_packets(bytes: &[u8]) -> usize {
@@ -260,6 +277,8 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stopping: watch:
     let handshakes = Arc::new(Semaphore::new(shared.limits.handshakes));
     let places = Places::new(shared.limits.handshakes_per_address);
     let mut tasks = JoinSet::new();
+    let heartbeats = Arc::clone(&shared);
+    let handing_on = tokio::spawn(async move { heartbeats.hand_heartbeats_on().await });
     let mut stop = std::pin::pin!(async move {
         // The last handle dropped is a stop as well.
         let _ = stopping.wait_for(|stop| *stop).await;
@@ -302,6 +321,7 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stopping: watch:
         }
     }
     drop(listener);
+    handing_on.abort();
     shared.registry.close();
     let all = async { while tasks.join_next().await.is_some() {} };
     // Those that have not come in, and those that do not listen, are cut off.

@@ -144,6 +144,29 @@ async fn messages_go_both_ways() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_heartbeat_arrives_and_nothing_overtakes_it() {
+    let mut world = World::start().await;
+    let node = world.node("web-1");
+    let mut raw = Raw::node(&world, &node, QoS::AtMostOnce).await;
+    let connection = world.driver.connected(&node.id).await;
+    let topic = topic::up(world.site(), &node.id);
+    let heartbeat = |number| Up::Heartbeat { drift: Some(number) };
+    raw.publish(&topic, node.pack(&[heartbeat(0)])).await;
+    assert_eq!(world.driver.next().await, Seen::Received(node.id.clone(), connection, vec![heartbeat(0)]));
+    for number in 1..50 {
+        raw.publish(&topic, node.pack(&[heartbeat(number)])).await;
+        raw.publish(&topic, node.pack(&[up(1)])).await;
+        // In one event or two.
+        let mut heard = Vec::new();
+        while heard.len() < 2 {
+            let Seen::Received(_, _, messages) = world.driver.next().await else { panic!() };
+            heard.extend(messages);
+        }
+        assert_eq!(heard, [heartbeat(number), up(1)]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_announced() {
     let world = World::start().await;
     let node = world.node("web-1");

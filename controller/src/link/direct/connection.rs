@@ -89,6 +89,7 @@ async fn serve_node(
         ended = Some(Box::pin(Session::new(stream, Arc::clone(&peer.outbound), inbox, terms).run()).await);
     }
     shared.registry.leave(&peer);
+    shared.heartbeats.forget(connection);
     // Nobody is left to hear it when the controller stops.
     let _ = shared.events.send(LinkEvent::Disconnected { node: node.clone(), connection }).await;
     if let Some((end, stream)) = ended {
@@ -287,6 +288,9 @@ impl Inbox for NodeInbox {
         let messages = wire::unpack::<Up>(&self.peer.seal, &payload)
             .map_err(|error| Refusal::new(Reason::PayloadFormatInvalid, error.to_string()))?;
         let Peer { node, connection, .. } = &*self.peer;
+        let Some(messages) = self.shared.heartbeats.hold(node, *connection, messages) else {
+            return Ok(None);
+        };
         let event = LinkEvent::Received { node: node.clone(), connection: *connection, messages };
         let stopped = || Refusal::new(Reason::ServerShuttingDown, "the controller stops");
         match self.shared.events.try_send(event) {

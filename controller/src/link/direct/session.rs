@@ -25,6 +25,10 @@ const INFLIGHT_MAX: u16 = 32;
 /// A subscription names the one topic there is; clients may say it again.
 const FILTERS_MAX: usize = 8;
 
+/// A deadline that is later by less is noticed when the alarm rings: putting it off for every packet costs more, and to wake
+/// for each alarm in vain more than that.
+const PUT_OFF: Duration = Duration::from_secs(5);
+
 /// What an inbox still waits for before the next packet may be read.
 pub type Pending = Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send>>;
 
@@ -120,8 +124,7 @@ impl<I: Inbox> Session<I> {
             self.take_input()?;
             self.fill_output();
             let deadline = self.deadline();
-            // A later deadline is noticed when the alarm rings; setting it for every packet costs more.
-            if deadline < alarm.deadline() || alarm.is_elapsed() {
+            if deadline < alarm.deadline() || deadline > alarm.deadline() + PUT_OFF || alarm.is_elapsed() {
                 alarm.as_mut().reset(deadline);
             }
             let reading = self.is_reading();

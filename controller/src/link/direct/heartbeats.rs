@@ -1,0 +1,141 @@
+//! Heartbeats on their way to the driver: they wait for one another, for each would wake it, and nobody waits for them.
+//!
+//! In their order all the same: what else a connection says goes behind its heartbeat.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use muster_shared::NodeId;
+use muster_shared::model::Up;
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+/// From the first of them until all that came are handed on.
+const HELD: Duration = Duration::from_millis(200);
+
+/// At most one for each connection: the newest.
+#[derive(Debug, Default)]
+pub struct Heartbeats {
+    held: Mutex<BTreeMap<u64, (NodeId, Up)>>,
+    /// There is a first one.
+    begun: Notify,
+}
+
+impl Heartbeats {
+    /// Whether a packet is nothing but a heartbeat, which is held then; else what was held of its connection comes before it.
+    pub fn hold(&self, node: &NodeId, connection: u64, mut messages: Vec<Up>) -> Option<Vec<Up>> {
+        let mut held = self.lock();
+        match messages.pop() {
+            Some(heartbeat @ Up::Heartbeat { .. }) if messages.is_empty() => {
+                let is_first = held.is_empty();
+                held.insert(connection, (node.clone(), heartbeat));
+                drop(held);
+                if is_first {
+                    self.begun.notify_one();
+                }
+                None
+            }
+            last => {
+                messages.extend(last);
+                if let Some((_, heartbeat)) = held.remove(&connection) {
+                    messages.insert(0, heartbeat);
+                }
+                Some(messages)
+            }
+        }
+    }
+
+    /// A connection is over.
+    pub fn forget(&self, connection: u64) {
+        self.lock().remove(&connection);
+    }
+
+    /// Hands them on, again and again; `deliver` says whether there was room for one.
+    pub async fn run(&self, deliver: impl Fn(NodeId, u64, Up) -> bool) {
+        loop {
+            self.begun.notified().await;
+            sleep(HELD).await;
+            while !self.hand_on(&deliver) {
+                sleep(HELD).await;
+            }
+        }
+    }
+
+    /// Under the lock, so that nothing of a connection comes before its heartbeat.
+    fn hand_on(&self, deliver: &impl Fn(NodeId, u64, Up) -> bool) -> bool {
+        let mut held = self.lock();
+        while let Some((connection, (node, heartbeat))) = held.pop_first() {
+            if !deliver(node.clone(), connection, heartbeat.clone()) {
+                held.insert(connection, (node, heartbeat));
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The table is whole at every point that can panic.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, (NodeId, Up)>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use muster_shared::model::ContentDigest;
+
+    use super::*;
+
+    fn node() -> NodeId {
+        "web-1".parse().unwrap()
+    }
+
+    fn heartbeat(number: u128) -> Up {
+        Up::Heartbeat { drift: Some(number) }
+    }
+
+    fn fetch(offset: u64) -> Up {
+        Up::Fetch { digest: ContentDigest::of(b"content"), offset }
+    }
+
+    #[test]
+    fn what_a_connection_says_goes_behind_its_heartbeat_and_only_behind_its_own() {
+        let heartbeats = Heartbeats::default();
+        assert_eq!(heartbeats.hold(&node(), 1, vec![heartbeat(1)]), None);
+        assert_eq!(heartbeats.hold(&node(), 1, vec![heartbeat(2)]), None);
+        assert_eq!(heartbeats.hold(&node(), 2, vec![fetch(1)]), Some(vec![fetch(1)]));
+        let said = vec![fetch(1), heartbeat(3)];
+        assert_eq!(heartbeats.hold(&node(), 1, said), Some(vec![heartbeat(2), fetch(1), heartbeat(3)]));
+        assert_eq!(heartbeats.hold(&node(), 1, vec![fetch(2)]), Some(vec![fetch(2)]));
+        assert_eq!(heartbeats.hold(&node(), 1, Vec::new()), Some(Vec::new()));
+        assert_eq!(heartbeats.hold(&node(), 1, vec![heartbeat(4)]), None);
+        heartbeats.forget(1);
+        assert_eq!(heartbeats.hold(&node(), 1, vec![fetch(3)]), Some(vec![fetch(3)]));
+    }
+
+    #[test]
+    fn they_are_kept_while_there_is_no_room() {
+        let heartbeats = Heartbeats::default();
+        for connection in 1..=3 {
+            assert_eq!(heartbeats.hold(&node(), connection, vec![heartbeat(connection.into())]), None);
+        }
+        let handed = RefCell::new(Vec::new());
+        let room_for = |many| {
+            let handed = &handed;
+            move |_, connection: u64, heartbeat| {
+                let has_room = handed.borrow().len() < many;
+                if has_room {
+                    handed.borrow_mut().push((connection, heartbeat));
+                }
+                has_room
+            }
+        };
+        assert!(!heartbeats.hand_on(&room_for(2)));
+        assert_eq!(heartbeats.hold(&node(), 3, vec![heartbeat(4)]), None);
+        assert!(heartbeats.hand_on(&room_for(10)));
+        assert!(heartbeats.hand_on(&room_for(10)));
+        assert_eq!(*handed.borrow(), [(1, heartbeat(1)), (2, heartbeat(2)), (3, heartbeat(4))]);
+    }
+}

@@ -124,11 +124,11 @@ impl Engine {
             .map(|row| &*row.name)
             .collect();
         wave.settle(self.now, &|name| {
-            let index = tree.index_of(name);
+            let row = tree.index_of(name).map(|index| &self.rows[stack.forward[index]]);
             Standing {
-                is_member: index.is_some(),
-                is_ready: index.is_some_and(|index| self.rows[stack.forward[index]].ready),
-                works: leaving.contains(name),
+                is_member: row.is_some(),
+                is_ready: row.is_some_and(|row| row.ready),
+                works: row.map_or_else(|| leaving.contains(name), |row| row.work.is_some()),
                 is_there: self.is_there(name),
             }
         });
@@ -450,6 +450,11 @@ impl Engine {
             return;
         }
         let Some(set) = tree.sets().find(|set| set.index() == index) else { return };
+        let (id, has_members) = (self.rows[slot].stack, !set.members().is_empty());
+        let walk = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut());
+        if let Some(wave) = walk.and_then(|walk| walk.rollouts.waves.get_mut(set.name())) {
+            wave.is_over(has_members);
+        }
         let ended = self.rows[slot].attributes.remove(ROLLOUT).is_some();
         let is_new = self.prove(slot, &set);
         if ended || is_new {

@@ -153,12 +153,13 @@ impl Rollouts {
             let members = by_name.range((*stack, prefix.as_str())..);
             let members =
                 members.take_while(|((of, name), _)| of == stack && name.starts_with(&prefix)).count();
-            if let Some(wave) = self.waves.get_mut(&(*stack, (*name).to_owned())) {
-                wave.members = wave.members.max(members);
-            }
-            if let Some(stack) =
-                tables.stacks.get(stack).filter(|_| row.progress.observed_ready && members > 0)
-            {
+            let Some(stack) = tables.stacks.get(stack) else { continue };
+            let wave = self.wave(stack, name);
+            wave.members = wave.members.max(members);
+            if row.progress.observed_ready && members > 0 {
+                // Whoever comes later is another rollout's.
+                let Wave { traversal, members, .. } = *wave;
+                *wave = Wave { traversal, members, ..Wave::default() };
                 self.proven.insert((stack.id, stack.revision, (*name).to_owned()));
             }
         }
@@ -256,9 +257,11 @@ fn begins(shared: &mut Shared, row: u64) -> Option<String> {
     let is_fatal = !returns && matches!(resource.what, What::Dummy { fail: Some("true"), .. });
     let wave = rollouts.wave(stack, name);
     wave.members = wave.members.max(members);
-    if wave.begun.contains_key(&node) {
+    if wave.begun.get(&node).is_some_and(|begun| !begun.left) {
         return None;
     }
+    // Who is back has its turn anew.
+    wave.begun.remove(&node);
     let refuses = wave.refuses(rollout, is_proven, is_fatal, *now);
     wave.begun.insert(node, Begun { ended: None, left: false, disturbed: None });
     if let Some(stopped) = &mut wave.stopped {

@@ -76,7 +76,7 @@ pub(crate) enum Ended {
 pub(crate) struct Standing {
     pub is_member: bool,
     pub is_ready: bool,
-    /// A job of it is under way.
+    /// A job of it is under way, also if it is a member no more.
     pub works: bool,
     /// Its node is there.
     pub is_there: bool,

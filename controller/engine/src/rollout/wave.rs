@@ -100,9 +100,12 @@ impl Wave {
         let before = self.kept.clone();
         let kept = &mut self.kept;
         let is_member = |name: &Arc<str>| standing(name).is_member;
-        let (back, left): (BTreeSet<_>, _) =
-            kept.begun.union(&kept.left).cloned().partition(|name| is_member(name));
-        (kept.begun, kept.left) = (back, left);
+        let left = kept.begun.extract_if(.., |name| !is_member(name));
+        kept.left.extend(left);
+        // Who is back and not at work any more has its turn anew, and is counted as before until then.
+        let goes_on = |name: &Arc<str>| standing(name).works || standing(name).is_ready;
+        let back = kept.left.extract_if(.., |name| is_member(name) && goes_on(name));
+        kept.begun.extend(back);
         kept.well |= kept.begun.iter().any(|name| standing(name).is_ready);
         kept.begun.retain(|name| !standing(name).is_ready);
         self.leaving = kept.left.iter().filter(|name| standing(name).works).cloned().collect();
@@ -149,11 +152,13 @@ impl Wave {
         if how != Ended::Untold {
             self.kept.left.remove(&name);
         }
-        match how {
-            Ended::Well => self.kept.well = true,
-            Ended::Failed => drop(self.kept.failed.insert(name)),
-            Ended::Untold => {}
-            Ended::Unbegun => drop(self.kept.batch.remove(&name)),
+        // Nobody looks any more at one that left: another one is to prove what a canary proves.
+        if how == Ended::Unbegun || self.kept.canary && how != Ended::Failed {
+            self.kept.batch.remove(&name);
+        }
+        self.kept.well |= how == Ended::Well;
+        if how == Ended::Failed {
+            self.kept.failed.insert(name);
         }
         self.changed = true;
         true
@@ -162,6 +167,17 @@ impl Wave {
     /// What is to be kept, if that is another than it was.
     pub fn take_changed(&mut self) -> Option<&Kept> {
         std::mem::take(&mut self.changed).then_some(&self.kept)
+    }
+
+    /// All members are as they are wanted: whoever comes later is another rollout's, also if this one was paused or aborted.
+    pub fn is_over(&mut self, has_members: bool) {
+        let state = match self.kept.state {
+            State::TimedOut => State::TimedOut,
+            State::Going | State::Paused | State::Aborted(_) => State::Going,
+        };
+        let Kept { well, returns, .. } = self.kept;
+        let canary = !has_members && self.policy.canary > 0;
+        *self = Self::of(self.policy, Kept { state, canary, well, returns, ..Kept::default() });
     }
 
     pub fn state(&self) -> &State {
@@ -413,8 +429,10 @@ impl Wave {
             self.ended_at = None;
             return self.fill(now);
         }
+        // All of the batch may have left meanwhile: the pause after it goes on.
+        let rests = !self.kept.canary && self.ended_at.is_some_and(|ended| ended + self.policy.pause > now);
         if self.kept.batch.is_empty() {
-            return self.fill(now);
+            return if rests { Vec::new() } else { self.fill(now) };
         }
         let is_away = |name: &Arc<str>| health(name) == Health::Away;
         if self.kept.canary && !self.policy.pause.is_zero() && self.kept.batch.iter().any(is_away) {
@@ -425,7 +443,6 @@ impl Wave {
         if self.kept.canary && self.kept.batch.len() < self.size() {
             let begin = self.fill(now);
             if !begin.is_empty() {
-                self.ended_at = None;
                 return begin;
             }
         }
@@ -461,7 +478,7 @@ impl Wave {
         }
         let most = self.policy.max_failures;
         let count = if self.failed() == 0 { 0 } else { self.failed() + lost };
-        if lost > 0 && count <= most && !self.held.is_empty() && self.rests() && self.room() == 0 {
+        if lost > 0 && count <= most && self.rests() && self.room() == 0 && self.waits_for_room() {
             return Some(format!("{lost} left while under way, and nobody has ended well yet"));
         }
         (count > most).then(|| {
@@ -478,6 +495,11 @@ impl Wave {
                 }
             )
         })
+    }
+
+    /// Somebody is held, and nobody of them has begun before.
+    fn waits_for_room(&self) -> bool {
+        !self.held.is_empty() && self.held.is_disjoint(&self.kept.left)
     }
 
     /// Nothing of it is under way.
@@ -504,21 +526,31 @@ impl Wave {
     }
 
     fn fill(&mut self, now: MonoTime) -> Vec<Arc<str>> {
-        let (size, room) = (self.size(), self.room());
+        let (size, mut room) = (self.size(), self.room());
         let mut begin = Vec::new();
-        while self.kept.batch.len() < size && begin.len() < room {
-            let Some(name) = self.next(now) else { break };
+        while self.kept.batch.len() < size {
+            let Some(name) = self.next(now, room > 0) else { break };
+            // Who has begun before takes no more room.
+            if !self.kept.left.remove(&name) {
+                room -= 1;
+            }
             self.kept.batch.insert(Arc::clone(&name));
             self.kept.begun.insert(Arc::clone(&name));
             self.open += 1;
             begin.push(name);
         }
-        self.changed |= !begin.is_empty();
+        if !begin.is_empty() {
+            (self.changed, self.ended_at) = (true, None);
+        }
         begin
     }
 
-    /// The first by name of those whose node is there.
-    fn next(&mut self, now: MonoTime) -> Option<Arc<str>> {
+    /// The first by name of those whose node is there; without room, of those that have begun before.
+    fn next(&mut self, now: MonoTime, has_room: bool) -> Option<Arc<str>> {
+        if !has_room {
+            let name = self.held.intersection(&self.kept.left).next().cloned()?;
+            return self.held.take(&name);
+        }
         let first = self.held.first().cloned();
         if self.policy.away == Away::Fail {
             // Those before it have missed their turn.

@@ -496,6 +496,30 @@ fn who_is_back_after_it_was_aborted_is_not_waited_for() {
 }
 
 #[test]
+fn who_comes_after_all_were_ready_is_no_part_of_what_was_aborted() {
+    let of = |value: &str| {
+        let root = format!(
+            "resources:\n  a: {{type: Muster::Dummy, for_each: {{nodes: role=web}}, rollout: {{batch: 2}}, properties: {{values: {{v: {value}}}}}}}\n  b: {{type: Muster::Dummy, properties: {{node: node-2, values: {{v: {value}}}}}}}\n"
+        );
+        source(&root, &[])
+    };
+    for restarts in [false, true] {
+        let mut bed = Bed::new(4);
+        (0..2).for_each(|index| web(&mut bed, index));
+        bed.create(of("1")).unwrap();
+        bed.idle();
+        bed.update(of("2")).unwrap();
+        steer(&mut bed, RolloutAction::Abort).unwrap();
+        (0..2).for_each(|index| drop(bed.run_at(&node(index), 0)));
+        again(&mut bed, 4, restarts);
+        bed.pass(Duration::from_secs(2));
+        web(&mut bed, 3);
+        bed.idle();
+        assert_eq!((bed.status().as_str(), at_second(&bed).len()), ("UPDATE_COMPLETE", 4), "{restarts}");
+    }
+}
+
+#[test]
 fn a_cancelled_stack_has_no_rollout() {
     let mut bed = fleet(4, "{batch: 4}");
     bed.update(of("2", false, "{batch: 1}")).unwrap();

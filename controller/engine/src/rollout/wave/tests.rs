@@ -224,6 +224,61 @@ fn who_leaves_keeps_its_place_until_its_job_has_ended() {
     }
 }
 
+#[test]
+fn a_canary_that_leaves_proves_nothing() {
+    for (how, max_failures) in [(Ended::Well, 0), (Ended::Unbegun, 0), (Ended::Untold, 1)] {
+        let mut wave = wave(policy(2, max_failures, 1, 10), 5);
+        assert_eq!(turn(&mut wave, 0), "0");
+        let mut wave = without(&wave, &[0], true);
+        wave.left_ended("a[n0]", how);
+        assert_eq!(turn(&mut wave, 1), "1", "{how:?}");
+        assert_eq!((turn(&mut wave, 99).as_str(), wave.is_canary()), ("", true), "{how:?}");
+        wave.ended(&name(1));
+        assert_eq!((turn(&mut wave, 100), turn(&mut wave, 110)), (String::new(), "2 3".into()), "{how:?}");
+    }
+}
+
+#[test]
+fn a_pause_goes_on_though_its_batch_has_left() {
+    let mut wave = wave(policy(1, 0, 0, 20), 5);
+    assert_eq!(turn(&mut wave, 0), "0");
+    wave.ended(&name(0));
+    assert_eq!(turn(&mut wave, 1), "");
+    let mut wave = without(&wave, &[0], false);
+    assert_eq!((turn(&mut wave, 2), wave.due(at(2))), (String::new(), Some(at(21))));
+    assert_eq!(turn(&mut wave, 21), "1");
+    wave.ended(&name(1));
+    assert_eq!(
+        (turn(&mut wave, 22), turn(&mut wave, 41), turn(&mut wave, 42)),
+        ("".into(), "".into(), "2".into())
+    );
+}
+
+#[test]
+fn who_left_and_is_back_has_its_turn_anew() {
+    let mut wave = wave(policy(3, 0, 2, 10), 5);
+    assert_eq!(turn(&mut wave, 0), "0 1");
+    let mut wave = without(&wave, &[0], false);
+    assert_eq!(turn(&mut wave, 1), "2");
+    // Three have it, and two of them are the canary.
+    let mut wave = without(&wave, &[], false);
+    assert_eq!(turn(&mut wave, 2), "");
+    wave.ended(&name(1));
+    wave.ended(&name(2));
+    assert_eq!((turn(&mut wave, 3), turn(&mut wave, 13)), (String::new(), "0 3 4".into()));
+    // Where no other one may begin, it may: it is no further server.
+    let mut wave = self::wave(policy(1, 0, 0, 0), 5);
+    assert_eq!(turn(&mut wave, 0), "0");
+    let mut wave = without(&wave, &[0], true);
+    wave.left_ended("a[n0]", Ended::Untold);
+    let mut wave = without(&wave, &[], false);
+    assert_eq!((turn(&mut wave, 1).as_str(), wave.state()), ("0", &State::Going));
+    wave.failed_of(&name(0));
+    assert_eq!(turn(&mut wave, 2), "");
+    let why = "1 failed, more than its max_failures of 0: a[n0]";
+    assert!(matches!(wave.state(), State::Aborted(said) if said == why), "{:?}", wave.state());
+}
+
 /// A revision that fails everywhere, of which nobody hears: whoever begins is removed before its job has ended.
 #[test]
 fn no_more_than_may_begin_while_nobody_has_ended_well() {

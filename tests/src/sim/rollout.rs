@@ -11,7 +11,7 @@ use muster_shared::{Generation, MonoTime, ResourceId, StackName};
 use muster_template::Kind;
 
 use super::operator::stack_name;
-use super::plan::{Rollout, What, member, split};
+use super::plan::{Rollout, Share, What, member, split};
 use super::store::{Shared, Tables};
 use super::world::World;
 
@@ -38,8 +38,10 @@ struct Wave {
     begun: BTreeMap<String, Begun>,
     /// The most members it had.
     members: usize,
-    /// Operators had it hurry, perhaps.
-    promoted: usize,
+    /// What was COMPLETE comes back.
+    returns: bool,
+    /// When operators had it hurry, and how many were under way then.
+    promoted: Vec<(MonoTime, usize)>,
     /// Members that go on with a job that an earlier operation had given them, and when it ended well. Nobody sees from outside
     /// whether they count: for a canary they may.
     taken: BTreeMap<String, Option<MonoTime>>,
@@ -56,6 +58,7 @@ struct Stopped {
 }
 
 struct Begun {
+    at: MonoTime,
     /// As what, and when.
     ended: Option<(End, MonoTime)>,
     /// It is a member no more.
@@ -78,20 +81,23 @@ impl Wave {
 
     /// It is to stop; whose turn has come goes on.
     fn stops(&mut self) {
-        let under_way = self.begun.values().filter(|begun| begun.ended.is_none() && !begun.left).count();
+        let under_way = self.under_way();
         self.stopped.get_or_insert(Stopped { under_way, since: 0 });
     }
 
-    /// Why nobody may begin now.
-    fn refuses(&self, rollout: &Rollout, is_proven: bool, is_fatal: bool, now: MonoTime) -> Option<String> {
+    fn under_way(&self) -> usize {
+        self.begun.values().filter(|begun| begun.ended.is_none() && !begun.left).count()
+    }
+
+    /// Why nobody may begin now. `rollout`: as it goes.
+    fn refuses(&self, rollout: &Rollout, is_fatal: bool, now: MonoTime) -> Option<String> {
         let batch = rollout.batch_of(self.members);
         let most = rollout.failures_of(self.members);
         let left = self.begun.values().filter(|begun| begun.left).count();
-        let pause = if is_proven { Duration::ZERO } else { Duration::from_secs(rollout.pause) };
-        let canary = if is_proven { 0 } else { rollout.canary_of(self.members).min(batch) };
+        let pause = Duration::from_secs(rollout.pause);
         // Who is gone for long is passed over, as long as it and who failed are no more than may.
         let passed = if rollout.away == "wait" { 0 } else { most };
-        let turns = batch * (1 + self.promoted) + passed;
+        let turns = batch * (1 + self.promoted.len()) + passed;
         if let Some(Stopped { under_way, since }) = self.stopped
             && under_way + since >= turns
         {
@@ -100,23 +106,26 @@ impl Wave {
             ));
         }
         // Who left while it was under way is counted as soon as another one fails.
-        let bound = batch * (1 + self.promoted) + most + left;
+        let bound = turns - passed + most + left;
         if is_fatal && self.begun.len() >= bound {
             return Some(format!(
                 "it fails everywhere, and {} have it, {left} of which left",
                 self.begun.len()
             ));
         }
-        if self.promoted > 0 {
-            return None;
-        }
+        // Whose turn had come before an operator had it hurry may have its job after that.
+        let (since, may) = match self.promoted.last() {
+            Some((at, under_way)) => (Some(*at), turns.saturating_sub(*under_way).max(batch)),
+            None => (None, turns),
+        };
         let is_over = |at: MonoTime| at + pause <= now + LAG;
-        let stays = |begun: &&Begun| !begun.left;
+        let counts = |begun: &&Begun| !begun.left && since.is_none_or(|since| begun.at > since);
         let fresh = |begun: &&Begun| begun.ended.is_none_or(|(_, at)| !is_over(at));
-        let fresh = self.begun.values().filter(stays).filter(fresh).count();
-        if fresh >= batch + passed {
+        let fresh = self.begun.values().filter(counts).filter(fresh).count();
+        if fresh >= may {
             return Some(format!("{fresh} are under way, or the pause after them is not over"));
         }
+        let canary = if since.is_some() { 0 } else { rollout.canary_of(self.members).min(batch) };
         if canary == 0 || self.begun.len() - left < canary {
             return None;
         }
@@ -158,8 +167,8 @@ impl Rollouts {
             wave.members = wave.members.max(members);
             if row.progress.observed_ready && members > 0 {
                 // Whoever comes later is another rollout's.
-                let Wave { traversal, members, .. } = *wave;
-                *wave = Wave { traversal, members, ..Wave::default() };
+                let Wave { traversal, members, returns, .. } = *wave;
+                *wave = Wave { traversal, members, returns, ..Wave::default() };
                 self.proven.insert((stack.id, stack.revision, (*name).to_owned()));
             }
         }
@@ -203,10 +212,28 @@ impl Rollouts {
     fn wave(&mut self, stack: &StackRecord, name: &str) -> &mut Wave {
         let wave = self.waves.entry((stack.id, name.to_owned())).or_default();
         if wave.traversal != stack.traversal {
-            *wave = Wave { traversal: stack.traversal, ..Wave::default() };
+            *wave = Wave { traversal: stack.traversal, returns: returns(stack), ..Wave::default() };
         }
         wave
     }
+}
+
+/// As its operation begins: whether that is a rollback to what was COMPLETE, or to nothing.
+fn returns(stack: &StackRecord) -> bool {
+    let to = stack.reason.strip_prefix("rolling back to revision ").and_then(|to| to.parse().ok());
+    stack.action == StackAction::Rollback && to.is_none_or(|to: u32| stack.complete.contains(&to))
+}
+
+/// What has proven itself needs no canary and no pause, and on the way back nobody stops it.
+fn as_it_goes(rollout: &Rollout, is_proven: bool, returns: bool) -> Rollout {
+    let mut goes = rollout.clone();
+    if is_proven || returns {
+        (goes.pause, goes.canary) = (0, Share::Count(0));
+    }
+    if returns {
+        (goes.max_failures, goes.away) = (Share::Percent(100), "skip");
+    }
+    goes
 }
 
 impl Begun {
@@ -251,23 +278,26 @@ fn begins(shared: &mut Shared, row: u64) -> Option<String> {
     let rollout = resource.each.as_ref()?.rollout.as_ref()?;
     let members = super::fleet::members(stack.id, tables).filter(|it| split(it).0 == name).count();
     let proven = (stack.id, stack.revision, name.to_owned());
-    // What was COMPLETE comes back, whoever fails.
-    let returns = stack.action == StackAction::Rollback;
-    let is_proven = returns || rollouts.proven.contains(&proven);
-    let is_fatal = !returns && matches!(resource.what, What::Dummy { fail: Some("true"), .. });
+    let is_proven = rollouts.proven.contains(&proven);
     let wave = rollouts.wave(stack, name);
+    let goes = as_it_goes(rollout, is_proven, wave.returns);
+    let is_fatal = !wave.returns && matches!(resource.what, What::Dummy { fail: Some("true"), .. });
     wave.members = wave.members.max(members);
     if wave.begun.get(&node).is_some_and(|begun| !begun.left) {
         return None;
     }
     // Who is back has its turn anew.
     wave.begun.remove(&node);
-    let refuses = wave.refuses(rollout, is_proven, is_fatal, *now);
-    wave.begun.insert(node, Begun { ended: None, left: false, disturbed: None });
+    let refuses = wave.refuses(&goes, is_fatal, *now);
+    wave.begun.insert(node, Begun { at: *now, ended: None, left: false, disturbed: None });
     if let Some(stopped) = &mut wave.stopped {
         stopped.since += 1;
     }
-    counts.add(if is_proven { "rollout member begins, proven" } else { "rollout member begins" });
+    counts.add(if is_proven || wave.returns {
+        "rollout member begins, proven"
+    } else {
+        "rollout member begins"
+    });
     refuses.map(|why| format!("{} begins in {rollout:?} of {members}: {why}", row.name))
 }
 
@@ -335,10 +365,11 @@ impl World {
         };
         let is_one = resource.is_some();
         // What lets somebody begin does so at once.
-        let before: Vec<(usize, Option<Stopped>)> = self.of_waves(name, &waves, |wave| {
-            let was = (wave.promoted, wave.stopped);
+        let now = self.now;
+        let before: Vec<Option<Stopped>> = self.of_waves(name, &waves, |wave| {
+            let was = wave.stopped;
             match action {
-                RolloutAction::Promote => wave.promoted += 1,
+                RolloutAction::Promote => wave.promoted.push((now, wave.under_way())),
                 RolloutAction::Resume => wave.stopped = None,
                 RolloutAction::Pause | RolloutAction::Abort => {}
             }
@@ -350,7 +381,10 @@ impl World {
             (Some(Err(_)), _) => {
                 let mut before = before.into_iter();
                 self.of_waves(name, &waves, |wave| {
-                    (wave.promoted, wave.stopped) = before.next().unwrap_or_default();
+                    wave.stopped = before.next().unwrap_or_default();
+                    if action == RolloutAction::Promote {
+                        wave.promoted.pop();
+                    }
                 });
             }
             // Of all it is not known which were.

@@ -42,7 +42,7 @@ struct Wave {
     returns: bool,
     /// When operators had it hurry, and how many were under way then.
     promoted: Vec<(MonoTime, usize)>,
-    /// Members that go on with a job that an earlier operation had given them, and when it ended well. Nobody sees from outside
+    /// Members that had a job of an earlier operation when this one began, and when it ended well. Nobody sees from outside
     /// whether they count: for a canary they may.
     taken: BTreeMap<String, Option<MonoTime>>,
     /// It was to stop.
@@ -182,7 +182,7 @@ impl Rollouts {
                 if row.observed_ready {
                     ended.get_or_insert(now);
                 }
-                row.in_flight || row.observed_ready
+                true
             });
         }
         for row in std::mem::take(&mut self.aborted) {
@@ -288,7 +288,9 @@ fn begins(shared: &mut Shared, row: u64) -> Option<String> {
     }
     // Who is back has its turn anew.
     wave.begun.remove(&node);
-    let refuses = wave.refuses(&goes, is_fatal, *now);
+    // With a job of an earlier operation its turn may have come, and it keeps that when the job is taken back.
+    let had_its_turn = wave.taken.contains_key(&node);
+    let refuses = wave.refuses(&goes, is_fatal, *now).filter(|_| !had_its_turn);
     wave.begun.insert(node, Begun { at: *now, ended: None, left: false, disturbed: None });
     if let Some(stopped) = &mut wave.stopped {
         stopped.since += 1;

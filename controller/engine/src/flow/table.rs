@@ -330,7 +330,8 @@ impl Table {
         }
         let mut taken = Vec::with_capacity(all.len());
         for id in all {
-            let Some(kept) = self.entries.get_mut(&id) else { continue };
+            // One that was taken back and is wanted again stands here twice.
+            let Some(kept) = self.entries.get_mut(&id).filter(|kept| kept.queued) else { continue };
             let is_repair = kept.mark == FlowMark::Again;
             if kept.serial > upto || (is_repair && room == 0) {
                 self.waiting.push(id);
@@ -587,6 +588,41 @@ impl Table {
     fn save(&mut self, id: FlowId) {
         if let Some(kept) = self.entries.get_mut(&id) {
             save(kept, id, &mut self.unsaved);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::model::flow::Entry;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_taken_back_and_wanted_again_is_sent_once() {
+        let mut table = Table::default();
+        let packed = Packed::new(&Entry::from_json(&json!({"priority": 1})).unwrap()).unwrap();
+        let (id, digest) = (FlowId(0x4d55_0000_0000_0001), packed.digest());
+        let refused: Arc<str> = "refused".into();
+        for reason in [None, Some(&refused)] {
+            for _ in 0..2 {
+                let serial = table.begin();
+                table.put(id, packed.clone(), digest, (Owner::OPERATOR, false), serial);
+                // Nothing of it has left: another batch is out.
+                table.fail(serial, &[id], reason);
+                let serial = table.begin();
+                table.remove(id, serial);
+            }
+            let serial = table.begin();
+            table.put(id, packed.clone(), digest, (Owner::OPERATOR, false), serial);
+            assert_eq!(table.take_waiting(serial, None), [id]);
+            assert!(table.take_waiting(serial, None).is_empty());
+            table.settle(serial, &[id]);
+            let serial = table.begin();
+            table.remove(id, serial);
+            assert_eq!(table.take_waiting(serial, None), [id]);
+            table.settle(serial, &[id]);
         }
     }
 }

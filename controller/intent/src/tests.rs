@@ -7,6 +7,7 @@ mod manager;
 mod moves;
 mod path;
 mod random;
+mod site;
 mod stages;
 mod track;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::manager::Site;
+use super::site::Site;
 use super::*;
 use crate::compile::{CompileError, Compiled, Compiler};
 use crate::host::{Host, HostId};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::manager::Site;
+use super::site::Site;
 use super::*;
 use crate::compile::Compiler;
 use crate::ledger::Holder;

@@ -1,0 +1,107 @@
+//! Devices that refuse what they are told.
+
+use std::time::Duration;
+
+use crate::phase::State;
+use crate::tests::site::{Site, arrives, ring, simple};
+use crate::tests::*;
+
+#[test]
+fn a_device_that_refuses_makes_it_corrupt_and_it_is_tried_again_ever_later() {
+    let mut site = ring();
+    site.refusing.insert(at("b:h1").device);
+    site.submit("one", simple()).expect("taken");
+    site.settle();
+    assert_eq!(site.state("one"), Some(State::Corrupt));
+    assert_eq!(site.reason("one"), "b/br0: no room");
+    assert!(site.plane.0.is_empty(), "nothing is left of what was half there");
+    let corrupt =
+        |site: &Site| site.states_of("one").iter().filter(|state| **state == State::Corrupt).count();
+    site.wait(Duration::from_secs(10));
+    assert_eq!(corrupt(&site), 4, "at once, and after 1, 2 and 4 seconds");
+    site.wait(Duration::from_secs(3600));
+    assert!(corrupt(&site) < 25, "{}", corrupt(&site));
+    site.refusing.clear();
+    site.wait(Duration::from_secs(301));
+    assert_eq!((site.state("one"), site.reason("one")), (Some(State::Installed), String::new()));
+    assert_eq!(site.plane.0.len(), 2);
+}
+
+#[test]
+fn a_move_that_fails_goes_back_to_where_it_stood() {
+    let mut site = ring();
+    site.submit("one", from_to("a:h1", "c:h1", Constraints::default())).expect("taken");
+    site.settle();
+    assert_eq!(site.path("one"), "a b c");
+    site.refusing.insert(at("d:h1").device);
+    let away = Constraints { obstacles: [at("b:h1").device].into(), ..Constraints::default() };
+    site.submit("one", from_to("a:h1", "c:h1", away)).expect("taken");
+    site.take();
+    while site.step(0) {
+        arrives(&site, "a:h1", "c:h1");
+    }
+    // What stands there is not what was asked for last.
+    assert_eq!((site.state("one"), site.path("one")), (Some(State::Corrupt), "a b c".into()));
+    assert_eq!(site.reason("one"), "it could not be moved: d/br0: no room");
+    assert_eq!(site.plane.0.len(), 3);
+    site.refusing.clear();
+    site.wait(Duration::from_secs(2));
+    assert_eq!((site.state("one"), site.path("one")), (Some(State::Installed), "a d c".into()));
+    // A better way that cannot be had.
+    site.submit("one", from_to("a:h1", "c:h1", Constraints::default())).expect("taken");
+    site.settle();
+    assert_eq!(site.path("one"), "a b c");
+    site.refusing.insert(at("d:h1").device);
+    let traits = LinkTraits { cost: 9, ..LinkTraits::default() };
+    site.manager.declare(&at("a:b"), &at("b:a"), traits).expect("a link");
+    site.settle();
+    assert_eq!((site.state("one"), site.path("one")), (Some(State::Installed), "a b c".into()));
+    assert_eq!(site.reason("one"), "it could not be moved: d/br0: no room");
+    arrives(&site, "a:h1", "c:h1");
+}
+
+#[test]
+fn what_a_device_refused_is_taken_out_of_its_table_however_often_the_way_changes() {
+    let mut site = Site::new("a-b b-c a-d=2 d-c=2 a-e=3 e-c=3");
+    let [a, b, c] = ["a", "b", "c"].map(|name| at(&format!("{name}:h1")).device);
+    site.refusing.insert(b);
+    site.silent = [a, c].into();
+    site.submit("one", from_to("a:h1", "c:h1", Constraints::default())).expect("taken");
+    site.take();
+    assert!(site.step(0));
+    assert_eq!(site.failed.len(), 1);
+    site.silent.clear();
+    // Both times before anything of the new way is done.
+    for next in ["b", "d"] {
+        site.cable("a", next, false);
+        site.take();
+    }
+    site.settle();
+    assert_eq!((site.state("one"), site.path("one")), (Some(State::Installed), "a e c".to_owned()));
+    assert!(site.failed.is_empty(), "{:?}", site.failed);
+}
+
+#[test]
+fn what_a_refused_write_leaves_is_what_its_table_says_whatever_came_after_it() {
+    let mut site = ring();
+    site.submit("one", simple()).expect("taken");
+    site.settle();
+    site.silent = [at("a:h1").device].into();
+    // Off, on, and off again: `a` has done none of it.
+    site.manager.withdraw("one").expect("taken");
+    site.settle();
+    site.submit("one", simple()).expect("taken");
+    site.settle();
+    site.manager.withdraw("one").expect("taken");
+    site.settle();
+    let (token, ..) = site.waiting.pop_front().expect("the first removal");
+    site.written(token, Err("it is busy".into()));
+    site.take();
+    assert_eq!(site.waiting.len(), 2);
+    // The rule is on its way off by the last of these writes: it has to be put there once more.
+    site.submit("one", simple()).expect("taken");
+    site.silent.clear();
+    site.wait(Duration::from_secs(10));
+    assert_eq!(site.state("one"), Some(State::Installed));
+    arrives(&site, "a:h1", "b:h1");
+}

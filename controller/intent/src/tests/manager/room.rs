@@ -1,0 +1,116 @@
+//! What of a link can be had once: bandwidth and labels.
+
+use std::time::Duration;
+
+use crate::phase::State;
+use crate::tests::site::Site;
+use crate::tests::*;
+
+#[test]
+fn bandwidth_is_held_once_and_what_one_gives_back_another_takes() {
+    let mut site = Site::new("a-b");
+    for (from, to) in [("a", "b"), ("b", "a")] {
+        let (from, to) = (at(&format!("{from}:{to}")), at(&format!("{to}:{from}")));
+        let traits = LinkTraits { bandwidth: Some(100), ..LinkTraits::default() };
+        site.manager.declare(&from, &to, traits).expect("a link");
+    }
+    let wide = |from: &str, to: &str| {
+        from_to(from, to, Constraints { bandwidth: Some(60), ..Constraints::default() })
+    };
+    for _ in 0..3 {
+        site.submit("one", wide("a:h1", "b:h1")).expect("taken");
+        site.settle();
+    }
+    let hop = link(site.manager.topology(), "a", "b");
+    assert_eq!(site.manager.ledger().taken(hop), 60);
+    site.submit("two", wide("a:h2", "b:h2")).expect("taken");
+    site.settle();
+    assert_eq!(site.state("two"), Some(State::Failed));
+    assert!(site.reason("two").contains("bandwidth"), "{}", site.reason("two"));
+    site.manager.withdraw("one").expect("taken");
+    site.settle();
+    assert_eq!((site.state("one"), site.state("two")), (Some(State::Withdrawn), Some(State::Installed)));
+    assert_eq!(site.manager.ledger().taken(hop), 60);
+    site.manager.withdraw("two").expect("taken");
+    site.settle();
+    assert!(site.manager.ledger().is_empty());
+}
+
+#[test]
+fn what_was_held_on_a_way_that_is_left_is_given_back_also_where_a_bridge_is_away() {
+    let mut site = Site::new("a-b b-z a-c=2 c-z=2");
+    for (from, to) in [("a", "b"), ("b", "z"), ("a", "c"), ("c", "z")] {
+        let cost = traits_of(&site, from, to).cost;
+        let (from, to) = (at(&format!("{from}:{to}")), at(&format!("{to}:{from}")));
+        let traits = LinkTraits { cost, bandwidth: Some(100), ..LinkTraits::default() };
+        site.manager.declare(&from, &to, traits).expect("a link");
+    }
+    let wide = |from: &str, to: &str| {
+        from_to(from, to, Constraints { bandwidth: Some(60), ..Constraints::default() })
+    };
+    site.submit("one", wide("a:h1", "z:h1")).expect("taken");
+    site.settle();
+    assert_eq!(site.path("one"), "a b z");
+    // b says nothing any more, and its rule stays there for now.
+    site.silent.insert(at("b:h1").device);
+    site.cable("a", "b", false);
+    site.settle();
+    assert_eq!((site.state("one"), site.path("one")), (Some(State::Installed), "a c z".into()));
+    let no = site.manager.find("one").expect("it is there");
+    assert_eq!(site.manager.waits_for(no).len(), 1);
+    let hop = link(site.manager.topology(), "b", "z");
+    assert_eq!(site.manager.ledger().taken(hop), 0);
+    site.silent.clear();
+    site.manager.withdraw("one").expect("taken");
+    site.settle();
+    assert!(site.manager.ledger().is_empty() && site.plane.0.is_empty());
+}
+
+fn traits_of(site: &Site, from: &str, to: &str) -> LinkTraits {
+    let topology = site.manager.topology();
+    topology.traits(link(topology, from, to))
+}
+
+#[test]
+fn a_label_is_its_intents_as_long_as_a_rule_has_it() {
+    for restarts in [false, true] {
+        let mut site = Site::new("a-b b-c a-d=2 d-c=2");
+        let vlan = |to: &str, address, priority| {
+            let mut intent = from_to("a:h1", to, Constraints { vlan: true, ..Constraints::default() });
+            intent.selector.push(Criterion::Field { field: Field::Ipv4Dst, value: address, mask: None });
+            Intent { priority, ..intent }
+        };
+        site.submit("one", vlan("c:h1", 1, 200)).expect("taken");
+        site.settle();
+        // It moves, and `b` neither does as it is told nor says so, or does not let go of its rule.
+        site.silent = [at("b:h1").device].into();
+        site.cable("a", "b", false);
+        site.settle();
+        assert_eq!((site.state("one"), site.path("one")), (Some(State::Installed), "a d c".to_owned()));
+        if restarts {
+            site.restart();
+        } else {
+            let (token, ..) = site.waiting.pop_front().expect("the old way's rule goes");
+            site.written(token, Err("it is busy".into()));
+        }
+        site.cable("a", "b", true);
+        site.now = site.now + Duration::from_millis(600);
+        site.take();
+        site.submit("two", vlan("b:h2", 2, 100)).expect("taken");
+        site.take();
+        let label = |key: &str| {
+            let no = site.manager.find(key).expect("it is there");
+            site.manager.record(no).expect("it is there").label
+        };
+        assert_eq!((label("one"), label("two")), (Some(1), Some(2)), "{restarts}");
+        site.silent.clear();
+        site.wait(Duration::from_secs(10));
+        let fate = site.plane.walk_to(site.manager.topology(), &at("a:h1"), 2);
+        assert_eq!(fate, Fate::Out(["b:h2".to_owned()].into()));
+        for key in ["one", "two"] {
+            site.manager.withdraw(key).expect("taken");
+        }
+        site.settle();
+        assert!(site.manager.ledger().is_empty() && site.plane.0.is_empty());
+    }
+}

@@ -6,7 +6,8 @@
 //!
 //! A rule that takes packets of one that goes, as with another priority, changes that port as much as another treatment does:
 //! both are one write. A stage begins when the one before is on all of its devices. Where changes cannot lead round, whatever is done first,
-//! they are one stage; else packets that meet a changed rule meet changed rules from there on.
+//! they are one stage; else packets that meet a changed rule meet changed rules from there on, and what is new waits for those too if it leads
+//! to them at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -74,12 +75,12 @@ pub fn stages(
     let put = |(device, entry): &Placed<'_>| Step::Put(*device, (*entry).clone());
     let remove = |(device, entry): &Placed<'_>| Step::Remove(*device, (*entry).clone());
     let is_alone = |it: &&Placed<'_>| !swapped.contains(&std::ptr::from_ref(it.1));
-    let added: Vec<Step> = comes.iter().filter(is_alone).map(put).collect();
+    let mut added: Vec<Placed<'_>> = comes.iter().filter(is_alone).copied().collect();
     let removed: Vec<Step> = goes.iter().filter(is_alone).map(remove).collect();
     let others = new.iter().filter(|(at, entry)| is_there(at) && old.get(at) != Some(*entry));
     let stays = new.iter().filter(|(at, entry)| old.get(at).is_some_and(|before| before == *entry));
     let stays = stays.map(|(at, entry)| (at.0, *entry));
-    let changed: Vec<(Placed<'_>, Step)> = others
+    let mut changed: Vec<(Placed<'_>, Step)> = others
         .map(|(at, entry)| (at.0, *entry))
         .chain(comes.iter().filter(|it| !is_alone(it)).copied())
         // One that is there, and gets no packet as long as what goes takes them, is waited for with that.
@@ -88,15 +89,20 @@ pub fn stages(
         .chain(goes.iter().filter(|it| !is_alone(it)).map(|it| (*it, remove(it))))
         .collect();
 
-    let mut stages = vec![added];
     // One port alone is of before or of after: there is nothing between.
     let ports: BTreeSet<Option<PortNo>> =
         changed.iter().map(|((device, entry), _)| ingress(topology, *device, entry)).collect();
-    let mixed = ports.len() > 1;
+    let before = old.iter().map(|(at, entry)| (at.0, *entry));
+    let before = before.chain(perhaps.iter().map(|(at, entry)| (*at, entry)));
+    let mixed = ports.len() > 1 || (!changed.is_empty() && leads_to(topology, before.clone(), &added));
     let onwards = if mixed { Onwards::of(topology, all.iter().copied()) } else { Onwards(BTreeMap::new()) };
-    let before =
-        || old.iter().map(|(at, entry)| (at.0, *entry)).chain(perhaps.iter().map(|(at, entry)| (*at, entry)));
-    if mixed && leads_round(&[&Onwards::of(topology, before()), &onwards]) {
+    let is_ordered = mixed && leads_round(&[&Onwards::of(topology, before.clone()), &onwards]);
+    if is_ordered && leads_round(&[&Onwards::of(topology, before.chain(added.iter().copied()))]) {
+        // Packets come there already, over what an earlier move has put.
+        changed.extend(std::mem::take(&mut added).into_iter().map(|it| (it, put(&it))));
+    }
+    let mut stages = vec![added.iter().map(put).collect()];
+    if is_ordered {
         let mut by_distance: BTreeMap<usize, Vec<Step>> = BTreeMap::new();
         for ((device, entry), step) in changed {
             by_distance.entry(onwards.distance(topology, device, entry)).or_default().push(step);
@@ -227,6 +233,35 @@ impl Onwards {
         }
         passed
     }
+}
+
+/// Whether what is there sends packets to where there is nothing yet: so it is halfway from one way to another.
+fn leads_to<'e>(topology: &Topology, before: impl Iterator<Item = Placed<'e>>, added: &[Placed<'_>]) -> bool {
+    let ports: BTreeSet<PortNo> =
+        added.iter().filter_map(|(device, entry)| ingress(topology, *device, entry)).collect();
+    let is_there = |(device, entry): Placed<'e>| {
+        let far = |port| topology.neighbour(named(topology, device, port)?);
+        outputs(entry).filter_map(far).any(|port| ports.contains(&port))
+    };
+    !ports.is_empty() && before.map(is_there).any(|yes| yes)
+}
+
+/// The ports that an entry sends packets out by.
+fn outputs(entry: &Entry) -> impl Iterator<Item = &Port> {
+    let (rule, group) = match entry {
+        Entry::Rule(rule) => (Some(rule), None),
+        Entry::Group(group) => (None, Some(group)),
+        Entry::Meter(_) => (None, None),
+    };
+    let own = rule.into_iter().flat_map(|rule| &rule.treatment).filter_map(|instruction| match instruction {
+        Instruction::Do(action) => Some(action),
+        _ => None,
+    });
+    let of_group = group.into_iter().flat_map(|group| &group.buckets).flat_map(|bucket| &bucket.treatment);
+    own.chain(of_group).filter_map(|action| match action {
+        Action::Output(Output::Port(port)) => Some(port),
+        _ => None,
+    })
 }
 
 /// The port whose packets a rule is for.

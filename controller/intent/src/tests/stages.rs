@@ -56,31 +56,26 @@ fn a_rule_that_takes_packets_of_one_that_goes_comes_as_that_goes() {
     assert_eq!(sizes(&of(100, false), &of(100, true)), [2, 1, 2]);
 }
 
+/// By hand, from the first bridge over others to the last: no compiler would take such ways.
+fn lay(topology: &Topology, from: &str, over: &str, to: &str) -> Vec<(DeviceNo, Entry)> {
+    let bridge = |point: &str| point.split(':').next().unwrap_or_default().to_owned();
+    let bridges: Vec<String> =
+        std::iter::once(bridge(from)).chain(over.split(' ').map(str::to_owned)).chain([bridge(to)]).collect();
+    let hop = |two: &[String]| {
+        let (from, to) = topology.ends(link(topology, &two[0], &two[1]));
+        (topology.point(from), topology.point(to))
+    };
+    let links = bridges.windows(2).map(hop).collect();
+    let kind = Kind::LinkCollection { links, from: vec![at(from)], to: vec![at(to)] };
+    entries(topology, &Intent { kind, ..from_to(from, to, Constraints::default()) })
+}
+
 #[test]
 fn changes_that_could_lead_round_go_from_the_last_device_back() {
     // There: a b … c d; here the same links the other way about: a rule of b and one of d, changed alone, go round.
     let topology = network("a-b b-c c-d d-a s-a s-c b-t d-t");
-    let hop = |from: &str, to: &str| link(&topology, from, to);
-    let lay = |path: &[LinkNo]| -> Vec<(DeviceNo, Entry)> {
-        // By hand: no compiler would take such ways.
-        let intent = Intent {
-            kind: Kind::LinkCollection {
-                links: path
-                    .iter()
-                    .map(|link| {
-                        let (from, to) = topology.ends(*link);
-                        (topology.point(from), topology.point(to))
-                    })
-                    .collect(),
-                from: vec![at("s:h1")],
-                to: vec![at("t:h1")],
-            },
-            ..from_to("s:h1", "t:h1", Constraints::default())
-        };
-        entries(&topology, &intent)
-    };
-    let old = lay(&[hop("s", "a"), hop("a", "b"), hop("b", "c"), hop("c", "d"), hop("d", "t")]);
-    let new = lay(&[hop("s", "c"), hop("c", "d"), hop("d", "a"), hop("a", "b"), hop("b", "t")]);
+    let old = lay(&topology, "s:h1", "a b c d", "t:h1");
+    let new = lay(&topology, "s:h1", "c d a b", "t:h1");
     let found = stages(&topology, &old, &[], &new);
     let mut plane = Plane(old);
     assert_eq!(plane.walk(&topology, &at("s:h1")), Fate::Out(["t:h1".to_owned()].into()));
@@ -109,4 +104,27 @@ fn a_rule_left_behind_goes_before_the_one_below_it_counts() {
         stage.iter().any(|step| matches!(step, Step::Put(..))),
         "whoever only takes away waits for nobody: {stage:?}"
     );
+}
+
+#[test]
+fn what_is_new_waits_where_packets_come_already() {
+    let topology = network("a-b b-c c-d d-e e-a");
+    let old = lay(&topology, "d:h1", "c b a", "e:h2");
+    let new = lay(&topology, "a:h1", "e d", "c:h1");
+    // Halfway: packets come in at a and go on from e to d, which has nothing for them yet. c would send them back to a.
+    let node = |(device, _): &(DeviceNo, Entry)| topology.device_name(*device).node.to_string();
+    let before = old.iter().filter(|it| node(it) != "e");
+    let first = new.iter().filter(|it| ["a", "e"].contains(&node(it).as_str()));
+    let halfway: Vec<(DeviceNo, Entry)> = before.chain(first).cloned().collect();
+    let mut plane = Plane(halfway.clone());
+    assert_eq!(plane.walk(&topology, &at("a:h1")), Fate::Lost("d".into()));
+    for stage in stages(&topology, &halfway, &[], &new) {
+        for step in stage {
+            plane.apply(&step);
+            for from in ["a:h1", "d:h1"] {
+                assert_ne!(plane.walk(&topology, &at(from)), Fate::Round, "{step:?}");
+            }
+        }
+    }
+    assert_eq!(plane.walk(&topology, &at("a:h1")), Fate::Out(["c:h1".to_owned()].into()));
 }

@@ -23,7 +23,40 @@ impl World {
             return;
         }
         let wrong = self.goes_round().or_else(|| self.does_not_deliver());
-        wrong.into_iter().for_each(|wrong| self.violate(wrong));
+        if let Some(wrong) = wrong {
+            let entries = self.entries_of_intents();
+            entries.into_iter().for_each(|entry| self.note(|_| entry));
+            self.violate(wrong);
+        }
+    }
+
+    /// What the tables say of each rule of an intent, and whether it lies so.
+    fn entries_of_intents(&self) -> Vec<String> {
+        let shared = self.shared.borrow();
+        let flows = &shared.tables.flows;
+        let own = flows.entries.iter().filter_map(|((device, _), entry)| {
+            let record = &shared.tables.intents.intents.get(&entry.owner.as_intent()?)?.0;
+            let device = flows.devices.get(device)?;
+            let name = DeviceName { node: device.node.clone(), bridge: device.bridge.clone() };
+            let place = self.network.number(&name).and_then(|at| {
+                let machine = &self.machines[self.machine_of(at)?];
+                machine.host.switch.planes.get(name.bridge.as_str())?.held.get(&entry.id)
+            });
+            let lies = match place {
+                None => "is not there",
+                Some(held) if held.packed == entry.packed => "is there",
+                Some(_) => "is there as another",
+            };
+            let open = entry.serial > device.settled;
+            let past: Vec<_> = entry.past.iter().map(|past| past.packed.unpack()).collect();
+            Some(format!(
+                "rule of {} on {name}, {lies}, open {open}, goes {}: {:?}, before {past:?}",
+                record.key,
+                entry.removing,
+                entry.packed.unpack()
+            ))
+        });
+        own.collect()
     }
 
     fn goes_round(&self) -> Option<String> {

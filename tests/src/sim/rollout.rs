@@ -38,6 +38,8 @@ struct Wave {
     begun: BTreeMap<String, Begun>,
     /// The most members it had.
     members: usize,
+    /// A canary has proven itself.
+    proven: bool,
     /// What was COMPLETE comes back.
     returns: bool,
     /// When operators had it hurry, and how many were under way then.
@@ -74,11 +76,6 @@ enum End {
 }
 
 impl Wave {
-    fn ended(&self, wanted: End) -> impl Iterator<Item = MonoTime> {
-        let ends = self.begun.values().filter_map(|begun| begun.ended);
-        ends.filter(move |(end, _)| *end == wanted).map(|(_, at)| at)
-    }
-
     /// It is to stop; whose turn has come goes on.
     fn stops(&mut self) {
         let under_way = self.under_way();
@@ -129,16 +126,22 @@ impl Wave {
         if canary == 0 || self.begun.len() - left < canary {
             return None;
         }
-        let disturbed = |begun: &Begun| match (begun.ended, begun.disturbed) {
-            (Some((End::Ready, at)), Some(disturbed)) => disturbed + LAG < at + pause,
-            _ => false,
-        };
-        if self.begun.len() - left == canary && self.begun.values().any(disturbed) {
+        // Of those that are there the first are the canary, as long as nobody has left.
+        if left == 0
+            && self.begun.len() == canary
+            && self.begun.values().any(|begun| begun.was_disturbed(pause))
+        {
             return Some("its canary was disturbed".into());
         }
-        let taken = self.taken.values().flatten().copied();
-        (!self.ended(End::Ready).chain(taken).any(is_over))
-            .then(|| "no canary is ready for long enough".into())
+        (!self.proven).then(|| "no canary is ready for long enough".into())
+    }
+
+    /// Somebody was ready and undisturbed for its time.
+    fn is_proven(&self, pause: Duration, now: MonoTime) -> bool {
+        let ready = self.begun.values().filter(|begun| !begun.was_disturbed(pause));
+        let ready = ready.filter_map(|begun| begun.ended).filter(|(end, _)| *end == End::Ready);
+        let mut ready = ready.map(|(_, at)| at).chain(self.taken.values().flatten().copied());
+        ready.any(|at| at + pause <= now + LAG)
     }
 }
 
@@ -237,6 +240,13 @@ fn as_it_goes(rollout: &Rollout, is_proven: bool, returns: bool) -> Rollout {
 }
 
 impl Begun {
+    fn was_disturbed(&self, pause: Duration) -> bool {
+        match (self.ended, self.disturbed) {
+            (Some((End::Ready, at)), Some(disturbed)) => disturbed + LAG < at + pause,
+            _ => false,
+        }
+    }
+
     fn goes(&mut self, row: Option<&ProgressRecord>, now: MonoTime) {
         let failed = |row: &ProgressRecord| row.status == Some(Status::Failed);
         match (row, self.ended) {
@@ -286,6 +296,7 @@ fn begins(shared: &mut Shared, row: u64) -> Option<String> {
     if wave.begun.get(&node).is_some_and(|begun| !begun.left) {
         return None;
     }
+    wave.proven |= wave.is_proven(Duration::from_secs(goes.pause), *now);
     // Who is back has its turn anew.
     wave.begun.remove(&node);
     // With a job of an earlier operation its turn may have come, and it keeps that when the job is taken back.

@@ -103,15 +103,9 @@ struct WorldArgs {
     /// How much goes wrong
     #[arg(long, value_enum, default_value = "heavy")]
     faults: sim::Level,
-    /// With cables between bridges that fail, and intents
-    #[arg(long)]
-    network: bool,
-    /// With resources for each node that has some labels, which change, and rollouts of them
-    #[arg(long)]
-    fleets: bool,
-    /// With others who change what jobs have made, policies for that, and servers in maintenance
-    #[arg(long)]
-    drift: bool,
+    /// Leaves out what sites have besides: for seeds that failed before they had
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "PART")]
+    without: Vec<sim::Part>,
 }
 
 impl WorldArgs {
@@ -122,9 +116,7 @@ impl WorldArgs {
             stacks: self.stacks as usize,
             minutes: self.minutes,
             faults: self.faults,
-            network: self.network,
-            fleets: self.fleets,
-            drift: self.drift,
+            parts: sim::Parts::without(&self.without),
         }
     }
 }

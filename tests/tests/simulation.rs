@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::ValueEnum as _;
-use muster_tests::sim::{Level, Options, run};
+use muster_tests::sim::{Level, Options, Part, Parts, run};
 use muster_tests::topology::{self, Shape};
 
 /// Fresh seeds are run for so long, and at most so many: `muster-sim run` is for more.
@@ -30,6 +30,10 @@ fn corpus() -> Vec<Options> {
     let mut seeds = Vec::new();
     for file in files {
         let text = std::fs::read_to_string(&file).unwrap();
+        // What sites had not yet, by the file's name.
+        let name = file.file_stem().unwrap().to_string_lossy();
+        let left_out = name.strip_prefix("without-").into_iter().flat_map(|parts| parts.split('-'));
+        let left_out: Vec<Part> = left_out.map(|part| Part::from_str(part, true).unwrap()).collect();
         for line in text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()) {
             let words: Vec<&str> = line.split_whitespace().collect();
             let [seed, nodes, stacks, minutes, faults] = words[..] else {
@@ -41,9 +45,7 @@ fn corpus() -> Vec<Options> {
                 stacks: stacks.parse().unwrap(),
                 minutes: minutes.parse().unwrap(),
                 faults: Level::from_str(faults, true).unwrap(),
-                network: false,
-                fleets: false,
-                drift: false,
+                parts: Parts::without(&left_out),
             });
         }
     }

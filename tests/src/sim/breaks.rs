@@ -69,7 +69,7 @@ impl World {
             }
             Kind::PowerCut => self.agent_ends(at, true),
             Kind::ForeignDrift => self.changes_by_hand(at, long),
-            Kind::ForeignThing | Kind::ForeignFight if !self.options.drift => {}
+            Kind::ForeignThing | Kind::ForeignFight if !self.options.parts.drift => {}
             Kind::ForeignThing => self.changes_a_thing(at, long, false),
             Kind::ForeignFight => self.changes_a_thing(at, long, true),
             Kind::LedgerFull => {

@@ -66,6 +66,13 @@ pub struct Options {
     pub minutes: u64,
     /// How much goes wrong.
     pub faults: Level,
+    /// What sites have besides the rest.
+    pub parts: Parts,
+}
+
+/// What a run may be without: seeds that failed before there was such a thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts {
     /// Some servers have bridges with cables between them, and there are intents.
     pub network: bool,
     /// There are resources for each node that has some labels, which change, and rollouts of them.
@@ -74,18 +81,38 @@ pub struct Options {
     pub drift: bool,
 }
 
+/// By its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// Bridges, cables that fail, and intents
+    Network,
+    /// Resources for each node that has some labels, and rollouts of them
+    Fleets,
+    /// Others who change what jobs have made, policies for that, and servers in maintenance
+    Drift,
+}
+
+impl Parts {
+    /// All of them.
+    pub const ALL: Self = Self { network: true, fleets: true, drift: true };
+
+    /// All but these.
+    pub fn without(parts: &[Part]) -> Self {
+        let has = |part| !parts.contains(&part);
+        Self { network: has(Part::Network), fleets: has(Part::Fleets), drift: has(Part::Drift) }
+    }
+
+    fn left_out(self) -> String {
+        let all = [("network", self.network), ("fleets", self.fleets), ("drift", self.drift)];
+        let out: Vec<&str> =
+            all.into_iter().filter(|(_, is_there)| !is_there).map(|(name, _)| name).collect();
+        if out.is_empty() { String::new() } else { format!(" --without {}", out.join(",")) }
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            seed: 1,
-            nodes: 10,
-            stacks: 3,
-            minutes: 20,
-            faults: Level::Heavy,
-            network: false,
-            fleets: false,
-            drift: false,
-        }
+        Self { seed: 1, nodes: 10, stacks: 3, minutes: 20, faults: Level::Heavy, parts: Parts::ALL }
     }
 }
 
@@ -95,15 +122,13 @@ impl Options {
         use clap::ValueEnum as _;
         let faults = self.faults.to_possible_value().map(|value| value.get_name().to_owned());
         format!(
-            "muster-sim replay --seed {} --nodes {} --stacks {} --minutes {} --faults {}{}{}{}",
+            "muster-sim replay --seed {} --nodes {} --stacks {} --minutes {} --faults {}{}",
             self.seed,
             self.nodes,
             self.stacks,
             self.minutes,
             faults.unwrap_or_default(),
-            if self.network { " --network" } else { "" },
-            if self.fleets { " --fleets" } else { "" },
-            if self.drift { " --drift" } else { "" }
+            self.parts.left_out()
         )
     }
 }

@@ -9,8 +9,6 @@
 //! its table says; a rule has an intent that is known; nobody gets more of a link than there is. Afterwards each intent
 //! that can be is INSTALLED.
 //!
-//! Runs have one with `--network` alone: what it still finds is in `docs/open-ends.md`.
-//!
 //! Absent: frames of LLDP. Who hears a port follows from the cables, and rules that would pass such frames on have none.
 
 mod act;

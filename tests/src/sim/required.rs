@@ -1,6 +1,5 @@
 //! What must happen at least once in a thousand runs with heavy faults: what never happens is not tested.
 
-use super::Options;
 use super::count::Counts;
 use super::fault::Kind;
 
@@ -401,30 +400,21 @@ const INTENT_OPERATORS: [&str; 11] = [
 ];
 
 /// What should have happened and never did.
-pub fn missing(counts: &Counts, options: &Options) -> Vec<String> {
-    let Options { network, fleets: has_fleets, drift, .. } = *options;
-    let of_others = [Kind::ForeignThing, Kind::ForeignFight];
-    let of_cables = [Kind::CableCut, Kind::CableSilent, Kind::CableFlaps, Kind::PortDown];
-    let faults = Kind::ALL
-        .iter()
-        .filter(|kind| network || !of_cables.contains(kind))
-        .filter(|kind| drift || !of_others.contains(kind))
-        .map(|kind| format!("fault {}", kind.name()));
+pub fn missing(counts: &Counts) -> Vec<String> {
+    let faults = Kind::ALL.iter().map(|kind| format!("fault {}", kind.name()));
     let stacks = STACKS.iter().map(|step| format!("stack {step}"));
     let rows = ROWS.iter().map(|step| format!("row {step}"));
     let operators = OPERATORS.iter().map(|deed| format!("operator {deed}"));
     let flows = FLOWS.iter().map(|what| format!("flow {what}"));
     let flow_operators = FLOW_OPERATORS.iter().map(|deed| format!("operator flow {deed}"));
     let trees = TREES.iter().map(|what| format!("tree {what}"));
-    let fleets = FLEETS.iter().filter(|_| has_fleets).map(|what| format!("fleet {what}"));
-    let fleet_operators =
-        FLEET_OPERATORS.iter().filter(|_| has_fleets).map(|deed| format!("operator fleet {deed}"));
-    let rollouts = ROLLOUTS.iter().filter(|_| has_fleets).map(|what| format!("rollout {what}"));
-    let rollout_operators =
-        ROLLOUT_OPERATORS.iter().filter(|_| has_fleets).map(|deed| format!("operator rollout {deed}"));
+    let fleets = FLEETS.iter().map(|what| format!("fleet {what}"));
+    let fleet_operators = FLEET_OPERATORS.iter().map(|deed| format!("operator fleet {deed}"));
+    let rollouts = ROLLOUTS.iter().map(|what| format!("rollout {what}"));
+    let rollout_operators = ROLLOUT_OPERATORS.iter().map(|deed| format!("operator rollout {deed}"));
     let scripts = SCRIPTS.iter().map(|what| format!("script {what}"));
-    let intents = INTENTS.iter().filter(|_| network).map(|what| format!("intent {what}"));
-    let intent_operators = INTENT_OPERATORS.iter().filter(|_| network).map(|deed| format!("operator {deed}"));
+    let intents = INTENTS.iter().map(|what| format!("intent {what}"));
+    let intent_operators = INTENT_OPERATORS.iter().map(|deed| format!("operator {deed}"));
     let agents = AGENTS.iter().map(|what| (*what).to_owned());
     faults
         .chain(stacks)
@@ -441,7 +431,7 @@ pub fn missing(counts: &Counts, options: &Options) -> Vec<String> {
         .chain(scripts)
         .chain(intents)
         .chain(intent_operators)
-        .chain(DRIFT.iter().filter(|_| drift).map(|what| (*what).to_owned()))
+        .chain(DRIFT.iter().map(|what| (*what).to_owned()))
         .chain(WAITS.iter().map(|what| (*what).to_owned()))
         .filter(|what| counts.of(what) == 0)
         .collect()

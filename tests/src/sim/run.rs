@@ -123,10 +123,10 @@ impl World {
         self.later(Duration::from_secs(1), Event::Operator);
         self.later(Duration::from_secs(2), Event::FlowOperator);
         self.later(Duration::from_secs(3), Event::Signaller);
-        if self.options.fleets {
+        if self.options.parts.fleets {
             self.later(Duration::from_secs(7), Event::FleetOperator);
         }
-        if self.options.drift {
+        if self.options.parts.drift {
             self.later(Duration::from_secs(30), Event::Maintainer);
         }
         if self.options.faults != Level::None {

@@ -221,7 +221,7 @@ impl World {
             bus: Bus::default(),
             running: BTreeMap::new(),
             operators: Operators::new(seed, options.stacks, names.clone()),
-            network: Network::new(seed, if options.network { options.nodes } else { 0 }),
+            network: Network::new(seed, if options.parts.network { options.nodes } else { 0 }),
             reference: Reference::default(),
             retained: Vec::new(),
             last_write: MonoTime::default(),
@@ -231,8 +231,8 @@ impl World {
             options,
         };
         world.operators.maker.fabric = Rc::clone(&world.network.fabric);
-        world.operators.maker.sets = options.fleets;
-        world.operators.maker.drift = options.drift;
+        world.operators.maker.sets = options.parts.fleets;
+        world.operators.maker.drift = options.parts.drift;
         for name in names {
             world.add_machine(&name, &mut setup);
         }

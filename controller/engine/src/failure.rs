@@ -44,14 +44,20 @@ impl Engine {
 
     /// The end of a job whose beginning was told: it was taken back, `when`.
     pub(crate) fn tell_taken_back(&mut self, slot: Slot, action: Option<Action>, when: &str) {
+        let stack = self.stacks.get(&self.rows[slot].stack);
+        let why = match stack.is_some_and(|stack| stack.cancelled) {
+            true => "the operation was cancelled",
+            false => "something else is wanted of it now",
+        };
+        self.tell_ended(slot, action, when, why);
+    }
+
+    /// The same, for this reason.
+    pub(crate) fn tell_ended(&mut self, slot: Slot, action: Option<Action>, when: &str, why: &str) {
         let row = &self.rows[slot];
         let Some(stack) = self.stacks.get_mut(&row.stack) else { return };
         stack.events += 1;
         let action = action_str(action);
-        let why = match stack.cancelled {
-            true => "the operation was cancelled",
-            false => "something else is wanted of it now",
-        };
         let record = EventRecord {
             stack: row.stack,
             number: stack.events,

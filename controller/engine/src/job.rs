@@ -376,9 +376,16 @@ impl Engine {
     /// A backoff is over, or an agent has not answered in time.
     pub(crate) fn work_due(&mut self, slot: Slot, due: MonoTime) {
         let Some(row) = self.rows.get_mut(slot) else { return };
+        let is_blocked = row.blocked > 0 && !row.is_going();
         let Some(work) = row.work.as_mut().filter(|work| work.due == Some(due)) else { return };
         work.due = None;
         match work.state {
+            // It was out when that went, or when the controller ended.
+            WorkState::Backoff if is_blocked => {
+                let action = row.action;
+                self.tell_ended(slot, action, "before it was tried again", "what it needs is not ready");
+                self.abandon_work(slot);
+            }
             WorkState::Backoff => {
                 row.attempt += 1;
                 let Some(node) = row.node else { return };

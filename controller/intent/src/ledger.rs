@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::topology::{LinkNo, Topology};
+use crate::topology::{LinkNo, PortNo, Topology};
 
 /// The labels that a VLAN tag can have.
 const LABELS: std::ops::RangeInclusive<u16> = 1..=4094;
@@ -51,6 +51,8 @@ struct Taken {
     links: Box<[LinkNo]>,
     bandwidth: Option<u64>,
     label: Option<u16>,
+    /// Where packets with the label come in.
+    ports: Box<[PortNo]>,
 }
 
 /// What is held. Taken and given back by share: a share that was given back is not given back again.
@@ -59,7 +61,8 @@ pub struct Ledger {
     /// By number of the link: bits per second.
     taken: Vec<u128>,
     bandwidth: BTreeSet<(LinkNo, HolderNo, u64, ShareNo)>,
-    labels: BTreeSet<(LinkNo, u16, HolderNo, ShareNo)>,
+    /// By the port where packets with it come in: who is there once more by another cable finds what is left of the first.
+    labels: BTreeSet<(PortNo, u16, HolderNo, ShareNo)>,
     shares: BTreeMap<Share, Taken>,
     /// With how many shares each has.
     holders: BTreeMap<Holder, (HolderNo, usize)>,
@@ -94,14 +97,15 @@ impl Ledger {
         self.bandwidth.range(own).next_back().map_or(0, |(_, _, bandwidth, _)| *bandwidth)
     }
 
-    /// The lowest label that no other intent has on any of these links; one that the intent itself has comes first.
-    pub fn label(&self, links: &[LinkNo], key: &str) -> Option<u16> {
+    /// The lowest label that no other intent has at the ends of any of these links; one that the intent itself has comes first.
+    pub fn label(&self, topology: &Topology, links: &[LinkNo], key: &str) -> Option<u16> {
         let owner = self.holders.get(&Holder::Intent(key.into())).map(|(no, _)| *no);
         let mut is_others = [false; *LABELS.end() as usize + 1];
         let mut own = BTreeSet::new();
         for link in links {
-            let first = (*link, 0, HolderNo(0), ShareNo(0));
-            let last = (*link, u16::MAX, HolderNo(u64::MAX), ShareNo(u64::MAX));
+            let port = topology.ends(*link).1;
+            let first = (port, 0, HolderNo(0), ShareNo(0));
+            let last = (port, u16::MAX, HolderNo(u64::MAX), ShareNo(u64::MAX));
             for (_, label, holder, _) in self.labels.range(first..=last) {
                 match Some(*holder) == owner {
                     true => drop(own.insert(*label)),
@@ -117,11 +121,31 @@ impl Ledger {
     /// looked before.
     pub fn take(
         &mut self,
+        topology: &Topology,
         share: Share,
         holder: Holder,
         links: &[LinkNo],
         bandwidth: Option<u64>,
         label: Option<u16>,
+    ) {
+        let ends = links.iter().filter(|_| label.is_some()).map(|link| topology.ends(*link).1);
+        self.hold(share, holder, links, bandwidth, label, ends.collect());
+    }
+
+    /// Takes a label where packets with it come in, whatever cable is there.
+    pub fn take_label(&mut self, share: Share, ports: Box<[PortNo]>, label: u16) {
+        let holder = Holder::Intent(share.key.clone());
+        self.hold(share, holder, &[], None, Some(label), ports);
+    }
+
+    fn hold(
+        &mut self,
+        share: Share,
+        holder: Holder,
+        links: &[LinkNo],
+        bandwidth: Option<u64>,
+        label: Option<u16>,
+        ports: Box<[PortNo]>,
     ) {
         self.give_back(&share);
         if bandwidth.is_none() && label.is_none() {
@@ -135,11 +159,18 @@ impl Ledger {
             if let Some(bandwidth) = bandwidth {
                 self.change(*link, holder, |held| held.insert((*link, holder, bandwidth, no)));
             }
-            if let Some(label) = label {
-                self.labels.insert((*link, label, owner, no));
-            }
         }
-        self.shares.insert(share, Taken { no, holder, owner, names, links: links.into(), bandwidth, label });
+        for (port, label) in ports.iter().zip(label.into_iter().cycle()) {
+            self.labels.insert((*port, label, owner, no));
+        }
+        let links = links.into();
+        self.shares.insert(share, Taken { no, holder, owner, names, links, bandwidth, label, ports });
+    }
+
+    /// Where packets with a share's label come in, and the label.
+    pub fn label_of(&self, share: &Share) -> Option<(u16, &[PortNo])> {
+        let taken = self.shares.get(share)?;
+        Some((taken.label?, &*taken.ports))
     }
 
     /// What a share has of each link: bits per second, a label.
@@ -166,14 +197,14 @@ impl Ledger {
     /// All that a share has; where that was.
     pub fn give_back(&mut self, share: &Share) -> Box<[LinkNo]> {
         let Some(taken) = self.shares.remove(share) else { return Box::default() };
-        let Taken { no, holder, owner, names, links, bandwidth, label } = taken;
+        let Taken { no, holder, owner, names, links, bandwidth, label, ports } = taken;
         for link in &links {
             if let Some(bandwidth) = bandwidth {
                 self.change(*link, holder, |held| held.remove(&(*link, holder, bandwidth, no)));
             }
-            if let Some(label) = label {
-                self.labels.remove(&(*link, label, owner, no));
-            }
+        }
+        for (port, label) in ports.iter().zip(label.into_iter().cycle()) {
+            self.labels.remove(&(*port, label, owner, no));
         }
         for name in names {
             if let Some((_, shares)) = self.holders.get_mut(&name) {

@@ -39,7 +39,7 @@ use crate::kept::KeptIntent;
 use crate::ledger::{Holder, Ledger, Share};
 use crate::path::Trees;
 use crate::phase::{Request, Standing, State, counts};
-use crate::topology::{DeviceNo, LinkNo, Topology};
+use crate::topology::{DeviceNo, LinkNo, PortNo, Topology};
 use crate::track::{Concerned, Hope, Tracker};
 use load::Stand;
 use network::Damping;
@@ -379,16 +379,15 @@ impl Manager {
         let key = held.key.clone();
         let labelled =
             held.placed.iter().filter_map(|(device, packed)| labelled(&self.topology, device, packed));
-        let mut has: BTreeSet<(LinkNo, u16)> = labelled
-            .flat_map(|(port, label)| self.topology.links_into(port).iter().map(move |link| (*link, label)))
-            .collect();
+        let mut has: BTreeSet<(PortNo, u16)> = labelled.collect();
         if let Some((stand, label)) = held.stand.as_ref().and_then(|stand| Some((stand, stand.label?))) {
-            has.retain(|(link, of)| *of != label || !stand.links.contains(link));
+            let own: BTreeSet<PortNo> = stand.links.iter().map(|link| self.topology.ends(*link).1).collect();
+            has.retain(|(port, of)| *of != label || !own.contains(port));
         }
         let is_had = |number: &u64| {
             let share = Share { key: key.clone(), number: *number };
-            let held = self.ledger.held(&share);
-            held.into_iter().any(|(link, _, label)| label.is_some_and(|label| has.contains(&(link, label))))
+            let label = self.ledger.label_of(&share);
+            label.is_some_and(|(label, ports)| ports.iter().any(|port| has.contains(&(*port, label))))
         };
         let (stays, goes): (Vec<u64>, Vec<u64>) =
             std::mem::take(&mut aside.leaving).into_iter().partition(is_had);
@@ -405,29 +404,32 @@ impl Manager {
     /// After a start: labels of rules that are not what an intent stands on, and of those that go, stay its own.
     fn hold_labels(&mut self, no: IntentNo, rules: &[(DeviceNo, Packed)]) {
         let Some(held) = self.held.get_mut(&no) else { return };
-        let mut by_label: BTreeMap<u16, BTreeSet<LinkNo>> = BTreeMap::new();
+        let mut by_label: BTreeMap<u16, BTreeSet<PortNo>> = BTreeMap::new();
         for (device, packed) in rules {
             if let Some((port, label)) = labelled(&self.topology, *device, packed) {
-                by_label.entry(label).or_default().extend(self.topology.links_into(port));
+                by_label.entry(label).or_default().insert(port);
             }
         }
         if let Some((stand, label)) = held.stand.as_ref().and_then(|stand| Some((stand, stand.label?)))
-            && let Some(links) = by_label.get_mut(&label)
+            && let Some(ports) = by_label.get_mut(&label)
         {
-            links.retain(|link| !stand.links.contains(link));
+            let own: BTreeSet<PortNo> = stand.links.iter().map(|link| self.topology.ends(*link).1).collect();
+            ports.retain(|port| !own.contains(port));
         }
-        for (label, links) in by_label.into_iter().filter(|(_, links)| !links.is_empty()) {
+        for (label, ports) in by_label.into_iter().filter(|(_, ports)| !ports.is_empty()) {
             held.shares += 1;
-            let share = Share { key: held.key.clone(), number: held.shares };
-            let links: Vec<LinkNo> = links.into_iter().collect();
-            self.ledger.take(share, Holder::Intent(held.key.clone()), &links, None, Some(label));
             let number = held.shares;
+            let share = Share { key: held.key.clone(), number };
+            self.ledger.take_label(share, ports.into_iter().collect(), label);
             held.aside().leaving.push(number);
         }
     }
 
     fn give_back(&mut self, key: Arc<str>, number: u64) {
-        let links = self.ledger.give_back(&Share { key, number });
+        let share = Share { key, number };
+        let ports = self.ledger.label_of(&share).map(|(_, ports)| ports).unwrap_or_default();
+        self.given_back.extend(ports.iter().flat_map(|port| self.topology.links_into(*port)));
+        let links = self.ledger.give_back(&share);
         self.given_back.extend(links);
     }
 }

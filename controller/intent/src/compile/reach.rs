@@ -94,7 +94,7 @@ impl Compiler<'_> {
         egress: PortNo,
     ) -> Result<Compiled, CompileError> {
         let topology = self.topology;
-        let label = self.ledger.label(&path, key).ok_or_else(|| {
+        let label = self.ledger.label(topology, &path, key).ok_or_else(|| {
             let [from, to] =
                 [ingress, egress].map(|port| topology.device_name(topology.device_of(port)).clone());
             CompileError::NoLabel { from, to }

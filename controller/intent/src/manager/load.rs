@@ -288,7 +288,8 @@ impl Manager {
             Some(stand) => {
                 self.tracker.stands(no, stand.links.clone(), stand.points.clone(), stand.hope());
                 let share = Share { key: key.clone(), number: 1 };
-                self.ledger.take(share, held.holder(), &stand.links, stand.bandwidth, stand.label);
+                let (topology, holder) = (&self.topology, held.holder());
+                self.ledger.take(topology, share, holder, &stand.links, stand.bandwidth, stand.label);
                 held.stand = Some(Box::new(stand));
             }
             None => self.tracker.failed(no, Hope::None, self.topology.next_link()),

@@ -189,7 +189,8 @@ impl Manager {
             held.shares += 1;
             let (key, number) = (held.key.clone(), held.shares);
             let share = Share { key, number };
-            self.ledger.take(share, held.holder(), &compiled.links, bandwidth, compiled.label);
+            let (topology, holder) = (&self.topology, held.holder());
+            self.ledger.take(topology, share, holder, &compiled.links, bandwidth, compiled.label);
             let old =
                 held.stand.replace(Box::new(Stand::new(compiled, number, held.intent.clone(), bandwidth)));
             let kept = before.as_ref().map(|before| before.stand.number);

@@ -131,7 +131,7 @@ fn what_others_have_reserved_is_not_there() {
     let links = [link(&topology, "a", "b"), link(&topology, "b", "d")];
     let mut ledger = Ledger::default();
     let share = Share { key: "other".into(), number: 1 };
-    ledger.take(share.clone(), Holder::Intent("other".into()), &links, Some(60), None);
+    ledger.take(&topology, share.clone(), Holder::Intent("other".into()), &links, Some(60), None);
     let intent = from_to("a:h1", "d:h1", Constraints { bandwidth: Some(50), ..Constraints::default() });
     let made = compile_beside(&topology, &ledger, &intent).expect("a path");
     assert_eq!(shown(&topology, &made.paths[0]), "a c d");
@@ -140,7 +140,7 @@ fn what_others_have_reserved_is_not_there() {
     assert_eq!(shown(&topology, &made.paths[0]), "a b d");
     // What the intent itself has is there for it.
     let share = Share { key: "key".into(), number: 1 };
-    ledger.take(share, Holder::Intent("key".into()), &links, Some(100), None);
+    ledger.take(&topology, share, Holder::Intent("key".into()), &links, Some(100), None);
     let made = compile_beside(&topology, &ledger, &intent).expect("a path");
     assert_eq!(shown(&topology, &made.paths[0]), "a b d");
 }

@@ -17,10 +17,10 @@ fn bandwidth_is_taken_once_and_given_back_once() {
     }
     let links = [link(&topology, "a", "b"), link(&topology, "b", "c")];
     let mut ledger = Ledger::default();
-    ledger.take(share("x", 1), intent("x"), &links, Some(60), None);
-    ledger.take(share("x", 1), intent("x"), &links, Some(60), None);
+    ledger.take(&topology, share("x", 1), intent("x"), &links, Some(60), None);
+    ledger.take(&topology, share("x", 1), intent("x"), &links, Some(60), None);
     assert_eq!(ledger.taken(links[0]), 60, "twice is once");
-    ledger.take(share("x", 2), intent("x"), &links[..1], Some(70), None);
+    ledger.take(&topology, share("x", 2), intent("x"), &links[..1], Some(70), None);
     assert_eq!(ledger.taken(links[0]), 70, "an intent on its way takes the larger");
     assert_eq!(ledger.offered(&topology, links[0], &intent("x")), Some(100), "its own is no hindrance");
     assert_eq!(ledger.offered(&topology, links[0], &intent("y")), Some(30));
@@ -40,14 +40,14 @@ fn a_resource_group_takes_as_its_largest_intent() {
     let group = Holder::Group("g".into());
     let mut ledger = Ledger::default();
     for (key, bandwidth) in [("x", 40), ("y", 60), ("z", 20)] {
-        ledger.take(share(key, 1), group.clone(), &links, Some(bandwidth), None);
+        ledger.take(&topology, share(key, 1), group.clone(), &links, Some(bandwidth), None);
     }
     assert_eq!(ledger.taken(links[0]), 60);
     ledger.give_back(&share("y", 1));
     assert_eq!(ledger.taken(links[0]), 40);
     // From a holder of its own to the group: what it held goes.
-    ledger.take(share("w", 1), intent("w"), &links, Some(10), None);
-    ledger.take(share("w", 1), group, &links, Some(10), None);
+    ledger.take(&topology, share("w", 1), intent("w"), &links, Some(10), None);
+    ledger.take(&topology, share("w", 1), group, &links, Some(10), None);
     assert_eq!(ledger.taken(links[0]), 40);
 }
 
@@ -56,15 +56,15 @@ fn a_label_is_one_intents_on_a_link_and_stays_its_own() {
     let topology = network("a-b b-c");
     let links = [link(&topology, "a", "b"), link(&topology, "b", "c")];
     let mut ledger = Ledger::default();
-    assert_eq!(ledger.label(&links, "x"), Some(1));
-    ledger.take(share("x", 1), intent("x"), &links, None, Some(1));
-    assert_eq!(ledger.label(&links, "x"), Some(1));
-    assert_eq!(ledger.label(&links, "y"), Some(2));
+    assert_eq!(ledger.label(&topology, &links, "x"), Some(1));
+    ledger.take(&topology, share("x", 1), intent("x"), &links, None, Some(1));
+    assert_eq!(ledger.label(&topology, &links, "x"), Some(1));
+    assert_eq!(ledger.label(&topology, &links, "y"), Some(2));
     for label in 2..=4094 {
-        ledger.take(share(&format!("i{label}"), 1), intent("i"), &links[1..], None, Some(label));
+        ledger.take(&topology, share(&format!("i{label}"), 1), intent("i"), &links[1..], None, Some(label));
     }
-    assert_eq!(ledger.label(&links, "y"), None, "all are taken on one of the links");
-    assert_eq!(ledger.label(&links[..1], "y"), Some(2));
+    assert_eq!(ledger.label(&topology, &links, "y"), None, "all are taken on one of the links");
+    assert_eq!(ledger.label(&topology, &links[..1], "y"), Some(2));
     ledger.give_back(&share("i7", 1));
-    assert_eq!(ledger.label(&links, "y"), Some(7));
+    assert_eq!(ledger.label(&topology, &links, "y"), Some(7));
 }

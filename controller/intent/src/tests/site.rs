@@ -24,6 +24,8 @@ pub(super) struct Site {
     pub refusing: BTreeSet<DeviceName>,
     /// Devices that undo whatever they are told, also what is taken away.
     pub undoing: BTreeSet<DeviceName>,
+    /// A start leaves cables that are down unknown.
+    pub forgets: bool,
     /// Devices that say nothing.
     pub silent: BTreeSet<DeviceName>,
     pub saved: BTreeMap<IntentNo, IntentRecord>,
@@ -220,7 +222,8 @@ impl Site {
                 .collect();
             self.manager.tell_device(self.now, topology.device_name(device), true, &ports);
         }
-        for link in topology.known_links() {
+        // A cable that only LLDP told of, and that is down, is not known.
+        for link in topology.known_links().filter(|link| !self.forgets || topology.passes(*link)) {
             let (from, to) = topology.ends(link);
             let (from, to) = (topology.point(from), topology.point(to));
             self.manager.declare(&from, &to, topology.traits(link)).expect("a link");

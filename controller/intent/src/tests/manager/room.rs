@@ -73,8 +73,9 @@ fn traits_of(site: &Site, from: &str, to: &str) -> LinkTraits {
 
 #[test]
 fn a_label_is_its_intents_as_long_as_a_rule_has_it() {
-    for restarts in [false, true] {
+    for (restarts, forgets) in [(false, false), (true, false), (true, true)] {
         let mut site = Site::new("a-b b-c a-d=2 d-c=2");
+        site.forgets = forgets;
         let vlan = |to: &str, address, priority| {
             let mut intent = from_to("a:h1", to, Constraints { vlan: true, ..Constraints::default() });
             intent.selector.push(Criterion::Field { field: Field::Ipv4Dst, value: address, mask: None });
@@ -94,6 +95,9 @@ fn a_label_is_its_intents_as_long_as_a_rule_has_it() {
             site.written(token, Err("it is busy".into()));
         }
         site.cable("a", "b", true);
+        for (from, to) in [("a:b", "b:a"), ("b:a", "a:b")] {
+            site.manager.declare(&at(from), &at(to), LinkTraits::default()).expect("a link");
+        }
         site.now = site.now + Duration::from_millis(600);
         site.take();
         site.submit("two", vlan("b:h2", 2, 100)).expect("taken");
@@ -102,7 +106,7 @@ fn a_label_is_its_intents_as_long_as_a_rule_has_it() {
             let no = site.manager.find(key).expect("it is there");
             site.manager.record(no).expect("it is there").label
         };
-        assert_eq!((label("one"), label("two")), (Some(1), Some(2)), "{restarts}");
+        assert_eq!((label("one"), label("two")), (Some(1), Some(2)), "{restarts} {forgets}");
         site.silent.clear();
         site.wait(Duration::from_secs(10));
         let fate = site.plane.walk_to(site.manager.topology(), &at("a:h1"), 2);

@@ -236,14 +236,18 @@ impl Onwards {
 }
 
 /// Whether what is there sends packets to where there is nothing yet: so it is halfway from one way to another.
-fn leads_to<'e>(topology: &Topology, before: impl Iterator<Item = Placed<'e>>, added: &[Placed<'_>]) -> bool {
+fn leads_to<'e>(
+    topology: &Topology,
+    mut before: impl Iterator<Item = Placed<'e>>,
+    added: &[Placed<'_>],
+) -> bool {
     let ports: BTreeSet<PortNo> =
         added.iter().filter_map(|(device, entry)| ingress(topology, *device, entry)).collect();
     let is_there = |(device, entry): Placed<'e>| {
         let far = |port| topology.neighbour(named(topology, device, port)?);
         outputs(entry).filter_map(far).any(|port| ports.contains(&port))
     };
-    !ports.is_empty() && before.map(is_there).any(|yes| yes)
+    !ports.is_empty() && before.any(is_there)
 }
 
 /// The ports that an entry sends packets out by.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use muster_template::{Errors, Known, Removed, Selector, Tree};
 use serde_json::{Value, json};
 
+use crate::attribute::Rendered;
 use crate::engine::{Engine, Todo};
 use crate::layout::Before;
 use crate::plan::{Ground, Plan, plan};
@@ -21,7 +22,6 @@ use crate::request::Options;
 use crate::resource::{Role, Row, Slot};
 use crate::stack::Stack;
 use crate::timer::TimerKey;
-use crate::visit::Rendered;
 
 /// The names that a group has given up, in its row.
 const REMOVED: &str = "removed_rsrc_list";

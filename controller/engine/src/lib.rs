@@ -15,10 +15,12 @@
 mod acceptance;
 mod address;
 mod adopt;
+mod attribute;
 mod by_name;
 mod cancel;
 mod check;
 mod claim;
+mod content;
 mod correct;
 mod delete_first;
 mod deployment;

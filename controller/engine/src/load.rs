@@ -8,6 +8,7 @@ use muster_shared::MonoTime;
 use muster_shared::model::{Action, ContentDigest, LedgerEntry};
 use muster_template::{Policies, names_digest};
 
+use crate::content::stored_content;
 use crate::correct::Fight;
 use crate::delete_first::UNCOUNTED;
 use crate::engine::{Config, Engine, Todo};
@@ -20,7 +21,6 @@ use crate::request::Source;
 use crate::resource::{Rare, Role, Row, Slot, Work, WorkState};
 use crate::rollout::Rollouts;
 use crate::stack::{Adjacency, Stack, Stage, Walk};
-use crate::visit::stored_content;
 
 /// All that the store holds and the engine needs.
 #[derive(Default)]

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::acceptance::Planned;
+use crate::content::externalise;
 use crate::deployment::Deployed;
 use crate::engine::Engine;
 use crate::plan::Plan;
@@ -20,7 +21,7 @@ use crate::record::PackedSpec;
 use crate::request::{Options, Refusal, Source};
 use crate::resource::{Row, Slot};
 use crate::stack::Stack;
-use crate::visit::{Needed, externalise};
+use crate::visit::Needed;
 
 /// Resources that are listed; all are counted.
 const LISTED_MAX: usize = 10_000;

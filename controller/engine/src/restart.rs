@@ -19,10 +19,10 @@ use muster_shared::model::{Action, Spec, Unit};
 use muster_template::{Desired, DriftPolicy, Kind, References, Restriction, Tree, Unresolved};
 use serde_json::Value;
 
+use crate::attribute::Rendered;
 use crate::engine::{Engine, Todo};
 use crate::record::{PackedSpec, StackAction, Status};
 use crate::resource::{Role, Row, Slot};
-use crate::visit::Rendered;
 
 /// Of a unit's row: the property, the paths of what it names as JSON, and the mark. The last two are no attributes of anybody's.
 const NOTES: [(&str, &str, &str); 2] =

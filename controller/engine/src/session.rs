@@ -3,11 +3,11 @@
 use muster_shared::model::{Action, Down, Hello, LedgerEntry, Up, Welcome};
 use muster_shared::{Generation, NodeId};
 
+use crate::content::stored_content;
 use crate::engine::{Effect, Engine, Todo};
 use crate::node::NodeKey;
 use crate::record::{Change, Observation, PackedSpec, Status};
 use crate::resource::{Role, Slot, WorkState};
-use crate::visit::stored_content;
 
 /// Entries of one agent's ledger: what a node can hold.
 const LEDGER_MAX: usize = 1_000_000;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use muster_shared::model::Action;
 use serde_json::Value;
 
+use crate::attribute::Rendered;
 use crate::engine::{Engine, Todo};
 use crate::operation::{Pending, Purpose};
 use crate::record::PackedSpec;
@@ -18,7 +19,6 @@ use crate::request::Source;
 use crate::resource::{Role, Slot};
 use crate::stack::{Stack, Stage, TIMED_OUT};
 use crate::view::OutputView;
-use crate::visit::Rendered;
 
 /// COMPLETE revisions remembered for rollback.
 const COMPLETE_KEPT: usize = 100;

@@ -5,19 +5,17 @@ use std::sync::Arc;
 
 use muster_shared::NodeId;
 use muster_shared::id::IdError;
-use muster_shared::model::{Action, Claim, ClaimKind, Content, ContentDigest, Spec};
-use muster_template::{Desired, Here, Kind, References, RenderError, Restriction, Tree, Unresolved};
-use serde_json::Value;
+use muster_shared::model::{Action, Claim, ClaimKind};
+use muster_template::{Desired, Here, Kind, RenderError, Restriction, Tree};
 
-use crate::address::HIDES;
+use crate::attribute::Rendered;
+use crate::content::externalise;
 use crate::deployment::Deployed;
 use crate::engine::{Engine, Todo};
-use crate::flow::HIDES_FLOWS;
 use crate::node::NodeKey;
-use crate::record::{Change, PackedSpec, Status};
+use crate::record::{PackedSpec, Status};
 use crate::resource::{Role, Row, Slot, WorkState};
-use crate::restart::unmarked;
-use crate::stack::{Stack, Stage};
+use crate::stack::Stage;
 
 /// A job must fit one message together with its frame.
 const SPEC_MAX: usize = 240 * 1024;
@@ -549,121 +547,5 @@ impl Engine {
             self.rows[slot].requires = requires.into();
             self.edges_changed(slot);
         }
-    }
-
-    /// Counts one more spec that refers to a content; `bytes` are needed the first time.
-    pub(crate) fn keep_content(&mut self, spec: &Desired, bytes: Option<Arc<[u8]>>) {
-        let Some(digest) = stored_content(spec) else { return };
-        let count = self.contents.entry(digest).or_default();
-        *count += 1;
-        if *count == 1
-            && let Some(bytes) = bytes
-        {
-            self.change(Change::Content { digest, bytes });
-        }
-    }
-
-    pub(crate) fn release_content(&mut self, spec: &Desired) {
-        let Some(digest) = stored_content(spec) else { return };
-        if let Some(count) = self.contents.get_mut(&digest) {
-            *count -= 1;
-            if *count == 0 {
-                self.contents.remove(&digest);
-                self.change(Change::ContentRemoved(digest));
-            }
-        }
-    }
-}
-
-/// Large content leaves the spec: it is fetched by its digest.
-pub(crate) fn externalise(spec: &mut Desired) -> Option<Arc<[u8]>> {
-    let Desired::Node(Spec::File(file)) = spec else { return None };
-    match &mut file.content {
-        Content::Inline(bytes) if bytes.len() > Content::INLINE_MAX => {
-            let bytes = std::mem::take(bytes);
-            let digest = ContentDigest::of(&bytes);
-            file.content = Content::Stored { digest, size: bytes.len() as u64 };
-            Some(bytes.into())
-        }
-        Content::Inline(_) | Content::Stored { .. } => None,
-    }
-}
-
-pub(crate) fn stored_content(spec: &Desired) -> Option<ContentDigest> {
-    match spec {
-        Desired::Node(Spec::File(file)) => match &file.content {
-            Content::Stored { digest, .. } => Some(*digest),
-            Content::Inline(_) => None,
-        },
-        Desired::Node(
-            Spec::Dummy(_)
-            | Spec::Network(_)
-            | Spec::Hostname(_)
-            | Spec::Deployment(_)
-            | Spec::Unit(_)
-            | Spec::Sysctl(_)
-            | Spec::Package(_)
-            | Spec::User(_)
-            | Spec::Group(_),
-        )
-        | Desired::Flows(_)
-        | Desired::Here(_) => None,
-    }
-}
-
-/// What a resource sees of those it needs.
-pub(crate) struct Rendered<'a> {
-    pub engine: &'a Engine,
-    pub stack: &'a Stack,
-}
-
-impl References for Rendered<'_> {
-    fn resource_id(&self, index: u32) -> Option<String> {
-        let slot = self.stack.forward.get(index as usize)?;
-        Some(self.engine.rows[*slot].reference())
-    }
-
-    fn is_ready(&self, index: u32) -> bool {
-        self.stack.forward.get(index as usize).is_some_and(|slot| self.engine.rows[*slot].ready)
-    }
-
-    fn attribute(&self, index: u32, name: &str) -> Option<Value> {
-        self.engine.attribute(&self.engine.rows[*self.stack.forward.get(index as usize)?], name)
-    }
-
-    fn of_node(&self, node: &str, path: &[String]) -> Result<Option<Value>, Unresolved> {
-        self.engine.of_node(node, path).map_err(Unresolved::Wrong)
-    }
-}
-
-impl Engine {
-    /// An attribute of a row as it is.
-    pub(crate) fn attribute(&self, row: &Row, name: &str) -> Option<Value> {
-        if row.kind == Kind::WaitCondition && name == "data" {
-            return self.signal_data(row);
-        }
-        // What is noted for the engine's own use is no attribute.
-        let is_note = match row.kind {
-            Kind::Port => name == HIDES,
-            Kind::FlowRule | Kind::FlowTable => name == HIDES_FLOWS,
-            Kind::Unit => Row::notes_restarts(name),
-            _ => false,
-        };
-        if is_note {
-            return None;
-        }
-        if let Some(value) = row.attributes.get(name) {
-            if row.kind == Kind::Port && crate::address::AS_JSON.contains(&name) {
-                return serde_json::from_str(value).ok();
-            }
-            if row.kind.is_deployment() {
-                return Some(crate::deployment::attribute(name, value));
-            }
-            return Some(Value::String(value.clone()));
-        }
-        if row.kind.is_deployment() {
-            return crate::deployment::attribute_of(row, name);
-        }
-        unmarked(row.spec.as_ref()?.unpack()).attribute(name)
     }
 }

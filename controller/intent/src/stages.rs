@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_shared::model::flow::{Action, Criterion, Entry, Field, Instruction, Output, Port, Rule};
 
-use crate::topology::{ConnectPoint, DeviceNo, PortNo, Topology};
+use crate::topology::{DeviceNo, PortNo, Topology};
 
 /// What is done on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -184,34 +184,18 @@ struct Onwards(BTreeMap<PortNo, BTreeSet<PortNo>>);
 impl Onwards {
     /// Of all that may be there.
     fn of<'e>(topology: &Topology, entries: impl Iterator<Item = Placed<'e>> + Clone) -> Self {
-        let mut groups: BTreeMap<(DeviceNo, u32), Vec<&Action>> = BTreeMap::new();
+        let mut of_groups: BTreeMap<(DeviceNo, u32), Vec<PortNo>> = BTreeMap::new();
         for (device, entry) in entries.clone() {
             if let Entry::Group(group) = entry {
-                let actions = group.buckets.iter().flat_map(|bucket| &bucket.treatment);
-                groups.entry((device, group.number)).or_default().extend(actions);
+                of_groups.entry((device, group.number)).or_default().extend(onto(topology, device, entry));
             }
         }
         let mut next: BTreeMap<PortNo, BTreeSet<PortNo>> = BTreeMap::new();
         for (device, entry) in entries {
             let Some(port) = ingress(topology, device, entry) else { continue };
-            let Entry::Rule(rule) = entry else { continue };
-            let mut outs = BTreeSet::new();
-            for instruction in &rule.treatment {
-                match instruction {
-                    Instruction::Do(Action::Group(number)) => {
-                        outs.extend(groups.get(&(device, *number)).into_iter().flatten().copied());
-                    }
-                    Instruction::Do(action) => {
-                        outs.insert(action);
-                    }
-                    _ => {}
-                }
-            }
-            let far = outs.into_iter().filter_map(|action| {
-                let Action::Output(Output::Port(port)) = action else { return None };
-                topology.neighbour(named(topology, device, port)?)
-            });
-            next.entry(port).or_default().extend(far);
+            let next = next.entry(port).or_default();
+            next.extend(onto(topology, device, entry));
+            next.extend(groups(entry).filter_map(|number| of_groups.get(&(device, number))).flatten());
         }
         Self(next)
     }
@@ -243,15 +227,12 @@ fn leads_to<'e>(
 ) -> bool {
     let ports: BTreeSet<PortNo> =
         added.iter().filter_map(|(device, entry)| ingress(topology, *device, entry)).collect();
-    let is_there = |(device, entry): Placed<'e>| {
-        let far = |port| topology.neighbour(named(topology, device, port)?);
-        outputs(entry).filter_map(far).any(|port| ports.contains(&port))
-    };
+    let is_there = |(device, entry)| onto(topology, device, entry).any(|port| ports.contains(&port));
     !ports.is_empty() && before.any(is_there)
 }
 
-/// The ports that an entry sends packets out by.
-fn outputs(entry: &Entry) -> impl Iterator<Item = &Port> {
+/// What an entry does with packets.
+fn actions(entry: &Entry) -> impl Iterator<Item = &Action> {
     let (rule, group) = match entry {
         Entry::Rule(rule) => (Some(rule), None),
         Entry::Group(group) => (None, Some(group)),
@@ -261,10 +242,19 @@ fn outputs(entry: &Entry) -> impl Iterator<Item = &Port> {
         Instruction::Do(action) => Some(action),
         _ => None,
     });
-    let of_group = group.into_iter().flat_map(|group| &group.buckets).flat_map(|bucket| &bucket.treatment);
-    own.chain(of_group).filter_map(|action| match action {
-        Action::Output(Output::Port(port)) => Some(port),
-        _ => None,
+    own.chain(group.into_iter().flat_map(|group| &group.buckets).flat_map(|bucket| &bucket.treatment))
+}
+
+/// The groups that it hands packets to.
+fn groups(entry: &Entry) -> impl Iterator<Item = u32> {
+    actions(entry).filter_map(|action| if let Action::Group(number) = action { Some(*number) } else { None })
+}
+
+/// The ports at other devices by which packets come in that an entry itself sends out.
+fn onto<'e>(topology: &'e Topology, device: DeviceNo, entry: &'e Entry) -> impl Iterator<Item = PortNo> + 'e {
+    actions(entry).filter_map(move |action| {
+        let Action::Output(Output::Port(port)) = action else { return None };
+        topology.neighbour(named(topology, device, port)?)
     })
 }
 
@@ -280,8 +270,7 @@ pub(crate) fn ingress(topology: &Topology, device: DeviceNo, entry: &Entry) -> O
 
 fn named(topology: &Topology, device: DeviceNo, port: &Port) -> Option<PortNo> {
     let Port::Named(name) = port else { return None };
-    let device = topology.device_name(device).clone();
-    topology.port(&ConnectPoint { device, port: name.clone() })
+    topology.port_on(device, name)
 }
 
 /// Whether packets could go round where some rules are of one and some of the other.

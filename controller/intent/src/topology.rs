@@ -206,8 +206,12 @@ impl Topology {
 
     /// By name, if it was ever seen.
     pub fn port(&self, point: &ConnectPoint) -> Option<PortNo> {
-        let device = self.device(&point.device)?;
-        self.devices[device.0 as usize].ports.get(&point.port).copied()
+        self.port_on(self.device(&point.device)?, &point.port)
+    }
+
+    /// By its name on its device, if it was ever seen.
+    pub fn port_on(&self, device: DeviceNo, name: &str) -> Option<PortNo> {
+        self.devices[device.0 as usize].ports.get(name).copied()
     }
 
     /// By its ends, if it was ever there.

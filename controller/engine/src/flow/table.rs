@@ -593,36 +593,4 @@ impl Table {
 }
 
 #[cfg(test)]
-mod tests {
-    use muster_shared::model::flow::Entry;
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn what_is_taken_back_and_wanted_again_is_sent_once() {
-        let mut table = Table::default();
-        let packed = Packed::new(&Entry::from_json(&json!({"priority": 1})).unwrap()).unwrap();
-        let (id, digest) = (FlowId(0x4d55_0000_0000_0001), packed.digest());
-        let refused: Arc<str> = "refused".into();
-        for reason in [None, Some(&refused)] {
-            for _ in 0..2 {
-                let serial = table.begin();
-                table.put(id, packed.clone(), digest, (Owner::OPERATOR, false), serial);
-                // Nothing of it has left: another batch is out.
-                table.fail(serial, &[id], reason);
-                let serial = table.begin();
-                table.remove(id, serial);
-            }
-            let serial = table.begin();
-            table.put(id, packed.clone(), digest, (Owner::OPERATOR, false), serial);
-            assert_eq!(table.take_waiting(serial, None), [id]);
-            assert!(table.take_waiting(serial, None).is_empty());
-            table.settle(serial, &[id]);
-            let serial = table.begin();
-            table.remove(id, serial);
-            assert_eq!(table.take_waiting(serial, None), [id]);
-            table.settle(serial, &[id]);
-        }
-    }
-}
+mod tests;

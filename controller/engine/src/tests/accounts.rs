@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use muster_shared::model::Drift;
 
 use crate::Engine;
+use crate::content::stored_content;
 use crate::record::Observation;
 use crate::record::PackedSpec;
 use crate::resource::{Role, Row, Slot};
-use crate::visit::stored_content;
 
 impl Engine {
     /// When the next job is due: a backoff is over, or an answer.

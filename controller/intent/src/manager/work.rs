@@ -307,8 +307,9 @@ impl Manager {
                     ops.iter().any(|op| identity(&op.packed().unpack()) == identity(&entry))
                 };
                 let here = before.iter().filter(|(of, _)| *of == device).map(|(_, packed)| packed);
-                let before: BTreeSet<&Packed> = older.filter(met).chain(here).collect();
-                let before = before.into_iter().cloned().collect();
+                let mut before: Vec<Packed> = here.chain(older.filter(met)).cloned().collect();
+                before.sort_unstable();
+                before.dedup();
                 held.open.insert(token, Open { device, ops: ops.clone(), before });
                 self.tokens.insert(token, no);
                 if awaited {

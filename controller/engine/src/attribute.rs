@@ -1,0 +1,69 @@
+//! Attributes of resources, and what of them one sees that needs others.
+
+use muster_template::{Kind, References, Unresolved};
+use serde_json::Value;
+
+use crate::address::{AS_JSON, HIDES};
+use crate::deployment;
+use crate::engine::Engine;
+use crate::flow::HIDES_FLOWS;
+use crate::resource::Row;
+use crate::restart::unmarked;
+use crate::stack::Stack;
+
+/// What a resource sees of those it needs.
+pub(crate) struct Rendered<'a> {
+    pub engine: &'a Engine,
+    pub stack: &'a Stack,
+}
+
+impl References for Rendered<'_> {
+    fn resource_id(&self, index: u32) -> Option<String> {
+        let slot = self.stack.forward.get(index as usize)?;
+        Some(self.engine.rows[*slot].reference())
+    }
+
+    fn is_ready(&self, index: u32) -> bool {
+        self.stack.forward.get(index as usize).is_some_and(|slot| self.engine.rows[*slot].ready)
+    }
+
+    fn attribute(&self, index: u32, name: &str) -> Option<Value> {
+        self.engine.attribute(&self.engine.rows[*self.stack.forward.get(index as usize)?], name)
+    }
+
+    fn of_node(&self, node: &str, path: &[String]) -> Result<Option<Value>, Unresolved> {
+        self.engine.of_node(node, path).map_err(Unresolved::Wrong)
+    }
+}
+
+impl Engine {
+    /// An attribute of a row as it is.
+    pub(crate) fn attribute(&self, row: &Row, name: &str) -> Option<Value> {
+        if row.kind == Kind::WaitCondition && name == "data" {
+            return self.signal_data(row);
+        }
+        // What is noted for the engine's own use is no attribute.
+        let is_note = match row.kind {
+            Kind::Port => name == HIDES,
+            Kind::FlowRule | Kind::FlowTable => name == HIDES_FLOWS,
+            Kind::Unit => Row::notes_restarts(name),
+            _ => false,
+        };
+        if is_note {
+            return None;
+        }
+        if let Some(value) = row.attributes.get(name) {
+            if row.kind == Kind::Port && AS_JSON.contains(&name) {
+                return serde_json::from_str(value).ok();
+            }
+            if row.kind.is_deployment() {
+                return Some(deployment::attribute(name, value));
+            }
+            return Some(Value::String(value.clone()));
+        }
+        if row.kind.is_deployment() {
+            return deployment::attribute_of(row, name);
+        }
+        unmarked(row.spec.as_ref()?.unpack()).attribute(name)
+    }
+}

@@ -13,7 +13,7 @@ mod rules;
 use std::collections::BTreeSet;
 
 pub(crate) use route::Gate;
-pub(crate) use rules::takes_lldp;
+pub(crate) use rules::{takes_lldp, vlan, vlan_set};
 
 use muster_shared::model::flow::{DeviceName, Entry, INSTRUCTIONS_MAX};
 use thiserror::Error;
@@ -35,7 +35,7 @@ pub struct Compiled {
     pub links: Vec<LinkNo>,
     /// The points, sorted; between hosts that of one and that of the other.
     pub points: Vec<PortNo>,
-    /// On all of the links.
+    /// The VLAN id that packets have on all of the links: a label, or the one that the intent's selector asks for.
     pub label: Option<u16>,
     /// Points that cannot be reached, where that was allowed.
     pub missing: Vec<ConnectPoint>,
@@ -170,6 +170,7 @@ impl Compiler<'_> {
             return Err(CompileError::TooMany(self.topology.device_name(*device).clone()));
         }
         made.entries.sort_by_key(|(device, _)| *device);
+        made.label = made.label.or_else(|| vlan(&intent.selector));
         Ok(made)
     }
 

@@ -173,7 +173,8 @@ impl Ledger {
         Some((taken.label?, &*taken.ports))
     }
 
-    /// What a share has of each link: bits per second, a label.
+    /// What a share has of each link: bits per second, a label. Of a label that is held for rules of a way that was left there is
+    /// nothing to say after a start: it is held at ports then.
     pub fn held(&self, share: &Share) -> Vec<(LinkNo, Option<u64>, Option<u16>)> {
         let Some(Taken { links, bandwidth, label, .. }) = self.shares.get(share) else { return Vec::new() };
         links.iter().map(|link| (*link, *bandwidth, *label)).collect()

@@ -378,7 +378,7 @@ impl Manager {
         let Some(aside) = held.aside.as_deref_mut().filter(|aside| !aside.leaving.is_empty()) else { return };
         let key = held.key.clone();
         let labelled =
-            held.placed.iter().filter_map(|(device, packed)| labelled(&self.topology, device, packed));
+            held.placed.iter().flat_map(|(device, packed)| labelled(&self.topology, device, packed));
         let mut has: BTreeSet<(PortNo, u16)> = labelled.collect();
         if let Some((stand, label)) = held.stand.as_ref().and_then(|stand| Some((stand, stand.label?))) {
             let own: BTreeSet<PortNo> = stand.links.iter().map(|link| self.topology.ends(*link).1).collect();
@@ -406,7 +406,7 @@ impl Manager {
         let Some(held) = self.held.get_mut(&no) else { return };
         let mut by_label: BTreeMap<u16, BTreeSet<PortNo>> = BTreeMap::new();
         for (device, packed) in rules {
-            if let Some((port, label)) = labelled(&self.topology, *device, packed) {
+            for (port, label) in labelled(&self.topology, *device, packed) {
                 by_label.entry(label).or_default().insert(port);
             }
         }

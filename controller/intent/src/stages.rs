@@ -6,7 +6,7 @@
 //!
 //! A rule that takes packets of one that goes, as with another priority, changes that port as much as another treatment does:
 //! both are one write. A stage begins when the one before is on all of its devices. Where changes cannot lead round, whatever is done first,
-//! they are one stage; else packets that meet a changed rule meet changed rules from there on, and what is new waits for those too if it leads
+//! and none of their places has a write on its way, they are one stage; else packets that meet a changed rule meet changed rules from there on, and what is new waits for those too if it leads
 //! to them at once.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,9 +55,9 @@ fn by_identity(entries: &[(DeviceNo, Entry)]) -> Entries<'_> {
     entries.iter().map(|(device, entry)| ((*device, identity(entry)), entry)).collect()
 }
 
-/// What is to be done, stage by stage; nothing where both are the same. `perhaps`: what devices may have in a place instead of
-/// what is `old` there, or of nothing, as long as earlier writes are on their way; those that put what is `new` are over when
-/// the first stage begins.
+/// What is to be done, stage by stage; nothing where both are the same. `perhaps`: what devices may have in the places of
+/// writes that are on their way, instead of what is `old` there, or of nothing; those that put what is `new` are over when the
+/// first stage begins.
 pub fn stages(
     topology: &Topology,
     old: &[(DeviceNo, Entry)],
@@ -96,7 +96,10 @@ pub fn stages(
     let before = before.chain(perhaps.iter().map(|(at, entry)| (*at, entry)));
     let mixed = ports.len() > 1 || (!changed.is_empty() && leads_to(topology, before.clone(), &added));
     let onwards = if mixed { Onwards::of(topology, all.iter().copied()) } else { Onwards(BTreeMap::new()) };
-    let is_ordered = mixed && leads_round(&[&Onwards::of(topology, before.clone()), &onwards]);
+    // A device that answers late does so late for what comes after, too.
+    let is_late = |((device, entry), _): &(Placed<'_>, Step)| also.contains_key(&(*device, identity(entry)));
+    let is_ordered = mixed
+        && (changed.iter().any(is_late) || leads_round(&[&Onwards::of(topology, before.clone()), &onwards]));
     if is_ordered && leads_round(&[&Onwards::of(topology, before.chain(added.iter().copied()))]) {
         // Packets come there already, over what an earlier move has put.
         changed.extend(std::mem::take(&mut added).into_iter().map(|it| (it, put(&it))));
@@ -200,11 +203,17 @@ impl Onwards {
         Self(next)
     }
 
-    /// Devices that packets still pass after this entry, on the longest way. Only asked where nothing leads round.
+    /// Devices that packets still pass after this entry, on the longest way; of a group as of a rule that hands packets to it. Only
+    /// asked where nothing leads round.
     fn distance(&self, topology: &Topology, device: DeviceNo, entry: &Entry) -> usize {
-        let Some(port) = ingress(topology, device, entry) else { return 0 };
-        let mut reached = BTreeSet::from([port]);
-        let mut passed = 0;
+        let (mut reached, mut passed): (BTreeSet<PortNo>, _) = match ingress(topology, device, entry) {
+            Some(port) => ([port].into(), 0),
+            None => {
+                let on: BTreeSet<PortNo> = onto(topology, device, entry).collect();
+                let passed = usize::from(!on.is_empty());
+                (on, passed)
+            }
+        };
         // As many rounds as there are ports, at most.
         while passed <= self.0.len() {
             let next: BTreeSet<PortNo> =
@@ -232,7 +241,7 @@ fn leads_to<'e>(
 }
 
 /// What an entry does with packets.
-fn actions(entry: &Entry) -> impl Iterator<Item = &Action> {
+pub(crate) fn actions(entry: &Entry) -> impl Iterator<Item = &Action> {
     let (rule, group) = match entry {
         Entry::Rule(rule) => (Some(rule), None),
         Entry::Group(group) => (None, Some(group)),
@@ -252,9 +261,18 @@ fn groups(entry: &Entry) -> impl Iterator<Item = u32> {
 
 /// The ports at other devices by which packets come in that an entry itself sends out.
 fn onto<'e>(topology: &'e Topology, device: DeviceNo, entry: &'e Entry) -> impl Iterator<Item = PortNo> + 'e {
+    outputs(topology, device, entry).filter_map(|port| topology.neighbour(port))
+}
+
+/// The ports of its device by which an entry itself sends packets out.
+pub(crate) fn outputs<'e>(
+    topology: &'e Topology,
+    device: DeviceNo,
+    entry: &'e Entry,
+) -> impl Iterator<Item = PortNo> + 'e {
     actions(entry).filter_map(move |action| {
         let Action::Output(Output::Port(port)) = action else { return None };
-        topology.neighbour(named(topology, device, port)?)
+        named(topology, device, port)
     })
 }
 

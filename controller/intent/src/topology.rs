@@ -622,6 +622,11 @@ impl Topology {
         Ok(link)
     }
 
+    /// Links that leave by a port, or did.
+    pub fn links_out_of(&self, port: PortNo) -> &[LinkNo] {
+        &self.ports[port.0 as usize].out
+    }
+
     /// Links that end at a port, or did.
     pub fn links_into(&self, port: PortNo) -> &[LinkNo] {
         &self.ports[port.0 as usize].into

@@ -133,12 +133,15 @@ impl Engine {
         let device = self.flows.get(self.flows.find(node, &set.device.bridge)?)?;
         ids.iter().zip(&set.entries).find_map(|(id, packed)| {
             let kept = device.table.get(*id)?;
+            // One that an intent takes back may come back, where its bridge keeps it.
+            let goes = kept.removing && kept.owner.as_intent().is_none();
             // Also one that has expired, whether its agent knows of that or not.
-            let is_free = kept.removing || kept.mark == FlowMark::Failed;
+            let is_free = goes || kept.mark == FlowMark::Failed;
             let is_held = !is_free && (kept.owner.is_operator() || kept.owner.as_intent().is_some());
             if is_held {
                 let (device, whose) = (&set.device, self.owner_text(kept.owner));
                 let todo = match kept.owner.as_intent() {
+                    Some(_) if kept.removing => "wait until the bridge has let go of it".to_owned(),
                     Some(_) => "withdraw the intent".to_owned(),
                     None => format!("'muster flow delete {device} {id}'"),
                 };

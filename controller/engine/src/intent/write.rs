@@ -79,7 +79,9 @@ impl Engine {
             Some(Owner(self.rows[slot].id))
         };
         let kept = device.table.get(id);
-        let held = kept.filter(|kept| !kept.removing).map(|kept| kept.owner).filter(|held| *held != owner);
+        // One that an intent takes back may come back, where its bridge keeps it.
+        let held = kept.filter(|kept| !kept.removing || kept.owner.as_intent().is_some());
+        let held = held.map(|kept| kept.owner).filter(|held| *held != owner);
         if let Some(other) =
             held.or_else(|| self.claims.has_kind(device.node, ClaimKind::Flow).then(claim)?)
         {

@@ -270,6 +270,30 @@ fn a_rule_has_one_owner() {
 }
 
 #[test]
+fn what_an_intent_takes_back_is_its_own_until_it_is_gone() {
+    let mut ring = Ring::new(4);
+    ring.submit("one", 0, 1).unwrap();
+    let (at, packed) = ring.bed.engine.intent("one").unwrap().rules.into_iter().next().unwrap();
+    ring.bed.disconnect(&node(0));
+    ring.withdraw("one").unwrap();
+    assert_eq!(ring.state("one"), State::Withdrawing);
+    // Its bridge may keep the rule yet: it would have nobody who knows of it, were it another's by now.
+    ring.submit("two", 0, 2).unwrap();
+    let reason = ring.bed.engine.intent("two").unwrap().reason.unwrap();
+    assert!(reason.contains("belongs to intent one"), "{reason}");
+    let mut rule = packed.unpack().to_json();
+    rule.insert("device".into(), at.to_string().into());
+    let rule = serde_json::Value::Object(rule);
+    let set = format!("  rule:\n    type: Muster::FlowRule\n    properties: {rule}\n");
+    let refusal = ring.bed.create(stacks::template(&set)).unwrap_err().to_string();
+    assert!(refusal.contains("belongs to intent one") && refusal.contains("let go of it"), "{refusal}");
+    ring.bed.connect(&node(0));
+    ring.bed.pass(Duration::from_secs(5));
+    assert_eq!((ring.state("one"), ring.state("two")), (State::Withdrawn, State::Installed));
+    assert!(ring.equal());
+}
+
+#[test]
 fn a_device_that_refuses_leaves_nothing_on_the_others() {
     let mut ring = Ring::new(5);
     ring.submit("probe", 0, 2).unwrap();

@@ -11,6 +11,8 @@ use crate::topology::{DeviceNo, PortNo, Topology};
 const TABLE: u8 = 0;
 /// EtherType of a VLAN tag.
 const VLAN: u16 = 0x8100;
+/// The bits that say which VLAN.
+const VLAN_IDS: u128 = 0x0fff;
 /// The bit of a VLAN id that says there is a tag.
 const TAGGED: u128 = 0x1000;
 
@@ -68,6 +70,27 @@ pub(super) fn tagged(topology: &Topology, port: PortNo, label: u16) -> Vec<Actio
 /// What has this label.
 pub(super) fn labelled(label: u16) -> Criterion {
     Criterion::Field { field: Field::VlanVid, value: TAGGED | u128::from(label), mask: None }
+}
+
+/// The VLAN id that packets have for which there is this selector, if it asks for one.
+pub(crate) fn vlan(selector: &[Criterion]) -> Option<u16> {
+    selector.iter().find_map(|criterion| match criterion {
+        Criterion::Field { field: Field::VlanVid, value, mask } => vlan_id(*value, *mask),
+        Criterion::Field { .. } | Criterion::InPort(_) => None,
+    })
+}
+
+/// The one that packets have from an action on.
+pub(crate) fn vlan_set(action: &Action) -> Option<u16> {
+    match action {
+        Action::Set { field: Field::VlanVid, value, mask } => vlan_id(*value, *mask),
+        _ => None,
+    }
+}
+
+fn vlan_id(value: u128, mask: Option<u128>) -> Option<u16> {
+    let is_one = value & TAGGED != 0 && mask.is_none_or(|mask| mask & VLAN_IDS == VLAN_IDS);
+    u16::try_from(value & VLAN_IDS).ok().filter(|_| is_one)
 }
 
 /// As rules name it.

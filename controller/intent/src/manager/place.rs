@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use muster_shared::model::flow::{Criterion, Entry, Field, Packed};
+use muster_shared::model::flow::{Action, Entry, Packed};
 
 use super::Op;
-use crate::stages::{Identity, identity, ingress};
+use crate::compile::{vlan, vlan_set};
+use crate::stages::{Identity, actions, identity, ingress, outputs};
 use crate::topology::{DeviceNo, PortNo, Topology};
 
 /// As few bytes as can be: there may be hundreds of thousands.
@@ -32,19 +33,23 @@ pub(super) struct Open {
     pub before: Vec<Packed>,
 }
 
-/// Of a field that says with this much which VLAN, and besides that there is one.
-const VLAN_IDS: u128 = 0x0fff;
-
-/// The port at which a rule takes packets with a label, and the label.
-pub(super) fn labelled(topology: &Topology, device: DeviceNo, packed: &Packed) -> Option<(PortNo, u16)> {
+/// Where packets with a label come in by a rule, and the label: at its own port, and where it sends them on to, by any cable
+/// that was ever there.
+pub(super) fn labelled(topology: &Topology, device: DeviceNo, packed: &Packed) -> Vec<(PortNo, u16)> {
     let entry = packed.unpack();
-    let port = ingress(topology, device, &entry)?;
-    let Entry::Rule(rule) = &entry else { return None };
-    let label = rule.selector.iter().find_map(|criterion| match criterion {
-        Criterion::Field { field: Field::VlanVid, value, .. } => Some(*value & VLAN_IDS),
-        Criterion::InPort(_) | Criterion::Field { .. } => None,
-    })?;
-    Some((port, u16::try_from(label).ok()?))
+    let Entry::Rule(rule) = &entry else { return Vec::new() };
+    let comes = vlan(&rule.selector);
+    let goes = if actions(&entry).any(|action| *action == Action::PopVlan) {
+        None
+    } else {
+        actions(&entry).find_map(vlan_set).or(comes)
+    };
+    let own = ingress(topology, device, &entry).zip(comes);
+    let next = goes.into_iter().flat_map(|label| {
+        let links = outputs(topology, device, &entry).flat_map(|port| topology.links_out_of(port));
+        links.map(move |link| (topology.ends(*link).1, label))
+    });
+    own.into_iter().chain(next).collect()
 }
 
 impl Placed {

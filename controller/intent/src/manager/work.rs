@@ -93,11 +93,11 @@ impl Work {
 impl Held {
     /// From what is on the devices to this.
     fn stages_to(&self, topology: &Topology, wanted: &[(DeviceNo, Entry)]) -> Vec<Vec<Step>> {
-        let before = |open: &Open| {
-            let device = open.device;
-            open.before.iter().map(move |packed| (device, packed.unpack())).collect::<Vec<_>>()
+        let places = |open: &Open| {
+            let (device, all) = (open.device, open.before.iter().chain(open.ops.iter().map(Op::packed)));
+            all.map(move |packed| (device, packed.unpack())).collect::<Vec<_>>()
         };
-        let perhaps: Vec<(DeviceNo, Entry)> = self.open.values().flat_map(before).collect();
+        let perhaps: Vec<(DeviceNo, Entry)> = self.open.values().flat_map(places).collect();
         let mut stages = stages(topology, &self.placed.entries(), &perhaps, wanted);
         let refused = self.refused.iter().map(|(device, packed)| (*device, packed.unpack()));
         let unwanted = refused.filter(|(device, entry)| {
@@ -290,7 +290,20 @@ impl Manager {
                 let is_it = |op: &Op| identity(&op.packed().unpack()) == identity(&entry);
                 !by_device.get(device).is_some_and(|ops| ops.iter().any(is_it))
             });
-            let (before, over) = held.placed.apply(&by_device);
+            let (met, over) = held.placed.apply(&by_device);
+            // An older write may fail, or come late: what was before it is still to be reckoned with.
+            let mut before: BTreeMap<DeviceNo, Vec<Packed>> = BTreeMap::new();
+            for (device, packed) in met {
+                before.entry(device).or_default().push(packed);
+            }
+            for open in held.open.values() {
+                let Some(ops) = by_device.get(&open.device) else { continue };
+                let is_met = |packed: &&Packed| {
+                    let entry = packed.unpack();
+                    ops.iter().any(|op| identity(&op.packed().unpack()) == identity(&entry))
+                };
+                before.entry(open.device).or_default().extend(open.before.iter().filter(is_met).cloned());
+            }
             let takes = steps.iter().any(|step| matches!(step, Step::Remove(..)));
             work.changes = over || (takes && !removes);
             work.stage_began = now;
@@ -299,15 +312,7 @@ impl Manager {
             for (device, ops) in by_device {
                 self.next_token += 1;
                 let token = Token(self.next_token);
-                // An older write may fail, or come late: what was before it is still to be reckoned with.
-                let older =
-                    held.open.values().filter(|open| open.device == device).flat_map(|open| &open.before);
-                let met = |packed: &&Packed| {
-                    let entry = packed.unpack();
-                    ops.iter().any(|op| identity(&op.packed().unpack()) == identity(&entry))
-                };
-                let here = before.iter().filter(|(of, _)| *of == device).map(|(_, packed)| packed);
-                let mut before: Vec<Packed> = here.chain(older.filter(met)).cloned().collect();
+                let mut before = before.remove(&device).unwrap_or_default();
                 before.sort_unstable();
                 before.dedup();
                 held.open.insert(token, Open { device, ops: ops.clone(), before });
@@ -479,10 +484,13 @@ impl Manager {
                         history.pop_front();
                     }
                 }
-                if let Some(before) = moved {
-                    // What is left of its rules no packet meets: a bridge whose agent is away holds up their going alone.
-                    let share = Share { key: held.key.clone(), number: before.stand.number };
+                // What is left of the rules of other ways no packet meets: a bridge whose agent is away holds up their going alone.
+                let left = held.aside.iter().flat_map(|aside| &aside.leaving).copied();
+                for number in left.chain(moved.as_ref().map(|before| before.stand.number)) {
+                    let share = Share { key: held.key.clone(), number };
                     self.given_back.extend(self.ledger.give_back_bandwidth(&share));
+                }
+                if let Some(before) = moved {
                     self.let_go(no, before.stand.number);
                 }
                 self.outcome(no, version, if is_older { State::Corrupt } else { State::Installed });

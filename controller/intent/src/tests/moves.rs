@@ -25,6 +25,8 @@ enum Happens {
         wide: bool,
         above: u16,
     },
+    /// As it was, but round another device.
+    Again(usize, usize),
     Withdraw(usize),
     Cable(usize, bool),
     Refuses(usize, bool),
@@ -43,6 +45,7 @@ fn happens() -> impl Strategy<Value = Happens> {
                 Happens::Submit { key, from, to, also, avoid, vlan, wide, above }
             }
         ),
+        3 => (0..6_usize, device.clone()).prop_map(|(key, avoid)| Happens::Again(key, avoid)),
         1 => (0..6_usize).prop_map(Happens::Withdraw),
         4 => (0..32_usize, any::<bool>()).prop_map(|(cable, up)| Happens::Cable(cable, up)),
         1 => (device.clone(), any::<bool>()).prop_map(|(device, yes)| Happens::Refuses(device, yes)),
@@ -99,6 +102,31 @@ fn holds(site: &Site) {
     }
 }
 
+/// Those whose packets arrive where they are wanted, of those that stand or move. To one place: of several, one may be left out
+/// for a moment where two ways to it change.
+fn arriving(site: &Site) -> BTreeSet<String> {
+    let arrives = |(key, from, outs, address): (String, String, BTreeSet<String>, u128)| {
+        let no = site.manager.find(&key)?;
+        let (state, _) = site.manager.state(no)?;
+        let fate = site.plane.walk_to(site.manager.topology(), &at(&from), address);
+        let is_whole = outs.len() == 1 && fate == Fate::Out(outs);
+        (is_whole && matches!(state, State::Installed | State::Reallocating)).then_some(key)
+    };
+    intents(site).into_iter().filter_map(arrives).collect()
+}
+
+/// A write: nobody's packets are lost by that.
+fn step(site: &mut Site, at: usize) {
+    let before = arriving(site);
+    site.step(at);
+    let after = arriving(site);
+    for key in before.difference(&after) {
+        let no = site.manager.find(key).expect("it is there");
+        let view = site.manager.view(site.now, no).expect("it is there");
+        assert!(!matches!(view.state, State::Installed | State::Reallocating), "{key} {:?}", view.paths);
+    }
+}
+
 /// Key, from, where to, address of those that are to be installed.
 fn intents(site: &Site) -> Vec<(String, String, BTreeSet<String>, u128)> {
     let view = |no| site.manager.view(site.now, no).expect("it is there");
@@ -141,6 +169,16 @@ fn happen(site: &mut Site, cables: &[(usize, usize)], what: Happens) {
             site.submit(&format!("key-{key}"), intent).expect("taken");
             site.take();
         }
+        Happens::Again(key, avoid) => {
+            let key = format!("key-{key}");
+            let Some(no) = site.manager.find(&key) else { return };
+            let mut intent = Intent::clone(&site.manager.view(site.now, no).expect("it is there").intent);
+            let ends: Vec<&ConnectPoint> = intent.kind.ingress().iter().chain(intent.kind.egress()).collect();
+            let is_end = ends.iter().any(|end| end.device == device(avoid));
+            intent.constraints.obstacles = (!is_end).then(|| device(avoid)).into_iter().collect();
+            site.submit(&key, intent).expect("taken");
+            site.take();
+        }
         Happens::Withdraw(key) => {
             // One that nobody asked for is refused.
             let _refused = site.manager.withdraw(&format!("key-{key}"));
@@ -159,7 +197,7 @@ fn happen(site: &mut Site, cables: &[(usize, usize)], what: Happens) {
         Happens::Silent(number, false) => drop(site.silent.remove(&device(number))),
         Happens::Steps(steps) => {
             for at in steps {
-                site.step(at);
+                step(site, at);
                 holds(site);
             }
         }

@@ -1,3 +1,5 @@
+use muster_shared::model::flow::Rule;
+
 use super::*;
 use crate::compile::Compiler;
 use crate::ledger::{Holder, Ledger};
@@ -127,4 +129,32 @@ fn what_is_new_waits_where_packets_come_already() {
         }
     }
     assert_eq!(plane.walk(&topology, &at("a:h1")), Fate::Out(["c:h1".to_owned()].into()));
+}
+
+#[test]
+fn a_group_changes_after_what_it_leads_to_is_there() {
+    let topology = network("s-b b-t s-c=2 c-t=2 s-d=3 d-t=3 b-e=5 e-t=5 x-y");
+    let safe = |constraints| {
+        entries(&topology, &from_to("s:h1", "t:h1", Constraints { protection: true, ..constraints }))
+    };
+    let old = safe(Constraints::default());
+    let obstacle_links = [(at("b:t"), at("t:b"))].into();
+    let obstacles = [at("c:h1").device].into();
+    let new = safe(Constraints { obstacle_links, obstacles, ..Constraints::default() });
+    // Writes that are on their way could have packets go round elsewhere: then changes come one after the other.
+    let loops = ["x:y", "y:x"].map(|point| {
+        let (device, port) = (topology.device(&at(point).device).expect("a device"), at(point).of_rule());
+        let back = Instruction::Do(Action::Output(Output::Port(port.clone())));
+        let rule = Entry::from_json(&serde_json::json!({"priority": 1})).expect("a rule");
+        let Entry::Rule(rule) = rule else { panic!("{rule:?}") };
+        (device, Entry::Rule(Rule { selector: vec![Criterion::InPort(port)], treatment: vec![back], ..rule }))
+    });
+    let stages = stages(&topology, &old, &loops, &new);
+    let stage_of = |is: &dyn Fn(&Entry) -> bool, node: &str| {
+        let has = |step: &Step| matches!(step, Step::Put(device, entry) if is(entry) && topology.device_name(*device).node.as_str() == node);
+        stages.iter().position(|stage| stage.iter().any(has))
+    };
+    let group = stage_of(&|entry| matches!(entry, Entry::Group(_)), "s").expect("the group changes");
+    let rule = stage_of(&|entry| matches!(entry, Entry::Rule(_)), "d").expect("d is new");
+    assert!(rule < group, "{stages:?}");
 }

@@ -5,7 +5,7 @@ use muster_shared::model::{Facts, LinkFacts, NeighbourFacts};
 use super::*;
 use crate::tests::bed::{options, parse, stack};
 
-fn template(resources: &str) -> crate::Source {
+pub(super) fn template(resources: &str) -> crate::Source {
     let template = format!("heat_template_version: 2018-08-31\nresources:\n{resources}");
     parse(crate::SourceText { name: "t".into(), template, ..crate::SourceText::default() })
 }

@@ -249,3 +249,33 @@ fn an_old_rule_that_takes_its_packets_is_waited_for_also_after_a_restart() {
     assert_eq!(site.state("one"), Some(State::Installed));
     arrives(&site, "a:h1", "c:h1");
 }
+
+#[test]
+fn a_way_that_is_still_on_its_way_off_is_laid_again_before_packets_go_there() {
+    let mut site = Site::new("a-b b-z a-c=2 c-z=2");
+    let round = |node: &str| {
+        let obstacles = [at(&format!("{node}:h1")).device].into();
+        from_to("a:h1", "z:h1", Constraints { obstacles, ..Constraints::default() })
+    };
+    site.submit("one", round("c")).expect("taken");
+    site.settle();
+    // b and z have still to take their rules off; the intent stands.
+    site.silent = ["b:h1", "z:h1"].map(|point| at(point).device).into();
+    site.submit("one", round("b")).expect("taken");
+    site.settle();
+    site.silent.remove(&at("z:h1").device);
+    site.step(0);
+    site.silent.insert(at("z:h1").device);
+    site.settle();
+    assert_eq!((site.state("one"), site.path("one").as_str()), (Some(State::Installed), "a c z"));
+    site.submit("one", round("c")).expect("taken");
+    site.settle();
+    arrives(&site, "a:h1", "z:h1");
+    for node in ["z:h1", "b:h1"] {
+        site.silent.remove(&at(node).device);
+        while site.step(0) {
+            arrives(&site, "a:h1", "z:h1");
+        }
+    }
+    assert_eq!((site.state("one"), site.path("one").as_str()), (Some(State::Installed), "a b z"));
+}

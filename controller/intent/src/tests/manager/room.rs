@@ -66,6 +66,37 @@ fn what_was_held_on_a_way_that_is_left_is_given_back_also_where_a_bridge_is_away
     assert!(site.manager.ledger().is_empty() && site.plane.0.is_empty());
 }
 
+#[test]
+fn what_was_held_on_a_way_that_was_given_up_halfway_is_given_back_too() {
+    let mut site = Site::new("a-b b-z a-e=2 e-c=2 c-z=2 a-d=5 d-z=5");
+    for (from, to) in [("a", "b"), ("b", "z"), ("a", "e"), ("e", "c"), ("c", "z"), ("a", "d"), ("d", "z")] {
+        let cost = traits_of(&site, from, to).cost;
+        let (from, to) = (at(&format!("{from}:{to}")), at(&format!("{to}:{from}")));
+        let traits = LinkTraits { cost, bandwidth: Some(100), ..LinkTraits::default() };
+        site.manager.declare(&from, &to, traits).expect("a link");
+    }
+    let wide = Constraints { bandwidth: Some(60), ..Constraints::default() };
+    site.submit("one", from_to("a:h1", "z:h1", wide)).expect("taken");
+    site.settle();
+    // c is on the new way, and gone before it answers.
+    site.silent.insert(at("c:h1").device);
+    site.cable("a", "b", false);
+    site.settle();
+    assert_eq!((site.state("one"), site.path("one")), (Some(State::Reallocating), "a e c z".into()));
+    site.manager.set_away(&at("c:h1").device, true).expect("a device");
+    site.cable("c", "z", false);
+    site.wait(Duration::from_secs(3));
+    assert_eq!((site.state("one"), site.path("one")), (Some(State::Installed), "a d z".into()));
+    for (from, to, taken) in [("a", "b", 0), ("a", "e", 0), ("e", "c", 0), ("a", "d", 60)] {
+        let hop = link(site.manager.topology(), from, to);
+        assert_eq!(site.manager.ledger().taken(hop), taken, "{from} {to}");
+    }
+    site.silent.clear();
+    site.manager.withdraw("one").expect("taken");
+    site.settle();
+    assert!(site.manager.ledger().is_empty() && site.plane.0.is_empty());
+}
+
 fn traits_of(site: &Site, from: &str, to: &str) -> LinkTraits {
     let topology = site.manager.topology();
     topology.traits(link(topology, from, to))
@@ -102,15 +133,74 @@ fn a_label_is_its_intents_as_long_as_a_rule_has_it() {
         site.take();
         site.submit("two", vlan("b:h2", 2, 100)).expect("taken");
         site.take();
-        let label = |key: &str| {
-            let no = site.manager.find(key).expect("it is there");
-            site.manager.record(no).expect("it is there").label
-        };
-        assert_eq!((label("one"), label("two")), (Some(1), Some(2)), "{restarts} {forgets}");
+        assert_eq!((label(&site, "one"), label(&site, "two")), (Some(1), Some(2)), "{restarts} {forgets}");
         site.silent.clear();
         site.wait(Duration::from_secs(10));
         let fate = site.plane.walk_to(site.manager.topology(), &at("a:h1"), 2);
         assert_eq!(fate, Fate::Out(["b:h2".to_owned()].into()));
+        for key in ["one", "two"] {
+            site.manager.withdraw(key).expect("taken");
+        }
+        site.settle();
+        assert!(site.manager.ledger().is_empty() && site.plane.0.is_empty());
+    }
+}
+
+/// The VLAN id that packets of an intent have between devices.
+fn label(site: &Site, key: &str) -> Option<u16> {
+    let no = site.manager.find(key).expect("it is there");
+    site.manager.record(no).expect("it is there").label
+}
+
+fn encapsulated(from: &str, to: &str) -> Intent {
+    from_to(from, to, Constraints { vlan: true, ..Constraints::default() })
+}
+
+#[test]
+fn a_vlan_that_an_intent_itself_asks_for_is_nobodys_label_there() {
+    for restarts in [false, true] {
+        let mut site = Site::new("a-b c-d");
+        let mut tagged = from_to("a:h1", "b:h1", Constraints::default());
+        tagged.selector.push(Criterion::Field { field: Field::VlanVid, value: 0x1001, mask: None });
+        site.submit("tagged", tagged).expect("taken");
+        site.settle();
+        if restarts {
+            site.restart();
+        }
+        site.submit("here", encapsulated("a:h2", "b:h2")).expect("taken");
+        site.submit("there", encapsulated("c:h1", "d:h1")).expect("taken");
+        site.settle();
+        for (key, vlan) in [("tagged", 1), ("here", 2), ("there", 1)] {
+            assert_eq!((site.state(key), label(&site, key)), (Some(State::Installed), Some(vlan)), "{key}");
+        }
+        for key in ["tagged", "here", "there"] {
+            site.manager.withdraw(key).expect("taken");
+        }
+        site.settle();
+        assert!(site.manager.ledger().is_empty());
+    }
+}
+
+#[test]
+fn a_label_is_not_free_as_long_as_a_rule_puts_it_on() {
+    for restarts in [false, true] {
+        let mut site = Site::new("a-b b-c d-b");
+        site.submit("one", encapsulated("a:h1", "c:h1")).expect("taken");
+        site.settle();
+        // It begins elsewhere, and a does not let go of its rule.
+        site.undoing.insert(at("a:h1").device);
+        site.submit("one", encapsulated("d:h1", "c:h1")).expect("taken");
+        site.settle();
+        assert_eq!((site.state("one"), site.path("one")), (Some(State::Installed), "d b c".to_owned()));
+        if restarts {
+            site.restart();
+        }
+        site.submit("two", encapsulated("a:h2", "b:h2")).expect("taken");
+        site.take();
+        assert_eq!((label(&site, "one"), label(&site, "two")), (Some(1), Some(2)), "{restarts}");
+        site.undoing.clear();
+        site.wait(Duration::from_secs(10));
+        assert_eq!(site.state("two"), Some(State::Installed));
         for key in ["one", "two"] {
             site.manager.withdraw(key).expect("taken");
         }

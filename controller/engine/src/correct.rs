@@ -12,6 +12,10 @@
 //! An operation of the stack goes first, and what it makes is no correction; a node in maintenance is left alone. Nothing
 //! is corrected but what stands, so a resource that failed, is adopted or must not be updated is only reported.
 //!
+//! A correction, and the restart that follows it, is work *aside*: none of an operation, also while one goes on because of
+//! nodes. Where it fails for good it leaves its resource FAILED and no operation; the correction is tried again when it
+//! has been calm for long, the restart when somebody asks for an operation.
+//!
 //! Absent: who it was that changed it. The agent sees what differs, not who wrote it.
 
 use std::time::Duration;
@@ -54,6 +58,14 @@ pub(crate) struct Fight {
     pub open: bool,
     /// When it is looked at next, if nobody says anything before.
     pub due: Option<MonoTime>,
+}
+
+/// What a job is for that is none of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Aside {
+    Correction,
+    /// Of a unit, after what it names was corrected.
+    Restart,
 }
 
 /// When the next correction may begin.
@@ -120,7 +132,7 @@ impl Fight {
         }
         self.count += 1;
         (self.since, self.earlier) = (now, Duration::ZERO);
-        (self.under_way, self.open) = (true, false);
+        self.open = false;
     }
 }
 
@@ -146,14 +158,37 @@ impl Row {
         if self.rare().fight.is_some_and(|fight| fight.open) { "open" } else { "closed" }
     }
 
-    /// Its present job, or the last one, is a correction.
-    pub fn is_corrected(&self) -> bool {
-        self.rare().fight.is_some_and(|fight| fight.under_way)
+    /// Of its present job, or of the last one, unless that has ended well.
+    pub fn aside(&self) -> Option<Aside> {
+        let is_corrected = self.rare().fight.is_some_and(|fight| fight.under_way);
+        let restart = || self.is_restarting().then_some(Aside::Restart);
+        is_corrected.then_some(Aside::Correction).or_else(restart)
+    }
+
+    /// It is kept with the row.
+    pub fn set_aside(&mut self, aside: Option<Aside>) {
+        if let Some(fight) = self.rare.as_mut().and_then(|rare| rare.fight.as_mut()) {
+            fight.under_way = aside == Some(Aside::Correction);
+        }
+        self.note_restarting(aside == Some(Aside::Restart));
+    }
+
+    /// An operation that somebody asks for sees to it.
+    pub fn forget_aside(&mut self) {
+        self.set_aside(None);
+        if let Some(previous) = self.work.as_mut().and_then(|work| work.previous.as_mut()) {
+            previous.aside = None;
+        }
+    }
+
+    /// Its last job was none of an operation, and has failed for good.
+    pub fn has_failed_aside(&self) -> bool {
+        self.status == Some(Status::Failed) && self.aside().is_some()
     }
 
     /// Its last job is a correction that has failed for good.
     pub fn could_not_be_corrected(&self) -> bool {
-        self.status == Some(Status::Failed) && self.is_corrected()
+        self.status == Some(Status::Failed) && self.aside() == Some(Aside::Correction)
     }
 }
 
@@ -167,8 +202,12 @@ impl Engine {
         let Some(node) = self.may_correct(slot) else { return };
         let row = &self.rows[slot];
         let fight = row.rare().fight;
-        // Its timer is set: that something else has ended is no reason to try it sooner.
-        if row.could_not_be_corrected() && fight.is_some_and(|fight| fight.ago(now) < CALM) {
+        // That something else has ended is no reason to try it sooner.
+        let ago = fight.filter(|_| row.could_not_be_corrected()).map(|fight| fight.ago(now));
+        if let Some(ago) = ago.filter(|ago| *ago < CALM) {
+            return self.correct_at(slot, now + (CALM - ago));
+        }
+        if !self.is_open(slot, node) {
             return;
         }
         match fight.map_or(Turn::Now, |fight| fight.turn(now)) {
@@ -178,6 +217,7 @@ impl Engine {
                 self.fights.insert(slot);
                 let spec = self.rows[slot].spec.clone();
                 self.queue_job(slot, node, Action::Update, spec, None);
+                self.rows[slot].set_aside(Some(Aside::Correction));
             }
             Turn::At(due) => self.correct_at(slot, due),
             Turn::Never(due) => {
@@ -223,8 +263,18 @@ impl Engine {
         );
     }
 
-    /// Where, if it is to be corrected as far as anybody but its own fight is concerned.
-    fn may_correct(&self, slot: Slot) -> Option<NodeKey> {
+    /// Whether its node is there and takes jobs. What is owed to it is looked at again when it is back; what differs its
+    /// agent tells anew.
+    pub(crate) fn is_open(&mut self, slot: Slot, node: NodeKey) -> bool {
+        let is_ready = self.nodes[node].ready;
+        if !is_ready && (self.owed.contains(&slot) || self.rows[slot].could_not_be_corrected()) {
+            self.nodes[node].put_off.insert(slot);
+        }
+        is_ready && !self.is_in_maintenance(node)
+    }
+
+    /// Where, if it is to be corrected as far as anybody but its own fight and that node is concerned.
+    pub(crate) fn may_correct(&self, slot: Slot) -> Option<NodeKey> {
         let row = self.rows.get(slot)?;
         let stands = row.ready && !row.is_going() && row.role != Role::Cleanup && !row.rare().unhealthy;
         let failed_so = row.could_not_be_corrected();
@@ -247,26 +297,15 @@ impl Engine {
         }
         // A check only asks: what it found is put right when the agent says it of itself.
         let is_said = |node: &NodeKey| failed_so || self.nodes[*node].drifts.contains_key(&row.physical);
-        row.node.filter(|node| self.nodes[*node].ready && !self.is_in_maintenance(*node)).filter(is_said)
+        row.node.filter(is_said)
     }
 
-    /// Its job has ended well, or never began, or the next one is an operation's.
-    pub(crate) fn correction_ended(&mut self, slot: Slot) {
-        if let Some(rare) = &mut self.rows[slot].rare
-            && let Some(fight) = &mut rare.fight
-        {
-            fight.under_way = false;
-        }
-    }
-
-    /// It could not be corrected: it is tried again when it has been calm for long, and an update sees to it before.
-    pub(crate) fn correction_failed(&mut self, slot: Slot) {
-        let now = self.now;
-        let row = &self.rows[slot];
-        if row.could_not_be_corrected() {
-            let ago = row.rare().fight.map_or(Duration::ZERO, |fight| fight.ago(now));
-            self.correct_at(slot, now + CALM.saturating_sub(ago));
-        }
+    /// Its work aside has failed for good, which is no failure of an operation that goes on.
+    pub(crate) fn aside_failed(&mut self, slot: Slot) {
+        self.event(self.rows[slot].stack, Some(slot));
+        self.add_failure(slot);
+        self.answered(slot);
+        self.agenda.push_back(Todo::Visit(slot));
     }
 
     /// An operator has seen to the stack: what was fought over counts no more.

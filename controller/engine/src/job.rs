@@ -80,6 +80,7 @@ impl Engine {
             spec: row.spec.clone(),
             applied: row.applied,
             observed: row.observed,
+            aside: row.aside(),
         };
         row.action = Some(action);
         row.status = Some(Status::InProgress);
@@ -105,6 +106,7 @@ impl Engine {
         if action != Action::Check {
             self.observe(slot, Observation::Unknown);
         }
+        self.rows[slot].set_aside(None);
         let state = if self.nodes[node].ready { WorkState::Queued } else { WorkState::NodeAway };
         self.rows[slot].work =
             Some(Box::new(Work { state, since: self.now, due: None, previous: Some(previous) }));
@@ -276,8 +278,10 @@ impl Engine {
                 row.reason = previous.reason;
                 row.spec = previous.spec;
                 row.applied = previous.applied;
+                row.set_aside(previous.aside);
             }
             None => {
+                row.set_aside(None);
                 // Known no more after a restart: whatever it is, it has to be applied again.
                 row.status = Some(Status::Failed);
                 row.reason.get_or_insert_with(|| {
@@ -295,9 +299,6 @@ impl Engine {
         }
         if let Some(observed) = observed {
             self.observe(slot, observed);
-        }
-        if self.rows[slot].status == Some(Status::Complete) {
-            self.correction_ended(slot);
         }
         self.note_owed(slot);
         self.row_changed(slot, true);
@@ -345,6 +346,10 @@ impl Engine {
                 stack.in_flight -= 1;
                 self.agenda.push_back(Todo::PumpStack(stack_id));
             }
+        }
+        // It may be owed another try, or a restart.
+        if self.fights.contains(&slot) || self.owed.contains(&slot) {
+            self.agenda.push_back(Todo::Correct(slot));
         }
         self.agenda.push_back(Todo::CheckEnd(stack_id));
         Some(work)
@@ -416,9 +421,10 @@ impl Engine {
                 self.observe(slot, Observation::Unknown);
             }
             self.abandon_work(slot);
-            self.fail_row(slot, reason.to_owned());
-            self.correction_failed(slot);
-            return;
+            return match self.rows[slot].aside() {
+                Some(_) => self.aside_failed(slot),
+                None => self.fail_row(slot, reason.to_owned()),
+            };
         }
         row.retry_count += 1;
         let delay = BACKOFF_FIRST.saturating_mul(1 << (row.retry_count - 1).min(16)).min(BACKOFF_MAX);

@@ -147,6 +147,7 @@ impl Engine {
             row.role = Role::Forward;
             (row.ready, row.failed) = (false, false);
             if !anew {
+                row.forget_aside();
                 row.retry_count = 0;
                 row.converges = converges;
                 row.set_hooks_again();

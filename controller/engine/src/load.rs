@@ -167,7 +167,7 @@ impl Engine {
         self.hear_again(slot);
         if self.rows[slot].rare().fight.is_some() {
             self.fights.insert(slot);
-            self.correction_failed(slot);
+            self.agenda.push_back(Todo::Correct(slot));
         }
         self.note_owed(slot);
         self.look_for_server(slot);

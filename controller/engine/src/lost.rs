@@ -379,8 +379,11 @@ impl Engine {
         stack.unclean.clear();
         (stack.failures, stack.failures_before) = (Vec::new(), 0);
         let (name, revision) = (stack.name.clone(), stack.revision);
-        // All of it is done, also where that was not known any more after a restart.
-        stack.forward.iter().for_each(|slot| self.rows[*slot].changed = false);
+        // All of it is done, also where that was not known any more after a restart; what a check counted is forgotten.
+        for slot in &stack.forward {
+            let row = &mut self.rows[*slot];
+            (row.changed, row.failed) = (false, false);
+        }
         self.stack_changed(id);
         self.event(id, None);
         let pending = Pending { stack: id, traversal, revision, request: None, purpose: Purpose::TakeUp };

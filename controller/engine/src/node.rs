@@ -38,6 +38,8 @@ pub(crate) struct Node {
     pub sent: BTreeSet<Slot>,
     /// Rows that wait for it to come, or for room.
     pub queue: VecDeque<Slot>,
+    /// Rows that are looked at when it is back: a correction or a restart of them is owed.
+    pub put_off: BTreeSet<Slot>,
     /// Of what its ledger is known to hold; see [`LedgerEntry::digest`].
     pub ledger: u128,
     /// Pages of its ledger, while they come in.
@@ -113,6 +115,7 @@ impl Nodes {
             away_since: MonoTime::default(),
             sent: BTreeSet::new(),
             queue: VecDeque::new(),
+            put_off: BTreeSet::new(),
             ledger: 0,
             pages: None,
             rows: 0,

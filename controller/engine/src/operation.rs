@@ -143,6 +143,8 @@ impl Engine {
     pub(crate) fn revision_loaded(&mut self, load: u64, source: Result<Source, String>) {
         let Some(pending) = self.pending.remove(&load) else { return };
         let Pending { stack, traversal, revision, request, purpose } = pending;
+        // What went first may come to nothing.
+        self.correct_all(|row| row.stack == stack);
         let source = match self.stacks.get(&stack) {
             Some(stack) if purpose != Purpose::RollBack => source.and_then(|source| {
                 let source = source.of_stack(&stack.name, &stack.id.to_string());

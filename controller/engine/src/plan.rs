@@ -118,10 +118,9 @@ pub(crate) fn is_settled(row: &Row) -> bool {
     stands(row) && !row.observed.differs()
 }
 
-/// It is no business of an operation that goes on: it stands, or it did, and what others changed of it could not be put
-/// right, which is tried again in its own time.
+/// It is no business of an operation that goes on: it stands, or it did until work aside failed, which has its own time.
 fn stays(row: &Row) -> bool {
-    stands(row) || (row.ready && row.could_not_be_corrected() && !row.handed_over && !row.rare().unhealthy)
+    stands(row) || (row.ready && row.has_failed_aside() && !row.handed_over && !row.rare().unhealthy)
 }
 
 /// As it was asked for, observed, and with nothing under way.

@@ -3,6 +3,7 @@
 use muster_shared::Generation;
 use muster_shared::model::{Action, Down, LedgerEntry, Observed, Outcome, Report};
 
+use crate::correct::Aside;
 use crate::engine::{Engine, Todo};
 use crate::flow::HIDES_FLOWS;
 use crate::node::NodeKey;
@@ -130,13 +131,10 @@ impl Engine {
         self.row_changed(slot, true);
         self.event(stack, Some(slot));
         self.not_failed(slot); // its outcome may come late
-        if self.rows[slot].is_corrected() {
-            self.correction_ended(slot);
+        if self.rows[slot].aside() == Some(Aside::Correction) {
             self.was_put_right(slot);
         }
-        if self.owed.contains(&slot) {
-            self.agenda.push_back(Todo::Correct(slot));
-        }
+        self.rows[slot].set_aside(None);
         self.mended(slot);
         self.job_ended(slot);
         self.answered(slot);

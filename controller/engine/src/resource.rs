@@ -7,7 +7,7 @@ use muster_shared::model::Action;
 use muster_shared::{Attempt, Generation, MonoTime, NodeId, ResourceId, StackName};
 use muster_template::{DriftPolicy, Hook, Kind};
 
-use crate::correct::Fight;
+use crate::correct::{Aside, Fight};
 use crate::drift::Tidings;
 use crate::node::NodeKey;
 use crate::pause::Pause;
@@ -152,6 +152,7 @@ pub(crate) struct Previous {
     pub spec: Option<PackedSpec>,
     pub applied: bool,
     pub observed: Observation,
+    pub aside: Option<Aside>,
 }
 
 /// What of a row is to be persisted.
@@ -251,7 +252,7 @@ impl Row {
     /// After a restart: it has failed, and nobody is asked for it.
     pub fn failed_before(&self) -> bool {
         let waits = self.rare().hook.is_some() || self.rare().pause.is_some();
-        self.status == Some(Status::Failed) && !self.ready && !waits
+        self.status == Some(Status::Failed) && !self.ready && !waits && !self.has_failed_aside()
     }
 
     /// It failed, but without a job: its agent holds what the last job made, or has found it as it is to be since.

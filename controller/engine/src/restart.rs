@@ -20,13 +20,17 @@ use muster_template::{Desired, DriftPolicy, Kind, References, Restriction, Tree,
 use serde_json::Value;
 
 use crate::attribute::Rendered;
+use crate::correct::Aside;
 use crate::engine::{Engine, Todo};
+use crate::node::NodeKey;
 use crate::record::{PackedSpec, StackAction, Status};
 use crate::resource::{Role, Row, Slot};
 
 /// Of a unit's row: the property, the paths of what it names as JSON, and the mark. The last two are no attributes of anybody's.
 const NOTES: [(&str, &str, &str); 2] =
     [("restart_on", "restarts for", "restarted for"), ("reload_on", "reloads for", "reloaded for")];
+/// Of a unit whose present job, or the last one, is a restart that was owed; likewise nobody's attribute.
+const RESTARTING: &str = "restarting";
 /// Between what follows from the template and the mark.
 const MARK: char = '+';
 /// Names in one event.
@@ -62,7 +66,27 @@ impl References for Asked<'_> {
 impl Row {
     /// Whether a name is that of such a note, in the row of a unit.
     pub fn notes_restarts(name: &str) -> bool {
-        NOTES.iter().any(|(_, names, mark)| [*names, *mark].contains(&name))
+        name == RESTARTING || NOTES.iter().any(|(_, names, mark)| [*names, *mark].contains(&name))
+    }
+
+    /// Its present job, or the last one, is a restart that was owed.
+    pub fn is_restarting(&self) -> bool {
+        self.kind == Kind::Unit && self.attributes.contains_key(RESTARTING)
+    }
+
+    /// See [`Row::set_aside`].
+    pub fn note_restarting(&mut self, is_so: bool) {
+        if is_so {
+            self.attributes.insert(RESTARTING.to_owned(), String::new());
+        } else if self.kind == Kind::Unit {
+            self.attributes.remove(RESTARTING);
+        }
+    }
+
+    /// It has this desired state, but perhaps for what it is restarted for.
+    pub fn differs_in_marks(&self, packed: &PackedSpec) -> bool {
+        let is_unit = self.kind == Kind::Unit;
+        is_unit && self.spec.as_ref().is_some_and(|spec| unmarked(spec.unpack()) == unmarked(packed.unpack()))
     }
 
     /// Of what its agent tells at the end of a job these notes are no part.
@@ -199,6 +223,14 @@ impl Engine {
         }
     }
 
+    /// All that it needs is a restart that is owed, and its node is away or in maintenance: no operation waits for that.
+    pub(crate) fn restart_waits(&self, slot: Slot, node: NodeKey, packed: &PackedSpec) -> bool {
+        let row = &self.rows[slot];
+        let is_open = self.nodes[node].ready && !self.is_in_maintenance(node);
+        let is_whole = row.status == Some(Status::Complete) && row.is_left_alone();
+        !is_open && is_whole && self.owed.contains(&slot) && row.differs_in_marks(packed)
+    }
+
     /// Restarts it, unless something goes first. As with a correction, what must not be corrected is left alone.
     pub(crate) fn restart_owed(&mut self, slot: Slot) {
         let Some(row) = self.rows.get(slot) else { return };
@@ -211,7 +243,7 @@ impl Engine {
         let goes_first = stack.status == Status::InProgress
             || stack.action == StackAction::Delete
             || self.pending.values().any(|pending| pending.stack == stack.id);
-        if goes_first || self.restricted(slot, Restriction::Update).is_some() {
+        if goes_first || self.restricted(slot, Restriction::Update).is_some() || !self.is_open(slot, node) {
             return;
         }
         self.owed.remove(&slot);
@@ -222,5 +254,6 @@ impl Engine {
         row.mark_restarts(&mut spec);
         let spec = PackedSpec::new(&spec);
         self.queue_job(slot, node, Action::Update, Some(spec), None);
+        self.rows[slot].set_aside(Some(Aside::Restart));
     }
 }

@@ -175,6 +175,8 @@ impl Engine {
         let Some(set) = tree.set_of(row.index as usize) else { return false };
         let (name, id) = (row.name.clone(), row.stack);
         let (is_under_way, away, now) = (row.work.is_some(), self.away_since(&name), self.now);
+        // Work aside is no turn.
+        let is_done = is_done && row.aside().is_none();
         let Some(stack) = self.stacks.get_mut(&id) else { return false };
         let Some(walk) = &mut stack.walk else { return false };
         let Some(wave) = walk.rollouts.waves.get_mut(tree.name(set)) else { return false };

@@ -146,6 +146,8 @@ impl Engine {
         }
         self.turn_of_node(key);
         self.honour(key);
+        let put_off = std::mem::take(&mut self.nodes[key].put_off);
+        self.agenda.extend(put_off.into_iter().map(Todo::Correct));
         self.agenda.push_back(Todo::Pump(key));
     }
 

@@ -74,6 +74,11 @@ impl Timers {
         self.0.iter().find(|(_, key)| matches!(key, TimerKey::Work(_))).map(|(due, _)| *due)
     }
 
+    #[cfg(test)]
+    pub fn is_set(&self, due: MonoTime, key: TimerKey) -> bool {
+        self.0.contains(&(due, key))
+    }
+
     pub fn pop(&mut self, now: MonoTime) -> Option<(MonoTime, TimerKey)> {
         if self.0.first()?.0 > now {
             return None;

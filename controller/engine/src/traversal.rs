@@ -36,9 +36,11 @@ impl Engine {
         self.set_is_ready(slot, &tree);
         self.turn_ended(slot);
         self.set_requires(slot, &tree, false);
-        let rests = self.rows[slot].could_not_be_corrected();
-        if !rests {
-            self.mended(slot);
+        self.not_failed(slot);
+        let rests = self.rows[slot].has_failed_aside();
+        match rests {
+            true => self.agenda.push_back(Todo::Correct(slot)),
+            false => self.mended(slot),
         }
         let revision = self.stacks[&stack_id].revision;
         let row = &mut self.rows[slot];

@@ -59,7 +59,7 @@ impl Row {
     }
 
     /// Nothing is under way, nobody else has its thing, and it was not seen to be another.
-    fn is_left_alone(&self) -> bool {
+    pub fn is_left_alone(&self) -> bool {
         self.work.is_none() && !self.handed_over && !self.observed.differs()
     }
 
@@ -73,10 +73,12 @@ impl Row {
             && (self.kind, self.definition) == (kind, definition)
     }
 
-    /// What others changed of it could not be put right: that is tried again in its own time, or by who asks for an operation,
-    /// which forgets all of that first.
+    /// Work aside has failed: that is tried again in its own time, or by who asks for an operation, which forgets all of that
+    /// first.
     fn waits_for_its_time(&self, packed: &PackedSpec) -> bool {
-        self.could_not_be_corrected() && self.is_left_alone() && self.spec.as_ref() == Some(packed)
+        let is_as_wanted =
+            || self.spec.as_ref() == Some(packed) || (self.is_restarting() && self.differs_in_marks(packed));
+        self.has_failed_aside() && self.is_left_alone() && is_as_wanted()
     }
 
     /// What leads from the row to a desired state; `packed` is `spec`, `node` where it is to be.
@@ -198,7 +200,6 @@ impl Engine {
                     self.set_requires(slot, &tree, true);
                     let row = &mut self.rows[slot];
                     row.kind = tree.kind(row.index as usize);
-                    self.correction_ended(slot);
                     self.queue_job(slot, node, action, Some(spec), content);
                 } else if !self.is_same_work(slot, node, &spec) || self.is_held_back(slot) {
                     self.take_back(slot);
@@ -302,7 +303,7 @@ impl Engine {
     /// It failed without a job, and is wanted again as it is.
     fn mend(&mut self, slot: Slot) {
         let row = &self.rows[slot];
-        if row.status == Some(Status::Failed) && !row.could_not_be_corrected() {
+        if row.status == Some(Status::Failed) && !row.has_failed_aside() {
             self.not_failed(slot);
             let row = &mut self.rows[slot];
             row.status = Some(Status::Complete);
@@ -377,7 +378,8 @@ impl Engine {
             ));
         }
         let mut needed = self.rows[slot].needed(kind, Some(node), &spec, &packed);
-        if needed == Needed::Apply(Action::Update) && self.rows[slot].waits_for_its_time(&packed) {
+        let waits = || self.rows[slot].waits_for_its_time(&packed) || self.restart_waits(slot, node, &packed);
+        if needed == Needed::Apply(Action::Update) && waits() {
             needed = Needed::Nothing;
         }
         if needed == Needed::Nothing && self.is_to_converge(slot, kind, &packed) {

@@ -286,18 +286,20 @@ impl Wave {
                 false => self.goes(Arc::clone(name), now),
             }
         }
-        if begun.is_some() || self.kept.batch.contains(name) {
+        if begun.is_some() {
             return true;
         }
+        // It may be held anew by what others of its batch have changed.
+        let is_of_batch = self.kept.batch.contains(name);
         match is_there {
             true => {
                 let absent = self.absent.remove_entry(name).map(|(name, _)| name);
-                let Some(name) = absent.or_else(|| self.missed.take(name)) else { return false };
+                let Some(name) = absent.or_else(|| self.missed.take(name)) else { return is_of_batch };
                 self.held.insert(name);
             }
-            false if self.policy.away == Away::Wait => return false,
+            false if self.policy.away == Away::Wait => return is_of_batch,
             false => {
-                let Some(name) = self.held.take(name) else { return false };
+                let Some(name) = self.held.take(name) else { return is_of_batch };
                 self.absent.insert(name, now);
             }
         }

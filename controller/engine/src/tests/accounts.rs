@@ -9,6 +9,7 @@ use crate::content::stored_content;
 use crate::record::Observation;
 use crate::record::PackedSpec;
 use crate::resource::{Role, Row, Slot};
+use crate::timer::TimerKey;
 
 impl Engine {
     /// When the next job is due: a backoff is over, or an answer.
@@ -55,6 +56,14 @@ impl Engine {
         assert_eq!(self.drifted, drifted, "drifted");
         let fights = rows.iter().filter(|(_, r)| r.rare().fight.is_some()).map(|(slot, _)| *slot);
         assert_eq!(self.fights, fights.collect(), "corrected");
+        for (slot, row) in rows.iter().filter(|(_, row)| row.could_not_be_corrected()) {
+            let Some(node) = self.may_correct(*slot) else { continue };
+            let due = row.rare().fight.and_then(|fight| fight.due);
+            let waits = due.is_some_and(|due| self.timers.is_set(due, TimerKey::Correct(*slot)))
+                || self.nodes[node].put_off.contains(slot)
+                || self.is_in_maintenance(node);
+            assert!(waits, "{} is never tried again", row.name);
+        }
         for (key, node) in self.nodes.iter() {
             let said =
                 node.drifts.iter().map(|(id, (generation, state))| Drift::digest(*id, *generation, *state));

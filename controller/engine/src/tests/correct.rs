@@ -269,7 +269,11 @@ fn what_cannot_be_corrected_is_failed_and_tried_again_after_a_long_calm() {
 
 /// A member for each node that is `role=web`, `b` behind all of `a`, and a resource that fails unless it is `well`.
 fn members(well: bool) -> Bed {
-    let mut bed = Bed::new(4);
+    members_within(Limits::default(), well)
+}
+
+fn members_within(limits: Limits, well: bool) -> Bed {
+    let mut bed = Bed::with(4, limits);
     (0..2).for_each(|index| label(&mut bed, index, Some("web")));
     let member = "type: Muster::Dummy, for_each: {nodes: role=web}, drift_policy: correct, properties: {values: {x: 1}}";
     let text = format!(
@@ -328,6 +332,136 @@ fn what_could_not_be_corrected_is_not_tried_again_because_of_nodes() {
         assert!(ran(&mut bed).contains(&format!("Update {name}")), "{name} {well}");
         assert_eq!(bed.resource(name).status, "COMPLETE");
     }
+}
+
+#[test]
+fn a_correction_that_nodes_took_back_is_tried_again_in_its_own_time() {
+    type Step = fn(&mut Bed);
+    let narrow = Limits { in_flight_per_node: 1, ..Limits::default() };
+    let table: [(&str, Limits, Step, Step); 3] = [
+        ("between two tries", Limits::default(), |bed| bed.fail_next(&node(0), false), |_| {}),
+        (
+            "with its agent, where it fails",
+            Limits::default(),
+            |_| {},
+            |bed| {
+                bed.fail_next(&node(0), false);
+                bed.pass(SECOND);
+            },
+        ),
+        (
+            "its next try, before it has begun",
+            narrow,
+            |bed| {
+                bed.fail_next(&node(0), true);
+                bed.pass(CALM - SECOND);
+                drifts(bed, "a[node-0]");
+                bed.pass(SECOND);
+                assert_eq!(bed.resource("b[node-0]").phase, "queued");
+            },
+            |_| {},
+        ),
+    ];
+    for (what, limits, before, after) in table {
+        let mut bed = members_within(limits, true);
+        drifts(&mut bed, "b[node-0]");
+        before(&mut bed);
+        label(&mut bed, 2, Some("web"));
+        after(&mut bed);
+        bed.idle();
+        assert_eq!(
+            (bed.status().as_str(), bed.resource("b[node-0]").status.as_str()),
+            ("UPDATE_COMPLETE", "FAILED"),
+            "{what}"
+        );
+        ran(&mut bed);
+        bed.pass(CALM);
+        bed.idle();
+        assert_eq!(ran(&mut bed), ["Update b[node-0]"], "{what}");
+        assert_eq!(bed.resource("b[node-0]").status, "COMPLETE", "{what}");
+    }
+}
+
+#[test]
+fn a_correction_whose_time_comes_while_its_node_is_away_is_tried_when_that_is_back() {
+    for restarted in [false, true] {
+        let mut bed = made(&[("a", "correct")]);
+        drifts(&mut bed, "a");
+        bed.fail_next(&node(0), true);
+        bed.disconnect(&node(0));
+        if restarted {
+            bed.restart();
+        }
+        bed.pass(CALM * 2);
+        bed.connect(&node(0));
+        bed.idle();
+        assert_eq!(ran(&mut bed), ["Update a"], "{restarted}");
+        assert_eq!(bed.resource("a").status, "COMPLETE");
+    }
+}
+
+#[test]
+fn a_correction_whose_time_comes_while_a_check_is_asked_for_is_tried_when_that_came_to_nothing() {
+    let mut bed = made(&[("a", "correct")]);
+    drifts(&mut bed, "a");
+    bed.fail_next(&node(0), true);
+    bed.slow = true;
+    bed.tables.revisions.clear();
+    bed.put(Request::Check { name: stack() });
+    bed.pass(CALM);
+    bed.idle();
+    assert!(ran(&mut bed).is_empty());
+    bed.read();
+    bed.idle();
+    assert_eq!(ran(&mut bed), ["Update a"]);
+}
+
+#[test]
+fn a_correction_that_fails_while_nodes_come_fails_no_operation() {
+    for (name, tries) in [("a[node-0]", 1), ("a[node-0]", 2), ("b[node-0]", 1)] {
+        let mut bed = members(true);
+        drifts(&mut bed, name);
+        for _ in 1..tries {
+            bed.fail_next(&node(0), false);
+            bed.pass(SECOND);
+        }
+        label(&mut bed, 2, Some("web"));
+        bed.fail_next(&node(0), true);
+        bed.idle();
+        let row = bed.resource(name);
+        assert_eq!(
+            (bed.status().as_str(), row.status.as_str(), row.status_reason.as_str()),
+            ("UPDATE_COMPLETE", "FAILED", "refused"),
+            "{name} {tries}"
+        );
+        assert_eq!(bed.engine.failure_views(&stack()).unwrap().len(), 1);
+        ran(&mut bed);
+        bed.pass(CALM);
+        bed.idle();
+        assert_eq!(ran(&mut bed), [format!("Update {name}")]);
+        assert_eq!(bed.resource(name).status, "COMPLETE");
+    }
+}
+
+#[test]
+fn what_a_check_counted_as_failed_is_not_counted_by_what_follows() {
+    let mut bed = members(true);
+    drifts(&mut bed, "a[node-0]");
+    bed.fail_next(&node(0), true);
+    bed.check().unwrap();
+    bed.idle();
+    assert_eq!(bed.status(), "CHECK_FAILED");
+    bed.disconnect(&node(2));
+    label(&mut bed, 2, Some("web"));
+    bed.idle();
+    ran(&mut bed);
+    bed.pass(SECOND * 100_000);
+    assert_eq!(bed.status(), "UPDATE_FAILED", "it waits for the node");
+    bed.idle();
+    assert_eq!(ran(&mut bed), ["Update a[node-0]"]);
+    bed.connect(&node(2));
+    bed.idle();
+    assert_eq!(bed.status(), "UPDATE_COMPLETE");
 }
 
 #[test]

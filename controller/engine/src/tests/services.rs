@@ -124,23 +124,120 @@ fn what_is_put_right_restarts_the_units_that_a_change_of_it_would_restart() {
     }
 }
 
-#[test]
-fn a_unit_is_restarted_for_what_was_put_right_on_its_own_node() {
-    let mut bed = Bed::new(2);
-    for index in 0..2 {
-        let labels = [("role".to_owned(), Some("web".to_owned()))].into();
-        bed.ask(Request::LabelNode { node: node(index), labels }).unwrap();
-    }
+fn web(bed: &mut Bed, index: usize) {
+    let labels = [("role".to_owned(), Some("web".to_owned()))].into();
+    bed.ask(Request::LabelNode { node: node(index), labels }).unwrap();
+}
+
+/// A file for each node, and a unit that is restarted for it.
+fn each(more: &str) -> Source {
     let each = "for_each: {nodes: role=web}";
     let text = format!(
         "heat_template_version: 2018-08-31\nresources:\n  f: {{type: Muster::File, {each}, properties: {{path: /etc/motd, \
-         content: a}}}}\n  u: {{type: Muster::Unit, {each}, properties: {{name: web.service, active: started, restart_on: [f]}}}}\n"
+         content: a}}}}\n  u: {{type: Muster::Unit, {each}{more}, properties: {{name: web.service, active: started, restart_on: [f]}}}}\n"
     );
-    bed.create(parse(SourceText { name: "t".into(), template: text, ..SourceText::default() })).unwrap();
+    parse(SourceText { name: "t".into(), template: text, ..SourceText::default() })
+}
+
+/// Without and with a look at all units when a node comes.
+const BARRIERS: [&str; 2] = ["", ", depends_on: {resource: f, scope: all}"];
+
+/// With two members, of which that of node-0 has just been put right.
+fn put_right(more: &str) -> Bed {
+    let mut bed = Bed::new(3);
+    (0..2).for_each(|index| web(&mut bed, index));
+    bed.create(each(more)).unwrap();
     bed.idle();
+    bed.pass(Duration::from_secs(60));
     bed.ran.clear();
     drifts(&mut bed, "f[node-0]");
+    bed
+}
+
+fn maintain(bed: &mut Bed, on: bool) {
+    bed.ask(Request::Maintenance { node: node(0), on }).unwrap();
+}
+
+#[test]
+fn a_unit_is_restarted_for_what_was_put_right_on_its_own_node() {
+    let mut bed = put_right("");
     assert_eq!(ran(&mut bed), ["Update f[node-0]", "Update u[node-0]"]);
+}
+
+#[test]
+fn a_restart_that_failed_is_not_tried_again_because_of_nodes() {
+    for more in BARRIERS {
+        for (meanwhile, restarted) in [(false, false), (false, true), (true, false), (true, true)] {
+            // A job that waits for others is taken back by a controller that is started, and is the operation's then.
+            if meanwhile && restarted && !more.is_empty() {
+                continue;
+            }
+            let mut bed = put_right(more);
+            bed.run_at(&node(0), 0);
+            // The node comes before the restart has ended, or after it.
+            if meanwhile {
+                web(&mut bed, 2);
+            }
+            if restarted {
+                bed.restart();
+                (0..3).for_each(|index| bed.connect(&node(index)));
+            }
+            bed.fail_next(&node(0), true);
+            if !meanwhile {
+                web(&mut bed, 2);
+            }
+            bed.ran.clear();
+            let came = ["Create f[node-2]", "Create u[node-2]"];
+            assert_eq!(ran(&mut bed), came, "{more} {meanwhile} {restarted}");
+            assert_eq!(bed.status(), "UPDATE_COMPLETE", "{more} {meanwhile} {restarted}");
+            let unit = bed.resource("u[node-0]");
+            assert_eq!((unit.status.as_str(), unit.status_reason.as_str()), ("FAILED", "refused"));
+            // Nor because of what is put right later.
+            drifts(&mut bed, "f[node-0]");
+            assert_eq!(ran(&mut bed), ["Update f[node-0]"]);
+            bed.ask(Request::LabelNode { node: node(2), labels: [("role".to_owned(), None)].into() })
+                .unwrap();
+            let mut gone = ran(&mut bed);
+            gone.sort();
+            assert_eq!(gone, ["Delete f[node-2]", "Delete u[node-2]"]);
+            assert_eq!(
+                (bed.status(), bed.resource("u[node-0]").status),
+                ("UPDATE_COMPLETE".into(), "FAILED".into())
+            );
+            bed.update(each(more)).unwrap();
+            assert_eq!(ran(&mut bed), ["Update u[node-0]"], "somebody asks for it");
+            assert_eq!(bed.resource("u[node-0]").status, "COMPLETE");
+        }
+    }
+}
+
+#[test]
+fn a_restart_that_is_owed_waits_for_its_node_and_no_operation_does() {
+    for more in BARRIERS {
+        for (away, restarted) in [(false, false), (false, true), (true, false), (true, true)] {
+            let mut bed = put_right(more);
+            maintain(&mut bed, true);
+            bed.run_at(&node(0), 0);
+            if away {
+                bed.disconnect(&node(0));
+                maintain(&mut bed, false);
+            }
+            if restarted {
+                bed.restart();
+                (usize::from(away)..3).for_each(|index| bed.connect(&node(index)));
+            }
+            assert_eq!(bed.resource("u[node-0]").status, "COMPLETE", "{more} {away} {restarted}");
+            bed.ran.clear();
+            web(&mut bed, 2);
+            assert_eq!(ran(&mut bed), ["Create f[node-2]", "Create u[node-2]"]);
+            assert_eq!(bed.status(), "UPDATE_COMPLETE", "{more} {away} {restarted}");
+            match away {
+                true => bed.connect(&node(0)),
+                false => maintain(&mut bed, false),
+            }
+            assert_eq!(ran(&mut bed), ["Update u[node-0]"], "{more} {away} {restarted}");
+        }
+    }
 }
 
 #[test]

@@ -152,6 +152,34 @@ fn those_whose_node_is_away() {
 }
 
 #[test]
+fn who_is_held_anew_in_its_batch_comes_and_goes_as_any_other() {
+    for (policy_of, counts) in [(Away::Skip, 0), (Away::Fail, 1)] {
+        let again = |away: Option<MonoTime>| {
+            let mut wave = wave(Policy { away: policy_of, ..policy(2, 1, 0, 60) }, 3);
+            assert_eq!(turn(&mut wave, 0), "0 1");
+            wave.ended(&name(0));
+            wave.hold(&name(0), away);
+            wave
+        };
+        // Its node was away when it was held, and is back before the next batch.
+        let mut back = again(Some(at(0)));
+        assert!(back.node(&name(0), true, at(1)), "{policy_of:?}");
+        assert_eq!(back.waiting(), (2, 0), "{policy_of:?}");
+        back.ended(&name(1));
+        assert_eq!((turn(&mut back, 1).as_str(), turn(&mut back, 61).as_str()), ("", "0 2"), "{policy_of:?}");
+        // Or it goes before that.
+        let mut gone = again(None);
+        assert!(gone.node(&name(0), false, at(1)), "{policy_of:?}");
+        gone.ended(&name(1));
+        assert_eq!((turn(&mut gone, 1).as_str(), turn(&mut gone, 61).as_str()), ("", "2"), "{policy_of:?}");
+        assert_eq!((gone.waiting(), gone.failed()), ((1, 1), counts), "{policy_of:?}");
+        // Having missed its turn, it is back.
+        assert!(gone.node(&name(0), true, at(62)), "{policy_of:?}");
+        assert_eq!((gone.waiting(), gone.failed()), ((1, 0), 0), "{policy_of:?}");
+    }
+}
+
+#[test]
 fn what_is_kept_goes_on_with_the_same_batch() {
     let mut wave = wave(policy(2, 1, 0, 0), 5);
     turn(&mut wave, 0);

@@ -190,13 +190,17 @@ impl Engine {
     pub(crate) fn mark_units(&mut self, id: u64) {
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         let right = std::mem::take(&mut stack.put_right);
+        // Mostly it is one, which is looked for before what each unit names is read.
+        let only = right.keys().next().filter(|_| right.len() == 1);
+        let only = only.map_or_else(String::new, |name| Value::from(&**name).to_string());
         let units: Vec<Slot> =
             stack.forward.iter().copied().filter(|slot| self.rows[*slot].kind == Kind::Unit).collect();
         for slot in units {
             let mut causes = BTreeSet::new();
             for (_, names, mark) in NOTES {
                 let row = &mut self.rows[slot];
-                let named = row.attributes.get(names).and_then(|names| serde_json::from_str(names).ok());
+                let named = row.attributes.get(names).filter(|names| names.contains(&only));
+                let named = named.and_then(|names| serde_json::from_str(names).ok());
                 let named: Vec<String> = named.unwrap_or_default();
                 let found = named.into_iter().filter(|name| right.contains_key(name.as_str()));
                 let found: Vec<String> = found.collect();

@@ -278,3 +278,14 @@ fn a_restart_that_fails_is_told_and_tried_again_by_an_update() {
     assert_eq!(ran(&mut bed), ["Update web"]);
     assert_eq!(bed.resource("web").status, "COMPLETE");
 }
+
+#[test]
+fn a_name_that_json_writes_otherwise_is_found() {
+    let quoted = RESTARTED.replace("[conf]", r#"['co"nf é']"#);
+    let named = format!(
+        "'co\"nf é': {{type: Muster::File, properties: {{node: node-0, path: /etc/c.conf, content: a}}}}\n  {quoted}"
+    );
+    let mut bed = made(template("a", "a", &named));
+    drifts(&mut bed, "co\"nf é");
+    assert_eq!(ran(&mut bed), ["Update co\"nf é", "Update web"]);
+}

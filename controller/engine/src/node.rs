@@ -348,6 +348,10 @@ impl Engine {
             self.nodes[key].away_since = self.now;
             self.wake_those_asking(key);
             self.follow_node(key);
+            if self.nodes[key].rows > 0 {
+                // With the labels of its token it may be meant again.
+                self.correct_all(|row| row.node == Some(key));
+            }
         }
         self.name_the_unnamed(&ask.name);
         Ok(Answer::Joined { node: ask.name })

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use muster_shared::Generation;
+use muster_shared::join::TokenSecret;
 use muster_shared::model::{Drift, DriftState, Up};
 
-use super::bed::{Bed, node, options, parse, stack, template};
+use super::bed::{Bed, ask_to_join, node, options, parse, stack, template};
 use super::drift::says;
-use crate::{CALM, CORRECTIONS_MAX, Limits, Options, Request, Source, SourceText};
+use crate::{CALM, CORRECTIONS_MAX, Limits, NewToken, Options, Request, Source, SourceText};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -487,6 +488,33 @@ fn nobody_outside_of_a_selector_is_corrected() {
     bed.idle();
     assert_eq!(ran(&mut bed), ["Update a[node-0]"]);
     assert_eq!(bed.resource("a[node-0]").observed, "in_sync");
+}
+
+#[test]
+fn who_is_meant_again_since_it_joined_anew_is_corrected() {
+    let mut bed = members(false);
+    bed.check().unwrap();
+    bed.idle();
+    drifts(&mut bed, "a[node-0]");
+    bed.fail_next(&node(0), true);
+    label(&mut bed, 0, None);
+    bed.pass(CALM);
+    bed.idle();
+    ran(&mut bed);
+    let token = NewToken {
+        id: [1; 8],
+        secret_hash: TokenSecret([1; 16]).digest(),
+        expires: 10,
+        uses: 1,
+        name: Some(node(0).to_string()),
+        labels: [("role".to_owned(), "web".to_owned())].into(),
+        rate: None,
+    };
+    bed.ask(Request::NewToken(token)).unwrap();
+    bed.ask(Request::Join(ask_to_join(&node(0), 7))).unwrap();
+    bed.connect(&node(0));
+    bed.idle();
+    assert_eq!(ran(&mut bed), ["Update a[node-0]"]);
 }
 
 #[test]

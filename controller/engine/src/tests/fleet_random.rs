@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use muster_shared::model::{Drift, DriftState, Up};
 use proptest::prelude::*;
 
 use super::bed::{Bed, node, stack};
 use super::trees::source;
-use crate::{Request, RolloutAction, Source};
+use crate::record::ResourceRecord;
+use crate::{CALM, Request, RolloutAction, Source};
 
 const NODES: usize = 5;
 const LABELS: [&str; 2] = ["role", "zone"];
@@ -19,6 +21,8 @@ enum Step {
     Update(u8, usize, bool),
     Run(usize),
     Fail(usize),
+    /// Somebody changes one of those that a node has.
+    Drift(usize, usize),
     Away(usize),
     Back(usize),
     Pass(u64),
@@ -32,9 +36,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => (0u8..3, 0..LABELS.len(), any::<bool>()).prop_map(|(v, label, rolls)| Step::Update(v, label, rolls)),
         8 => (0..NODES).prop_map(Step::Run),
         1 => (0..NODES).prop_map(Step::Fail),
+        1 => (0..NODES, 0usize..3).prop_map(|(n, which)| Step::Drift(n, which)),
         1 => (0..NODES).prop_map(Step::Away),
         2 => (0..NODES).prop_map(Step::Back),
-        2 => (1u64..20).prop_map(Step::Pass),
+        2 => prop_oneof![4 => 1u64..20, 1 => Just(CALM.as_secs())].prop_map(Step::Pass),
         1 => Just(Step::Restart),
         1 => prop_oneof![Just(RolloutAction::Pause), Just(RolloutAction::Resume), Just(RolloutAction::Promote)].prop_map(Step::Steer),
     ];
@@ -47,12 +52,20 @@ fn of(value: u8, label: usize, rolls: bool) -> Source {
     source(
         &format!(
             "resources:\n  \
-              a: {{type: Muster::Dummy, for_each: {{nodes: role}}{rollout}, properties: {{values: {{me: {{get_node: name}}, v: {value}}}}}}}\n  \
-              b: {{type: Muster::Dummy, for_each: {{nodes: {label}}}, depends_on: a, properties: {{values: {{v: {value}}}}}}}\n  \
-              c: {{type: Muster::Dummy, for_each: {{nodes: zone}}, depends_on: {{resource: b, scope: all}}, properties: {{values: {{n: {{get_attr: [a, v, {{get_node: name}}]}}}}}}}}\n"
+              a: {{type: Muster::Dummy, drift_policy: correct, for_each: {{nodes: role}}{rollout}, properties: {{values: {{me: {{get_node: name}}, v: {value}}}}}}}\n  \
+              b: {{type: Muster::Dummy, drift_policy: correct, for_each: {{nodes: {label}}}, depends_on: a, properties: {{values: {{v: {value}}}}}}}\n  \
+              c: {{type: Muster::Dummy, drift_policy: correct, for_each: {{nodes: zone}}, depends_on: {{resource: b, scope: all}}, properties: {{values: {{n: {{get_attr: [a, v, {{get_node: name}}]}}}}}}}}\n"
         ),
         &[],
     )
+}
+
+fn drift(bed: &mut Bed, n: usize, which: usize) {
+    let held = |row: &&ResourceRecord| row.node == Some(node(n)) && row.progress.held.is_some();
+    let Some(row) = bed.tables.resources.values().filter(held).nth(which) else { return };
+    let (resource, generation) = (row.physical, row.progress.held.expect("it was chosen for that"));
+    let drift = Drift { resource, generation, state: DriftState::Drifted, reason: "v is 7".into() };
+    bed.receive(&node(n), Up::Drift(vec![drift]));
 }
 
 type Things = Vec<(String, BTreeMap<String, String>)>;
@@ -117,6 +130,7 @@ proptest! {
                 }
                 Step::Run(n) => drop(bed.run_at(&node(n), 0)),
                 Step::Fail(n) => bed.fail_next(&node(n), true),
+                Step::Drift(n, which) => drift(&mut bed, n, which),
                 Step::Away(n) => bed.disconnect(&node(n)),
                 Step::Back(n) => bed.connect(&node(n)),
                 Step::Pass(seconds) => bed.pass(Duration::from_secs(seconds)),

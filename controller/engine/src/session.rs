@@ -210,6 +210,15 @@ impl Engine {
         if !row.ready || row.role == Role::Cleanup {
             return; // in its turn, if it is wanted
         }
+        // Its stack may follow the nodes no more, and yet nobody outside of a selector is touched.
+        if self.is_outside(row) {
+            let stack = row.stack;
+            let row = &mut self.rows[slot];
+            row.status = Some(Status::Failed);
+            row.reason = Some("its server has lost it, and is not selected any more".into());
+            self.row_changed(slot, true);
+            return self.event(stack, Some(slot));
+        }
         let spec = row.spec.clone();
         // Not Create: what is there is no one else's. A deployment is nobody's, and has for a server that is new what it
         // runs at its creation.

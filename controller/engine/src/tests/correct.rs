@@ -276,12 +276,7 @@ fn members(well: bool) -> Bed {
 fn members_within(limits: Limits, well: bool) -> Bed {
     let mut bed = Bed::with(4, limits);
     (0..2).for_each(|index| label(&mut bed, index, Some("web")));
-    let member = "type: Muster::Dummy, for_each: {nodes: role=web}, drift_policy: correct, properties: {values: {x: 1}}";
-    let text = format!(
-        "heat_template_version: 2018-08-31\nresources:\n  a: {{{member}}}\n  b: {{{member}, depends_on: {{resource: a, scope: \
-         all}}}}\n  c: {{type: Muster::Dummy, properties: {{node: node-3}}}}\n"
-    );
-    bed.create(parse(SourceText { name: "t".into(), template: text, ..Default::default() })).unwrap();
+    bed.create(of_members()).unwrap();
     if !well {
         bed.fail_next(&node(3), true);
     }
@@ -290,6 +285,15 @@ fn members_within(limits: Limits, well: bool) -> Bed {
     bed.pass(SECOND * 60);
     bed.ran.clear();
     bed
+}
+
+fn of_members() -> Source {
+    let member = "type: Muster::Dummy, for_each: {nodes: role=web}, drift_policy: correct, properties: {values: {x: 1}}";
+    let text = format!(
+        "heat_template_version: 2018-08-31\nresources:\n  a: {{{member}}}\n  b: {{{member}, depends_on: {{resource: a, scope: \
+         all}}}}\n  c: {{type: Muster::Dummy, properties: {{node: node-3}}}}\n"
+    );
+    parse(SourceText { name: "t".into(), template: text, ..Default::default() })
 }
 
 fn label(bed: &mut Bed, index: usize, role: Option<&str>) {
@@ -488,6 +492,33 @@ fn nobody_outside_of_a_selector_is_corrected() {
     bed.idle();
     assert_eq!(ran(&mut bed), ["Update a[node-0]"]);
     assert_eq!(bed.resource("a[node-0]").observed, "in_sync");
+}
+
+#[test]
+fn what_a_server_outside_of_a_selector_has_lost_is_not_made_again() {
+    let mut bed = members(false);
+    bed.check().unwrap();
+    bed.idle();
+    ran(&mut bed);
+    label(&mut bed, 0, None);
+    let lost = |bed: &mut Bed| {
+        bed.hosts.get_mut(&node(0)).unwrap().things.clear();
+        bed.disconnect(&node(0));
+        bed.connect(&node(0));
+        bed.idle();
+    };
+    lost(&mut bed);
+    assert!(ran(&mut bed).is_empty());
+    let row = bed.resource("a[node-0]");
+    assert_eq!((row.status.as_str(), row.status_reason.contains("has lost it")), ("FAILED", true));
+    // Whoever asks for an operation has it as the labels are then.
+    label(&mut bed, 0, Some("web"));
+    bed.update(of_members()).unwrap();
+    bed.idle();
+    assert!(ran(&mut bed).contains(&"Update a[node-0]".to_owned()));
+    assert_eq!(bed.status(), "UPDATE_COMPLETE");
+    lost(&mut bed);
+    assert_eq!(ran(&mut bed), ["Update a[node-0]", "Update b[node-0]"], "as any other");
 }
 
 #[test]

@@ -377,8 +377,11 @@ impl Manager {
         let Some(held) = self.held.get_mut(&no).filter(|held| held.open.is_empty()) else { return };
         let Some(aside) = held.aside.as_deref_mut().filter(|aside| !aside.leaving.is_empty()) else { return };
         let key = held.key.clone();
-        let labelled =
-            held.placed.iter().flat_map(|(device, packed)| labelled(&self.topology, device, packed));
+        let has_label =
+            |number: &u64| self.ledger.label_of(&Share { key: key.clone(), number: *number }).is_some();
+        // Mostly there is none, and no rule is looked at.
+        let placed = aside.leaving.iter().any(has_label).then(|| held.placed.iter()).into_iter().flatten();
+        let labelled = placed.flat_map(|(device, packed)| labelled(&self.topology, device, packed));
         let mut has: BTreeSet<(PortNo, u16)> = labelled.collect();
         if let Some((stand, label)) = held.stand.as_ref().and_then(|stand| Some((stand, stand.label?))) {
             let own: BTreeSet<PortNo> = stand.links.iter().map(|link| self.topology.ends(*link).1).collect();

@@ -5,9 +5,9 @@
 //! ```
 //!
 //! A rule that takes packets of one that goes, as with another priority, changes that port as much as another treatment does:
-//! both are one write. A stage begins when the one before is on all of its devices. Where changes cannot lead round, whatever is done first,
-//! and none of their places has a write on its way, they are one stage; else packets that meet a changed rule meet changed rules from there on, and what is new waits for those too if it leads
-//! to them at once.
+//! both are one write. A stage begins when the one before is on all of its devices. Where changes cannot lead round, whatever
+//! is done first, and none of their places has a write on its way, they are one stage; else packets that meet a changed rule
+//! meet changed rules from there on, and what is new waits for those too if it leads to them at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 

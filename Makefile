@@ -28,6 +28,9 @@ NEXTEST := $(shell command -v cargo-nextest 2>/dev/null)
 DENY := $(shell command -v cargo-deny 2>/dev/null)
 # With a nightly toolchain and cargo-fuzz: how long each target is fuzzed.
 FUZZ_SECONDS ?= 10
+# With QUICK=1 the packages' programs are compiled without optimisation: that shows that the packages can be made and
+# which glibc they need, in a third of the time.
+UNOPTIMISED := CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_DIST_OPT_LEVEL=0 CARGO_PROFILE_DIST_LTO=off CARGO_PROFILE_DIST_CODEGEN_UNITS=256
 
 .PHONY: help build agent test lint fuzz demo clean-demo bench mutations soak packages install uninstall
 
@@ -37,11 +40,11 @@ help:
 	@echo 'make lint      formatting, clippy, dependencies, shell scripts'
 	@echo 'make build     controller, command line and agent, as they are installed'
 	@echo 'make agent     the small agent: target/dist/muster-agent'
-	@echo 'make packages  deb and rpm of agent, controller and command line, for glibc $(GLIBC) and newer: target/packages/'
+	@echo 'make packages  deb and rpm of agent, controller and command line, for glibc $(GLIBC) and newer: target/packages/ (QUICK=1: not optimised)'
 	@echo 'make install   what build made, with units and default configuration (DESTDIR, PREFIX, SYSCONFDIR)'
 	@echo 'make bench     speed and size, one line of JSON each'
 	@echo 'make mutations  what a programmer may get wrong, and whether the simulator sees it (long)'
-	@echo 'make soak      the kill tests, and servers that are cut off, 20 times each; restarts of a switch, 100; a rollout to 200 agents'
+	@echo 'make soak      fuzz; the kill tests, and servers that are cut off, 20 times each; restarts of a switch, 100; a rollout to 200 agents'
 	@echo 'make fuzz      fuzz targets, $(FUZZ_SECONDS) seconds each (nightly and cargo-fuzz; without them make test has their corpus)'
 	@echo 'make clean-demo   ends a demo that was kept with DEMO_KEEP=1'
 
@@ -110,7 +113,7 @@ mutations:
 	@.ci/packages build
 	JOBS=$(JOBS) tests/mutations/run
 
-soak:
+soak: fuzz
 	@[ "$$(id -u)" = 0 ] || { echo 'make soak needs root: its servers are network namespaces' >&2; exit 1; }
 	@.ci/packages test
 	$(CARGO_BUILD) --workspace --bins
@@ -121,7 +124,7 @@ soak:
 
 packages:
 	@.ci/packages packages
-	@programs="$$(JOBS=$(JOBS) packaging/portable $(GLIBC))" && \
+	@programs="$$(JOBS=$(JOBS) $(if $(QUICK),$(UNOPTIMISED)) packaging/portable $(GLIBC))" && \
 	  packaging/packages --glibc $(GLIBC) '$(TARGET)/packages' \
 	    "$$programs/release/muster" "$$programs/release/muster-controller" "$$programs/dist/muster-agent"
 

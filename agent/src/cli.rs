@@ -10,6 +10,7 @@ use thiserror::Error;
 use crate::net::export::{self, Export};
 use crate::net::local::Confirm;
 use crate::net::target::Target;
+use crate::token::TokenSource;
 
 /// As templates have it.
 pub const CONFIRM_WITHIN: Duration = Duration::from_secs(120);
@@ -21,7 +22,9 @@ pub const HELP: &str = "\
 The agent of Muster: makes this server what its site's controller asks for.
 
 Usage: muster-agent [OPTIONS]                   run; this server must have joined
-       muster-agent [OPTIONS] join TOKEN        enrol this server, then run
+       muster-agent [OPTIONS] join              enrol this server, then run; the token is that of
+                                                --token or --token-file, or a systemd credential
+                                                named muster.token
        muster-agent [OPTIONS] net VERB          the network part alone, without a controller
        muster-agent [OPTIONS] flow release      a switch waits for its flow tables no more, as the
                                                 unit muster-agent says when the agent has ended
@@ -39,6 +42,9 @@ Options:
   --config FILE     settings (default: /etc/muster/agent.toml, if it is there)
   --state-dir DIR   keys and ledger (default: /var/lib/muster-agent)
   --check-config    say whether the settings are valid, and exit
+  --token -         with join: the token is on standard input. 'join TOKEN' works as well, but
+                    users of this server see it in the list of processes
+  --token-file FILE   with join: the token is in this file
   --name FQDN       with join: this server's name (default: its fqdn)
   --check           with join: only say whether it could join
   --confirm TARGET  with net apply: gateway, an address, a host name, or HOST:PORT
@@ -54,7 +60,7 @@ Every setting can also be given as MUSTER_<SECTION>__<KEY>, such as MUSTER_LOG__
 A flag counts more than the environment, and that more than the file.
 
 Examples:
-  muster-agent join \"$(ssh controller muster node token --name web-1.example.org)\"
+  ssh controller muster node token --name web-1.example.org | muster-agent join --token -
   muster-agent net plan -c /etc/os-net-config/config.yaml
   muster-agent net apply -c new.yaml --confirm gateway --confirm-timeout 30
 ";
@@ -66,8 +72,8 @@ pub enum Verb {
     Run,
     /// Enrol.
     Join {
-        /// The token.
-        token: String,
+        /// Where the token is.
+        token: TokenSource,
         /// Not the fqdn.
         name: Option<String>,
         /// Only look.
@@ -130,6 +136,7 @@ struct Given {
     config: Option<PathBuf>,
     state_dir: Option<PathBuf>,
     document: Option<PathBuf>,
+    token: Option<TokenSource>,
     name: Option<String>,
     confirm: Option<Target>,
     confirm_timeout: Option<Duration>,
@@ -140,6 +147,17 @@ struct Given {
     check: bool,
     check_config: bool,
     asked: Option<Verb>,
+}
+
+impl Given {
+    fn take_token(&mut self, token: TokenSource) -> Result<(), UsageError> {
+        match self.token.replace(token) {
+            None => Ok(()),
+            Some(_) => {
+                Err(UsageError::Wrong("join takes one token, as 'muster node token' prints it".into()))
+            }
+        }
+    }
 }
 
 /// Reads the arguments, without the program's name.
@@ -153,6 +171,17 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, Usage
         match argument {
             Long("config") => given.config = Some(parser.value()?.into()),
             Long("state-dir") => given.state_dir = Some(parser.value()?.into()),
+            Long("token") => {
+                let token = match parser.value()?.string()? {
+                    dash if dash == "-" => TokenSource::Stdin,
+                    token => TokenSource::Argument(token),
+                };
+                given.take_token(token)?;
+            }
+            Long("token-file") => {
+                let file = TokenSource::File(parser.value()?.into());
+                given.take_token(file)?;
+            }
             Long("name") => given.name = Some(parser.value()?.string()?),
             Long("check") => given.check = true,
             Long("check-config") => given.check_config = true,
@@ -175,8 +204,8 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, Usage
     }
     let verb = verb(&mut given)?;
     let wrong = |what: &str| Err(UsageError::Wrong(what.to_owned()));
-    if given.name.is_some() || given.check {
-        return wrong("--name and --check belong to join");
+    if given.name.is_some() || given.check || given.token.is_some() {
+        return wrong("--token, --token-file, --name and --check belong to join");
     }
     if given.document.is_some() {
         return wrong("-c belongs to 'net apply', 'net plan' and 'net export'");
@@ -197,12 +226,18 @@ fn verb(given: &mut Given) -> Result<Verb, UsageError> {
         [] if given.check_config => Ok(Verb::CheckConfig),
         _ if given.check_config => wrong("--check-config stands alone".into()),
         [] => Ok(Verb::Run),
-        ["join", token] => Ok(Verb::Join {
-            token: (*token).to_owned(),
-            name: given.name.take(),
-            check: std::mem::take(&mut given.check),
-        }),
-        ["join", ..] => wrong("join takes one TOKEN, as 'muster node token' prints it".into()),
+        ["join", tokens @ ..] => {
+            let tokens: Vec<_> =
+                tokens.iter().map(|token| TokenSource::Argument((*token).to_owned())).collect();
+            for token in tokens {
+                given.take_token(token)?;
+            }
+            Ok(Verb::Join {
+                token: given.token.take().unwrap_or(TokenSource::Credential),
+                name: given.name.take(),
+                check: std::mem::take(&mut given.check),
+            })
+        }
         ["net", "show"] => Ok(Verb::NetShow),
         ["net", "boot"] => Ok(Verb::NetBoot),
         ["net", "export"] => {

@@ -8,18 +8,20 @@ mod hold;
 mod local;
 mod ports;
 mod reach;
+mod reading;
 mod runs;
 mod watch;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::future::pending;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use muster_agent_core::{
     Agent, Before, Config, ContentState, ContentStep, Effect, Entry, FlowInput, Found, Hint, Input, Looked,
-    RunError, WriteId,
+    Retry, RunError, WriteId,
 };
 use muster_agent_link::connection::{Connection, LinkEvent};
 use muster_agent_link::join::EnrolError;
@@ -36,12 +38,13 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::contents::Contents;
 use crate::flows::Flows;
-use crate::host::{Host, NotRun, Ran, tried_again};
+use crate::host::{Host, NotRun, Ran, lacks_room, tried_again};
 use crate::signals::{Signal, Signals};
 use crate::state_dir::StateDir;
 use hold::Holding;
 use local::Locals;
 use reach::renew_in;
+use reading::Reading;
 use runs::Runs;
 
 /// Running jobs get this long when the agent is told to stop; what has not ended runs again after the restart.
@@ -89,9 +92,17 @@ pub struct Driver {
     renewing: bool,
     /// Connect once the renewal is done: the certificate has run out.
     connect_renewed: bool,
+    /// The controller does not take the certificate: the next connection is for another one.
+    prove: bool,
+    /// A refusal is answered so from then on.
+    prove_from: Instant,
     renew_at: Instant,
     inbox: VecDeque<Input>,
+    /// How much of what arrived was read since jobs could begin last.
+    reading: Reading,
     written: Vec<(WriteId, Result<(), String>)>,
+    /// Some of it was refused for want of room.
+    no_room: Option<String>,
     start: Instant,
 }
 
@@ -116,6 +127,7 @@ impl Driver {
         let config = Config {
             seed: u64::from_le_bytes(tls::random()?),
             boot_id: boot_id(),
+            instance: u128::from_le_bytes(tls::random()?),
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         let (flows, tables) = Flows::new(state.flows(), ovs, identity.clone(), state.fetch())?;
@@ -141,9 +153,13 @@ impl Driver {
             ended: Vec::new(),
             renewing: false,
             connect_renewed: false,
+            prove: false,
+            prove_from: Instant::now(),
             renew_at: renew_in(&identity),
             inbox: VecDeque::from([Input::Start]),
+            reading: Reading::default(),
             written: Vec::new(),
+            no_room: None,
             start: Instant::now(),
             state,
             identity,
@@ -197,6 +213,7 @@ impl Driver {
                 }
                 // The link, the jobs and the watchdog have their turns in between.
                 () = yield_now(), if more => {}
+                () = reading::arrivals(), if !more && self.reading.goes_on() => self.read_on(),
                 signal = signals.next() => match signal {
                     Signal::Stop => break,
                     Signal::Reload => reload(),
@@ -216,7 +233,9 @@ impl Driver {
     fn turn(&mut self) -> bool {
         self.execute_all();
         for _ in 0..INPUTS_PER_TURN {
-            let Some(input) = self.inbox.pop_front() else { break };
+            let overdue = self.reading.is_overdue().then_some(Input::CaughtUp);
+            let Some(input) = overdue.or_else(|| self.inbox.pop_front()) else { break };
+            self.reading.handled(&input);
             self.machine.handle(MonoTime(self.start.elapsed()), input);
             self.execute_all();
         }
@@ -260,25 +279,31 @@ impl Driver {
             }
             Effect::Write { write, entry } => {
                 self.ended.extend(self.commands.iter().filter(|key| has_ended(&entry, **key)));
-                let result = self.state.write_entry(&entry).map_err(|error| error.to_string());
-                self.written.push((write, result));
+                let mut result = self.state.write_entry(&entry);
+                if removes(&entry) && self.makes_room(&result) {
+                    result = self.state.write_entry(&entry);
+                }
+                self.written(write, result);
             }
             Effect::Remove(resource) => self.state.remove_entry(resource),
             Effect::WriteEpoch { write, epoch } => {
-                let result = self.state.write_epoch(epoch).map_err(|error| error.to_string());
-                self.written.push((write, result));
+                let mut result = self.state.write_epoch(epoch);
+                if self.makes_room(&result) {
+                    result = self.state.write_epoch(epoch);
+                }
+                self.written(write, result);
             }
             Effect::Capture { key, spec, known, own } => {
                 let host = Arc::clone(&self.host);
                 let known = self.known_locally(key, known);
                 let task = async move {
                     let before = match known {
-                        Ok(known) => host.capture(&spec, known, own).await,
+                        Ok(known) => host.capture(key.resource, &spec, known, own).await,
                         Err(error) => Err(error),
                     };
                     Done::Captured { key, before }
                 };
-                self.tasks.spawn_local(task);
+                self.runs.begin(key, self.tasks.spawn_local(task));
             }
             Effect::Guard { job, before, theirs } => {
                 let (key, host) = (job.key(), Arc::clone(&self.host));
@@ -312,6 +337,10 @@ impl Driver {
             Effect::Look { number, looks } => self.look(number, looks),
             Effect::Watch { resource, spec } => self.watch(resource, spec.as_deref()),
             Effect::Gather => self.gather(),
+            Effect::FindRoom => {
+                let found = self.state.find_room().map_err(|error| self.full(&error));
+                self.inbox.push_back(Input::Room(found));
+            }
             Effect::Cancel(key) => {
                 self.runs.cancel(key);
                 // A command of it goes on by itself.
@@ -338,7 +367,10 @@ impl Driver {
         if self.written.is_empty() {
             return;
         }
-        let synced = self.state.sync_ledger().map_err(|error| error.to_string());
+        let synced = self.state.sync_ledger().map_err(|error| self.refused(&error));
+        if let Some(reason) = self.no_room.take() {
+            self.inbox.push_back(Input::Room(Err(reason)));
+        }
         for key in self.ended.drain(..) {
             let is_written = self.written.iter().all(|(_, result)| result.is_ok());
             if synced.is_ok() && is_written && self.commands.remove(&key) {
@@ -351,6 +383,29 @@ impl Driver {
                 Err(reason) => Input::WriteFailed { write, reason },
             });
         }
+    }
+
+    fn written(&mut self, write: WriteId, result: io::Result<()>) {
+        let result = result.map_err(|error| self.refused(&error));
+        self.written.push((write, result));
+    }
+
+    fn refused(&mut self, error: &io::Error) -> String {
+        if lacks_room(error) {
+            self.no_room = Some(self.full(error));
+        }
+        error.to_string()
+    }
+
+    fn full(&self, error: &io::Error) -> String {
+        format!("{}: {error}", self.state.path().display())
+    }
+
+    /// Whether what was refused for want of room has room now that the reserve was given up for it.
+    fn makes_room(&mut self, result: &io::Result<()>) -> bool {
+        let Some(error) = result.as_ref().err().filter(|error| lacks_room(*error)) else { return false };
+        self.no_room = Some(self.full(error));
+        self.state.spend_reserve()
     }
 
     fn begin(&mut self, job: Job, before: Option<Before>, theirs: Vec<Before>) {
@@ -388,7 +443,11 @@ impl Driver {
     fn done(&mut self, task: Id, done: Done) {
         muster_host::sys::give_back_memory();
         match done {
-            Done::Captured { key, before } => self.inbox.push_back(Input::Captured { key, before }),
+            Done::Captured { key, before } => {
+                if self.runs.ended(key, task) {
+                    self.inbox.push_back(Input::Captured { key, before });
+                }
+            }
             Done::Guarded { key, undo } => {
                 if self.runs.ended(key, task) {
                     let (undo, challenge) = match challenge() {
@@ -505,8 +564,14 @@ impl Driver {
 fn challenge() -> Result<Vec<u8>, RunError> {
     let random = tls::random::<CHALLENGE_BYTES>();
     let failed =
-        |error: rustls::Error| RunError { reason: format!("no random bytes: {error}"), permanent: false };
+        |error: rustls::Error| RunError { reason: format!("no random bytes: {error}"), retry: Retry::Later };
     random.map(|bytes| bytes.to_vec()).map_err(failed)
+}
+
+/// What the entry is for frees room: a removal, from its acceptance to its end.
+fn removes(entry: &Entry) -> bool {
+    let mut jobs = [&entry.current, &entry.next].into_iter().flatten();
+    !entry.exists() || jobs.any(|accepted| accepted.job.action.removes())
 }
 
 /// The entry says for good how the job ended: nobody asks for the end of its run any more.

@@ -4,17 +4,19 @@ mod account;
 mod deployment;
 mod look;
 mod name;
+mod owners;
 mod package;
 mod sysctl;
 mod undo;
 mod unit;
 
 use std::collections::BTreeSet;
-use std::io;
+use std::error::Error;
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use muster_agent_core::{Before, Entry, Found, RunError};
+use muster_agent_core::{Before, Entry, Found, Retry, RunError};
 use muster_host::account::Accounts;
 use muster_host::documents::Documents;
 use muster_host::facts::Server;
@@ -37,6 +39,7 @@ use serde::de::DeserializeOwned;
 pub(crate) use deployment::tried_again;
 pub use look::Seen;
 use name::name_failed;
+pub use owners::Owners;
 use undo::Undo;
 
 /// This server.
@@ -67,6 +70,8 @@ pub struct Host {
     pub contents: PathBuf,
     /// How files were when what they decide on was as desired.
     pub seen: Seen,
+    /// Which resource has which file.
+    pub owners: Owners,
 }
 
 /// A job that was run.
@@ -136,17 +141,24 @@ impl Host {
     ///
     /// # Errors
     /// Nothing was changed.
-    pub async fn capture(&self, spec: &Spec, known: Vec<Before>, own: bool) -> Result<Before, RunError> {
+    pub async fn capture(
+        &self,
+        resource: ResourceId,
+        spec: &Spec,
+        known: Vec<Before>,
+        own: bool,
+    ) -> Result<Before, RunError> {
         match spec {
             Spec::Dummy(_) | Spec::Deployment(_) => Ok(Before::new(Vec::new())),
-            Spec::File(file) => match known.into_iter().next() {
-                Some(known) => Ok(known),
-                None => {
-                    let there = self.files.capture(file).await.map_err(file_failed)?;
-                    let ours = own && there.content() == Some(digest(&file.content));
-                    Ok(Before::new(if ours { FileBefore::Absent } else { there }.encode()))
+            Spec::File(file) => {
+                self.owners.claim(&self.files, resource, file)?;
+                if let Some(known) = known.into_iter().next() {
+                    return Ok(known);
                 }
-            },
+                let there = self.files.capture(file).await.map_err(file_failed)?;
+                let ours = own && there.content() == Some(digest(&file.content));
+                Ok(Before::new(if ours { FileBefore::Absent } else { there }.encode()))
+            }
             Spec::Network(config) => {
                 let (document, mapping) = parsed(config)?;
                 let mut before = Snapshot::default();
@@ -317,6 +329,7 @@ impl Host {
             self.files.restore(resource, file, &before).await.map_err(file_failed)?;
             return Ok(Observed::default());
         }
+        self.owners.claim(&self.files, resource, file)?;
         let fetched;
         let source = match &file.content {
             Content::Inline(bytes) => Source::Bytes(bytes),
@@ -352,7 +365,7 @@ impl Host {
 async fn dummy_run(dummy: &Dummy, action: Action) -> Result<Observed, RunError> {
     tokio::time::sleep(Duration::from_millis(dummy.milliseconds)).await;
     if dummy.fail == Some(FailOn::Any) || dummy.fail == Some(FailOn::Action(action)) {
-        return Err(RunError { reason: "told to fail".into(), permanent: false });
+        return Err(RunError { reason: "told to fail".into(), retry: Retry::Later });
     }
     Ok(match action {
         Action::Create | Action::Update => Observed { attributes: dummy.values.clone() },
@@ -411,7 +424,7 @@ fn without(mut before: Snapshot, theirs: &[Before]) -> Result<Snapshot, RunError
 /// It is too large.
 pub fn encoded(what: &impl Serialize) -> Result<Before, RunError> {
     let bytes = muster_host::packed::pack(what);
-    bytes.map(Before::new).map_err(|error| RunError { reason: error.to_string(), permanent: true })
+    bytes.map(Before::new).map_err(|error| RunError { reason: error.to_string(), retry: Retry::Never })
 }
 
 fn decoded<T: DeserializeOwned>(before: &Before) -> Result<T, RunError> {
@@ -420,11 +433,24 @@ fn decoded<T: DeserializeOwned>(before: &Before) -> Result<T, RunError> {
 
 fn damaged() -> RunError {
     let reason = "the record of what was there before Muster is damaged: put it back by hand".into();
-    RunError { reason, permanent: true }
+    RunError { reason, retry: Retry::Never }
 }
 
 fn file_failed(error: FileError) -> RunError {
-    RunError { reason: error.to_string(), permanent: error.is_permanent() }
+    failed(&error, error.is_permanent())
+}
+
+/// A want of room counts more than whether the failure is permanent else.
+fn failed(error: &(dyn Error + 'static), permanent: bool) -> RunError {
+    let retry = if lacks_room(error) { Retry::WhenRoom } else { Retry::unless(permanent) };
+    RunError { reason: error.to_string(), retry }
+}
+
+/// A disk was full, or the agent's user has no more of it.
+pub(crate) fn lacks_room(error: &(dyn Error + 'static)) -> bool {
+    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    matches!(kind, Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded))
+        || error.source().is_some_and(lacks_room)
 }
 
 fn network_not_run(error: NetError) -> NotRun {
@@ -438,7 +464,7 @@ fn network_failed(error: NetError) -> RunError {
         &error,
         NetError::Document(_) | NetError::Plan(_) | NetError::Neighbour(NeighbourError::Ifupdown { .. })
     );
-    RunError { reason: muster_host::net::chain(&error), permanent }
+    RunError { reason: muster_host::net::chain(&error), retry: Retry::unless(permanent) }
 }
 
 #[cfg(test)]

@@ -18,9 +18,10 @@ mod record;
 mod settings;
 mod signals;
 mod state_dir;
+mod token;
 mod yaml;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -55,7 +56,7 @@ const WRONG_USAGE: u8 = 2;
 fn main() -> ExitCode {
     muster_host::sys::set_allocator();
     let mut arguments = std::env::args_os();
-    let called = arguments.next().map(std::path::PathBuf::from).unwrap_or_default();
+    let called = arguments.next().map(PathBuf::from).unwrap_or_default();
     if called.file_name().is_some_and(|name| name == os_net_config::NAME) {
         return os_net_config::main(arguments.collect());
     }
@@ -166,7 +167,8 @@ fn run(cli: &Cli, settings: &Settings) -> anyhow::Result<()> {
                 boot(&network, settings).await
             }
             Verb::Join { token, name, check } => {
-                let token: JoinToken = token.parse()?;
+                let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
+                let token = token.read(credentials.as_deref())?;
                 let name = node_name(name.as_deref())?;
                 check_join(&token, &name).await?;
                 if *check {
@@ -183,7 +185,7 @@ fn run(cli: &Cli, settings: &Settings) -> anyhow::Result<()> {
                 let state = open_state(state_dir).await?;
                 let Some(identity) = state.identity()? else {
                     bail!(
-                        "this server has not joined a site: run 'muster-agent join TOKEN' with a token from \
+                        "this server has not joined a site: run 'muster-agent join --token -' and give it a token from \
                          'muster node token'"
                     )
                 };
@@ -279,6 +281,7 @@ fn host(state: &StateDir, settings: &Settings) -> Host {
         server: Server::default(),
         contents: state.fetch(),
         seen: host::Seen::default(),
+        owners: host::Owners::default(),
     }
 }
 

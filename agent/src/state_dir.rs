@@ -4,6 +4,7 @@
 //!   lock              held while an agent runs        epoch            the highest one seen
 //!   identity          keys and certificates (0600)    ledger/<id>      one record per resource
 //!   before/<digest>   large files that were there     fetch/<digest>   contents on their way
+//!   reserve           room for records of removals
 //!   net-local         what 'net apply' has to put back  local.sock       where documents are handed over
 //!   flows/<bridge>    the log of a flow table         runs/<id>        a command that runs, or has ended
 //!   apply-config/, json-files/                        what deployments left: see the host's documents
@@ -14,13 +15,13 @@
 //! controller finds out by the ledger's digest and sends the job again.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use muster_agent_core::Entry;
 use muster_agent_link::Identity;
-use muster_shared::{Epoch, ResourceId};
+use muster_shared::{Epoch, EpochId, ResourceId};
 use thiserror::Error;
 
 use crate::record::{self, Read};
@@ -57,6 +58,10 @@ pub struct StateDir {
     _lock: File,
 }
 
+/// Room that is kept so that a full disk can still record the removal of what fills it.
+const RESERVE: &str = "reserve";
+const RESERVE_BYTES: usize = 1024 * 1024;
+
 impl StateDir {
     /// Makes what is missing and takes the lock.
     ///
@@ -82,7 +87,14 @@ impl StateDir {
             .open(&lock_path)
             .map_err(at(&lock_path))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
+            Ok(()) => {
+                let state = Self { path: path.to_owned(), _lock: lock };
+                // Without it removals wait for room as well.
+                if !path.join(RESERVE).exists() {
+                    let _ = state.find_room();
+                }
+                Ok(state)
+            }
             Err(TryLockError::WouldBlock) => Err(StateError::Locked { path: path.to_owned() }),
             Err(TryLockError::Error(source)) => Err(at(&lock_path)(source)),
         }
@@ -142,15 +154,19 @@ impl StateDir {
     ///
     /// # Errors
     /// [`StateError::Io`].
-    pub fn epoch(&self) -> Result<Epoch, StateError> {
+    pub fn epoch(&self) -> Result<EpochId, StateError> {
         let path = self.path.join("epoch");
         match record::read(&path) {
             Ok(Read::Whole(epoch)) => Ok(epoch),
-            Ok(Read::Absent) => Ok(Epoch::default()),
-            Ok(Read::Corrupt) => {
-                self.move_aside(&path)?;
-                Ok(Epoch::default())
-            }
+            Ok(Read::Absent) => Ok(EpochId::default()),
+            // One without bits is of an older agent.
+            Ok(Read::Corrupt) => match record::read::<Epoch>(&path) {
+                Ok(Read::Whole(number)) => Ok(number.into()),
+                Ok(Read::Absent | Read::Corrupt) | Err(_) => {
+                    self.move_aside(&path)?;
+                    Ok(EpochId::default())
+                }
+            },
             Err(source) => Err(StateError::Io { path, source }),
         }
     }
@@ -159,7 +175,7 @@ impl StateDir {
     ///
     /// # Errors
     /// It is as it was.
-    pub fn write_epoch(&self, epoch: Epoch) -> io::Result<()> {
+    pub fn write_epoch(&self, epoch: EpochId) -> io::Result<()> {
         record::write(&self.path.join("epoch"), &epoch)?;
         record::sync_directory(&self.path)
     }
@@ -219,6 +235,30 @@ impl StateDir {
     /// The entry is as it was.
     pub fn write_entry(&self, entry: &Entry) -> io::Result<()> {
         record::write(&self.entry_path(entry.resource), entry)
+    }
+
+    /// Gives up the room that is kept for removals; whether there was any.
+    pub fn spend_reserve(&self) -> bool {
+        fs::remove_file(self.path.join(RESERVE)).is_ok()
+    }
+
+    /// Sees whether there is as much room again as is kept for removals, and keeps it.
+    ///
+    /// # Errors
+    /// There is not.
+    pub fn find_room(&self) -> io::Result<()> {
+        let new = self.path.join(RESERVE).with_added_extension("new");
+        let kept = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new);
+        // Zeros would take no room on some file systems.
+        let kept = kept.and_then(|mut file| {
+            file.write_all(&vec![0xa5; RESERVE_BYTES])?;
+            file.sync_all()?;
+            fs::rename(&new, self.path.join(RESERVE))
+        });
+        if kept.is_err() {
+            let _ = fs::remove_file(&new);
+        }
+        kept
     }
 
     /// Makes the entries written before durable.

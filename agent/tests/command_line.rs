@@ -35,8 +35,9 @@ fn one_line_says_what_to_do_and_the_exit_code_what_kind_of_error() {
     let (toml, yaml) = (dir.path().join("bad.toml"), dir.path().join("bad.yaml"));
     let (toml, yaml) = (toml.to_str().unwrap(), yaml.to_str().unwrap());
     for (arguments, code, want) in [
-        (&[][..], 1, "muster-agent join TOKEN"),
-        (&["join"], 2, "join takes one TOKEN"),
+        (&[][..], 1, "muster-agent join --token -"),
+        (&["join"], 2, "with --token - on standard input"),
+        (&["join", "--token-file", "/no/such"], 2, "cannot read the join token from /no/such"),
         (&["join", "nonsense", "--name", "web-1"], 2, "must begin with 'muster1-'"),
         (&["join", "muster1-AAAA", "--name", "web-1"], 2, "damaged"),
         (&["--config", toml, "--check-config"], 2, "state_dri"),

@@ -38,6 +38,7 @@ pub struct Controller {
     /// Database and keys.
     pub data_dir: PathBuf,
     /// Where agents connect: MQTT 5 over TLS 1.3.
+    #[serde(deserialize_with = "socket_address")]
     pub listen: SocketAddr,
     /// Addresses that join tokens carry, `host:port`; by default this host's name with the port of `listen`.
     pub addresses: Vec<String>,
@@ -221,8 +222,16 @@ impl Settings {
             heartbeat: Duration::from_secs(self.limits.heartbeat),
             quiet: Duration::from_secs(self.limits.quiet),
             revisions_kept: self.limits.revisions_kept,
+            ..muster_engine::Limits::default()
         }
     }
+}
+
+fn socket_address<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map_err(|_invalid| {
+        serde::de::Error::custom(format!("'{text}': want ADDRESS:PORT, such as 0.0.0.0:8883 or [::]:8883"))
+    })
 }
 
 #[cfg(test)]
@@ -265,6 +274,7 @@ mod tests {
             ("[limits]\nevents_kept = 0\n", "limits.events_kept"),
             ("[limits]\ndatabase_bytes = 4096\n", "limits.database_bytes"),
             ("[controller]\nlisten = \"nowhere\"\n", "listen"),
+            ("[controller]\nlisten = \"nowhere\"\n", "'nowhere': want ADDRESS:PORT, such as 0.0.0.0:8883"),
             ("[log]\nformat = \"xml\"\n", "xml"),
             ("[limits\n", "controller.toml"),
         ] {

@@ -1,7 +1,8 @@
-//! The data directory: made with tight permissions, used by one controller at a time.
+//! The data directory: made with tight permissions, used by one controller at a time, all of it its owner's.
 
 use std::fs::{self, File, TryLockError};
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, lchown};
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -25,4 +26,27 @@ pub fn open(path: &Path) -> anyhow::Result<File> {
         Err(TryLockError::WouldBlock) => anyhow::bail!("another controller uses {shown}"),
         Err(TryLockError::Error(error)) => Err(error).with_context(|| format!("cannot lock {shown}")),
     }
+}
+
+/// What root made in the directory belongs to the directory's owner from then on: the controller runs as that.
+///
+/// # Errors
+/// [`io::Error`]: it cannot be read or given away.
+pub fn give_to_owner(path: &Path) -> io::Result<()> {
+    let owner = fs::metadata(path)?;
+    give(path, owner.uid(), owner.gid())
+}
+
+fn give(folder: &Path, user: u32, group: u32) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let found = entry.metadata()?; // of a link itself
+        if (found.uid(), found.gid()) != (user, group) {
+            lchown(entry.path(), Some(user), Some(group))?;
+        }
+        if found.is_dir() {
+            give(&entry.path(), user, group)?;
+        }
+    }
+    Ok(())
 }

@@ -4,34 +4,40 @@
 //!   requests, link events, time ──▶ engine ──▶ one transaction ──▶ messages, answers, watchers
 //! ```
 //!
-//! What arrives while a commit runs waits and shares the next one: no fixed delay. If the store cannot write (a
-//! full disk), what was in hand is answered with that, the engine is built again from what is durable, agents
-//! are disconnected so that they say again what was lost, and until a probe succeeds only reads are answered.
+//! What arrives while a commit runs waits and shares the next one: no fixed delay. A commit for which the database is
+//! busy is tried again. If it fails otherwise (no room, a broken disk, our own mistake), what was in hand is answered
+//! with that, and the engine is built again from what is durable. Agents keep their connections: each is greeted once
+//! more and says again what was lost (`here.rs`). Until a probe succeeds only reads are answered; after a mistake there
+//! is nothing to wait for, unless it comes again (`mistake.rs`).
 
 mod handle;
+mod here;
+mod mistake;
 mod turn;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use muster_engine::view::StackView;
 use muster_engine::{Answer, Config, JoinAsk, Refusal, Request};
 use muster_shared::model::Down;
 use muster_shared::{MonoTime, NodeId, StackName};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
 use handle::{Ask, Query, Watcher};
-pub use handle::{DriverHandle, DriverInbox, channel};
+pub use handle::{Busy, DriverHandle, DriverInbox, Look, channel};
 pub use turn::{Told, Turns};
 
-use crate::link::{JoinGrant, LinkEvent, LinkHandle, NotJoined};
+use crate::link::intake::Intake;
+use crate::link::{Grant, JoinGrant, Keys, LinkEvent, LinkHandle, NotJoined};
 use crate::store::{Store, StoreError};
 
-/// Inputs in one turn: bounds how long a commit can get, and with it how long an answer can take.
-const TURN_MAX: usize = 8192;
-/// Link events that wait; more hold their connections up.
-pub const LINK_EVENTS_MAX: usize = 4096;
+/// Of operators in one turn: bounds how long a commit can get, and with it how long an answer can take. What agents say
+/// in a turn is bounded where it waits.
+const ASKS_IN_TURN: usize = 1024;
 /// Deleted stacks whose end can still be watched for.
 const GONE_MAX: usize = 1000;
 /// Templates with fewer resources are freed in the turn: that takes a millisecond.
@@ -43,6 +49,8 @@ const WATCHERS_MAX: usize = 4096;
 pub trait Outbox {
     /// Sends, or drops: the resync repairs it.
     fn send(&self, node: &NodeId, connection: u64, messages: &[Down]);
+    /// Sends a part of a content, or drops it: the agent asks again.
+    fn send_chunk(&self, grant: Grant);
     /// Ends the node's connection.
     fn close(&self, node: &NodeId);
 }
@@ -50,6 +58,10 @@ pub trait Outbox {
 impl Outbox for LinkHandle {
     fn send(&self, node: &NodeId, connection: u64, messages: &[Down]) {
         LinkHandle::send(self, node, connection, messages);
+    }
+
+    fn send_chunk(&self, grant: Grant) {
+        LinkHandle::send_chunk(self, grant);
     }
 
     fn close(&self, node: &NodeId) {
@@ -95,6 +107,8 @@ pub struct Driver<S, O> {
     queries: Vec<Query>,
     /// Stacks whose delete has ended: the traversal that did it, newest last.
     gone: VecDeque<(StackName, u64)>,
+    /// For whoever asks what keeps it.
+    writing: Arc<AtomicBool>,
 }
 
 impl<S: Store, O: Outbox> Driver<S, O> {
@@ -116,11 +130,20 @@ impl<S: Store, O: Outbox> Driver<S, O> {
             intent_watchers: Vec::new(),
             queries: Vec::new(),
             gone: VecDeque::new(),
+            writing: Arc::default(),
         })
     }
 
+    /// Keeps this table of nodes' keys.
+    #[must_use]
+    pub fn with_keys(mut self, keys: Keys) -> Self {
+        self.turns.keep(keys);
+        self
+    }
+
     /// Runs until [`DriverHandle::stop`], or until all handles are gone.
-    pub async fn run(mut self, mut inbox: DriverInbox, mut link: mpsc::Receiver<LinkEvent>) {
+    pub async fn run(mut self, mut inbox: DriverInbox, mut link: Intake) {
+        self.writing = Arc::clone(&inbox.writing);
         self.wake();
         self.turn_over();
         loop {
@@ -128,38 +151,52 @@ impl<S: Store, O: Outbox> Driver<S, O> {
                 Some(due) => self.started + due.0,
                 None => Instant::now() + Duration::from_secs(3600),
             };
-            // While nothing can be written, what agents say waits with them.
-            let writable = self.turns.read_only().is_none();
+            // What comes while the database is busy waits for it, and shares the next commit.
+            let takes = !self.turns.is_busy();
             tokio::select! {
                 biased;
-                // First: neither operators nor agents can keep what is due from happening.
-                _ = timeout_at(wake.into(), std::future::pending::<()>()) => self.wake(),
-                ask = inbox.0.recv() => match ask {
+                // First: neither operators nor agents can keep what is due from happening. But what waits is taken before
+                // it in this turn: after a stall, it may say that nothing is due any more.
+                _ = timeout_at(wake.into(), std::future::pending::<()>()) => {}
+                ask = inbox.asks.recv(), if takes => match ask {
                     None | Some(Ask::Stop) => return,
                     Some(ask) => self.ask(ask),
                 },
-                event = link.recv(), if writable => match event {
-                    None => return,
-                    Some(event) => self.link_event(event),
+                open = link.ready(), if takes => if !open {
+                    return;
                 },
             }
             // What came meanwhile shares the commit.
-            for _ in 1..TURN_MAX {
-                match inbox.0.try_recv() {
-                    Ok(Ask::Stop) => {
-                        self.turn_over();
-                        return;
-                    }
-                    Ok(ask) => self.ask(ask),
-                    Err(_) if self.turns.read_only().is_some() => break,
-                    Err(_) => match link.try_recv() {
-                        Ok(event) => self.link_event(event),
-                        Err(_) => break,
-                    },
+            let mut stops = false;
+            if !self.turns.is_busy() {
+                stops = self.take_asks(&mut inbox);
+                link.begin_turn();
+                while let Some(event) = link.take() {
+                    self.link_event(event);
                 }
             }
+            self.wake_if_due();
             self.turn_over();
+            if stops {
+                return;
+            }
         }
+    }
+
+    /// Takes what operators ask; true if it is the end.
+    fn take_asks(&mut self, inbox: &mut DriverInbox) -> bool {
+        for _ in 1..ASKS_IN_TURN {
+            match inbox.asks.try_recv() {
+                Ok(Ask::Stop) => return true,
+                Ok(ask) => self.ask(ask),
+                Err(_) => break,
+            }
+        }
+        false
+    }
+
+    fn set_writing(&self, writing: bool) {
+        self.writing.store(writing, Ordering::Relaxed);
     }
 
     fn now(&self) -> MonoTime {
@@ -168,7 +205,17 @@ impl<S: Store, O: Outbox> Driver<S, O> {
 
     fn wake(&mut self) {
         let now = self.now();
+        // Where nothing could be written, it tries whether it can.
+        self.set_writing(self.turns.read_only().is_some() || self.turns.is_busy());
         self.turns.wake(now);
+        self.set_writing(self.turns.is_busy());
+    }
+
+    fn wake_if_due(&mut self) {
+        let now = self.now();
+        if self.turns.poll_timeout().is_some_and(|due| due <= now) {
+            self.wake();
+        }
     }
 
     fn ask(&mut self, ask: Ask) {
@@ -226,19 +273,14 @@ impl<S: Store, O: Outbox> Driver<S, O> {
                 };
                 self.request(Request::Join(ask), Waiter::Joiner(reply));
             }
-            // The asker may have given up.
-            LinkEvent::NodeKey { node, reply } => {
-                let look = move |engine: &muster_engine::Engine| {
-                    let _ = reply.send(engine.node_seal(&node));
-                };
-                self.queries.push(Box::new(look));
-            }
         }
     }
 
     /// Commits, lets leave, and tells those who wait.
     fn turn_over(&mut self) {
+        self.set_writing(true);
         let told = self.turns.turn_over(self.now());
+        self.set_writing(self.turns.is_busy());
         self.gone.extend(told.ended);
         while self.gone.len() > GONE_MAX {
             self.gone.pop_front();
@@ -253,7 +295,7 @@ impl<S: Store, O: Outbox> Driver<S, O> {
             drop(tokio::task::spawn_blocking(move || drop(told.discarded)));
         }
         for look in std::mem::take(&mut self.queries) {
-            look(self.turns.engine());
+            look(&Look { engine: self.turns.engine(), read_only: self.turns.read_only() });
         }
         self.serve_watchers();
     }

@@ -4,7 +4,10 @@ pub mod api;
 pub mod config;
 pub mod data_dir;
 pub mod driver;
+#[cfg(debug_assertions)]
+pub mod faults;
 pub mod link;
 pub mod pki;
+pub mod pulse;
 pub mod signals;
 pub mod store;

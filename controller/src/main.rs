@@ -1,18 +1,20 @@
 //! `muster-controller`: reads its settings, opens store, link and API, and runs the driver loop.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use muster_controller::config::{LogFormat, Settings};
-use muster_controller::driver::{self, Driver, DriverInbox, LINK_EVENTS_MAX};
-use muster_controller::link::{DirectConfig, DirectLink, LinkEvent, LinkHandle, direct};
+use muster_controller::driver::{self, Driver, DriverInbox};
+use muster_controller::link::intake::{self, Feed, Intake};
+use muster_controller::link::{DirectConfig, DirectLink, Keys, LinkHandle, ReadContent, direct};
 use muster_controller::pki::Pki;
-use muster_controller::store::{KeyFile, Reader, Sqlite};
+use muster_controller::store::{KeyFile, Reader, Sqlite, backup};
 use muster_controller::{api, signals};
-use tokio::sync::mpsc;
+use muster_shared::wire::CHUNK_MAX;
+use tokio::sync::oneshot;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::reload;
@@ -57,10 +59,21 @@ struct Cli {
 enum Verb {
     /// Copies the database and the site's keys to a new file, also while the controller runs
     #[command(after_help = "Example: muster-controller backup /var/backups/muster.db\n\n\
-                            Whoever has the file can speak for the site: keep it in a safe place.\n\
-                            The key of the secrets in it is not in it: keep a copy of that in another.")]
+                            Secrets and keys in it are sealed with the key in secrets.key, which is not in it: keep a \
+                            copy of that in another place. To restore, both are needed.")]
     Backup {
         /// The new file
+        file: PathBuf,
+        /// Leaves the site's keys out; the folder 'pki' of the data directory must then be kept by other means
+        #[arg(long)]
+        without_keys: bool,
+    },
+    /// Makes the site that a backup was made of, in a data directory that has none
+    #[command(after_help = "Example: muster-controller restore /var/backups/muster.db\n\n\
+                            The key of its secrets must be in its place first (secrets.key in the data directory, or \
+                            --key-file). Agents come back by themselves once the controller runs where they look for it.")]
+    Restore {
+        /// What 'backup' wrote
         file: PathBuf,
     },
     /// Seals all secrets in the database with a new key; the controller must not be running
@@ -85,7 +98,8 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let done = match cli.verb {
-        Some(Verb::Backup { file }) => backup(&settings, &file),
+        Some(Verb::Backup { file, without_keys }) => back_up(&settings, &file, without_keys),
+        Some(Verb::Restore { file }) => restore(&settings, &file),
         Some(Verb::Rekey) => rekey(&settings),
         None => run(settings, cli.config),
     };
@@ -117,12 +131,37 @@ fn settings(cli: &Cli) -> anyhow::Result<Settings> {
     Ok(settings)
 }
 
-fn backup(settings: &Settings, file: &std::path::Path) -> anyhow::Result<()> {
-    let (database, key_file) = (settings.database(), settings.key_file());
-    anyhow::ensure!(database.exists(), "there is no database at {}", database.display());
-    Sqlite::backup(&database, &settings.controller.data_dir.join("pki"), file)?;
+fn place(settings: &Settings) -> backup::Place {
+    backup::Place {
+        data_dir: settings.controller.data_dir.clone(),
+        database: settings.database(),
+        key_file: settings.key_file(),
+    }
+}
+
+fn back_up(settings: &Settings, file: &Path, without_keys: bool) -> anyhow::Result<()> {
+    let place = place(settings);
+    anyhow::ensure!(place.database.exists(), "there is no database at {}", place.database.display());
+    let with = if without_keys { backup::With::NoKeys } else { backup::With::Keys };
+    backup::backup(&place, file, with)?;
     println!("{}", file.display());
-    eprintln!("its secrets open with {} alone: keep a copy of that apart from it", key_file.display());
+    eprintln!("it opens with {} alone: keep a copy of that apart from it", place.key_file.display());
+    Ok(())
+}
+
+fn restore(settings: &Settings, file: &Path) -> anyhow::Result<()> {
+    let place = place(settings);
+    anyhow::ensure!(file.is_file(), "there is no file {}", file.display());
+    let _lock = muster_controller::data_dir::open(&place.data_dir).context("stop the controller first")?;
+    anyhow::ensure!(
+        !place.database.exists(),
+        "there is a site already ({}): move it away, or give another --data-dir",
+        place.database.display()
+    );
+    backup::restore(file, &place)?;
+    muster_controller::data_dir::give_to_owner(&place.data_dir)?;
+    println!("{}", place.database.display());
+    eprintln!("agents come back once the controller runs where they look for it");
     Ok(())
 }
 
@@ -134,6 +173,7 @@ fn rekey(settings: &Settings) -> anyhow::Result<()> {
     let mut store = Sqlite::open(&database, &key_file).context("the database cannot be opened")?;
     let old = store.key().id();
     let new = store.rekey(&KeyFile::at(&key_file))?;
+    muster_controller::data_dir::give_to_owner(&settings.controller.data_dir)?;
     println!("{}: {new}, was {old}", key_file.display());
     Ok(())
 }
@@ -158,62 +198,88 @@ fn run(settings: Settings, config_file: Option<PathBuf>) -> anyhow::Result<()> {
     let log = log(&settings)?;
     let data_dir = &settings.controller.data_dir;
     let _lock = muster_controller::data_dir::open(data_dir)?;
-    let pki = Arc::new(Pki::open(data_dir).context("the site's keys cannot be read or made")?);
     let store = Sqlite::open(&settings.database(), &settings.key_file())
         .and_then(|store| store.within(settings.bounds()));
-    let store = store.context("the database cannot be opened")?;
+    let mut store = store.context("the database cannot be opened")?;
+    store.settle(data_dir)?;
+    let pki = Arc::new(Pki::open(data_dir).context("the site's keys cannot be read or made")?);
     let reader = Reader::open(&settings.database(), &store.key()).context("the database cannot be opened")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let (handle, inbox) = driver::channel();
-    runtime.block_on(async {
-        let (events, from_link) = mpsc::channel(LINK_EVENTS_MAX);
-        let link = listen(&settings, &pki, events).await?;
-        let driver = spawn_driver(&settings, store, link.handle(), inbox, from_link)?;
+    let served = runtime.block_on(async {
+        let (feed, from_link) = intake::channel(intake::fair::Bounds::default());
+        let keys = Keys::default();
+        let link = listen(&settings, &pki, feed, keys.clone()).await?;
+        link.handle().serve_contents(&contents(&settings, &store)?);
+        let (driver, driver_ended) = spawn_driver(&settings, store, (link.handle(), keys), inbox, from_link)?;
         let config = api::ApiConfig {
+            name: host_name(),
+            store: format!("sqlite:{}", settings.database().display()),
             socket: settings.controller.api_socket.clone(),
             addresses: addresses(&settings, link.local_addr().port()),
             body_max: settings.limits.api_body,
             template_max: settings.limits.template,
             flow_rules_max: settings.limits.flow_rules,
         };
-        let api = api::serve(config, handle.clone(), reader, Arc::clone(&pki)).await?;
+        let mut api = api::serve(config, handle.clone(), reader, Arc::clone(&pki)).await?;
         tracing::info!(site = %pki.site(), listen = %link.local_addr(), api = %settings.controller.api_socket.display(),
             "ready");
-        signals::run(|| match Settings::read(config_file.as_deref(), std::env::vars()) {
+        let reload = || match Settings::read(config_file.as_deref(), std::env::vars()) {
             Ok(fresh) => match EnvFilter::try_new(&fresh.log.level) {
                 Ok(filter) => drop(log.reload(filter)), // fails only if the subscriber is gone
                 Err(error) => tracing::error!(%error, "log.level is left as it was"),
             },
             Err(error) => tracing::error!("the settings are left as they were: {error:#}"),
-        })
-        .await?;
+        };
+        let endpoint = link.handle();
+        // Without one of the three the others would seem well and do nothing: whoever started this starts it again.
+        let ended = tokio::select! {
+            told = signals::run(&handle, reload) => { told?; None }
+            _ = driver_ended => Some("driver"),
+            () = api.ended() => Some("API"),
+            () = endpoint.ended() => Some("agents' endpoint"),
+        };
+        if let Some(part) = ended {
+            anyhow::bail!("the {part} ended, and so does the controller: the log says why; please report it");
+        }
         tracing::info!("stopping");
         api.stop().await;
         link.handle().shutdown().await;
         handle.stop().await;
         drop(tokio::task::spawn_blocking(move || driver.join()).await);
         anyhow::Ok(())
-    })?;
+    });
     // Whatever is still open has had its time.
     runtime.shutdown_timeout(std::time::Duration::from_millis(500));
-    Ok(())
+    served
 }
 
-async fn listen(
-    settings: &Settings,
-    pki: &Arc<Pki>,
-    events: mpsc::Sender<LinkEvent>,
-) -> anyhow::Result<DirectLink> {
+/// What nodes fetch is read over a connection of its own: neither the driver nor the API waits for it.
+fn contents(settings: &Settings, store: &Sqlite) -> anyhow::Result<ReadContent> {
+    let reader = Reader::open(&settings.database(), &store.key()).context("the database cannot be opened")?;
+    Ok(Arc::new(move |digest, offset| {
+        let read = reader.content(digest, offset, CHUNK_MAX);
+        read.map(Option::unwrap_or_default).map_err(|error| error.to_string())
+    }))
+}
+
+async fn listen(settings: &Settings, pki: &Arc<Pki>, feed: Feed, keys: Keys) -> anyhow::Result<DirectLink> {
     let host =
         |address: &String| address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host).to_owned();
     let config = DirectConfig {
         listen: settings.controller.listen,
         names: settings.controller.addresses.iter().map(host).collect(),
+        keys,
         limits: direct::Limits { connections: settings.limits.connections, ..direct::Limits::default() },
     };
-    DirectLink::start(config, Arc::clone(pki), events)
+    DirectLink::start(config, Arc::clone(pki), feed)
         .await
         .with_context(|| format!("cannot listen on {}", settings.controller.listen))
+}
+
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    name.map_or_else(|_| "localhost".into(), |name| name.trim().to_owned())
 }
 
 /// What join tokens say.
@@ -223,30 +289,37 @@ fn addresses(settings: &Settings, port: u16) -> Vec<String> {
     }
     let listen = settings.controller.listen;
     if listen.ip().is_unspecified() {
-        let host =
-            std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_else(|_| "localhost".into());
-        vec![format!("{}:{port}", host.trim())]
+        vec![format!("{}:{port}", host_name())]
     } else {
         vec![std::net::SocketAddr::new(listen.ip(), port).to_string()]
     }
 }
 
-/// The driver has a thread of its own: its commits block.
+/// The driver has a thread of its own: its commits block. The receiver tells when that ends, also by a panic.
 fn spawn_driver(
     settings: &Settings,
     store: Sqlite,
-    link: LinkHandle,
+    (link, keys): (LinkHandle, Keys),
     inbox: DriverInbox,
-    from_link: mpsc::Receiver<LinkEvent>,
-) -> anyhow::Result<std::thread::JoinHandle<()>> {
+    from_link: Intake,
+) -> anyhow::Result<(std::thread::JoinHandle<()>, oneshot::Receiver<()>)> {
     let limits = settings.engine_limits();
+    let (high, low) = uuid::Uuid::new_v4().as_u64_pair();
+    let epoch_bits = high ^ low;
     let driver = Driver::new(store, link, move |epoch| muster_engine::Config {
         epoch,
+        epoch_bits,
         seed: *blake3::hash(uuid::Uuid::new_v4().as_bytes()).as_bytes(),
         limits,
     })
-    .context("the database cannot be read")?;
+    .context("the database cannot be read")?
+    .with_keys(keys);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let thread = std::thread::Builder::new().name("driver".into());
-    Ok(thread.spawn(move || runtime.block_on(driver.run(inbox, from_link)))?)
+    let (running, ended) = oneshot::channel();
+    let thread = thread.spawn(move || {
+        let _running = running;
+        runtime.block_on(driver.run(inbox, from_link));
+    })?;
+    Ok((thread, ended))
 }

@@ -33,6 +33,11 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use thiserror::Error;
 use time::{Duration, OffsetDateTime};
 
+/// Where the keys are in the data directory.
+pub const FOLDER: &str = "pki";
+/// The files in it: the site's name, the CA's key and certificate, the controller's sealing key.
+pub const FILES: [&str; 4] = ["site", "ca.key", "ca.crt", "seal.key"];
+
 /// The CA outlives the hardware: replacing it means joining every node again.
 const CA_DAYS: i64 = 20 * 365;
 /// Octets of the serial number of a node's certificate.
@@ -131,7 +136,7 @@ impl Pki {
     /// # Errors
     /// [`PkiError`]: nothing is half made, nothing that exists is changed.
     pub fn open(data_dir: &Path) -> Result<Self, PkiError> {
-        let dir = data_dir.join("pki");
+        let dir = data_dir.join(FOLDER);
         if !dir.exists() {
             create(data_dir, &dir)?;
         }
@@ -234,7 +239,6 @@ impl fmt::Debug for Pki {
     }
 }
 
-/// Makes the folder beside its place and moves it there, so that a crash leaves nothing half made.
 fn create(data_dir: &Path, dir: &Path) -> Result<(), PkiError> {
     let site = random::<5>()?.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let key = KeyPair::generate()?;
@@ -242,12 +246,26 @@ fn create(data_dir: &Path, dir: &Path) -> Result<(), PkiError> {
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     let certificate = params.self_signed(&key)?;
+    let [site_file, ca_key, ca_crt, seal_key] = FILES.map(str::to_owned);
     let files = [
-        ("site", format!("{site}\n").into_bytes()),
-        ("ca.key", key.serialize_pem().into_bytes()),
-        ("ca.crt", certificate.pem().into_bytes()),
-        ("seal.key", random::<32>()?.to_vec()),
+        (site_file, format!("{site}\n").into_bytes()),
+        (ca_key, key.serialize_pem().into_bytes()),
+        (ca_crt, certificate.pem().into_bytes()),
+        (seal_key, random::<32>()?.to_vec()),
     ];
+    place(data_dir, dir, &files)
+}
+
+/// Makes `<data_dir>/pki` from these [`FILES`], which a backup held.
+///
+/// # Errors
+/// [`PkiError`]: they are not the keys of a site, or the folder cannot be made; then there is none.
+pub fn put_back(data_dir: &Path, files: &[(String, Vec<u8>)]) -> Result<(), PkiError> {
+    place(data_dir, &data_dir.join(FOLDER), files)
+}
+
+/// Writes the folder beside its place and moves it there once it can be read: a crash leaves nothing half made.
+fn place(data_dir: &Path, dir: &Path, files: &[(String, Vec<u8>)]) -> Result<(), PkiError> {
     let new = data_dir.join("pki.new");
     let write = || -> io::Result<()> {
         match fs::remove_dir_all(&new) {
@@ -255,17 +273,19 @@ fn create(data_dir: &Path, dir: &Path) -> Result<(), PkiError> {
             _ => {}
         }
         DirBuilder::new().mode(0o700).create(&new)?;
-        for (name, content) in &files {
+        for (name, content) in files {
             let mut file =
                 OpenOptions::new().write(true).create_new(true).mode(0o600).open(new.join(name))?;
             file.write_all(content)?;
             file.sync_all()?;
         }
-        File::open(&new)?.sync_all()?;
-        fs::rename(&new, dir)?;
-        File::open(data_dir)?.sync_all()
+        File::open(&new)?.sync_all()
     };
-    write().map_err(|source| PkiError::Create { path: dir.to_owned(), source })
+    let failed = |source| PkiError::Create { path: dir.to_owned(), source };
+    write().map_err(failed)?;
+    load(&new)?;
+    let moved = fs::rename(&new, dir).and_then(|()| File::open(data_dir)?.sync_all());
+    moved.map_err(failed)
 }
 
 fn load(dir: &Path) -> Result<Pki, PkiError> {

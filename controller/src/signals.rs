@@ -5,29 +5,50 @@ use std::time::Duration;
 use sd_notify::NotifyState;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Runs until SIGTERM or SIGINT; `reload` is called on SIGHUP. The watchdog is kept from the same runtime that
-/// serves, so that a stuck one is restarted.
+use crate::driver::DriverHandle;
+use crate::pulse;
+
+/// Runs until SIGTERM or SIGINT; `reload` is called on SIGHUP. The watchdog is kept for as long as the driver answers,
+/// so that a stuck one is restarted.
 ///
 /// # Errors
 /// Signals cannot be listened to.
-pub async fn run(reload: impl Fn()) -> std::io::Result<()> {
+pub async fn run(driver: &DriverHandle, reload: impl Fn()) -> std::io::Result<()> {
     let mut term = signal(SignalKind::terminate())?;
     let mut int = signal(SignalKind::interrupt())?;
     let mut hup = signal(SignalKind::hangup())?;
+    #[cfg(debug_assertions)]
+    crate::faults::listen(driver)?;
     notify(NotifyState::Ready);
-    let watchdog = sd_notify::watchdog_enabled();
-    // Without a watchdog there is nothing to keep: wake rarely.
-    let period = watchdog.map_or(Duration::from_secs(3600), |timeout| timeout / 2);
+    let mut watchdog = std::pin::pin!(keep_watchdog(driver));
     loop {
         tokio::select! {
             _ = term.recv() => break,
             _ = int.recv() => break,
             _ = hup.recv() => reload(),
-            () = tokio::time::sleep(period) => notify(NotifyState::Watchdog),
+            () = watchdog.as_mut() => {}
         }
     }
     notify(NotifyState::Stopping);
     Ok(())
+}
+
+/// Never ends.
+async fn keep_watchdog(driver: &DriverHandle) {
+    match sd_notify::watchdog_enabled() {
+        Some(timeout) => {
+            pulse::follow(driver, timeout, |well| {
+                if well {
+                    notify(NotifyState::Watchdog);
+                }
+            })
+            .await;
+        }
+        None => loop {
+            // Nobody is to be told.
+            tokio::time::sleep(Duration::from_secs(3600)).await;
+        },
+    }
 }
 
 fn notify(state: NotifyState<'_>) {

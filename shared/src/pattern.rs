@@ -16,9 +16,40 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     rest.ends_with(last)
 }
 
+/// Whether a host's name is `pattern`, in which `*` stands for any characters of one label: it stops at dots.
+pub fn matches_host(pattern: &str, name: &str) -> bool {
+    let (mut patterns, mut labels) = (pattern.split('.'), name.split('.'));
+    loop {
+        match (patterns.next(), labels.next()) {
+            (Some(pattern), Some(label)) if matches(pattern, label) => {}
+            (None, None) => return true,
+            _ => return false,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::matches;
+    use super::{matches, matches_host};
+
+    #[test]
+    fn in_a_host_name_a_star_stops_at_dots() {
+        for (pattern, name, want) in [
+            ("web-1.example.org", "web-1.example.org", true),
+            ("web-*", "web-7", true),
+            ("web-*", "web-7.example.org", false),
+            ("web-*", "web-7.attacker.net", false),
+            ("web-*.example.org", "web-7.example.org", true),
+            ("web-*.example.org", "web-7.a.example.org", false),
+            ("web-*.example.org", "web-7.example.org.attacker.net", false),
+            ("*.example.*", "a.example.net", true),
+            ("*", "anything", true),
+            ("*", "anything.example.org", false),
+            ("*.*", "a", false),
+        ] {
+            assert_eq!(matches_host(pattern, name), want, "{pattern} {name}");
+        }
+    }
 
     #[test]
     fn patterns() {

@@ -20,6 +20,13 @@ pub type Nonce = [u8; 24];
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SealPublic(pub [u8; 32]);
 
+impl SealPublic {
+    /// Whether anything secret can come of it. Of a few values, zero among them, every secret key makes the same.
+    pub fn is_sound(&self) -> bool {
+        StaticSecret::from([1; 32]).diffie_hellman(&PublicKey::from(self.0)).was_contributory()
+    }
+}
+
 /// A secret X25519 key: 32 random bytes. Never shown.
 pub struct SealSecret(StaticSecret);
 
@@ -57,7 +64,8 @@ pub struct SealError;
 
 /// What node and controller share.
 pub struct Seal {
-    key: XChaCha20Poly1305,
+    /// None where everybody could know it: then nothing is sealed or opened.
+    key: Option<XChaCha20Poly1305>,
     site: SiteId,
     node: NodeId,
 }
@@ -71,13 +79,14 @@ impl Seal {
         let mut hasher = blake3::Hasher::new_derive_key("muster 2026 node and controller seal");
         hasher.update(shared.as_bytes()).update(&publics[0]).update(&publics[1]);
         let key = XChaCha20Poly1305::new(hasher.finalize().as_bytes().into());
+        let key = shared.was_contributory().then_some(key);
         Self { key, site, node }
     }
 
     /// Encrypts `body`. The same nonce must never be used twice.
     ///
     /// # Errors
-    /// Only for a body beyond the cipher's 256 GiB.
+    /// Only for a body beyond the cipher's 256 GiB, or a key that is none ([`SealPublic::is_sound`]).
     pub fn seal(
         &self,
         version: u8,
@@ -87,8 +96,8 @@ impl Seal {
     ) -> Result<Vec<u8>, SealError> {
         let mut buffer = Vec::with_capacity(body.len() + 16);
         buffer.extend_from_slice(body);
-        self.key
-            .encrypt_in_place(nonce.into(), &self.context(version, way), &mut buffer)
+        let key = self.key.as_ref().ok_or(SealError)?;
+        key.encrypt_in_place(nonce.into(), &self.context(version, way), &mut buffer)
             .map_err(|_| SealError)?;
         Ok(buffer)
     }
@@ -105,8 +114,8 @@ impl Seal {
         sealed: &[u8],
     ) -> Result<Vec<u8>, SealError> {
         let mut buffer = sealed.to_vec();
-        self.key
-            .decrypt_in_place(nonce.into(), &self.context(version, way), &mut buffer)
+        let key = self.key.as_ref().ok_or(SealError)?;
+        key.decrypt_in_place(nonce.into(), &self.context(version, way), &mut buffer)
             .map_err(|_| SealError)?;
         Ok(buffer)
     }
@@ -148,5 +157,18 @@ mod tests {
             altered[i] ^= 1;
             assert!(agent.open(1, Direction::Down, &nonce, &altered).is_err(), "byte {i}");
         }
+    }
+
+    #[test]
+    fn a_key_of_which_nothing_secret_comes_seals_and_opens_nothing() {
+        let mut one = [0; 32];
+        one[0] = 1;
+        for theirs in [SealPublic([0; 32]), SealPublic(one)] {
+            assert!(!theirs.is_sound(), "{theirs:?}");
+            let mine = SealSecret::from_bytes([1; 32]);
+            let seal = Seal::new(&mine, &theirs, "lab".parse().unwrap(), "web-1".parse().unwrap());
+            assert_eq!(seal.seal(1, Direction::Down, &[7; 24], b"job"), Err(SealError));
+        }
+        assert!(SealSecret::from_bytes([2; 32]).public().is_sound());
     }
 }

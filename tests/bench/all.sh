@@ -50,7 +50,7 @@ start() {
     --api-socket "$dir/api.sock" >"$dir/controller.log" 2>&1 &
   controller_pid=$!
   eventually 'the controller answers' muster node list
-  "$agent" --config "$dir/empty.toml" --state-dir "$dir/state" join "$(muster node token)" --name bench-1 >"$dir/agent.log" 2>&1 &
+  "$agent" --config "$dir/empty.toml" --state-dir "$dir/state" join "$(muster node token --name bench-1)" --name bench-1 >"$dir/agent.log" 2>&1 &
   agent_pid=$!
   eventually 'the agent is online' online
 }

@@ -59,7 +59,7 @@ for n in $(seq 16); do
 done
 controller
 eventually 'the controller answers' muster node list
-token=$(muster node token --uses "$agents" --label role=web)
+token=$(muster node token --uses "$agents" --name 'fleet-*' --label role=web)
 ip netns exec "$name" "$release/muster-sim" fleet --agents "$agents" --token "$token" "${connect[@]}" --idle "$idle" \
   --jobs $((2 * agents)) --drift 1 --storm --restart --controller-pid "$controller_pid" \
   >"$dir/fleet.json" 2>"$dir/fleet-agents.log" &

@@ -96,7 +96,7 @@ background controller "$release/muster-controller" --config "$dir/empty.toml" --
   --listen 127.0.0.1:8883 --api-socket "$dir/flows.sock"
 controller_pid=$pid
 eventually 'the controller answers' muster node list
-background agent env MUSTER_HOST__OVS_DATAPATH_TYPE=netdev "$agent" --config "$dir/empty.toml" --state-dir "$dir/flows-state" join "$(muster node token)" --name web-1
+background agent env MUSTER_HOST__OVS_DATAPATH_TYPE=netdev "$agent" --config "$dir/empty.toml" --state-dir "$dir/flows-state" join "$(muster node token --name web-1)" --name web-1
 agent_pid=$pid
 eventually 'the agent is online' online
 

@@ -72,7 +72,7 @@ background vswitchd ovs-vswitchd "unix:$dir/ovs/db.sock" --disable-system
 background controller "$release/muster-controller" --config "$dir/empty.toml" --data-dir "$dir/memory" \
   --listen 127.0.0.1:8883 --api-socket "$dir/memory.sock"
 eventually 'the controller answers' muster node list
-start_agent join "$(muster node token)" --name bench-3
+start_agent join "$(muster node token --name bench-3)" --name bench-3
 sleep 10
 said idle
 

@@ -47,7 +47,7 @@ ip netns exec "$name" "$release/muster-controller" --config "$dir/empty.toml" --
 pids+=($!)
 eventually 'the controller answers' muster node list
 ip netns exec "$name" "$agent" --config "$dir/empty.toml" --state-dir "$dir/watched-state" \
-  join "$(muster node token)" --name bench-2 >"$dir/watched-agent.log" 2>&1 &
+  join "$(muster node token --name bench-2)" --name bench-2 >"$dir/watched-agent.log" 2>&1 &
 agent_pid=$!
 pids=("$agent_pid" "${pids[@]}")
 eventually 'the agent is online' online

@@ -37,7 +37,7 @@ pub struct Wish {
     /// the token says]
     #[arg(long, value_name = "URL", value_parser = address)]
     connect: Vec<Address>,
-    /// A join token for all of them: 'muster node token --uses N'
+    /// A join token for all of them: muster node token --uses N --name 'fleet-*'
     #[arg(long)]
     token: JoinToken,
     /// The connections are TLS in any case; this says so

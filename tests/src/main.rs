@@ -81,7 +81,7 @@ enum Verb {
     },
     /// Thousands of agents with real connections to a running controller; prints rates and times as JSON
     #[command(
-        after_help = "Example: muster-sim fleet --agents 1000 --connect mqtts://127.0.0.1:8883 --token \"$(muster node token --uses 1000)\" --jobs 1000"
+        after_help = "Example: muster-sim fleet --agents 1000 --connect mqtts://127.0.0.1:8883 --token \"$(muster node token --uses 1000 --name 'fleet-*')\" --jobs 1000"
     )]
     Fleet(fleet::Wish),
 }

@@ -169,15 +169,18 @@ impl Bed {
             discards: Vec::new(),
         };
         let secret = TokenSecret([1; 16]);
-        bed.ask(Request::NewToken(NewToken {
-            id: [1; 8],
-            secret_hash: secret.digest(),
-            expires: 10,
-            uses: u32::try_from(nodes)?,
-            name: None,
-            labels: BTreeMap::new(),
-            rate: None,
-        }))?;
+        bed.ask(Request::NewToken {
+            token: NewToken {
+                id: [1; 8],
+                secret_hash: secret.digest(),
+                expires: 10,
+                uses: u32::try_from(nodes)?,
+                name: None,
+                labels: BTreeMap::new(),
+                rate: None,
+            },
+            wall: 0,
+        })?;
         for index in 0..nodes {
             let name: NodeId = format!("node-{index}").parse()?;
             bed.nodes.insert(name.clone(), SimNode::default());
@@ -198,7 +201,14 @@ impl Bed {
         let names: Vec<NodeId> = self.nodes.keys().cloned().collect();
         for node in names {
             self.input(Input::Connected { node: node.clone(), connection });
-            let hello = Hello { boot_id: 1, agent_version: "sim".into(), epoch: Epoch(0), ledger: 0 };
+            let hello = Hello {
+                boot_id: 1,
+                instance: None,
+                address: None,
+                agent_version: "sim".into(),
+                epoch: Epoch(0).into(),
+                ledger: 0,
+            };
             self.input(Input::Received { node, connection, message: Up::Hello(hello) });
         }
         self.settle(connection)
@@ -244,7 +254,10 @@ impl Bed {
                     }
                     // As the driver does it: beside the turn.
                     Effect::Discard(template) => self.discards.push(std::thread::spawn(|| drop(template))),
-                    Effect::SendChunk { .. } | Effect::Close { .. } | Effect::LoadRevision { .. } => {
+                    Effect::SendChunk { .. }
+                    | Effect::Warn(_)
+                    | Effect::Close { .. }
+                    | Effect::LoadRevision { .. } => {
                         bail!("an effect that is not needed here")
                     }
                 }
@@ -287,7 +300,7 @@ impl Bed {
 fn config(epoch: Epoch) -> Config {
     let mut seed = [0; 32];
     seed[..4].copy_from_slice(&epoch.0.to_le_bytes());
-    Config { epoch, seed, limits: Limits::default() }
+    Config { epoch, epoch_bits: 1, seed, limits: Limits::default() }
 }
 
 /// Resident memory of this process, from `/proc/self/statm`.

@@ -18,6 +18,7 @@ pub use process::{Daemon, Ran, Running, binary, eventually, look};
 pub use server::{Server, SystemdServer, Vm};
 
 use std::cell::RefCell;
+use std::ffi::OsStr;
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
@@ -93,15 +94,28 @@ impl Site {
     pub fn for_virtual_machines() -> Self {
         let dir = TempDir::new().unwrap();
         let data = dir.path().join("data");
-        Self::with(dir, data, None, Some(Vm::HOST))
+        Self::with(dir, data, None, Some(Vm::HOST), &[])
+    }
+
+    /// On loopback, with these variables in the controller's environment.
+    pub fn with_variables(variables: &[(&str, &OsStr)]) -> Self {
+        let dir = TempDir::new().unwrap();
+        let data = dir.path().join("data");
+        Self::with(dir, data, None, None, variables)
     }
 
     fn at(dir: TempDir, data: PathBuf, namespace: Option<Namespace>) -> Self {
-        Self::with(dir, data, namespace, None)
+        Self::with(dir, data, namespace, None, &[])
     }
 
     /// Join tokens carry the address that it listens on, or this host with its port.
-    fn with(dir: TempDir, data: PathBuf, namespace: Option<Namespace>, seen_as: Option<&str>) -> Self {
+    fn with(
+        dir: TempDir,
+        data: PathBuf,
+        namespace: Option<Namespace>,
+        seen_as: Option<&str>,
+        variables: &[(&str, &OsStr)],
+    ) -> Self {
         let address = match &namespace {
             Some(_) => format!("{}:8883", Namespace::HUB),
             None => {
@@ -115,7 +129,7 @@ impl Site {
         let mut command = process::command(namespace.as_ref(), &binary("muster-controller"));
         command.arg("--config").arg(&config).args(["--listen", &address]);
         command.arg("--data-dir").arg(&data).arg("--api-socket").arg(&socket);
-        command.env("MUSTER_LIMITS__HEARTBEAT", "2");
+        command.env("MUSTER_LIMITS__HEARTBEAT", "2").envs(variables.iter().copied());
         if let Some(host) = seen_as {
             let port = address.rsplit(':').next().unwrap();
             command.env("MUSTER_CONTROLLER__ADDRESSES", format!("{host}:{port}"));

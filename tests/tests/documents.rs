@@ -40,8 +40,14 @@ fn check(document: &str, after: &str, least: usize) {
     // A test within a module of its own stands further to the right.
     let flat = |file: &PathBuf| fs::read_to_string(file).unwrap().replace("\n    ", "\n");
     let code: String = files.iter().map(flat).collect();
-    let absent: Vec<_> =
-        named.iter().filter(|name| !code.contains(&format!("#[test]\nfn {name}()"))).collect();
+    let is_there = |name: &str| {
+        let after = |declared: String| {
+            let above = code.split(&declared).map(|before| before.lines().last().unwrap_or_default());
+            above.into_iter().any(|line| line.starts_with("#[test]") || line.starts_with("#[tokio::test"))
+        };
+        after(format!("\nfn {name}()")) || after(format!("\nasync fn {name}()"))
+    };
+    let absent: Vec<_> = named.iter().filter(|name| !is_there(name)).collect();
     assert!(absent.is_empty(), "{document} names tests that are not there: {absent:?}");
 }
 
@@ -183,4 +189,9 @@ fn examples_of_flow_files_are_right() {
         let read = FlowFile::parse(file.to_str().unwrap(), &text, FlowLimits::default());
         assert!(!read.unwrap_or_else(|errors| panic!("{errors}")).is_empty());
     }
+}
+
+#[test]
+fn the_tests_that_the_threat_model_names_are_there() {
+    check("SECURITY.md", "## Against whom", 40);
 }

@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use muster_shared::model::{ContentDigest, Down, Hello, Job, Outcome, Report, ReportKey, Up, Welcome};
-use muster_shared::{Epoch, MonoTime, ResourceId};
+use muster_shared::{EpochId, MonoTime, ResourceId};
 
+use crate::account::Account;
 use crate::confirm::Guard;
+use crate::disk::Disk;
 use crate::face::{Config, Effect, Hint, Input, WriteId};
 use crate::facts::Telling;
 use crate::fetch::{Fetch, Settled};
@@ -58,6 +60,10 @@ pub struct Agent {
     pub(crate) facts: Telling,
     pub(crate) flows: Flows,
     pub(crate) ports: Ports,
+    pub(crate) account: Account,
+    pub(crate) disk: Disk,
+    /// The controller's epoch is not on disk, for want of room: it is heard, and not obeyed.
+    pub(crate) epoch_refused: bool,
     /// Where each entry's `current` stands.
     pub(crate) runs: BTreeMap<ResourceId, Run>,
     /// The change that may cut the node off, or is being undone.
@@ -72,7 +78,7 @@ pub struct Agent {
     pub(crate) is_stopping: bool,
     pub(crate) effects: VecDeque<Effect>,
     pub(crate) now: MonoTime,
-    epoch: Epoch,
+    epoch: EpochId,
     /// A greeting whose epoch is on its way to disk.
     greeting: Option<(WriteId, Welcome)>,
     writes: BTreeMap<WriteId, Writing>,
@@ -87,7 +93,7 @@ pub struct Agent {
 
 impl Agent {
     /// With the ledger and the highest epoch as they were on disk.
-    pub fn new(config: Config, ledger: Vec<Entry>, epoch: Epoch) -> Self {
+    pub fn new(config: Config, ledger: Vec<Entry>, epoch: EpochId) -> Self {
         let session = Session::new(config.seed);
         let undo_on_disk = ledger.iter().filter(|e| e.undo.is_some()).map(|e| e.resource).collect();
         let (watches, facts) = (Watches::new(config.seed), Telling::new(config.seed));
@@ -96,6 +102,9 @@ impl Agent {
             config,
             flows,
             ports: Ports::default(),
+            account: Account::default(),
+            disk: Disk::default(),
+            epoch_refused: false,
             ledger: Ledger::new(ledger),
             session,
             lanes: Lanes::default(),
@@ -123,6 +132,7 @@ impl Agent {
     /// Takes one input.
     pub fn handle(&mut self, now: MonoTime, input: Input) {
         self.now = now;
+        let caught_up = input == Input::CaughtUp;
         match input {
             Input::Start => self.start(),
             Input::Connected => self.connected(),
@@ -151,18 +161,23 @@ impl Agent {
             Input::Changed(resources) => self.resources_changed(&resources),
             Input::Looked { number, looked } => self.looked(number, looked),
             Input::Gathered(facts) => self.gathered(facts),
+            Input::Room(found) => self.room(found),
             Input::Flow { device, input } => self.flow_input(&device, input),
             Input::Ports(devices) => self.ports(devices),
             Input::Local { config, timeout, after } => self.local(config, timeout, after),
-            Input::Timeout => {}
+            Input::CaughtUp | Input::Timeout => {}
         }
         self.timeouts();
-        self.begin_all();
+        self.begin_restoring();
+        if caught_up {
+            self.begin_all();
+        }
         self.advance_flows();
         self.watch();
         self.watch_applied();
         self.tell_facts();
         self.tell_ports();
+        self.account();
     }
 
     /// The next thing to do.
@@ -173,8 +188,9 @@ impl Agent {
     /// When to send [`Input::Timeout`], and why.
     pub fn poll_timeout(&self) -> Option<(MonoTime, &'static str)> {
         let (run, guard, watch) = (self.run_timeout(), self.guard_timeout(), self.watch_timeout());
-        let ports = self.ports_timeout();
-        [self.session.timeout(), self.fetch.timeout(), run, guard, watch, self.flow_timeout(), ports]
+        let (ports, account, disk) = (self.ports_timeout(), self.account_timeout(), self.disk_timeout());
+        let flows = self.flow_timeout();
+        [self.session.timeout(), self.fetch.timeout(), run, guard, watch, flows, ports, account, disk]
             .into_iter()
             .flatten()
             .min_by_key(|(at, _)| *at)
@@ -190,8 +206,8 @@ impl Agent {
         self.writes.is_empty() && self.stale.is_empty()
     }
 
-    /// The highest epoch seen.
-    pub fn epoch(&self) -> Epoch {
+    /// The highest epoch obeyed.
+    pub fn epoch(&self) -> EpochId {
         self.epoch
     }
 
@@ -210,9 +226,12 @@ impl Agent {
     }
 
     fn connected(&mut self) {
+        self.epoch_refused = false;
         if self.session.connected(self.now) {
             self.effects.push_back(Effect::Send(Up::Hello(Hello {
                 boot_id: self.config.boot_id,
+                instance: Some(self.config.instance),
+                address: None,
                 agent_version: self.config.agent_version.clone(),
                 epoch: self.epoch,
                 ledger: self.ledger.digest(),
@@ -259,6 +278,12 @@ impl Agent {
                     "the controller gives jobs of this node's own document: a bug, please report it".into(),
                 );
             }
+            // Said again once there is room.
+            Down::Withdraw { .. } | Down::Flow(_) if self.epoch_refused => {}
+            Down::Job(job) if self.epoch_refused => {
+                let outcome = self.disk_failed("there is no room to record the controller's epoch");
+                self.report(Report { key: job.key(), outcome });
+            }
             Down::Job(job) => {
                 self.unsay(job.resource);
                 self.job(job);
@@ -281,15 +306,24 @@ impl Agent {
 
     fn welcome(&mut self, welcome: Welcome) {
         // One that is on its way to disk counts.
-        let seen = self.greeting.as_ref().map_or(self.epoch, |(_, greeting)| greeting.epoch.max(self.epoch));
-        if welcome.epoch < seen {
+        let seen = self.greeting.as_ref().map_or(self.epoch, |(_, greeting)| greeting.epoch);
+        let (theirs, ours) = (welcome.epoch.number, seen.number);
+        if theirs < ours {
             return self.disconnect(format!(
                 "the controller is of epoch {}, this node has obeyed epoch {}: it was replaced or restored \
                  from a backup",
-                welcome.epoch.0, seen.0
+                theirs.0, ours.0
             ));
         }
-        if welcome.epoch == self.epoch {
+        if welcome.epoch.contradicts(seen) {
+            return self.disconnect(format!(
+                "the controller is of epoch {}, and so was another one that this node has obeyed: one of the two is \
+                 a copy of the other's store; stop the one that is to go",
+                theirs.0
+            ));
+        }
+        // One of an older version has no bits: those of the number stay.
+        if welcome.epoch == self.epoch || (welcome.epoch.bits.is_none() && theirs == self.epoch.number) {
             return self.welcomed(&welcome);
         }
         let write = self.next_write();
@@ -307,6 +341,8 @@ impl Agent {
         self.watch_greeted(welcome.heartbeat);
         self.flows_greeted();
         self.ports_greeted();
+        self.account_greeted();
+        self.disk_greeted();
         self.fetch.set_online(true, self.now, &mut self.effects);
     }
 
@@ -419,6 +455,11 @@ impl Agent {
                     self.epoch = welcome.epoch;
                     self.welcomed(&welcome);
                 }
+                Some(_) if self.is_disk_full() => {
+                    self.epoch_refused = true;
+                    self.session.welcome(self.now, welcome.heartbeat);
+                    self.disk_greeted();
+                }
                 Some(reason) => self.disconnect(format!("cannot record the controller's epoch: {reason}")),
             };
         }
@@ -503,5 +544,6 @@ impl Agent {
         self.fetch.pump(self.now, &mut self.effects);
         self.run_timeouts();
         self.guard_timeouts();
+        self.look_for_room();
     }
 }

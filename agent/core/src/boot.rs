@@ -4,7 +4,7 @@
 //! Absent: the jobs themselves. The agent ends them when it starts, and puts back once more what is not confirmed.
 
 use muster_shared::model::{Claim, ReportKey, Spec};
-use muster_shared::{Epoch, ResourceId};
+use muster_shared::{EpochId, ResourceId};
 
 use crate::agent::Agent;
 use crate::face::Config;
@@ -56,8 +56,8 @@ pub fn at_boot(entries: &[Entry]) -> Vec<AtBoot> {
 
 /// Who holds what, as the agent sees it when it starts.
 fn as_recovered(entries: &[Entry]) -> Ledger {
-    let config = Config { seed: 0, boot_id: 0, agent_version: String::new() };
-    let mut agent = Agent::new(config, entries.to_vec(), Epoch(0));
+    let config = Config { seed: 0, boot_id: 0, instance: 0, agent_version: String::new() };
+    let mut agent = Agent::new(config, entries.to_vec(), EpochId::default());
     agent.give_back_lost();
     agent.ledger
 }

@@ -26,7 +26,7 @@ use crate::challenge::{Challenge, NO_ANSWER};
 use crate::face::{Effect, RunError};
 use crate::ledger::{Before, Entry, Undo};
 use crate::restore::Attempt;
-use crate::run::{PROGRESS_EVERY, PROGRESS_FIRST, Phase, disk_failed};
+use crate::run::{PROGRESS_EVERY, PROGRESS_FIRST, Phase};
 use crate::take_over::Captured;
 
 /// Between attempts to connect while a change waits to be confirmed: there is no time for a fleet's backoff.
@@ -116,7 +116,7 @@ impl Agent {
             for stale in self.stale.keys().copied().collect::<Vec<_>>() {
                 self.write(stale, After::Nothing(stale));
             }
-            return self.end(key, disk_failed("an older record was refused and is written again"));
+            return self.end(key, self.disk_failed("an older record was refused and is written again"));
         }
         self.set_phase(resource, Phase::Guarded);
         let (known, theirs) = self.known_to(job);
@@ -193,7 +193,7 @@ impl Agent {
                 (entry.before, entry.claims, entry.handed_over) = (was.before, was.claims, was.handed_over);
                 entry.undo = was.undo;
             });
-            self.end(key, disk_failed(reason));
+            self.end(key, self.disk_failed(reason));
         }
     }
 

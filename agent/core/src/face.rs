@@ -8,7 +8,7 @@ use muster_shared::model::topology::DevicePorts;
 use muster_shared::model::{
     ContentDigest, Down, Facts, Job, NetworkConfig, Observed, Outcome, ReportKey, Spec, Up,
 };
-use muster_shared::{Epoch, Generation, ResourceId};
+use muster_shared::{EpochId, Generation, ResourceId};
 
 use crate::flow::{FlowEffect, FlowInput};
 use crate::ledger::{Before, Entry};
@@ -20,6 +20,8 @@ pub struct Config {
     pub seed: u64,
     /// Of this boot of the server.
     pub boot_id: u128,
+    /// Random: tells this run of the agent from one on a copy of the server's disk.
+    pub instance: u128,
     /// Goes into `Hello`.
     pub agent_version: String,
 }
@@ -115,6 +117,9 @@ pub enum Input {
     },
     /// The answer to [`Effect::Gather`].
     Gathered(Result<Box<Facts>, String>),
+    /// Whether there is room for what the agent records: the answer to [`Effect::FindRoom`], and why not before what was
+    /// refused for that.
+    Room(Result<(), String>),
     /// Of a flow table, as [`FlowInput`] says.
     Flow {
         /// Which.
@@ -133,6 +138,9 @@ pub enum Input {
         /// Documents up to this number were given before, also where the ledger knows none of them.
         after: u64,
     },
+    /// Everything that had arrived from the controller was handled. Jobs begin with this input alone: a job whose
+    /// withdrawal has arrived as well never begins.
+    CaughtUp,
     /// The time of [`poll_timeout`](crate::Agent::poll_timeout) has come; too early does no harm.
     Timeout,
 }
@@ -191,13 +199,35 @@ pub enum Found {
 pub struct RunError {
     /// For the operator, free of content.
     pub reason: String,
-    /// Trying again cannot help.
-    pub permanent: bool,
+    /// Whether the same job may end otherwise.
+    pub retry: Retry,
+}
+
+/// When trying a job again may help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// An operator must change the node or the template first.
+    Never,
+    /// After a while.
+    Later,
+    /// A disk of the node has no room for it now.
+    WhenRoom,
+}
+
+impl Retry {
+    /// Of a failure that is permanent or not.
+    pub fn unless(permanent: bool) -> Self {
+        if permanent { Retry::Never } else { Retry::Later }
+    }
 }
 
 impl From<RunError> for Outcome {
-    fn from(error: RunError) -> Self {
-        Outcome::Failed { reason: error.reason, permanent: error.permanent }
+    fn from(RunError { reason, retry }: RunError) -> Self {
+        match retry {
+            Retry::Never => Outcome::Failed { reason, permanent: true },
+            Retry::Later => Outcome::Failed { reason, permanent: false },
+            Retry::WhenRoom => Outcome::NoRoom { reason },
+        }
     }
 }
 
@@ -238,7 +268,7 @@ pub enum Effect {
         /// Comes back in the answer.
         write: WriteId,
         /// The highest seen.
-        epoch: Epoch,
+        epoch: EpochId,
     },
     /// Read what is there before Muster changes it.
     Capture {
@@ -318,6 +348,8 @@ pub enum Effect {
         /// Its last good state.
         spec: Option<Box<Spec>>,
     },
+    /// See whether there is room again for what the agent records.
+    FindRoom,
     /// Read the server's facts.
     Gather,
     /// Drop every content but these.

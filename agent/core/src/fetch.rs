@@ -6,17 +6,19 @@
 //!                                └─────────────────────────────────────────────────────┘ once
 //! ```
 //!
-//! What is on disk survives reconnects and restarts and is found again.
+//! What is on disk survives reconnects and restarts and is found again. What has no room beside the others waits until
+//! their jobs have ended.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use muster_shared::model::{ContentDigest, Up};
 use muster_shared::{MonoTime, ResourceId};
 
 use crate::face::{ContentState, ContentStep, Effect};
+use crate::ledger::Order;
 
-/// Bytes of all contents wanted at one time; they lie on the state directory's disk until their job ends.
+/// Bytes of contents kept at one time for the jobs that are next; they lie on the state directory's disk until their job ends.
 pub const CONTENTS_MAX: u64 = 1024 * 1024 * 1024;
 
 /// A chunk that is not here by then is asked for again: a slow link moves 128 KiB in less.
@@ -25,7 +27,8 @@ const ASK_AGAIN: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 struct Wanted {
     size: u64,
-    users: BTreeSet<ResourceId>,
+    /// With their jobs' places.
+    users: BTreeMap<ResourceId, Order>,
     ready: bool,
     corrupt_once: bool,
 }
@@ -61,31 +64,44 @@ pub struct Fetch {
 }
 
 impl Fetch {
-    /// A job needs a content. `Ok(true)`: it is there already.
+    /// A job at this place needs a content. `Ok(true)`: it is there already.
     ///
     /// # Errors
-    /// For the operator, if it does not fit beside the others.
-    pub fn want(&mut self, resource: ResourceId, digest: ContentDigest, size: u64) -> Result<bool, String> {
-        let others: u64 = self.wanted.iter().filter(|(d, _)| **d != digest).map(|(_, w)| w.size).sum();
-        if others.saturating_add(size) > CONTENTS_MAX {
-            return Err(format!(
-                "a content of {size} bytes does not fit beside the {others} bytes of others that wait \
-                 (limit {CONTENTS_MAX}): it will fit once those jobs have ended"
-            ));
+    /// For the operator, if there is never room for it.
+    pub fn want(
+        &mut self,
+        resource: ResourceId,
+        order: Order,
+        digest: ContentDigest,
+        size: u64,
+    ) -> Result<bool, String> {
+        if size > CONTENTS_MAX {
+            return Err(format!("a content of {size} bytes is over the limit of {CONTENTS_MAX}"));
         }
         let wanted = self.wanted.entry(digest).or_insert_with(|| Wanted {
             size,
-            users: BTreeSet::new(),
+            users: BTreeMap::new(),
             ready: false,
             corrupt_once: false,
         });
-        wanted.users.insert(resource);
+        wanted.users.insert(resource, order);
         Ok(wanted.ready)
     }
 
     /// Whose contents are not there yet.
     pub fn awaiting(&self) -> impl Iterator<Item = ResourceId> {
-        self.wanted.values().filter(|wanted| !wanted.ready).flat_map(|wanted| wanted.users.iter().copied())
+        self.wanted.values().filter(|wanted| !wanted.ready).flat_map(|wanted| wanted.users.keys().copied())
+    }
+
+    /// The content of the oldest job that has none, if there is room for it. No younger one goes before it: that might take
+    /// the room and wait for the older job in turn. What was fetched for younger jobs does not count for the same reason.
+    fn next(&self) -> Option<ContentDigest> {
+        let place = |wanted: &Wanted| wanted.users.values().min().copied();
+        let missing = self.wanted.iter().filter(|(_, wanted)| !wanted.ready);
+        let (digest, next) = missing.min_by_key(|(_, wanted)| place(wanted))?;
+        let older = self.wanted.values().filter(|wanted| wanted.ready && place(wanted) < place(next));
+        let held: u64 = older.map(|wanted| wanted.size).sum();
+        (held.saturating_add(next.size) <= CONTENTS_MAX).then_some(*digest)
     }
 
     /// A job does not need it any more.
@@ -173,7 +189,7 @@ impl Fetch {
             }
             (Ok(ContentState::Verified), Step::Verifying) => {
                 wanted.ready = true;
-                let users = wanted.users.iter().copied().collect();
+                let users = wanted.users.keys().copied().collect();
                 self.active = None;
                 self.pump(now, effects);
                 return Some(Settled::Ready(users));
@@ -203,7 +219,7 @@ impl Fetch {
     /// Asks again if it is time, begins the next content if none is under way.
     pub fn pump(&mut self, now: MonoTime, effects: &mut VecDeque<Effect>) {
         if self.active.is_none()
-            && let Some((&digest, _)) = self.wanted.iter().find(|(_, wanted)| !wanted.ready)
+            && let Some(digest) = self.next()
         {
             self.active = Some((digest, Step::Finding));
             effects.push_back(Effect::Content { digest, step: ContentStep::Find });
@@ -224,7 +240,7 @@ impl Fetch {
         now: MonoTime,
         effects: &mut VecDeque<Effect>,
     ) -> Option<Settled> {
-        let users = self.wanted.get(&digest)?.users.iter().copied().collect();
+        let users = self.wanted.get(&digest)?.users.keys().copied().collect();
         self.forget(digest, effects);
         self.pump(now, effects);
         Some(Settled::Failed { users, reason })

@@ -49,7 +49,12 @@ impl Lanes {
 
     /// Something runs in it.
     pub fn is_busy(&self, lane: Lane) -> bool {
-        self.0.get(&lane).is_some_and(|queue| queue.running.is_some())
+        self.running_in(lane).is_some()
+    }
+
+    /// What runs in it.
+    pub fn running_in(&self, lane: Lane) -> Option<ResourceId> {
+        self.0.get(&lane).and_then(|queue| queue.running)
     }
 
     /// Whose turn it is now.

@@ -11,12 +11,14 @@
 //! Absent on purpose: clocks, files, sockets, randomness without a seed. The driver executes the effects in
 //! their order and answers with inputs.
 
+mod account;
 mod agent;
 mod backoff;
 mod boot;
 mod challenge;
 mod check;
 mod confirm;
+mod disk;
 mod face;
 mod facts;
 mod fetch;
@@ -35,7 +37,7 @@ mod watch;
 pub use agent::Agent;
 pub use backoff::Backoff;
 pub use boot::{AtBoot, at_boot};
-pub use face::{Config, ContentState, ContentStep, Effect, Found, Input, RunError, WriteId};
+pub use face::{Config, ContentState, ContentStep, Effect, Found, Input, Retry, RunError, WriteId};
 pub use face::{Hint, Look, Looked};
 pub use flow::{
     Appended, BATCH_BYTES_MAX, Compacted, Compared, DEVICES_MAX, ENDED_MAX, ENTRIES_MAX, EXTRANEOUS_MAX,

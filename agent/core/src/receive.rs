@@ -4,7 +4,7 @@ use muster_shared::model::{Content, ContentDigest, Job, Outcome, Report, ReportK
 use muster_shared::{Attempt, Generation, ResourceId};
 
 use crate::agent::{After, Agent};
-use crate::ledger::{self, Accepted, Ended, Entry};
+use crate::ledger::{self, Accepted, Ended, Entry, Order};
 use crate::run::{Phase, Run};
 
 /// Jobs that wait at one time. A controller keeps far fewer in flight for one node; each takes 64 KiB at most.
@@ -88,13 +88,14 @@ impl Agent {
             let reason = format!("{jobs} jobs with {weight} bytes wait on this node already: too many");
             return self.refuse(key, reason, false);
         }
-        let order = self.ledger.next_order();
-        let accepted = Accepted { order, job };
         let follows = self.runs.get(&resource).is_some_and(|run| run.may_have_begun());
+        let order = self.place(&job, follows).unwrap_or_else(|| self.ledger.next_order());
+        let content = stored(&job);
+        let accepted = Accepted { order, job };
         let older = if follows {
             self.ledger.edit(resource, |entry| entry.next.replace(accepted))
         } else {
-            self.leave_queue(resource);
+            self.leave_queue(resource, content);
             self.runs.insert(resource, Run::new(Phase::Accepting));
             self.ledger.edit(resource, |entry| entry.current.replace(accepted))
         };
@@ -111,6 +112,14 @@ impl Agent {
         self.write(resource, After::Accepted(key));
     }
 
+    /// A further attempt of a job that has not begun takes that one's place: whoever came between stays behind it.
+    fn place(&self, job: &Job, follows: bool) -> Option<Order> {
+        let entry = self.ledger.get(job.resource)?;
+        let earlier = if follows { &entry.next } else { &entry.current };
+        let earlier = earlier.as_ref().filter(|accepted| accepted.job.generation == job.generation);
+        earlier.map(|accepted| accepted.order)
+    }
+
     /// The disk did not take it: as if it had never come.
     pub(crate) fn not_accepted(&mut self, key: ReportKey, reason: &str) {
         let is_it = |accepted: &mut Accepted| accepted.job.key() == key;
@@ -124,7 +133,8 @@ impl Agent {
         // What is on disk may be the job that this one took the place of.
         self.write(key.resource, After::Nothing(key.resource));
         self.warn(format!("cannot record a job: {reason}"));
-        self.refuse(key, format!("cannot record the job on the node's disk: {reason}"), false);
+        let outcome = self.disk_failed(reason);
+        self.report(Report { key, outcome });
     }
 
     pub(crate) fn withdraw(&mut self, resource: ResourceId, generation: Generation) {
@@ -154,7 +164,7 @@ impl Agent {
             if self.runs.get(&key.resource).is_some_and(Run::may_have_begun) {
                 return self.interrupt(key);
             }
-            self.leave_queue(key.resource);
+            self.leave_queue(key.resource, None);
             self.runs.remove(&key.resource);
             let job = self.ledger.edit(key.resource, |entry| entry.current.take());
             let claims = job.as_ref().map(|accepted| accepted.job.spec.claims());
@@ -199,15 +209,15 @@ impl Agent {
         }
     }
 
-    /// Out of lane and fetching, before it began.
-    pub(crate) fn leave_queue(&mut self, resource: ResourceId) {
+    /// Out of lane and fetching, before it began. What was fetched stays if the job that comes instead has this `content`.
+    fn leave_queue(&mut self, resource: ResourceId, content: Option<(ContentDigest, u64)>) {
         let Some(accepted) = self.ledger.get(resource).and_then(|entry| entry.current.as_ref()) else {
             return;
         };
         let (lane, order) = (accepted.job.spec.lane(), accepted.order);
-        let content = stored(&accepted.job);
+        let fetched = stored(&accepted.job).filter(|fetched| content != Some(*fetched));
         self.lanes.withdraw(lane, order);
-        if let Some((digest, _)) = content {
+        if let Some((digest, _)) = fetched {
             self.fetch.release(resource, digest, self.now, &mut self.effects);
         }
     }

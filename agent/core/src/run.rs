@@ -30,7 +30,10 @@ pub(crate) enum Phase {
     HandingOver {
         left: usize,
     },
-    Capturing,
+    /// Ends with a failure if nobody knows by the deadline what is there: nobody but the agent counts this time.
+    Capturing {
+        deadline: MonoTime,
+    },
     Recording,
     Running {
         deadline: MonoTime,
@@ -79,16 +82,25 @@ impl Run {
 
     /// Too late to replace or withdraw it.
     pub(crate) fn may_have_begun(&self) -> bool {
-        self.recovered
-            || match self.phase {
-                Phase::Accepting | Phase::Fetching | Phase::Queued => false,
-                Phase::HandingOver { .. }
-                | Phase::Capturing
-                | Phase::Recording
-                | Phase::Running { .. }
-                | Phase::Guarded
-                | Phase::Ending(_) => true,
-            }
+        self.recovered || self.has_its_turn()
+    }
+
+    /// It is not waiting any more.
+    pub(crate) fn has_its_turn(&self) -> bool {
+        match self.phase {
+            Phase::Accepting | Phase::Fetching | Phase::Queued => false,
+            Phase::HandingOver { .. }
+            | Phase::Capturing { .. }
+            | Phase::Recording
+            | Phase::Running { .. }
+            | Phase::Guarded
+            | Phase::Ending(_) => true,
+        }
+    }
+
+    /// Its content is on its way.
+    pub(crate) fn is_fetching(&self) -> bool {
+        self.phase == Phase::Fetching
     }
 }
 
@@ -154,15 +166,15 @@ impl Agent {
         let Some(accepted) = self.ledger.get(resource).and_then(|entry| entry.current.as_ref()) else {
             return;
         };
-        let key = accepted.job.key();
+        let (key, order) = (accepted.job.key(), accepted.order);
         let Some((digest, size)) = stored(&accepted.job) else { return self.enqueue(resource) };
-        match self.fetch.want(resource, digest, size) {
+        match self.fetch.want(resource, order, digest, size) {
             Ok(true) => self.enqueue(resource),
             Ok(false) => {
                 self.set_phase(resource, Phase::Fetching);
                 self.fetch.pump(self.now, &mut self.effects);
             }
-            Err(reason) => self.end(key, Outcome::Failed { reason, permanent: false }),
+            Err(reason) => self.end(key, Outcome::Failed { reason, permanent: true }),
         }
     }
 
@@ -174,7 +186,7 @@ impl Agent {
     }
 
     fn is_fetching(&self, resource: ResourceId) -> bool {
-        self.runs.get(&resource).is_some_and(|run| run.phase == Phase::Fetching)
+        self.runs.get(&resource).is_some_and(Run::is_fetching)
     }
 
     pub(crate) fn fetched(&mut self, resource: ResourceId) {
@@ -192,7 +204,6 @@ impl Agent {
 
     /// Begins what has its turn.
     pub(crate) fn begin_all(&mut self) {
-        self.begin_restoring();
         while let Some(resource) = self.next_in_lane() {
             let job = self.ledger.get(resource).and_then(|entry| entry.current.as_ref()).map(|a| &a.job);
             let (key, action, claims) = match job {
@@ -211,7 +222,7 @@ impl Agent {
                 Action::Delete | Action::Retain if self.is_held_up(resource, &claims) => {
                     self.end(
                         key,
-                        disk_failed(
+                        self.disk_failed(
                             "an older record of what this resource claims was refused and is written again",
                         ),
                     );
@@ -322,10 +333,12 @@ impl Agent {
     /// Records the outcome of the current job; it is reported once that is on disk.
     pub(crate) fn end(&mut self, key: ReportKey, mut outcome: Outcome) {
         let resource = key.resource;
-        if let Outcome::Failed { reason, .. } | Outcome::Differs { reason, .. } = &mut outcome {
+        if let Outcome::Failed { reason, .. } | Outcome::NoRoom { reason } | Outcome::Differs { reason, .. } =
+            &mut outcome
+        {
             reason.truncate(reason.floor_char_boundary(REASON_MAX));
         }
-        if let Outcome::Failed { .. } = &outcome {
+        if let Outcome::Failed { .. } | Outcome::NoRoom { .. } = &outcome {
             // On disk before this end is: after a crash in between, the job runs again and takes over again.
             let entry = self.ledger.get(resource);
             let claims =
@@ -365,6 +378,7 @@ impl Agent {
                 (_, action) if action.applies() && !entry.exists() => entry.claims.clear(),
                 (
                     Outcome::Failed { .. }
+                    | Outcome::NoRoom { .. }
                     | Outcome::Withdrawn
                     | Outcome::Superseded { .. }
                     | Outcome::Differs { .. },
@@ -394,8 +408,8 @@ impl Agent {
         if let Some(reason) = failed {
             self.warn(format!("cannot record a job's outcome: {reason}"));
             // A failure is one either way, and what was refused for good is not to be tried again.
-            if !matches!(report.outcome, Outcome::Failed { .. }) {
-                report.outcome = disk_failed(&reason);
+            if !matches!(report.outcome, Outcome::Failed { .. } | Outcome::NoRoom { .. }) {
+                report.outcome = self.disk_failed(&reason);
             }
             let outcome = report.outcome.clone();
             self.ledger.edit(key.resource, |entry| {
@@ -444,21 +458,22 @@ impl Agent {
     pub(crate) fn run_timeout(&self) -> Option<(MonoTime, &'static str)> {
         self.running()
             .flat_map(|(_, deadline, progress)| {
-                let progress = self.session.is_open().then_some((progress, "progress"));
+                let progress = progress.filter(|_| self.session.is_open()).map(|at| (at, "progress"));
                 [Some((deadline, "deadline of a job")), progress]
             })
             .flatten()
             .min_by_key(|(at, _)| *at)
     }
 
-    fn running(&self) -> impl Iterator<Item = (ResourceId, MonoTime, MonoTime)> {
+    /// What has its turn, with its deadline, and when progress is told of what runs.
+    fn running(&self) -> impl Iterator<Item = (ResourceId, MonoTime, Option<MonoTime>)> {
         self.lanes.running().filter_map(|resource| match self.runs.get(&resource)?.phase {
-            Phase::Running { deadline, progress } => Some((resource, deadline, progress)),
+            Phase::Running { deadline, progress } => Some((resource, deadline, Some(progress))),
+            Phase::Capturing { deadline } => Some((resource, deadline, None)),
             Phase::Accepting
             | Phase::Fetching
             | Phase::Queued
             | Phase::HandingOver { .. }
-            | Phase::Capturing
             | Phase::Recording
             | Phase::Guarded
             | Phase::Ending(_) => None,
@@ -474,7 +489,7 @@ impl Agent {
                 self.effects.push_back(Effect::Cancel(key));
                 let reason = format!("timed out after {} s", timeout.as_secs_f64());
                 self.end(key, Outcome::Failed { reason, permanent: false });
-            } else if self.now >= progress {
+            } else if progress.is_some_and(|progress| self.now >= progress) {
                 let next = self.now + PROGRESS_EVERY;
                 self.set_phase(resource, Phase::Running { deadline, progress: next });
                 if self.session.is_open() {
@@ -483,8 +498,4 @@ impl Agent {
             }
         }
     }
-}
-
-pub(crate) fn disk_failed(reason: &str) -> Outcome {
-    Outcome::Failed { reason: format!("cannot write on the node's disk: {reason}"), permanent: false }
 }

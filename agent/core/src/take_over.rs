@@ -10,7 +10,7 @@ use muster_shared::model::{Action, Claim, ReportKey, Spec};
 use crate::agent::{After, Agent};
 use crate::face::{Effect, RunError};
 use crate::ledger::{Before, Entry};
-use crate::run::{Phase, disk_failed};
+use crate::run::Phase;
 
 /// What a job comes to hold.
 #[derive(Clone, Debug)]
@@ -70,7 +70,7 @@ impl Agent {
         // The refused record may be there all the same.
         self.write_later(other);
         if self.current(key, |phase| matches!(phase, Phase::HandingOver { .. })).is_some() {
-            self.end(key, disk_failed(reason));
+            self.end(key, self.disk_failed(reason));
         }
     }
 
@@ -81,7 +81,8 @@ impl Agent {
         let claims = job.spec.claims();
         if let (Spec::Dummy(_), false) = (&job.spec, entry.exists()) {
             // Nothing to ask for; that it may have begun must be on disk all the same.
-            self.set_phase(key.resource, Phase::Capturing);
+            let deadline = self.now + job.timeout;
+            self.set_phase(key.resource, Phase::Capturing { deadline });
             return self.captured(key, Ok(Before::new(Vec::new())));
         }
         let is_known = entry.exists() && claims.iter().all(|claim| entry.claims.contains(claim));
@@ -93,8 +94,9 @@ impl Agent {
         let before = entry.before.clone().filter(|_| !self.is_taken(entry));
         let known: Vec<Before> = before.into_iter().chain(others).collect();
         let own = job.action == Action::Update && !entry.exists() && known.is_empty();
+        let deadline = self.now + job.timeout;
         self.effects.push_back(Effect::Capture { key, spec: job.spec.clone(), known, own });
-        self.set_phase(key.resource, Phase::Capturing);
+        self.set_phase(key.resource, Phase::Capturing { deadline });
     }
 
     /// Another one came to hold what this one held, and has put back what it did not want of it: what was there before
@@ -106,7 +108,9 @@ impl Agent {
 
     /// The answer to [`Effect::Capture`].
     pub(crate) fn captured(&mut self, key: ReportKey, before: Result<Before, RunError>) {
-        let Some(job) = self.current(key, |phase| phase == Phase::Capturing).cloned() else { return };
+        let Some(job) = self.current(key, |phase| matches!(phase, Phase::Capturing { .. })).cloned() else {
+            return;
+        };
         let mut claims = job.spec.claims();
         match before {
             Ok(before) => {
@@ -137,7 +141,7 @@ impl Agent {
             self.ledger.edit(key.resource, |entry| {
                 (entry.before, entry.claims, entry.handed_over) = (was.before, was.claims, was.handed_over);
             });
-            self.end(key, disk_failed(reason));
+            self.end(key, self.disk_failed(reason));
         }
     }
 

@@ -1,10 +1,12 @@
 //! The machine against a disk, a host and a controller that do what the test says.
 
+mod account;
 mod bed;
 mod boot;
 mod check;
 mod confirm;
 mod delivery;
+mod disk;
 mod fetching;
 mod flow_bed;
 mod flows;

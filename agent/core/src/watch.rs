@@ -21,7 +21,7 @@ use muster_shared::{Generation, MonoTime, ResourceId};
 
 use crate::agent::{After, Agent};
 use crate::backoff::Random;
-use crate::face::{Effect, Found, Look, Looked, RunError};
+use crate::face::{Effect, Found, Look, Looked, Retry, RunError};
 use crate::ledger::Entry;
 
 /// After a hint, for one change is seldom alone. A person hardly notices it.
@@ -465,8 +465,8 @@ fn stands(found: Result<Found, RunError>) -> Option<(DriftState, String)> {
         Ok(Found::Differs { missing: true, reason }) => (DriftState::Missing, reason),
         Ok(Found::Differs { missing: false, reason }) => (DriftState::Drifted, reason),
         // It was applied once, so it is the host that has changed: an interface that a mapping names has gone.
-        Err(RunError { reason, permanent: true }) => (DriftState::Drifted, reason),
-        Err(RunError { permanent: false, .. }) => return None,
+        Err(RunError { reason, retry: Retry::Never }) => (DriftState::Drifted, reason),
+        Err(RunError { retry: Retry::Later | Retry::WhenRoom, .. }) => return None,
     };
     reason.truncate(reason.floor_char_boundary(DRIFT_REASON_MAX));
     Some((state, reason))

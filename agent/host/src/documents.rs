@@ -100,9 +100,10 @@ impl Documents {
         let documents = documents(config)?;
         let mut taken = self.taken(resource)?;
         for path in documents.keys().filter(|path| !taken.contains_key(*path)).cloned().collect::<Vec<_>>() {
-            make(Path::new(&path).parent().unwrap_or(Path::new("/")))?;
+            let new = file(&path, &FileBefore::Absent, Vec::new());
+            self.files.make_directory_of(&new)?;
             make(&self.state.join("json-files/aside"))?;
-            let before = self.files.capture(&file(&path, &FileBefore::Absent, Vec::new())).await?;
+            let before = self.files.capture(&new).await?;
             taken.insert(path, before);
         }
         self.record(resource, &taken)?;

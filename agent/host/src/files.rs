@@ -1,15 +1,18 @@
 //! `Muster::File`: a regular file, replaced as a whole, and what was there before it.
 //!
 //! A file changes by one rename: readers see the old one or the new one, also after a power cut. The last
-//! part of the path is never followed if it is a symbolic link. What a crash leaves behind is one temporary
-//! file whose name is known, so that the next run for the resource takes it away.
+//! part of the path is never followed if it is a symbolic link, and others than root and the file's owner lead the
+//! way to it nowhere (`directory.rs`). What a crash leaves behind is one temporary file whose name is known, so that the
+//! next run for the resource takes it away.
 //!
-//! Absent: making directories; following links; anything that is no regular file.
+//! Absent: anything that is no regular file.
 
 mod before;
 mod check;
+mod directory;
 mod error;
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File as Handle, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
@@ -18,12 +21,13 @@ use std::path::{Path, PathBuf};
 use muster_shared::ResourceId;
 use muster_shared::model::{ContentDigest, File, OnDelete};
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
+use nix::sys::stat::SFlag;
 use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid};
 
 pub use before::{FileBefore, Kept};
 pub use check::FileDifference;
-pub use error::FileError;
+use directory::Directory;
+pub use error::{FileError, Way};
 
 /// Previous content up to this is kept in the ledger's record, larger ones in a file of their own.
 const INLINE_MAX: u64 = 64 * 1024;
@@ -71,8 +75,8 @@ impl Files {
     /// [`FileError`]; nothing was changed then.
     pub async fn capture(&self, file: &File) -> Result<FileBefore, FileError> {
         let path = Path::new(&file.path);
-        directory_of(path)?;
-        let Some((mut handle, meta)) = open_regular(path)? else { return Ok(FileBefore::Absent) };
+        let directory = Directory::of(path, named_owner(file))?;
+        let Some((mut handle, meta)) = open_regular(&directory, path)? else { return Ok(FileBefore::Absent) };
         let content = if meta.len() > KEPT_MAX {
             return Err(FileError::TooLarge { path: path.to_owned() });
         } else if meta.len() <= INLINE_MAX {
@@ -98,7 +102,26 @@ impl Files {
     ) -> Result<(), FileError> {
         let path = Path::new(&file.path);
         let (uid, gid) = owners(path, file)?;
-        reach(resource, path, &Wanted { content, mode: file.mode & PERMISSION_BITS, uid, gid }).await
+        let directory = Directory::of(path, Some(uid))?;
+        let wanted = Wanted { content, mode: file.mode & PERMISSION_BITS, uid, gid };
+        reach(resource, &directory, path, &wanted).await
+    }
+
+    /// Its path without symbolic links, whether it is there or not.
+    ///
+    /// # Errors
+    /// [`FileError`]: its directory is not there, or others could lead it elsewhere.
+    pub fn real_path(&self, file: &File) -> Result<PathBuf, FileError> {
+        let path = Path::new(&file.path);
+        Ok(Directory::of(path, named_owner(file))?.path().join(name(path)))
+    }
+
+    /// Makes the directory of a file, and those above it, where they do not exist; the agent's user alone may enter them.
+    ///
+    /// # Errors
+    /// [`FileError`]; some may be made.
+    pub fn make_directory_of(&self, file: &File) -> Result<(), FileError> {
+        Directory::make(Path::new(&file.path), named_owner(file)).map(drop)
     }
 
     /// Puts back what was there before, or leaves the file where that is asked for.
@@ -112,11 +135,19 @@ impl Files {
         before: &FileBefore,
     ) -> Result<(), FileError> {
         let path = Path::new(&file.path);
-        if file.on_delete == OnDelete::Keep {
-            return remove_if_there(&temporary(path, resource)).map_err(io(path, LEFT_BEHIND));
-        }
+        let opened = Directory::of(path, named_owner(file));
+        let directory = match (opened, before) {
+            (Ok(directory), _) => directory,
+            // Nothing of it is to be changed.
+            (Err(_), _) if file.on_delete == OnDelete::Keep => return Ok(()),
+            (Err(FileError::NoDirectory { .. }), FileBefore::Absent) => return Ok(()),
+            (Err(error), _) => return Err(error),
+        };
+        let temporary = temporary(path, resource);
+        directory.remove(&temporary).map_err(io(path, LEFT_BEHIND))?;
         match before {
-            FileBefore::Absent => remove(resource, path),
+            _ if file.on_delete == OnDelete::Keep => Ok(()),
+            FileBefore::Absent => remove(&directory, path),
             FileBefore::Present { mode, uid, gid, content } => {
                 let aside;
                 let content = match content {
@@ -126,7 +157,8 @@ impl Files {
                         Source::File(&aside)
                     }
                 };
-                reach(resource, path, &Wanted { content, mode: *mode, uid: *uid, gid: *gid }).await
+                let wanted = Wanted { content, mode: *mode, uid: *uid, gid: *gid };
+                reach(resource, &directory, path, &wanted).await
             }
         }
     }
@@ -182,40 +214,38 @@ impl Files {
     }
 }
 
-async fn reach(resource: ResourceId, path: &Path, wanted: &Wanted<'_>) -> Result<(), FileError> {
-    let directory = directory_of(path)?;
+async fn reach(
+    resource: ResourceId,
+    directory: &Directory,
+    path: &Path,
+    wanted: &Wanted<'_>,
+) -> Result<(), FileError> {
     let temporary = temporary(path, resource);
-    remove_if_there(&temporary).map_err(io(path, LEFT_BEHIND))?;
-    let is_there = difference(path, wanted).await?.is_none();
+    directory.remove(&temporary).map_err(io(path, LEFT_BEHIND))?;
+    let is_there = difference(directory, path, wanted).await?.is_none();
     let written = async {
         if !is_there {
-            write_new(&temporary, wanted).await?;
-            fs::rename(&temporary, path)?;
+            write_new(directory.create(&temporary)?, wanted).await?;
+            directory.rename(&temporary, name(path))?;
         }
         // Also what is there already: it may be the rename of a run that was killed before this.
-        Handle::open(directory)?.sync_all()
+        directory.sync()
     };
     if let Err(source) = written.await {
         // The first error is the one to tell; the name is known to the next run.
-        let _ = remove_if_there(&temporary);
+        let _ = directory.remove(&temporary);
         return Err(FileError::Io { path: path.to_owned(), action: "write it", source });
     }
     if is_there {
         return Ok(());
     }
-    match difference(path, wanted).await? {
+    match difference(directory, path, wanted).await? {
         None => Ok(()),
         Some(what) => Err(FileError::Differs { path: path.to_owned(), what }),
     }
 }
 
-async fn write_new(temporary: &Path, wanted: &Wanted<'_>) -> io::Result<()> {
-    let mut handle = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .custom_flags(OFlag::O_NOFOLLOW.bits())
-        .open(temporary)?;
+async fn write_new(mut handle: Handle, wanted: &Wanted<'_>) -> io::Result<()> {
     match wanted.content {
         Source::Bytes(bytes) => handle.write_all(bytes)?,
         Source::File(path) => {
@@ -229,8 +259,12 @@ async fn write_new(temporary: &Path, wanted: &Wanted<'_>) -> io::Result<()> {
 }
 
 /// Where the file differs; nothing if it is as wanted.
-async fn difference(path: &Path, wanted: &Wanted<'_>) -> Result<Option<&'static str>, FileError> {
-    let Some((mut handle, meta)) = open_regular(path)? else { return Ok(Some("existence")) };
+async fn difference(
+    directory: &Directory,
+    path: &Path,
+    wanted: &Wanted<'_>,
+) -> Result<Option<&'static str>, FileError> {
+    let Some((mut handle, meta)) = open_regular(directory, path)? else { return Ok(Some("existence")) };
     if meta.mode() & PERMISSION_BITS != wanted.mode {
         return Ok(Some("mode"));
     }
@@ -271,66 +305,44 @@ async fn copy_pieces(from: &mut impl Read, to: &mut impl io::Write) -> io::Resul
     }
 }
 
-fn remove(resource: ResourceId, path: &Path) -> Result<(), FileError> {
-    let directory = match directory_of(path) {
-        Ok(directory) => directory,
-        Err(FileError::NoDirectory { .. }) => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    let done = io(path, "remove it");
-    remove_if_there(&temporary(path, resource)).map_err(&done)?;
-    if open_regular(path)?.is_some() {
-        remove_if_there(path).map_err(&done)?;
-        Handle::open(directory).and_then(|directory| directory.sync_all()).map_err(&done)?;
+fn remove(directory: &Directory, path: &Path) -> Result<(), FileError> {
+    if open_regular(directory, path)?.is_some() {
+        directory.remove(name(path)).and_then(|()| directory.sync()).map_err(io(path, "remove it"))?;
     }
     Ok(())
 }
 
 /// Opens a regular file; nothing if nothing is there.
-fn open_regular(path: &Path) -> Result<Option<(Handle, fs::Metadata)>, FileError> {
+fn open_regular(directory: &Directory, path: &Path) -> Result<Option<(Handle, fs::Metadata)>, FileError> {
     let not_regular = |found| Err(FileError::NotRegular { path: path.to_owned(), found });
     // A device or a pipe must not even be opened: that alone can do something.
-    match fs::symlink_metadata(path) {
-        Ok(meta) if meta.is_symlink() => return not_regular("a symbolic link"),
-        Ok(meta) if meta.is_dir() => return not_regular("a directory"),
-        Ok(meta) if !meta.is_file() => return not_regular("a device, pipe or socket"),
-        Ok(_) => {}
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(io(path, "look at it")(error)),
+    match directory.look(name(path)).map_err(io(path, "look at it"))? {
+        None => return Ok(None),
+        Some(SFlag::S_IFLNK) => return not_regular("a symbolic link"),
+        Some(SFlag::S_IFDIR) => return not_regular("a directory"),
+        Some(SFlag::S_IFREG) => {}
+        Some(_) => return not_regular("a device, pipe or socket"),
     }
-    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
-    match OpenOptions::new().read(true).custom_flags(flags.bits()).open(path) {
-        Ok(handle) => {
-            let meta = handle.metadata().map_err(io(path, "look at it"))?;
-            if !meta.is_file() {
-                return not_regular("something that changed meanwhile");
-            }
-            Ok(Some((handle, meta)))
-        }
+    match directory.read(name(path)) {
+        Ok((_, meta)) if !meta.is_file() => not_regular("something that changed meanwhile"),
+        Ok(opened) => Ok(Some(opened)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) if error.raw_os_error() == Some(Errno::ELOOP as i32) => not_regular("a symbolic link"),
         Err(error) => Err(io(path, "read it")(error)),
     }
 }
 
-fn directory_of(path: &Path) -> Result<&Path, FileError> {
-    let directory = path.parent().unwrap_or(Path::new("/"));
-    match fs::metadata(directory) {
-        Ok(meta) if meta.is_dir() => Ok(directory),
-        Ok(_) => Err(FileError::NoDirectory { path: path.to_owned(), directory: directory.to_owned() }),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            Err(FileError::NoDirectory { path: path.to_owned(), directory: directory.to_owned() })
-        }
-        Err(error) => Err(io(path, "look at its directory")(error)),
-    }
+fn name(path: &Path) -> &OsStr {
+    // Only `/` has none, and that is a directory.
+    path.file_name().unwrap_or(OsStr::new("."))
 }
 
 /// Beside the file, so that a rename is enough; the same for every run of the resource.
-fn temporary(path: &Path, resource: ResourceId) -> PathBuf {
+fn temporary(path: &Path, resource: ResourceId) -> OsString {
     let suffix = format!(".muster-{resource}");
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     let room = NAME_MAX - 1 - suffix.len();
-    path.with_file_name(format!(".{}{suffix}", &name[..name.floor_char_boundary(room)]))
+    format!(".{}{suffix}", &name[..name.floor_char_boundary(room)]).into()
 }
 
 fn remove_if_there(path: &Path) -> io::Result<()> {
@@ -351,6 +363,11 @@ fn owners(path: &Path, file: &File) -> Result<(u32, u32), FileError> {
         Some(name) => group(name).ok_or_else(|| no_owner(path, "group", name))?,
     };
     Ok((uid, gid))
+}
+
+/// The user that a template names for the file, as far as there is such a one now.
+fn named_owner(file: &File) -> Option<u32> {
+    file.owner.as_deref().and_then(user)
 }
 
 fn user(name: &str) -> Option<u32> {

@@ -29,6 +29,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::clock::wrong_clock;
 use crate::identity::Identity;
 use crate::tls;
 
@@ -115,7 +116,11 @@ impl LinkError {
         }
     }
 
-    fn is_not_let_in(&self) -> bool {
+    /// The controller knows this node no more, or its clock was another when it gave the certificate out.
+    pub fn is_not_let_in(&self) -> bool {
+        if let LinkError::NotLetIn(_) = self {
+            return true;
+        }
         matches!(self, LinkError::Lost(source) if matches!(
             **source,
             ConnectionError::ConnectionRefused(ConnectReturnCode::NotAuthorized)
@@ -317,7 +322,9 @@ pub async fn greet(peer: &Peer) -> Result<(Mqtt, IpAddr), LinkError> {
                 Ok(Err(error)) => {
                     let (expired, busy) = (error.is_expired(), error.is_busy());
                     let why = match error {
-                        LinkError::Lost(source) => source.to_string(),
+                        LinkError::Lost(source) => {
+                            wrong_clock(&*source).unwrap_or_else(|| source.to_string())
+                        }
                         error => error.to_string(),
                     };
                     last = LinkError::Unreachable { address: number.to_string(), why, expired, busy };

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use muster_shared::join::{self, Address, JoinAnswer, JoinError, JoinRequest, JoinToken};
 use muster_shared::seal::SealSecret;
+use muster_shared::time::utc;
 use muster_shared::{NodeId, SiteId, topic};
 use rcgen::{CertificateParams, KeyPair};
 use thiserror::Error;
@@ -31,11 +32,14 @@ const TURN_PAUSE: Duration = Duration::from_millis(250);
 pub enum EnrolError {
     /// The token is too old.
     #[error(
-        "the join token has expired ({ago} s ago): make another with 'muster node token'; or is this server's clock wrong?"
+        "the join token has expired: it ended {}, and this server's clock says {}; make another with 'muster node token', or \
+         set the clock if it is wrong", utc(*ended), utc(*now)
     )]
     Expired {
-        /// Since when.
-        ago: u64,
+        /// Seconds since 1970.
+        ended: u64,
+        /// Seconds since 1970, by this server's clock.
+        now: u64,
     },
     /// The controller says no.
     #[error("the controller refuses: {0}")]
@@ -176,9 +180,9 @@ async fn reach(token: &JoinToken) -> Result<(), EnrolError> {
 }
 
 fn check_expiry(token: &JoinToken) -> Result<(), EnrolError> {
-    match now().checked_sub(token.expires) {
-        Some(ago) => Err(EnrolError::Expired { ago }),
-        None => Ok(()),
+    match now() {
+        now if now >= token.expires => Err(EnrolError::Expired { ended: token.expires, now }),
+        _ => Ok(()),
     }
 }
 

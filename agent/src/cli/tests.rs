@@ -10,7 +10,11 @@ fn apply(confirm: Option<(Target, u64)>) -> Verb {
 }
 
 fn join(check: bool, name: Option<&str>) -> Verb {
-    Verb::Join { token: "T".into(), name: name.map(str::to_owned), check }
+    join_by(TokenSource::Argument("T".into()), check, name)
+}
+
+fn join_by(token: TokenSource, check: bool, name: Option<&str>) -> Verb {
+    Verb::Join { token, name: name.map(str::to_owned), check }
 }
 
 #[test]
@@ -20,6 +24,10 @@ fn flags_before_or_after_a_verb() {
         ("join T", join(false, None)),
         ("join T --name web-1 --check", join(true, Some("web-1"))),
         ("--check --name=web-1 join T", join(true, Some("web-1"))),
+        ("join", join_by(TokenSource::Credential, false, None)),
+        ("join --token -", join_by(TokenSource::Stdin, false, None)),
+        ("--token=T join", join(false, None)),
+        ("join --token-file /t --check", join_by(TokenSource::File("/t".into()), true, None)),
         ("net show", Verb::NetShow),
         ("net apply -c f", apply(None)),
         ("net apply -c f --confirm gateway", apply(Some((Target::Gateway, 120)))),
@@ -49,8 +57,10 @@ fn flags_before_or_after_a_verb() {
 fn wrong_usage_says_what_is_right() {
     for (line, want) in [
         ("jion T", "unknown verb 'jion': want join, net or flow; see --help"),
-        ("join", "join takes one TOKEN, as 'muster node token' prints it"),
-        ("join A B", "join takes one TOKEN, as 'muster node token' prints it"),
+        ("join A B", "join takes one token, as 'muster node token' prints it"),
+        ("join A --token -", "join takes one token, as 'muster node token' prints it"),
+        ("join --token - --token-file f", "join takes one token, as 'muster node token' prints it"),
+        ("--token -", "--token, --token-file, --name and --check belong to join"),
         ("net", "net takes one of apply, boot, export, plan, show"),
         ("net export", "net export needs either -c FILE or --from-ledger"),
         ("net export -c f --from-ledger", "net export needs either -c FILE or --from-ledger"),
@@ -71,7 +81,7 @@ fn wrong_usage_says_what_is_right() {
             "net apply -c f --confirm h:x",
             "--confirm 'h:x': want gateway, an address, a host name, or HOST:PORT",
         ),
-        ("--name web-1", "--name and --check belong to join"),
+        ("--name web-1", "--token, --token-file, --name and --check belong to join"),
         ("--check-config join T", "--check-config stands alone"),
         ("--frobnicate", "invalid option '--frobnicate'"),
         ("--config", "missing argument for option '--config'"),

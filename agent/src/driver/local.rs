@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use muster_agent_core::{Before, Input, RunError};
+use muster_agent_core::{Before, Input, Retry, RunError};
 use muster_shared::model::{NetworkConfig, OnDelete, Outcome, ReportKey};
 use tokio::sync::oneshot;
 
@@ -85,7 +85,7 @@ impl Driver {
         if !key.resource.is_local() || !known.is_empty() {
             return Ok(known);
         }
-        let failed = |reason: String| RunError { reason, permanent: true };
+        let failed = |reason: String| RunError { reason, retry: Retry::Never };
         let local = Local::read(self.state.path()).map_err(|error| failed(format!("{error:#}")))?;
         if local.undo.is_some() {
             let reason = "an earlier 'net apply' was neither kept nor put back: stop the agent, then run 'muster-agent \
@@ -106,7 +106,7 @@ impl Driver {
                 tracing::info!("the document given on this server is kept");
                 Answer::Kept { changed: self.locals.changed }
             }
-            Outcome::Failed { reason, .. } => {
+            Outcome::Failed { reason, .. } | Outcome::NoRoom { reason } => {
                 tracing::warn!("the document given on this server is not in force: {reason}");
                 Answer::Failed { reason, not_back: self.locals.not_back }
             }

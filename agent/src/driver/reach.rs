@@ -7,12 +7,15 @@ use muster_agent_core::Input;
 use muster_agent_link::Identity;
 use muster_agent_link::connection::{Connection, LinkEvent, Peer};
 use muster_agent_link::join::{self, EnrolError};
+use muster_shared::time::utc;
 use tokio::time::Instant;
 
 use super::{Done, Driver};
 
 /// The wall clock may be set while we wait for a certificate's time, so it is looked at this often.
 const CLOCK_CHECK: Duration = Duration::from_secs(3600);
+/// Between renewals because the controller does not take the certificate.
+const PROVE_AGAIN: Duration = Duration::from_secs(60);
 /// Between renewals, also after one that failed: there is a third of the certificate's life left.
 const RENEW_AGAIN: Duration = Duration::from_secs(600);
 
@@ -27,8 +30,10 @@ impl Driver {
                 self.inbox.extend(messages.into_iter().map(Input::Received));
             }
             Some(LinkEvent::Disconnected(error)) => {
-                if error.is_expired() {
-                    self.identity.not_after = 0;
+                // Valid by our clock, but not by the controller's, or one of them was set meanwhile.
+                if (error.is_expired() || error.is_not_let_in()) && Instant::now() >= self.prove_from {
+                    self.prove = true;
+                    self.prove_from = Instant::now() + PROVE_AGAIN;
                 }
                 self.disconnect(&error.to_string());
             }
@@ -37,12 +42,17 @@ impl Driver {
     }
 
     pub(super) fn connect(&mut self) {
-        if join::now() >= self.identity.not_after {
-            tracing::warn!("the node's certificate has run out: renewing it");
-            self.connect_renewed = true;
-            return self.renew();
+        let (now, ends) = (join::now(), self.identity.not_after);
+        if now >= ends {
+            let (now, ends) = (utc(now), utc(ends));
+            tracing::warn!("this server's clock says {now}, and its certificate ended {ends}: renewing it");
+        } else if std::mem::take(&mut self.prove) {
+            tracing::warn!("the controller does not take this server's certificate: renewing it");
+        } else {
+            return self.open();
         }
-        self.open();
+        self.connect_renewed = true;
+        self.renew();
     }
 
     fn open(&mut self) {

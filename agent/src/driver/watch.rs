@@ -12,9 +12,7 @@ use super::{Done, Driver};
 impl Driver {
     /// It is told of changes of this resource from now on, or not any more.
     pub(super) fn watch(&mut self, resource: ResourceId, spec: Option<&Spec>) {
-        if spec.is_none() {
-            self.host.forget_look(resource);
-        }
+        self.host.applied(resource, spec);
         self.watcher.set(resource, spec.map(|spec| self.host.places(spec)).unwrap_or_default());
     }
 

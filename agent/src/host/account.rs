@@ -4,7 +4,7 @@ use muster_agent_core::{Before, Found, RunError};
 use muster_host::account::{AccountFault, GroupBefore, UserBefore};
 use muster_shared::model::{Action, Group, Observed, User};
 
-use super::{Host, NotRun, Ran, compared, damaged, decoded, encoded};
+use super::{Host, NotRun, Ran, compared, damaged, decoded, encoded, failed};
 
 impl Host {
     pub(super) async fn capture_user(&self, user: &User, known: Vec<Before>) -> Result<Before, RunError> {
@@ -74,5 +74,5 @@ fn not_run(fault: AccountFault) -> NotRun {
 }
 
 fn account_failed(fault: AccountFault) -> RunError {
-    RunError { reason: fault.to_string(), permanent: fault.is_permanent() }
+    failed(&fault, fault.is_permanent())
 }

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use muster_agent_core::{Entry, Found, RunError};
+use muster_agent_core::{Entry, Found, Retry, RunError};
 use muster_host::documents::DocumentError;
 use muster_host::run::{Ended, How, Output, Program, RunFailed, RunId, Task};
 use muster_shared::model::{
@@ -20,7 +20,7 @@ use muster_shared::model::{
 };
 use muster_shared::{Attempt, ResourceId};
 
-use super::{Host, NotRun, Ran, compared};
+use super::{Host, NotRun, Ran, compared, failed};
 
 /// Of the end of a command's errors in a failure's reason: some lines, well within what a reason may have.
 const QUOTED_MAX: usize = 2048;
@@ -154,7 +154,8 @@ impl Host {
 /// The job of a resource that failed for now: another attempt of it may come.
 pub(crate) fn tried_again(entry: &Entry) -> Option<ReportKey> {
     let last = entry.last.as_ref()?;
-    matches!(last.outcome, Outcome::Failed { permanent: false, .. }).then_some(last.key)
+    matches!(last.outcome, Outcome::Failed { permanent: false, .. } | Outcome::NoRoom { .. })
+        .then_some(last.key)
 }
 
 /// A script runs once for a generation, whichever attempt of the job asks for its end: one that was not told, or that the
@@ -170,9 +171,10 @@ pub(super) fn run_id(key: ReportKey) -> RunId {
 fn config(step: &DeploymentStep) -> Result<&[u8], RunError> {
     match &step.config {
         Content::Inline(config) => Ok(config),
-        Content::Stored { .. } => {
-            Err(RunError { reason: "the job has no config: a bug, please report it".into(), permanent: true })
-        }
+        Content::Stored { .. } => Err(RunError {
+            reason: "the job has no config: a bug, please report it".into(),
+            retry: Retry::Never,
+        }),
     }
 }
 
@@ -184,7 +186,7 @@ fn nothing_said(deployment: &Deployment) -> Observed {
 }
 
 fn told(deployment: &Deployment, ended: Ended) -> Result<Observed, RunError> {
-    let failed = |reason: String| RunError { reason: quoting(reason, &ended.stderr), permanent: true };
+    let failed = |reason: String| RunError { reason: quoting(reason, &ended.stderr), retry: Retry::Never };
     let status = match &ended.how {
         How::Exited(0) => 0,
         How::Exited(status) => return Err(failed(format!("the script ended with status {status}"))),
@@ -205,11 +207,11 @@ fn told(deployment: &Deployment, ended: Ended) -> Result<Observed, RunError> {
                     "output '{}' has {size} bytes: more than is taken of one output (32 KiB), or of all (128 KiB)",
                     output.name
                 );
-                return Err(RunError { reason, permanent: true });
+                return Err(RunError { reason, retry: Retry::Never });
             }
             Some(Output::Text(text)) if output.error_output && !text.is_empty() => {
                 let reason = format!("the script left an error in output '{}'", output.name);
-                return Err(RunError { reason: quoting(reason, text), permanent: true });
+                return Err(RunError { reason: quoting(reason, text), retry: Retry::Never });
             }
             Some(Output::Text(_)) | None => {}
         }
@@ -219,7 +221,7 @@ fn told(deployment: &Deployment, ended: Ended) -> Result<Observed, RunError> {
     if size > DEPLOYMENT_ATTRIBUTES_MAX {
         let reason =
             format!("its outputs have {size} bytes together: at most {DEPLOYMENT_ATTRIBUTES_MAX} are taken");
-        return Err(RunError { reason, permanent: true });
+        return Err(RunError { reason, retry: Retry::Never });
     }
     Ok(Observed { attributes })
 }
@@ -265,7 +267,8 @@ fn run_failed(error: RunFailed) -> RunError {
         }
         _ => "",
     };
-    RunError { permanent: error.is_permanent(), reason: format!("{error}{advice}") }
+    let failed = failed(&error, error.is_permanent());
+    RunError { reason: format!("{error}{advice}"), ..failed }
 }
 
 fn document_failed(error: DocumentError) -> RunError {
@@ -274,7 +277,7 @@ fn document_failed(error: DocumentError) -> RunError {
         DocumentError::File(error) => error.is_permanent(),
         DocumentError::Disk(_) => false,
     };
-    RunError { reason: error.to_string(), permanent }
+    failed(&error, permanent)
 }
 
 #[cfg(test)]

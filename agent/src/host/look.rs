@@ -82,9 +82,13 @@ impl Host {
         }
     }
 
-    /// Nothing is known of it any more.
-    pub fn forget_look(&self, resource: ResourceId) {
-        self.seen.set(resource, None);
+    /// The resource was applied as this, or nothing of it is there any more.
+    pub fn applied(&self, resource: ResourceId, spec: Option<&Spec>) {
+        let file = spec.and_then(|spec| if let Spec::File(file) = spec { Some(file) } else { None });
+        self.owners.set(&self.files, resource, file);
+        if spec.is_none() {
+            self.seen.set(resource, None);
+        }
     }
 }
 

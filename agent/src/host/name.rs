@@ -4,7 +4,7 @@ use muster_agent_core::{Before, RunError};
 use muster_host::hostname::{NameError, NameState};
 use muster_shared::model::{Action, Hostname, Observed, OnDelete};
 
-use super::{Host, NotRun, Ran, damaged, decoded, encoded};
+use super::{Host, NotRun, Ran, damaged, decoded, encoded, failed};
 
 impl Host {
     pub(super) async fn capture_name(&self, known: Vec<Before>) -> Result<Before, RunError> {
@@ -46,5 +46,5 @@ fn was(before: Option<Before>) -> Result<NameState, RunError> {
 }
 
 pub(super) fn name_failed(error: NameError) -> RunError {
-    RunError { reason: error.to_string(), permanent: error.is_permanent() }
+    failed(&error, error.is_permanent())
 }

@@ -5,7 +5,7 @@ use muster_host::package::{PackageBefore, PackageFault};
 use muster_shared::model::{Action, Job, Observed, Package};
 
 use super::deployment::run_id;
-use super::{Host, NotRun, Ran, compared, damaged, decoded, encoded};
+use super::{Host, NotRun, Ran, compared, damaged, decoded, encoded, failed};
 
 impl Host {
     pub(super) async fn capture_package(
@@ -58,5 +58,5 @@ impl Host {
 }
 
 fn package_failed(fault: PackageFault) -> RunError {
-    RunError { reason: fault.to_string(), permanent: fault.is_permanent() }
+    failed(&fault, fault.is_permanent())
 }

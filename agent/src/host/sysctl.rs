@@ -5,7 +5,7 @@ use muster_host::sysctl::{SysctlFault, SysctlState};
 use muster_shared::ResourceId;
 use muster_shared::model::{Action, Observed, OnDelete, Sysctl};
 
-use super::{Host, NotRun, Ran, compared, damaged, decoded, encoded};
+use super::{Host, NotRun, Ran, compared, damaged, decoded, encoded, failed};
 
 impl Host {
     pub(super) async fn capture_sysctl(
@@ -52,5 +52,5 @@ impl Host {
 }
 
 fn sysctl_failed(fault: SysctlFault) -> RunError {
-    RunError { reason: fault.to_string(), permanent: fault.is_permanent() }
+    failed(&fault, fault.is_permanent())
 }

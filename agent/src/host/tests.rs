@@ -7,6 +7,7 @@ use muster_host::net::HostConfig;
 use muster_host::systemd::Systemd;
 use muster_shared::model::{ContentDigest, Hostname};
 use muster_shared::{Attempt, Epoch, Generation};
+use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{gethostname, sethostname};
 use uuid::Uuid;
@@ -52,6 +53,7 @@ pub fn host(dir: &Path) -> Host {
         server: Default::default(),
         contents: dir.to_owned(),
         seen: Seen::default(),
+        owners: Owners::default(),
     }
 }
 
@@ -114,11 +116,35 @@ async fn what_an_agent_without_a_ledger_finds_as_it_is_wanted_is_of_its_own_maki
             size => Content::Stored { digest: ContentDigest::of(content), size: size as u64 },
         };
         let spec = Spec::File(File { content, ..wanted.clone() });
-        let before = host.capture(&spec, Vec::new(), own).await.unwrap();
+        let before = host.capture(ResourceId(Uuid::from_u128(1)), &spec, Vec::new(), own).await.unwrap();
         assert_eq!(FileBefore::decode(before.written()) == Some(FileBefore::Absent), absent, "{own}");
         let known = Before::new(b"known".to_vec());
-        assert_eq!(host.capture(&spec, vec![known.clone()], own).await.unwrap(), known);
+        assert_eq!(
+            host.capture(ResourceId(Uuid::from_u128(1)), &spec, vec![known.clone()], own).await.unwrap(),
+            known
+        );
     }
+}
+
+#[tokio::test]
+async fn a_second_owner_of_a_file_by_another_path_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = host(dir.path());
+    fs::create_dir(dir.path().join("etc")).unwrap();
+    std::os::unix::fs::symlink("etc", dir.path().join("link")).unwrap();
+    let motd = |path: &str| {
+        let Spec::File(file) = file() else { unreachable!() };
+        Spec::File(File { path: dir.path().join(path).to_str().unwrap().into(), ..file })
+    };
+    let [first, second] = [1, 2].map(|n| ResourceId(Uuid::from_u128(n)));
+    host.applied(first, Some(&motd("etc/motd")));
+    let refused = host.capture(second, &motd("link/motd"), Vec::new(), false).await.unwrap_err();
+    assert!(
+        refused.retry == Retry::Never && refused.reason.contains("etc/motd: one file has one owner"),
+        "{refused:?}"
+    );
+    host.applied(first, None);
+    host.capture(second, &motd("link/motd"), Vec::new(), false).await.unwrap();
 }
 
 #[test]
@@ -170,7 +196,7 @@ fn a_host_name_is_guarded_and_put_back() {
         let has = || (gethostname().unwrap().into_string().unwrap(), fs::read_to_string(&file).ok());
         let named = |name: &str| (name.to_owned(), Some(format!("{name}\n")));
         let create = name_job(1, Action::Create, "web-1", OnDelete::Restore);
-        let before = host.capture(&create.spec, Vec::new(), false).await.unwrap();
+        let before = host.capture(create.resource, &create.spec, Vec::new(), false).await.unwrap();
         let undo = host.guard(&create, Some(before.clone()), &[]).await.unwrap();
         let ran = host.run(&create, Some(before.clone()), Vec::new()).await.unwrap();
         assert_eq!((ran.touched, ran.observed.attributes["hostname"].as_str()), (true, "web-1"));
@@ -182,7 +208,10 @@ fn a_host_name_is_guarded_and_put_back() {
         let again = host.run(&create, Some(before.clone()), Vec::new()).await.unwrap();
         assert!(!again.touched, "nothing is to be confirmed where nothing changed");
         let update = name_job(2, Action::Update, "web-2", OnDelete::Restore);
-        assert_eq!(host.capture(&update.spec, vec![before.clone()], false).await.unwrap(), before);
+        assert_eq!(
+            host.capture(update.resource, &update.spec, vec![before.clone()], false).await.unwrap(),
+            before
+        );
         let undo = host.guard(&update, Some(before.clone()), &[]).await.unwrap();
         host.run(&update, Some(before.clone()), Vec::new()).await.unwrap();
         assert_eq!(
@@ -212,4 +241,24 @@ fn a_host_name_is_guarded_and_put_back() {
         assert!(damaged.contains("damaged"), "{damaged}");
         assert!(host.fallback(&create.spec).await.is_err());
     });
+}
+
+/// Needs root.
+#[tokio::test]
+async fn a_file_without_room_waits_for_it() {
+    let none: Option<&str> = None;
+    let dir = tempfile::tempdir().unwrap();
+    let host = host(dir.path());
+    unshare(CloneFlags::CLONE_NEWNS).unwrap();
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).unwrap();
+    let small = dir.path().join("small");
+    fs::create_dir(&small).unwrap();
+    mount(Some("tmpfs"), &small, Some("tmpfs"), MsFlags::empty(), Some("size=64k")).unwrap();
+    let Spec::File(file) = file() else { unreachable!() };
+    let content = Content::Inline(vec![1; 128 * 1024]);
+    let spec = Spec::File(File { path: small.join("large").to_str().unwrap().into(), content, ..file });
+    let job = Job { spec, ..name_job(1, Action::Create, "none", OnDelete::Restore) };
+    let refused = host.run(&job, None, Vec::new()).await.err().unwrap().error;
+    assert_eq!(refused.retry, Retry::WhenRoom, "{}", refused.reason);
+    assert_eq!(fs::read_dir(&small).unwrap().count(), 0);
 }

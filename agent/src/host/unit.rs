@@ -5,7 +5,7 @@ use muster_host::unit::{UnitBefore, UnitFault};
 use muster_shared::ResourceId;
 use muster_shared::model::{Action, Observed, Unit};
 
-use super::{Host, NotRun, Ran, compared, damaged, decoded, encoded};
+use super::{Host, NotRun, Ran, compared, damaged, decoded, encoded, failed};
 
 impl Host {
     pub(super) async fn capture_unit(&self, unit: &Unit, known: Vec<Before>) -> Result<Before, RunError> {
@@ -40,5 +40,5 @@ impl Host {
 }
 
 fn unit_failed(fault: UnitFault) -> RunError {
-    RunError { reason: fault.to_string(), permanent: fault.is_permanent() }
+    failed(&fault, fault.is_permanent())
 }

@@ -2,6 +2,8 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use muster_agent_core::Before;
 use muster_shared::seal::SealPublic;
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
 use uuid::Uuid;
 
 use super::*;
@@ -40,9 +42,9 @@ fn what_is_written_is_read() {
     let dir = tempfile::tempdir().unwrap();
     let state = StateDir::open(dir.path()).unwrap();
     assert!(state.identity().unwrap().is_none());
-    assert_eq!((state.epoch().unwrap(), state.ledger().unwrap()), (Epoch(0), Vec::new()));
+    assert_eq!((state.epoch().unwrap(), state.ledger().unwrap()), (Epoch(0).into(), Vec::new()));
     state.write_identity(&identity()).unwrap();
-    state.write_epoch(Epoch(3)).unwrap();
+    state.write_epoch(EpochId { number: Epoch(3), bits: Some(9) }).unwrap();
     for n in [1, 2, 3, 2] {
         state.write_entry(&entry(n)).unwrap();
     }
@@ -53,7 +55,7 @@ fn what_is_written_is_read() {
     let state = StateDir::open(dir.path()).unwrap();
     let read = state.identity().unwrap().unwrap();
     assert_eq!((read.node, read.seal_secret, read.not_after), ("web-1".parse().unwrap(), [4; 32], 7));
-    assert_eq!(state.epoch().unwrap(), Epoch(3));
+    assert_eq!(state.epoch().unwrap(), EpochId { number: Epoch(3), bits: Some(9) });
     drop(state);
     assert_eq!(ledger(dir.path()), [entry(2), entry(3)]);
 }
@@ -136,7 +138,10 @@ fn damaged_keys_say_what_to_do() {
     let error = state.identity().err().unwrap().to_string();
     assert!(error.contains("join again"), "{error}");
     fs::write(dir.path().join("epoch"), b"x").unwrap();
-    assert_eq!(state.epoch().unwrap(), Epoch(0), "the controller's is taken again");
+    record::write(&dir.path().join("epoch"), &Epoch(7)).unwrap();
+    assert_eq!(state.epoch().unwrap(), Epoch(7).into(), "of an older agent");
+    fs::write(dir.path().join("epoch"), b"x").unwrap();
+    assert_eq!(state.epoch().unwrap(), Epoch(0).into(), "the controller's is taken again");
 }
 
 #[test]
@@ -156,9 +161,9 @@ fn another_site_begins_with_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let state = StateDir::open(dir.path()).unwrap();
     state.write_entry(&entry(1)).unwrap();
-    state.write_epoch(Epoch(50)).unwrap();
+    state.write_epoch(Epoch(50).into()).unwrap();
     state.leave_site().unwrap();
-    assert_eq!((state.epoch().unwrap(), state.ledger().unwrap()), (Epoch(0), Vec::new()));
+    assert_eq!((state.epoch().unwrap(), state.ledger().unwrap()), (Epoch(0).into(), Vec::new()));
     state.leave_site().unwrap();
 }
 
@@ -187,4 +192,32 @@ fn what_could_not_be_read_again_is_not_written() {
     assert!(state.write_entry(&large).is_err());
     drop(state);
     assert_eq!(ledger(dir.path()), [entry(1)]);
+}
+
+/// Needs root.
+#[test]
+fn a_full_disk_still_takes_what_frees_room() {
+    let none: Option<&str> = None;
+    let dir = tempfile::tempdir().unwrap();
+    unshare(CloneFlags::CLONE_NEWNS).unwrap();
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).unwrap();
+    mount(Some("tmpfs"), dir.path(), Some("tmpfs"), MsFlags::empty(), Some("size=4m")).unwrap();
+    let state = StateDir::open(dir.path()).unwrap();
+    let full = |file: &str| {
+        let error = fs::write(dir.path().join(file), vec![1; 8 * 1024 * 1024]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    };
+    full("theirs");
+    let refused = state.write_entry(&entry(1)).unwrap_err();
+    assert!(crate::host::lacks_room(&refused), "{refused}");
+    assert!(state.spend_reserve());
+    state.write_entry(&entry(1)).unwrap();
+    full("more");
+    assert!(!state.spend_reserve() && state.write_entry(&entry(2)).is_err());
+    assert!(state.find_room().is_err());
+    assert!(!dir.path().join("reserve.new").exists());
+    fs::remove_file(dir.path().join("theirs")).unwrap();
+    state.find_room().unwrap();
+    full("theirs");
+    assert!(state.spend_reserve(), "it is kept again");
 }

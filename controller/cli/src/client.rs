@@ -2,6 +2,7 @@
 //!
 //! Absent: TLS, tokens and other hosts; this version's controller listens on its socket only.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -117,17 +118,25 @@ impl Client {
 }
 
 async fn connect(socket: &Path) -> Result<SendRequest<Full<Bytes>>, Failure> {
-    let cannot = |error: &dyn std::fmt::Display| {
-        Failure::unreachable(format!(
-            "cannot reach the controller at {}: {error}; is muster-controller running, and may you use its socket?",
-            socket.display()
-        ))
-    };
-    let stream = UnixStream::connect(socket).await.map_err(|error| cannot(&error))?;
-    let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| cannot(&error))?;
+    let stream = UnixStream::connect(socket).await.map_err(|error| no_way(socket, &error))?;
+    let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| {
+        Failure::unreachable(format!("cannot reach the controller at {}: {error}", socket.display()))
+    })?;
     // Its errors come out of the requests too.
     tokio::spawn(async move { drop(connection.await) });
     Ok(sender)
+}
+
+/// Why there is no connection, and what to do about it.
+fn no_way(socket: &Path, error: &std::io::Error) -> Failure {
+    let socket = socket.display();
+    Failure::unreachable(match error.kind() {
+        ErrorKind::PermissionDenied => format!(
+            "cannot reach the controller at {socket}: you may not use its socket, which belongs to root and the group \
+             'muster'; add yourself to that group ('usermod -aG muster YOU', then log in again), or use sudo"
+        ),
+        _ => format!("cannot reach the controller at {socket}: {error}; is muster-controller running?"),
+    })
 }
 
 async fn read(
@@ -193,6 +202,24 @@ mod tests {
             ("", Some(Exit::Usage)),
         ] {
             assert_eq!(Client::new(url).err().map(|failure| failure.exit), exit, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_closed_socket_says_what_to_do() {
+        for (kind, wanted) in [
+            (
+                ErrorKind::PermissionDenied,
+                "add yourself to that group ('usermod -aG muster YOU', then log in again), or use sudo",
+            ),
+            (ErrorKind::NotFound, "is muster-controller running?"),
+            (ErrorKind::ConnectionRefused, "is muster-controller running?"),
+        ] {
+            let failure = no_way(Path::new("/run/muster/api.sock"), &kind.into());
+            assert_eq!(failure.exit, Exit::Unreachable);
+            let line = &failure.lines[0];
+            assert!(line.starts_with("cannot reach the controller at /run/muster/api.sock: "), "{line}");
+            assert!(line.ends_with(wanted), "{line}");
         }
     }
 

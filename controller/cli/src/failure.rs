@@ -4,7 +4,7 @@ use std::io::Write;
 
 use muster_template::Errors;
 
-use crate::output::printable;
+use crate::output::lines;
 
 /// The exit codes of the command line's contract; 0 is `Ok`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Failure {
     pub fn report(&self) {
         let mut stderr = std::io::stderr().lock();
         for line in &self.lines {
-            let _closed = writeln!(stderr, "error: {}", printable(line));
+            let _closed = writeln!(stderr, "error: {}", lines(line, "  "));
         }
     }
 }

@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::client::{Client, path};
 use crate::failure::Failure;
 use crate::output::{Column, Format, cell, document, fields, printable, table};
+use crate::span::{YEAR, within};
 
 /// Verbs.
 #[derive(Subcommand)]
@@ -123,12 +124,12 @@ pub struct Purge {
 /// How a change is kept from cutting a node off.
 #[derive(Args)]
 pub struct Guard {
-    /// Keep the change even if the node cannot reach the controller any more
+    /// Keep what the change adds even if the node then cannot reach the controller (removals stay guarded)
     #[arg(long)]
     no_guard: bool,
     /// How long the node may take to reach the controller after the change, before it is taken back
-    #[arg(long, value_name = "SECONDS", conflicts_with = "no_guard", value_parser = clap::value_parser!(u32).range(1..=3600))]
-    confirm_timeout: Option<u32>,
+    #[arg(long, value_name = "SECONDS", conflicts_with = "no_guard", value_parser = within(1..=3600))]
+    confirm_timeout: Option<u64>,
 }
 
 /// Whether to wait.
@@ -138,12 +139,10 @@ pub struct Wait {
     #[arg(long)]
     pub wait: bool,
     /// How long to wait
-    #[arg(long, value_name = "SECONDS", requires = "wait", value_parser = clap::value_parser!(u64).range(1..=TIMEOUT_MAX))]
+    #[arg(long, value_name = "SECONDS", requires = "wait", value_parser = within(1..=YEAR))]
     pub timeout: Option<u64>,
 }
 
-/// A year: whoever asks for more has mistyped.
-const TIMEOUT_MAX: u64 = 365 * 86_400;
 const STATES: [&str; 5] = ["PENDING_ADD", "ADDED", "PENDING_REMOVE", "FAILED", "EXPIRED"];
 /// What a list says of a rule; of a group or a meter it says what they have.
 const KEYS: [&str; 11] = [

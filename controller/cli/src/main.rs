@@ -12,11 +12,15 @@ mod language;
 mod manual;
 mod node;
 mod output;
+mod pages;
 mod progress;
 mod resource;
 mod source;
+mod span;
 mod stack;
+mod status;
 mod topology;
+mod usage;
 mod wait;
 mod yaml;
 
@@ -56,6 +60,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Noun {
+    /// The site at a glance: its controller, its agents, and what waits for you
+    #[command(after_help = "Example:\n  muster status\n  muster status -o json")]
+    Status,
     /// Servers and the tokens they join with
     #[command(subcommand, after_help = "Example:\n  muster node list")]
     Node(node::NodeVerb),
@@ -110,7 +117,7 @@ enum Generate {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| usage::refuse(error));
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -154,6 +161,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
 
 async fn talk(noun: Noun, client: &mut Client, format: Format) -> Result<(), Failure> {
     match noun {
+        Noun::Status => status::run(client, format).await,
         Noun::Node(verb) => node::run(verb, client, format).await,
         Noun::Stack(verb) => stack::run(verb, client, format).await,
         Noun::Resource(verb) => resource::run(verb, client, format).await,

@@ -2,7 +2,8 @@
 
 mod wait;
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 use clap::{Args, Subcommand};
 use hyper::Method;
@@ -13,15 +14,19 @@ use serde_json::{Value, json};
 use crate::client::{Client, escaped, path};
 use crate::failure::Failure;
 use crate::output::{Column, Format, cell, count, document, fields, print, table};
+use crate::pages::Pages;
+use crate::span::{YEAR, seconds, within};
+use crate::status;
 
 /// Verbs.
 #[derive(Subcommand)]
 pub enum NodeVerb {
     /// Make a join token and print it, alone on stdout
     ///
-    /// The token binds what a server may become with it: its name, or a pattern for it, and its labels.
+    /// The token binds what a server may become with it: its name, or a pattern for it, and its labels. With --any-name
+    /// whoever has the token chooses a name.
     #[command(after_help = "Example:\n  muster node token --name web-1.example.org --label role=web\n  \
-                      muster node token --ttl 1d --uses 40 --rate 10/s --name 'web-*' --label role=web")]
+                      muster node token --ttl 1d --uses 40 --rate 10/s --name 'web-*.example.org' --label role=web")]
     Token(Token),
     /// List the join tokens that are still good
     #[command(after_help = "Example:\n  muster node tokens")]
@@ -74,7 +79,7 @@ pub enum NodeVerb {
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
         count: u64,
         /// How long to wait; without it for ever
-        #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=365 * 86_400))]
+        #[arg(long, value_name = "SECONDS", value_parser = within(1..=YEAR))]
         timeout: Option<u64>,
     },
     /// Set and remove labels
@@ -130,9 +135,12 @@ pub struct Token {
     /// How fast they may join, such as 10/s, 30/m or 100/h; those who come too early wait for their turn
     #[arg(long, value_name = "N/s|N/m|N/h")]
     rate: Option<Rate>,
-    /// The one name, or a pattern with '*', that it is good for; any name if left out
+    /// The one name that it is good for, or a pattern: '*' stands for any characters up to a dot
     #[arg(long, value_name = "FQDN|PATTERN")]
     name: Option<String>,
+    /// It is good for any name that no other node has
+    #[arg(long, conflicts_with = "name")]
+    any_name: bool,
     /// A label that nodes get which join with it; may be repeated
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = crate::source::parameter)]
     labels: Vec<(String, String)>,
@@ -208,7 +216,13 @@ const LOST: [Column; 5] = [
 /// Does it.
 pub async fn run(verb: NodeVerb, client: &mut Client, format: Format) -> Result<(), Failure> {
     match verb {
-        NodeVerb::Token(Token { ttl, uses, rate, name, labels }) => {
+        NodeVerb::Token(Token { ttl, uses, rate, name, any_name, labels }) => {
+            if name.is_none() && !any_name {
+                return Err(Failure::usage(
+                    "a join token needs --name FQDN, such as --name web-1.example.org or --name 'web-*.example.org', or \
+                     --any-name, which lets a server join under any name",
+                ));
+            }
             let labels: BTreeMap<String, String> = labels.into_iter().collect();
             let mut body = json!({"ttl": ttl, "uses": uses, "name": name, "labels": labels});
             // A controller of before knows no rate.
@@ -234,8 +248,17 @@ pub async fn run(verb: NodeVerb, client: &mut Client, format: Format) -> Result<
                 true => String::new(),
                 false => format!("?selector={}", escaped(&selector)),
             };
-            let list = client.get(&format!("{}{of}", path(["nodes"]))).await?;
-            document(format, &list, |list| table(&NODES, list))
+            let nodes = Pages::of(format!("{}{of}", path(["nodes"])), "name");
+            let conflicts = RefCell::new(BTreeSet::new());
+            let row = |node: Value| {
+                let claims = node["mac_conflicts"].as_array().into_iter().flatten();
+                conflicts.borrow_mut().extend(claims.map(|claim| format!("conflict: {}\n", cell(claim))));
+                with_reason(node)
+            };
+            nodes.print(client, format, &NODES, row).await?;
+            print(&conflicts.into_inner().into_iter().collect::<String>())?;
+            status::warn_if_read_only(client).await;
+            Ok(())
         }
         NodeVerb::Wait { selector, count, timeout } => {
             wait::wait(&selector, count, timeout, client, format).await
@@ -277,8 +300,19 @@ pub async fn run(verb: NodeVerb, client: &mut Client, format: Format) -> Result<
     }
 }
 
+/// For eyes: a node of which two agents run, with where they are; one whose disk is full, with which.
+fn with_reason(mut node: Value) -> Value {
+    if node["state"] == "conflict" {
+        let addresses = node["conflict"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        node["state"] = json!(format!("conflict: {}", addresses.collect::<Vec<_>>().join(", ")));
+    } else if node["state"] == "disk_full" {
+        node["state"] = json!(format!("disk full: {}", cell(&node["state_reason"])));
+    }
+    node
+}
+
 fn shown(node: &Value) -> String {
-    let mut own = node.clone();
+    let mut own = with_reason(node.clone());
     let lost = own.as_object_mut().and_then(|node| node.remove("lost"));
     let mut out = fields(&NODES.map(|(_, key)| key), &own);
     if let Some(lost) = lost.filter(|lost| lost.as_array().is_some_and(|lost| !lost.is_empty())) {
@@ -363,26 +397,6 @@ fn label(text: &str) -> Result<(String, Option<String>), String> {
     }
 }
 
-/// `90`, `90s`, `5m`, `1h`, `2d`, in seconds.
-fn seconds(text: &str) -> Result<u64, String> {
-    let (number, unit) = match text.strip_suffix(['s', 'm', 'h', 'd']) {
-        Some(number) => (number, &text[number.len()..]),
-        None => (text, "s"),
-    };
-    let factor = match unit {
-        "m" => 60,
-        "h" => 3600,
-        "d" => 86_400,
-        _ => 1,
-    };
-    number
-        .parse::<u64>()
-        .ok()
-        .and_then(|number| number.checked_mul(factor))
-        .filter(|seconds| *seconds > 0)
-        .ok_or_else(|| "want a time such as 90s, 5m, 1h or 2d".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -402,27 +416,6 @@ mod tests {
         ] {
             let wanted = wanted.map(|(key, value)| (key.to_owned(), value.map(ToOwned::to_owned)));
             assert_eq!(label(text).ok(), wanted, "{text}");
-        }
-    }
-
-    #[test]
-    fn times() {
-        for (text, wanted) in [
-            ("90", Some(90)),
-            ("90s", Some(90)),
-            ("5m", Some(300)),
-            ("1h", Some(3600)),
-            ("2d", Some(172_800)),
-            ("0", None),
-            ("", None),
-            ("h", None),
-            ("-1h", None),
-            ("1w", None),
-            ("1hh", None),
-            ("18446744073709551615d", None),
-            ("é", None),
-        ] {
-            assert_eq!(seconds(text).ok(), wanted, "{text}");
         }
     }
 }

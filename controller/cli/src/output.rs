@@ -73,12 +73,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
 
 /// A list of objects as rows under headings.
 pub fn table(columns: &[Column], list: &Value) -> String {
-    let heading = columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
-    let list = list.as_array().into_iter().flatten();
-    rows(
-        std::iter::once(heading)
-            .chain(list.map(|row| columns.iter().map(|(_, key)| cell(&row[*key])).collect())),
-    )
+    Rows::default().table(columns, list.as_array().map_or(&[], Vec::as_slice), true)
 }
 
 /// An object as one line per key, in the order given; what is not named comes last.
@@ -86,7 +81,17 @@ pub fn fields(order: &[&str], object: &Value) -> String {
     let Some(map) = object.as_object() else { return String::new() };
     let rest = map.keys().map(String::as_str).filter(|key| !order.contains(key));
     let keys = order.iter().copied().filter(|key| map.contains_key(*key)).chain(rest);
-    rows(keys.map(|key| vec![printable(key), cell(&map[key])]))
+    // A text of several lines has them below one another.
+    let values = |value: &Value| match value.as_str().map(|text| lines(text, "")) {
+        Some(text) if text.contains('\n') => text.lines().map(ToOwned::to_owned).collect(),
+        _ => vec![cell(value)],
+    };
+    let of = |key: &str, value: String, first: bool| {
+        vec![if first { printable(key) } else { String::new() }, value]
+    };
+    rows(keys.flat_map(|key| {
+        values(&map[key]).into_iter().enumerate().map(move |(index, value)| of(key, value, index == 0))
+    }))
 }
 
 /// One value on one line.
@@ -124,28 +129,51 @@ pub fn printable(text: &str) -> String {
     })
 }
 
+/// A text of several lines, such as what a script wrote: each line printable, those below the first after `indent`.
+pub fn lines(text: &str, indent: &str) -> String {
+    text.trim_end().lines().map(printable).collect::<Vec<_>>().join(&format!("\n{indent}"))
+}
+
 /// Cells, aligned; they are printable.
 pub fn rows(rows: impl Iterator<Item = Vec<String>>) -> String {
-    const GAP: usize = 2;
-    let rows: Vec<Vec<String>> = rows.collect();
-    let mut widths = Vec::new();
-    for row in &rows {
-        widths.resize(widths.len().max(row.len()), 0);
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
+    Rows::default().lines(rows)
+}
+
+/// Rows that come in pieces: no column becomes narrower.
+#[derive(Default)]
+pub struct Rows {
+    widths: Vec<usize>,
+}
+
+impl Rows {
+    /// The next objects, under their headings where these are the first.
+    pub fn table(&mut self, columns: &[Column], list: &[Value], is_first: bool) -> String {
+        let headings = || columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
+        let cells = |row: &Value| columns.iter().map(|(_, key)| cell(&row[*key])).collect();
+        self.lines(is_first.then(headings).into_iter().chain(list.iter().map(cells)))
     }
-    let mut out = String::new();
-    for row in &rows {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(&widths) {
-            line.push_str(cell);
-            line.extend(std::iter::repeat_n(' ', width - cell.chars().count() + GAP));
+
+    fn lines(&mut self, rows: impl Iterator<Item = Vec<String>>) -> String {
+        const GAP: usize = 2;
+        let rows: Vec<Vec<String>> = rows.collect();
+        for row in &rows {
+            self.widths.resize(self.widths.len().max(row.len()), 0);
+            for (width, cell) in self.widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
         }
-        out.push_str(line.trim_end());
-        out.push('\n');
+        let mut out = String::new();
+        for row in &rows {
+            let mut line = String::new();
+            for (cell, width) in row.iter().zip(&self.widths) {
+                line.push_str(cell);
+                line.extend(std::iter::repeat_n(' ', width - cell.chars().count() + GAP));
+            }
+            out.push_str(line.trim_end());
+            out.push('\n');
+        }
+        out
     }
-    out
 }
 
 #[cfg(test)]
@@ -167,6 +195,17 @@ mod tests {
     fn fields_come_in_the_order_asked_for() {
         let object = json!({"b": 1, "a": ["x", "y"], "c": null});
         assert_eq!(fields(&["c", "b", "absent"], &object), "c  -\nb  1\na  x,y\n");
+    }
+
+    #[test]
+    fn lines_of_a_text_stand_below_one_another() {
+        let object = json!({"reason": "status 7:\none\n\u{1b}two\n", "a": "x"});
+        assert_eq!(
+            fields(&["reason"], &object),
+            "reason  status 7:\n        one\n        \\u{1b}two\na       x\n"
+        );
+        assert_eq!(lines("one\ntwo\r\n\n", "  "), "one\n  two");
+        assert_eq!(lines("", "  "), "");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::output::printable;
+use crate::output::{count as number_of, printable};
 
 /// Between two redraws of the bar: the eye sees no more.
 const REDRAW: Duration = Duration::from_millis(100);
@@ -22,16 +22,36 @@ pub struct Progress {
     next: Option<Instant>,
     shown: String,
     waiting: Option<String>,
+    fleet: Fleet,
+}
+
+/// Nodes that came and went since a traversal began, as far as they were told.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Fleet {
+    traversal: u64,
+    joined: u64,
+    left: u64,
 }
 
 impl Progress {
     /// On a terminal or not, as stderr is.
     pub fn new() -> Self {
-        Self { terminal: std::io::stderr().is_terminal(), next: None, shown: String::new(), waiting: None }
+        Self {
+            terminal: std::io::stderr().is_terminal(),
+            next: None,
+            shown: String::new(),
+            waiting: None,
+            fleet: Fleet::default(),
+        }
     }
 
     /// Shows a state of the stack, at once or when [`Progress::due`] says.
     pub fn show(&mut self, view: &Value) {
+        let fleet = Fleet::of(view);
+        if let Some(change) = fleet.change(self.fleet, view) {
+            self.note(&change);
+        }
+        self.fleet = fleet;
         let text = if self.terminal { bar(view, width()) } else { line(view) };
         self.waiting = (text != self.shown).then_some(text);
         if self.next.is_none_or(|next| Instant::now() >= next) {
@@ -66,6 +86,30 @@ impl Progress {
             write("\r\x1b[K");
         }
         self.shown.clear();
+    }
+}
+
+impl Fleet {
+    fn of(view: &Value) -> Self {
+        let [traversal, joined, left] =
+            ["traversal", "nodes_joined", "nodes_left"].map(|key| view[key].as_u64().unwrap_or(0));
+        Self { traversal, joined, left }
+    }
+
+    /// Why there is more or less to do than before.
+    fn change(self, before: Self, view: &Value) -> Option<String> {
+        let before = if before.traversal == self.traversal { before } else { Self::default() };
+        let of = |now: u64, then: u64, did: &str| {
+            Some(now.saturating_sub(then))
+                .filter(|more| *more > 0)
+                .map(|more| format!("{} {did}", number_of(more, "node")))
+        };
+        let changes: Vec<String> = of(self.joined, before.joined, "joined")
+            .into_iter()
+            .chain(of(self.left, before.left, "left"))
+            .collect();
+        let total = number_of(count(view, "total"), "resource");
+        (!changes.is_empty()).then(|| format!("{}: {}: {total} in all", title(view), changes.join(", ")))
     }
 }
 
@@ -169,6 +213,25 @@ mod tests {
             ),
         ] {
             assert_eq!(line(&view), text);
+        }
+    }
+
+    #[test]
+    fn a_fleet_that_changes_is_told() {
+        let fleet = |traversal, joined, left| Fleet { traversal, joined, left };
+        let view = view(3, 10, 0, 0);
+        for (before, now, wanted) in [
+            (fleet(0, 0, 0), fleet(1, 0, 0), None),
+            (fleet(1, 0, 0), fleet(1, 3, 0), Some("web UPDATE: 3 nodes joined: 10 resources in all")),
+            (fleet(1, 3, 0), fleet(1, 3, 0), None),
+            (
+                fleet(1, 3, 0),
+                fleet(1, 4, 2),
+                Some("web UPDATE: 1 node joined, 2 nodes left: 10 resources in all"),
+            ),
+            (fleet(1, 3, 0), fleet(2, 1, 0), Some("web UPDATE: 1 node joined: 10 resources in all")),
+        ] {
+            assert_eq!(now.change(before, &view).as_deref(), wanted);
         }
     }
 

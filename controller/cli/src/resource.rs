@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, path};
 use crate::failure::Failure;
-use crate::output::{Column, Format, cell, document, fields, printable, table};
+use crate::output::{Column, Format, cell, document, fields, lines, printable};
+use crate::pages::Pages;
 use crate::source::named;
 
 /// Verbs.
@@ -121,13 +122,10 @@ pub fn phase_since(row: &Value) -> String {
     [Some(phase), hook, since].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-/// A line for each row.
-fn listed(list: &Value) -> String {
-    let mut list = list.clone();
-    for row in list.as_array_mut().into_iter().flatten() {
-        row["phase"] = phase_since(row).into();
-    }
-    table(&COLUMNS, &list)
+/// A row of the table.
+fn listed(mut row: Value) -> Value {
+    row["phase"] = phase_since(&row).into();
+    row
 }
 
 /// One line for each field, then one for each attempt that failed.
@@ -145,7 +143,8 @@ fn shown(row: &Value) -> String {
     }
     let mut out = fields(&FIELDS, &row);
     for (index, cause) in causes.as_array().into_iter().flatten().enumerate() {
-        out.push_str(&format!("attempt {}: {}\n", index + 1, cell(cause)));
+        let cause = cause.as_str().map_or_else(|| cell(cause), |text| lines(text, "  "));
+        out.push_str(&format!("attempt {}: {cause}\n", index + 1));
     }
     out
 }
@@ -168,7 +167,7 @@ pub async fn run(verb: ResourceVerb, client: &mut Client, format: Format) -> Res
     match verb {
         ResourceVerb::List(List { stack, all }) => {
             let at = format!("{}?all={all}", path(["stacks", stack.as_str(), "resources"]));
-            document(format, &client.get(&at).await?, listed)
+            Pages::of(at, "name").print(client, format, &COLUMNS, listed).await
         }
         ResourceVerb::Show(Which { stack, resource }) => {
             let at = path(["stacks", stack.as_str(), "resources", &resource]);
@@ -253,8 +252,8 @@ mod tests {
         ]);
         let phases: Vec<String> = rows.as_array().unwrap().iter().map(phase_since).collect();
         assert_eq!(phases, ["node_away 2 min 5 s", "hook pre-update 2 min 5 s", ""]);
-        let listed = listed(&rows);
-        assert!(listed.contains(" hook pre-update 2 min 5 s "), "{listed}");
+        let listed: Vec<Value> = rows.as_array().unwrap().iter().cloned().map(listed).collect();
+        assert_eq!(listed[1]["phase"], "hook pre-update 2 min 5 s");
         assert_eq!(phase_since(&json!({"phase": "queued"})), "queued", "of an older controller");
     }
 
@@ -263,7 +262,7 @@ mod tests {
         let row = json!({"name": "motd", "phase": "backoff", "phase_seconds": 61, "causes": ["no\nroom", "no disk"]});
         assert_eq!(
             shown(&row),
-            "name   motd\nphase  backoff for 1 min 1 s\nattempt 1: no\\nroom\nattempt 2: no disk\n"
+            "name   motd\nphase  backoff for 1 min 1 s\nattempt 1: no\n  room\nattempt 2: no disk\n"
         );
         let row = json!({"name": "motd", "phase": "", "phase_seconds": 61, "causes": []});
         assert_eq!(shown(&row), "name   motd\nphase  -\n");

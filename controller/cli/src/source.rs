@@ -63,8 +63,7 @@ impl Source {
         let base = Base::of(template);
         let mut room = FILES_MAX;
         let mut given = |path: &PathBuf, key: String| {
-            let name = path.display().to_string();
-            let text = text_of(path, room).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+            let (name, text) = named_within(path, room)?;
             room -= text.len();
             Ok(Text { name, key, text })
         };
@@ -137,9 +136,13 @@ const TOO_LARGE: &str = "it is too large";
 
 /// A file's name for errors, and its text; `-` is standard input.
 pub fn named(file: &Path) -> Result<(String, String), Failure> {
+    named_within(file, FILES_MAX)
+}
+
+fn named_within(file: &Path, limit: usize) -> Result<(String, String), Failure> {
     let (name, text) = match file.as_os_str().to_str() {
-        Some("-") => ("stdin".to_owned(), text_from(std::io::stdin().lock(), FILES_MAX)),
-        _ => (file.display().to_string(), text_of(file, FILES_MAX)),
+        Some("-") => ("stdin".to_owned(), text_from(std::io::stdin().lock(), limit)),
+        _ => (file.display().to_string(), text_of(file, limit)),
     };
     match text {
         Ok(text) => Ok((name, text)),
@@ -151,7 +154,7 @@ pub fn named(file: &Path) -> Result<(String, String), Failure> {
 pub fn text_of(path: &Path, limit: usize) -> Result<String, String> {
     let file = File::open(path).map_err(|error| error.to_string())?;
     if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
-        return Err("it is a directory".to_owned());
+        return Err("it is a directory; name a file in it".to_owned());
     }
     text_from(file, limit)
 }

@@ -9,6 +9,8 @@ use serde_json::Value;
 use crate::client::{Client, path};
 use crate::failure::Failure;
 use crate::output::{Column, Format, Output, cell, document, fields, print, table};
+use crate::pages::Pages;
+use crate::span::{YEAR, within};
 
 mod events;
 pub mod graph;
@@ -143,7 +145,7 @@ pub struct How {
     #[arg(long, value_name = "N")]
     max_nodes: Option<u32>,
     /// The stack is FAILED when it has not ended by then; with --wait, also how long to wait
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=TIMEOUT_MAX))]
+    #[arg(long, value_name = "SECONDS", value_parser = within(1..=YEAR))]
     timeout: Option<u64>,
     /// Wait until it has ended, and show progress
     #[arg(long)]
@@ -157,19 +159,16 @@ pub struct Wait {
     #[arg(long)]
     wait: bool,
     /// How long to wait
-    #[arg(long, value_name = "SECONDS", requires = "wait", value_parser = clap::value_parser!(u64).range(1..=TIMEOUT_MAX))]
+    #[arg(long, value_name = "SECONDS", requires = "wait", value_parser = within(1..=YEAR))]
     timeout: Option<u64>,
 }
-
-/// A year: whoever asks for more has mistyped.
-const TIMEOUT_MAX: u64 = 365 * 86_400;
 
 /// `stack create`
 #[derive(Args)]
 pub struct Create {
     /// The new stack
     name: StackName,
-    /// The template's file
+    /// The template's file; - for stdin
     #[arg(short, long, value_name = "FILE")]
     template: PathBuf,
     #[command(flatten)]
@@ -183,7 +182,7 @@ pub struct Create {
 pub struct Update {
     /// The stack
     name: StackName,
-    /// The template's file; the current template if left out
+    /// The template's file, - for stdin; the current template if left out
     #[arg(short, long, value_name = "FILE")]
     template: Option<PathBuf>,
     /// Keep the values of parameters, and the environments, that are not given
@@ -203,7 +202,7 @@ pub struct Update {
 pub struct Preview {
     /// The stack
     name: StackName,
-    /// The template's file; the current template if left out
+    /// The template's file, - for stdin; the current template if left out
     #[arg(short, long, value_name = "FILE")]
     template: Option<PathBuf>,
     /// Keep the values of parameters, and the environments, that are not given
@@ -227,7 +226,7 @@ pub struct Delete {
 pub struct Rollback {
     /// The stack
     name: StackName,
-    /// The revision to go back to; the last good one if left out
+    /// The revision to go back to (default: the last good one before this). 0 empties the stack
     #[arg(long, value_name = "REVISION")]
     to: Option<u32>,
     #[command(flatten)]
@@ -259,7 +258,7 @@ pub struct Events {
     /// The stack
     name: StackName,
     /// Go on with what happens next, until the stack is gone
-    #[arg(long)]
+    #[arg(short, long)]
     follow: bool,
 }
 
@@ -277,7 +276,7 @@ pub struct Graph {
 /// `stack validate`
 #[derive(Args)]
 pub struct Validate {
-    /// The template's file
+    /// The template's file; - for stdin
     #[arg(short, long, value_name = "FILE")]
     template: PathBuf,
     #[command(flatten)]
@@ -331,7 +330,7 @@ pub async fn run(verb: StackVerb, client: &mut Client, format: Format) -> Result
         StackVerb::Rollout(rollout) => rollout::run(rollout, client, format).await,
         StackVerb::Check(check) => operation::check(check, client, format).await,
         StackVerb::List => {
-            document(format, &client.get(&path(["stacks"])).await?, |list| table(&STACKS, list))
+            Pages::of(path(["stacks"]), "name").print(client, format, &STACKS, |stack| stack).await
         }
         StackVerb::Show(Name { name }) => show(client.get(&path(["stacks", name.as_str()])).await?, format),
         StackVerb::Template(template) => print_template(template, client, format).await,

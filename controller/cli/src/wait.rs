@@ -75,7 +75,15 @@ pub async fn wait(
     if operation.limit.is_some_and(|limit| limit.since.elapsed() >= limit.time) {
         failure.exit = Exit::TimedOut;
     }
-    failure.lines.extend(failures(client, &operation.name).await);
+    let failures = failures(client, &operation.name).await;
+    // What the resource's line says whole need not be said twice.
+    if !failures.is_empty()
+        && let Some(first) = failure.lines.first_mut()
+        && let Some((head, _)) = first.split_once('\n')
+    {
+        *first = head.trim_end_matches(':').to_owned();
+    }
+    failure.lines.extend(failures);
     Err(failure)
 }
 
@@ -201,8 +209,8 @@ async fn failures(client: &mut Client, stack: &str) -> Vec<String> {
         .iter()
         .take(NAMED)
         .map(|failure| {
-            let [name, node, action, reason] =
-                ["resource", "node", "action", "reason"].map(|key| cell(&failure[key]));
+            let [name, node, action] = ["resource", "node", "action"].map(|key| cell(&failure[key]));
+            let reason = failure["reason"].as_str().unwrap_or("-");
             let on = if node == "-" { String::new() } else { format!(" on {node}") };
             format!("resource '{name}'{on}: {action} FAILED: {reason}")
         })

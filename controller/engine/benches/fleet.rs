@@ -62,18 +62,22 @@ fn status(field: &str) -> u64 {
 
 fn main() {
     let nodes: usize = std::env::args().find_map(|word| word.parse().ok()).unwrap_or(NODES);
-    let engine = Engine::new(Config { epoch: Epoch(1), seed: [7; 32], limits: Limits::default() });
+    let engine =
+        Engine::new(Config { epoch: Epoch(1), epoch_bits: 1, seed: [7; 32], limits: Limits::default() });
     let mut site = Site { engine, now: MonoTime::default() };
     let uses = u32::try_from(nodes + 1).expect("a number of nodes");
-    site.ask(Request::NewToken(NewToken {
-        id: [1; 8],
-        secret_hash: TokenSecret([1; 16]).digest(),
-        expires: 10,
-        uses,
-        name: None,
-        labels: [("role".to_owned(), "web".to_owned())].into(),
-        rate: None,
-    }));
+    site.ask(Request::NewToken {
+        token: NewToken {
+            id: [1; 8],
+            secret_hash: TokenSecret([1; 16]).digest(),
+            expires: 10,
+            uses,
+            name: None,
+            labels: [("role".to_owned(), "web".to_owned())].into(),
+            rate: None,
+        },
+        wall: 0,
+    });
     (0..nodes).for_each(|index| site.join(index));
     let text = SourceText { name: "bench.yaml".into(), template: TEMPLATE.into(), ..SourceText::default() };
     let source = Source::parse(text).expect("a valid template");

@@ -54,13 +54,9 @@ impl Engine {
                 "the parameter '{name}' is immutable: its value cannot change while the stack is there"
             )));
         }
-        let mut astray = self.astray(stack.id);
-        if options.converge {
-            astray.extend(&stack.forward);
-        }
         let ground = Ground {
             hides: stack.hidden.hides_of_others(),
-            astray: &astray,
+            converges: options.converge,
             rows: &self.rows,
             forward: &stack.forward,
             settled: &stack.settled,
@@ -112,6 +108,7 @@ impl Engine {
         let dropped: BTreeSet<Slot> = plan.dropped.iter().copied().collect();
         let mut claims: BTreeMap<(NodeId, Claim), usize> = BTreeMap::new();
         let mut absent: BTreeSet<NodeId> = BTreeSet::new();
+        let mut bound: BTreeMap<NodeId, NodeId> = BTreeMap::new();
         let mut revoked: BTreeSet<NodeId> = BTreeSet::new();
         for index in 0..tree.len() {
             if !plan.dirty[index] {
@@ -133,14 +130,18 @@ impl Engine {
                 false => muster_template::spec(kind, &properties).map(Some),
             };
             let mut spec = spec.map_err(invalid)?;
-            if let Some(server) = &mut spec {
+            if let Some(Desired::Here(Here::Server(name))) = &spec {
+                let name = name.clone();
                 let row = plan.chosen[index].map(|slot| &self.rows[slot]);
-                self.with_full_name(row, server).map_err(Refusal::Invalid)?;
-            }
-            if let Some(Desired::Here(Here::Server(name))) = &spec
-                && !self.nodes.is_joined(name)
-            {
-                absent.insert(name.clone());
+                spec.as_mut().map_or(Ok(()), |it| self.bind_server(row, it)).map_err(Refusal::Invalid)?;
+                match &spec {
+                    Some(Desired::Here(Here::Bound(node))) if self.nodes.is_joined(node) => {}
+                    Some(Desired::Here(Here::Bound(node))) => {
+                        absent.insert(node.clone());
+                        bound.insert(node.clone(), name);
+                    }
+                    _ => drop(absent.insert(name)),
+                }
             }
             if kind.is_here() {
                 continue;
@@ -196,11 +197,11 @@ impl Engine {
             return Err(Refusal::Conflict(format!("these nodes are revoked: {}", names.join(", "))));
         }
         let unknown = absent.iter().filter(|name| self.nodes.find(name).is_none()).count();
-        if !self.nodes.has_room(unknown) {
+        if !self.has_room_for_nodes(unknown) {
             return Err(Refusal::Conflict("too many nodes are named that have never joined".into()));
         }
         let mut warnings: Vec<String> =
-            absent.iter().take(WARNINGS_MAX).map(|name| self.never_joined(name)).collect();
+            absent.iter().take(WARNINGS_MAX).map(|name| self.awaited(name, bound.get(name))).collect();
         if absent.len() > WARNINGS_MAX {
             warnings.push(format!("{} more nodes have never joined", absent.len() - WARNINGS_MAX));
         }
@@ -239,6 +240,17 @@ impl Engine {
              one thing has one owner; take it out of one of the two",
             owner.name
         ))
+    }
+
+    /// `called`: what the template calls the node that one of its servers is bound to.
+    fn awaited(&self, node: &NodeId, called: Option<&NodeId>) -> String {
+        match called.filter(|called| *called != node) {
+            None => self.never_joined(node),
+            Some(called) => format!(
+                "node {node} was removed and is waited for, for '{called}' is that node in this stack: to mean another, \
+                 write its full name"
+            ),
+        }
     }
 
     pub(crate) fn never_joined(&self, name: &NodeId) -> String {

@@ -36,15 +36,16 @@ impl ByName {
         self.names.get(&slot)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (Slot, &NodeId)> {
-        self.names.iter().map(|(slot, name)| (*slot, name))
-    }
-
     /// Rows that may mean the server of this full name.
     pub fn meant(&self, full: &NodeId) -> BTreeSet<Slot> {
         let names = std::iter::once(full.clone()).chain(short_names(full));
         names.filter_map(|name| self.slots.get(&name)).flatten().copied().collect()
     }
+}
+
+/// Whether `name` is the node's, in full or for short.
+pub(crate) fn is_called(node: &NodeId, name: &NodeId) -> bool {
+    node.as_str().strip_prefix(name.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// What a server may be called for short: its name up to each dot.

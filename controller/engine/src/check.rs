@@ -17,7 +17,7 @@ use crate::record::{Observation, StackAction, Status};
 use crate::request::{Answer, Refusal, Source};
 use crate::resource::{Role, Slot};
 use crate::rollout::Rollouts;
-use crate::stack::{Adjacency, Stack, Stage, Walk};
+use crate::stack::{Adjacency, FleetChange, Stack, Stage, Walk};
 use crate::timer::TimerKey;
 
 /// Resources named in the reason of a stack: a line.
@@ -143,6 +143,8 @@ impl Engine {
             visits: Vec::new(),
             total: stack.forward.len() + stack.extras.len(),
             forward_left: 0,
+            ended_before: 0,
+            fleet: FleetChange::default(),
             asked: asked.clone(),
             delete_first: None,
             at_hooks: BTreeSet::new(),

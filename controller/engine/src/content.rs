@@ -2,11 +2,16 @@
 
 use std::sync::Arc;
 
-use muster_shared::model::{Content, ContentDigest, Spec};
+use muster_shared::model::{Content, ContentDigest, Down, Spec};
+use muster_shared::wire::CHUNK_MAX;
 use muster_template::Desired;
 
-use crate::engine::Engine;
+use crate::engine::{Effect, Engine};
+use crate::fetches::Piece;
+use crate::node::NodeKey;
 use crate::record::Change;
+use crate::resource::Slot;
+use crate::timer::TimerKey;
 
 impl Engine {
     /// Counts one more spec that refers to a content; `bytes` are needed the first time.
@@ -33,6 +38,54 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// A node asks for a piece of a content: it is served in its turn.
+    pub(crate) fn fetch(&mut self, key: NodeKey, digest: ContentDigest, offset: u64) {
+        let now = self.now;
+        let sent = self.nodes[key].sent.iter().filter_map(|slot| {
+            let (of, size) = stored(&self.rows[*slot].spec.as_ref()?.unpack())?;
+            Some((*slot, of, size))
+        });
+        let sent: Vec<(Slot, ContentDigest, u64)> = sent.collect();
+        let Some((.., size)) = sent.iter().find(|(_, of, _)| *of == digest) else {
+            if !self.send_flow_chunk(key, digest, offset) {
+                self.send(key, Down::Chunk { digest, offset, bytes: Vec::new() });
+            }
+            return;
+        };
+        let is_last = offset.saturating_add(CHUNK_MAX as u64) >= *size;
+        self.fetches.ask(now, key, Piece { digest, offset, is_last });
+        if !self.nodes[key].tells_jobs {
+            // An older agent fetches one content after the other: all that wait for theirs go on.
+            sent.iter().for_each(|(slot, ..)| self.heard_of(*slot, key));
+        }
+        self.serve_fetches();
+    }
+
+    /// Sends the pieces whose turn it is.
+    pub(crate) fn serve_fetches(&mut self) {
+        while let Some((key, Piece { digest, offset, .. })) = self.fetches.next(self.now) {
+            let (node, connection) = (self.nodes[key].name.clone(), self.nodes[key].connection);
+            if let Some(connection) = connection {
+                self.effect(Effect::SendChunk { node, connection, digest, offset });
+            }
+        }
+        if let Some(due) = self.fetches_due.take() {
+            self.timers.clear(due, TimerKey::Fetches);
+        }
+        if let Some(due) = self.fetches.timeout() {
+            self.fetches_due = Some(due);
+            self.timers.set(due, TimerKey::Fetches);
+        }
+    }
+
+    /// A node fetches nothing any more.
+    pub(crate) fn fetches_away(&mut self, key: NodeKey) {
+        self.fetches.gone(key);
+        self.serve_fetches();
+    }
+}
+
 /// Large content leaves the spec: it is fetched by its digest.
 pub(crate) fn externalise(spec: &mut Desired) -> Option<Arc<[u8]>> {
     let Desired::Node(Spec::File(file)) = spec else { return None };
@@ -48,9 +101,14 @@ pub(crate) fn externalise(spec: &mut Desired) -> Option<Arc<[u8]>> {
 }
 
 pub(crate) fn stored_content(spec: &Desired) -> Option<ContentDigest> {
+    stored(spec).map(|(digest, _)| digest)
+}
+
+/// With its size.
+fn stored(spec: &Desired) -> Option<(ContentDigest, u64)> {
     match spec {
         Desired::Node(Spec::File(file)) => match &file.content {
-            Content::Stored { digest, .. } => Some(*digest),
+            Content::Stored { digest, size } => Some((*digest, *size)),
             Content::Inline(_) => None,
         },
         Desired::Node(

@@ -26,7 +26,7 @@ use muster_template::{DriftPolicy, Restriction};
 
 use crate::engine::{Engine, Todo};
 use crate::node::NodeKey;
-use crate::record::{Corrections, StackAction, Status};
+use crate::record::{Corrections, Observation, StackAction, Status};
 use crate::resource::{Role, Row, Slot};
 use crate::timer::TimerKey;
 
@@ -134,6 +134,12 @@ impl Fight {
         (self.since, self.earlier) = (now, Duration::ZERO);
         self.open = false;
     }
+
+    /// It has ended. Its job may have waited for its node: what is counted is what was done.
+    fn end(&mut self, now: MonoTime) {
+        self.lasted += self.ago(now);
+        (self.since, self.earlier) = (now, Duration::ZERO);
+    }
 }
 
 impl Row {
@@ -227,6 +233,14 @@ impl Engine {
         }
     }
 
+    /// It has ended well.
+    pub(crate) fn correction_ended(&mut self, slot: Slot) {
+        let now = self.now;
+        if let Some(fight) = self.rows[slot].rare_mut().fight.as_mut() {
+            fight.end(now);
+        }
+    }
+
     fn correct_at(&mut self, slot: Slot, due: MonoTime) {
         let fight = self.rows.get_mut(slot).and_then(|row| row.rare.as_mut()?.fight.as_mut());
         if let Some(before) = fight.and_then(|fight| fight.due.replace(due)) {
@@ -308,6 +322,32 @@ impl Engine {
         self.agenda.push_back(Todo::Visit(slot));
     }
 
+    /// Its agent has lost it, or has an older state of it. Whether it may be made again: an agent that loses it again and
+    /// again (a disk that is set back, a clone) gets it as often as a fight lasts, then it is left as it is.
+    pub(crate) fn may_make_again(&mut self, slot: Slot, node: NodeKey) -> bool {
+        let now = self.now;
+        let fight = self.rows[slot].rare_mut().fight.get_or_insert_with(|| Fight::new(now));
+        if !matches!(fight.turn(now), Turn::Never(_)) {
+            fight.strike(now);
+            self.fights.insert(slot);
+            return true;
+        }
+        fight.open = true;
+        let (count, lasted) = (fight.count, fight.lasted.as_secs());
+        let name = &self.nodes[node].name;
+        let stack = self.stacks.get(&self.rows[slot].stack);
+        let stack = stack.map(|stack| stack.name.to_string()).unwrap_or_default();
+        let why = format!(
+            "{name} has lost it again and again: it was made {count} times within {lasted} s; it is left as it is until \
+             'muster stack update {stack} --existing --converge'"
+        );
+        self.rows[slot].reason = Some(why.as_str().into());
+        self.observe(slot, Observation::Missing);
+        self.row_changed(slot, false);
+        self.tell_of(slot, why);
+        false
+    }
+
     /// An operator has seen to the stack: what was fought over counts no more.
     pub(crate) fn forget_fights(&mut self, stack: u64) {
         let of_stack = |slot: &&Slot| self.rows.get(**slot).is_none_or(|row| row.stack == stack);
@@ -342,7 +382,7 @@ impl Engine {
         let (is, node) = (row.drift_policy(), row.node);
         if is == DriftPolicy::Ignore && row.observed.differs() && row.work.is_none() {
             row.reason.take_if(|_| row.status == Some(Status::Complete));
-            self.observe(slot, crate::record::Observation::Unknown);
+            self.observe(slot, Observation::Unknown);
         }
         // What was ignored until now was said all the same.
         if let Some(node) = node.filter(|node| was == DriftPolicy::Ignore && self.nodes[*node].ready) {
@@ -393,6 +433,15 @@ mod tests {
         assert_eq!(fight.turn(next + CALM), Turn::Now);
         fight.strike(next + CALM);
         assert_eq!(fight.count, 1, "the last try held");
+    }
+
+    #[test]
+    fn a_correction_that_waited_for_its_node_counts_from_when_it_was_done() {
+        let mut fight = Fight::new(at(0));
+        fight.strike(at(0));
+        fight.end(at(0) + CALM * 2);
+        let (times, _) = struck(&mut fight, at(1) + CALM * 2);
+        assert_eq!(times.len(), CORRECTIONS_MAX as usize - 1);
     }
 
     #[test]

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 use muster_shared::model::{ContentDigest, Down, Up};
-use muster_shared::{Epoch, Generation, MonoTime, NodeId, ResourceId, StackName};
+use muster_shared::{Epoch, EpochId, Generation, MonoTime, NodeId, ResourceId, StackName};
 use muster_template::Tree;
 
 use crate::address::AddressPlan;
 use crate::by_name::ByName;
 use crate::claim::Claims;
+use crate::fetches::Fetches;
 use crate::flow::record::FlowChange;
 use crate::flow::{FlowAction, Flows};
 use crate::intent::Intents;
@@ -98,6 +99,8 @@ pub enum Effect {
         /// What.
         answer: Result<Answer, Refusal>,
     },
+    /// Tell whoever reads the controller's log.
+    Warn(String),
     /// End the node's connection: it may not speak any more.
     Close {
         /// Whose.
@@ -121,6 +124,8 @@ pub enum Effect {
 pub struct Config {
     /// This start's; higher than any before.
     pub epoch: Epoch,
+    /// Random bits of this start, which go with its epoch: see [`EpochId`]. The same while the process runs.
+    pub epoch_bits: u64,
     /// Makes physical ids unique: fresh random bytes for each start (a fixed value in tests).
     pub seed: [u8; 32],
     /// Bounds on work in flight.
@@ -137,6 +142,7 @@ const NUMBER_MAX: u64 = 1 << 62;
 pub struct Engine {
     pub(crate) epoch: Epoch,
     epoch_max: Epoch,
+    epoch_bits: u64,
     seed: [u8; 32],
     pub(crate) limits: Limits,
     next_number: u64,
@@ -145,6 +151,8 @@ pub struct Engine {
     pub(crate) next_traversal: u64,
     next_load: u64,
     pub(crate) now: MonoTime,
+    /// Stacks of which a row cannot be read, with the reason.
+    pub(crate) damaged: BTreeMap<u64, String>,
     /// When it was built: nobody is known to have been away before.
     pub(crate) began: MonoTime,
     pub(crate) stacks: BTreeMap<u64, Stack>,
@@ -158,6 +166,10 @@ pub struct Engine {
     pub(crate) flows: Flows,
     pub(crate) intents: Intents,
     pub(crate) contents: BTreeMap<ContentDigest, u32>,
+    /// Which nodes fetch them.
+    pub(crate) fetches: Fetches<NodeKey>,
+    /// When one that waits may begin.
+    pub(crate) fetches_due: Option<MonoTime>,
     pub(crate) timers: Timers,
     pub(crate) pending: BTreeMap<u64, Pending>,
     /// Rows that were seen drifted or missing; only [`Engine::observe`] changes that.
@@ -183,6 +195,8 @@ pub struct Engine {
     dirty_rows: VecDeque<Slot>,
     dirty_stacks: BTreeSet<u64>,
     changes: VecDeque<Change>,
+    /// So many of `changes` remove a stack.
+    removals: usize,
     effects: VecDeque<Effect>,
 }
 
@@ -215,6 +229,7 @@ impl Engine {
         let mut engine = Self {
             epoch: config.epoch,
             epoch_max: Epoch(config.epoch.0.saturating_add(EPOCH_JUMP_MAX)),
+            epoch_bits: config.epoch_bits,
             seed: config.seed,
             limits: config.limits,
             next_number: 0,
@@ -223,6 +238,7 @@ impl Engine {
             next_traversal: 1,
             next_load: 0,
             now: MonoTime::default(),
+            damaged: BTreeMap::new(),
             began: MonoTime::default(),
             stacks: BTreeMap::new(),
             names: BTreeMap::new(),
@@ -234,6 +250,8 @@ impl Engine {
             flows: Flows::default(),
             intents: Intents::default(),
             contents: BTreeMap::new(),
+            fetches: Fetches::default(),
+            fetches_due: None,
             timers: Timers::default(),
             pending: BTreeMap::new(),
             drifted: BTreeSet::new(),
@@ -251,6 +269,7 @@ impl Engine {
             dirty_rows: VecDeque::new(),
             dirty_stacks: BTreeSet::new(),
             changes: VecDeque::new(),
+            removals: 0,
             effects: VecDeque::new(),
         };
         engine.change(Change::Counters(Counters { epoch: config.epoch }));
@@ -260,6 +279,8 @@ impl Engine {
     /// Takes one input.
     pub fn handle(&mut self, now: MonoTime, input: Input) {
         self.now = self.now.max(now);
+        // After a stall, what is due may have come to an end: the word of that waits to be read.
+        let fires = matches!(input, Input::Timeout);
         match input {
             Input::Request { id, request } => self.request(id, *request),
             Input::Connected { node, connection } => self.connected(&node, connection),
@@ -269,6 +290,12 @@ impl Engine {
             Input::Timeout => {}
         }
         self.run_agenda();
+        if fires {
+            self.run_timers();
+        }
+    }
+
+    fn run_timers(&mut self) {
         while let Some((due, key)) = self.timers.pop(self.now) {
             match key {
                 TimerKey::Work(slot) => self.work_due(slot, due),
@@ -283,16 +310,22 @@ impl Engine {
                 TimerKey::Fit(stack) => self.fit_due(stack, due),
                 TimerKey::Turn(stack) => self.turn_due(stack, due),
                 TimerKey::Listened(node) => self.listened(node),
+                TimerKey::Fetches => self.serve_fetches(),
             }
             self.run_agenda();
         }
     }
 
-    /// What is to be done next. All changes of the rows come first, each row once.
+    /// What is to be done next. The removal of stacks comes first, for a new stack may have the name of one that is gone;
+    /// then changes of stacks and rows, each once.
     pub fn poll_effect(&mut self) -> Option<Effect> {
-        let dirty =
-            self.next_dirty().or_else(|| self.next_flow_change()).or_else(|| self.next_intent_change());
-        if let Some(change) = dirty.or_else(|| self.changes.pop_front()) {
+        let change = self
+            .next_removal()
+            .or_else(|| self.next_dirty())
+            .or_else(|| self.next_flow_change())
+            .or_else(|| self.next_intent_change())
+            .or_else(|| self.changes.pop_front());
+        if let Some(change) = change {
             if let Change::Flow(FlowChange::DeviceRemoved(number)) = change {
                 self.flows.left(number);
             }
@@ -309,6 +342,11 @@ impl Engine {
     /// The epoch in force; it rises when agents know of a later one.
     pub fn epoch(&self) -> Epoch {
         self.epoch
+    }
+
+    /// As agents are told.
+    pub(crate) fn epoch_id(&self) -> EpochId {
+        EpochId { number: self.epoch, bits: Some(self.epoch_bits) }
     }
 
     fn run_agenda(&mut self) {
@@ -337,6 +375,10 @@ impl Engine {
     }
 
     fn request(&mut self, id: u64, request: Request) {
+        self.give_names_back(&request);
+        if let Err(refusal) = self.is_whole(&request) {
+            return self.answer(id, Err(refusal));
+        }
         let answer = match request {
             Request::Create { name, source, options } => self.create(name, source, options),
             Request::Update { name, source, options } => self.update(&name, source, options),
@@ -386,7 +428,7 @@ impl Engine {
             },
             Request::Signal { stack, resource, signal } => self.signal(&stack, &resource, signal),
             Request::Unhealthy { stack, resource } => self.mark_unhealthy(&stack, &resource),
-            Request::NewToken(token) => self.new_token(token),
+            Request::NewToken { token, wall } => self.new_token(token, wall),
             Request::RevokeToken { id } => self.revoke_token(id),
             Request::Join(ask) => self.join(ask),
             Request::LabelNode { node, labels } => self.label_node(&node, labels),
@@ -409,6 +451,22 @@ impl Engine {
         self.changes.push_back(change);
     }
 
+    /// A stack is gone. What changed so far comes before its removal, for a row may have left it just now.
+    pub(crate) fn stack_removed(&mut self, id: u64, name: StackName, traversal: u64) {
+        while let Some(change) = self.next_dirty() {
+            self.changes.push_back(change);
+        }
+        self.changes.push_back(Change::StackRemoved { id, name, traversal });
+        self.removals += 1;
+    }
+
+    /// What was queued up to the last removal of a stack.
+    fn next_removal(&mut self) -> Option<Change> {
+        let change = self.changes.pop_front_if(|_| self.removals > 0)?;
+        self.removals -= usize::from(matches!(change, Change::StackRemoved { .. }));
+        Some(change)
+    }
+
     pub(crate) fn load_revision(&mut self, stack: StackName, revision: u32, pending: Pending) {
         self.next_load += 1;
         self.pending.insert(self.next_load, pending);
@@ -427,12 +485,21 @@ impl Engine {
             return false;
         }
         if seen.epoch > self.epoch {
-            self.epoch = Epoch(seen.epoch.0.saturating_add(1));
-            self.next_number = 0;
-            self.change(Change::Counters(Counters { epoch: self.epoch }));
+            self.rise_over(seen.epoch);
         } else if seen.epoch == self.epoch {
             self.next_number = self.next_number.max(seen.number);
         }
+        true
+    }
+
+    /// Goes above an epoch that is not known here. False if no honest agent can know it.
+    pub(crate) fn rise_over(&mut self, seen: Epoch) -> bool {
+        if seen > self.epoch_max {
+            return false;
+        }
+        self.epoch = Epoch(seen.0.saturating_add(1));
+        self.next_number = 0;
+        self.change(Change::Counters(Counters { epoch: self.epoch }));
         true
     }
 

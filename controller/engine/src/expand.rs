@@ -175,10 +175,9 @@ impl Engine {
     }
 
     pub(crate) fn plan_again(&self, stack: &Stack, tree: &Tree) -> Plan {
-        let astray = self.astray(stack.id);
         let ground = Ground {
             hides: stack.hidden.hides_of_others(),
-            astray: &astray,
+            converges: false,
             rows: &self.rows,
             forward: &stack.forward,
             settled: &stack.settled,
@@ -205,6 +204,8 @@ impl Engine {
             .walk
             .as_ref()
             .map(|walk| (walk.timeout, walk.since, walk.ended, walk.batches.clone(), walk.timed_out));
+        let ended_before = stack.walk.as_ref().map_or(0, |_| stack.progress().done);
+        let fleet = stack.walk.as_ref().map(|walk| walk.fleet).unwrap_or_default();
         let unclean = self.unclean_of(stack);
         let (traversal, status, timed_out) = (stack.traversal, stack.status, stack.has_timed_out());
         self.leave_turns(id, &plan.dropped);
@@ -218,6 +219,8 @@ impl Engine {
         self.lay_out(id, plan, Before { steady: false, anew: true, fits, ended: true }, Arc::clone(&tree));
         self.begin_rollouts(id, &tree, rollouts.as_ref());
         let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };
+        walk.ended_before = usize::try_from(ended_before).unwrap_or(usize::MAX);
+        walk.fleet = fleet;
         let mut due = walk.timeout;
         if let Some((timeout, since, ended, batches, timed_out)) = known {
             (due, walk.since, walk.ended, walk.batches) = (timeout, since, ended, batches);

@@ -36,6 +36,13 @@ pub(crate) struct Asking {
     until: MonoTime,
 }
 
+impl Asking {
+    /// Nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+}
+
 impl Told {
     /// Whether somebody is at the other end of this link; none if there is no such link.
     pub fn carrier(&self, link: &str) -> Option<bool> {

@@ -288,7 +288,13 @@ impl Engine {
         let plan = self.plan_again(stack, &tree);
         let come = plan.chosen.iter().filter(|slot| slot.is_none()).count();
         let go = plan.dropped.iter().filter(|slot| !stack.extras.contains(*slot)).count();
+        let (before, now) = (nodes_of(&walk.tree), nodes_of(&tree));
+        let (joined, left) = (now.difference(&before).count(), before.difference(&now).count());
         self.lay_out_again(id, plan, tree, true);
+        if let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) {
+            walk.fleet.joined += joined;
+            walk.fleet.left += left;
+        }
         self.note(
             id,
             format!("the nodes that its selectors mean have changed: {come} resources come, {go} go"),
@@ -323,4 +329,17 @@ impl Engine {
         }
         Ok(warnings)
     }
+}
+
+/// The nodes that have a member of one of its sets.
+fn nodes_of(tree: &Tree) -> BTreeSet<Arc<str>> {
+    let of_set = |set: muster_template::Set<'_>| {
+        let prefix = format!("{}[", set.name());
+        let node = move |member: &u32| {
+            let name = tree.shared_name(*member as usize);
+            name.strip_prefix(&*prefix)?.strip_suffix(']').map(Arc::from)
+        };
+        set.members().iter().filter_map(node).collect::<Vec<_>>()
+    };
+    tree.sets().flat_map(of_set).collect()
 }

@@ -11,7 +11,6 @@ use muster_shared::model::Action;
 use muster_template::{Desired, Here, Kind, RandomString};
 
 use crate::address::HIDES;
-use crate::by_name::short_names;
 use crate::engine::{Engine, Todo};
 use crate::pause::SIGNALS_GRACE;
 use crate::record::{Observation, PackedSpec, Status};
@@ -76,9 +75,7 @@ impl Engine {
         if let Some(planned) = planned {
             row.attributes = planned.into_iter().chain(row.attributes.remove_entry(HIDES)).collect();
         }
-        if let Some(node) = row.node.take() {
-            self.nodes[node].rows -= 1;
-        }
+        self.place(slot, None);
         self.look_for_server(slot);
         match kind {
             Kind::Net | Kind::Subnet => self.hide_in_plan(slot),
@@ -121,11 +118,11 @@ impl Engine {
         }
     }
 
-    /// The name of a deployed server as it is kept, if nobody has joined with it.
+    /// The name of a deployed server that nobody is yet.
     fn name_of_unknown(&self, slot: Slot) -> Option<NodeId> {
         let row = self.rows.get(slot).filter(|row| row.kind == Kind::DeployedServer)?;
         match row.spec.as_ref()?.unpack() {
-            Desired::Here(Here::Server(name)) if !self.nodes.is_joined(&name) => Some(name),
+            Desired::Here(Here::Server(name)) => Some(name),
             _ => None,
         }
     }
@@ -133,13 +130,22 @@ impl Engine {
     /// Who joins may be the deployed server that is meant.
     pub(crate) fn look_for_server(&mut self, slot: Slot) {
         match self.name_of_unknown(slot) {
+            // As databases have it that were written before nodes were bound.
+            Some(name) if self.nodes.is_joined(&name) => self.bind(slot, name),
             Some(name) => self.unnamed.insert(slot, name),
             None => self.unnamed.remove(slot),
         }
     }
 
-    /// A node has joined: a deployed server that was called by its short name is it from now on. What waits for a node of
-    /// the short name is decided on again.
+    /// From now on the deployed server is this node.
+    fn bind(&mut self, slot: Slot, node: NodeId) {
+        self.unnamed.remove(slot);
+        self.rows[slot].spec = Some(PackedSpec::new(&Desired::Here(Here::Bound(node))));
+        self.row_changed(slot, true);
+    }
+
+    /// A node has joined: a deployed server that waited for its name is it from now on. What waits for a node of the short
+    /// name is decided on again.
     pub(crate) fn name_the_unnamed(&mut self, joined: &NodeId) {
         for slot in self.unnamed.meant(joined) {
             let Some(name) = self.name_of_unknown(slot) else {
@@ -148,11 +154,12 @@ impl Engine {
             };
             // Two of that short name: an operator has to say which.
             let Ok(Some(full)) = self.nodes.full_name(&name) else { continue };
-            self.unnamed.remove(slot);
-            let row = &mut self.rows[slot];
-            row.spec = Some(PackedSpec::new(&Desired::Here(Here::Server(full.clone()))));
+            self.bind(slot, full.clone());
+            if full == name {
+                continue; // what waits for it has the right name
+            }
+            let row = &self.rows[slot];
             let (stack, told) = (row.stack, format!("{}: the server {name} is {full}", row.name));
-            self.row_changed(slot, true);
             self.note(stack, told);
             self.decide_again_for(slot, &name);
         }
@@ -174,16 +181,6 @@ impl Engine {
         };
         let waiting: BTreeSet<Slot> = direct.chain(line).filter(waits).collect();
         self.agenda.extend(waiting.into_iter().map(Todo::Visit));
-    }
-
-    /// Deployed servers of a stack whose server was removed and whose short name may be another's by now.
-    pub(crate) fn astray(&self, stack: u64) -> BTreeSet<Slot> {
-        let another = |name: &NodeId| {
-            let found = short_names(name).filter_map(|short| self.nodes.full_name(&short).ok().flatten());
-            found.into_iter().any(|full| full != *name)
-        };
-        let own = self.unnamed.iter().filter(|(slot, _)| self.rows[*slot].stack == stack);
-        own.filter(|(_, name)| another(name)).map(|(slot, _)| slot).collect()
     }
 
     /// A test resource has taken its time.

@@ -9,11 +9,12 @@ use muster_shared::{Attempt, MonoTime};
 use muster_template::Desired;
 
 use crate::engine::{Effect, Engine, Todo};
-use crate::node::NodeKey;
+use crate::node::{NODES_MAX, NodeKey, TOKENS_MAX};
 use crate::record::PackedSpec;
 use crate::record::{Observation, Status};
 use crate::resource::{Previous, Slot, Work, WorkState};
 use crate::rollout::Ended;
+use crate::silence::ANSWER_GRACE;
 use crate::timer::TimerKey;
 
 /// Bounds on work in flight, and how often it is tried again.
@@ -31,6 +32,10 @@ pub struct Limits {
     pub quiet: Duration,
     /// Newest revisions kept of a stack.
     pub revisions_kept: u32,
+    /// Join tokens open at a time.
+    pub tokens_max: usize,
+    /// Nodes known or named.
+    pub nodes_max: usize,
 }
 
 impl Default for Limits {
@@ -42,19 +47,19 @@ impl Default for Limits {
             heartbeat: Duration::from_secs(60),
             quiet: Duration::from_secs(60),
             revisions_kept: 100,
+            tokens_max: TOKENS_MAX,
+            nodes_max: NODES_MAX,
         }
     }
 }
 
 /// An agent ends a job as failed after this, and what the job itself says it takes.
 const JOB_TIMEOUT: Duration = Duration::from_secs(300);
-/// What is allowed beyond the agent's own timeout before a job counts as lost.
-const ANSWER_GRACE: Duration = Duration::from_secs(30);
 /// Places in a node's line beyond two for each of its rows, before those that nobody stands at are given up.
-const PLACES_SPARE: u64 = 64;
+const PLACES_SPARE: usize = 64;
 /// Delays between tries: this, doubled each time, up to the longest.
-const BACKOFF_FIRST: Duration = Duration::from_secs(1);
-const BACKOFF_MAX: Duration = Duration::from_secs(60);
+pub(crate) const BACKOFF_FIRST: Duration = Duration::from_secs(1);
+pub(crate) const BACKOFF_MAX: Duration = Duration::from_secs(60);
 
 impl Engine {
     /// Makes a job of what was decided; it goes as soon as its node is there and has room.
@@ -96,11 +101,9 @@ impl Engine {
         }
         if row.node != Some(node) {
             let physical = row.physical;
-            if let Some(old) = row.node.replace(node) {
-                self.nodes[old].rows -= 1;
+            if let Some(old) = self.place(slot, Some(node)) {
                 self.unhear(old, physical);
             }
-            self.nodes[node].rows += 1;
         }
         let stack = self.rows[slot].stack;
         if action != Action::Check {
@@ -108,8 +111,13 @@ impl Engine {
         }
         self.rows[slot].set_aside(None);
         let state = if self.nodes[node].ready { WorkState::Queued } else { WorkState::NodeAway };
-        self.rows[slot].work =
-            Some(Box::new(Work { state, since: self.now, due: None, previous: Some(previous) }));
+        self.rows[slot].work = Some(Box::new(Work {
+            state,
+            since: self.now,
+            due: None,
+            behind: None,
+            previous: Some(previous),
+        }));
         if let Some(stack) = self.stacks.get_mut(&stack) {
             stack.working.insert(slot);
         }
@@ -133,8 +141,8 @@ impl Engine {
     /// Jobs that were taken back leave their places in the line of a node that is away: a year of operations must not
     /// make it long.
     fn close_ranks(&mut self, node: NodeKey) {
-        let places = u64::try_from(self.nodes[node].queue.len()).unwrap_or(u64::MAX);
-        if places <= 2 * self.nodes[node].rows + PLACES_SPARE {
+        let places = self.nodes[node].queue.len();
+        if places <= 2 * self.nodes[node].rows.len() + PLACES_SPARE {
             return;
         }
         let mut queue = std::mem::take(&mut self.nodes[node].queue);
@@ -156,6 +164,10 @@ impl Engine {
         while self.may_send(node) {
             let Some(slot) = self.nodes[node].next_in_line() else { return };
             if !self.waits_in_line(slot, node) {
+                continue;
+            }
+            if self.waits_for_disk(&self.rows[slot]) {
+                self.nodes[node].no_room.push_back(slot);
                 continue;
             }
             match self.stacks.get_mut(&self.rows[slot].stack) {
@@ -187,6 +199,10 @@ impl Engine {
 
     pub(crate) fn send_job(&mut self, slot: Slot, node: NodeKey) {
         self.nodes[node].sent.insert(slot);
+        // Queued before the epoch rose: the node may know the number, of another history.
+        if self.rows[slot].attempt == 0 && self.rows[slot].generation.epoch < self.epoch() {
+            self.rows[slot].generation = self.next_generation();
+        }
         let row = &mut self.rows[slot];
         row.applied |= row.action != Some(Action::Check);
         let stack = row.stack;
@@ -221,7 +237,7 @@ impl Engine {
             })
         };
         let due = match &message {
-            Down::Job(job) => self.now + job.timeout + ANSWER_GRACE,
+            Down::Job(job) => self.silent_at(node, job.timeout),
             _ => self.now + JOB_TIMEOUT + ANSWER_GRACE,
         };
         self.set_due(slot, Some(due));
@@ -428,8 +444,13 @@ impl Engine {
         }
         row.retry_count += 1;
         let delay = BACKOFF_FIRST.saturating_mul(1 << (row.retry_count - 1).min(16)).min(BACKOFF_MAX);
-        let (stack, node) = (row.stack, row.node);
         self.tell_of_attempt(slot, reason, delay.as_secs());
+        self.try_again(slot, delay);
+    }
+
+    /// The job's attempt has come to nothing; the next one comes after a while.
+    pub(crate) fn try_again(&mut self, slot: Slot, delay: Duration) {
+        let (stack, node) = (self.rows[slot].stack, self.rows[slot].node);
         if let Some(node) = node
             && self.nodes[node].sent.remove(&slot)
         {
@@ -447,7 +468,7 @@ impl Engine {
     }
 }
 
-fn job_timeout(spec: &Spec) -> Duration {
+pub(crate) fn job_timeout(spec: &Spec) -> Duration {
     match spec {
         Spec::Dummy(dummy) => JOB_TIMEOUT + Duration::from_millis(dummy.milliseconds),
         Spec::Network(network) => JOB_TIMEOUT + Duration::from_secs(network.confirm_timeout.into()),

@@ -11,7 +11,7 @@ use crate::engine::{Engine, Todo};
 use crate::plan::{Plan, is_settled};
 use crate::resource::{Role, Row, Slot};
 use crate::rollout::Rollouts;
-use crate::stack::{Stage, Walk};
+use crate::stack::{FleetChange, Stage, Walk};
 use crate::timer::TimerKey;
 
 /// What there is when an operation is laid out.
@@ -72,6 +72,8 @@ impl Engine {
             since: self.now,
             total: total + dropped.len(),
             forward_left: total,
+            ended_before: 0,
+            fleet: FleetChange::default(),
             asked: BTreeSet::new(),
             failed: 0,
             delete_first: None,

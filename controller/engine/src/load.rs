@@ -17,16 +17,18 @@ use crate::pause::Pause;
 use crate::record::{
     Change, NodeRecord, PackedSpec, ResourceRecord, StackAction, StackRecord, Status, TokenRecord,
 };
-use crate::request::Source;
+use crate::request::{Refusal, Request, Source};
 use crate::resource::{Rare, Role, Row, Slot, Work, WorkState};
 use crate::rollout::Rollouts;
-use crate::stack::{Adjacency, Stack, Stage, Walk};
+use crate::stack::{Adjacency, FleetChange, Stack, Stage, Walk};
 
 /// All that the store holds and the engine needs.
 #[derive(Default)]
 pub struct Snapshot {
     /// With the source of the current revision for those that are not COMPLETE.
     pub stacks: Vec<(StackRecord, Option<Source>)>,
+    /// Stacks of which a row cannot be read, with the reason.
+    pub damaged: BTreeMap<u64, String>,
     /// What the environments of current revisions say of resources, by stack; the others say nothing.
     pub policies: BTreeMap<u64, Policies>,
     /// Of all stacks, in any order.
@@ -89,6 +91,7 @@ impl Engine {
                 engine.change(Change::ContentRemoved(digest));
             }
         }
+        engine.damaged = snapshot.damaged;
         let mut policies = snapshot.policies;
         for (record, source) in snapshot.stacks {
             let rows = by_stack.remove(&record.id).unwrap_or_default();
@@ -142,7 +145,9 @@ impl Engine {
         row.changed = true;
         row.rare = (rare != Rare::default()).then(|| Box::new(rare));
         if row.status == Some(Status::InProgress) {
-            let work = |state| Some(Box::new(Work { state, since: self.now, due: None, previous: None }));
+            let work = |state| {
+                Some(Box::new(Work { state, since: self.now, due: None, behind: None, previous: None }))
+            };
             match progress.in_flight {
                 // It may be with its agent, and is asked about.
                 true => row.work = work(WorkState::Sent),
@@ -173,7 +178,7 @@ impl Engine {
         self.look_for_server(slot);
         if let Some(key) = node {
             let node = &mut self.nodes[key];
-            node.rows += 1;
+            node.rows.insert(slot);
             if sent {
                 node.sent.insert(slot);
             } else if self.rows[slot].work.is_some() {
@@ -255,6 +260,9 @@ impl Engine {
         self.names.insert(record.name, id);
         self.stacks.insert(id, stack);
         self.load_sets(id);
+        if let Some(reason) = self.damaged.get(&id).cloned() {
+            return self.hold(id, reason);
+        }
         let stack = &self.stacks[&id];
         // It was right when it was taken.
         let source = source.and_then(|source| source.of_stack(&stack.name, &stack.id.to_string()).ok());
@@ -263,6 +271,36 @@ impl Engine {
             None => self.abandon(id, "its revision cannot be read: update or delete the stack"),
         }
         self.roll_back_if_owed(id);
+    }
+
+    /// A stack of which a row is damaged stays as it is: what that row stands for is not known, and might be made twice.
+    fn hold(&mut self, id: u64, reason: String) {
+        self.end_checks(id);
+        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        // It follows no nodes.
+        stack.sets.clear();
+        stack.rollback = false;
+        if stack.status != Status::Failed || stack.reason != reason {
+            (stack.status, stack.reason) = (Status::Failed, reason);
+            self.stack_changed(id);
+            self.event(id, None);
+        }
+    }
+
+    /// # Errors
+    /// [`Refusal::Conflict`] if the request needs a stack of which a row is damaged.
+    pub(crate) fn is_whole(&self, request: &Request) -> Result<(), Refusal> {
+        let (Request::Update { name, .. }
+        | Request::Rollback { name, .. }
+        | Request::Check { name }
+        | Request::Rollout { name, .. }
+        | Request::Unhealthy { stack: name, .. }
+        | Request::ClearHook { stack: name, .. }) = request
+        else {
+            return Ok(());
+        };
+        let damaged = self.names.get(name).and_then(|id| self.damaged.get(id));
+        damaged.map_or(Ok(()), |reason| Err(Refusal::Conflict(reason.clone())))
     }
 
     /// A traversal that cannot be taken up is not IN_PROGRESS for ever.
@@ -324,6 +362,8 @@ impl Engine {
             visits: Vec::new(),
             total: stack.extras.len(),
             forward_left: 0,
+            ended_before: 0,
+            fleet: FleetChange::default(),
             asked: BTreeSet::new(),
             failed: 0,
             delete_first: None,

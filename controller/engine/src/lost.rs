@@ -14,7 +14,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use muster_shared::NodeId;
-use muster_template::Kind;
 
 use crate::engine::{Engine, Todo};
 use crate::node::NodeKey;
@@ -92,11 +91,6 @@ impl Engine {
                 }
             }
         }
-        // Deployed servers that were it: in their next operation their short name may be another's.
-        let servers = self.by_physical.values().copied();
-        let servers: Vec<Slot> =
-            servers.filter(|slot| self.rows[*slot].kind == Kind::DeployedServer).collect();
-        servers.into_iter().for_each(|slot| self.look_for_server(slot));
         let node = &mut self.nodes[key];
         node.queue.clear();
         node.lost.queue.clear();
@@ -119,21 +113,13 @@ impl Engine {
                  is cleaned up should it join again",
                 node.lost.len()
             ))),
-            Some(node) if node.rows > 0 => Err(Refusal::NotFound(format!(
+            Some(node) if !node.rows.is_empty() => Err(Refusal::NotFound(format!(
                 "node '{name}' has not joined, so there is nothing to remove; {} resources wait for it: let it join, \
                  or update their stacks",
-                node.rows
+                node.rows.len()
             ))),
             _ => self.joined(name),
         }
-    }
-
-    /// In the order of their ids.
-    fn rows_on(&self, key: NodeKey) -> Vec<Slot> {
-        let on_it = |slot: &Slot| self.rows[*slot].node == Some(key);
-        let mut slots: Vec<Slot> = self.by_physical.values().copied().filter(on_it).collect();
-        slots.sort_by_key(|slot| self.rows[*slot].id);
-        slots
     }
 
     /// Nobody will say what became of its job.
@@ -181,7 +167,10 @@ impl Engine {
         loss.anew.insert(slot);
         loss.left.push(old.name.to_string());
         let physical = old.physical;
+        let node = old.node;
         let lost = self.rows.insert(old);
+        self.is_off(slot, node);
+        self.is_on(lost, node);
         self.by_physical.insert(physical, lost);
         self.lose(lost, stack);
         Some(lost)
@@ -192,9 +181,7 @@ impl Engine {
         let row = &mut self.rows[slot];
         row.applied = false;
         let spec = row.spec.take();
-        if let Some(node) = row.node.take() {
-            self.nodes[node].rows -= 1;
-        }
+        self.place(slot, None);
         if let Some(spec) = spec {
             self.release_content(&spec.unpack());
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use muster_shared::NodeId;
-use muster_template::FACT_PREFIX;
+use muster_template::{FACT_PREFIX, is_label};
 
 use crate::engine::{Effect, Engine, Todo};
 use crate::node::NodeKey;
@@ -120,10 +120,8 @@ impl Engine {
     }
 }
 
-/// Neither a selector's characters nor anything a terminal would take for its own.
 pub(crate) fn check_label(key: &str, value: &str) -> Result<(), Refusal> {
-    let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'/' | b':');
-    let fits = |text: &str| text.len() <= LABEL_MAX && text.bytes().all(allowed);
+    let fits = |text: &str| text.len() <= LABEL_MAX && is_label(text);
     if key.starts_with(FACT_PREFIX) {
         return Err(Refusal::Invalid(format!(
             "label '{FACT_PREFIX}…': what begins so in a selector is what the server itself tells; take another name"

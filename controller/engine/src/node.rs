@@ -1,19 +1,22 @@
 //! Nodes and join tokens.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 
 use muster_shared::model::flow::Bridge;
 use muster_shared::model::{DriftState, LedgerEntry};
-use muster_shared::pattern::matches;
+use muster_shared::pattern::matches_host;
 use muster_shared::{Generation, MonoTime, NodeId, ResourceId};
 
+use crate::by_name::short_names;
+use crate::clones::Instances;
 use crate::engine::Engine;
 use crate::facts::{Asking, Told};
 use crate::lost::Lost;
 use crate::membership::{LABELS_MAX, check_label};
 use crate::pace::Pace;
 use crate::record::{Change, NodeRecord, TokenRecord};
-use crate::request::{Answer, JoinAsk, NewToken, Refusal};
+use crate::request::{Answer, JoinAsk, NewToken, Refusal, Request};
 use crate::resource::Slot;
 
 /// Where a node lies in memory; nodes are never dropped from there.
@@ -28,16 +31,30 @@ pub(crate) struct Node {
     pub joined: Option<NodeRecord>,
     /// Its present connection.
     pub connection: Option<u64>,
+    /// The highest number of a connection that was heard of, over or not: the link tells of two in any order.
+    pub newest: u64,
     /// When something of it arrived last on this connection.
     pub heard: MonoTime,
     /// The agent said `Hello` on this connection.
     pub ready: bool,
     /// When it was last, or when it joined.
     pub away_since: MonoTime,
+    /// Its agents, if it has more than one.
+    pub instances: Instances,
+    /// It was welcomed since this engine began, and obeys what it was told then.
+    pub was_welcomed: bool,
+    /// It obeys another controller, and that was said.
+    pub is_elsewhere: bool,
+    /// Its agent has told of all its jobs on this connection, and owns their deadlines.
+    pub tells_jobs: bool,
     /// Rows whose job it may have.
     pub sent: BTreeSet<Slot>,
     /// Rows that wait for it to come, or for room.
     pub queue: VecDeque<Slot>,
+    /// Its agent has no room to record jobs, and why.
+    pub disk_full: Option<Box<str>>,
+    /// Rows that wait for room there, and have left the queue.
+    pub no_room: VecDeque<Slot>,
     /// Rows that are looked at when it is back: a correction or a restart of them is owed.
     pub put_off: BTreeSet<Slot>,
     /// Of what its ledger is known to hold; see [`LedgerEntry::digest`].
@@ -45,7 +62,7 @@ pub(crate) struct Node {
     /// Pages of its ledger, while they come in.
     pub pages: Option<BTreeMap<ResourceId, LedgerEntry>>,
     /// Rows on it, lost ones among them.
-    pub rows: u64,
+    pub rows: BTreeSet<Slot>,
     /// What may be left on it from before it was removed.
     pub lost: Lost,
     /// What it said last that it is; at most 64 KiB, for the wire takes no more.
@@ -63,9 +80,49 @@ pub(crate) struct Node {
 }
 
 impl Node {
+    fn named(name: NodeId) -> Self {
+        Self {
+            name,
+            joined: None,
+            connection: None,
+            newest: 0,
+            heard: MonoTime::default(),
+            ready: false,
+            away_since: MonoTime::default(),
+            instances: Instances::default(),
+            was_welcomed: false,
+            is_elsewhere: false,
+            tells_jobs: false,
+            sent: BTreeSet::new(),
+            queue: VecDeque::new(),
+            disk_full: None,
+            no_room: VecDeque::new(),
+            put_off: BTreeSet::new(),
+            ledger: 0,
+            pages: None,
+            rows: BTreeSet::new(),
+            lost: Lost::default(),
+            facts: None,
+            asking: Asking::default(),
+            drifts: BTreeMap::new(),
+            drifts_digest: 0,
+            flows_heard: false,
+            flows_said: BTreeSet::new(),
+        }
+    }
+
+    /// Nothing refers to it: no row, no job, no agent, nothing that may be left on it.
+    fn is_vacant(&self) -> bool {
+        self.joined.is_none()
+            && self.connection.is_none()
+            && (self.rows.len(), self.sent.len(), self.asking.is_empty()) == (0, 0, true)
+            && self.lost.is_empty()
+            && self.put_off.is_empty()
+    }
+
     /// Who waits for room, in their order.
     pub fn in_line(&self) -> Vec<Slot> {
-        self.lost.queue.iter().chain(&self.queue).copied().collect()
+        self.lost.queue.iter().chain(&self.no_room).chain(&self.queue).copied().collect()
     }
 
     /// What the node may have from before it was removed goes before all else.
@@ -79,13 +136,17 @@ impl Node {
 }
 
 /// Nodes known or named; more are refused, for each costs memory.
-const NODES_MAX: usize = 200_000;
-/// Tokens open at a time.
-const TOKENS_MAX: usize = 10_000;
+pub(crate) const NODES_MAX: usize = 200_000;
+/// Tokens open at a time: each is looked at when one is made.
+pub(crate) const TOKENS_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Nodes {
     nodes: Vec<Node>,
+    /// Places of names that nothing refers to any more.
+    vacant: Vec<NodeKey>,
+    /// How many names there were when they were last looked through for such.
+    looked_through: usize,
     by_name: BTreeMap<NodeId, NodeKey>,
     /// Those that have joined and may have jobs, by name.
     joined: Vec<NodeKey>,
@@ -105,28 +166,17 @@ impl Nodes {
         if let Some(key) = self.by_name.get(name) {
             return *key;
         }
-        let key = NodeKey(u32::try_from(self.nodes.len()).expect("fewer than four billion nodes"));
-        self.nodes.push(Node {
-            name: name.clone(),
-            joined: None,
-            connection: None,
-            heard: MonoTime::default(),
-            ready: false,
-            away_since: MonoTime::default(),
-            sent: BTreeSet::new(),
-            queue: VecDeque::new(),
-            put_off: BTreeSet::new(),
-            ledger: 0,
-            pages: None,
-            rows: 0,
-            lost: Lost::default(),
-            facts: None,
-            asking: Asking::default(),
-            drifts: BTreeMap::new(),
-            drifts_digest: 0,
-            flows_heard: false,
-            flows_said: BTreeSet::new(),
-        });
+        let node = Node::named(name.clone());
+        let key = match self.vacant.pop() {
+            Some(key) => {
+                self[key] = node;
+                key
+            }
+            None => {
+                self.nodes.push(node);
+                NodeKey(u32::try_from(self.nodes.len() - 1).expect("fewer than four billion nodes"))
+            }
+        };
         self.by_name.insert(name.clone(), key);
         key
     }
@@ -135,9 +185,20 @@ impl Nodes {
         self.by_name.get(name).copied()
     }
 
-    /// For so many more.
-    pub fn has_room(&self, more: usize) -> bool {
-        self.nodes.len() + more <= NODES_MAX
+    /// Names known, joined or not.
+    pub fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// Gives the places of names back that nothing refers to; `has_devices` tells whether anything else does.
+    fn give_back(&mut self, has_devices: impl Fn(NodeKey) -> bool) {
+        let (nodes, vacant) = (&self.nodes, &mut self.vacant);
+        self.by_name.retain(|_, key| {
+            let goes = nodes[key.0 as usize].is_vacant() && !has_devices(*key);
+            vacant.extend(goes.then_some(*key));
+            !goes
+        });
+        self.looked_through = self.by_name.len();
     }
 
     /// A node has joined, perhaps again.
@@ -180,6 +241,12 @@ impl Nodes {
         self.by_name.values().map(|key| (*key, &self[*key]))
     }
 
+    /// The same, after this name.
+    pub fn iter_after(&self, name: Option<&NodeId>) -> impl Iterator<Item = (NodeKey, &Node)> {
+        let from = name.map_or(Bound::Unbounded, Bound::Excluded);
+        self.by_name.range::<NodeId, _>((from, Bound::Unbounded)).map(|(_, key)| (*key, &self[*key]))
+    }
+
     /// The name under which a server joined that is called `name` in full or, where that is but one, for short. `None`:
     /// nobody is called so yet.
     ///
@@ -189,17 +256,48 @@ impl Nodes {
         if self.is_joined(name) {
             return Ok(Some(name.clone()));
         }
-        // In the order of names these are together, and the least that a domain can begin with is a zero.
-        let prefix = format!("{name}.");
-        let Ok(first) = format!("{prefix}0").parse::<NodeId>() else { return Ok(None) };
-        let names = self.by_name.range(first..).take_while(|(other, _)| other.as_str().starts_with(&prefix));
-        let mut found = names.filter(|(_, key)| self[**key].joined.is_some()).map(|(other, _)| other);
+        let mut found = self.joined_below(name);
         match (found.next(), found.next()) {
             (Some(one), Some(another)) => {
                 Err(format!("'{name}' is short for {one} and for {another}: give the whole name"))
             }
             (one, _) => Ok(one.cloned()),
         }
+    }
+
+    /// Nodes that have joined and may be called `name` for short.
+    fn joined_below(&self, name: &NodeId) -> impl Iterator<Item = &NodeId> {
+        // In the order of names these are together, and the least that a domain can begin with is a zero.
+        let prefix = format!("{name}.");
+        let first = format!("{prefix}0").parse::<NodeId>().ok();
+        let names = first.into_iter().flat_map(|first| self.by_name.range(first..));
+        names
+            .take_while(move |(other, _)| other.as_str().starts_with(&prefix))
+            .filter(|(_, key)| self[**key].joined.is_some())
+            .map(|(other, _)| other)
+    }
+
+    /// A server of this name is no other's short name, nor is another's name short for it.
+    ///
+    /// # Errors
+    /// Templates that name the one could mean the other. Two that joined before this was refused go on.
+    fn check_distinct(&self, name: &NodeId) -> Result<(), Refusal> {
+        if self.is_joined(name) {
+            return Ok(());
+        }
+        if let Some(full) = self.joined_below(name).next() {
+            return Err(Refusal::Conflict(format!(
+                "'{name}' is short for {full}, which has joined: give this server another name, or its name in full \
+                 (--name); if {full} is gone, remove it first: muster node remove {full}"
+            )));
+        }
+        if let Some(short) = short_names(name).find(|short| self.is_joined(short)) {
+            return Err(Refusal::Conflict(format!(
+                "a node '{short}' has joined, and that is short for '{name}': give this server another name; if \
+                 {short} is gone, or is this server, remove it first: muster node remove {short}"
+            )));
+        }
+        Ok(())
     }
 
     /// The joined name that is most like `name`, in full or for short, if any is alike.
@@ -248,10 +346,12 @@ fn distance(a: &str, b: &str) -> usize {
 }
 
 impl Engine {
-    pub(crate) fn new_token(&mut self, token: NewToken) -> Result<Answer, Refusal> {
-        if self.nodes.tokens.len() >= TOKENS_MAX {
+    pub(crate) fn new_token(&mut self, token: NewToken, wall: u64) -> Result<Answer, Refusal> {
+        self.drop_expired_tokens(wall);
+        let most = self.limits.tokens_max;
+        if self.nodes.tokens.len() >= most {
             return Err(Refusal::Conflict(format!(
-                "{TOKENS_MAX} join tokens are open: revoke some with 'muster node token-revoke'"
+                "{most} join tokens are open: revoke some with 'muster node token-revoke'"
             )));
         }
         if token.uses == 0 || token.labels.len() > LABELS_MAX {
@@ -262,10 +362,43 @@ impl Engine {
         for (key, value) in &token.labels {
             check_label(key, value)?;
         }
+        // Of a pattern nobody knows yet who comes: that is looked at when a server joins.
+        if let Some(name) = token.name.as_deref().and_then(|name| name.parse().ok()) {
+            self.nodes.check_distinct(&name)?;
+        }
         let record = TokenRecord { uses_left: token.uses, token };
         self.nodes.tokens.insert(record.token.id, record.clone());
         self.change(Change::Token(Box::new(record)));
         Ok(Answer::Done)
+    }
+
+    /// For so many more names.
+    pub(crate) fn has_room_for_nodes(&self, more: usize) -> bool {
+        self.nodes.len() + more <= self.limits.nodes_max
+    }
+
+    /// Before a request is worked out, for it may hold on to places: those of names that nothing refers to any more become
+    /// free. To look takes milliseconds, so it is done where many may be named, once for each number of names.
+    pub(crate) fn give_names_back(&mut self, request: &Request) {
+        let (named, most) = (self.nodes.len(), self.limits.nodes_max);
+        let may_name_many =
+            matches!(request, Request::Create { .. } | Request::Update { .. } | Request::ApplyFlows { .. });
+        let is_due = may_name_many && named > most / 2 && named != self.nodes.looked_through;
+        if named >= most || is_due {
+            let (flows, intents) = (&self.flows, &self.intents);
+            self.nodes.give_back(|key| flows.knows(key) || intents.knows(key));
+        }
+    }
+
+    /// Nobody can join with them, and nobody sees them.
+    fn drop_expired_tokens(&mut self, wall: u64) {
+        let tokens = self.nodes.tokens.values();
+        let expired: Vec<_> =
+            tokens.map(|it| &it.token).filter(|token| token.expires < wall).map(|token| token.id).collect();
+        for id in expired {
+            self.nodes.remove_token(&id);
+            self.change(Change::TokenRemoved(id));
+        }
     }
 
     pub(crate) fn revoke_token(&mut self, id: [u8; 8]) -> Result<Answer, Refusal> {
@@ -287,7 +420,7 @@ impl Engine {
             return Ok(Answer::Joined { node: ask.name }); // the first answer was lost
         }
         let Some(record) = self.nodes.tokens.get(&ask.token_id) else {
-            return refuse("the join token is unknown, revoked or used up: ask for a new one");
+            return refuse("the join token is unknown, expired, revoked or used up: ask for a new one");
         };
         if record.token.secret_hash != secret_hash {
             return refuse("the join token's secret is wrong: copy the token whole");
@@ -295,9 +428,11 @@ impl Engine {
         if ask.wall > record.token.expires {
             return refuse("the join token has expired: ask for a new one");
         }
-        if let Some(pattern) = record.token.name.as_deref().filter(|p| !matches(p, ask.name.as_str())) {
+        if let Some(pattern) = record.token.name.as_deref().filter(|p| !matches_host(p, ask.name.as_str())) {
+            let stops = if pattern.contains('*') { " ('*' stops at dots)" } else { "" };
             return Err(Refusal::Conflict(format!(
-                "the join token is for '{pattern}', not for '{}'",
+                "the join token is for '{pattern}', not for '{}'{stops}: give this server such a name (--name), or \
+                 make a token for its name",
                 ask.name
             )));
         }
@@ -307,8 +442,10 @@ impl Engine {
                 ask.name, ask.name
             )));
         }
-        if self.nodes.find(&ask.name).is_none() && !self.nodes.has_room(1) {
-            return Err(Refusal::Conflict(format!("the site has {NODES_MAX} nodes, which is its limit")));
+        self.nodes.check_distinct(&ask.name)?;
+        if self.nodes.find(&ask.name).is_none() && !self.has_room_for_nodes(1) {
+            let most = self.limits.nodes_max;
+            return Err(Refusal::Conflict(format!("the site has {most} nodes, which is its limit")));
         }
         if let Some(rate) = record.token.rate
             && let Err(after) = self.nodes.paces.entry(ask.token_id).or_default().take(rate, self.now)
@@ -340,6 +477,7 @@ impl Engine {
             self.away(key);
             // It may be another server, or installed anew.
             self.nodes[key].facts = None;
+            self.nodes[key].instances = Instances::default();
         }
         self.nodes.join(joined.clone());
         self.change(Change::Node(Box::new(joined)));
@@ -348,7 +486,7 @@ impl Engine {
             self.nodes[key].away_since = self.now;
             self.wake_those_asking(key);
             self.follow_node(key);
-            if self.nodes[key].rows > 0 {
+            if !self.nodes[key].rows.is_empty() {
                 // With the labels of its token it may be meant again.
                 self.correct_all(|row| row.node == Some(key));
             }

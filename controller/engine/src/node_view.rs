@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::Engine;
 use crate::node::{Node, NodeKey};
 use crate::resource::{Row, Slot};
+use crate::site::NodeState;
 
 /// Lost resources shown of one node: more fill screens and answers, and their number is said.
 const LOST_SHOWN: usize = 1000;
@@ -25,8 +26,11 @@ const DRIFTS_SHOWN: usize = 10_000;
 pub struct NodeView {
     /// Its fqdn.
     pub name: String,
-    /// online, offline, maintenance, revoked or lost.
+    /// online, disk_full, offline, maintenance, conflict, revoked or lost.
     pub state: String,
+    /// Why it is in that state, where that needs saying.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_reason: Option<String>,
     /// From its token.
     pub labels: BTreeMap<String, String>,
     /// As it said last.
@@ -36,10 +40,16 @@ pub struct NodeView {
     /// While it is connected: how long nothing was heard of it. Whoever keeps the clock makes `last_seen` of it.
     #[serde(skip)]
     pub silent: Option<Duration>,
+    /// Where the agents connect from, if two with its identity are running.
+    #[serde(default)]
+    pub conflict: Vec<String>,
     /// Rows on it, lost ones not counted.
     pub resources: u64,
     /// Of them, those that were not as desired, or not there, when they were looked at last.
     pub drifted: u64,
+    /// MAC addresses that it claims and another node claims as well: a line each, which names all of them.
+    #[serde(default)]
+    pub mac_conflicts: Vec<String>,
     /// What may be left on it from before it was removed; of very many the first.
     #[serde(default)]
     pub lost: Vec<LostView>,
@@ -141,33 +151,39 @@ impl Engine {
     /// Of [`Engine::node_views`], with what each told of itself: who selects among them does so elsewhere, for that looks
     /// through up to 64 KiB of every one.
     pub fn known_nodes(&self) -> Vec<KnownNode> {
-        let drifted = self.drifted_on_nodes();
-        let known = |(key, node): (NodeKey, &Node)| {
-            let state = match &node.joined {
-                Some(joined) if joined.revoked => "revoked",
-                Some(joined) if joined.maintenance => "maintenance",
-                Some(_) if node.ready => "online",
-                Some(_) => "offline",
-                None if node.lost.is_empty() => return None,
-                None => "lost",
-            };
-            let joined = node.joined.as_ref();
-            let lost_total = node.lost.len() as u64;
-            let view = NodeView {
-                name: node.name.to_string(),
-                state: state.into(),
-                labels: joined.map(|joined| joined.labels.clone()).unwrap_or_default(),
-                agent_version: joined.map(|joined| joined.agent_version.clone()).unwrap_or_default(),
-                last_seen: None,
-                silent: node.connection.map(|_| self.now.0.saturating_sub(node.heard.0)),
-                resources: node.rows.saturating_sub(lost_total),
-                drifted: drifted.get(&key).copied().unwrap_or_default(),
-                lost: self.lost_views(node.lost.slots()),
-                lost_total,
-            };
-            Some(KnownNode { view, facts: node.facts.as_ref().map(|told| Arc::clone(&told.facts)) })
+        self.node_page(None, usize::MAX)
+    }
+
+    pub(crate) fn known_node(
+        &self,
+        (key, node): (NodeKey, &Node),
+        drifted: &BTreeMap<NodeKey, u64>,
+        mac_conflicts: &BTreeMap<NodeId, Vec<String>>,
+    ) -> Option<KnownNode> {
+        let state = node.state(self.now)?;
+        let conflict = node.instances.in_conflict(self.now);
+        let joined = node.joined.as_ref();
+        let lost_total = node.lost.len() as u64;
+        let view = NodeView {
+            name: node.name.to_string(),
+            state: state.as_str().into(),
+            state_reason: node
+                .disk_full
+                .as_deref()
+                .filter(|_| state == NodeState::DiskFull)
+                .map(str::to_owned),
+            labels: joined.map(|joined| joined.labels.clone()).unwrap_or_default(),
+            agent_version: joined.map(|joined| joined.agent_version.clone()).unwrap_or_default(),
+            last_seen: None,
+            conflict,
+            silent: node.connection.map(|_| self.now.0.saturating_sub(node.heard.0)),
+            resources: (node.rows.len() as u64).saturating_sub(lost_total),
+            drifted: drifted.get(&key).copied().unwrap_or_default(),
+            mac_conflicts: mac_conflicts.get(&node.name).cloned().unwrap_or_default(),
+            lost: self.lost_views(node.lost.slots()),
+            lost_total,
         };
-        self.nodes.iter().filter_map(known).collect()
+        Some(KnownNode { view, facts: node.facts.as_ref().map(|told| Arc::clone(&told.facts)) })
     }
 
     /// What is not as it was made, of one node or of all, by node, stack and name; of very many the first.
@@ -201,7 +217,7 @@ impl Engine {
     }
 
     /// How many of each node's rows are known to differ; lost ones are none of its rows.
-    fn drifted_on_nodes(&self) -> BTreeMap<NodeKey, u64> {
+    pub(crate) fn drifted_on_nodes(&self) -> BTreeMap<NodeKey, u64> {
         let mut counts = BTreeMap::new();
         let rows = self.drifted.iter().map(|slot| &self.rows[*slot]).filter(|row| !row.is_lost());
         for key in rows.filter_map(|row| row.node) {
@@ -240,6 +256,15 @@ impl Engine {
                 rate: record.token.rate,
             })
             .collect()
+    }
+
+    /// The keys of all nodes that have joined and are not revoked.
+    pub fn node_seals(&self) -> Vec<(NodeId, SealPublic)> {
+        let seal = |node: &Node| {
+            let joined = node.joined.as_ref().filter(|joined| !joined.revoked)?;
+            Some((node.name.clone(), joined.seal_public))
+        };
+        self.nodes.iter().filter_map(|(_, node)| seal(node)).collect()
     }
 
     /// The key a node seals with; none if it has not joined or was revoked.

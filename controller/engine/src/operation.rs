@@ -110,7 +110,8 @@ impl Engine {
         let id = self.changeable(name)?;
         let stack = &self.stacks[&id];
         let revision = match to {
-            Some(to) if to == 0 || to > stack.revision => {
+            Some(0) => None,
+            Some(to) if to > stack.revision => {
                 return Err(Refusal::NotFound(format!(
                     "stack '{name}' has no revision {to}: its newest is {}",
                     stack.revision
@@ -136,6 +137,12 @@ impl Engine {
                 self.load_revision(name.clone(), revision, pending);
                 Ok(None)
             }
+            // To nothing, which an operator must name where anything was ever good.
+            None if to.is_none() && !stack.complete.is_empty() => Err(Refusal::Conflict(format!(
+                "stack '{name}' has no good revision before {}: 'muster stack rollback {name} --to 0' empties it, \
+                 'muster stack delete {name}' removes it",
+                stack.revision
+            ))),
             None => self.roll_back_to(id, 0, Source::nothing()).map(Some),
         }
     }
@@ -256,10 +263,9 @@ impl Engine {
             }));
             let kept = self.limits.revisions_kept;
             if number > kept {
-                // What a rollback without --to leads to stays.
-                let good = self.stacks[&id].complete.iter().take(2).next_back().copied().unwrap_or(number);
-                let below = (number - kept).saturating_add(1).min(good);
-                self.change(Change::RevisionsTrimmed { stack: id, below });
+                // What a rollback without --to leads to stays, however many fail after it.
+                let but = self.stacks[&id].complete.iter().take(2).copied().collect();
+                self.change(Change::RevisionsTrimmed { stack: id, below: number - kept + 1, but });
             }
         }
         let stack = &self.stacks[&id];

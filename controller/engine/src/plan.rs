@@ -2,7 +2,7 @@
 //!
 //! Cost follows change: comparing digests is all that an unchanged resource costs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use indexmap::IndexSet;
 use muster_template::{Kind, Tree};
@@ -30,8 +30,8 @@ pub(crate) struct Ground<'a> {
     pub again: bool,
     /// What other stacks hide may be in it.
     pub hides: bool,
-    /// Rows that may become another with the same definition, beside those that ask nodes.
-    pub astray: &'a BTreeSet<Slot>,
+    /// Each is visited, also if nothing of it has changed.
+    pub converges: bool,
 }
 
 /// What a traversal does.
@@ -65,7 +65,7 @@ pub(crate) fn plan(ground: &Ground<'_>, tree: &Tree) -> Plan {
         .map(|(index, slot)| match slot {
             // What it was made of may have changed though the template has not.
             Some(slot) if tree.asks_nodes(index) && !is_as_it_was(*slot, index) => true,
-            Some(slot) if ground.astray.contains(slot) => true,
+            Some(_) if ground.converges => true,
             Some(slot) if has_secrets && may_hide(&ground.rows[*slot]) => true,
             Some(_) if settled(index) != 0 => settled(index) != tree.definition(index),
             Some(slot) => {

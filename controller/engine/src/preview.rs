@@ -187,7 +187,7 @@ impl Preview<'_> {
         if let Ok(spec) = &mut spec {
             externalise(spec);
             // Who has several to choose from fails when the turn comes.
-            let _ = self.engine.with_full_name(row, spec);
+            let _ = self.engine.bind_server(row, spec);
             if let Some(row) = row {
                 row.mark_restarts(spec);
             }

@@ -57,6 +57,7 @@ impl Engine {
             {
                 MAINTENANCE
             }
+            Some(_) if self.waits_for_disk(row) => "disk_full",
             Some(work) => work.state.phase(),
             None if row.role == Role::Steady || row.ready => "",
             None if self.stacks.get(&row.stack).is_some_and(Stack::is_still) => "",
@@ -129,6 +130,9 @@ impl Engine {
     /// The names of what a row waits for.
     pub(crate) fn waits_for(&self, stack: &Stack, slot: Slot, needed: &NeededBy<'_>) -> Vec<String> {
         let row = &self.rows[slot];
+        if let Some(behind) = self.queued_behind(slot) {
+            return vec![behind];
+        }
         let waits = (row.blocked > 0 || self.waits_for_first(row)) && !stack.is_still();
         let Some(walk) = stack.walk.as_ref().filter(|_| waits) else { return Vec::new() };
         match row.role {
@@ -203,6 +207,36 @@ impl Engine {
         }
     }
 
+    /// The nodes without which a stack does not go on, each with what there is to know of it.
+    pub(crate) fn missing_nodes(&self, stack: &Stack) -> Vec<String> {
+        let rows = stack.forward.iter().chain(&stack.extras).map(|slot| &self.rows[*slot]);
+        let missing: BTreeSet<String> = rows.filter_map(|row| self.missing_node(row)).collect();
+        missing.into_iter().collect()
+    }
+
+    fn missing_node(&self, row: &Row) -> Option<String> {
+        if row.work.is_none() {
+            let (set, node) = self.away_member(row)?;
+            return Some(format!("{node} (away; {set} waits for it)"));
+        }
+        let key = row.node?;
+        let node = &self.nodes[key];
+        let name = &node.name;
+        match (node.ready, node.joined.is_some()) {
+            (true, _) if !row.is_sent() && self.is_in_maintenance(key) => {
+                Some(format!("{name} (in maintenance)"))
+            }
+            (true, _) if self.waits_for_disk(row) => Some(format!("{name} (its disk is full)")),
+            (true, _) => None,
+            (false, true) => Some(name.to_string()),
+            (false, false) if self.was_removed(name) => Some(format!("{name} (removed)")),
+            (false, false) => Some(match self.nodes.nearest(name.as_str()) {
+                Some(near) => format!("{name} (never joined; did you mean {near}?)"),
+                None => format!("{name} (never joined)"),
+            }),
+        }
+    }
+
     fn told(&self, row: &Row) -> String {
         let (name, phase) = (&row.name, self.phase(row));
         match (row.rare().hook, row.node.map(|key| &self.nodes[key].name)) {
@@ -211,7 +245,11 @@ impl Engine {
                 let slot = self.rows.of_id(row.id);
                 format!("{name} ({})", slot.map_or_else(String::new, |slot| self.signals_of(slot)))
             }
-            _ if matches!(phase, "pause" | "rollout") => format!("{name} ({phase})"),
+            _ if phase == "rollout" => match self.away_member(row) {
+                Some((_, node)) => format!("{name} ({phase}: {node} is away)"),
+                None => format!("{name} ({phase})"),
+            },
+            _ if phase == "pause" => format!("{name} ({phase})"),
             _ if phase == "facts" => {
                 format!("{name} (facts of {})", self.asked(row))
             }

@@ -32,12 +32,14 @@ pub enum Change {
     },
     /// A revision begins.
     Revision(RevisionRecord),
-    /// Revisions below are not kept.
+    /// Older revisions are not kept.
     RevisionsTrimmed {
         /// The stack.
         stack: u64,
-        /// The oldest kept.
+        /// Those from this on are kept.
         below: u32,
+        /// Of the older ones, these are.
+        but: Vec<u32>,
     },
     /// Inserts or replaces.
     Resource(Box<ResourceRecord>),

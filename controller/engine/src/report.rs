@@ -30,10 +30,17 @@ impl Engine {
         let withdrawing = row.work.as_ref().is_some_and(|work| work.state == WorkState::Withdrawing);
         let current = row.generation == report.key.generation
             && (row.attempt == report.key.attempt.0 || withdrawing || report.outcome == Outcome::Withdrawn);
+        let checks = row.action == Some(Action::Check);
+        if !checks && row.is_to_be_tried_again(report.key.generation) {
+            // An answer that was given up on: what is done does not run once more.
+            if let Outcome::Done(observed) = report.outcome {
+                self.done(slot, key, observed);
+            }
+            return;
+        }
         if !current || (!row.is_sent() && row.status != Some(Status::Failed)) {
             return;
         }
-        let checks = row.action == Some(Action::Check);
         if checks && !row.is_sent() {
             return; // said again
         }
@@ -46,6 +53,14 @@ impl Engine {
                     self.interrupted(slot, reason);
                 } else if row.is_sent() {
                     self.attempt_failed(slot, &reason, permanent);
+                }
+            }
+            Outcome::NoRoom { reason } => {
+                let reason = self.shown(slot, &reason);
+                if withdrawing {
+                    self.interrupted(slot, reason);
+                } else if row.is_sent() {
+                    self.found_no_room(slot, &reason);
                 }
             }
             Outcome::Withdrawn if row.is_sent() => {
@@ -132,6 +147,7 @@ impl Engine {
         self.event(stack, Some(slot));
         self.not_failed(slot); // its outcome may come late
         if self.rows[slot].aside() == Some(Aside::Correction) {
+            self.correction_ended(slot);
             self.was_put_right(slot);
         }
         self.rows[slot].set_aside(None);

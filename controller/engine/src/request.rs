@@ -221,7 +221,12 @@ pub enum Request {
         signal: Signal,
     },
     /// A join token.
-    NewToken(NewToken),
+    NewToken {
+        /// The token.
+        token: NewToken,
+        /// The controller's clock, in seconds since 1970: tokens that have expired by it are dropped.
+        wall: u64,
+    },
     /// No more joining with it.
     RevokeToken {
         /// The token's id.

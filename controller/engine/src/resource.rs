@@ -120,6 +120,8 @@ pub(crate) struct Work {
     pub since: MonoTime,
     /// When the present state is over at the latest; the key of its timer.
     pub due: Option<MonoTime>,
+    /// The row whose job runs in its lane on the server, while it waits there.
+    pub behind: Option<Slot>,
     /// The row before the job; absent after a restart of the controller.
     pub previous: Option<Previous>,
 }
@@ -280,6 +282,16 @@ impl Row {
 
     pub fn is_sent(&self) -> bool {
         self.work.as_ref().is_some_and(|work| work.state.is_sent())
+    }
+
+    /// An attempt of this job is over, and the next one has not left.
+    pub fn is_to_be_tried_again(&self, generation: Generation) -> bool {
+        let waits = self.work.as_ref().is_some_and(|work| match work.state {
+            WorkState::Backoff => true,
+            WorkState::Queued | WorkState::NodeAway => self.attempt > 0,
+            WorkState::Sent | WorkState::Running | WorkState::Settling | WorkState::Withdrawing => false,
+        });
+        waits && self.generation == generation
     }
 
     pub fn key(&self) -> muster_shared::model::ReportKey {

@@ -213,6 +213,13 @@ impl Engine {
         }
     }
 
+    /// Of a member whose turn is passed over because its node is away: the set, and the node.
+    pub(crate) fn away_member<'r>(&self, row: &'r Row) -> Option<(&'r str, &'r str)> {
+        let is_passed_over = self.phase_of_held(row) == "rollout" && self.is_held(row);
+        let set = set_of(&row.name).filter(|_| is_passed_over && !self.is_there(&row.name))?;
+        Some((set, node_of(&row.name)))
+    }
+
     fn wave_with(&self, row: &Row) -> Option<&Wave> {
         let walk = self.stacks.get(&row.stack)?.walk.as_ref()?;
         walk.rollouts.waves.get(set_of(&row.name)?)
@@ -544,7 +551,8 @@ fn set_of(name: &str) -> Option<&str> {
     name.strip_suffix(']')?.rsplit_once('[').map(|(set, _)| set)
 }
 
-fn node_of(name: &str) -> &str {
+/// The node of a member, as its name says it; empty for what is none.
+pub(crate) fn node_of(name: &str) -> &str {
     name.strip_suffix(']').and_then(|name| name.rsplit_once('[')).map_or("", |(_, node)| node)
 }
 

@@ -1,12 +1,11 @@
 //! Nodes that come and go, and what their agents say.
 
 use muster_shared::model::{Action, Down, Hello, LedgerEntry, Up, Welcome};
-use muster_shared::{Generation, NodeId};
+use muster_shared::{EpochId, NodeId};
 
-use crate::content::stored_content;
 use crate::engine::{Effect, Engine, Todo};
 use crate::node::NodeKey;
-use crate::record::{Change, Observation, PackedSpec, Status};
+use crate::record::{Change, Observation, Status};
 use crate::resource::{Role, Slot, WorkState};
 
 /// Entries of one agent's ledger: what a node can hold.
@@ -18,8 +17,12 @@ impl Engine {
         if self.nodes[key].joined.as_ref().is_none_or(|joined| joined.revoked) {
             return;
         }
+        if connection <= self.nodes[key].newest {
+            return; // told late: a newer one has taken its place
+        }
         self.away(key);
-        (self.nodes[key].connection, self.nodes[key].heard) = (Some(connection), self.now);
+        let node = &mut self.nodes[key];
+        (node.connection, node.newest, node.heard) = (Some(connection), connection, self.now);
     }
 
     pub(crate) fn disconnected(&mut self, name: &NodeId, connection: u64) {
@@ -32,11 +35,15 @@ impl Engine {
     /// What is in flight stays so, but takes no room and has no deadline until the node is back.
     pub(crate) fn away(&mut self, key: NodeKey) {
         let node = &mut self.nodes[key];
+        if node.ready {
+            node.instances.left(node.heard);
+        }
         node.connection = None;
         node.pages = None;
         self.answer_facts(key);
         self.flows_away(key);
         self.topology_away(key);
+        self.fetches_away(key);
         let node = &mut self.nodes[key];
         if !std::mem::take(&mut node.ready) {
             return;
@@ -67,40 +74,23 @@ impl Engine {
     pub(crate) fn received(&mut self, name: &NodeId, connection: u64, message: Up) {
         let Some(key) = self.nodes.find(name) else { return };
         if self.nodes[key].connection != Some(connection) {
-            return; // from a connection that is over; said again on the present one
+            // What an older one said is said again on the present one. A newer one, of which the engine was not told,
+            // would wait for answers for ever: its agent is to come again.
+            if connection > self.nodes[key].newest {
+                self.effect(Effect::Close { node: name.clone() });
+            }
+            return;
         }
         self.nodes[key].heard = self.now;
         match message {
+            // One greeting for each connection: each is answered with all that is outstanding.
+            Up::Hello(_) if self.nodes[key].ready => self.cut_off(key),
             Up::Hello(hello) => self.hello(key, hello),
             Up::Report(report) => self.report(key, report),
-            Up::Progress(progress) => {
-                let state = if progress.settling { WorkState::Settling } else { WorkState::Running };
-                if let Some(slot) = self.by_physical.get(&progress.key.resource).copied() {
-                    let row = &self.rows[slot];
-                    let current = row.key() == progress.key && row.node == Some(key);
-                    if current
-                        && row
-                            .work
-                            .as_ref()
-                            .is_some_and(|w| w.state.is_sent() && w.state != WorkState::Withdrawing)
-                    {
-                        self.set_work(slot, state);
-                    }
-                }
-            }
+            Up::Progress(progress) => self.progress(key, progress),
+            Up::Jobs(states) => self.jobs_told(key, &states),
             Up::Ledger { entries, last } => self.ledger(key, entries, last),
-            Up::Fetch { digest, offset } => {
-                let wanted = self.nodes[key].sent.iter().any(|slot| {
-                    let spec = self.rows[*slot].spec.as_ref().map(PackedSpec::unpack);
-                    spec.as_ref().and_then(stored_content) == Some(digest)
-                });
-                let name = self.nodes[key].name.clone();
-                if wanted {
-                    self.effect(Effect::SendChunk { node: name, connection, digest, offset });
-                } else if !self.send_flow_chunk(key, digest, offset) {
-                    self.send(key, Down::Chunk { digest, offset, bytes: Vec::new() });
-                }
-            }
+            Up::Fetch { digest, offset } => self.fetch(key, digest, offset),
             Up::Heartbeat { drift } => self.heartbeat(key, drift),
             // The agent alone decides what it means: here it says that this controller, obeyed by the node, is reached.
             Up::Challenge { key: job, bytes } if self.nodes[key].ready => {
@@ -111,15 +101,24 @@ impl Engine {
             Up::Facts(facts) => self.facts(key, facts),
             Up::Flow(message) => self.flow_up(key, message),
             Up::Ports(devices) => self.ports_told(key, devices),
+            Up::DiskFull(full) => self.disk_told(key, full),
         }
     }
 
     pub(crate) fn hello(&mut self, key: NodeKey, hello: Hello) {
-        self.rise_above(Generation { epoch: hello.epoch, number: 0 });
+        if !self.is_alone(key, hello.instance, hello.address) || !self.takes_up(key, hello.epoch) {
+            return;
+        }
         let node = &mut self.nodes[key];
+        (node.was_welcomed, node.is_elsewhere) = (true, false);
         let want_ledger = node.ledger != hello.ledger;
         node.pages = want_ledger.then(Default::default);
-        let first = !std::mem::replace(&mut node.ready, true);
+        node.ready = true;
+        // Said anew after the welcome; an older agent may have taken the place of this one.
+        node.tells_jobs = false;
+        // Said again after the welcome.
+        self.has_room(key);
+        let node = &mut self.nodes[key];
         if let Some(joined) = &mut node.joined
             && joined.agent_version != hello.agent_version
         {
@@ -127,18 +126,19 @@ impl Engine {
             let joined = joined.clone();
             self.change(Change::Node(Box::new(joined)));
         }
-        let welcome = Welcome { epoch: self.epoch, want_ledger, heartbeat: self.heartbeat_every() };
+        // An older agent knows no bits.
+        let bits = hello.instance.and(self.epoch_id().bits);
+        let epoch = EpochId { bits, ..self.epoch_id() };
+        let welcome = Welcome { epoch, want_ledger, heartbeat: self.heartbeat_every() };
         self.send(key, Down::Welcome(welcome));
         self.flows_hello(key);
         self.topology_hello(key);
         for slot in self.nodes[key].sent.clone() {
-            if first {
-                let id = self.rows[slot].stack;
-                if let Some(stack) = self.stacks.get_mut(&id) {
-                    stack.in_flight += 1;
-                }
-                self.touch(id);
+            let id = self.rows[slot].stack;
+            if let Some(stack) = self.stacks.get_mut(&id) {
+                stack.in_flight += 1;
             }
+            self.touch(id);
             self.transmit(slot, key);
         }
         for slot in self.nodes[key].in_line() {
@@ -163,10 +163,8 @@ impl Engine {
             return;
         }
         let pages = self.nodes[key].pages.take().unwrap_or_default();
-        let held = |engine: &Engine, slot: Slot| {
-            engine.rows[slot].node == Some(key) && engine.rows[slot].held.is_some()
-        };
-        let rows: Vec<Slot> = self.by_physical.values().copied().filter(|slot| held(self, *slot)).collect();
+        let mut rows = self.rows_on(key);
+        rows.retain(|slot| self.rows[*slot].held.is_some());
         for slot in rows {
             let row = &self.rows[slot];
             let resource = row.physical;
@@ -203,6 +201,12 @@ impl Engine {
         if row.status != Some(Status::Complete) {
             return; // it is seen to already
         }
+        let row = &self.rows[slot];
+        let is_wanted = row.ready && row.role != Role::Cleanup && !self.is_outside(row);
+        if is_wanted && !self.may_make_again(slot, node) {
+            return;
+        }
+        let row = &mut self.rows[slot];
         // Also for a later revision, should this one's job be taken back.
         row.status = None;
         self.observe(slot, Observation::Unknown);

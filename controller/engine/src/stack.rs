@@ -14,7 +14,7 @@ use crate::progress::Quiet;
 use crate::record::{StackAction, StackRecord, Status};
 use crate::resource::Slot;
 use crate::rollout::Rollouts;
-use crate::view::{FailureView, OutputView};
+use crate::view::{FailureView, OutputView, ProgressView};
 
 /// How the reason begins of a stack that has had its time, by which it is known again after a restart.
 pub(crate) const TIMED_OUT: &str = "timed out after ";
@@ -90,6 +90,10 @@ pub(crate) struct Walk {
     pub visits: Vec<u32>,
     /// Graph nodes of this traversal.
     pub total: usize,
+    /// Those that had ended before it was laid out again.
+    pub ended_before: usize,
+    /// Nodes that came and went since it began, by the selectors of its sets.
+    pub fleet: FleetChange,
     /// Forward nodes that are not ready.
     pub forward_left: usize,
     /// In a check: rows that have not answered.
@@ -110,6 +114,13 @@ pub(crate) struct Walk {
     pub timeout: Option<MonoTime>,
     /// The stack has had its time: no further batch of a group begins.
     pub timed_out: bool,
+}
+
+/// How many nodes selectors have come to mean, and to mean no more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FleetChange {
+    pub joined: usize,
+    pub left: usize,
 }
 
 /// Clean-up comes last, and where it was asked for also first.
@@ -173,6 +184,25 @@ impl Walk {
 }
 
 impl Stack {
+    /// How far its traversal is: what had ended before it was laid out again has ended.
+    pub fn progress(&self) -> ProgressView {
+        let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        let Some(walk) = &self.walk else {
+            let all = count(self.forward.len());
+            return ProgressView { done: all, total: all, ..ProgressView::default() };
+        };
+        let left = match walk.stage {
+            Stage::Check => walk.asked.len(),
+            Stage::First | Stage::Forward | Stage::Cleanup => walk.forward_left + self.extras.len(),
+        };
+        ProgressView {
+            done: count(walk.ended_before + walk.total.saturating_sub(left)),
+            total: count(walk.ended_before + walk.total),
+            in_flight: count(self.in_flight),
+            failed: count(walk.failed),
+        }
+    }
+
     pub fn new(id: u64, name: StackName) -> Self {
         Self {
             id,

@@ -35,6 +35,8 @@ pub(crate) enum TimerKey {
     Turn(u64),
     /// An agent has listened for long enough.
     Listened(NodeKey),
+    /// A node's place for fetching may be free.
+    Fetches,
 }
 
 #[derive(Debug, Default)]
@@ -62,6 +64,7 @@ impl Timers {
             TimerKey::Intents => "an intent is to be looked at",
             TimerKey::Turn(_) => "the next batch of a rollout begins",
             TimerKey::Fit(_) => "a stack follows the nodes",
+            TimerKey::Fetches => "another node may fetch",
             TimerKey::Listened(_) => "an agent has listened for long enough",
             TimerKey::Facts(_) => "a node is to have told its facts",
         };

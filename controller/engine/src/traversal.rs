@@ -122,7 +122,7 @@ impl Engine {
         self.owed.remove(&slot);
         self.fight_is_over(slot, row.rare().fight);
         if let Some(node) = row.node {
-            self.nodes[node].rows -= 1;
+            self.is_off(slot, Some(node));
             self.unhear(node, row.physical);
         }
         self.change(Change::ResourceRemoved(row.id));
@@ -232,7 +232,7 @@ impl Engine {
             self.stacks.remove(&id);
             self.names.remove(&name);
             self.seq += 1;
-            self.change(Change::StackRemoved { id, name, traversal });
+            self.stack_removed(id, name, traversal);
             return;
         }
         self.stack_changed(id);
@@ -307,19 +307,7 @@ impl Engine {
             }
         }
         let Some(stack) = self.stacks.get(&id) else { return };
-        let mut missing: Vec<String> = Vec::new();
-        for slot in stack.forward.iter().chain(&stack.extras) {
-            let row = &self.rows[*slot];
-            let Some(key) = row.work.as_ref().and(row.node) else { continue };
-            let name = &self.nodes[key].name;
-            if !self.nodes[key].ready {
-                missing.push(name.to_string());
-            } else if !row.is_sent() && self.is_in_maintenance(key) {
-                missing.push(format!("{name} (in maintenance)"));
-            }
-        }
-        missing.sort();
-        missing.dedup();
+        let missing = self.missing_nodes(stack);
         let seconds = stack.timeout_s;
         let hooks = self.hooks_waited_at(id);
         let rollouts = self.rollouts_time_out(id);

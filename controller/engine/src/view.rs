@@ -13,11 +13,13 @@ use crate::progress::NeededBy;
 use crate::record::{Observation, Status, action_str};
 use crate::resource::{Row, Slot};
 use crate::rollout::RolloutView;
-use crate::stack::{Stack, Stage};
+use crate::stack::Stack;
 
 mod graph;
+mod page;
 
 pub use graph::{GraphEdgeView, GraphNodeView, GraphView};
+pub use page::Which;
 
 /// `stack show -o json`; `created_at` and `updated_at` are added by whoever keeps the clock.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -48,6 +50,12 @@ pub struct StackView {
     pub outputs: Vec<OutputView>,
     /// How far the traversal is.
     pub progress: ProgressView,
+    /// Nodes that its selectors have come to mean since the traversal began.
+    #[serde(default)]
+    pub nodes_joined: u64,
+    /// Nodes that its selectors mean no more since then.
+    #[serde(default)]
+    pub nodes_left: u64,
     /// Up to 20 resources on which something is being done, with the phase each is in.
     #[serde(default)]
     pub active: Vec<ActiveView>,
@@ -223,25 +231,7 @@ impl Engine {
     }
 
     fn short_view(&self, stack: &Stack) -> StackView {
-        let in_flight = u64::try_from(stack.in_flight).unwrap_or(u64::MAX);
-        let progress = match &stack.walk {
-            Some(walk) => {
-                let left = match walk.stage {
-                    Stage::Check => walk.asked.len(),
-                    Stage::First | Stage::Forward | Stage::Cleanup => walk.forward_left + stack.extras.len(),
-                };
-                ProgressView {
-                    done: walk.total.saturating_sub(left) as u64,
-                    total: walk.total as u64,
-                    in_flight,
-                    failed: walk.failed as u64,
-                }
-            }
-            None => {
-                let all = stack.forward.len() as u64;
-                ProgressView { done: all, total: all, ..ProgressView::default() }
-            }
-        };
+        let fleet = stack.walk.as_ref().map(|walk| walk.fleet).unwrap_or_default();
         StackView {
             name: stack.name.to_string(),
             id: stack.id.to_string(),
@@ -250,7 +240,9 @@ impl Engine {
             status_reason: stack.reason.clone(),
             revision: stack.revision,
             traversal: stack.traversal,
-            progress,
+            progress: stack.progress(),
+            nodes_joined: fleet.joined as u64,
+            nodes_left: fleet.left as u64,
             seq: stack.seq,
             ..StackView::default()
         }
@@ -260,31 +252,18 @@ impl Engine {
     pub fn resource_views(&self, name: &StackName, all: bool) -> Option<Vec<ResourceView>> {
         let stack = self.stacks.get(self.names.get(name)?)?;
         let extras = stack.extras.iter().filter(|_| all || stack.forward.is_empty());
-        let replacements: BTreeMap<u64, ResourceId> = stack
-            .forward
-            .iter()
-            .chain(&stack.extras)
-            .map(|slot| &self.rows[*slot])
-            .filter(|row| row.replaces.is_some() || row.replaced_by.is_some())
-            .map(|row| (row.id, row.physical))
-            .collect();
         let needed = self.still_needed(stack);
-        let view = |slot: &Slot| self.resource_view(stack, *slot, &replacements, &needed);
+        let view = |slot: &Slot| self.resource_view(stack, *slot, &needed);
         // What stands for all that a `for_each` makes is no resource of its own.
         let is_listed = |slot: &&Slot| all || self.rows[**slot].kind != Kind::Set;
         Some(stack.forward.iter().chain(extras).filter(is_listed).map(view).collect())
     }
 
-    fn resource_view(
-        &self,
-        stack: &Stack,
-        slot: Slot,
-        replacements: &BTreeMap<u64, ResourceId>,
-        needed: &NeededBy<'_>,
-    ) -> ResourceView {
+    fn resource_view(&self, stack: &Stack, slot: Slot, needed: &NeededBy<'_>) -> ResourceView {
         let row = &self.rows[slot];
         let name_of = |slot: &Slot| self.rows.get(*slot).map(|row| row.name.to_string());
-        let physical_of = |id: Option<u64>| replacements.get(&id?).map(ResourceId::to_string);
+        let physical_of =
+            |id: Option<u64>| self.rows.of_id(id?).map(|slot| self.rows[slot].physical.to_string());
         ResourceView {
             name: row.name.to_string(),
             id: row.id.to_string(),
@@ -292,7 +271,7 @@ impl Engine {
             kind: row.type_name().into(),
             node: self.node_of(row),
             action: action_str(row.action).into(),
-            status: row.status.map_or("INIT", Status::as_str).into(),
+            status: status_of(row).into(),
             status_reason: match row.rare().hook.filter(|_| !stack.cancelled) {
                 Some(hook) => self.hook_reason(slot, hook),
                 None if row.pauses() => self.pause_reason(slot),
@@ -319,7 +298,12 @@ impl Engine {
     }
 
     fn node_of(&self, row: &Row) -> String {
-        row.node.map(|key| self.nodes[key].name.to_string()).unwrap_or_default()
+        match row.node {
+            Some(key) => self.nodes[key].name.to_string(),
+            // Nothing was decided for it yet, and yet it is for one node alone.
+            None if self.is_held(row) => crate::rollout::node_of(&row.name).to_owned(),
+            None => String::new(),
+        }
     }
 
     /// Every row with its last desired state, dropped ones included: for simulation and tests.
@@ -328,6 +312,10 @@ impl Engine {
         let rows = stack.forward.iter().chain(&stack.extras).map(|slot| &self.rows[*slot]);
         rows.map(|row| (row.name.to_string(), row.physical)).collect()
     }
+}
+
+fn status_of(row: &Row) -> &'static str {
+    row.status.map_or("INIT", Status::as_str)
 }
 
 fn observed(row: &Row) -> &'static str {

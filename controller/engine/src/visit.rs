@@ -9,6 +9,7 @@ use muster_shared::model::{Action, Claim, ClaimKind};
 use muster_template::{Desired, Here, Kind, RenderError, Restriction, Tree};
 
 use crate::attribute::Rendered;
+use crate::by_name::is_called;
 use crate::content::externalise;
 use crate::deployment::Deployed;
 use crate::engine::{Engine, Todo};
@@ -345,7 +346,7 @@ impl Engine {
             return Ok(Decision::Replace);
         }
         if kind.is_here() {
-            self.with_full_name(Some(row), &mut spec)?;
+            self.bind_server(Some(row), &mut spec)?;
             if matches!(kind, Kind::Intent | Kind::TopologyHost | Kind::TopologyLink) {
                 let stack = &self.stacks[&row.stack];
                 let may_hide = stack.hidden.hides_of_others() || !tree.secrets().is_empty();
@@ -409,24 +410,29 @@ impl Engine {
             && self.restricted(slot, Restriction::Update).is_none()
     }
 
-    /// A deployed server may be called by its short name. Who it is, once found, stays, whoever joins later; if it was
-    /// removed, until somebody else is called so.
-    pub(crate) fn with_full_name(&self, row: Option<&Row>, spec: &mut Desired) -> Result<(), String> {
-        let Desired::Here(Here::Server(name)) = spec else { return Ok(()) };
-        let known = row.and_then(|row| row.spec.as_ref()).map(PackedSpec::unpack);
-        let known = match known {
-            Some(Desired::Here(Here::Server(known))) => Some(known),
-            _ => None,
+    /// A deployed server may be called by its short name. The node that it was first found to be stays it, whoever joins
+    /// later, and also when that node is removed, as long as the template's name can mean that node.
+    pub(crate) fn bind_server(&self, row: Option<&Row>, spec: &mut Desired) -> Result<(), String> {
+        let Desired::Here(server) = spec else { return Ok(()) };
+        let Here::Server(name) = server else { return Ok(()) };
+        let bound = row.and_then(|row| self.bound_server(row)).filter(|node| is_called(node, name));
+        let node = match bound {
+            Some(node) => Some(node),
+            None => self.nodes.full_name(name)?,
         };
-        let known = known.filter(|known| {
-            known.as_str().strip_prefix(name.as_str()).is_some_and(|domain| domain.starts_with('.'))
-        });
-        if let Some(known) = known.as_ref().filter(|known| self.nodes.is_joined(known)) {
-            *name = known.clone();
-        } else if let Some(named) = self.nodes.full_name(name)?.or(known) {
-            *name = named;
+        if let Some(node) = node {
+            *server = Here::Bound(node);
         }
         Ok(())
+    }
+
+    /// The node that a row is, or that the row was in whose place it stands.
+    fn bound_server(&self, row: &Row) -> Option<NodeId> {
+        let replaced = || self.rows.get(self.rows.of_id(row.replaces?)?)?.spec.as_ref();
+        match row.spec.as_ref().or_else(replaced)?.unpack() {
+            Desired::Here(Here::Bound(node)) => Some(node),
+            _ => None,
+        }
     }
 
     fn decide_here(&self, slot: Slot, kind: Kind, spec: &Desired) -> Result<Decision, String> {

@@ -41,6 +41,12 @@ pub struct Compiled {
     pub missing: Vec<ConnectPoint>,
 }
 
+/// Where nodes say that one host is.
+pub fn claimed(at: &[ConnectPoint]) -> String {
+    let at: Vec<String> = at.iter().map(|point| format!("by {} at {point}", point.device.node)).collect();
+    at.join(" and ")
+}
+
 /// Why nothing can be made of an intent now.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CompileError {
@@ -55,6 +61,18 @@ pub enum CompileError {
         "nobody says where host {0} is: declare it (Muster::TopologyHost), or see that the agent of its node is there"
     )]
     NoHost(HostId),
+    /// Several nodes say that it is with them.
+    #[error(
+        "host {host} is claimed {}: one of these nodes has another's MAC address; correct that, or say where the host \
+             is (Muster::TopologyHost)",
+        claimed(at)
+    )]
+    HostClaimed {
+        /// The host.
+        host: HostId,
+        /// Where, by each node.
+        at: Vec<ConnectPoint>,
+    },
     /// The device has no such port.
     #[error("{0}: the device has no such port")]
     NoPort(ConnectPoint),

@@ -1,6 +1,7 @@
 //! Hosts: whom the network is for, and where they are.
 //!
-//! One that somebody declares is where that says; else where its node tells of it, or its neighbour by LLDP.
+//! One that somebody declares is where that says; else where its node tells of it, or its neighbour by LLDP. Where several
+//! nodes tell of one it is nowhere: who asks for it is told of all of them.
 //!
 //! Absent: who tells of them.
 
@@ -9,6 +10,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use muster_shared::NodeId;
 use muster_shared::model::flow::DeviceName;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -75,15 +77,33 @@ pub struct Host {
 
 /// What is said of a host, and by whom.
 #[derive(Debug, Default)]
-struct Said {
+pub(crate) struct Said {
     declared: Option<Host>,
-    observed: Option<Host>,
+    /// By the node whose agent tells of it.
+    observed: BTreeMap<NodeId, Host>,
 }
 
 impl Said {
-    fn counts(&self) -> Option<&Host> {
-        self.declared.as_ref().or(self.observed.as_ref())
+    /// Where somebody says that it is.
+    pub fn declared(&self) -> Option<&Host> {
+        self.declared.as_ref()
     }
+
+    /// Where agents see it, in the order of their names.
+    pub fn observed(&self) -> impl Iterator<Item = &Host> {
+        self.observed.values()
+    }
+}
+
+/// Where a host is, as far as that is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whereabouts<'a> {
+    /// Nobody tells of it.
+    Unknown,
+    /// There.
+    At(&'a Host),
+    /// Several nodes tell of it, each at its own port: one of them has another's MAC address.
+    Claimed(Vec<&'a Host>),
 }
 
 /// Hosts of a site.
@@ -92,6 +112,8 @@ pub(crate) struct Hosts {
     by_id: BTreeMap<HostId, Said>,
     /// By device those that are observed there.
     observed: BTreeMap<DeviceName, BTreeSet<HostId>>,
+    /// Those that several nodes tell of.
+    several: BTreeSet<HostId>,
 }
 
 /// There are more than [`HOSTS_MAX`].
@@ -100,17 +122,18 @@ pub(crate) struct Hosts {
 pub struct TooManyHosts;
 
 impl Hosts {
-    pub fn get(&self, id: HostId) -> Option<&Host> {
-        self.by_id.get(&id)?.counts()
+    pub fn get(&self, id: HostId) -> Option<&Said> {
+        self.by_id.get(&id)
     }
 
-    /// By id: whether it was declared, and whether it was observed.
-    pub fn iter(&self) -> impl Iterator<Item = (HostId, &Host, bool, bool)> {
-        let one = |(id, said): (&HostId, &Said)| {
-            let (id, declared, observed) = (*id, said.declared.is_some(), said.observed.is_some());
-            Some((id, self.get(id)?, declared, observed))
-        };
-        self.by_id.iter().filter_map(one)
+    /// By id.
+    pub fn ids(&self) -> impl Iterator<Item = HostId> {
+        self.by_id.keys().copied()
+    }
+
+    /// Those that several nodes tell of.
+    pub fn with_several(&self) -> impl Iterator<Item = HostId> {
+        self.several.iter().copied()
     }
 
     /// Those that somebody sees on a device.
@@ -118,35 +141,53 @@ impl Hosts {
         self.observed.get(device).into_iter().flatten().copied()
     }
 
-    /// Whether it is elsewhere now.
-    pub fn say(&mut self, id: HostId, is_declared: bool, host: Option<Host>) -> Result<bool, TooManyHosts> {
-        if !self.by_id.contains_key(&id) && (host.is_none() || self.by_id.len() >= HOSTS_MAX) {
-            return if host.is_some() { Err(TooManyHosts) } else { Ok(false) };
+    /// Somebody says where it is, or does not any more.
+    pub fn declare(&mut self, id: HostId, host: Option<Host>) -> Result<(), TooManyHosts> {
+        if let Some(said) = self.said(id, host.is_some())? {
+            said.declared = host;
         }
-        let said = self.by_id.entry(id).or_default();
-        if !is_declared {
-            if let Some(old) = &said.observed
-                && let Some(there) = self.observed.get_mut(&old.location.device)
-            {
-                there.remove(&id);
-                if there.is_empty() {
-                    self.observed.remove(&old.location.device);
-                }
+        self.forget_unsaid(id);
+        Ok(())
+    }
+
+    /// A node's agent sees it, or does not any more.
+    pub fn observe(&mut self, id: HostId, node: &NodeId, host: Option<Host>) -> Result<(), TooManyHosts> {
+        let new = host.as_ref().map(|host| host.location.device.clone());
+        let Some(said) = self.said(id, host.is_some())? else { return Ok(()) };
+        let old = match host {
+            Some(host) => said.observed.insert(node.clone(), host),
+            None => said.observed.remove(node),
+        };
+        match said.observed.len() {
+            0 | 1 => self.several.remove(&id),
+            _ => self.several.insert(id),
+        };
+        if let Some(device) = old.map(|host| host.location.device)
+            && let Some(there) = self.observed.get_mut(&device)
+        {
+            there.remove(&id);
+            if there.is_empty() {
+                self.observed.remove(&device);
             }
-            if let Some(new) = &host {
-                self.observed.entry(new.location.device.clone()).or_default().insert(id);
-            }
         }
-        let before = said.counts().map(|host| host.location.clone());
-        if is_declared {
-            said.declared = host
-        } else {
-            said.observed = host
+        if let Some(device) = new {
+            self.observed.entry(device).or_default().insert(id);
         }
-        let has_moved = said.counts().map(|host| &host.location) != before.as_ref();
-        if said.counts().is_none() {
+        self.forget_unsaid(id);
+        Ok(())
+    }
+
+    fn said(&mut self, id: HostId, is_new: bool) -> Result<Option<&mut Said>, TooManyHosts> {
+        match (self.by_id.contains_key(&id), is_new) {
+            (false, false) => Ok(None),
+            (false, true) if self.by_id.len() >= HOSTS_MAX => Err(TooManyHosts),
+            (false, true) | (true, _) => Ok(Some(self.by_id.entry(id).or_default())),
+        }
+    }
+
+    fn forget_unsaid(&mut self, id: HostId) {
+        if self.by_id.get(&id).is_some_and(|said| said.declared.is_none() && said.observed.is_empty()) {
             self.by_id.remove(&id);
         }
-        Ok(has_moved)
     }
 }

@@ -7,11 +7,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use muster_shared::NodeId;
 use muster_shared::model::flow::{DeviceName, Port};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::host::{Host, HostId, Hosts, TooManyHosts};
+use crate::host::{Host, HostId, Hosts, TooManyHosts, Whereabouts};
 
 /// Devices, all ever seen.
 pub const DEVICES_MAX: usize = 100_000;
@@ -278,8 +279,15 @@ impl Topology {
 
     /// Its agent is not there, or there again: new paths keep off it where they can.
     pub fn set_away(&mut self, device: DeviceNo, away: bool) {
-        if std::mem::replace(&mut self.devices[device.0 as usize].away, away) != away {
-            self.version += 1;
+        if self.devices[device.0 as usize].away == away {
+            return;
+        }
+        let name = self.device_name(device).clone();
+        let hosts: Vec<_> = self.hosts.observed_on(&name).map(|id| (id, self.location(id))).collect();
+        self.devices[device.0 as usize].away = away;
+        self.version += 1;
+        for (id, before) in hosts {
+            self.host_changed(id, before.as_ref());
         }
     }
 
@@ -380,14 +388,46 @@ impl Topology {
         (link.declared.is_some(), link.discovered)
     }
 
-    /// Where a host is.
+    /// Where a host is, if that is known and one place.
     pub fn host(&self, id: HostId) -> Option<&Host> {
-        self.hosts.get(id)
+        match self.whereabouts(id) {
+            Whereabouts::At(host) => Some(host),
+            Whereabouts::Unknown | Whereabouts::Claimed(_) => None,
+        }
     }
 
-    /// By id: where each is, whether somebody declares it, and whether it was observed.
-    pub fn hosts(&self) -> impl Iterator<Item = (HostId, &Host, bool, bool)> {
-        self.hosts.iter()
+    /// Where a host is. What an agent said that is away counts where nobody else tells of the host.
+    pub fn whereabouts(&self, id: HostId) -> Whereabouts<'_> {
+        let Some(said) = self.hosts.get(id) else { return Whereabouts::Unknown };
+        if let Some(declared) = said.declared() {
+            return Whereabouts::At(declared);
+        }
+        let all: Vec<&Host> = said.observed().collect();
+        let is_there =
+            |host: &&&Host| self.device(&host.location.device).is_some_and(|device| !self.is_away(device));
+        let present: Vec<&Host> = all.iter().filter(is_there).copied().collect();
+        match (present.as_slice(), all.as_slice()) {
+            ([one], _) | ([], [one]) => Whereabouts::At(one),
+            ([], _) => Whereabouts::Claimed(all),
+            _ => Whereabouts::Claimed(present),
+        }
+    }
+
+    /// By id: where each is or is claimed to be, whether somebody declares it, and whether it was observed.
+    pub fn hosts(&self) -> impl Iterator<Item = (HostId, Whereabouts<'_>, bool, bool)> {
+        self.hosts.ids().filter_map(|id| {
+            let said = self.hosts.get(id)?;
+            let (declared, observed) = (said.declared().is_some(), said.observed().next().is_some());
+            Some((id, self.whereabouts(id), declared, observed))
+        })
+    }
+
+    /// Those that several nodes claim.
+    pub fn claimed(&self) -> impl Iterator<Item = (HostId, Vec<&Host>)> {
+        self.hosts.with_several().filter_map(|id| match self.whereabouts(id) {
+            Whereabouts::Claimed(hosts) => Some((id, hosts)),
+            Whereabouts::Unknown | Whereabouts::At(_) => None,
+        })
     }
 
     /// Somebody says where a host is, or does not any more.
@@ -395,22 +435,42 @@ impl Topology {
     /// # Errors
     /// There are too many.
     pub fn declare_host(&mut self, id: HostId, host: Option<Host>) -> Result<(), TopologyError> {
-        self.say_host(id, true, host)
+        let before = self.location(id);
+        self.hosts.declare(id, host)?;
+        self.host_changed(id, before.as_ref());
+        Ok(())
     }
 
-    /// A host was seen, or is not any more.
+    /// A host was seen by a node's agent, or is not any more.
     ///
     /// # Errors
     /// There are too many.
-    pub fn observe_host(&mut self, id: HostId, host: Option<Host>) -> Result<(), TopologyError> {
-        self.say_host(id, false, host)
+    pub fn observe_host(
+        &mut self,
+        id: HostId,
+        node: &NodeId,
+        host: Option<Host>,
+    ) -> Result<(), TopologyError> {
+        let before = self.location(id);
+        self.hosts.observe(id, node, host)?;
+        self.host_changed(id, before.as_ref());
+        Ok(())
     }
 
-    fn say_host(&mut self, id: HostId, is_declared: bool, host: Option<Host>) -> Result<(), TopologyError> {
-        if self.hosts.say(id, is_declared, host)? {
+    fn location(&self, id: HostId) -> Option<ConnectPoint> {
+        self.host(id).map(|host| host.location.clone())
+    }
+
+    /// What goes to a host stays where it is when another node claims it.
+    fn host_changed(&mut self, id: HostId, before: Option<&ConnectPoint>) {
+        let concerns = match self.whereabouts(id) {
+            Whereabouts::At(host) => before != Some(&host.location),
+            Whereabouts::Unknown => before.is_some(),
+            Whereabouts::Claimed(_) => false,
+        };
+        if concerns {
             self.changes.insert(Change::Host(id));
         }
-        Ok(())
     }
 
     /// It was there before: nobody is concerned.

@@ -94,7 +94,7 @@ impl CompileError {
     pub fn hope(&self) -> Hope {
         match self {
             // A host that comes concerns all that are between it and another.
-            Self::Bad(_) | Self::Circle(_) | Self::NoHost(_) => Hope::None,
+            Self::Bad(_) | Self::Circle(_) | Self::NoHost(_) | Self::HostClaimed { .. } => Hope::None,
             Self::NoDevice(device) => Hope::Device(device.clone()),
             Self::NoPort(point) | Self::Down(point) | Self::Inner { port: point, .. } => {
                 Hope::Point(point.clone())
@@ -192,6 +192,11 @@ impl<K: Ord + Copy> Tracker<K> {
     /// How many are between a host and another.
     pub fn between(&self, host: HostId) -> usize {
         self.by_host.get(&host).map_or(0, BTreeSet::len)
+    }
+
+    /// Those between a host and another.
+    pub fn all_between(&self, host: HostId) -> impl Iterator<Item = K> {
+        self.by_host.get(&host).into_iter().flatten().copied()
     }
 
     /// Those that are to be compiled again after these changes.

@@ -93,6 +93,7 @@ pub fn topology_view(topology: &TopologyView) -> Value {
             "host": view.id.to_string(),
             "location": point_json(&view.host.location),
             "addresses": view.host.addresses,
+            "claimed": view.claimed.iter().map(point_json).collect::<Value>(),
             "declared": view.declared,
             "observed": view.observed,
             "intents": view.intents,

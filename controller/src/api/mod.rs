@@ -1,15 +1,17 @@
 //! The HTTP API for operators: JSON under `/v1`, on a Unix socket that belongs to root and the group `muster`.
 //!
 //! ```text
-//!   GET|POST /v1/stacks                            GET /v1/stacks/{stack}/template?revision=
+//!   GET|POST /v1/stacks?limit=&marker=             GET /v1/stacks/{stack}/template?revision=
 //!   GET|PUT|DELETE /v1/stacks/{stack}              GET /v1/stacks/{stack}/outputs|graph|revisions|failures
-//!   POST /v1/stacks/{stack}/rollback|cancel|check|preview  GET /v1/stacks/{stack}/events?after=&id=
+//!   POST /v1/stacks/{stack}/rollback|cancel|check|preview  GET /v1/stacks/{stack}/events?marker=&limit=&id=
 //!   POST /v1/stacks/{stack}/rollout                {"action":"pause|resume|promote|abort","resource":NAME?}
-//!   GET  /v1/stacks/{stack}/watch?seq=&traversal=  GET /v1/stacks/{stack}/resources?all=&status=
+//!   GET  /v1/stacks/{stack}/watch?seq=&traversal=  GET /v1/stacks/{stack}/resources?all=&status=&limit=&marker=
 //!   GET  /v1/stacks/{stack}/resources/{resource}   POST /v1/stacks/{stack}/resources/{resource}/unhealthy|clear-hook
-//!   GET  /v1/nodes?selector=                       GET|PATCH|DELETE /v1/nodes/{node}    POST /v1/nodes/{node}/revoke
+//!   GET  /v1/nodes?selector=&limit=&marker=        GET|PATCH|DELETE /v1/nodes/{node}    POST /v1/nodes/{node}/revoke
 //!   GET  /v1/nodes/{node}/facts                    GET  /v1/drift?node=                POST /v1/nodes/{node}/maintenance {"on"}
 //!   GET  /v1/counts/nodes?selector=                {"total","online",…}: how many in each state that any is in
+//!   GET  /v1/status                                {"site","role","since","epoch","restored","store","link","read_only","controllers":[],
+//!                                                   "agents":{},"waiting":{}}
 //!   GET|POST /v1/tokens                            DELETE /v1/tokens/{id}               GET /v1/version
 //!
 //!   POST /v1/flows?guard=&confirm_timeout=&name=   the body is a flow file as the operator wrote it; guard=false: not guarded
@@ -42,6 +44,9 @@
 //!   GET  /metrics                                  for Prometheus, text format 0.0.4
 //! ```
 //!
+//! Lists with `limit` and `marker` come in pages as in Heat's API: `marker` is the last item of the page before, by its
+//! name, and of events by its number.
+//!
 //! An error is `{"error": {"class", "message", "errors"}}`, see [`error`]. Templates are parsed here, beside the
 //! driver, never in it. Absent on purpose: decisions, and the operator's disk: what a template names comes with it.
 
@@ -52,12 +57,14 @@ mod intent;
 mod intent_view;
 mod metrics;
 mod node;
+mod parameter;
 mod poll;
 mod preview;
 mod resource;
 mod server;
 mod source;
 mod stack;
+mod status;
 mod token;
 
 use std::path::PathBuf;
@@ -70,6 +77,7 @@ use axum::routing::{delete, get, post};
 use muster_engine::Engine;
 use muster_shared::StackName;
 use serde_json::{Value, json};
+use time::OffsetDateTime;
 use tokio::sync::{Semaphore, watch};
 
 use crate::driver::DriverHandle;
@@ -78,13 +86,19 @@ use crate::store::{Reader, StoreError};
 use error::ApiError;
 pub use server::{ApiHandle, SocketError, serve};
 
-/// Requests with a body that are read and parsed at a time; others wait. Each may need several times the body's
-/// bound in memory.
+/// Items of a list that the driver is asked for at a time: it has other things to do than to draw up a long one.
+const PAGE: usize = 1000;
+/// Requests with a body that are parsed at a time; others wait. Each may need several times the body's bound in memory.
+/// What has come of all bodies is as much together: a slow one holds what has come of it, and no place.
 const BODIES_MAX: usize = 4;
 
 /// How the API is reached, and its bounds.
 #[derive(Clone, Debug)]
 pub struct ApiConfig {
+    /// What this controller is called.
+    pub name: String,
+    /// Where its data are, as a URL.
+    pub store: String,
     /// The Unix socket.
     pub socket: PathBuf,
     /// What join tokens say of where the controller is: `host:port`.
@@ -105,8 +119,12 @@ struct Api {
     pki: Arc<Pki>,
     config: Arc<ApiConfig>,
     bodies: Arc<Semaphore>,
+    /// KiB of bodies that may still come.
+    room: Arc<Semaphore>,
     /// Changes when the controller stops.
     stopped: watch::Receiver<()>,
+    /// When this controller became the active one.
+    since: OffsetDateTime,
 }
 
 impl Api {
@@ -118,7 +136,9 @@ impl Api {
         stopped: watch::Receiver<()>,
     ) -> Self {
         let bodies = Arc::new(Semaphore::new(BODIES_MAX));
-        Self { driver, reader, pki, config: Arc::new(config), bodies, stopped }
+        let room = Arc::new(Semaphore::new(BODIES_MAX * config.body_max.div_ceil(source::KIB)));
+        let since = OffsetDateTime::now_utc();
+        Self { driver, reader, pki, config: Arc::new(config), bodies, room, stopped, since }
     }
 
     /// Looks at a stack.
@@ -190,6 +210,7 @@ fn router(api: Api) -> Router {
         .route("/v1/intents/{key}/withdraw", post(intent::withdraw))
         .route("/v1/watch/intents", post(intent::watch))
         .route("/v1/topology", get(intent::topology))
+        .route("/v1/status", get(status::status))
         .route("/metrics", get(metrics::metrics))
         .route("/v1/version", get(version))
         .fallback(async || ApiError::not_found("no such path: see GET /v1/version"))
@@ -213,6 +234,14 @@ async fn blocking<T: Send + 'static>(
 
 fn stack_name(text: String) -> Result<StackName, ApiError> {
     text.try_into().map_err(|error: muster_shared::id::IdError| ApiError::invalid(error.to_string()))
+}
+
+/// `?limit=`: none is all.
+fn limit(limit: Option<usize>) -> Result<usize, ApiError> {
+    match limit {
+        Some(0) => Err(ApiError::invalid("limit=0: want 1 or more")),
+        limit => Ok(limit.unwrap_or(usize::MAX)),
+    }
 }
 
 fn query<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, ApiError> {

@@ -17,16 +17,19 @@ use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 
 use super::error::ApiError;
-use super::{Api, blocking, query, source};
+use super::{Api, PAGE, blocking, query, source};
 use crate::store::rfc3339;
 
-/// GET /v1/nodes?selector=
+/// `?selector=&limit=&marker=`
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListQuery {
     /// Only nodes like this; all, if it is empty.
     #[serde(default)]
     selector: String,
+    limit: Option<usize>,
+    /// The name that the page begins after.
+    marker: Option<NodeId>,
 }
 
 /// GET /v1/nodes
@@ -34,24 +37,55 @@ pub async fn list(
     State(api): State<Api>,
     asked: Result<Query<ListQuery>, QueryRejection>,
 ) -> Result<Json<Vec<NodeView>>, ApiError> {
-    let selector: Selector = query(asked)?.selector.parse().map_err(ApiError::invalid)?;
-    views(&api, selector).await.map(Json)
+    let ListQuery { selector, limit, marker } = query(asked)?;
+    let selector: Selector = selector.parse().map_err(ApiError::invalid)?;
+    views(&api, &selector, marker, super::limit(limit)?).await.map(Json)
 }
 
-async fn views(api: &Api, selector: Selector) -> Result<Vec<NodeView>, ApiError> {
-    let look = |engine: &Engine| (engine.known_nodes(), OffsetDateTime::now_utc());
-    let (known, now) = api.driver.query(look).await?;
-    // Beside the driver, which has other things to do than to look through what 10,000 nodes told.
-    let meant =
-        move || known.into_iter().filter(|node| node.is_meant(&selector)).map(|node| node.view).collect();
-    let mut nodes: Vec<NodeView> = blocking(move || Ok(meant())).await?;
-    let mut seen = api.read(|reader| reader.last_seen()).await?;
-    for node in &mut nodes {
-        let stored = seen.remove(&node.name);
-        // What is heard of a node that is there is not written each time.
-        node.last_seen = node.silent.map(|silent| rfc3339(now - silent)).or(stored);
+/// Page after page, so that the driver is not kept.
+async fn views(
+    api: &Api,
+    selector: &Selector,
+    mut after: Option<NodeId>,
+    limit: usize,
+) -> Result<Vec<NodeView>, ApiError> {
+    let mut nodes = Vec::new();
+    loop {
+        let from = after.clone();
+        let look = move |engine: &Engine| (engine.node_page(from.as_ref(), PAGE), OffsetDateTime::now_utc());
+        let (page, now) = api.driver.query(look).await?;
+        let is_last = page.len() < PAGE;
+        after = page.last().and_then(|node| node.view.name.parse().ok());
+        // Beside the driver, which has other things to do than to look through what 10,000 nodes told.
+        let selector = selector.clone();
+        let meant = move || {
+            let meant = page.into_iter().filter(|node| node.is_meant(&selector));
+            Ok(meant.map(|node| seen(node.view, now)).collect::<Vec<_>>())
+        };
+        nodes.extend(blocking(meant).await?);
+        if is_last || nodes.len() >= limit {
+            break;
+        }
     }
+    nodes.truncate(limit);
+    last_seen(api, &mut nodes).await?;
     Ok(nodes)
+}
+
+/// What is heard of a node that is there is not written each time.
+fn seen(view: NodeView, now: OffsetDateTime) -> NodeView {
+    NodeView { last_seen: view.silent.map(|silent| rfc3339(now - silent)), ..view }
+}
+
+/// When those that are away were heard is written.
+async fn last_seen(api: &Api, nodes: &mut [NodeView]) -> Result<(), ApiError> {
+    if nodes.iter().any(|node| node.last_seen.is_none()) {
+        let mut stored = api.read(|reader| reader.last_seen()).await?;
+        for node in nodes.iter_mut().filter(|node| node.last_seen.is_none()) {
+            node.last_seen = stored.remove(&node.name);
+        }
+    }
+    Ok(())
 }
 
 /// GET /v1/counts/nodes?selector=: how many there are in each state.
@@ -212,12 +246,17 @@ fn facts_view(node: &NodeId, age: Duration, facts: &Facts) -> Value {
 }
 
 async fn one(api: &Api, node: &NodeId) -> Result<Json<NodeView>, ApiError> {
-    let mut nodes = views(api, Selector::default()).await?;
-    let found = nodes.iter().position(|other| other.name == node.as_str());
-    found.map(|index| Json(nodes.swap_remove(index))).ok_or_else(|| {
-        let near = suggestion(node.as_str(), nodes.iter().map(|other| &*other.name));
-        ApiError::not_found(format!("no node '{node}'{near}"))
-    })
+    let name = node.clone();
+    let look = move |engine: &Engine| (engine.node_named(&name), OffsetDateTime::now_utc());
+    if let (Some(known), now) = api.driver.query(look).await? {
+        let mut found = [seen(known.view, now)];
+        last_seen(api, &mut found).await?;
+        let [view] = found;
+        return Ok(Json(view));
+    }
+    let nodes = views(api, &Selector::default(), None, usize::MAX).await?;
+    let near = suggestion(node.as_str(), nodes.iter().map(|other| &*other.name));
+    Err(ApiError::not_found(format!("no node '{node}'{near}")))
 }
 
 fn node_name(text: String) -> Result<NodeId, ApiError> {

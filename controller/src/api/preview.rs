@@ -34,7 +34,10 @@ pub async fn preview(
         };
         api.driver.query(look).await
     };
+    let warnings = asked.warnings.clone();
     // A large template takes its time to be freed: not here.
     drop(tokio::task::spawn_blocking(move || drop(asked)));
-    Ok(Json(view??))
+    let mut view = view??;
+    view.warnings.splice(0..0, warnings);
+    Ok(Json(view))
 }

@@ -4,36 +4,38 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
-use muster_engine::view::ResourceView;
-use muster_engine::{Answer, Request};
+use muster_engine::view::{ResourceView, Which};
+use muster_engine::{Answer, Engine, Request};
 use muster_shared::StackName;
 use muster_template::{Hook, suggestion};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::error::{ApiError, Class};
-use super::{Api, query, source, stack_name};
+use super::{Api, PAGE, query, source, stack_name};
 
-/// `?all=&status=`
+/// `?all=&status=&limit=&marker=`
 #[derive(Deserialize)]
-pub struct Which {
+pub struct Listed {
     /// Rows that are being replaced or cleaned up, too.
     #[serde(default)]
     all: bool,
     /// Only these.
     status: Option<String>,
+    limit: Option<usize>,
+    /// The name that the page begins after.
+    marker: Option<String>,
 }
 
 /// GET /v1/stacks/{stack}/resources
 pub async fn list(
     State(api): State<Api>,
     Path(name): Path<String>,
-    which: Result<Query<Which>, QueryRejection>,
+    listed: Result<Query<Listed>, QueryRejection>,
 ) -> Result<Json<Vec<ResourceView>>, ApiError> {
-    let (name, Which { all, status }) = (stack_name(name)?, query(which)?);
-    let mut rows = rows(&api, &name, all || status.is_some()).await?;
-    rows.retain(|row| status.as_ref().is_none_or(|status| row.status == *status));
-    Ok(Json(rows))
+    let (name, Listed { all, status, limit, marker }) = (stack_name(name)?, query(listed)?);
+    let which = Which { all: all || status.is_some(), status };
+    rows(&api, &name, which, marker, super::limit(limit)?).await.map(Json)
 }
 
 /// GET /v1/stacks/{stack}/resources/{resource}: by name, or by physical id.
@@ -94,28 +96,50 @@ pub async fn signal(
 }
 
 async fn one(api: &Api, name: &StackName, wanted: &str, all: bool) -> Result<ResourceView, ApiError> {
-    // Rows of the current revision come first.
-    let mut rows = rows(api, name, all).await?;
-    let found = rows
-        .iter()
-        .position(|row| row.name == wanted)
-        .or_else(|| rows.iter().position(|row| row.physical_id == wanted));
-    found.map(|index| rows.swap_remove(index)).ok_or_else(|| {
-        let near = suggestion(wanted, rows.iter().map(|row| &*row.name));
-        ApiError::not_found(format!("no resource '{wanted}' in stack '{name}'{near}"))
-    })
+    let found = {
+        let wanted = wanted.to_owned();
+        api.look(name, move |engine, name| engine.resource_named(name, &wanted, all)).await?
+    };
+    if let Some(row) = found {
+        return Ok(row);
+    }
+    let rows = rows(api, name, Which { all, status: None }, None, usize::MAX).await?;
+    let near = suggestion(wanted, rows.iter().map(|row| &*row.name));
+    Err(ApiError::not_found(format!("no resource '{wanted}' in stack '{name}'{near}")))
 }
 
 /// The row as it is now; as it was, if it is gone meanwhile.
 async fn again(api: &Api, name: &StackName, before: ResourceView) -> Result<Json<ResourceView>, ApiError> {
-    let now = match rows(api, name, true).await {
-        Ok(rows) => rows.into_iter().find(|row| row.id == before.id),
+    let physical = before.physical_id.clone();
+    let now = match api.look(name, move |engine, name| engine.resource_named(name, &physical, true)).await {
+        Ok(row) => row.filter(|row| row.id == before.id),
         Err(error) if error.class == Class::NotFound => None,
         Err(error) => return Err(error),
     };
     Ok(Json(now.unwrap_or(before)))
 }
 
-async fn rows(api: &Api, name: &StackName, all: bool) -> Result<Vec<ResourceView>, ApiError> {
-    api.look(name, move |engine, name| engine.resource_views(name, all)).await
+/// Page after page, so that the driver is not kept.
+async fn rows(
+    api: &Api,
+    name: &StackName,
+    which: Which,
+    mut after: Option<String>,
+    limit: usize,
+) -> Result<Vec<ResourceView>, ApiError> {
+    let mut rows = Vec::new();
+    loop {
+        let most = PAGE.min(limit - rows.len());
+        let (which, from) = (which.clone(), after.clone());
+        let look = move |engine: &Engine, name: &StackName| {
+            engine.resource_page(name, &which, from.as_deref(), most)
+        };
+        let page = api.look(name, look).await?;
+        let is_last = page.len() < most;
+        after = page.last().map(|row| row.name.clone());
+        rows.extend(page);
+        if is_last || rows.len() >= limit {
+            return Ok(rows);
+        }
+    }
 }

@@ -85,6 +85,12 @@ pub async fn serve(
 }
 
 impl ApiHandle {
+    /// Waits until it has ended by itself, which it does only by a mistake of ours.
+    pub async fn ended(&mut self) {
+        // However it ended.
+        drop((&mut self.task).await);
+    }
+
     /// Takes no more requests, gives those under way a moment, and removes the socket.
     pub async fn stop(self) {
         drop(self.running);

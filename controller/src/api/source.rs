@@ -1,9 +1,12 @@
 //! Bodies: read within bounds, parsed off the runtime's threads, templates included.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::{Body, HttpBody as _, to_bytes};
 use muster_engine::flow::{FlowOp, FlowWrite};
 use muster_engine::{EnvironmentText, Options, Refusal, Signal, Source, SourceText};
 use muster_intent::manager::Wish;
@@ -14,15 +17,18 @@ use muster_template::{Environment, FlowFile, FlowLimits, FlowPart, IntentFile, I
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::error::ApiError;
+use super::parameter::Kept;
 use super::{Api, blocking};
 use crate::store::Reader;
 
 /// For a body to arrive: it comes from this host.
 const BODY_TIME: Duration = Duration::from_secs(60);
+/// The unit in which room for bodies is counted.
+pub const KIB: usize = 1024;
 /// Bytes of a signal: what the engine takes of one, and what JSON says more for it.
 const SIGNAL_MAX: usize = 128 * 1024;
 /// A year: whoever asks for more has mistyped.
@@ -46,7 +52,7 @@ pub struct CreateBody {
 }
 
 /// PUT /v1/stacks/{stack}
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UpdateBody {
     /// The current one if absent.
@@ -66,7 +72,7 @@ pub struct UpdateBody {
 }
 
 /// A template and the files it names.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TemplateBody {
     /// The file's name, for the places of errors.
@@ -77,7 +83,7 @@ pub struct TemplateBody {
 }
 
 /// How an operation is to be carried out.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OptionsBody {
     rollback: bool,
@@ -91,28 +97,54 @@ pub struct OptionsBody {
 
 /// A body that was read, and the right to hold it in memory.
 pub struct Held {
-    bytes: Bytes,
+    bytes: Vec<u8>,
     /// Bytes of a template in it.
     template_max: usize,
     /// Rules, groups and meters of a flow file.
     flow_rules_max: usize,
+    _room: Option<OwnedSemaphorePermit>,
     _permit: OwnedSemaphorePermit,
 }
 
-/// Reads a body.
+/// Reads a body. Only one that is there takes a place of those that are parsed.
 pub async fn read(api: &Api, body: Body) -> Result<Held, ApiError> {
-    let permit = api.bodies.clone().acquire_owned().await;
-    let permit = permit.map_err(|_closed| ApiError::unavailable("the controller is stopping"))?;
-    let bytes = timeout(BODY_TIME, to_bytes(body, api.config.body_max)).await;
-    let bytes = bytes.map_err(|_elapsed| ApiError::invalid("the request's body did not arrive in time"))?;
-    let bytes = bytes.map_err(|error| {
+    let came = timeout(BODY_TIME, collect(&api.room, body, api.config.body_max)).await;
+    let came = came.map_err(|_elapsed| ApiError::invalid("the request's body did not arrive in time"))?;
+    let (bytes, room) = came.map_err(|why| {
         ApiError::invalid(format!(
-            "the request's body cannot be read: {error}; at most {} bytes are allowed (limits.api_body)",
+            "the request's body cannot be read: {why}; at most {} bytes are allowed (limits.api_body)",
             api.config.body_max
         ))
     })?;
+    let permit = api.bodies.clone().acquire_owned().await;
+    let permit = permit.map_err(|_closed| ApiError::unavailable("the controller is stopping"))?;
     let (template_max, flow_rules_max) = (api.config.template_max, api.config.flow_rules_max);
-    Ok(Held { bytes, template_max, flow_rules_max, _permit: permit })
+    Ok(Held { bytes, template_max, flow_rules_max, _room: room, _permit: permit })
+}
+
+/// What comes of a body, with the right to hold it, which grows with it.
+async fn collect(
+    room: &Arc<Semaphore>,
+    mut body: Body,
+    most: usize,
+) -> Result<(Vec<u8>, Option<OwnedSemaphorePermit>), String> {
+    let (mut bytes, mut held, mut held_kib) = (Vec::new(), None::<OwnedSemaphorePermit>, 0);
+    while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+        let Ok(data) = frame.map_err(|error| error.to_string())?.into_data() else { continue };
+        let size = bytes.len() + data.len();
+        if size > most {
+            return Err("it is too long".into());
+        }
+        let more = (size.div_ceil(KIB) - held_kib) as u32;
+        let more = Arc::clone(room).acquire_many_owned(more).await.map_err(|closed| closed.to_string())?;
+        held_kib = size.div_ceil(KIB);
+        match &mut held {
+            Some(held) => held.merge(more),
+            None => held = Some(more),
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok((bytes, held))
 }
 
 /// A signal: a body of its own bound, which may be left out.
@@ -150,20 +182,53 @@ pub async fn create(held: Held) -> Result<(StackName, Source, Options), ApiError
     .await
 }
 
-/// For an update: source, options. What is not given is taken from the current revision.
-pub async fn update(held: Held, name: StackName, reader: Reader) -> Result<(Source, Options), ApiError> {
+/// What an update is made of.
+pub struct Updated {
+    /// What the stack becomes.
+    pub source: Source,
+    /// How.
+    pub options: Options,
+    /// What the operator may not have meant.
+    pub warnings: Vec<String>,
+}
+
+/// For an update. What is not given is taken from the current revision.
+pub async fn update(held: Held, name: StackName, reader: Reader) -> Result<Updated, ApiError> {
     blocking(move || {
         let mut body: UpdateBody = parse_json(&held)?;
         let options = std::mem::take(&mut body.options).try_into()?;
-        let current = if body.existing || body.template.is_none() {
-            current(&reader, &name)?
-        } else {
-            SourceText::default()
+        let is_needed = body.existing || body.template.is_none();
+        let current = match current(&reader, &name) {
+            // A whole new source helps a stack whose revision cannot be read.
+            Err(error) if is_needed => return Err(error),
+            found => found.ok(),
         };
-        let text = merged(current, body, held.template_max)?;
-        Ok((Source::parse_within(text, held.template_max)?, options))
+        let (source, warnings) = updated(current, body, held.template_max)?;
+        Ok(Updated { source, options, warnings })
     })
     .await
+}
+
+/// What the current revision becomes, with a line for each parameter that goes back to its default.
+fn updated(
+    current: Option<SourceText>,
+    body: UpdateBody,
+    template_max: usize,
+) -> Result<(Source, Vec<String>), ApiError> {
+    let with_existing = |current: &SourceText| {
+        let body = UpdateBody { existing: true, ..body.clone() };
+        Kept::of(&merged(current.clone(), body, template_max).ok()?, template_max)
+    };
+    let kept = current.as_ref().filter(|_| !body.existing).and_then(with_existing);
+    let is_base = body.existing || body.template.is_none();
+    let text = merged(current.filter(|_| is_base).unwrap_or_default(), body, template_max)?;
+    let source = Source::parse_within(text, template_max);
+    let source = source.map_err(|errors| match &kept {
+        Some(kept) => kept.explained(errors),
+        None => errors,
+    })?;
+    let warnings = kept.map(|kept| kept.differences(source.tree.parameters())).unwrap_or_default();
+    Ok((source, warnings))
 }
 
 /// What a preview is made of.
@@ -174,6 +239,8 @@ pub struct Previewed {
     pub current: Option<Source>,
     /// How.
     pub options: Options,
+    /// What the operator may not have meant.
+    pub warnings: Vec<String>,
 }
 
 /// As for an update; where the stack is `missing`, as for a create.
@@ -191,11 +258,13 @@ pub async fn preview(
             Some(_) => None,
             None => reader.source(&name, None)?.map(|(_, text)| text),
         };
-        let kept = body.existing || body.template.is_none();
-        let base = current.clone().filter(|_| kept).unwrap_or_default();
-        let text = merged(base, body, held.template_max)?;
-        let source = Source::parse_within(text, held.template_max)?;
-        Ok(Previewed { source, current: current.and_then(|text| Source::parse(text).ok()), options })
+        let (source, warnings) = updated(current.clone(), body, held.template_max)?;
+        Ok(Previewed {
+            source,
+            current: current.and_then(|text| Source::parse(text).ok()),
+            options,
+            warnings,
+        })
     })
     .await
 }

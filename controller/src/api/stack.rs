@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::error::ApiError;
-use super::{Api, query, source, stack_name};
+use super::{Api, PAGE, query, source, stack_name};
 use crate::store::{EventRow, RevisionRow};
 
-/// Events in one answer; the next ones are asked for with `after`.
-const EVENTS_MAX: u32 = 1000;
+/// Events in one answer; the next ones are asked for with `marker`.
+const EVENTS_MAX: usize = 1000;
 
 /// A begun operation, 202.
 pub type Begun = (StatusCode, Json<Value>);
@@ -48,9 +48,14 @@ pub async fn update(State(api): State<Api>, Path(name): Path<String>, body: Body
     let name = stack_name(name)?;
     api.look(&name, |engine, name| engine.stack_id(name)).await?;
     let held = source::read(&api, body).await?;
-    let (source, options) = source::update(held, name.clone(), api.reader.clone()).await?;
+    let source::Updated { source, options, warnings } =
+        source::update(held, name.clone(), api.reader.clone()).await?;
     tracing::info!(stack = %name, "update");
-    begun("UPDATE", api.driver.request(Request::Update { name, source, options }).await?)
+    let mut answer = api.driver.request(Request::Update { name, source, options }).await?;
+    if let Answer::Stack { warnings: all, .. } = &mut answer {
+        all.splice(0..0, warnings);
+    }
+    begun("UPDATE", answer)
 }
 
 /// DELETE /v1/stacks/{stack}
@@ -125,9 +130,33 @@ fn begun(action: &str, answer: Answer) -> Result<Begun, ApiError> {
     Ok((StatusCode::ACCEPTED, Json(body)))
 }
 
+/// `?limit=&marker=`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Window {
+    limit: Option<usize>,
+    /// The name that the page begins after.
+    marker: Option<StackName>,
+}
+
 /// GET /v1/stacks
-pub async fn list(State(api): State<Api>) -> Result<Json<Vec<StackRow>>, ApiError> {
-    let views = api.driver.query(|engine| engine.stack_views()).await?;
+pub async fn list(
+    State(api): State<Api>,
+    asked: Result<Query<Window>, QueryRejection>,
+) -> Result<Json<Vec<StackRow>>, ApiError> {
+    let Window { limit, marker: mut after } = query(asked)?;
+    let limit = super::limit(limit)?;
+    let mut views = Vec::new();
+    loop {
+        let (from, most) = (after.clone(), PAGE.min(limit - views.len()));
+        let page = api.driver.query(move |engine| engine.stack_page(from.as_ref(), most)).await?;
+        let is_last = page.len() < most;
+        after = page.last().and_then(|view: &StackView| view.name.parse().ok());
+        views.extend(page);
+        if is_last || views.len() >= limit {
+            break;
+        }
+    }
     let rows = api
         .read(move |reader| {
             let row = |view: StackView| {
@@ -226,20 +255,28 @@ pub async fn events(
     Path(name): Path<String>,
     asked: Result<Query<After>, QueryRejection>,
 ) -> Result<Json<Vec<EventRow>>, ApiError> {
-    let (name, After { after, id }) = (stack_name(name)?, query(asked)?);
-    let id = match id {
+    let (name, After { after, id, limit }) = (stack_name(name)?, query(asked)?);
+    let limit = super::limit(limit)?.min(EVENTS_MAX);
+    let found = {
+        let name = name.clone();
+        api.read(move |reader| id.map_or_else(|| reader.stack_id(&name), |id| Ok(Some(id)))).await?
+    };
+    let id = match found {
         Some(id) => id,
+        // The engine knows names that are nearly that.
         None => api.look(&name, |engine, name| engine.stack_id(name)).await?,
     };
-    Ok(Json(api.read(move |reader| reader.events(id, after, EVENTS_MAX)).await?))
+    Ok(Json(api.read(move |reader| reader.events(id, after, limit)).await?))
 }
 
-/// `?after=&id=`
+/// `?marker=&limit=&id=`
 #[derive(Deserialize)]
 pub struct After {
-    #[serde(default)]
+    /// The number that the page begins after.
+    #[serde(default, alias = "marker")]
     after: u64,
     id: Option<u64>,
+    limit: Option<usize>,
 }
 
 async fn current(api: &Api, name: &StackName) -> Result<StackView, ApiError> {

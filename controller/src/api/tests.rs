@@ -10,7 +10,6 @@ use muster_shared::seal::SealPublic;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
-use tokio::sync::mpsc;
 
 use super::*;
 use crate::driver::{self, Driver, Outbox};
@@ -44,6 +43,7 @@ struct Nowhere;
 
 impl Outbox for Nowhere {
     fn send(&self, _: &NodeId, _: u64, _: &[Down]) {}
+    fn send_chunk(&self, _: crate::link::Grant) {}
     fn close(&self, _: &NodeId) {}
 }
 
@@ -54,7 +54,7 @@ struct World {
     driver: DriverHandle,
     pki: Arc<Pki>,
     api: ApiHandle,
-    events: mpsc::Sender<crate::link::LinkEvent>,
+    events: crate::link::intake::Feed,
 }
 
 impl World {
@@ -65,9 +65,13 @@ impl World {
         let key = store.key();
         let pki = Arc::new(Pki::open(folder.path()).unwrap());
         let (driver, inbox) = driver::channel();
-        let (events, from_link) = mpsc::channel(1);
-        let config =
-            |epoch| muster_engine::Config { epoch, seed: [1; 32], limits: muster_engine::Limits::default() };
+        let (events, from_link) = crate::link::intake::channel(crate::link::intake::fair::Bounds::default());
+        let config = |epoch| muster_engine::Config {
+            epoch,
+            epoch_bits: 1,
+            seed: [1; 32],
+            limits: muster_engine::Limits::default(),
+        };
         let engine = Driver::new(store, Nowhere, config).unwrap();
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -126,6 +130,8 @@ impl World {
 
 fn config_in(folder: &TempDir) -> ApiConfig {
     ApiConfig {
+        name: "c1".to_owned(),
+        store: "sqlite:/muster.db".to_owned(),
         socket: folder.path().join("api.sock"),
         addresses: vec!["controller.example.org:8883".to_owned()],
         body_max: 64 * 1024,
@@ -389,7 +395,7 @@ async fn nonsense_and_silence_hurt_nobody_else() {
     for _ in 0..50 {
         silent.push(UnixStream::connect(world.socket()).await.unwrap());
     }
-    // A body that is announced and never comes holds one of the places for bodies, not those for reads.
+    // A body that is announced and never comes holds no place.
     for stream in silent.iter_mut().take(BODIES_MAX) {
         stream.write_all(b"POST /v1/stacks HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n").await.unwrap();
     }
@@ -411,9 +417,8 @@ async fn nonsense_and_silence_hurt_nobody_else() {
         );
     }
     assert_eq!(world.get("/v1/stacks").await, (200, json!([])));
-    drop(silent);
-    // With their askers gone the places are free again.
     let created = tokio::time::timeout(Duration::from_secs(20), world.create("web", EMPTY)).await;
     assert_eq!(created.unwrap().0, 202);
+    drop(silent);
     world.stop().await;
 }

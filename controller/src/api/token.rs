@@ -69,7 +69,7 @@ pub async fn create(State(api): State<Api>, body: Body) -> Result<(StatusCode, J
     };
     let secret_hash = token.secret.digest();
     let request = NewToken { id, secret_hash, expires, uses, name, labels, rate };
-    api.driver.request(Request::NewToken(request)).await?;
+    api.driver.request(Request::NewToken { token: request, wall: now() }).await?;
     tracing::info!(token = %token.id, "join token made");
     let body = json!({"token": token.to_string(), "id": token.id.to_string(), "expires": rfc3339(expires)});
     Ok((StatusCode::CREATED, Json(body)))

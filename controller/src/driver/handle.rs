@@ -1,5 +1,8 @@
 //! How the rest of the controller asks the driver.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use muster_engine::view::StackView;
 use muster_engine::{Answer, Engine, Refusal, Request};
 use muster_shared::StackName;
@@ -18,8 +21,16 @@ pub(super) enum Ask {
     Stop,
 }
 
-/// Looks at the engine between two turns.
-pub(super) type Query = Box<dyn FnOnce(&Engine) + Send>;
+/// Looks between two turns.
+pub(super) type Query = Box<dyn FnOnce(&Look<'_>) + Send>;
+
+/// What there is to see between two turns.
+pub struct Look<'a> {
+    /// As it is durable.
+    pub engine: &'a Engine,
+    /// Why nothing can be written, while that is so.
+    pub read_only: Option<&'a str>,
+}
 
 pub(super) struct Watcher {
     pub name: StackName,
@@ -28,9 +39,21 @@ pub(super) struct Watcher {
     pub reply: oneshot::Sender<Option<StackView>>,
 }
 
+/// What keeps a driver that does not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Busy {
+    /// It decides what follows from what came.
+    Deciding,
+    /// It writes that down, and lets go of what waited for it.
+    Writing,
+}
+
 /// Asks the driver; clones ask the same one.
 #[derive(Clone)]
-pub struct DriverHandle(mpsc::Sender<Ask>);
+pub struct DriverHandle {
+    asks: mpsc::Sender<Ask>,
+    writing: Arc<AtomicBool>,
+}
 
 impl DriverHandle {
     /// Carries out an operator's wish; answered once it is durable.
@@ -51,9 +74,20 @@ impl DriverHandle {
         &self,
         look: impl FnOnce(&Engine) -> T + Send + 'static,
     ) -> Result<T, Refusal> {
+        self.look(move |it| look(it.engine)).await
+    }
+
+    /// The same, with how the driver stands.
+    ///
+    /// # Errors
+    /// [`Refusal::Unavailable`] as above.
+    pub async fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Look<'_>) -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
         let (reply, answer) = oneshot::channel();
         // The asker may be gone by then.
-        self.ask(Ask::Query(Box::new(move |engine| drop(reply.send(look(engine))))))?;
+        self.ask(Ask::Query(Box::new(move |it| drop(reply.send(look(it))))))?;
         answer.await.map_err(|_| stopping())
     }
 
@@ -96,11 +130,16 @@ impl DriverHandle {
     /// Ends the loop after the present turn.
     pub async fn stop(&self) {
         // It may have ended already.
-        let _ = self.0.send(Ask::Stop).await;
+        let _ = self.asks.send(Ask::Stop).await;
+    }
+
+    /// What it does at present.
+    pub fn busy(&self) -> Busy {
+        if self.writing.load(Ordering::Relaxed) { Busy::Writing } else { Busy::Deciding }
     }
 
     fn ask(&self, ask: Ask) -> Result<(), Refusal> {
-        self.0.try_send(ask).map_err(|error| match error {
+        self.asks.try_send(ask).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => {
                 Refusal::Unavailable("the controller is overloaded: try again in a moment".into())
             }
@@ -114,10 +153,14 @@ fn stopping() -> Refusal {
 }
 
 /// The receiving end of [`DriverHandle`].
-pub struct DriverInbox(pub(super) mpsc::Receiver<Ask>);
+pub struct DriverInbox {
+    pub(super) asks: mpsc::Receiver<Ask>,
+    pub(super) writing: Arc<AtomicBool>,
+}
 
 /// A handle, and what the driver reads.
 pub fn channel() -> (DriverHandle, DriverInbox) {
     let (sender, receiver) = mpsc::channel(REQUESTS_MAX);
-    (DriverHandle(sender), DriverInbox(receiver))
+    let writing = Arc::new(AtomicBool::new(false));
+    (DriverHandle { asks: sender, writing: Arc::clone(&writing) }, DriverInbox { asks: receiver, writing })
 }

@@ -3,11 +3,12 @@
 use std::sync::{Arc, Mutex};
 
 use muster_engine::record::Change;
-use muster_engine::{Engine, EnvironmentText, Hook, Limits, NewToken, Options, Source, SourceText};
+use muster_engine::{EnvironmentText, Hook, Limits, NewToken, Options, Source, SourceText};
 use muster_shared::Epoch;
 use muster_shared::join::{TokenId, TokenSecret};
 use muster_shared::model::{Hello, Observed, Outcome, Report, Up};
 use muster_shared::seal::SealPublic;
+use rusqlite::ffi;
 
 use super::*;
 use crate::link::JoinAsk as LinkJoinAsk;
@@ -25,12 +26,16 @@ struct Disk {
 
 #[derive(Clone, Copy, Default)]
 struct Broken {
-    writes: bool,
+    /// A commit fails with this code of SQLite.
+    writes: Option<i32>,
+    /// Only the next one.
+    once: bool,
     reads: bool,
 }
 
-fn full() -> StoreError {
-    StoreError::Format("disk is full".into())
+fn sqlite(code: i32) -> StoreError {
+    let told = Some("disk is full".to_owned()).filter(|_| code == ffi::SQLITE_FULL);
+    StoreError::Sqlite(rusqlite::Error::SqliteFailure(ffi::Error::new(code), told))
 }
 
 impl Store for Disk {
@@ -39,17 +44,24 @@ impl Store for Disk {
         changes: &mut dyn Iterator<Item = Change>,
         seen: &[NodeId],
     ) -> Result<(), StoreError> {
-        if self.broken.lock().unwrap().writes {
-            drop(changes.next()); // fails in the middle
-            return Err(full());
+        let mut broken = self.broken.lock().unwrap();
+        if let Some(code) = broken.writes {
+            if broken.once {
+                broken.writes = None;
+            }
+            if code != ffi::SQLITE_BUSY {
+                drop(changes.next()); // fails in the middle
+            }
+            return Err(sqlite(code));
         }
+        drop(broken);
         self.sqlite.commit(changes, seen)?;
         self.log.lock().unwrap().push("commit".into());
         Ok(())
     }
 
     fn load(&mut self) -> Result<muster_engine::Snapshot, StoreError> {
-        if self.broken.lock().unwrap().reads { Err(full()) } else { self.sqlite.load() }
+        if self.broken.lock().unwrap().reads { Err(sqlite(ffi::SQLITE_IOERR)) } else { self.sqlite.load() }
     }
 
     fn next_epoch(&mut self) -> Result<Epoch, StoreError> {
@@ -57,20 +69,11 @@ impl Store for Disk {
     }
 
     fn probe(&mut self) -> Result<(), StoreError> {
-        if self.broken.lock().unwrap().writes { Err(full()) } else { self.sqlite.probe() }
+        self.broken.lock().unwrap().writes.map_or_else(|| self.sqlite.probe(), |code| Err(sqlite(code)))
     }
 
     fn source(&mut self, stack: &StackName, revision: u32) -> Result<Option<SourceText>, StoreError> {
         self.sqlite.source(stack, revision)
-    }
-
-    fn content(
-        &mut self,
-        digest: muster_shared::model::ContentDigest,
-        offset: u64,
-        length: usize,
-    ) -> Result<Option<Vec<u8>>, StoreError> {
-        self.sqlite.content(digest, offset, length)
     }
 }
 
@@ -83,6 +86,10 @@ impl Outbox for Wire {
     fn send(&self, _: &NodeId, _: u64, messages: &[Down]) {
         self.log.lock().unwrap().push("send".into());
         self.sent.lock().unwrap().extend_from_slice(messages);
+    }
+
+    fn send_chunk(&self, grant: Grant) {
+        self.log.lock().unwrap().push(format!("chunk for {}", grant.node));
     }
 
     fn close(&self, node: &NodeId) {
@@ -124,7 +131,7 @@ impl Bench {
         let sqlite = Sqlite::open(&dir.path().join("muster.db"), &dir.path().join("secrets.key")).unwrap();
         let disk = Disk { sqlite, broken: Arc::clone(&broken), log: Arc::clone(&log) };
         let wire = Wire { log: Arc::clone(&log), sent: Arc::clone(&sent) };
-        let config = |epoch| Config { epoch, seed: [7; 32], limits: Limits::default() };
+        let config = |epoch| Config { epoch, epoch_bits: 1, seed: [7; 32], limits: Limits::default() };
         let driver = Driver::new(disk, wire, config).unwrap();
         let mut bench = Self { driver, broken, log, sent, connection: 0, dir };
         bench.join(None, 1).unwrap();
@@ -143,7 +150,7 @@ impl Bench {
             labels: BTreeMap::new(),
             rate: None,
         };
-        self.turn(Request::NewToken(token)).unwrap();
+        self.turn(Request::NewToken { token, wall: 0 }).unwrap();
         let (reply, mut answer) = oneshot::channel();
         let ask = LinkJoinAsk {
             token_id: TokenId([1; 8]),
@@ -160,7 +167,14 @@ impl Bench {
     fn connect(&mut self) {
         self.connection += 1;
         self.driver.link_event(LinkEvent::Connected { node: web(), connection: self.connection });
-        let hello = Hello { boot_id: 1, agent_version: "t".into(), epoch: Epoch(0), ledger: 0 };
+        let hello = Hello {
+            boot_id: 1,
+            instance: None,
+            address: None,
+            agent_version: "t".into(),
+            epoch: Epoch(0).into(),
+            ledger: 0,
+        };
         self.receive(Up::Hello(hello));
         self.driver.turn_over();
         self.log.lock().unwrap().clear();
@@ -185,7 +199,7 @@ impl Bench {
 
     fn query(&mut self) -> oneshot::Receiver<bool> {
         let (reply, answer) = oneshot::channel();
-        let look = move |engine: &Engine| reply.send(engine.stack_view(&name()).is_some()).unwrap();
+        let look = move |it: &Look<'_>| reply.send(it.engine.stack_view(&name()).is_some()).unwrap();
         self.driver.ask(Ask::Query(Box::new(look)));
         answer
     }
@@ -203,8 +217,18 @@ impl Bench {
         job.unwrap()
     }
 
-    fn breaks(&mut self, writes: bool, reads: bool) {
-        *self.broken.lock().unwrap() = Broken { writes, reads };
+    fn breaks(&mut self, writes: Option<i32>, reads: bool) {
+        *self.broken.lock().unwrap() = Broken { writes, reads, once: false };
+    }
+
+    /// The agent answers the second greeting of its connection.
+    fn says_ledger(&mut self) {
+        self.driver.turn_over();
+        let sent = self.sent.lock().unwrap();
+        let welcome = sent.iter().rposition(|message| matches!(message, Down::Welcome(it) if it.want_ledger));
+        assert!(welcome.is_some(), "it is greeted once more");
+        drop(sent);
+        self.receive(Up::Ledger { entries: Vec::new(), last: true });
     }
 }
 
@@ -225,10 +249,32 @@ fn nothing_leaves_before_the_one_commit_of_its_turn() {
     assert_eq!(bench.sent.lock().unwrap().last(), Some(&Down::Acknowledge(key)));
 }
 
+/// The store knows each name once.
+#[test]
+fn a_stack_may_be_made_in_the_turn_in_which_its_name_goes() {
+    let mut bench = Bench::new();
+    bench.turn(create(1)).unwrap();
+    let done = |bench: &mut Bench| {
+        let key = bench.job().key();
+        bench.receive(Up::Report(Report { key, outcome: Outcome::Done(Observed::default()) }));
+    };
+    done(&mut bench);
+    bench.driver.turn_over();
+    bench.turn(Request::Delete { name: name() }).unwrap();
+    done(&mut bench);
+    let mut answer = bench.ask(create(2));
+    bench.driver.turn_over();
+    answer.try_recv().unwrap().unwrap();
+    assert_eq!(bench.driver.turns.read_only(), None);
+    bench.driver.turns.reload(MonoTime::default()).unwrap();
+    let view = bench.driver.turns.engine().stack_view(&name()).unwrap();
+    assert_eq!((view.action.as_str(), view.revision), ("CREATE", 1), "the new one is kept");
+}
+
 #[test]
 fn a_full_disk_forgets_what_is_not_durable_says_so_and_recovers() {
     let mut bench = Bench::new();
-    bench.breaks(true, false);
+    bench.breaks(Some(ffi::SQLITE_FULL), false);
     let mut answer = bench.ask(create(1));
     let mut seen = bench.query();
     bench.driver.turn_over();
@@ -238,14 +284,17 @@ fn a_full_disk_forgets_what_is_not_durable_says_so_and_recovers() {
         "{refused:?}"
     );
     assert!(!seen.try_recv().unwrap(), "what nobody was promised is not shown");
-    assert_eq!(bench.log(), ["close web-1"]);
+    assert!(bench.log().is_empty(), "nobody is sent away");
     assert!(matches!(bench.turn(create(1)), Err(Refusal::Unavailable(_))));
     bench.driver.wake();
-    assert!(bench.driver.turns.read_only().is_some());
-    bench.breaks(false, false);
+    assert!(bench.driver.turns.read_only().is_some_and(|why| why.contains("disk is full")));
+    assert_eq!(bench.driver.turns.engine().node_views()[0].state, "online");
+    assert_eq!(bench.driver.turns.engine().site_view().agents.online, 1);
+    bench.breaks(None, false);
     bench.driver.wake();
     assert!(bench.driver.turns.read_only().is_none());
-    bench.connect();
+    bench.says_ledger();
+    bench.log();
     bench.turn(create(1)).unwrap();
     assert_eq!(bench.log(), ["commit", "send"]);
 }
@@ -256,15 +305,18 @@ fn a_report_that_could_not_be_written_is_not_acknowledged_and_counts_when_it_com
     bench.turn(create(1)).unwrap();
     let key = bench.job().key();
     let done = || Up::Report(Report { key, outcome: Outcome::Done(Observed::default()) });
-    bench.breaks(true, false);
+    bench.breaks(Some(ffi::SQLITE_FULL), false);
     bench.receive(done());
     bench.driver.turn_over();
     let acknowledged = |bench: &Bench| bench.sent.lock().unwrap().contains(&Down::Acknowledge(key));
     assert!(!acknowledged(&bench));
-    bench.breaks(false, false);
+    bench.breaks(None, false);
+    bench.sent.lock().unwrap().clear();
     bench.driver.wake();
-    bench.connect();
+    bench.receive(done());
+    bench.says_ledger();
     assert_eq!(bench.job().key(), key, "the same job is asked about");
+    assert!(!acknowledged(&bench), "what was said before belongs to the conversation that is over");
     bench.receive(done());
     bench.driver.turn_over();
     assert!(acknowledged(&bench));
@@ -273,23 +325,101 @@ fn a_report_that_could_not_be_written_is_not_acknowledged_and_counts_when_it_com
 }
 
 #[test]
+fn a_busy_database_is_waited_for_and_nothing_is_asked_twice() {
+    let mut bench = Bench::new();
+    bench.breaks(Some(ffi::SQLITE_BUSY), false);
+    let mut answer = bench.ask(create(1));
+    bench.driver.turn_over();
+    assert!(bench.driver.turns.is_busy() && bench.driver.turns.read_only().is_none());
+    assert!(answer.try_recv().is_err(), "it waits");
+    bench.breaks(None, false);
+    let due = bench.driver.turns.poll_timeout().unwrap();
+    let told = bench.driver.turns.turn_over(due);
+    assert!(matches!(told.answers[..], [(_, Ok(_))]), "{:?}", told.answers);
+    assert_eq!(bench.log(), ["commit", "send"]);
+    assert!(!bench.driver.turns.is_busy());
+}
+
+#[test]
+fn a_database_that_stays_busy_is_said() {
+    let mut bench = Bench::new();
+    bench.breaks(Some(ffi::SQLITE_BUSY), false);
+    bench.ask(create(1));
+    bench.driver.turn_over();
+    let mut due = bench.driver.turns.poll_timeout().unwrap();
+    let told = loop {
+        let told = bench.driver.turns.turn_over(due);
+        if !bench.driver.turns.is_busy() {
+            break told;
+        }
+        due = bench.driver.turns.poll_timeout().unwrap();
+        assert!(due < MonoTime(Duration::from_secs(120)), "it is waited for without an end");
+    };
+    let refused = &told.answers[0].1;
+    assert!(
+        matches!(refused, Err(Refusal::Unavailable(why)) if why.contains("another program")),
+        "{refused:?}"
+    );
+    assert!(bench.driver.turns.read_only().is_some());
+}
+
+#[test]
+fn a_mistake_is_said_as_such_and_the_engine_goes_on_at_once() {
+    let mut bench = Bench::new();
+    let writes = Some(ffi::SQLITE_CONSTRAINT_UNIQUE);
+    *bench.broken.lock().unwrap() = Broken { writes, once: true, reads: false };
+    let refused = bench.turn(create(1));
+    assert!(matches!(&refused, Err(Refusal::Unavailable(why)) if why.contains("mistake")), "{refused:?}");
+    assert!(bench.driver.turns.read_only().is_none());
+    bench.says_ledger();
+    assert!(!bench.log().contains(&"close web-1".to_owned()));
+    bench.turn(create(1)).unwrap();
+}
+
+#[test]
+fn the_same_mistake_over_and_over_is_paused() {
+    let mut bench = Bench::new();
+    bench.breaks(Some(ffi::SQLITE_CONSTRAINT_UNIQUE), false);
+    let mut pauses = Vec::new();
+    let mut now = bench.driver.now();
+    bench.driver.turns.connected(now, web(), 8);
+    bench.driver.turns.turn_over(now);
+    assert!(bench.driver.turns.read_only().is_none(), "the first is forgiven");
+    assert_eq!(bench.driver.turns.poll_timeout(), Some(MonoTime::default()), "it goes on at once");
+    for _ in 0..4 {
+        // Whatever the engine has to write is wrong.
+        bench.driver.turns.connected(now, web(), 9);
+        bench.driver.turns.turn_over(now);
+        assert!(bench.driver.turns.read_only().is_some());
+        let due = bench.driver.turns.poll_timeout().unwrap();
+        pauses.push(due.since(now).as_secs());
+        now = due;
+        bench.breaks(None, false);
+        bench.driver.turns.wake(now);
+        assert!(bench.driver.turns.read_only().is_none(), "a probe says that the disk is well");
+        bench.breaks(Some(ffi::SQLITE_CONSTRAINT_UNIQUE), false);
+    }
+    assert!(pauses.windows(2).all(|pair| pair[0] < pair[1]), "{pauses:?}");
+}
+
+#[test]
 fn an_engine_that_could_not_be_built_again_never_writes() {
     let mut bench = Bench::new();
-    bench.breaks(true, true);
+    bench.breaks(Some(ffi::SQLITE_FULL), true);
     let mut answer = bench.ask(create(1));
     bench.driver.turn_over();
     assert!(answer.try_recv().unwrap().is_err());
-    bench.breaks(false, true);
+    bench.breaks(None, true);
     bench.driver.wake();
     assert!(bench.driver.turns.read_only().is_some(), "it cannot be read yet");
     bench.driver.turn_over();
     assert!(!bench.log().contains(&"commit".to_owned()), "what nobody was promised is not written either");
-    bench.breaks(false, false);
+    bench.breaks(None, false);
     bench.driver.wake();
     let mut seen = bench.query();
     bench.driver.turn_over();
     assert!(!seen.try_recv().unwrap());
-    bench.connect();
+    bench.says_ledger();
     bench.turn(create(2)).unwrap();
 }
 
@@ -348,6 +478,80 @@ fn one_revision_that_cannot_be_read_holds_up_its_own_stack_only() {
         let mode = bench.dir.path().join(name).metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }
+}
+
+/// Damages a row of the database, as the controller finds it at its next start.
+fn damages(bench: &mut Bench, sql: &str) {
+    let db = rusqlite::Connection::open(bench.dir.path().join("muster.db")).unwrap();
+    assert_eq!(db.execute(sql, []), Ok(1), "{sql}");
+    bench.driver.turns.reload(MonoTime::default()).unwrap();
+}
+
+#[test]
+fn a_resource_that_cannot_be_read_holds_up_its_own_stack_only() {
+    for column in ["spec = zeroblob(40)", "physical_id = 'x'", "type = 'Nobody::Knows'", "attempt = 'x'"] {
+        let mut bench = Bench::new();
+        bench.turn(create(1)).unwrap();
+        let Request::Create { source, options, .. } = create(2) else { panic!("a create") };
+        let other: StackName = "other".parse().unwrap();
+        let create_other = Request::Create { name: other.clone(), source, options };
+        bench.turn(create_other).unwrap();
+        let stack = "(SELECT id FROM stacks WHERE name = 's')";
+        damages(&mut bench, &format!("UPDATE resources SET {column} WHERE stack_id = {stack}"));
+        bench.driver.wake();
+        bench.driver.turn_over();
+        let view = bench.driver.turns.engine().stack_view(&name()).unwrap();
+        assert_eq!(view.status, "FAILED", "{column}");
+        let told = &view.status_reason;
+        assert!(told.contains("resource 'a'") && told.contains("restore a backup"), "{column}: {told}");
+        let Request::Create { source, .. } = create(3) else { panic!("a create") };
+        let update = |name| Request::Update { name, source: source.clone(), options: Options::default() };
+        let refused = bench.turn(update(name()));
+        assert!(matches!(&refused, Err(Refusal::Conflict(why)) if why == told), "{column}: {refused:?}");
+        bench.turn(update(other)).unwrap();
+        bench.turn(Request::Delete { name: name() }).unwrap();
+        let db = rusqlite::Connection::open(bench.dir.path().join("muster.db")).unwrap();
+        let left = db.query_row(
+            "SELECT count(*) FROM resources JOIN stacks ON stack_id = stacks.id WHERE stacks.name = 's'",
+            [],
+            |row| row.get(0),
+        );
+        assert_eq!(left, Ok(0), "{column}");
+    }
+}
+
+#[test]
+fn a_stack_or_a_token_that_cannot_be_read_is_left_out() {
+    let mut bench = Bench::new();
+    bench.turn(create(1)).unwrap();
+    damages(&mut bench, "UPDATE stacks SET outputs = zeroblob(9)");
+    assert!(bench.driver.turns.engine().stack_view(&name()).is_none());
+    bench.driver.wake();
+    bench.driver.turn_over();
+    let db = rusqlite::Connection::open(bench.dir.path().join("muster.db")).unwrap();
+    let left = db.query_row("SELECT count(*) FROM resources", [], |row| row.get(0));
+    assert_eq!(left, Ok(1), "it stays in the database");
+}
+
+#[test]
+fn a_token_that_cannot_be_read_is_not_valid() {
+    let mut bench = Bench::new();
+    let token = |id: u8| NewToken {
+        id: [id; 8],
+        secret_hash: [id; 32],
+        expires: u64::MAX / 4,
+        uses: 1,
+        name: None,
+        labels: BTreeMap::new(),
+        rate: None,
+    };
+    for id in [2, 3] {
+        bench.turn(Request::NewToken { token: token(id), wall: 1 }).unwrap();
+    }
+    damages(&mut bench, "UPDATE tokens SET labels = 'x' WHERE id = '0202020202020202'");
+    bench.driver.wake();
+    assert!(bench.turn(Request::RevokeToken { id: [2; 8] }).is_err());
+    bench.turn(Request::RevokeToken { id: [3; 8] }).unwrap();
 }
 
 #[test]

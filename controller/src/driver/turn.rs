@@ -8,14 +8,24 @@ use std::time::Duration;
 use muster_engine::record::Change;
 use muster_engine::{Answer, Config, Effect, Engine, Input, Refusal, Request, Source};
 use muster_shared::model::{Down, Up};
-use muster_shared::{Epoch, MonoTime, NodeId, StackName, wire};
+use muster_shared::seal::SealPublic;
+use muster_shared::{Epoch, MonoTime, NodeId, StackName};
 use muster_template::Tree;
 
 use super::Outbox;
-use crate::store::{Store, StoreError};
+use super::here::{Here, Resumed};
+use super::mistake::Mistakes;
+use crate::link::{Grant, Keys};
+use crate::store::{Failure, Store, StoreError};
 
-/// While the store cannot write, it is tried this often.
-const PROBE: Duration = Duration::from_secs(1);
+/// While the store cannot write, it is tried after this at first.
+const PROBE_FIRST: Duration = Duration::from_secs(1);
+/// The pauses between tries grow up to this: a probe may write as much as the commit that failed.
+const PROBE_MAX: Duration = Duration::from_secs(15);
+/// Between two tries of a commit for which the database was busy.
+const BUSY_PAUSE: Duration = Duration::from_millis(250);
+/// Another program may hold the database for so long: those who ask wait for it. Then nothing can be written.
+const BUSY_MAX: Duration = Duration::from_secs(30);
 
 /// What became known in a turn, for those who wait for it.
 #[derive(Debug, Default)]
@@ -32,6 +42,29 @@ pub struct Told {
 struct ReadOnly {
     why: String,
     probe_at: MonoTime,
+    /// The pause after the next probe.
+    pause: Duration,
+}
+
+/// A commit that waits for another program's lock.
+struct Busy {
+    commit: Box<Commit>,
+    retry_at: MonoTime,
+    until: MonoTime,
+}
+
+/// What a turn is about to write, as far as the engine was asked for it.
+#[derive(Default)]
+struct Commit {
+    /// The first change; the others are still the engine's.
+    first: Option<Change>,
+    /// The store took the first one: it cannot be asked again.
+    is_taken: bool,
+    seen: Vec<NodeId>,
+    /// What may leave afterwards.
+    effects: Vec<Effect>,
+    ended: Vec<(StackName, u64)>,
+    keys: Vec<(NodeId, Option<SealPublic>)>,
 }
 
 /// The engine with its store and the way to its nodes.
@@ -43,11 +76,16 @@ pub struct Turns<S, O> {
     next_id: u64,
     /// Requests that are not answered.
     open: BTreeSet<u64>,
-    /// Nodes that are there, with their newest connection.
-    here: BTreeMap<NodeId, u64>,
-    seen: Vec<NodeId>,
+    here: Here,
+    /// Of the nodes that may come in, as it is durable.
+    keys: Keys,
+    seen: BTreeSet<NodeId>,
     told: Told,
     read_only: Option<ReadOnly>,
+    busy: Option<Busy>,
+    mistakes: Mistakes,
+    /// The engine was built again, and has something to say in a turn of its own.
+    goes_on: bool,
     /// The engine knows of what is not durable, for it could not be built again yet.
     stale: bool,
 }
@@ -72,12 +110,24 @@ impl<S: Store, O: Outbox> Turns<S, O> {
             make_config: Box::new(make_config),
             next_id: 0,
             open: BTreeSet::new(),
-            here: BTreeMap::new(),
-            seen: Vec::new(),
+            here: Here::default(),
+            keys: Keys::default(),
+            seen: BTreeSet::new(),
             told: Told::default(),
             read_only: None,
+            busy: None,
+            mistakes: Mistakes::default(),
+            goes_on: false,
             stale: false,
         })
+    }
+
+    /// Keeps this table of nodes' keys.
+    pub fn keep(&mut self, keys: Keys) {
+        for (node, key) in self.engine.node_seals() {
+            keys.set(node, Some(key));
+        }
+        self.keys = keys;
     }
 
     /// As it is; between two turns only what is durable shows.
@@ -90,35 +140,73 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         &self.store
     }
 
-    /// Why nothing can be written, while that is so. What agents say is to wait then.
+    /// Why nothing can be written, while that is so.
     pub fn read_only(&self) -> Option<&str> {
         self.read_only.as_ref().map(|it| it.why.as_str())
     }
 
+    /// A commit waits for the database: what comes in is to wait with it, for [`BUSY_MAX`] at most.
+    pub fn is_busy(&self) -> bool {
+        self.busy.is_some()
+    }
+
     /// When to call [`Turns::wake`].
     pub fn poll_timeout(&self) -> Option<MonoTime> {
-        match &self.read_only {
-            Some(it) => Some(it.probe_at),
-            None => self.engine.poll_timeout().map(|(due, _)| due),
+        match (&self.busy, &self.read_only) {
+            (Some(it), _) => Some(it.retry_at),
+            (None, Some(it)) => Some(it.probe_at),
+            (None, None) if self.goes_on => Some(MonoTime::default()),
+            (None, None) => {
+                let due = self.engine.poll_timeout().map(|(due, _)| due);
+                [due, self.here.timeout()].into_iter().flatten().min()
+            }
         }
     }
 
     /// The time of [`Turns::poll_timeout`] has come. Also once at the start: it takes up what the store had under way.
     pub fn wake(&mut self, now: MonoTime) {
+        if self.busy.is_some() {
+            return; // the turn's end tries again
+        }
         let Some(it) = &mut self.read_only else {
+            for node in self.here.late(now) {
+                self.outbox.close(&node);
+            }
             return self.engine.handle(now, Input::Timeout);
         };
-        it.probe_at = now + PROBE;
-        if self.store.probe().is_ok() && (!self.stale || self.reload(now).is_ok()) {
-            tracing::info!("the database can be written again");
-            self.read_only = None;
-            self.engine.handle(now, Input::Timeout); // takes up what the store has under way
+        it.probe_at = now + it.pause;
+        it.pause = (it.pause * 2).min(PROBE_MAX);
+        match self.store.probe() {
+            Ok(()) if !self.stale || self.reload(now).is_ok() => {
+                tracing::info!("the database can be written again");
+                self.read_only = None;
+                self.resume(now);
+            }
+            Ok(()) => {}
+            Err(error) => tracing::debug!(%error, "the database cannot be written yet"),
         }
+    }
+
+    /// The engine was built again: it is told who is there, and takes up what the store has under way.
+    fn resume(&mut self, now: MonoTime) {
+        for resumed in self.here.resume(now) {
+            match resumed {
+                Resumed::Ended { node } => self.outbox.close(&node),
+                Resumed::Connected { node, connection } => drop(self.is_here(now, node, connection)),
+                Resumed::Greeted { node, connection, hello } => {
+                    if self.is_here(now, node.clone(), connection) {
+                        let message = Up::Hello(hello);
+                        self.engine.handle(now, Input::Received { node, connection, message });
+                    }
+                }
+            }
+        }
+        self.engine.handle(now, Input::Timeout);
     }
 
     /// Somebody is about to look: what is shown says how long it has been so.
     pub fn pass(&mut self, now: MonoTime) {
-        if self.read_only.is_none() {
+        if self.read_only.is_none() && self.busy.is_none() {
             self.engine.handle(now, Input::Timeout);
         }
     }
@@ -148,62 +236,95 @@ impl<S: Store, O: Outbox> Turns<S, O> {
 
     /// A node is here; one that was revoked since it was let in is sent away.
     pub fn connected(&mut self, now: MonoTime, node: NodeId, connection: u64) {
-        if self.engine.node_seal(&node).is_none() {
-            self.outbox.close(&node);
-            return;
+        self.here.connected(node.clone(), connection);
+        if self.is_here(now, node.clone(), connection) {
+            self.seen.insert(node);
         }
-        self.here.insert(node.clone(), connection);
-        self.seen.push(node.clone());
-        self.engine.handle(now, Input::Connected { node, connection });
+    }
+
+    fn is_here(&mut self, now: MonoTime, node: NodeId, connection: u64) -> bool {
+        let is_known = self.engine.node_seal(&node).is_some();
+        if is_known {
+            self.engine.handle(now, Input::Connected { node, connection });
+        } else {
+            self.here.ended(&node);
+            self.outbox.close(&node);
+        }
+        is_known
     }
 
     /// One of a node's connections is gone.
     pub fn disconnected(&mut self, now: MonoTime, node: NodeId, connection: u64) {
-        if self.here.get(&node) == Some(&connection) {
-            self.here.remove(&node);
-        }
-        self.seen.push(node.clone());
+        self.here.disconnected(&node, connection);
+        self.seen.insert(node.clone());
         self.engine.handle(now, Input::Disconnected { node, connection });
     }
 
-    /// A node said something.
+    /// A node said something. While nothing can be written it is not heard: it says it again afterwards.
     pub fn received(&mut self, now: MonoTime, node: &NodeId, connection: u64, messages: Vec<Up>) {
+        let deaf = self.read_only.is_some();
         for message in messages {
-            self.engine.handle(now, Input::Received { node: node.clone(), connection, message });
+            if self.here.says(node, connection, &message, deaf) {
+                self.engine.handle(now, Input::Received { node: node.clone(), connection, message });
+            }
         }
     }
 
     /// Commits what the inputs of this turn led to, then lets it leave; again until nothing follows.
     pub fn turn_over(&mut self, now: MonoTime) -> Told {
+        self.goes_on = false;
         // An engine that knows of what is not durable writes nothing, also when the disk takes it again.
-        while !self.stale {
-            let (mut effects, mut ended) = (Vec::new(), Vec::new());
-            let seen = std::mem::take(&mut self.seen);
-            let engine = &mut self.engine;
-            let mut changes = std::iter::from_fn(|| {
-                loop {
-                    match engine.poll_effect()? {
-                        Effect::Persist(change) => {
-                            if let Change::StackRemoved { name, traversal, .. } = &change {
-                                ended.push((name.clone(), *traversal));
-                            }
-                            return Some(change);
-                        }
-                        other => effects.push(other),
-                    }
+        while self.read_only.is_none() && !self.stale {
+            let (commit, until) = match self.busy.take_if(|it| now >= it.retry_at) {
+                Some(it) => (it.commit, it.until),
+                None if self.busy.is_some() => break,
+                None => (self.next_commit(), now + BUSY_MAX),
+            };
+            let follows = match self.commit(commit) {
+                Ok(effects) => self.let_leave(now, effects),
+                Err((commit, error)) if commit.may_wait(&error) && now < until => {
+                    tracing::warn!(%error, "the database is busy; a commit waits");
+                    self.busy = Some(Busy { commit, retry_at: now + BUSY_PAUSE, until });
+                    break;
                 }
-            });
-            if let Err(error) = self.store.commit(&mut changes, &seen) {
-                self.cannot_write(now, &error);
-                break;
-            }
-            self.told.ended.extend(ended);
-            let follows = self.let_leave(now, effects);
+                Err((_, error)) => {
+                    self.cannot_write(now, &error);
+                    false
+                }
+            };
             if !follows {
                 break;
             }
         }
         std::mem::take(&mut self.told)
+    }
+
+    /// Up to the first change of the next commit.
+    fn next_commit(&mut self) -> Box<Commit> {
+        let mut commit =
+            Commit { seen: std::mem::take(&mut self.seen).into_iter().collect(), ..Commit::default() };
+        commit.first = commit.next(&mut self.engine);
+        Box::new(commit)
+    }
+
+    /// What may leave now. If the database is busy, the commit is as it was.
+    fn commit(&mut self, mut commit: Box<Commit>) -> Result<Vec<Effect>, (Box<Commit>, StoreError)> {
+        if commit.first.is_some() || !commit.seen.is_empty() {
+            let seen = std::mem::take(&mut commit.seen);
+            let engine = &mut self.engine;
+            let has_first = commit.first.is_some();
+            let mut changes = std::iter::from_fn(|| commit.first.take().or_else(|| commit.next(engine)));
+            let written = self.store.commit(&mut changes, &seen);
+            (commit.seen, commit.is_taken) = (seen, has_first && commit.first.is_none());
+            if let Err(error) = written {
+                return Err((commit, error));
+            }
+        }
+        self.told.ended.append(&mut commit.ended);
+        for (node, key) in commit.keys {
+            self.keys.set(node, key);
+        }
+        Ok(commit.effects)
     }
 
     /// Carries out what had to wait for the commit; true if that led to new inputs.
@@ -214,16 +335,13 @@ impl<S: Store, O: Outbox> Turns<S, O> {
             match effect {
                 Effect::Persist(_) => {} // committed above
                 Effect::Send { node, connection, message } => {
+                    self.here.told(&node, &message);
                     outgoing.entry((node, connection)).or_default().push(message);
                 }
                 Effect::SendChunk { node, connection, digest, offset } => {
-                    let bytes = self.store.content(digest, offset, wire::CHUNK_MAX).unwrap_or_else(|error| {
-                        tracing::warn!(%node, %error, "a content cannot be read");
-                        None
-                    });
-                    let chunk = Down::Chunk { digest, offset, bytes: bytes.unwrap_or_default() };
-                    outgoing.entry((node, connection)).or_default().push(chunk);
+                    self.outbox.send_chunk(Grant { node, connection, digest, offset });
                 }
+                Effect::Warn(what) => tracing::warn!("{what}"),
                 Effect::Close { node } => self.outbox.close(&node),
                 Effect::Answer { id, answer } => {
                     // Who has the name from now on has other keys: the old ones get no more jobs.
@@ -253,23 +371,75 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         Source::parse(text).map_err(|errors| errors.to_string())
     }
 
-    /// The disk is full, or worse: forget what is not durable, say so, and serve reads only.
+    /// Forgets what is not durable and says so. What agents said is said again: none of them is sent away.
     fn cannot_write(&mut self, now: MonoTime, error: &StoreError) {
-        let advice = match error {
-            StoreError::Full { .. } => "raise that and restart it",
-            StoreError::Sqlite(_) | StoreError::Key(_) | StoreError::Format(_) => "free space on its disk",
-        };
-        let why = format!("the controller cannot write and is read-only: {error}; {advice}");
+        let why = why(error);
         tracing::error!("{why}");
         for id in std::mem::take(&mut self.open) {
             self.told.answers.push((id, Err(Refusal::Unavailable(why.clone()))));
         }
-        for node in self.here.keys() {
-            self.outbox.close(node);
-        }
-        if let Err(error) = self.reload(now) {
+        let reloaded = self.reload(now);
+        if let Err(error) = &reloaded {
             tracing::error!(%error, "the database cannot be read either");
         }
-        self.read_only = Some(ReadOnly { why, probe_at: now + PROBE });
+        let pause = match error.failure() {
+            Failure::Mistake => self.mistakes.made(now),
+            Failure::Full | Failure::Busy | Failure::Broken => Some(PROBE_FIRST),
+        };
+        let pause = if reloaded.is_err() { pause.or(Some(PROBE_FIRST)) } else { pause };
+        let Some(pause) = pause else {
+            self.goes_on = true;
+            return self.resume(now);
+        };
+        self.read_only = Some(ReadOnly { why, probe_at: now + pause, pause: PROBE_FIRST });
+        // Operators see who is there meanwhile.
+        for (node, connection) in self.here.connections() {
+            self.engine.handle(now, Input::Connected { node, connection });
+        }
+    }
+}
+
+/// For operators: what is wrong, and what to do.
+fn why(error: &StoreError) -> String {
+    let advice = match (error.failure(), error) {
+        (Failure::Full, StoreError::Full { .. }) => "raise that and restart it",
+        (Failure::Full, _) => "free space on its disk",
+        (Failure::Busy, _) => "another program holds the database: end it",
+        (Failure::Broken, _) => "look after its disk; if the database is damaged, restore a backup",
+        (Failure::Mistake, _) => {
+            return format!(
+                "the controller made a mistake, and nothing of what was asked for is done: {error}; please report it"
+            );
+        }
+    };
+    format!("the controller cannot write and is read-only: {error}; {advice}")
+}
+
+impl Commit {
+    fn may_wait(&self, error: &StoreError) -> bool {
+        error.failure() == Failure::Busy && !self.is_taken
+    }
+
+    /// The next change; what has to wait for the commit is kept.
+    fn next(&mut self, engine: &mut Engine) -> Option<Change> {
+        loop {
+            match engine.poll_effect()? {
+                Effect::Persist(change) => {
+                    match &change {
+                        Change::StackRemoved { name, traversal, .. } => {
+                            self.ended.push((name.clone(), *traversal));
+                        }
+                        Change::Node(node) => {
+                            let key = (!node.revoked).then_some(node.seal_public);
+                            self.keys.push((node.name.clone(), key));
+                        }
+                        Change::NodeRemoved(name) => self.keys.push((name.clone(), None)),
+                        _ => {}
+                    }
+                    return Some(change);
+                }
+                other => self.effects.push(other),
+            }
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! Link 1: the controller is itself the MQTT 5 endpoint its agents connect to. Nothing is in between.
 //!
 //! ```text
-//!   socket ─ place? ─ TLS 1.3 ─ certificate? ─ CONNECT ─ NodeKey? ─ Connected ─ session ─ Disconnected
+//!   socket ─ place? ─ TLS 1.3 ─ certificate? ─ CONNECT ─ key? ─ Connected ─ session ─ Disconnected
 //!               │                     └ none: one per address, join topics only, seconds only
-//!               └ too many of one address: closed at once
+//!               └ full: whoever waits longest of the address with most places has to go
 //! ```
 //!
 //! A strict subset of MQTT 5 (see `frame`): what is not needed is refused with MQTT's own reason. One task per
@@ -14,13 +14,16 @@
 
 mod admission;
 mod connection;
+mod contents;
 mod frame;
 mod heartbeats;
 mod joining;
+mod metered;
 mod outbound;
 mod quiet;
 mod reason;
 mod registry;
+mod room;
 mod session;
 mod stream;
 mod tls;
@@ -28,6 +31,7 @@ mod tls;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -36,18 +40,20 @@ use muster_shared::model::Down;
 use muster_shared::seal::Nonce;
 use muster_shared::wire::{self, WireError};
 use tokio::net::{TcpListener, TcpSocket};
-use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use self::admission::Places;
+use self::admission::{Lobby, Places};
+use self::contents::Contents;
+pub use self::contents::{Grant, ReadContent};
 use self::heartbeats::Heartbeats;
 use self::quiet::Quiet;
 use self::reason::{Reason, Refusal};
 use self::registry::{Peer, Registry};
-use super::LinkEvent;
+use super::Keys;
+use super::intake::Feed;
 use crate::pki::Pki;
 
 /// What waits in the kernel to be accepted: a storm of reconnects. Linux cuts it to `net.core.somaxconn`.
@@ -68,6 +74,8 @@ pub struct DirectConfig {
     pub names: Vec<String>,
     /// The bounds.
     pub limits: Limits,
+    /// Of the nodes that may come in; the driver keeps it.
+    pub keys: Keys,
 }
 
 /// Bounds on what clients may take.
@@ -75,9 +83,11 @@ pub struct DirectConfig {
 pub struct Limits {
     /// Nodes connected at a time.
     pub connections: usize,
-    /// Connections at a time that are not let in yet; more wait in the kernel's backlog.
+    /// Connections at a time that are not let in yet; with more, others have to leave.
     pub handshakes: usize,
-    /// As many of them from one address; more are closed at once. Many nodes may share one address.
+    /// Of those, for addresses from which a node came lately.
+    pub handshakes_kept: usize,
+    /// As many of them from one address. Many nodes may share one.
     pub handshakes_per_address: usize,
     /// For the TLS handshake.
     pub handshake: Duration,
@@ -102,6 +112,7 @@ impl Default for Limits {
         Self {
             connections: 20_000,
             handshakes: 4096,
+            handshakes_kept: 1024,
             handshakes_per_address: 1024,
             handshake: Duration::from_secs(10),
             connect: Duration::from_secs(10),
@@ -112,6 +123,16 @@ impl Default for Limits {
             keep_alive: Duration::from_secs(600),
             queue_packets: 4096,
             queue_bytes: 8 * 1024 * 1024,
+        }
+    }
+}
+
+impl Limits {
+    fn lobby(&self) -> room::Bounds {
+        room::Bounds {
+            places: self.handshakes,
+            kept: self.handshakes_kept.min(self.handshakes),
+            per_address: self.handshakes_per_address,
         }
     }
 }
@@ -134,43 +155,49 @@ pub struct LinkHandle {
 /// What all connections share.
 struct Shared {
     pki: Arc<Pki>,
-    events: mpsc::Sender<LinkEvent>,
+    feed: Feed,
     limits: Limits,
     acceptor: TlsAcceptor,
     registry: Registry,
     heartbeats: Heartbeats,
+    lobby: Arc<Lobby>,
+    contents: Contents,
+    keys: Keys,
     joiners: Arc<Places>,
     /// Connections that are over and are still told why.
     farewells: Semaphore,
     refusals: Quiet,
+    /// Of clocks that differ.
+    clocks: Quiet,
 }
 
 impl DirectLink {
-    /// Listens, and tells `events` what happens. While there is no room in `events`, those that have something
-    /// to say wait, each for itself.
+    /// Listens, and puts what happens into `feed`. Who said something says nothing more before the driver has taken it.
     ///
     /// # Errors
     /// The address cannot be listened on, or the server's certificate cannot be made.
-    pub async fn start(
-        config: DirectConfig,
-        pki: Arc<Pki>,
-        events: mpsc::Sender<LinkEvent>,
-    ) -> io::Result<DirectLink> {
+    pub async fn start(config: DirectConfig, pki: Arc<Pki>, feed: Feed) -> io::Result<DirectLink> {
         let socket = if config.listen.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
         socket.set_reuseaddr(true)?;
         socket.bind(config.listen)?;
         let listener = socket.listen(BACKLOG)?;
         let local_addr = listener.local_addr()?;
+        let nonce = pki.nonce().map_err(io::Error::other)?;
+        let seed = nonce.iter().fold(0u64, |seed, byte| seed << 5 ^ u64::from(*byte));
         let shared = Arc::new(Shared {
             acceptor: tls::acceptor(Arc::clone(&pki), config.names)?,
             registry: Registry::new(config.limits.connections),
             heartbeats: Heartbeats::default(),
+            lobby: Lobby::new(config.limits.lobby(), seed),
+            contents: Contents::default(),
+            keys: config.keys,
             joiners: Places::new(1),
             farewells: Semaphore::new(FAREWELLS),
             refusals: Quiet::default(),
+            clocks: Quiet::default(),
             limits: config.limits,
             pki,
-            events,
+            feed,
         });
         let (stop, stopping) = watch::channel(false);
         let (done, stopped) = watch::channel(false);
@@ -203,8 +230,13 @@ impl LinkHandle {
         if peer.connection != connection || messages.is_empty() {
             return;
         }
-        match self.pack(&peer, messages) {
-            Ok(packets) => peer.outbound.push(packets),
+        match self.shared.pack(&peer, messages) {
+            Ok(packets) => {
+                peer.outbound.push(packets);
+                if messages.iter().any(|message| matches!(message, Down::Welcome(_))) {
+                    peer.welcomed.store(true, Ordering::Release);
+                }
+            }
             // Each for itself then, so that only the one that cannot be sent is not.
             Err(_) if messages.len() > 1 => {
                 messages
@@ -213,6 +245,16 @@ impl LinkHandle {
             }
             Err(error) => tracing::error!(%node, %error, "a message cannot be sent"),
         }
+    }
+
+    /// The node is sent this part of a content, once [`LinkHandle::serve_contents`] was called. Never waits.
+    pub fn send_chunk(&self, grant: Grant) {
+        self.shared.contents.grant(grant);
+    }
+
+    /// Serves contents from now on.
+    pub fn serve_contents(&self, read: &ReadContent) {
+        self.shared.serve_contents(read);
     }
 
     /// Closes a node's connection, if it has one: it was revoked.
@@ -226,14 +268,27 @@ impl LinkHandle {
     /// quickest while the events are still taken, or their receiver is gone.
     pub async fn shutdown(&self) {
         self.stop.send_replace(true);
+        self.ended().await;
+    }
+
+    /// Waits until nobody is let in any more; before [`LinkHandle::shutdown`] only by a mistake of ours.
+    pub async fn ended(&self) {
         // An error means that the task is gone, which is what is waited for.
         let _ = self.stopped.clone().wait_for(|stopped| *stopped).await;
     }
+}
 
+impl std::fmt::Debug for LinkHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LinkHandle")
+    }
+}
+
+impl Shared {
     fn pack(&self, peer: &Peer, messages: &[Down]) -> Result<Vec<Vec<u8>>, WireError> {
         let mut random = true;
         let packets = wire::pack(&peer.seal, messages, || {
-            self.shared.pki.nonce().unwrap_or_else(|_| {
+            self.pki.nonce().unwrap_or_else(|_| {
                 random = false;
                 Nonce::default()
             })
@@ -245,23 +300,12 @@ impl LinkHandle {
         }
         Ok(packets)
     }
-}
 
-impl std::fmt::Debug for LinkHandle {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("LinkHandle")
-    }
-}
-
-impl Shared {
     /// Never ends.
     async fn hand_heartbeats_on(&self) {
-        let deliver = |node, connection, heartbeat| {
-            let event = LinkEvent::Received { node, connection, messages: vec![heartbeat] };
-            // Without a driver they are moot.
-            !matches!(self.events.try_send(event), Err(TrySendError::Full(_)))
-        };
-        self.heartbeats.run(deliver).await;
+        self.heartbeats
+            .run(|node, connection, heartbeat| self.feed.received_alone(node, connection, heartbeat))
+            .await;
     }
 }
 
@@ -274,8 +318,6 @@ pub fn count_packets(bytes: &[u8]) -> usize {
 }
 
 async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stopping: watch::Receiver<bool>) {
-    let handshakes = Arc::new(Semaphore::new(shared.limits.handshakes));
-    let places = Places::new(shared.limits.handshakes_per_address);
     let mut tasks = JoinSet::new();
     let heartbeats = Arc::clone(&shared);
     let handing_on = tokio::spawn(async move { heartbeats.hand_heartbeats_on().await });
@@ -284,16 +326,14 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stopping: watch:
         let _ = stopping.wait_for(|stop| *stop).await;
     });
     loop {
-        let arrival = async {
-            let permit = Arc::clone(&handshakes).acquire_owned().await.expect("it is never closed");
-            (permit, listener.accept().await)
-        };
-        let (permit, accepted) = tokio::select! {
-            arrival = arrival => arrival,
+        // Those that ended first: else they pile up behind arrivals.
+        while let Some(ended) = tasks.try_join_next() {
+            note(ended);
+        }
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
             Some(ended) = tasks.join_next() => {
-                if let Err(error) = ended {
-                    tracing::error!(%error, "a connection's task failed");
-                }
+                note(ended);
                 continue;
             }
             () = stop.as_mut() => break,
@@ -309,15 +349,15 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stopping: watch:
             }
         };
         let remote = remote.ip();
-        let Some(place) = places.take(remote) else {
+        let Some((waiting, leave)) = shared.lobby.arrive(remote) else {
             if let Some(missed) = shared.refusals.tell() {
-                tracing::warn!(%remote, missed, "too many connections of one address");
+                tracing::warn!(%remote, missed, "too many connections wait to be let in");
             }
             continue;
         };
         // Jobs are small and wait for nothing; without it they would wait for acknowledgements.
         if socket.set_nodelay(true).is_ok() {
-            tasks.spawn(connection::serve(Arc::clone(&shared), socket, remote, (permit, place)));
+            tasks.spawn(connection::serve(Arc::clone(&shared), socket, remote, waiting, leave));
         }
     }
     drop(listener);
@@ -326,4 +366,10 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stopping: watch:
     let all = async { while tasks.join_next().await.is_some() {} };
     // Those that have not come in, and those that do not listen, are cut off.
     let _ = timeout(STOP, all).await;
+}
+
+fn note(ended: Result<(), JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(%error, "a connection's task failed");
+    }
 }

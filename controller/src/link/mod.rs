@@ -4,11 +4,15 @@
 //! is sent again by the resync that follows the node's `Hello`. So nothing here is durable, and a packet may be
 //! dropped at any time.
 //!
-//! Absent: what a message means, which token is good, which node is revoked. The driver answers that.
+//! Absent: what a message means, which token is good, which node is revoked. The driver answers that; for the last it
+//! keeps a table of keys. What a node may fetch is the driver's to say as well; the link reads and sends it.
 
 pub mod direct;
+pub mod intake;
+mod keys;
 
-pub use direct::{DirectConfig, DirectLink, Limits, LinkHandle};
+pub use direct::{DirectConfig, DirectLink, Grant, Limits, LinkHandle, ReadContent};
+pub use keys::Keys;
 
 use std::time::Duration;
 
@@ -25,7 +29,7 @@ use tokio::sync::oneshot;
 /// [`Disconnected`](Self::Disconnected) of the older: the higher number is the newer.
 #[derive(Debug)]
 pub enum LinkEvent {
-    /// A node is here. It may have been revoked since [`NodeKey`](Self::NodeKey) was answered: then close it.
+    /// A node is here. It may have been revoked since its key was looked up: then close it.
     Connected {
         /// Which node.
         node: NodeId,
@@ -55,14 +59,6 @@ pub enum LinkEvent {
         ask: JoinAsk,
         /// The grant, or why not.
         reply: oneshot::Sender<Result<JoinGrant, NotJoined>>,
-    },
-    /// Someone has a certificate of this node, or says it lost it: which key does the node have? `None` if it
-    /// is unknown or revoked.
-    NodeKey {
-        /// Which node.
-        node: NodeId,
-        /// Its sealing key.
-        reply: oneshot::Sender<Option<SealPublic>>,
     },
 }
 

@@ -1,10 +1,14 @@
 //! How large the database may get.
 
+use super::sqlite::int;
 use super::{Sqlite, StoreError};
 
 /// Free pages without which nothing is written: a commit may need that many, and a probe that found one would let the
 /// controller fail again at once.
 const SPARE_PAGES: u64 = 256;
+
+/// Room for which a probe asks at most: what needs more is one operator's request, which the site does not wait for.
+const ROOM_MAX: u64 = 64 << 20;
 
 /// Bounds of the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +67,17 @@ impl Sqlite {
         Ok(())
     }
 
+    /// Whether there is room for the commit that failed: it is written and removed again, and its pages stay free.
+    pub(super) fn try_room(&self) -> Result<(), StoreError> {
+        let bytes = self.wants.min(ROOM_MAX);
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.db().execute("INSERT OR REPLACE INTO meta VALUES ('room', zeroblob(?1))", [int(bytes)])?;
+        self.db().execute("DELETE FROM meta WHERE key = 'room'", [])?;
+        Ok(())
+    }
+
     fn pragma(&self, name: &str) -> Result<u64, StoreError> {
         let value: i64 = self.db().pragma_query_value(None, name, |row| row.get(0))?;
         Ok(value.unsigned_abs())
@@ -75,7 +90,7 @@ mod tests {
     use muster_shared::model::ContentDigest;
 
     use super::*;
-    use crate::store::Store as _;
+    use crate::store::{Failure, Store as _};
 
     fn store(bounds: Bounds) -> (tempfile::TempDir, Sqlite) {
         let dir = tempfile::tempdir().unwrap();
@@ -113,6 +128,25 @@ mod tests {
             .unwrap();
         store.probe().unwrap();
         content(&mut store, 0).unwrap();
+    }
+
+    #[test]
+    fn a_probe_asks_for_the_room_of_the_commit_that_failed() {
+        let (_dir, mut store) = store(Bounds { bytes: 8 << 20, ..Bounds::default() });
+        (0..3).for_each(|number| content(&mut store, number).unwrap());
+        let large = || {
+            let digest = ContentDigest::of(b"large");
+            std::iter::once(Change::Content { digest, bytes: vec![7; 6 << 20].into() })
+        };
+        store.probe().unwrap();
+        let error = store.commit(&mut large(), &[]).unwrap_err();
+        assert_eq!(error.failure(), Failure::Full, "{error}");
+        assert!(error.to_string().contains("content"), "there is room, but not for this: {error}");
+        store.has_room().unwrap();
+        assert_eq!(store.probe().unwrap_err().failure(), Failure::Full, "writable, and full again at once");
+        store.db().execute("DELETE FROM content_pieces", []).unwrap();
+        store.probe().unwrap();
+        store.commit(&mut large(), &[]).unwrap();
     }
 
     #[test]

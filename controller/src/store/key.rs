@@ -264,6 +264,23 @@ impl KeyFile {
         }
     }
 
+    /// The key of this name, in whichever of the two files it is. Nothing is changed: a change of keys may be under way.
+    ///
+    /// # Errors
+    /// [`KeyError`]
+    pub fn find(&self, wanted: KeyId) -> Result<DataKey, KeyError> {
+        if let Ok(Some(next)) = read(&self.next())
+            && next.id() == wanted
+        {
+            return Ok(next);
+        }
+        match read(&self.0)? {
+            Some(key) if key.id() == wanted => Ok(key),
+            Some(key) => Err(KeyError::Wrong { path: self.0.clone(), found: key.id(), wanted }),
+            None => Err(KeyError::Missing { path: self.0.clone(), id: wanted }),
+        }
+    }
+
     /// Writes the key that is to follow beside the present one, durably.
     ///
     /// # Errors

@@ -15,6 +15,7 @@ use muster_template::{DriftPolicy, Environment, Policies};
 use rusqlite::types::{FromSql, Type, ValueRef};
 use rusqlite::{Connection, Row};
 
+use super::aside::Aside;
 use super::convert::digest_of;
 use super::key::DataKey;
 use super::sealed::{ATTRIBUTES, Column, ENVIRONMENTS, HIDDEN_DIGESTS, OUTPUTS, SPEC, open, open_text};
@@ -25,6 +26,7 @@ pub(super) fn load(store: &mut Sqlite) -> Result<Snapshot, StoreError> {
     let mut snapshot = Snapshot::default();
     let key = store.key();
     let mut stacks = Vec::new();
+    let mut aside = Aside::default();
     {
         let db = store.db();
         let mut select = db.prepare(
@@ -32,12 +34,21 @@ pub(super) fn load(store: &mut Sqlite) -> Result<Snapshot, StoreError> {
             "SELECT *, (SELECT coalesce(max(number), 0) FROM events WHERE stack_id = stacks.id) AS last_event
              FROM stacks ORDER BY id",
         )?;
-        for stack in select.query_map([], |row| stack(row, &key))? {
-            stacks.push(stack?);
+        let mut rows = select.query([])?;
+        while let Some(row) = rows.next()? {
+            match stack(row, &key) {
+                Ok(stack) => stacks.push(stack),
+                Err(error) => aside.stack(row, &error),
+            }
         }
         let mut select = db.prepare(RESOURCES)?;
-        for resource in select.query_map([], |row| resource(row, &key))? {
-            snapshot.resources.push(resource?);
+        let mut rows = select.query([])?;
+        while let Some(row) = rows.next()? {
+            match resource(row, &key) {
+                Ok(resource) if aside.stacks.contains(&resource.stack) => {}
+                Ok(resource) => snapshot.resources.push(resource),
+                Err(error) => aside.resource(row, &error),
+            }
         }
         let mut select = db.prepare("SELECT needed_by, resource_id FROM graph")?;
         for edge in select.query_map([], |row| Ok((unsigned(row, 0)?, unsigned(row, 1)?)))? {
@@ -48,14 +59,23 @@ pub(super) fn load(store: &mut Sqlite) -> Result<Snapshot, StoreError> {
             snapshot.nodes.push(node?);
         }
         let mut select = db.prepare("SELECT * FROM tokens")?;
-        for token in select.query_map([], token)? {
-            snapshot.tokens.push(token?);
+        let mut rows = select.query([])?;
+        while let Some(row) = rows.next()? {
+            match token(row) {
+                Ok(token) => snapshot.tokens.push(token),
+                Err(error) => tracing::error!("a join token cannot be read and is not valid: {error}"),
+            }
         }
         let mut select = db.prepare("SELECT name, digest FROM contents")?;
         for content in select.query_map([], |row| Ok((row.get(0)?, row.get::<_, Vec<u8>>(1)?)))? {
             let (name, sealed) = content?;
             snapshot.contents.push(ContentDigest(digest_of(&key, &name, &sealed)?));
         }
+        // The engine removes those that no row names, and it does not see the rows that are kept aside.
+        if aside.is_any {
+            snapshot.contents.clear();
+        }
+        snapshot.damaged = aside.damaged;
         let meta = |key: &str| {
             db.query_row("SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?1", [key], |row| {
                 unsigned(row, 0)

@@ -2,18 +2,23 @@
 //!
 //! Absent: decisions. What is written, and in which order, is the engine's affair; when, the driver's.
 
+mod aside;
+pub mod backup;
 mod bounds;
 mod convert;
+mod failure;
 mod flow;
 mod intent;
 mod key;
 mod load;
+mod name;
 mod read;
 mod sealed;
 mod sqlite;
 mod text;
 
 pub use bounds::Bounds;
+pub use failure::Failure;
 pub use key::{DataKey, KEY_FILE, KeyError, KeyFile, KeyId};
 pub use read::{EventRow, Reader, RevisionRow, Times};
 pub use sqlite::Sqlite;
@@ -21,7 +26,6 @@ pub(crate) use sqlite::rfc3339;
 
 use muster_engine::record::Change;
 use muster_engine::{Snapshot, SourceText};
-use muster_shared::model::ContentDigest;
 use muster_shared::{Epoch, NodeId, StackName};
 use thiserror::Error;
 
@@ -37,6 +41,14 @@ pub enum StoreError {
         /// The bound.
         bytes: u64,
     },
+    /// One change of a commit that was refused.
+    #[error("{change} cannot be written: {source}")]
+    Change {
+        /// Which, without its content.
+        change: String,
+        /// Why.
+        source: Box<StoreError>,
+    },
     /// Of the data key.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -50,7 +62,7 @@ pub trait Store {
     /// Makes all changes durable together, or none. `seen` are nodes that were there just now.
     ///
     /// # Errors
-    /// [`StoreError`]; then nothing was written.
+    /// [`StoreError`]; then nothing was written. If the failure is [`Failure::Busy`], nothing of `changes` was taken.
     fn commit(
         &mut self,
         changes: &mut dyn Iterator<Item = Change>,
@@ -69,7 +81,7 @@ pub trait Store {
     /// [`StoreError`]
     fn next_epoch(&mut self) -> Result<Epoch, StoreError>;
 
-    /// Whether something can be written.
+    /// Whether something can be written; after a commit for which there was no room, whether there is room for it.
     ///
     /// # Errors
     /// [`StoreError`]
@@ -80,17 +92,6 @@ pub trait Store {
     /// # Errors
     /// [`StoreError`]
     fn source(&mut self, stack: &StackName, revision: u32) -> Result<Option<SourceText>, StoreError>;
-
-    /// Part of a content, at most `length` bytes; none if it is not kept.
-    ///
-    /// # Errors
-    /// [`StoreError`]
-    fn content(
-        &mut self,
-        digest: ContentDigest,
-        offset: u64,
-        length: usize,
-    ) -> Result<Option<Vec<u8>>, StoreError>;
 }
 
 #[cfg(test)]

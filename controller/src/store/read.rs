@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use muster_engine::SourceText;
 use muster_shared::StackName;
+use muster_shared::model::ContentDigest;
 use muster_shared::model::flow::FlowId;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 use serde::{Deserialize, Serialize};
 
 use super::StoreError;
+use super::convert::read_content;
 use super::key::DataKey;
 use super::sealed::{Column, ENVIRONMENTS, FILES, PARAMETERS, TEMPLATE, open_text};
 
@@ -94,6 +96,19 @@ impl Reader {
         self.with(|db| source(db, &self.key, stack, revision))
     }
 
+    /// Part of a content, at most `length` bytes; none if it is not kept.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn content(
+        &self,
+        digest: ContentDigest,
+        offset: u64,
+        length: usize,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        self.with(|db| read_content(db, &self.key, &digest.0, offset, length))
+    }
+
     /// Since when an entry of a flow table is as it is, RFC 3339 UTC; `settled` is its write, if that has come to its
     /// end on the device.
     ///
@@ -146,12 +161,13 @@ impl Reader {
     ///
     /// # Errors
     /// [`StoreError`]
-    pub fn events(&self, stack: u64, after: u64, limit: u32) -> Result<Vec<EventRow>, StoreError> {
+    pub fn events(&self, stack: u64, after: u64, limit: usize) -> Result<Vec<EventRow>, StoreError> {
         self.with(|db| {
             let mut select = db.prepare_cached(
                 "SELECT number, time, resource, physical_id, action, status, reason FROM events
                  WHERE stack_id = ?1 AND number > ?2 ORDER BY number LIMIT ?3",
             )?;
+            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
             let (stack, after) = (super::sqlite::int(stack), super::sqlite::int(after));
             let rows = select.query_map(params![stack, after, limit], |row| {
                 Ok(EventRow {
@@ -165,6 +181,18 @@ impl Reader {
                 })
             })?;
             Ok(rows.collect::<Result<_, _>>()?)
+        })
+    }
+
+    /// The id of a stack.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn stack_id(&self, stack: &StackName) -> Result<Option<u64>, StoreError> {
+        self.with(|db| {
+            let mut select = db.prepare_cached("SELECT id FROM stacks WHERE name = ?1")?;
+            let id = select.query_row([stack.as_str()], |row| row.get::<_, i64>(0)).optional()?;
+            Ok(id.map(i64::unsigned_abs))
         })
     }
 

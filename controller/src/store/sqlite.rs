@@ -10,17 +10,16 @@ use muster_engine::record::{
     StackRecord, action_str, type_text,
 };
 use muster_engine::{Hook, SourceText};
-use muster_shared::model::ContentDigest;
 use muster_shared::{Epoch, NodeId, StackName};
 use muster_template::DriftPolicy;
-use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Transaction, params};
+use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
-use super::convert::{put_content, read_content, remove_content, sealed_with, to_version_5};
+use super::convert::{put_content, remove_content, sealed_with, to_version_5};
 use super::key::{DataKey, KeyFile};
 use super::sealed::{
     ATTRIBUTES, ENVIRONMENTS, FILES, HIDDEN_DIGESTS, OUTPUTS, PARAMETERS, SPEC, SealedText, TEMPLATE,
 };
-use super::{Bounds, Store, StoreError};
+use super::{Bounds, Failure, Store, StoreError, name};
 
 /// Each brings the database to the next version; `user_version` counts those that were applied.
 pub(super) const SCHEMAS: [&str; 11] = [
@@ -49,6 +48,9 @@ const CHECKPOINT_PAGES: i64 = 8192;
 /// The WAL is cut back to this after a checkpoint.
 const WAL_MAX: i64 = 64 * 1024 * 1024;
 
+/// A commit waits so long for another program's lock; the driver, which has others to serve, then tries again later.
+const BUSY_WAIT: Duration = Duration::from_secs(1);
+
 /// Deleted stacks whose events are still there.
 const GONE_KEPT: usize = 20;
 
@@ -57,6 +59,8 @@ pub struct Sqlite {
     pub(super) db: Connection,
     pub(super) key: DataKey,
     pub(super) bounds: Bounds,
+    /// Bytes of the last commit, if there was no room for it.
+    pub(super) wants: u64,
 }
 
 impl Sqlite {
@@ -71,7 +75,7 @@ impl Sqlite {
             std::fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
         made.map_err(|error| StoreError::Format(format!("{} cannot be opened: {error}", path.display())))?;
         let db = Connection::open(path)?;
-        db.busy_timeout(Duration::from_secs(5))?;
+        db.busy_timeout(BUSY_WAIT)?;
         db.pragma_update(None, "journal_mode", "WAL")?;
         db.pragma_update(None, "synchronous", "FULL")?;
         db.pragma_update(None, "cache_size", -CACHE_KIB)?;
@@ -84,7 +88,7 @@ impl Sqlite {
             return Err(StoreError::Format("the database does not say which key it is sealed with".into()));
         }
         let key = KeyFile::at(key_file).open(sealed_with)?;
-        let mut store = Self { db, key, bounds: Bounds::default() };
+        let mut store = Self { db, key, bounds: Bounds::default(), wants: 0 };
         store.migrate(version)?;
         if let Err(error) = store.scrub() {
             tracing::warn!(%error, "what was deleted still lies in the database's file; it is tried again at the next start");
@@ -123,57 +127,35 @@ impl Sqlite {
         seen: &[NodeId],
     ) -> Result<(), StoreError> {
         let (now, bounds) = (now(), self.bounds);
+        // First of all: a database that is busy takes nothing of the changes.
         let transaction = self.db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        let mut bytes = 0;
+        let mut written = Ok(());
+        // Also what comes after a failure is weighed: room is wanted for all of it.
         for change in changes {
-            apply(&transaction, &self.key, &change, &now, &bounds)?;
+            bytes += name::weight(&change);
+            if written.is_ok() {
+                written = apply(&transaction, &self.key, &change, &now, &bounds).map_err(|source| {
+                    StoreError::Change { change: name::name(&change), source: Box::new(source) }
+                });
+            }
         }
-        for node in seen {
-            let mut update = transaction.prepare_cached("UPDATE nodes SET last_seen = ?2 WHERE name = ?1")?;
-            update.execute(params![node.as_str(), now])?;
-        }
-        transaction.commit()?;
-        Ok(())
+        let written = written.and_then(|()| {
+            for node in seen {
+                let mut update =
+                    transaction.prepare_cached("UPDATE nodes SET last_seen = ?2 WHERE name = ?1")?;
+                update.execute(params![node.as_str(), now])?;
+            }
+            Ok(transaction.commit()?)
+        });
+        let is_full = written.as_ref().is_err_and(|error| error.failure() == Failure::Full);
+        self.wants = if is_full { bytes } else { 0 };
+        written
     }
 
     pub(super) fn db(&self) -> &Connection {
         &self.db
     }
-
-    /// Copies the whole database at `path`, and the site's keys from `keys`, to a new file; the controller may be running.
-    /// What is sealed stays so: the data key is neither needed nor copied.
-    ///
-    /// # Errors
-    /// [`StoreError`], also when the file exists; what was written of it is removed.
-    pub fn backup(path: &Path, keys: &Path, to: &Path) -> Result<(), StoreError> {
-        let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-        db.busy_timeout(Duration::from_secs(5))?;
-        let failed = |error| StoreError::Format(format!("cannot write {}: {error}", to.display()));
-        // The keys are in it: for the owner's eyes only, from the first byte.
-        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(to).map_err(failed)?;
-        let copied = copy(&db, keys, to);
-        if copied.is_err() {
-            std::fs::remove_file(to).map_err(failed)?;
-        }
-        copied
-    }
-}
-
-fn copy(db: &Connection, keys: &Path, to: &Path) -> Result<(), StoreError> {
-    let mut target = Connection::open(to)?;
-    // All pages in one step: a consistent copy, and the writer is not held up, for this is WAL.
-    rusqlite::backup::Backup::new(db, &mut target)?.step(-1)?;
-    target.pragma_update(None, "journal_mode", "DELETE")?;
-    let unreadable = |error| StoreError::Format(format!("the site's keys cannot be read: {error}"));
-    let transaction = target.transaction()?;
-    transaction.execute_batch("CREATE TABLE keys (file TEXT PRIMARY KEY, bytes BLOB NOT NULL)")?;
-    for entry in std::fs::read_dir(keys).map_err(unreadable)? {
-        let path = entry.map_err(unreadable)?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let bytes = std::fs::read(&path).map_err(unreadable)?;
-        transaction.execute("INSERT INTO keys VALUES (?1, ?2)", params![name, bytes])?;
-    }
-    transaction.commit()?;
-    Ok(())
 }
 
 impl Store for Sqlite {
@@ -182,12 +164,8 @@ impl Store for Sqlite {
         changes: &mut dyn Iterator<Item = Change>,
         seen: &[NodeId],
     ) -> Result<(), StoreError> {
-        let mut changes = changes.peekable();
-        if changes.peek().is_none() && seen.is_empty() {
-            return Ok(());
-        }
-        self.write(&mut changes, seen).map_err(|error| match self.has_room() {
-            Err(full @ StoreError::Full { .. }) => full,
+        self.write(changes, seen).map_err(|error| match self.has_room() {
+            Err(full @ StoreError::Full { .. }) if error.failure() == Failure::Full => full,
             Ok(()) | Err(_) => error,
         })
     }
@@ -208,25 +186,16 @@ impl Store for Sqlite {
     fn probe(&mut self) -> Result<(), StoreError> {
         self.has_room()?;
         self.db.execute("UPDATE meta SET value = CAST(value AS INTEGER) + 1 WHERE key = 'probe'", [])?;
-        Ok(())
+        self.try_room()
     }
 
     fn source(&mut self, stack: &StackName, revision: u32) -> Result<Option<SourceText>, StoreError> {
         Ok(super::read::source(&self.db, &self.key, stack, Some(revision))?.map(|(_, text)| text))
     }
-
-    fn content(
-        &mut self,
-        digest: ContentDigest,
-        offset: u64,
-        length: usize,
-    ) -> Result<Option<Vec<u8>>, StoreError> {
-        read_content(&self.db, &self.key, &digest.0, offset, length)
-    }
 }
 
 /// How many of [`SCHEMAS`] were applied.
-fn version(db: &Connection) -> Result<usize, StoreError> {
+pub(super) fn version(db: &Connection) -> Result<usize, StoreError> {
     let version: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let newest = SCHEMAS.len();
     usize::try_from(version).ok().filter(|version| *version <= newest).ok_or_else(|| {
@@ -284,9 +253,10 @@ fn apply(
             }
         }
         Change::Revision(revision) => put_revision(db, key, revision, now)?,
-        Change::RevisionsTrimmed { stack, below } => {
-            db.prepare_cached("DELETE FROM revisions WHERE stack_id = ?1 AND number < ?2")?
-                .execute(params![int(*stack), below])?;
+        Change::RevisionsTrimmed { stack, below, but } => {
+            let older = "DELETE FROM revisions WHERE stack_id = ?1 AND number < ?2
+                AND number NOT IN (SELECT value FROM json_each(?3))";
+            db.prepare_cached(older)?.execute(params![int(*stack), below, json(but)])?;
         }
         Change::Resource(resource) => put_resource(db, key, resource)?,
         Change::Progress(progress) => put_progress(db, key, progress)?,

@@ -1,9 +1,9 @@
 //! What is written is read again.
 
 use muster_engine::NewToken;
-use muster_engine::record::{Change, TokenRecord};
+use muster_engine::record::{Change, EventRecord, TokenRecord};
 
-use super::{Sqlite, Store as _};
+use super::{Failure, Sqlite, Store as _};
 
 #[test]
 fn a_token_is_kept_with_all_it_allows() {
@@ -25,4 +25,35 @@ fn a_token_is_kept_with_all_it_allows() {
     let mut changes = tokens.iter().cloned().map(|token| Change::Token(Box::new(token)));
     Sqlite::open(&database, &key).unwrap().commit(&mut changes, &[]).unwrap();
     assert_eq!(Sqlite::open(&database, &key).unwrap().load().unwrap().tokens, tokens);
+}
+
+#[test]
+fn a_change_that_is_refused_is_named_without_its_content() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Sqlite::open(&folder.path().join("muster.db"), &folder.path().join("key")).unwrap();
+    let event = |reason: &str| {
+        let (action, status, reason) = ("CREATE", "COMPLETE", reason.into());
+        Change::Event(EventRecord { stack: 1, number: 4, resource: None, action, status, reason })
+    };
+    let mut twice = [event("harmless"), event("s3cret")].into_iter();
+    let error = store.commit(&mut twice, &[]).unwrap_err();
+    assert_eq!(error.failure(), Failure::Mistake);
+    let told = error.to_string();
+    assert!(told.starts_with("event 4 of stack 1 cannot be written:"), "{told}");
+    assert!(told.contains("UNIQUE") && !told.contains("s3cret"), "{told}");
+    store.commit(&mut std::iter::once(event("alone")), &[]).unwrap();
+}
+
+#[test]
+fn a_busy_database_takes_nothing_of_a_commit() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("muster.db");
+    let mut store = Sqlite::open(&path, &folder.path().join("key")).unwrap();
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut changes = std::iter::once(Change::TokenRemoved([1; 8]));
+    let error = store.commit(&mut changes, &[]).unwrap_err();
+    assert_eq!(error.failure(), Failure::Busy, "{error}");
+    other.execute_batch("COMMIT").unwrap();
+    assert!(changes.next().is_some());
 }

@@ -15,7 +15,13 @@ use crate::render::RenderError;
 use crate::secrets::{MASK, Secrets};
 use crate::template::{Condition, Template};
 
-const MISSING: &str = "this parameter must be given; it has no default";
+/// The error of a parameter without a value: what an operator can do about it.
+pub fn must_be_given(name: &str) -> String {
+    let name = cut(name);
+    format!(
+        "this parameter must be given, for it has no default: -P {name}=VALUE, or in an environment (-e FILE)"
+    )
+}
 
 /// A value for each parameter of one template, in its order, and what is true of its conditions. Serializes as a map with
 /// every value in clear: for the store, not for eyes; see [`Parameters::masked`].
@@ -97,7 +103,7 @@ impl Template {
                         continue;
                     }
                     (None, Some(default)) => Ok(default.clone()),
-                    (None, None) => Err(MISSING.to_owned()),
+                    (None, None) => Err(must_be_given(&definition.name)),
                 },
             };
             match value {

@@ -107,7 +107,14 @@ impl<'t> Reader<'t> {
         match self.parser.next_event() {
             Some(Ok((event, Span { start, .. }))) => Ok((event, self.place(start))),
             Some(Err(error)) => {
-                self.stop(self.place(*error.marker()), format!("not valid YAML: {}", error.info()))
+                let info = error.info();
+                // What libyaml says of a line that is indented otherwise than its neighbours.
+                let hint = if info.contains("did not find expected key") {
+                    ": is this line, or the one above, indented by more or less than its neighbours?"
+                } else {
+                    ""
+                };
+                self.stop(self.place(*error.marker()), format!("not valid YAML: {info}{hint}"))
             }
             None => self.stop(Place::default(), "the document ends too early"),
         }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::error::{Error, Path, Place, Sink, push_key};
+use crate::error::{Error, Path, Place, Sink, push_key, suggestion};
 use crate::expression::{Expr, ExprKind};
 use crate::render::Step;
 use crate::template::Template;
@@ -48,10 +48,14 @@ pub(crate) fn member_properties(
     let Unwritten { variable, implied } = unwritten;
     let ExprKind::Map(entries) = &properties.kind else { return };
     let said = errors.count();
+    let mut unknown: Vec<&str> = Vec::new();
     for entry in entries {
         let before = path.key(&entry.key);
         match kind.property(&entry.key) {
-            Err(message) => errors.push(entry.at, path.as_str(), message),
+            Err(message) => {
+                unknown.push(&entry.key);
+                errors.push(entry.at, path.as_str(), message);
+            }
             // A sketch of null is a function's value, or none was given.
             Ok(property) => match without(entry.value.sketch(), variable) {
                 Value::Null => {}
@@ -70,7 +74,11 @@ pub(crate) fn member_properties(
         }
         path.leave(before);
     }
-    let wanted = |property: &&Property| property.required && implied != Some(property.name);
+    // One that is nearly that was meant: its error says so.
+    let is_misspelt = |name: &str| unknown.iter().any(|key| !suggestion(key, [name]).is_empty());
+    let wanted = |property: &&Property| {
+        property.required && implied != Some(property.name) && !is_misspelt(property.name)
+    };
     for property in kind.properties().iter().filter(wanted) {
         if properties.entry(property.name).is_none_or(|entry| matches!(entry.value.kind, ExprKind::Null)) {
             errors.push(at, path.as_str(), format!("{} needs the property '{}'", kind.name(), property.name));

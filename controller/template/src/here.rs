@@ -24,7 +24,7 @@ pub enum Here {
     Random(RandomString),
     /// `OS::Heat::TestResource`
     Test(TestResource),
-    /// `OS::Heat::DeployedServer`: a node under its full or short name.
+    /// `OS::Heat::DeployedServer`: the full or short name of a node that has not joined yet.
     Server(NodeId),
     /// `OS::Neutron::Net`
     Net(Net),
@@ -53,6 +53,8 @@ pub enum Here {
     },
     /// `Muster::TopologyHost`
     Host(TopologyHost),
+    /// `OS::Heat::DeployedServer`: the node that it was found to be. It stays that one, also when that is removed.
+    Bound(NodeId),
 }
 
 /// A host that is where somebody says.
@@ -134,6 +136,7 @@ impl Here {
             | Here::Value(_)
             | Here::Random(_)
             | Here::Server(_)
+            | Here::Bound(_)
             | Here::Net(_)
             | Here::Subnet(_)
             | Here::Port(_)
@@ -155,7 +158,7 @@ impl Here {
         match (self, next) {
             (Here::Whole, Here::Whole) | (Here::None, Here::None) | (Here::Value(_), Here::Value(_)) => false,
             (Here::Random(old), Here::Random(new)) => old != new,
-            (Here::Server(old), Here::Server(new)) => old != new,
+            (Here::Server(old) | Here::Bound(old), Here::Server(new) | Here::Bound(new)) => old != new,
             (Here::Net(_), Here::Net(_))
             | (Here::Subnet(_), Here::Subnet(_))
             | (Here::WaitHandle, Here::WaitHandle) => false,
@@ -174,6 +177,7 @@ impl Here {
                 | Here::Test(_)
                 | Here::SlowTest(..)
                 | Here::Server(_)
+                | Here::Bound(_)
                 | Here::Net(_)
                 | Here::Subnet(_)
                 | Here::Port(_)
@@ -193,7 +197,7 @@ impl Here {
             (Here::None, _) => Some(Value::Null),
             (Here::Value(json), "value") => serde_json::from_str(json).ok(),
             (Here::Test(test) | Here::SlowTest(test, _), "output") => Some(json!(test.value)),
-            (Here::Server(node), "name") => Some(json!(node.as_str())),
+            (Here::Server(node) | Here::Bound(node), "name") => Some(json!(node.as_str())),
             (Here::Net(net), name) => net.attribute(name),
             (Here::Subnet(subnet), name) => subnet.attribute(name),
             (Here::Port(port), name) => port.attribute(name),
@@ -207,6 +211,7 @@ impl Here {
                 | Here::Test(_)
                 | Here::SlowTest(..)
                 | Here::Server(_)
+                | Here::Bound(_)
                 | Here::WaitHandle
                 | Here::Wait(_)
                 | Here::Link(_)
@@ -243,7 +248,7 @@ impl Here {
                     put("action_wait_secs", times);
                 }
             }
-            Here::Server(node) => put("name", json!(node.as_str())),
+            Here::Server(node) | Here::Bound(node) => put("name", json!(node.as_str())),
             Here::Wait(wait) => {
                 put("handle", json!(wait.handle));
                 put("timeout", json!(wait.timeout));

@@ -49,7 +49,7 @@ mod version;
 mod yaql;
 
 pub use address::{FixedIp, Net, Port, Subnet};
-pub use bind::{Facade, Parameters, StackNames};
+pub use bind::{Facade, Parameters, StackNames, must_be_given};
 pub use catalogue::{Function, functions};
 pub use config::{ComponentPart, ConfigAction, ConfigBody, ConfigGroup, ConfigInput, SoftwareConfig};
 pub use desired::{Desired, FlowSet, ForeignPolicy};
@@ -68,7 +68,7 @@ pub use registry::{EntryId, Mapping};
 pub use render::{References, RenderError, Unresolved};
 pub use rollout::{Away, Rollout, Share};
 pub use secrets::{MASK, Secrets};
-pub use selector::{FACT_PREFIX, Selector};
+pub use selector::{FACT_PREFIX, Selector, is_label};
 pub use template::{Output, ParameterGroup, Resource, Template};
 pub use text::json;
 pub use tree::{Known, Nobody, Pause, Removed, Set, Tree};

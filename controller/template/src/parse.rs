@@ -7,7 +7,7 @@ use saphyr_parser::{Event, ScalarStyle};
 
 use crate::Limits;
 use crate::build::{Reader, Stop};
-use crate::error::{Errors, Place, Sink, cut, suggestion, suggestion_or_all};
+use crate::error::{Errors, Place, Sink, cut, suggestion};
 use crate::expression::{Entry, Expr, ExprKind};
 use crate::library::Given;
 use crate::parameter::{self, ParameterDef};
@@ -170,6 +170,9 @@ pub(crate) fn too_large(what: &str, text: &str, max: usize) -> Option<String> {
     (text.len() > max).then(say)
 }
 
+/// What a template is called where it is none.
+pub(crate) const TEMPLATE: &str = "a template";
+
 /// Reads up to the first section; none if the document is empty.
 pub(crate) fn begin(reader: &mut Reader<'_>, what: &str) -> Result<Option<Place>, Stop> {
     reader.next()?;
@@ -180,7 +183,14 @@ pub(crate) fn begin(reader: &mut Reader<'_>, what: &str) -> Result<Option<Place>
     debug_assert!(matches!(event, Event::DocumentStart(_)), "{event:?} at {at}");
     match reader.next()? {
         (Event::MappingStart(..), at) => Ok(Some(at)),
-        (_, at) => reader.stop(at, format!("{what} is a map of sections; this is something else")),
+        (_, at) => {
+            let example = if what == TEMPLATE {
+                "; its first line is 'heat_template_version: 2018-08-31', then comes 'resources:'"
+            } else {
+                ""
+            };
+            reader.stop(at, format!("{what} is a map of sections; this is something else{example}"))
+        }
     }
 }
 
@@ -213,7 +223,7 @@ fn read<'t>(name: &str, source: &'t Source<'_>) -> Result<Draft<'t>, Errors> {
 
 impl<'t> Draft<'t> {
     fn document(&mut self) -> Result<(), Stop> {
-        match begin(&mut self.reader, "a template")? {
+        match begin(&mut self.reader, TEMPLATE)? {
             None => return self.reader.stop(Place { line: 1, column: 1 }, "the template is empty"),
             Some(at) => self.sections(at)?,
         }
@@ -331,12 +341,23 @@ pub(crate) fn entries<'t>(
     Ok(())
 }
 
+/// What may have been meant. A date that nobody mistyped is of a version that there is not: the newest can do most.
+fn nearest_version(name: &str) -> String {
+    let months = |known: &&'static str| known.get(..7) == name.get(..7);
+    let known = Version::names().into_iter();
+    let near = match name.starts_with(|first: char| first.is_ascii_digit()) {
+        true => suggestion(name, known.filter(months)),
+        false => suggestion(name, known),
+    };
+    if near.is_empty() { format!("; the newest is {}", Version::NEWEST) } else { near }
+}
+
 fn version(reader: &mut Reader<'_>, value: Expr) -> Box<str> {
     match value.kind {
         ExprKind::Text(text) => {
             reader.version = Version::from_name(&text);
             if reader.version.is_none() {
-                let near = suggestion_or_all(&text, &Version::names());
+                let near = nearest_version(&text);
                 reader.error(value.at, format!("unknown version '{}'{near}", cut(&text)));
             }
             text

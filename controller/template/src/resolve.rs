@@ -5,6 +5,7 @@ pub(crate) mod address;
 pub(crate) mod cycle;
 mod groups;
 mod outputs;
+mod placement;
 mod walk;
 
 use crate::Limits;
@@ -16,6 +17,7 @@ use crate::parse::{Draft, DraftCondition, DraftResource};
 use crate::template::{Attached, Condition, Resource, Template};
 use crate::types::Kind;
 use crate::version::Version;
+use placement::Placement;
 pub(crate) use walk::is_checked_later;
 use walk::{Resolver, Used, Uses};
 
@@ -70,12 +72,18 @@ pub(crate) fn resolve(
         may_ask_nodes: false,
         sets: &sets,
         in_set: false,
+        own: 0,
+        choosing: None,
+        chooses: false,
+        placement: Placement::default(),
     };
     let conditions = resolver.conditions(conditions);
     let mut uses: Vec<Used> = Vec::with_capacity(resources.len());
-    for (name, resource) in resource_names.iter().zip(&mut resources) {
-        uses.push(resolver.resource(name, resource));
+    for (index, resource) in (0..).zip(&mut resources) {
+        resolver.own = index;
+        uses.push(resolver.resource(resource_names[index as usize], resource));
     }
+    resolver.placement.check(&resource_names, &kinds, &mut resolver.errors);
     address::add_needs(&resources, &mut uses);
     let mut pseudo =
         conditions.iter().any(|condition| condition.pseudo) || uses.iter().any(|uses| uses.pseudo);

@@ -81,12 +81,25 @@ impl FromStr for Term {
             _ if value.starts_with(['=', '<', '>', '!']) => return Err(wanted(text)),
             _ => Test::Is(value.to_owned()),
         };
-        Ok(Self { subject: subject(text, key, true)?, test, not: operator == "!=" })
+        let subject = subject(text, key, true)?;
+        // What no label can hold selects nothing, quietly. Facts hold anything.
+        if matches!(subject, Subject::Label(_)) && !is_label(value) {
+            return Err(wanted(text));
+        }
+        Ok(Self { subject, test, not: operator == "!=" })
     }
 }
 
+/// What a label's key and value are made of: neither a selector's characters nor anything a terminal takes for its own.
+pub fn is_label(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'/' | b':'))
+}
+
 fn wanted(text: &str) -> String {
-    format!("'{text}': want k=v, k!=v, k or !k, or a comparison with a number such as k>=4")
+    format!(
+        "'{text}' is not a selector: want k=v, k!=v, k or !k, or a comparison with a number such as k>=4; several joined \
+         by commas, such as role=web,zone!=b"
+    )
 }
 
 fn subject(text: &str, key: &str, is_valued: bool) -> Result<Subject, String> {
@@ -94,7 +107,9 @@ fn subject(text: &str, key: &str, is_valued: bool) -> Result<Subject, String> {
     if key.is_empty() || key.contains(['!', '=', '<', '>']) {
         return Err(wanted(text));
     }
-    let Some(name) = key.strip_prefix(FACT_PREFIX) else { return Ok(Subject::Label(key.to_owned())) };
+    let Some(name) = key.strip_prefix(FACT_PREFIX) else {
+        return if is_label(key) { Ok(Subject::Label(key.to_owned())) } else { Err(wanted(text)) };
+    };
     let path: Vec<&str> = name.split('.').collect();
     fact::check(&path, is_valued)?;
     Ok(Subject::Fact(path.into_iter().map(str::to_owned).collect()))
@@ -212,6 +227,13 @@ mod tests {
             "a>1e3",
             "a>inf",
             "a<=>1",
+            "role in (a)",
+            "role in a",
+            "role notin (a, b)",
+            "role=(a",
+            "role=a b",
+            "role=a;zone=b",
+            "'role'=a",
         ] {
             assert!(text.parse::<Selector>().is_err(), "{text}");
         }

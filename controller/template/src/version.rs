@@ -53,6 +53,9 @@ impl Version {
             .map(|(version, ..)| *version)
     }
 
+    /// The last of all.
+    pub const NEWEST: Self = Self::Wallaby;
+
     /// Its date.
     pub fn date(self) -> &'static str {
         self.row().1

@@ -1,16 +1,18 @@
 //! Bounds on numbers and on time.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use muster_controller::link::Limits;
 use rumqttc::v5::mqttbytes::QoS;
 use rumqttc::v5::mqttbytes::v5::{ConnectReturnCode, Packet};
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::raw::{Raw, localhost, tcp};
-use crate::world::{PATIENCE, Seen, World, down};
+use crate::world::{Node, PATIENCE, Seen, World, down};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_nodes_at_once() {
@@ -65,19 +67,73 @@ async fn one_connection_more_than_there_may_be_is_refused() {
     let _third = Raw::node(&world, &nodes[2], QoS::AtMostOnce).await;
 }
 
+/// Places for four of an address, and six in all but for those who were here before.
+fn few_places() -> Limits {
+    let hour = Duration::from_secs(3600);
+    let limits = Limits { handshakes: 8, handshakes_kept: 2, handshakes_per_address: 4, ..Limits::default() };
+    Limits { handshake: hour, ..limits }
+}
+
+async fn ends(socket: &mut TcpStream) {
+    let end = timeout(PATIENCE, socket.read(&mut [0])).await.expect("it is closed");
+    assert!(matches!(end, Ok(0) | Err(_)));
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn those_that_say_nothing_take_no_place_of_others() {
-    let limits = Limits { handshakes: 8, handshakes_per_address: 4, ..Limits::default() };
-    let world = World::with(limits).await;
+async fn those_that_say_nothing_make_room_for_others_of_their_address() {
+    let world = World::with(few_places()).await;
     let node = world.node("web-1");
+    // As many as an address may have; a local user of the node's own server does that.
     let mut silent = Vec::new();
     for _ in 0..4 {
-        silent.push(tcp(world.address(), localhost(9)).await);
+        silent.push(tcp(world.address(), localhost(1)).await);
     }
-    let mut more = tcp(world.address(), localhost(9)).await;
-    let end = timeout(PATIENCE, more.read(&mut [0])).await.expect("closed at once");
-    assert!(matches!(end, Ok(0) | Err(_)));
-    let _raw = Raw::node(&world, &node, QoS::AtMostOnce).await;
+    // By lot where all are young: so it tries more than once.
+    let mut tries = 0;
+    while join(&world, &node, localhost(1)).await.is_none() {
+        tries += 1;
+        assert!(tries < 64, "never let in");
+    }
+    ends(&mut silent[0]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_was_here_before_is_let_in_past_a_crowd() {
+    let world = World::with(few_places()).await;
+    let node = world.node("web-1");
+    drop(Raw::node(&world, &node, QoS::AtMostOnce).await);
+    let mut crowd = Vec::new();
+    for host in 10..40 {
+        crowd.push(tcp(world.address(), localhost(host)).await);
+    }
+    // Two places are kept for its address: no lot is drawn.
+    for _ in 0..16 {
+        assert!(join(&world, &node, localhost(1)).await.is_some());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_greeting_of_tls_has_a_bound() {
+    let world = World::with(few_places()).await;
+    let mut socket = tcp(world.address(), localhost(1)).await;
+    // A ClientHello of 60 KiB, in records of 16 KiB; some of it never comes.
+    for record in 0..2 {
+        let mut bytes = vec![0; 5 + 16_384];
+        bytes[..5].copy_from_slice(&[22, 3, 1, 0x40, 0]);
+        if record == 0 {
+            bytes[5..9].copy_from_slice(&[1, 0, 0xf0, 0]);
+        }
+        // It may be over already.
+        let _ = socket.write_all(&bytes).await;
+    }
+    ends(&mut socket).await;
+}
+
+/// A node that comes from this address, unless it is not let in.
+async fn join(world: &World, node: &Node, from: IpAddr) -> Option<Raw> {
+    let mut raw = Raw::try_to(world.address(), world.tls(node.identity()), from).await?;
+    assert_eq!(raw.connect(node.id.as_str()).await, ConnectReturnCode::Success);
+    Some(raw)
 }
 
 #[tokio::test(flavor = "multi_thread")]

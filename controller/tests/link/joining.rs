@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use muster_controller::link::{JoinAsk, JoinGrant, Limits};
 use muster_shared::join::{self, JoinAnswer, JoinRequest, TokenId, TokenSecret};
-use muster_shared::seal::{Seal, SealSecret};
+use muster_shared::seal::{Seal, SealPublic, SealSecret};
 use muster_shared::{NodeId, topic};
 use rcgen::KeyPair;
 use rumqttc::v5::mqttbytes::QoS;
@@ -126,6 +126,18 @@ async fn the_drivers_refusal_reaches_the_joiner() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_sealing_key_of_which_nothing_secret_comes_is_refused() {
+    let mut world = World::start().await;
+    *world.driver.joins.lock().unwrap() = Box::new(|_| Ok(JoinGrant));
+    let (mut asked, _) = ask_for("web-1");
+    asked.seal_public = SealPublic([0; 32]);
+    let mut raw = joiner(&world, 1).await;
+    let answer = ask(&world, &mut raw, join(&asked, request().1)).await;
+    assert!(reason(answer).starts_with("the sealing key is none"));
+    world.driver.saw_nothing();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_is_no_good_never_reaches_the_driver() {
     let mut world = World::start().await;
     let (asked, _) = ask_for("web-1");
@@ -174,7 +186,7 @@ async fn a_node_renews_with_proof_of_its_key_alone() {
             works(&mut world, node.id.clone(), answer, key, seal).await;
         }
     }
-    world.driver.keys.lock().unwrap().remove(&node.id);
+    world.driver.keys.set(node.id.clone(), None);
     let mut raw = joiner(&world, 1).await;
     let revoked = reason(ask(&world, &mut raw, renew(&node, &node, &csr)).await);
     drop(raw);

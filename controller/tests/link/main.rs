@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is test code, also what stands outside a test function")]
 
+mod apart;
 mod bounds;
 mod hostile;
 mod joining;

@@ -39,9 +39,14 @@ impl Raw {
     }
 
     pub async fn to(address: SocketAddr, tls: Arc<ClientConfig>, from: IpAddr) -> Self {
+        Self::try_to(address, tls, from).await.expect("let in")
+    }
+
+    /// None if it is not let in.
+    pub async fn try_to(address: SocketAddr, tls: Arc<ClientConfig>, from: IpAddr) -> Option<Self> {
         let tcp = tcp(address, from).await;
-        let stream = TlsConnector::from(tls).connect("localhost".try_into().unwrap(), tcp).await.unwrap();
-        Self { stream, input: BytesMut::new() }
+        let stream = TlsConnector::from(tls).connect("localhost".try_into().unwrap(), tcp).await.ok()?;
+        Some(Self { stream, input: BytesMut::new() })
     }
 
     /// A node, connected and subscribed.

@@ -1,16 +1,17 @@
 //! A link with a driver that does what the test says, and nodes with certificates.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use muster_controller::link::intake::fair::Bounds;
+use muster_controller::link::intake::{self, Intake};
 use muster_controller::link::{
-    DirectConfig, DirectLink, JoinAsk, JoinGrant, Limits, LinkEvent, LinkHandle, NotJoined,
+    DirectConfig, DirectLink, JoinAsk, JoinGrant, Keys, Limits, LinkEvent, LinkHandle, NotJoined,
 };
 use muster_controller::pki::Pki;
 use muster_shared::model::{Down, Progress, ReportKey, Up};
-use muster_shared::seal::{Seal, SealPublic, SealSecret};
+use muster_shared::seal::{Seal, SealSecret};
 use muster_shared::{Attempt, Epoch, Generation, NodeId, ResourceId, SiteId, wire};
 use rcgen::{CertificateParams, KeyPair};
 use rustls::crypto::ring::default_provider;
@@ -21,8 +22,6 @@ use tokio::sync::{mpsc, watch};
 
 /// A test that waits longer has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// Room in the driver's inbox: small, so that it is full sometimes.
-const INBOX: usize = 16;
 
 type JoinRule = Box<dyn Fn(&JoinAsk) -> Result<JoinGrant, String> + Send>;
 
@@ -36,7 +35,7 @@ pub struct World {
 
 /// What the driver does, and what it saw.
 pub struct Driver {
-    pub keys: Arc<Mutex<BTreeMap<NodeId, SealPublic>>>,
+    pub keys: Keys,
     pub joins: Arc<Mutex<JoinRule>>,
     pub running: watch::Sender<bool>,
     seen: mpsc::UnboundedReceiver<Seen>,
@@ -66,11 +65,13 @@ impl World {
     pub async fn with(limits: Limits) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let pki = Arc::new(Pki::open(dir.path()).unwrap());
-        let (events, inbox) = mpsc::channel(INBOX);
-        let config = DirectConfig { listen: "127.0.0.1:0".parse().unwrap(), names: Vec::new(), limits };
-        let link = DirectLink::start(config, Arc::clone(&pki), events).await.unwrap();
+        let (feed, inbox) = intake::channel(Bounds::default());
+        let keys = Keys::default();
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let config = DirectConfig { listen, names: Vec::new(), limits, keys: keys.clone() };
+        let link = DirectLink::start(config, Arc::clone(&pki), feed).await.unwrap();
         let handle = link.handle();
-        Self { pki, link, handle, driver: Driver::start(inbox), dir }
+        Self { pki, link, handle, driver: Driver::start(inbox, keys), dir }
     }
 
     pub fn site(&self) -> &SiteId {
@@ -91,7 +92,7 @@ impl World {
         let mut secret = [0; 32];
         default_provider().secure_random.fill(&mut secret).unwrap();
         let seal_secret = SealSecret::from_bytes(secret);
-        self.driver.keys.lock().unwrap().insert(id.clone(), seal_secret.public());
+        self.driver.keys.set(id.clone(), Some(seal_secret.public()));
         let seal = Seal::new(&seal_secret, &self.pki.seal_public(), self.site().clone(), id.clone());
         let (key, csr) = request();
         let proven = self.pki.prove(&csr).unwrap();
@@ -164,16 +165,15 @@ fn key(number: u64) -> ReportKey {
 }
 
 impl Driver {
-    fn start(mut inbox: mpsc::Receiver<LinkEvent>) -> Self {
+    fn start(mut inbox: Intake, keys: Keys) -> Self {
         let (running, mut run) = watch::channel(true);
         let (see, seen) = mpsc::unbounded_channel();
-        let keys = Arc::new(Mutex::new(BTreeMap::<NodeId, SealPublic>::new()));
         let refuse: JoinRule = Box::new(|_| Err("no such token".into()));
         let joins = Arc::new(Mutex::new(refuse));
-        let (known, rule) = (Arc::clone(&keys), Arc::clone(&joins));
+        let (known, rule) = (keys.clone(), Arc::clone(&joins));
         tokio::spawn(async move {
             while run.wait_for(|running| *running).await.is_ok() {
-                let Some(event) = inbox.recv().await else { break };
+                let Some(event) = inbox.next().await else { break };
                 let seen = match event {
                     LinkEvent::Connected { node, connection } => Seen::Connected(node, connection),
                     LinkEvent::Received { node, connection, messages } => {
@@ -183,14 +183,10 @@ impl Driver {
                     LinkEvent::Join { ask, reply } => {
                         let answer = (rule.lock().unwrap())(&ask);
                         if answer.is_ok() {
-                            known.lock().unwrap().insert(ask.name.clone(), ask.seal_public);
+                            known.set(ask.name.clone(), Some(ask.seal_public));
                         }
                         let _ = reply.send(answer.map_err(|reason| NotJoined { reason, after: None }));
                         Seen::Joined(ask)
-                    }
-                    LinkEvent::NodeKey { node, reply } => {
-                        let _ = reply.send(known.lock().unwrap().get(&node).copied());
-                        continue;
                     }
                 };
                 if see.send(seen).is_err() {

@@ -2,6 +2,7 @@
 //! (`resource`, `generation`, `attempt`).
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::flow::{FlowDown, FlowUp};
 use super::topology::DevicePorts;
 use super::{Action, ContentDigest, Drift, Facts, Spec};
-use crate::{Attempt, Epoch, Generation, ResourceId};
+use crate::{Attempt, EpochId, Generation, ResourceId};
 
 /// Desired state of one resource for one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,7 +23,7 @@ pub struct Job {
     pub attempt: Attempt,
     /// What is to be done.
     pub action: Action,
-    /// The agent ends the job as failed after this.
+    /// The agent ends the job as failed so long after it began.
     pub timeout: Duration,
     /// The desired state; for [`Action::Delete`] and [`Action::Retain`] the last one known.
     pub spec: Spec,
@@ -114,6 +115,41 @@ pub enum Up {
     Flow(FlowUp),
     /// Of the topology: devices as they are now, each whole. Never acknowledged, said again on the next connection.
     Ports(Vec<DevicePorts>),
+    /// How the jobs stand that the agent has and has not ended: after each [`Welcome`], then every [`JOBS_EVERY`] while there
+    /// are any. Several messages where they are many. Never acknowledged. An agent that says this owns the deadlines of its
+    /// jobs: the controller gives up on one of them only if the agent is silent about it.
+    Jobs(Vec<JobState>),
+    /// The agent's disk has no room for what it records, and why; none: there is room again. After each [`Welcome`] for
+    /// which that is so, and when it changes. Never acknowledged. Jobs that free room are taken meanwhile, as far as may be.
+    DiskFull(Option<String>),
+}
+
+/// Between two accounts of all jobs.
+pub const JOBS_EVERY: Duration = Duration::from_secs(60);
+/// Jobs in one [`Up::Jobs`]: 50 bytes each, so most of a packet.
+pub const JOBS_TOLD_MAX: usize = 4096;
+
+/// How a job stands with its agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobState {
+    /// The job.
+    pub key: ReportKey,
+    /// How far it is.
+    pub stage: Stage,
+}
+
+/// How far a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Accepted.
+    Waiting {
+        /// The resource whose job runs in its lane.
+        behind: Option<ResourceId>,
+    },
+    /// Its content is on its way.
+    Fetching,
+    /// It runs. The agent ends it as failed after [`Job::timeout`].
+    Running,
 }
 
 /// Bytes of a challenge, each way: more than one packet of any MTU, so that one the path does not carry shows.
@@ -126,8 +162,12 @@ pub struct Hello {
     pub boot_id: u128,
     /// The agent's version.
     pub agent_version: String,
-    /// The highest epoch it has seen.
-    pub epoch: Epoch,
+    /// Drawn at each start of the agent: of two agents with one identity, each has its own. None: an older agent.
+    pub instance: Option<u128>,
+    /// Where it connects from, as the controller's link sees it: no agent says that.
+    pub address: Option<IpAddr>,
+    /// The highest epoch it has obeyed.
+    pub epoch: EpochId,
     /// [`LedgerEntry::digest`] of all entries, combined by exclusive or.
     pub ledger: u128,
 }
@@ -135,8 +175,8 @@ pub struct Hello {
 /// What the controller answers to [`Hello`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
-    /// The controller's epoch; an agent refuses an older one than it has seen.
-    pub epoch: Epoch,
+    /// The controller's epoch. An agent refuses an older one than it has obeyed, and another one of the same number.
+    pub epoch: EpochId,
     /// The ledgers differ: send it.
     pub want_ledger: bool,
     /// How often to send [`Up::Heartbeat`].
@@ -187,6 +227,11 @@ pub enum Outcome {
         /// Nothing is there at all.
         missing: bool,
         /// What differs, for the operator; bounded, free of content.
+        reason: String,
+    },
+    /// Not applied: a disk of the node has no room for it. Another attempt may come when there is.
+    NoRoom {
+        /// As in [`Outcome::Failed`].
         reason: String,
     },
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{CHUNK_MAX, WireError, deployment, facts, flow, service, topology, v1, watch};
+use super::{CHUNK_MAX, WireError, deployment, facts, flow, jobs, service, topology, v1, watch};
 use crate::model::{
     Action, CHALLENGE_BYTES, Content, ContentDigest, Down, Dummy, FailOn, File, Hello, Hostname, Job,
     LedgerEntry, NetworkConfig, Observed, OnDelete, Outcome, Progress, Report, ReportKey, Spec, Up, Welcome,
     check_hostname,
 };
-use crate::{Attempt, Epoch, Generation, ResourceId};
+use crate::{Attempt, Epoch, EpochId, Generation, ResourceId};
 
 /// Messages in one packet: a packet of the smallest ones holds fewer.
 pub const MESSAGES_MAX: usize = 16 * 1024;
@@ -50,11 +50,14 @@ pub trait Bounded {
 impl From<&Down> for v1::Down {
     fn from(down: &Down) -> Self {
         match down {
-            Down::Welcome(w) => v1::Down::Welcome {
-                epoch: w.epoch.0,
-                want_ledger: w.want_ledger,
-                heartbeat_s: u32::try_from(w.heartbeat.as_secs()).unwrap_or(u32::MAX),
-            },
+            Down::Welcome(Welcome { epoch: EpochId { number, bits }, want_ledger, heartbeat }) => {
+                let want_ledger = *want_ledger;
+                let heartbeat_s = u32::try_from(heartbeat.as_secs()).unwrap_or(u32::MAX);
+                match bits {
+                    Some(bits) => v1::Down::Welcomed { epoch: (number.0, *bits), want_ledger, heartbeat_s },
+                    None => v1::Down::Welcome { epoch: number.0, want_ledger, heartbeat_s },
+                }
+            }
             Down::Job(job) => v1::Down::Job(v1::Job {
                 key: key_out(&job.key()),
                 action: action_out(job.action),
@@ -83,12 +86,13 @@ impl Bounded for v1::Down {
 
     fn into_model(self) -> Result<Down, WireError> {
         Ok(match self {
-            v1::Down::Welcome { epoch, want_ledger, heartbeat_s } => Down::Welcome(Welcome {
-                epoch: Epoch(epoch),
-                want_ledger,
-                // An agent that never speaks or never rests is of no use.
-                heartbeat: Duration::from_secs(heartbeat_s.clamp(1, 24 * 3600).into()),
-            }),
+            v1::Down::Welcome { epoch, want_ledger, heartbeat_s } => {
+                welcome_in(Epoch(epoch).into(), want_ledger, heartbeat_s)
+            }
+            v1::Down::Welcomed { epoch: (number, bits), want_ledger, heartbeat_s } => {
+                let epoch = EpochId { number: Epoch(number), bits: Some(bits) };
+                welcome_in(epoch, want_ledger, heartbeat_s)
+            }
             v1::Down::Job(job) => {
                 let key = key_in(job.key);
                 Down::Job(Job {
@@ -122,12 +126,20 @@ impl Bounded for v1::Down {
 impl From<&Up> for v1::Up {
     fn from(up: &Up) -> Self {
         match up {
-            Up::Hello(hello) => v1::Up::Hello {
-                boot_id: hello.boot_id.to_le_bytes(),
-                agent_version: hello.agent_version.clone(),
-                epoch: hello.epoch.0,
-                ledger: hello.ledger.to_le_bytes(),
-            },
+            Up::Hello(hello) => {
+                let (boot_id, ledger) = (hello.boot_id.to_le_bytes(), hello.ledger.to_le_bytes());
+                let (agent_version, epoch) = (hello.agent_version.clone(), hello.epoch.number.0);
+                match hello.instance {
+                    Some(instance) => v1::Up::Greeting {
+                        boot_id,
+                        instance: instance.to_le_bytes(),
+                        agent_version,
+                        epoch: (epoch, hello.epoch.bits),
+                        ledger,
+                    },
+                    None => v1::Up::Hello { boot_id, agent_version, epoch, ledger },
+                }
+            }
             Up::Report(report) => {
                 v1::Up::Report { key: key_out(&report.key), outcome: outcome_out(&report.outcome) }
             }
@@ -144,6 +156,8 @@ impl From<&Up> for v1::Up {
             Up::Facts(it) => v1::Up::Server(facts::facts_out(it), facts::more_out(it)),
             Up::Flow(up) => v1::Up::Flow(flow::up_out(up)),
             Up::Ports(devices) => v1::Up::Ports(devices.iter().map(topology::device_out).collect()),
+            Up::Jobs(states) => v1::Up::Jobs(states.iter().map(jobs::state_out).collect()),
+            Up::DiskFull(full) => v1::Up::DiskFull(full.as_deref().map(reason_out)),
         }
     }
 }
@@ -154,13 +168,11 @@ impl Bounded for v1::Up {
     fn into_model(self) -> Result<Up, WireError> {
         Ok(match self {
             v1::Up::Hello { boot_id, agent_version, epoch, ledger } => {
-                at_most("agent_version", agent_version.len(), VERSION_MAX)?;
-                Up::Hello(Hello {
-                    boot_id: u128::from_le_bytes(boot_id),
-                    agent_version,
-                    epoch: Epoch(epoch),
-                    ledger: u128::from_le_bytes(ledger),
-                })
+                hello_in(boot_id, None, agent_version, Epoch(epoch).into(), ledger)?
+            }
+            v1::Up::Greeting { boot_id, instance, agent_version, epoch: (number, bits), ledger } => {
+                let epoch = EpochId { number: Epoch(number), bits };
+                hello_in(boot_id, Some(u128::from_le_bytes(instance)), agent_version, epoch, ledger)?
             }
             v1::Up::Report { key, outcome } => {
                 Up::Report(Report { key: key_in(key), outcome: outcome_in(outcome)? })
@@ -192,8 +204,31 @@ impl Bounded for v1::Up {
             v1::Up::Server(it, more) => Up::Facts(Box::new(facts::facts_in(it, more)?)),
             v1::Up::Flow(up) => Up::Flow(flow::up_in(up)?),
             v1::Up::Ports(devices) => Up::Ports(topology::devices_in(devices)?),
+            v1::Up::Jobs(states) => Up::Jobs(jobs::states_in(states)?),
+            v1::Up::DiskFull(full) => {
+                at_most("reason", full.as_ref().map_or(0, String::len), REASON_MAX)?;
+                Up::DiskFull(full)
+            }
         })
     }
+}
+
+fn welcome_in(epoch: EpochId, want_ledger: bool, heartbeat_s: u32) -> Down {
+    // An agent that never speaks or never rests is of no use.
+    let heartbeat = Duration::from_secs(heartbeat_s.clamp(1, 24 * 3600).into());
+    Down::Welcome(Welcome { epoch, want_ledger, heartbeat })
+}
+
+fn hello_in(
+    boot_id: [u8; 16],
+    instance: Option<u128>,
+    agent_version: String,
+    epoch: EpochId,
+    ledger: [u8; 16],
+) -> Result<Up, WireError> {
+    at_most("agent_version", agent_version.len(), VERSION_MAX)?;
+    let (boot_id, ledger) = (u128::from_le_bytes(boot_id), u128::from_le_bytes(ledger));
+    Ok(Up::Hello(Hello { boot_id, instance, address: None, agent_version, epoch, ledger }))
 }
 
 pub(super) fn id_out(id: ResourceId) -> v1::Id {
@@ -212,11 +247,11 @@ pub(super) fn generation_in((epoch, number): v1::Generation) -> Generation {
     Generation { epoch: Epoch(epoch), number }
 }
 
-fn key_out(key: &ReportKey) -> v1::Key {
+pub(super) fn key_out(key: &ReportKey) -> v1::Key {
     (id_out(key.resource), generation_out(key.generation), key.attempt.0)
 }
 
-fn key_in((resource, generation, attempt): v1::Key) -> ReportKey {
+pub(super) fn key_in((resource, generation, attempt): v1::Key) -> ReportKey {
     ReportKey { resource: id_in(resource), generation: generation_in(generation), attempt: Attempt(attempt) }
 }
 
@@ -368,6 +403,7 @@ fn outcome_out(outcome: &Outcome) -> v1::Outcome {
         Outcome::Differs { missing, reason } => {
             v1::Outcome::Differs { missing: *missing, reason: reason_out(reason) }
         }
+        Outcome::NoRoom { reason } => v1::Outcome::NoRoom { reason: reason_out(reason) },
     }
 }
 
@@ -390,6 +426,10 @@ fn outcome_in(outcome: v1::Outcome) -> Result<Outcome, WireError> {
         v1::Outcome::Differs { missing, reason } => {
             at_most("reason", reason.len(), REASON_MAX)?;
             Outcome::Differs { missing, reason }
+        }
+        v1::Outcome::NoRoom { reason } => {
+            at_most("reason", reason.len(), REASON_MAX)?;
+            Outcome::NoRoom { reason }
         }
     })
 }

@@ -13,6 +13,7 @@ mod convert;
 mod deployment;
 mod facts;
 mod flow;
+mod jobs;
 mod service;
 mod topology;
 pub mod v1;

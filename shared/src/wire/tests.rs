@@ -2,7 +2,7 @@ use super::*;
 use crate::model::topology::{Beacon, DevicePorts, HEARD_MAX, PortState, TOLD_DEVICES_MAX, TOLD_PORTS_MAX};
 use crate::model::*;
 use crate::seal::{SealPublic, SealSecret};
-use crate::{Attempt, Epoch, Generation, ResourceId};
+use crate::{Attempt, Epoch, EpochId, Generation, ResourceId};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -136,9 +136,21 @@ fn deployment() -> Deployment {
     }
 }
 
+fn welcome(epoch: EpochId) -> Down {
+    Down::Welcome(Welcome { epoch, want_ledger: true, heartbeat: Duration::from_secs(60) })
+}
+
+fn hello(instance: Option<u128>, epoch: EpochId) -> Up {
+    Up::Hello(Hello { boot_id: 1, instance, address: None, agent_version: "0.1.0".into(), epoch, ledger: 2 })
+}
+
+fn epoch(bits: Option<u64>) -> EpochId {
+    EpochId { number: Epoch(3), bits }
+}
+
 fn downs() -> Vec<Down> {
     vec![
-        Down::Welcome(Welcome { epoch: Epoch(3), want_ledger: true, heartbeat: Duration::from_secs(60) }),
+        welcome(Epoch(3).into()),
         job(Spec::Dummy(Dummy {
             values: [("a".to_owned(), "1".to_owned())].into(),
             milliseconds: 1500,
@@ -169,7 +181,7 @@ fn downs() -> Vec<Down> {
     ]
     .into_iter()
     .chain(flow_tests::downs())
-    .chain([Down::AskDrift])
+    .chain([Down::AskDrift, welcome(epoch(Some(300)))])
     .collect()
 }
 
@@ -183,7 +195,7 @@ fn acting(action: Action) -> Down {
 fn ups() -> Vec<Up> {
     let report = |outcome| Up::Report(Report { key: key(), outcome });
     vec![
-        Up::Hello(Hello { boot_id: 1, agent_version: "0.1.0".into(), epoch: Epoch(3), ledger: 2 }),
+        hello(None, epoch(None)),
         report(Outcome::Done(Observed { attributes: [("a".to_owned(), "1".to_owned())].into() })),
         report(Outcome::Failed { reason: "no such directory".into(), permanent: false }),
         report(Outcome::Withdrawn),
@@ -202,8 +214,32 @@ fn ups() -> Vec<Up> {
     ]
     .into_iter()
     .chain(flow_tests::ups())
-    .chain([Up::Ports(devices()), Up::Heartbeat { drift: Some(7) }])
+    .chain([Up::Ports(devices()), Up::Heartbeat { drift: Some(7) }, Up::Jobs(jobs())])
+    .chain([hello(Some(5), epoch(None)), hello(Some(5), epoch(Some(300)))])
+    .chain([report(Outcome::NoRoom { reason: "full".into() })])
+    .chain([Up::DiskFull(Some("full".into())), Up::DiskFull(None)])
     .collect()
+}
+
+fn jobs() -> Vec<JobState> {
+    let stages = [Stage::Waiting { behind: Some(key().resource) }, Stage::Waiting { behind: None }];
+    let stages = stages.into_iter().chain([Stage::Fetching, Stage::Running]);
+    stages.map(|stage| JobState { key: key(), stage }).collect()
+}
+
+#[test]
+fn too_many_jobs_are_refused_and_the_most_fit_a_packet() {
+    let (controller, agent) = seals();
+    let largest = ReportKey {
+        generation: Generation { epoch: Epoch(u32::MAX), number: u64::MAX },
+        attempt: Attempt(u32::MAX),
+        ..key()
+    };
+    let state = JobState { key: largest, stage: Stage::Waiting { behind: Some(largest.resource) } };
+    let pack = |count| pack(&agent, &[Up::Jobs(vec![state; count])], nonces()).unwrap().remove(0);
+    assert!(unpack::<Up>(&controller, &pack(JOBS_TOLD_MAX)).is_ok());
+    let refused = unpack::<Up>(&controller, &pack(JOBS_TOLD_MAX + 1));
+    assert_eq!(refused, Err(WireError::Bounds { field: "jobs" }));
 }
 
 fn devices() -> Vec<DevicePorts> {

@@ -15,15 +15,36 @@ mod types {
 
     #[derive(Serialize, Deserialize)]
     pub enum Down {
-        Welcome { epoch: u32, want_ledger: bool, heartbeat_s: u32 },
+        /// for older agents, which know no more
+        Welcome {
+            epoch: u32,
+            want_ledger: bool,
+            heartbeat_s: u32,
+        },
         Job(Job),
-        Withdraw { resource: Id, generation: Generation },
+        Withdraw {
+            resource: Id,
+            generation: Generation,
+        },
         Acknowledge(Key),
-        Chunk { digest: [u8; 32], offset: u64, bytes: Vec<u8> },
-        Answer { key: Key, bytes: Vec<u8> },
+        Chunk {
+            digest: [u8; 32],
+            offset: u64,
+            bytes: Vec<u8>,
+        },
+        Answer {
+            key: Key,
+            bytes: Vec<u8>,
+        },
         AskFacts,
         Flow(FlowDown),
         AskDrift,
+        /// epoch, bits
+        Welcomed {
+            epoch: (u32, u64),
+            want_ledger: bool,
+            heartbeat_s: u32,
+        },
     }
 
     #[derive(Serialize, Deserialize)]
@@ -153,6 +174,7 @@ mod types {
 
     #[derive(Serialize, Deserialize)]
     pub enum Up {
+        /// of older agents, which know no more
         Hello {
             boot_id: [u8; 16],
             agent_version: String,
@@ -189,6 +211,23 @@ mod types {
         Alive {
             drift: [u8; 16],
         },
+        Jobs(Vec<(Key, Stage)>),
+        Greeting {
+            boot_id: [u8; 16],
+            instance: [u8; 16],
+            agent_version: String,
+            /// number, bits
+            epoch: (u32, Option<u64>),
+            ledger: [u8; 16],
+        },
+        DiskFull(Option<String>),
+    }
+
+    #[derive(Serialize, Deserialize)]
+    pub enum Stage {
+        Waiting { behind: Option<Id> },
+        Fetching,
+        Running,
     }
 
     #[derive(Serialize, Deserialize)]
@@ -357,6 +396,7 @@ mod types {
         Withdrawn,
         Superseded { by: Generation },
         Differs { missing: bool, reason: String },
+        NoRoom { reason: String },
     }
 }
 

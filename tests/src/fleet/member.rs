@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use muster_agent_core::{
     Agent, Before, Config, ContentState, ContentStep, Effect, FlowEffect, FlowInput, Found, Input, Looked,
-    RunError,
+    Retry, RunError,
 };
 use muster_agent_link::Identity;
 use muster_agent_link::connection::{Connection, LinkEvent, Peer};
 use muster_shared::model::{
     Action, ContentDigest, Down, FailOn, Job, Observed, Outcome, ReportKey, Spec, Up,
 };
-use muster_shared::{Epoch, MonoTime, ResourceId};
+use muster_shared::{EpochId, MonoTime, ResourceId};
 use rustls::ClientConfig;
 use tokio::sync::watch;
 use tokio::time::sleep_until;
@@ -48,6 +48,8 @@ pub struct Member {
     reported: BTreeMap<ReportKey, Instant>,
     /// When a thing was changed behind its back, and not put right since.
     drifted: BTreeMap<ResourceId, Instant>,
+    /// Its jobs may begin: no input came since.
+    caught_up: bool,
     start: Instant,
     /// Since when it is not online; none while it is.
     offline: Option<Instant>,
@@ -63,12 +65,13 @@ impl Member {
         let config = Config {
             seed: number,
             boot_id: u128::from(number),
+            instance: u128::from(number),
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         let start = Instant::now();
         Ok(Self {
             number,
-            machine: Agent::new(config, Vec::new(), Epoch::default()),
+            machine: Agent::new(config, Vec::new(), EpochId::default()),
             tls: identity.tls()?,
             identity,
             connection: None,
@@ -79,6 +82,7 @@ impl Member {
             running: Vec::new(),
             reported: BTreeMap::new(),
             drifted: BTreeMap::new(),
+            caught_up: false,
             start,
             offline: Some(start),
             figures,
@@ -175,7 +179,13 @@ impl Member {
 
     /// Everything that can be done now.
     fn turn(&mut self) {
-        while let Some(input) = self.inbox.pop_front() {
+        loop {
+            let input = self.inbox.pop_front().or_else(|| {
+                let was_caught_up = std::mem::replace(&mut self.caught_up, true);
+                (!was_caught_up).then_some(Input::CaughtUp)
+            });
+            let Some(input) = input else { break };
+            self.caught_up = input == Input::CaughtUp;
             self.machine.handle(MonoTime(self.start.elapsed()), input);
             while let Some(effect) = self.machine.poll_effect() {
                 self.execute(effect);
@@ -232,6 +242,7 @@ impl Member {
                 self.watched.remove(&resource);
                 return;
             }
+            Effect::FindRoom => Input::Room(Ok(())),
             Effect::Gather => Input::Gathered(Ok(Box::default())),
             Effect::Cancel(key) => {
                 self.running.retain(|(_, job)| job.key() != key);
@@ -295,7 +306,7 @@ impl Member {
             _ => return Err(not_simulated()),
         };
         if fail.is_some_and(|fail| fail == FailOn::Any || fail == FailOn::Action(job.action)) {
-            return Err(RunError { reason: "told to fail".into(), permanent: false });
+            return Err(RunError { reason: "told to fail".into(), retry: Retry::Later });
         }
         if matches!(job.action, Action::Delete | Action::Retain) {
             self.things.remove(&job.resource);
@@ -346,7 +357,7 @@ impl Member {
 }
 
 fn not_simulated() -> RunError {
-    RunError { reason: "a simulated server has dummies and files alone".into(), permanent: true }
+    RunError { reason: "a simulated server has dummies and files alone".into(), retry: Retry::Never }
 }
 
 async fn next_event(connection: &mut Option<Connection>) -> Option<LinkEvent> {

@@ -55,10 +55,16 @@ impl Default for History {
 
 impl History {
     /// Where a rollback leads to now: the last revision that was COMPLETE, and the one before it if that is in force.
-    pub fn before(&self) -> Wanted {
+    /// None is nothing at all.
+    pub fn previous(&self) -> Option<u32> {
         let skipped = usize::from(self.status == "COMPLETE");
-        let revision = self.complete.iter().rev().nth(skipped);
-        revision.and_then(|revision| self.revisions.get(revision)).cloned().unwrap_or_else(Wanted::nothing)
+        self.complete.iter().rev().nth(skipped).copied()
+    }
+
+    /// What the stack is to be after a rollback.
+    pub fn before(&self) -> Wanted {
+        let revision = self.previous().and_then(|revision| self.revisions.get(&revision));
+        revision.cloned().unwrap_or_else(Wanted::nothing)
     }
 
     /// The engine has taken the operation, as this revision.

@@ -59,7 +59,7 @@ impl World {
         let (withdrawn, at_a_time) = order.temper();
         let limits = Limits::default();
         let limits = Limits { in_flight_per_node: limits.in_flight_per_node.min(at_a_time), ..limits };
-        let config = Config { epoch: Epoch(1), seed: [7; 32], limits };
+        let config = Config { epoch: Epoch(1), epoch_bits: 1, seed: [7; 32], limits };
         let node_id: NodeId = NODE.parse()?;
         let mut world = Self {
             engine: Engine::new(config),
@@ -77,15 +77,18 @@ impl World {
             answered: None,
         };
         let secret = TokenSecret([1; 16]);
-        world.ask(Request::NewToken(NewToken {
-            id: [1; 8],
-            secret_hash: secret.digest(),
-            expires: 10,
-            uses: 1,
-            name: None,
-            labels: BTreeMap::new(),
-            rate: None,
-        }))??;
+        world.ask(Request::NewToken {
+            token: NewToken {
+                id: [1; 8],
+                secret_hash: secret.digest(),
+                expires: 10,
+                uses: 1,
+                name: None,
+                labels: BTreeMap::new(),
+                rate: None,
+            },
+            wall: 0,
+        })??;
         world.ask(Request::Join(JoinAsk {
             token_id: [1; 8],
             secret,
@@ -95,7 +98,14 @@ impl World {
             wall: 1,
         }))??;
         world.input(Input::Connected { node: node_id.clone(), connection: 1 })?;
-        let hello = Hello { boot_id: 1, agent_version: "sim".into(), epoch: Epoch(0), ledger: 0 };
+        let hello = Hello {
+            boot_id: 1,
+            instance: None,
+            address: None,
+            agent_version: "sim".into(),
+            epoch: Epoch(0).into(),
+            ledger: 0,
+        };
         world.input(Input::Received { node: node_id, connection: 1, message: Up::Hello(hello) })?;
         Ok(world)
     }
@@ -113,7 +123,11 @@ impl World {
                 Request::Update { name: name.clone(), source: source.clone(), options }
             }
             Wish::Delete => Request::Delete { name: name.clone() },
-            Wish::Rollback => Request::Rollback { name: name.clone(), to: None },
+            // To nothing, which an operator must name, is wanted here as any other revision is.
+            Wish::Rollback => {
+                let previous = before.as_ref().and_then(History::previous);
+                Request::Rollback { name: name.clone(), to: previous.is_none().then_some(0) }
+            }
             Wish::Cancel => Request::Cancel { name: name.clone() },
         };
         // Noted before the engine is asked: the jobs that follow at once are checked against it.
@@ -233,7 +247,7 @@ impl World {
                     self.down.push_back(message);
                 }
                 Effect::Answer { answer, .. } => self.answered = Some(answer),
-                Effect::Discard(_) => {}
+                Effect::Discard(_) | Effect::Warn(_) => {}
                 Effect::LoadRevision { load, stack, revision } => {
                     let id = self.stack_ids.get(&stack).copied().unwrap_or_default();
                     let text = self.revisions.get(&(id, revision)).cloned();

@@ -90,12 +90,16 @@ impl World {
                     };
                     wrong.into_iter().for_each(|wrong| self.violate(wrong));
                 }
-                Noted::Event(is) => self.note(|world| {
-                    let stacks = &world.shared.borrow().tables.stacks;
-                    let stack = stacks.get(&is.stack).map_or("gone", |stack| stack.name.as_str());
-                    let name = is.resource.as_ref().map_or("-", |(name, _)| &**name);
-                    format!("event {stack} {name} {} {}: {}", is.action, is.status, is.reason)
-                }),
+                Noted::Event(is) => {
+                    self.note(|world| {
+                        let stacks = &world.shared.borrow().tables.stacks;
+                        let stack = stacks.get(&is.stack).map_or("gone", |stack| stack.name.as_str());
+                        let name = is.resource.as_ref().map_or("-", |(name, _)| &**name);
+                        format!("event {stack} {name} {} {}: {}", is.action, is.status, is.reason)
+                    });
+                    let wrong = self.is_answered(&is);
+                    wrong.into_iter().for_each(|wrong| self.violate(wrong));
+                }
                 Noted::Intent(is) => self.note(|_| {
                     let (key, state) = (&is.key, is.state.as_str());
                     let reason = is.reason.as_deref().unwrap_or_default();

@@ -18,9 +18,12 @@ impl World {
         let next = self.dice.chaos.millis(10, often);
         self.later(next, Event::Chaos);
         let whom = match kind {
-            Kind::ControllerCrash | Kind::ControllerFrozen | Kind::StoreFull | Kind::StoreBroken => {
-                "controller".to_owned()
-            }
+            Kind::ControllerCrash
+            | Kind::ControllerFrozen
+            | Kind::StoreFull
+            | Kind::StoreBroken
+            | Kind::StoreBusy
+            | Kind::StoreMistake => "controller".to_owned(),
             Kind::PartitionOfAll => "all".to_owned(),
             _ => self.machines[at].name.to_string(),
         };
@@ -57,6 +60,11 @@ impl World {
                 self.shared.borrow_mut().broken = true;
                 self.later(long, Event::StoreMends);
             }
+            Kind::StoreBusy => {
+                self.shared.borrow_mut().held = true;
+                self.later(long, Event::StoreMends);
+            }
+            Kind::StoreMistake => self.shared.borrow_mut().mistaken = true,
             Kind::AgentCrash => {
                 if let Some(process) = &mut self.machines[at].process {
                     process.fuse = Some(fuse);
@@ -86,7 +94,8 @@ impl World {
         self.note(|_| "no more faults".to_owned());
         {
             let mut shared = self.shared.borrow_mut();
-            (shared.full, shared.broken, shared.fuse) = (false, false, None);
+            (shared.full, shared.broken, shared.held, shared.fuse) = (false, false, false, None);
+            shared.mistaken = false;
         }
         for machine in &mut self.machines {
             machine.cut_off_until = self.now;

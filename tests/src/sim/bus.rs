@@ -40,6 +40,8 @@ pub struct Line {
     pub life: u64,
     /// Which start of the controller.
     pub run: u64,
+    /// When it was made.
+    pub since: MonoTime,
     /// Nothing gets through any more.
     pub broken: bool,
     down: Pipe,
@@ -115,20 +117,37 @@ impl World {
             let (agent, controller) = (self.dice.net.millis(1, 50), self.dice.net.millis(0, 20));
             self.line_ends(old, Some(agent), Some(controller));
         }
-        self.bus.next += 1;
+        let overtaken = self.faults.strikes(self.now, Kind::ConnectionOvertaken, node.as_str());
+        let given_up = overtaken.then_some(self.bus.next + 1);
+        self.bus.next += 1 + u64::from(overtaken);
         let number = self.bus.next;
         let (down, up) = (Pipe::default(), Pipe::default());
-        let line =
-            Line { node: node.clone(), machine: at, life, run: self.controller.run, broken: false, down, up };
+        let (since, run) = (self.now, self.controller.run);
+        let line = Line { node: node.clone(), machine: at, life, run, since, broken: false, down, up };
         self.bus.lines.insert(number, line);
         self.bus.registered.insert(node.clone(), number);
         self.shared.borrow_mut().keys.insert(number, self.machines[at].key);
         self.note(|_| format!("{node} connected {number}"));
-        self.tell_controller(Inlet::Connected { node, connection: number });
+        self.tell_controller(Inlet::Connected { node: node.clone(), connection: number });
+        if let Some(connection) = given_up {
+            let after = self.dice.net.millis(0, 2000);
+            self.later(
+                after,
+                Event::TellController(
+                    self.controller.run,
+                    Inlet::Connected { node: node.clone(), connection },
+                ),
+            );
+            let after = after + self.dice.net.millis(0, 20_000);
+            self.later(
+                after,
+                Event::TellController(self.controller.run, Inlet::Disconnected { node, connection }),
+            );
+        }
         if let Some(process) = &mut self.machines[at].process {
             process.line = Some(number);
         }
-        self.tell_agent(at, Input::Connected);
+        self.agent_receives(at, Input::Connected);
     }
 
     /// What an agent says.
@@ -219,7 +238,7 @@ impl World {
                 Ok(messages) => {
                     for message in messages {
                         self.note(|_| format!("{node} hears {}", told(&message)));
-                        self.tell_agent(machine, Input::Received(message));
+                        self.agent_receives(machine, Input::Received(message));
                     }
                 }
                 Err(error) => self.violate(format!("what {node} is told cannot be read: {error}")),
@@ -251,7 +270,7 @@ impl World {
                 };
                 if process.line.take_if(|own| *own == number).is_some() {
                     let at = line.machine;
-                    self.tell_agent(at, Input::Disconnected { reason: "connection reset".into() });
+                    self.agent_receives(at, Input::Disconnected { reason: "connection reset".into() });
                 }
             }
             End::Controller => {

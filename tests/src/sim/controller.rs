@@ -37,6 +37,7 @@ pub struct Controller {
 }
 
 /// What comes in.
+#[derive(Clone)]
 pub enum Inlet {
     /// A node is here.
     Connected { node: NodeId, connection: u64 },
@@ -71,13 +72,14 @@ impl World {
         }
         self.controller.run += 1;
         let (run, limits) = (self.controller.run, self.controller.limits);
-        let seed = self.dice.controller.bytes();
+        let seed: [u8; 32] = self.dice.controller.bytes();
+        let epoch_bits = u64::from_le_bytes(std::array::from_fn(|at| seed[at]));
         let mut configs = 0u8;
         let config = move |epoch| {
             configs = configs.wrapping_add(1);
             let mut seed = seed;
             seed[0] ^= configs;
-            Config { epoch, seed, limits }
+            Config { epoch, epoch_bits, seed, limits }
         };
         {
             let mut shared = self.shared.borrow_mut();
@@ -158,10 +160,6 @@ impl World {
         let now = self.controller_now();
         let Some(turns) = &mut self.controller.turns else { return };
         for _ in 0..TURN_MAX {
-            // While nothing can be written, what agents say waits.
-            if turns.read_only().is_some() {
-                break;
-            }
             match self.controller.inbox.pop_front() {
                 Some(Inlet::Connected { node, connection }) => turns.connected(now, node, connection),
                 Some(Inlet::Disconnected { node, connection }) => turns.disconnected(now, node, connection),
@@ -171,6 +169,7 @@ impl World {
                 None => break,
             }
         }
+        self.controller_wakes_if_due();
         self.controller_turns_over();
     }
 
@@ -192,8 +191,15 @@ impl World {
         if times > WAKES_MAX {
             self.violate("a timer of the controller comes due for ever".into());
         }
-        self.controller_wakes_now();
         self.controller_turn();
+    }
+
+    /// After what waited was taken, as in the real driver.
+    fn controller_wakes_if_due(&mut self) {
+        let (now, turns) = (self.controller_now(), self.controller.turns.as_ref());
+        if turns.and_then(|turns| turns.poll_timeout()).is_some_and(|due| due <= now) {
+            self.controller_wakes_now();
+        }
     }
 
     fn controller_wakes_now(&mut self) {
@@ -233,9 +239,7 @@ impl World {
         self.look();
         self.controller_timer();
         // A turn that was cut short goes on.
-        let waits = !self.controller.inbox.is_empty()
-            && self.controller.turns.as_ref().is_some_and(|turns| turns.read_only().is_none());
-        if waits {
+        if !self.controller.inbox.is_empty() {
             self.controller_has_something();
         }
         answers
@@ -255,6 +259,7 @@ impl World {
     fn what_left(&mut self) {
         let (leaving, suspects) = {
             let mut shared = self.shared.borrow_mut();
+            shared.dropped.clear();
             (std::mem::take(&mut shared.leaving), std::mem::take(&mut shared.suspects))
         };
         let blown = self.shared.borrow().blown;
@@ -281,14 +286,25 @@ impl World {
 
     /// Does what is due and takes what waits.
     pub fn controller_catches_up(&mut self) {
-        self.controller_wakes_now();
         self.controller_turn();
+        // Built again after a mistake, it has more to say at once.
+        let now = self.controller_now();
+        let due = self.controller.turns.as_ref().and_then(Turns::poll_timeout);
+        if due.is_some_and(|due| due <= now) {
+            self.controller_wakes_now();
+            self.controller_turn();
+        }
     }
 
     /// Asks, in a turn of its own or in one with what waits. None: no answer came, for the controller ended.
     pub fn ask(&mut self, request: Request, alone: bool) -> Option<Result<Answer, Refusal>> {
         let now = self.controller_now();
         let turns = self.controller.turns.as_mut()?;
+        // Who asks waits as long as the database is busy; operators here ask another time.
+        if turns.is_busy() {
+            return Some(Err(Refusal::Unavailable("the database is busy".to_owned())));
+        }
+        self.shared.borrow_mut().held = false;
         let id = match turns.request(now, request) {
             Ok(id) => id,
             Err(refusal) => return Some(Err(refusal)),

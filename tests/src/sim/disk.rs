@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use muster_agent_core::Entry;
 use muster_shared::model::flow::{Bridge, FlowId};
 use muster_shared::model::{Action, ContentDigest, Outcome, ReportKey};
-use muster_shared::{Epoch, MonoTime, ResourceId};
+use muster_shared::{EpochId, MonoTime, ResourceId};
 
 use super::aftermath::is_kept;
 use super::dice::Dice;
@@ -17,8 +17,8 @@ pub struct Disk {
     pub(super) entries: BTreeMap<ResourceId, Entry>,
     /// As they were when last synced, of those that were written since.
     pub(super) unsynced: BTreeMap<ResourceId, Option<Entry>>,
-    pub(super) epoch: Epoch,
-    pub(super) epoch_synced: Epoch,
+    pub(super) epoch: EpochId,
+    pub(super) epoch_synced: EpochId,
     pub(super) contents: BTreeMap<ContentDigest, Vec<u8>>,
     /// Of flow tables.
     pub logs: BTreeMap<Bridge, Log>,

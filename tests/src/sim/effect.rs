@@ -1,7 +1,7 @@
 //! What an agent has done for it: its effects, carried out on its server's disk, host and connection.
 
 use muster_agent_core::{ContentStep, Effect, Input, WriteId};
-use muster_shared::model::{DriftState, Outcome, Up};
+use muster_shared::model::{Action, DriftState, Job, Outcome, Up};
 
 use super::bus::said;
 use super::drift::Thing;
@@ -10,6 +10,15 @@ use super::work::Work;
 use super::world::World;
 
 impl World {
+    /// A delete needs no record between its turn and its first step: it is withdrawn if that has arrived by then.
+    fn reads_before_it_begins(&mut self, at: usize, job: &Job) {
+        let process = self.machines[at].process.as_ref().filter(|_| job.action == Action::Delete);
+        if process.is_some_and(|process| process.unread_withdrawal(job)) {
+            let (name, key) = (&self.machines[at].name, job.key());
+            self.violate(format!("{name} begins the delete {key:?}, whose withdrawal had arrived"));
+        }
+    }
+
     /// One of them.
     pub fn agent_effect(&mut self, at: usize, effect: Effect) {
         self.note(|world| format!("{} {}", world.machines[at].name, shown(&effect)));
@@ -21,6 +30,7 @@ impl World {
             Effect::Disconnect { .. } => {
                 let Some(process) = &mut self.machines[at].process else { return };
                 process.attempt += 1;
+                process.hangs_up();
                 if let Some(line) = process.line.take() {
                     let notice = self.dice.net.millis(1, 100);
                     self.line_ends(line, None, Some(notice));
@@ -39,10 +49,10 @@ impl World {
                     wrong.into_iter().for_each(|wrong| self.shared.borrow_mut().violate(wrong));
                 }
                 // What only one says that obeys.
-                let obeys = matches!(up, Up::Ledger { .. } | Up::Heartbeat { .. });
+                let obeys = matches!(up, Up::Ledger { .. });
                 process.said.push(up);
-                if obeys && process.greeted > machine.disk.epoch {
-                    let (name, epoch) = (machine.name.clone(), process.greeted.0);
+                if obeys && process.greeted != machine.disk.epoch {
+                    let (name, epoch) = (machine.name.clone(), process.greeted.number.0);
                     self.violate(format!("{name} obeys epoch {epoch}, which it has not written down"));
                 }
             }
@@ -79,8 +89,14 @@ impl World {
                 let after = self.dice.hosts.millis(0, 20);
                 self.work_later(at, after, Work::Capture(key, Box::new(spec), known, own));
             }
-            Effect::Run { job, before, theirs } => self.job_begins(at, *job, before, theirs),
+            Effect::Run { job, before, theirs } => {
+                if job.spec.confirm_within().is_none() {
+                    self.reads_before_it_begins(at, &job);
+                }
+                self.job_begins(at, *job, before, theirs);
+            }
             Effect::Guard { job, before, theirs } => {
+                self.reads_before_it_begins(at, &job);
                 let after = self.dice.hosts.millis(0, 50);
                 let own = before.as_ref().map(|before| Host::without(before, &theirs));
                 self.work_later(at, after, Work::Guard(job, own));
@@ -103,6 +119,13 @@ impl World {
             Effect::Look { number, looks } => {
                 let after = self.dice.watch.millis(0, 20);
                 self.work_later(at, after, Work::Look(number, looks));
+            }
+            Effect::FindRoom => {
+                let found = match self.machines[at].disk.full {
+                    true => Err("no space left on device".into()),
+                    false => Ok(()),
+                };
+                self.tell_agent(at, Input::Room(found));
             }
             Effect::Gather => {
                 let after = self.dice.watch.millis(0, 5);
@@ -195,6 +218,7 @@ fn counted(effect: &Effect) -> Option<String> {
                 Outcome::Withdrawn => "withdrawn",
                 Outcome::Superseded { .. } => "superseded",
                 Outcome::Differs { .. } => "differs",
+                Outcome::NoRoom { .. } => "found no room",
             }
         ),
         _ => return None,

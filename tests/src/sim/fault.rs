@@ -29,6 +29,8 @@ pub enum Kind {
     ConnectionBreaks,
     /// The same, and a side notices late.
     ConnectionSilent,
+    /// The controller is told of a connection after the one that took its place: the agent had given it up.
+    ConnectionOvertaken,
     /// A connection cannot be made.
     ConnectFails,
     /// A node cannot be reached for a while.
@@ -43,6 +45,10 @@ pub enum Kind {
     StoreFull,
     /// It can be neither written nor read for a while.
     StoreBroken,
+    /// Another program holds the database for a while.
+    StoreBusy,
+    /// A commit is wrong in itself.
+    StoreMistake,
     /// A commit takes seconds.
     StoreStalls,
     /// An agent ends at one of its next effects.
@@ -115,11 +121,12 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 45] = [
+    pub const ALL: [Self; 48] = [
         Self::MessageDelayed,
         Self::MessageTwice,
         Self::ConnectionBreaks,
         Self::ConnectionSilent,
+        Self::ConnectionOvertaken,
         Self::ConnectFails,
         Self::Partition,
         Self::PartitionOfAll,
@@ -127,6 +134,8 @@ impl Kind {
         Self::ControllerFrozen,
         Self::StoreFull,
         Self::StoreBroken,
+        Self::StoreBusy,
+        Self::StoreMistake,
         Self::StoreStalls,
         Self::AgentCrash,
         Self::EndsWhileCut,
@@ -179,6 +188,7 @@ impl Kind {
     fn rate(self) -> u64 {
         match self {
             Kind::MessageDelayed | Kind::MessageTwice => 30,
+            Kind::ConnectionOvertaken => 100,
             Kind::ConnectFails => 200,
             Kind::EndsWhileCut => 250,
             Kind::StoreStalls => 5,
@@ -203,6 +213,8 @@ impl Kind {
             | Kind::ControllerFrozen
             | Kind::StoreFull
             | Kind::StoreBroken
+            | Kind::StoreBusy
+            | Kind::StoreMistake
             | Kind::AgentCrash
             | Kind::AgentFrozen
             | Kind::PowerCut
@@ -224,7 +236,7 @@ impl Kind {
 }
 
 /// What chaos brings, as often as it stands here.
-pub const CHAOS: [Kind; 36] = [
+pub const CHAOS: [Kind; 38] = [
     Kind::ForeignDrift,
     Kind::ForeignDrift,
     Kind::ForeignThing,
@@ -246,6 +258,8 @@ pub const CHAOS: [Kind; 36] = [
     Kind::ControllerFrozen,
     Kind::StoreFull,
     Kind::StoreBroken,
+    Kind::StoreBusy,
+    Kind::StoreMistake,
     Kind::AgentCrash,
     Kind::AgentCrash,
     Kind::AgentCrash,

@@ -4,7 +4,7 @@ mod guarded;
 
 use std::collections::BTreeMap;
 
-use muster_agent_core::{Before, Found, RunError};
+use muster_agent_core::{Before, Found, Retry, RunError};
 use muster_shared::model::{
     Action, Content, ContentDigest, Dummy, FailOn, File, Hostname, Job, Observed, OnDelete, Spec,
 };
@@ -80,7 +80,7 @@ pub struct Host {
 }
 
 fn failed(reason: &str) -> RunError {
-    RunError { reason: reason.into(), permanent: false }
+    RunError { reason: reason.into(), retry: Retry::Later }
 }
 
 fn encode(was: &Was) -> Before {

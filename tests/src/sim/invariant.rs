@@ -198,6 +198,9 @@ fn too_early(shared: &Shared, row: &ResourceRecord) -> Option<String> {
     if row.progress.observed_ready {
         return None; // made again, for its agent had lost it
     }
+    if shared.dropped.contains(&row.id) {
+        return None;
+    }
     if row.dropped.is_some() {
         return Some(format!("{} is to be cleaned up", row.name));
     }

@@ -9,7 +9,7 @@ use muster_agent_core::{Agent, Config, Entry, Input, WriteId, at_boot};
 use muster_shared::model::flow::Bridge;
 use muster_shared::model::{Claim, Down, Job, ReportKey, Spec, Up};
 use muster_shared::seal::{Seal, SealPublic};
-use muster_shared::{Epoch, MonoTime, NodeId, ResourceId};
+use muster_shared::{EpochId, MonoTime, NodeId, ResourceId};
 
 use super::disk::Disk;
 use super::drift::Thing;
@@ -63,6 +63,10 @@ pub struct Process {
     pub agent: Agent,
     started: MonoTime,
     inbox: VecDeque<Input>,
+    /// What its connection brought and the agent has not read yet.
+    socket: VecDeque<Input>,
+    /// All of it was read, and nothing was handled since.
+    caught_up: bool,
     pub(super) written: Vec<(WriteId, Result<(), String>)>,
     pub(super) said: Vec<Up>,
     /// The connection it knows of.
@@ -85,7 +89,7 @@ pub struct Process {
     /// Ends after so many effects.
     pub fuse: Option<u32>,
     /// Epoch of the controller that greeted it last.
-    pub(super) greeted: Epoch,
+    pub(super) greeted: EpochId,
     /// Jobs whose change was under way, and not confirmed, when the agent before it ended.
     pub(super) half_done: BTreeSet<ReportKey>,
 }
@@ -168,6 +172,36 @@ impl Machine {
     }
 }
 
+impl Process {
+    /// What the agent's driver gives it next. What was written is durable before the next message is read.
+    fn next_input(&mut self) -> Option<Input> {
+        let input = match self.inbox.pop_front() {
+            Some(input) => input,
+            None if !self.written.is_empty() => return None,
+            None => self.socket.pop_front().or_else(|| (!self.caught_up).then_some(Input::CaughtUp))?,
+        };
+        self.caught_up = input == Input::CaughtUp;
+        Some(input)
+    }
+
+    /// What was said of the job, and the agent did not read before it began.
+    pub fn unread_withdrawal(&self, job: &Job) -> bool {
+        self.socket.iter().any(|input| {
+            matches!(input, Input::Received(Down::Withdraw { resource, generation })
+                if (*resource, *generation) == (job.resource, job.generation))
+        })
+    }
+
+    /// Nobody reads any more what the connection brought.
+    pub fn hangs_up(&mut self) {
+        self.socket.clear();
+    }
+
+    fn has_more(&self) -> bool {
+        !self.inbox.is_empty() || !self.socket.is_empty() || !self.caught_up
+    }
+}
+
 impl World {
     /// Its agent starts.
     pub fn agent_starts(&mut self, at: usize) {
@@ -182,7 +216,9 @@ impl World {
             let entries: Vec<Entry> = machine.disk.entries.values().cloned().collect();
             machine.host.boots(&at_boot(&entries));
         }
-        let config = Config { seed, boot_id: machine.boot, agent_version: "1.0.0".into() };
+        // Another with every start.
+        let instance = (u128::from(machine.life) << 64) | u128::from(seed);
+        let config = Config { seed, boot_id: machine.boot, instance, agent_version: "1.0.0".into() };
         let entries = machine.disk.entries.values().cloned().collect();
         let half_done = machine.disk.half_done();
         if !half_done.is_empty() {
@@ -201,6 +237,8 @@ impl World {
             agent: Agent::new(config, entries, machine.disk.epoch).with_flows(tables),
             started: now,
             inbox: VecDeque::from([Input::Start]),
+            socket: VecDeque::new(),
+            caught_up: false,
             written: Vec::new(),
             said: Vec::new(),
             line: None,
@@ -214,7 +252,7 @@ impl World {
             ended: Vec::new(),
             hands: Hands::default(),
             fuse: None,
-            greeted: Epoch(0),
+            greeted: EpochId::default(),
             half_done,
         });
         self.excuses_all(at);
@@ -262,6 +300,14 @@ impl World {
         }
     }
 
+    /// What its connection brings: read when the agent has nothing else to do.
+    pub fn agent_receives(&mut self, at: usize, input: Input) {
+        if let Some(process) = &mut self.machines[at].process {
+            process.socket.push_back(input);
+            self.agent_has_something(at, Duration::ZERO);
+        }
+    }
+
     fn agent_has_something(&mut self, at: usize, after: Duration) {
         let machine = &mut self.machines[at];
         let life = machine.life;
@@ -288,7 +334,7 @@ impl World {
         }
         for _ in 0..INPUTS_PER_TURN {
             let Some(process) = &mut self.machines[at].process else { return };
-            let Some(input) = process.inbox.pop_front() else { break };
+            let Some(input) = process.next_input() else { break };
             let since_start = MonoTime(now.since(process.started));
             if let Input::Received(Down::Welcome(welcome)) = &input {
                 process.greeted = welcome.epoch;
@@ -305,7 +351,7 @@ impl World {
         self.agent_says(at);
         self.agent_syncs(at);
         self.agent_timer(at);
-        let more = self.machines[at].process.as_ref().is_some_and(|process| !process.inbox.is_empty());
+        let more = self.machines[at].process.as_ref().is_some_and(Process::has_more);
         if more {
             let disk = self.dice.disks.millis(0, 4);
             self.agent_has_something(at, disk);
@@ -364,6 +410,9 @@ impl World {
         }
         let is_written = !full && process.written.iter().all(|(_, result)| result.is_ok());
         let ended = std::mem::take(&mut process.ended);
+        if full {
+            process.inbox.push_back(Input::Room(Err("no space left on device".into())));
+        }
         for (write, result) in process.written.drain(..) {
             let result = result.and(if full { Err("no space left on device".to_owned()) } else { Ok(()) });
             process.inbox.push_back(match result {

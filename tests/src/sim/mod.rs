@@ -15,6 +15,7 @@
 
 mod addresses;
 mod aftermath;
+mod beside;
 mod breaks;
 mod bus;
 pub mod cli;
@@ -43,6 +44,7 @@ mod run;
 mod script;
 mod shrink;
 mod signal;
+mod silence;
 mod store;
 mod watch;
 mod work;

@@ -129,7 +129,7 @@ impl World {
             labels,
             rate: None,
         };
-        if !matches!(self.ask(Request::NewToken(token), false), Some(Ok(_))) {
+        if !matches!(self.ask(Request::NewToken { token, wall: 0 }, false), Some(Ok(_))) {
             return false;
         }
         let ask = JoinAsk {

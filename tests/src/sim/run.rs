@@ -38,8 +38,8 @@ pub struct Outcome {
 }
 
 /// Virtual time in which everything must have come to an end once the faults have stopped: a few jobs of five minutes
-/// that hang, one after the other.
-const SETTLED_WITHIN: Duration = Duration::from_secs(2 * 3600);
+/// that hang, or of those that take twenty, one after the other.
+const SETTLED_WITHIN: Duration = Duration::from_secs(6 * 3600);
 /// Twice the time between two looks without a hint.
 const LOOKED_WITHIN: Duration = Duration::from_secs(660);
 /// So long nothing may be written before all counts as quiet: the longest backoff, and some.

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use muster_agent_core::{Entry, Input, RunError};
+use muster_agent_core::{Entry, Input, Retry, RunError};
 use muster_engine::record::{PackedSpec, ResourceRecord};
 use muster_host::run::{Next, Stands, next};
 use muster_shared::model::{
@@ -140,7 +140,9 @@ impl World {
         }
         let has_step = deployment.step(job.action).is_some();
         let count = |what: &str| self.shared.borrow_mut().counts.add(format!("script {what}"));
-        let failed = |reason: &str, permanent| Err(RunError { reason: reason.into(), permanent });
+        let failed = |reason: &str, permanent| {
+            Err(RunError { reason: reason.into(), retry: Retry::unless(permanent) })
+        };
         let stands = if has_step { runner.stands(run) } else { Stands::Ended };
         let outcome = match next(stands, deployment.on_interrupt == OnInterrupt::Rerun, 0) {
             Next::Prepare { again: 0 } if fails.is_some() => {
@@ -421,8 +423,9 @@ impl World {
 fn needs(entry: &Entry, key: RunKey) -> bool {
     let is_it = |it: ReportKey| (it.resource, it.generation) == key;
     let jobs = [&entry.current, &entry.next];
-    let last =
-        entry.last.as_ref().filter(|last| matches!(last.outcome, Outcome::Failed { permanent: false, .. }));
+    let last = entry.last.as_ref().filter(|last| {
+        matches!(last.outcome, Outcome::Failed { permanent: false, .. } | Outcome::NoRoom { .. })
+    });
     jobs.into_iter().flatten().any(|accepted| is_it(accepted.job.key()))
         || last.is_some_and(|last| is_it(last.key))
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_controller::driver::Outbox;
+use muster_controller::link::Grant;
 use muster_controller::store::{Store, StoreError};
 use muster_engine::flow::record::FlowSnapshot;
 use muster_engine::intent::record::{IntentChange, IntentSnapshot};
@@ -21,10 +22,11 @@ use muster_intent::phase::State;
 use muster_shared::model::flow::DeviceName;
 use muster_shared::model::{Action, Claim, ContentDigest, Down, ReportKey};
 use muster_shared::seal::SealPublic;
-use muster_shared::{Attempt, Epoch, Generation, MonoTime, NodeId, ResourceId, StackName};
+use muster_shared::{Attempt, Epoch, Generation, MonoTime, NodeId, ResourceId, StackName, wire};
 use muster_template::{Environment, Kind};
 
 use super::addresses::{self, Held};
+use super::beside::Beside;
 use super::count::Counts;
 use super::drift::Sent;
 use super::fleet::Fleet;
@@ -113,6 +115,8 @@ pub enum Noted {
 pub struct Shared {
     /// What is durable.
     pub tables: Tables,
+    /// The same in the real database.
+    pub beside: Option<Beside>,
     /// The controller ends after so many effects.
     pub fuse: Option<u32>,
     /// It has ended: nothing it does counts any more.
@@ -121,6 +125,10 @@ pub struct Shared {
     pub full: bool,
     /// Nor read.
     pub broken: bool,
+    /// Another program holds it.
+    pub held: bool,
+    /// The next commit is wrong in itself.
+    pub mistaken: bool,
     /// What left in this turn.
     pub leaving: Vec<Leaving>,
     /// What became durable in this turn.
@@ -141,6 +149,8 @@ pub struct Shared {
     pub tried: BTreeSet<ReportKey>,
     /// Jobs that must not be out unless they are taken back in the same turn.
     pub suspects: Vec<Suspect>,
+    /// Rows that went out of use in this turn: a job of theirs may have left before that, and is taken back in its turn.
+    pub dropped: BTreeSet<u64>,
     /// The traversal in which each job that may be out began.
     pub began: BTreeMap<(ResourceId, Generation), u64>,
     /// What operators asked of flow tables.
@@ -220,8 +230,9 @@ impl Shared {
             Change::Revision(revision) => {
                 tables.revisions.insert((revision.stack, revision.number), revision.text);
             }
-            Change::RevisionsTrimmed { stack, below } => {
-                tables.revisions.retain(|(of, number), _| *of != stack || *number >= below);
+            Change::RevisionsTrimmed { stack, below, but } => {
+                let is_kept = |number| number >= below || but.contains(&number);
+                tables.revisions.retain(|(of, number), _| *of != stack || is_kept(*number));
             }
             Change::Resource(row) => {
                 let was = tables.rows.get(&row.id).map(row_state);
@@ -234,6 +245,9 @@ impl Shared {
                     self.rollouts.fresh.push(row.id);
                 }
                 let old = tables.rows.insert(row.id, (*row).clone());
+                if row.dropped.is_some() && old.as_ref().is_some_and(|old| old.dropped.is_none()) {
+                    self.dropped.insert(row.id);
+                }
                 let stack = tables.stacks.get(&row.stack);
                 let counted = self.fleet.row_went(old.as_ref(), &row, stack, self.now);
                 counted.into_iter().for_each(|what| self.counts.add(what));
@@ -476,6 +490,10 @@ fn no(what: &str) -> StoreError {
     StoreError::Format(what.to_owned())
 }
 
+fn sqlite(code: i32) -> StoreError {
+    StoreError::Sqlite(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None))
+}
+
 impl SimStore {
     fn read<T>(&self, read: impl FnOnce(&Tables) -> T) -> Result<T, StoreError> {
         let shared = self.0.borrow();
@@ -486,14 +504,28 @@ impl SimStore {
 impl Store for SimStore {
     fn commit(&mut self, changes: &mut dyn Iterator<Item = Change>, _: &[NodeId]) -> Result<(), StoreError> {
         let mut shared = self.0.borrow_mut();
-        if shared.full || shared.broken {
+        if shared.held {
+            shared.counts.add("commit finds the database busy");
+            return Err(sqlite(rusqlite::ffi::SQLITE_BUSY));
+        }
+        let code = match (shared.full, shared.broken, std::mem::take(&mut shared.mistaken)) {
+            (_, true, _) => Some(rusqlite::ffi::SQLITE_IOERR),
+            (true, ..) => Some(rusqlite::ffi::SQLITE_FULL),
+            (.., true) => Some(rusqlite::ffi::SQLITE_CONSTRAINT),
+            (false, false, false) => None,
+        };
+        if let Some(code) = code {
             let _ = changes.take(2).count(); // it fails in the middle
-            return Err(no("disk is full"));
+            let error = sqlite(code);
+            shared.counts.add(format!("commit fails: {:?}", error.failure()));
+            return Err(error);
         }
         let changes: Vec<Change> = changes.collect();
         if changes.is_empty() || !shared.step() {
             return Ok(());
         }
+        let refused = shared.beside.as_mut().and_then(|beside| beside.commit(&changes));
+        refused.into_iter().for_each(|refused| shared.violate(refused));
         let mut claims = BTreeSet::new();
         let held = Held::of(&shared.tables);
         let flows = changes.iter().any(|change| matches!(change, Change::Flow(_)));
@@ -556,7 +588,7 @@ impl Store for SimStore {
             }
         }
         let now = self.0.borrow().now;
-        self.read(|tables| {
+        let snapshot = self.read(|tables| {
             let source = |stack: &StackRecord| match (stack.status, stack.action) {
                 (Status::Complete, _) => None,
                 (_, StackAction::Delete) => Some(Source::nothing()),
@@ -578,6 +610,7 @@ impl Store for SimStore {
                 Some((stack.id, environment.policies().clone()))
             });
             Snapshot {
+                damaged: BTreeMap::new(),
                 policies: environments.collect(),
                 stacks: stacks.collect(),
                 resources: tables.rows.values().map(|row| tables.loaded(row, now)).collect(),
@@ -589,7 +622,11 @@ impl Store for SimStore {
                 intents: tables.intents.clone(),
                 highest: tables.highest,
             }
-        })
+        })?;
+        let shared = &mut *self.0.borrow_mut();
+        let differs = shared.beside.as_mut().and_then(|beside| beside.differs(&snapshot));
+        differs.into_iter().for_each(|differs| shared.violate(differs));
+        Ok(snapshot)
     }
 
     fn next_epoch(&mut self) -> Result<Epoch, StoreError> {
@@ -603,26 +640,17 @@ impl Store for SimStore {
 
     fn probe(&mut self) -> Result<(), StoreError> {
         let shared = self.0.borrow();
-        if shared.full || shared.broken { Err(no("disk is full")) } else { Ok(()) }
+        match (shared.full, shared.broken, shared.held) {
+            (false, false, false) => Ok(()),
+            (.., true) => Err(sqlite(rusqlite::ffi::SQLITE_BUSY)),
+            _ => Err(sqlite(rusqlite::ffi::SQLITE_FULL)),
+        }
     }
 
     fn source(&mut self, stack: &StackName, revision: u32) -> Result<Option<SourceText>, StoreError> {
         self.read(|tables| {
             let id = tables.names.get(stack)?;
             tables.revisions.get(&(*id, revision)).map(|text| (**text).clone())
-        })
-    }
-
-    fn content(
-        &mut self,
-        digest: ContentDigest,
-        offset: u64,
-        length: usize,
-    ) -> Result<Option<Vec<u8>>, StoreError> {
-        self.read(|tables| {
-            let bytes = tables.contents.get(&digest)?;
-            let from = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
-            Some(bytes[from..bytes.len().min(from + length)].to_vec())
         })
     }
 }
@@ -652,6 +680,20 @@ impl Outbox for SimOutbox {
                 }
             }
         }
+    }
+
+    fn send_chunk(&self, grant: Grant) {
+        let Grant { node, connection, digest, offset } = grant;
+        let bytes = {
+            let shared = self.0.borrow();
+            // What cannot be read is not sent.
+            let Some(content) = shared.tables.contents.get(&digest).filter(|_| !shared.broken) else {
+                return;
+            };
+            let from = usize::try_from(offset).unwrap_or(usize::MAX).min(content.len());
+            content[from..content.len().min(from + wire::CHUNK_MAX)].to_vec()
+        };
+        self.send(&node, connection, &[Down::Chunk { digest, offset, bytes }]);
     }
 
     fn close(&self, node: &NodeId) {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use muster_agent_core::{Before, ContentState, ContentStep, Found, Input, Look, RunError};
+use muster_agent_core::{Before, ContentState, ContentStep, Found, Input, Look, Retry, RunError};
 use muster_shared::ResourceId;
 use muster_shared::model::flow::Bridge;
 use muster_shared::model::{Action, ContentDigest, Job, Observed, ReportKey, Spec};
@@ -136,7 +136,7 @@ impl World {
             Work::Capture(key, spec, known, own) => {
                 let whom = format!("{} {}", self.machines[at].name, key.resource);
                 let before = if self.faults.strikes(self.now, Kind::CaptureFails, &whom) {
-                    Err(RunError { reason: "input/output error".into(), permanent: false })
+                    Err(RunError { reason: "input/output error".into(), retry: Retry::Later })
                 } else {
                     self.machines[at].forgets_retained(key.resource, &spec);
                     Ok(self.machines[at].host.capture(&spec, &known, own))
@@ -164,7 +164,7 @@ impl World {
                 let key = job.key();
                 let whom = format!("{} {}", self.machines[at].name, key.resource);
                 let undo = if self.faults.strikes(self.now, Kind::CaptureFails, &whom) {
-                    Err(RunError { reason: "input/output error".into(), permanent: false })
+                    Err(RunError { reason: "input/output error".into(), retry: Retry::Later })
                 } else {
                     Ok(self.machines[at].host.guard(&job, before.as_ref()))
                 };
@@ -263,7 +263,8 @@ impl World {
     pub(super) fn job_answers(&mut self, at: usize, key: ReportKey) {
         let Some(process) = &mut self.machines[at].process else { return };
         let Some(run) = process.runs.get(&key) else { return };
-        let error = |reason: &str, permanent| RunError { reason: reason.into(), permanent };
+        let error =
+            |reason: &str, permanent| RunError { reason: reason.into(), retry: Retry::unless(permanent) };
         let (outcome, before) = match (run.fate, run.result.clone()) {
             (Fate::Hangs | Fate::Silent, _) => return,
             (Fate::Works, Some(Ok((observed, before)))) => (Ok(observed), before),

@@ -12,8 +12,9 @@ use muster_shared::seal::{Seal, SealSecret};
 use muster_shared::{MonoTime, NodeId, ResourceId};
 
 use super::Options;
+use super::beside::Beside;
 use super::bus::{Bus, End, Way};
-use super::controller::Controller;
+use super::controller::{Controller, Inlet};
 use super::dice::Dice;
 use super::drift::{Left, Thing};
 use super::fault::Faults;
@@ -52,6 +53,8 @@ pub enum Event {
     ConnectFails(usize, u64, u64),
     /// An attempt to connect gets through.
     Connected(usize, u64, u64),
+    /// The controller with this number of runs hears of a connection.
+    TellController(u64, Inlet),
     /// A packet arrives.
     Deliver(u64, Way),
     /// A packet is sent once more.
@@ -194,9 +197,14 @@ impl World {
         let limits = Limits {
             in_flight_per_node: *setup.pick(&[1, 2, 4, 256, 256]),
             in_flight_per_stack: *setup.pick(&[1, 3, 20_000, 20_000]),
+            revisions_kept: *setup.pick(&[3, 3, 100]),
             ..Limits::default()
         };
-        let shared = Shared { in_flight_per_node: limits.in_flight_per_node, ..Shared::default() };
+        let shared = Shared {
+            in_flight_per_node: limits.in_flight_per_node,
+            beside: Beside::of(options.seed),
+            ..Shared::default()
+        };
         let site = SealSecret::from_bytes(setup.bytes());
         let names: Vec<String> = (0..options.nodes).map(|n| format!("node-{n}")).collect();
         let mut world = Self {
@@ -319,6 +327,8 @@ impl World {
             Event::HostWork(at, life, work) => self.host_works(at, life, work),
             Event::ConnectFails(at, life, attempt) => self.connect_fails(at, life, attempt),
             Event::Connected(at, life, attempt) => self.connected(at, life, attempt),
+            Event::TellController(run, inlet) if run == self.controller.run => self.tell_controller(inlet),
+            Event::TellController(..) => {}
             Event::Deliver(line, way) => self.deliver(line, way),
             Event::Again(line, way, packet) => self.post_packet(line, way, packet, false),
             Event::Notices(line, end) => self.notices(line, end),
@@ -326,7 +336,7 @@ impl World {
             Event::Chaos => self.chaos(),
             Event::StoreMends => {
                 let mut shared = self.shared.borrow_mut();
-                (shared.full, shared.broken) = (false, false);
+                (shared.full, shared.broken, shared.held) = (false, false, false);
             }
             Event::LedgerMends(at) => self.machines[at].disk.full = false,
             Event::PutsBack(at, link, mtu) => self.puts_back_by_hand(at, &link, mtu),

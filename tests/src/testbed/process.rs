@@ -97,10 +97,15 @@ impl Daemon {
         self.child.wait().unwrap();
     }
 
+    /// Sends it a signal: `TERM`.
+    pub fn signal(&self, name: &str) {
+        let kill = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
+        assert!(kill.success(), "{} is gone", self.name);
+    }
+
     /// SIGTERM, and the wait for its end.
     pub fn stop(&mut self) -> ExitStatus {
-        let pid = self.child.id().to_string();
-        Command::new("kill").args(["-TERM", &pid]).status().unwrap();
+        self.signal("TERM");
         eventually(&format!("{} stops", self.name), || self.child.try_wait().unwrap())
     }
 

@@ -163,24 +163,24 @@ fn tokens_are_good_for_what_they_say_only() {
     refused("web-1", &bound, "db-1");
     let pattern = token(&["--name", "db-*"]);
     refused("web-2", &pattern, "db-*");
-    let used = token(&[]);
+    let used = token(&["--any-name"]);
     let one = site.agent("one", &used, Place::default());
     site.until_node("one", "online");
     refused("two", &used, "token");
-    let short = token(&["--ttl", "1s"]);
+    let short = token(&["--any-name", "--ttl", "1s"]);
     eventually("it has expired", || {
         (site.json(&["node", "tokens"]).as_array().unwrap().len() == 2 || expired(&site)).then_some(())
     });
     refused("late", &short, "expired");
-    let revoked = site.json(&["node", "token"]);
+    let revoked = site.json(&["node", "token", "--any-name"]);
     site.ok(&["node", "token-revoke", revoked["id"].as_str().unwrap()]);
     refused("three", revoked["token"].as_str().unwrap(), "token");
-    let mut damaged = token(&[]);
+    let mut damaged = token(&["--any-name"]);
     damaged.truncate(damaged.len() - 3);
     refused("four", &damaged, "damaged");
     refused("five", "nonsense", "not a join token");
     // A name that is taken is joined again only with a token for that name.
-    refused_again(&site, &token(&[]));
+    refused_again(&site, &token(&["--any-name"]));
     let db = site.agent("db-1", &bound, Place::default());
     site.until_node("db-1", "online");
     let labels = &site.json(&["node", "show", "db-1"])["labels"];
@@ -253,9 +253,12 @@ fn a_controller_that_is_not_there_is_exit_code_4() {
         command.args(["--url", &url]).args(arguments);
         Running::start(command).finish()
     };
-    for arguments in
-        [&["node", "list"][..], &["stack", "list"], &["node", "token"], &["stack", "delete", "s", "--wait"]]
-    {
+    for arguments in [
+        &["node", "list"][..],
+        &["stack", "list"],
+        &["node", "token", "--any-name"],
+        &["stack", "delete", "s", "--wait"],
+    ] {
         muster(arguments).refused(4, &["api.sock"]);
     }
     let path = folder.path().join("t.yaml");

@@ -82,11 +82,17 @@ fn of_the_controller() {
     });
     let ran = refused.refused(1, &["cannot write", "full"]);
     assert!(!ran.stderr.contains("4.yaml"), "it is not the template's fault: {}", ran.stderr);
-    // Reads still work.
+    // Reads still work, and say how it is.
+    let nodes = site.muster(&["node", "list"]);
+    assert!(nodes.stdout.contains("online"), "{}", nodes.stdout);
+    assert!(nodes.stderr.starts_with("warning: ") && nodes.stderr.contains("full"), "{}", nodes.stderr);
+    let status = site.json(&["status"]);
+    assert!(status["read_only"].as_str().is_some_and(|why| why.contains("full")), "{status}");
+    assert_eq!(status["agents"]["online"], 1, "{status}");
     let list = site.json(&["stack", "list"]);
     assert_eq!(list.as_array().unwrap().len(), accepted.len(), "{list}");
     site.muster(&["stack", "delete", "s0"]).refused(1, &["cannot write"]);
-    site.muster(&["node", "token"]).refused(1, &["cannot write"]);
+    site.muster(&["node", "token", "--any-name"]).refused(1, &["cannot write"]);
     site.json(&["resource", "list", "s0"]);
 
     disk.free();

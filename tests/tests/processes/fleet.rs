@@ -8,7 +8,7 @@ use serde_json::Value;
 const AGENTS: usize = 30;
 
 fn fleet(site: &Site, more: &[&str]) -> Running {
-    let token = site.ok(&["node", "token", "--uses", &AGENTS.to_string()]);
+    let token = site.ok(&["node", "token", "--name", "fleet-*", "--uses", &AGENTS.to_string()]);
     let mut command = Command::new(binary("muster-sim"));
     let connect = format!("mqtts://{}", site.address());
     let agents = AGENTS.to_string();
@@ -47,7 +47,7 @@ fn a_fleet_runs_jobs_and_comes_back_after_a_storm() {
 #[test]
 fn those_who_come_too_fast_join_in_their_turn() {
     let site = Site::start();
-    let token = site.ok(&["node", "token", "--uses", "4", "--rate", "1/s"]);
+    let token = site.ok(&["node", "token", "--any-name", "--uses", "4", "--rate", "1/s"]);
     assert_eq!(site.json(&["node", "tokens"])[0]["rate"], "1/s");
     let mut command = Command::new(binary("muster-sim"));
     let connect = format!("mqtts://{}", site.address());

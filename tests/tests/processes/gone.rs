@@ -58,7 +58,7 @@ fn a_delete_ends_when_its_dead_node_is_removed_and_the_node_is_cleaned_up_first_
     });
     assert_eq!(site.node_state("web-1").as_deref(), Some("lost"));
     web1.daemon.kill();
-    let any = site.ok(&["node", "token"]);
+    let any = site.ok(&["node", "token", "--any-name"]);
     let mut refused = again(&site, &web1, &any);
     eventually("a token for any name is refused", || refused.daemon.ended());
     assert!(refused.daemon.log().contains("it needs a token for that name"), "{}", refused.daemon.log());

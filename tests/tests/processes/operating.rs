@@ -4,6 +4,7 @@
 use std::fs;
 
 use muster_tests::testbed::{Agent, Site, eventually};
+use serde_json::json;
 
 /// Lines of resources.
 fn template(site: &Site, resources: &[String]) -> String {
@@ -137,4 +138,25 @@ fn a_slow_create_is_cancelled_and_the_next_update_goes_on_from_there() {
     assert_eq!(web1.listing(), ["first", "last"]);
     site.ok(&["stack", "delete", "web", "--wait"]);
     assert!(web1.listing().is_empty());
+}
+
+#[test]
+fn the_site_at_a_glance() {
+    let site = Site::start();
+    let _web1 = site.join("web-1");
+    site.until_node("web-1", "online");
+    let status = site.json(&["status"]);
+    assert_eq!(
+        (&status["role"], &status["restored"], &status["link"]),
+        (&json!("active"), &json!(false), &json!("direct"))
+    );
+    assert_eq!(
+        status["agents"],
+        json!({"online": 1, "offline": 0, "maintenance": 0, "conflict": 0, "disk_full": 0})
+    );
+    assert_eq!(status["waiting"], json!({"restore": 0, "hooks": 0, "approvals": 0}));
+    assert_eq!(status["store"], format!("sqlite:{}", site.database().display()));
+    assert!(status["epoch"].is_u64() && status["read_only"].is_null(), "{status}");
+    let said = site.ok(&["status"]);
+    assert!(said.contains("agents      1 online\n") && said.contains("for you     nothing\n"), "{said}");
 }

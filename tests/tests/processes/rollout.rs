@@ -25,7 +25,7 @@ struct Fleet {
 impl Fleet {
     fn start(count: usize) -> Self {
         let site = Site::start();
-        let token = site.ok(&["node", "token", "--uses", &(count + 1).to_string()]);
+        let token = site.ok(&["node", "token", "--any-name", "--uses", &(count + 1).to_string()]);
         let begin = |name: String| site.agent(&name, token.trim(), Place::default());
         let agents: Vec<Agent> = (0..count).map(|number| begin(format!("web-{number:03}"))).collect();
         let other = begin("db-1".to_owned());

@@ -53,6 +53,7 @@ fn installed_joined_upgraded_removed_and_purged() {
     server.sh(&format!("{ADDRESS}; {FILE}"));
     gone(&server);
     server.fails("getent group muster");
+    server.fails("getent passwd muster");
     let mut left = files(&server);
     assert!(left.remove("/srv/motd"), "what the agent made stays");
     let left: Vec<_> = left.difference(&before).collect();
@@ -62,11 +63,11 @@ fn installed_joined_upgraded_removed_and_purged() {
     as_installed(&server);
 }
 
-/// Paths of files and directories; without logs, dpkg's own records, and the copies that tools keep of /etc/group.
+/// Paths of files and directories; without logs, dpkg's own records, and the copies that tools keep of /etc/group and /etc/passwd.
 fn files(server: &SystemdServer) -> BTreeSet<String> {
     let list = server.sh(
         "find /etc /home /opt /root /srv /usr /var -xdev -not -path '/var/lib/dpkg*' -not -path '/var/log*' \
-         -not -path '/var/cache*' -not -path '/var/lib/apt*' -not -path '/var/lib/systemd/timers*' -not -path '/etc/g*-' -not -name .pwd.lock",
+         -not -path '/var/cache*' -not -path '/var/lib/apt*' -not -path '/var/lib/systemd/timers*' -not -path '/etc/*-' -not -name .pwd.lock",
     );
     list.lines().map(str::to_owned).collect()
 }

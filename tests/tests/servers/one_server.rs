@@ -60,6 +60,7 @@ pub fn join(server: &SystemdServer) {
     server.exec(&["sh", "-c", &format!("cat >/run/web.yaml <<'END'\n{TEMPLATE}END\n")]).expect(0);
     server.sh("muster stack create web -t /run/web.yaml --wait");
     converged(server);
+    own_user(server);
     let units = "muster-agent muster-controller";
     assert_eq!(
         server
@@ -68,6 +69,16 @@ pub fn join(server: &SystemdServer) {
             .collect::<Vec<_>>(),
         ["notify", "30s", "notify", "30s"]
     );
+}
+
+/// The controller has a user of its own; what root does by hand with its data is that user's as well.
+fn own_user(server: &SystemdServer) {
+    let of_others = "[ -z \"$(find /var/lib/muster ! -user muster -o ! -group muster)\" ]";
+    server.sh(&format!("[ \"$(ps -o user= -C muster-controll)\" = muster ]; {of_others}"));
+    server.sh(&format!(
+        "systemctl stop muster-controller; muster-controller rekey; {of_others}; systemctl start muster-controller"
+    ));
+    converged(server);
 }
 
 /// With a short watchdog: a daemon that lives says so in time, one that hangs is ended and started again.

@@ -14,6 +14,7 @@ use super::{
 use crate::agent::Agent;
 use crate::challenge::Challenge;
 use crate::confirm::STOPPED;
+use crate::ledger::Order;
 
 /// A switch that restarts is back by then; a batch that came meanwhile waits for it.
 pub(super) const SWITCH_WITHIN: Duration = Duration::from_secs(20);
@@ -238,7 +239,8 @@ impl Agent {
                 let reason = format!("a batch of {size} bytes is over the limit of {BATCH_BYTES_MAX}");
                 self.flow_refuse_unbegun(&bridge, refusal(reason, true));
             }
-            Some((digest, size)) => match self.fetch.want(resource, digest, size) {
+            // Tables wait for no lane, and nobody's turn is before theirs.
+            Some((digest, size)) => match self.fetch.want(resource, Order::default(), digest, size) {
                 Ok(true) => self.flow_fetched(&bridge),
                 Ok(false) => self.fetch.pump(self.now, &mut self.effects),
                 Err(reason) => self.flow_refuse_unbegun(&bridge, refusal(reason, false)),

@@ -6,12 +6,12 @@ use muster_shared::model::{
     Action, Content, ContentDigest, Down, Dummy, File, Job, Observed, OnDelete, Outcome, Report, ReportKey,
     Spec, Up, Welcome,
 };
-use muster_shared::{Attempt, Epoch, Generation, MonoTime, ResourceId};
+use muster_shared::{Attempt, Epoch, EpochId, Generation, MonoTime, ResourceId};
 use uuid::Uuid;
 
 use crate::{
     Agent, Before, Config, ContentState, ContentStep, Effect, Entry, FlowEffect, Found, Input, Loaded, Look,
-    Looked, RunError, WriteId,
+    Looked, Retry, RunError, WriteId,
 };
 
 pub const HEARTBEAT: Duration = Duration::from_secs(30);
@@ -24,11 +24,13 @@ pub struct Bed {
     pub agent: Agent,
     pub now: MonoTime,
     pub disk: BTreeMap<ResourceId, Entry>,
-    pub epoch: Epoch,
+    pub epoch: EpochId,
     /// Writes that wait for the disk, in order.
-    pub writes: VecDeque<(WriteId, Option<Entry>, Epoch)>,
+    pub writes: VecDeque<(WriteId, Option<Entry>, Option<EpochId>)>,
     /// Writes are answered at once.
     pub disk_is_quick: bool,
+    /// Messages of the controller wait to be read.
+    pub more_arrives: bool,
     /// Captures for what is to be of its own making.
     pub own: Vec<ResourceId>,
     pub captures: Vec<(ReportKey, Vec<Before>)>,
@@ -45,6 +47,8 @@ pub struct Bed {
     pub contents: Vec<(ContentDigest, ContentStep)>,
     /// The looks that are not answered, by number.
     pub looks: Vec<(u64, Vec<Look>)>,
+    /// Looks for room that are not answered.
+    pub looks_for_room: usize,
     /// Facts asked of the host.
     pub gathers: usize,
     /// What the host is to tell changes of.
@@ -113,26 +117,26 @@ pub fn again(job: &Job, attempt: u32) -> Job {
 }
 
 pub fn failed(reason: &str) -> RunError {
-    RunError { reason: reason.into(), permanent: false }
+    RunError { reason: reason.into(), retry: Retry::Later }
 }
 
 impl Bed {
     /// Started; not connected.
-    pub fn offline(entries: Vec<Entry>, epoch: Epoch) -> Self {
+    pub fn offline(entries: Vec<Entry>, epoch: EpochId) -> Self {
         Self::started(entries, epoch, true)
     }
 
     /// The same, with flow tables.
     pub fn with_flows(entries: Vec<Entry>, tables: Vec<Loaded>) -> Self {
-        Self::started_with(entries, Epoch(1), true, tables)
+        Self::started_with(entries, Epoch(1).into(), true, tables)
     }
 
-    fn started(entries: Vec<Entry>, epoch: Epoch, is_quick: bool) -> Self {
+    fn started(entries: Vec<Entry>, epoch: EpochId, is_quick: bool) -> Self {
         Self::started_with(entries, epoch, is_quick, Vec::new())
     }
 
-    fn started_with(entries: Vec<Entry>, epoch: Epoch, is_quick: bool, tables: Vec<Loaded>) -> Self {
-        let config = Config { seed: 7, boot_id: 9, agent_version: "1.2.3".into() };
+    fn started_with(entries: Vec<Entry>, epoch: EpochId, is_quick: bool, tables: Vec<Loaded>) -> Self {
+        let config = Config { seed: 7, boot_id: 9, instance: 8, agent_version: "1.2.3".into() };
         let disk = entries.iter().map(|entry| (entry.resource, entry.clone())).collect();
         let mut bed = Self {
             agent: Agent::new(config, entries, epoch).with_flows(tables),
@@ -141,6 +145,7 @@ impl Bed {
             epoch,
             writes: VecDeque::new(),
             disk_is_quick: is_quick,
+            more_arrives: false,
             own: Vec::new(),
             captures: Vec::new(),
             theirs: Vec::new(),
@@ -152,6 +157,7 @@ impl Bed {
             checks: Vec::new(),
             contents: Vec::new(),
             looks: Vec::new(),
+            looks_for_room: 0,
             gathers: 0,
             watched: BTreeSet::new(),
             sent: Vec::new(),
@@ -168,7 +174,7 @@ impl Bed {
 
     /// Started, connected and welcomed; nothing sent so far is remembered.
     pub fn online() -> Self {
-        let mut bed = Self::offline(Vec::new(), Epoch(1));
+        let mut bed = Self::offline(Vec::new(), Epoch(1).into());
         bed.greet();
         bed.sent.clear();
         bed
@@ -212,6 +218,10 @@ impl Bed {
     pub fn input(&mut self, input: Input) {
         self.agent.handle(self.now, input);
         self.drain();
+        if !self.more_arrives {
+            self.agent.handle(self.now, Input::CaughtUp);
+            self.drain();
+        }
     }
 
     /// The running job of resource `n` ends.
@@ -290,7 +300,7 @@ impl Bed {
     /// The disk takes the oldest write that waits.
     pub fn write_one(&mut self) {
         if let Some((write, entry, epoch)) = self.writes.pop_front() {
-            self.epoch = self.epoch.max(epoch);
+            self.epoch = epoch.unwrap_or(self.epoch);
             if let Some(entry) = entry {
                 self.disk.insert(entry.resource, entry);
             }
@@ -352,9 +362,9 @@ impl Bed {
                 Effect::Disconnect { reason } => self.disconnects.push(reason),
                 Effect::Send(up) => self.sent.push(up),
                 Effect::Write { write, entry } => {
-                    self.writes.push_back((write, Some(*entry), Epoch::default()));
+                    self.writes.push_back((write, Some(*entry), None));
                 }
-                Effect::WriteEpoch { write, epoch } => self.writes.push_back((write, None, epoch)),
+                Effect::WriteEpoch { write, epoch } => self.writes.push_back((write, None, Some(epoch))),
                 Effect::Remove(resource) => self.remove(resource),
                 Effect::Capture { key, known, own, .. } => {
                     self.captures.push((key, known));
@@ -371,6 +381,7 @@ impl Bed {
                 Effect::Cancel(key) => {
                     self.runs.retain(|(job, ..)| job.key() != key);
                     self.checks.retain(|job| job.key() != key);
+                    self.captures.retain(|(captured, _)| *captured != key);
                     self.guards.retain(|job| job.key() != key);
                     self.restores.retain(|(restored, _)| *restored != key);
                     self.fallbacks.retain(|fallback| *fallback != key);
@@ -378,6 +389,7 @@ impl Bed {
                 }
                 Effect::Content { digest, step } => self.contents.push((digest, step)),
                 Effect::Look { number, looks } => self.looks.push((number, looks)),
+                Effect::FindRoom => self.looks_for_room += 1,
                 Effect::Gather => self.gathers += 1,
                 Effect::Watch { resource, spec } => {
                     match spec {
@@ -405,7 +417,7 @@ impl Bed {
 }
 
 pub fn welcome(epoch: u32, want_ledger: bool) -> Down {
-    Down::Welcome(Welcome { epoch: Epoch(epoch), want_ledger, heartbeat: HEARTBEAT })
+    Down::Welcome(Welcome { epoch: Epoch(epoch).into(), want_ledger, heartbeat: HEARTBEAT })
 }
 
 pub fn done() -> Outcome {

@@ -3,7 +3,7 @@
 use muster_shared::model::{Action, Down, Outcome, Report};
 
 use super::bed::{Bed, create, done, dummy, generation, id, job, key, plain};
-use crate::{Found, Input, RunError};
+use crate::{Found, Input, Retry, RunError};
 
 fn differs() -> Found {
     Found::Differs { missing: false, reason: "mode".into() }
@@ -22,7 +22,7 @@ fn whatever_it_finds_the_last_good_state_stays() {
         (Ok(Found::AsDesired), done()),
         (Ok(differs()), Outcome::Differs { missing: false, reason: "mode".into() }),
         (
-            Err(RunError { reason: "no disk".into(), permanent: false }),
+            Err(RunError { reason: "no disk".into(), retry: Retry::Later }),
             Outcome::Failed { reason: "no disk".into(), permanent: false },
         ),
     ] {

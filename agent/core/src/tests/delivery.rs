@@ -27,6 +27,35 @@ fn accepted_is_on_disk_before_it_runs_and_done_before_it_is_reported() {
     assert_eq!(bed.report(), Report { key: key(1, 1, 0), outcome: done() });
 }
 
+/// Whatever frees its turn while the withdrawal waits to be read: the record on disk, the end of another job.
+#[test]
+fn a_job_waits_for_what_has_arrived() {
+    let delete = job(1, 2, Action::Delete, dummy("1"));
+    let withdraw = Down::Withdraw { resource: id(1), generation: generation(2) };
+    for waits_behind in [false, true] {
+        let mut bed = Bed::online();
+        bed.job(&create(1, 1));
+        bed.ran(1, Ok(()));
+        if waits_behind {
+            bed.job(&create(2, 1));
+        }
+        bed.sent.clear();
+        bed.more_arrives = true;
+        bed.job(&delete);
+        if waits_behind {
+            bed.ran(2, Ok(()));
+        }
+        assert_eq!(bed.runs.len(), 0, "nothing begins while messages wait");
+        bed.more_arrives = false;
+        bed.down(withdraw.clone());
+        assert_eq!(bed.runs.len(), 0);
+        let withdrawn = Report { key: delete.key(), outcome: Outcome::Withdrawn };
+        assert!(bed.reports().contains(&withdrawn));
+        bed.job(&create(3, 1));
+        assert_eq!(bed.runs.len(), 1, "the lane goes on");
+    }
+}
+
 /// What a second job does while the first one of generation 5, attempt 1, is queued, running or ended.
 #[test]
 fn a_second_job() {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use muster_shared::model::{Action, Content, ContentDigest, Down, Job, Outcome, Up};
 
 use super::bed::{Bed, done, file, job};
+use crate::fetch::CONTENTS_MAX;
 use crate::{ContentState, ContentStep, Input};
 
 const SIZE: u64 = 300;
@@ -165,18 +166,36 @@ fn what_cannot_be_had_fails_the_job() {
 }
 
 #[test]
-fn contents_that_do_not_fit_the_disk_are_refused() {
+fn a_delete_needs_no_content() {
     let mut bed = Bed::online();
-    let large = |n: u8| {
-        let content = Content::Stored { digest: digest(n), size: 256 * 1024 * 1024 };
-        job(n.into(), 1, Action::Create, file(&format!("/{n}"), content))
-    };
-    for n in 1..=4 {
-        bed.job(&large(n));
+    bed.job(&Job { action: Action::Delete, generation: super::bed::generation(2), ..stored(6) });
+    assert_eq!(bed.report().outcome, done());
+}
+
+/// Three contents of which two fit: the third is fetched when the job of the first has ended.
+#[test]
+fn no_room_for_a_content_is_waited_for() {
+    let mut bed = Bed::online();
+    let size = CONTENTS_MAX / 5 * 2;
+    // The oldest has the digest that comes last.
+    for n in [9_u8, 2, 1] {
+        let content = Content::Stored { digest: digest(n), size };
+        bed.job(&job(n.into(), 1, Action::Create, file(&format!("/{n}"), content)));
     }
-    assert_eq!(bed.reports(), []);
-    bed.job(&large(5));
-    assert!(matches!(bed.report().outcome, Outcome::Failed { permanent: false, .. }));
-    bed.job(&Job { action: Action::Delete, generation: super::bed::generation(2), ..large(6) });
-    assert_eq!(bed.report().outcome, done(), "a delete needs no content");
+    let mut fetched = Vec::new();
+    for _ in 0..2 {
+        let (digest, step) = bed.contents.pop().expect("one is asked for");
+        assert_eq!(step, ContentStep::Find);
+        fetched.push(digest);
+        bed.content(digest, ContentState::Have(size));
+        bed.contents.clear();
+        bed.content(digest, ContentState::Verified);
+    }
+    assert_eq!(fetched, [digest(9), digest(2)], "the oldest first");
+    assert_eq!(bed.contents, [], "it waits");
+    assert_eq!(bed.reports(), [], "and nothing has failed");
+    bed.captured(9, Ok(""));
+    bed.ran(9, Ok(()));
+    let drop = (digest(9), ContentStep::Drop);
+    assert_eq!(bed.contents, [drop, (digest(1), ContentStep::Find)]);
 }

@@ -201,7 +201,7 @@ impl World {
     }
 
     fn crash(&mut self) {
-        let empty = Bed::offline(Vec::new(), muster_shared::Epoch(1));
+        let empty = Bed::offline(Vec::new(), muster_shared::Epoch(1).into());
         self.bed = std::mem::replace(&mut self.bed, empty).crash_slow();
         self.is_stopped = false;
         self.connect();

@@ -2,19 +2,26 @@
 
 use std::time::Duration;
 
-use muster_shared::model::{Down, Hello, LedgerEntry, Up};
-use muster_shared::{Epoch, MonoTime};
+use muster_shared::model::{Down, Hello, LedgerEntry, Up, Welcome};
+use muster_shared::{Epoch, EpochId, MonoTime};
 
 use super::bed::{Bed, HEARTBEAT, create, generation, id, welcome};
 use crate::Input;
 
 fn hello(epoch: u32, ledger: u128) -> Up {
-    Up::Hello(Hello { boot_id: 9, agent_version: "1.2.3".into(), epoch: Epoch(epoch), ledger })
+    Up::Hello(Hello {
+        boot_id: 9,
+        instance: Some(8),
+        address: None,
+        agent_version: "1.2.3".into(),
+        epoch: Epoch(epoch).into(),
+        ledger,
+    })
 }
 
 #[test]
 fn greets_and_beats() {
-    let mut bed = Bed::offline(Vec::new(), Epoch(1));
+    let mut bed = Bed::offline(Vec::new(), Epoch(1).into());
     assert_eq!(bed.connects, 1);
     bed.input(Input::Connected);
     assert_eq!(bed.sent, [hello(1, 0)]);
@@ -70,19 +77,19 @@ fn an_empty_ledger_is_one_page_and_a_long_one_more() {
 
 #[test]
 fn a_higher_epoch_is_on_disk_before_it_counts() {
-    let mut bed = Bed::offline(Vec::new(), Epoch(1));
+    let mut bed = Bed::offline(Vec::new(), Epoch(1).into());
     bed.input(Input::Connected);
     bed.disk_is_quick = false;
     bed.down(welcome(2, false));
     assert!(!bed.agent.is_online());
     bed.write_one();
     assert!(bed.agent.is_online());
-    assert_eq!((bed.agent.epoch(), bed.epoch), (Epoch(2), Epoch(2)));
+    assert_eq!((bed.agent.epoch(), bed.epoch), (Epoch(2).into(), Epoch(2).into()));
 }
 
 #[test]
 fn an_older_epoch_is_refused_and_commands_nothing() {
-    let mut bed = Bed::offline(Vec::new(), Epoch(2));
+    let mut bed = Bed::offline(Vec::new(), Epoch(2).into());
     bed.input(Input::Connected);
     bed.job(&create(1, 1));
     bed.down(welcome(1, false));
@@ -94,20 +101,55 @@ fn an_older_epoch_is_refused_and_commands_nothing() {
     assert_eq!(bed.connects, 2, "it may be back in its place by then");
 }
 
+fn welcome_with(number: u32, bits: Option<u64>) -> Down {
+    let epoch = EpochId { number: Epoch(number), bits };
+    Down::Welcome(Welcome { epoch, want_ledger: false, heartbeat: HEARTBEAT })
+}
+
+#[test]
+fn an_epoch_of_another_history_is_refused() {
+    let mut bed = Bed::offline(Vec::new(), EpochId { number: Epoch(2), bits: Some(7) });
+    bed.input(Input::Connected);
+    bed.down(welcome_with(2, Some(8)));
+    bed.job(&create(1, 1));
+    assert!(bed.disconnects[0].contains("a copy of the other's store"), "{:?}", bed.disconnects);
+    assert!(!bed.agent.is_online() && bed.runs.is_empty() && bed.disk.is_empty());
+    for known in [welcome_with(2, Some(7)), welcome_with(2, None), welcome_with(3, Some(8))] {
+        let mut bed = Bed::offline(Vec::new(), EpochId { number: Epoch(2), bits: Some(7) });
+        bed.input(Input::Connected);
+        bed.down(known.clone());
+        assert!(bed.agent.is_online(), "{known:?}");
+    }
+}
+
+#[test]
+fn the_bits_of_an_epoch_are_kept_with_it() {
+    let mut bed = Bed::offline(Vec::new(), Epoch(2).into());
+    bed.input(Input::Connected);
+    bed.down(welcome_with(2, Some(8)));
+    assert_eq!(bed.epoch, EpochId { number: Epoch(2), bits: Some(8) });
+    bed.down(welcome_with(2, None));
+    assert_eq!((bed.epoch.bits, bed.disconnects.len()), (Some(8), 0), "an older controller says none");
+    let mut bed = bed.crash();
+    bed.input(Input::Connected);
+    bed.down(welcome_with(2, Some(9)));
+    assert_eq!(bed.disconnects.len(), 1);
+}
+
 #[test]
 fn an_epoch_that_cannot_be_recorded_is_not_obeyed() {
-    let mut bed = Bed::offline(Vec::new(), Epoch(1));
+    let mut bed = Bed::offline(Vec::new(), Epoch(1).into());
     bed.input(Input::Connected);
     bed.disk_is_quick = false;
     bed.down(welcome(2, false));
     bed.fail_one();
     assert!(!bed.agent.is_online() && bed.disconnects.len() == 1);
-    assert_eq!(bed.agent.epoch(), Epoch(1));
+    assert_eq!(bed.agent.epoch(), Epoch(1).into());
 }
 
 #[test]
 fn a_controller_that_does_not_answer_is_left() {
-    let mut bed = Bed::offline(Vec::new(), Epoch(1));
+    let mut bed = Bed::offline(Vec::new(), Epoch(1).into());
     bed.input(Input::Connected);
     bed.after(Duration::from_secs(30));
     assert_eq!(bed.disconnects.len(), 1);
@@ -115,7 +157,7 @@ fn a_controller_that_does_not_answer_is_left() {
 
 #[test]
 fn comes_back_and_says_when() {
-    let mut bed = Bed::offline(Vec::new(), Epoch(1));
+    let mut bed = Bed::offline(Vec::new(), Epoch(1).into());
     for attempt in 1..50 {
         assert_eq!(bed.connects, attempt);
         bed.input(Input::Disconnected { reason: "reset".into() });
@@ -151,5 +193,5 @@ fn an_epoch_on_its_way_to_disk_counts() {
     assert_eq!(bed.disconnects.len(), 1);
     bed.write_one();
     bed.write_one();
-    assert_eq!(bed.epoch, Epoch(5));
+    assert_eq!(bed.epoch, Epoch(5).into());
 }

@@ -8,7 +8,7 @@ use muster_shared::model::{
 use muster_shared::{Epoch, ResourceId};
 
 use super::bed::{Bed, CHALLENGE, failed, generation, id, job, plain};
-use crate::{Found, Hint, Input, RunError};
+use crate::{Found, Hint, Input, Retry, RunError};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -133,7 +133,7 @@ fn without_a_hint_it_looks_after_some_heartbeats() {
         bed.after(60 * SECOND);
         bed.input(Input::Connected);
         let heartbeat = SECOND * heartbeat;
-        bed.down(Down::Welcome(Welcome { epoch: Epoch(1), want_ledger: false, heartbeat }));
+        bed.down(Down::Welcome(Welcome { epoch: Epoch(1).into(), want_ledger: false, heartbeat }));
         bed.after(30 * SECOND);
         bed.looked(Ok(Found::AsDesired));
         let mut looks = 0;
@@ -237,7 +237,7 @@ fn what_cannot_be_known_is_not_told_and_looked_at_again() {
     bed.looked(Err(failed("no answer from the kernel")));
     assert!(drifts(&mut bed).is_empty());
     bed.after(10 * SECOND);
-    bed.looked(Err(RunError { reason: "no interface has that address".into(), permanent: true }));
+    bed.looked(Err(RunError { reason: "no interface has that address".into(), retry: Retry::Never }));
     assert_eq!(drifts(&mut bed), [drift(1, 1, DriftState::Drifted, "no interface has that address")]);
 }
 

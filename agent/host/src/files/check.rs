@@ -1,12 +1,11 @@
 //! Whether a file is as desired. Nothing is changed.
 
-use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use muster_shared::model::{Content, ContentDigest, File};
 
-use super::{FileError, Files, PERMISSION_BITS, digest, io, open_regular, owners};
+use super::{Directory, FileError, Files, PERMISSION_BITS, digest, io, open_regular, owners};
 
 /// How a file differs from its desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,13 +36,11 @@ impl Files {
     pub async fn check(&self, file: &File) -> Result<Vec<FileDifference>, FileError> {
         let path = Path::new(&file.path);
         let owner = owners(path, file)?;
-        let (mut handle, meta) = match open_regular(path) {
+        let opened = Directory::of(path, Some(owner.0)).and_then(|directory| open_regular(&directory, path));
+        let (mut handle, meta) = match opened {
             Ok(Some(found)) => found,
-            Ok(None) => return Ok(vec![FileDifference::Missing]),
+            Ok(None) | Err(FileError::NoDirectory { .. }) => return Ok(vec![FileDifference::Missing]),
             Err(FileError::NotRegular { found, .. }) => return Ok(vec![FileDifference::Kind(found)]),
-            Err(FileError::Io { source, .. }) if source.kind() == ErrorKind::NotADirectory => {
-                return Ok(vec![FileDifference::Missing]);
-            }
             Err(error) => return Err(error),
         };
         let mut found = Vec::new();

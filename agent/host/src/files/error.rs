@@ -1,8 +1,9 @@
 //! Why a file is not as desired, for the operator.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use nix::unistd::{Gid, Group, Uid, User};
 use thiserror::Error;
 
 use super::KEPT_MAX;
@@ -17,6 +18,16 @@ pub enum FileError {
         path: PathBuf,
         /// Its directory.
         directory: PathBuf,
+    },
+    /// Others than root and the file's owner decide where it lies.
+    #[error("{}: {}", path.display(), led(place, *way))]
+    Led {
+        /// The file.
+        path: PathBuf,
+        /// A directory or a symbolic link on the way to it.
+        place: PathBuf,
+        /// How.
+        way: Way,
     },
     /// Something else is there.
     #[error("{}: there is {found}, which Muster leaves alone: move it away or name another path", path.display())]
@@ -73,11 +84,55 @@ pub enum FileError {
     },
 }
 
+/// How others than root and a file's owner could have the agent write elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// The directory belongs to this user.
+    Owner(u32),
+    /// This group can write the directory.
+    Group(u32),
+    /// Everyone can write the directory, and it is not sticky.
+    Everyone,
+    /// A symbolic link that others can have made.
+    Link,
+}
+
+fn led(place: &Path, way: Way) -> String {
+    let place = place.display();
+    let others = "could have root write elsewhere";
+    match way {
+        Way::Owner(user) => {
+            let name = User::from_uid(Uid::from_raw(user)).ok().flatten().map(|user| user.name);
+            let name = name.unwrap_or_else(|| user.to_string());
+            format!(
+                "the directory {place} belongs to user '{name}', who {others}: give the directory to root \
+                 (chown root {place}), or the file to that user (owner: {name})"
+            )
+        }
+        Way::Group(group) => {
+            let name = Group::from_gid(Gid::from_raw(group)).ok().flatten().map(|group| group.name);
+            let name = name.unwrap_or_else(|| group.to_string());
+            format!(
+                "group '{name}' can write the directory {place}, and {others}: take that away \
+                 (chmod g-w {place}) or name another path"
+            )
+        }
+        Way::Everyone => format!(
+            "everyone can write the directory {place}, and {others}: take that away (chmod o-w {place}) or name \
+             another path"
+        ),
+        Way::Link => format!(
+            "{place} is a symbolic link that others than root can have made: name the path that it leads to"
+        ),
+    }
+}
+
 impl FileError {
     /// Trying the same again cannot help: an operator must change the node or the template.
     pub fn is_permanent(&self) -> bool {
         match self {
             FileError::NoDirectory { .. }
+            | FileError::Led { .. }
             | FileError::NotRegular { .. }
             | FileError::TooLarge { .. }
             | FileError::NoOwner { .. }

@@ -1,6 +1,7 @@
 use std::os::unix::fs::symlink;
 
 use muster_shared::model::Content;
+use nix::unistd::chown;
 use uuid::Uuid;
 
 use super::*;
@@ -145,6 +146,100 @@ async fn what_is_no_regular_file_is_left_alone() {
     assert_eq!(bed.names(), ["aside", "dangling", "directory", "link", "pipe", "secret"]);
 }
 
+const NOBODY: u32 = 65534;
+
+fn directory(path: &Path, owner: u32, group: u32, mode: u32) {
+    fs::create_dir(path).unwrap();
+    chown(path, Some(Uid::from_raw(owner)), Some(Gid::from_raw(group))).unwrap();
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+/// What a user does who owns the directory of a file that root corrects.
+#[tokio::test]
+async fn a_link_in_place_of_the_directory_leads_nowhere() {
+    let bed = Bed::new();
+    directory(&bed.path("conf.d"), NOBODY, NOBODY, 0o755);
+    fs::create_dir(bed.path("system")).unwrap();
+    let file = File { owner: Some(NOBODY.to_string()), ..bed.file("conf.d/app.service") };
+    let before = bed.files.capture(&file).await.unwrap();
+    bed.apply(&file, b"mine").await.unwrap();
+    assert_eq!(fs::read(bed.path("conf.d/app.service")).unwrap(), b"mine");
+
+    fs::rename(bed.path("conf.d"), bed.path("aside/conf.d")).unwrap();
+    symlink(bed.path("system"), bed.path("conf.d")).unwrap();
+    nix::unistd::fchownat(
+        nix::fcntl::AT_FDCWD,
+        &bed.path("conf.d"),
+        Some(Uid::from_raw(NOBODY)),
+        None,
+        nix::fcntl::AtFlags::AT_SYMLINK_NOFOLLOW,
+    )
+    .unwrap();
+    let errors = [
+        bed.apply(&file, b"mine").await.unwrap_err(),
+        bed.files.check(&file).await.unwrap_err(),
+        bed.files.capture(&file).await.err().unwrap(),
+        bed.files.restore(RESOURCE, &file, &before).await.unwrap_err(),
+        bed.files.make_directory_of(&bed.file("conf.d/more/file")).unwrap_err(),
+    ];
+    for error in errors {
+        let link = format!("{} is a symbolic link", bed.path("conf.d").display());
+        assert!(error.is_permanent() && error.to_string().contains(&link), "{error}");
+    }
+    assert_eq!(fs::read_dir(bed.path("system")).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_directory_that_others_can_write_is_refused_by_its_name() {
+    let bed = Bed::new();
+    for (name, owner, group, mode, says) in [
+        ("theirs", NOBODY, 0, 0o700, Some("(chown root ")),
+        ("group", 0, NOBODY, 0o775, Some("(chmod g-w ")),
+        ("all", 0, 0, 0o777, Some("(chmod o-w ")),
+        ("root's group", 0, 0, 0o775, None),
+        ("sticky", 0, 0, 0o1777, None),
+        ("sticky/theirs", NOBODY, 0, 0o755, Some("(chown root ")),
+        ("sticky/ours", 0, 0, 0o755, None),
+    ] {
+        let path = bed.path(name);
+        directory(&path, owner, group, mode);
+        directory(&path.join("below"), 0, 0, 0o755);
+        for file in [bed.file(&format!("{name}/motd")), bed.file(&format!("{name}/below/motd"))] {
+            let applied = bed.apply(&file, b"hello").await.map_err(|error| error.to_string());
+            match (says, applied) {
+                (None, Ok(())) => {}
+                (Some(says), Err(error)) => {
+                    assert!(error.contains(&format!("{says}{}", path.display())), "{error}");
+                    assert!(!Path::new(&file.path).exists());
+                }
+                (_, applied) => panic!("{}: {applied:?}", file.path),
+            }
+        }
+    }
+    let owned = File { owner: Some(NOBODY.to_string()), ..bed.file("theirs/motd") };
+    bed.apply(&owned, b"hello").await.expect("the directory's owner is the file's");
+}
+
+/// As `/var/run` and `/bin` are.
+#[tokio::test]
+async fn a_link_that_only_root_can_have_made_is_followed() {
+    let bed = Bed::new();
+    fs::create_dir_all(bed.path("usr/etc")).unwrap();
+    symlink("usr/../usr/./etc", bed.path("relative")).unwrap();
+    symlink(bed.path("relative"), bed.path("absolute")).unwrap();
+    symlink("loop", bed.path("loop")).unwrap();
+    directory(&bed.path("sticky"), 0, 0, 0o1777);
+    symlink(bed.path("usr"), bed.path("sticky/link")).unwrap();
+    for (name, path) in [("relative", "usr/etc/a"), ("absolute", "usr/etc/b")] {
+        let file = bed.file(&format!("{name}/{}", &path[8..]));
+        bed.apply(&file, b"hello").await.unwrap();
+        assert_eq!(fs::read(bed.path(path)).unwrap(), b"hello");
+    }
+    assert!(matches!(bed.apply(&bed.file("loop/motd"), b"").await, Err(FileError::Io { .. })));
+    let shared = bed.apply(&bed.file("sticky/link/motd"), b"").await.unwrap_err();
+    assert!(matches!(shared, FileError::Led { way: Way::Link, .. }), "{shared}");
+}
+
 #[tokio::test]
 async fn a_missing_directory_is_named() {
     let bed = Bed::new();
@@ -185,7 +280,7 @@ async fn what_a_crash_left_behind_goes() {
     let long = "n".repeat(NAME_MAX);
     for name in ["motd", long.as_str()] {
         let file = bed.file(name);
-        let leftover = temporary(Path::new(&file.path), RESOURCE);
+        let leftover = bed.path(temporary(Path::new(&file.path), RESOURCE).to_str().unwrap());
         fs::write(&leftover, b"half").unwrap();
         bed.apply(&file, b"whole").await.unwrap();
         assert!(!leftover.exists());
@@ -204,7 +299,8 @@ async fn a_planted_link_is_not_followed() {
     let bed = Bed::new();
     let file = bed.file("motd");
     fs::write(bed.path("secret"), b"secret").unwrap();
-    symlink(bed.path("secret"), temporary(Path::new(&file.path), RESOURCE)).unwrap();
+    symlink(bed.path("secret"), bed.path(temporary(Path::new(&file.path), RESOURCE).to_str().unwrap()))
+        .unwrap();
     bed.apply(&file, b"new").await.unwrap();
     assert_eq!(fs::read(bed.path("secret")).unwrap(), b"secret");
     assert_eq!(bed.names(), ["aside", "motd", "secret"]);
@@ -240,7 +336,7 @@ async fn what_a_crash_left_behind_goes_also_where_the_file_is_kept() {
     let bed = Bed::new();
     let file = File { on_delete: OnDelete::Keep, ..bed.file("motd") };
     bed.apply(&file, b"new").await.unwrap();
-    fs::write(temporary(&bed.path("motd"), RESOURCE), b"half").unwrap();
+    fs::write(bed.path(temporary(&bed.path("motd"), RESOURCE).to_str().unwrap()), b"half").unwrap();
     bed.files.restore(RESOURCE, &file, &FileBefore::Absent).await.unwrap();
     assert_eq!(bed.names(), ["aside", "motd"]);
 }

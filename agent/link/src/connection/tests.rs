@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use bytes::BytesMut;
 use muster_shared::NodeId;
 use muster_shared::seal::SealSecret;
-use rcgen::{CertificateParams, KeyPair};
+use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use rumqttc::v5::mqttbytes::Error;
 use rumqttc::v5::mqttbytes::v5::{ConnAck, PingResp, PubAck, SubAck};
 use rustls::crypto::ring::default_provider;
@@ -38,9 +38,16 @@ struct Controller {
 impl Controller {
     /// For one connection; it answers nothing but the greeting if it `dies` then.
     fn start(dies: bool) -> Self {
+        Self::certified(dies, 1975..4096)
+    }
+
+    /// With a certificate that is valid from one year to another.
+    fn certified(dies: bool, years: std::ops::Range<i32>) -> Self {
         let key = KeyPair::generate().unwrap();
-        let certificate =
-            CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        params.not_before = date_time_ymd(years.start, 1, 1);
+        params.not_after = date_time_ymd(years.end, 1, 1);
+        let certificate = params.self_signed(&key).unwrap();
         let ca_der = certificate.der().clone();
         let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
             .with_protocol_versions(&[&rustls::version::TLS13])
@@ -58,6 +65,18 @@ impl Controller {
             serve(StreamOwned::new(connection, stream), dies, &tell);
         });
         Self { address, ca_der, seen }
+    }
+
+    /// A node of this controller.
+    fn peer(&self) -> Peer {
+        let tls = tls::client(Root::Certificate(self.ca_der.to_vec()), None).unwrap();
+        Peer {
+            id: node().to_string(),
+            down: "down".into(),
+            up: "up".into(),
+            tls: Arc::new(tls),
+            addresses: vec![self.address.clone()],
+        }
     }
 
     async fn next(&mut self) -> Seen {
@@ -134,15 +153,7 @@ impl Bed {
         let (_clock, stopped): (_, Receiver<()>) = channel();
         spawn_blocking(move || stopped.recv());
         let mut controller = Controller::start(dies);
-        let tls = tls::client(Root::Certificate(controller.ca_der.to_vec()), None).unwrap();
-        let peer = Peer {
-            id: node().to_string(),
-            down: "down".into(),
-            up: "up".into(),
-            tls: Arc::new(tls),
-            addresses: vec![controller.address.clone()],
-        };
-        let mut connection = Connection::open(peer, Arc::new(seal(1, 2)));
+        let mut connection = Connection::open(controller.peer(), Arc::new(seal(1, 2)));
         assert!(matches!(connection.events.recv().await, Some(LinkEvent::Connected { .. })));
         assert_eq!(controller.next().await, Seen::KeepAlive(61));
         Self { controller, connection, _clock }
@@ -198,5 +209,19 @@ async fn a_controller_that_answers_nothing_is_gone_after_two_minutes() {
         bed.pass(SECOND).await;
         let event = bed.connection.events.recv().await;
         assert!(matches!(event, Some(LinkEvent::Disconnected(LinkError::Silent))), "{event:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_clock_is_named_with_both_times() {
+    for (years, says) in [
+        (2999..3000, "the controller's certificate begins 2999-01-01 00:00 UTC"),
+        (1999..2000, "the controller's certificate ended 2000-01-01 00:00 UTC"),
+    ] {
+        let controller = Controller::certified(false, years);
+        let error = greet(&controller.peer()).await.err().unwrap();
+        let said = error.to_string();
+        assert!(said.contains("this server's clock says 20") && said.contains(says), "{said}");
+        assert!(!error.is_expired() && !error.is_not_let_in(), "another certificate of ours does not help");
     }
 }

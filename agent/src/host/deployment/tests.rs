@@ -78,7 +78,7 @@ fn a_run_that_did_not_says_why_and_is_not_tried_again() {
         ),
     ] {
         let failed = told(&deployment, ended(how, &outputs)).unwrap_err();
-        assert_eq!(failed, RunError { reason: reason.into(), permanent: true });
+        assert_eq!(failed, RunError { reason: reason.into(), retry: Retry::Never });
     }
 }
 
@@ -130,7 +130,7 @@ async fn documents_are_written_compared_and_taken_away_with_their_deployment() {
 
     let wrong = run(4, Action::Create, deployment(DeploymentGroup::ApplyConfig, "hunter2")).await.map(drop);
     let error = wrong.unwrap_err().error;
-    assert!(error.permanent && !error.reason.contains("hunter2"), "{error:?}");
+    assert!(error.retry == Retry::Never && !error.reason.contains("hunter2"), "{error:?}");
 }
 
 /// As the ledger has it once it was applied.

@@ -52,7 +52,7 @@ fn number(counts: &Value, key: &str) -> u64 {
 
 fn too_few(selector: &str, wanted: u64, within: Option<u64>, counts: &Value) -> Failure {
     let like = if selector.is_empty() { String::new() } else { format!(" like '{selector}'") };
-    let others: Vec<String> = ["offline", "maintenance", "revoked", "lost"]
+    let others: Vec<String> = ["disk_full", "offline", "maintenance", "revoked", "lost"]
         .into_iter()
         .map(|state| (state, number(counts, state)))
         .filter(|(_, count)| *count > 0)

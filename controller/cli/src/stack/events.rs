@@ -5,7 +5,8 @@ use serde_json::Value;
 use super::Events;
 use crate::client::{Client, path};
 use crate::failure::Failure;
-use crate::output::{Column, Format, cell, document, print, table};
+use crate::output::{Column, Format, cell, print};
+use crate::pages::List;
 use crate::progress::note;
 use crate::wait::{get_patiently, is_gone};
 
@@ -23,13 +24,14 @@ pub async fn run(asked: Events, client: &mut Client, format: Format) -> Result<(
     if asked.follow {
         return follow(name, client, format).await;
     }
-    let mut all = Vec::new();
+    let (mut list, mut after) = (List::new(format, &COLUMNS), 0);
     loop {
-        let mut page = page(name, last(&all), None, client).await?;
+        let page = page(name, after, None, client).await?;
         if page.is_empty() {
-            return document(format, &Value::from(all), |list| table(&COLUMNS, list));
+            return list.end();
         }
-        all.append(&mut page);
+        after = last(&page);
+        list.print(page, |event| event)?;
     }
 }
 

@@ -32,17 +32,22 @@ fn wrong_usage_ends_with_2() {
         "stack create 1web -t x.yaml",
         "stack create web -t x.yaml -P nonsense",
         "stack create web -t x.yaml --timeout 0",
+        "stack create web -t x.yaml --timeout 2000d",
         "stack create web -t x.yaml -e",
         "stack cancel",
         "stack graph web -o png",
         "stack update web --converge=no",
         "stack delete web --timeout 5",
         "node show UPPER",
+        "node token",
+        "node token --uses 5 --label role=web",
+        "node token --name web-1 --any-name",
         "node token --ttl soon",
         "node token --uses 0",
         "node token --rate 10",
         "node token --rate 0/s",
         "node list -l =x",
+        "node list -l role<in",
         "node label web-1",
         "node label web-1 role",
         "resource clear-hook web motd create",
@@ -72,6 +77,32 @@ fn wrong_usage_ends_with_2() {
 }
 
 #[test]
+fn a_selector_of_another_tool_is_refused_with_an_example() {
+    let (code, stdout, stderr) = outcome(muster("node list -l").arg("role in (a)"));
+    assert_eq!((code, stdout.as_str()), (Some(2), ""));
+    assert!(stderr.contains("'role in (a)' is not a selector: want k=v"), "{stderr}");
+    assert!(stderr.contains("such as role=web,zone!=b"), "{stderr}");
+}
+
+#[test]
+fn a_template_comes_from_stdin_and_not_from_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let (code, _, stderr) = outcome(muster("stack validate -t").arg(folder.path()));
+    let wanted = format!("error: {}: it is a directory; name a file in it\n", folder.path().display());
+    assert_eq!((code, stderr), (Some(2), wanted));
+    let output = muster("stack validate -t -").write_stdin(TEMPLATE).output().unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && stdout.starts_with("stdin is valid: 1 resources\n"), "{stdout}");
+}
+
+#[test]
+fn a_token_is_for_a_name_or_says_that_it_is_for_any() {
+    let (code, stdout, stderr) = outcome(&mut muster("node token --url unix:///nonexistent"));
+    assert_eq!((code, stdout.as_str(), stderr.lines().count()), (Some(2), "", 1), "{stderr}");
+    assert!(stderr.contains("--name web-1.example.org") && stderr.contains("--any-name"), "{stderr}");
+}
+
+#[test]
 fn other_places_than_a_socket_are_refused() {
     for url in ["https://controller:8443", "http://x", "nonsense"] {
         let (code, _, stderr) = outcome(muster("stack list --url").arg(url));
@@ -88,7 +119,7 @@ fn no_controller_ends_with_4() {
     let url = format!("unix://{}/api.sock", folder.path().display());
     for arguments in [
         "stack list",
-        "node token",
+        "node token --any-name",
         "stack delete web --wait",
         "resource list web",
         "stack events web --follow",

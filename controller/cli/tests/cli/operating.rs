@@ -12,6 +12,18 @@ fn nodes_and_resources_are_acted_on() {
     let lost = json!([{"stack": "web", "resource": "motd", "type": "Muster::File", "physical_id": "p1", "node": "web-1", "reason": ""}]);
     let node = json!({"name": "web-1", "state": "online", "labels": {"role": "web"}, "agent_version": "1", "last_seen": null,
         "resources": 1, "drifted": 0, "lost": [], "lost_total": 0});
+    let told = "MAC address 52:54:00:00:00:02 is claimed by web-1 at web-1/br0:h and by web-2 at web-2/br0:h";
+    let mut claims = node.clone();
+    claims["mac_conflicts"] = json!([told]);
+    let mut claims_too = claims.clone();
+    claims_too["name"] = json!("web-2");
+    for (arguments, answer) in
+        [("node list", json!([claims, claims_too])), ("node show web-1", claims.clone())]
+    {
+        let controller = Controller::with(vec![Act::Answer(200, answer), Act::Answer(200, json!({}))]);
+        let (code, stdout, _) = outcome(muster(arguments).args(["--url", &controller.url()]));
+        assert_eq!((code, stdout.matches(told).count()), (Some(0), 1), "{stdout}");
+    }
     let mut gone = node.clone();
     (gone["state"], gone["lost"], gone["lost_total"]) = (json!("lost"), lost.clone(), json!(2));
     let row = json!({"name": "motd"});
@@ -259,4 +271,46 @@ fn pictures_are_of_graphs_alone() {
         (code, stderr.as_str()),
         (Some(2), "error: -o dot and -o svg are for 'muster stack graph' and 'muster topology show' alone\n")
     );
+}
+
+#[test]
+fn long_lists_come_page_by_page() {
+    let stack = |at: usize| json!({"name": format!("s{at:04}"), "action": "CREATE", "status": "COMPLETE", "revision": at});
+    let pages = || {
+        let page = |range: std::ops::Range<usize>| Act::Answer(200, range.map(stack).collect());
+        vec![page(0..1000), page(1000..1002)]
+    };
+    let controller = Controller::with(pages());
+    let (code, stdout, stderr) = outcome(muster("stack list --url").arg(controller.url()));
+    assert_eq!((code, stderr.as_str(), stdout.lines().count()), (Some(0), "", 1003));
+    assert_eq!(stdout.matches("NAME").count(), 1, "one heading");
+    assert_eq!(
+        controller.requests(),
+        ["GET /v1/stacks?limit=1000", "GET /v1/stacks?limit=1000&marker=s0999"]
+    );
+    for format in ["json", "yaml"] {
+        let controller = Controller::with(pages());
+        let (_, stdout, _) = outcome(muster(&format!("stack list -o {format} --url")).arg(controller.url()));
+        let all: Vec<Value> = (0..1002).map(stack).collect();
+        match format {
+            "json" => assert_eq!(stdout, format!("{:#}\n", Value::from(all)), "one document"),
+            _ => assert_eq!(
+                stdout.matches("\n  name: s").count() + stdout.matches("- name: s").count(),
+                all.len()
+            ),
+        }
+        controller.requests();
+    }
+    for (format, wanted) in
+        [("json", "[]\n"), ("yaml", "[]\n"), ("table", "NAME  ACTION  STATUS  REVISION  UPDATED\n")]
+    {
+        let controller = Controller::with(vec![Act::Answer(200, json!([]))]);
+        let (_, stdout, _) = outcome(muster(&format!("stack list -o {format} --url")).arg(controller.url()));
+        assert_eq!(stdout, wanted);
+        controller.requests();
+    }
+    let controller = Controller::with(vec![error(404, "not_found")]);
+    let (code, stdout, _) = outcome(muster("resource list web -o json --url").arg(controller.url()));
+    assert_eq!((code, stdout.as_str()), (Some(1), ""), "nothing is printed of what is refused");
+    controller.requests();
 }

@@ -28,6 +28,20 @@ fn failed_resources() -> Act {
     )
 }
 
+fn script_failed() -> Act {
+    let mut failed = stack("UPDATE", 3, "FAILED", 5);
+    failed["status_reason"] = json!("run: the script ended with status 7:\none\ntwo\n");
+    Act::Answer(200, failed)
+}
+
+fn failed_script() -> Act {
+    let reason = "the script ended with status 7:\none\ntwo\n";
+    Act::Answer(
+        200,
+        json!([{"resource": "run", "node": "web-1", "action": "CREATE", "reason": reason, "causes": []}]),
+    )
+}
+
 pub fn error(status: u16, class: &str) -> Act {
     Act::Answer(status, json!({"error": {"class": class, "message": "the reason", "errors": []}}))
 }
@@ -68,6 +82,15 @@ fn waiting() {
             1,
             "",
             "web UPDATE: 1/2; motd@web-1 running\nerror: stack 'web': UPDATE failed; ROLLBACK COMPLETE: why\n",
+        ),
+        (
+            "failed with what a script wrote",
+            "update web --wait",
+            vec![begun("UPDATE"), script_failed(), failed_script()],
+            1,
+            "",
+            "error: stack 'web': UPDATE FAILED: run: the script ended with status 7\n\
+            error: resource 'run' on web-1: CREATE FAILED: the script ended with status 7:\n  one\n  two\n",
         ),
         (
             "pre-empted",
@@ -209,6 +232,14 @@ fn a_token_is_alone_on_stdout() {
         controller.requests(),
         [r#"POST /v1/tokens {"labels":{"role":"web"},"name":"web-*","rate":"30/m","ttl":7200,"uses":3}"#]
     );
+}
+
+#[test]
+fn a_token_for_any_name_is_asked_for_by_that_word() {
+    let controller = Controller::with(vec![Act::Answer(201, json!({"token": "muster1-abc"}))]);
+    let (code, stdout, _) = outcome(muster("node token --any-name --url").arg(controller.url()));
+    assert_eq!((code, stdout.as_str()), (Some(0), "muster1-abc\n"));
+    assert_eq!(controller.requests(), [r#"POST /v1/tokens {"labels":{},"name":null,"ttl":3600,"uses":1}"#]);
 }
 
 #[test]

@@ -57,20 +57,23 @@ pub struct Bench {
 
 impl Bench {
     pub fn new(devices: usize) -> Self {
-        let config = Config { epoch: Epoch(1), seed: [7; 32], limits: Limits::default() };
+        let config = Config { epoch: Epoch(1), epoch_bits: 1, seed: [7; 32], limits: Limits::default() };
         let mut bench =
             Self { engine: Engine::new(config), next: 0, connections: Vec::new(), decided: 0, rows: 0 };
         for index in 0..devices {
             let secret = TokenSecret([1; 16]);
-            bench.ask(Request::NewToken(NewToken {
-                id: [1; 8],
-                secret_hash: secret.digest(),
-                expires: 10,
-                uses: 1,
-                name: None,
-                labels: Default::default(),
-                rate: None,
-            }));
+            bench.ask(Request::NewToken {
+                token: NewToken {
+                    id: [1; 8],
+                    secret_hash: secret.digest(),
+                    expires: 10,
+                    uses: 1,
+                    name: None,
+                    labels: Default::default(),
+                    rate: None,
+                },
+                wall: 0,
+            });
             bench.ask(Request::Join(JoinAsk {
                 token_id: [1; 8],
                 secret,
@@ -82,7 +85,14 @@ impl Bench {
             let connection = index as u64 + 1;
             bench.connections.push(connection);
             bench.input(Input::Connected { node: node(index), connection });
-            let hello = Hello { boot_id: 1, agent_version: "bench".into(), epoch: Epoch(0), ledger: 0 };
+            let hello = Hello {
+                boot_id: 1,
+                instance: None,
+                address: None,
+                agent_version: "bench".into(),
+                epoch: Epoch(0).into(),
+                ledger: 0,
+            };
             bench.up(index, Up::Hello(hello));
             bench.up(index, Up::Flow(FlowUp::States { states: Vec::new(), complete: true }));
         }

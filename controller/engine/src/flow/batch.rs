@@ -21,6 +21,10 @@ const BACKOFF_MAX: Duration = Duration::from_secs(60);
 /// A batch is said again when so much time has passed and the agent still knows of none: the message may be lost.
 const SAID_AGAIN: Duration = Duration::from_secs(60);
 
+/// Seconds in which the agent must reach its controller again after a batch that takes rules away, whoever wanted it
+/// and however: a rule in force may be the one that lets the node be reached. As long as intents and agents take.
+pub(super) const CONFIRM_TIMEOUT: u32 = 30;
+
 /// Entries that are named where one of them is to blame and nobody knows which: a line that can still be read.
 const SUSPECTS_NAMED: usize = 10;
 
@@ -93,7 +97,9 @@ impl Engine {
         }
         let with_strays = !strays.is_empty();
         strays.into_iter().for_each(|id| ops.remove(id));
-        let confirm_timeout = device.guards.range(..=upto).map(|(_, seconds)| *seconds).max();
+        let asked = device.guards.range(..=upto).map(|(_, seconds)| *seconds).max();
+        let takes_away = with_strays || ids.iter().any(|id| device.table.is_removing(*id));
+        let confirm_timeout = asked.or(takes_away.then_some(CONFIRM_TIMEOUT));
         let bytes = ops.into_bytes();
         let (ops, stored) = if bytes.len() > OPS_INLINE_MAX {
             let digest = ContentDigest::of(&bytes);

@@ -151,6 +151,12 @@ impl Flows {
         self.devices.get_mut(key.0 as usize)?.as_deref_mut()
     }
 
+    /// It has a table of this node, or of one that was given up.
+    pub fn knows(&self, node: NodeKey) -> bool {
+        self.by_name.get(&node).is_some_and(|devices| !devices.is_empty())
+            || self.forgotten.contains_key(&node)
+    }
+
     pub fn of_node(&self, node: NodeKey) -> Vec<DeviceKey> {
         self.by_name.get(&node).into_iter().flat_map(BTreeMap::values).copied().collect()
     }
@@ -273,7 +279,7 @@ impl Engine {
         if self.flows.len() >= DEVICES_MAX {
             return Err(Refusal::Conflict(format!("the site has {DEVICES_MAX} devices, which is its limit")));
         }
-        if node.is_none() && !self.nodes.has_room(1) {
+        if node.is_none() && !self.has_room_for_nodes(1) {
             return Err(Refusal::Conflict("too many nodes are named that have never joined".into()));
         }
         let node = self.nodes.key(&name.node);

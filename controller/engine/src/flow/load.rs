@@ -6,6 +6,7 @@ use std::sync::Arc;
 use muster_shared::model::flow::FlowId;
 use muster_template::Desired;
 
+use super::batch::CONFIRM_TIMEOUT;
 use super::device::{DeviceKey, InFlight, Target};
 use super::entry::Owner;
 use super::forget::Forgotten;
@@ -14,9 +15,6 @@ use super::record::FlowSnapshot;
 use crate::engine::Engine;
 use crate::record::Status;
 use crate::resource::Slot;
-
-/// Seconds that a change is guarded for of which nobody knows any more whether it was to be.
-const CONFIRM_TIMEOUT: u32 = 30;
 
 impl Engine {
     /// Before anything of the stacks is taken up.

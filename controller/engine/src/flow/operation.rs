@@ -183,6 +183,7 @@ impl Engine {
         }
         let mut puts = BTreeMap::new();
         let mut absent: BTreeSet<&NodeId> = BTreeSet::new();
+        let mut lacking: BTreeSet<String> = BTreeSet::new();
         for stage in stages {
             let mut devices = BTreeSet::new();
             if let Some(twice) = stage.iter().find(|write| !devices.insert(&write.device)) {
@@ -191,8 +192,12 @@ impl Engine {
         }
         for write in stages.iter().flatten() {
             let node = self.nodes.find(&write.device.node);
-            if node.is_none_or(|node| !self.nodes[node].ready) {
-                absent.insert(&write.device.node);
+            match node.filter(|node| self.nodes[*node].ready) {
+                None => drop(absent.insert(&write.device.node)),
+                Some(node) if action == FlowAction::Apply => {
+                    lacking.extend(self.lacks_bridge(node, &write.device))
+                }
+                Some(_) => {}
             }
             *puts.entry(&write.device).or_insert(0) += self.check_write(action, write)?;
         }
@@ -216,6 +221,11 @@ impl Engine {
             absent.iter().take(WARNINGS_MAX).map(|name| self.waited_for(name)).collect();
         if absent.len() > WARNINGS_MAX {
             warnings.push(format!("{} more nodes are not there", absent.len() - WARNINGS_MAX));
+        }
+        let more = lacking.len().saturating_sub(WARNINGS_MAX);
+        warnings.extend(lacking.into_iter().take(WARNINGS_MAX));
+        if more > 0 {
+            warnings.push(format!("{more} more bridges are not there"));
         }
         Ok(warnings)
     }

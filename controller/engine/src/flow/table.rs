@@ -314,6 +314,11 @@ impl Table {
         self.entries.get(&id).is_some_and(|kept| kept.seen().is_some())
     }
 
+    /// Its newest write takes it off the device.
+    pub fn is_removing(&self, id: FlowId) -> bool {
+        self.entries.get(&id).is_some_and(|kept| kept.removing)
+    }
+
     /// What is to go into the next batch, of writes up to `upto`. They are not waiting any more. With `apart`, repairs
     /// go only when no write does, and so many at a time.
     pub fn take_waiting(&mut self, upto: u64, apart: Option<usize>) -> Vec<FlowId> {

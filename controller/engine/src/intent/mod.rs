@@ -62,10 +62,24 @@ pub(crate) struct Intents {
     links: BTreeMap<(ConnectPoint, ConnectPoint), u64>,
     /// Whose a declared host is: the id of a row.
     hosts: BTreeMap<HostId, u64>,
+    /// Hosts that several nodes claim, and where, as stacks were told last.
+    claimed: BTreeMap<HostId, Vec<ConnectPoint>>,
     /// Writes that have come to their ends.
     pub ended: Vec<Ended>,
     unsaved: BTreeSet<IntentNo>,
     due: Option<MonoTime>,
+}
+
+impl Intents {
+    /// It has heard something of this node.
+    pub fn knows(&self, node: NodeKey) -> bool {
+        let hears = |hearers: &BTreeSet<(NodeKey, Bridge)>| hearers.iter().any(|(hearer, _)| *hearer == node);
+        self.told.contains_key(&node)
+            || self.greeted.contains(&node)
+            || self.listening.contains_key(&node)
+            || self.refused.iter().any(|(refused, _)| *refused == node)
+            || self.hearers.values().any(hears)
+    }
 }
 
 impl Engine {

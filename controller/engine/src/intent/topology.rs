@@ -1,13 +1,15 @@
 //! What agents say of their devices' ports, and whose beacon is heard where.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use muster_intent::compile::claimed;
 use muster_intent::host::{ADDRESSES_MAX, Host, HostId};
 use muster_intent::manager::{PortRecord, SettledPort, TopologyView};
 use muster_intent::topology::ConnectPoint;
+use muster_shared::NodeId;
 use muster_shared::model::NeighbourFacts;
 use muster_shared::model::flow::{Bridge, DeviceName};
 use muster_shared::model::topology::{Beacon, DevicePorts, PortState, TOLD_DEVICES_MAX};
@@ -27,10 +29,27 @@ const INTERNAL: &str = "openvswitch";
 /// A port speaks every two seconds: so long an agent that has just begun has not heard all there is.
 const LISTENING: Duration = Duration::from_secs(5);
 
+/// Bridges named of a node that lacks one.
+const BRIDGES_NAMED: usize = 10;
+
 impl Engine {
     /// A node's agent greeted: what it does not hear yet may be there.
     pub(crate) fn topology_hello(&mut self, node: NodeKey) {
         self.intents.greeted.insert(node);
+    }
+
+    /// That a node which has told of its bridges has no such one.
+    pub(crate) fn lacks_bridge(&self, node: NodeKey, device: &DeviceName) -> Option<String> {
+        let told = self.intents.told.get(&node).filter(|_| !self.intents.greeted.contains(&node))?;
+        if device.is_nftables() || told.contains_key(&device.bridge) {
+            return None;
+        }
+        let mut names: Vec<&str> = told.keys().take(BRIDGES_NAMED).map(|bridge| bridge.as_str()).collect();
+        if told.len() > BRIDGES_NAMED {
+            names.push("…");
+        }
+        let has = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        Some(format!("{} has no bridge {} (it has {has}): the rules wait for it", device.node, device.bridge))
     }
 
     fn begins_to_listen(&mut self, node: NodeKey) {
@@ -44,7 +63,7 @@ impl Engine {
     /// What it has not heard by now is not there.
     pub(crate) fn listened(&mut self, node: NodeKey) {
         self.intents.listening.remove(&node);
-        let devices = self.intents.told.get(&node).into_iter().flat_map(std::collections::BTreeMap::keys);
+        let devices = self.intents.told.get(&node).into_iter().flat_map(BTreeMap::keys);
         for bridge in devices.cloned().collect::<Vec<_>>() {
             self.tell_topology(node, &bridge);
         }
@@ -94,6 +113,7 @@ impl Engine {
         }
         self.look_for_hosts(node);
         self.intents.manager.observe_hosts(&gone, Vec::new());
+        self.tell_claims();
         // A cable that was moved is heard at one end before the other has let go of it.
         let refused: Vec<_> = self.intents.refused.difference(&touched).cloned().collect();
         refused.iter().for_each(|(node, bridge)| self.tell_topology(*node, bridge));
@@ -132,6 +152,37 @@ impl Engine {
         let devices = told.keys().map(|bridge| DeviceName { node: name.clone(), bridge: bridge.clone() });
         let devices: BTreeSet<DeviceName> = devices.collect();
         self.intents.manager.observe_hosts(&devices, seen);
+        self.tell_claims();
+    }
+
+    /// Stacks that have an intent between a host and another hear of it when several nodes claim that host.
+    fn tell_claims(&mut self) {
+        let now = self.intents.manager.claims();
+        let before = std::mem::replace(&mut self.intents.claimed, now);
+        let new: Vec<_> =
+            self.intents.claimed.iter().filter(|(host, at)| before.get(*host) != Some(*at)).collect();
+        let mut told: Vec<(u64, String)> = Vec::new();
+        for (host, at) in new {
+            let rows = self.intents.manager.between(*host).filter_map(|no| self.intents.owners.get(&no));
+            let stacks = rows.filter_map(|id| Some(self.rows[self.rows.of_id(*id)?].stack));
+            let stacks: BTreeSet<u64> = stacks.collect();
+            told.extend(
+                stacks.into_iter().map(|stack| (stack, format!("host {host} is claimed {}", claimed(at)))),
+            );
+        }
+        told.into_iter().for_each(|(stack, told)| self.note(stack, told));
+    }
+
+    /// What nodes claim that others claim as well, for people, by node.
+    pub(crate) fn mac_conflicts(&self) -> BTreeMap<NodeId, Vec<String>> {
+        let mut all: BTreeMap<NodeId, Vec<String>> = BTreeMap::new();
+        for (host, at) in self.intents.manager.claims() {
+            let told = format!("MAC address {host} is claimed {}", claimed(&at));
+            for point in at {
+                all.entry(point.device.node).or_default().push(told.clone());
+            }
+        }
+        all
     }
 
     /// Beacons that a device says and hears, before and now.
@@ -260,12 +311,13 @@ impl Engine {
 
     /// The node is away: its devices stay as they are, and new ways keep off them.
     pub(crate) fn topology_away(&mut self, node: NodeKey) {
-        let devices = self.intents.told.get(&node).into_iter().flat_map(std::collections::BTreeMap::keys);
+        let devices = self.intents.told.get(&node).into_iter().flat_map(BTreeMap::keys);
         let devices: Vec<Bridge> = devices.cloned().collect();
         for bridge in devices {
             let name = DeviceName { node: self.nodes[node].name.clone(), bridge };
             let _too_many = self.intents.manager.set_away(&name, true);
         }
+        self.tell_claims();
     }
 
     /// The node is no more.
@@ -287,6 +339,7 @@ impl Engine {
             self.intents.manager.observe_hosts(&[device.clone()].into(), Vec::new());
             self.change(Change::Intent(IntentChange::DeviceRemoved(device)));
         }
+        self.tell_claims();
         // Nobody hears it any more.
         let others =
             self.intents.told.iter().flat_map(|(node, all)| all.keys().map(|it| (*node, it.clone())));

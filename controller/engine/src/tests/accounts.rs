@@ -81,8 +81,9 @@ impl Engine {
                     |slot| self.stacks.get(&row.stack).is_some_and(|stack| stack.queue.contains(slot));
                 assert!(line.contains(slot) || behind(slot), "{} waits in no line", row.name);
             }
-            let count = rows.values().filter(|row| row.node == Some(key)).count();
-            assert_eq!(node.rows, count as u64, "rows of a node");
+            let placed: BTreeSet<Slot> =
+                rows.iter().filter(|(_, row)| row.node == Some(key)).map(|(slot, _)| *slot).collect();
+            assert_eq!(node.rows, placed, "rows of a node");
         }
         let mut contents: BTreeSet<_> = BTreeSet::new();
         for row in rows.values() {

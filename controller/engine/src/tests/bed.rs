@@ -6,7 +6,7 @@ use std::time::Duration;
 use muster_shared::join::TokenSecret;
 use muster_shared::model::{Content, Hello, Job, Outcome, Report, Spec, Up};
 use muster_shared::seal::SealPublic;
-use muster_shared::{Epoch, MonoTime, NodeId, StackName};
+use muster_shared::{Epoch, EpochId, MonoTime, NodeId, StackName};
 
 use super::host::Host;
 use crate::record::{Change, NodeRecord, ResourceRecord, StackAction, StackRecord, Status, TokenRecord};
@@ -51,8 +51,9 @@ impl Tables {
             Change::Revision(r) => {
                 self.revisions.insert((r.stack, r.number), (*r.text).clone());
             }
-            Change::RevisionsTrimmed { stack, below } => {
-                self.revisions.retain(|(s, number), _| *s != stack || *number >= below);
+            Change::RevisionsTrimmed { stack, below, but } => {
+                let is_kept = |number| number >= below || but.contains(&number);
+                self.revisions.retain(|(s, number), _| *s != stack || is_kept(*number));
             }
             Change::Resource(row) => {
                 self.highest.0 = self.highest.0.max(row.id);
@@ -109,6 +110,7 @@ impl Tables {
             Some((record.id, parse(text.clone()).policies))
         };
         Snapshot {
+            damaged: Default::default(),
             policies: self.stacks.values().filter_map(policies).collect(),
             stacks: self.stacks.values().map(|record| (record.clone(), source(record))).collect(),
             resources: self.resources.values().cloned().collect(),
@@ -137,6 +139,9 @@ pub struct Bed {
     pub slow: bool,
     unread: Vec<Input>,
     pub answers: BTreeMap<u64, Result<Answer, Refusal>>,
+    /// To whom pieces of contents went.
+    pub chunks: Vec<NodeId>,
+    pub warnings: Vec<String>,
     pub limits: Limits,
     next_id: u64,
     next_connection: u64,
@@ -263,6 +268,8 @@ impl Bed {
             dying: false,
             slow: false,
             unread: Vec::new(),
+            chunks: Vec::new(),
+            warnings: Vec::new(),
             answers: BTreeMap::new(),
             limits,
             next_id: 0,
@@ -300,15 +307,18 @@ impl Bed {
     }
 
     pub fn token_at(&mut self, id: [u8; 8], bound: Option<&str>, uses: u32, rate: Option<&str>) {
-        self.ask(Request::NewToken(NewToken {
-            id,
-            secret_hash: TokenSecret([1; 16]).digest(),
-            expires: 10,
-            uses,
-            name: bound.map(str::to_owned),
-            labels: BTreeMap::new(),
-            rate: rate.map(|rate| rate.parse().unwrap()),
-        }))
+        self.ask(Request::NewToken {
+            token: NewToken {
+                id,
+                secret_hash: TokenSecret([1; 16]).digest(),
+                expires: 10,
+                uses,
+                name: bound.map(str::to_owned),
+                labels: BTreeMap::new(),
+                rate: rate.map(|rate| rate.parse().unwrap()),
+            },
+            wall: 0,
+        })
         .unwrap();
     }
 
@@ -320,6 +330,11 @@ impl Bed {
 
     /// The link lets in whom the machine knows.
     pub fn connect(&mut self, name: &NodeId) {
+        self.connect_as(name, Epoch(0).into(), None);
+    }
+
+    /// The same, of an agent that has obeyed this epoch.
+    pub fn connect_as(&mut self, name: &NodeId, epoch: EpochId, instance: Option<u128>) {
         if self.engine.node_seal(name).is_none() {
             return;
         }
@@ -329,17 +344,33 @@ impl Bed {
         host.connection = Some(connection);
         let ledger = host.things.values().fold(0, |sum, (_, entry)| sum ^ entry.digest());
         self.input(Input::Connected { node: name.clone(), connection });
-        let hello = Hello { boot_id: 1, agent_version: "t".into(), epoch: Epoch(0), ledger };
-        self.receive(name, Up::Hello(hello));
+        let last = |instance: u128| u8::try_from(instance % 256).expect("less than 256");
+        let address = instance.map(|instance| [10, 0, 0, last(instance)].into());
+        let agent_version = "t".into();
+        self.receive(name, Up::Hello(Hello { boot_id: 1, instance, address, agent_version, epoch, ledger }));
     }
 
     /// A new connection whose agent has not said how its tables stand.
     pub fn greet_without_tables(&mut self, name: &NodeId) {
+        self.greet(
+            name,
+            Hello {
+                boot_id: 1,
+                instance: None,
+                address: None,
+                agent_version: "test".into(),
+                epoch: Epoch(0).into(),
+                ledger: 0,
+            },
+        );
+    }
+
+    /// A new connection that begins with this.
+    pub fn greet(&mut self, name: &NodeId, hello: Hello) {
         self.disconnect(name);
         self.next_connection += 1;
         let connection = self.next_connection;
         self.input(Input::Connected { node: name.clone(), connection });
-        let hello = Hello { boot_id: 1, agent_version: "test".into(), epoch: Epoch(0), ledger: 0 };
         self.input(Input::Received { node: name.clone(), connection, message: Up::Hello(hello) });
         self.hosts.get_mut(name).unwrap().connection = Some(connection);
     }
@@ -479,7 +510,7 @@ impl Bed {
                             );
                         }
                     }
-                    Effect::SendChunk { .. } => {}
+                    Effect::SendChunk { node, .. } => self.chunks.push(node),
                     Effect::Close { node } => {
                         if let Some(host) = self.hosts.get_mut(&node) {
                             closed.extend(host.connection.take().map(|connection| (node, connection)));
@@ -489,6 +520,7 @@ impl Bed {
                         self.answers.insert(id, answer);
                     }
                     Effect::Discard(_) => {}
+                    Effect::Warn(what) => self.warnings.push(what),
                     Effect::LoadRevision { load, stack, revision } => {
                         let id = self.tables.stacks.values().find(|s| s.name == stack).map(|s| s.id);
                         let text = id.and_then(|id| self.tables.revisions.get(&(id, revision)));
@@ -653,5 +685,5 @@ pub fn ask_to_join(name: &NodeId, key: u8) -> JoinAsk {
 pub fn config(epoch: u32, limits: Limits) -> Config {
     let mut seed = [0; 32];
     seed[..4].copy_from_slice(&epoch.to_le_bytes());
-    Config { epoch: Epoch(epoch), seed, limits }
+    Config { epoch: Epoch(epoch), epoch_bits: 1, seed, limits }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use muster_shared::model::flow::{DeviceName, Entry};
+use muster_shared::model::flow::{DeviceName, Entry, EntryState, Packed};
 
 use super::bed::{Bed, node, parse};
 use super::flow_tables::{device, id, put, rule, write};
@@ -100,6 +100,30 @@ fn what_waits_unguarded_is_guarded_when_it_is_asked_for_so() {
     bed.hold(0, true);
     bed.connect(&node(0));
     assert_eq!(guards(&bed), [Some(60)]);
+}
+
+/// The way to the controller may lead over the rule that goes.
+#[test]
+fn removals_are_guarded_whoever_wants_them() {
+    let (mut bed, d) = (Bed::new(1), device(0));
+    bed.apply_rules(&d, &[rule(1, 1), rule(2, 1)]);
+    bed.hold(0, true);
+    bed.ask(Request::DeleteFlows { device: d.clone(), ids: vec![id(&d, 1)], confirm_timeout: None }).unwrap();
+    assert_eq!(guards(&bed), [Some(30)], "an operator without a guard");
+    bed.decide(0);
+    // Somebody else put a rule there within our cookies.
+    let stray = (Packed::new(&rule(7, 1)).unwrap(), EntryState::Present);
+    let host = bed.hosts.get_mut(&node(0)).unwrap();
+    host.flows.devices.get_mut(&d.bridge).unwrap().entries.insert(id(&d, 7), stray);
+    bed.say(&d);
+    assert_eq!(guards(&bed), [Some(30)], "a stray");
+    bed.decide(0);
+    bed.hold(0, false);
+    bed.apply_rules(&d, &[rule(3, 1)]);
+    bed.hold(0, true);
+    let stages = vec![vec![write(&d, &[rule(4, 1)])]];
+    bed.ask(Request::ApplyFlows { stages, confirm_timeout: None }).unwrap();
+    assert_eq!(guards(&bed), [None], "a change that only adds is unguarded where that was asked for");
 }
 
 #[test]

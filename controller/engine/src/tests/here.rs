@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use muster_shared::NodeId;
-
 use super::bed::{Bed, node, options, parse, stack, under};
 use crate::{Answer, Hook, Options, Request, Source, SourceText};
 
@@ -347,52 +345,6 @@ fn a_short_name_is_somebodys_once_he_joins() {
         bed.delete().unwrap();
         bed.idle();
         assert!(bed.status() == "gone" && bed.tables.resources.is_empty());
-    }
-}
-
-#[test]
-fn the_short_name_of_a_removed_server_may_become_anothers() {
-    let text = |v: u32| {
-        source(&format!(
-            "s: {{type: OS::Heat::DeployedServer, properties: {{name: web-1}}}}, \
-             d: {{type: Muster::Dummy, properties: {{node: {{get_resource: s}}, values: {{v: 1}}}}}}, \
-             o: {{type: OS::Heat::Value, properties: {{value: {v}}}}}"
-        ))
-    };
-    let names: [NodeId; 2] = ["web-1.example.org", "web-1.example.net"].map(|name| name.parse().unwrap());
-    for restarts in [false, true] {
-        let mut bed = Bed::new(0);
-        bed.join(&names[0]);
-        bed.connect(&names[0]);
-        bed.create(text(1)).unwrap();
-        bed.idle();
-        assert_eq!(bed.resource("d").node, "web-1.example.org");
-        bed.remove(&names[0]);
-        bed.idle();
-        if restarts {
-            bed.restart();
-        }
-        // As long as nobody else is called so, it may come back.
-        bed.update(text(2)).unwrap();
-        bed.idle();
-        assert_eq!((&*bed.status(), &*bed.resource("d").node), ("UPDATE_IN_PROGRESS", "web-1.example.org"));
-        bed.join(&names[1]);
-        bed.connect(&names[1]);
-        bed.idle();
-        assert_eq!(bed.resource("d").node, "web-1.example.org", "not in this operation");
-        bed.update(text(3)).unwrap();
-        bed.idle();
-        assert_eq!((&*bed.status(), &*bed.resource("d").node), ("UPDATE_COMPLETE", "web-1.example.net"));
-        bed.ran.clear();
-        bed.update(text(4)).unwrap();
-        bed.idle();
-        assert!(bed.ran.is_empty() && bed.status() == "UPDATE_COMPLETE");
-        // The other is there again: who it is stays.
-        bed.rejoin(&names[0]);
-        bed.connect(&names[0]);
-        bed.update(text(5)).unwrap();
-        bed.idle();
-        assert_eq!((&*bed.status(), &*bed.resource("d").node), ("UPDATE_COMPLETE", "web-1.example.net"));
     }
 }
 

@@ -10,7 +10,7 @@ use muster_intent::manager::Wish;
 use muster_intent::phase::State;
 use muster_intent::topology::ConnectPoint;
 use muster_shared::model::Up;
-use muster_shared::model::flow::{Criterion, Field, FlowId, Packed};
+use muster_shared::model::flow::{Criterion, DeviceName, Field, FlowId, Packed};
 use muster_shared::model::topology::{Beacon, DevicePorts, PortState};
 
 use super::bed::{Bed, node};
@@ -97,7 +97,7 @@ impl Ring {
 
     fn path(&self, key: &str) -> String {
         let view = self.bed.engine.intent(key).unwrap();
-        let names = |path: &Vec<muster_shared::model::flow::DeviceName>| {
+        let names = |path: &Vec<DeviceName>| {
             path.iter()
                 .map(|it| it.node.as_str().trim_start_matches("node-").to_owned())
                 .collect::<Vec<_>>()
@@ -519,4 +519,24 @@ fn a_server_that_is_removed_is_no_more_in_the_network() {
         ring.bed.pass(Duration::from_secs(5));
         assert_eq!((ring.state("one"), ring.rules()), (State::Withdrawn, 1), "{restarts}");
     }
+}
+
+#[test]
+fn rules_for_a_bridge_that_is_not_there_say_which_are() {
+    let mut ring = Ring::new(3);
+    let apply = |ring: &mut Ring, bridge: &str| {
+        let device = DeviceName { bridge: bridge.parse().unwrap(), ..device(0) };
+        let entry = super::flow_tables::rule(1, 1);
+        let write = super::flow_tables::write(&device, &[entry]);
+        let request = Request::ApplyFlows { stages: vec![vec![write]], confirm_timeout: None };
+        let Answer::Flows { warnings, .. } = ring.bed.ask(request).unwrap() else { panic!("flows") };
+        warnings
+    };
+    assert_eq!(apply(&mut ring, "br9"), ["node-0 has no bridge br9 (it has br0): the rules wait for it"]);
+    assert_eq!(apply(&mut ring, "br0"), [""; 0]);
+    assert_eq!(apply(&mut ring, "nftables"), [""; 0]);
+    // One that has not told of its bridges since it greeted may have it.
+    ring.bed.disconnect(&node(0));
+    ring.bed.connect(&node(0));
+    assert_eq!(apply(&mut ring, "br8"), [""; 0]);
 }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use muster_shared::NodeId;
-use muster_shared::model::{Observed, Outcome, Report, Up};
+use muster_shared::model::{Hello, Observed, Outcome, Report, Up};
+use muster_shared::{Epoch, NodeId};
 
 use super::bed::{Bed, ask_to_join, files, node, options, stack, template, under};
 use super::host::Host;
-use crate::{Answer, Limits, Options, Refusal, Request};
+use crate::{Answer, Input, Limits, NewToken, Options, Refusal, Request};
 
 fn label(bed: &mut Bed, labels: &[(&str, Option<&str>)]) -> Result<Answer, Refusal> {
     let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), value.map(str::to_owned))).collect();
@@ -184,7 +184,7 @@ fn what_the_stack_still_wants_is_made_anew_after_what_was_there_is_gone() {
             ("UPDATE_COMPLETE", 3, 0)
         );
         assert_eq!(bed.view().unwrap().revision, 1);
-        bed.rollback(None).unwrap();
+        bed.rollback(Some(0)).unwrap();
         bed.idle();
         assert_eq!(
             bed.reality().len(),
@@ -503,4 +503,137 @@ fn a_token_with_a_rate_has_them_join_one_after_the_other() {
     bed.pass(Duration::from_secs(1));
     bed.token_at([1; 8], Some("web-*"), 5, Some("1/s"));
     assert!(matches!(join(&mut bed, 3), Err(Refusal::Conflict(_))));
+}
+
+#[test]
+fn a_second_greeting_ends_the_connection_and_nothing_more_of_it_counts() {
+    let mut bed = Bed::new(1);
+    bed.create(template("a: x=1")).unwrap();
+    let connection = bed.hosts[&node(0)].connection.unwrap();
+    let sent = bed.hosts[&node(0)].queue.len();
+    let hello = Hello {
+        boot_id: 1,
+        instance: None,
+        address: None,
+        agent_version: "t".into(),
+        epoch: Epoch(0).into(),
+        ledger: 0,
+    };
+    bed.receive(&node(0), Up::Hello(hello.clone()));
+    assert_eq!(bed.hosts[&node(0)].connection, None, "closed");
+    bed.input(Input::Received { node: node(0), connection, message: Up::Hello(hello) });
+    assert_eq!(bed.hosts[&node(0)].queue.len(), sent, "it is answered with nothing");
+    bed.connect(&node(0));
+    bed.idle();
+    assert_eq!(bed.status(), "CREATE_COMPLETE");
+}
+
+/// The link takes the number of a connection and tells of it in two steps, so two connections of one node may be told in
+/// the wrong order.
+#[test]
+fn the_newest_connection_counts_in_whatever_order_they_are_told() {
+    let mut bed = Bed::new(1);
+    let name = node(0);
+    bed.disconnect(&name);
+    let hello = || Hello {
+        boot_id: 1,
+        instance: None,
+        address: None,
+        agent_version: "t".into(),
+        epoch: Epoch(0).into(),
+        ledger: 0,
+    };
+    let said = |connection, message| Input::Received { node: node(0), connection, message };
+    bed.input(Input::Connected { node: name.clone(), connection: 60 });
+    bed.input(said(60, Up::Hello(hello())));
+    bed.input(Input::Connected { node: name.clone(), connection: 50 });
+    bed.input(said(50, Up::Hello(hello())));
+    bed.input(Input::Disconnected { node: name.clone(), connection: 50 });
+    bed.hosts.get_mut(&name).unwrap().connection = Some(60);
+    bed.create(template("a: x=1")).unwrap();
+    bed.run_at(&name, 0);
+    assert_eq!(bed.status(), "CREATE_COMPLETE", "jobs go to the newer connection");
+    bed.input(said(50, Up::Heartbeat { drift: None }));
+    assert!(bed.hosts[&name].connection.is_some(), "an older one is ended by the link");
+    // A connection that nobody told of: its agent would wait for ever.
+    bed.input(said(61, Up::Heartbeat { drift: None }));
+    assert!(bed.hosts[&name].connection.is_none(), "it is closed");
+}
+
+fn token(number: u8, expires: u64) -> NewToken {
+    NewToken {
+        id: [number; 8],
+        secret_hash: [number; 32],
+        expires,
+        uses: 1,
+        name: Some("web".into()),
+        labels: BTreeMap::new(),
+        rate: None,
+    }
+}
+
+#[test]
+fn expired_tokens_make_room_for_new_ones() {
+    let limits = Limits { tokens_max: 3, ..Limits::default() };
+    let mut bed = Bed::with(0, limits);
+    let mut make = |number, wall| bed.ask(Request::NewToken { token: token(number, 10), wall });
+    (1..=3).for_each(|number| drop(make(number, 5).unwrap()));
+    let Err(Refusal::Conflict(why)) = make(4, 10) else { panic!("a fourth") };
+    assert!(why.starts_with("3 join tokens are open"), "{why}");
+    make(4, 11).unwrap();
+    assert_eq!(bed.tables.tokens.len(), 1, "the others are gone from the store as well");
+}
+
+#[test]
+fn names_that_nothing_refers_to_give_their_places_back() {
+    let limits = Limits { nodes_max: 3, ..Limits::default() };
+    let mut bed = Bed::with(1, limits);
+    let on = |first: usize| format!("a: x=1 node=node-{first}\n b: x=1 node=node-{}", first + 1);
+    for first in [10, 20, 30] {
+        bed.create(template(&on(first))).unwrap();
+        bed.delete().unwrap();
+        bed.idle();
+        assert_eq!(bed.status(), "gone", "what never left is not waited for");
+    }
+    bed.create(template(&on(40))).unwrap();
+    let Err(Refusal::Conflict(why)) = bed.update(template(&(on(40) + "\n c: x=1 node=node-42"))) else {
+        panic!("a fourth")
+    };
+    assert!(why.contains("too many nodes"), "{why}");
+    bed.update(template("a: x=1 node=node-0")).unwrap();
+    bed.idle();
+    assert_eq!((bed.status().as_str(), bed.reality().len()), ("UPDATE_COMPLETE", 1));
+}
+
+/// So many rows on another node as well.
+fn site_of(others: usize) -> Bed {
+    let mut bed = Bed::new(2);
+    let rows: Vec<String> = (0..others).map(|at| format!("o{at:04}: x=1 node=node-1\n")).collect();
+    bed.create(template(&format!("a: x=1 node=node-0\n b: x=1 node=node-0\n {}", rows.join(" ")))).unwrap();
+    bed.idle();
+    assert_eq!(bed.status(), "CREATE_COMPLETE");
+    bed.engine.visits = 0;
+    bed
+}
+
+#[test]
+fn a_ledger_is_compared_with_the_rows_of_its_node_alone() {
+    for others in [10, 200] {
+        let mut bed = site_of(others);
+        bed.disconnect(&node(0));
+        bed.connect(&node(0));
+        bed.receive(&node(0), Up::Ledger { entries: Vec::new(), last: true });
+        // Of each of its two rows, and of the job that makes it again.
+        assert!(bed.engine.visits <= 6, "{} visits beside {others} rows", bed.engine.visits);
+    }
+}
+
+#[test]
+fn a_node_is_removed_by_the_rows_that_are_on_it() {
+    for others in [10, 200] {
+        let mut bed = site_of(others);
+        bed.disconnect(&node(0));
+        bed.ask(Request::RemoveNode { node: node(0) }).unwrap();
+        assert!(bed.engine.visits <= 12, "{} visits beside {others} rows", bed.engine.visits);
+    }
 }

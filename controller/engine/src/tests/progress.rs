@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use super::bed::{Bed, node, template, under};
+use crate::view::{ResourceView, Which};
+use crate::{Options, Request};
 
 fn said(bed: &Bed) -> Vec<&str> {
     let reasons = bed.tables.reasons.iter().map(String::as_str);
@@ -111,4 +113,56 @@ fn many_are_named_once_and_what_has_ended_is_quiet() {
     assert_eq!(bed.status(), "UPDATE_FAILED");
     pass(&mut bed, 200);
     assert_eq!(said(&bed).len(), 1);
+}
+
+#[test]
+fn a_node_that_never_joined_is_named_with_the_nearest_one() {
+    let mut bed = Bed::new(1);
+    let options = Options { timeout: Duration::from_secs(10), ..super::bed::options() };
+    let source = template("a: x=1 node=node-9\n b: x=1 node=elsewhere.example.org");
+    bed.ask(Request::Create { name: super::bed::stack(), source, options }).unwrap();
+    pass(&mut bed, 10);
+    assert_eq!(
+        bed.view().unwrap().status_reason,
+        "timed out after 10 s; missing nodes: elsewhere.example.org (never joined), node-9 (never joined; did you mean \
+         node-0?)"
+    );
+}
+
+#[test]
+fn pages_are_the_whole_list_however_long_they_are() {
+    let mut bed = Bed::new(1);
+    let rows = |value: u32| (10..30).map(|at| format!("r{at}: !x={value}\n")).collect::<String>();
+    bed.create(template(&rows(1))).unwrap();
+    bed.idle();
+    // Each row has one that takes its place, and all of these are still there.
+    bed.update(template(&rows(2))).unwrap();
+    for all in [false, true] {
+        let which = Which { all, status: None };
+        let mut whole: Vec<ResourceView> = bed.engine.resource_views(&super::bed::stack(), all).unwrap();
+        whole.sort_by(|a, b| a.name.cmp(&b.name));
+        assert_eq!(whole.len(), if all { 40 } else { 20 });
+        for most in [1, 7, 20, 100] {
+            let (mut paged, mut pages) = (Vec::<ResourceView>::new(), 0);
+            loop {
+                let after = paged.last().map(|row| row.name.clone());
+                let page =
+                    bed.engine.resource_page(&super::bed::stack(), &which, after.as_deref(), most).unwrap();
+                // Rows of one name are never parted.
+                assert!(page.len() <= most + 1, "{} rows", page.len());
+                if page.is_empty() {
+                    break;
+                }
+                pages += 1;
+                paged.extend(page);
+            }
+            assert_eq!(paged, whole, "{most} at a time, {pages} pages");
+        }
+    }
+    let named = |name: &str| bed.engine.resource_named(&super::bed::stack(), name, true).unwrap();
+    let row = named("r15").unwrap();
+    assert_eq!(named(&row.physical_id).unwrap(), row);
+    assert_eq!(named("r99"), None);
+    let failed = Which { all: true, status: Some("FAILED".to_owned()) };
+    assert_eq!(bed.engine.resource_page(&super::bed::stack(), &failed, None, 10).unwrap(), []);
 }

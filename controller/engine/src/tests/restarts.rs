@@ -143,8 +143,15 @@ fn a_withdrawn_attempt_that_never_reached_the_agent_is_over_with_the_outcome_of_
 fn an_agent_cannot_use_the_numbers_up() {
     let mut bed = Bed::new(1);
     let top = Generation { epoch: Epoch(u32::MAX), number: u64::MAX };
-    let hello = Hello { boot_id: 1, agent_version: "t".into(), epoch: top.epoch, ledger: 1 };
-    bed.receive(&node(0), Up::Hello(hello));
+    let hello = Hello {
+        boot_id: 1,
+        instance: None,
+        address: None,
+        agent_version: "t".into(),
+        epoch: top.epoch.into(),
+        ledger: 1,
+    };
+    bed.greet(&node(0), hello);
     assert!(bed.engine.epoch() < Epoch(u32::MAX / 2), "{:?}", bed.engine.epoch());
     bed.create(template("a: x=1")).unwrap();
     let job = bed.hosts.get_mut(&node(0)).unwrap().queue.pop_front().unwrap();
@@ -194,6 +201,7 @@ fn the_last_good_revision_is_kept_however_many_fail_after_it() {
     for _ in 0..105 {
         bed.update(template("a: x=2 fail=update")).unwrap();
     }
+    assert_eq!(bed.tables.revisions.len(), 101, "the hundred newest and the good one");
     bed.rollback(None).unwrap();
     bed.idle();
     assert_eq!((bed.status().as_str(), bed.reality()[0].1["x"].as_str()), ("ROLLBACK_COMPLETE", "1"));

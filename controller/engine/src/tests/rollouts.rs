@@ -246,12 +246,18 @@ fn who_is_away_is_passed_over_and_begins_when_back() {
     bed.update(of("2", false, "{batch: 1}")).unwrap();
     assert_eq!(ran(&mut bed), ["Update a[node-1]", "Update a[node-2]", "Update a[node-3]"]);
     assert_eq!((shown(&bed).waiting, shown(&bed).away, bed.status().as_str()), (1, 1, "UPDATE_IN_PROGRESS"));
+    let before = bed.view().unwrap();
+    assert_eq!((before.progress.total - before.progress.done, before.nodes_joined), (2, 0), "member and set");
     // One that joins meanwhile has its turn like all others.
     bed.join(&node(4));
     bed.connect(&node(4));
     bed.pass(Duration::from_secs(1));
     web(&mut bed, 4);
     bed.pass(Duration::from_secs(1));
+    let grown = bed.view().unwrap();
+    assert_eq!((grown.nodes_joined, grown.nodes_left), (1, 0));
+    assert!(grown.progress.done >= before.progress.done, "{:?} {:?}", before.progress, grown.progress);
+    assert_eq!(grown.progress.total, before.progress.total + 1, "what had ended is not forgotten");
     assert_eq!(ran(&mut bed), ["Create a[node-4]"]);
     bed.connect(&node(0));
     assert_eq!(
@@ -580,4 +586,20 @@ fn those_who_leave_are_no_way_round_the_bound() {
         ["Update a[node-1]", "Update a[node-2]", "Update a[node-3]", "Delete a[node-0]"]
     );
     assert_eq!(bed.status(), "UPDATE_COMPLETE");
+}
+
+#[test]
+fn a_rollout_that_waits_for_a_node_names_it() {
+    let mut bed = fleet(3, "{batch: 4}");
+    bed.disconnect(&node(1));
+    let options = crate::Options { timeout: Duration::from_secs(60), ..options() };
+    bed.ask(Request::Update { name: stack(), source: of("2", false, "{batch: 1}"), options }).unwrap();
+    bed.idle();
+    let row = bed.resource("a[node-1]");
+    assert_eq!((row.phase.as_str(), row.node.as_str()), ("rollout", "node-1"));
+    bed.pass(Duration::from_secs(60));
+    assert_eq!(
+        bed.view().unwrap().status_reason,
+        "timed out after 60 s; missing nodes: node-1 (away; a waits for it)"
+    );
 }

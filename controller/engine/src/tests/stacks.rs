@@ -107,6 +107,37 @@ fn rollback_leads_to_the_last_good_revision() {
 }
 
 #[test]
+fn a_rollback_to_nothing_is_named_where_anything_was_good() {
+    let mut bed = Bed::new(1);
+    bed.create(template("a: x=1")).unwrap();
+    bed.idle();
+    for check in [false, true] {
+        if check {
+            bed.check().unwrap();
+            bed.idle();
+        }
+        let Err(Refusal::Conflict(why)) = bed.rollback(None) else { panic!("nothing good before 1") };
+        assert!(
+            why.starts_with("stack 's' has no good revision before 1") && why.contains("--to 0"),
+            "{why}"
+        );
+        assert_eq!(bed.reality().len(), 1);
+    }
+    bed.rollback(Some(0)).unwrap();
+    bed.idle();
+    assert_eq!((bed.status().as_str(), bed.reality().len()), ("ROLLBACK_COMPLETE", 0));
+    bed.rollback(None).unwrap();
+    bed.idle();
+    assert_eq!((bed.status().as_str(), bed.reality().len()), ("ROLLBACK_COMPLETE", 1));
+    // By itself only where nothing ever was: not after an update that fails.
+    let options = Options { rollback: true, ..options() };
+    let source = template("a: fail=update x=2");
+    bed.ask(Request::Update { name: stack(), source, options }).unwrap();
+    bed.idle();
+    assert_eq!((bed.status().as_str(), bed.reality().len()), ("ROLLBACK_COMPLETE", 1));
+}
+
+#[test]
 fn a_failed_create_rolls_back_to_nothing_where_asked() {
     let mut bed = Bed::new(1);
     let options = Options { rollback: true, ..options() };

@@ -1,8 +1,6 @@
 //! A stack's graph as operators see it: its rows, and which of them needs which, as in the view `resource_graph`.
 
-use std::collections::BTreeMap;
-
-use muster_shared::{ResourceId, StackName};
+use muster_shared::StackName;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
@@ -78,11 +76,6 @@ impl Engine {
     pub fn graph_view(&self, name: &StackName) -> Option<GraphView> {
         let stack = self.stacks.get(self.names.get(name)?)?;
         let slots = || stack.forward.iter().chain(&stack.extras);
-        let replacements: BTreeMap<u64, ResourceId> = slots()
-            .map(|slot| &self.rows[*slot])
-            .filter(|row| row.replaces.is_some() || row.replaced_by.is_some())
-            .map(|row| (row.id, row.physical))
-            .collect();
         let needed = self.still_needed(stack);
         let forward = stack.forward.iter().map(|slot| (slot, "forward"));
         let extras = stack.extras.iter().map(|slot| (slot, "clean-up"));
@@ -93,9 +86,7 @@ impl Engine {
             revision: stack.revision,
             nodes: forward
                 .chain(extras)
-                .map(|(slot, role)| {
-                    self.graph_node(role, self.resource_view(stack, *slot, &replacements, &needed), *slot)
-                })
+                .map(|(slot, role)| self.graph_node(role, self.resource_view(stack, *slot, &needed), *slot))
                 .collect(),
             edges: slots().flat_map(|slot| self.graph_edges(*slot)).collect(),
         })

@@ -6,7 +6,7 @@ use muster_shared::model::flow::{Action, Criterion, Entry, Field, Group, GroupBu
 
 use super::rules::{self, Fork, Forks};
 use super::{CompileError, Compiled, Compiler};
-use crate::host::HostId;
+use crate::host::{HostId, Whereabouts};
 use crate::intent::Intent;
 use crate::ledger::Holder;
 use crate::path::Path;
@@ -45,9 +45,13 @@ impl Compiler<'_> {
         one: HostId,
         two: HostId,
     ) -> Result<Compiled, CompileError> {
-        let at = |compiler: &Self, host: HostId| {
-            let known = compiler.topology.host(host).ok_or(CompileError::NoHost(host))?;
-            compiler.end(&known.location)
+        let at = |compiler: &Self, host: HostId| match compiler.topology.whereabouts(host) {
+            Whereabouts::At(known) => compiler.end(&known.location),
+            Whereabouts::Unknown => Err(CompileError::NoHost(host)),
+            Whereabouts::Claimed(by) => {
+                let at = by.iter().map(|host| host.location.clone()).collect();
+                Err(CompileError::HostClaimed { host, at })
+            }
         };
         let ports = [at(self, one)?, at(self, two)?];
         let mut made = Compiled { points: ports.to_vec(), ..Compiled::default() };

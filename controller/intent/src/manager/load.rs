@@ -311,7 +311,7 @@ impl Manager {
         for (host, location) in intent.kind.hosts().into_iter().flatten().zip(ends) {
             if self.topology.host(host).is_none() {
                 let known = Host { location: location.clone(), addresses: Vec::new() };
-                let _too_many = self.topology.observe_host(host, Some(known));
+                let _too_many = self.topology.observe_host(host, &location.device.node, Some(known));
             }
             self.topology.is_no_news(host);
         }

@@ -236,13 +236,15 @@ impl Manager {
             self.topology.port(&host.location).is_some_and(|it| !self.topology.is_inner(it))
         };
         let seen: BTreeMap<HostId, Host> = seen.into_iter().filter(is_free).collect();
-        let known = devices.iter().flat_map(|device| self.topology.hosts_observed_on(device));
-        let gone: Vec<HostId> = known.filter(|id| !seen.contains_key(id)).collect();
-        for id in gone {
-            let _was_known = self.topology.observe_host(id, None);
+        let on = |device| self.topology.hosts_observed_on(device).map(move |id| (id, device));
+        let known = devices.iter().flat_map(on);
+        let gone: Vec<_> = known.filter(|(id, _)| !seen.contains_key(id)).collect();
+        for (id, device) in gone {
+            let _was_known = self.topology.observe_host(id, &device.node, None);
         }
         for (id, host) in seen {
-            let _too_many = self.topology.observe_host(id, Some(host));
+            let node = host.location.device.node.clone();
+            let _too_many = self.topology.observe_host(id, &node, Some(host));
         }
     }
 

@@ -1,12 +1,13 @@
 //! What operators see.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::model::flow::{DeviceName, Packed};
 
 use super::{IntentNo, Manager, Reroute};
-use crate::host::{Host, HostId};
+use crate::host::{Host, HostId, Whereabouts};
 use crate::intent::Intent;
 use crate::ledger::Share;
 use crate::phase::{Request, State};
@@ -95,8 +96,10 @@ pub struct LinkView {
 pub struct HostView {
     /// Its MAC address.
     pub id: HostId,
-    /// Where it is, and its addresses.
+    /// Where it is, and its addresses; of one that several nodes claim, where the first of them says.
     pub host: Host,
+    /// Where it is claimed to be, if by several nodes.
+    pub claimed: Vec<ConnectPoint>,
     /// Somebody says where it is.
     pub declared: bool,
     /// It was seen.
@@ -117,6 +120,17 @@ pub struct TopologyView {
 }
 
 impl Manager {
+    /// Hosts that several nodes claim, and where.
+    pub fn claims(&self) -> BTreeMap<HostId, Vec<ConnectPoint>> {
+        let points = |hosts: Vec<&Host>| hosts.into_iter().map(|host| host.location.clone()).collect();
+        self.topology.claimed().map(|(id, hosts)| (id, points(hosts))).collect()
+    }
+
+    /// Intents between a host and another.
+    pub fn between(&self, host: HostId) -> impl Iterator<Item = IntentNo> {
+        self.tracker.all_between(host)
+    }
+
     /// All, by key.
     pub fn list(&self) -> impl Iterator<Item = IntentNo> {
         self.by_key.values().copied()
@@ -188,12 +202,15 @@ impl Manager {
         });
         let mut links: Vec<_> = links.collect();
         links.sort_by(|a, b| (&a.from, &a.to).cmp(&(&b.from, &b.to)));
-        let hosts = topology.hosts().map(|(id, host, declared, observed)| HostView {
-            id,
-            host: host.clone(),
-            declared,
-            observed,
-            intents: self.tracker.between(id),
+        let hosts = topology.hosts().filter_map(|(id, whereabouts, declared, observed)| {
+            let (host, claimed) = match whereabouts {
+                Whereabouts::Unknown => return None,
+                Whereabouts::At(host) => (host.clone(), Vec::new()),
+                Whereabouts::Claimed(hosts) => {
+                    ((*hosts.first()?).clone(), hosts.iter().map(|host| host.location.clone()).collect())
+                }
+            };
+            Some(HostView { id, host, claimed, declared, observed, intents: self.tracker.between(id) })
         });
         TopologyView { devices, links, hosts: hosts.collect() }
     }

@@ -174,6 +174,9 @@ fn a_host_that_comes_moves_and_goes_is_followed() {
     let d = at("d:h1").device;
     site.manager.observe_hosts(&[d.clone()].into(), seen("d:h2"));
     site.settle();
+    meet(&site, "a:h1", "c:h1");
+    site.manager.observe_hosts(&[c.clone()].into(), Vec::new());
+    site.settle();
     meet(&site, "a:h1", "d:h2");
     site.manager.declare_host(host(2), located(&at("b:h2"))).expect("a host");
     site.settle();
@@ -195,6 +198,52 @@ fn a_host_that_comes_moves_and_goes_is_followed() {
     site.manager.declare_host(host(2), located(&at("b:h2"))).expect("a host");
     site.settle();
     assert_eq!((states(&site, "k").0, site.plane.0.len()), (State::Withdrawn, 0));
+}
+
+/// Two nodes say that a host is with them: nobody is led to the one that said so last.
+#[test]
+fn a_host_that_two_nodes_claim_is_with_neither() {
+    let mut site = Site::new("a-b b-c c-d d-a");
+    site.manager.declare_host(host(1), located(&at("a:h1"))).expect("a host");
+    let seen = |site: &mut Site, port: &str, is_there: bool| {
+        let told = Host { location: at(port), addresses: Vec::new() };
+        let hosts = if is_there { vec![(host(2), told)] } else { Vec::new() };
+        site.manager.observe_hosts(&[at(port).device].into(), hosts);
+        site.settle();
+    };
+    seen(&mut site, "c:h1", true);
+    site.submit("before", between(1, 2, Constraints::default())).expect("taken");
+    site.settle();
+    seen(&mut site, "d:h2", true);
+    // What is installed stays, who asks now is told of both.
+    assert_eq!(states(&site, "before").0, State::Installed);
+    meet(&site, "a:h1", "c:h1");
+    site.manager.declare_host(host(3), located(&at("b:h1"))).expect("a host");
+    site.submit("after", between(2, 3, Constraints::default())).expect("taken");
+    site.settle();
+    let (state, reason) = states(&site, "after");
+    assert_eq!(state, State::Failed);
+    for words in ["52:54:00:00:00:02 is claimed by c at", "and by d at", "Muster::TopologyHost"] {
+        assert!(reason.contains(words), "{reason}");
+    }
+    let claimed: Vec<_> = site.manager.view_topology().hosts.into_iter().map(|host| host.claimed).collect();
+    assert_eq!(claimed, [vec![], vec![at("c:h1"), at("d:h2")], vec![]]);
+    // One of the two lets go.
+    seen(&mut site, "d:h2", false);
+    assert_eq!([states(&site, "before").0, states(&site, "after").0], [State::Installed; 2]);
+    site.manager.withdraw("after").expect("it is there");
+    site.settle();
+    meet(&site, "a:h1", "c:h1");
+    // The operator's word counts more than both.
+    seen(&mut site, "d:h2", true);
+    site.manager.declare_host(host(2), located(&at("b:h2"))).expect("a host");
+    site.settle();
+    meet(&site, "a:h1", "b:h2");
+    // A node that is away does not hold on to what is elsewhere now.
+    site.manager.declare_host(host(2), None).expect("no host");
+    site.manager.set_away(&at("c:h1").device, true).expect("it is there");
+    site.settle();
+    meet(&site, "a:h1", "d:h2");
 }
 
 #[test]

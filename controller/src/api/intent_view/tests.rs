@@ -124,6 +124,7 @@ fn the_network_as_it_is_told() {
     let host = HostView {
         id: "52:54:00:00:00:01".parse().unwrap(),
         host: Host { location: point("a/br0", "h"), addresses: vec!["10.0.0.1".parse().unwrap()] },
+        claimed: vec![point("a/br0", "h"), point("b/br0", "h")],
         declared: true,
         observed: false,
         intents: 2,
@@ -132,6 +133,7 @@ fn the_network_as_it_is_told() {
         topology_view(&TopologyView { devices: vec![device], links: vec![link], hosts: vec![host] }),
         json!({
             "hosts": [{"host": "52:54:00:00:00:01", "location": {"device": "a/br0", "port": "h"}, "addresses": ["10.0.0.1"],
+                "claimed": [{"device": "a/br0", "port": "h"}, {"device": "b/br0", "port": "h"}],
                 "declared": true, "observed": false, "intents": 2}],
             "devices": [{"device": "a/br0", "up": true, "away": false,
                 "ports": [{"name": "h", "up": false}, {"name": "p1", "up": true}]}],

@@ -3,7 +3,6 @@
 use muster_shared::model::Up;
 
 use super::*;
-use crate::link::LinkEvent;
 
 #[tokio::test]
 async fn revisions_say_what_made_them_and_which_is_current() {
@@ -28,6 +27,50 @@ async fn revisions_say_what_made_them_and_which_is_current() {
     );
     assert!(list[0]["created_at"].as_str().unwrap().ends_with('Z'));
     assert_eq!(world.get("/v1/stacks/web/failures").await, (200, json!([])));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn an_update_says_which_parameters_go_back_to_their_defaults() {
+    let world = World::new().await;
+    let template = json!({"name": "t.yaml", "text": EMPTY});
+    let own = json!({"greeting": "hi", "secret": "s3cret"});
+    let body = json!({"name": "web", "template": template, "parameters": own});
+    assert_eq!(world.ask("POST /v1/stacks", &body).await.0, 202);
+    let back = json!([
+        "greeting: 'hi' → 'hello' (default); --existing keeps it",
+        "secret: is back at its default (hidden); --existing keeps it"
+    ]);
+    for (body, wanted) in [
+        (json!({"template": template, "existing": true}), json!([])),
+        (json!({"template": template, "parameters": own}), json!([])),
+        (json!({"template": template, "parameters": {"greeting": "hi"}}), json!([back[1]])),
+        (json!({"template": template}), back.clone()),
+        (json!({}), back.clone()),
+    ] {
+        let (status, preview) = world.ask("POST /v1/stacks/web/preview", &body).await;
+        assert_eq!((status, &preview["warnings"]), (200, &wanted), "{body}");
+    }
+    let (status, answer) = world.ask("PUT /v1/stacks/web", &json!({"template": template})).await;
+    assert_eq!((status, &answer["warnings"]), (202, &back));
+    let (_, answer) = world.ask("PUT /v1/stacks/web", &json!({"template": template})).await;
+    assert_eq!(answer["warnings"], json!([]), "there is nothing of its own any more");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_parameter_that_is_missing_says_how_to_give_it() {
+    let world = World::new().await;
+    let text = EMPTY.replace("default: hello", "description: said");
+    let template = json!({"name": "t.yaml", "text": text});
+    let missing = "this parameter must be given, for it has no default: -P greeting=VALUE, or in an environment (-e FILE)";
+    let (status, answer) = world.create("web", &text).await;
+    assert_eq!((status, &answer["error"]["errors"][0]["message"]), (400, &json!(missing)));
+    let body = json!({"name": "web", "template": template, "parameters": {"greeting": "hi"}});
+    assert_eq!(world.ask("POST /v1/stacks", &body).await.0, 202);
+    let (status, answer) = world.ask("PUT /v1/stacks/web", &json!({"template": template})).await;
+    let kept = format!("{missing}, or --existing to keep the stack's own");
+    assert_eq!((status, &answer["error"]["errors"][0]["message"]), (400, &json!(kept)));
     world.stop().await;
 }
 
@@ -68,8 +111,7 @@ async fn a_node_that_is_there_was_last_seen_when_it_was_last_heard() {
     let seen = async || world.get("/v1/nodes/web-1").await.1["last_seen"].as_str().map(str::to_owned);
     let stored = || world.reader().last_seen().unwrap();
     assert_eq!(seen().await, None);
-    let event = LinkEvent::Connected { node: node.clone(), connection: 1 };
-    world.events.send(event).await.unwrap();
+    world.events.connected(&node, 1);
     let connected = loop {
         if let Some(seen) = seen().await {
             break seen;
@@ -78,8 +120,7 @@ async fn a_node_that_is_there_was_last_seen_when_it_was_last_heard() {
     let written = stored();
     loop {
         let messages = vec![Up::Heartbeat { drift: None }];
-        let heard = LinkEvent::Received { node: node.clone(), connection: 1, messages };
-        world.events.send(heard).await.unwrap();
+        world.events.received(&node, 1, messages, 0).await.unwrap();
         // A moment later by the clock, however fast it answers.
         if seen().await.is_some_and(|seen| seen > connected) {
             break;
@@ -369,5 +410,83 @@ outputs: {at: {value: {get_attr: [h, endpoint]}}, data: {value: {get_attr: [w, d
     let reasons: Vec<&str> = signals.map(|event| event["reason"].as_str().unwrap()).collect();
     let wanted = ["Signal 1 received", "Signal 2 received", "Signal 2 received"];
     assert_eq!(reasons, wanted.map(|reason| format!("status:SUCCESS reason:{reason}")));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn the_site_at_a_glance() {
+    let world = World::new().await;
+    for name in ["web-1", "web-2", "web-3"] {
+        world.join(name).await;
+    }
+    world.events.connected(&"web-1".parse().unwrap(), 1);
+    let on = json!({"on": true});
+    assert_eq!(world.ask("POST /v1/nodes/web-2/maintenance", &on).await.0, 200);
+    let hooks = "parameters: {}\nresource_registry: {resources: {motd: {hooks: pre-create}}}\n";
+    let body = json!({"name": "web", "template": {"name": "t.yaml", "text": WAITING},
+        "environments": [{"name": "e.yaml", "text": hooks}]});
+    assert_eq!(world.ask("POST /v1/stacks", &body).await.0, 202);
+    let mut site = loop {
+        let (status, site) = world.get("/v1/status").await;
+        assert_eq!(status, 200, "{site}");
+        if site["agents"]["online"] == 1 {
+            break site;
+        }
+    };
+    let since = site.as_object_mut().unwrap().remove("since").unwrap();
+    assert!(since.as_str().unwrap().ends_with('Z'), "{since}");
+    assert_eq!(
+        site,
+        json!({"site": world.pki.site().to_string(), "role": "active", "epoch": 1, "restored": false,
+            "store": "sqlite:/muster.db", "link": "direct", "read_only": null,
+            "controllers": [{"name": "c1", "role": "active", "behind_s": 0}],
+            "agents": {"online": 1, "offline": 1, "maintenance": 1, "conflict": 0, "disk_full": 0},
+            "waiting": {"restore": 0, "hooks": 1, "approvals": 0}})
+    );
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn lists_come_in_pages() {
+    let world = World::new().await;
+    for name in ["a", "b", "c"] {
+        assert_eq!(world.create(name, EMPTY).await.0, 202);
+        world.join(&format!("web-{name}")).await;
+    }
+    let rows: String = ["x", "y", "z"]
+        .iter()
+        .map(|name| format!("  {name}: {{type: Muster::Dummy, properties: {{node: web-a}}}}\n"))
+        .collect();
+    let text = format!("heat_template_version: 2018-08-31\nresources:\n{rows}");
+    assert_eq!(world.create("rows", &text).await.0, 202);
+    let key = |list: &Value, key: &str| -> Vec<String> {
+        let items = list.as_array().unwrap().iter();
+        items.map(|item| item[key].as_str().map_or_else(|| item[key].to_string(), str::to_owned)).collect()
+    };
+    for (path, name, first, marker, rest) in [
+        ("/v1/stacks?limit=2", "name", &["a", "b"][..], "b", &["c", "rows"][..]),
+        ("/v1/nodes?limit=2", "name", &["web-a", "web-b"], "web-b", &["web-c"]),
+        ("/v1/stacks/rows/resources?limit=2", "name", &["x", "y"], "y", &["z"]),
+        ("/v1/stacks/rows/resources?all=true&limit=2", "name", &["x", "y"], "y", &["z"]),
+        ("/v1/stacks/a/events?limit=1", "number", &["1"], "1", &["2"]),
+    ] {
+        let (status, page) = world.get(path).await;
+        assert_eq!(
+            (status, key(&page, name)),
+            (200, first.iter().map(ToString::to_string).collect()),
+            "{path}"
+        );
+        let (_, page) = world.get(&format!("{path}&marker={marker}")).await;
+        assert_eq!(key(&page, name), rest, "{path}");
+    }
+    assert_eq!(key(&world.get("/v1/stacks/rows/resources").await.1, "name"), ["x", "y", "z"]);
+    for path in [
+        "/v1/stacks?limit=0",
+        "/v1/nodes?limit=0",
+        "/v1/nodes?marker=UPPER",
+        "/v1/stacks/rows/resources?limit=-1",
+    ] {
+        assert_eq!(world.get(path).await.0, 400, "{path}");
+    }
     world.stop().await;
 }

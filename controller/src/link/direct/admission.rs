@@ -1,11 +1,78 @@
 //! Who may take up the server's time before it is known who they are.
 //!
-//! Two bounds: connections that have not yet been let in, per address and in all; and clients without a
-//! certificate, one per address. An address is an IPv4 address or an IPv6 /64, which is what one host is given.
+//! Two bounds: connections that have not yet been let in, where [`room`](super::room) says who has to leave for whom; and
+//! clients without a certificate, one per address. An address is an IPv4 address or an IPv6 /64, which is what one
+//! host is given.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use muster_shared::MonoTime;
+use tokio::sync::oneshot;
+
+use super::room::{Arrival, Bounds, Room};
+
+/// Where those wait that have not yet been let in.
+#[derive(Debug)]
+pub struct Lobby {
+    room: Mutex<Room<oneshot::Sender<()>>>,
+    started: Instant,
+}
+
+/// The right to wait there; dropping it gives it back.
+#[derive(Debug)]
+pub struct Waiting {
+    lobby: Arc<Lobby>,
+    host: IpAddr,
+    id: u64,
+    /// Many wait.
+    pub pressed: bool,
+}
+
+/// Comes when somebody else needs the place.
+pub type Leave = oneshot::Receiver<()>;
+
+impl Lobby {
+    pub fn new(bounds: Bounds, seed: u64) -> Arc<Self> {
+        Arc::new(Self { room: Mutex::new(Room::new(bounds, seed)), started: Instant::now() })
+    }
+
+    /// A place for somebody of this address, unless it has bad luck.
+    pub fn arrive(self: &Arc<Self>, address: IpAddr) -> Option<(Waiting, Leave)> {
+        let host = host(address);
+        let (tell, leave) = oneshot::channel();
+        match self.lock().arrive(self.now(), host, tell) {
+            Arrival::In { id, pressed, leaves } => {
+                // It may be leaving already.
+                let _ = leaves.map(|leaves| leaves.send(()));
+                Some((Waiting { lobby: Arc::clone(self), host, id, pressed }, leave))
+            }
+            Arrival::Refused => None,
+        }
+    }
+
+    /// Somebody of this address has shown a good certificate.
+    pub fn good(&self, address: IpAddr) {
+        self.lock().good(self.now(), host(address));
+    }
+
+    fn now(&self) -> MonoTime {
+        MonoTime(self.started.elapsed())
+    }
+
+    /// The room is whole at every point that can panic.
+    fn lock(&self) -> MutexGuard<'_, Room<oneshot::Sender<()>>> {
+        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.lobby.lock().leave(self.host, self.id);
+    }
+}
 
 /// A number of places per address.
 #[derive(Debug)]

@@ -2,98 +2,155 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use muster_shared::model::Up;
+use muster_shared::model::{Down, Up};
 use muster_shared::wire::{self, MESSAGE_MAX};
 use muster_shared::{NodeId, join, topic};
 use rumqttc::v5::mqttbytes::v5::{ConnAck, ConnAckProperties, ConnectReturnCode, Packet};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::server::TlsStream;
 
 use super::Shared;
-use super::admission::Place;
+use super::admission::{Leave, Waiting};
 use super::frame::{Connect, Frame, PUBLISH_OVERHEAD};
 use super::joining::JoinInbox;
+use super::metered::Metered;
 use super::outbound::Outbound;
 use super::reason::{Reason, Refusal};
 use super::registry::Peer;
 use super::session::{End, Inbox, Pending, Session, Terms};
 use super::stream::{Stream, Turn};
-use super::tls::{Named, node_of};
-use crate::link::LinkEvent;
+use super::tls::{Named, node_of, wrong_clock};
 use crate::pki::is_bound_to;
 
 /// What our side takes unacknowledged. Each publish is delivered before the next is read, so this only lets a
 /// client send on without waiting for the network.
 const RECEIVE_MAXIMUM: u16 = 64;
+/// The largest PUBLISH of a node.
+const NODE_MAX: usize = MESSAGE_MAX + PUBLISH_OVERHEAD;
 /// Two answers of a joiner's fit; there is one.
 const JOIN_QUEUE: (usize, usize) = (2, 2 * join::JOIN_MAX);
 
-/// What a connection holds until it is let in.
-pub type Waiting = (tokio::sync::OwnedSemaphorePermit, Place);
+/// For the handshake while many wait: ten ways there and back across the world.
+const HANDSHAKE_PRESSED: Duration = Duration::from_secs(2);
 
 /// Serves one connection to its end.
-pub async fn serve(shared: Arc<Shared>, socket: TcpStream, remote: IpAddr, waiting: Waiting) {
-    let started = Instant::now();
-    let tls = match timeout(shared.limits.handshake, shared.acceptor.accept(socket)).await {
-        Ok(Ok(tls)) => tls,
-        Ok(Err(error)) => return tracing::debug!(%remote, %error, "no TLS"),
-        Err(_) => return tracing::debug!(%remote, "no TLS in time"),
+pub async fn serve(shared: Arc<Shared>, socket: TcpStream, remote: IpAddr, waiting: Waiting, leave: Leave) {
+    let come_in = come_in(&shared, Metered::new(socket), remote, waiting);
+    let guest = tokio::select! {
+        biased;
+        guest = come_in => guest,
+        Ok(()) = leave => return tracing::debug!(%remote, "others need its place"),
     };
-    match tls.get_ref().1.peer_certificates().and_then(<[_]>::first).map(node_of) {
-        Some(Some(named)) => serve_node(shared, tls, remote, named, waiting).await,
-        Some(None) => {
-            let refusal = Refusal::new(Reason::NotAuthorized, "the certificate is not a node's, or ran out");
-            refuse(&shared, Stream::new(tls, 0), remote, None, &refusal).await;
-        }
-        None => serve_joiner(shared, tls, remote, started, waiting).await,
+    if let Some(guest) = guest {
+        stay(&shared, guest, remote).await;
     }
 }
 
-async fn serve_node(
-    shared: Arc<Shared>,
-    tls: TlsStream<TcpStream>,
+/// A node that was let in.
+struct Guest {
+    connect: Connect,
+    stream: Stream,
+    connected: Connected,
+}
+
+/// To the end of the connection, or until it is a node's that is let in.
+async fn come_in(shared: &Arc<Shared>, socket: Metered, remote: IpAddr, waiting: Waiting) -> Option<Guest> {
+    let started = Instant::now();
+    let most = shared.limits.handshake;
+    let within = if waiting.pressed { most.min(HANDSHAKE_PRESSED) } else { most };
+    let mut tls = match timeout(within, shared.acceptor.accept(socket)).await {
+        Ok(Ok(tls)) => tls,
+        Ok(Err(error)) => {
+            if let Some(why) = wrong_clock(&error)
+                && let Some(missed) = shared.clocks.tell()
+            {
+                tracing::warn!(%remote, missed, "a server cannot connect: {why}");
+            }
+            tracing::debug!(%remote, %error, "no TLS");
+            return None;
+        }
+        Err(_) => {
+            tracing::debug!(%remote, "no TLS in time");
+            return None;
+        }
+    };
+    tls.get_mut().0.let_in();
+    match tls.get_ref().1.peer_certificates().and_then(<[_]>::first).map(node_of) {
+        Some(Some(named)) => node_comes(shared, tls, remote, named).await,
+        Some(None) => {
+            let refusal = Refusal::new(Reason::NotAuthorized, "the certificate is not a node's, or ran out");
+            refuse(shared, Stream::new(tls, 0), remote, None, &refusal).await;
+            None
+        }
+        None => {
+            serve_joiner(Arc::clone(shared), tls, remote, started).await;
+            None
+        }
+    }
+}
+
+async fn node_comes(
+    shared: &Arc<Shared>,
+    tls: TlsStream<Metered>,
     remote: IpAddr,
     Named { node, serial }: Named,
-    waiting: Waiting,
-) {
-    let max = MESSAGE_MAX + PUBLISH_OVERHEAD;
-    let mut stream = Stream::new(tls, max);
-    let (connect, peer) = match greet_node(&shared, &mut stream, &node, &serial, max).await {
-        Ok(greeted) => greeted,
-        Err(End::Gone) => return,
-        Err(End::Refused(refusal)) => return refuse(&shared, stream, remote, Some(&node), &refusal).await,
-    };
-    drop(waiting);
-    let connection = peer.connection;
-    // The driver hears of the connection before its first message, and of its end whatever comes between.
-    let connected = shared.events.send(LinkEvent::Connected { node: node.clone(), connection }).await;
-    let mut ended = None;
-    if connected.is_ok() {
-        tracing::debug!(%node, %remote, connection, "connected");
-        let silence = welcome(&shared, &mut stream, &connect, max);
-        let terms = Terms {
-            up: topic::up(shared.pki.site(), &node),
-            down: topic::down(shared.pki.site(), &node),
-            silence,
-            drain: shared.limits.drain,
-            until: None,
-            receive_maximum: connect.receive_maximum,
-        };
-        let inbox = NodeInbox { shared: Arc::clone(&shared), peer: Arc::clone(&peer) };
-        // Boxed: a session is the largest part of a connection that is to be, and most of one that is.
-        ended = Some(Box::pin(Session::new(stream, Arc::clone(&peer.outbound), inbox, terms).run()).await);
+) -> Option<Guest> {
+    let mut stream = Stream::new(tls, NODE_MAX);
+    match greet_node(shared, &mut stream, &node, &serial, NODE_MAX).await {
+        Ok((connect, peer)) => {
+            let connected = Connected { shared: Arc::clone(shared), peer, remote };
+            shared.lobby.good(remote);
+            Some(Guest { connect, stream, connected })
+        }
+        Err(End::Gone) => None,
+        Err(End::Refused(refusal)) => {
+            refuse(shared, stream, remote, Some(&node), &refusal).await;
+            None
+        }
     }
-    shared.registry.leave(&peer);
-    shared.heartbeats.forget(connection);
-    // Nobody is left to hear it when the controller stops.
-    let _ = shared.events.send(LinkEvent::Disconnected { node: node.clone(), connection }).await;
-    if let Some((end, stream)) = ended {
-        finish(&shared, stream, remote, Some(&node), end).await;
+}
+
+/// A node's session.
+async fn stay(shared: &Arc<Shared>, guest: Guest, remote: IpAddr) {
+    let Guest { connect, mut stream, connected } = guest;
+    let peer = Arc::clone(&connected.peer);
+    let node = &peer.node;
+    tracing::debug!(%node, %remote, connection = peer.connection, "connected");
+    let silence = welcome(shared, &mut stream, &connect, NODE_MAX);
+    let terms = Terms {
+        up: topic::up(shared.pki.site(), node),
+        down: topic::down(shared.pki.site(), node),
+        silence,
+        drain: shared.limits.drain,
+        until: None,
+        receive_maximum: connect.receive_maximum,
+    };
+    let inbox = NodeInbox { shared: Arc::clone(shared), peer: Arc::clone(&peer), remote };
+    // Boxed: a session is the largest part of a connection that is to be, and most of one that is.
+    let (end, stream) = Box::pin(Session::new(stream, Arc::clone(&peer.outbound), inbox, terms).run()).await;
+    drop(connected);
+    finish(shared, stream, remote, Some(node), end).await;
+}
+
+/// A connection that the driver was told of. However it ends, also by a panic, the driver is told of that.
+struct Connected {
+    shared: Arc<Shared>,
+    peer: Arc<Peer>,
+    remote: IpAddr,
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        let Self { shared, peer, remote } = self;
+        shared.lobby.good(*remote);
+        shared.registry.leave(peer);
+        shared.heartbeats.forget(peer.connection);
+        shared.feed.disconnected(&peer.node, peer.connection);
     }
 }
 
@@ -114,32 +171,25 @@ async fn greet_node(
         .into());
     }
     takes(&connect, max)?;
-    let key = shared
-        .ask(|reply| LinkEvent::NodeKey { node: node.clone(), reply })
-        .await
-        .ok_or(Refusal::new(Reason::ServerUnavailable, "the controller is busy: try again"))?
-        .ok_or(Refusal::new(Reason::NotAuthorized, "the node is unknown or revoked"))?;
+    let unknown = Refusal::new(Reason::NotAuthorized, "the node is unknown or revoked");
+    let key = shared.keys.get(node).ok_or(unknown)?;
     if !is_bound_to(serial, &key) {
         return Err(
             Refusal::new(Reason::NotAuthorized, "another server has joined under that name since").into()
         );
     }
     let outbound = Arc::new(Outbound::new(shared.limits.queue_packets, shared.limits.queue_bytes));
-    let peer = shared.registry.enter(node.clone(), shared.pki.seal(node, &key), outbound)?;
+    let seal = shared.pki.seal(node, &key);
+    let tell = |peer: &Peer| shared.feed.connected(&peer.node, peer.connection);
+    let peer = shared.registry.enter(node.clone(), seal, outbound, tell)?;
     Ok((connect, peer))
 }
 
-async fn serve_joiner(
-    shared: Arc<Shared>,
-    tls: TlsStream<TcpStream>,
-    remote: IpAddr,
-    started: Instant,
-    waiting: Waiting,
-) {
+async fn serve_joiner(shared: Arc<Shared>, tls: TlsStream<Metered>, remote: IpAddr, started: Instant) {
     let (max, until) = (join::JOIN_MAX + PUBLISH_OVERHEAD, started + shared.limits.join);
     let mut stream = Stream::new(tls, max);
-    // Both places are kept to the end, which is near.
-    let (_waiting, place) = (waiting, shared.joiners.take(remote));
+    // It is kept to the end, which is near.
+    let place = shared.joiners.take(remote);
     if place.is_none() {
         let refusal = Refusal::new(
             Reason::ConnectionRateExceeded,
@@ -281,25 +331,56 @@ fn log(shared: &Shared, remote: IpAddr, node: Option<&NodeId>, refusal: &Refusal
 struct NodeInbox {
     shared: Arc<Shared>,
     peer: Arc<Peer>,
+    remote: IpAddr,
 }
 
 impl Inbox for NodeInbox {
     fn receive(&mut self, payload: Bytes) -> Result<Option<Pending>, Refusal> {
-        let messages = wire::unpack::<Up>(&self.peer.seal, &payload)
+        let mut messages = wire::unpack::<Up>(&self.peer.seal, &payload)
             .map_err(|error| Refusal::new(Reason::PayloadFormatInvalid, error.to_string()))?;
+        for message in &mut messages {
+            if let Up::Hello(hello) = message {
+                hello.address = Some(self.remote);
+            }
+        }
+        let messages = self.answer_challenges(messages);
+        if messages.is_empty() {
+            return Ok(None);
+        }
         let Peer { node, connection, .. } = &*self.peer;
         let Some(messages) = self.shared.heartbeats.hold(node, *connection, messages) else {
             return Ok(None);
         };
-        let event = LinkEvent::Received { node: node.clone(), connection: *connection, messages };
-        let stopped = || Refusal::new(Reason::ServerShuttingDown, "the controller stops");
-        match self.shared.events.try_send(event) {
-            Ok(()) => Ok(None),
-            Err(TrySendError::Closed(_)) => Err(stopped()),
-            Err(TrySendError::Full(event)) => {
-                let events = self.shared.events.clone();
-                Ok(Some(Box::pin(async move { events.send(event).await.map_err(|_| stopped()) })))
+        if messages.is_empty() {
+            return Ok(None);
+        }
+        let taken = self.shared.feed.received(node, *connection, messages, payload.len());
+        Ok(Some(Box::pin(async move {
+            taken.await.map_err(|_| Refusal::new(Reason::ServerShuttingDown, "the controller stops"))
+        })))
+    }
+}
+
+impl NodeInbox {
+    /// Answers challenges at once, without the driver: a change that waits for it is put back after a deadline. The
+    /// agent alone decides what the answer means: this controller, which it obeys, is reached. So only a connection
+    /// that was welcomed is answered. What is left is for the driver.
+    fn answer_challenges(&self, messages: Vec<Up>) -> Vec<Up> {
+        let (mut answers, mut left) = (Vec::new(), Vec::with_capacity(messages.len()));
+        for message in messages {
+            match message {
+                Up::Challenge { key, bytes } => answers.push(Down::Answer { key, bytes }),
+                other => left.push(other),
             }
         }
+        if !answers.is_empty() && self.peer.welcomed.load(Ordering::Acquire) {
+            match self.shared.pack(&self.peer, &answers) {
+                Ok(packets) => self.peer.outbound.push(packets),
+                Err(error) => {
+                    tracing::error!(node = %self.peer.node, %error, "a challenge cannot be answered")
+                }
+            }
+        }
+        left
     }
 }

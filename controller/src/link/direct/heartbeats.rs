@@ -51,8 +51,8 @@ impl Heartbeats {
         self.lock().remove(&connection);
     }
 
-    /// Hands them on, again and again; `deliver` says whether there was room for one.
-    pub async fn run(&self, deliver: impl Fn(NodeId, u64, Up) -> bool) {
+    /// Hands them on, again and again; `deliver` says whether it took one.
+    pub async fn run(&self, deliver: impl Fn(&NodeId, u64, &Up) -> bool) {
         loop {
             self.begun.notified().await;
             sleep(HELD).await;
@@ -62,16 +62,11 @@ impl Heartbeats {
         }
     }
 
-    /// Under the lock, so that nothing of a connection comes before its heartbeat.
-    fn hand_on(&self, deliver: &impl Fn(NodeId, u64, Up) -> bool) -> bool {
+    /// Under the lock, so that nothing of a connection comes before its heartbeat. One that is not taken holds up no other.
+    fn hand_on(&self, deliver: &impl Fn(&NodeId, u64, &Up) -> bool) -> bool {
         let mut held = self.lock();
-        while let Some((connection, (node, heartbeat))) = held.pop_first() {
-            if !deliver(node.clone(), connection, heartbeat.clone()) {
-                held.insert(connection, (node, heartbeat));
-                return false;
-            }
-        }
-        true
+        held.retain(|connection, (node, heartbeat)| !deliver(node, *connection, heartbeat));
+        held.is_empty()
     }
 
     /// The table is whole at every point that can panic.
@@ -116,26 +111,25 @@ mod tests {
     }
 
     #[test]
-    fn they_are_kept_while_there_is_no_room() {
+    fn one_that_is_not_taken_is_kept_and_holds_up_no_other() {
         let heartbeats = Heartbeats::default();
         for connection in 1..=3 {
             assert_eq!(heartbeats.hold(&node(), connection, vec![heartbeat(connection.into())]), None);
         }
         let handed = RefCell::new(Vec::new());
-        let room_for = |many| {
+        let all_but = |refused: u64| {
             let handed = &handed;
-            move |_, connection: u64, heartbeat| {
-                let has_room = handed.borrow().len() < many;
-                if has_room {
-                    handed.borrow_mut().push((connection, heartbeat));
+            move |_: &NodeId, connection: u64, heartbeat: &Up| {
+                if connection != refused {
+                    handed.borrow_mut().push((connection, heartbeat.clone()));
                 }
-                has_room
+                connection != refused
             }
         };
-        assert!(!heartbeats.hand_on(&room_for(2)));
-        assert_eq!(heartbeats.hold(&node(), 3, vec![heartbeat(4)]), None);
-        assert!(heartbeats.hand_on(&room_for(10)));
-        assert!(heartbeats.hand_on(&room_for(10)));
-        assert_eq!(*handed.borrow(), [(1, heartbeat(1)), (2, heartbeat(2)), (3, heartbeat(4))]);
+        assert!(!heartbeats.hand_on(&all_but(1)));
+        assert_eq!(heartbeats.hold(&node(), 1, vec![heartbeat(4)]), None);
+        assert!(heartbeats.hand_on(&all_but(0)));
+        assert!(heartbeats.hand_on(&all_but(0)));
+        assert_eq!(*handed.borrow(), [(2, heartbeat(2)), (3, heartbeat(3)), (1, heartbeat(4))]);
     }
 }

@@ -47,6 +47,9 @@ async fn answer(shared: &Shared, payload: &[u8]) -> Result<JoinAnswer, String> {
     match JoinRequest::decode(payload).map_err(|error| error.to_string())? {
         JoinRequest::Join { token_id, secret, name, csr_der, seal_public, agent_version } => {
             let key = shared.pki.prove(&csr_der).map_err(|error| error.to_string())?;
+            if !seal_public.is_sound() {
+                return Err("the sealing key is none: everybody could open what is sealed with it".into());
+            }
             let ask = JoinAsk { token_id, secret, name: name.clone(), seal_public, agent_version };
             match shared.ask(|reply| LinkEvent::Join { ask, reply }).await.ok_or(BUSY)? {
                 Ok(JoinGrant) => {}
@@ -59,11 +62,7 @@ async fn answer(shared: &Shared, payload: &[u8]) -> Result<JoinAnswer, String> {
             // Who cannot prove the key learns nothing about the node, not even whether it exists.
             let refused =
                 || format!("not proved to be {node}: if it has lost its key, join again with a token");
-            let seal_public = shared
-                .ask(|reply| LinkEvent::NodeKey { node: node.clone(), reply })
-                .await
-                .ok_or(BUSY)?
-                .ok_or_else(refused)?;
+            let seal_public = shared.keys.get(&node).ok_or_else(refused)?;
             let seal = shared.pki.seal(&node, &seal_public);
             let csr_der = join::open_renewal(&seal, &packet).map_err(|_| refused())?;
             let key = shared.pki.prove(&csr_der).map_err(|error| error.to_string())?;
@@ -94,11 +93,7 @@ impl Shared {
     /// Asks the driver; `None` if no answer comes in time.
     pub(super) async fn ask<T>(&self, event: impl FnOnce(oneshot::Sender<T>) -> LinkEvent) -> Option<T> {
         let (reply, answer) = oneshot::channel();
-        let event = event(reply);
-        let asked = async {
-            self.events.send(event).await.ok()?;
-            answer.await.ok()
-        };
-        timeout(self.limits.answer, asked).await.ok().flatten()
+        self.feed.ask(event(reply));
+        timeout(self.limits.answer, answer).await.ok()?.ok()
     }
 }

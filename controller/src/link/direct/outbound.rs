@@ -2,11 +2,12 @@
 //! waits; emptied by the connection's task.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
+use super::contents::{CHUNKS_OF_ONE, Room};
 use super::reason::{Reason, Refusal};
 
 /// A bounded queue of packets.
@@ -15,30 +16,47 @@ pub struct Outbound {
     queue: Mutex<Queue>,
     /// Something was pushed, or the end was ordered. It only wakes: look at the queue.
     pub changed: Notify,
+    /// Room for chunks of contents.
+    pub chunks: Arc<Semaphore>,
     max_packets: usize,
     max_bytes: usize,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
-    packets: VecDeque<Bytes>,
+    packets: VecDeque<(Bytes, Option<Room>)>,
     bytes: usize,
     end: Option<Refusal>,
 }
 
 impl Outbound {
     pub fn new(max_packets: usize, max_bytes: usize) -> Self {
-        Self { queue: Mutex::default(), changed: Notify::new(), max_packets, max_bytes }
+        Self {
+            queue: Mutex::default(),
+            changed: Notify::new(),
+            chunks: Arc::new(Semaphore::new(CHUNKS_OF_ONE)),
+            max_packets,
+            max_bytes,
+        }
     }
 
     /// Appends packets. If there is no room the connection is ended: the resync of the next one repairs it.
     pub fn push(&self, packets: Vec<Vec<u8>>) {
+        self.append(packets, None);
+    }
+
+    /// The same, of a chunk, which keeps its room until it is written.
+    pub fn push_chunk(&self, packets: Vec<Vec<u8>>, room: Room) {
+        self.append(packets, Some(room));
+    }
+
+    fn append(&self, packets: Vec<Vec<u8>>, mut room: Option<Room>) {
         let mut queue = self.lock();
         if queue.end.is_some() {
             return;
         }
         queue.bytes += packets.iter().map(Vec::len).sum::<usize>();
-        queue.packets.extend(packets.into_iter().map(Bytes::from));
+        queue.packets.extend(packets.into_iter().map(|packet| (Bytes::from(packet), room.take())));
         if queue.packets.len() > self.max_packets || queue.bytes > self.max_bytes {
             let refusal = Refusal::new(Reason::QuotaExceeded, "too much waits to be read");
             *queue = Queue { end: Some(refusal), ..Queue::default() };
@@ -58,11 +76,11 @@ impl Outbound {
     }
 
     /// Takes the next packet.
-    pub fn pop(&self) -> Option<Bytes> {
+    pub fn pop(&self) -> Option<(Bytes, Option<Room>)> {
         let mut queue = self.lock();
-        let packet = queue.packets.pop_front()?;
+        let (packet, room) = queue.packets.pop_front()?;
         queue.bytes -= packet.len();
-        Some(packet)
+        Some((packet, room))
     }
 
     /// Whether nothing waits.

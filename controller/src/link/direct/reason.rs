@@ -14,7 +14,6 @@ pub enum Reason {
     UnsupportedProtocolVersion = 0x84,
     ClientIdentifierNotValid = 0x85,
     NotAuthorized = 0x87,
-    ServerUnavailable = 0x88,
     ServerBusy = 0x89,
     ServerShuttingDown = 0x8B,
     BadAuthenticationMethod = 0x8C,

@@ -1,6 +1,7 @@
 //! Which nodes are connected now.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use muster_shared::NodeId;
@@ -16,6 +17,8 @@ pub struct Peer {
     pub connection: u64,
     pub seal: Seal,
     pub outbound: Arc<Outbound>,
+    /// The controller has welcomed it.
+    pub welcomed: AtomicBool,
 }
 
 /// At most one connection per node, a bounded number in all.
@@ -36,8 +39,14 @@ impl Registry {
         Self { max, peers: Mutex::default() }
     }
 
-    /// A node comes in; an older connection of it is told to go.
-    pub fn enter(&self, node: NodeId, seal: Seal, outbound: Arc<Outbound>) -> Result<Arc<Peer>, Refusal> {
+    /// A node comes in, of which `tell` is told before any newer connection; an older connection of it is told to go.
+    pub fn enter(
+        &self,
+        node: NodeId,
+        seal: Seal,
+        outbound: Arc<Outbound>,
+        tell: impl FnOnce(&Peer),
+    ) -> Result<Arc<Peer>, Refusal> {
         let mut peers = self.lock();
         if peers.closed {
             return Err(shutting_down());
@@ -46,8 +55,15 @@ impl Registry {
             return Err(Refusal::new(Reason::ServerBusy, "as many connections as this server takes"));
         }
         peers.last += 1;
-        let peer = Arc::new(Peer { node: node.clone(), connection: peers.last, seal, outbound });
+        let peer = Arc::new(Peer {
+            node: node.clone(),
+            connection: peers.last,
+            seal,
+            outbound,
+            welcomed: AtomicBool::new(false),
+        });
         let older = peers.by_node.insert(node, Arc::clone(&peer));
+        tell(&peer);
         drop(peers);
         if let Some(older) = older {
             older.outbound.end(Refusal::new(Reason::SessionTakenOver, "the node has connected again"));

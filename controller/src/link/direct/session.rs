@@ -3,6 +3,7 @@
 //! One task per connection. It waits for nothing but its own socket, its own queue and what its [`Inbox`]
 //! waits for; meanwhile it does not read, so that only this client is held up.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use rumqttc::v5::mqttbytes::QoS;
 use rumqttc::v5::mqttbytes::v5::{Packet, PingResp, PubAck, SubAck, SubscribeReasonCode};
 use tokio::time::{Instant, sleep_until};
 
+use super::contents::Room;
 use super::frame::Frame;
 use super::outbound::Outbound;
 use super::reason::{Reason, Refusal};
@@ -86,6 +88,8 @@ pub struct Session<I> {
     /// Since when the first packet of the queue is the first.
     head_since: Option<Instant>,
     waiting: Option<(Pending, Option<u16>)>,
+    /// Chunks of contents have their room until this byte is written.
+    rooms: VecDeque<(u64, Room)>,
 }
 
 impl<I: Inbox> Session<I> {
@@ -103,6 +107,7 @@ impl<I: Inbox> Session<I> {
             unread: None,
             head_since: None,
             waiting: None,
+            rooms: VecDeque::new(),
         }
     }
 
@@ -218,13 +223,14 @@ impl<I: Inbox> Session<I> {
             if qos != QoS::AtMostOnce && free >= self.window {
                 break;
             }
-            let Some(payload) = self.outbound.pop() else { break };
+            let Some((payload, room)) = self.outbound.pop() else { break };
             self.head_since = None;
             let id = (qos != QoS::AtMostOnce).then(|| {
                 self.inflight |= 1 << free;
                 free as u16 + 1
             });
             self.stream.put_publish(self.down.clone(), payload, id);
+            self.rooms.extend(room.map(|room| (self.stream.progress().1, room)));
         }
         self.note_time(Instant::now());
     }
@@ -236,6 +242,9 @@ impl<I: Inbox> Session<I> {
             false => _ = self.head_since.get_or_insert(now),
         }
         let (sent, all) = self.stream.progress();
+        while self.rooms.front().is_some_and(|(upto, _)| *upto <= sent) {
+            self.rooms.pop_front();
+        }
         self.unread = match self.unread {
             _ if !self.stream.is_dirty() => None,
             // Its last bytes are flushed no faster by waiting anew.

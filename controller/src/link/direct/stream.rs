@@ -8,11 +8,11 @@ use bytes::{Bytes, BytesMut};
 use rumqttc::v5::mqttbytes::QoS;
 use rumqttc::v5::mqttbytes::v5::{Packet, Publish};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, WriteHalf};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 
 use super::frame::{self, Frame};
+use super::metered::Metered;
 use super::reason::Refusal;
 
 /// An idle connection keeps this much for reading: many are idle.
@@ -25,8 +25,8 @@ const FAREWELL: Duration = Duration::from_secs(2);
 const FAREWELL_MAX: usize = 1024 * 1024;
 
 pub struct Stream {
-    reader: ReadHalf<TlsStream<TcpStream>>,
-    writer: WriteHalf<TlsStream<TcpStream>>,
+    reader: ReadHalf<TlsStream<Metered>>,
+    writer: WriteHalf<TlsStream<Metered>>,
     input: BytesMut,
     /// To be written; see [`Stream::write`].
     pub output: BytesMut,
@@ -39,7 +39,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    pub fn new(tls: TlsStream<TcpStream>, max: usize) -> Self {
+    pub fn new(tls: TlsStream<Metered>, max: usize) -> Self {
         let (reader, writer) = tokio::io::split(tls);
         Self { reader, writer, input: BytesMut::new(), output: BytesMut::new(), written: false, sent: 0, max }
     }
@@ -128,7 +128,7 @@ pub enum Turn {
 }
 
 async fn drain(
-    writer: &mut WriteHalf<TlsStream<TcpStream>>,
+    writer: &mut WriteHalf<TlsStream<Metered>>,
     output: &mut BytesMut,
     written: &mut bool,
     sent: &mut u64,

@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use muster_shared::NodeId;
+use muster_shared::time::utc;
 use rustls::crypto::ring::{Ticketer, default_provider, sign::any_supported_type};
 use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
-use rustls::{RootCertStore, ServerConfig};
+use rustls::{AlertDescription, CertificateError, RootCertStore, ServerConfig};
 use rustls_pki_types::CertificateDer;
 use tokio_rustls::TlsAcceptor;
 use x509_parser::extensions::GeneralName;
@@ -58,7 +59,41 @@ pub fn node_of(certificate: &CertificateDer<'_>) -> Option<Named> {
     }
 }
 
-/// Gives the server's certificate, made anew before it runs out.
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Where a handshake failed because one side's certificate is not valid by the other's clock: which, for the operator.
+pub fn wrong_clock(error: &io::Error) -> Option<String> {
+    let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+    let ours = utc(now());
+    let (what, then) = match error {
+        rustls::Error::InvalidCertificate(CertificateError::NotValidYetContext { not_before, .. }) => {
+            ("begins", not_before)
+        }
+        rustls::Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. }) => {
+            ("ended", not_after)
+        }
+        rustls::Error::AlertReceived(AlertDescription::CertificateExpired) => {
+            return Some(format!(
+                "by that server's clock the controller's certificate is not valid, and this controller's clock says {ours}: \
+                 set the clock that is wrong"
+            ));
+        }
+        _ => return None,
+    };
+    Some(format!(
+        "this controller's clock says {ours}, and the server's certificate {what} {}: its agent renews it by itself; if \
+         this controller's clock is wrong, set it",
+        utc(then.as_secs())
+    ))
+}
+
+/// Steps of a clock back that a certificate outlives: NTP's.
+const CLOCK_STEP: u64 = 60;
+
+/// Gives the server's certificate, made anew before it runs out, and when the clock was set back.
 #[derive(Debug)]
 struct Resolver {
     pki: Arc<Pki>,
@@ -69,6 +104,8 @@ struct Resolver {
 #[derive(Debug)]
 struct Current {
     key: Arc<CertifiedKey>,
+    /// By the clock of then.
+    made: u64,
     renew_at: u64,
 }
 
@@ -76,20 +113,58 @@ impl Current {
     fn make(pki: &Pki, names: &[String]) -> io::Result<Self> {
         let made = pki.server(names).map_err(io::Error::other)?;
         let key = any_supported_type(&made.key).map_err(io::Error::other)?;
-        Ok(Self { key: Arc::new(CertifiedKey::new(made.chain, key)), renew_at: made.renew_at })
+        let key = Arc::new(CertifiedKey::new(made.chain, key));
+        Ok(Self { key, made: now(), renew_at: made.renew_at })
+    }
+
+    /// It ends soon, or was made when the clock was ahead: then it may begin only after the clocks of nodes.
+    fn is_due(&self, now: u64) -> bool {
+        now >= self.renew_at || now + CLOCK_STEP < self.made
     }
 }
 
 impl ResolvesServerCert for Resolver {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let mut current = self.certificate.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        if now >= current.renew_at {
+        if current.is_due(now()) {
             match Current::make(&self.pki, &self.names) {
                 Ok(new) => *current = new,
                 Err(error) => tracing::error!(%error, "cannot renew the server's certificate"),
             }
         }
         Some(Arc::clone(&current.key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_of_a_clock_that_was_ahead_is_made_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let pki = Pki::open(dir.path()).unwrap();
+        let (day, now) = (24 * 3600, now());
+        let made = Current::make(&pki, &[]).unwrap();
+        for (then, is_due) in [(now, false), (now - 30, false), (now - day, true), (now - 30 * day, true)] {
+            assert_eq!(made.is_due(then), is_due, "{} s back", now - then);
+        }
+        assert!(!made.is_due(now + 59 * day) && made.is_due(now + 61 * day));
+    }
+
+    #[test]
+    fn clocks_are_named() {
+        let of = |error: rustls::Error| wrong_clock(&io::Error::other(error)).unwrap_or_default();
+        let at =
+            |seconds| rustls_pki_types::UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds));
+        let early = CertificateError::NotValidYetContext { time: at(5), not_before: at(1_732_369_352) };
+        let said = of(rustls::Error::InvalidCertificate(early));
+        assert!(said.contains("the server's certificate begins 2024-11-23 13:42 UTC"), "{said}");
+        let late = CertificateError::ExpiredContext { time: at(5), not_after: at(0) };
+        let said = of(rustls::Error::InvalidCertificate(late));
+        assert!(said.contains("ended 1970-01-01 00:00 UTC"), "{said}");
+        let said = of(rustls::Error::AlertReceived(AlertDescription::CertificateExpired));
+        assert!(said.contains("by that server's clock"), "{said}");
+        assert_eq!(of(rustls::Error::DecryptError), "");
     }
 }

@@ -33,7 +33,7 @@ fn device() -> DeviceName {
 }
 
 fn config(epoch: Epoch) -> Config {
-    Config { epoch, seed: [1; 32], limits: Limits::default() }
+    Config { epoch, epoch_bits: 1, seed: [1; 32], limits: Limits::default() }
 }
 
 impl Both {
@@ -41,15 +41,18 @@ impl Both {
         let engine = Engine::new(config(Epoch(1)));
         let mut both = Self { engine, store, meant: FlowSnapshot::default(), batch: None, next: 0 };
         let secret = TokenSecret([1; 16]);
-        both.ask(Request::NewToken(NewToken {
-            id: [1; 8],
-            secret_hash: secret.digest(),
-            expires: 10,
-            uses: 1,
-            name: None,
-            labels: Default::default(),
-            rate: None,
-        }));
+        both.ask(Request::NewToken {
+            token: NewToken {
+                id: [1; 8],
+                secret_hash: secret.digest(),
+                expires: 10,
+                uses: 1,
+                name: None,
+                labels: Default::default(),
+                rate: None,
+            },
+            wall: 0,
+        });
         both.ask(Request::Join(JoinAsk {
             token_id: [1; 8],
             secret,
@@ -65,7 +68,14 @@ impl Both {
     fn connect(&mut self) {
         self.next += 1;
         self.input(Input::Connected { node: node(), connection: self.next });
-        let hello = Hello { boot_id: 1, agent_version: "t".into(), epoch: Epoch(0), ledger: 0 };
+        let hello = Hello {
+            boot_id: 1,
+            instance: None,
+            address: None,
+            agent_version: "t".into(),
+            epoch: Epoch(0).into(),
+            ledger: 0,
+        };
         let connection = self.next;
         self.up(connection, Up::Hello(hello));
         self.up(connection, Up::Flow(FlowUp::States { states: Vec::new(), complete: true }));

@@ -169,7 +169,8 @@ fn errors_of_several_files_name_each() {
     let why = bound(&["parameters: {b: 1}", "parameters: {a: 1}"], &[]).unwrap_err();
     assert_eq!(
         why,
-        "t:4:3: parameters.count: this parameter must be given; it has no default\n\
+        "t:4:3: parameters.count: this parameter must be given, for it has no default: -P count=VALUE, or in an environment \
+         (-e FILE)\n\
          e1:1:17: parameters.b: unknown parameter 'b'\n\
          e2:1:17: parameters.a: unknown parameter 'a'"
     );

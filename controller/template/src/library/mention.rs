@@ -5,7 +5,7 @@ use super::{is_template, resolve};
 use crate::build::Reader;
 use crate::error::{Error, Errors, Place};
 use crate::expression::{Expr, ExprKind};
-use crate::parse::{Source, begin};
+use crate::parse::{Source, TEMPLATE, begin};
 
 /// The type whose property `resources` lists types.
 const CHAIN: &str = "OS::Heat::ResourceChain";
@@ -52,7 +52,7 @@ pub(crate) fn mentions(name: &str, key: &str, text: &str) -> Result<Vec<Mention>
 }
 
 fn sections(reader: &mut Reader<'_>, finder: &mut Finder<'_>) -> Result<(), crate::build::Stop> {
-    if begin(reader, "a template")?.is_none() {
+    if begin(reader, TEMPLATE)?.is_none() {
         return Ok(());
     }
     while let Some((key, _)) = reader.key()? {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_shared::model::Spec;
 
+use super::placement::{self, Placement};
 use super::{Table, finish_conditions, needs, order};
 use crate::build::Names;
 use crate::catalogue;
@@ -79,6 +80,13 @@ pub(super) struct Resolver<'a> {
     pub sets: &'a [bool],
     /// The walk is in the properties of one that is.
     pub in_set: bool,
+    /// The resource that the walk is in.
+    pub own: u32,
+    /// The property that chooses a node, where the walk is among a resource's properties.
+    pub choosing: Option<&'static str>,
+    /// The walk is in that property.
+    pub chooses: bool,
+    pub placement: Placement,
 }
 
 impl Used {
@@ -172,8 +180,9 @@ impl Resolver<'_> {
         }
         self.may_ask_nodes = resource.kind.is_none_or(|kind| !kind.is_whole());
         self.in_set = is_set;
+        self.choosing = resource.kind.and_then(placement::property);
         self.expr(&mut resource.properties, Position::Value, &mut uses);
-        (self.may_ask_nodes, self.in_set) = (false, false);
+        (self.may_ask_nodes, self.in_set, self.choosing) = (false, false, None);
         self.path.leave(before);
         uses.sort();
         if let Some(beside) = &mut resource.beside {
@@ -263,11 +272,14 @@ impl Resolver<'_> {
                 }
             }
             ExprKind::Map(entries) => {
+                let (choosing, chooses) = (self.choosing.take(), self.chooses);
                 for entry in entries {
                     let before = self.path.key(&entry.key);
+                    self.chooses = chooses || choosing == Some(&*entry.key);
                     self.expr(&mut entry.value, position, uses);
                     self.path.leave(before);
                 }
+                (self.choosing, self.chooses) = (choosing, chooses);
             }
             ExprKind::Call(call) => {
                 if let Call::Condition { condition } = &mut **call {
@@ -324,7 +336,15 @@ impl Resolver<'_> {
                      OS::Heat::Value and name that";
                 self.errors.push(at, self.path.as_str(), message);
             }
-            Call::GetNode { .. } => uses.nodes = true,
+            Call::GetNode { parts } if self.chooses && is_fact(parts) => {
+                self.errors.push(at, self.path.as_str(), placement::REFUSED);
+            }
+            Call::GetNode { parts } => {
+                uses.nodes = true;
+                if is_fact(parts) {
+                    self.placement.asks_for_fact(self.own);
+                }
+            }
             Call::Pseudo(_) => uses.pseudo = true,
             Call::Facade(_) => uses.facade = true,
             Call::If { .. } => uses.branches = true,
@@ -418,6 +438,8 @@ impl Resolver<'_> {
         *resource = index;
         uses.require(index, self.branches > 0);
         uses.wholes.push(index);
+        let kind = self.kinds.get(self.own as usize).copied().flatten();
+        self.placement.refers(at, self.own, kind, index, self.chooses);
         self.kinds[index as usize]
     }
 
@@ -457,6 +479,14 @@ impl Resolver<'_> {
         };
         self.errors.push(at, self.path.as_str(), message);
     }
+}
+
+/// What a server says of itself: names and labels are the site's.
+fn is_fact(parts: &[Expr]) -> bool {
+    let asked = if let [fact] = parts { Some(fact) } else { parts.get(1) };
+    !asked.is_some_and(
+        |asked| matches!(&asked.kind, ExprKind::Text(fact) if matches!(&**fact, "name" | "labels")),
+    )
 }
 
 /// `{get_node: name}`

@@ -145,7 +145,8 @@ fn binding_names_what_is_missing_and_what_is_unknown() {
     assert_eq!(
         errors.to_string(),
         "t.yaml: parameters: unknown parameter 'greting'; did you mean 'greeting'?\n\
-         t.yaml:3:3: parameters.greeting: this parameter must be given; it has no default\n\
+         t.yaml:3:3: parameters.greeting: this parameter must be given, for it has no default: -P greeting=VALUE, or in an \
+         environment (-e FILE)\n\
          t.yaml:5:3: parameters.count: want a number, got text"
     );
     let given = BTreeMap::from([("greeting".to_owned(), json!("hi")), ("count".to_owned(), json!("3"))]);
@@ -328,4 +329,16 @@ fn what_is_wrong_with_a_secret_is_said_without_it() {
         let error = template.bind_with(&environment, &BTreeMap::new()).unwrap_err().to_string();
         assert!(error.contains("e.yaml") && !error.contains("hunter22"), "{error}");
     }
+}
+
+#[test]
+fn what_is_no_template_says_what_one_looks_like() {
+    let said = |text: &str| parse("t", text, &BTreeMap::new()).unwrap_err().to_string();
+    assert_eq!(
+        said("- a\n"),
+        "t:1:1: a template is a map of sections; this is something else; its first line is 'heat_template_version: \
+         2018-08-31', then comes 'resources:'"
+    );
+    let indented = said("heat_template_version: 2018-08-31\nresources:\n    a: {type: x}\n   b: {type: x}\n");
+    assert!(indented.contains("is this line, or the one above, indented by more or less"), "{indented}");
 }

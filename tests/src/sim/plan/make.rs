@@ -61,6 +61,8 @@ pub struct Maker {
     policies: Dice,
     /// It has such.
     pub drift: bool,
+    /// Some take so long that those behind them would once have counted as lost.
+    has_long_jobs: bool,
     made: u64,
     nodes: Vec<String>,
     /// By stack number.
@@ -68,6 +70,11 @@ pub struct Maker {
     /// The network that links and intents are of.
     pub fabric: Rc<Fabric>,
 }
+
+/// The longest job, in milliseconds: several times what an older agent is given to answer.
+const LONG_JOB: u64 = 1_200_000;
+/// One run in so many has such.
+const LONG_JOBS_IN: u64 = 5;
 
 /// Names are few, so that rows are found again.
 const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
@@ -100,6 +107,7 @@ impl Maker {
             sets: false,
             policies: Dice::new(seed, "drift policies"),
             drift: false,
+            has_long_jobs: seed.is_multiple_of(LONG_JOBS_IN),
             made: 0,
             nodes,
             newest: BTreeMap::new(),
@@ -374,7 +382,8 @@ impl Maker {
         }
         let fail = (mood == Mood::Any && self.dice.one_in(15))
             .then(|| *self.dice.pick(&["create", "update", "delete", "true"]));
-        let millis = if self.dice.one_in(5) { 1 + self.dice.below(20_000) } else { 0 };
+        let longest = if self.has_long_jobs && self.dice.one_in(3) { LONG_JOB } else { 20_000 };
+        let millis = if self.dice.one_in(5) { 1 + self.dice.below(longest) } else { 0 };
         What::Dummy { values, millis, fail }
     }
 

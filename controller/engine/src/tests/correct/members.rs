@@ -278,7 +278,7 @@ fn who_is_meant_again_since_it_joined_anew_is_corrected() {
         labels: [("role".to_owned(), "web".to_owned())].into(),
         rate: None,
     };
-    bed.ask(Request::NewToken(token)).unwrap();
+    bed.ask(Request::NewToken { token, wall: 0 }).unwrap();
     bed.ask(Request::Join(ask_to_join(&node(0), 7))).unwrap();
     bed.connect(&node(0));
     bed.idle();

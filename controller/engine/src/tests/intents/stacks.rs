@@ -246,6 +246,40 @@ fn what_a_node_knows_of_hosts_without_looking_is_taken() {
     assert_eq!((ring.state("meet"), ring.rules()), (State::Failed, 0));
 }
 
+/// A MAC address is nobody's when two nodes say that it is theirs, and operators see which two.
+#[test]
+fn a_mac_address_that_two_nodes_claim_is_a_conflict() {
+    let mut ring = Ring::new(4);
+    let conflicts = |ring: &Ring, index: usize| {
+        let all = ring.bed.engine.node_views();
+        all.into_iter().find(|view| view.name == node(index).as_str()).unwrap().mac_conflicts
+    };
+    let tell = |ring: &mut Ring, index: usize, mac: u8, neighbour: Option<u8>| {
+        ring.bed.receive(&node(index), facts(mac, neighbour));
+        ring.bed.idle();
+    };
+    tell(&mut ring, 0, 0x10, Some(1));
+    tell(&mut ring, 1, 0x11, Some(2));
+    ring.bed.create(template(&meeting(""))).unwrap();
+    ring.bed.idle();
+    assert_eq!(ring.bed.status(), "CREATE_COMPLETE");
+    let path = ring.path("meet");
+    // node-2 says that the host is at its own port.
+    tell(&mut ring, 2, 0x12, Some(2));
+    assert_eq!(ring.path("meet"), path, "nothing is led to the one that says so last");
+    let told =
+        "52:54:00:00:00:02 is claimed by node-1 at node-1/br0 port h and by node-2 at node-2/br0 port h";
+    for (index, wanted) in [(0, 0), (1, 1), (2, 1), (3, 0)] {
+        let all = conflicts(&ring, index);
+        assert_eq!(all.len(), wanted, "{all:?}");
+        assert!(all.iter().all(|line| line.contains(told)), "{all:?}");
+    }
+    let told = ring.bed.tables.reasons.iter().filter(|reason| reason.contains(told)).count();
+    assert_eq!(told, 1, "the stack whose intent it is about has an event");
+    tell(&mut ring, 2, 0x12, None);
+    assert!((0..4).all(|index| conflicts(&ring, index).is_empty()));
+}
+
 #[test]
 fn a_declared_cable_that_died_silently_is_dead_after_a_restart() {
     let mut ring = Ring::new(4);

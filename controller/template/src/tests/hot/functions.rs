@@ -125,6 +125,63 @@ fn get_node_asks_for_facts() {
     }
 }
 
+/// Whether a fact chooses a node, in the property itself or by way of another resource.
+#[test]
+fn a_fact_chooses_no_node() {
+    let fact = "{get_node: [web-7, hostname]}";
+    let value = format!("v: {{type: OS::Heat::Value, properties: {{value: {fact}}}}}");
+    let file = |node: &str| {
+        format!("f: {{type: Muster::File, properties: {{path: /etc/a, content: a, node: {node}}}}}")
+    };
+    let rule = "r: {type: Muster::FlowRule, properties: {priority: 1, selector: {}, treatment: [], device: ";
+    for (resources, path) in [
+        (file(fact), "f.properties.node.get_node"),
+        (file("{list_join: ['.', [{get_node: [web-7, {get_param: p}]}, example.org]]}"), "node.list_join"),
+        (
+            format!("s: {{type: OS::Heat::DeployedServer, properties: {{name: {fact}}}}}"),
+            "s.properties.name.get_node",
+        ),
+        (format!("{rule}{{list_join: [/, [{fact}, br0]]}}}}}}"), "r.properties.device.list_join"),
+        (
+            format!("d: {{type: OS::Heat::SoftwareDeployment, properties: {{config: c, server: {fact}}}}}"),
+            "d.properties.server.get_node",
+        ),
+        (format!("{value}, {}", file("{get_attr: [v, value]}")), "f.properties.node: 'v' passes a fact on"),
+        (
+            format!(
+                "{value}, w: {{type: OS::Heat::Value, properties: {{value: {{get_attr: [v, value]}}}}}}, {}",
+                file("{get_attr: [w, value]}")
+            ),
+            "f.properties.node: 'w' passes a fact on",
+        ),
+        // Names and labels are the site's, and content is not a place.
+        (file("{get_node: [web-7, name]}"), ""),
+        (file("{get_node: [web-7, labels, partner]}"), ""),
+        (
+            format!(
+                "{value}, f: {{type: Muster::File, properties: {{path: /etc/a, content: {{get_attr: [v, value]}}, node: web-1}}}}"
+            ),
+            "",
+        ),
+        (
+            format!(
+                "s: {{type: OS::Heat::DeployedServer, properties: {{name: web-1}}}}, {}",
+                file("{get_resource: s}")
+            ),
+            "",
+        ),
+    ] {
+        let text = format!(
+            "heat_template_version: 2018-08-31\nparameters: {{p: {{type: string, default: hostname}}}}\n\
+             resources: {{{resources}}}\n"
+        );
+        let said = crate::parse("t", &text, &Default::default())
+            .map_or_else(|errors| errors.to_string(), |_| String::new());
+        assert_eq!(said.contains("does not choose a node"), !path.is_empty(), "{resources}: {said}");
+        assert!(said.contains(path), "{resources}: {said}");
+    }
+}
+
 #[test]
 fn list_concat_and_filter() {
     gives(&[

@@ -31,6 +31,9 @@ fn versions_by_date_and_by_name() {
     }
     for (name, wanted) in [
         ("2018-08-30", "unknown version '2018-08-30'; did you mean '2018-08-31'?"),
+        ("2030-01-01", "unknown version '2030-01-01'; the newest is 2021-04-16 (wallaby)"),
+        ("2018-01-01", "unknown version '2018-01-01'; the newest is 2021-04-16 (wallaby)"),
+        ("zebra", "unknown version 'zebra'; the newest is 2021-04-16 (wallaby)"),
         ("roky", "unknown version 'roky'; did you mean 'rocky'?"),
         ("5", "want a version such as 2018-08-31, got a number"),
     ] {

@@ -229,7 +229,7 @@ fn what_no_for_each_makes() {
         ),
         (
             "type: Muster::Dummy, for_each: {nodes: 'role=web,'}".to_owned(),
-            "root:4:46: resources.a.for_each.nodes: '': want k=v",
+            "root:4:46: resources.a.for_each.nodes: '' is not a selector: want k=v",
         ),
         ("type: Muster::Dummy, for_each: {nodes: fact.cpus>1}".to_owned(), "for_each selects by labels"),
         ("type: Muster::Dummy, for_each: {nodes: {get_attr: [z, x]}}".to_owned(), "follows from parameters"),

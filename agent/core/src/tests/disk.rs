@@ -1,0 +1,96 @@
+//! A disk without room, and room again.
+
+use std::time::Duration;
+
+use muster_shared::Epoch;
+use muster_shared::model::{Down, Outcome, Up};
+
+use super::bed::{Bed, create, done, welcome};
+use crate::{Input, Retry, RunError};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The disk refuses the oldest write for want of room.
+fn refuse(bed: &mut Bed) {
+    bed.input(Input::Room(Err("state: no space left".into())));
+    bed.fail_one();
+}
+
+/// What was said of the disk since the last call.
+fn told(bed: &mut Bed) -> Vec<Option<String>> {
+    let is_told = |up: &mut Up| matches!(up, Up::DiskFull(_));
+    let told = bed.sent.extract_if(.., is_told);
+    told.map(|up| if let Up::DiskFull(full) = up { full } else { None }).collect()
+}
+
+#[test]
+fn a_full_disk_is_told_and_looked_at_until_there_is_room() {
+    let mut bed = Bed::online();
+    bed.disk_is_quick = false;
+    bed.job(&create(1, 1));
+    refuse(&mut bed);
+    let full = Some("state: no space left".to_owned());
+    assert_eq!(told(&mut bed), std::slice::from_ref(&full));
+    assert!(matches!(bed.report().outcome, Outcome::NoRoom { .. }));
+    for (looks, pause) in [5, 10, 20, 40, 60, 60].into_iter().enumerate() {
+        bed.after(SECOND * (pause - 1));
+        assert_eq!(bed.looks_for_room, looks);
+        bed.after(SECOND);
+        assert_eq!(bed.looks_for_room, looks + 1, "after {pause} s");
+        bed.input(Input::Room(Err("state: no space left".into())));
+    }
+    assert_eq!(told(&mut bed), [], "once is enough");
+    bed.input(Input::Disconnected { reason: "reset".into() });
+    bed.after(30 * SECOND);
+    bed.greet();
+    assert_eq!(told(&mut bed), [full], "to each who listens");
+    bed.disk_is_quick = true;
+    bed.input(Input::Room(Ok(())));
+    assert_eq!(told(&mut bed), [None]);
+    assert!(bed.agent.is_on_disk());
+    bed.sent.clear();
+    bed.job(&create(1, 1));
+    bed.ran(1, Ok(()));
+    assert_eq!(bed.report().outcome, done(), "what was refused is taken again");
+}
+
+#[test]
+fn a_node_that_cannot_record_the_epoch_stays_connected_and_takes_no_job() {
+    let mut bed = Bed::offline(Vec::new(), Epoch(1).into());
+    bed.disk_is_quick = false;
+    bed.input(Input::Connected);
+    bed.down(welcome(2, false));
+    refuse(&mut bed);
+    assert!(bed.disconnects.is_empty() && bed.agent.is_online());
+    assert_eq!(told(&mut bed).len(), 1);
+    bed.job(&create(1, 1));
+    assert!(matches!(bed.report().outcome, Outcome::NoRoom { .. }));
+    assert!(bed.writes.is_empty(), "nothing is taken from a controller that may be an old one after a crash");
+    bed.after(5 * SECOND);
+    bed.input(Input::Room(Ok(())));
+    assert_eq!(bed.disconnects.len(), 1, "the next greeting records it");
+    bed.disk_is_quick = true;
+    bed.input(Input::Disconnected { reason: "closed".into() });
+    bed.input(Input::Timeout);
+    bed.input(Input::Connected);
+    bed.down(welcome(2, false));
+    assert_eq!(bed.epoch, Epoch(2).into());
+    bed.sent.clear();
+    bed.job(&create(1, 1));
+    bed.ran(1, Ok(()));
+    assert_eq!(bed.report().outcome, done());
+}
+
+#[test]
+fn a_job_that_found_no_room_where_it_writes_says_so() {
+    let mut bed = Bed::online();
+    bed.job(&create(1, 1));
+    bed.ran(1, Err(RunError { reason: "/srv/a: no space left".into(), retry: Retry::WhenRoom }));
+    let report = bed.report();
+    assert_eq!(report.outcome, Outcome::NoRoom { reason: "/srv/a: no space left".into() });
+    bed.down(Down::Acknowledge(report.key));
+    assert_eq!(told(&mut bed), [], "the agent's own disk has room");
+    bed.job(&super::bed::again(&create(1, 1), 1));
+    bed.ran(1, Ok(()));
+    assert_eq!(bed.report().outcome, done());
+}

@@ -1,0 +1,240 @@
+//! The directory of a file, held open: what is done in it is done there, wherever its path leads meanwhile.
+//!
+//! The way from `/` is gone name by name, each name opened below the directory before it and never through a symbolic
+//! link: `openat` with `O_NOFOLLOW` and one name is `openat2` with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`, and older
+//! kernels have it too. Each directory on the way belongs to root, to the agent's user or to the file's owner, and no
+//! other can write it: whoever could put another directory in its place, or a link, would have the agent, which is
+//! root, write where only root may. A sticky directory such as `/tmp` is passed, for what belongs to one of those in it
+//! nobody else can move. A symbolic link is followed, by its text, where only root can have made it: it belongs to root
+//! and is in a directory that no other can write (`/var/run`, `/bin`).
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File as Handle};
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, openat, readlinkat, renameat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat};
+use nix::unistd::{UnlinkatFlags, getegid, geteuid, unlinkat};
+
+use super::{FileError, PERMISSION_BITS, Way};
+
+/// Symbolic links followed for one path, as the kernel does it.
+const LINKS_MAX: usize = 40;
+/// Of a directory that is made.
+const MADE: Mode = Mode::S_IRWXU;
+const ROOT: u32 = 0;
+
+/// The directory that a file is in.
+#[derive(Debug)]
+pub(super) struct Directory {
+    handle: OwnedFd,
+    /// Its path without symbolic links.
+    path: PathBuf,
+    is_shared: bool,
+}
+
+/// What becomes of a directory that does not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Missing {
+    Refuse,
+    Make,
+}
+
+impl Directory {
+    /// Opens the directory of the file at `path`, which may be `owner`'s.
+    ///
+    /// # Errors
+    /// [`FileError::NoDirectory`], or others than root and `owner` could lead the way elsewhere.
+    pub fn of(path: &Path, owner: Option<u32>) -> Result<Self, FileError> {
+        Self::walk(path, owner, Missing::Refuse)
+    }
+
+    /// As [`Directory::of`], and makes directories that do not exist; the agent's user alone may enter them.
+    ///
+    /// # Errors
+    /// As [`Directory::of`].
+    pub fn make(path: &Path, owner: Option<u32>) -> Result<Self, FileError> {
+        Self::walk(path, owner, Missing::Make)
+    }
+
+    /// Its path without symbolic links.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn walk(path: &Path, owner: Option<u32>, missing: Missing) -> Result<Self, FileError> {
+        let failed = super::io(path, "look at its directory");
+        let absolute = std::path::absolute(path).map_err(&failed)?;
+        let directory = absolute.parent().unwrap_or(Path::new("/"));
+        let refused =
+            |place: &Path, way| FileError::Led { path: path.to_owned(), place: place.to_owned(), way };
+        let mut at = Self::root().map_err(&failed)?;
+        let mut links = 0;
+        let mut left = names(directory);
+        while let Some(name) = left.pop() {
+            if name == "/" {
+                at = Self::root().map_err(&failed)?;
+                continue;
+            }
+            let opened = match at.open(&name) {
+                Err(error) if error.kind() == ErrorKind::NotFound && missing == Missing::Make => {
+                    at.make_one(&name).and_then(|()| at.open(&name))
+                }
+                opened => opened,
+            };
+            let place = at.place(&name);
+            match opened {
+                Ok(handle) => {
+                    let stat = fstat(&handle).map_err(|error| failed(error.into()))?;
+                    at = Self { handle, path: place, is_shared: is_shared(&stat) };
+                    if let Some(way) = way_in(&stat, owner) {
+                        return Err(refused(&at.path, way));
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::NotADirectory => match at.link(&name) {
+                    Ok(Some(link)) if !at.is_shared && is_own(link.owner) => {
+                        links += 1;
+                        if links > LINKS_MAX {
+                            return Err(failed(Errno::ELOOP.into()));
+                        }
+                        left.extend(names(Path::new(&link.to)));
+                    }
+                    Ok(Some(_)) => return Err(refused(&place, Way::Link)),
+                    Ok(None) => return Err(no_directory(path, directory)),
+                    Err(error) => return Err(failed(error)),
+                },
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    return Err(no_directory(path, directory));
+                }
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Ok(at)
+    }
+
+    fn root() -> io::Result<Self> {
+        // Nobody but root can put another one in its place.
+        let handle = Handle::open("/")?.into();
+        Ok(Self { handle, path: "/".into(), is_shared: false })
+    }
+
+    fn open(&self, name: &OsStr) -> io::Result<OwnedFd> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        Ok(openat(&self.handle, name, flags, Mode::empty())?)
+    }
+
+    fn place(&self, name: &OsStr) -> PathBuf {
+        if name == ".." {
+            self.path.parent().unwrap_or(Path::new("/")).to_owned()
+        } else {
+            self.path.join(name)
+        }
+    }
+
+    /// The symbolic link of that name; none if it is something else.
+    fn link(&self, name: &OsStr) -> io::Result<Option<Link>> {
+        let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let handle = openat(&self.handle, name, flags, Mode::empty())?;
+        let stat = fstat(&handle)?;
+        if kind(&stat) != SFlag::S_IFLNK {
+            return Ok(None);
+        }
+        Ok(Some(Link { owner: stat.st_uid, to: readlinkat(&handle, "")? }))
+    }
+
+    fn make_one(&self, name: &OsStr) -> io::Result<()> {
+        match mkdirat(&self.handle, name, MADE) {
+            Err(error) if error != Errno::EEXIST => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// What is there by this name, which is not followed; nothing if nothing is.
+    pub fn look(&self, name: &OsStr) -> io::Result<Option<SFlag>> {
+        match fstatat(&self.handle, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(kind(&stat))),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Opens what is there to be read, without waiting for anybody who writes; not through a symbolic link.
+    pub fn read(&self, name: &OsStr) -> io::Result<(Handle, fs::Metadata)> {
+        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        let handle = Handle::from(openat(&self.handle, name, flags, Mode::empty())?);
+        let meta = handle.metadata()?;
+        Ok((handle, meta))
+    }
+
+    /// Makes a file that was not there, for the agent's user alone.
+    pub fn create(&self, name: &OsStr) -> io::Result<Handle> {
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        Ok(openat(&self.handle, name, flags, Mode::S_IRUSR | Mode::S_IWUSR)?.into())
+    }
+
+    /// Within the directory, in place of what is there.
+    pub fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        Ok(renameat(&self.handle, from, &self.handle, to)?)
+    }
+
+    /// Removes a file, if it is there.
+    pub fn remove(&self, name: &OsStr) -> io::Result<()> {
+        match unlinkat(&self.handle, name, UnlinkatFlags::NoRemoveDir) {
+            Err(error) if error != Errno::ENOENT => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Its names survive a power cut.
+    pub fn sync(&self) -> io::Result<()> {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        Handle::from(openat(self.handle.as_fd(), ".", flags, Mode::empty())?).sync_all()
+    }
+}
+
+struct Link {
+    owner: u32,
+    to: OsString,
+}
+
+/// Of a path, the last one first; `/` begins anew.
+fn names(path: &Path) -> Vec<OsString> {
+    let names = path.components().filter(|part| *part != Component::CurDir);
+    names.map(|part| part.as_os_str().to_owned()).rev().collect()
+}
+
+/// How others than root, the agent's user and `owner` could lead what is below a directory elsewhere.
+fn way_in(stat: &FileStat, owner: Option<u32>) -> Option<Way> {
+    let mode = Mode::from_bits_truncate(stat.st_mode);
+    if !is_own(stat.st_uid) && owner != Some(stat.st_uid) {
+        Some(Way::Owner(stat.st_uid))
+    } else if mode.contains(Mode::S_ISVTX) {
+        None
+    } else if mode.contains(Mode::S_IWOTH) {
+        Some(Way::Everyone)
+    } else if mode.contains(Mode::S_IWGRP) && ![ROOT, getegid().as_raw()].contains(&stat.st_gid) {
+        Some(Way::Group(stat.st_gid))
+    } else {
+        None
+    }
+}
+
+/// Others can make links in it.
+fn is_shared(stat: &FileStat) -> bool {
+    !is_own(stat.st_uid) || stat.st_mode & PERMISSION_BITS & 0o022 != 0
+}
+
+fn is_own(user: u32) -> bool {
+    user == ROOT || user == geteuid().as_raw()
+}
+
+fn kind(stat: &FileStat) -> SFlag {
+    SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits())
+}
+
+fn no_directory(path: &Path, directory: &Path) -> FileError {
+    FileError::NoDirectory { path: path.to_owned(), directory: directory.to_owned() }
+}

@@ -1,0 +1,38 @@
+//! What a certificate that is not valid now says of clocks.
+//!
+//! A controller makes its certificate anew long before it ends: one that is not valid by this server's clock means that
+//! one of the two clocks is wrong.
+
+use std::error::Error;
+use std::io;
+
+use muster_shared::time::utc;
+use rustls::CertificateError;
+use rustls::pki_types::UnixTime;
+
+/// For the operator, where the controller's certificate was refused for its time.
+pub(crate) fn wrong_clock(error: &(dyn Error + 'static)) -> Option<String> {
+    let (now, what, then) = match certificate_error(error)? {
+        CertificateError::NotValidYetContext { time, not_before } => (time, "begins", not_before),
+        CertificateError::ExpiredContext { time, not_after } => (time, "ended", not_after),
+        _ => return None,
+    };
+    let at = |time: &UnixTime| utc(time.as_secs());
+    Some(format!(
+        "this server's clock says {}, and the controller's certificate {what} {}: one of the two clocks is wrong; set it \
+         (chronyc makestep, timedatectl), then this server connects by itself",
+        at(now),
+        at(then)
+    ))
+}
+
+fn certificate_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a CertificateError> {
+    // An I/O error holds the one of TLS, and does not give it as its source.
+    let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    let inner = inner.map(|inner| inner as &(dyn Error + 'static));
+    match inner.unwrap_or(error).downcast_ref::<rustls::Error>() {
+        Some(rustls::Error::InvalidCertificate(error)) => Some(error),
+        Some(_) => None,
+        None => certificate_error(error.source()?),
+    }
+}

@@ -1,0 +1,84 @@
+//! Reads what has arrived from the controller before a job begins: its withdrawal may have arrived as well, where the
+//! server or its disk stood still for a while.
+
+use muster_agent_core::Input;
+use tokio::task::yield_now;
+
+use super::Driver;
+
+/// Turns of the runtime in which what is in the socket reaches the driver: one asks the kernel, one lets the link's task
+/// read, one more for a packet that came in pieces.
+const TURNS: usize = 3;
+/// Inputs handled before jobs begin although more arrive: a controller that never pauses must not hold them up. 256 jobs
+/// are under way for a node at most; each comes, is withdrawn, and is written down twice.
+const INPUTS_MAX: usize = 4096;
+
+/// Whether jobs may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// So many inputs were handled since they could begin last: any may have freed the turn of a job.
+    On(usize),
+    /// All was read, and nothing was handled since.
+    CaughtUp,
+}
+
+impl Default for Reading {
+    fn default() -> Self {
+        Self::On(0)
+    }
+}
+
+impl Reading {
+    pub fn goes_on(self) -> bool {
+        self != Self::CaughtUp
+    }
+
+    pub fn is_overdue(self) -> bool {
+        matches!(self, Self::On(inputs) if inputs > INPUTS_MAX)
+    }
+
+    pub fn handled(&mut self, input: &Input) {
+        *self = match (*self, input) {
+            (_, Input::CaughtUp) => Self::CaughtUp,
+            (Self::CaughtUp, _) => Self::On(1),
+            (Self::On(inputs), _) => Self::On(inputs + 1),
+        };
+    }
+}
+
+/// Lets what has arrived reach the driver.
+pub(super) async fn arrivals() {
+    for _ in 0..TURNS {
+        yield_now().await;
+    }
+}
+
+impl Driver {
+    /// Takes the next packet, or lets jobs begin where there is none.
+    pub(super) fn read_on(&mut self) {
+        match self.connection.as_mut().and_then(|connection| connection.events.try_recv().ok()) {
+            Some(event) => self.event(Some(event)),
+            None => self.inbox.push_back(Input::CaughtUp),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_controller_that_never_pauses_holds_nothing_up() {
+        let mut reading = Reading::default();
+        for _ in 0..INPUTS_MAX {
+            reading.handled(&Input::Timeout);
+            assert!(reading.goes_on() && !reading.is_overdue());
+        }
+        reading.handled(&Input::Timeout);
+        assert!(reading.is_overdue());
+        reading.handled(&Input::CaughtUp);
+        assert!(!reading.goes_on() && !reading.is_overdue());
+        reading.handled(&Input::Timeout);
+        assert!(reading.goes_on() && !reading.is_overdue());
+    }
+}

@@ -1,0 +1,111 @@
+//! Long lists, page by page: the controller is asked for a thousand at a time, and each page is printed as it comes.
+
+use serde_json::Value;
+
+use crate::client::{Client, escaped};
+use crate::failure::Failure;
+use crate::output::{Column, Format, Rows, print};
+use crate::yaml;
+
+/// Items of a page.
+const PAGE: usize = 1000;
+
+/// A list that the controller gives in pages, each of which begins after the item that the one before ended with.
+pub struct Pages {
+    /// With its query, if it has one.
+    path: String,
+    /// The key of an item that the next page begins after.
+    marker: &'static str,
+    last: Option<String>,
+    is_over: bool,
+}
+
+impl Pages {
+    /// Of what is at `path`; items are told apart by `marker`.
+    pub fn of(path: String, marker: &'static str) -> Self {
+        Self { path, marker, last: None, is_over: false }
+    }
+
+    /// The next page; none after the last.
+    pub async fn next(&mut self, client: &mut Client) -> Result<Option<Vec<Value>>, Failure> {
+        if self.is_over {
+            return Ok(None);
+        }
+        let join = if self.path.contains('?') { '&' } else { '?' };
+        let mut at = format!("{}{join}limit={PAGE}", self.path);
+        if let Some(last) = &self.last {
+            at.push_str(&format!("&marker={}", escaped(last)));
+        }
+        let Value::Array(items) = client.get(&at).await? else {
+            return Err(Failure::failed("the controller answered no list"));
+        };
+        let last = items.last().and_then(|item| item[self.marker].as_str()).map(ToOwned::to_owned);
+        self.is_over = items.len() < PAGE || last.is_none() || last == self.last;
+        self.last = last;
+        Ok(Some(items))
+    }
+
+    /// Prints all of it. `row` makes of an item what a table shows.
+    pub async fn print(
+        mut self,
+        client: &mut Client,
+        format: Format,
+        columns: &[Column],
+        row: impl Fn(Value) -> Value,
+    ) -> Result<(), Failure> {
+        let mut list = List::new(format, columns);
+        while let Some(items) = self.next(client).await? {
+            list.print(items, &row)?;
+        }
+        list.end()
+    }
+}
+
+/// A list as it is printed: a table, or one document of all pages.
+pub struct List<'c> {
+    format: Format,
+    columns: &'c [Column],
+    rows: Rows,
+    is_begun: bool,
+}
+
+impl<'c> List<'c> {
+    /// Nothing is printed yet: the first page may be refused.
+    pub fn new(format: Format, columns: &'c [Column]) -> Self {
+        Self { format, columns, rows: Rows::default(), is_begun: false }
+    }
+
+    /// Prints a page.
+    pub fn print(&mut self, items: Vec<Value>, row: impl Fn(Value) -> Value) -> Result<(), Failure> {
+        let is_first = !std::mem::replace(&mut self.is_begun, true);
+        match self.format {
+            Format::Table => {
+                let items: Vec<Value> = items.into_iter().map(row).collect();
+                print(&self.rows.table(self.columns, &items, is_first))
+            }
+            Format::Json => {
+                let text = items.iter().enumerate().map(|(index, item)| {
+                    let before = if is_first && index == 0 { "[\n  " } else { ",\n  " };
+                    format!("{before}{}", format!("{item:#}").replace('\n', "\n  "))
+                });
+                self.is_begun = !is_first || !items.is_empty();
+                print(&text.collect::<String>())
+            }
+            Format::Yaml => {
+                self.is_begun = !is_first || !items.is_empty();
+                if items.is_empty() { Ok(()) } else { print(&yaml::document(&Value::from(items))) }
+            }
+        }
+    }
+
+    /// Nothing more comes.
+    pub fn end(self) -> Result<(), Failure> {
+        match (self.format, self.is_begun) {
+            (Format::Table, true) => Ok(()),
+            (Format::Table, false) => print(&Rows::default().table(self.columns, &[], true)),
+            (Format::Json, true) => print("\n]\n"),
+            (Format::Json | Format::Yaml, false) => print("[]\n"),
+            (Format::Yaml, true) => Ok(()),
+        }
+    }
+}

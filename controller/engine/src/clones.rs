@@ -1,0 +1,168 @@
+//! Two living agents with one identity: a copied disk, a restored machine beside the old one.
+//!
+//! ```text
+//!             a new instance              an instance that was replaced is back
+//!   One ◀───────────────────┐   One ────────────────────────────────────────────▶ Conflict
+//!    └──────────────────────┘    ▲                                                   │
+//!                                └── all others silent for GONE_AFTER, or joined anew ┘
+//! ```
+//!
+//! An agent draws its instance at each start. One that starts again takes another, so an instance that is replaced never
+//! comes back, unless it lives. In a conflict neither of the two gets anything: which of them is the server that is meant
+//! only an operator knows.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use muster_shared::MonoTime;
+
+use crate::engine::{Effect, Engine};
+use crate::node::NodeKey;
+
+/// An agent that is refused comes again within 30 s; one that did not for so long is gone.
+pub const GONE_AFTER: Duration = Duration::from_secs(180);
+/// Instances that are remembered of a node: more clones than that take longer to be found.
+const KNOWN_MAX: usize = 8;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Instance {
+    id: u128,
+    address: Option<IpAddr>,
+    /// When something of it was heard last.
+    heard: MonoTime,
+}
+
+/// The agents that have spoken for a node.
+#[derive(Debug, Default)]
+pub(crate) struct Instances {
+    /// The newest last.
+    known: VecDeque<Instance>,
+    in_conflict: bool,
+}
+
+/// What a greeting says of the agents of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is the only one.
+    One,
+    /// It is the only one again.
+    OneAgain,
+    /// It is one of several, as became known just now.
+    NewConflict,
+    /// It is one of several, still.
+    Conflict,
+}
+
+impl Instances {
+    /// An agent greets.
+    pub fn greet(&mut self, now: MonoTime, id: u128, address: Option<IpAddr>) -> Verdict {
+        let is_newest = self.known.back().is_none_or(|newest| newest.id == id);
+        let is_back = !is_newest && self.known.iter().any(|it| it.id == id);
+        self.known.retain(|it| it.id != id);
+        let others_live = self.known.iter().any(|it| it.heard + GONE_AFTER > now);
+        self.known.push_back(Instance { id, address, heard: now });
+        if self.known.len() > KNOWN_MAX {
+            self.known.pop_front();
+        }
+        let was_in_conflict = self.in_conflict;
+        self.in_conflict = others_live && (is_back || was_in_conflict);
+        match (was_in_conflict, self.in_conflict) {
+            (false, false) => Verdict::One,
+            (true, false) => Verdict::OneAgain,
+            (false, true) => Verdict::NewConflict,
+            (true, true) => Verdict::Conflict,
+        }
+    }
+
+    /// Its connection is over, on which it was heard last at this time.
+    pub fn left(&mut self, heard: MonoTime) {
+        if let Some(newest) = self.known.back_mut() {
+            newest.heard = newest.heard.max(heard);
+        }
+    }
+
+    /// Where those that live were seen, the newest last. Empty without a conflict.
+    pub fn in_conflict(&self, now: MonoTime) -> Vec<String> {
+        let living = self.known.iter().filter(|it| self.in_conflict && it.heard + GONE_AFTER > now);
+        living.map(|it| it.address.map_or_else(|| "unknown".to_owned(), |at| at.to_string())).collect()
+    }
+}
+
+impl Engine {
+    /// Whether the agent that greets is the only one of its node.
+    pub(crate) fn is_alone(&mut self, key: NodeKey, instance: Option<u128>, address: Option<IpAddr>) -> bool {
+        // Older agents say none.
+        let Some(instance) = instance else { return true };
+        let verdict = self.nodes[key].instances.greet(self.now, instance, address);
+        let name = self.nodes[key].name.clone();
+        match verdict {
+            Verdict::One => true,
+            Verdict::OneAgain => {
+                self.note_on_node(key, &format!("node {name}: one agent is left, and gets its jobs again"));
+                true
+            }
+            Verdict::NewConflict => {
+                let addresses = self.nodes[key].instances.in_conflict(self.now).join(" and ");
+                let why = format!(
+                    "node {name}: two agents with its identity are running, at {addresses}: neither gets anything. Stop \
+                     one of them, empty its state directory and join it under another name"
+                );
+                self.note_on_node(key, &why);
+                self.effect(Effect::Warn(why));
+                self.cut_off(key);
+                false
+            }
+            Verdict::Conflict => {
+                self.cut_off(key);
+                false
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instances_that_greet_in_turn() {
+        use Verdict::{Conflict, NewConflict, One, OneAgain};
+        let gone = GONE_AFTER.as_secs();
+        // When, in seconds, who greets, and what that says.
+        type Greeting = (u64, u128, Verdict);
+        let rows: [(&str, &[Greeting]); 6] = [
+            ("comes again", &[(0, 1, One), (5, 1, One)]),
+            ("starts again and again", &[(0, 1, One), (1, 2, One), (2, 3, One), (3, 3, One)]),
+            (
+                "two in turn",
+                &[(0, 1, One), (1, 2, One), (2, 1, NewConflict), (3, 2, Conflict), (4, 2, Conflict)],
+            ),
+            ("three in turn", &[(0, 1, One), (1, 2, One), (2, 3, One), (3, 1, NewConflict)]),
+            (
+                "one is gone",
+                &[(0, 1, One), (1, 2, One), (2, 1, NewConflict), (2 + gone, 1, OneAgain), (3 + gone, 1, One)],
+            ),
+            ("a machine is set back", &[(0, 1, One), (1, 2, One), (1 + gone, 1, One)]),
+        ];
+        for (what, greetings) in rows {
+            let mut instances = Instances::default();
+            for (at, id, verdict) in greetings {
+                let now = MonoTime(Duration::from_secs(*at));
+                assert_eq!(instances.greet(now, *id, None), *verdict, "{what}, at {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_that_is_connected_lives() {
+        let mut instances = Instances::default();
+        let at = |seconds| MonoTime(Duration::from_secs(seconds));
+        let address = |last: u8| Some(IpAddr::from([10, 0, 0, last]));
+        instances.greet(at(0), 1, address(1));
+        instances.greet(at(1), 2, address(2));
+        instances.left(at(1000));
+        assert_eq!(instances.greet(at(1001), 1, address(1)), Verdict::NewConflict);
+        assert_eq!(instances.in_conflict(at(1001)), ["10.0.0.2", "10.0.0.1"]);
+    }
+}

@@ -1,0 +1,118 @@
+//! Whose history a node has obeyed: this engine's, a later one of the same site, or that of another controller.
+//!
+//! ```text
+//!   what the node says of its epoch         and it was        then
+//!   an older one, or this one               -                 it is welcomed
+//!   a later one, or this one's number with  not welcomed yet  this store is older than the node: the epoch rises
+//!   other bits                              welcomed          it has obeyed another controller since: refused
+//! ```
+//!
+//! A controller whose store was restored finds nodes that know of later epochs, and goes above those. A controller that
+//! goes on beside a restored copy of itself finds that nodes which it welcomed come back with epochs that it never gave:
+//! they are the copy's from then on, and this controller says so.
+
+use muster_shared::{Epoch, EpochId};
+
+use crate::engine::{Effect, Engine};
+use crate::node::NodeKey;
+
+/// What follows from the epoch that a node says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// It has obeyed nothing that this engine does not know.
+    Ours,
+    /// It has obeyed what this store does not know.
+    Ahead,
+    /// It obeyed another controller after this one had welcomed it.
+    Elsewhere,
+}
+
+fn standing(ours: EpochId, theirs: EpochId, was_welcomed: bool) -> Standing {
+    let is_ours = theirs.number < ours.number || theirs == ours;
+    // Older agents say no bits.
+    let may_be_ours = theirs.number == ours.number && !theirs.contradicts(ours);
+    match (is_ours || may_be_ours, was_welcomed && theirs.bits.is_some()) {
+        (true, _) => Standing::Ours,
+        (false, false) => Standing::Ahead,
+        (false, true) => Standing::Elsewhere,
+    }
+}
+
+impl Engine {
+    /// Whether the node may be welcomed. If it knows of a later epoch, this engine's rises above that.
+    pub(crate) fn takes_up(&mut self, key: NodeKey, theirs: EpochId) -> bool {
+        match standing(self.epoch_id(), theirs, self.nodes[key].was_welcomed) {
+            Standing::Ours => true,
+            Standing::Ahead => {
+                if self.rise_over(theirs.number) {
+                    let name = &self.nodes[key].name;
+                    let (number, ours) = (theirs.number.0, self.epoch().0);
+                    self.effect(Effect::Warn(format!(
+                        "node {name} has obeyed epoch {number}, which this store does not know: the store is older than \
+                         the node; this controller goes on in epoch {ours}"
+                    )));
+                }
+                true
+            }
+            Standing::Elsewhere => {
+                self.refuse_stranger(key, theirs.number);
+                false
+            }
+        }
+    }
+
+    fn refuse_stranger(&mut self, key: NodeKey, theirs: Epoch) {
+        self.cut_off(key);
+        if std::mem::replace(&mut self.nodes[key].is_elsewhere, true) {
+            return;
+        }
+        let why = format!(
+            "node {} obeys another controller, of epoch {}, since this one of epoch {} welcomed it: it gets nothing from \
+             this one. Two controllers of this site run: stop one of them, then restart the other",
+            self.nodes[key].name,
+            theirs.0,
+            self.epoch().0
+        );
+        self.note_on_node(key, &why);
+        self.effect(Effect::Warn(why));
+    }
+
+    /// An event in each stack that has something on the node.
+    pub(crate) fn note_on_node(&mut self, key: NodeKey, what: &str) {
+        let on_it =
+            self.by_physical.values().map(|slot| &self.rows[*slot]).filter(|row| row.node == Some(key));
+        let stacks: std::collections::BTreeSet<u64> = on_it.map(|row| row.stack).collect();
+        for stack in stacks {
+            self.note(stack, what.to_owned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u32, bits: Option<u64>) -> EpochId {
+        EpochId { number: Epoch(number), bits }
+    }
+
+    #[test]
+    fn what_a_nodes_epoch_says_of_the_store() {
+        use Standing::{Ahead, Elsewhere, Ours};
+        let ours = id(5, Some(1));
+        let rows = [
+            // theirs, for a node that comes first, for one that was welcomed before
+            (id(0, None), Ours, Ours),
+            (id(4, Some(9)), Ours, Ours),
+            (id(5, None), Ours, Ours),
+            (id(5, Some(1)), Ours, Ours),
+            (id(5, Some(9)), Ahead, Elsewhere),
+            (id(6, Some(9)), Ahead, Elsewhere),
+            (id(6, None), Ahead, Ahead),
+        ];
+        for (theirs, first, again) in rows {
+            assert_eq!(standing(ours, theirs, false), first, "{theirs:?}");
+            assert_eq!(standing(ours, theirs, true), again, "{theirs:?}, welcomed before");
+        }
+    }
+}

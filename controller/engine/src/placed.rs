@@ -1,0 +1,43 @@
+//! Which rows are on which node. A row's node and its node's rows change together, here alone: nobody looks through the
+//! site's rows for those of one node.
+
+use crate::engine::Engine;
+use crate::node::NodeKey;
+use crate::resource::Slot;
+
+impl Engine {
+    /// The row is on this node from now on, or on none; the node where it was.
+    pub(crate) fn place(&mut self, slot: Slot, node: Option<NodeKey>) -> Option<NodeKey> {
+        let old = std::mem::replace(&mut self.rows[slot].node, node);
+        if old != node {
+            self.is_off(slot, old);
+            self.is_on(slot, node);
+        }
+        old
+    }
+
+    /// A row that came to its slot with its node.
+    pub(crate) fn is_on(&mut self, slot: Slot, node: Option<NodeKey>) {
+        if let Some(node) = node {
+            self.nodes[node].rows.insert(slot);
+        }
+    }
+
+    /// A row that left its slot and was on this node.
+    pub(crate) fn is_off(&mut self, slot: Slot, node: Option<NodeKey>) {
+        if let Some(node) = node {
+            self.nodes[node].rows.remove(&slot);
+        }
+    }
+
+    /// The rows on a node, lost ones among them, in the order of their ids.
+    pub(crate) fn rows_on(&mut self, node: NodeKey) -> Vec<Slot> {
+        let mut slots: Vec<Slot> = self.nodes[node].rows.iter().copied().collect();
+        slots.sort_by_key(|slot| self.rows[*slot].id);
+        #[cfg(test)]
+        {
+            self.visits += slots.len();
+        }
+        slots
+    }
+}

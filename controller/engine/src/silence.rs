@@ -1,0 +1,117 @@
+//! Jobs of which nothing is heard.
+//!
+//! An agent that tells of all its jobs owns their deadlines: waiting behind a long one, fetching and working take as long
+//! as they take, and the agent ends what takes too long. A job is lost only where its agent is connected and silent about
+//! it. Of an older agent, which tells of running jobs alone, the controller counts the time from the sending of the job
+//! or the last word of it.
+
+use std::time::Duration;
+
+use muster_shared::MonoTime;
+use muster_shared::model::{JOBS_EVERY, JobState, Progress, ReportKey, Stage};
+use muster_template::Desired;
+
+use crate::engine::Engine;
+use crate::job::job_timeout;
+use crate::node::NodeKey;
+use crate::record::PackedSpec;
+use crate::resource::{Slot, WorkState};
+
+/// What is allowed beyond the time in which an agent speaks.
+pub(crate) const ANSWER_GRACE: Duration = Duration::from_secs(30);
+/// Accounts in a row that say nothing of a job.
+const ACCOUNTS: u32 = 3;
+
+/// After so long without a word of a job it is lost.
+pub(crate) fn silence(tells_jobs: bool, timeout: Duration) -> Duration {
+    if tells_jobs { JOBS_EVERY * ACCOUNTS + ANSWER_GRACE } else { timeout + ANSWER_GRACE }
+}
+
+impl Engine {
+    /// An agent's account of its jobs.
+    pub(crate) fn jobs_told(&mut self, node: NodeKey, states: &[JobState]) {
+        if !std::mem::replace(&mut self.nodes[node].tells_jobs, true) {
+            for slot in self.nodes[node].sent.clone() {
+                self.heard_of(slot, node);
+            }
+        }
+        for JobState { key, stage } in states {
+            let Some(slot) = self.sent_job(node, *key) else { continue };
+            let (state, behind) = match stage {
+                Stage::Waiting { behind } => {
+                    (WorkState::Sent, behind.and_then(|behind| self.by_physical.get(&behind).copied()))
+                }
+                Stage::Fetching => (WorkState::Sent, None),
+                Stage::Running => (WorkState::Running, None),
+            };
+            self.stands(slot, state, behind);
+            self.heard_of(slot, node);
+        }
+    }
+
+    /// An agent's word of a job that runs.
+    pub(crate) fn progress(&mut self, node: NodeKey, progress: Progress) {
+        let Some(slot) = self.sent_job(node, progress.key) else { return };
+        if self.rows[slot].key() == progress.key {
+            self.stands(slot, if progress.settling { WorkState::Settling } else { WorkState::Running }, None);
+        }
+        self.heard_of(slot, node);
+    }
+
+    /// The row whose job is with the agent, whichever attempt of it.
+    fn sent_job(&self, node: NodeKey, key: ReportKey) -> Option<Slot> {
+        let slot = self.by_physical.get(&key.resource).copied()?;
+        let row = &self.rows[slot];
+        let is_it = row.node == Some(node) && row.generation == key.generation;
+        let state = row.work.as_ref().filter(|_| is_it)?.state;
+        (state.is_sent() && state != WorkState::Withdrawing).then_some(slot)
+    }
+
+    fn stands(&mut self, slot: Slot, state: WorkState, behind: Option<Slot>) {
+        let settles = |work: &crate::resource::Work| work.state == WorkState::Settling;
+        // An account tells no more of what runs than that.
+        if state != WorkState::Running || !self.rows[slot].work.as_deref().is_some_and(settles) {
+            self.set_work(slot, state);
+        }
+        if let Some(work) = &mut self.rows[slot].work {
+            work.behind = behind;
+        }
+    }
+
+    pub(crate) fn heard_of(&mut self, slot: Slot, node: NodeKey) {
+        let spec = self.rows[slot].spec.as_ref().map(PackedSpec::unpack);
+        if let Some(Desired::Node(spec)) = spec {
+            let due = self.silent_at(node, job_timeout(&spec));
+            self.set_due(slot, Some(due));
+        }
+    }
+
+    /// When a job of which nothing more is heard is lost.
+    pub(crate) fn silent_at(&self, node: NodeKey, timeout: Duration) -> MonoTime {
+        self.now + silence(self.nodes[node].tells_jobs, timeout)
+    }
+
+    /// The name of the row whose job a queued one waits for on its server, as operators see it.
+    pub(crate) fn queued_behind(&self, slot: Slot) -> Option<String> {
+        let row = &self.rows[slot];
+        let work = row.work.as_ref().filter(|work| work.state == WorkState::Sent)?;
+        let other = self.rows.get(work.behind.filter(|other| *other != slot)?)?;
+        if other.stack == row.stack {
+            return Some(other.name.to_string());
+        }
+        let stack = self.stacks.get(&other.stack)?;
+        Some(format!("{}/{}", stack.name, other.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_that_tells_of_its_jobs_counts_their_time() {
+        let hour = Duration::from_secs(3600);
+        assert_eq!(silence(true, hour), Duration::from_secs(210));
+        assert_eq!(silence(false, hour), hour + Duration::from_secs(30));
+    }
+}

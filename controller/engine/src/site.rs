@@ -1,0 +1,119 @@
+//! The site at a glance, as `muster status` shows it.
+
+use muster_shared::{Epoch, MonoTime};
+use serde::{Deserialize, Serialize};
+
+use crate::engine::Engine;
+use crate::node::Node;
+
+/// How a node stands, as operators see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeState {
+    /// Its agent is there.
+    Online,
+    /// Its agent is there, and has no room to record jobs.
+    DiskFull,
+    /// Its agent is away.
+    Offline,
+    /// Its jobs are held back.
+    Maintenance,
+    /// Two agents with its identity are running.
+    Conflict,
+    /// It was cut off.
+    Revoked,
+    /// It was removed, and something may be left on it.
+    Lost,
+}
+
+impl NodeState {
+    /// As operators read it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Online => "online",
+            Self::DiskFull => "disk_full",
+            Self::Offline => "offline",
+            Self::Maintenance => "maintenance",
+            Self::Conflict => "conflict",
+            Self::Revoked => "revoked",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+/// What the engine knows of the site as a whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SiteView {
+    /// Of this start of the controller.
+    pub epoch: Epoch,
+    /// Agents by state.
+    pub agents: AgentCounts,
+    /// What waits for an operator.
+    pub waiting: WaitingView,
+}
+
+/// Agents by state. One that was cut off, or whose node was removed, is none of the site's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentCounts {
+    /// Those that are there.
+    pub online: u64,
+    /// Those that are away.
+    pub offline: u64,
+    /// Those whose jobs are held back.
+    pub maintenance: u64,
+    /// Those that are two of one identity.
+    pub conflict: u64,
+    /// Those that cannot write.
+    pub disk_full: u64,
+}
+
+impl AgentCounts {
+    fn count(&mut self, state: NodeState) {
+        match state {
+            NodeState::Online => self.online += 1,
+            NodeState::DiskFull => self.disk_full += 1,
+            NodeState::Offline => self.offline += 1,
+            NodeState::Maintenance => self.maintenance += 1,
+            NodeState::Conflict => self.conflict += 1,
+            NodeState::Revoked | NodeState::Lost => {}
+        }
+    }
+}
+
+/// What waits for an operator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingView {
+    /// Things that agents hold and a restored store does not know.
+    pub restore: u64,
+    /// Resources at hooks of environments.
+    pub hooks: u64,
+    /// Operations that somebody else has to allow.
+    pub approvals: u64,
+}
+
+impl Node {
+    /// How it stands; none for one that is a name only.
+    pub(crate) fn state(&self, now: MonoTime) -> Option<NodeState> {
+        match &self.joined {
+            Some(joined) if joined.revoked => Some(NodeState::Revoked),
+            Some(_) if self.instances.in_conflict(now).len() > 1 => Some(NodeState::Conflict),
+            Some(joined) if joined.maintenance => Some(NodeState::Maintenance),
+            Some(_) if self.connection.is_some() && self.disk_full.is_some() => Some(NodeState::DiskFull),
+            Some(_) if self.connection.is_some() => Some(NodeState::Online),
+            Some(_) => Some(NodeState::Offline),
+            None if self.lost.is_empty() => None,
+            None => Some(NodeState::Lost),
+        }
+    }
+}
+
+impl Engine {
+    /// The site at a glance.
+    pub fn site_view(&self) -> SiteView {
+        let mut agents = AgentCounts::default();
+        self.nodes.iter().filter_map(|(_, node)| node.state(self.now)).for_each(|state| agents.count(state));
+        let stacks = self.stacks.values().filter(|stack| !stack.cancelled);
+        let hooks =
+            stacks.filter_map(|stack| stack.walk.as_ref()).map(|walk| walk.at_hooks.len() as u64).sum();
+        SiteView { epoch: self.epoch, agents, waiting: WaitingView { restore: 0, hooks, approvals: 0 } }
+    }
+}

@@ -1,0 +1,138 @@
+//! Nodes that have obeyed what this store does not know (a store that was restored, a second controller), and nodes that
+//! two agents speak for.
+
+use std::time::Duration;
+
+use muster_shared::{Epoch, EpochId};
+
+use super::bed::{Bed, node, template};
+use crate::CORRECTIONS_MAX;
+use crate::clones::GONE_AFTER;
+
+fn comes(bed: &mut Bed, instance: u128) {
+    bed.disconnect(&node(0));
+    bed.connect_as(&node(0), Epoch(0).into(), Some(instance));
+}
+
+fn state(bed: &Bed) -> (String, Vec<String>) {
+    let view = bed.engine.node_views().remove(0);
+    (view.state, view.conflict)
+}
+
+fn other(bed: &Bed, ahead: u32) -> EpochId {
+    EpochId { number: Epoch(bed.engine.epoch().0 + ahead), bits: Some(99) }
+}
+
+#[test]
+fn an_epoch_that_another_history_had_is_not_used() {
+    let mut bed = Bed::new(1);
+    bed.disconnect(&node(0));
+    bed.restart();
+    let before = bed.engine.epoch();
+    bed.create(template("a: x=1")).unwrap();
+    let other = other(&bed, 0);
+    bed.connect_as(&node(0), other, Some(1));
+    assert_eq!(bed.engine.epoch(), Epoch(before.0 + 1));
+    let job = bed.hosts.get_mut(&node(0)).unwrap().queue.pop_front().unwrap();
+    assert_eq!(job.generation.epoch, bed.engine.epoch(), "also of what was queued before");
+    assert!(bed.warnings[0].contains("the store is older"), "{:?}", bed.warnings);
+}
+
+#[test]
+fn a_node_that_obeyed_another_controller_is_not_commanded() {
+    let mut bed = Bed::new(1);
+    bed.create(template("a: x=1")).unwrap();
+    bed.idle();
+    for _ in 0..2 {
+        bed.disconnect(&node(0));
+        let other = other(&bed, 1);
+        bed.connect_as(&node(0), other, Some(1));
+        assert!(bed.hosts[&node(0)].connection.is_none(), "it is sent away");
+    }
+    assert_eq!(bed.warnings.len(), 1, "said once: {:?}", bed.warnings);
+    assert!(bed.warnings[0].contains("Two controllers of this site run"), "{:?}", bed.warnings);
+    assert!(bed.tables.reasons.iter().any(|reason| reason.contains("Two controllers")));
+    bed.update(template("a: x=2")).unwrap();
+    assert!(bed.hosts[&node(0)].queue.is_empty());
+    // One of the two was stopped, and this one started again: it is the one that is to stay.
+    let last = other(&bed, 1);
+    bed.restart();
+    bed.connect_as(&node(0), last, Some(1));
+    bed.idle();
+    assert_eq!(bed.status(), "UPDATE_COMPLETE");
+}
+
+#[test]
+fn neither_of_two_agents_with_one_identity_gets_anything() {
+    let mut bed = Bed::new(1);
+    for instance in [1, 2, 1] {
+        comes(&mut bed, instance);
+    }
+    assert!(bed.hosts[&node(0)].connection.is_none(), "it is sent away");
+    let addresses = ["10.0.0.2", "10.0.0.1"].map(str::to_owned).to_vec();
+    assert_eq!(state(&bed), ("conflict".to_owned(), addresses));
+    assert!(bed.warnings[0].contains("at 10.0.0.2 and 10.0.0.1"), "{:?}", bed.warnings);
+    bed.create(template("a: x=1")).unwrap();
+    for instance in [2, 1, 2, 2] {
+        comes(&mut bed, instance);
+        assert!(bed.hosts[&node(0)].queue.is_empty());
+    }
+    assert_eq!(bed.warnings.len(), 1, "said once");
+    // The first one is gone.
+    bed.pass(GONE_AFTER / 2);
+    comes(&mut bed, 2);
+    bed.pass(GONE_AFTER / 2);
+    comes(&mut bed, 2);
+    bed.idle();
+    assert_eq!((state(&bed).0.as_str(), bed.status().as_str()), ("online", "CREATE_COMPLETE"));
+}
+
+#[test]
+fn an_agent_that_starts_again_and_again_is_no_clone() {
+    let mut bed = Bed::new(1);
+    for instance in 1..20 {
+        comes(&mut bed, instance);
+        comes(&mut bed, instance);
+        assert_eq!(state(&bed).0, "online");
+    }
+}
+
+#[test]
+fn a_node_that_joins_again_has_one_agent() {
+    let mut bed = Bed::new(1);
+    for instance in [1, 2, 1] {
+        comes(&mut bed, instance);
+    }
+    bed.rejoin(&node(0));
+    bed.connect_as(&node(0), Epoch(0).into(), Some(3));
+    assert_eq!(state(&bed).0, "online");
+}
+
+#[test]
+fn what_a_ledger_loses_again_and_again_is_left() {
+    let mut bed = Bed::new(1);
+    bed.create(template("a: x=1")).unwrap();
+    bed.idle();
+    bed.ran.clear();
+    let lose = |bed: &mut Bed| {
+        bed.disconnect(&node(0));
+        bed.hosts.get_mut(&node(0)).unwrap().things.clear();
+        bed.connect(&node(0));
+        bed.idle();
+    };
+    for _ in 0..20 {
+        lose(&mut bed);
+        bed.pass(Duration::from_secs(20));
+    }
+    assert_eq!(bed.ran.len(), CORRECTIONS_MAX as usize);
+    assert_eq!((bed.status().as_str(), bed.resource("a").observed.as_str()), ("CREATE_COMPLETE", "missing"));
+    assert!(bed.resource("a").status_reason.contains("has lost it again and again"));
+    bed.restart();
+    lose(&mut bed);
+    assert_eq!(bed.ran.len(), CORRECTIONS_MAX as usize, "also after a restart");
+    bed.update(template("a: x=2")).unwrap();
+    bed.idle();
+    assert_eq!((bed.status().as_str(), bed.resource("a").observed.as_str()), ("UPDATE_COMPLETE", "in_sync"));
+    lose(&mut bed);
+    assert_eq!(bed.ran.len(), CORRECTIONS_MAX as usize + 2, "an operator saw to it");
+}

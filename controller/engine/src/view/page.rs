@@ -1,0 +1,114 @@
+//! Long lists, page by page: a page begins after a name, and costs what is in it, not what is in the list.
+
+use std::ops::Bound;
+
+use muster_shared::{NodeId, ResourceId, StackName};
+use muster_template::Kind;
+
+use super::{ResourceView, StackView, status_of};
+use crate::engine::Engine;
+use crate::node_view::KnownNode;
+use crate::progress::NeededBy;
+use crate::resource::Slot;
+use crate::stack::Stack;
+
+/// With more rows to clean up than this, a page does not name those that need them: that takes a look at all of the stack.
+const NEEDED_MAX: usize = 10_000;
+
+/// Which rows of a stack are listed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Which {
+    /// Those that are being replaced or cleaned up, and what stands for all that a `for_each` makes, too.
+    pub all: bool,
+    /// Only those with this status.
+    pub status: Option<String>,
+}
+
+impl Engine {
+    /// The next rows of a stack by name, after this one; at most so many, but none of one name without the others.
+    /// None: there is no such stack.
+    pub fn resource_page(
+        &self,
+        name: &StackName,
+        which: &Which,
+        after: Option<&str>,
+        most: usize,
+    ) -> Option<Vec<ResourceView>> {
+        let stack = self.stacks.get(self.names.get(name)?)?;
+        let name_of = |slot: &Slot| &*self.rows[*slot].name;
+        let is_after = |slot: &Slot| after.is_none_or(|after| name_of(slot) > after);
+        let is_listed = |slot: &&Slot| {
+            let row = &self.rows[**slot];
+            let is_row = which.all || row.kind != Kind::Set;
+            is_row && which.status.as_ref().is_none_or(|wanted| *wanted == status_of(row))
+        };
+        // Those of the revision lie in the order of their names.
+        let from = stack.forward.partition_point(|slot| !is_after(slot));
+        let forward = stack.forward[from..].iter().filter(is_listed).take(most);
+        let mut page: Vec<(&str, bool, Slot)> = forward.map(|slot| (name_of(slot), false, *slot)).collect();
+        let extras = self.extras(stack, which.all).filter(|slot| is_after(slot)).filter(is_listed);
+        page.extend(extras.map(|slot| (name_of(slot), true, *slot)));
+        if most > 0 && page.len() > most {
+            let bound = page.select_nth_unstable(most - 1).1.0;
+            page.retain(|(name, ..)| *name <= bound);
+        }
+        page.sort_unstable();
+        let needed = match page.iter().any(|(_, is_extra, _)| *is_extra) && stack.extras.len() <= NEEDED_MAX {
+            true => self.still_needed(stack),
+            false => NeededBy::new(),
+        };
+        Some(page.into_iter().map(|(_, _, slot)| self.resource_view(stack, slot, &needed)).collect())
+    }
+
+    /// A row by its name in the template or by its physical id; those of the current revision come first. The outer None:
+    /// there is no such stack.
+    pub fn resource_named(&self, name: &StackName, wanted: &str, all: bool) -> Option<Option<ResourceView>> {
+        let stack = self.stacks.get(self.names.get(name)?)?;
+        let is_listed = |slot: &Slot| all || self.rows[*slot].kind != Kind::Set;
+        let forward = stack.forward.binary_search_by(|slot| (*self.rows[*slot].name).cmp(wanted));
+        let forward = forward.ok().map(|at| stack.forward[at]).filter(is_listed);
+        let named = || {
+            self.extras(stack, all).copied().find(|slot| *self.rows[*slot].name == *wanted && is_listed(slot))
+        };
+        let physical = || {
+            let id = uuid::Uuid::parse_str(wanted).ok()?;
+            let slot = *self.by_physical.get(&ResourceId(id))?;
+            let is_forward = || stack.forward.get(self.rows[slot].index as usize) == Some(&slot);
+            Some(slot)
+                .filter(|slot| self.rows[*slot].stack == stack.id && (all || is_forward()) && is_listed(slot))
+        };
+        // A deployed server's is its node's name.
+        let server = || {
+            let all = stack.forward.iter().chain(self.extras(stack, all)).copied();
+            all.filter(|slot| self.rows[*slot].kind == Kind::DeployedServer)
+                .find(|slot| self.rows[*slot].shown_id() == wanted)
+        };
+        let slot = forward.or_else(named).or_else(physical).or_else(server);
+        Some(slot.map(|slot| self.resource_view(stack, slot, &self.still_needed(stack))))
+    }
+
+    /// Rows beside those of the revision, where they are listed: of a stack that is being deleted there are no others.
+    fn extras<'e>(&self, stack: &'e Stack, all: bool) -> impl Iterator<Item = &'e Slot> {
+        stack.extras.iter().filter(move |_| all || stack.forward.is_empty())
+    }
+
+    /// The next stacks by name, without outputs and parameters.
+    pub fn stack_page(&self, after: Option<&StackName>, most: usize) -> Vec<StackView> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let ids = self.names.range::<StackName, _>((from, Bound::Unbounded)).map(|(_, id)| id);
+        ids.filter_map(|id| self.stacks.get(id)).map(|stack| self.short_view(stack)).take(most).collect()
+    }
+
+    /// The next nodes by name, as [`Engine::known_nodes`] has them.
+    pub fn node_page(&self, after: Option<&NodeId>, most: usize) -> Vec<KnownNode> {
+        let (drifted, conflicts) = (self.drifted_on_nodes(), self.mac_conflicts());
+        let known = |it| self.known_node(it, &drifted, &conflicts);
+        self.nodes.iter_after(after).filter_map(known).take(most).collect()
+    }
+
+    /// One of them.
+    pub fn node_named(&self, name: &NodeId) -> Option<KnownNode> {
+        let key = self.nodes.find(name)?;
+        self.known_node((key, &self.nodes[key]), &self.drifted_on_nodes(), &self.mac_conflicts())
+    }
+}

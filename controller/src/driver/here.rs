@@ -1,0 +1,154 @@
+//! Which nodes are there, and how a conversation goes on when the engine was built again.
+//!
+//! ```text
+//!   New ──Hello──▶ Open ──engine is built again──▶ Again ──Ledger──▶ Open
+//! ```
+//!
+//! An engine that was built again knows no conversation. It is given each connection and its greeting once more; the
+//! agent takes the second `Welcome` on a connection as it took the first, and says all that it has to say. What it
+//! said before belongs to the conversation that is over: it is dropped, up to the ledger, which comes first after a
+//! `Welcome` that asks for it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use muster_shared::model::{Down, Hello, Up};
+use muster_shared::{MonoTime, NodeId};
+
+/// A node that was greeted once more says its ledger within this, or its connection is ended.
+const LEDGER_WITHIN: Duration = Duration::from_secs(60);
+
+/// The nodes that are there.
+#[derive(Debug, Default)]
+pub(super) struct Here(BTreeMap<NodeId, Node>);
+
+#[derive(Debug)]
+struct Node {
+    connection: u64,
+    talk: Talk,
+}
+
+#[derive(Debug)]
+enum Talk {
+    /// It said nothing yet.
+    New,
+    /// The engine was not told of its greeting yet.
+    Unheard(Hello),
+    /// With its greeting, and whether it was asked for its ledger and has not said all of it.
+    Open { hello: Hello, owes_ledger: bool },
+    /// It was greeted once more, and its ledger is to begin until then.
+    Again { hello: Hello, until: MonoTime },
+}
+
+/// How a conversation is taken up by an engine that was built again.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Resumed {
+    /// It is connected.
+    Connected { node: NodeId, connection: u64 },
+    /// It is connected, and said this.
+    Greeted { node: NodeId, connection: u64, hello: Hello },
+    /// It cannot be told what belongs to which conversation: its connection is to be ended.
+    Ended { node: NodeId },
+}
+
+impl Here {
+    /// The link may tell of two connections of a node in any order: the higher number is the newer one.
+    pub(super) fn connected(&mut self, node: NodeId, connection: u64) {
+        if self.0.get(&node).is_some_and(|it| it.connection > connection) {
+            return;
+        }
+        self.0.insert(node, Node { connection, talk: Talk::New });
+    }
+
+    pub(super) fn disconnected(&mut self, node: &NodeId, connection: u64) {
+        if self.0.get(node).is_some_and(|it| it.connection == connection) {
+            self.0.remove(node);
+        }
+    }
+
+    pub(super) fn ended(&mut self, node: &NodeId) {
+        self.0.remove(node);
+    }
+
+    /// The node said this; true if it is for the engine. With `deaf`, nothing is: the node will say it again.
+    pub(super) fn says(&mut self, node: &NodeId, connection: u64, message: &Up, deaf: bool) -> bool {
+        let Some(it) = self.0.get_mut(node).filter(|it| it.connection == connection) else { return !deaf };
+        match (&mut it.talk, message) {
+            (Talk::New, Up::Hello(hello)) if deaf => it.talk = Talk::Unheard(hello.clone()),
+            (Talk::New, Up::Hello(hello)) => {
+                it.talk = Talk::Open { hello: hello.clone(), owes_ledger: false };
+            }
+            (Talk::Open { owes_ledger, .. }, Up::Ledger { last: true, .. }) => *owes_ledger = false,
+            (Talk::Again { hello, .. }, Up::Ledger { last, .. }) if !deaf => {
+                it.talk = Talk::Open { hello: hello.clone(), owes_ledger: !last };
+            }
+            (Talk::Again { .. }, _) => return false,
+            (Talk::New | Talk::Unheard(_) | Talk::Open { .. }, _) => {}
+        }
+        !deaf
+    }
+
+    /// This leaves for the node.
+    pub(super) fn told(&mut self, node: &NodeId, message: &Down) {
+        if let Down::Welcome(welcome) = message
+            && let Some(Node { talk: Talk::Open { owes_ledger, .. }, .. }) = self.0.get_mut(node)
+        {
+            *owes_ledger = welcome.want_ledger;
+        }
+    }
+
+    /// The engine was built again.
+    pub(super) fn resume(&mut self, now: MonoTime) -> Vec<Resumed> {
+        let resumed = self.0.iter_mut().map(|(node, it)| it.resume(node, now)).collect();
+        self.0.retain(|_, it| !matches!(it.talk, Talk::Open { owes_ledger: true, .. }));
+        resumed
+    }
+
+    /// When to ask for [`Here::late`].
+    pub(super) fn timeout(&self) -> Option<MonoTime> {
+        let until = |it: &Node| if let Talk::Again { until, .. } = it.talk { Some(until) } else { None };
+        self.0.values().filter_map(until).min()
+    }
+
+    /// Nodes that did not answer the second greeting: their connections are to be ended.
+    pub(super) fn late(&mut self, now: MonoTime) -> Vec<NodeId> {
+        let is_late = |it: &Node| matches!(it.talk, Talk::Again { until, .. } if now >= until);
+        let late: Vec<NodeId> =
+            self.0.iter().filter(|(_, it)| is_late(it)).map(|(node, _)| node.clone()).collect();
+        late.iter().for_each(|node| self.ended(node));
+        late
+    }
+
+    pub(super) fn connections(&self) -> Vec<(NodeId, u64)> {
+        self.0.iter().map(|(node, it)| (node.clone(), it.connection)).collect()
+    }
+}
+
+impl Node {
+    fn resume(&mut self, name: &NodeId, now: MonoTime) -> Resumed {
+        let (node, connection) = (name.clone(), self.connection);
+        match &self.talk {
+            Talk::New => Resumed::Connected { node, connection },
+            Talk::Unheard(hello) => {
+                let hello = hello.clone();
+                self.talk = Talk::Open { hello: hello.clone(), owes_ledger: false };
+                Resumed::Greeted { node, connection, hello }
+            }
+            Talk::Open { hello, owes_ledger: false } => {
+                let hello = hello.clone();
+                // What its ledger is by now is not known: another digest makes the engine ask.
+                let greeting = Hello { ledger: !hello.ledger, ..hello.clone() };
+                self.talk = Talk::Again { hello, until: now + LEDGER_WITHIN };
+                Resumed::Greeted { node, connection, hello: greeting }
+            }
+            // Pages of two conversations would be one ledger.
+            Talk::Open { hello, owes_ledger: true } | Talk::Again { hello, .. } => {
+                self.talk = Talk::Open { hello: hello.clone(), owes_ledger: true };
+                Resumed::Ended { node }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

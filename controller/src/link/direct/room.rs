@@ -1,0 +1,317 @@
+//! Who waits to be let in, and who has to leave when it is full. Pure: no clock, no socket.
+//!
+//! Whoever comes is let in, and another leaves for it: the one that has waited longest of the address that has most
+//! places. So an address takes places from itself first, and one that only wants one gets it. Some places are kept for
+//! addresses from which somebody came with a good certificate lately: who never had one cannot take them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use muster_shared::MonoTime;
+
+/// Who has waited less than this may just be slow: either it or the newcomer has to leave, by lot. Two ways to
+/// a server at the other end of the world and back.
+const YOUNG: Duration = Duration::from_millis(500);
+/// An address is known so long after its last good certificate: agents stay connected for days.
+const KNOWN_FOR: Duration = Duration::from_secs(7 * 86_400);
+/// Addresses that are known, 3 times what may be connected; then the oldest is forgotten.
+const KNOWN_MAX: usize = 65_536;
+
+/// How many may wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// In all.
+    pub places: usize,
+    /// Of those, for known addresses alone.
+    pub kept: usize,
+    /// Of one address. Many servers may share one.
+    pub per_address: usize,
+}
+
+/// What becomes of a newcomer.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Arrival<K> {
+    /// It is let in under this number; who is named has to leave.
+    In {
+        /// For [`Room::leave`].
+        id: u64,
+        /// Others want the place: it is to be quick.
+        pressed: bool,
+        /// What was given with who has to leave.
+        leaves: Option<K>,
+    },
+    /// It is not.
+    Refused,
+}
+
+/// Who waits. `K` is how each is told to leave.
+#[derive(Debug)]
+pub struct Room<K> {
+    bounds: Bounds,
+    hosts: BTreeMap<IpAddr, Host<K>>,
+    /// Of addresses that are not known, and of those that are.
+    classes: [Class; 2],
+    known: BTreeMap<IpAddr, MonoTime>,
+    known_since: BTreeSet<(MonoTime, IpAddr)>,
+    last: u64,
+    lots: u64,
+}
+
+#[derive(Debug)]
+struct Host<K> {
+    /// By number, so the first has waited longest.
+    guests: BTreeMap<u64, (MonoTime, K)>,
+    known: bool,
+}
+
+#[derive(Debug, Default)]
+struct Class {
+    guests: usize,
+    /// Each address after its number of places: the last has most.
+    by_size: BTreeSet<(usize, IpAddr)>,
+}
+
+impl Class {
+    fn resize(&mut self, host: IpAddr, from: usize, to: usize) {
+        self.by_size.remove(&(from, host));
+        if to > 0 {
+            self.by_size.insert((to, host));
+        }
+        self.guests = self.guests + to - from;
+    }
+}
+
+impl<K> Room<K> {
+    /// An empty one. `seed` is for the lots.
+    pub fn new(bounds: Bounds, seed: u64) -> Self {
+        Self {
+            bounds,
+            hosts: BTreeMap::new(),
+            classes: Default::default(),
+            known: BTreeMap::new(),
+            known_since: BTreeSet::new(),
+            last: 0,
+            lots: seed | 1,
+        }
+    }
+
+    /// Somebody of this address comes.
+    pub fn arrive(&mut self, now: MonoTime, host: IpAddr, told: K) -> Arrival<K> {
+        self.forget(now);
+        let known = self.known.contains_key(&host);
+        let own = self.hosts.get(&host).map_or(0, |it| it.guests.len());
+        let (waiting, most) = self.fill(known);
+        let crowded = if own >= self.bounds.per_address {
+            Some(host)
+        } else if waiting >= most {
+            // Nobody, where no places are for its kind.
+            let Some((_, most)) = self.classes[usize::from(known)].by_size.last() else {
+                return Arrival::Refused;
+            };
+            Some(*most)
+        } else {
+            None
+        };
+        let mut leaves = None;
+        if let Some(crowded) = crowded {
+            let Some((id, since)) = self.longest(crowded) else { return Arrival::Refused };
+            if now.since(since) < YOUNG && self.lot() {
+                return Arrival::Refused;
+            }
+            leaves = self.leave(crowded, id);
+        }
+        self.last += 1;
+        let id = self.last;
+        self.enter(now, host, known, id, told);
+        let pressed = 2 * waiting >= most || 2 * own >= self.bounds.per_address;
+        Arrival::In { id, pressed, leaves }
+    }
+
+    /// Somebody waits no longer.
+    pub fn leave(&mut self, host: IpAddr, id: u64) -> Option<K> {
+        let it = self.hosts.get_mut(&host)?;
+        let size = it.guests.len();
+        let (_, told) = it.guests.remove(&id)?;
+        self.classes[usize::from(it.known)].resize(host, size, size - 1);
+        if size == 1 {
+            self.hosts.remove(&host);
+        }
+        Some(told)
+    }
+
+    /// Somebody of this address has shown a good certificate.
+    pub fn good(&mut self, now: MonoTime, host: IpAddr) {
+        if let Some(before) = self.known.insert(host, now) {
+            self.known_since.remove(&(before, host));
+        }
+        self.known_since.insert((now, host));
+        self.set_known(host, true);
+        if self.known.len() > KNOWN_MAX {
+            self.forget_first();
+        }
+    }
+
+    /// Who waits of this class, and how many may.
+    fn fill(&self, known: bool) -> (usize, usize) {
+        let [unknown, of_known] = &self.classes;
+        match known {
+            true => (unknown.guests + of_known.guests, self.bounds.places),
+            false => (unknown.guests, self.bounds.places - self.bounds.kept),
+        }
+    }
+
+    fn longest(&self, host: IpAddr) -> Option<(u64, MonoTime)> {
+        let (id, (since, _)) = self.hosts.get(&host)?.guests.first_key_value()?;
+        Some((*id, *since))
+    }
+
+    fn enter(&mut self, now: MonoTime, host: IpAddr, known: bool, id: u64, told: K) {
+        let it = self.hosts.entry(host).or_insert_with(|| Host { guests: BTreeMap::new(), known });
+        let size = it.guests.len();
+        it.guests.insert(id, (now, told));
+        self.classes[usize::from(it.known)].resize(host, size, size + 1);
+    }
+
+    fn set_known(&mut self, host: IpAddr, known: bool) {
+        if let Some(it) = self.hosts.get_mut(&host)
+            && it.known != known
+        {
+            let size = it.guests.len();
+            self.classes[usize::from(it.known)].resize(host, size, 0);
+            self.classes[usize::from(known)].resize(host, 0, size);
+            it.known = known;
+        }
+    }
+
+    fn forget(&mut self, now: MonoTime) {
+        while self.known_since.first().is_some_and(|(since, _)| now.since(*since) > KNOWN_FOR) {
+            self.forget_first();
+        }
+    }
+
+    fn forget_first(&mut self) {
+        if let Some((_, host)) = self.known_since.pop_first() {
+            self.known.remove(&host);
+            self.set_known(host, false);
+        }
+    }
+
+    /// xorshift: nobody gains by knowing it.
+    fn lot(&mut self) -> bool {
+        self.lots ^= self.lots << 13;
+        self.lots ^= self.lots >> 7;
+        self.lots ^= self.lots << 17;
+        self.lots & (1 << 32) != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOBODY: [u64; 0] = [];
+    const BOUNDS: Bounds = Bounds { places: 12, kept: 4, per_address: 6 };
+
+    fn host(last: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, last])
+    }
+
+    fn at(seconds: u64) -> MonoTime {
+        MonoTime(Duration::from_secs(seconds))
+    }
+
+    /// Numbers of those that wait, of one address.
+    fn waiting(room: &Room<u64>, last: u8) -> Vec<u64> {
+        room.hosts.get(&host(last)).map(|it| it.guests.keys().copied().collect()).unwrap_or_default()
+    }
+
+    /// So many come, one each second; who had to leave.
+    fn crowd(room: &mut Room<u64>, from: u64, last: u8, count: u64) -> Vec<u64> {
+        let come = |second| match room.arrive(at(second), host(last), second) {
+            Arrival::In { leaves, .. } => leaves,
+            Arrival::Refused => panic!("nobody is young"),
+        };
+        (from..from + count).filter_map(come).collect()
+    }
+
+    #[test]
+    fn an_address_that_has_all_it_may_takes_from_itself() {
+        let mut room = Room::new(BOUNDS, 1);
+        assert_eq!(crowd(&mut room, 0, 1, 6), NOBODY);
+        assert_eq!(crowd(&mut room, 6, 1, 3), [0, 1, 2], "who has waited longest");
+        assert_eq!(waiting(&room, 1).len(), 6);
+        assert_eq!(crowd(&mut room, 9, 2, 2), NOBODY);
+    }
+
+    #[test]
+    fn when_it_is_full_the_address_with_most_places_gives_one() {
+        let mut room = Room::new(BOUNDS, 1);
+        crowd(&mut room, 0, 1, 6);
+        crowd(&mut room, 6, 2, 2);
+        // Eight are for all.
+        assert_eq!(crowd(&mut room, 8, 3, 1), [0]);
+        assert_eq!(crowd(&mut room, 9, 4, 1), [1]);
+        assert_eq!((waiting(&room, 1).len(), waiting(&room, 2).len(), waiting(&room, 3).len()), (4, 2, 1));
+        // And so on, until all have as much.
+        assert_eq!(crowd(&mut room, 10, 2, 3).len(), 3);
+        assert!((1..=4).all(|last| waiting(&room, last).len() <= 5));
+        assert_eq!(waiting(&room, 3).len(), 1, "who has one keeps it");
+    }
+
+    #[test]
+    fn places_are_kept_for_known_addresses_and_those_share_them_as_well() {
+        let mut room = Room::new(BOUNDS, 1);
+        room.good(at(0), host(9));
+        room.good(at(0), host(8));
+        for last in 1..=4 {
+            crowd(&mut room, u64::from(last) * 10, last, 6);
+        }
+        assert_eq!(room.classes[0].guests, 8);
+        assert_eq!(crowd(&mut room, 60, 9, 4), NOBODY, "four are kept");
+        assert_eq!(crowd(&mut room, 70, 8, 1), [60], "the other known address has most");
+        assert_eq!(crowd(&mut room, 80, 5, 3).len(), 3);
+        assert_eq!((room.classes[0].guests, waiting(&room, 9).len(), waiting(&room, 8).len()), (8, 3, 1));
+    }
+
+    #[test]
+    fn an_address_is_known_for_a_time() {
+        let mut room = Room::new(BOUNDS, 1);
+        crowd(&mut room, 0, 1, 2);
+        room.good(at(2), host(1));
+        assert_eq!((room.classes[0].guests, room.classes[1].guests), (0, 2));
+        crowd(&mut room, 3 + KNOWN_FOR.as_secs(), 2, 1);
+        assert_eq!((room.classes[0].guests, room.classes[1].guests), (3, 0));
+        assert!(room.known.is_empty() && room.known_since.is_empty());
+    }
+
+    #[test]
+    fn among_the_young_it_is_by_lot() {
+        let mut room = Room::new(BOUNDS, 1);
+        let mut refused = 0;
+        for number in 0..1000 {
+            refused += u32::from(room.arrive(at(0), host(1), number) == Arrival::Refused);
+        }
+        assert!((400..600).contains(&refused), "{refused}");
+        assert_eq!(waiting(&room, 1).len(), 6);
+    }
+
+    #[test]
+    fn who_comes_when_half_is_taken_is_to_be_quick() {
+        let mut room = Room::new(BOUNDS, 1);
+        let mut pressed = |last| match room.arrive(at(0), host(last), 0) {
+            Arrival::In { pressed, .. } => pressed,
+            Arrival::Refused => panic!("there is room"),
+        };
+        assert_eq!([1, 1, 1, 1].map(&mut pressed), [false, false, false, true]);
+        assert_eq!([2, 2].map(&mut pressed), [true, true]);
+    }
+
+    #[test]
+    fn nothing_is_kept_of_those_who_left() {
+        let mut room = Room::new(BOUNDS, 1);
+        let Arrival::In { id, .. } = room.arrive(at(0), host(1), 7) else { panic!() };
+        assert_eq!((room.leave(host(1), id), room.leave(host(1), id)), (Some(7), None));
+        assert!(room.hosts.is_empty() && room.classes[0].by_size.is_empty() && room.classes[0].guests == 0);
+    }
+}

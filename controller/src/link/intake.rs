@@ -1,0 +1,214 @@
+//! Between the connections and the driver: what they say waits here, and the driver takes it in turns.
+//!
+//! Whose turn it is, [`fair`] decides. Here are the lock, the wake-up, and the newcomers, who are no nodes yet.
+
+pub mod fair;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use muster_shared::model::Up;
+use muster_shared::{MonoTime, NodeId};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::timeout_at;
+
+use self::fair::{Bounds, Fair, Taken};
+use super::LinkEvent;
+
+/// Questions of newcomers that wait: as many as are let in at a time, and those of connections that gave up.
+const QUESTIONS_MAX: usize = 8192;
+/// Questions of newcomers in a turn. Each is a look into a table, or a join, which is written down.
+const QUESTIONS_IN_TURN: usize = 1024;
+
+/// Comes once the driver has taken all of a packet. An error: it never will.
+pub type Receipt = oneshot::Receiver<()>;
+
+/// Where connections put what they say; clones are the same one.
+#[derive(Clone, Debug)]
+pub struct Feed(Arc<Open>);
+
+/// Where the driver takes it.
+#[derive(Debug)]
+pub struct Intake(Arc<Shared>);
+
+/// What all feeds share: without it nothing comes any more.
+#[derive(Debug)]
+struct Open(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+    /// Something may be there to be taken.
+    arrived: Notify,
+    started: Instant,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    nodes: Fair<Up, oneshot::Sender<()>>,
+    questions: VecDeque<LinkEvent>,
+    /// Questions that may still be taken in this turn.
+    questions_left: usize,
+    /// Feeds are there; the driver is there.
+    open: (bool, bool),
+}
+
+/// A feed and its intake.
+pub fn channel(bounds: Bounds) -> (Feed, Intake) {
+    let waiting = Waiting {
+        nodes: Fair::new(bounds),
+        questions: VecDeque::new(),
+        questions_left: QUESTIONS_IN_TURN,
+        open: (true, true),
+    };
+    let shared = Shared { waiting: Mutex::new(waiting), arrived: Notify::new(), started: Instant::now() };
+    let shared = Arc::new(shared);
+    (Feed(Arc::new(Open(Arc::clone(&shared)))), Intake(shared))
+}
+
+impl Shared {
+    /// What waits is whole at every point that can panic.
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> MonoTime {
+        MonoTime(self.started.elapsed())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.lock().open.0 = false;
+        self.0.arrived.notify_one();
+    }
+}
+
+impl Feed {
+    /// A node is here.
+    pub fn connected(&self, node: &NodeId, connection: u64) {
+        self.put(|waiting, now| waiting.nodes.connected(now, node, connection));
+    }
+
+    /// A node said this, in a packet of so many bytes. Its connection says nothing more until the receipt is there.
+    pub fn received(&self, node: &NodeId, connection: u64, messages: Vec<Up>, bytes: usize) -> Receipt {
+        let (taken, receipt) = oneshot::channel();
+        self.put(|waiting, now| waiting.nodes.heard(now, node, connection, messages, bytes, Some(taken)));
+        receipt
+    }
+
+    /// A node said this and nothing of its connection waits: else false, and it is not taken.
+    pub fn received_alone(&self, node: &NodeId, connection: u64, message: &Up) -> bool {
+        let mut alone = true;
+        self.put(|waiting, now| {
+            alone = !waiting.nodes.waits(node, connection);
+            if alone {
+                waiting.nodes.heard(now, node, connection, vec![message.clone()], 0, None);
+            }
+        });
+        alone
+    }
+
+    /// A connection is gone.
+    pub fn disconnected(&self, node: &NodeId, connection: u64) {
+        self.put(|waiting, now| waiting.nodes.disconnected(now, node, connection));
+    }
+
+    /// A newcomer asks something. With too many of them it is dropped, which its asker sees.
+    pub fn ask(&self, question: LinkEvent) {
+        self.put(|waiting, _| {
+            if waiting.questions.len() < QUESTIONS_MAX {
+                waiting.questions.push_back(question);
+            }
+        });
+    }
+
+    /// Without a driver all is dropped, and with it the receipts.
+    fn put(&self, put: impl FnOnce(&mut Waiting, MonoTime)) {
+        let shared = &self.0.0;
+        let mut waiting = shared.lock();
+        if waiting.open.1 {
+            put(&mut waiting, shared.now());
+            drop(waiting);
+            shared.arrived.notify_one();
+        }
+    }
+}
+
+impl Intake {
+    /// Waits until something can be taken in a new turn; false if nothing comes any more.
+    pub async fn ready(&mut self) -> bool {
+        loop {
+            let arrived = self.0.arrived.notified();
+            let ready_at = {
+                let waiting = self.0.lock();
+                let ready_at = waiting.nodes.ready_at();
+                let rested = ready_at.is_some_and(|at| at <= self.0.now());
+                if rested || waiting.nodes.is_ready() || !waiting.questions.is_empty() {
+                    return true;
+                }
+                if !waiting.open.0 {
+                    return false;
+                }
+                ready_at
+            };
+            match ready_at {
+                // Either way it looks again.
+                Some(at) => drop(timeout_at((self.0.started + at.0).into(), arrived).await),
+                None => arrived.await,
+            }
+        }
+    }
+
+    /// From now on [`Intake::take`] gives what belongs into one turn.
+    pub fn begin_turn(&mut self) {
+        let mut waiting = self.0.lock();
+        waiting.nodes.begin_turn(self.0.now());
+        waiting.questions_left = QUESTIONS_IN_TURN;
+    }
+
+    /// The next event of this turn.
+    pub fn take(&mut self) -> Option<LinkEvent> {
+        let mut waiting = self.0.lock();
+        if waiting.questions_left > 0
+            && let Some(question) = waiting.questions.pop_front()
+        {
+            waiting.questions_left -= 1;
+            return Some(question);
+        }
+        let (node, taken) = waiting.nodes.take(self.0.now())?;
+        drop(waiting);
+        Some(match taken {
+            Taken::Connected(connection) => LinkEvent::Connected { node, connection },
+            Taken::Disconnected(connection) => LinkEvent::Disconnected { node, connection },
+            Taken::Heard(connection, messages, receipt) => {
+                // Its connection may be over.
+                let _ = receipt.map(|receipt| receipt.send(()));
+                LinkEvent::Received { node, connection, messages }
+            }
+        })
+    }
+
+    /// The next event, each in a turn of its own: for those who commit nothing.
+    pub async fn next(&mut self) -> Option<LinkEvent> {
+        loop {
+            if !self.ready().await {
+                return None;
+            }
+            self.begin_turn();
+            if let Some(event) = self.take() {
+                return Some(event);
+            }
+        }
+    }
+}
+
+impl Drop for Intake {
+    fn drop(&mut self) {
+        let mut waiting = self.0.lock();
+        waiting.open.1 = false;
+        waiting.nodes = Fair::new(Bounds::default());
+        waiting.questions.clear();
+    }
+}

@@ -1,0 +1,50 @@
+//! Rows that cannot be read. Each holds up its own stack, not the site: it stays in the database as it is, and nothing
+//! is done for what it stands for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rusqlite::Row;
+
+/// How to go on with a stack of which a row is damaged.
+const ADVICE: &str = "restore a backup, or delete the stack: what that row made on its server stays there";
+
+/// What was found damaged in one load.
+#[derive(Default)]
+pub(super) struct Aside {
+    /// Stacks that are left out, with all of their rows.
+    pub(super) stacks: BTreeSet<u64>,
+    /// Stacks of which a row is left out, with the reason: the first of several.
+    pub(super) damaged: BTreeMap<u64, String>,
+    /// Something was left out.
+    pub(super) is_any: bool,
+}
+
+impl Aside {
+    /// A row of `stacks` is damaged.
+    pub(super) fn stack(&mut self, row: &Row<'_>, error: &rusqlite::Error) {
+        self.is_any = true;
+        let name = row.get::<_, String>("name").unwrap_or_else(|_| "?".to_owned());
+        let id = row.get::<_, i64>("id").ok().and_then(|id| u64::try_from(id).ok());
+        self.stacks.extend(id);
+        tracing::error!(
+            stack = name,
+            "the stack's row in the database cannot be read: {error}; the stack is left out and its servers stay as \
+             they are: restore a backup"
+        );
+    }
+
+    /// A row of `resources` is damaged.
+    pub(super) fn resource(&mut self, row: &Row<'_>, error: &rusqlite::Error) {
+        self.is_any = true;
+        let name = row.get::<_, String>("name").unwrap_or_else(|_| "?".to_owned());
+        let Some(stack) = row.get::<_, i64>("stack_id").ok().and_then(|id| u64::try_from(id).ok()) else {
+            return tracing::error!(resource = name, "a resource's row cannot be read: {error}");
+        };
+        if self.stacks.contains(&stack) {
+            return;
+        }
+        let reason = format!("the row of resource '{name}' in the database is damaged ({error}): {ADVICE}");
+        tracing::error!(stack, "{reason}");
+        self.damaged.entry(stack).or_insert(reason);
+    }
+}

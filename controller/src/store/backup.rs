@@ -1,0 +1,246 @@
+//! Backups: one file that a site starts again from, on another disk too.
+//!
+//! ```text
+//!   the database, as it was at one moment       what is sealed in it stays sealed
+//!   site_keys                                   the files of <data-dir>/pki, sealed with the data key; left out on demand
+//!   meta.backup                                 when it was made: what is opened with this in it is a backup
+//! ```
+//!
+//! The data key is in no backup, so a stolen one shows no secret and speaks for no site. A database that comes from a
+//! backup says so from then on: `meta.restored`.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Transaction, params};
+
+use super::convert::{note_scrub, sealed_with};
+use super::key::{DataKey, KeyFile};
+use super::sqlite::{now, version};
+use super::{Sqlite, StoreError};
+use crate::pki;
+
+/// A key of a site is some hundred bytes.
+const KEY_MAX: i64 = 64 * 1024;
+/// As long as another program may hold the database.
+const BUSY_WAIT: Duration = Duration::from_secs(5);
+
+/// What a backup holds besides the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum With {
+    /// The site's keys, sealed.
+    Keys,
+    /// Nothing: the keys are kept elsewhere.
+    NoKeys,
+}
+
+/// Where a controller keeps what a backup is made of.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// Holds the folder `pki`.
+    pub data_dir: PathBuf,
+    /// The database.
+    pub database: PathBuf,
+    /// The file of the data key.
+    pub key_file: PathBuf,
+}
+
+/// The files of `<data-dir>/pki`.
+type SiteKeys = Vec<(String, Vec<u8>)>;
+
+/// Copies the database to a new file; the controller may be running.
+///
+/// # Errors
+/// [`StoreError`], also when the file exists; what was written of it is removed.
+pub fn backup(place: &Place, to: &Path, with: With) -> Result<(), StoreError> {
+    let db = Connection::open_with_flags(&place.database, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    db.busy_timeout(BUSY_WAIT)?;
+    let made = new_file(to);
+    made.map_err(|error| failed(format!("cannot write {}: {error}", to.display())))?;
+    let copied = copy(&db, to).and_then(|mut target| {
+        let transaction = target.transaction()?;
+        if with == With::Keys {
+            seal_keys(&transaction, place)?;
+        }
+        transaction.execute("INSERT OR REPLACE INTO meta VALUES ('backup', ?1)", [now()])?;
+        transaction.commit()?;
+        sync(to)
+    });
+    copied.inspect_err(|_| drop(fs::remove_file(to)))
+}
+
+/// Makes the site that a backup was made of, in a data directory that has none. The data key must be there already.
+///
+/// # Errors
+/// [`StoreError`]: there is no database then, and the same may be tried again.
+pub fn restore(from: &Path, place: &Place) -> Result<(), StoreError> {
+    let new = place.database.with_extension("db.new");
+    let leave = || {
+        for end in ["", "-wal", "-shm", "-journal"] {
+            let mut file = new.clone().into_os_string();
+            file.push(end);
+            drop(fs::remove_file(file)); // most are not there
+        }
+    };
+    leave();
+    restore_as(from, &new, place).inspect_err(|_| leave())
+}
+
+fn restore_as(from: &Path, new: &Path, place: &Place) -> Result<(), StoreError> {
+    let wrong = |why: &str| failed(format!("{}: {why}", from.display()));
+    let db = Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    let made =
+        made(&db).map_err(|error| wrong(&format!("not a backup of a controller's database ({error})")))?;
+    made.ok_or_else(|| wrong("not a backup: make one with 'muster-controller backup'"))?;
+    let whole: String = db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    if whole != "ok" {
+        return Err(wrong(&format!("damaged ({whole}): take another backup")));
+    }
+    new_file(new).map_err(|error| failed(format!("cannot write {}: {error}", new.display())))?;
+    drop(copy(&db, new)?);
+    let mut store = Sqlite::open(new, &place.key_file)?;
+    store.settle(&place.data_dir)?;
+    // Into the one file that is moved.
+    store.db.pragma_update(None, "journal_mode", "DELETE")?;
+    drop(store);
+    let placed = sync(new).and_then(|()| move_to(new, &place.database));
+    placed.map_err(|error| failed(format!("cannot make {}: {error}", place.database.display())))
+}
+
+impl Sqlite {
+    /// Before a site is opened: a backup gives the keys back that are in it, and is none from then on. A fleet whose keys
+    /// are missing is not given others, which it would refuse for good.
+    ///
+    /// # Errors
+    /// [`StoreError`], and nothing is changed.
+    pub fn settle(&mut self, data_dir: &Path) -> Result<(), StoreError> {
+        let folder = data_dir.join(pki::FOLDER);
+        let keys = site_keys(&self.db, &self.key)?;
+        match (&keys, folder.exists()) {
+            (Some(keys), true) => same_keys(keys, &folder)?,
+            (Some(keys), false) => {
+                pki::put_back(data_dir, keys).map_err(|error| failed(error.to_string()))?;
+            }
+            (None, false) if self.has_nodes()? => {
+                return Err(failed(format!(
+                    "the site's keys ({}) are missing and the fleet trusts them: put them back, or restore a backup \
+                     with 'muster-controller restore FILE' into an empty data directory",
+                    folder.display()
+                )));
+            }
+            (None, true | false) => {}
+        }
+        if keys.is_none() && made(&self.db)?.is_none() {
+            return Ok(());
+        }
+        let transaction = self.db.transaction()?;
+        transaction.execute_batch(
+            "DROP TABLE IF EXISTS site_keys; DROP TABLE IF EXISTS keys; DELETE FROM meta WHERE key = 'backup';",
+        )?;
+        transaction.execute("INSERT OR REPLACE INTO meta VALUES ('restored', ?1)", [now()])?;
+        note_scrub(&transaction)?;
+        transaction.commit()?;
+        self.scrub()
+    }
+
+    fn has_nodes(&self) -> Result<bool, StoreError> {
+        Ok(self.db.query_row("SELECT EXISTS (SELECT 1 FROM nodes)", [], |row| row.get(0))?)
+    }
+}
+
+/// When the backup was made; None: the database of a controller, or no database of ours.
+fn made(db: &Connection) -> Result<Option<String>, StoreError> {
+    version(db)?;
+    let made: Option<String> =
+        db.query_row("SELECT value FROM meta WHERE key = 'backup'", [], |row| row.get(0)).optional()?;
+    match made {
+        None if has_table(db, "keys")? => Ok(Some("before backups said it".into())),
+        made => Ok(made),
+    }
+}
+
+fn has_table(db: &Connection, name: &str) -> Result<bool, StoreError> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)";
+    Ok(db.query_row(sql, [name], |row| row.get(0))?)
+}
+
+fn copy(db: &Connection, to: &Path) -> Result<Connection, StoreError> {
+    let mut target = Connection::open(to)?;
+    // All pages in one step: a consistent copy, and the writer is not held up, for this is WAL.
+    rusqlite::backup::Backup::new(db, &mut target)?.step(-1)?;
+    target.pragma_update(None, "journal_mode", "DELETE")?;
+    Ok(target)
+}
+
+fn seal_keys(copy: &Transaction<'_>, place: &Place) -> Result<(), StoreError> {
+    let unsealed = || failed("the database does not say which key it is sealed with".into());
+    let key = KeyFile::at(&place.key_file).find(sealed_with(copy)?.ok_or_else(unsealed)?)?;
+    copy.execute_batch("CREATE TABLE site_keys (file TEXT PRIMARY KEY, bytes BLOB NOT NULL)")?;
+    for name in pki::FILES {
+        let path = place.data_dir.join(pki::FOLDER).join(name);
+        let bytes = fs::read(&path)
+            .map_err(|error| failed(format!("the site's key {} cannot be read: {error}", path.display())))?;
+        let sealed = key.seal(&key_place(name), &bytes)?;
+        copy.execute("INSERT INTO site_keys VALUES (?1, ?2)", params![name, sealed])?;
+    }
+    Ok(())
+}
+
+fn key_place(name: &str) -> Vec<u8> {
+    [b"site_keys.bytes\0", name.as_bytes()].concat()
+}
+
+/// None: there are none in it. Backups of before they were sealed have them in clear.
+fn site_keys(db: &Connection, key: &DataKey) -> Result<Option<SiteKeys>, StoreError> {
+    let sealed = has_table(db, "site_keys")?;
+    if !sealed && !has_table(db, "keys")? {
+        return Ok(None);
+    }
+    let damaged = || failed("the keys in the backup are damaged: take another backup".into());
+    let table = if sealed { "site_keys" } else { "keys" };
+    let select = format!("SELECT bytes FROM {table} WHERE file = ?1 AND length(bytes) <= {KEY_MAX}");
+    let mut select = db.prepare(&select)?;
+    let read = |name: &&str| {
+        let bytes: Option<Vec<u8>> = select.query_row([name], |row| row.get(0)).optional()?;
+        let bytes = bytes.ok_or_else(damaged)?;
+        let bytes = if sealed { key.open(&key_place(name), &bytes).map_err(|_| damaged())? } else { bytes };
+        Ok(((*name).to_owned(), bytes))
+    };
+    pki::FILES.iter().map(read).collect::<Result<SiteKeys, StoreError>>().map(Some)
+}
+
+fn same_keys(keys: &SiteKeys, folder: &Path) -> Result<(), StoreError> {
+    match keys.iter().find(|(name, bytes)| fs::read(folder.join(name)).ok().as_ref() != Some(bytes)) {
+        None => Ok(()),
+        Some((name, _)) => Err(failed(format!(
+            "the database is a backup of a site whose {name} is not the one in {}: use the data directory of that site, \
+             or an empty one",
+            folder.display()
+        ))),
+    }
+}
+
+/// For the owner's eyes only, from the first byte.
+fn new_file(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+fn sync(path: &Path) -> Result<(), StoreError> {
+    let synced = File::open(path).and_then(|file| file.sync_all());
+    synced.map_err(|error| failed(format!("cannot write {}: {error}", path.display())))
+}
+
+fn move_to(new: &Path, path: &Path) -> Result<(), StoreError> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let moved = fs::rename(new, path).and_then(|()| File::open(folder.unwrap_or(Path::new(".")))?.sync_all());
+    moved.map_err(|error| failed(error.to_string()))
+}
+
+fn failed(why: String) -> StoreError {
+    StoreError::Format(why)
+}
+
+#[cfg(test)]
+mod tests;

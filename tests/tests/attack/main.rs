@@ -1,0 +1,9 @@
+//! One hostile node, or whoever reaches the controller's port: what it costs honest agents. Each attack is bounded by what
+//! it sends, runs beside honest work, and prints what was measured as a line of JSON (`tests/bench/attack.sh`). Judged
+//! is what a slow machine does not change: honest work ends, memory stays, the attacker is sent away.
+#![allow(clippy::unwrap_used, reason = "these are tests, also outside of their functions")]
+
+mod figures;
+mod half_open;
+mod hostile;
+mod packets;

@@ -1,0 +1,57 @@
+//! A job and its withdrawal that reach a server together: the job never begins.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::process::Command;
+
+use muster_tests::testbed::{Agent, Site, eventually};
+
+/// The messages come apart now and then by themselves.
+const ROUNDS: usize = 3;
+
+fn signal(agent: &Agent, name: &str) {
+    let pid = agent.daemon.id().to_string();
+    assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+}
+
+fn state(agent: &Agent) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", agent.daemon.id())).unwrap();
+    stat.rsplit(')').next()?.trim_start().chars().next()
+}
+
+#[test]
+fn a_delete_and_its_withdrawal_read_together() {
+    let site = Site::start();
+    let web1 = site.join("web-1");
+    let motd = web1.file("motd");
+    let kept = "heat_template_version: 2018-08-31\nresources:\n  \
+                a: {type: Muster::Dummy, properties: {node: web-1}}\n";
+    let (file, dummy) = (
+        format!(
+            "  motd: {{type: Muster::File, properties: {{node: web-1, path: {}, content: hi}}}}\n",
+            motd.display()
+        ),
+        "  b: {type: Muster::Dummy, properties: {node: web-1}}\n",
+    );
+    let (whole, less) = (site.file(&format!("{kept}{file}{dummy}")), site.file(kept));
+    site.ok(&["stack", "create", "s", "-t", &whole, "--wait"]);
+    let are =
+        || (site.physical_ids("s", "motd"), site.physical_ids("s", "b"), fs::metadata(&motd).unwrap().ino());
+    let were = are();
+    for _ in 0..ROUNDS {
+        signal(&web1, "-STOP");
+        eventually("it stands still", || (state(&web1) == Some('T')).then_some(()));
+        site.ok(&["stack", "update", "s", "-t", &less]);
+        eventually("both deletes are sent", || {
+            let sent = "SELECT 1 FROM resources WHERE action = 'DELETE' AND in_flight = 1";
+            (site.query(sent).len() == 2).then_some(())
+        });
+        site.ok(&["stack", "rollback", "s"]);
+        signal(&web1, "-CONT");
+        eventually("the rollback ends", || {
+            (site.json(&["stack", "show", "s"])["status"] == "COMPLETE").then_some(())
+        });
+        assert_eq!(are(), were);
+        site.ok(&["stack", "update", "s", "-t", &whole, "--wait"]);
+    }
+}

@@ -5,8 +5,10 @@ use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use muster_agent_core::ContentState;
+use muster_agent_core::{ContentState, Retry, RunError};
 use muster_shared::model::ContentDigest;
+
+use crate::host::lacks_room;
 
 /// Hashed at a time; other work goes on in between.
 const PIECE: u64 = 1024 * 1024;
@@ -31,7 +33,7 @@ impl Contents {
     ///
     /// # Errors
     /// For the operator.
-    pub fn find(&self, digest: ContentDigest) -> Result<ContentState, String> {
+    pub fn find(&self, digest: ContentDigest) -> Result<ContentState, RunError> {
         let path = self.path(digest);
         match fs::metadata(&path) {
             Ok(meta) => Ok(ContentState::Have(meta.len())),
@@ -40,17 +42,19 @@ impl Contents {
         }
     }
 
-    /// Writes at `offset`, which is where it ends. Not made durable: what a power cut takes shows in the digest.
+    /// Writes at `offset`, which is where it ends; what does not fit whole leaves nothing. Not made durable: what a power
+    /// cut takes shows in the digest.
     ///
     /// # Errors
     /// For the operator.
-    pub fn append(&self, digest: ContentDigest, offset: u64, bytes: &[u8]) -> Result<ContentState, String> {
+    pub fn append(&self, digest: ContentDigest, offset: u64, bytes: &[u8]) -> Result<ContentState, RunError> {
         let path = self.path(digest);
         let write = || {
             let mut file =
                 OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
             file.seek(SeekFrom::Start(offset))?;
-            file.write_all(bytes)
+            // The last bytes of a disk are for the agent's records.
+            file.write_all(bytes).inspect_err(|_| drop(file.set_len(offset)))
         };
         write().map_err(|error: io::Error| failed(&path, &error))?;
         Ok(ContentState::Have(offset + bytes.len() as u64))
@@ -60,7 +64,7 @@ impl Contents {
     ///
     /// # Errors
     /// For the operator.
-    pub async fn verify(&self, digest: ContentDigest) -> Result<ContentState, String> {
+    pub async fn verify(&self, digest: ContentDigest) -> Result<ContentState, RunError> {
         let path = self.path(digest);
         let is_right = async {
             let mut file = File::open(&path)?;
@@ -96,6 +100,7 @@ impl Contents {
     }
 }
 
-fn failed(path: &Path, error: &io::Error) -> String {
-    format!("{}: {error}", path.display())
+fn failed(path: &Path, error: &io::Error) -> RunError {
+    let retry = if lacks_room(error) { Retry::WhenRoom } else { Retry::Later };
+    RunError { reason: format!("cannot fetch the content to {}: {error}", path.display()), retry }
 }

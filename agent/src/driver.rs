@@ -63,7 +63,7 @@ enum Done {
     Ran { key: ReportKey, ran: Result<Ran, NotRun> },
     Restored { key: ReportKey, result: Result<(), String> },
     Checked { key: ReportKey, found: Result<Found, RunError> },
-    Verified { digest: ContentDigest, state: Result<ContentState, String> },
+    Verified { digest: ContentDigest, state: Result<ContentState, RunError> },
     Looked { number: u64, looked: Vec<Looked> },
     Gathered(Result<Box<Facts>, String>),
     Renewed(Box<Result<Identity, EnrolError>>),

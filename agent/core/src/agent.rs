@@ -455,7 +455,7 @@ impl Agent {
                     self.epoch = welcome.epoch;
                     self.welcomed(&welcome);
                 }
-                Some(_) if self.is_disk_full() => {
+                Some(_) if self.disk.is_full() => {
                     self.epoch_refused = true;
                     self.session.welcome(self.now, welcome.heartbeat);
                     self.disk_greeted();
@@ -515,10 +515,10 @@ impl Agent {
                     self.fetched(user);
                 }
             }),
-            Some(Settled::Failed { users, reason }) => {
+            Some(Settled::Failed { users, error }) => {
                 for user in users {
-                    if !self.flow_settled(user, Some(&reason)) {
-                        self.not_fetched(user, &reason);
+                    if !self.flow_settled(user, Some(&error.reason)) {
+                        self.not_fetched(user, &error);
                     }
                 }
             }

@@ -34,6 +34,12 @@ pub(crate) enum Disk {
     },
 }
 
+impl Disk {
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(self, Disk::Full { .. })
+    }
+}
+
 impl Agent {
     pub(crate) fn disk_timeout(&self) -> Option<(MonoTime, &'static str)> {
         match self.disk {
@@ -67,6 +73,8 @@ impl Agent {
                 self.warn(format!("there is no room for what the agent records: {reason}"));
                 let look_at = Some(self.now + PAUSE_FIRST);
                 self.disk = Disk::Full { reason, pause: PAUSE_FIRST, look_at };
+                // Records come before what may be fetched again.
+                self.fetch.drop_kept(&mut self.effects);
                 self.tell_disk();
             }
             (Err(_), Disk::Full { pause, look_at: look_at @ None, .. }) => {
@@ -79,7 +87,7 @@ impl Agent {
 
     /// Somebody listens who takes the disk to have room.
     pub(crate) fn disk_greeted(&mut self) {
-        if self.is_disk_full() {
+        if self.disk.is_full() {
             self.tell_disk();
         }
     }
@@ -94,14 +102,10 @@ impl Agent {
         }
     }
 
-    pub(crate) fn is_disk_full(&self) -> bool {
-        matches!(self.disk, Disk::Full { .. })
-    }
-
     /// How a job ends whose record was refused.
     pub(crate) fn disk_failed(&self, reason: &str) -> Outcome {
         let reason = format!("cannot write on the node's disk: {reason}");
-        if self.is_disk_full() {
+        if self.disk.is_full() {
             Outcome::NoRoom { reason }
         } else {
             Outcome::Failed { reason, permanent: false }

@@ -99,7 +99,7 @@ pub enum Input {
         /// Which content.
         digest: ContentDigest,
         /// How it stands now, or why the step failed.
-        state: Result<ContentState, String>,
+        state: Result<ContentState, RunError>,
     },
     /// The agent is to end soon: nothing new begins, and what is not confirmed is put back. Done when
     /// [`is_guarding`](crate::Agent::is_guarding) says so.

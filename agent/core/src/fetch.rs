@@ -4,10 +4,11 @@
 //!   want ─▶ Finding ─Have(n)─▶ Asking ─Chunk─▶ Appending ─Have(n)─▶ … ─Have(size)─▶ Verifying ─▶ ready
 //!                                ▲ reconnect, silence                                  │ Corrupt
 //!                                └─────────────────────────────────────────────────────┘ once
+//!   attempt ends, another may come ─▶ kept ─want─▶ Finding          kept ─time, or room is needed─▶ dropped
 //! ```
 //!
 //! What is on disk survives reconnects and restarts and is found again. What has no room beside the others waits until
-//! their jobs have ended.
+//! their jobs have ended. Where the disk itself has no room the attempt ends, and what is there is kept for the next one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use std::time::Duration;
 use muster_shared::model::{ContentDigest, Up};
 use muster_shared::{MonoTime, ResourceId};
 
-use crate::face::{ContentState, ContentStep, Effect};
+use crate::face::{ContentState, ContentStep, Effect, Retry, RunError};
 use crate::ledger::Order;
 
 /// Bytes of contents kept at one time for the jobs that are next; they lie on the state directory's disk until their job ends.
@@ -23,6 +24,10 @@ pub const CONTENTS_MAX: u64 = 1024 * 1024 * 1024;
 
 /// A chunk that is not here by then is asked for again: a slow link moves 128 KiB in less.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
+
+/// What an attempt fetched stays for the next one this long: the pause before that is a minute at most, and the job may
+/// wait behind others then.
+const KEPT_FOR: Duration = Duration::from_secs(10 * 60);
 
 #[derive(Debug)]
 struct Wanted {
@@ -51,7 +56,7 @@ pub enum Settled {
         /// Whose.
         users: Vec<ResourceId>,
         /// Why.
-        reason: String,
+        error: RunError,
     },
 }
 
@@ -59,6 +64,8 @@ pub enum Settled {
 #[derive(Debug, Default)]
 pub struct Fetch {
     wanted: BTreeMap<ContentDigest, Wanted>,
+    /// Of attempts that ended, with their sizes, until then.
+    kept: BTreeMap<ContentDigest, (u64, MonoTime)>,
     active: Option<(ContentDigest, Step)>,
     online: bool,
 }
@@ -85,6 +92,7 @@ impl Fetch {
             corrupt_once: false,
         });
         wanted.users.insert(resource, order);
+        self.kept.remove(&digest);
         Ok(wanted.ready)
     }
 
@@ -112,12 +120,38 @@ impl Fetch {
         now: MonoTime,
         effects: &mut VecDeque<Effect>,
     ) {
-        let Some(wanted) = self.wanted.get_mut(&digest) else { return };
-        wanted.users.remove(&resource);
-        if wanted.users.is_empty() {
-            self.forget(digest, effects);
+        if self.leave(resource, digest).is_some() {
+            effects.push_back(Effect::Content { digest, step: ContentStep::Drop });
             self.pump(now, effects);
         }
+    }
+
+    /// An attempt has ended, and the next one may want it.
+    pub fn keep(
+        &mut self,
+        resource: ResourceId,
+        digest: ContentDigest,
+        now: MonoTime,
+        effects: &mut VecDeque<Effect>,
+    ) {
+        if let Some(wanted) = self.leave(resource, digest) {
+            self.kept.insert(digest, (wanted.size, now + KEPT_FOR));
+            self.pump(now, effects);
+        }
+    }
+
+    /// Takes the content out if nobody else wants it.
+    fn leave(&mut self, resource: ResourceId, digest: ContentDigest) -> Option<Wanted> {
+        let wanted = self.wanted.get_mut(&digest)?;
+        wanted.users.remove(&resource);
+        if wanted.users.is_empty() { self.take(digest) } else { None }
+    }
+
+    /// Gives up the room of what is kept. False: there is nothing.
+    pub fn drop_kept(&mut self, effects: &mut VecDeque<Effect>) -> bool {
+        let kept = std::mem::take(&mut self.kept);
+        effects.extend(kept.keys().map(|&digest| Effect::Content { digest, step: ContentStep::Drop }));
+        !kept.is_empty()
     }
 
     /// The controller can, or cannot, be asked.
@@ -145,16 +179,12 @@ impl Fetch {
         }
         let size = self.wanted.get(&digest)?.size;
         if bytes.is_empty() {
-            return self.fail(
-                digest,
-                "the controller does not have the content any more".to_owned(),
-                now,
-                effects,
-            );
+            let error = later("the controller does not have the content any more");
+            return self.fail(digest, error, now, effects);
         }
         if have.saturating_add(bytes.len() as u64) > size {
-            let reason = format!("the content is longer than the {size} bytes announced");
-            return self.fail(digest, reason, now, effects);
+            let error = later(format!("the content is longer than the {size} bytes announced"));
+            return self.fail(digest, error, now, effects);
         }
         self.active = Some((digest, Step::Appending));
         effects.push_back(Effect::Content { digest, step: ContentStep::Append { offset, bytes } });
@@ -165,7 +195,7 @@ impl Fetch {
     pub fn content(
         &mut self,
         digest: ContentDigest,
-        state: Result<ContentState, String>,
+        state: Result<ContentState, RunError>,
         now: MonoTime,
         effects: &mut VecDeque<Effect>,
     ) -> Option<Settled> {
@@ -173,54 +203,67 @@ impl Fetch {
         if active != digest {
             return None;
         }
+        let state = match state {
+            Ok(state) => state,
+            Err(error) => return self.step_failed(digest, error, now, effects),
+        };
         let wanted = self.wanted.get_mut(&digest)?;
         match (state, step) {
-            (Err(reason), _) => return self.fail(digest, reason, now, effects),
-            (Ok(ContentState::Have(have)), Step::Finding | Step::Appending) => {
+            (ContentState::Have(have), Step::Finding | Step::Appending) => {
                 if have == wanted.size {
                     self.active = Some((digest, Step::Verifying));
                     effects.push_back(Effect::Content { digest, step: ContentStep::Verify });
                 } else if have > wanted.size {
-                    let reason = "the content is longer on disk than announced".to_owned();
-                    return self.fail(digest, reason, now, effects);
+                    let error = later("the content is longer on disk than announced");
+                    return self.fail(digest, error, now, effects);
                 } else {
                     self.active = Some((digest, Step::Asking { have, again: None }));
                 }
             }
-            (Ok(ContentState::Verified), Step::Verifying) => {
+            (ContentState::Verified, Step::Verifying) => {
                 wanted.ready = true;
                 let users = wanted.users.keys().copied().collect();
                 self.active = None;
                 self.pump(now, effects);
                 return Some(Settled::Ready(users));
             }
-            (Ok(ContentState::Corrupt), Step::Verifying) => {
+            (ContentState::Corrupt, Step::Verifying) => {
                 if wanted.corrupt_once {
-                    let reason = "the content came twice with a wrong digest".to_owned();
-                    return self.fail(digest, reason, now, effects);
+                    let error = later("the content came twice with a wrong digest");
+                    return self.fail(digest, error, now, effects);
                 }
                 wanted.corrupt_once = true;
                 self.active = Some((digest, Step::Asking { have: 0, again: None }));
             }
-            (Ok(_), _) => return None,
+            (_, _) => return None,
         }
         self.pump(now, effects);
         None
     }
 
-    /// When to ask again.
+    /// When to ask again, or to drop what is kept.
     pub fn timeout(&self) -> Option<(MonoTime, &'static str)> {
-        match self.active {
+        let asked = match self.active {
             Some((_, Step::Asking { again: Some(again), .. })) => Some((again, "ask for a chunk again")),
             _ => None,
-        }
+        };
+        let kept = self.kept.values().map(|(_, until)| (*until, "drop what was fetched")).min();
+        asked.into_iter().chain(kept).min()
     }
 
-    /// Asks again if it is time, begins the next content if none is under way.
+    /// Asks again if it is time, drops what nobody came back for, begins the next content if none is under way.
     pub fn pump(&mut self, now: MonoTime, effects: &mut VecDeque<Effect>) {
+        for (digest, _) in self.kept.extract_if(.., |_, (_, until)| *until <= now) {
+            effects.push_back(Effect::Content { digest, step: ContentStep::Drop });
+        }
         if self.active.is_none()
             && let Some(digest) = self.next()
         {
+            let wanted = self.wanted.values().map(|wanted| wanted.size);
+            let held = wanted.chain(self.kept.values().map(|(size, _)| *size)).fold(0, u64::saturating_add);
+            if held > CONTENTS_MAX {
+                self.drop_kept(effects);
+            }
             self.active = Some((digest, Step::Finding));
             effects.push_back(Effect::Content { digest, step: ContentStep::Find });
         }
@@ -233,24 +276,47 @@ impl Fetch {
         }
     }
 
-    fn fail(
+    /// The disk refuses a step. What others left goes first; what is there of this one stays where room is all it lacks.
+    fn step_failed(
         &mut self,
         digest: ContentDigest,
-        reason: String,
+        error: RunError,
         now: MonoTime,
         effects: &mut VecDeque<Effect>,
     ) -> Option<Settled> {
-        let users = self.wanted.get(&digest)?.users.keys().copied().collect();
-        self.forget(digest, effects);
+        if error.retry != Retry::WhenRoom {
+            return self.fail(digest, error, now, effects);
+        }
+        if self.drop_kept(effects) {
+            self.active = Some((digest, Step::Finding));
+            effects.push_back(Effect::Content { digest, step: ContentStep::Find });
+            return None;
+        }
+        let wanted = self.take(digest)?;
+        self.kept.insert(digest, (wanted.size, now + KEPT_FOR));
         self.pump(now, effects);
-        Some(Settled::Failed { users, reason })
+        Some(Settled::Failed { users: wanted.users.into_keys().collect(), error })
     }
 
-    fn forget(&mut self, digest: ContentDigest, effects: &mut VecDeque<Effect>) {
-        self.wanted.remove(&digest);
-        if self.active.is_some_and(|(active, _)| active == digest) {
-            self.active = None;
-        }
+    fn fail(
+        &mut self,
+        digest: ContentDigest,
+        error: RunError,
+        now: MonoTime,
+        effects: &mut VecDeque<Effect>,
+    ) -> Option<Settled> {
+        let users = self.take(digest)?.users.into_keys().collect();
         effects.push_back(Effect::Content { digest, step: ContentStep::Drop });
+        self.pump(now, effects);
+        Some(Settled::Failed { users, error })
     }
+
+    fn take(&mut self, digest: ContentDigest) -> Option<Wanted> {
+        self.active.take_if(|(active, _)| *active == digest);
+        self.wanted.remove(&digest)
+    }
+}
+
+fn later(reason: impl Into<String>) -> RunError {
+    RunError { reason: reason.into(), retry: Retry::Later }
 }

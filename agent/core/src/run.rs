@@ -195,10 +195,10 @@ impl Agent {
         }
     }
 
-    pub(crate) fn not_fetched(&mut self, resource: ResourceId, reason: &str) {
+    pub(crate) fn not_fetched(&mut self, resource: ResourceId, error: &RunError) {
         let key = self.ledger.get(resource).and_then(|e| e.current.as_ref()).map(|a| a.job.key());
         if let (Some(key), true) = (key, self.is_fetching(resource)) {
-            self.end(key, Outcome::Failed { reason: reason.to_owned(), permanent: false });
+            self.end(key, error.clone().into());
         }
     }
 
@@ -390,7 +390,13 @@ impl Agent {
             stored(job)
         });
         if let Some((digest, _)) = content {
-            self.fetch.release(resource, digest, self.now, &mut self.effects);
+            let (now, effects) = (self.now, &mut self.effects);
+            match &outcome {
+                Outcome::NoRoom { .. } | Outcome::Failed { permanent: false, .. } if !self.disk.is_full() => {
+                    self.fetch.keep(resource, digest, now, effects);
+                }
+                _ => self.fetch.release(resource, digest, now, effects),
+            }
         }
         self.write(resource, After::Ended { report: Report { key, outcome }, held });
     }

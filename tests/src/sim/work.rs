@@ -294,7 +294,10 @@ impl World {
         let length = disk.contents.get(&digest).map_or(0, Vec::len) as u64;
         let state = match step {
             ContentStep::Find => Ok(ContentState::Have(length)),
-            ContentStep::Append { .. } if disk.full => Err("no space left on device".to_owned()),
+            ContentStep::Append { .. } if disk.full => {
+                let reason = "no space left on device".to_owned();
+                Err(RunError { reason, retry: Retry::WhenRoom })
+            }
             ContentStep::Append { offset, bytes } => {
                 let whom = format!("{} {digest}", self.machines[at].name);
                 let damaged = self.faults.strikes(self.now, Kind::ContentDamaged, &whom);

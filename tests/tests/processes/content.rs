@@ -8,11 +8,12 @@ use muster_tests::testbed::{Namespace, Place, Site, eventually};
 use crate::layers::until_complete;
 
 /// Differs everywhere, so that a chunk in the wrong place shows.
-fn content(lines: usize) -> String {
+pub fn content(lines: usize) -> String {
     (0..lines).map(|line| format!("{line:015}\n")).collect()
 }
 
-fn stack(site: &Site, path: &Path, text: &str) -> String {
+/// Of one file with this text.
+pub fn stack(site: &Site, path: &Path, text: &str) -> String {
     fs::write(site.path().join("large.txt"), text).unwrap();
     site.file(&format!(
         "heat_template_version: 2018-08-31\nresources:\n  \

@@ -38,6 +38,16 @@ impl Disk {
         }
     }
 
+    /// So that this is left.
+    fn fill_but(&self, bytes: u64) {
+        let ran = Command::new("stat").args(["-f", "-c", "%a %S"]).arg(self.dir.path()).output().unwrap();
+        let text = String::from_utf8(ran.stdout).unwrap();
+        let (blocks, size) = text.trim().split_once(' ').unwrap();
+        let free = blocks.parse::<u64>().unwrap() * size.parse::<u64>().unwrap();
+        let fill = vec![0; usize::try_from(free - bytes).unwrap()];
+        fs::write(self.dir.path().join("fill"), fill).unwrap();
+    }
+
     fn free(&self) {
         fs::remove_file(self.dir.path().join("fill")).unwrap();
     }
@@ -130,4 +140,36 @@ fn of_an_agent() {
     });
     site.ok(&["stack", "delete", "s", "--wait"]);
     assert_eq!(web1.listing(), [""; 0]);
+}
+
+/// Room for records, and for half of a content.
+#[test]
+fn of_an_agent_that_fetches() {
+    let disk = Disk::new("6m");
+    let site = Site::start();
+    let state = disk.path().join("web-1");
+    let web1 = site.join_at("web-1", Place { state: Some(state.clone()), ..Place::default() });
+    let text = crate::content::content(1 << 17);
+    let template = crate::content::stack(&site, &web1.file("large"), &text);
+    disk.fill_but(1 << 20);
+    site.ok(&["stack", "create", "s", "-t", &template]);
+    let row = || site.json(&["resource", "show", "s", "large"]);
+    let fetched = || {
+        let files = fs::read_dir(state.join("fetch")).unwrap();
+        files.map(|file| file.unwrap().metadata().unwrap().len()).sum::<u64>()
+    };
+    eventually("it is tried more often than what fails", || {
+        let row = row();
+        assert_ne!(row["status"], "FAILED", "{row}");
+        // Pauses of 1, 2 and 4 s are between the tries after which others fail.
+        (row["phase"] == "backoff" && row["phase_seconds"].as_u64() > Some(4)).then_some(())
+    });
+    let reason = row()["status_reason"].as_str().unwrap_or_default().to_owned();
+    assert!(reason.contains("cannot fetch the content") && reason.contains("No space left"), "{reason}");
+    assert!(fetched() > 1 << 19, "what was fetched is gone: {} bytes", fetched());
+    assert_eq!(site.json(&["node", "show", "web-1"])["state"], "online", "it can record jobs");
+    disk.free();
+    until_complete(&site, "s");
+    assert!(web1.content("large").as_ref() == Some(&text), "the content differs");
+    eventually("nothing is left of it", || (fetched() == 0).then_some(()));
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use muster_shared::model::{Action, Content, ContentDigest, Down, Job, Outcome, Up};
 
-use super::bed::{Bed, done, file, job};
+use super::bed::{Bed, again, done, failed, file, job};
 use crate::fetch::CONTENTS_MAX;
-use crate::{ContentState, ContentStep, Input};
+use crate::{ContentState, ContentStep, Input, Retry, RunError};
 
 const SIZE: u64 = 300;
 
@@ -134,9 +134,9 @@ fn what_cannot_be_had_fails_the_job() {
     let failures: [(&str, Fail); 5] = [
         ("the controller does not have", |bed| bed.down(chunk(1, 0, 0))),
         ("longer than the 300 bytes", |bed| bed.down(chunk(1, 0, 301))),
-        ("disk full", |bed| {
+        ("disk damaged", |bed| {
             bed.down(chunk(1, 0, 200));
-            bed.input(Input::Content { digest: digest(1), state: Err("disk full".into()) });
+            bed.input(Input::Content { digest: digest(1), state: Err(failed("disk damaged")) });
         }),
         ("longer on disk", |bed| {
             bed.down(chunk(1, 0, 200));
@@ -198,4 +198,107 @@ fn no_room_for_a_content_is_waited_for() {
     bed.ran(9, Ok(()));
     let drop = (digest(9), ContentStep::Drop);
     assert_eq!(bed.contents, [drop, (digest(1), ContentStep::Find)]);
+}
+
+/// 200 bytes of content `n` are there, and the disk has no room for more.
+fn no_room(bed: &mut Bed, n: u8) {
+    if steps(bed) == [(digest(n), ContentStep::Find)] {
+        bed.content(digest(n), ContentState::Have(200));
+    }
+    bed.down(chunk(n, 200, 100));
+    assert_eq!(steps(bed), [append(n, 200, 100)]);
+    let error = RunError { reason: "fetch: no space left".into(), retry: Retry::WhenRoom };
+    bed.input(Input::Content { digest: digest(n), state: Err(error) });
+}
+
+fn told_no_room(bed: &mut Bed) {
+    let report = bed.report();
+    assert_eq!(report.outcome, Outcome::NoRoom { reason: "fetch: no space left".into() });
+    bed.down(Down::Acknowledge(report.key));
+}
+
+#[test]
+fn no_room_on_the_disk_fails_nothing_and_what_is_there_stays() {
+    let mut bed = Bed::online();
+    bed.job(&stored(1));
+    for attempt in 1..=3 {
+        no_room(&mut bed, 1);
+        told_no_room(&mut bed);
+        assert_eq!(steps(&mut bed), [], "nothing is dropped");
+        bed.after(Duration::from_secs(60));
+        bed.job(&again(&stored(1), attempt));
+    }
+    assert_eq!(steps(&mut bed), [(digest(1), ContentStep::Find)]);
+    bed.content(digest(1), ContentState::Have(200));
+    bed.sent.clear();
+    bed.down(chunk(1, 200, 100));
+    bed.content(digest(1), ContentState::Have(SIZE));
+    bed.content(digest(1), ContentState::Verified);
+    bed.captured(1, Ok(""));
+    bed.ran(1, Ok(()));
+    assert_eq!(bed.report().outcome, done());
+    assert_eq!(steps(&mut bed).pop(), Some((digest(1), ContentStep::Drop)));
+}
+
+#[test]
+fn what_an_attempt_leaves_goes_when_nobody_comes_back() {
+    let dropped = [(digest(1), ContentStep::Drop)];
+    type Next = fn(&mut Bed);
+    let rows: [(&str, Next); 3] = [
+        ("its time is over", |bed| bed.after(Duration::from_secs(600))),
+        ("records need the room", |bed| bed.input(Input::Room(Err("state: no space left".into())))),
+        ("another content needs the room", |bed| {
+            bed.job(&stored(2));
+            bed.sent.clear();
+            no_room(bed, 2);
+            assert_eq!(bed.reports(), [], "that one is tried once more first");
+            assert_eq!(bed.contents.pop(), Some((digest(2), ContentStep::Find)));
+        }),
+    ];
+    for (why, next) in rows {
+        let mut bed = Bed::online();
+        bed.job(&stored(1));
+        no_room(&mut bed, 1);
+        told_no_room(&mut bed);
+        bed.after(Duration::from_secs(599));
+        bed.job(&again(&stored(1), 1));
+        no_room(&mut bed, 1);
+        bed.sent.clear();
+        assert_eq!(steps(&mut bed), []);
+        next(&mut bed);
+        assert_eq!(steps(&mut bed), dropped, "{why}");
+    }
+}
+
+#[test]
+fn what_was_fetched_stays_for_the_next_attempt_alone() {
+    let mut bed = Bed::online();
+    bed.job(&stored(1));
+    bed.content(digest(1), ContentState::Have(SIZE));
+    bed.content(digest(1), ContentState::Verified);
+    bed.captured(1, Ok(""));
+    steps(&mut bed);
+    bed.ran(1, Err(failed("the folder is not there")));
+    assert_eq!(steps(&mut bed), [], "the next attempt wants it");
+    bed.job(&again(&stored(1), 1));
+    assert_eq!(steps(&mut bed), [(digest(1), ContentStep::Find)]);
+    bed.content(digest(1), ContentState::Have(SIZE));
+    bed.content(digest(1), ContentState::Verified);
+    steps(&mut bed);
+    bed.ran(1, Err(RunError { reason: "there is a folder".into(), retry: Retry::Never }));
+    assert_eq!(steps(&mut bed), [(digest(1), ContentStep::Drop)], "none follows");
+}
+
+/// What is kept counts: both together are over the limit.
+#[test]
+fn what_is_kept_makes_room_for_what_is_wanted() {
+    let mut bed = Bed::online();
+    let large = |n: u8| {
+        let content = Content::Stored { digest: digest(n), size: CONTENTS_MAX / 3 * 2 };
+        job(n.into(), 1, Action::Create, file(&format!("/{n}"), content))
+    };
+    bed.job(&large(1));
+    no_room(&mut bed, 1);
+    bed.job(&large(2));
+    assert_eq!(steps(&mut bed), [(digest(1), ContentStep::Drop), (digest(2), ContentStep::Find)]);
 }

@@ -134,7 +134,7 @@ fn a_large_batch_is_fetched_and_a_newer_one_takes_its_place_meanwhile() {
     bed.batch(3, ops(&[(3, 1)], &[]));
     assert_eq!(bed.state().decided, generation(3));
     bed.down(stored(4, digest));
-    bed.bed.input(Input::Content { digest, state: Err("disk full".into()) });
+    bed.bed.input(Input::Content { digest, state: Err(super::bed::failed("disk full")) });
     bed.drain();
     assert_eq!(bed.state().refused.unwrap().reason, "disk full");
     bed.down(stored(5, ContentDigest([8; 32])));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::SourceText;
-use muster_shared::model::{Content, ContentDigest, Spec, Up};
+use muster_shared::model::{Content, ContentDigest, Outcome, Report, Spec, Up};
 use muster_shared::wire::CHUNK_MAX;
 
 use super::bed::{Bed, node, parse};
@@ -83,4 +83,22 @@ fn pieces_are_progress() {
     assert_eq!((bed.resource("f0").phase.as_str(), bed.resource("f0").retry_count), ("queued", 0));
     bed.pass(Duration::from_secs(400));
     assert_eq!(bed.resource("f0").phase, "backoff");
+}
+
+/// A node that has no room for a content leaves its place to the others, and comes again as long as the operation lasts.
+#[test]
+fn no_room_for_a_content_is_a_wait() {
+    let mut bed = files(1);
+    for attempt in 0..12 {
+        assert_eq!(asks(&mut bed, 0, 0), [0], "attempt {attempt}");
+        let job = bed.hosts.get_mut(&node(0)).unwrap().queue.pop_front().expect("a job waits");
+        let outcome = Outcome::NoRoom { reason: "fetch: no space left".into() };
+        bed.receive(&node(0), Up::Report(Report { key: job.key(), outcome }));
+        assert_eq!(bed.resource("f0").phase, "backoff");
+        let due = bed.engine.next_job().expect("it is tried again");
+        bed.pass(due.since(bed.now));
+    }
+    assert_eq!((bed.status().as_str(), asks(&mut bed, 0, 1)), ("CREATE_IN_PROGRESS", vec![0]));
+    bed.idle();
+    assert_eq!(bed.status(), "CREATE_COMPLETE");
 }

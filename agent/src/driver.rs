@@ -4,6 +4,7 @@
 //! to be done now; only then the machine hears that they are on disk. Jobs run as tasks, so that a slow one
 //! holds nothing else up.
 
+mod clock;
 mod hold;
 mod local;
 mod ports;
@@ -31,7 +32,7 @@ use muster_host::systemd::Systemd;
 use muster_host::watch::Watcher;
 use muster_shared::MonoTime;
 use muster_shared::model::flow::Bridge;
-use muster_shared::model::{CHALLENGE_BYTES, ContentDigest, Facts, Job, ReportKey, Spec};
+use muster_shared::model::{CHALLENGE_BYTES, ContentDigest, Facts, Job, ReportKey, Spec, Up};
 use rustls::ClientConfig;
 use tokio::task::{Id, JoinSet, yield_now};
 use tokio::time::{Instant, sleep_until};
@@ -41,6 +42,7 @@ use crate::flows::Flows;
 use crate::host::{Host, NotRun, Ran, lacks_room, tried_again};
 use crate::signals::{Signal, Signals};
 use crate::state_dir::StateDir;
+use clock::Clock;
 use hold::Holding;
 use local::Locals;
 use reach::renew_in;
@@ -104,6 +106,7 @@ pub struct Driver {
     /// Some of it was refused for want of room.
     no_room: Option<String>,
     start: Instant,
+    clock: Clock,
 }
 
 impl Driver {
@@ -161,6 +164,7 @@ impl Driver {
             written: Vec::new(),
             no_room: None,
             start: Instant::now(),
+            clock: Clock::default(),
             state,
             identity,
         })
@@ -273,8 +277,9 @@ impl Driver {
             Effect::Connect => self.connect(),
             Effect::Disconnect { reason } => self.disconnect(&reason),
             Effect::Send(up) => {
-                if self.connection.as_ref().is_some_and(|connection| !connection.send(up)) {
-                    self.disconnect("too much waits to be sent");
+                let clock = self.clock.beside(&up, MonoTime(self.start.elapsed()), clock::wall());
+                for up in [Some(up), clock].into_iter().flatten() {
+                    self.send(up);
                 }
             }
             Effect::Write { write, entry } => {
@@ -359,6 +364,12 @@ impl Driver {
             }
             Effect::LocalEnded(outcome) => self.local_ended(outcome),
             Effect::Warn(warning) => tracing::warn!("{warning}"),
+        }
+    }
+
+    fn send(&mut self, up: Up) {
+        if self.connection.as_ref().is_some_and(|connection| !connection.send(up)) {
+            self.disconnect("too much waits to be sent");
         }
     }
 

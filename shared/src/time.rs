@@ -37,9 +37,53 @@ pub fn utc(seconds: u64) -> String {
     format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", minutes / 60, minutes % 60)
 }
 
+/// A span as operators read it, by its two largest units: `2 d 3 h`, `5 min 7 s`.
+pub fn span(seconds: u64) -> String {
+    let units = [("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)];
+    let first = units.iter().position(|(_, size)| seconds >= *size).unwrap_or(units.len() - 1);
+    let mut left = seconds;
+    let mut parts = Vec::new();
+    for (unit, size) in units.iter().skip(first).take(2) {
+        let count = left / size;
+        left %= size;
+        if count > 0 || parts.is_empty() {
+            parts.push(format!("{count} {unit}"));
+        }
+    }
+    parts.join(" ")
+}
+
+/// What is to be done about a server's clock that is so many seconds ahead of the controller's, or behind it.
+pub fn clock_off(ahead: i64) -> String {
+    let side = if ahead < 0 { "behind" } else { "ahead of" };
+    format!(
+        "{} {side} the controller's clock: set the one that is wrong (chronyc makestep, timedatectl)",
+        span(ahead.unsigned_abs())
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn spans() {
+        for (seconds, text) in [
+            (0, "0 s"),
+            (59, "59 s"),
+            (60, "1 min"),
+            (427, "7 min 7 s"),
+            (3601, "1 h"),
+            (7500, "2 h 5 min"),
+            (86_400, "1 d"),
+            (183_600, "2 d 3 h"),
+            (63_154_800, "730 d 23 h"),
+        ] {
+            assert_eq!(span(seconds), text);
+        }
+        assert!(clock_off(-3600).starts_with("1 h behind the controller's clock"));
+        assert!(clock_off(i64::MIN).starts_with("106751991167300 d"));
+    }
 
     #[test]
     fn times_of_day() {

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use clap::{Args, Subcommand};
 use hyper::Method;
+use muster_shared::time::clock_off;
 use muster_shared::{NodeId, Rate};
 use muster_template::Selector;
 use serde_json::{Value, json};
@@ -249,14 +250,18 @@ pub async fn run(verb: NodeVerb, client: &mut Client, format: Format) -> Result<
                 false => format!("?selector={}", escaped(&selector)),
             };
             let nodes = Pages::of(format!("{}{of}", path(["nodes"])), "name");
-            let conflicts = RefCell::new(BTreeSet::new());
+            let remarks = RefCell::new(BTreeSet::new());
             let row = |node: Value| {
                 let claims = node["mac_conflicts"].as_array().into_iter().flatten();
-                conflicts.borrow_mut().extend(claims.map(|claim| format!("conflict: {}\n", cell(claim))));
+                remarks.borrow_mut().extend(claims.map(|claim| format!("conflict: {}\n", cell(claim))));
+                if let Some(ahead) = node["clock_off_s"].as_i64() {
+                    let line = format!("clock: {} is {}\n", cell(&node["name"]), clock_off(ahead));
+                    remarks.borrow_mut().insert(line);
+                }
                 with_reason(node)
             };
             nodes.print(client, format, &NODES, row).await?;
-            print(&conflicts.into_inner().into_iter().collect::<String>())?;
+            print(&remarks.into_inner().into_iter().collect::<String>())?;
             status::warn_if_read_only(client).await;
             Ok(())
         }
@@ -300,13 +305,17 @@ pub async fn run(verb: NodeVerb, client: &mut Client, format: Format) -> Result<
     }
 }
 
-/// For eyes: a node of which two agents run, with where they are; one whose disk is full, with which.
+/// For eyes: a node of which two agents run, with where they are; one whose disk is full, with which; a clock that is off.
 fn with_reason(mut node: Value) -> Value {
     if node["state"] == "conflict" {
         let addresses = node["conflict"].as_array().into_iter().flatten().filter_map(Value::as_str);
         node["state"] = json!(format!("conflict: {}", addresses.collect::<Vec<_>>().join(", ")));
     } else if node["state"] == "disk_full" {
         node["state"] = json!(format!("disk full: {}", cell(&node["state_reason"])));
+    }
+    let ahead = node.as_object_mut().and_then(|node| node.remove("clock_off_s"));
+    if let Some(ahead) = ahead.as_ref().and_then(Value::as_i64) {
+        node["clock"] = json!(clock_off(ahead));
     }
     node
 }

@@ -20,6 +20,7 @@ mod by_name;
 mod cancel;
 mod check;
 mod claim;
+mod clock;
 mod clones;
 mod content;
 mod correct;

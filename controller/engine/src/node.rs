@@ -53,6 +53,8 @@ pub(crate) struct Node {
     pub queue: VecDeque<Slot>,
     /// Its agent has no room to record jobs, and why.
     pub disk_full: Option<Box<str>>,
+    /// Seconds that its clock is ahead of ours, where that is more than a little.
+    pub clock_off: Option<i64>,
     /// Rows that wait for room there, and have left the queue.
     pub no_room: VecDeque<Slot>,
     /// Rows that are looked at when it is back: a correction or a restart of them is owed.
@@ -96,6 +98,7 @@ impl Node {
             sent: BTreeSet::new(),
             queue: VecDeque::new(),
             disk_full: None,
+            clock_off: None,
             no_room: VecDeque::new(),
             put_off: BTreeSet::new(),
             ledger: 0,

@@ -43,6 +43,9 @@ pub struct NodeView {
     /// Where the agents connect from, if two with its identity are running.
     #[serde(default)]
     pub conflict: Vec<String>,
+    /// Seconds that its clock is ahead of the controller's, negative behind; null if that is little, not known, or it is away.
+    #[serde(default)]
+    pub clock_off_s: Option<i64>,
     /// Rows on it, lost ones not counted.
     pub resources: u64,
     /// Of them, those that were not as desired, or not there, when they were looked at last.
@@ -176,6 +179,7 @@ impl Engine {
             agent_version: joined.map(|joined| joined.agent_version.clone()).unwrap_or_default(),
             last_seen: None,
             conflict,
+            clock_off_s: node.clock_off.filter(|_| node.ready),
             silent: node.connection.map(|_| self.now.0.saturating_sub(node.heard.0)),
             resources: (node.rows.len() as u64).saturating_sub(lost_total),
             drifted: drifted.get(&key).copied().unwrap_or_default(),

@@ -102,6 +102,7 @@ impl Engine {
             Up::Flow(message) => self.flow_up(key, message),
             Up::Ports(devices) => self.ports_told(key, devices),
             Up::DiskFull(full) => self.disk_told(key, full),
+            Up::Clock { ahead, .. } => self.clock_told(key, ahead),
         }
     }
 
@@ -116,6 +117,9 @@ impl Engine {
         node.ready = true;
         // Said anew after the welcome; an older agent may have taken the place of this one.
         node.tells_jobs = false;
+        if hello.instance.is_none() {
+            node.clock_off = None; // an older agent does not say
+        }
         // Said again after the welcome.
         self.has_room(key);
         let node = &mut self.nodes[key];

@@ -122,6 +122,14 @@ pub enum Up {
     /// The agent's disk has no room for what it records, and why; none: there is room again. After each [`Welcome`] for
     /// which that is so, and when it changes. Never acknowledged. Jobs that free room are taken meanwhile, as far as may be.
     DiskFull(Option<String>),
+    /// What the clock of the agent's server shows: after each [`Hello`], when the clock was set, and each hour. Never
+    /// acknowledged; older agents do not say.
+    Clock {
+        /// Seconds since 1970.
+        unix: u64,
+        /// Seconds that it is ahead of the controller's clock, as the controller's link sees it: no agent says that.
+        ahead: i64,
+    },
 }
 
 /// Between two accounts of all jobs.

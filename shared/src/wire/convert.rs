@@ -158,6 +158,7 @@ impl From<&Up> for v1::Up {
             Up::Ports(devices) => v1::Up::Ports(devices.iter().map(topology::device_out).collect()),
             Up::Jobs(states) => v1::Up::Jobs(states.iter().map(jobs::state_out).collect()),
             Up::DiskFull(full) => v1::Up::DiskFull(full.as_deref().map(reason_out)),
+            Up::Clock { unix, ahead: _ } => v1::Up::Clock { unix: *unix },
         }
     }
 }
@@ -209,6 +210,7 @@ impl Bounded for v1::Up {
                 at_most("reason", full.as_ref().map_or(0, String::len), REASON_MAX)?;
                 Up::DiskFull(full)
             }
+            v1::Up::Clock { unix } => Up::Clock { unix, ahead: 0 },
         })
     }
 }

@@ -218,6 +218,7 @@ fn ups() -> Vec<Up> {
     .chain([hello(Some(5), epoch(None)), hello(Some(5), epoch(Some(300)))])
     .chain([report(Outcome::NoRoom { reason: "full".into() })])
     .chain([Up::DiskFull(Some("full".into())), Up::DiskFull(None)])
+    .chain([Up::Clock { unix: 1_732_369_352, ahead: 0 }])
     .collect()
 }
 

@@ -221,6 +221,9 @@ mod types {
             ledger: [u8; 16],
         },
         DiskFull(Option<String>),
+        Clock {
+            unix: u64,
+        },
     }
 
     #[derive(Serialize, Deserialize)]

@@ -24,6 +24,25 @@ fn nodes_and_resources_are_acted_on() {
         let (code, stdout, _) = outcome(muster(arguments).args(["--url", &controller.url()]));
         assert_eq!((code, stdout.matches(told).count()), (Some(0), 1), "{stdout}");
     }
+    let mut late = node.clone();
+    late["clock_off_s"] = json!(-7500);
+    for (arguments, answer, wanted) in [
+        (
+            "node list",
+            json!([late]),
+            "\nclock: web-1 is 2 h 5 min behind the controller's clock: set the one",
+        ),
+        (
+            "node show web-1",
+            late.clone(),
+            "clock          2 h 5 min behind the controller's clock: set the one",
+        ),
+        ("node list -o json", json!([late]), "\"clock_off_s\": -7500"),
+    ] {
+        let controller = Controller::with(vec![Act::Answer(200, answer), Act::Answer(200, json!({}))]);
+        let (code, stdout, _) = outcome(muster(arguments).args(["--url", &controller.url()]));
+        assert!(code == Some(0) && stdout.contains(wanted), "{stdout}");
+    }
     let mut gone = node.clone();
     (gone["state"], gone["lost"], gone["lost_total"]) = (json!("lost"), lost.clone(), json!(2));
     let row = json!({"name": "motd"});

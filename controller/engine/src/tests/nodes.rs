@@ -36,6 +36,34 @@ fn a_node_is_silent_since_it_was_last_heard_and_that_is_not_written() {
 }
 
 #[test]
+fn a_clock_that_is_off_is_named() {
+    let mut bed = Bed::new(1);
+    bed.create(template("a: x=1")).unwrap();
+    bed.idle();
+    // How far it is ahead, what is shown then, and what is told of it.
+    for (ahead, shown, told) in [
+        (300, None, None),
+        (7500, Some(7500), Some("its clock is 2 h 5 min ahead of the controller's clock: set the one")),
+        (7600, Some(7600), None),
+        (0, None, Some("its clock is right again")),
+        (-300, None, None),
+        (-90_000, Some(-90_000), Some("its clock is 1 d 1 h behind the controller's clock: set the one")),
+        (90_000, Some(90_000), Some("its clock is 1 d 1 h ahead of the controller's clock")),
+        (i64::MIN, Some(i64::MIN), Some("behind the controller's clock")),
+    ] {
+        let before = bed.tables.reasons.len();
+        bed.receive(&node(0), Up::Clock { unix: 0, ahead });
+        assert_eq!(bed.engine.node_views().remove(0).clock_off_s, shown, "{ahead}");
+        let events = &bed.tables.reasons[before..];
+        assert_eq!(events.len(), usize::from(told.is_some()), "{ahead}: {events:?}");
+        assert!(told.is_none_or(|told| events[0].contains(told)), "{ahead}: {events:?}");
+    }
+    assert_eq!(bed.warnings.len(), 4, "{:?}", bed.warnings);
+    bed.disconnect(&node(0));
+    assert_eq!(bed.engine.node_views().remove(0).clock_off_s, None, "nobody knows");
+}
+
+#[test]
 fn labels_are_set_and_removed_and_bounded() {
     let mut bed = Bed::new(1);
     label(&mut bed, &[("role", Some("web")), ("zone", Some("a"))]).unwrap();

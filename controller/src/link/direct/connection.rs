@@ -10,6 +10,7 @@ use muster_shared::model::{Down, Up};
 use muster_shared::wire::{self, MESSAGE_MAX};
 use muster_shared::{NodeId, join, topic};
 use rumqttc::v5::mqttbytes::v5::{ConnAck, ConnAckProperties, ConnectReturnCode, Packet};
+use time::OffsetDateTime;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::server::TlsStream;
@@ -327,6 +328,19 @@ fn log(shared: &Shared, remote: IpAddr, node: Option<&NodeId>, refusal: &Refusal
     }
 }
 
+/// What no agent says: where it connects from, and how its clock stands to ours.
+fn seen(message: &mut Up, remote: IpAddr, now: i64) {
+    match message {
+        Up::Hello(hello) => hello.address = Some(remote),
+        Up::Clock { unix, ahead } => *ahead = i64::try_from(*unix).unwrap_or(i64::MAX).saturating_sub(now),
+        _ => {}
+    }
+}
+
+fn unix() -> i64 {
+    OffsetDateTime::now_utc().unix_timestamp()
+}
+
 /// Opens what a node says and hands it to the driver.
 struct NodeInbox {
     shared: Arc<Shared>,
@@ -338,11 +352,7 @@ impl Inbox for NodeInbox {
     fn receive(&mut self, payload: Bytes) -> Result<Option<Pending>, Refusal> {
         let mut messages = wire::unpack::<Up>(&self.peer.seal, &payload)
             .map_err(|error| Refusal::new(Reason::PayloadFormatInvalid, error.to_string()))?;
-        for message in &mut messages {
-            if let Up::Hello(hello) = message {
-                hello.address = Some(self.remote);
-            }
-        }
+        messages.iter_mut().for_each(|message| seen(message, self.remote, unix()));
         let messages = self.answer_challenges(messages);
         if messages.is_empty() {
             return Ok(None);
@@ -382,5 +392,26 @@ impl NodeInbox {
             }
         }
         left
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_link_compares_clocks() {
+        let now = 1_732_369_352;
+        for (unix, wanted) in [
+            (now, 0),
+            (now + 7500, 7500),
+            (now - 60, -60),
+            (0, -1_732_369_352),
+            (u64::MAX, i64::MAX - 1_732_369_352),
+        ] {
+            let mut message = Up::Clock { unix, ahead: 5 };
+            seen(&mut message, IpAddr::from([10, 0, 0, 1]), 1_732_369_352);
+            assert_eq!(message, Up::Clock { unix, ahead: wanted });
+        }
     }
 }

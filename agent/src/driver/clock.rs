@@ -1,0 +1,75 @@
+//! What this server's clock shows: told after each greeting, when the clock was set, and each hour.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use muster_shared::MonoTime;
+use muster_shared::model::Up;
+
+/// A clock that moved so much against the monotonic one was set, or the server slept.
+const SET: Duration = Duration::from_secs(10);
+const EVERY: Duration = Duration::from_secs(3600);
+
+/// What was told last.
+#[derive(Debug, Default)]
+pub struct Clock(Option<(MonoTime, Duration)>);
+
+/// The time of day, since 1970.
+pub fn wall() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+impl Clock {
+    /// What goes along with this message, if it is time.
+    pub fn beside(&mut self, said: &Up, now: MonoTime, wall: Duration) -> Option<Up> {
+        let is_due = match said {
+            Up::Hello(_) => true,
+            Up::Heartbeat { .. } => self.0.is_none_or(|(at, told)| {
+                let passed = now.since(at);
+                passed >= EVERY || wall.abs_diff(told + passed) >= SET
+            }),
+            _ => false,
+        };
+        is_due.then(|| {
+            self.0 = Some((now, wall));
+            Up::Clock { unix: wall.as_secs(), ahead: 0 }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::Epoch;
+    use muster_shared::model::Hello;
+
+    use super::*;
+
+    #[test]
+    fn is_told_with_a_greeting_when_it_was_set_and_each_hour() {
+        let hello = Up::Hello(Hello {
+            boot_id: 1,
+            instance: Some(2),
+            address: None,
+            agent_version: "1".into(),
+            epoch: Epoch(1).into(),
+            ledger: 0,
+        });
+        let heartbeat = Up::Heartbeat { drift: Some(0) };
+        let mut clock = Clock::default();
+        // What is said when, what the clock shows then, and whether that is told.
+        for (said, now, wall, is_told) in [
+            (&heartbeat, 0, 1000, true),
+            (&hello, 1, 1001, true),
+            (&Up::Jobs(Vec::new()), 2, 5000, false),
+            (&heartbeat, 60, 1060, false),
+            (&heartbeat, 61, 1070, false),
+            (&heartbeat, 120, 1131, true),
+            (&heartbeat, 121, 900, true),
+            (&heartbeat, 180, 959, false),
+            (&heartbeat, 3721, 4500, true),
+        ] {
+            let now = MonoTime(Duration::from_secs(now));
+            let told = clock.beside(said, now, Duration::from_secs(wall));
+            assert_eq!(told, is_told.then_some(Up::Clock { unix: wall, ahead: 0 }), "{said:?} at {now:?}");
+        }
+    }
+}

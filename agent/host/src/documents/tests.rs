@@ -70,6 +70,20 @@ async fn what_cannot_be_written_is_said_without_its_content_and_changes_nothing(
     assert!(!dir.path().join("a").exists());
 }
 
+/// A user's directory, which they could replace by a link to one of root's.
+#[tokio::test]
+async fn a_json_file_below_a_users_directory_is_refused_by_its_name() {
+    let (dir, documents) = documents();
+    let theirs = dir.path().join("theirs");
+    fs::create_dir(&theirs).unwrap();
+    std::os::unix::fs::chown(&theirs, Some(65534), Some(65534)).unwrap();
+    for name in ["theirs/app.json", "theirs/made/app.json"] {
+        let error = documents.write(RESOURCE, &config(&dir, &[(name, "1")])).await.unwrap_err().to_string();
+        assert!(error.contains(&format!("(chown root {}", theirs.display())), "{error}");
+    }
+    assert_eq!(fs::read_dir(&theirs).unwrap().count(), 0, "not even a directory is made");
+}
+
 #[tokio::test]
 async fn an_applied_document_is_private_and_goes_with_its_resource() {
     let (dir, documents) = documents();

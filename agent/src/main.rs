@@ -136,6 +136,9 @@ fn read_settings(cli: &Cli) -> anyhow::Result<Settings> {
     if let Some(state_dir) = &cli.state_dir {
         settings.agent.state_dir.clone_from(state_dir);
     }
+    // Commands run beside the agent, in other directories than it, and find their records all the same.
+    let given = &settings.agent.state_dir;
+    settings.agent.state_dir = std::path::absolute(given).context("the state directory has no name")?;
     Ok(settings)
 }
 
@@ -360,4 +363,16 @@ fn fqdn() -> anyhow::Result<String> {
         hosts.lines().filter(|line| !line.trim_start().starts_with('#')).flat_map(str::split_whitespace);
     let found = words.into_iter().find(|word| word.starts_with(&prefix)).map(str::to_owned);
     Ok(found.unwrap_or(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_directory_beside_the_agent_is_found_from_elsewhere() {
+        let cli = cli::parse(["--state-dir", "state"].map(Into::into)).unwrap();
+        let settings = read_settings(&cli).unwrap();
+        assert_eq!(settings.agent.state_dir, std::env::current_dir().unwrap().join("state"));
+    }
 }

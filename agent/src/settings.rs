@@ -127,7 +127,9 @@ impl Settings {
             .build()
             .context("cannot read the configuration")?
             .try_deserialize()
-            .context("the configuration is wrong")?;
+            .with_context(|| {
+                format!("{}: the configuration is wrong", file.unwrap_or(Path::new(DEFAULT_FILE)).display())
+            })?;
         settings.level()?;
         let most = crate::cli::CONFIRM_WITHIN_MAX;
         if !(1..=most).contains(&settings.agent.confirm_timeout.into()) {

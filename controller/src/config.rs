@@ -170,7 +170,9 @@ impl Settings {
             .build()
             .context("cannot read the configuration")?
             .try_deserialize()
-            .context("the configuration is wrong")?;
+            .with_context(|| {
+                format!("{}: the configuration is wrong", file.unwrap_or(Path::new(DEFAULT_FILE)).display())
+            })?;
         settings.check()?;
         Ok(settings)
     }
@@ -275,6 +277,7 @@ mod tests {
             ("[limits]\ndatabase_bytes = 4096\n", "limits.database_bytes"),
             ("[controller]\nlisten = \"nowhere\"\n", "listen"),
             ("[controller]\nlisten = \"nowhere\"\n", "'nowhere': want ADDRESS:PORT, such as 0.0.0.0:8883"),
+            ("[controller]\nlisten = \"nowhere\"\n", "controller.toml: the configuration is wrong: "),
             ("[log]\nformat = \"xml\"\n", "xml"),
             ("[limits\n", "controller.toml"),
         ] {

@@ -227,7 +227,7 @@ pub struct Rollback {
     /// The stack
     name: StackName,
     /// The revision to go back to (default: the last good one before this). 0 empties the stack
-    #[arg(long, value_name = "REVISION")]
+    #[arg(long, value_name = "REVISION", value_parser = revision)]
     to: Option<u32>,
     #[command(flatten)]
     wait: Wait,
@@ -353,6 +353,11 @@ pub async fn run(verb: StackVerb, client: &mut Client, format: Format) -> Result
 }
 
 /// A stack without what only a watch needs.
+/// The number of a revision.
+fn revision(text: &str) -> Result<u32, &'static str> {
+    text.parse().map_err(|_| "takes a revision's number, as 'muster stack revisions' lists them")
+}
+
 fn show(mut view: Value, format: Format) -> Result<(), Failure> {
     if let Value::Object(map) = &mut view {
         map.retain(|key, _| FIELDS.contains(&key.as_str()));

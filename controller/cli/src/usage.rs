@@ -46,6 +46,10 @@ fn improve(error: &mut Error, arguments: &[String]) {
         error.remove(ContextKind::SuggestedArg);
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(*instead)]));
     }
+    // All that there is stands above it.
+    if text_of_argument(error).is_some_and(|wrong| wrong.starts_with("--output ")) {
+        error.remove(ContextKind::SuggestedValue);
+    }
     // What the environment gives looks as if it had to be given.
     if let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) {
         let plain = usage.to_string();
@@ -114,6 +118,21 @@ mod tests {
         let said = said("stack update web --dry-run");
         assert!(said.contains("tip: 'muster stack preview' shows what would change"), "{said}");
         assert!(!said.contains("to pass"), "{said}");
+    }
+
+    #[test]
+    fn all_forms_of_output_are_listed_and_none_is_guessed() {
+        let said = said("node list -o xml");
+        assert!(
+            said.contains("invalid value 'xml'") && said.contains("[possible values: table, json, yaml]")
+        );
+        assert!(!said.contains("similar"), "{said}");
+    }
+
+    #[test]
+    fn a_revision_is_a_number() {
+        let said = said("stack rollback web --to last");
+        assert!(said.contains("takes a revision's number, as 'muster stack revisions' lists them"), "{said}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::digest;
 use crate::environment::Environment;
-use crate::error::{Errors, Path, Place, Sink, cut, suggestion};
+use crate::error::{Error, Errors, Path, Place, Sink, cut, suggestion};
 use crate::parameter::ParameterDef;
 use crate::render::RenderError;
 use crate::secrets::{MASK, Secrets};
@@ -93,8 +93,16 @@ impl Template {
         let mut bound = Vec::with_capacity(self.parameters.len());
         for definition in &self.parameters {
             let before = path.key(&definition.name);
-            let value = match given.get(&*definition.name) {
-                Some(given) => definition.take(given),
+            let value = match given.get(&*definition.name).map(|given| definition.take(given)) {
+                Some(Err(message)) => {
+                    // What was given is wrong, not the template; its place says what is asked for.
+                    let given = format!("-P {}", cut(&definition.name));
+                    let message = format!("{message} ({}:{})", self.file, definition.at);
+                    errors.take(Error::new(&given, Place::default(), "", &message));
+                    path.leave(before);
+                    continue;
+                }
+                Some(given) => given,
                 None => match (environment.of_parameter(definition), &definition.default) {
                     (Some(Ok(value)), _) => Ok(value),
                     (Some(Err(error)), _) => {

@@ -147,7 +147,7 @@ fn binding_names_what_is_missing_and_what_is_unknown() {
         "t.yaml: parameters: unknown parameter 'greting'; did you mean 'greeting'?\n\
          t.yaml:3:3: parameters.greeting: this parameter must be given, for it has no default: -P greeting=VALUE, or in an \
          environment (-e FILE)\n\
-         t.yaml:5:3: parameters.count: want a number, got text"
+         -P count: want a number, got text (t.yaml:5:3)"
     );
     let given = BTreeMap::from([("greeting".to_owned(), json!("hi")), ("count".to_owned(), json!("3"))]);
     let parameters = template.bind(&given).unwrap();

@@ -16,7 +16,8 @@ fn refusal(kind: &str, rest: &str, value: Value) -> Option<String> {
     let template = read(kind, rest).unwrap();
     let given = BTreeMap::from([("p".to_owned(), value)]);
     let error = template.bind(&given).err()?.to_string();
-    Some(error.strip_prefix("t:3:3: parameters.p: ").expect("the parameter's place").to_owned())
+    let error = error.strip_prefix("-P p: ").expect("what was given");
+    Some(error.strip_suffix(" (t:3:3)").expect("the parameter's place").to_owned())
 }
 
 fn check(kind: &str, constraint: &str, rows: &[(Value, &str)]) {

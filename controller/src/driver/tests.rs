@@ -126,7 +126,10 @@ fn create(value: u32) -> Request {
 impl Bench {
     /// With one node, which is there.
     fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        Self::at(tempfile::tempdir().unwrap())
+    }
+
+    fn at(dir: tempfile::TempDir) -> Self {
         let (log, sent, broken) = (Log::default(), Arc::default(), Arc::default());
         let sqlite = Sqlite::open(&dir.path().join("muster.db"), &dir.path().join("secrets.key")).unwrap();
         let disk = Disk { sqlite, broken: Arc::clone(&broken), log: Arc::clone(&log) };
@@ -583,6 +586,38 @@ fn a_removed_node_is_sent_away_once_that_is_durable_and_what_it_had_is_known_aft
     bench.connect();
     let down = bench.job();
     assert_eq!((down.resource, down.action), (key.resource, muster_shared::model::Action::Delete));
+}
+
+#[test]
+fn a_clock_that_is_set_ends_no_wait() {
+    const YEAR: i64 = 365 * 86_400;
+    let dir = tempfile::tempdir().unwrap();
+    drop(Sqlite::open(&dir.path().join("muster.db"), &dir.path().join("secrets.key")).unwrap());
+    let db = rusqlite::Connection::open(dir.path().join("muster.db")).unwrap();
+    let select = "SELECT value FROM meta WHERE key = 'steady'";
+    let kept: String = db.query_row(select, [], |row| row.get(0)).unwrap();
+    // As after a boot with a clock a year ahead, which was set right since.
+    let (boot, booted) = kept.split_once(' ').unwrap();
+    let kept = format!("{boot} {}", booted.parse::<i64>().unwrap() + YEAR);
+    db.execute("UPDATE meta SET value = ?1 WHERE key = 'steady'", [kept]).unwrap();
+    let mut bench = Bench::at(dir);
+    let template = "heat_template_version: 2018-08-31
+resources:
+  h: {type: OS::Heat::WaitConditionHandle}
+  w: {type: OS::Heat::WaitCondition, properties: {handle: {get_resource: h}, timeout: 40000}}
+";
+    let text = SourceText { name: "t".into(), template: template.into(), ..SourceText::default() };
+    let source = Source::parse(text).unwrap();
+    bench.turn(Request::Create { name: name(), source, options: Options::default() }).unwrap();
+    let select = "SELECT waits_since FROM resources WHERE name = 'w'";
+    let since: i64 = db.query_row(select, [], |row| row.get(0)).unwrap();
+    let clock = time::OffsetDateTime::now_utc().unix_timestamp();
+    assert!((since - clock - YEAR).abs() < 600, "{since}, and the clock shows {clock}");
+    bench.driver.turns.reload(MonoTime::default()).unwrap();
+    let _ = bench.turn(Request::RevokeToken { id: [9; 8] });
+    let rows = bench.driver.turns.engine().resource_views(&name(), false).unwrap();
+    let row = rows.iter().find(|row| row.name == "w").unwrap();
+    assert!(row.phase == "signals" && row.phase_seconds < 600, "{row:?}");
 }
 
 #[test]

@@ -24,7 +24,7 @@ use super::{Store as _, StoreError};
 
 pub(super) fn load(store: &mut Sqlite) -> Result<Snapshot, StoreError> {
     let mut snapshot = Snapshot::default();
-    let key = store.key();
+    let (key, now) = (store.key(), store.steady.now());
     let mut stacks = Vec::new();
     let mut aside = Aside::default();
     {
@@ -44,7 +44,7 @@ pub(super) fn load(store: &mut Sqlite) -> Result<Snapshot, StoreError> {
         let mut select = db.prepare(RESOURCES)?;
         let mut rows = select.query([])?;
         while let Some(row) = rows.next()? {
-            match resource(row, &key) {
+            match resource(row, &key, now) {
                 Ok(resource) if aside.stacks.contains(&resource.stack) => {}
                 Ok(resource) => snapshot.resources.push(resource),
                 Err(error) => aside.resource(row, &error),
@@ -256,7 +256,7 @@ const RESOURCES: &str = "SELECT id, spec, physical_id, stack_id, name, type, nod
     held_epoch, held_number, epoch, number, attempt, in_flight, retry_count, observed_ready, attributes, observed,
     unhealthy, hook, hooks_cleared, causes, waits_since, corrections, drift_policy FROM resources ORDER BY id";
 
-fn resource(row: &Row<'_>, key: &DataKey) -> rusqlite::Result<ResourceRecord> {
+fn resource(row: &Row<'_>, key: &DataKey, now: i64) -> rusqlite::Result<ResourceRecord> {
     let mut columns = Columns { row, at: 0 };
     let c = &mut columns;
     let spec = |bytes: &[u8]| match bytes.split_first() {
@@ -318,21 +318,20 @@ fn resource(row: &Row<'_>, key: &DataKey) -> rusqlite::Result<ResourceRecord> {
             hook: c.parsed(Hook::from_name)?,
             hooks_cleared: c.next()?,
             causes: c.json()?,
-            waited: c.next::<Option<i64>>()?.map(since),
-            corrections: c.parsed(corrections)?,
+            waited: c.next::<Option<i64>>()?.map(|began| since(now, began)),
+            corrections: c.parsed(|text| corrections(text, now))?,
         },
         drift_policy: c.parsed(DriftPolicy::from_name)?,
     })
 }
 
-fn corrections(text: &str) -> Option<Corrections> {
+fn corrections(text: &str, now: i64) -> Option<Corrections> {
     let (count, last, lasted, under_way, open) = serde_json::from_str::<(_, _, u64, _, _)>(text).ok()?;
-    Some(Corrections { count, ago: since(last), lasted: Duration::from_secs(lasted), under_way, open })
+    Some(Corrections { count, ago: since(now, last), lasted: Duration::from_secs(lasted), under_way, open })
 }
 
-/// How long ago that was by the clock; nothing, if the clock was set back behind it.
-fn since(began: i64) -> Duration {
-    let now = time::OffsetDateTime::now_utc().unix_timestamp();
+/// How long ago that was; nothing, if it lies ahead.
+fn since(now: i64, began: i64) -> Duration {
     Duration::from_secs(u64::try_from(now.saturating_sub(began)).unwrap_or(0))
 }
 

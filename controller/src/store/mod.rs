@@ -15,6 +15,7 @@ mod name;
 mod read;
 mod sealed;
 mod sqlite;
+mod steady;
 mod text;
 
 pub use bounds::Bounds;

@@ -19,6 +19,7 @@ use super::key::{DataKey, KeyFile};
 use super::sealed::{
     ATTRIBUTES, ENVIRONMENTS, FILES, HIDDEN_DIGESTS, OUTPUTS, PARAMETERS, SPEC, SealedText, TEMPLATE,
 };
+use super::steady::Steady;
 use super::{Bounds, Failure, Store, StoreError, name};
 
 /// Each brings the database to the next version; `user_version` counts those that were applied.
@@ -59,6 +60,7 @@ pub struct Sqlite {
     pub(super) db: Connection,
     pub(super) key: DataKey,
     pub(super) bounds: Bounds,
+    pub(super) steady: Steady,
     /// Bytes of the last commit, if there was no room for it.
     pub(super) wants: u64,
 }
@@ -74,7 +76,7 @@ impl Sqlite {
         let made =
             std::fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
         made.map_err(|error| StoreError::Format(format!("{} cannot be opened: {error}", path.display())))?;
-        let db = Connection::open(path)?;
+        let mut db = Connection::open(path)?;
         db.busy_timeout(BUSY_WAIT)?;
         db.pragma_update(None, "journal_mode", "WAL")?;
         db.pragma_update(None, "synchronous", "FULL")?;
@@ -88,8 +90,9 @@ impl Sqlite {
             return Err(StoreError::Format("the database does not say which key it is sealed with".into()));
         }
         let key = KeyFile::at(key_file).open(sealed_with)?;
-        let mut store = Self { db, key, bounds: Bounds::default(), wants: 0 };
-        store.migrate(version)?;
+        migrate(&mut db, &key, version)?;
+        let steady = Steady::open(&db)?;
+        let mut store = Self { db, key, bounds: Bounds::default(), steady, wants: 0 };
         if let Err(error) = store.scrub() {
             tracing::warn!(%error, "what was deleted still lies in the database's file; it is tried again at the next start");
         }
@@ -101,32 +104,12 @@ impl Sqlite {
         self.key.clone()
     }
 
-    fn migrate(&mut self, version: usize) -> Result<(), StoreError> {
-        if version == SCHEMAS.len() {
-            return Ok(());
-        }
-        let transaction = self.db.transaction()?;
-        for (number, schema) in (1..).zip(SCHEMAS).skip(version) {
-            transaction.execute_batch(schema)?;
-            if number == SEALED_FROM {
-                to_version_5(&transaction, &self.key)?;
-            }
-            if number == FLOWS_SEALED_FROM {
-                super::flow::seal_hidden(&transaction, &self.key)?;
-            }
-        }
-        let newest = i64::try_from(SCHEMAS.len()).unwrap_or(i64::MAX);
-        transaction.pragma_update(None, "user_version", newest)?;
-        transaction.commit()?;
-        Ok(())
-    }
-
     fn write(
         &mut self,
         changes: &mut dyn Iterator<Item = Change>,
         seen: &[NodeId],
     ) -> Result<(), StoreError> {
-        let (now, bounds) = (now(), self.bounds);
+        let (now, bounds, steady) = (now(), self.bounds, self.steady.now());
         // First of all: a database that is busy takes nothing of the changes.
         let transaction = self.db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
         let mut bytes = 0;
@@ -135,9 +118,10 @@ impl Sqlite {
         for change in changes {
             bytes += name::weight(&change);
             if written.is_ok() {
-                written = apply(&transaction, &self.key, &change, &now, &bounds).map_err(|source| {
-                    StoreError::Change { change: name::name(&change), source: Box::new(source) }
-                });
+                written =
+                    apply(&transaction, &self.key, &change, (&now, steady), &bounds).map_err(|source| {
+                        StoreError::Change { change: name::name(&change), source: Box::new(source) }
+                    });
             }
         }
         let written = written.and_then(|()| {
@@ -156,6 +140,26 @@ impl Sqlite {
     pub(super) fn db(&self) -> &Connection {
         &self.db
     }
+}
+
+fn migrate(db: &mut Connection, key: &DataKey, version: usize) -> Result<(), StoreError> {
+    if version == SCHEMAS.len() {
+        return Ok(());
+    }
+    let transaction = db.transaction()?;
+    for (number, schema) in (1..).zip(SCHEMAS).skip(version) {
+        transaction.execute_batch(schema)?;
+        if number == SEALED_FROM {
+            to_version_5(&transaction, key)?;
+        }
+        if number == FLOWS_SEALED_FROM {
+            super::flow::seal_hidden(&transaction, key)?;
+        }
+    }
+    let newest = i64::try_from(SCHEMAS.len()).unwrap_or(i64::MAX);
+    transaction.pragma_update(None, "user_version", newest)?;
+    transaction.commit()?;
+    Ok(())
 }
 
 impl Store for Sqlite {
@@ -214,9 +218,8 @@ pub(super) fn json<T: serde::Serialize>(value: &T) -> String {
     serde_json::to_string(value).expect("plain maps, lists and strings")
 }
 
-/// When what has gone on for so long began, by the clock: that goes on while no controller runs.
-fn began(waited: Duration) -> i64 {
-    let now = time::OffsetDateTime::now_utc().unix_timestamp();
+/// When what has gone on for so long began.
+fn began(now: i64, waited: Duration) -> i64 {
     now.saturating_sub(i64::try_from(waited.as_secs()).unwrap_or(i64::MAX))
 }
 
@@ -232,11 +235,12 @@ pub(crate) fn rfc3339(time: time::OffsetDateTime) -> String {
     time.format(&format).expect("a year of four digits")
 }
 
+/// The time is the clock's for eyes, and the [`Steady`] one.
 fn apply(
     db: &Transaction<'_>,
     key: &DataKey,
     change: &Change,
-    now: &str,
+    (now, steady): (&str, i64),
     bounds: &Bounds,
 ) -> Result<(), StoreError> {
     match change {
@@ -258,8 +262,8 @@ fn apply(
                 AND number NOT IN (SELECT value FROM json_each(?3))";
             db.prepare_cached(older)?.execute(params![int(*stack), below, json(but)])?;
         }
-        Change::Resource(resource) => put_resource(db, key, resource)?,
-        Change::Progress(progress) => put_progress(db, key, progress)?,
+        Change::Resource(resource) => put_resource(db, key, resource, steady)?,
+        Change::Progress(progress) => put_progress(db, key, progress, steady)?,
         Change::ResourceRemoved(id) => {
             db.prepare_cached("DELETE FROM resources WHERE id = ?1")?.execute([int(*id)])?;
             db.prepare_cached("DELETE FROM graph WHERE needed_by = ?1")?.execute([int(*id)])?;
@@ -444,7 +448,12 @@ fn sealed_spec(key: &DataKey, r: &ResourceRecord) -> Result<Option<Vec<u8>>, Sto
     Ok(Some(key.seal(&SPEC.place(&[int(r.id)]), &plain)?))
 }
 
-fn put_resource(db: &Transaction<'_>, key: &DataKey, r: &ResourceRecord) -> Result<(), StoreError> {
+fn put_resource(
+    db: &Transaction<'_>,
+    key: &DataKey,
+    r: &ResourceRecord,
+    steady: i64,
+) -> Result<(), StoreError> {
     let p = &r.progress;
     let spec = sealed_spec(key, r)?;
     let mut physical = [0; uuid::fmt::Hyphenated::LENGTH];
@@ -487,14 +496,19 @@ fn put_resource(db: &Transaction<'_>, key: &DataKey, r: &ResourceRecord) -> Resu
         p.hook.map(Hook::as_str),
         p.hooks_cleared,
         (!p.causes.is_empty()).then(|| json(&p.causes)),
-        p.waited.map(began),
+        p.waited.map(|waited| began(steady, waited)),
         r.drift_policy.map(DriftPolicy::as_str),
-        p.corrections.as_ref().map(corrections_out),
+        p.corrections.as_ref().map(|corrections| corrections_out(corrections, steady)),
     ])?;
     Ok(())
 }
 
-fn put_progress(db: &Transaction<'_>, key: &DataKey, p: &ProgressRecord) -> Result<(), StoreError> {
+fn put_progress(
+    db: &Transaction<'_>,
+    key: &DataKey,
+    p: &ProgressRecord,
+    steady: i64,
+) -> Result<(), StoreError> {
     db.prepare_cached(
         "UPDATE resources SET action = ?2, status = ?3, status_reason = ?4, applied = ?5, held_epoch = ?6,
              held_number = ?7, epoch = ?8, number = ?9, attempt = ?10, in_flight = ?11, retry_count = ?12,
@@ -523,15 +537,14 @@ fn put_progress(db: &Transaction<'_>, key: &DataKey, p: &ProgressRecord) -> Resu
         p.hook.map(Hook::as_str),
         p.hooks_cleared,
         (!p.causes.is_empty()).then(|| json(&p.causes)),
-        p.waited.map(began),
-        p.corrections.as_ref().map(corrections_out),
+        p.waited.map(|waited| began(steady, waited)),
+        p.corrections.as_ref().map(|corrections| corrections_out(corrections, steady)),
     ])?;
     Ok(())
 }
 
-/// The last by the clock: that goes on while no controller runs.
-fn corrections_out(c: &Corrections) -> String {
-    json(&(c.count, began(c.ago), c.lasted.as_secs(), c.under_way, c.open))
+fn corrections_out(c: &Corrections, steady: i64) -> String {
+    json(&(c.count, began(steady, c.ago), c.lasted.as_secs(), c.under_way, c.open))
 }
 
 fn put_event(

@@ -1,0 +1,117 @@
+//! Time for what goes on while no controller runs: waits, and how long a correction ago was.
+//!
+//! It is seconds since 1970 by the clock when the database is first opened after a boot of the machine. From then on it
+//! goes by the time that the machine is up: a clock that is set ends no wait, and closes no breaker. After a boot, and on
+//! another machine, the clock counts again.
+
+use std::fs;
+
+use rusqlite::{Connection, OptionalExtension as _, params};
+use time::OffsetDateTime;
+
+/// What the machine says of time.
+struct Machine {
+    /// Differs after each boot.
+    boot: String,
+    /// Seconds since that.
+    up: i64,
+    /// Seconds since 1970.
+    clock: i64,
+}
+
+/// See the module's head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Steady {
+    /// When the machine booted. None: it does not say how long it is up.
+    booted: Option<i64>,
+}
+
+impl Steady {
+    /// As the database has it for this boot, else by the clock, from now on.
+    pub fn open(db: &Connection) -> Result<Self, rusqlite::Error> {
+        let select = "SELECT value FROM meta WHERE key = 'steady'";
+        let kept: Option<String> = db.query_row(select, [], |row| row.get(0)).optional()?;
+        let Some(machine) = Machine::now() else { return Ok(Self { booted: None }) };
+        let (steady, text) = Self::of(kept.as_deref(), &machine);
+        if kept.as_ref() != Some(&text) {
+            let put = "INSERT INTO meta VALUES ('steady', ?1) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+            // A disk without room holds up no start; the next one writes it.
+            if let Err(error) = db.execute(put, params![text]) {
+                tracing::warn!(%error, "cannot write when this machine booted: a clock that is set before the next start counts");
+            }
+        }
+        Ok(steady)
+    }
+
+    /// With the text that is kept of it.
+    fn of(kept: Option<&str>, machine: &Machine) -> (Self, String) {
+        let same_boot = kept.and_then(|kept| kept.strip_prefix(&machine.boot)?.trim_start().parse().ok());
+        let booted = same_boot.unwrap_or(machine.clock.saturating_sub(machine.up));
+        (Self { booted: Some(booted) }, format!("{} {booted}", machine.boot))
+    }
+
+    /// Seconds since 1970, or nearly.
+    pub fn now(self) -> i64 {
+        let steady = self.booted.zip(up()).map(|(booted, up)| booted.saturating_add(up));
+        steady.unwrap_or_else(clock)
+    }
+}
+
+impl Machine {
+    fn now() -> Option<Self> {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        let boot = boot.trim();
+        (!boot.is_empty()).then_some(())?;
+        Some(Self { boot: boot.to_owned(), up: up()?, clock: clock() })
+    }
+}
+
+fn up() -> Option<i64> {
+    fs::read_to_string("/proc/uptime").ok()?.split('.').next()?.parse().ok()
+}
+
+fn clock() -> i64 {
+    OffsetDateTime::now_utc().unix_timestamp()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_set_moves_nothing() {
+        let machine = |boot: &str, up, clock| Machine { boot: boot.into(), up, clock };
+        // What is kept, the machine, when it booted.
+        for (kept, machine, wanted) in [
+            (None, machine("a", 100, 5000), 4900),
+            (Some("a 4900"), machine("a", 200, 5100), 4900),
+            (Some("a 4900"), machine("a", 200, 9_999_999), 4900),
+            (Some("a 4900"), machine("a", 200, 3), 4900),
+            (Some("a 4900"), machine("b", 10, 6000), 5990),
+            (Some("nonsense"), machine("a", 100, 5000), 4900),
+        ] {
+            let (steady, text) = Steady::of(kept, &machine);
+            assert_eq!(steady, Steady { booted: Some(wanted) }, "{kept:?}");
+            assert_eq!(text, format!("{} {wanted}", machine.boot));
+        }
+    }
+
+    #[test]
+    fn what_is_kept_counts_for_this_boot_alone() {
+        let db = Connection::open_in_memory().unwrap();
+        db.execute_batch("CREATE TABLE meta (key TEXT PRIMARY KEY, value)").unwrap();
+        let near = |steady: Steady| (steady.now() - clock()).abs() <= 2;
+        let first = Steady::open(&db).unwrap();
+        assert!(near(first));
+        assert_eq!(Steady::open(&db).unwrap(), first);
+        // The clock was set back by a year since.
+        let text: String = db.query_row("SELECT value FROM meta", [], |row| row.get(0)).unwrap();
+        let (boot, booted) = text.split_once(' ').unwrap();
+        let ahead = booted.parse::<i64>().unwrap() + 365 * 86_400;
+        db.execute("UPDATE meta SET value = ?1", params![format!("{boot} {ahead}")]).unwrap();
+        let steady = Steady::open(&db).unwrap();
+        assert!((steady.now() - clock() - 365 * 86_400).abs() <= 2);
+        db.execute("UPDATE meta SET value = ?1", params![format!("other {ahead}")]).unwrap();
+        assert!(near(Steady::open(&db).unwrap()), "another boot");
+    }
+}

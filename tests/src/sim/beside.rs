@@ -1,24 +1,49 @@
 //! The real database beside the tables in memory, for each tenth seed: what is committed to the one is committed to the
 //! other, and what the one gives to a controller that starts, the other gives as well.
 //!
+//! Independent changes of a commit are written in another order than the tables take them (`order.rs`), and commits fail
+//! at any of their rows (`inject.rs`): then nothing of them is there, and the driver gets the very error.
+//!
 //! Times are left out, or are whole seconds: the database counts what has waited by this machine's clock.
+
+mod inject;
+mod order;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use muster_controller::store::{Sqlite, Store as _};
+use muster_controller::store::{Sqlite, Store as _, StoreError};
 use muster_engine::Snapshot;
 use muster_engine::record::{Change, ResourceRecord};
 use tempfile::TempDir;
 
+use inject::{Injector, Wrong};
+
+use super::dice::Dice;
+use super::fault::Kind;
+use super::world::World;
+
 /// One seed in so many has it.
 const EACH: u64 = 10;
+
+/// Rows of a commit of which any may be the one that goes wrong: most commits have few, some have many.
+const ROWS: [u64; 4] = [1, 3, 10, 100];
 
 /// The database.
 pub struct Beside {
     store: Sqlite,
+    injector: Injector,
+    dice: Dice,
     _folder: TempDir,
+}
+
+/// Why a commit was not written.
+pub enum Refused {
+    /// As the run wanted it.
+    Meant(StoreError),
+    /// It should have been written.
+    Wrong(String),
 }
 
 impl Beside {
@@ -26,15 +51,60 @@ impl Beside {
     pub fn of(seed: u64) -> Option<Self> {
         seed.is_multiple_of(EACH).then(|| {
             let folder = tempfile::tempdir().expect("a folder for temporary files");
-            let store = Sqlite::open(&folder.path().join("muster.db"), &folder.path().join("key"));
-            Self { store: store.expect("a new database"), _folder: folder }
+            let path = folder.path().join("muster.db");
+            let store = Sqlite::open(&path, &folder.path().join("key")).expect("a new database");
+            let injector = Injector::new(&path).expect("triggers of our own");
+            Self { store, injector, dice: Dice::new(seed, "beside"), _folder: folder }
         })
     }
 
-    /// Writes a commit; why it cannot, if so.
-    pub fn commit(&mut self, changes: &[Change]) -> Option<String> {
-        let refused = self.store.commit(&mut changes.iter().cloned(), &[]).err()?;
-        Some(format!("the database refuses a commit: {refused}"))
+    /// The next commit goes wrong, if it has enough rows. What it is, for reports.
+    pub fn arm(&mut self) -> String {
+        let (wrong, rows) = (Wrong::any(&mut self.dice), *self.dice.pick(&ROWS));
+        let rows = 1 + self.dice.below(rows);
+        self.injector.arm(wrong, rows).expect("nobody else holds the database");
+        format!("{wrong:?} at row {rows}")
+    }
+
+    /// Nothing goes wrong any more.
+    pub fn disarm(&mut self) {
+        self.injector.disarm().expect("nobody else holds the database");
+    }
+
+    /// Another program holds the database no longer.
+    pub fn let_go(&mut self) {
+        if self.injector.armed() == Some(Wrong::Held) {
+            self.disarm();
+        }
+    }
+
+    /// If another program holds the database: what it says to a commit, of which it must take nothing.
+    pub fn held(&mut self, changes: &mut dyn Iterator<Item = Change>) -> Option<Refused> {
+        let wrong = self.injector.armed().filter(|wrong| *wrong == Wrong::Held)?;
+        let mut taken = 0;
+        let written = self.store.commit(&mut changes.inspect(|_| taken += 1), &[]);
+        self.disarm();
+        let refused = refused(written.err(), Some(wrong));
+        if taken > 0 {
+            return Some(Refused::Wrong(format!("the database is busy, and has taken {taken} changes")));
+        }
+        Some(refused.unwrap_or_else(|| Refused::Wrong("the database wrote what another holds".to_owned())))
+    }
+
+    /// Writes a commit; why it is not written, if so.
+    pub fn commit(&mut self, changes: &[Change]) -> Option<Refused> {
+        let wrong = self.injector.armed();
+        let changes = order::shuffled(changes, &mut self.dice);
+        let written = self.store.commit(&mut changes.into_iter(), &[]);
+        self.disarm();
+        refused(written.err(), wrong)
+    }
+
+    /// Whether it can be written; why not, where it should.
+    pub fn probe(&mut self) -> Option<String> {
+        self.disarm();
+        let refused = self.store.probe().err()?;
+        Some(format!("the database cannot be written, and nothing is wrong with it: {refused}"))
     }
 
     /// The first thing that it would not give as the tables do.
@@ -48,6 +118,28 @@ impl Beside {
         let [database, tables] =
             [&loaded, &tables].map(|side| side.get(key).map_or("nothing", String::as_str));
         Some(format!("of {key} the database has {database}, the tables have {tables}"))
+    }
+}
+
+fn refused(error: Option<StoreError>, wrong: Option<Wrong>) -> Option<Refused> {
+    let error = error?;
+    Some(match wrong {
+        Some(wrong) if error.failure() == wrong.failure() => Refused::Meant(error),
+        Some(wrong) => Refused::Wrong(format!("{wrong:?} is taken for {:?}: {error}", error.failure())),
+        None => Refused::Wrong(format!("the database refuses a commit: {error}")),
+    })
+}
+
+impl World {
+    /// The next commit may go wrong at one of its rows.
+    pub fn statement_fails(&mut self) {
+        let mut shared = self.shared.borrow_mut();
+        let Some(beside) = &mut shared.beside else { return };
+        if self.faults.strikes(self.now, Kind::StatementFails, "the controller") {
+            let what = beside.arm();
+            drop(shared);
+            self.note(|_| format!("FAULT {} {what}", Kind::StatementFails.name()));
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::beside::Beside;
 use super::fault::{CHAOS, Kind, Level};
 use super::world::{Event, World};
 
@@ -96,6 +97,7 @@ impl World {
             let mut shared = self.shared.borrow_mut();
             (shared.full, shared.broken, shared.held, shared.fuse) = (false, false, false, None);
             shared.mistaken = false;
+            shared.beside.iter_mut().for_each(Beside::disarm);
         }
         for machine in &mut self.machines {
             machine.cut_off_until = self.now;

@@ -9,6 +9,7 @@ use muster_engine::{Answer, Config, Limits, Refusal, Request};
 use muster_shared::model::Up;
 use muster_shared::{MonoTime, NodeId};
 
+use super::beside::Beside;
 use super::bus::told;
 use super::fault::Kind;
 use super::store::{Leaving, SimOutbox, SimStore};
@@ -170,6 +171,7 @@ impl World {
             }
         }
         self.controller_wakes_if_due();
+        self.statement_fails();
         self.controller_turns_over();
     }
 
@@ -304,7 +306,11 @@ impl World {
         if turns.is_busy() {
             return Some(Err(Refusal::Unavailable("the database is busy".to_owned())));
         }
-        self.shared.borrow_mut().held = false;
+        {
+            let mut shared = self.shared.borrow_mut();
+            shared.held = false;
+            shared.beside.iter_mut().for_each(Beside::let_go);
+        }
         let id = match turns.request(now, request) {
             Ok(id) => id,
             Err(refusal) => return Some(Err(refusal)),

@@ -49,6 +49,8 @@ pub enum Kind {
     StoreBusy,
     /// A commit is wrong in itself.
     StoreMistake,
+    /// A statement of a commit fails, in the real database beside the tables.
+    StatementFails,
     /// A commit takes seconds.
     StoreStalls,
     /// An agent ends at one of its next effects.
@@ -121,7 +123,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 48] = [
+    pub const ALL: [Self; 49] = [
         Self::MessageDelayed,
         Self::MessageTwice,
         Self::ConnectionBreaks,
@@ -136,6 +138,7 @@ impl Kind {
         Self::StoreBroken,
         Self::StoreBusy,
         Self::StoreMistake,
+        Self::StatementFails,
         Self::StoreStalls,
         Self::AgentCrash,
         Self::EndsWhileCut,
@@ -191,7 +194,7 @@ impl Kind {
             Kind::ConnectionOvertaken => 100,
             Kind::ConnectFails => 200,
             Kind::EndsWhileCut => 250,
-            Kind::StoreStalls => 5,
+            Kind::StoreStalls | Kind::StatementFails => 5,
             Kind::ContentDamaged => 60,
             Kind::CaptureFails => 20,
             Kind::JobFails => 60,

@@ -26,7 +26,7 @@ use muster_shared::{Attempt, Epoch, Generation, MonoTime, NodeId, ResourceId, St
 use muster_template::{Environment, Kind};
 
 use super::addresses::{self, Held};
-use super::beside::Beside;
+use super::beside::{Beside, Refused};
 use super::count::Counts;
 use super::drift::Sent;
 use super::fleet::Fleet;
@@ -190,6 +190,20 @@ impl Shared {
             }
         }
         !self.blown
+    }
+
+    /// The real database did not write a commit: nor do the tables.
+    fn refused(&mut self, refused: Refused) -> Result<(), StoreError> {
+        match refused {
+            Refused::Meant(error) => {
+                self.counts.add(format!("statement fails: {:?}", error.failure()));
+                Err(error)
+            }
+            Refused::Wrong(what) => {
+                self.violate(what.clone());
+                Err(no(&what))
+            }
+        }
     }
 
     /// Keeps the first one.
@@ -520,12 +534,16 @@ impl Store for SimStore {
             shared.counts.add(format!("commit fails: {:?}", error.failure()));
             return Err(error);
         }
+        if let Some(refused) = shared.beside.as_mut().and_then(|beside| beside.held(changes)) {
+            return shared.refused(refused);
+        }
         let changes: Vec<Change> = changes.collect();
         if changes.is_empty() || !shared.step() {
             return Ok(());
         }
-        let refused = shared.beside.as_mut().and_then(|beside| beside.commit(&changes));
-        refused.into_iter().for_each(|refused| shared.violate(refused));
+        if let Some(refused) = shared.beside.as_mut().and_then(|beside| beside.commit(&changes)) {
+            return shared.refused(refused);
+        }
         let mut claims = BTreeSet::new();
         let held = Held::of(&shared.tables);
         let flows = changes.iter().any(|change| matches!(change, Change::Flow(_)));
@@ -639,9 +657,13 @@ impl Store for SimStore {
     }
 
     fn probe(&mut self) -> Result<(), StoreError> {
-        let shared = self.0.borrow();
+        let mut shared = self.0.borrow_mut();
         match (shared.full, shared.broken, shared.held) {
-            (false, false, false) => Ok(()),
+            (false, false, false) => {
+                let refused = shared.beside.as_mut().and_then(Beside::probe);
+                refused.into_iter().for_each(|refused| shared.violate(refused));
+                Ok(())
+            }
             (.., true) => Err(sqlite(rusqlite::ffi::SQLITE_BUSY)),
             _ => Err(sqlite(rusqlite::ffi::SQLITE_FULL)),
         }

@@ -79,9 +79,8 @@ impl Engine {
 
     /// An event in each stack that has something on the node.
     pub(crate) fn note_on_node(&mut self, key: NodeKey, what: &str) {
-        let on_it =
-            self.by_physical.values().map(|slot| &self.rows[*slot]).filter(|row| row.node == Some(key));
-        let stacks: std::collections::BTreeSet<u64> = on_it.map(|row| row.stack).collect();
+        let on_it = self.nodes[key].rows.iter().map(|slot| self.rows[*slot].stack);
+        let stacks: std::collections::BTreeSet<u64> = on_it.collect();
         for stack in stacks {
             self.note(stack, what.to_owned());
         }

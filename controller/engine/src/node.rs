@@ -156,6 +156,9 @@ pub(crate) struct Nodes {
     pub tokens: BTreeMap<[u8; 8], TokenRecord>,
     /// Of those of them that have a rate and were used.
     pub paces: BTreeMap<[u8; 8], Pace>,
+    /// How often one was looked at.
+    #[cfg(test)]
+    pub visits: std::cell::Cell<usize>,
 }
 
 impl Nodes {
@@ -323,12 +326,16 @@ impl std::ops::Index<NodeKey> for Nodes {
     type Output = Node;
 
     fn index(&self, key: NodeKey) -> &Node {
+        #[cfg(test)]
+        self.visits.update(|visits| visits + 1);
         &self.nodes[key.0 as usize]
     }
 }
 
 impl std::ops::IndexMut<NodeKey> for Nodes {
     fn index_mut(&mut self, key: NodeKey) -> &mut Node {
+        #[cfg(test)]
+        self.visits.update(|visits| visits + 1);
         &mut self.nodes[key.0 as usize]
     }
 }

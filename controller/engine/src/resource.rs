@@ -357,6 +357,9 @@ pub(crate) struct Rows {
     slots: Vec<Option<Box<Row>>>,
     free: Vec<Slot>,
     by_id: BTreeMap<u64, Slot>,
+    /// How often one was looked at.
+    #[cfg(test)]
+    pub visits: std::cell::Cell<usize>,
 }
 
 impl Rows {
@@ -400,10 +403,14 @@ impl Rows {
     }
 
     pub fn get(&self, slot: Slot) -> Option<&Row> {
+        #[cfg(test)]
+        self.visits.update(|visits| visits + 1);
         self.slots.get(slot.0 as usize)?.as_deref()
     }
 
     pub fn get_mut(&mut self, slot: Slot) -> Option<&mut Row> {
+        #[cfg(test)]
+        self.visits.update(|visits| visits + 1);
         self.slots.get_mut(slot.0 as usize)?.as_deref_mut()
     }
 }

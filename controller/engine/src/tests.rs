@@ -8,6 +8,7 @@ mod check;
 mod claims;
 mod conditions;
 mod correct;
+mod costs;
 mod crossings;
 mod delete_first;
 mod deployments;

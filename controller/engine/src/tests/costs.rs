@@ -1,0 +1,213 @@
+//! What an input costs on a large site: rows and nodes that are looked at, at most so many for each that is touched, which
+//! is a change, a message, or an answer, and for the depth of an index. So nothing that one node says, and nothing that
+//! is asked of one, is paid for with the whole site.
+//!
+//! Exempt by design, for they are about a whole stack, set or site: a stack's operations, the end of a traversal, a stack
+//! that goes on without the rows of a node that was removed, a stack that follows the nodes its selectors mean (`Fit`, once a second at most), lists, and a name that is not found, to which
+//! the most alike is looked for. Stacks are not counted: a node with other labels asks each stack for its selectors.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use muster_shared::join::TokenSecret;
+use muster_shared::model::{Down, Hello, Job, Observed, Outcome, Report, Up};
+use muster_shared::{Epoch, MonoTime, NodeId};
+
+use super::bed::{ask_to_join, config, node, options, stack, template};
+use crate::{Effect, Engine, Input, Limits, NewToken, Request, Source};
+
+/// Visits for each thing touched, and for each level of an index.
+const EACH: usize = 10;
+const NODES: usize = 2000;
+
+struct Site {
+    engine: Engine,
+    now: MonoTime,
+    connection: u64,
+    connections: BTreeMap<NodeId, u64>,
+    jobs: BTreeMap<NodeId, Vec<Job>>,
+    /// What cost too much.
+    dear: Vec<String>,
+}
+
+impl Site {
+    /// Two rows on each node.
+    fn new() -> Self {
+        let mut site = Self {
+            engine: Engine::new(config(1, Limits::default())),
+            now: MonoTime::default(),
+            connection: 0,
+            connections: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            dear: Vec::new(),
+        };
+        site.token(NODES);
+        for index in 0..NODES {
+            site.request(Request::Join(ask_to_join(&node(index), 0)));
+            site.comes(index, Some(1));
+        }
+        site.request(Request::Create { name: stack(), source: source(1, is_in_large), options: options() });
+        let (name, few) = ("few".parse().unwrap(), source(1, |at| !is_in_large(at)));
+        site.request(Request::Create { name, source: few, options: options() });
+        while let Some((name, jobs)) = site.jobs.pop_first() {
+            jobs.into_iter().for_each(|job| site.reports(&name, &job));
+        }
+        assert_eq!(site.engine.stack_view(&stack()).map(|view| view.status), Some("COMPLETE".into()));
+        site.dear.clear();
+        site
+    }
+
+    /// How many it touched.
+    fn input(&mut self, input: Input) -> usize {
+        self.engine.handle(self.now, input);
+        let mut touched = 0;
+        while let Some(effect) = self.engine.poll_effect() {
+            touched += 1;
+            if let Effect::Send { node, message: Down::Job(job), .. } = effect {
+                self.jobs.entry(node).or_default().push(job);
+            }
+        }
+        touched
+    }
+
+    fn costs(&mut self, what: &str, input: Input) {
+        let visits = |engine: &Engine| engine.rows.visits.take() + engine.nodes.visits.take();
+        visits(&self.engine);
+        let touched = self.input(input);
+        let visits = visits(&self.engine);
+        let most = EACH * (touched + NODES.ilog2() as usize);
+        if visits > most {
+            self.dear
+                .push(format!("{what}: {visits} visits, where {touched} are touched and {most} allowed"));
+        }
+    }
+
+    fn request(&mut self, request: Request) -> usize {
+        self.input(Input::Request { id: 1, request: Box::new(request) })
+    }
+
+    fn asks(&mut self, what: &str, request: Request) {
+        self.costs(what, Input::Request { id: 1, request: Box::new(request) });
+    }
+
+    fn token(&mut self, uses: usize) {
+        let token = NewToken {
+            id: [1; 8],
+            secret_hash: TokenSecret([1; 16]).digest(),
+            expires: 10,
+            uses: u32::try_from(uses).unwrap(),
+            name: None,
+            labels: BTreeMap::new(),
+            rate: None,
+        };
+        self.asks("a token", Request::NewToken { token, wall: 0 });
+    }
+
+    fn says(&mut self, what: &str, index: usize, message: Up) {
+        let connection = self.connections[&node(index)];
+        self.costs(what, Input::Received { node: node(index), connection, message });
+    }
+
+    /// A new connection; its agent has another ledger than it had, or is another one.
+    fn comes(&mut self, index: usize, instance: Option<u128>) {
+        self.connection += 1;
+        self.connections.insert(node(index), self.connection);
+        self.costs("a connection", Input::Connected { node: node(index), connection: self.connection });
+        let hello = Hello {
+            boot_id: 1,
+            instance,
+            address: None,
+            agent_version: "t".into(),
+            epoch: Epoch(0).into(),
+            ledger: 7,
+        };
+        self.says("a greeting", index, Up::Hello(hello));
+    }
+
+    fn goes(&mut self, index: usize) {
+        let connection = self.connections[&node(index)];
+        self.costs("a connection that ends", Input::Disconnected { node: node(index), connection });
+    }
+
+    fn reports(&mut self, name: &NodeId, job: &Job) {
+        let report = Report { key: job.key(), outcome: Outcome::Done(Observed::default()) };
+        let input = Input::Received {
+            node: name.clone(),
+            connection: self.connections[name],
+            message: Up::Report(report),
+        };
+        self.costs("a report", input);
+    }
+
+    fn is_cheap(&self) {
+        assert!(self.dear.is_empty(), "{}", self.dear.join("\n"));
+    }
+}
+
+/// Two rows on each node that is in it.
+fn source(value: usize, is_in: impl Fn(usize) -> bool) -> Source {
+    let rows = (0..NODES).filter(|at| is_in(*at));
+    let rows = rows.map(|at| format!("a{at}: x={value} node=node-{at}\n b{at}: x={value} node=node-{at}\n"));
+    template(&rows.collect::<String>())
+}
+
+/// Each hundredth node has rows of a small stack, all others those of a large one.
+fn is_in_large(at: usize) -> bool {
+    !at.is_multiple_of(100)
+}
+
+#[test]
+fn no_input_of_one_node_costs_a_look_at_the_site() {
+    let mut site = Site::new();
+    let labels = |value: Option<&str>| BTreeMap::from([("rack".to_owned(), value.map(str::to_owned))]);
+    for round in 0..3 {
+        let at = 100 * round;
+        site.says("a heartbeat", at, Up::Heartbeat { drift: Some(0) });
+        site.says("a heartbeat with drift", at, Up::Heartbeat { drift: Some(9) });
+        site.goes(at);
+        site.comes(at, Some(1));
+        site.says("a ledger", at, Up::Ledger { entries: Vec::new(), last: true });
+        site.says("room", at, Up::DiskFull(Some("no room".into())));
+        site.says("room", at, Up::DiskFull(None));
+        site.token(1);
+        let more = NODES + round;
+        site.asks("a join", Request::Join(ask_to_join(&node(more), 0)));
+        site.comes(more, Some(1));
+        site.asks("a label", Request::LabelNode { node: node(at), labels: labels(Some("1")) });
+        site.asks("a label that goes", Request::LabelNode { node: node(at), labels: labels(None) });
+        site.asks("maintenance", Request::Maintenance { node: node(at), on: true });
+        site.asks("maintenance that ends", Request::Maintenance { node: node(at), on: false });
+        site.asks("a token that goes", Request::RevokeToken { id: [1; 8] });
+        site.goes(at);
+        site.asks("a node that is removed", Request::RemoveNode { node: node(at) });
+        site.asks("a node that is cut off", Request::RevokeNode { node: node(at + 1) });
+    }
+    site.is_cheap();
+}
+
+#[test]
+fn two_agents_of_one_node_cost_no_look_at_the_site() {
+    let mut site = Site::new();
+    for instance in [2, 1, 2, 1, 2] {
+        site.comes(5, Some(instance));
+    }
+    site.now = site.now + Duration::from_secs(600);
+    site.comes(5, Some(2));
+    site.is_cheap();
+}
+
+#[test]
+fn a_report_costs_what_follows_from_it() {
+    let mut site = Site::new();
+    site.request(Request::Update { name: stack(), source: source(2, is_in_large), options: options() });
+    site.engine.rows.visits.take();
+    let jobs: Vec<(NodeId, Job)> = std::mem::take(&mut site.jobs)
+        .into_iter()
+        .flat_map(|(name, jobs)| jobs.into_iter().map(move |job| (name.clone(), job)))
+        .collect();
+    // The last one ends the traversal.
+    for (name, job) in &jobs[1..] {
+        site.reports(name, job);
+    }
+    site.is_cheap();
+}

@@ -43,6 +43,28 @@ fn the_controllers_default_file_has_every_setting_with_its_default() {
 }
 
 /// Man pages and completion scripts of the programs under test, as packages have them.
+#[test]
+fn the_controller_is_bounded_watched_and_nobody_elses() {
+    let unit = uncommented("systemd/muster-controller.service");
+    let wanted = [
+        "MemoryHigh=",
+        "MemoryMax=",
+        "TasksMax=",
+        "WatchdogSec=",
+        "Restart=always",
+        "User=muster",
+        "NoNewPrivileges=yes",
+    ];
+    for start in wanted {
+        assert!(unit.lines().any(|line| line.starts_with(start)), "{start}: {unit}");
+    }
+    // A count that goes below nothing ends the program.
+    let workspace = std::fs::read_to_string(packaging("../Cargo.toml")).unwrap();
+    let (_, release) = workspace.split_once("[profile.release]").unwrap();
+    let (release, _) = release.split_once("\n[").unwrap();
+    assert!(release.contains("\noverflow-checks = true"), "{release}");
+}
+
 fn documents() -> TempDir {
     let folder = TempDir::new().unwrap();
     let mut command = Command::new(packaging("documents"));

@@ -66,7 +66,8 @@ fn a_bad_template_is_refused_with_its_place() {
     site.muster(&["stack", "create", "s", "-t", "/nowhere.yaml"]).refused(2, &["/nowhere.yaml"]);
     let path = site.file("heat_template_version: 2018-08-31\nparameters: {n: {type: number}}\n");
     site.muster(&["stack", "create", "s", "-t", &path]).refused(2, &["parameters.n"]);
-    site.muster(&["stack", "create", "s", "-t", &path, "-P", "n=x"]).refused(2, &["parameters.n"]);
+    site.muster(&["stack", "create", "s", "-t", &path, "-P", "n=x"])
+        .refused(2, &["error: -P n: want a number", &path]);
     site.muster(&["stack", "create", "s", "-t", &path, "-P", "m=1"]).refused(2, &["'m'"]);
     site.muster(&["stack", "create", "no spaces", "-t", &path, "-P", "n=1"]).refused(2, &["no spaces"]);
     assert_eq!(site.query("SELECT count(*) FROM stacks"), [["0"]]);

@@ -149,7 +149,7 @@ mod tests {
     }
 
     fn removed(id: u64) -> Change {
-        let name = StackName::new("s").expect("a name");
+        let name = "s".parse().expect("a name");
         Change::StackRemoved { id, name, traversal: 1 }
     }
 

@@ -15,6 +15,7 @@ mod output;
 mod pages;
 mod progress;
 mod resource;
+mod restore;
 mod source;
 mod span;
 mod stack;
@@ -78,6 +79,9 @@ enum Noun {
     /// Intents: connectivity through the bridges, which finds its way by itself
     #[command(subcommand, after_help = "Example:\n  muster intent list")]
     Intent(intent::IntentVerb),
+    /// What servers hold and a restored store does not know: nothing of it changes until you decide
+    #[command(subcommand, after_help = "Example:\n  muster restore list")]
+    Restore(restore::RestoreVerb),
     /// The network that intents are for: bridges and the links between them
     #[command(subcommand, after_help = "Example:\n  muster topology show")]
     Topology(topology::TopologyVerb),
@@ -167,6 +171,7 @@ async fn talk(noun: Noun, client: &mut Client, format: Format) -> Result<(), Fai
         Noun::Resource(verb) => resource::run(verb, client, format).await,
         Noun::Flow(verb) => flow::run(verb, client, format).await,
         Noun::Intent(verb) => intent::run(verb, client, format).await,
+        Noun::Restore(verb) => restore::run(verb, client, format).await,
         Noun::Topology(verb) => topology::run(verb, client).await,
         Noun::Template(_) | Noun::Type(_) | Noun::Completion { .. } | Noun::Generate { .. } => Ok(()),
     }

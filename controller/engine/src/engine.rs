@@ -21,6 +21,7 @@ use crate::operation::Pending;
 use crate::record::{Change, Counters, EventRecord};
 use crate::request::{Answer, Refusal, Request, Source};
 use crate::resource::{Rows, Slot};
+use crate::restored::Restored;
 use crate::stack::Stack;
 use crate::timer::{TimerKey, Timers};
 
@@ -165,6 +166,8 @@ pub struct Engine {
     pub(crate) addresses: AddressPlan,
     pub(crate) flows: Flows,
     pub(crate) intents: Intents,
+    /// What agents hold and the store, which was restored, does not know.
+    pub(crate) restored: Restored,
     pub(crate) contents: BTreeMap<ContentDigest, u32>,
     /// Which nodes fetch them.
     pub(crate) fetches: Fetches<NodeKey>,
@@ -249,6 +252,7 @@ impl Engine {
             addresses: AddressPlan::default(),
             flows: Flows::default(),
             intents: Intents::default(),
+            restored: Restored::default(),
             contents: BTreeMap::new(),
             fetches: Fetches::default(),
             fetches_due: None,
@@ -324,7 +328,8 @@ impl Engine {
             .or_else(|| self.next_dirty())
             .or_else(|| self.next_flow_change())
             .or_else(|| self.next_intent_change())
-            .or_else(|| self.changes.pop_front());
+            .or_else(|| self.changes.pop_front())
+            .or_else(|| self.restored.changed().map(|record| Change::Restored(record.map(Box::new))));
         if let Some(change) = change {
             if let Change::Flow(FlowChange::DeviceRemoved(number)) = change {
                 self.flows.left(number);
@@ -378,6 +383,9 @@ impl Engine {
         self.give_names_back(&request);
         if let Err(refusal) = self.is_whole(&request) {
             return self.answer(id, Err(refusal));
+        }
+        if self.restored.is_on() {
+            self.wish(&request);
         }
         let answer = match request {
             Request::Create { name, source, options } => self.create(name, source, options),
@@ -435,6 +443,7 @@ impl Engine {
             Request::Maintenance { node, on } => self.maintain_node(&node, on),
             Request::RevokeNode { node } => self.revoke_node(&node),
             Request::RemoveNode { node } => self.remove_node(&node),
+            Request::Restored { verdict, ids } => self.decide_held(verdict, ids),
         };
         self.answer(id, answer);
     }

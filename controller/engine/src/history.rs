@@ -45,6 +45,7 @@ impl Engine {
             Standing::Ours => true,
             Standing::Ahead => {
                 if self.rise_over(theirs.number) {
+                    self.begin_restored();
                     let name = &self.nodes[key].name;
                     let (number, ours) = (theirs.number.0, self.epoch().0);
                     self.effect(Effect::Warn(format!(

@@ -74,6 +74,9 @@ impl Engine {
         if let Some(spec) = &spec {
             self.keep_content(&spec.unpack(), content);
         }
+        if self.restored.is_on() && action != Action::Check {
+            self.decided(slot);
+        }
         self.not_failed(slot);
         self.job_begins(slot);
         let generation = self.next_generation();
@@ -161,6 +164,9 @@ impl Engine {
 
     /// Sends what waits for this node, as far as there is room.
     pub(crate) fn pump(&mut self, node: NodeKey) {
+        if self.restored.awaits_ledger(&self.nodes[node].name) {
+            return; // what it holds may be newer than the job
+        }
         while self.may_send(node) {
             let Some(slot) = self.nodes[node].next_in_line() else { return };
             if !self.waits_in_line(slot, node) {

@@ -19,6 +19,7 @@ use crate::record::{
 };
 use crate::request::{Refusal, Request, Source};
 use crate::resource::{Rare, Role, Row, Slot, Work, WorkState};
+use crate::restored::{Restored, RestoredRecord};
 use crate::rollout::Rollouts;
 use crate::stack::{Adjacency, FleetChange, Stack, Stage, Walk};
 
@@ -45,6 +46,8 @@ pub struct Snapshot {
     pub flows: FlowSnapshot,
     /// Intents, and the network as it was heard of.
     pub intents: crate::intent::record::IntentSnapshot,
+    /// What a restored site holds; none: it is not restored.
+    pub restored: Option<RestoredRecord>,
     /// The highest ids ever given: row, stack, traversal.
     pub highest: (u64, u64, u64),
 }
@@ -58,6 +61,12 @@ impl Engine {
         (engine.next_row, engine.next_stack, engine.next_traversal) = (row + 1, stack + 1, traversal + 1);
         for record in snapshot.nodes {
             engine.nodes.join(record);
+        }
+        if let Some(record) = snapshot.restored {
+            let joined = engine.nodes.iter().filter_map(|(_, node)| node.joined.as_ref());
+            let names: Vec<_> = joined.filter(|it| !it.revoked).map(|it| it.name.clone()).collect();
+            engine.restored = Restored::load(record, names.into_iter());
+            engine.end_restored();
         }
         for record in snapshot.tokens {
             engine.nodes.tokens.insert(record.token.id, record);

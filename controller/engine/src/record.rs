@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::flow::record::FlowChange;
 use crate::intent::record::IntentChange;
 use crate::request::{NewToken, SourceText};
+use crate::restored::RestoredRecord;
 use crate::view::{FailureView, OutputView};
 
 /// One change of the durable state. All changes of a turn are committed together.
@@ -79,6 +80,8 @@ pub enum Change {
     Intent(IntentChange),
     /// The engine's own counters.
     Counters(Counters),
+    /// What a restored site holds; none: nothing any more.
+    Restored(Option<Box<RestoredRecord>>),
 }
 
 /// Numbers that never go back.

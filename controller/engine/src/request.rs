@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::flow::FlowWrite;
+use crate::held::Verdict;
 use crate::node_view::LostView;
 use crate::rollout::RolloutAction;
 use crate::signal::Signal;
@@ -316,6 +317,13 @@ pub enum Request {
     PurgeIntents {
         /// Which.
         keys: Vec<Box<str>>,
+    },
+    /// An operator decides about what a restored store does not know: all that is named, or nothing.
+    Restored {
+        /// What becomes of it.
+        verdict: Verdict,
+        /// As [`Engine::held_views`](crate::Engine::held_views) names them; none: all, also of nodes that are away.
+        ids: Option<Vec<String>>,
     },
     /// A node is gone for ever: what may be on it is lost, and cleaned up first should it come back.
     RemoveNode {

@@ -1,5 +1,7 @@
 //! Nodes that come and go, and what their agents say.
 
+use std::collections::BTreeMap;
+
 use muster_shared::model::{Action, Down, Hello, LedgerEntry, Up, Welcome};
 use muster_shared::{EpochId, NodeId};
 
@@ -143,7 +145,12 @@ impl Engine {
                 stack.in_flight += 1;
             }
             self.touch(id);
-            self.transmit(slot, key);
+        }
+        if !want_ledger && self.restored.is_on() {
+            self.hold_nothing(key);
+        }
+        if !self.restored.awaits_ledger(&self.nodes[key].name) {
+            self.transmit_sent(key);
         }
         for slot in self.nodes[key].in_line() {
             self.set_work_if_waiting(slot, key, WorkState::Queued);
@@ -153,6 +160,20 @@ impl Engine {
         let put_off = std::mem::take(&mut self.nodes[key].put_off);
         self.agenda.extend(put_off.into_iter().map(Todo::Correct));
         self.agenda.push_back(Todo::Pump(key));
+    }
+
+    /// What the agent may have is said again.
+    fn transmit_sent(&mut self, key: NodeKey) {
+        for slot in self.nodes[key].sent.clone() {
+            self.transmit(slot, key);
+        }
+    }
+
+    /// The node has exactly what the store says.
+    fn hold_nothing(&mut self, key: NodeKey) {
+        let name = self.nodes[key].name.clone();
+        self.restored.ledger_told(&name, BTreeMap::new());
+        self.end_restored();
     }
 
     /// Compares an agent's whole ledger with the rows: what the agent has lost is made again.
@@ -167,8 +188,10 @@ impl Engine {
             return;
         }
         let pages = self.nodes[key].pages.take().unwrap_or_default();
+        let was_awaited = self.restored.awaits_ledger(&self.nodes[key].name);
+        let kept = self.hold_unlike(key, &pages);
         let mut rows = self.rows_on(key);
-        rows.retain(|slot| self.rows[*slot].held.is_some());
+        rows.retain(|slot| self.rows[*slot].held.is_some() && !kept.contains(slot));
         for slot in rows {
             let row = &self.rows[slot];
             let resource = row.physical;
@@ -184,6 +207,11 @@ impl Engine {
             row.held = theirs;
             self.row_changed(slot, false);
             self.make_again(slot, key);
+        }
+        if was_awaited {
+            self.transmit_sent(key);
+            self.agenda.push_back(Todo::Pump(key));
+            self.end_restored();
         }
     }
 

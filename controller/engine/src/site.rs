@@ -45,6 +45,8 @@ impl NodeState {
 pub struct SiteView {
     /// Of this start of the controller.
     pub epoch: Epoch,
+    /// Its store was older than what agents know, and not all of that is decided.
+    pub restored: bool,
     /// Agents by state.
     pub agents: AgentCounts,
     /// What waits for an operator.
@@ -114,6 +116,8 @@ impl Engine {
         let stacks = self.stacks.values().filter(|stack| !stack.cancelled);
         let hooks =
             stacks.filter_map(|stack| stack.walk.as_ref()).map(|walk| walk.at_hooks.len() as u64).sum();
-        SiteView { epoch: self.epoch, agents, waiting: WaitingView { restore: 0, hooks, approvals: 0 } }
+        let restore = self.restored.count() as u64;
+        let waiting = WaitingView { restore, hooks, approvals: 0 };
+        SiteView { epoch: self.epoch, agents, restored: self.restored.is_on(), waiting }
     }
 }

@@ -38,6 +38,7 @@ mod preview;
 mod progress;
 mod random;
 mod restarts;
+mod restored;
 mod rollouts;
 mod room;
 mod secrets;

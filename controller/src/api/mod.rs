@@ -12,6 +12,8 @@
 //!   GET  /v1/counts/nodes?selector=                {"total","online",…}: how many in each state that any is in
 //!   GET  /v1/status                                {"site","role","since","epoch","restored","store","link","read_only","controllers":[],
 //!                                                   "agents":{},"waiting":{}}
+//!   GET  /v1/restore?node=                         [{"id","node","state":"unknown|newer|deleted|table","type","stack","resource","rules","reason"}]
+//!   POST /v1/restore                               {"verdict":"adopt|remove","ids":[]|null}: null is all; the status as it is then
 //!   GET|POST /v1/tokens                            DELETE /v1/tokens/{id}               GET /v1/version
 //!
 //!   POST /v1/flows?guard=&confirm_timeout=&name=   the body is a flow file as the operator wrote it; guard=false: not guarded
@@ -61,6 +63,7 @@ mod parameter;
 mod poll;
 mod preview;
 mod resource;
+mod restore;
 mod server;
 mod source;
 mod stack;
@@ -211,6 +214,7 @@ fn router(api: Api) -> Router {
         .route("/v1/watch/intents", post(intent::watch))
         .route("/v1/topology", get(intent::topology))
         .route("/v1/status", get(status::status))
+        .route("/v1/restore", get(restore::list).post(restore::decide))
         .route("/metrics", get(metrics::metrics))
         .route("/v1/version", get(version))
         .fallback(async || ApiError::not_found("no such path: see GET /v1/version"))

@@ -51,14 +51,14 @@ struct ControllerView {
 /// GET /v1/status
 pub async fn status(State(api): State<Api>) -> Result<Json<StatusView>, ApiError> {
     let look = |look: &Look<'_>| (look.engine.site_view(), look.read_only.map(str::to_owned));
-    let (SiteView { epoch, agents, waiting }, read_only) = api.driver.look(look).await?;
+    let (SiteView { epoch, restored, agents, waiting }, read_only) = api.driver.look(look).await?;
     let role = Role::Active;
     Ok(Json(StatusView {
         site: api.pki.site().to_string(),
         role,
         since: rfc3339(api.since),
         epoch,
-        restored: waiting.restore > 0,
+        restored,
         store: api.config.store.clone(),
         link: "direct",
         read_only,

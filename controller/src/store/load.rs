@@ -88,6 +88,7 @@ pub(super) fn load(store: &mut Sqlite) -> Result<Snapshot, StoreError> {
         )?;
         snapshot.highest = (rows, meta("highest_stack")?, meta("highest_traversal")?);
     }
+    snapshot.restored = super::restored::load(store.db())?;
     snapshot.policies = policies(store.db(), &key)?;
     snapshot.intents = super::intent::load(store.db(), &key)?;
     snapshot.flows = super::flow::load(store.db(), &key)?;

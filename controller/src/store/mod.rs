@@ -13,6 +13,7 @@ mod key;
 mod load;
 mod name;
 mod read;
+mod restored;
 mod sealed;
 mod sqlite;
 mod steady;

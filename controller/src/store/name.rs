@@ -28,6 +28,7 @@ pub(super) fn name(change: &Change) -> String {
         Change::Flow(flow) => of_flow(flow),
         Change::Intent(intent) => of_intent(intent),
         Change::Counters(_) => "the counters".to_owned(),
+        Change::Restored(_) => "what a restored site holds".to_owned(),
     }
 }
 

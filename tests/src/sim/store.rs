@@ -16,6 +16,7 @@ use muster_engine::record::{
     Change, EventRecord, NodeRecord, PackedSpec, ProgressRecord, ResourceRecord, StackAction, StackRecord,
     Status, TokenRecord,
 };
+use muster_engine::restored::RestoredRecord;
 use muster_engine::{Snapshot, Source, SourceText};
 use muster_intent::manager::IntentRecord;
 use muster_intent::phase::State;
@@ -66,6 +67,7 @@ pub struct Tables {
     waits_since: BTreeMap<u64, Duration>,
     epoch: u32,
     highest: (u64, u64, u64),
+    restored: Option<RestoredRecord>,
     /// Rows that own what they claim.
     pub claims: BTreeMap<(NodeId, Claim), BTreeSet<u64>>,
 }
@@ -341,6 +343,7 @@ impl Shared {
                 tables.intents.apply(change);
             }
             Change::Counters(counters) => tables.epoch = tables.epoch.max(counters.epoch.0),
+            Change::Restored(record) => tables.restored = record.map(|record| *record),
         }
     }
 
@@ -638,6 +641,7 @@ impl Store for SimStore {
                 contents: tables.contents.keys().copied().collect(),
                 flows: tables.flows.clone(),
                 intents: tables.intents.clone(),
+                restored: tables.restored.clone(),
                 highest: tables.highest,
             }
         })?;

@@ -11,6 +11,7 @@ use super::device::DeviceKey;
 use super::record::FlowMark;
 use super::table::STRAYS_MAX;
 use crate::engine::Engine;
+use crate::restored::HeldTable;
 use crate::timer::TimerKey;
 use muster_shared::MonoTime;
 
@@ -49,6 +50,10 @@ impl Engine {
         let theirs = device.state.as_ref().map_or(0, |state| state.root);
         if ours == theirs {
             (device.odd, device.repairs) = (None, 0);
+            if self.restored.is_on() {
+                let node = &self.nodes[device.node].name;
+                self.restored.table_told(node, &device.bridge, HeldTable::default());
+            }
             return;
         }
         if device.comparing.as_ref().is_some_and(|it| it.until > now) || device.odd == Some((theirs, ours)) {
@@ -120,13 +125,14 @@ impl Engine {
         let Some(device) = self.flows.get_mut(key) else { return };
         let Some(comparing) = device.comparing.as_mut().filter(|it| it.number == number) else { return };
         comparing.until = now + ANSWER_WITHIN;
+        let left = self.restored.left_rules(&self.nodes[device.node].name, &device.bridge);
         for (id, digest, state) in entries {
             let asked = u16::try_from(bucket_of(id)).is_ok_and(|bucket| comparing.buckets.contains(&bucket));
             if !asked {
                 continue;
             }
             let Some(kept) = device.table.get(id).filter(|_| device.table.wants(id)) else {
-                if comparing.strays.len() < STRAYS_MAX {
+                if comparing.strays.len() < STRAYS_MAX && !left.is_some_and(|left| left.contains(&id)) {
                     comparing.strays.push(id);
                 }
                 continue;
@@ -149,7 +155,7 @@ impl Engine {
     fn compared(&mut self, key: DeviceKey) {
         let now = self.now;
         let Some(device) = self.flows.get_mut(key) else { return };
-        let Some(comparing) = device.comparing.take() else { return };
+        let Some(mut comparing) = device.comparing.take() else { return };
         if device.in_flight.is_some() || device.table.waits() {
             return; // something was written meanwhile: compared again after it
         }
@@ -163,7 +169,25 @@ impl Engine {
             let bucket = u16::try_from(bucket_of(*id)).unwrap_or(u16::MAX);
             comparing.buckets.contains(&bucket) && !comparing.seen.contains(id) && table.wants(*id)
         };
-        let missing: Vec<FlowId> = table.iter().map(|(id, _)| id).filter(is_missing).collect();
+        let mut missing: Vec<FlowId> = table.iter().map(|(id, _)| id).filter(is_missing).collect();
+        let name = &self.nodes[device.node].name;
+        if let Some(left) = self.restored.left_rules(name, &device.bridge) {
+            missing.retain(|id| !left.contains(id));
+            let is_left = |(id, differs): &(FlowId, Difference)| {
+                matches!(differs, Difference::Altered) && left.contains(id)
+            };
+            comparing.differs.retain(|differs| !is_left(differs));
+        }
+        if self.restored.holds_table(name, &device.bridge) {
+            let altered = comparing.differs.iter().filter(|(_, it)| matches!(it, Difference::Altered));
+            let held = HeldTable {
+                newer: altered.map(|(id, _)| *id).collect(),
+                unknown: std::mem::take(&mut comparing.strays).into_iter().collect(),
+                deleted: std::mem::take(&mut missing).into_iter().collect(),
+            };
+            comparing.differs.retain(|(_, it)| !matches!(it, Difference::Altered));
+            self.restored.table_told(name, &device.bridge, held);
+        }
         let found = !missing.is_empty() || !comparing.differs.is_empty() || !comparing.strays.is_empty();
         let mut repaired = missing.len() + comparing.strays.len();
         comparing.strays.into_iter().for_each(|id| table.stray(id));
@@ -191,7 +215,8 @@ impl Engine {
         }
         if !found {
             device.odd = Some(roots);
-            return;
+            let node = device.node;
+            return self.tables_compared(node);
         }
         self.flows.touched(key);
         let Some(device) = self.flows.get_mut(key) else { return };

@@ -89,6 +89,7 @@ impl Engine {
         for key in told {
             self.pump_device(key);
         }
+        self.tables_compared(node);
     }
 
     fn flow_state(&mut self, node: NodeKey, bridge: &Bridge, mut state: FlowState) -> Option<DeviceKey> {

@@ -17,7 +17,7 @@ use crate::{
 use crate::{EnvironmentText, Hook, Source, SourceText};
 
 /// What is durable.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Tables {
     pub stacks: BTreeMap<u64, StackRecord>,
     pub revisions: BTreeMap<(u64, u32), SourceText>,
@@ -28,6 +28,7 @@ pub struct Tables {
     pub contents: BTreeMap<muster_shared::model::ContentDigest, usize>,
     pub flows: crate::flow::record::FlowSnapshot,
     pub intents: crate::intent::record::IntentSnapshot,
+    pub restored: Option<crate::restored::RestoredRecord>,
     pub events: Vec<String>,
     /// Of all events.
     pub reasons: Vec<String>,
@@ -96,6 +97,7 @@ impl Tables {
             Change::Flow(change) => self.flows.apply(change),
             Change::Intent(change) => self.intents.apply(change),
             Change::Counters(_) => {}
+            Change::Restored(record) => self.restored = record.map(|record| *record),
         }
     }
 
@@ -120,6 +122,7 @@ impl Tables {
             contents: self.contents.keys().copied().collect(),
             flows: self.flows.clone(),
             intents: self.intents.clone(),
+            restored: self.restored.clone(),
             highest: self.highest,
         }
     }

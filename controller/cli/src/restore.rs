@@ -1,0 +1,87 @@
+//! `muster restore …`: what servers hold and a restored store does not know.
+
+use clap::{Args, Subcommand};
+use hyper::Method;
+use muster_shared::NodeId;
+use serde_json::{Value, json};
+
+use crate::client::{Client, path};
+use crate::failure::Failure;
+use crate::output::{Column, Format, count, document, table};
+
+/// Verbs.
+#[derive(Subcommand)]
+pub enum RestoreVerb {
+    /// List what waits to be decided
+    ///
+    /// State 'unknown': the store has no row of it; 'newer': changed since the backup; 'deleted': gone since the backup;
+    /// 'table': rules of a device differ.
+    #[command(after_help = "Example:\n  muster restore list --node web-1.example.org")]
+    List {
+        /// Only on this node
+        #[arg(long)]
+        node: Option<NodeId>,
+    },
+    /// Keep what the servers have
+    ///
+    /// What the store does not know stays on its server and is not Muster's any more. What is newer stays until the next
+    /// update of its stack. What was deleted is not made again before that update. The rules of a device stay.
+    #[command(
+        after_help = "Example:\n  muster restore adopt web-1.example.org/br0\n  muster restore adopt --all"
+    )]
+    Adopt(Which),
+    /// Make the servers what the store says
+    ///
+    /// What is newer goes back, what was deleted is made again, rules of a device that the store does not know are removed.
+    /// A thing that the store does not know cannot be removed: adopt it.
+    #[command(after_help = "Example:\n  muster restore remove web-1.example.org/br0")]
+    Remove(Which),
+}
+
+/// What is decided: all of it, or nothing.
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+pub struct Which {
+    /// As 'muster restore list' shows it
+    #[arg(value_name = "ID")]
+    ids: Vec<String>,
+    /// All that waits; nodes that are away are not waited for any more
+    #[arg(long)]
+    all: bool,
+}
+
+const HELD: [Column; 8] = [
+    ("ID", "id"),
+    ("NODE", "node"),
+    ("STATE", "state"),
+    ("TYPE", "type"),
+    ("STACK", "stack"),
+    ("RESOURCE", "resource"),
+    ("RULES", "rules"),
+    ("REASON", "reason"),
+];
+
+/// Does it.
+pub async fn run(verb: RestoreVerb, client: &mut Client, format: Format) -> Result<(), Failure> {
+    let (verdict, which) = match verb {
+        RestoreVerb::List { node } => {
+            let of = node.map(|node| format!("?node={node}")).unwrap_or_default();
+            let list = client.get(&format!("{}{of}", path(["restore"]))).await?;
+            return document(format, &list, |list| table(&HELD, list));
+        }
+        RestoreVerb::Adopt(which) => ("adopt", which),
+        RestoreVerb::Remove(which) => ("remove", which),
+    };
+    let ids = (!which.all).then_some(which.ids);
+    let body = json!({"verdict": verdict, "ids": ids});
+    let answer = client.send(Method::POST, &path(["restore"]), Some(&body)).await?;
+    document(format, &answer, still_waiting)
+}
+
+fn still_waiting(answer: &Value) -> String {
+    match (answer["restored"].as_bool(), answer["waiting"].as_u64().unwrap_or(0)) {
+        (Some(false), _) => "all is decided: the site is not restored any more\n".to_owned(),
+        (_, 0) => "nothing waits; nodes that have not come since the restore are waited for\n".to_owned(),
+        (_, waiting) => format!("{} left: muster restore list\n", count(waiting, "thing")),
+    }
+}

@@ -1,0 +1,382 @@
+//! What agents hold and a restored store does not know: compared, listed, and decided by operators.
+//!
+//! A thing is compared by generations. An agent keeps the generation of what it applied last, and a row the one that its
+//! agent is known to hold: whatever was applied after the backup has a higher one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_shared::model::{Action, LedgerEntry};
+use muster_shared::{NodeId, ResourceId};
+use serde::{Deserialize, Serialize};
+
+use crate::engine::{Effect, Engine};
+use crate::flow::DeviceKey;
+use crate::node::NodeKey;
+use crate::record::{Observation, Status, type_text};
+use crate::request::{Answer, Refusal, Request};
+use crate::resource::{Row, Slot, WorkState};
+use crate::restored::{HeldTable, HeldThing, Unlike};
+
+/// What operators decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// What the node has stays.
+    Adopt,
+    /// It becomes what the store says.
+    Remove,
+}
+
+/// A line of `muster restore list`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldView {
+    /// The physical id of a resource, or a device.
+    pub id: String,
+    /// Where it is.
+    pub node: NodeId,
+    /// `unknown`: not in the store; `newer`: changed since; `deleted`: gone since; `table`: rules differ.
+    pub state: String,
+    /// The resource's type; of what the store does not know, none.
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    /// The resource's stack.
+    pub stack: Option<String>,
+    /// The resource's name.
+    pub resource: Option<String>,
+    /// How many rules of a table differ.
+    pub rules: Option<usize>,
+    /// Why it waits.
+    pub reason: String,
+}
+
+impl Engine {
+    /// The store is older than a node: so it is for all that have not come yet.
+    pub(crate) fn begin_restored(&mut self) {
+        let is_awaited = |key: &NodeKey| {
+            !self.nodes[*key].ready && self.nodes[*key].joined.as_ref().is_some_and(|it| !it.revoked)
+        };
+        let keys: Vec<NodeKey> = self.nodes.iter().map(|(key, _)| key).filter(is_awaited).collect();
+        let names: Vec<NodeId> = keys.into_iter().map(|key| self.nodes[key].name.clone()).collect();
+        self.restored.begin(names.into_iter());
+    }
+
+    /// Rows that are not made again for what the node's whole ledger says. What differs is listed.
+    pub(crate) fn hold_unlike(
+        &mut self,
+        key: NodeKey,
+        pages: &BTreeMap<ResourceId, LedgerEntry>,
+    ) -> BTreeSet<Slot> {
+        if !self.restored.is_on() {
+            return BTreeSet::new();
+        }
+        let node = self.nodes[key].name.clone();
+        let (mut known, mut slots) = (BTreeSet::new(), BTreeSet::new());
+        let mut things = BTreeMap::new();
+        for slot in self.rows_on(key) {
+            let physical = self.rows[slot].physical;
+            known.insert(physical);
+            let generation = pages.get(&physical).map(|entry| entry.generation);
+            if generation.is_some_and(|generation| !self.rise_above(generation)) {
+                continue;
+            }
+            if let Some(unlike) = self.rows[slot].unlike(generation) {
+                slots.insert(slot);
+                things.insert(physical, HeldThing { unlike, generation });
+            }
+        }
+        let strays = pages.values().filter(|entry| !known.contains(&entry.resource));
+        let strays = strays.filter(|entry| !self.restored.is_left(&node, entry.resource));
+        things.extend(strays.map(|entry| {
+            let held = HeldThing { unlike: Unlike::Unknown, generation: Some(entry.generation) };
+            (entry.resource, held)
+        }));
+        self.tell_held(&node, &things);
+        self.restored.ledger_told(&node, things);
+        for slot in &slots {
+            if self.rows[*slot].work.is_some() {
+                let why = "changed since the backup: it waits for 'muster restore'";
+                self.attempt_failed(*slot, why, true);
+            }
+        }
+        slots
+    }
+
+    /// In the log, and in the events of the stacks, of what was not listed before.
+    fn tell_held(&mut self, node: &NodeId, things: &BTreeMap<ResourceId, HeldThing>) {
+        let is_new = |(id, _): &(&ResourceId, &HeldThing)| self.restored.thing(node, **id).is_none();
+        let new: Vec<(ResourceId, Unlike)> =
+            things.iter().filter(is_new).map(|(id, held)| (*id, held.unlike)).collect();
+        if new.is_empty() {
+            return;
+        }
+        let count = |unlike| new.iter().filter(|(_, it)| *it == unlike).count();
+        let (unknown, newer, deleted) =
+            (count(Unlike::Unknown), count(Unlike::Newer), count(Unlike::Deleted));
+        self.effect(Effect::Warn(format!(
+            "the store is older than node {node}: {unknown} things that the store does not know, {newer} that were changed \
+             and {deleted} that were deleted since the backup stay as they are: muster restore list"
+        )));
+        let mut by_stack: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+        for (id, unlike) in &new {
+            if let Some(slot) = self.by_physical.get(id).filter(|_| *unlike != Unlike::Unknown) {
+                let row = &self.rows[*slot];
+                by_stack.entry(row.stack).or_default().push(row.name.to_string());
+            }
+        }
+        for (stack, mut names) in by_stack {
+            let all = names.len();
+            names.truncate(10);
+            let more = if all > 10 { format!(" and {} more", all - 10) } else { String::new() };
+            self.note(
+                stack,
+                format!(
+                    "the store was restored and is older than node {node}: {}{more} stay as they are until 'muster restore \
+                     adopt' or 'remove', or an update of the stack",
+                    names.join(", ")
+                ),
+            );
+        }
+    }
+
+    /// Whether all that the node's tables hold was compared.
+    pub(crate) fn tables_compared(&mut self, key: NodeKey) {
+        if !self.restored.is_on() || !self.nodes[key].flows_heard {
+            return;
+        }
+        let is_compared = |device: &DeviceKey| {
+            self.flows.get(*device).is_none_or(|device| {
+                let theirs = device.state.as_ref().map_or(0, |state| state.root);
+                let ours = device.table.sums().root();
+                device.in_flight.is_none()
+                    && !device.table.waits()
+                    && (theirs == ours || device.odd == Some((theirs, ours)))
+            })
+        };
+        if self.flows.of_node(key).iter().all(is_compared) {
+            let node = self.nodes[key].name.clone();
+            self.restored.tables_told(&node);
+            self.end_restored();
+        }
+    }
+
+    /// The state ends by itself when nothing is left to decide.
+    pub(crate) fn end_restored(&mut self) {
+        if self.restored.ends() {
+            self.effect(Effect::Warn(
+                "the site is not restored any more: all that the store did not know is decided".to_owned(),
+            ));
+        }
+    }
+
+    /// An operator's wish is newer than all that is held of its stack: it is compared with what the nodes have. Where the
+    /// wish is refused, these stay as they are until the next one.
+    pub(crate) fn wish(&mut self, request: &Request) {
+        let (Request::Update { name, .. } | Request::Rollback { name, .. } | Request::Delete { name }) =
+            request
+        else {
+            return;
+        };
+        let Some(stack) = self.names.get(name).copied() else { return };
+        let things = self.restored.things().map(|(node, thing, held)| (node.clone(), thing, held));
+        for (node, thing, held) in things.collect::<Vec<_>>() {
+            if self.by_physical.get(&thing).is_some_and(|slot| self.rows[*slot].stack == stack) {
+                self.decide_thing(Verdict::Adopt, &node, thing, held);
+            }
+        }
+        self.end_restored();
+    }
+
+    /// The next operation of its stack applies it, whatever that says of it; nothing else does.
+    fn to_compare(&mut self, slot: Slot) {
+        let row = &mut self.rows[slot];
+        if row.work.is_some() {
+            return;
+        }
+        // What the node has was made: it is not made for the first time.
+        if row.held.is_some() && row.action == Some(Action::Create) {
+            row.action = Some(Action::Update);
+        }
+        (row.definition, row.status) = (0, Some(Status::Failed));
+        row.reason =
+            Some("the store is older than its server: the next update of the stack applies it".into());
+        self.observe(slot, Observation::Unknown);
+        self.row_changed(slot, true);
+    }
+
+    /// A job of it begins: it is decided.
+    pub(crate) fn decided(&mut self, slot: Slot) {
+        let row = &self.rows[slot];
+        if let Some(node) = row.node {
+            let (node, physical) = (self.nodes[node].name.clone(), row.physical);
+            if let Some(held) = self.restored.drop_thing(&node, physical) {
+                self.holds(slot, held);
+                self.end_restored();
+            }
+        }
+    }
+
+    /// What the node has is known from now on.
+    fn holds(&mut self, slot: Slot, held: HeldThing) {
+        let row = &mut self.rows[slot];
+        let (resource, was) = (row.physical, std::mem::replace(&mut row.held, held.generation));
+        let Some(node) = row.node else { return };
+        for generation in [was, held.generation].into_iter().flatten() {
+            self.nodes[node].ledger ^= LedgerEntry { resource, generation }.digest();
+        }
+        self.row_changed(slot, true);
+    }
+
+    /// Decides: all that is named, or nothing.
+    pub(crate) fn decide_held(
+        &mut self,
+        verdict: Verdict,
+        ids: Option<Vec<String>>,
+    ) -> Result<Answer, Refusal> {
+        if !self.restored.is_on() {
+            return Err(Refusal::Conflict("the site is not restored: nothing waits to be decided".into()));
+        }
+        let is_named = |id: &str| ids.as_ref().is_none_or(|ids| ids.iter().any(|named| named == id));
+        let things = self.restored.things().filter(|(_, thing, _)| is_named(&thing.to_string()));
+        let things: Vec<(NodeId, ResourceId, HeldThing)> =
+            things.map(|(node, thing, held)| (node.clone(), thing, held)).collect();
+        let tables = self.restored.tables().map(|(node, bridge, _)| (node.clone(), bridge.clone()));
+        let tables: Vec<_> = tables.filter(|(node, bridge)| is_named(&format!("{node}/{bridge}"))).collect();
+        let known: BTreeSet<String> = things
+            .iter()
+            .map(|(_, thing, _)| thing.to_string())
+            .chain(tables.iter().map(|(node, bridge)| format!("{node}/{bridge}")))
+            .collect();
+        if let Some(id) = ids.iter().flatten().find(|id| !known.contains(*id)) {
+            return Err(Refusal::NotFound(format!(
+                "'{id}' does not wait to be decided: see 'muster restore list'"
+            )));
+        }
+        let stray = things.iter().find(|(_, _, held)| held.unlike == Unlike::Unknown);
+        if let Some((node, thing, _)) = stray.filter(|_| verdict == Verdict::Remove) {
+            return Err(Refusal::Conflict(format!(
+                "the store does not know what {thing} on node {node} is, so Muster cannot remove it: adopt it, then delete it \
+                 on the server, or name it in a template and delete that stack"
+            )));
+        }
+        for (node, thing, held) in things {
+            self.decide_thing(verdict, &node, thing, held);
+        }
+        for (node, bridge) in tables {
+            let Some(key) = self.nodes.find(&node) else { continue };
+            match verdict {
+                Verdict::Adopt => self.restored.leave_table(&node, &bridge),
+                Verdict::Remove => {
+                    self.restored.drop_table(&node, &bridge);
+                    self.restored.free_table(&node, &bridge);
+                }
+            }
+            if let Some(device) = self.flows.find(key, &bridge) {
+                if let Some(device) = self.flows.get_mut(device) {
+                    (device.odd, device.repairs) = (None, 0);
+                }
+                // There may be more than was listed.
+                self.restored.await_tables(&node);
+                self.pump_device(device);
+                self.tables_compared(key);
+            }
+        }
+        if ids.is_none() {
+            let nodes = &self.nodes;
+            self.restored.await_only(|node| nodes.find(node).is_some_and(|key| nodes[key].ready));
+        }
+        self.end_restored();
+        Ok(Answer::Done)
+    }
+
+    fn decide_thing(&mut self, verdict: Verdict, node: &NodeId, thing: ResourceId, held: HeldThing) {
+        let key = self.nodes.find(node);
+        let here = |slot: &Slot| self.rows[*slot].node == key;
+        let Some(slot) = self.by_physical.get(&thing).copied().filter(here) else {
+            return self.restored.leave(node, thing);
+        };
+        self.restored.drop_thing(node, thing);
+        self.holds(slot, held);
+        match (verdict, key) {
+            (Verdict::Adopt, _) | (_, None) => self.to_compare(slot),
+            (Verdict::Remove, Some(key)) => {
+                let row = &mut self.rows[slot];
+                if row.work.is_none() {
+                    row.status = Some(Status::Complete); // as the store has it
+                }
+                self.make_again(slot, key);
+            }
+        }
+    }
+
+    /// What waits to be decided, by node.
+    pub fn held_views(&self, node: Option<&NodeId>) -> Vec<HeldView> {
+        let of_it = |name: &NodeId| node.is_none_or(|node| node == name);
+        let things = self.restored.things().filter(|(node, _, _)| of_it(node));
+        let things = things.map(|(node, thing, held)| self.thing_view(node, thing, held));
+        let tables = self.restored.tables().filter(|(node, _, _)| of_it(node));
+        let mut views: Vec<HeldView> = things
+            .chain(tables.map(|(node, bridge, held)| table_view(node, &format!("{node}/{bridge}"), held)))
+            .collect();
+        views.sort_by(|a, b| (&a.node, &a.id).cmp(&(&b.node, &b.id)));
+        views
+    }
+
+    fn thing_view(&self, node: &NodeId, thing: ResourceId, held: HeldThing) -> HeldView {
+        let slot = self.by_physical.get(&thing).filter(|_| held.unlike != Unlike::Unknown);
+        let row = slot.map(|slot| &self.rows[*slot]);
+        let (state, reason) = match held.unlike {
+            Unlike::Unknown => ("unknown", "the store has no row of it"),
+            Unlike::Newer => ("newer", "it was changed since the backup"),
+            Unlike::Deleted => ("deleted", "it seems to have been deleted since the backup"),
+        };
+        let stack = row.and_then(|row| self.stacks.get(&row.stack)).map(|stack| stack.name.to_string());
+        HeldView {
+            id: thing.to_string(),
+            node: node.clone(),
+            state: state.to_owned(),
+            kind: row.map(|row| type_text(row.kind, row.rare().type_name.as_deref()).into_owned()),
+            stack,
+            resource: row.map(|row| row.name.to_string()),
+            rules: None,
+            reason: reason.to_owned(),
+        }
+    }
+}
+
+fn table_view(node: &NodeId, device: &str, held: &HeldTable) -> HeldView {
+    let counts = [
+        (held.unknown.len(), "that the store does not know"),
+        (held.newer.len(), "changed"),
+        (held.deleted.len(), "deleted"),
+    ];
+    let counts = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+    HeldView {
+        id: device.to_owned(),
+        node: node.clone(),
+        state: "table".to_owned(),
+        kind: None,
+        stack: None,
+        resource: None,
+        rules: Some(held.len()),
+        reason: format!("rules since the backup: {}", counts.collect::<Vec<_>>().join(", ")),
+    }
+}
+
+impl Row {
+    /// How the row differs from what its node says that it has; none: as it was known, or in a way that jobs explain.
+    fn unlike(&self, theirs: Option<muster_shared::Generation>) -> Option<Unlike> {
+        if self.is_lost() {
+            return None;
+        }
+        let waits = |state| matches!(state, WorkState::Queued | WorkState::NodeAway);
+        // The generation of a job that never left says nothing of what the node may have.
+        let is_unsent = self.attempt == 0 && self.work.as_ref().is_some_and(|work| waits(work.state));
+        match (self.held, theirs) {
+            (Some(_), None) if !self.is_sent() && !self.is_going() => Some(Unlike::Deleted),
+            (held, Some(theirs)) if Some(theirs) > held && (is_unsent || theirs > self.generation) => {
+                Some(Unlike::Newer)
+            }
+            _ => None,
+        }
+    }
+}

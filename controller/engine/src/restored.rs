@@ -1,0 +1,378 @@
+//! A restored site: its store is older than what agents know. Nothing that the store does not know is removed or made again
+//! until an operator has decided.
+//!
+//! ```text
+//!   a backup was restored, or a node obeyed a later epoch
+//!        │
+//!        ▼
+//!    Restored ── a node says what it holds ──▶ what the store does not know is listed
+//!        │                                       adopt, remove, or a newer wish takes it off the list
+//!        ▼
+//!   over: all nodes have said it and the list is empty, or an operator decided about `--all`
+//! ```
+//!
+//! This is the list alone. What is compared, and what becomes of a thing, is in `held`.
+//! The list is kept as one record. Which nodes have come is not kept: after a start each says again what it holds.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_shared::model::flow::{Bridge, FlowId};
+use muster_shared::{Generation, NodeId, ResourceId};
+use serde::{Deserialize, Serialize};
+
+/// Things that are listed: more than an operator reads. What is beyond is held too, and listed when others are decided.
+const LISTED_MAX: usize = 10_000;
+
+/// How a held thing differs from the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unlike {
+    /// The store has no row of it.
+    Unknown,
+    /// It was changed since the backup.
+    Newer,
+    /// The store has a row of it, and the node does not have it.
+    Deleted,
+}
+
+/// A thing on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldThing {
+    /// How it differs.
+    pub unlike: Unlike,
+    /// What the node has; none where it has nothing.
+    pub generation: Option<Generation>,
+}
+
+/// Entries of a flow table, by how they differ.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldTable {
+    /// On the device, and not in the store.
+    pub unknown: BTreeSet<FlowId>,
+    /// In both, each with another content.
+    pub newer: BTreeSet<FlowId>,
+    /// In the store, and not on the device.
+    pub deleted: BTreeSet<FlowId>,
+}
+
+impl HeldTable {
+    /// Entries.
+    pub fn len(&self) -> usize {
+        self.unknown.len() + self.newer.len() + self.deleted.len()
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What one node has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct OnNode {
+    things: BTreeMap<ResourceId, HeldThing>,
+    tables: BTreeMap<Bridge, HeldTable>,
+    /// Tables that become what the store says.
+    freed: BTreeSet<Bridge>,
+    /// Things without a row that are not Muster's any more.
+    left: BTreeSet<ResourceId>,
+    /// Rules that stay as they are, also when the site is not restored any more.
+    left_rules: BTreeMap<Bridge, BTreeSet<FlowId>>,
+}
+
+/// What is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestoredRecord {
+    /// Whether the site is restored; else the record says which rules are left.
+    on: bool,
+    nodes: BTreeMap<NodeId, OnNode>,
+}
+
+impl RestoredRecord {
+    /// Of a store that was made of a backup and that nobody has opened since.
+    pub fn fresh() -> Self {
+        Self { on: true, nodes: BTreeMap::new() }
+    }
+}
+
+/// What a node has yet to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Awaited {
+    ledger: bool,
+    tables: bool,
+}
+
+/// The list, and which nodes have yet to say what they hold.
+#[derive(Debug, Default)]
+pub(crate) struct Restored {
+    record: RestoredRecord,
+    awaited: BTreeMap<NodeId, Awaited>,
+    is_dirty: bool,
+}
+
+impl Restored {
+    pub fn load(record: RestoredRecord, nodes: impl Iterator<Item = NodeId>) -> Self {
+        let mut restored = Self { record, ..Self::default() };
+        if restored.record.on {
+            restored.await_all(nodes);
+        }
+        restored
+    }
+
+    fn await_all(&mut self, nodes: impl Iterator<Item = NodeId>) {
+        self.awaited.extend(nodes.map(|node| (node, Awaited { ledger: true, tables: true })));
+    }
+
+    /// The site is restored; `nodes` have yet to come. False if that is known.
+    pub fn begin(&mut self, nodes: impl Iterator<Item = NodeId>) -> bool {
+        if self.record.on {
+            return false;
+        }
+        (self.record.on, self.is_dirty) = (true, true);
+        self.await_all(nodes);
+        true
+    }
+
+    pub fn is_on(&self) -> bool {
+        self.record.on
+    }
+
+    /// Whether the node has yet to say what its ledger holds: nothing is sent to it before.
+    pub fn awaits_ledger(&self, node: &NodeId) -> bool {
+        self.record.on && self.awaited.get(node).is_some_and(|awaited| awaited.ledger)
+    }
+
+    /// The node's whole ledger was compared: `things` differ.
+    pub fn ledger_told(&mut self, node: &NodeId, mut things: BTreeMap<ResourceId, HeldThing>) {
+        self.told(node, |awaited| awaited.ledger = false);
+        let room = LISTED_MAX.saturating_sub(self.listed_elsewhere(node));
+        while things.len() > room {
+            things.pop_last();
+        }
+        if things.is_empty() && !self.record.nodes.contains_key(node) {
+            return;
+        }
+        let on = self.record.nodes.entry(node.clone()).or_default();
+        if on.things != things {
+            (on.things, self.is_dirty) = (things, true);
+        }
+    }
+
+    /// All tables of the node were compared.
+    pub fn tables_told(&mut self, node: &NodeId) {
+        self.told(node, |awaited| awaited.tables = false);
+    }
+
+    /// The node's tables are compared once more before the state ends.
+    pub fn await_tables(&mut self, node: &NodeId) {
+        self.awaited.entry(node.clone()).or_insert(Awaited { ledger: false, tables: true }).tables = true;
+    }
+
+    fn told(&mut self, node: &NodeId, what: impl FnOnce(&mut Awaited)) {
+        if let Some(awaited) = self.awaited.get_mut(node) {
+            what(awaited);
+            if !awaited.ledger && !awaited.tables {
+                self.awaited.remove(node);
+            }
+        }
+    }
+
+    fn listed_elsewhere(&self, node: &NodeId) -> usize {
+        let others = self.record.nodes.iter().filter(|(other, _)| *other != node);
+        others.map(|(_, on)| on.things.len()).sum()
+    }
+
+    /// A table was compared.
+    pub fn table_told(&mut self, node: &NodeId, bridge: &Bridge, table: HeldTable) {
+        if table.is_empty() && !self.record.nodes.contains_key(node) {
+            return;
+        }
+        let tables = &mut self.record.nodes.entry(node.clone()).or_default().tables;
+        if table.is_empty() {
+            self.is_dirty |= tables.remove(bridge).is_some();
+        } else if tables.get(bridge) != Some(&table) {
+            tables.insert(bridge.clone(), table);
+            self.is_dirty = true;
+        }
+    }
+
+    pub fn thing(&self, node: &NodeId, thing: ResourceId) -> Option<HeldThing> {
+        self.record.nodes.get(node)?.things.get(&thing).copied()
+    }
+
+    /// The thing is listed no more.
+    pub fn drop_thing(&mut self, node: &NodeId, thing: ResourceId) -> Option<HeldThing> {
+        let dropped = self.record.nodes.get_mut(node)?.things.remove(&thing);
+        self.is_dirty |= dropped.is_some();
+        dropped
+    }
+
+    /// The table is listed no more.
+    pub fn drop_table(&mut self, node: &NodeId, bridge: &Bridge) -> Option<HeldTable> {
+        let dropped = self.record.nodes.get_mut(node)?.tables.remove(bridge);
+        self.is_dirty |= dropped.is_some();
+        dropped
+    }
+
+    /// The thing stays on its server and is not Muster's any more.
+    pub fn leave(&mut self, node: &NodeId, thing: ResourceId) {
+        if self.drop_thing(node, thing).is_some() {
+            self.record.nodes.entry(node.clone()).or_default().left.insert(thing);
+        }
+    }
+
+    pub fn is_left(&self, node: &NodeId, thing: ResourceId) -> bool {
+        self.record.nodes.get(node).is_some_and(|on| on.left.contains(&thing))
+    }
+
+    /// What the table has that differs stays as it is.
+    pub fn leave_table(&mut self, node: &NodeId, bridge: &Bridge) {
+        let Some(HeldTable { unknown, newer, deleted }) = self.drop_table(node, bridge) else { return };
+        let left =
+            self.record.nodes.entry(node.clone()).or_default().left_rules.entry(bridge.clone()).or_default();
+        left.extend([unknown, newer, deleted].into_iter().flatten());
+    }
+
+    /// Rules of a table that are left as they are; none: all are compared.
+    pub fn left_rules(&self, node: &NodeId, bridge: &Bridge) -> Option<&BTreeSet<FlowId>> {
+        self.record.nodes.get(node)?.left_rules.get(bridge)
+    }
+
+    /// The node is no more, or cut off.
+    pub fn forget_node(&mut self, node: &NodeId) {
+        self.awaited.remove(node);
+        self.is_dirty |= self.record.nodes.remove(node).is_some();
+    }
+
+    /// The table becomes what the store says.
+    pub fn free_table(&mut self, node: &NodeId, bridge: &Bridge) {
+        let on = self.record.nodes.entry(node.clone()).or_default();
+        self.is_dirty |= on.freed.insert(bridge.clone());
+    }
+
+    /// Whether nothing of the table is put right.
+    pub fn holds_table(&self, node: &NodeId, bridge: &Bridge) -> bool {
+        self.record.on && !self.record.nodes.get(node).is_some_and(|on| on.freed.contains(bridge))
+    }
+
+    /// An operator decided about all nodes: those that are not here are not waited for.
+    pub fn await_only(&mut self, is_here: impl Fn(&NodeId) -> bool) {
+        self.awaited.retain(|node, _| is_here(node));
+    }
+
+    /// Whether all is decided; then the site is not restored any more.
+    pub fn ends(&mut self) -> bool {
+        let ends = self.record.on && self.awaited.is_empty() && self.count() == 0;
+        if ends {
+            (self.record.on, self.is_dirty) = (false, true);
+            for on in self.record.nodes.values_mut() {
+                on.left.clear();
+                on.freed.clear();
+            }
+            self.record.nodes.retain(|_, on| !on.left_rules.is_empty());
+        }
+        ends
+    }
+
+    /// Entries of the list: things, and tables.
+    pub fn count(&self) -> usize {
+        self.record.nodes.values().map(|on| on.things.len() + on.tables.len()).sum()
+    }
+
+    pub fn things(&self) -> impl Iterator<Item = (&NodeId, ResourceId, HeldThing)> {
+        let of = |(node, on)| {
+            let on: &OnNode = on;
+            on.things.iter().map(move |(thing, held)| (node, *thing, *held))
+        };
+        self.record.nodes.iter().flat_map(of)
+    }
+
+    pub fn tables(&self) -> impl Iterator<Item = (&NodeId, &Bridge, &HeldTable)> {
+        let of = |(node, on)| {
+            let on: &OnNode = on;
+            on.tables.iter().map(move |(bridge, held)| (node, bridge, held))
+        };
+        self.record.nodes.iter().flat_map(of)
+    }
+
+    /// To be kept, once after each change; none in it: nothing is to be kept.
+    pub fn changed(&mut self) -> Option<Option<RestoredRecord>> {
+        let is_needed = self.record.on || !self.record.nodes.is_empty();
+        std::mem::take(&mut self.is_dirty).then(|| is_needed.then(|| self.record.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(name: &str) -> NodeId {
+        name.parse().unwrap()
+    }
+
+    fn thing(n: u128) -> ResourceId {
+        ResourceId(uuid::Uuid::from_u128(n))
+    }
+
+    fn newer(n: u128) -> BTreeMap<ResourceId, HeldThing> {
+        [(thing(n), HeldThing { unlike: Unlike::Newer, generation: None })].into()
+    }
+
+    fn begun() -> Restored {
+        Restored::load(RestoredRecord::fresh(), [node("a"), node("b")].into_iter())
+    }
+
+    #[test]
+    fn the_state_ends_when_all_nodes_have_come_and_nothing_is_held() {
+        let mut restored = begun();
+        for name in ["a", "b"] {
+            assert!(restored.awaits_ledger(&node(name)) && !restored.ends());
+            restored.ledger_told(&node(name), BTreeMap::new());
+            assert!(
+                !restored.awaits_ledger(&node(name)) && !restored.ends(),
+                "its tables are to be compared"
+            );
+            restored.tables_told(&node(name));
+        }
+        assert!(restored.ends() && !restored.is_on());
+        assert_eq!(restored.changed(), Some(None), "nothing is kept of it");
+    }
+
+    #[test]
+    fn a_held_thing_keeps_the_state_up_until_it_is_decided() {
+        let mut restored = begun();
+        restored.await_only(|_| false);
+        restored.ledger_told(&node("a"), newer(1));
+        assert!(!restored.ends());
+        let record = restored.changed().flatten().unwrap();
+        let mut again = Restored::load(record, [node("a"), node("b")].into_iter());
+        assert_eq!(again.count(), 1, "it is durable");
+        assert!(again.awaits_ledger(&node("a")), "the node says it again");
+        again.await_only(|_| false);
+        assert!(again.drop_thing(&node("a"), thing(1)).is_some() && again.ends());
+    }
+
+    #[test]
+    fn rules_that_are_left_outlive_the_state() {
+        let (mut restored, bridge) = (begun(), Bridge::try_from("br0".to_owned()).unwrap());
+        restored.await_only(|_| false);
+        let table = HeldTable { unknown: [FlowId(7)].into(), ..HeldTable::default() };
+        restored.table_told(&node("a"), &bridge, table);
+        restored.leave_table(&node("a"), &bridge);
+        assert!(restored.ends());
+        let record = restored.changed().flatten().unwrap();
+        let json = serde_json::to_string(&record).unwrap();
+        let again = Restored::load(serde_json::from_str(&json).unwrap(), [node("a")].into_iter());
+        assert!(!again.is_on());
+        assert!(again.left_rules(&node("a"), &bridge).unwrap().contains(&FlowId(7)));
+    }
+
+    #[test]
+    fn the_list_has_a_bound() {
+        let mut restored = begun();
+        let many = (0..=LISTED_MAX as u128).flat_map(newer).collect();
+        restored.ledger_told(&node("a"), many);
+        restored.ledger_told(&node("b"), newer(1));
+        assert_eq!(restored.count(), LISTED_MAX);
+    }
+}

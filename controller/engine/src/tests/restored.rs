@@ -1,6 +1,9 @@
 //! A store that is older than what agents know: nothing vanishes, nothing runs again, all of it is listed.
 
+use muster_shared::model::flow::Packed;
+
 use super::bed::{Bed, node, template};
+use super::flow_tables::{device, id, rule};
 use crate::restored::RestoredRecord;
 use crate::{HeldView, Request, Verdict};
 
@@ -119,4 +122,57 @@ fn an_update_decides_what_it_names() {
     bed.idle();
     assert_eq!((bed.ran.len(), bed.status().as_str()), (1, "UPDATE_COMPLETE"));
     assert!(!bed.engine.site_view().restored);
+}
+
+/// A table with a rule that was changed, and one that was added, since the backup.
+fn with_newer_rules() -> Bed {
+    let mut bed = Bed::new(1);
+    bed.apply_rules(&device(0), &[rule(1, 0)]);
+    bed.idle();
+    let backup = bed.tables.clone();
+    bed.apply_rules(&device(0), &[rule(1, 5), rule(2, 0)]);
+    bed.idle();
+    assert_eq!(rules(&bed), [(1, 5), (2, 0)]);
+    bed.tables = backup;
+    bed.tables.restored = Some(RestoredRecord::fresh());
+    bed.restart();
+    bed.connect(&node(0));
+    bed.idle();
+    bed
+}
+
+/// The rules of a device, each with the table that it goes to.
+fn rules(bed: &Bed) -> Vec<(u16, u8)> {
+    let on_it = &bed.hosts[&node(0)].flows.devices[&device(0).bridge].entries;
+    let all = (1..3).flat_map(|n| [0, 5].map(|table| (n, table)));
+    all.filter(|(n, table)| {
+        let packed = Packed::new(&rule(*n, *table)).unwrap();
+        on_it.get(&id(&device(0), *n)).is_some_and(|(there, _)| there.digest() == packed.digest())
+    })
+    .collect()
+}
+
+#[test]
+fn rules_that_the_backup_does_not_know_stay_on_their_device() {
+    let mut bed = with_newer_rules();
+    assert_eq!(rules(&bed), [(1, 5), (2, 0)]);
+    let list = held(&bed);
+    assert_eq!((list.len(), list[0].id.as_str(), list[0].rules), (1, "node-0/br0", Some(2)), "{list:?}");
+    decide(&mut bed, Verdict::Adopt, None).unwrap();
+    assert!(!bed.engine.site_view().restored);
+    for _ in 0..2 {
+        bed.restart();
+        bed.connect(&node(0));
+        bed.idle();
+        assert_eq!(rules(&bed), [(1, 5), (2, 0)], "also after the state");
+    }
+}
+
+#[test]
+fn removed_rules_are_as_the_store_says() {
+    let mut bed = with_newer_rules();
+    let device = held(&bed)[0].id.clone();
+    decide(&mut bed, Verdict::Remove, Some(vec![device])).unwrap();
+    assert_eq!(rules(&bed), [(1, 0)]);
+    assert!(!bed.engine.site_view().restored && held(&bed).is_empty());
 }

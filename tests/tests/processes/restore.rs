@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use muster_tests::testbed::{Agent, Running, Site, binary};
+use muster_tests::testbed::{Agent, Running, Site, binary, eventually};
+use serde_json::{Value, json};
 
 const DOCUMENT: &str = include_str!("../../../docs/restore.md");
 
@@ -72,6 +73,89 @@ fn agents_come_back_after_a_restore_on_a_new_disk() {
     }
     site.join("web-3");
     run(&site, "backup", &data);
+}
+
+/// A file and a script that leaves a line for each run.
+fn later_template(site: &Site, agent: &Agent, content: &str, file: &str) -> String {
+    let lines = agent.file("lines");
+    site.file(&format!(
+        "heat_template_version: 2018-08-31
+resources:
+  {file}: {{type: Muster::File, properties: {{node: web-1, path: {}, content: x}}}}
+  motd: {{type: Muster::File, properties: {{node: web-1, path: {}, content: {content}}}}}
+  config:
+    type: OS::Heat::SoftwareConfig
+    properties:
+      group: script
+      config: |
+        #!/bin/sh
+        echo {content} >>{}
+  run:
+    type: OS::Heat::SoftwareDeployment
+    properties: {{config: {{get_resource: config}}, server: web-1, actions: [CREATE, UPDATE]}}
+",
+        agent.file(file).display(),
+        agent.file("motd").display(),
+        lines.display()
+    ))
+}
+
+#[test]
+fn what_a_backup_does_not_know_waits_for_an_operator() {
+    let mut site = Site::start();
+    let agent = site.join("web-1");
+    let (old, new) =
+        (later_template(&site, &agent, "first", "before"), later_template(&site, &agent, "second", "since"));
+    site.ok(&["stack", "create", "s", "-t", &old, "--wait"]);
+    let data = site.database().parent().unwrap().to_owned();
+    run(&site, "backup", &data);
+    site.ok(&["stack", "update", "s", "-t", &new, "--wait"]);
+
+    site.kill();
+    fs::remove_dir_all(&data).unwrap();
+    run(&site, "restore", &data);
+    site.restart();
+    site.until_node("web-1", "online");
+    let list = eventually("the list", || {
+        let list = site.json(&["restore", "list"]);
+        list.as_array().is_some_and(|list| !list.is_empty()).then_some(list)
+    });
+    let states = |list: &Value| {
+        let item = |it: &Value| {
+            format!("{} {}", it["resource"].as_str().unwrap_or("-"), it["state"].as_str().unwrap())
+        };
+        let mut states: Vec<String> = list.as_array().unwrap().iter().map(item).collect();
+        states.sort();
+        states
+    };
+    assert_eq!(states(&list), ["- unknown", "before deleted", "motd newer", "run newer"]);
+    let status = site.json(&["status"]);
+    assert_eq!((&status["restored"], &status["waiting"]["restore"]), (&json!(true), &json!(4)));
+    let as_it_was = || {
+        assert_eq!(agent.content("since").as_deref(), Some("x"), "nothing is removed");
+        assert_eq!(agent.content("before"), None, "nothing is made again");
+        assert_eq!(agent.content("motd").as_deref(), Some("second"));
+        assert_eq!(agent.content("lines").as_deref(), Some("first\nsecond\n"), "no script runs again");
+    };
+    as_it_was();
+    let id = |name: &str| {
+        let of_it = |it: &&Value| it["resource"].as_str().unwrap_or("-") == name;
+        list.as_array().unwrap().iter().find(of_it).unwrap()["id"].as_str().unwrap().to_owned()
+    };
+    // All or nothing, and nothing that is not known is removed.
+    site.muster(&["restore", "remove", &id("before"), "nothing"]).refused(1, &["does not wait"]);
+    site.muster(&["restore", "remove", "--all"]).refused(1, &["adopt"]);
+    as_it_was();
+    site.ok(&["restore", "remove", &id("before")]);
+    eventually("the file is made again", || agent.content("before"));
+    site.ok(&["restore", "adopt", &id("motd"), &id("run"), &id("-")]);
+    eventually("the end of the state", || (site.json(&["status"])["restored"] == false).then_some(()));
+    assert_eq!(agent.content("lines").as_deref(), Some("first\nsecond\n"));
+    assert_eq!(agent.content("since").as_deref(), Some("x"));
+    // A new wish is newer than all.
+    site.ok(&["stack", "update", "s", "-t", &new, "--wait"]);
+    assert_eq!(agent.content("before"), None);
+    assert_eq!(agent.content("motd").as_deref(), Some("second"));
 }
 
 #[test]

@@ -45,7 +45,7 @@ pub struct Which {
     /// As 'muster restore list' shows it
     #[arg(value_name = "ID")]
     ids: Vec<String>,
-    /// All that waits; nodes that are away are not waited for any more
+    /// All that is listed; what a node that is away has is listed when it comes
     #[arg(long)]
     all: bool,
 }

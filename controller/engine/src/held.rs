@@ -280,10 +280,6 @@ impl Engine {
                 self.tables_compared(key);
             }
         }
-        if ids.is_none() {
-            let nodes = &self.nodes;
-            self.restored.await_only(|node| nodes.find(node).is_some_and(|key| nodes[key].ready));
-        }
         self.end_restored();
         Ok(Answer::Done)
     }

@@ -322,7 +322,7 @@ pub enum Request {
     Restored {
         /// What becomes of it.
         verdict: Verdict,
-        /// As [`Engine::held_views`](crate::Engine::held_views) names them; none: all, also of nodes that are away.
+        /// As [`Engine::held_views`](crate::Engine::held_views) names them; none: all that is listed.
         ids: Option<Vec<String>>,
     },
     /// A node is gone for ever: what may be on it is lost, and cleaned up first should it come back.

@@ -8,7 +8,7 @@
 //!    Restored ── a node says what it holds ──▶ what the store does not know is listed
 //!        │                                       adopt, remove, or a newer wish takes it off the list
 //!        ▼
-//!   over: all nodes have said it and the list is empty, or an operator decided about `--all`
+//!   over: all nodes have said it and the list is empty
 //! ```
 //!
 //! This is the list alone. What is compared, and what becomes of a thing, is in `held`.
@@ -255,11 +255,6 @@ impl Restored {
         self.record.on && !self.record.nodes.get(node).is_some_and(|on| on.freed.contains(bridge))
     }
 
-    /// An operator decided about all nodes: those that are not here are not waited for.
-    pub fn await_only(&mut self, is_here: impl Fn(&NodeId) -> bool) {
-        self.awaited.retain(|node, _| is_here(node));
-    }
-
     /// Whether all is decided; then the site is not restored any more.
     pub fn ends(&mut self) -> bool {
         let ends = self.record.on && self.awaited.is_empty() && self.count() == 0;
@@ -322,6 +317,13 @@ mod tests {
         Restored::load(RestoredRecord::fresh(), [node("a"), node("b")].into_iter())
     }
 
+    fn all_come(restored: &mut Restored, of_a: BTreeMap<ResourceId, HeldThing>) {
+        for (name, things) in [("a", of_a), ("b", BTreeMap::new())] {
+            restored.ledger_told(&node(name), things);
+            restored.tables_told(&node(name));
+        }
+    }
+
     #[test]
     fn the_state_ends_when_all_nodes_have_come_and_nothing_is_held() {
         let mut restored = begun();
@@ -341,21 +343,20 @@ mod tests {
     #[test]
     fn a_held_thing_keeps_the_state_up_until_it_is_decided() {
         let mut restored = begun();
-        restored.await_only(|_| false);
-        restored.ledger_told(&node("a"), newer(1));
+        all_come(&mut restored, newer(1));
         assert!(!restored.ends());
         let record = restored.changed().flatten().unwrap();
         let mut again = Restored::load(record, [node("a"), node("b")].into_iter());
         assert_eq!(again.count(), 1, "it is durable");
         assert!(again.awaits_ledger(&node("a")), "the node says it again");
-        again.await_only(|_| false);
+        all_come(&mut again, newer(1));
         assert!(again.drop_thing(&node("a"), thing(1)).is_some() && again.ends());
     }
 
     #[test]
     fn rules_that_are_left_outlive_the_state() {
         let (mut restored, bridge) = (begun(), Bridge::try_from("br0".to_owned()).unwrap());
-        restored.await_only(|_| false);
+        all_come(&mut restored, BTreeMap::new());
         let table = HeldTable { unknown: [FlowId(7)].into(), ..HeldTable::default() };
         restored.table_told(&node("a"), &bridge, table);
         restored.leave_table(&node("a"), &bridge);

@@ -25,7 +25,7 @@ pub struct Asked {
 #[serde(deny_unknown_fields)]
 pub struct Decision {
     verdict: Verdict,
-    /// None: all, also of nodes that are away.
+    /// None: all that is listed.
     ids: Option<Vec<String>>,
 }
 

@@ -245,8 +245,11 @@ fn apply(
 ) -> Result<(), StoreError> {
     match change {
         Change::Stack(stack) => put_stack(db, key, stack, now)?,
-        Change::StackRemoved { id, .. } => {
+        Change::StackRemoved { id, traversal, .. } => {
             bury(db, *id)?;
+            // One that came and went in one turn was never put.
+            raise(db, "highest_stack", *id)?;
+            raise(db, "highest_traversal", *traversal)?;
             for sql in [
                 "DELETE FROM stacks WHERE id = ?1",
                 "DELETE FROM revisions WHERE stack_id = ?1",

@@ -57,3 +57,13 @@ fn a_busy_database_takes_nothing_of_a_commit() {
     other.execute_batch("COMMIT").unwrap();
     assert!(changes.next().is_some());
 }
+
+#[test]
+fn a_stack_that_came_and_went_in_one_commit_keeps_its_ids() {
+    let folder = tempfile::tempdir().unwrap();
+    let (database, key) = (folder.path().join("muster.db"), folder.path().join("key"));
+    let removed = Change::StackRemoved { id: 5, name: "web".parse().unwrap(), traversal: 9 };
+    Sqlite::open(&database, &key).unwrap().commit(&mut std::iter::once(removed), &[]).unwrap();
+    let (_, stack, traversal) = Sqlite::open(&database, &key).unwrap().load().unwrap().highest;
+    assert_eq!((stack, traversal), (5, 9));
+}

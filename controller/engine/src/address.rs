@@ -68,6 +68,11 @@ pub(crate) struct AddressPlan {
 }
 
 impl AddressPlan {
+    /// Networks, subnets and ports.
+    pub fn len(&self) -> usize {
+        self.networks.len() + self.subnets.len() + self.ports.len()
+    }
+
     /// A network is there, by this name.
     pub fn put_network(&mut self, id: ResourceId, name: Option<&str>) {
         self.networks.entry(id).or_default().name = name.map(str::to_owned);

@@ -15,6 +15,10 @@ pub(crate) struct ByName {
 }
 
 impl ByName {
+    pub fn len(&self) -> usize {
+        self.names.len() + self.slots.len()
+    }
+
     pub fn insert(&mut self, slot: Slot, name: NodeId) {
         self.remove(slot);
         self.slots.entry(name.clone()).or_default().insert(slot);

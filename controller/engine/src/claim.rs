@@ -15,6 +15,11 @@ pub(crate) struct Claims {
 }
 
 impl Claims {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.owners.len() + self.owned.len()
+    }
+
     pub fn owner(&self, node: NodeKey, claim: &Claim) -> Option<Slot> {
         self.owners.get(&(node, claim.clone())).copied()
     }

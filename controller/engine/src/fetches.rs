@@ -55,6 +55,11 @@ impl<K> Default for Fetches<K> {
 }
 
 impl<K: Copy + Ord> Fetches<K> {
+    /// Nodes that wait. Those that were served keep their places until somebody waits for one.
+    pub fn waiting(&self) -> usize {
+        self.line.len().max(self.wanted.len())
+    }
+
     /// A node asks for a piece; it is served when [`Fetches::next`] says so.
     pub fn ask(&mut self, now: MonoTime, node: K, piece: Piece) {
         let slice_is_over =

@@ -42,6 +42,7 @@ mod hook;
 pub mod intent;
 mod job;
 mod layout;
+mod left;
 mod load;
 mod lost;
 mod membership;

@@ -397,6 +397,11 @@ impl Rows {
         old
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
     /// By its number in the store.
     pub fn of_id(&self, id: u64) -> Option<Slot> {
         self.by_id.get(&id).copied()

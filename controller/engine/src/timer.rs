@@ -51,6 +51,11 @@ impl Timers {
         self.0.remove(&(due, key));
     }
 
+    /// How many are set.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub fn next(&self) -> Option<(MonoTime, &'static str)> {
         let (due, key) = self.0.first()?;
         let why = match key {

@@ -70,6 +70,12 @@ pub struct Ledger {
 }
 
 impl Ledger {
+    /// Shares and who has them; labels; bandwidth on links.
+    pub fn counts(&self) -> (usize, usize, usize) {
+        let taken = self.taken.iter().filter(|taken| **taken > 0).count();
+        (self.shares.len() + self.holders.len(), self.labels.len(), self.bandwidth.len() + taken)
+    }
+
     /// Bits per second of a link that are taken.
     pub fn taken(&self, link: LinkNo) -> u64 {
         let taken = self.taken.get(link.index()).copied().unwrap_or(0);

@@ -269,6 +269,23 @@ impl Manager {
         self.held.is_empty()
     }
 
+    /// What it holds for intents; nothing once all are gone.
+    pub fn leftovers(&self) -> [(&'static str, usize); 10] {
+        let (shares, labels, bandwidth) = self.ledger.counts();
+        [
+            ("intents", self.held.len()),
+            ("keys of intents", self.by_key.len()),
+            ("writes of intents", self.tokens.len()),
+            ("intents to be looked at", self.todo.0.len()),
+            ("times of intents", self.due.len()),
+            ("intents to be saved", self.unsaved.len()),
+            ("what intents stand on and hope for", self.tracker.count()),
+            ("shares of intents", shares),
+            ("labels of intents", labels),
+            ("bandwidth of intents", bandwidth),
+        ]
+    }
+
     /// How many are in this state.
     pub fn count(&self, state: State) -> usize {
         self.counts[state as usize]

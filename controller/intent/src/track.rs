@@ -111,6 +111,14 @@ impl CompileError {
 }
 
 impl<K: Ord + Copy> Tracker<K> {
+    /// What it knows of intents, each by itself.
+    pub fn count(&self) -> usize {
+        let by_number = self.by_link.len() + self.by_port.len() + self.since.len() + self.by_host.len();
+        let by_name = self.for_device.len() + self.for_point.len() + self.for_link.len();
+        let own = self.standing.len() + self.hopeful.len() + self.since_of.len() + self.hosts_of.len();
+        by_number + by_name + own + self.for_network.len() + self.for_anything.len()
+    }
+
     /// It stands on what it was compiled to, and is not whole if it hopes.
     pub fn stands(&mut self, key: K, links: Arc<[LinkNo]>, ports: Arc<[PortNo]>, hope: Hope) {
         self.failed(key, hope, LinkNo::default());

@@ -139,6 +139,21 @@ pub(crate) struct Flows {
 const ENTRIES_PER_CHANGE: usize = 512;
 
 impl Flows {
+    /// See [`Engine::leftovers`](crate::Engine::leftovers). A table stays as long as its bridge; what was in it goes.
+    pub fn leftovers(&self) -> [(&'static str, usize); 8] {
+        let devices = || self.devices.iter().flatten();
+        [
+            ("entries of flow tables", self.entries),
+            ("open operations on flow tables", self.operations.len().saturating_sub(self.ended.len())),
+            ("flow tables to be written", self.unsaved.len()),
+            ("flow tables that leave", self.leaving.len()),
+            ("batches in flight", devices().filter(|device| device.in_flight.is_some()).count()),
+            ("writes that are waited for", devices().map(|device| device.waiters.len()).sum()),
+            ("guards of writes", devices().map(|device| device.guards.len()).sum()),
+            ("comparisons", devices().filter(|device| device.comparing.is_some()).count()),
+        ]
+    }
+
     pub fn find(&self, node: NodeKey, bridge: &Bridge) -> Option<DeviceKey> {
         self.by_name.get(&node)?.get(bridge).copied()
     }

@@ -71,6 +71,18 @@ pub(crate) struct Intents {
 }
 
 impl Intents {
+    /// See [`Engine::leftovers`](crate::Engine::leftovers).
+    pub fn leftovers(&self) -> impl Iterator<Item = (&'static str, usize)> {
+        let own = [
+            ("intents of rows", self.owners.len()),
+            ("links of rows", self.links.len()),
+            ("hosts of rows", self.hosts.len()),
+            ("ends of writes", self.ended.len()),
+            ("intents to be written", self.unsaved.len()),
+        ];
+        own.into_iter().chain(self.manager.leftovers())
+    }
+
     /// It has heard something of this node.
     pub fn knows(&self, node: NodeKey) -> bool {
         let hears = |hearers: &BTreeSet<(NodeKey, Bridge)>| hearers.iter().any(|(hearer, _)| *hearer == node);

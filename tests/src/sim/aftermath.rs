@@ -54,6 +54,7 @@ impl World {
     pub fn noted(&mut self) {
         self.shared.borrow_mut().remember_maintained();
         let noted = std::mem::take(&mut self.shared.borrow_mut().noted);
+        self.controller.gone.clear();
         for it in &noted {
             if let Noted::RowGone(row) = it {
                 self.leaves_what_it_retains(row);
@@ -114,6 +115,7 @@ impl World {
                 Noted::StackGone(stack) => {
                     self.note(|_| format!("stack {} is gone", stack.name));
                     self.reference.stack_is_gone(&stack);
+                    self.controller.gone.insert(stack.name);
                 }
             }
         }

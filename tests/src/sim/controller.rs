@@ -1,17 +1,19 @@
 //! The controller: the real engine and the real turns of the driver, over the simulated disk and connections.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
 use muster_controller::driver::Turns;
 use muster_engine::{Answer, Config, Limits, Refusal, Request};
 use muster_shared::model::Up;
-use muster_shared::{MonoTime, NodeId};
+use muster_shared::{MonoTime, NodeId, StackName};
 
 use super::beside::Beside;
 use super::bus::told;
+use super::crowd::Asking;
 use super::fault::Kind;
+use super::reference::Asked;
 use super::store::{Leaving, SimOutbox, SimStore};
 use super::world::{Event, World};
 
@@ -30,6 +32,10 @@ pub struct Controller {
     pub busy_until: MonoTime,
     /// Bounds of this site.
     pub limits: Limits,
+    /// Requests of a crowd that have no answer yet.
+    pub crowd: BTreeMap<u64, Rc<Asking>>,
+    /// Stacks that went in this turn.
+    pub gone: BTreeSet<StackName>,
     started: MonoTime,
     inbox: VecDeque<Inlet>,
     turn_due: bool,
@@ -46,6 +52,8 @@ pub enum Inlet {
     Disconnected { node: NodeId, connection: u64 },
     /// It said something.
     Received { node: NodeId, connection: u64, messages: Vec<Up> },
+    /// One of a crowd of operators asks.
+    Asks(Rc<Asking>),
 }
 
 impl Controller {
@@ -56,6 +64,8 @@ impl Controller {
             run: 0,
             busy_until: MonoTime::default(),
             limits,
+            crowd: BTreeMap::new(),
+            gone: BTreeSet::new(),
             started: MonoTime::default(),
             inbox: VecDeque::new(),
             turn_due: false,
@@ -109,6 +119,8 @@ impl World {
         }
         self.note(|_| "controller ends".to_owned());
         self.controller.inbox.clear();
+        self.controller.crowd.clear();
+        self.reference.forgets_what_is_asked();
         {
             let mut shared = self.shared.borrow_mut();
             shared.leaving.clear();
@@ -138,6 +150,7 @@ impl World {
 
     fn controller_has_something(&mut self) {
         if !std::mem::replace(&mut self.controller.turn_due, true) {
+            self.turn_may_be_late();
             let due = self.controller.busy_until.max(self.now);
             let run = self.controller.run;
             self.at(due, Event::ControllerTurn(run));
@@ -158,21 +171,41 @@ impl World {
 
     /// Takes what waits, commits once, lets leave.
     pub fn controller_turn(&mut self) {
+        self.controller_takes(TURN_MAX);
+        self.controller_wakes_if_due();
+        self.statement_fails();
+        self.controller_turns_over();
+    }
+
+    /// So much of what waits. What comes while the database is busy waits with it, as in the real driver.
+    fn controller_takes(&mut self, most: usize) {
         let now = self.controller_now();
-        let Some(turns) = &mut self.controller.turns else { return };
-        for _ in 0..TURN_MAX {
+        for _ in 0..most {
+            let Some(turns) = self.controller.turns.as_mut().filter(|turns| !turns.is_busy()) else { break };
             match self.controller.inbox.pop_front() {
                 Some(Inlet::Connected { node, connection }) => turns.connected(now, node, connection),
                 Some(Inlet::Disconnected { node, connection }) => turns.disconnected(now, node, connection),
                 Some(Inlet::Received { node, connection, messages }) => {
                     turns.received(now, &node, connection, messages);
                 }
+                Some(Inlet::Asks(asking)) => self.crowd_asks(&asking),
                 None => break,
             }
         }
-        self.controller_wakes_if_due();
-        self.statement_fails();
-        self.controller_turns_over();
+    }
+
+    /// An input of its turn; its answer comes with the turn's end.
+    pub fn requests(
+        &mut self,
+        request: Request,
+        expected: Option<(StackName, Asked)>,
+    ) -> Option<Result<u64, Refusal>> {
+        let now = self.controller_now();
+        let asked = self.controller.turns.as_mut()?.request(now, request);
+        if let (Ok(id), Some((name, asked))) = (&asked, expected) {
+            self.reference.expect(*id, name, asked);
+        }
+        Some(asked)
     }
 
     fn controller_now(&self) -> MonoTime {
@@ -227,6 +260,9 @@ impl World {
             self.controller.busy_until = self.controller.busy_until.max(self.now + takes);
         }
         self.what_left();
+        for (id, answer) in &told.answers {
+            self.reference.answered(*id, answer);
+        }
         let mut answers = Vec::new();
         for answer in told.answers {
             if self.shared.borrow_mut().step() {
@@ -234,14 +270,19 @@ impl World {
             }
         }
         self.noted();
+        for (id, _) in &answers {
+            self.reference.is_over(*id);
+        }
         if self.shared.borrow().blown {
             self.controller_ends();
             return answers;
         }
+        self.crowd_hears(&answers);
         self.look();
         self.controller_timer();
-        // A turn that was cut short goes on.
-        if !self.controller.inbox.is_empty() {
+        // A turn that was cut short goes on. What waits for the database is taken when its timer has come.
+        let takes = self.controller.turns.as_ref().is_some_and(|turns| !turns.is_busy());
+        if takes && !self.controller.inbox.is_empty() {
             self.controller_has_something();
         }
         answers
@@ -298,12 +339,20 @@ impl World {
         }
     }
 
-    /// Asks, in a turn of its own or in one with what waits. None: no answer came, for the controller ended.
+    /// Asks, in a turn of its own or somewhere between what waits. None: no answer came, for the controller ended.
     pub fn ask(&mut self, request: Request, alone: bool) -> Option<Result<Answer, Refusal>> {
-        let now = self.controller_now();
-        let turns = self.controller.turns.as_mut()?;
+        self.asks_for(request, None, alone)
+    }
+
+    /// The same; what it should lead to is known.
+    pub fn asks_for(
+        &mut self,
+        request: Request,
+        expected: Option<(StackName, Asked)>,
+        alone: bool,
+    ) -> Option<Result<Answer, Refusal>> {
         // Who asks waits as long as the database is busy; operators here ask another time.
-        if turns.is_busy() {
+        if self.controller.turns.as_ref()?.is_busy() {
             return Some(Err(Refusal::Unavailable("the database is busy".to_owned())));
         }
         {
@@ -311,28 +360,17 @@ impl World {
             shared.held = false;
             shared.beside.iter_mut().for_each(Beside::let_go);
         }
-        let id = match turns.request(now, request) {
+        let before = if alone { 0 } else { self.dice.controller.index(self.controller.inbox.len() + 1) };
+        self.controller_takes(before);
+        let id = match self.requests(request, expected)? {
             Ok(id) => id,
             Err(refusal) => return Some(Err(refusal)),
         };
         if !alone {
-            self.controller_takes_more();
+            self.controller_takes(TURN_MAX);
         }
         let answers = self.controller_turns_over();
+        self.reference.is_over(id);
         answers.into_iter().find(|(of, _)| *of == id).map(|(_, answer)| answer)
-    }
-
-    fn controller_takes_more(&mut self) {
-        let now = self.controller_now();
-        let Some(turns) = &mut self.controller.turns else { return };
-        for inlet in std::mem::take(&mut self.controller.inbox) {
-            match inlet {
-                Inlet::Connected { node, connection } => turns.connected(now, node, connection),
-                Inlet::Disconnected { node, connection } => turns.disconnected(now, node, connection),
-                Inlet::Received { node, connection, messages } => {
-                    turns.received(now, &node, connection, messages);
-                }
-            }
-        }
     }
 }

@@ -41,6 +41,8 @@ pub enum Kind {
     ControllerCrash,
     /// The controller stands still, then its clock jumps.
     ControllerFrozen,
+    /// The controller comes to its next turn late: what agents say and operators ask comes in one.
+    TurnLate,
     /// The controller's disk is full for a while.
     StoreFull,
     /// It can be neither written nor read for a while.
@@ -123,7 +125,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 49] = [
+    pub const ALL: [Self; 50] = [
         Self::MessageDelayed,
         Self::MessageTwice,
         Self::ConnectionBreaks,
@@ -134,6 +136,7 @@ impl Kind {
         Self::PartitionOfAll,
         Self::ControllerCrash,
         Self::ControllerFrozen,
+        Self::TurnLate,
         Self::StoreFull,
         Self::StoreBroken,
         Self::StoreBusy,
@@ -195,6 +198,7 @@ impl Kind {
             Kind::ConnectFails => 200,
             Kind::EndsWhileCut => 250,
             Kind::StoreStalls | Kind::StatementFails => 5,
+            Kind::TurnLate => 100,
             Kind::ContentDamaged => 60,
             Kind::CaptureFails => 20,
             Kind::JobFails => 60,

@@ -69,13 +69,14 @@ impl Operators {
     }
 
     /// Some updates change one thing only.
-    fn plan(&mut self, stack: usize, is_create: bool) -> Plan {
+    pub fn plan(&mut self, stack: usize, is_create: bool) -> Plan {
         let change = !is_create && self.dice.one_in(3);
         let changed = if change { self.maker.change(stack) } else { None };
         changed.unwrap_or_else(|| self.maker.make(stack, Mood::Any))
     }
 
-    fn how(&mut self) -> How {
+    /// How they want it.
+    pub fn how(&mut self) -> How {
         How {
             rollback: self.dice.one_in(4),
             require_nodes: self.dice.one_in(20),
@@ -388,8 +389,7 @@ impl World {
         }
         let before = traversal(self);
         let written = self.shared.borrow().changes;
-        self.reference.expect(name, asked.clone());
-        let answer = self.ask(request, alone);
+        let answer = self.asks_for(request, Some((name.clone(), asked.clone())), alone);
         let after = traversal(self);
         let text = match &answer {
             None => "no answer".to_owned(),
@@ -420,7 +420,6 @@ impl World {
         };
         wrong.into_iter().for_each(|wrong| shared.violate(wrong));
         drop(shared);
-        self.reference.expected();
         answer
     }
 }

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use muster_engine::record::{StackAction, StackRecord, Status};
+use muster_engine::{Answer, Refusal};
 use muster_shared::{ResourceId, StackName};
 
 use super::count::Counts;
@@ -84,11 +85,21 @@ struct History {
     members: BTreeSet<String>,
 }
 
+/// What an operator has asked for.
+struct Expected {
+    id: u64,
+    name: StackName,
+    asked: Asked,
+    /// The stack and the walk that began for it, once that is known.
+    begun: Option<(u64, u64)>,
+}
+
 /// All that operators did, as it was taken.
 #[derive(Default)]
 pub struct Reference {
     stacks: BTreeMap<StackName, History>,
-    expected: Option<(StackName, Asked)>,
+    /// Asked, and not seen in what is durable. In the order in which the engine took them.
+    expected: Vec<Expected>,
     /// With the revision that it was marked in.
     marked: BTreeMap<(StackName, String), (ResourceId, u32)>,
     /// A node is being removed.
@@ -127,6 +138,13 @@ impl History {
         self.is_complete = false;
     }
 
+    /// The revision was COMPLETE, if only for a moment.
+    fn was_complete(&mut self) {
+        if !self.is_complete && !self.is_checked && self.complete.first() != Some(&self.revision) {
+            self.complete.insert(0, self.revision);
+        }
+    }
+
     /// Somebody is meant who has no member, or the other way round.
     fn is_unfit(&self, tables: &Tables) -> bool {
         let resources = self.plan().map(|plan| plan.resources.iter()).into_iter().flatten();
@@ -146,14 +164,43 @@ impl History {
 }
 
 impl Reference {
-    /// This is asked now.
-    pub fn expect(&mut self, name: &StackName, asked: Asked) {
-        self.expected = Some((name.clone(), asked));
+    /// This is asked now, by this number.
+    pub fn expect(&mut self, id: u64, name: StackName, asked: Asked) {
+        self.expected.push(Expected { id, name, asked, begun: None });
+    }
+
+    /// What the engine says to it.
+    pub fn answered(&mut self, id: u64, answer: &Result<Answer, Refusal>) {
+        match answer {
+            Ok(Answer::Stack { id: stack, traversal, .. }) => {
+                let it = self.expected.iter_mut().filter(|it| it.id == id);
+                it.for_each(|it| it.begun = Some((*stack, *traversal)));
+            }
+            Ok(_) => {}
+            Err(_) => self.is_over(id),
+        }
     }
 
     /// It was refused, or has begun.
-    pub fn expected(&mut self) {
-        self.expected = None;
+    pub fn is_over(&mut self, id: u64) {
+        self.expected.retain(|it| it.id != id);
+    }
+
+    /// Who asked gets no answer any more.
+    pub fn forgets_what_is_asked(&mut self) {
+        self.expected.clear();
+    }
+
+    /// What is asked of a stack, and has not been seen to begin.
+    pub fn open(&self, name: &StackName) -> impl Iterator<Item = &Asked> {
+        self.expected.iter().filter(move |it| it.name == *name).map(|it| &it.asked)
+    }
+
+    /// What was asked of a stack up to this walk; the last one is what it does.
+    fn takes_expected(&mut self, is: &StackRecord) -> Vec<Asked> {
+        let until_now = |(stack, traversal): (u64, u64)| stack == is.id && traversal <= is.traversal;
+        let has_begun = |it: &mut Expected| it.name == is.name && it.begun.is_none_or(until_now);
+        self.expected.extract_if(.., has_begun).map(|it| it.asked).collect()
     }
 
     /// A stack's record changed; what is wrong with that comes back. `was_complete`: it was since it did last, if only for
@@ -168,11 +215,25 @@ impl Reference {
         if was.is_none() {
             self.stacks.insert(is.name.clone(), History { id: is.id, ..History::default() });
         }
+        let is_another = self.stacks.get(&is.name).is_none_or(|history| history.traversal != is.traversal);
+        let mut asked = if is_another { self.takes_expected(is) } else { Vec::new() };
         let history = self.stacks.entry(is.name.clone()).or_default();
-        if history.traversal != is.traversal {
+        if is_another {
             history.traversal = is.traversal;
             let was_checked = history.is_checked;
-            let asked = self.expected.take_if(|(name, _)| *name == is.name).map(|(_, asked)| asked);
+            let last = asked.pop();
+            // In the turn in which it ended, somebody asked for its end.
+            if matches!(last, Some(Asked::Delete)) && asked.is_empty() {
+                if was_complete {
+                    history.was_complete();
+                }
+                // It had failed, and gone back by itself.
+                if is.revision == history.revision + 1 {
+                    history.begin(&Asked::Rollback(None));
+                }
+            }
+            asked.iter().for_each(|asked| history.begin(asked));
+            let asked = last;
             if let Some(asked) = &asked {
                 history.begin(asked);
             }
@@ -262,7 +323,8 @@ impl Reference {
 
     /// A stack has been deleted.
     pub fn stack_is_gone(&mut self, stack: &StackRecord) {
-        self.expected.take_if(|(name, asked)| *name == stack.name && matches!(asked, Asked::Delete));
+        let is_it = |it: &Expected| it.name == stack.name && it.begun.is_none_or(|(id, _)| id == stack.id);
+        self.expected.retain(|it| !(is_it(it) && matches!(it.asked, Asked::Delete)));
         self.stacks.remove(&stack.name);
         self.marked.retain(|(name, _), _| *name != stack.name);
     }

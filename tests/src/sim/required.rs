@@ -399,6 +399,15 @@ const INTENT_OPERATORS: [&str; 11] = [
     "rule of an intent: refused",
 ];
 
+const CROWDS: [&str; 6] = [
+    "makes a stack in the turn in which its name goes",
+    "asks several things in one turn",
+    "create: taken",
+    "update: taken",
+    "delete: taken",
+    "delete: refused",
+];
+
 /// What should have happened and never did.
 pub fn missing(counts: &Counts) -> Vec<String> {
     let faults = Kind::ALL.iter().map(|kind| format!("fault {}", kind.name()));
@@ -415,12 +424,14 @@ pub fn missing(counts: &Counts) -> Vec<String> {
     let scripts = SCRIPTS.iter().map(|what| format!("script {what}"));
     let intents = INTENTS.iter().map(|what| format!("intent {what}"));
     let intent_operators = INTENT_OPERATORS.iter().map(|deed| format!("operator {deed}"));
+    let crowds = CROWDS.iter().map(|what| format!("crowd {what}"));
     let agents = AGENTS.iter().map(|what| (*what).to_owned());
     faults
         .chain(stacks)
         .chain(rows)
         .chain(operators)
         .chain(agents)
+        .chain(crowds)
         .chain(flows)
         .chain(flow_operators)
         .chain(trees)

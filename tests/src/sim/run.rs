@@ -123,6 +123,7 @@ impl World {
         self.later(Duration::from_secs(1), Event::Operator);
         self.later(Duration::from_secs(2), Event::FlowOperator);
         self.later(Duration::from_secs(3), Event::Signaller);
+        self.later(Duration::from_secs(10), Event::LooksWhoIsServed);
         if self.options.parts.fleets {
             self.later(Duration::from_secs(7), Event::FleetOperator);
         }
@@ -392,6 +393,12 @@ impl World {
                 .or_else(|| flow::differ(&shared, &self.machines))
                 .or_else(|| self.flows_are_left())
                 .or_else(|| self.ledgers_hold())
+                .or_else(|| tables.are_left())
+                .or_else(|| {
+                    let left = self.controller.turns.as_ref()?.engine().leftovers();
+                    (!left.is_empty()).then(|| format!("the controller still holds {left:?}"))
+                })
+                .or_else(|| self.agents_hold())
                 .or_else(|| {
                     let due = self.controller.turns.as_ref()?.poll_timeout()?;
                     Some(format!("a timer of the controller is set to {due:?} for nothing"))
@@ -410,6 +417,21 @@ impl World {
         }
         let entry = shared.tables.flows.entries.values().next();
         entry.map(|entry| format!("a flow table still has {entry:?}"))
+    }
+
+    /// Of an agent that serves nothing: things it watches, jobs that run, contents.
+    fn agents_hold(&self) -> Option<String> {
+        self.machines.iter().filter(|machine| !machine.scrapped).find_map(|machine| {
+            let process = machine.process.as_ref()?;
+            let left = [
+                ("jobs", process.runs.len()),
+                ("checks", process.checks.len()),
+                ("watched things", process.watched.len()),
+                ("scripts", process.scripts.len()),
+            ];
+            let (what, count) = left.into_iter().find(|(_, count)| *count > 0)?;
+            Some(format!("the agent of {} still has {count} {what}", machine.name))
+        })
     }
 
     fn ledgers_hold(&self) -> Option<String> {

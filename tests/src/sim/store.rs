@@ -220,7 +220,8 @@ impl Shared {
         let tables = &mut self.tables;
         match change {
             Change::Stack(stack) => {
-                tables.names.insert(stack.name.clone(), stack.id);
+                let other = tables.names.insert(stack.name.clone(), stack.id).filter(|id| *id != stack.id);
+                let doubled = other.map(|_| format!("two stacks are called {}", stack.name));
                 tables.highest.1 = tables.highest.1.max(stack.id);
                 tables.highest.2 = tables.highest.2.max(stack.traversal);
                 let was = tables.stacks.insert(stack.id, (*stack).clone());
@@ -230,9 +231,12 @@ impl Shared {
                     self.counts.add(format!("stack {from} -> {to}"));
                 }
                 self.noted.push(Noted::Stack { was: was.map(Box::new), is: stack });
+                doubled.into_iter().for_each(|doubled| self.violate(doubled));
             }
-            Change::StackRemoved { id, name, .. } => {
+            Change::StackRemoved { id, name, traversal } => {
                 tables.names.remove(&name);
+                tables.highest.1 = tables.highest.1.max(id);
+                tables.highest.2 = tables.highest.2.max(traversal);
                 tables.revisions.retain(|(stack, _), _| *stack != id);
                 let left: Vec<&str> =
                     tables.rows.values().filter(|row| row.stack == id).map(|row| &*row.name).collect();
@@ -299,6 +303,7 @@ impl Shared {
             Change::ResourceRemoved(id) => {
                 tables.disclaim(id, claims);
                 tables.edges.remove(&id);
+                tables.waits_since.remove(&id);
                 if let Some(row) = tables.rows.remove(&id) {
                     tables.physical.remove(&row.physical);
                     self.counts.add(format!("row {} -> gone", row_state(&row)));
@@ -408,6 +413,18 @@ impl Shared {
 }
 
 impl Tables {
+    /// What is there although all stacks, rules and intents are gone.
+    pub fn are_left(&self) -> Option<String> {
+        let left = [
+            ("names", self.names.len()),
+            ("revisions", self.revisions.len()),
+            ("physical ids", self.physical.len()),
+            ("rows that wait", self.waits_since.len()),
+        ];
+        let (what, count) = left.into_iter().find(|(_, count)| *count > 0)?;
+        Some(format!("{count} {what} are left in the tables"))
+    }
+
     /// Since when it waits by the clock.
     fn waits(&mut self, row: &ResourceRecord, now: MonoTime) {
         match row.progress.waited {

@@ -25,6 +25,7 @@ use super::network::Network;
 use super::operator::Operators;
 use super::reference::Reference;
 use super::script::RunKey;
+use super::served::Unserved;
 use super::store::Shared;
 use super::work::Work;
 
@@ -63,6 +64,10 @@ pub enum Event {
     Notices(u64, End),
     /// An operator does something.
     Operator,
+    /// One of a crowd asks for something.
+    CrowdAsks,
+    /// Is every agent that is open served?
+    LooksWhoIsServed,
     /// Something breaks.
     Chaos,
     /// The controller's disk is well again.
@@ -177,6 +182,8 @@ pub struct World {
     pub network: Network,
     /// What must be in the end.
     pub reference: Reference,
+    /// Agents that are open and not served.
+    pub unserved: Unserved,
     /// Gone, and their things stay.
     pub retained: Vec<ResourceId>,
     /// When something was written last.
@@ -231,6 +238,7 @@ impl World {
             operators: Operators::new(seed, options.stacks, names.clone()),
             network: Network::new(seed, if options.parts.network { options.nodes } else { 0 }),
             reference: Reference::default(),
+            unserved: Unserved::default(),
             retained: Vec::new(),
             last_write: MonoTime::default(),
             trace: Trace { hasher: blake3::Hasher::new(), out: None, steps: 0 },
@@ -333,6 +341,8 @@ impl World {
             Event::Again(line, way, packet) => self.post_packet(line, way, packet, false),
             Event::Notices(line, end) => self.notices(line, end),
             Event::Operator => self.operator_acts(),
+            Event::CrowdAsks => self.one_of_a_crowd_asks(),
+            Event::LooksWhoIsServed => self.looks_who_is_served(),
             Event::Chaos => self.chaos(),
             Event::StoreMends => {
                 let mut shared = self.shared.borrow_mut();

@@ -44,6 +44,7 @@ enum Place {
     Intent(u64),
     Bridge(DeviceName),
     Counters,
+    Restored,
 }
 
 /// Where the change writes; and whether it passes no removal of a stack.
@@ -70,6 +71,7 @@ fn places(change: &Change) -> (Vec<Place>, bool) {
         Change::Flow(change) => (vec![of_flow(change)], false),
         Change::Intent(change) => (vec![of_intent(change)], false),
         Change::Counters(_) => (vec![Counters], false),
+        Change::Restored(_) => (vec![Restored], false),
     }
 }
 

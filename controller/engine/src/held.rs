@@ -187,7 +187,7 @@ impl Engine {
     }
 
     /// The next operation of its stack applies it, whatever that says of it; nothing else does.
-    fn to_compare(&mut self, slot: Slot) {
+    fn compare_with_next(&mut self, slot: Slot) {
         let row = &mut self.rows[slot];
         if row.work.is_some() {
             return;
@@ -293,7 +293,7 @@ impl Engine {
         self.restored.drop_thing(node, thing);
         self.holds(slot, held);
         match (verdict, key) {
-            (Verdict::Adopt, _) | (_, None) => self.to_compare(slot),
+            (Verdict::Adopt, _) | (_, None) => self.compare_with_next(slot),
             (Verdict::Remove, Some(key)) => {
                 let row = &mut self.rows[slot];
                 if row.work.is_none() {

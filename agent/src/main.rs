@@ -3,6 +3,7 @@
 //! One thread, a second one to send LLDP where there are bridges, and few wake-ups. Absent: any decision about jobs, which is the machine's; how Linux is changed,
 //! which is the host crate's.
 
+mod calls;
 mod cli;
 mod contents;
 mod driver;

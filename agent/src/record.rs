@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::calls::{Call, before};
+
 const MAGIC: &[u8] = b"muster1\n";
 const CHECKSUM: usize = 16;
 /// An entry of the ledger with two jobs of a whole message each is far smaller. What was there before Muster may
@@ -41,6 +43,7 @@ pub fn temporary(path: &Path) -> PathBuf {
 pub fn write<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
     let temporary = temporary(path);
     let written = (|| {
+        before(Call::Create(&temporary))?;
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
         let mut body = Body { file: BufWriter::new(file), sum: blake3::Hasher::new(), size: 0, error: None };
         let body = match postcard::to_io(value, body.begin()?) {
@@ -48,15 +51,18 @@ pub fn write<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
             Err(error) => return Err(body.error.unwrap_or_else(|| io::Error::other(error))),
         };
         let sum = shortened(body.sum.finalize());
+        before(Call::Write(&temporary))?;
         let mut file = body.file.into_inner()?;
         file.seek(SeekFrom::Start(MAGIC.len() as u64))?;
         file.write_all(&sum)?;
+        before(Call::Sync(&temporary))?;
         file.sync_all()?;
+        before(Call::Rename(&temporary, path))?;
         fs::rename(&temporary, path)
     })();
     if written.is_err() {
         // The next write of this record begins anew anyway.
-        let _ = fs::remove_file(&temporary);
+        let _ = before(Call::Remove(&temporary)).and_then(|()| fs::remove_file(&temporary));
     }
     written
 }
@@ -119,6 +125,7 @@ impl io::Write for Body {
 /// # Errors
 /// They may not be.
 pub fn sync_directory(path: &Path) -> io::Result<()> {
+    before(Call::SyncDirectory(path))?;
     File::open(path)?.sync_all()
 }
 

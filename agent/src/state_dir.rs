@@ -24,6 +24,7 @@ use muster_agent_link::Identity;
 use muster_shared::{Epoch, EpochId, ResourceId};
 use thiserror::Error;
 
+use crate::calls::{Call, before};
 use crate::record::{self, Read};
 
 /// Why the state directory cannot be used.
@@ -272,7 +273,8 @@ impl StateDir {
     /// Forgets an entry; should this be lost, it is forgotten later.
     pub fn remove_entry(&self, resource: ResourceId) {
         // Not there is as good as removed, and anything else shows with the next write.
-        let _ = fs::remove_file(self.entry_path(resource));
+        let path = self.entry_path(resource);
+        let _ = before(Call::Remove(&path)).and_then(|()| fs::remove_file(&path));
     }
 
     fn entry_path(&self, resource: ResourceId) -> PathBuf {

@@ -1,3 +1,5 @@
+mod crashes;
+
 use std::os::unix::fs::PermissionsExt as _;
 
 use muster_agent_core::Before;

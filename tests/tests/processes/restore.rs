@@ -33,7 +33,14 @@ fn run(site: &Site, name: &str, data: &Path) {
         .replace("/var/lib/muster", data.to_str().unwrap())
         .replace("/var/backups", media.to_str().unwrap())
         .replace("/media/key", media.to_str().unwrap());
-    let lines = script.lines().filter(|line| !line.starts_with("systemctl ")).collect::<Vec<_>>().join("\n");
+    let muster =
+        format!("{} --url unix://{} ", binary("muster").display(), site.path().join("api.sock").display());
+    let lines = script.lines().filter(|line| !line.starts_with("systemctl "));
+    let lines = lines.map(|line| match line.strip_prefix("muster ") {
+        Some(arguments) => format!("{muster}{arguments}"),
+        None => line.to_owned(),
+    });
+    let lines = lines.collect::<Vec<_>>().join("\n");
     let ran = Command::new("sh").args(["-eux", "-c", &lines]).output().unwrap();
     assert!(ran.status.success(), "{name}: {}", String::from_utf8_lossy(&ran.stderr));
 }
@@ -66,6 +73,7 @@ fn agents_come_back_after_a_restore_on_a_new_disk() {
         site.until_node(&agent.name, "online");
         assert_eq!(agent.content("motd").as_deref(), Some("first"));
     }
+    run(&site, "look", &data);
     // They obey it as they did the old one, and it is backed up again.
     site.ok(&["stack", "update", "s", "-t", &second, "--wait"]);
     for agent in &agents {
@@ -128,6 +136,7 @@ fn what_a_backup_does_not_know_waits_for_an_operator() {
         states.sort();
         states
     };
+    run(&site, "list", &data);
     assert_eq!(states(&list), ["- unknown", "before deleted", "motd newer", "run newer"]);
     let status = site.json(&["status"]);
     assert_eq!((&status["restored"], &status["waiting"]["restore"]), (&json!(true), &json!(4)));
@@ -148,7 +157,8 @@ fn what_a_backup_does_not_know_waits_for_an_operator() {
     as_it_was();
     site.ok(&["restore", "remove", &id("before")]);
     eventually("the file is made again", || agent.content("before"));
-    site.ok(&["restore", "adopt", &id("motd"), &id("run"), &id("-")]);
+    site.ok(&["restore", "adopt", &id("motd"), &id("-")]);
+    run(&site, "decide", &data);
     eventually("the end of the state", || (site.json(&["status"])["restored"] == false).then_some(()));
     assert_eq!(agent.content("lines").as_deref(), Some("first\nsecond\n"));
     assert_eq!(agent.content("since").as_deref(), Some("x"));

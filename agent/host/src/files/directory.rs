@@ -6,7 +6,8 @@
 //! other can write it: whoever could put another directory in its place, or a link, would have the agent, which is
 //! root, write where only root may. A sticky directory such as `/tmp` is passed, for what belongs to one of those in it
 //! nobody else can move. A symbolic link is followed, by its text, where only root can have made it: it belongs to root
-//! and is in a directory that no other can write (`/var/run`, `/bin`).
+//! and is in a directory that no other can write (`/var/run`, `/bin`). One of procfs is the kernel's own, and its text need
+//! not say where it leads (`/proc/1/root`): where it belongs to root it is opened as the kernel does.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File as Handle};
@@ -17,6 +18,7 @@ use std::path::{Component, Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, readlinkat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat};
+use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 use nix::unistd::{UnlinkatFlags, getegid, geteuid, unlinkat};
 
 use super::{FileError, PERMISSION_BITS, Way};
@@ -86,21 +88,21 @@ impl Directory {
                 opened => opened,
             };
             let place = at.place(&name);
-            match opened {
-                Ok(handle) => {
-                    let stat = fstat(&handle).map_err(|error| failed(error.into()))?;
-                    at = Self { handle, path: place, is_shared: is_shared(&stat) };
-                    if let Some(way) = way_in(&stat, owner) {
-                        return Err(refused(&at.path, way));
-                    }
-                }
+            let handle = match opened {
+                Ok(handle) => handle,
                 Err(error) if error.kind() == ErrorKind::NotADirectory => match at.link(&name) {
                     Ok(Some(link)) if !at.is_shared && is_own(link.owner) => {
                         links += 1;
                         if links > LINKS_MAX {
                             return Err(failed(Errno::ELOOP.into()));
                         }
-                        left.extend(names(Path::new(&link.to)));
+                        match link.leads {
+                            Leads::To(text) => {
+                                left.extend(names(Path::new(&text)));
+                                continue;
+                            }
+                            Leads::WhereTheKernelSays => at.follow(&name).map_err(&failed)?,
+                        }
                     }
                     Ok(Some(_)) => return Err(refused(&place, Way::Link)),
                     Ok(None) => return Err(no_directory(path, directory)),
@@ -110,6 +112,11 @@ impl Directory {
                     return Err(no_directory(path, directory));
                 }
                 Err(error) => return Err(failed(error)),
+            };
+            let stat = fstat(&handle).map_err(|error| failed(error.into()))?;
+            at = Self { handle, path: place, is_shared: is_shared(&stat) };
+            if let Some(way) = way_in(&stat, owner) {
+                return Err(refused(&at.path, way));
             }
         }
         Ok(at)
@@ -123,6 +130,12 @@ impl Directory {
 
     fn open(&self, name: &OsStr) -> io::Result<OwnedFd> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        Ok(openat(&self.handle, name, flags, Mode::empty())?)
+    }
+
+    /// Where a link of the kernel's own leads.
+    fn follow(&self, name: &OsStr) -> io::Result<OwnedFd> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         Ok(openat(&self.handle, name, flags, Mode::empty())?)
     }
 
@@ -142,7 +155,11 @@ impl Directory {
         if kind(&stat) != SFlag::S_IFLNK {
             return Ok(None);
         }
-        Ok(Some(Link { owner: stat.st_uid, to: readlinkat(&handle, "")? }))
+        let leads = match fstatfs(&handle)?.filesystem_type() {
+            PROC_SUPER_MAGIC => Leads::WhereTheKernelSays,
+            _ => Leads::To(readlinkat(&handle, "")?),
+        };
+        Ok(Some(Link { owner: stat.st_uid, leads }))
     }
 
     fn make_one(&self, name: &OsStr) -> io::Result<()> {
@@ -197,7 +214,12 @@ impl Directory {
 
 struct Link {
     owner: u32,
-    to: OsString,
+    leads: Leads,
+}
+
+enum Leads {
+    To(OsString),
+    WhereTheKernelSays,
 }
 
 /// Of a path, the last one first; `/` begins anew.

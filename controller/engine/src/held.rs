@@ -66,10 +66,10 @@ impl Engine {
         key: NodeKey,
         pages: &BTreeMap<ResourceId, LedgerEntry>,
     ) -> BTreeSet<Slot> {
-        if !self.restored.is_on() {
+        let node = self.nodes[key].name.clone();
+        if !self.restored.holds_things(&node) {
             return BTreeSet::new();
         }
-        let node = self.nodes[key].name.clone();
         let (mut known, mut slots) = (BTreeSet::new(), BTreeSet::new());
         let mut things = BTreeMap::new();
         for slot in self.rows_on(key) {

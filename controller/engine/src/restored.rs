@@ -71,6 +71,9 @@ impl HeldTable {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct OnNode {
     things: BTreeMap<ResourceId, HeldThing>,
+    /// More things are held than there was room for in the list.
+    #[serde(default)]
+    has_more: bool,
     tables: BTreeMap<Bridge, HeldTable>,
     /// Tables that become what the store says.
     freed: BTreeSet<Bridge>,
@@ -145,17 +148,25 @@ impl Restored {
     /// The node's whole ledger was compared: `things` differ.
     pub fn ledger_told(&mut self, node: &NodeId, mut things: BTreeMap<ResourceId, HeldThing>) {
         self.told(node, |awaited| awaited.ledger = false);
-        let room = LISTED_MAX.saturating_sub(self.listed_elsewhere(node));
-        while things.len() > room {
-            things.pop_last();
-        }
         if things.is_empty() && !self.record.nodes.contains_key(node) {
             return;
         }
-        let on = self.record.nodes.entry(node.clone()).or_default();
-        if on.things != things {
-            (on.things, self.is_dirty) = (things, true);
+        let room = LISTED_MAX.saturating_sub(self.listed_elsewhere(node));
+        let has_more = things.len() > room;
+        while things.len() > room {
+            things.pop_last();
         }
+        let on = self.record.nodes.entry(node.clone()).or_default();
+        if on.things != things || on.has_more != has_more {
+            (on.things, on.has_more, self.is_dirty) = (things, has_more, true);
+        }
+    }
+
+    /// Whether what the node's ledger says otherwise than the store is left as it is: it is the first that the node says, or
+    /// something that it said then waits. What it loses later is made again.
+    pub fn holds_things(&self, node: &NodeId) -> bool {
+        let has_held = |on: &OnNode| on.has_more || !on.things.is_empty() || !on.left.is_empty();
+        self.awaits_ledger(node) || self.record.on && self.record.nodes.get(node).is_some_and(has_held)
     }
 
     /// All tables of the node were compared.
@@ -250,14 +261,18 @@ impl Restored {
         self.is_dirty |= on.freed.insert(bridge.clone());
     }
 
-    /// Whether nothing of the table is put right.
+    /// Whether nothing of the table is put right: its node has yet to say what is there, or that waits.
     pub fn holds_table(&self, node: &NodeId, bridge: &Bridge) -> bool {
-        self.record.on && !self.record.nodes.get(node).is_some_and(|on| on.freed.contains(bridge))
+        let on = self.record.nodes.get(node);
+        let is_freed = on.is_some_and(|on| on.freed.contains(bridge));
+        let is_listed = on.is_some_and(|on| on.tables.contains_key(bridge));
+        let is_awaited = self.awaited.get(node).is_some_and(|awaited| awaited.tables);
+        self.record.on && !is_freed && (is_listed || is_awaited)
     }
 
     /// Whether all is decided; then the site is not restored any more.
     pub fn ends(&mut self) -> bool {
-        let ends = self.record.on && self.awaited.is_empty() && self.count() == 0;
+        let ends = self.record.on && self.awaited.is_empty() && self.count() == 0 && !self.has_more();
         if ends {
             (self.record.on, self.is_dirty) = (false, true);
             for on in self.record.nodes.values_mut() {
@@ -267,6 +282,10 @@ impl Restored {
             self.record.nodes.retain(|_, on| !on.left_rules.is_empty());
         }
         ends
+    }
+
+    fn has_more(&self) -> bool {
+        self.record.nodes.values().any(|on| on.has_more)
     }
 
     /// Entries of the list: things, and tables.
@@ -375,5 +394,15 @@ mod tests {
         restored.ledger_told(&node("a"), many);
         restored.ledger_told(&node("b"), newer(1));
         assert_eq!(restored.count(), LISTED_MAX);
+        assert!(restored.holds_things(&node("b")), "it is held without a line of its own");
+    }
+
+    #[test]
+    fn a_node_that_has_nothing_else_is_as_any_other_meanwhile() {
+        let (mut restored, bridge) = (begun(), Bridge::try_from("br0".to_owned()).unwrap());
+        assert!(restored.holds_things(&node("b")) && restored.holds_table(&node("b"), &bridge));
+        all_come(&mut restored, newer(1));
+        assert!(!restored.ends() && restored.holds_things(&node("a")));
+        assert!(!restored.holds_things(&node("b")) && !restored.holds_table(&node("b"), &bridge));
     }
 }

@@ -68,6 +68,12 @@ struct Loss {
     left: Vec<String>,
 }
 
+impl Loss {
+    fn is_empty(&self) -> bool {
+        self.anew.is_empty() && self.left.is_empty()
+    }
+}
+
 impl Engine {
     /// Takes a node out of the site, in whatever state it is.
     pub(crate) fn remove_node(&mut self, name: &NodeId) -> Result<Answer, Refusal> {
@@ -261,8 +267,11 @@ impl Engine {
 
     /// What a stack does now that some of its rows are lost: it ends its clean-up, and makes anew what it wants.
     fn go_on_without(&mut self, id: u64, loss: &Loss, node: &NodeId) {
-        self.mend_edges(id, &loss.anew);
-        self.unready_those_that_need(id, &loss.anew);
+        // Where all was yet to be made there, the rows are as they were: nobody looks at the others.
+        if !loss.is_empty() {
+            self.mend_edges(id, &loss.anew);
+            self.unready_those_that_need(id, &loss.anew);
+        }
         if !loss.left.is_empty() {
             let mut reason = format!("node {node} was removed; may be left on it: {}", named(&loss.left));
             if !loss.anew.is_empty() {

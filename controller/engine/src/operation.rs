@@ -251,8 +251,9 @@ impl Engine {
             .of_stack(&stack.name, &stack.id.to_string())
             .map_err(|errors| Refusal::Invalid(errors.to_string()))?;
         let number = stack.revision + u32::from(target.action != StackAction::Delete);
-        let Planned { tree, plan, warnings } =
+        let Planned { tree, plan, mut warnings } =
             self.planned(stack, &source, target.revision, &target.options)?;
+        warnings.splice(0..0, takes_the_place_of(stack, target.action));
         let Source { policies, text, .. } = source;
         if target.action != StackAction::Delete {
             self.change(Change::Revision(RevisionRecord {
@@ -324,6 +325,18 @@ impl Engine {
         self.effect(Effect::Discard(walk.tree));
         self.fit_if_owed(id);
     }
+}
+
+/// What an operation ends that is in progress.
+fn takes_the_place_of(stack: &Stack, action: StackAction) -> Option<String> {
+    let is_another = action != StackAction::Create && stack.status == Status::InProgress;
+    is_another.then(|| {
+        format!(
+            "this {} takes the place of the {} in progress: jobs that have begun run to their end, no others begin",
+            action.as_str(),
+            stack.action.as_str()
+        )
+    })
 }
 
 /// As `stack revisions` shows it.

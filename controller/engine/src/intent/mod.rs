@@ -52,8 +52,8 @@ pub(crate) struct Intents {
     hearers: BTreeMap<Beacon, BTreeSet<(NodeKey, Bridge)>>,
     /// Resources that an intent belongs to, by the id of their row.
     owners: BTreeMap<IntentNo, u64>,
-    /// Agents that have greeted, and not told of their ports since.
-    greeted: BTreeSet<NodeKey>,
+    /// Agents that have greeted, and not told of their ports since, with when.
+    greeted: BTreeMap<NodeKey, MonoTime>,
     /// Agents that have just begun to listen, with until when.
     listening: BTreeMap<NodeKey, MonoTime>,
     /// Devices of which something that was told could not be taken.
@@ -87,7 +87,7 @@ impl Intents {
     pub fn knows(&self, node: NodeKey) -> bool {
         let hears = |hearers: &BTreeSet<(NodeKey, Bridge)>| hearers.iter().any(|(hearer, _)| *hearer == node);
         self.told.contains_key(&node)
-            || self.greeted.contains(&node)
+            || self.greeted.contains_key(&node)
             || self.listening.contains_key(&node)
             || self.refused.iter().any(|(refused, _)| *refused == node)
             || self.hearers.values().any(hears)

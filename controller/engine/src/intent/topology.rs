@@ -29,22 +29,31 @@ const INTERNAL: &str = "openvswitch";
 /// A port speaks every two seconds: so long an agent that has just begun has not heard all there is.
 const LISTENING: Duration = Duration::from_secs(5);
 
+/// An agent tells of its bridges right after its greeting, or once it has read them, which takes Open vSwitch less.
+const TOLD_WITHIN: Duration = Duration::from_secs(2);
 /// Bridges named of a node that lacks one.
 const BRIDGES_NAMED: usize = 10;
 
 impl Engine {
     /// A node's agent greeted: what it does not hear yet may be there.
     pub(crate) fn topology_hello(&mut self, node: NodeKey) {
-        self.intents.greeted.insert(node);
+        self.intents.greeted.insert(node, self.now);
     }
 
-    /// That a node which has told of its bridges has no such one.
+    /// That a node has no such bridge, as far as its agent has told. An agent says nothing where there is none.
     pub(crate) fn lacks_bridge(&self, node: NodeKey, device: &DeviceName) -> Option<String> {
-        let told = self.intents.told.get(&node).filter(|_| !self.intents.greeted.contains(&node))?;
-        if device.is_nftables() || told.contains_key(&device.bridge) {
+        let told = self.intents.told.get(&node);
+        let may_have_more = match self.intents.greeted.get(&node) {
+            Some(greeted) => told.is_some() || *greeted + TOLD_WITHIN > self.now,
+            None => false,
+        };
+        if may_have_more || device.is_nftables() || told.is_some_and(|told| told.contains_key(&device.bridge))
+        {
             return None;
         }
-        let mut names: Vec<&str> = told.keys().take(BRIDGES_NAMED).map(|bridge| bridge.as_str()).collect();
+        let told: Vec<&str> =
+            told.into_iter().flat_map(BTreeMap::keys).map(|bridge| bridge.as_str()).collect();
+        let mut names: Vec<&str> = told.iter().take(BRIDGES_NAMED).copied().collect();
         if told.len() > BRIDGES_NAMED {
             names.push("…");
         }
@@ -74,7 +83,7 @@ impl Engine {
         if !self.nodes[node].ready {
             return;
         }
-        if self.intents.greeted.remove(&node) {
+        if self.intents.greeted.remove(&node).is_some() {
             self.begins_to_listen(node);
         }
         let mut touched: BTreeSet<(NodeKey, Bridge)> = BTreeSet::new();

@@ -146,9 +146,12 @@ impl Site {
 
 /// Two rows on each node that is in it.
 fn source(value: usize, is_in: impl Fn(usize) -> bool) -> Source {
+    template(&rows(value, is_in))
+}
+
+fn rows(value: usize, is_in: impl Fn(usize) -> bool) -> String {
     let rows = (0..NODES).filter(|at| is_in(*at));
-    let rows = rows.map(|at| format!("a{at}: x={value} node=node-{at}\n b{at}: x={value} node=node-{at}\n"));
-    template(&rows.collect::<String>())
+    rows.map(|at| format!("a{at}: x={value} node=node-{at}\n b{at}: x={value} node=node-{at}\n")).collect()
 }
 
 /// Each hundredth node has rows of a small stack, all others those of a large one.
@@ -182,6 +185,19 @@ fn no_input_of_one_node_costs_a_look_at_the_site() {
         site.asks("a node that is removed", Request::RemoveNode { node: node(at) });
         site.asks("a node that is cut off", Request::RevokeNode { node: node(at + 1) });
     }
+    site.is_cheap();
+}
+
+/// Its rows are yet to be made: a removal makes nothing anew.
+#[test]
+fn a_node_that_has_nothing_is_removed_for_the_price_of_its_rows() {
+    let mut site = Site::new();
+    site.token(1);
+    site.request(Request::Join(ask_to_join(&node(NODES), 0)));
+    let more = format!("a{NODES}: x=1 node=node-{NODES}\n b{NODES}: x=1 node=node-{NODES}\n");
+    let source = template(&(rows(1, is_in_large) + &more));
+    site.request(Request::Update { name: stack(), source, options: options() });
+    site.asks("a node that has nothing", Request::RemoveNode { node: node(NODES) });
     site.is_cheap();
 }
 

@@ -524,19 +524,24 @@ fn a_server_that_is_removed_is_no_more_in_the_network() {
 #[test]
 fn rules_for_a_bridge_that_is_not_there_say_which_are() {
     let mut ring = Ring::new(3);
-    let apply = |ring: &mut Ring, bridge: &str| {
-        let device = DeviceName { bridge: bridge.parse().unwrap(), ..device(0) };
-        let entry = super::flow_tables::rule(1, 1);
-        let write = super::flow_tables::write(&device, &[entry]);
+    let apply = |ring: &mut Ring, index: usize, bridge: &str| {
+        let device = DeviceName { bridge: bridge.parse().unwrap(), node: node(index) };
+        let write = super::flow_tables::write(&device, &[super::flow_tables::rule(1, 1)]);
         let request = Request::ApplyFlows { stages: vec![vec![write]], confirm_timeout: None };
         let Answer::Flows { warnings, .. } = ring.bed.ask(request).unwrap() else { panic!("flows") };
         warnings
     };
-    assert_eq!(apply(&mut ring, "br9"), ["node-0 has no bridge br9 (it has br0): the rules wait for it"]);
-    assert_eq!(apply(&mut ring, "br0"), [""; 0]);
-    assert_eq!(apply(&mut ring, "nftables"), [""; 0]);
+    assert_eq!(apply(&mut ring, 0, "br9"), ["node-0 has no bridge br9 (it has br0): the rules wait for it"]);
+    assert_eq!(apply(&mut ring, 0, "br0"), [""; 0]);
+    assert_eq!(apply(&mut ring, 0, "nftables"), [""; 0]);
     // One that has not told of its bridges since it greeted may have it.
     ring.bed.disconnect(&node(0));
     ring.bed.connect(&node(0));
-    assert_eq!(apply(&mut ring, "br8"), [""; 0]);
+    assert_eq!(apply(&mut ring, 0, "br8"), [""; 0]);
+    // Of a server without bridges its agent tells nothing.
+    ring.bed.join(&node(9));
+    ring.bed.connect(&node(9));
+    assert_eq!(apply(&mut ring, 9, "br0"), [""; 0], "it has just greeted");
+    ring.bed.pass(Duration::from_secs(2));
+    assert_eq!(apply(&mut ring, 9, "br0"), ["node-9 has no bridge br0 (it has none): the rules wait for it"]);
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use muster_shared::model::{Hello, Observed, Outcome, Report, Up};
+use muster_shared::model::{Hello, JobState, Observed, Outcome, Progress, Report, Stage, Up};
 use muster_shared::{Epoch, NodeId};
 
 use super::bed::{Bed, ask_to_join, files, node, options, stack, template, under};
@@ -233,7 +233,7 @@ fn a_new_revision_puts_elsewhere_what_was_on_a_removed_node() {
     else {
         panic!("a stack")
     };
-    assert_eq!(warnings, ["node node-0 was removed and is waited for"]);
+    assert_eq!(warnings[1..], ["node node-0 was removed and is waited for"]);
     bed.update(template("a: x=1 node=node-1")).unwrap();
     bed.idle();
     assert_eq!((bed.status().as_str(), bed.resource("a").node.as_str()), ("UPDATE_COMPLETE", "node-1"));
@@ -435,6 +435,24 @@ fn what_the_old_connection_says_changes_nothing() {
     let report = Report { key: job.key(), outcome: Outcome::Done(Observed::default()) };
     bed.receive(&node(0), Up::Report(report));
     assert_eq!((bed.tables.writes, bed.lost(&node(0)).len()), (writes, 1));
+}
+
+#[test]
+fn what_a_node_says_of_anothers_job_changes_nothing() {
+    let mut bed = Bed::new(2);
+    bed.create(template("a: x=1 node=node-0")).unwrap();
+    let key = bed.hosts[&node(0)].queue[0].key();
+    let seen = |bed: &Bed| (bed.tables.writes, bed.resource("a").phase, bed.status());
+    let before = seen(&bed);
+    let failed = Outcome::Failed { reason: "a lie".into(), permanent: true };
+    for outcome in [Outcome::Done(Observed::default()), failed, Outcome::Withdrawn] {
+        bed.receive(&node(1), Up::Report(Report { key, outcome }));
+    }
+    bed.receive(&node(1), Up::Progress(Progress { key, settling: true }));
+    bed.receive(&node(1), Up::Jobs(vec![JobState { key, stage: Stage::Running }]));
+    assert_eq!(seen(&bed), before);
+    bed.idle();
+    assert_eq!(bed.status(), "CREATE_COMPLETE");
 }
 
 #[test]
@@ -649,8 +667,13 @@ fn a_ledger_is_compared_with_the_rows_of_its_node_alone() {
     for others in [10, 200] {
         let mut bed = site_of(others);
         bed.disconnect(&node(0));
+        bed.hosts.get_mut(&node(0)).unwrap().things.clear();
         bed.connect(&node(0));
-        bed.receive(&node(0), Up::Ledger { entries: Vec::new(), last: true });
+        assert_eq!(
+            bed.hosts[&node(0)].queue.len(),
+            2,
+            "its whole ledger was asked for, and what it lost is made again"
+        );
         // Of each of its two rows, and of the job that makes it again.
         assert!(bed.engine.visits <= 6, "{} visits beside {others} rows", bed.engine.visits);
     }

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::bed::{Bed, files, node, options, parse, stack, template};
-use crate::{Options, Refusal, Request, SourceText};
+use crate::{Answer, Options, Refusal, Request, SourceText};
 
 const THREE: &str = "
     a: x=1
@@ -107,6 +107,25 @@ fn rollback_leads_to_the_last_good_revision() {
 }
 
 #[test]
+fn an_operation_says_which_one_it_takes_the_place_of() {
+    fn warnings(answer: Result<Answer, Refusal>) -> Vec<String> {
+        let Ok(Answer::Stack { warnings, .. }) = answer else { panic!("a stack") };
+        warnings
+    }
+    let says = |it: &str, other: &str| {
+        format!(
+            "this {it} takes the place of the {other} in progress: jobs that have begun run to their end, no others begin"
+        )
+    };
+    let mut bed = Bed::new(1);
+    assert_eq!(warnings(bed.create(template("a: x=1"))), [""; 0]);
+    assert_eq!(warnings(bed.update(template("a: x=2"))), [says("UPDATE", "CREATE")]);
+    bed.idle();
+    assert_eq!(warnings(bed.update(template("a: x=3"))), [""; 0]);
+    assert_eq!(warnings(bed.delete()), [says("DELETE", "UPDATE")]);
+}
+
+#[test]
 fn a_rollback_to_nothing_is_named_where_anything_was_good() {
     let mut bed = Bed::new(1);
     bed.create(template("a: x=1")).unwrap();
@@ -197,7 +216,7 @@ fn one_thing_has_one_owner() {
 fn a_stack_that_takes_too_long_names_the_missing_nodes_and_still_completes() {
     let mut bed = Bed::new(1);
     let answer = bed.create(template("a: node=node-0\n b: node=node-1 | a")).unwrap();
-    let crate::Answer::Stack { warnings, .. } = answer else { panic!("a stack") };
+    let Answer::Stack { warnings, .. } = answer else { panic!("a stack") };
     assert_eq!(warnings, ["node node-1 has never joined and is waited for; did you mean node-0?"]);
     bed.idle();
     assert_eq!(bed.resource("b").phase, "node_away");

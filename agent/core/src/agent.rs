@@ -280,10 +280,7 @@ impl Agent {
             }
             // Said again once there is room.
             Down::Withdraw { .. } | Down::Flow(_) if self.epoch_refused => {}
-            Down::Job(job) if self.epoch_refused => {
-                let outcome = self.disk_failed("there is no room to record the controller's epoch");
-                self.report(Report { key: job.key(), outcome });
-            }
+            Down::Job(job) if self.epoch_refused => self.job_without_epoch(&job),
             Down::Job(job) => {
                 self.unsay(job.resource);
                 self.job(job);

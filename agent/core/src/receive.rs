@@ -81,6 +81,21 @@ impl Agent {
         }
     }
 
+    /// Not even the controller's epoch could be recorded, so nothing new is taken. A job that is known is answered as ever:
+    /// "no room" would be acknowledged in place of its outcome, and what has run would run again.
+    pub(crate) fn job_without_epoch(&mut self, job: &Job) {
+        let key = job.key();
+        let outcome = match standing(self.ledger.get(job.resource), job) {
+            Standing::New | Standing::Contradiction => {
+                self.disk_failed("there is no room to record the controller's epoch")
+            }
+            Standing::Older(by) => Outcome::Superseded { by },
+            Standing::Ended(outcome) if !self.is_about_to_tell(key) => outcome,
+            Standing::OlderAttempt | Standing::Pending | Standing::Ended(_) => return,
+        };
+        self.report(Report { key, outcome });
+    }
+
     pub(crate) fn accept(&mut self, job: Job) {
         let (key, resource) = (job.key(), job.resource);
         let (jobs, weight) = self.ledger.load();

@@ -81,6 +81,34 @@ fn a_node_that_cannot_record_the_epoch_stays_connected_and_takes_no_job() {
     assert_eq!(bed.report().outcome, done());
 }
 
+/// A controller that was restarted sends again what it has no answer to.
+#[test]
+fn a_known_job_is_answered_also_without_room_for_the_epoch() {
+    let mut bed = Bed::online();
+    bed.job(&create(1, 1));
+    bed.job(&create(2, 2));
+    bed.ran(1, Ok(()));
+    let ended = bed.report();
+    bed.sent.clear();
+    bed.disk_is_quick = false;
+    bed.input(Input::Disconnected { reason: "reset".into() });
+    bed.after(30 * SECOND);
+    bed.input(Input::Connected);
+    bed.down(welcome(2, false));
+    refuse(&mut bed);
+    bed.sent.clear();
+    bed.job(&create(1, 1));
+    assert_eq!(bed.sent, [Up::Report(ended)], "it has run, and does not run once more");
+    bed.sent.clear();
+    bed.job(&create(2, 2));
+    assert_eq!(bed.sent, [], "it runs");
+    bed.job(&create(3, 3));
+    assert!(matches!(bed.report().outcome, Outcome::NoRoom { .. }));
+    bed.disk_is_quick = true;
+    bed.ran(2, Ok(()));
+    assert_eq!(bed.report().outcome, done());
+}
+
 #[test]
 fn a_job_that_found_no_room_where_it_writes_says_so() {
     let mut bed = Bed::online();

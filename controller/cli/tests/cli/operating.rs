@@ -145,6 +145,19 @@ fn nodes_and_resources_are_acted_on() {
 }
 
 #[test]
+fn a_list_of_nodes_says_why_nothing_can_be_written() {
+    let status = json!({"read_only": "the controller cannot write and is read-only: disk full"});
+    for (status, wanted) in
+        [(status, "warning: the controller cannot write and is read-only: disk full\n"), (json!({}), "")]
+    {
+        let controller = Controller::with(vec![Act::Answer(200, json!([])), Act::Answer(200, status)]);
+        let (code, _, stderr) = outcome(muster("node list").args(["--url", &controller.url()]));
+        assert_eq!((code, stderr.as_str()), (Some(0), wanted));
+        assert_eq!(controller.requests().last().map(String::as_str), Some("GET /v1/status"));
+    }
+}
+
+#[test]
 fn events_are_read_page_by_page_and_followed() {
     let event = |number: u64| {
         json!({"number": number, "time": "2026-01-01T00:00:00Z", "resource": null, "action": "CREATE",

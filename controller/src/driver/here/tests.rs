@@ -149,6 +149,8 @@ fn who_does_not_answer_the_second_greeting_is_late() {
 fn an_older_connection_says_and_ends_nothing() {
     let mut here = Here::default();
     here.connected(web(), 7);
+    // Told late: the link takes the number of a connection and tells of it in two steps.
+    here.connected(web(), 6);
     here.disconnected(&web(), 6);
     here.says(&web(), 6, &Up::Hello(hello(5)), false);
     assert_eq!(here.resume(MonoTime::default()).pop(), connected());

@@ -50,10 +50,11 @@ pub struct HeldView {
 }
 
 impl Engine {
-    /// The store is older than a node: so it is for all that have not come yet.
-    pub(crate) fn begin_restored(&mut self) {
+    /// The store is older than a node: so it is for all that have not come yet, and for the one that tells it now.
+    pub(crate) fn begin_restored(&mut self, teller: Option<NodeKey>) {
         let is_awaited = |key: &NodeKey| {
-            !self.nodes[*key].ready && self.nodes[*key].joined.as_ref().is_some_and(|it| !it.revoked)
+            let is_to_tell = !self.nodes[*key].ready || teller == Some(*key);
+            is_to_tell && self.nodes[*key].joined.as_ref().is_some_and(|it| !it.revoked)
         };
         let keys: Vec<NodeKey> = self.nodes.iter().map(|(key, _)| key).filter(is_awaited).collect();
         let names: Vec<NodeId> = keys.into_iter().map(|key| self.nodes[key].name.clone()).collect();

@@ -11,10 +11,14 @@
 //! goes on beside a restored copy of itself finds that nodes which it welcomed come back with epochs that it never gave:
 //! they are the copy's from then on, and this controller says so.
 
-use muster_shared::{Epoch, EpochId};
+use std::collections::BTreeMap;
+
+use muster_shared::model::LedgerEntry;
+use muster_shared::{Epoch, EpochId, ResourceId};
 
 use crate::engine::{Effect, Engine};
 use crate::node::NodeKey;
+use crate::resource::Slot;
 
 /// What follows from the epoch that a node says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +49,7 @@ impl Engine {
             Standing::Ours => true,
             Standing::Ahead => {
                 if self.rise_over(theirs.number) {
-                    self.begin_restored();
+                    self.begin_restored(None);
                     let name = &self.nodes[key].name;
                     let (number, ours) = (theirs.number.0, self.epoch().0);
                     self.effect(Effect::Warn(format!(
@@ -60,6 +64,29 @@ impl Engine {
                 false
             }
         }
+    }
+
+    /// The node's ledger has a generation of a row that no job of this store had: the store is older than the node. A
+    /// snapshot of the start that goes on has no later epoch that could tell.
+    pub(crate) fn compare_history(&mut self, key: NodeKey, pages: &BTreeMap<ResourceId, LedgerEntry>) {
+        if self.restored.is_on() {
+            return;
+        }
+        let rows = self.rows_on(key);
+        let is_ahead = |slot: &Slot| {
+            let row = &self.rows[*slot];
+            pages.get(&row.physical).is_some_and(|entry| entry.generation > row.generation)
+        };
+        let Some(slot) = rows.into_iter().find(is_ahead) else { return };
+        let theirs = pages[&self.rows[slot].physical].generation;
+        if !self.rise_above(theirs) {
+            return;
+        }
+        self.begin_restored(Some(key));
+        let (node, row) = (&self.nodes[key].name, &self.rows[slot].name);
+        self.effect(Effect::Warn(format!(
+            "node {node} has generation {theirs} of {row}, which this store never gave: the store is older than the node"
+        )));
     }
 
     fn refuse_stranger(&mut self, key: NodeKey, theirs: Epoch) {

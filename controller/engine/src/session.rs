@@ -188,6 +188,7 @@ impl Engine {
             return;
         }
         let pages = self.nodes[key].pages.take().unwrap_or_default();
+        self.compare_history(key, &pages);
         let was_awaited = self.restored.awaits_ledger(&self.nodes[key].name);
         let kept = self.hold_unlike(key, &pages);
         let mut rows = self.rows_on(key);
@@ -211,6 +212,7 @@ impl Engine {
         if was_awaited {
             self.transmit_sent(key);
             self.agenda.push_back(Todo::Pump(key));
+            self.tables_compared(key);
             self.end_restored();
         }
     }

@@ -39,6 +39,31 @@ fn an_epoch_that_another_history_had_is_not_used() {
 }
 
 #[test]
+fn a_snapshot_of_the_same_start_is_found_out() {
+    let mut bed = Bed::new(1);
+    bed.create(template("a: x=1\nb: x=1")).unwrap();
+    bed.idle();
+    let snapshot = bed.tables.clone();
+    bed.update(template("a: x=2\nb: x=1")).unwrap();
+    bed.idle();
+    // No controller has begun in between, and there is no mark.
+    bed.tables = snapshot;
+    bed.ran.clear();
+    bed.restart();
+    bed.connect(&node(0));
+    bed.idle();
+    assert!(bed.engine.site_view().restored);
+    let list = bed.engine.held_views(None);
+    assert_eq!((list.len(), list[0].state.as_str()), (1, "newer"), "{list:?}");
+    assert!(bed.ran.is_empty(), "{:?}", bed.ran);
+    assert!(bed.warnings.iter().any(|warning| warning.contains("never gave")), "{:?}", bed.warnings);
+    bed.ask(crate::Request::Restored { verdict: crate::Verdict::Remove, ids: None }).unwrap();
+    bed.idle();
+    assert_eq!(bed.ran.len(), 1);
+    assert!(!bed.engine.site_view().restored, "its tables are compared as well");
+}
+
+#[test]
 fn a_node_that_obeyed_another_controller_is_not_commanded() {
     let mut bed = Bed::new(1);
     bed.create(template("a: x=1")).unwrap();

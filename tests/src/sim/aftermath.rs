@@ -17,7 +17,8 @@ impl World {
     pub fn job_must_not_begin(&self, at: usize, job: &Job, before: Option<&Before>) -> Option<String> {
         let machine = &self.machines[at];
         let name = &machine.name;
-        if let Some((other, key)) = self.running.get(&job.resource) {
+        // Of two servers with one identity each may do what both had begun.
+        if let Some((other, key)) = self.running.get(&job.resource).filter(|_| !self.was_cloned(at)) {
             let other = &self.machines[*other].name;
             return Some(format!("{} has two jobs at once: {key:?} on {other}, and on {name}", job.resource));
         }
@@ -42,6 +43,9 @@ impl World {
         }
         let row = shared.tables.physical.get(&job.resource).and_then(|id| shared.tables.rows.get(id));
         match row {
+            // It was sent by a controller whose disk has gone back since: nobody can take it back. Nor can what one of two
+            // servers with one identity has taken, and the other says is over.
+            _ if self.history.is_lost(job) || self.was_cloned(at) => None,
             None => Some(format!("{name} makes {}, which has no row", job.resource)),
             Some(row) if row.node.as_ref() != Some(name) => {
                 Some(format!("{name} makes {}, which is of {:?}", row.name, row.node))
@@ -65,6 +69,7 @@ impl World {
                 Noted::RowGone(row) => {
                     if let Some((at, thing)) = self.left_behind(row.physical).first()
                         && row.external_id.is_none()
+                        && !self.becomes_a_stray(*at, row.physical)
                     {
                         let (name, on) = (&row.name, &self.machines[*at].name);
                         self.violate(format!(

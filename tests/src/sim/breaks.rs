@@ -106,6 +106,7 @@ impl World {
                 process.fuse = None;
             }
         }
+        self.clone_goes();
         self.everybody_leaves_maintenance();
         self.switches_heal();
         self.cables_heal();

@@ -84,9 +84,9 @@ pub fn run_verb(first: Options, seeds: u64, trace: Option<&Path>) -> ExitCode {
             }
         }
     }
-    let is_all = first.faults == Level::Heavy && first.parts == Parts::ALL;
+    let is_all = first.faults == Level::Heavy && Parts { history: false, ..first.parts } == Parts::ALL;
     let missing = if seeds >= required::SEEDS && is_all && failed == 0 {
-        required::missing(&counts)
+        required::missing(&counts, first.parts.history)
     } else {
         Vec::new()
     };

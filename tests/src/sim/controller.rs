@@ -278,6 +278,7 @@ impl World {
             return answers;
         }
         self.crowd_hears(&answers);
+        self.sees_that_it_is_restored();
         self.look();
         self.controller_timer();
         // A turn that was cut short goes on. What waits for the database is taken when its timer has come.

@@ -12,7 +12,7 @@ use super::dice::Dice;
 use super::flow::Log;
 
 /// The state directory.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Disk {
     pub(super) entries: BTreeMap<ResourceId, Entry>,
     /// As they were when last synced, of those that were written since.

@@ -51,10 +51,16 @@ pub enum Kind {
     StoreBusy,
     /// A commit is wrong in itself.
     StoreMistake,
+    /// The controller begins again with an earlier copy of its disk.
+    StoreRestored,
     /// A statement of a commit fails, in the real database beside the tables.
     StatementFails,
     /// A commit takes seconds.
     StoreStalls,
+    /// A server is as it was at an earlier time, its agent's disk and what it has.
+    AgentReverted,
+    /// A copy of a server runs beside it for a while, with its disk and its identity.
+    AgentCloned,
     /// An agent ends at one of its next effects.
     AgentCrash,
     /// An agent ends, or its server loses power, while a change has cut it off.
@@ -125,7 +131,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 50] = [
+    pub const ALL: [Self; 53] = [
         Self::MessageDelayed,
         Self::MessageTwice,
         Self::ConnectionBreaks,
@@ -141,6 +147,9 @@ impl Kind {
         Self::StoreBroken,
         Self::StoreBusy,
         Self::StoreMistake,
+        Self::StoreRestored,
+        Self::AgentReverted,
+        Self::AgentCloned,
         Self::StatementFails,
         Self::StoreStalls,
         Self::AgentCrash,
@@ -177,6 +186,11 @@ impl Kind {
         Self::CableFlaps,
         Self::PortDown,
     ];
+
+    /// A disk is as it was at an earlier time.
+    pub fn goes_back(self) -> bool {
+        matches!(self, Self::StoreRestored | Self::AgentReverted | Self::AgentCloned)
+    }
 
     /// For reports.
     pub fn name(self) -> String {
@@ -222,6 +236,9 @@ impl Kind {
             | Kind::StoreBroken
             | Kind::StoreBusy
             | Kind::StoreMistake
+            | Kind::StoreRestored
+            | Kind::AgentReverted
+            | Kind::AgentCloned
             | Kind::AgentCrash
             | Kind::AgentFrozen
             | Kind::PowerCut

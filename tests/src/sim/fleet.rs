@@ -24,7 +24,7 @@ const JUST_NOW: Duration = Duration::from_secs(5);
 type Labels = BTreeMap<String, String>;
 
 /// What of nodes and members is remembered to tell what may be.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Fleet {
     /// Labels that nodes had, and until when.
     had: BTreeMap<NodeId, VecDeque<(MonoTime, Labels)>>,

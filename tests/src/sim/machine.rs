@@ -34,6 +34,8 @@ pub struct Machine {
     pub joined: bool,
     /// It has been replaced, or cut off for ever.
     pub scrapped: bool,
+    /// It runs beside the one that it is a copy of, and counts for nothing.
+    pub is_clone: bool,
     /// Its agent, while one runs.
     pub process: Option<Process>,
     /// Counts agents' starts: what is for an earlier one is nobody's.
@@ -103,6 +105,7 @@ impl Machine {
             key,
             joined: false,
             scrapped: false,
+            is_clone: false,
             process: None,
             life: 0,
             disk: Disk::default(),
@@ -114,6 +117,18 @@ impl Machine {
             up_since: MonoTime::default(),
             cuts: 0,
             line_goes_on: false,
+        }
+    }
+
+    /// A copy of it, with its disk and its identity.
+    pub fn copy(&self) -> Self {
+        Self {
+            joined: true,
+            scrapped: true,
+            is_clone: true,
+            disk: self.disk.clone(),
+            boot: self.boot,
+            ..Self::new(self.name.clone(), Rc::clone(&self.seal), self.key, self.host.clone())
         }
     }
 
@@ -208,7 +223,7 @@ impl World {
         let seed = self.dice.agents.number();
         let now = self.now;
         let machine = &mut self.machines[at];
-        if machine.process.is_some() || machine.scrapped || !machine.joined {
+        if machine.process.is_some() || machine.scrapped && !machine.is_clone || !machine.joined {
             return;
         }
         (machine.life, machine.up_since) = (machine.life + 1, now);

@@ -30,6 +30,7 @@ mod effect;
 mod fault;
 mod fleet;
 mod flow;
+mod history;
 mod host;
 mod invariant;
 mod machine;
@@ -83,6 +84,8 @@ pub struct Parts {
     pub fleets: bool,
     /// Others change what jobs have made, drift has its policies, and servers are in maintenance.
     pub drift: bool,
+    /// In some runs disks go back in time. Only where that is asked for: not all that it finds is mended.
+    pub history: bool,
 }
 
 /// By its name.
@@ -94,23 +97,36 @@ pub enum Part {
     Fleets,
     /// Others who change what jobs have made, policies for that, and servers in maintenance
     Drift,
+    /// Disks that go back in time, in some runs
+    History,
 }
 
 impl Parts {
-    /// All of them.
-    pub const ALL: Self = Self { network: true, fleets: true, drift: true };
+    /// All that need not be asked for.
+    pub const ALL: Self = Self { network: true, fleets: true, drift: true, history: false };
 
     /// All but these.
     pub fn without(parts: &[Part]) -> Self {
-        let has = |part| !parts.contains(&part);
-        Self { network: has(Part::Network), fleets: has(Part::Fleets), drift: has(Part::Drift) }
+        Self::but(parts, &[])
     }
 
-    fn left_out(self) -> String {
+    /// All but those that are `left_out`, and what is asked for.
+    pub fn but(left_out: &[Part], asked: &[Part]) -> Self {
+        let has = |part| !left_out.contains(&part);
+        Self {
+            network: has(Part::Network),
+            fleets: has(Part::Fleets),
+            drift: has(Part::Drift),
+            history: asked.contains(&Part::History),
+        }
+    }
+
+    fn flags(self) -> String {
         let all = [("network", self.network), ("fleets", self.fleets), ("drift", self.drift)];
         let out: Vec<&str> =
             all.into_iter().filter(|(_, is_there)| !is_there).map(|(name, _)| name).collect();
-        if out.is_empty() { String::new() } else { format!(" --without {}", out.join(",")) }
+        let without = if out.is_empty() { String::new() } else { format!(" --without {}", out.join(",")) };
+        if self.history { format!("{without} --with history") } else { without }
     }
 }
 
@@ -132,7 +148,7 @@ impl Options {
             self.stacks,
             self.minutes,
             faults.unwrap_or_default(),
-            self.parts.left_out()
+            self.parts.flags()
         )
     }
 }

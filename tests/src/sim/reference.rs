@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use muster_engine::record::{StackAction, StackRecord, Status};
 use muster_engine::{Answer, Refusal};
-use muster_shared::{ResourceId, StackName};
+use muster_shared::{NodeId, ResourceId, StackName};
 
 use super::count::Counts;
 use super::fleet;
@@ -94,6 +94,14 @@ struct Expected {
     begun: Option<(u64, u64)>,
 }
 
+/// What operators had done at a time.
+#[derive(Clone)]
+pub struct Past {
+    stacks: BTreeMap<StackName, History>,
+    marked: BTreeMap<(StackName, String), (ResourceId, u32)>,
+    left: BTreeSet<(NodeId, ResourceId)>,
+}
+
 /// All that operators did, as it was taken.
 #[derive(Default)]
 pub struct Reference {
@@ -102,6 +110,8 @@ pub struct Reference {
     expected: Vec<Expected>,
     /// With the revision that it was marked in.
     marked: BTreeMap<(StackName, String), (ResourceId, u32)>,
+    /// Things without a row that operators have said are to stay where they are.
+    pub left: BTreeSet<(NodeId, ResourceId)>,
     /// A node is being removed.
     pub removing: bool,
     /// What of plans came to be.
@@ -321,6 +331,22 @@ impl Reference {
         }
     }
 
+    /// As it is now.
+    pub fn past(&self) -> Past {
+        Past { stacks: self.stacks.clone(), marked: self.marked.clone(), left: self.left.clone() }
+    }
+
+    /// What was done since then counts no more: the store that goes on does not know of it.
+    pub fn goes_back(&mut self, past: Past) {
+        self.expected.clear();
+        (self.stacks, self.marked, self.left) = (past.stacks, past.marked, past.left);
+    }
+
+    /// An operator has said that a thing without a row stays where it is.
+    pub fn is_left(&self, node: &NodeId, thing: ResourceId) -> bool {
+        self.left.contains(&(node.clone(), thing))
+    }
+
     /// A stack has been deleted.
     pub fn stack_is_gone(&mut self, stack: &StackRecord) {
         let is_it = |it: &Expected| it.name == stack.name && it.begun.is_none_or(|(id, _)| id == stack.id);
@@ -347,6 +373,9 @@ impl Reference {
                 None => drop(open.insert(name.as_str())),
             }
         }
-        machines.iter().find_map(|machine| wanted.differs(machine, tables, &open))
+        machines.iter().find_map(|machine| {
+            let left = self.left.iter().filter(|(node, _)| *node == machine.name);
+            wanted.differs(machine, tables, &open, &left.map(|(_, thing)| *thing).collect())
+        })
     }
 }

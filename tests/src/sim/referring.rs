@@ -45,7 +45,8 @@ impl World {
     pub fn forgets_needs(&self, at: usize, job: &Job) -> Option<String> {
         let shared = self.shared.borrow();
         let by = row(&shared.tables, job.resource).filter(|_| job.action.applies())?;
-        let values = self.machines[at].host.values_of(job.resource)?;
+        // What a restored store does not know of was never said to it.
+        let values = self.machines[at].host.values_of(job.resource).filter(|_| !self.is_unknown(at, job))?;
         let needs = shared.tables.edges.get(&by.id).map(Vec::as_slice).unwrap_or_default();
         let forgotten = values.iter().find_map(|(key, value)| {
             let target = row(&shared.tables, ResourceId(value.parse().ok()?))?;

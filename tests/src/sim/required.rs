@@ -408,9 +408,29 @@ const CROWDS: [&str; 6] = [
     "delete: refused",
 ];
 
+const HISTORIES: [&str; 15] = [
+    "store is restored marked",
+    "store is restored without a mark",
+    "a restore without a mark is found out",
+    "unknown is listed",
+    "newer is listed",
+    "deleted is listed",
+    "table is listed",
+    "unknown is decided: Adopt",
+    "unknown is decided: Remove",
+    "newer is decided: Adopt",
+    "newer is decided: Remove",
+    "deleted is decided: Adopt",
+    "deleted is decided: Remove",
+    "two agents with one identity are found",
+    "a thing is lost again and again",
+];
+
 /// What should have happened and never did.
-pub fn missing(counts: &Counts) -> Vec<String> {
-    let faults = Kind::ALL.iter().map(|kind| format!("fault {}", kind.name()));
+pub fn missing(counts: &Counts, has_history: bool) -> Vec<String> {
+    // Those that go back are asked for, or not there.
+    let is_there = |kind: &&Kind| has_history || !kind.goes_back();
+    let faults = Kind::ALL.iter().filter(is_there).map(|kind| format!("fault {}", kind.name()));
     let stacks = STACKS.iter().map(|step| format!("stack {step}"));
     let rows = ROWS.iter().map(|step| format!("row {step}"));
     let operators = OPERATORS.iter().map(|deed| format!("operator {deed}"));
@@ -425,6 +445,7 @@ pub fn missing(counts: &Counts) -> Vec<String> {
     let intents = INTENTS.iter().map(|what| format!("intent {what}"));
     let intent_operators = INTENT_OPERATORS.iter().map(|deed| format!("operator {deed}"));
     let crowds = CROWDS.iter().map(|what| format!("crowd {what}"));
+    let histories = HISTORIES.iter().filter(|_| has_history).map(|what| format!("history {what}"));
     let agents = AGENTS.iter().map(|what| (*what).to_owned());
     faults
         .chain(stacks)
@@ -432,6 +453,7 @@ pub fn missing(counts: &Counts) -> Vec<String> {
         .chain(operators)
         .chain(agents)
         .chain(crowds)
+        .chain(histories)
         .chain(flows)
         .chain(flow_operators)
         .chain(trees)

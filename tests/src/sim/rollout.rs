@@ -19,7 +19,7 @@ use super::world::World;
 const LAG: Duration = Duration::from_secs(1);
 
 /// By stack and resource.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Rollouts {
     waves: BTreeMap<(u64, String), Wave>,
     /// Stack, revision and resource, all of which was ready once.
@@ -31,7 +31,7 @@ pub struct Rollouts {
 }
 
 /// One, in one operation.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Wave {
     traversal: u64,
     /// By node: those whose job went out. Their turn may have come before: a job waits for its node, and for others there.
@@ -61,6 +61,7 @@ struct Stopped {
     since: usize,
 }
 
+#[derive(Clone)]
 struct Begun {
     at: MonoTime,
     /// As what, and when.

@@ -16,6 +16,7 @@ use super::count::Counts;
 use super::dice::Dice;
 use super::fault::{Fired, Level};
 use super::flow;
+use super::machine::Machine;
 use super::operator::stack_name;
 use super::plan::{Mood, Plan};
 use super::reference::Asked;
@@ -133,6 +134,7 @@ impl World {
         if self.options.faults != Level::None {
             self.later(Duration::from_secs(5), Event::Chaos);
         }
+        self.history_begins();
         if !self.network.is_empty() {
             self.later(Duration::from_secs(4), Event::IntentOperator);
             self.later(Duration::from_secs(6), Event::CableChaos);
@@ -148,6 +150,7 @@ impl World {
             if self.is_sound {
                 self.signals_who_waits();
             }
+            self.restorer_ends();
             if self.violation().is_some() {
                 return;
             }
@@ -190,6 +193,9 @@ impl World {
         drop(shared);
         if let Some(busy) = self.intents_under_way() {
             return Some(busy);
+        }
+        if self.is_restored() {
+            return Some("the site is still restored".to_owned());
         }
         let away = self.machines.iter().find(|machine| !machine.scrapped && !machine.is_online());
         away.map(|machine| format!("{} is not online", machine.name))
@@ -421,12 +427,13 @@ impl World {
 
     /// Of an agent that serves nothing: things it watches, jobs that run, contents.
     fn agents_hold(&self) -> Option<String> {
+        let is_left = |machine: &Machine, id| self.reference.is_left(&machine.name, id);
         self.machines.iter().filter(|machine| !machine.scrapped).find_map(|machine| {
             let process = machine.process.as_ref()?;
             let left = [
                 ("jobs", process.runs.len()),
                 ("checks", process.checks.len()),
-                ("watched things", process.watched.len()),
+                ("watched things", process.watched.keys().filter(|id| !is_left(machine, **id)).count()),
                 ("scripts", process.scripts.len()),
             ];
             let (what, count) = left.into_iter().find(|(_, count)| *count > 0)?;
@@ -436,7 +443,9 @@ impl World {
 
     fn ledgers_hold(&self) -> Option<String> {
         self.machines.iter().filter(|machine| !machine.scrapped).find_map(|machine| {
-            let entry = machine.disk.entries().find(|entry| entry.exists() || entry.current.is_some())?;
+            let is_left = |id| self.reference.is_left(&machine.name, id);
+            let mut entries = machine.disk.entries().filter(|entry| !is_left(entry.resource));
+            let entry = entries.find(|entry| entry.exists() || entry.current.is_some())?;
             Some(format!("the ledger of {} holds {}", machine.name, entry.resource))
         })
     }

@@ -267,7 +267,9 @@ impl World {
         let shared = self.shared.borrow();
         let settled = shared.settled.get(&job.resource).map(PackedSpec::unpack);
         // Another server has the node's name now.
-        let was_here = self.machines[at].host.scripts.contains_key(&job.resource);
+        let ran = self.machines[at].host.scripts.get(&job.resource);
+        // A server that went back, or ran twice, has what it ran then.
+        let was_here = ran.is_some_and(|ran| !self.history.is_on || ran.inputs == deployment.inputs);
         let is_done = settled.as_ref().and_then(|it| it.spec()) == Some(&job.spec) && job.action.applies();
         let is_done = is_done && was_here;
         is_done.then(|| format!("the script of {whom} runs again, and was done with the same inputs"))

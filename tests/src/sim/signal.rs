@@ -20,7 +20,7 @@ const KEPT: &str = "signal ";
 const FAILED: &str = "{\"status\":\"FAILURE\"";
 
 /// What is known of signals and of those that wait for them.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Signals {
     /// Of each handle, by their ids: something of what they brought.
     acknowledged: BTreeMap<ResourceId, BTreeMap<String, String>>,
@@ -122,6 +122,16 @@ impl Shared {
 }
 
 impl Signals {
+    /// So many were sent.
+    pub fn brought(&self) -> u64 {
+        self.sent
+    }
+
+    /// As they were, but that so many have been sent since: no two bring the same.
+    pub fn after(self, sent: u64) -> Self {
+        Self { sent, ..self }
+    }
+
     /// Something that was acknowledged is not there.
     fn lost(&self, row: &ResourceRecord) -> Option<String> {
         if self.sending == Some(row.physical) {

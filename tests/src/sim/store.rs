@@ -39,7 +39,7 @@ use super::rollout::{self, Rollouts};
 use super::signal::Signals;
 
 /// What the database holds.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Tables {
     /// By id.
     pub stacks: BTreeMap<u64, StackRecord>,
@@ -65,9 +65,11 @@ pub struct Tables {
     last_event: BTreeMap<u64, u64>,
     /// Since when a row waits.
     waits_since: BTreeMap<u64, Duration>,
-    epoch: u32,
+    /// Of the newest start.
+    pub epoch: u32,
     highest: (u64, u64, u64),
-    restored: Option<RestoredRecord>,
+    /// What a restored site holds.
+    pub restored: Option<RestoredRecord>,
     /// Rows that own what they claim.
     pub claims: BTreeMap<(NodeId, Claim), BTreeSet<u64>>,
 }
@@ -328,6 +330,14 @@ impl Shared {
                     self.fleet.completed.insert(event.stack);
                 }
                 self.fight_is_told(&event);
+                for (words, what) in [
+                    ("two agents with its identity", "two agents with one identity are found"),
+                    ("has lost it again and again", "a thing is lost again and again"),
+                ] {
+                    if event.reason.contains(words) {
+                        self.counts.add(format!("history {what}"));
+                    }
+                }
                 if event.reason.starts_with("expanded:") {
                     self.counts.add("tree is laid out anew");
                 }

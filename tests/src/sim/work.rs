@@ -80,7 +80,9 @@ impl World {
         let key = job.key();
         // What others have back is left alone.
         let own = before.as_ref().map(|before| Host::without(before, &theirs));
-        let wrong = self.job_must_not_begin(at, &job, own.as_ref()).or_else(|| self.forgets_needs(at, &job));
+        let wrong = self.job_must_not_begin(at, &job, own.as_ref());
+        let wrong = wrong.or_else(|| self.forgets_needs(at, &job)).or_else(|| self.is_undecided(at, &job));
+        let wrong = wrong.or_else(|| self.is_made_too_often(&job));
         wrong.into_iter().for_each(|wrong| self.violate(wrong));
         self.running.insert(job.resource, (at, key));
         if let Spec::Deployment(_) = &job.spec {

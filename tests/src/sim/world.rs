@@ -19,6 +19,7 @@ use super::dice::Dice;
 use super::drift::{Left, Thing};
 use super::fault::Faults;
 use super::flow::furnish;
+use super::history::{self, History};
 use super::host::Host;
 use super::machine::Machine;
 use super::network::Network;
@@ -118,6 +119,10 @@ pub enum Event {
     Thaws,
     /// An operator of intents does something.
     IntentOperator,
+    /// A disk is copied, or takes the place of a later one.
+    GoesBack(history::Step),
+    /// An operator of a restored site looks at what waits.
+    Restorer,
 }
 
 /// Streams of random numbers, one per purpose.
@@ -182,6 +187,8 @@ pub struct World {
     pub network: Network,
     /// What must be in the end.
     pub reference: Reference,
+    /// Disks that go back in time.
+    pub history: History,
     /// Agents that are open and not served.
     pub unserved: Unserved,
     /// Gone, and their things stay.
@@ -197,8 +204,9 @@ pub struct World {
 
 impl World {
     /// Before anything has happened.
-    pub fn new(options: Options, left_out: BTreeSet<u64>) -> Self {
+    pub fn new(mut options: Options, left_out: BTreeSet<u64>) -> Self {
         let seed = options.seed;
+        let history = History::of(&mut options);
         let dice = |purpose| Dice::new(seed, purpose);
         let mut setup = dice("setup");
         let limits = Limits {
@@ -209,7 +217,8 @@ impl World {
         };
         let shared = Shared {
             in_flight_per_node: limits.in_flight_per_node,
-            beside: Beside::of(options.seed),
+            // Its database would have to go back as well.
+            beside: Beside::of(options.seed).filter(|_| !history.is_on),
             ..Shared::default()
         };
         let site = SealSecret::from_bytes(setup.bytes());
@@ -238,6 +247,7 @@ impl World {
             operators: Operators::new(seed, options.stacks, names.clone()),
             network: Network::new(seed, if options.parts.network { options.nodes } else { 0 }),
             reference: Reference::default(),
+            history,
             unserved: Unserved::default(),
             retained: Vec::new(),
             last_write: MonoTime::default(),
@@ -371,6 +381,8 @@ impl World {
             Event::BridgesSeen(at, life) => self.bridges_are_seen(at, life),
             Event::Thaws => self.network.dirty = true,
             Event::IntentOperator => self.intent_operator_acts(),
+            Event::GoesBack(step) => self.goes_back(step),
+            Event::Restorer => self.restorer_acts(),
         }
         self.network_moves();
         self.packets_are_right();

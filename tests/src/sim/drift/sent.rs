@@ -15,7 +15,7 @@ const AT_MOST: usize = 5;
 const WITHIN: Duration = Duration::from_secs(3600);
 
 /// Corrections that left the controller, and what it says of fights.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Sent {
     /// When, under the revision that their stack had then.
     corrections: BTreeMap<ResourceId, (u32, Vec<MonoTime>)>,
@@ -99,7 +99,9 @@ impl Shared {
     /// An event was written.
     pub fn fight_is_told(&mut self, event: &EventRecord) {
         if let Some((_, physical)) = &event.resource
-            && event.reason.contains("changes it again and again")
+            && ["changes it again and again", "has lost it again and again"]
+                .iter()
+                .any(|it| event.reason.contains(it))
         {
             self.fights.told.insert(*physical, event.reason.to_string());
         }
@@ -109,8 +111,9 @@ impl Shared {
     pub fn fights_are_told(&mut self) {
         let told = std::mem::take(&mut self.fights.told);
         for (resource, count) in std::mem::take(&mut self.fights.opened) {
-            let word = format!("corrected {count} times");
-            if !told.get(&resource).is_some_and(|told| told.contains(&word)) {
+            // By others, or by an agent that does not know it any more.
+            let words = [format!("corrected {count} times"), format!("it was made {count} times")];
+            if !told.get(&resource).is_some_and(|told| words.iter().any(|word| told.contains(word))) {
                 let told = told.get(&resource);
                 self.violate(format!("the breaker of {resource} opened after {count} corrections: {told:?}"));
             }

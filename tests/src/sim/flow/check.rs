@@ -10,7 +10,7 @@ use muster_shared::NodeId;
 use muster_shared::model::flow::{Bridge, DeviceName, EntryState, FlowId, FlowUp, Packed};
 
 use super::super::world::World;
-use super::switch::Bundled;
+use super::switch::{Bundled, MANAGEMENT, OTHER};
 
 /// A message is no longer on its way, and an agent no longer frozen.
 const LATE: Duration = Duration::from_secs(120);
@@ -66,6 +66,10 @@ impl World {
 
     /// No rule of ours comes to a switch that its table does not account for.
     pub(super) fn is_accounted_for(&mut self, at: usize, bridge: &Bridge, bundle: &[Bundled]) {
+        // Of two servers with one identity the other one may have taken it off.
+        if self.was_cloned(at) {
+            self.excuses(at, bridge);
+        }
         let wrong = {
             let machine = &self.machines[at];
             let shared = self.shared.borrow();
@@ -135,6 +139,14 @@ impl World {
         if forgotten.is_some_and(|when| self.now.since(when) < LATE) {
             self.excuses(at, bridge);
         }
+    }
+
+    /// The controller's tables have gone back: what its agent has, and what is on its way within it, is not known to them.
+    pub fn table_may_be_another(&mut self, at: usize) {
+        for bridge in [MANAGEMENT, OTHER].map(str::parse).into_iter().flatten() {
+            self.machines[at].disk.forgotten_at.insert(bridge, self.now);
+        }
+        self.excuses_all(at);
     }
 
     /// Of all its devices.

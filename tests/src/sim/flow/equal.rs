@@ -18,13 +18,17 @@ pub fn has_ended(entry: &FlowEntryRecord) -> bool {
     matches!(entry.mark, FlowMark::Expired | FlowMark::Gone)
 }
 
+/// Of most tables nothing was left as it is.
+static NOTHING: BTreeSet<FlowId> = BTreeSet::new();
+
 /// Where a table is not what its switch is, or not what was asked for.
 pub fn differ(shared: &Shared, machines: &[Machine]) -> Option<String> {
     let here = machines.iter().filter(|machine| !machine.scrapped && machine.joined);
     here.flat_map(|machine| [(machine, MANAGEMENT), (machine, OTHER)])
         .find_map(|(machine, bridge)| {
             let name = device(machine.name.as_str(), bridge);
-            let wrong = table_differs(&shared.tables, machine, &name)
+            let left = shared.flows.left.get(&name).unwrap_or(&NOTHING);
+            let wrong = table_differs(&shared.tables, machine, &name, left)
                 .or_else(|| foreign_differs(machine, bridge))
                 .or_else(|| asked_differs(shared, &name))?;
             Some(format!("{name}: {wrong}"))
@@ -38,7 +42,13 @@ fn entries<'a>(tables: &'a Tables, name: &DeviceName) -> impl Iterator<Item = &'
     range.into_iter().flat_map(|range| tables.flows.entries.range(range)).map(|(_, entry)| entry)
 }
 
-fn table_differs(tables: &Tables, machine: &Machine, name: &DeviceName) -> Option<String> {
+/// But for entries that operators of a restored site have left as they are.
+fn table_differs(
+    tables: &Tables,
+    machine: &Machine,
+    name: &DeviceName,
+    left: &BTreeSet<FlowId>,
+) -> Option<String> {
     let plane = &machine.host.switch.planes[name.bridge.as_str()];
     let number = number_of(&tables.flows, &name.node, &name.bridge);
     let settled = number.and_then(|number| tables.flows.devices.get(&number)).map_or(0, |it| it.settled);
@@ -46,7 +56,7 @@ fn table_differs(tables: &Tables, machine: &Machine, name: &DeviceName) -> Optio
     let has_log = machine.disk.logs.get(&name.bridge).is_some_and(|log| !log.is_empty());
     let is_kept = has_log && machine.watches(&name.bridge);
     let mut accounted = BTreeSet::new();
-    for entry in entries(tables, name) {
+    for entry in entries(tables, name).filter(|entry| !left.contains(&entry.id)) {
         let held = plane.held.get(&entry.id).filter(|held| held.cookie == entry.id.0);
         let wrong = if entry.mark == FlowMark::Failed && !entry.removing {
             held.filter(|_| is_kept).map(|held| format!("is FAILED, and is there: {held:?}"))
@@ -69,7 +79,7 @@ fn table_differs(tables: &Tables, machine: &Machine, name: &DeviceName) -> Optio
     if !is_kept {
         return None;
     }
-    let ours = plane.held.iter().filter(|(_, held)| FlowId::is_ours(held.cookie));
+    let ours = plane.held.iter().filter(|(id, held)| FlowId::is_ours(held.cookie) && !left.contains(id));
     let mut unknown = ours.filter(|(id, held)| held.cookie != id.0 || !accounted.contains(id));
     unknown.next().map(|(id, held)| format!("{id} is there, and nobody asked for it: {held:?}"))
 }

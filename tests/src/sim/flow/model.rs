@@ -1,7 +1,7 @@
 //! What flow tables must hold in the end, as operators asked for it: operations as data, in the order in which their
 //! stages began on a device, and how each is known to have ended. The last one of an entry that went well says what it is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use muster_engine::flow::record::{FlowOperationRecord, FlowSnapshot};
 use muster_engine::record::Status;
@@ -19,7 +19,7 @@ type Write = ((u64, u64), Option<Packed>, Option<bool>);
 type Given = (u64, Packed, bool);
 
 /// All that operators asked of flow tables.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Model {
     /// What is being asked at this moment.
     expected: Option<Stages>,
@@ -31,6 +31,8 @@ pub struct Model {
     dropped: BTreeMap<(DeviceName, FlowId), Vec<u64>>,
     /// What a resource left to operators, with the write that made it, and whether that is on the device.
     given: BTreeMap<(DeviceName, FlowId), Vec<Given>>,
+    /// What operators have said is to stay on a device as it is, whatever the table says.
+    pub left: BTreeMap<DeviceName, BTreeSet<FlowId>>,
 }
 
 /// What is known of an entry.

@@ -11,7 +11,7 @@ use muster_intent::phase::{Request, State};
 pub type Asked = Option<(Request, Wish)>;
 
 /// All that operators asked of intents.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Wishes {
     asked: BTreeMap<Box<str>, (Request, Wish)>,
     /// What is being asked at this moment.

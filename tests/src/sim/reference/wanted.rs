@@ -177,7 +177,13 @@ impl Wanted {
     }
 
     /// What is not so on a machine.
-    pub fn differs(&self, machine: &Machine, tables: &Tables, open: &BTreeSet<&str>) -> Option<String> {
+    pub fn differs(
+        &self,
+        machine: &Machine,
+        tables: &Tables,
+        open: &BTreeSet<&str>,
+        left: &BTreeSet<ResourceId>,
+    ) -> Option<String> {
         let name = machine.name.as_str();
         // What operators read to be FAILED may be anything: a resource of a stack that is COMPLETE is when somebody does not
         // trust it, or when it could not be made again for an agent that had lost everything. So may what is lost: one
@@ -189,6 +195,9 @@ impl Wanted {
             .filter(here)
             .filter(|row| row.progress.status == Some(Status::Failed) || row.lost_from.is_some())
             .flat_map(|row| row.spec.as_ref().map(|spec| spec.unpack().claims()).unwrap_or_default())
+            // What an operator of a restored site has said is to stay is as it is, and whoever takes it over may put back
+            // what was there before that one.
+            .chain(left.iter().flat_map(|thing| machine.held_by(*thing)))
             .map(|claim| claim.key)
             .collect();
         // What somebody has changed that a resource stands for is that one's to be seen to.
@@ -217,6 +226,9 @@ impl Wanted {
                 })
         };
         let row_open = |id: &ResourceId| {
+            if left.contains(id) {
+                return true;
+            }
             let Some(row) = tables.physical.get(id).and_then(|row| tables.rows.get(row)) else {
                 return false;
             };

@@ -1,0 +1,311 @@
+//! Disks that go back in time: the controller begins again with an earlier copy of its tables, with the mark that
+//! `muster-controller restore` leaves or, as the snapshot of a machine, without it.
+//!
+//! ```text
+//!   tables and what operators knew ── a copy ──▶ … ── the controller ends ──▶ it starts from the copy
+//!                                                                                 │
+//!              operators look at what is listed, adopt, remove, or update ◀───────┘
+//! ```
+//!
+//! What operators did since the copy counts no more: the reference goes back with the tables. Servers do not: what
+//! must not become of them before somebody has decided is looked at in `held`.
+//!
+//! One run in so many has this, and no bridges, fleets or drift policies.
+
+mod held;
+mod servers;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use muster_engine::record::PackedSpec;
+use muster_engine::restored::RestoredRecord;
+use muster_engine::{HeldView, Refusal, Request, Verdict};
+use muster_shared::model::flow::DeviceName;
+use muster_shared::{MonoTime, NodeId, ResourceId};
+
+use super::dice::Dice;
+use super::drift::Sent;
+use super::fault::{Kind, Level};
+use super::fleet::Fleet;
+use super::flow::Model;
+use super::network::Wishes;
+use super::reference::Past;
+use super::rollout::Rollouts;
+use super::signal::Signals;
+use super::store::Tables;
+use super::world::{Event, World};
+use super::{Options, Parts};
+use held::Held;
+use servers::Servers;
+
+/// One run in so many has disks that go back.
+const EACH: u64 = 8;
+
+/// Disks that go back.
+pub struct History {
+    /// They do in this run.
+    pub is_on: bool,
+    dice: Dice,
+    copy: Option<Box<Copy>>,
+    held: Held,
+    servers: Servers,
+}
+
+/// What happens next.
+#[derive(Clone, Copy, Debug)]
+pub enum Step {
+    /// The controller's disk is copied.
+    Copies,
+    /// The copy takes its place.
+    Restores,
+    /// A server's disk is copied.
+    Images,
+    /// A server is as in the copy.
+    Reverts,
+    /// A copy of a server begins to run.
+    Clones,
+    /// One of the two goes.
+    CloneGoes,
+}
+
+/// The controller's disk, and all that is known of what it should hold.
+struct Copy {
+    at: MonoTime,
+    tables: Tables,
+    flows: Model,
+    wishes: Wishes,
+    settled: BTreeMap<ResourceId, PackedSpec>,
+    signals: Signals,
+    fleet: Fleet,
+    rollouts: Rollouts,
+    fights: Sent,
+    reference: Past,
+    retained: Vec<ResourceId>,
+}
+
+impl History {
+    /// Of a run, whose sites are simpler where disks go back.
+    pub fn of(options: &mut Options) -> Self {
+        let mut dice = Dice::new(options.seed, "history");
+        let is_on = options.parts.history && options.faults != Level::None && dice.one_in(EACH);
+        if is_on {
+            options.parts = Parts { network: false, fleets: false, drift: false, ..options.parts };
+        }
+        Self { is_on, dice, copy: None, held: Held::default(), servers: Servers::default() }
+    }
+}
+
+impl World {
+    /// When disks are copied.
+    pub fn history_begins(&mut self) {
+        if self.history.is_on {
+            self.plans_the_next();
+            self.plans_servers();
+            self.later(Duration::from_secs(20), Event::Restorer);
+        }
+    }
+
+    fn plans_the_next(&mut self) {
+        let copies = self.history.dice.millis(5_000, 360_000);
+        let restores = copies + self.history.dice.millis(1_000, 420_000);
+        self.later(copies, Event::GoesBack(Step::Copies));
+        self.later(restores, Event::GoesBack(Step::Restores));
+    }
+
+    /// A disk is copied, or takes the place of a later one.
+    pub fn goes_back(&mut self, step: Step) {
+        match step {
+            Step::CloneGoes => self.clone_goes(),
+            _ if !self.faults.on => {}
+            Step::Images => self.takes_an_image(),
+            Step::Reverts => self.reverts_a_server(),
+            Step::Clones => self.clones_a_server(),
+            Step::Copies => self.history.copy = Some(Box::new(self.copy())),
+            Step::Restores => {
+                if let Some(copy) = self.history.copy.take()
+                    && self.faults.happens(self.now, Kind::StoreRestored, "controller")
+                {
+                    self.restores(*copy);
+                }
+                self.plans_the_next();
+            }
+        }
+    }
+
+    fn copy(&self) -> Copy {
+        let shared = self.shared.borrow();
+        Copy {
+            at: self.now,
+            tables: shared.tables.clone(),
+            flows: shared.flows.clone(),
+            wishes: shared.wishes.clone(),
+            settled: shared.settled.clone(),
+            signals: shared.signals.clone(),
+            fleet: shared.fleet.clone(),
+            rollouts: shared.rollouts.clone(),
+            fights: shared.fights.clone(),
+            reference: self.reference.past(),
+            retained: self.retained.clone(),
+        }
+    }
+
+    fn restores(&mut self, copy: Copy) {
+        let is_marked = self.history.dice.per_mille(700);
+        let minutes = self.now.since(copy.at).as_secs() / 60;
+        let mark = if is_marked { "marked" } else { "without a mark" };
+        self.note(|_| format!("FAULT {} {mark}, {minutes} min old", Kind::StoreRestored.name()));
+        self.controller_ends();
+        self.reference.goes_back(copy.reference);
+        self.retained = copy.retained;
+        {
+            let shared = &mut *self.shared.borrow_mut();
+            self.history.held.goes_back(shared, &copy.tables, &self.machines, is_marked);
+            self.history.servers.forgets();
+            shared.counts.add(format!("history store is restored {mark}"));
+            let brought = shared.signals.brought();
+            shared.tables = copy.tables;
+            (shared.flows, shared.wishes, shared.settled) = (copy.flows, copy.wishes, copy.settled);
+            (shared.fleet, shared.rollouts, shared.fights) = (copy.fleet, copy.rollouts, copy.fights);
+            (shared.signals, shared.mistaken) = (copy.signals.after(brought), false);
+            if is_marked {
+                shared.tables.restored = Some(RestoredRecord::fresh());
+            }
+            // What a later start said is said again by another one: its epoch may have the same number.
+            let epoch = shared.tables.epoch;
+            shared.sent.retain(|(_, generation)| generation.epoch.0 <= epoch);
+            shared.tried.retain(|key| key.generation.epoch.0 <= epoch);
+            shared.began.retain(|(_, generation), _| generation.epoch.0 <= epoch);
+            shared.suspects.clear();
+            shared.noted.clear();
+            shared.dropped.clear();
+        }
+        for at in 0..self.machines.len() {
+            self.table_may_be_another(at);
+            self.is_known_or_joins(at);
+        }
+    }
+
+    /// A server whose key the restored store does not have joins again.
+    fn is_known_or_joins(&mut self, at: usize) {
+        let machine = &self.machines[at];
+        let is_known = {
+            let shared = self.shared.borrow();
+            let record = shared.tables.nodes.get(&machine.name);
+            record.is_some_and(|record| !record.revoked && record.seal_public == machine.key)
+        };
+        if !is_known && machine.joined && !machine.scrapped {
+            self.machines[at].joined = false;
+            let after = self.history.dice.millis(100, 120_000);
+            self.later(after, Event::Rejoins(at, false));
+        }
+    }
+
+    /// Whether something waits to be decided, as operators see it.
+    pub fn is_restored(&self) -> bool {
+        self.history.is_on
+            && self.controller.turns.as_ref().is_some_and(|it| it.engine().site_view().restored)
+    }
+
+    /// An operator of a restored site looks at the list, and perhaps decides.
+    pub fn restorer_acts(&mut self) {
+        if self.operators.done {
+            return;
+        }
+        let next = self.history.dice.millis(2_000, 120_000);
+        self.later(next, Event::Restorer);
+        if !self.can_be_asked() || !self.is_restored() {
+            return;
+        }
+        let mut views = self.looks_at_the_list();
+        let dice = &mut self.history.dice;
+        if dice.one_in(3) {
+            return; // another time
+        }
+        if dice.one_in(2) {
+            views.retain(|_| dice.one_in(2));
+        }
+        let verdict = if dice.one_in(2) { Verdict::Adopt } else { Verdict::Remove };
+        self.decides(verdict, views);
+    }
+
+    /// Once nothing goes wrong any more, all that waits is decided.
+    pub fn restorer_ends(&mut self) {
+        if !self.history.is_on || !self.operators.done || self.violation().is_some() || !self.can_be_asked() {
+            return;
+        }
+        self.leaves_what_is_half_made();
+        let views = self.looks_at_the_list();
+        let verdict = if self.history.dice.one_in(2) { Verdict::Adopt } else { Verdict::Remove };
+        let (some, others) = views.into_iter().partition(|_| self.history.dice.one_in(2));
+        self.decides(verdict, some);
+        self.decides(verdict, others);
+    }
+
+    fn looks_at_the_list(&mut self) -> Vec<HeldView> {
+        self.controller_catches_up();
+        let views =
+            self.controller.turns.as_ref().map(|turns| turns.engine().held_views(None)).unwrap_or_default();
+        let wrong = self.is_not_listed(&views);
+        wrong.into_iter().for_each(|wrong| self.violate(wrong));
+        for view in &views {
+            self.shared.borrow_mut().counts.add(format!("history {} is listed", view.state));
+        }
+        views
+    }
+
+    /// An operator decides. What cannot be removed is adopted.
+    fn decides(&mut self, verdict: Verdict, mut views: Vec<HeldView>) {
+        if views.is_empty() {
+            return;
+        }
+        let ids = Some(views.iter().map(|view| view.id.clone()).collect());
+        let left = if verdict == Verdict::Adopt { self.entries_that_differ(&views) } else { BTreeMap::new() };
+        let what = if verdict == Verdict::Adopt { "restore adopt" } else { "restore remove" };
+        let answer = self.tries(what, Request::Restored { verdict, ids });
+        match answer {
+            Some(Err(Refusal::Conflict(_))) if verdict == Verdict::Remove => {
+                let unknown = views.extract_if(.., |view| view.state == "unknown").collect();
+                self.decides(Verdict::Adopt, unknown);
+                return self.decides_what_is_known(views);
+            }
+            Some(Err(_)) => return,
+            // Whoever gets no answer looks again; it may be decided all the same.
+            Some(Ok(_)) | None => {}
+        }
+        for view in &views {
+            self.shared.borrow_mut().counts.add(format!("history {} is decided: {verdict:?}", view.state));
+            let Ok(thing) = view.id.parse().map(ResourceId) else { continue };
+            self.history.held.decided(thing);
+            if verdict == Verdict::Adopt && view.state == "unknown" {
+                self.reference.left.insert((view.node.clone(), thing));
+            }
+        }
+        let flows = &mut self.shared.borrow_mut().flows;
+        for (device, entries) in left {
+            flows.left.entry(device).or_default().extend(entries);
+        }
+    }
+
+    fn decides_what_is_known(&mut self, views: Vec<HeldView>) {
+        let is_known = |view: &HeldView| view.state != "unknown";
+        if views.iter().all(is_known) {
+            self.decides(Verdict::Remove, views);
+        }
+    }
+
+    /// Entries of the listed tables that are not on their device as the table has them.
+    fn entries_that_differ(
+        &self,
+        views: &[HeldView],
+    ) -> BTreeMap<DeviceName, BTreeSet<muster_shared::model::flow::FlowId>> {
+        let tables = views.iter().filter(|view| view.state == "table");
+        let names = tables.filter_map(|view| view.id.parse::<DeviceName>().ok());
+        names.map(|name| (name.clone(), self.differing_entries(&name))).collect()
+    }
+
+    /// The server of this name.
+    fn server_called(&self, node: &NodeId) -> Option<usize> {
+        self.machines.iter().position(|machine| machine.name == *node && !machine.scrapped)
+    }
+}

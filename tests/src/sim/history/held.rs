@@ -1,0 +1,259 @@
+//! What must hold of a restored site: nothing that its store does not know is changed on a server before an operator has
+//! decided, or wishes something newer of its stack; and all of it is listed.
+//!
+//! A walk that was under way in the copy is a wish of the history that goes on: what it comes to is not looked at here.
+//!
+//! **Whose word counts** is the history that goes on: an operation that was under way in the copy goes on, and so does
+//! what an operator asks for after it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_agent_core::Entry;
+use muster_engine::HeldView;
+use muster_engine::flow::record::FlowMark;
+use muster_engine::record::{ResourceRecord, StackAction, Status};
+use muster_shared::model::flow::{DeviceName, FlowId};
+use muster_shared::model::{Job, Outcome};
+use muster_shared::{Generation, MonoTime, NodeId, ResourceId};
+
+use super::super::flow::number_of;
+use super::super::machine::Machine;
+use super::super::store::{Shared, Tables, brief};
+use super::super::world::World;
+
+/// So long after a server is connected, what it has is listed: its ledger has come by then, also where messages take seconds.
+const TOLD_WITHIN: std::time::Duration = std::time::Duration::from_secs(90);
+
+/// What the store that goes on does not know.
+#[derive(Default)]
+pub struct Held {
+    /// Counts restores.
+    turn: u32,
+    /// Jobs that left a controller whose disk has gone back since, before which restore.
+    lost: BTreeMap<(ResourceId, Generation), u32>,
+    /// Resources that servers did not have any more when the store went back and said that they did.
+    deleted: BTreeMap<ResourceId, u32>,
+    /// Resources that an operator has decided about, since which restore.
+    decided: BTreeMap<ResourceId, u32>,
+    /// The traversal of each stack in the copy; those that were under way go on.
+    stood: BTreeMap<u64, (u64, bool)>,
+    /// Rows that a walk had yet to come to in the copy: it goes on, also where its stack has FAILED meanwhile.
+    ahead: BTreeSet<ResourceId>,
+    /// When the site is known to be restored: at once where the copy is marked.
+    known: Option<MonoTime>,
+    /// Nodes that were greeted before that.
+    greeted: BTreeSet<NodeId>,
+}
+
+impl Held {
+    /// The disk goes back from what `shared` has to `tables`.
+    pub fn goes_back(&mut self, shared: &Shared, tables: &Tables, machines: &[Machine], is_marked: bool) {
+        self.turn += 1;
+        let turn = self.turn;
+        let row = |resource: &ResourceId| tables.physical.get(resource).and_then(|id| tables.rows.get(id));
+        let is_lost = |(resource, generation): &&(ResourceId, Generation)| {
+            row(resource).is_none_or(|row| row.progress.generation < *generation)
+        };
+        for job in shared.sent.iter().filter(is_lost) {
+            self.lost.entry(*job).or_insert(turn);
+        }
+        let there: BTreeMap<&NodeId, &Machine> =
+            machines.iter().filter(|it| !it.scrapped).map(|it| (&it.name, it)).collect();
+        let is_gone = |row: &&ResourceRecord| {
+            let machine = row.node.as_ref().and_then(|node| there.get(node));
+            stands(row) && machine.is_some_and(|machine| !machine.holds(row.physical))
+        };
+        self.deleted.extend(tables.rows.values().filter(is_gone).map(|row| (row.physical, turn)));
+        let goes_on = |status: Status, action| status == Status::InProgress && action != StackAction::Check;
+        let stacks = tables.stacks.values();
+        self.stood = stacks.map(|it| (it.id, (it.traversal, goes_on(it.status, it.action)))).collect();
+        let is_ahead = |row: &&ResourceRecord| {
+            let stack = tables.stacks.get(&row.stack);
+            !stands(row) && stack.is_some_and(|stack| stack.status != Status::Complete)
+        };
+        self.ahead = tables.rows.values().filter(is_ahead).map(|row| row.physical).collect();
+        self.known = is_marked.then_some(MonoTime::default());
+        self.greeted.clear();
+    }
+
+    /// An operator has decided about it.
+    pub fn decided(&mut self, thing: ResourceId) {
+        self.decided.insert(thing, self.turn);
+    }
+
+    /// The restore since which what the server has of a resource is not what the store knows, if there is one.
+    fn since(&self, resource: ResourceId, entry: Option<&Entry>) -> Option<u32> {
+        let lost = |generation| self.lost.get(&(resource, generation)).copied();
+        let Some(entry) = entry.filter(|entry| entry.exists()) else {
+            let last = entry.and_then(|entry| entry.last.as_ref());
+            let last = last.filter(|last| matches!(last.outcome, Outcome::Done(_)));
+            let gone = last.and_then(|last| lost(last.key.generation));
+            return gone.max(self.deleted.get(&resource).copied());
+        };
+        lost(entry.applied.as_ref()?.generation)
+    }
+
+    /// A job that the store that goes on does not know has begun it, and not made it. A ledger says nothing of such.
+    fn is_half_made(&self, entry: &Entry) -> bool {
+        let newest = entry.newest().map(|(key, _)| (key.resource, key.generation));
+        let is_lost = newest.is_some_and(|job| self.lost.contains_key(&job));
+        entry.exists() && entry.applied.is_none() && is_lost
+    }
+
+    /// An operator has decided, or wishes something newer of it.
+    fn is_free(
+        &self,
+        resource: ResourceId,
+        since: u32,
+        row: Option<&ResourceRecord>,
+        tables: &Tables,
+    ) -> bool {
+        let is_decided = self.decided.get(&resource).is_some_and(|decided| *decided >= since);
+        let is_decided = is_decided || self.ahead.contains(&resource);
+        is_decided || row.is_some_and(|row| row.lost_from.is_some() || self.is_wished(row, tables))
+    }
+
+    fn is_wished(&self, row: &ResourceRecord, tables: &Tables) -> bool {
+        let Some((traversal, goes_on)) = self.stood.get(&row.stack) else { return true };
+        let is_newer = |now: u64| now > *traversal;
+        *goes_on || tables.stacks.get(&row.stack).is_none_or(|stack| is_newer(stack.traversal))
+    }
+}
+
+/// Its server is known to have it.
+fn stands(row: &ResourceRecord) -> bool {
+    let progress = &row.progress;
+    let is_made = progress.status == Some(Status::Complete) && progress.held.is_some() && !progress.in_flight;
+    is_made && row.dropped.is_none() && row.lost_from.is_none() && row.external_id.is_none()
+}
+
+fn row(tables: &Tables, resource: ResourceId) -> Option<&ResourceRecord> {
+    tables.physical.get(&resource).and_then(|id| tables.rows.get(id))
+}
+
+impl super::History {
+    /// Whether a job left a controller whose disk has gone back since.
+    pub fn is_lost(&self, job: &Job) -> bool {
+        self.held.lost.contains_key(&(job.resource, job.generation))
+    }
+}
+
+impl World {
+    /// Why a job must not begin: its resource is another than the restored store knows, and nobody has decided.
+    pub fn is_undecided(&self, at: usize, job: &Job) -> Option<String> {
+        let held = &self.history.held;
+        if held.turn == 0 || self.history.is_lost(job) {
+            return None;
+        }
+        let machine = &self.machines[at];
+        // Without a mark nobody could know, until a server says what the store never gave.
+        if held.known.is_none() || held.greeted.contains(&machine.name) {
+            return None;
+        }
+        let resource = job.resource;
+        let entry = machine.disk.entries().find(|entry| entry.resource == resource);
+        let since = held.since(resource, entry)?;
+        let shared = self.shared.borrow();
+        let row = row(&shared.tables, resource);
+        if held.is_free(resource, since, row, &shared.tables) {
+            return None;
+        }
+        let (action, name) = (job.action, &machine.name);
+        let what = row.map_or_else(|| "without a row".to_owned(), brief);
+        Some(format!(
+            "{action:?} of {resource} begins on {name}, and nobody has decided since a restore: {what}"
+        ))
+    }
+
+    /// What the server has of the resource is not what the store knows.
+    pub fn is_unknown(&self, at: usize, job: &Job) -> bool {
+        let mut entries = self.machines[at].disk.entries();
+        let entry = entries.find(|entry| entry.resource == job.resource);
+        self.history.held.since(job.resource, entry).is_some()
+    }
+
+    /// What a server has of a resource whose row goes is unknown to the store that goes on, and not decided: it has no row
+    /// from now on, and is listed as such.
+    pub fn becomes_a_stray(&self, at: usize, resource: ResourceId) -> bool {
+        let held = &self.history.held;
+        let entry = self.machines[at].disk.entries().find(|entry| entry.resource == resource);
+        let since = held.since(resource, entry);
+        let is_undecided =
+            since.is_some_and(|since| held.decided.get(&resource).is_none_or(|decided| *decided < since));
+        let is_left = self.reference.is_left(&self.machines[at].name, resource);
+        // Of two servers with one identity the other one may have taken it away.
+        let is_told = self.was_cloned(at) && entry.is_some_and(|entry| entry.applied.is_some());
+        is_undecided || is_left || is_told || entry.is_some_and(|entry| held.is_half_made(entry))
+    }
+
+    /// What a job of a store that went back has begun and not made is told to nobody: it stays as it is.
+    pub(super) fn leaves_what_is_half_made(&mut self) {
+        let shared = self.shared.borrow();
+        for machine in self.machines.iter().filter(|machine| !machine.scrapped) {
+            let entries = machine.disk.entries().filter(|entry| entry.exists() && entry.applied.is_none());
+            let lost = entries.filter(|entry| self.history.held.is_half_made(entry));
+            let strays = lost.map(|entry| entry.resource).filter(|id| row(&shared.tables, *id).is_none());
+            self.reference.left.extend(strays.map(|id| (machine.name.clone(), id)));
+        }
+    }
+
+    /// The site is known to be restored from now on.
+    pub fn sees_that_it_is_restored(&mut self) {
+        if !self.history.is_on || self.history.held.known.is_some() || !self.is_restored() {
+            return;
+        }
+        let online = self.machines.iter().filter(|machine| machine.is_online());
+        self.history.held.greeted = online.map(|machine| machine.name.clone()).collect();
+        self.history.held.known = Some(self.now);
+        self.shared.borrow_mut().counts.add("history a restore without a mark is found out");
+    }
+
+    /// What a server holds and the store does not know, and is in no list.
+    pub(super) fn is_not_listed(&self, views: &[HeldView]) -> Option<String> {
+        let listed: BTreeSet<(&NodeId, &str)> = views.iter().map(|view| (&view.node, &*view.id)).collect();
+        let shared = self.shared.borrow();
+        let tables = &shared.tables;
+        let heard = self.machines.iter().filter(|machine| self.was_heard(machine));
+        heard.flat_map(|machine| machine.disk.entries().map(move |entry| (machine, entry))).find_map(
+            |(machine, entry)| {
+                let id = entry.resource;
+                let is_here = row(tables, id).is_some_and(|row| row.node.as_ref() == Some(&machine.name));
+                let is_stray = entry.applied.is_some() && !is_here;
+                let is_open = is_stray && !self.reference.is_left(&machine.name, id);
+                let is_listed = listed.contains(&(&machine.name, &*id.to_string()));
+                (is_open && !is_listed)
+                    .then(|| format!("{id} on {} has no row, and is not listed", machine.name))
+            },
+        )
+    }
+
+    /// Its agent has been connected for so long that all it has is known.
+    fn was_heard(&self, machine: &Machine) -> bool {
+        let process =
+            machine.process.as_ref().filter(|process| process.agent.is_online() && !machine.scrapped);
+        let line = process.and_then(|process| process.line).and_then(|line| self.bus.lines.get(&line));
+        let is_old = |since| self.now.since(since) >= TOLD_WITHIN;
+        let is_still = machine.frozen_until.max(machine.cut_off_until).max(self.controller.busy_until);
+        line.is_some_and(|line| {
+            let is_open = !line.broken && line.run == self.controller.run;
+            is_open && is_old(line.since) && is_old(is_still) && !machine.host.is_cut()
+        })
+    }
+
+    /// Entries of a device that are not on its server as the table has them.
+    pub(super) fn differing_entries(&self, name: &DeviceName) -> BTreeSet<FlowId> {
+        let Some(at) = self.server_called(&name.node) else { return BTreeSet::new() };
+        let folded =
+            self.machines[at].disk.logs.get(&name.bridge).map(|log| log.fold(false)).unwrap_or_default();
+        let shared = self.shared.borrow();
+        let flows = &shared.tables.flows;
+        let number = number_of(flows, &name.node, &name.bridge);
+        let own = flows.entries.iter().filter(|((of, _), _)| Some(*of) == number);
+        // One that is not to be there may be left as it is as well.
+        let own = own.filter(|(_, entry)| entry.mark == FlowMark::None && !entry.removing);
+        let table: BTreeMap<FlowId, u64> = own.map(|((_, id), entry)| (*id, entry.packed.digest())).collect();
+        let there: BTreeMap<FlowId, u64> = folded.kept.values().map(|kept| (kept.id, kept.digest)).collect();
+        let ids: BTreeSet<FlowId> = table.keys().chain(there.keys()).copied().collect();
+        ids.into_iter().filter(|id| table.get(id) != there.get(id)).collect()
+    }
+}

@@ -1,0 +1,167 @@
+//! Servers whose disks go back, and servers that run twice.
+//!
+//! A server is **reverted** whole: its agent's state and what its host has are as they were at an earlier time, once or
+//! at each start, as a machine that boots from an image. A **clone** is a copy of a server with its disk and its
+//! identity, beside it for a while; then one of the two is switched off for good.
+//!
+//! Absent: a state directory that goes back without its host.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use muster_engine::record::Status;
+use muster_shared::model::Job;
+use muster_shared::seal::SealPublic;
+use muster_shared::{Generation, MonoTime, NodeId, ResourceId};
+
+use super::super::disk::Disk;
+use super::super::fault::Kind;
+use super::super::host::Host;
+use super::super::world::{Event, World};
+use super::Step;
+
+/// So often is a thing made again within so long, as operators are told of corrections; once more at the edge.
+const AGAIN_MAX: usize = 6;
+const WITHIN: Duration = Duration::from_secs(3600);
+
+/// A server's disk at an earlier time.
+pub(super) struct Image {
+    at: usize,
+    key: SealPublic,
+    disk: Disk,
+    host: Host,
+    /// The server is set back to it so many times more.
+    again: u64,
+}
+
+/// What is remembered of servers that went back or ran twice.
+#[derive(Default)]
+pub(super) struct Servers {
+    image: Option<Image>,
+    /// The clone that runs, beside the first.
+    clone: Option<(usize, usize)>,
+    /// Names that two servers had.
+    cloned: std::collections::BTreeSet<NodeId>,
+    /// Jobs that made a thing outside of any operation, under the traversal of its stack.
+    again: BTreeMap<(ResourceId, u64), VecDeque<(MonoTime, Generation)>>,
+}
+
+impl Servers {
+    /// What was counted is not known to a store that went back.
+    pub(super) fn forgets(&mut self) {
+        self.again.clear();
+    }
+}
+
+impl World {
+    pub(super) fn plans_servers(&mut self) {
+        let dice = &mut self.history.dice;
+        let copies = dice.millis(30_000, 500_000);
+        let reverts = copies + dice.millis(20_000, 300_000);
+        let clones = dice.millis(60_000, 900_000);
+        self.later(copies, Event::GoesBack(Step::Images));
+        self.later(reverts, Event::GoesBack(Step::Reverts));
+        self.later(clones, Event::GoesBack(Step::Clones));
+    }
+
+    /// One of those that have joined.
+    fn some_server(&mut self) -> Option<usize> {
+        let there = |at: &usize| self.machines[*at].joined && !self.machines[*at].scrapped;
+        let all: Vec<usize> = (0..self.machines.len()).filter(there).collect();
+        (!all.is_empty()).then(|| *self.history.dice.pick(&all))
+    }
+
+    pub(super) fn takes_an_image(&mut self) {
+        let Some(at) = self.some_server() else { return };
+        let again = *self.history.dice.pick(&[0, 0, 1, 12]);
+        let machine = &self.machines[at];
+        let (disk, host) = (machine.disk.clone(), machine.host.clone());
+        self.history.servers.image = Some(Image { at, key: machine.key, disk, host, again });
+    }
+
+    /// A server is as in its image, after a power cut. Some boot from it again and again.
+    pub(super) fn reverts_a_server(&mut self) {
+        let Some(Image { at, key, disk, host, again }) = &mut self.history.servers.image else { return };
+        let (at, disk, host, is_last) = (*at, disk.clone(), host.clone(), *again == 0);
+        *again = again.saturating_sub(1);
+        let machine = &self.machines[at];
+        let is_it = machine.key == *key && machine.joined && !machine.scrapped && machine.process.is_some();
+        let whom = machine.name.to_string();
+        if !is_it || !self.faults.happens(self.now, Kind::AgentReverted, &whom) {
+            return;
+        }
+        self.note(|_| format!("FAULT {} {whom}", Kind::AgentReverted.name()));
+        let machine = &mut self.machines[at];
+        // Nothing of a switch outlives a power cut.
+        let switch = std::mem::take(&mut machine.host.switch);
+        (machine.disk, machine.host) = (disk, host);
+        machine.host.switch = switch;
+        self.agent_ends(at, true);
+        if !is_last {
+            let next = self.history.dice.millis(10_000, 90_000);
+            self.later(next, Event::GoesBack(Step::Reverts));
+        }
+    }
+
+    /// A copy of a server begins to run beside it.
+    pub(super) fn clones_a_server(&mut self) {
+        if self.history.servers.clone.is_some() {
+            return;
+        }
+        let Some(at) = self.some_server() else { return };
+        let whom = self.machines[at].name.clone();
+        if self.machines[at].host.is_cut() || !self.faults.happens(self.now, Kind::AgentCloned, whom.as_str())
+        {
+            return;
+        }
+        self.note(|_| format!("FAULT {} {whom}", Kind::AgentCloned.name()));
+        let clone = self.machines[at].copy();
+        self.machines.push(clone);
+        let second = self.machines.len() - 1;
+        self.history.servers.clone = Some((at, second));
+        self.history.servers.cloned.insert(whom);
+        self.agent_starts(second);
+        let goes = self.history.dice.millis(20_000, 600_000);
+        self.later(goes, Event::GoesBack(Step::CloneGoes));
+    }
+
+    /// One of the two is switched off for good: the copy, or the first, whose place the copy takes.
+    pub fn clone_goes(&mut self) {
+        let Some((first, second)) = self.history.servers.clone.take() else { return };
+        self.machines[second].is_clone = false;
+        self.agent_ends(second, false);
+        if self.history.dice.one_in(2) && self.machines[first].key == self.machines[second].key {
+            self.agent_ends(first, false);
+            let copy = self.machines[second].copy();
+            let machine = &mut self.machines[first];
+            // The switch is one of its own.
+            let switch = std::mem::take(&mut machine.host.switch);
+            (machine.disk, machine.host) = (copy.disk, copy.host);
+            machine.host.switch = switch;
+        }
+    }
+
+    /// Two servers had this name: what the one ended or took away the other may still have, and is told to have.
+    pub fn was_cloned(&self, at: usize) -> bool {
+        self.history.servers.cloned.contains(&self.machines[at].name)
+    }
+
+    /// A thing is not made again more often than operators are told, outside of their operations.
+    pub fn is_made_too_often(&mut self, job: &Job) -> Option<String> {
+        let shared = self.shared.borrow();
+        let tables = &shared.tables;
+        let row = tables.physical.get(&job.resource).and_then(|id| tables.rows.get(id))?;
+        let stack = tables.stacks.get(&row.stack)?;
+        if stack.status == Status::InProgress || !job.action.applies() {
+            return None;
+        }
+        let now = self.now;
+        let again = self.history.servers.again.entry((job.resource, stack.traversal)).or_default();
+        again.retain(|(at, _)| now.since(*at) < WITHIN);
+        if !again.iter().any(|(_, generation)| *generation == job.generation) {
+            again.push_back((now, job.generation));
+        }
+        let times = again.len();
+        (times > AGAIN_MAX).then(|| format!("{} is made {times} times within an hour: {again:?}", row.name))
+    }
+}

@@ -18,47 +18,16 @@
 //!
 //! Absent: who it was that changed it. The agent sees what differs, not who wrote it.
 
-use std::time::Duration;
-
 use muster_shared::MonoTime;
 use muster_shared::model::{Action, Down};
 use muster_template::{DriftPolicy, Restriction};
 
 use crate::engine::{Engine, Todo};
+use crate::fight::{CALM, CORRECTIONS_MAX, Fight, Turn};
 use crate::node::NodeKey;
-use crate::record::{Corrections, Observation, StackAction, Status};
+use crate::record::{Observation, StackAction, Status};
 use crate::resource::{Role, Row, Slot};
 use crate::timer::TimerKey;
-
-/// Corrections of one resource in a fight: an administrator who tries something three times is no fight yet, and another
-/// tool that runs every few minutes is found within half an hour.
-pub const CORRECTIONS_MAX: u32 = 5;
-/// A resource that was corrected so long ago and stands is at peace; a fight that was given up is tried once more.
-pub const CALM: Duration = Duration::from_secs(3600);
-/// Between two corrections of a fight: nothing before the first, this before the next, doubled each time. With the bound
-/// above a fight ends within [`FIGHT_MAX`] and the time its jobs take.
-const SPACING: Duration = Duration::from_secs(1);
-/// All spacings together.
-pub const FIGHT_MAX: Duration = Duration::from_secs(1 + 2 + 4 + 8);
-
-/// What became of a resource that others change, as long as that counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fight {
-    /// Corrections since it was last calm.
-    pub count: u32,
-    /// When the last one began, counted from when the controller knows of it.
-    pub since: MonoTime,
-    /// How long ago that was when the controller was started.
-    pub earlier: Duration,
-    /// How long before that the first one was.
-    pub lasted: Duration,
-    /// Its present job is a correction.
-    pub under_way: bool,
-    /// It is left as it is.
-    pub open: bool,
-    /// When it is looked at next, if nobody says anything before.
-    pub due: Option<MonoTime>,
-}
 
 /// What a job is for that is none of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,80 +35,6 @@ pub(crate) enum Aside {
     Correction,
     /// Of a unit, after what it names was corrected.
     Restart,
-}
-
-/// When the next correction may begin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
-    Now,
-    At(MonoTime),
-    /// Not until it was calm.
-    Never(MonoTime),
-}
-
-impl Fight {
-    fn new(now: MonoTime) -> Self {
-        let nothing = Duration::ZERO;
-        Self {
-            count: 0,
-            since: now,
-            earlier: nothing,
-            lasted: nothing,
-            under_way: false,
-            open: false,
-            due: None,
-        }
-    }
-
-    /// As it was kept.
-    pub fn load(record: &Corrections, now: MonoTime) -> Self {
-        let Corrections { count, ago, lasted, under_way, open } = *record;
-        Self { count, since: now, earlier: ago, lasted, under_way, open, due: None }
-    }
-
-    /// As it is kept.
-    pub fn record(&self, now: MonoTime) -> Corrections {
-        let Self { count, lasted, under_way, open, .. } = *self;
-        Corrections { count, ago: self.ago(now), lasted, under_way, open }
-    }
-
-    fn ago(&self, now: MonoTime) -> Duration {
-        self.earlier + now.since(self.since)
-    }
-
-    fn turn(&self, now: MonoTime) -> Turn {
-        let ago = self.ago(now);
-        let after = |time: Duration| now + time.saturating_sub(ago);
-        if self.count == 0 || ago >= CALM {
-            return Turn::Now;
-        }
-        if self.count >= CORRECTIONS_MAX {
-            return Turn::Never(after(CALM));
-        }
-        let spacing = SPACING * (1 << (self.count - 1));
-        if ago >= spacing { Turn::Now } else { Turn::At(after(spacing)) }
-    }
-
-    /// A correction begins.
-    fn strike(&mut self, now: MonoTime) {
-        let ago = self.ago(now);
-        if ago >= CALM {
-            // Once it was given up, one more is a try.
-            self.count = if self.open { CORRECTIONS_MAX - 1 } else { 0 };
-            self.lasted = Duration::ZERO;
-        } else if self.count > 0 {
-            self.lasted += ago;
-        }
-        self.count += 1;
-        (self.since, self.earlier) = (now, Duration::ZERO);
-        self.open = false;
-    }
-
-    /// It has ended. Its job may have waited for its node: what is counted is what was done.
-    fn end(&mut self, now: MonoTime) {
-        self.lasted += self.ago(now);
-        (self.since, self.earlier) = (now, Duration::ZERO);
-    }
 }
 
 impl Row {
@@ -156,12 +51,19 @@ impl Row {
 
     /// As operators see it.
     pub fn corrections(&self) -> u32 {
-        self.rare().fight.map_or(0, |fight| fight.count)
+        self.rare().fight.map_or(0, |fight| fight.corrected.count)
     }
 
     /// As operators see it.
     pub fn breaker(&self) -> &'static str {
-        if self.rare().fight.is_some_and(|fight| fight.open) { "open" } else { "closed" }
+        let is_open = self.rare().fight.is_some_and(|fight| fight.open) || self.is_lost_again_and_again();
+        if is_open { "open" } else { "closed" }
+    }
+
+    /// Its agent has lost it so often that it is left as it is: what the agent holds of it is not what was made last.
+    fn is_lost_again_and_again(&self) -> bool {
+        let lost = self.observed == Observation::Missing && self.held != Some(self.generation);
+        lost && self.rare().fight.is_some_and(|fight| fight.made_again.count >= CORRECTIONS_MAX)
     }
 
     /// Of its present job, or of the last one, unless that has ended well.
@@ -209,7 +111,7 @@ impl Engine {
         let row = &self.rows[slot];
         let fight = row.rare().fight;
         // That something else has ended is no reason to try it sooner.
-        let ago = fight.filter(|_| row.could_not_be_corrected()).map(|fight| fight.ago(now));
+        let ago = fight.filter(|_| row.could_not_be_corrected()).map(|fight| fight.corrected.ago(now));
         if let Some(ago) = ago.filter(|ago| *ago < CALM) {
             return self.correct_at(slot, now + (CALM - ago));
         }
@@ -263,7 +165,7 @@ impl Engine {
         let why = row.reason.clone().unwrap_or_default();
         let Some(fight) = row.rare_mut().fight.as_mut().filter(|fight| !fight.open) else { return };
         fight.open = true;
-        let (count, lasted) = (fight.count, fight.lasted.as_secs());
+        let (count, lasted) = (fight.corrected.count, fight.corrected.lasted.as_secs());
         let (stack, calm) = (self.stacks.get(&self.rows[slot].stack), CALM.as_secs());
         let stack = stack.map(|stack| stack.name.to_string()).unwrap_or_default();
         self.row_changed(slot, false);
@@ -327,13 +229,12 @@ impl Engine {
     pub(crate) fn may_make_again(&mut self, slot: Slot, node: NodeKey) -> bool {
         let now = self.now;
         let fight = self.rows[slot].rare_mut().fight.get_or_insert_with(|| Fight::new(now));
-        if !matches!(fight.turn(now), Turn::Never(_)) {
-            fight.strike(now);
-            self.fights.insert(slot);
+        self.fights.insert(slot);
+        if !matches!(fight.made_again.turn(now), Turn::Never(_)) {
+            fight.made_again.strike(now, 0);
             return true;
         }
-        fight.open = true;
-        let (count, lasted) = (fight.count, fight.lasted.as_secs());
+        let (count, lasted) = (fight.made_again.count, fight.made_again.lasted.as_secs());
         let name = &self.nodes[node].name;
         let stack = self.stacks.get(&self.rows[slot].stack);
         let stack = stack.map(|stack| stack.name.to_string()).unwrap_or_default();
@@ -389,80 +290,5 @@ impl Engine {
             self.send(node, Down::AskDrift);
         }
         self.row_changed(slot, true);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(seconds: u64) -> MonoTime {
-        MonoTime(Duration::from_secs(seconds))
-    }
-
-    /// Struck at once whenever it may be, from `from` on, with somebody who changes it at once again.
-    fn struck(fight: &mut Fight, from: MonoTime) -> (Vec<u64>, MonoTime) {
-        let (mut times, mut now) = (Vec::new(), from);
-        loop {
-            match fight.turn(now) {
-                Turn::Now => {
-                    fight.strike(now);
-                    times.push(now.since(from).as_secs());
-                }
-                Turn::At(due) => now = due,
-                Turn::Never(due) => {
-                    fight.open = true;
-                    return (times, due);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_fight_is_fought_ever_more_slowly_and_given_up() {
-        let mut fight = Fight::new(at(0));
-        let (times, due) = struck(&mut fight, at(10));
-        assert_eq!(times, [0, 1, 3, 7, 15]);
-        assert_eq!((fight.count, fight.lasted), (CORRECTIONS_MAX, FIGHT_MAX));
-        assert_eq!(due, at(25) + CALM);
-        let (times, next) = struck(&mut fight, due);
-        assert_eq!(times, [0], "one more try");
-        assert_eq!(next, due + CALM);
-        fight.strike(next);
-        assert!(!fight.open);
-        assert_eq!(fight.turn(next + CALM), Turn::Now);
-        fight.strike(next + CALM);
-        assert_eq!(fight.count, 1, "the last try held");
-    }
-
-    #[test]
-    fn a_correction_that_waited_for_its_node_counts_from_when_it_was_done() {
-        let mut fight = Fight::new(at(0));
-        fight.strike(at(0));
-        fight.end(at(0) + CALM * 2);
-        let (times, _) = struck(&mut fight, at(1) + CALM * 2);
-        assert_eq!(times.len(), CORRECTIONS_MAX as usize - 1);
-    }
-
-    #[test]
-    fn what_was_kept_goes_on_where_it_was() {
-        let mut fight = Fight::new(at(0));
-        let (_, due) = struck(&mut fight, at(0));
-        let kept = fight.record(at(1000));
-        // The clock of a controller begins anew.
-        let loaded = Fight::load(&kept, at(5));
-        assert_eq!(loaded.turn(at(5)), Turn::Never(at(5) + due.since(at(1000))));
-        assert_eq!(loaded.record(at(5)), kept);
-    }
-
-    #[test]
-    fn now_and_then_is_no_fight() {
-        let mut fight = Fight::new(at(0));
-        for n in 1..100 {
-            let now = at(n * CALM.as_secs());
-            assert_eq!(fight.turn(now), Turn::Now);
-            fight.strike(now);
-            assert_eq!(fight.count, 1);
-        }
     }
 }

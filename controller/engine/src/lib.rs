@@ -32,6 +32,7 @@ mod expand;
 mod facts;
 mod failure;
 mod fetches;
+mod fight;
 mod fleet;
 pub mod flow;
 mod held;
@@ -75,8 +76,8 @@ mod unhealthy;
 pub mod view;
 mod visit;
 
-pub use correct::{CALM, CORRECTIONS_MAX, FIGHT_MAX};
 pub use engine::{Config, Effect, Engine, Input};
+pub use fight::{CALM, CORRECTIONS_MAX, FIGHT_MAX};
 pub use held::{HeldView, Verdict};
 pub use intent::IntentSummary;
 pub use job::Limits;

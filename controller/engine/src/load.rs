@@ -9,9 +9,9 @@ use muster_shared::model::{Action, ContentDigest, LedgerEntry};
 use muster_template::{Policies, names_digest};
 
 use crate::content::stored_content;
-use crate::correct::Fight;
 use crate::delete_first::UNCOUNTED;
 use crate::engine::{Config, Engine, Todo};
+use crate::fight::Fight;
 use crate::flow::record::FlowSnapshot;
 use crate::pause::Pause;
 use crate::record::{

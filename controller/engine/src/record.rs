@@ -246,6 +246,19 @@ pub struct Corrections {
     pub under_way: bool,
     /// It was corrected too often and is left as it is.
     pub open: bool,
+    /// It was made again for an agent that had lost it.
+    pub made_again: Option<MadeAgain>,
+}
+
+/// How often a resource was made again for an agent that had lost it; times as for [`Corrections`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MadeAgain {
+    /// Since it was last calm.
+    pub count: u32,
+    /// How long ago the last one began.
+    pub ago: Duration,
+    /// How long before that the first one began.
+    pub lasted: Duration,
 }
 
 /// How a thing was when it was last looked at, against its desired state.

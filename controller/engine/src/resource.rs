@@ -7,8 +7,9 @@ use muster_shared::model::Action;
 use muster_shared::{Attempt, Generation, MonoTime, NodeId, ResourceId, StackName};
 use muster_template::{DriftPolicy, Hook, Kind};
 
-use crate::correct::{Aside, Fight};
+use crate::correct::Aside;
 use crate::drift::Tidings;
+use crate::fight::Fight;
 use crate::node::NodeKey;
 use crate::pause::Pause;
 use crate::record::{Observation, PackedSpec, ProgressRecord, ResourceRecord, Status};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use muster_engine::record::{
-    Corrections, NodeRecord, Observation, PackedSpec, ProgressRecord, ResourceRecord, StackAction,
-    StackRecord, Status, TokenRecord, action_from_name, type_from_text,
+    NodeRecord, Observation, PackedSpec, ProgressRecord, ResourceRecord, StackAction, StackRecord, Status,
+    TokenRecord, action_from_name, type_from_text,
 };
 use muster_engine::{EnvironmentText, Hook, NewToken, Snapshot, Source};
 use muster_shared::model::ContentDigest;
@@ -20,7 +20,7 @@ use super::convert::digest_of;
 use super::key::DataKey;
 use super::sealed::{ATTRIBUTES, Column, ENVIRONMENTS, HIDDEN_DIGESTS, OUTPUTS, SPEC, open, open_text};
 use super::sqlite::{SPEC_VERSION, Sqlite, int};
-use super::{Store as _, StoreError};
+use super::{Store as _, StoreError, corrections};
 
 pub(super) fn load(store: &mut Sqlite) -> Result<Snapshot, StoreError> {
     let mut snapshot = Snapshot::default();
@@ -320,19 +320,14 @@ fn resource(row: &Row<'_>, key: &DataKey, now: i64) -> rusqlite::Result<Resource
             hooks_cleared: c.next()?,
             causes: c.json()?,
             waited: c.next::<Option<i64>>()?.map(|began| since(now, began)),
-            corrections: c.parsed(|text| corrections(text, now))?,
+            corrections: c.parsed(|text| corrections::read(text, now))?,
         },
         drift_policy: c.parsed(DriftPolicy::from_name)?,
     })
 }
 
-fn corrections(text: &str, now: i64) -> Option<Corrections> {
-    let (count, last, lasted, under_way, open) = serde_json::from_str::<(_, _, u64, _, _)>(text).ok()?;
-    Some(Corrections { count, ago: since(now, last), lasted: Duration::from_secs(lasted), under_way, open })
-}
-
 /// How long ago that was; nothing, if it lies ahead.
-fn since(now: i64, began: i64) -> Duration {
+pub(super) fn since(now: i64, began: i64) -> Duration {
     Duration::from_secs(u64::try_from(now.saturating_sub(began)).unwrap_or(0))
 }
 

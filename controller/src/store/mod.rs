@@ -6,6 +6,7 @@ mod aside;
 pub mod backup;
 mod bounds;
 mod convert;
+mod corrections;
 mod failure;
 mod flow;
 mod intent;

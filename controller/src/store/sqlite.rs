@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use muster_engine::record::{
-    Change, Corrections, EventRecord, PackedSpec, ProgressRecord, ResourceRecord, RevisionRecord,
-    StackRecord, action_str, type_text,
+    Change, EventRecord, PackedSpec, ProgressRecord, ResourceRecord, RevisionRecord, StackRecord, action_str,
+    type_text,
 };
 use muster_engine::{Hook, SourceText};
 use muster_shared::{Epoch, NodeId, StackName};
@@ -20,7 +20,7 @@ use super::sealed::{
     ATTRIBUTES, ENVIRONMENTS, FILES, HIDDEN_DIGESTS, OUTPUTS, PARAMETERS, SPEC, SealedText, TEMPLATE,
 };
 use super::steady::Steady;
-use super::{Bounds, Failure, Store, StoreError, name};
+use super::{Bounds, Failure, Store, StoreError, corrections, name};
 
 /// Each brings the database to the next version; `user_version` counts those that were applied.
 pub(super) const SCHEMAS: [&str; 11] = [
@@ -219,7 +219,7 @@ pub(super) fn json<T: serde::Serialize>(value: &T) -> String {
 }
 
 /// When what has gone on for so long began.
-fn began(now: i64, waited: Duration) -> i64 {
+pub(super) fn began(now: i64, waited: Duration) -> i64 {
     now.saturating_sub(i64::try_from(waited.as_secs()).unwrap_or(i64::MAX))
 }
 
@@ -502,7 +502,7 @@ fn put_resource(
         (!p.causes.is_empty()).then(|| json(&p.causes)),
         p.waited.map(|waited| began(steady, waited)),
         r.drift_policy.map(DriftPolicy::as_str),
-        p.corrections.as_ref().map(|corrections| corrections_out(corrections, steady)),
+        p.corrections.as_ref().map(|it| corrections::written(it, steady)),
     ])?;
     Ok(())
 }
@@ -542,13 +542,9 @@ fn put_progress(
         p.hooks_cleared,
         (!p.causes.is_empty()).then(|| json(&p.causes)),
         p.waited.map(|waited| began(steady, waited)),
-        p.corrections.as_ref().map(|corrections| corrections_out(corrections, steady)),
+        p.corrections.as_ref().map(|it| corrections::written(it, steady)),
     ])?;
     Ok(())
-}
-
-fn corrections_out(c: &Corrections, steady: i64) -> String {
-    json(&(c.count, began(steady, c.ago), c.lasted.as_secs(), c.under_way, c.open))
 }
 
 fn put_event(

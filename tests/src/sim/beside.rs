@@ -175,6 +175,10 @@ fn timeless(row: &ResourceRecord) -> ResourceRecord {
     if let Some(corrections) = &mut row.progress.corrections {
         corrections.ago = Duration::ZERO;
         corrections.lasted = Duration::from_secs(corrections.lasted.as_secs());
+        if let Some(again) = &mut corrections.made_again {
+            again.ago = Duration::ZERO;
+            again.lasted = Duration::from_secs(again.lasted.as_secs());
+        }
     }
     row
 }

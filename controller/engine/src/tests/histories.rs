@@ -3,9 +3,12 @@
 
 use std::time::Duration;
 
+use muster_shared::model::DriftState;
 use muster_shared::{Epoch, EpochId};
 
 use super::bed::{Bed, node, template};
+use super::drift::says;
+use super::trees::source;
 use crate::CORRECTIONS_MAX;
 use crate::clones::GONE_AFTER;
 
@@ -152,6 +155,7 @@ fn what_a_ledger_loses_again_and_again_is_left() {
     assert_eq!(bed.ran.len(), CORRECTIONS_MAX as usize);
     assert_eq!((bed.status().as_str(), bed.resource("a").observed.as_str()), ("CREATE_COMPLETE", "missing"));
     assert!(bed.resource("a").status_reason.contains("has lost it again and again"));
+    assert_eq!(bed.resource("a").breaker, "open");
     bed.restart();
     lose(&mut bed);
     assert_eq!(bed.ran.len(), CORRECTIONS_MAX as usize, "also after a restart");
@@ -160,4 +164,33 @@ fn what_a_ledger_loses_again_and_again_is_left() {
     assert_eq!((bed.status().as_str(), bed.resource("a").observed.as_str()), ("UPDATE_COMPLETE", "in_sync"));
     lose(&mut bed);
     assert_eq!(bed.ran.len(), CORRECTIONS_MAX as usize + 2, "an operator saw to it");
+}
+
+/// A server that was replaced has nothing of what somebody fought over on the one before.
+#[test]
+fn a_fight_keeps_nothing_from_a_ledger_that_was_lost() {
+    let policy = "resources:\n  a: {type: Muster::Dummy, drift_policy: correct, properties: {node: node-0, values: {x: 1}}}\n";
+    for restarts in [false, true] {
+        let mut bed = Bed::new(1);
+        bed.create(source(policy, &[])).unwrap();
+        bed.idle();
+        for _ in 0..=CORRECTIONS_MAX {
+            says(&mut bed, "a", DriftState::Drifted, "x is 7");
+            bed.pass(Duration::from_secs(10));
+            bed.idle();
+        }
+        assert_eq!(bed.resource("a").breaker, "open");
+        if restarts {
+            bed.restart();
+        }
+        bed.disconnect(&node(0));
+        bed.hosts.get_mut(&node(0)).unwrap().things.clear();
+        bed.ran.clear();
+        bed.connect(&node(0));
+        bed.idle();
+        assert_eq!((bed.ran.len(), bed.resource("a").observed.as_str()), (1, "in_sync"), "{restarts}");
+        says(&mut bed, "a", DriftState::Drifted, "x is 7");
+        bed.idle();
+        assert_eq!(bed.ran.len(), 1, "it is given up still");
+    }
 }

@@ -1,0 +1,212 @@
+//! How often a resource was corrected, or made again for an agent that had lost it: when the next time may be, and when
+//! there is none.
+
+use std::time::Duration;
+
+use muster_shared::MonoTime;
+
+use crate::record::{Corrections, MadeAgain};
+
+/// Corrections of one resource in a fight: an administrator who tries something three times is no fight yet, and another
+/// tool that runs every few minutes is found within half an hour.
+pub const CORRECTIONS_MAX: u32 = 5;
+/// A resource that was corrected so long ago and stands is at peace; a fight that was given up is tried once more.
+pub const CALM: Duration = Duration::from_secs(3600);
+/// Between two corrections of a fight: nothing before the first, this before the next, doubled each time. With the bound
+/// above a fight ends within [`FIGHT_MAX`] and the time its jobs take.
+const SPACING: Duration = Duration::from_secs(1);
+/// All spacings together.
+pub const FIGHT_MAX: Duration = Duration::from_secs(1 + 2 + 4 + 8);
+
+/// What became of a resource that others change, as long as that counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fight {
+    /// Corrections since it was last calm.
+    pub corrected: Strikes,
+    /// How often it was made again for an agent that had lost it. Counted by itself: that somebody fights over a file is no
+    /// reason to leave it out on a server that was replaced.
+    pub made_again: Strikes,
+    /// Its present job is a correction.
+    pub under_way: bool,
+    /// It is left as it is.
+    pub open: bool,
+    /// When it is looked at next, if nobody says anything before.
+    pub due: Option<MonoTime>,
+}
+
+/// How often the same was done, since it was last calm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Strikes {
+    pub count: u32,
+    /// When the last one began, counted from when the controller knows of it.
+    since: MonoTime,
+    /// How long ago that was when the controller was started.
+    earlier: Duration,
+    /// How long before that the first one was.
+    pub lasted: Duration,
+}
+
+/// When the next correction may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    Now,
+    At(MonoTime),
+    /// Not until it was calm.
+    Never(MonoTime),
+}
+
+impl Fight {
+    pub fn new(now: MonoTime) -> Self {
+        let none = Strikes::new(now);
+        Self { corrected: none, made_again: none, under_way: false, open: false, due: None }
+    }
+
+    /// As it was kept.
+    pub fn load(record: &Corrections, now: MonoTime) -> Self {
+        let Corrections { count, ago, lasted, under_way, open, made_again } = *record;
+        let load = |count, earlier, lasted| Strikes { count, since: now, earlier, lasted };
+        let made_again = match made_again {
+            Some(MadeAgain { count, ago, lasted }) => load(count, ago, lasted),
+            None => Strikes::new(now),
+        };
+        Self { corrected: load(count, ago, lasted), made_again, under_way, open, due: None }
+    }
+
+    /// As it is kept.
+    pub fn record(&self, now: MonoTime) -> Corrections {
+        let Self { corrected, made_again, under_way, open, .. } = *self;
+        let Strikes { count, lasted, .. } = made_again;
+        let made_again = (count > 0).then(|| MadeAgain { count, ago: made_again.ago(now), lasted });
+        let Strikes { count, lasted, .. } = corrected;
+        Corrections { count, ago: corrected.ago(now), lasted, under_way, open, made_again }
+    }
+
+    /// When the next correction may begin.
+    pub fn turn(&self, now: MonoTime) -> Turn {
+        self.corrected.turn(now)
+    }
+
+    /// A correction has ended. Its job may have waited for its node: what is counted is what was done.
+    pub fn end(&mut self, now: MonoTime) {
+        self.corrected.lasted += self.corrected.ago(now);
+        (self.corrected.since, self.corrected.earlier) = (now, Duration::ZERO);
+    }
+
+    /// A correction begins.
+    pub fn strike(&mut self, now: MonoTime) {
+        // Once it was given up, one more is a try.
+        let calm = if self.open { CORRECTIONS_MAX - 1 } else { 0 };
+        self.corrected.strike(now, calm);
+        self.open = false;
+    }
+}
+
+impl Strikes {
+    fn new(now: MonoTime) -> Self {
+        Self { count: 0, since: now, earlier: Duration::ZERO, lasted: Duration::ZERO }
+    }
+
+    pub fn ago(&self, now: MonoTime) -> Duration {
+        self.earlier + now.since(self.since)
+    }
+
+    pub fn turn(&self, now: MonoTime) -> Turn {
+        let ago = self.ago(now);
+        let after = |time: Duration| now + time.saturating_sub(ago);
+        if self.count == 0 || ago >= CALM {
+            return Turn::Now;
+        }
+        if self.count >= CORRECTIONS_MAX {
+            return Turn::Never(after(CALM));
+        }
+        let spacing = SPACING * (1 << (self.count - 1));
+        if ago >= spacing { Turn::Now } else { Turn::At(after(spacing)) }
+    }
+
+    /// One more. `calm`: how many count still after it has been calm.
+    pub fn strike(&mut self, now: MonoTime, calm: u32) {
+        let ago = self.ago(now);
+        if ago >= CALM {
+            (self.count, self.lasted) = (calm, Duration::ZERO);
+        } else if self.count > 0 {
+            self.lasted += ago;
+        }
+        self.count += 1;
+        (self.since, self.earlier) = (now, Duration::ZERO);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> MonoTime {
+        MonoTime(Duration::from_secs(seconds))
+    }
+
+    /// Struck at once whenever it may be, from `from` on, with somebody who changes it at once again.
+    fn struck(fight: &mut Fight, from: MonoTime) -> (Vec<u64>, MonoTime) {
+        let (mut times, mut now) = (Vec::new(), from);
+        loop {
+            match fight.turn(now) {
+                Turn::Now => {
+                    fight.strike(now);
+                    times.push(now.since(from).as_secs());
+                }
+                Turn::At(due) => now = due,
+                Turn::Never(due) => {
+                    fight.open = true;
+                    return (times, due);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_fight_is_fought_ever_more_slowly_and_given_up() {
+        let mut fight = Fight::new(at(0));
+        let (times, due) = struck(&mut fight, at(10));
+        assert_eq!(times, [0, 1, 3, 7, 15]);
+        assert_eq!((fight.corrected.count, fight.corrected.lasted), (CORRECTIONS_MAX, FIGHT_MAX));
+        assert_eq!(due, at(25) + CALM);
+        let (times, next) = struck(&mut fight, due);
+        assert_eq!(times, [0], "one more try");
+        assert_eq!(next, due + CALM);
+        fight.strike(next);
+        assert!(!fight.open);
+        assert_eq!(fight.turn(next + CALM), Turn::Now);
+        fight.strike(next + CALM);
+        assert_eq!(fight.corrected.count, 1, "the last try held");
+    }
+
+    #[test]
+    fn a_correction_that_waited_for_its_node_counts_from_when_it_was_done() {
+        let mut fight = Fight::new(at(0));
+        fight.strike(at(0));
+        fight.end(at(0) + CALM * 2);
+        let (times, _) = struck(&mut fight, at(1) + CALM * 2);
+        assert_eq!(times.len(), CORRECTIONS_MAX as usize - 1);
+    }
+
+    #[test]
+    fn what_was_kept_goes_on_where_it_was() {
+        let mut fight = Fight::new(at(0));
+        let (_, due) = struck(&mut fight, at(0));
+        let kept = fight.record(at(1000));
+        // The clock of a controller begins anew.
+        let loaded = Fight::load(&kept, at(5));
+        assert_eq!(loaded.turn(at(5)), Turn::Never(at(5) + due.since(at(1000))));
+        assert_eq!(loaded.record(at(5)), kept);
+    }
+
+    #[test]
+    fn now_and_then_is_no_fight() {
+        let mut fight = Fight::new(at(0));
+        for n in 1..100 {
+            let now = at(n * CALM.as_secs());
+            assert_eq!(fight.turn(now), Turn::Now);
+            fight.strike(now);
+            assert_eq!(fight.corrected.count, 1);
+        }
+    }
+}

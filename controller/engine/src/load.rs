@@ -164,8 +164,13 @@ impl Engine {
                 false if row.ready && row.action == Some(Action::Check) => {
                     (row.status, row.action) = (Some(Status::Complete), Some(Action::Update));
                 }
-                // To be made again for an agent that had lost it: no traversal sees to that.
-                false if row.ready => row.work = work(WorkState::NodeAway),
+                // A correction, or one that is made again for an agent that had lost it: no traversal sees to that.
+                false if row.ready => {
+                    row.work = work(WorkState::NodeAway);
+                    // An attempt that is over is not the next one: that has the same generation.
+                    let over = row.retry_count.max(u32::from(!row.rare().causes.is_empty()));
+                    row.attempt = row.attempt.max(over);
+                }
                 // Decided on again; of what never left, nothing is claimed.
                 false => {
                     row.status = None;

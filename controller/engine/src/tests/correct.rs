@@ -4,8 +4,8 @@ mod members;
 
 use std::time::Duration;
 
-use muster_shared::Generation;
-use muster_shared::model::{Drift, DriftState, Up};
+use muster_shared::model::{Drift, DriftState, Outcome, Report, Up};
+use muster_shared::{Attempt, Generation};
 
 use super::bed::{Bed, node, options, parse, stack, template};
 use super::drift::says;
@@ -270,6 +270,29 @@ fn what_cannot_be_corrected_is_failed_and_tried_again_after_a_long_calm() {
 }
 
 /// A member for each node that is `role=web`, `b` behind all of `a`, and a resource that fails unless it is `well`.
+/// One and the same correction: a fight is not counted twice, and a script that the agent runs still is not begun anew.
+#[test]
+fn a_correction_that_is_tried_again_stays_the_same_over_a_restart() {
+    for full in [false, true] {
+        let mut bed = made(&[("a", "correct")]);
+        drifts(&mut bed, "a");
+        let sent = bed.hosts[&node(0)].queue[0].clone();
+        if full {
+            let outcome = Outcome::NoRoom { reason: "no space left".into() };
+            bed.hosts.get_mut(&node(0)).unwrap().queue.clear();
+            bed.receive(&node(0), Up::Report(Report { key: sent.key(), outcome }));
+        } else {
+            bed.fail_next(&node(0), false);
+        }
+        bed.restart();
+        bed.connect(&node(0));
+        let again = bed.hosts[&node(0)].queue[0].clone();
+        assert_eq!((again.generation, again.attempt), (sent.generation, Attempt(1)), "full: {full}");
+        bed.idle();
+        assert_eq!((bed.resource("a").observed.as_str(), bed.resource("a").corrections), ("in_sync", 1));
+    }
+}
+
 #[test]
 fn an_operation_goes_first() {
     let mut bed = made(&[("a", "correct"), ("b", "-")]);

@@ -19,9 +19,6 @@ const WITHIN: Duration = Duration::from_secs(3600);
 pub struct Sent {
     /// When, under the revision that their stack had then.
     corrections: BTreeMap<ResourceId, (u32, Vec<MonoTime>)>,
-    /// Those that left and have not ended, by their count. One that is given again, with another generation, for its agent
-    /// does not know it any more, is the same.
-    under_way: BTreeMap<ResourceId, u32>,
     /// Resources of whose fight an event has told in this commit, with its words.
     told: BTreeMap<ResourceId, String>,
     /// Those whose breaker opened in it, with how often they were corrected.
@@ -32,8 +29,7 @@ impl Shared {
     /// A correction that leaves for the first time, and should not.
     pub fn corrects_wrongly(&mut self, job: &Job) -> Option<String> {
         let row = self.tables.physical.get(&job.resource).and_then(|id| self.tables.rows.get(id))?;
-        let correction = row.progress.corrections.filter(|corrections| corrections.under_way);
-        let is_correction = correction.is_some();
+        let is_correction = row.progress.corrections.is_some_and(|corrections| corrections.under_way);
         let stack = self.tables.stacks.get(&row.stack)?;
         if !is_correction || job.action != Action::Update || stack.status == Status::InProgress {
             return None;
@@ -44,10 +40,7 @@ impl Shared {
             (*revision, *times) = (stack.revision, Vec::new());
         }
         times.retain(|at| now.since(*at) < WITHIN);
-        let count = correction.map_or(0, |correction| correction.count);
-        if self.fights.under_way.insert(job.resource, count) != Some(count) {
-            times.push(now);
-        }
+        times.push(now);
         if times.len() > AT_MOST {
             return Some(format!("{} is corrected {} times within an hour", row.name, times.len()));
         }
@@ -66,9 +59,6 @@ impl Shared {
             it.as_ref().is_some_and(what)
         };
         let (was_under_way, is_under_way) = (is(before, |it| it.under_way), is(after, |it| it.under_way));
-        if !is_under_way {
-            self.fights.under_way.remove(&row.physical);
-        }
         let kind = row.kind.name();
         if is_under_way && before.map(|it| it.count) != after.map(|it| it.count) {
             self.counts.add(format!("drift of {kind} is to be corrected"));

@@ -461,10 +461,19 @@ impl Engine {
         let Some(set) = tree.sets().find(|set| set.index() == index) else { return };
         let (id, has_members) = (self.rows[slot].stack, !set.members().is_empty());
         let walk = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut());
-        if let Some(wave) = walk.and_then(|walk| walk.rollouts.waves.get_mut(set.name())) {
+        let wave = walk.and_then(|walk| walk.rollouts.waves.get_mut(set.name()));
+        let is_stopped = wave.is_some_and(|wave| {
             wave.is_over(has_members);
-        }
-        let ended = self.rows[slot].attributes.remove(ROLLOUT).is_some();
+            wave.is_stopped()
+        });
+        let ended = match is_stopped {
+            // It is kept for whoever comes.
+            true => {
+                self.turn_soon(id);
+                false
+            }
+            false => self.rows[slot].attributes.remove(ROLLOUT).is_some(),
+        };
         let is_new = self.prove(slot, &set);
         if ended || is_new {
             self.row_changed(slot, false);

@@ -170,14 +170,21 @@ impl Wave {
     }
 
     /// All members are as they are wanted: whoever comes later is another rollout's, also if this one was paused or aborted.
+    /// Where there are no members, none has shown that the revision does no harm: what was to stop stays so.
     pub fn is_over(&mut self, has_members: bool) {
-        let state = match self.kept.state {
-            State::TimedOut => State::TimedOut,
-            State::Going | State::Paused | State::Aborted(_) => State::Going,
-        };
         let Kept { well, returns, .. } = self.kept;
+        let state = match std::mem::take(&mut self.kept.state) {
+            State::Paused | State::Aborted(_) if has_members => State::Going,
+            state => state,
+        };
         let canary = !has_members && self.policy.canary > 0;
         *self = Self::of(self.policy, Kept { state, canary, well, returns, ..Kept::default() });
+        self.changed = self.is_stopped();
+    }
+
+    /// Nobody else begins.
+    pub fn is_stopped(&self) -> bool {
+        matches!(self.kept.state, State::Paused | State::Aborted(_))
     }
 
     pub fn state(&self) -> &State {

@@ -525,6 +525,47 @@ fn who_comes_after_all_were_ready_is_no_part_of_what_was_aborted() {
     }
 }
 
+/// None of them has shown that the revision does no harm.
+#[test]
+fn what_was_stopped_stays_so_when_its_members_have_left() {
+    let of = |value: &str| {
+        let root = format!(
+            "resources:\n  a: {{type: Muster::Dummy, for_each: {{nodes: role=web}}, rollout: {{batch: 1, canary: 1}}, properties: {{values: {{v: {value}}}}}}}\n  b: {{type: Muster::Dummy, properties: {{node: node-2, values: {{v: {value}}}}}}}\n"
+        );
+        source(&root, &[])
+    };
+    for (action, restarts) in [
+        (RolloutAction::Pause, false),
+        (RolloutAction::Pause, true),
+        (RolloutAction::Abort, false),
+        (RolloutAction::Abort, true),
+    ] {
+        let mut bed = Bed::new(3);
+        web(&mut bed, 0);
+        bed.create(of("1")).unwrap();
+        bed.idle();
+        bed.update(of("2")).unwrap();
+        steer(&mut bed, action).unwrap();
+        let labels = BTreeMap::from([("role".to_owned(), None)]);
+        bed.ask(Request::LabelNode { node: node(0), labels }).unwrap();
+        bed.pass(Duration::from_secs(5));
+        if restarts {
+            again(&mut bed, 3, true);
+        }
+        web(&mut bed, 1);
+        bed.pass(Duration::from_secs(60));
+        assert!(bed.hosts[&node(1)].queue.is_empty(), "{action:?} {restarts}");
+        if action == RolloutAction::Pause {
+            steer(&mut bed, RolloutAction::Resume).unwrap();
+            bed.idle();
+            assert_eq!(
+                (at_second(&bed), bed.status().as_str()),
+                (vec!["a[node-1]".into(), "b".into()], "UPDATE_COMPLETE")
+            );
+        }
+    }
+}
+
 #[test]
 fn a_cancelled_stack_has_no_rollout() {
     let mut bed = fleet(4, "{batch: 4}");

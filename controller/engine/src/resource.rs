@@ -285,6 +285,12 @@ impl Row {
         self.work.as_ref().is_some_and(|work| work.state.is_sent())
     }
 
+    /// Nothing of its job has left.
+    pub fn is_unsent(&self) -> bool {
+        let waits = |work: &Work| matches!(work.state, WorkState::NodeAway | WorkState::Queued);
+        self.attempt == 0 && self.work.as_deref().is_some_and(waits)
+    }
+
     /// An attempt of this job is over, and the next one has not left.
     pub fn is_to_be_tried_again(&self, generation: Generation) -> bool {
         let waits = self.work.as_ref().is_some_and(|work| match work.state {

@@ -175,6 +175,8 @@ impl Engine {
         let Some(set) = tree.set_of(row.index as usize) else { return false };
         let (name, id) = (row.name.clone(), row.stack);
         let (is_under_way, away, now) = (row.work.is_some(), self.away_since(&name), self.now);
+        // A job of the operation before that no agent has was in that one's batch. In this one its turn comes anew.
+        let is_unbegun = is_done && row.is_unsent();
         // Work aside is no turn.
         let is_done = is_done && row.aside().is_none();
         let Some(stack) = self.stacks.get_mut(&id) else { return false };
@@ -183,7 +185,7 @@ impl Engine {
         if wave.may_begin(&name) {
             return false;
         }
-        if is_under_way {
+        if is_under_way && !is_unbegun {
             // Another job is taken back first.
             if is_done {
                 wave.take_in(&name, away.is_none(), now);
@@ -197,6 +199,7 @@ impl Engine {
             self.touch(id);
         }
         self.turn_soon(id);
+        self.take_back(slot);
         true
     }
 

@@ -44,8 +44,6 @@ struct Wave {
     returns: bool,
     /// When operators had it hurry, and how many were under way then.
     promoted: Vec<(MonoTime, usize)>,
-    /// They had the operation before this one hurry: of those whose turn came by that some may have their job now.
-    was_promoted: bool,
     /// Members that had a job of an earlier operation when this one began, and when it ended well. Nobody sees from outside
     /// whether they count: for a canary they may.
     taken: BTreeMap<String, Option<MonoTime>>,
@@ -125,8 +123,7 @@ impl Wave {
         if fresh >= may {
             return Some(format!("{fresh} are under way, or the pause after them is not over"));
         }
-        let canary =
-            if since.is_some() || self.was_promoted { 0 } else { rollout.canary_of(self.members).min(batch) };
+        let canary = if since.is_some() { 0 } else { rollout.canary_of(self.members).min(batch) };
         if canary == 0 || self.begun.len() - left < canary {
             return None;
         }
@@ -219,9 +216,7 @@ impl Rollouts {
     fn wave(&mut self, stack: &StackRecord, name: &str) -> &mut Wave {
         let wave = self.waves.entry((stack.id, name.to_owned())).or_default();
         if wave.traversal != stack.traversal {
-            let was_promoted = !wave.promoted.is_empty() || wave.was_promoted;
-            let (traversal, returns) = (stack.traversal, returns(stack));
-            *wave = Wave { traversal, returns, was_promoted, ..Wave::default() };
+            *wave = Wave { traversal: stack.traversal, returns: returns(stack), ..Wave::default() };
         }
         wave
     }

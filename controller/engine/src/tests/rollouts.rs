@@ -525,6 +525,21 @@ fn who_comes_after_all_were_ready_is_no_part_of_what_was_aborted() {
     }
 }
 
+/// Jobs of the operation before that have not left were of that one's batch.
+#[test]
+fn an_update_begins_with_a_canary_though_jobs_wait_for_their_nodes() {
+    let mut bed = fleet(3, "{batch: 3}");
+    (1..3).for_each(|index| bed.disconnect(&node(index)));
+    bed.update(of("2", false, "{batch: 3, away: wait}")).unwrap();
+    assert_eq!(bed.resource("a[node-2]").phase, "node_away");
+    bed.update(of("2", false, "{batch: 3, canary: 1, away: wait}")).unwrap();
+    (1..3).for_each(|index| bed.connect(&node(index)));
+    assert_eq!(bed.hosts[&node(0)].queue.len(), 1, "it goes on");
+    assert!((1..3).all(|index| bed.hosts[&node(index)].queue.is_empty()));
+    bed.idle();
+    assert_eq!((at_second(&bed).len(), bed.status().as_str()), (3, "UPDATE_COMPLETE"));
+}
+
 /// None of them has shown that the revision does no harm.
 #[test]
 fn what_was_stopped_stays_so_when_its_members_have_left() {

@@ -46,6 +46,14 @@ impl Machine {
         });
         things.collect()
     }
+
+    /// A resource stands for it, as its agent has written down.
+    fn knows(&self, thing: &Thing) -> bool {
+        self.disk.entries().any(|entry| {
+            let applied = entry.applied.as_ref();
+            applied.is_some_and(|applied| Thing::of(entry.resource, &applied.spec).as_ref() == Some(thing))
+        })
+    }
 }
 
 impl World {
@@ -81,9 +89,14 @@ impl World {
         self.thing_changed(at, thing);
     }
 
-    /// Unless somebody else has done so, or it is not there any more.
+    /// Unless somebody else has done so, or no resource stands for it any more: one that was to be kept when its resource
+    /// went is as it was then, and nobody looks at it.
     pub(super) fn puts_thing_back(&mut self, at: usize, thing: &Thing, was: Left) {
-        if self.machines[at].host.is_left(thing) && !self.machines[at].host.others.foes.contains_key(thing) {
+        let machine = &self.machines[at];
+        if machine.knows(thing)
+            && machine.host.is_left(thing)
+            && !machine.host.others.foes.contains_key(thing)
+        {
             self.leaves(at, thing, was);
             self.machines[at].host.others.forget(thing);
             self.shared.borrow_mut().counts.add("drift is put back by hand");

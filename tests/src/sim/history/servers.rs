@@ -20,8 +20,9 @@ use super::super::host::Host;
 use super::super::world::{Event, World};
 use super::Step;
 
-/// So often is a thing made again within so long, as operators are told of corrections; once more at the edge.
-const AGAIN_MAX: usize = 6;
+/// So often is a thing made again within so long: five corrections, and five times for an agent that had lost it, for each is
+/// counted by itself; once more at the edge.
+const AGAIN_MAX: usize = 11;
 const WITHIN: Duration = Duration::from_secs(3600);
 
 /// A server's disk at an earlier time.

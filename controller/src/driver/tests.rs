@@ -1,5 +1,7 @@
 //! The order of commit and everything else, with a store that fails when told to.
 
+mod blocked;
+
 use std::sync::{Arc, Mutex};
 
 use muster_engine::record::Change;

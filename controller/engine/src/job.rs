@@ -24,6 +24,8 @@ pub struct Limits {
     pub in_flight_per_node: usize,
     /// Jobs of one stack with agents that are there.
     pub in_flight_per_stack: usize,
+    /// An agent ends a job as failed after this, and what the job itself says it takes.
+    pub job_timeout: Duration,
     /// After this many further tries a resource is FAILED.
     pub retries: u32,
     /// How often agents are to say that they are there.
@@ -32,6 +34,10 @@ pub struct Limits {
     pub quiet: Duration,
     /// Newest revisions kept of a stack.
     pub revisions_kept: u32,
+    /// COMPLETE revisions remembered for rollback.
+    pub complete_kept: usize,
+    /// Operations on flow tables that have ended and can still be asked for.
+    pub flow_operations_kept: usize,
     /// Join tokens open at a time.
     pub tokens_max: usize,
     /// Nodes known or named.
@@ -43,18 +49,19 @@ impl Default for Limits {
         Self {
             in_flight_per_node: 256,
             in_flight_per_stack: 20_000,
+            job_timeout: Duration::from_secs(300),
             retries: 3,
             heartbeat: Duration::from_secs(60),
             quiet: Duration::from_secs(60),
             revisions_kept: 100,
+            complete_kept: 100,
+            flow_operations_kept: 1000,
             tokens_max: TOKENS_MAX,
             nodes_max: NODES_MAX,
         }
     }
 }
 
-/// An agent ends a job as failed after this, and what the job itself says it takes.
-const JOB_TIMEOUT: Duration = Duration::from_secs(300);
 /// Places in a node's line beyond two for each of its rows, before those that nobody stands at are given up.
 const PLACES_SPARE: usize = 64;
 /// Delays between tries: this, doubled each time, up to the longest.
@@ -238,13 +245,13 @@ impl Engine {
                 generation: row.generation,
                 attempt: Attempt(row.attempt),
                 action,
-                timeout: job_timeout(&spec),
+                timeout: self.job_timeout(&spec),
                 spec,
             })
         };
         let due = match &message {
             Down::Job(job) => self.silent_at(node, job.timeout),
-            _ => self.now + JOB_TIMEOUT + ANSWER_GRACE,
+            _ => self.now + self.limits.job_timeout + ANSWER_GRACE,
         };
         self.set_due(slot, Some(due));
         self.unhear(node, self.rows[slot].physical);
@@ -472,16 +479,18 @@ impl Engine {
         self.set_due(slot, Some(self.now + delay));
         self.row_changed(slot, false);
     }
-}
 
-pub(crate) fn job_timeout(spec: &Spec) -> Duration {
-    match spec {
-        Spec::Dummy(dummy) => JOB_TIMEOUT + Duration::from_millis(dummy.milliseconds),
-        Spec::Network(network) => JOB_TIMEOUT + Duration::from_secs(network.confirm_timeout.into()),
-        Spec::Hostname(hostname) => JOB_TIMEOUT + Duration::from_secs(hostname.confirm_timeout.into()),
-        Spec::Deployment(deployment) => JOB_TIMEOUT + Duration::from_secs(deployment.timeout.into()),
-        Spec::Unit(unit) => JOB_TIMEOUT + Duration::from_secs(unit.settle.into()),
-        Spec::Package(package) => JOB_TIMEOUT + Duration::from_secs((package.timeout + PACKAGE_BACK).into()),
-        Spec::File(_) | Spec::Sysctl(_) | Spec::User(_) | Spec::Group(_) => JOB_TIMEOUT,
+    /// How long an agent may work at a job.
+    pub(crate) fn job_timeout(&self, spec: &Spec) -> Duration {
+        let more = match spec {
+            Spec::Dummy(dummy) => Duration::from_millis(dummy.milliseconds),
+            Spec::Network(network) => Duration::from_secs(network.confirm_timeout.into()),
+            Spec::Hostname(hostname) => Duration::from_secs(hostname.confirm_timeout.into()),
+            Spec::Deployment(deployment) => Duration::from_secs(deployment.timeout.into()),
+            Spec::Unit(unit) => Duration::from_secs(unit.settle.into()),
+            Spec::Package(package) => Duration::from_secs((package.timeout + PACKAGE_BACK).into()),
+            Spec::File(_) | Spec::Sysctl(_) | Spec::User(_) | Spec::Group(_) => Duration::ZERO,
+        };
+        self.limits.job_timeout + more
     }
 }

@@ -6,6 +6,12 @@ use crate::engine::Engine;
 use crate::node::{Node, NodeKey};
 
 impl Engine {
+    /// Rows and nodes that were looked at since this was asked last.
+    #[cfg(any(test, feature = "visits"))]
+    pub fn take_visits(&self) -> usize {
+        self.rows.visits.take() + self.nodes.visits.take()
+    }
+
     /// What is held, and how much of it. Whoever has deleted everything asks, to see that memory does not grow with what
     /// was once there; so what is held by mistake has a name here.
     pub fn leftovers(&self) -> Vec<(&'static str, usize)> {

@@ -157,7 +157,7 @@ pub(crate) struct Nodes {
     /// Of those of them that have a rate and were used.
     pub paces: BTreeMap<[u8; 8], Pace>,
     /// How often one was looked at.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "visits"))]
     pub visits: std::cell::Cell<usize>,
 }
 
@@ -326,7 +326,7 @@ impl std::ops::Index<NodeKey> for Nodes {
     type Output = Node;
 
     fn index(&self, key: NodeKey) -> &Node {
-        #[cfg(test)]
+        #[cfg(any(test, feature = "visits"))]
         self.visits.update(|visits| visits + 1);
         &self.nodes[key.0 as usize]
     }
@@ -334,7 +334,7 @@ impl std::ops::Index<NodeKey> for Nodes {
 
 impl std::ops::IndexMut<NodeKey> for Nodes {
     fn index_mut(&mut self, key: NodeKey) -> &mut Node {
-        #[cfg(test)]
+        #[cfg(any(test, feature = "visits"))]
         self.visits.update(|visits| visits + 1);
         &mut self.nodes[key.0 as usize]
     }

@@ -365,7 +365,7 @@ pub(crate) struct Rows {
     free: Vec<Slot>,
     by_id: BTreeMap<u64, Slot>,
     /// How often one was looked at.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "visits"))]
     pub visits: std::cell::Cell<usize>,
 }
 
@@ -415,13 +415,13 @@ impl Rows {
     }
 
     pub fn get(&self, slot: Slot) -> Option<&Row> {
-        #[cfg(test)]
+        #[cfg(any(test, feature = "visits"))]
         self.visits.update(|visits| visits + 1);
         self.slots.get(slot.0 as usize)?.as_deref()
     }
 
     pub fn get_mut(&mut self, slot: Slot) -> Option<&mut Row> {
-        #[cfg(test)]
+        #[cfg(any(test, feature = "visits"))]
         self.visits.update(|visits| visits + 1);
         self.slots.get_mut(slot.0 as usize)?.as_deref_mut()
     }

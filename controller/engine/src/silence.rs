@@ -12,7 +12,6 @@ use muster_shared::model::{JOBS_EVERY, JobState, Progress, ReportKey, Stage};
 use muster_template::Desired;
 
 use crate::engine::Engine;
-use crate::job::job_timeout;
 use crate::node::NodeKey;
 use crate::record::PackedSpec;
 use crate::resource::{Slot, WorkState};
@@ -81,7 +80,7 @@ impl Engine {
     pub(crate) fn heard_of(&mut self, slot: Slot, node: NodeKey) {
         let spec = self.rows[slot].spec.as_ref().map(PackedSpec::unpack);
         if let Some(Desired::Node(spec)) = spec {
-            let due = self.silent_at(node, job_timeout(&spec));
+            let due = self.silent_at(node, self.job_timeout(&spec));
             self.set_due(slot, Some(due));
         }
     }

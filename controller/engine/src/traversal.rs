@@ -20,9 +20,6 @@ use crate::resource::{Role, Slot};
 use crate::stack::{Stack, Stage, TIMED_OUT};
 use crate::view::OutputView;
 
-/// COMPLETE revisions remembered for rollback.
-const COMPLETE_KEPT: usize = 100;
-
 impl Engine {
     /// A forward node is as the revision wants it: those that need it may go.
     pub(crate) fn row_ready(&mut self, slot: Slot) {
@@ -225,7 +222,7 @@ impl Engine {
         if stack.complete.first() != Some(&stack.revision) {
             stack.complete.insert(0, stack.revision);
         }
-        stack.complete.truncate(COMPLETE_KEPT);
+        stack.complete.truncate(self.limits.complete_kept);
         if stack.action == StackAction::Delete {
             let (name, traversal) = (stack.name.clone(), stack.traversal);
             self.event(id, None);

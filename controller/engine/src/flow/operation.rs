@@ -16,8 +16,6 @@ use crate::engine::Engine;
 use crate::record::{Change, Status};
 use crate::request::{Answer, Refusal};
 
-/// Operations that have ended and can still be asked for.
-const ENDED_MAX: usize = 1000;
 /// Operations that have not ended: each keeps the stages that are to come.
 const RUNNING_MAX: usize = 10_000;
 /// Errors kept of one operation: more are not read one by one.
@@ -178,7 +176,7 @@ impl Engine {
         if stages.len() > STAGES_MAX {
             return Err(Refusal::Invalid(format!("{} stages: {STAGES_MAX} are allowed", stages.len())));
         }
-        if self.flows.operations.len() >= RUNNING_MAX + ENDED_MAX {
+        if self.flows.operations.len() >= RUNNING_MAX + self.limits.flow_operations_kept {
             return Err(Refusal::Conflict(format!("{RUNNING_MAX} operations have not ended: wait for some")));
         }
         let mut puts = BTreeMap::new();
@@ -487,7 +485,7 @@ impl Engine {
         operation.stages = Arc::default();
         self.operation_changed(id);
         self.flows.ended.push_back(id);
-        while self.flows.ended.len() > ENDED_MAX {
+        while self.flows.ended.len() > self.limits.flow_operations_kept {
             if let Some(old) = self.flows.ended.pop_front() {
                 self.flows.operations.remove(&old);
                 self.change(Change::Flow(FlowChange::OperationRemoved(old)));

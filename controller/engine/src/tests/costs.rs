@@ -71,10 +71,9 @@ impl Site {
     }
 
     fn costs(&mut self, what: &str, input: Input) {
-        let visits = |engine: &Engine| engine.rows.visits.take() + engine.nodes.visits.take();
-        visits(&self.engine);
+        self.engine.take_visits();
         let touched = self.input(input);
-        let visits = visits(&self.engine);
+        let visits = self.engine.take_visits();
         let most = EACH * (touched + NODES.ilog2() as usize);
         if visits > most {
             self.dear
@@ -216,7 +215,7 @@ fn two_agents_of_one_node_cost_no_look_at_the_site() {
 fn a_report_costs_what_follows_from_it() {
     let mut site = Site::new();
     site.request(Request::Update { name: stack(), source: source(2, is_in_large), options: options() });
-    site.engine.rows.visits.take();
+    site.engine.take_visits();
     let jobs: Vec<(NodeId, Job)> = std::mem::take(&mut site.jobs)
         .into_iter()
         .flat_map(|(name, jobs)| jobs.into_iter().map(move |job| (name.clone(), job)))

@@ -1,4 +1,4 @@
-//! What this server's clock shows: told after each greeting, when the clock was set, and each hour.
+//! What this server's clock shows: told after each welcome, when the clock was set, and each hour.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -22,7 +22,8 @@ impl Clock {
     /// What goes along with this message, if it is time.
     pub fn beside(&mut self, said: &Up, now: MonoTime, wall: Duration) -> Option<Up> {
         let is_due = match said {
-            Up::Hello(_) => true,
+            // Said after each welcome: what goes along with a greeting is lost on a controller that cannot write just now.
+            Up::Jobs(_) | Up::Ledger { last: true, .. } => true,
             Up::Heartbeat { .. } => self.0.is_none_or(|(at, told)| {
                 let passed = now.since(at);
                 passed >= EVERY || wall.abs_diff(told + passed) >= SET
@@ -44,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_told_with_a_greeting_when_it_was_set_and_each_hour() {
+    fn is_told_after_a_welcome_when_it_was_set_and_each_hour() {
         let hello = Up::Hello(Hello {
             boot_id: 1,
             instance: Some(2),
@@ -58,8 +59,10 @@ mod tests {
         // What is said when, what the clock shows then, and whether that is told.
         for (said, now, wall, is_told) in [
             (&heartbeat, 0, 1000, true),
-            (&hello, 1, 1001, true),
-            (&Up::Jobs(Vec::new()), 2, 5000, false),
+            (&hello, 1, 1001, false),
+            (&Up::Jobs(Vec::new()), 2, 1002, true),
+            (&Up::Ledger { entries: Vec::new(), last: false }, 2, 1002, false),
+            (&Up::Ledger { entries: Vec::new(), last: true }, 2, 1002, true),
             (&heartbeat, 60, 1060, false),
             (&heartbeat, 61, 1070, false),
             (&heartbeat, 120, 1131, true),

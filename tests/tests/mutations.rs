@@ -1,6 +1,8 @@
 //! The mistakes in `tests/mutations` can still be made: each patch applies to the tree as it is, and the tests that patches
 //! name are there. That each is caught, by the simulator or by its test, is for `make mutations`, which takes long.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;

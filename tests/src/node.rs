@@ -59,6 +59,8 @@ impl SimNode {
             | Down::Answer { .. }
             | Down::AskFacts
             | Down::AskDrift
+            | Down::Describe(_)
+            | Down::Remove(_)
             | Down::Flow(_) => None,
         }
     }

@@ -206,6 +206,7 @@ impl Bed {
                 instance: None,
                 address: None,
                 agent_version: "sim".into(),
+                reads: 0,
                 epoch: Epoch(0).into(),
                 ledger: 0,
             };

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use muster_shared::model::{ContentDigest, Down, Hello, Job, Outcome, Report, ReportKey, Up, Welcome};
+use muster_shared::wire::READS;
 use muster_shared::{EpochId, MonoTime, ResourceId};
 
 use crate::account::Account;
@@ -233,6 +234,7 @@ impl Agent {
                 instance: Some(self.config.instance),
                 address: None,
                 agent_version: self.config.agent_version.clone(),
+                reads: READS,
                 epoch: self.epoch,
                 ledger: self.ledger.digest(),
             })));
@@ -273,7 +275,11 @@ impl Agent {
             // Until it has shown its epoch, whoever speaks may be a controller that was replaced.
             _ if !self.session.is_open() && self.greeting.is_none() => {}
             Down::Welcome(_) => {}
-            Down::Job(Job { resource, .. }) | Down::Withdraw { resource, .. } if resource.is_local() => {
+            Down::Job(Job { resource, .. })
+            | Down::Withdraw { resource, .. }
+            | Down::Remove(ReportKey { resource, .. })
+                if resource.is_local() =>
+            {
                 self.warn(
                     "the controller gives jobs of this node's own document: a bug, please report it".into(),
                 );
@@ -298,6 +304,11 @@ impl Agent {
             Down::AskFacts => self.ask_facts(),
             Down::AskDrift => self.say_all_again(),
             Down::Flow(flow) => self.flow(flow),
+            Down::Describe(resources) => self.describe(&resources),
+            Down::Remove(key) => {
+                self.unsay(key.resource);
+                self.remove(key);
+            }
         }
     }
 

@@ -31,6 +31,7 @@ mod receive;
 mod restore;
 mod run;
 mod session;
+mod stray;
 mod take_over;
 mod watch;
 

@@ -212,7 +212,7 @@ impl Agent {
     }
 
     /// Whether an outcome of this generation is not on disk yet, and will be said then.
-    fn is_about_to_tell(&self, key: ReportKey) -> bool {
+    pub(crate) fn is_about_to_tell(&self, key: ReportKey) -> bool {
         let last = self.ledger.get(key.resource).and_then(|entry| entry.last.as_ref());
         last.is_some_and(|last| last.key.generation == key.generation && self.is_ending(&last.key))
     }

@@ -21,5 +21,6 @@ mod put_back;
 mod restart;
 mod retain;
 mod session;
+mod stray;
 mod taking_over;
 mod watching;

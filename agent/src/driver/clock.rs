@@ -51,6 +51,7 @@ mod tests {
             instance: Some(2),
             address: None,
             agent_version: "1".into(),
+            reads: 0,
             epoch: Epoch(1).into(),
             ledger: 0,
         });

@@ -105,6 +105,7 @@ impl Engine {
             Up::Ports(devices) => self.ports_told(key, devices),
             Up::DiskFull(full) => self.disk_told(key, full),
             Up::Clock { ahead, .. } => self.clock_told(key, ahead),
+            Up::Described(_) => {} // nothing is asked yet
         }
     }
 

@@ -177,6 +177,7 @@ impl Bench {
             instance: None,
             address: None,
             agent_version: "t".into(),
+            reads: 0,
             epoch: Epoch(0).into(),
             ledger: 0,
         };

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::flow::{FlowDown, FlowUp};
 use super::topology::DevicePorts;
-use super::{Action, ContentDigest, Drift, Facts, Spec};
+use super::{Action, ContentDigest, Drift, Facts, PACKAGE_BACK, Spec, Stray};
 use crate::{Attempt, EpochId, Generation, ResourceId};
 
 /// Desired state of one resource for one node.
@@ -68,6 +68,12 @@ pub enum Down {
     AskDrift,
     /// Of flow tables.
     Flow(FlowDown),
+    /// Say what these are: at most [`DESCRIBED_MAX`](super::DESCRIBED_MAX). Only to an agent that
+    /// [reads](Hello::reads) it.
+    Describe(Vec<ResourceId>),
+    /// Delete a thing by what the agent's own ledger says of it, as a job does whose desired state only the agent knows;
+    /// reported as one. Only to an agent that [reads](Hello::reads) it.
+    Remove(ReportKey),
 }
 
 /// What an agent says.
@@ -130,6 +136,8 @@ pub enum Up {
         /// Seconds that it is ahead of the controller's clock, as the controller's link sees it: no agent says that.
         ahead: i64,
     },
+    /// The answer to [`Down::Describe`]: those of the ledger, in the order asked for. Never acknowledged.
+    Described(Vec<Stray>),
 }
 
 /// Between two accounts of all jobs.
@@ -170,6 +178,9 @@ pub struct Hello {
     pub boot_id: u128,
     /// The agent's version.
     pub agent_version: String,
+    /// How much of what was appended to the protocol's version it reads, as [`READS`](crate::wire::READS): what it does
+    /// not read would end its connection. 0: an older agent, which does not say.
+    pub reads: u32,
     /// Drawn at each start of the agent: of two agents with one identity, each has its own. None: an older agent.
     pub instance: Option<u128>,
     /// Where it connects from, as the controller's link sees it: no agent says that.
@@ -282,7 +293,24 @@ impl LedgerEntry {
     }
 }
 
+/// An agent ends a job as failed after this, and what the job itself says it takes.
+const JOB_TIMEOUT: Duration = Duration::from_secs(300);
+
 impl Job {
+    /// How long a job with this desired state may take.
+    pub fn time_for(spec: &Spec) -> Duration {
+        let own = match spec {
+            Spec::Dummy(dummy) => Duration::from_millis(dummy.milliseconds),
+            Spec::Network(network) => Duration::from_secs(network.confirm_timeout.into()),
+            Spec::Hostname(hostname) => Duration::from_secs(hostname.confirm_timeout.into()),
+            Spec::Deployment(deployment) => Duration::from_secs(deployment.timeout.into()),
+            Spec::Unit(unit) => Duration::from_secs(unit.settle.into()),
+            Spec::Package(package) => Duration::from_secs((package.timeout + PACKAGE_BACK).into()),
+            Spec::File(_) | Spec::Sysctl(_) | Spec::User(_) | Spec::Group(_) => Duration::ZERO,
+        };
+        JOB_TIMEOUT + own
+    }
+
     /// Names the report this job will lead to.
     pub fn key(&self) -> ReportKey {
         ReportKey { resource: self.resource, generation: self.generation, attempt: self.attempt }

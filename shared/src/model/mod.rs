@@ -10,6 +10,7 @@ pub mod network;
 mod package;
 mod properties;
 mod spec;
+mod stray;
 mod sysctl;
 pub mod topology;
 mod unit;
@@ -38,6 +39,7 @@ pub use spec::{
     Action, Claim, ClaimKind, Content, ContentDigest, Dummy, FailOn, File, Hostname, Lane, NetworkConfig,
     OnDelete, Spec,
 };
+pub use stray::{DESCRIBED_MAX, STRAY_NAME_MAX, Stray};
 pub use sysctl::{Sysctl, SysctlError, check_sysctl_key};
 pub use unit::{
     SETTLE_MAX, UNIT_CONTENT_MAX, UNIT_FOLDER, Unit, UnitActive, UnitError, check_drop_in_name,

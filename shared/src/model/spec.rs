@@ -275,6 +275,22 @@ impl Action {
 }
 
 impl Spec {
+    /// Its type as templates name it. Of deployments all that is known here is that they are some.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Spec::Dummy(_) => "Muster::Dummy",
+            Spec::File(_) => "Muster::File",
+            Spec::Network(_) => "Muster::NetworkConfig",
+            Spec::Hostname(_) => "Muster::Hostname",
+            Spec::Deployment(_) => "OS::Heat::SoftwareDeployment",
+            Spec::Unit(_) => "Muster::Unit",
+            Spec::Sysctl(_) => "Muster::Sysctl",
+            Spec::Package(_) => "Muster::Package",
+            Spec::User(_) => "Muster::User",
+            Spec::Group(_) => "Muster::Group",
+        }
+    }
+
     /// Whether a job of it may be ended while it runs; another is left to end, for half of it would be worse.
     pub fn is_interruptible(&self) -> bool {
         // Of a script too: to run again after a crash is one thing, to be killed with a package manager in the middle another.

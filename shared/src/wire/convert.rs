@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{CHUNK_MAX, WireError, deployment, facts, flow, jobs, service, topology, v1, watch};
+use super::{CHUNK_MAX, WireError, deployment, facts, flow, jobs, service, stray, topology, v1, watch};
 use crate::model::{
     Action, CHALLENGE_BYTES, Content, ContentDigest, Down, Dummy, FailOn, File, Hello, Hostname, Job,
     LedgerEntry, NetworkConfig, Observed, OnDelete, Outcome, Progress, Report, ReportKey, Spec, Up, Welcome,
@@ -77,6 +77,8 @@ impl From<&Down> for v1::Down {
             Down::AskFacts => v1::Down::AskFacts,
             Down::AskDrift => v1::Down::AskDrift,
             Down::Flow(down) => v1::Down::Flow(flow::down_out(down)),
+            Down::Describe(resources) => v1::Down::Describe(stray::asked_out(resources)),
+            Down::Remove(key) => v1::Down::Remove(key_out(key)),
         }
     }
 }
@@ -119,6 +121,8 @@ impl Bounded for v1::Down {
             v1::Down::AskFacts => Down::AskFacts,
             v1::Down::AskDrift => Down::AskDrift,
             v1::Down::Flow(down) => Down::Flow(flow::down_in(down)?),
+            v1::Down::Describe(resources) => Down::Describe(stray::asked_in(resources)?),
+            v1::Down::Remove(key) => Down::Remove(key_in(key)),
         })
     }
 }
@@ -128,7 +132,8 @@ impl From<&Up> for v1::Up {
         match up {
             Up::Hello(hello) => {
                 let (boot_id, ledger) = (hello.boot_id.to_le_bytes(), hello.ledger.to_le_bytes());
-                let (agent_version, epoch) = (hello.agent_version.clone(), hello.epoch.number.0);
+                let agent_version = stray::version_out(&hello.agent_version, hello.reads);
+                let epoch = hello.epoch.number.0;
                 match hello.instance {
                     Some(instance) => v1::Up::Greeting {
                         boot_id,
@@ -159,6 +164,7 @@ impl From<&Up> for v1::Up {
             Up::Jobs(states) => v1::Up::Jobs(states.iter().map(jobs::state_out).collect()),
             Up::DiskFull(full) => v1::Up::DiskFull(full.as_deref().map(reason_out)),
             Up::Clock { unix, ahead: _ } => v1::Up::Clock { unix: *unix },
+            Up::Described(strays) => v1::Up::Described(strays.iter().map(stray::stray_out).collect()),
         }
     }
 }
@@ -211,6 +217,7 @@ impl Bounded for v1::Up {
                 Up::DiskFull(full)
             }
             v1::Up::Clock { unix } => Up::Clock { unix, ahead: 0 },
+            v1::Up::Described(strays) => Up::Described(stray::strays_in(strays)?),
         })
     }
 }
@@ -230,7 +237,8 @@ fn hello_in(
 ) -> Result<Up, WireError> {
     at_most("agent_version", agent_version.len(), VERSION_MAX)?;
     let (boot_id, ledger) = (u128::from_le_bytes(boot_id), u128::from_le_bytes(ledger));
-    Ok(Up::Hello(Hello { boot_id, instance, address: None, agent_version, epoch, ledger }))
+    let (agent_version, reads) = stray::version_in(agent_version);
+    Ok(Up::Hello(Hello { boot_id, instance, address: None, agent_version, reads, epoch, ledger }))
 }
 
 pub(super) fn id_out(id: ResourceId) -> v1::Id {

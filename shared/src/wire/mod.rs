@@ -15,6 +15,7 @@ mod facts;
 mod flow;
 mod jobs;
 mod service;
+mod stray;
 mod topology;
 pub mod v1;
 mod watch;
@@ -30,6 +31,12 @@ pub use crate::wire::watch::DRIFT_REASON_MAX;
 
 /// The version this build writes, and the newest it reads.
 pub const VERSION: u8 = 1;
+
+/// How much of what was appended to the version this build reads, beyond what every agent of it does. An agent says it in
+/// its greeting, and is sent nothing that it does not read. Each message of the list is one more.
+///
+/// 1: `Describe`, `Remove`.
+pub const READS: u32 = 1;
 
 /// The largest packet: what MQTT carries in one publish without hurting others behind it.
 pub const MESSAGE_MAX: usize = 256 * 1024;

@@ -141,7 +141,15 @@ fn welcome(epoch: EpochId) -> Down {
 }
 
 fn hello(instance: Option<u128>, epoch: EpochId) -> Up {
-    Up::Hello(Hello { boot_id: 1, instance, address: None, agent_version: "0.1.0".into(), epoch, ledger: 2 })
+    Up::Hello(Hello {
+        boot_id: 1,
+        instance,
+        address: None,
+        agent_version: "0.1.0".into(),
+        reads: 0,
+        epoch,
+        ledger: 2,
+    })
 }
 
 fn epoch(bits: Option<u64>) -> EpochId {
@@ -182,6 +190,7 @@ fn downs() -> Vec<Down> {
     .into_iter()
     .chain(flow_tests::downs())
     .chain([Down::AskDrift, welcome(epoch(Some(300)))])
+    .chain([Down::Describe(vec![key().resource]), Down::Remove(key())])
     .collect()
 }
 
@@ -219,7 +228,52 @@ fn ups() -> Vec<Up> {
     .chain([report(Outcome::NoRoom { reason: "full".into() })])
     .chain([Up::DiskFull(Some("full".into())), Up::DiskFull(None)])
     .chain([Up::Clock { unix: 1_732_369_352, ahead: 0 }])
+    .chain([Up::Described(vec![stray("/etc/motd".into())]), reading(1)])
     .collect()
+}
+
+fn stray(name: String) -> Stray {
+    let ReportKey { resource, generation, .. } = key();
+    Stray { resource, generation, kind: "Muster::File".into(), name, is_removable: true }
+}
+
+fn reading(reads: u32) -> Up {
+    match hello(Some(5), epoch(Some(300))) {
+        Up::Hello(hello) => Up::Hello(Hello { reads, ..hello }),
+        _ => unreachable!(),
+    }
+}
+
+/// What an agent reads is no new message: a controller of before takes it for a part of the version.
+#[test]
+fn a_greeting_of_an_agent_that_reads_more_is_one_that_older_controllers_read() {
+    let of = |up: &Up| match v1::Up::from(up) {
+        v1::Up::Greeting { agent_version, .. } => agent_version,
+        _ => unreachable!(),
+    };
+    assert_eq!((of(&reading(0)).as_str(), of(&reading(READS)).as_str()), ("0.1.0", "0.1.0+1"));
+}
+
+#[test]
+fn strays_out_of_bounds_are_refused_and_the_most_fit_a_packet() {
+    let (controller, agent) = seals();
+    let longest = stray("n".repeat(STRAY_NAME_MAX));
+    let read = |strays| {
+        let packet = pack(&agent, &[Up::Described(strays)], nonces())?.remove(0);
+        unpack::<Up>(&controller, &packet)
+    };
+    let most = vec![longest.clone(); DESCRIBED_MAX];
+    assert_eq!(read(most.clone()), Ok(vec![Up::Described(most)]));
+    for (field, strays) in [
+        ("strays", vec![stray("n".into()); DESCRIBED_MAX + 1]),
+        ("a stray's name", vec![stray("n".repeat(STRAY_NAME_MAX + 1))]),
+        ("a stray's type", vec![Stray { kind: "k".repeat(65), ..longest }]),
+    ] {
+        assert_eq!(read(strays), Err(WireError::Bounds { field }));
+    }
+    let asked = Down::Describe(vec![key().resource; DESCRIBED_MAX + 1]);
+    let packet = pack(&controller, &[asked], nonces()).unwrap().remove(0);
+    assert_eq!(unpack::<Down>(&agent, &packet), Err(WireError::Bounds { field: "things to describe" }));
 }
 
 fn jobs() -> Vec<JobState> {

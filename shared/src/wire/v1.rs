@@ -45,6 +45,10 @@ mod types {
             want_ledger: bool,
             heartbeat_s: u32,
         },
+        /// reads 1
+        Describe(Vec<Id>),
+        /// reads 1
+        Remove(Key),
     }
 
     #[derive(Serialize, Deserialize)]
@@ -224,6 +228,16 @@ mod types {
         Clock {
             unix: u64,
         },
+        Described(Vec<Stray>),
+    }
+
+    #[derive(Serialize, Deserialize)]
+    pub struct Stray {
+        pub resource: Id,
+        pub generation: Generation,
+        pub kind: String,
+        pub name: String,
+        pub removable: bool,
     }
 
     #[derive(Serialize, Deserialize)]

@@ -103,6 +103,7 @@ impl World {
             instance: None,
             address: None,
             agent_version: "sim".into(),
+            reads: 0,
             epoch: Epoch(0).into(),
             ledger: 0,
         };

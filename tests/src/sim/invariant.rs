@@ -92,7 +92,13 @@ pub fn leaves(shared: &mut Shared, node: &NodeId, connection: u64, message: &Dow
             shared.suspects.retain(|it| it.unless_greeted.as_ref() != Some(node));
             None
         }
-        Down::Chunk { .. } | Down::Answer { .. } | Down::AskFacts | Down::AskDrift | Down::Flow(_) => None,
+        Down::Chunk { .. }
+        | Down::Answer { .. }
+        | Down::AskFacts
+        | Down::AskDrift
+        | Down::Describe(_)
+        | Down::Remove(_)
+        | Down::Flow(_) => None,
     }
 }
 

@@ -16,6 +16,7 @@ fn hello() -> Up {
         instance: None,
         address: None,
         agent_version: "evil".into(),
+        reads: 0,
         epoch: Epoch(0).into(),
         ledger: 1,
     })

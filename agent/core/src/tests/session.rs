@@ -14,6 +14,7 @@ fn hello(epoch: u32, ledger: u128) -> Up {
         instance: Some(8),
         address: None,
         agent_version: "1.2.3".into(),
+        reads: muster_shared::wire::READS,
         epoch: Epoch(epoch).into(),
         ledger,
     })

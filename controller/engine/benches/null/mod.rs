@@ -90,6 +90,7 @@ impl Bench {
                 instance: None,
                 address: None,
                 agent_version: "bench".into(),
+                reads: 0,
                 epoch: Epoch(0).into(),
                 ledger: 0,
             };

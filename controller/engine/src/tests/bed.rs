@@ -6,6 +6,7 @@ use std::time::Duration;
 use muster_shared::join::TokenSecret;
 use muster_shared::model::{Content, Hello, Job, Outcome, Report, Spec, Up};
 use muster_shared::seal::SealPublic;
+use muster_shared::wire::READS;
 use muster_shared::{Epoch, EpochId, MonoTime, NodeId, StackName};
 
 use super::host::Host;
@@ -350,7 +351,9 @@ impl Bed {
         let last = |instance: u128| u8::try_from(instance % 256).expect("less than 256");
         let address = instance.map(|instance| [10, 0, 0, last(instance)].into());
         let agent_version = "t".into();
-        self.receive(name, Up::Hello(Hello { boot_id: 1, instance, address, agent_version, epoch, ledger }));
+        let reads = if self.hosts[name].is_old { 0 } else { READS };
+        let hello = Hello { boot_id: 1, instance, address, agent_version, reads, epoch, ledger };
+        self.receive(name, Up::Hello(hello));
     }
 
     /// A new connection whose agent has not said how its tables stand.
@@ -362,6 +365,7 @@ impl Bed {
                 instance: None,
                 address: None,
                 agent_version: "test".into(),
+                reads: 0,
                 epoch: Epoch(0).into(),
                 ledger: 0,
             },

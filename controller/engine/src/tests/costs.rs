@@ -117,6 +117,7 @@ impl Site {
             instance,
             address: None,
             agent_version: "t".into(),
+            reads: 0,
             epoch: Epoch(0).into(),
             ledger: 7,
         };

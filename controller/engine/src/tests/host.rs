@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use muster_shared::model::{
     Action, Content, DEPLOY_STATUS_CODE, DEPLOY_STDOUT, Down, FailOn, Job, LedgerEntry, Observed, Outcome,
-    Report, ReportKey, Spec, Up,
+    Report, ReportKey, Spec, Stray, Up,
 };
 use muster_shared::{Attempt, ResourceId};
 
@@ -14,6 +14,13 @@ use super::flow_host::FlowHost;
 #[derive(Default)]
 pub struct Host {
     pub connection: Option<u64>,
+    /// Its agent reads nothing that was appended.
+    pub is_old: bool,
+    /// How often it was asked what it holds, and for its ledger.
+    pub described: usize,
+    pub ledgers: usize,
+    /// Gone by the time it is asked.
+    pub forgets: Option<ResourceId>,
     pub queue: VecDeque<Job>,
     /// Jobs that have begun.
     pub running: Vec<Job>,
@@ -94,14 +101,35 @@ impl Host {
                 let key = ReportKey { resource, generation, attempt: Attempt(0) };
                 Some(Up::Report(known.cloned().unwrap_or(Report { key, outcome: Outcome::Withdrawn })))
             }
-            Down::Welcome(welcome) => welcome.want_ledger.then(|| Up::Ledger {
-                entries: self.things.values().map(|(_, entry)| *entry).collect(),
-                last: true,
+            Down::Welcome(welcome) => welcome.want_ledger.then(|| {
+                self.ledgers += 1;
+                let entries = self.things.values().map(|(_, entry)| *entry).collect();
+                Up::Ledger { entries, last: true }
             }),
             Down::AskFacts | Down::AskDrift => {
                 self.asked_for_facts += 1;
                 None
             }
+            Down::Describe(_) | Down::Remove(_) if self.is_old => panic!("an older agent does not read it"),
+            Down::Describe(asked) => {
+                self.described += 1;
+                if let Some(gone) = self.forgets.take() {
+                    self.things.remove(&gone);
+                }
+                let known = asked.iter().filter_map(|id| self.things.get(id));
+                let stray =
+                    |(spec, entry): &(Spec, LedgerEntry)| Stray::new(entry.resource, entry.generation, spec);
+                Some(Up::Described(known.map(stray).collect()))
+            }
+            Down::Remove(key) => match self.things.get(&key.resource).map(|(spec, _)| spec.clone()) {
+                Some(spec) => {
+                    let ReportKey { resource, generation, attempt } = key;
+                    let timeout = Job::time_for(&spec);
+                    let action = Action::Delete;
+                    self.take_other(Down::Job(Job { resource, generation, attempt, action, timeout, spec }))
+                }
+                None => Some(Up::Report(Report { key, outcome: Outcome::Done(Observed::default()) })),
+            },
             Down::Acknowledge(_) | Down::Chunk { .. } | Down::Answer { .. } | Down::Flow(_) => None,
         }
     }

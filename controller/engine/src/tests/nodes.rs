@@ -562,6 +562,7 @@ fn a_second_greeting_ends_the_connection_and_nothing_more_of_it_counts() {
         instance: None,
         address: None,
         agent_version: "t".into(),
+        reads: 0,
         epoch: Epoch(0).into(),
         ledger: 0,
     };
@@ -586,6 +587,7 @@ fn the_newest_connection_counts_in_whatever_order_they_are_told() {
         instance: None,
         address: None,
         agent_version: "t".into(),
+        reads: 0,
         epoch: Epoch(0).into(),
         ledger: 0,
     };

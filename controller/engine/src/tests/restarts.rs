@@ -148,6 +148,7 @@ fn an_agent_cannot_use_the_numbers_up() {
         instance: None,
         address: None,
         agent_version: "t".into(),
+        reads: 0,
         epoch: top.epoch.into(),
         ledger: 1,
     };

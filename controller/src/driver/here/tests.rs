@@ -13,6 +13,7 @@ fn hello(ledger: u128) -> Hello {
         instance: None,
         address: None,
         agent_version: "t".into(),
+        reads: 0,
         epoch: Epoch(1).into(),
         ledger,
     }

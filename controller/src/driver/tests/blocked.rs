@@ -155,6 +155,7 @@ impl Running {
             instance: None,
             address: None,
             agent_version: "t".into(),
+            reads: 0,
             epoch: Epoch(0).into(),
             ledger: 0,
         };

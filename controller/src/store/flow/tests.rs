@@ -73,6 +73,7 @@ impl Both {
             instance: None,
             address: None,
             agent_version: "t".into(),
+            reads: 0,
             epoch: Epoch(0).into(),
             ledger: 0,
         };

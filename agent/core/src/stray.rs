@@ -1,0 +1,74 @@
+//! **Strays**: things that the controller's store, which was restored from a backup, has no row of. The agent says what
+//! they are, and deletes one by what its own ledger has of it.
+
+use muster_shared::ResourceId;
+use muster_shared::model::{
+    Action, DESCRIBED_MAX, Job, Observed, Outcome, Report, ReportKey, Spec, Stray, Up,
+};
+
+use crate::agent::Agent;
+use crate::face::Effect;
+use crate::ledger::Entry;
+
+impl Agent {
+    /// What the ledger has of these. What it does not list, the controller is not told of.
+    pub(crate) fn describe(&mut self, resources: &[ResourceId]) {
+        let known = |resource: &ResourceId| {
+            let entry = self.ledger.get(*resource)?;
+            let listed = entry.listed()?;
+            Some(Stray::new(listed.resource, listed.generation, &entry.applied.as_ref()?.spec))
+        };
+        let strays = resources.iter().take(DESCRIBED_MAX).filter_map(known).collect();
+        self.effects.push_back(Effect::Send(Up::Described(strays)));
+    }
+
+    /// Deletes the thing as a job would whose desired state the controller knew.
+    pub(crate) fn remove(&mut self, key: ReportKey) {
+        if self.is_about_to_tell(key) {
+            return;
+        }
+        let entry = self.ledger.get(key.resource);
+        let newest = entry.and_then(Entry::newest).map(|(newest, _)| newest);
+        let Some(spec) = entry.and_then(spec) else {
+            let outcome = match newest {
+                Some(newest) if newest.generation > key.generation => {
+                    Outcome::Superseded { by: newest.generation }
+                }
+                // Nothing of it is here.
+                Some(_) | None => Outcome::Done(Observed::default()),
+            };
+            return self.report(Report { key, outcome });
+        };
+        let ReportKey { resource, generation, attempt } = key;
+        let timeout = Job::time_for(&spec);
+        let job = Job { resource, generation, attempt, action: Action::Delete, timeout, spec };
+        let Some(newest) = newest.filter(|newest| newest.generation == generation) else {
+            return match self.epoch_refused {
+                true => self.job_without_epoch(&job),
+                false => self.job(job),
+            };
+        };
+        // Of one generation there is one removal, though a job that ended meanwhile may have left another state.
+        let last = entry.and_then(|entry| entry.last.as_ref()).filter(|last| last.key == newest);
+        let outcome = last.map(|last| last.outcome.clone());
+        match outcome {
+            Some(Outcome::Withdrawn) => self.report(Report { key, outcome: Outcome::Withdrawn }),
+            _ if newest.attempt < attempt && self.epoch_refused => self.job_without_epoch(&job),
+            _ if newest.attempt < attempt => self.accept(job),
+            Some(outcome) if newest.attempt == attempt => self.report(Report { key, outcome }),
+            Some(_) | None => {}
+        }
+    }
+}
+
+/// The desired state by which the thing is deleted: of the deletion itself once it is under way, else of what was made last
+/// or is being made.
+fn spec(entry: &Entry) -> Option<Spec> {
+    let jobs = [&entry.next, &entry.current].into_iter().flatten().map(|accepted| &accepted.job);
+    let job = jobs.clone().find(|job| job.action == Action::Delete).or_else(|| {
+        let mut applying = jobs.filter(|job| job.action.applies());
+        applying.next()
+    });
+    let applied = entry.applied.as_ref().map(|applied| &applied.spec);
+    job.map(|job| &job.spec).or(applied).cloned()
+}

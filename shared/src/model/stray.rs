@@ -1,0 +1,124 @@
+//! **Strays**: things that an agent holds and the controller's store has no row of, with enough of each for an operator to
+//! decide about it.
+
+use serde::{Deserialize, Serialize};
+
+use super::{ClaimKind, DeploymentAction, Spec};
+use crate::{Generation, ResourceId};
+
+/// Things in one [`Down::Describe`](super::Down::Describe): with the longest names the answer is half a packet.
+pub const DESCRIBED_MAX: usize = 256;
+/// Bytes of a stray's name: it is for reading. A longer one is cut.
+pub const STRAY_NAME_MAX: usize = 512;
+
+/// One thing of an agent's ledger. Never content, inputs or secrets of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stray {
+    /// Its physical id.
+    pub resource: ResourceId,
+    /// Of its last good state.
+    pub generation: Generation,
+    /// Its type as templates name it.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// What an operator finds it by on the server: its path, its unit, its package, its links. Empty where it has none.
+    pub name: String,
+    /// The agent can delete it by its own ledger. What a deployment runs when it is deleted is not kept there.
+    pub is_removable: bool,
+}
+
+impl Stray {
+    /// What the ledger knows of a thing.
+    pub fn new(resource: ResourceId, generation: Generation, spec: &Spec) -> Self {
+        let mut name = name(spec);
+        name.truncate(name.floor_char_boundary(STRAY_NAME_MAX));
+        let is_removable = match spec {
+            Spec::Deployment(deployment) => {
+                !deployment.steps.iter().any(|step| step.actions.contains(&DeploymentAction::Delete))
+            }
+            _ => true,
+        };
+        Self { resource, generation, kind: spec.type_name().to_owned(), name, is_removable }
+    }
+}
+
+fn name(spec: &Spec) -> String {
+    match spec {
+        Spec::Dummy(_) => String::new(),
+        Spec::File(file) => file.path.clone(),
+        Spec::Network(_) => {
+            let links = spec.claims().into_iter().filter(|claim| claim.kind == ClaimKind::Link);
+            links.map(|claim| claim.key).collect::<Vec<_>>().join(", ")
+        }
+        Spec::Hostname(hostname) => hostname.hostname.clone(),
+        Spec::Deployment(deployment) => deployment.name.clone(),
+        Spec::Unit(unit) => unit.name.clone(),
+        Spec::Sysctl(sysctl) => sysctl.key.clone(),
+        Spec::Package(package) => package.name.clone(),
+        Spec::User(user) => user.name.clone(),
+        Spec::Group(group) => group.name.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::model::{
+        Content, Deployment, DeploymentGroup, DeploymentStep, File, NetworkConfig, OnDelete, OnInterrupt,
+    };
+
+    fn told(spec: &Spec) -> (String, String, bool) {
+        let stray = Stray::new(ResourceId(uuid::Uuid::from_u128(1)), Generation::default(), spec);
+        (stray.kind, stray.name, stray.is_removable)
+    }
+
+    fn file(path: String) -> Spec {
+        let content = Content::Inline(b"secret".to_vec());
+        let on_delete = OnDelete::Restore;
+        Spec::File(File { path, content, mode: 0o600, owner: None, group: None, on_delete })
+    }
+
+    fn deployment(actions: Vec<DeploymentAction>) -> Spec {
+        let config = Content::Inline(b"secret".to_vec());
+        Spec::Deployment(Deployment {
+            name: "setup".into(),
+            steps: vec![DeploymentStep { actions, group: DeploymentGroup::Script, config }],
+            inputs: [("key".to_owned(), "secret".to_owned())].into(),
+            replace_on: Default::default(),
+            outputs: Vec::new(),
+            timeout: 1,
+            on_interrupt: OnInterrupt::Fail,
+        })
+    }
+
+    #[test]
+    fn a_stray_is_told_by_what_operators_know_it_by() {
+        let network = Spec::Network(NetworkConfig {
+            document: r#"[{"type": "ovs_bridge", "name": "br-ex", "dns_servers": ["192.0.2.1"], "members": [{"name": "nic1"}]}]"#
+                .into(),
+            mapping: BTreeMap::from([("nic1".to_owned(), "eth1".to_owned())]),
+            confirm_timeout: 60,
+            on_delete: OnDelete::Restore,
+        });
+        let rows = [
+            (file("/etc/motd".into()), ("Muster::File", "/etc/motd", true)),
+            (network, ("Muster::NetworkConfig", "br-ex, eth1", true)),
+            (deployment(vec![DeploymentAction::Create]), ("OS::Heat::SoftwareDeployment", "setup", true)),
+            (
+                deployment(vec![DeploymentAction::Create, DeploymentAction::Delete]),
+                ("OS::Heat::SoftwareDeployment", "setup", false),
+            ),
+        ];
+        for (spec, (kind, name, is_removable)) in rows {
+            assert_eq!(told(&spec), (kind.to_owned(), name.to_owned(), is_removable));
+        }
+    }
+
+    #[test]
+    fn a_long_name_is_cut_between_characters() {
+        let (_, name, _) = told(&file(format!("/{}", "ä".repeat(STRAY_NAME_MAX))));
+        assert_eq!(name.len(), STRAY_NAME_MAX - 1);
+    }
+}

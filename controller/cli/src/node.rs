@@ -254,6 +254,9 @@ pub async fn run(verb: NodeVerb, client: &mut Client, format: Format) -> Result<
             let row = |node: Value| {
                 let claims = node["mac_conflicts"].as_array().into_iter().flatten();
                 remarks.borrow_mut().extend(claims.map(|claim| format!("conflict: {}\n", cell(claim))));
+                if let Some(line) = held(&node) {
+                    remarks.borrow_mut().insert(line);
+                }
                 if let Some(ahead) = node["clock_off_s"].as_i64() {
                     let line = format!("clock: {} is {}\n", cell(&node["name"]), clock_off(ahead));
                     remarks.borrow_mut().insert(line);
@@ -305,6 +308,14 @@ pub async fn run(verb: NodeVerb, client: &mut Client, format: Format) -> Result<
     }
 }
 
+/// Of a node that holds what a restored store does not know.
+fn held(node: &Value) -> Option<String> {
+    let held = node["held"].as_u64().filter(|held| *held > 0)?;
+    let name = cell(&node["name"]);
+    let wait = if held == 1 { "waits" } else { "wait" };
+    Some(format!("restored: {} on {name} {wait}: muster restore list --node {name}\n", count(held, "thing")))
+}
+
 /// For eyes: a node of which two agents run, with where they are; one whose disk is full, with which; a clock that is off.
 fn with_reason(mut node: Value) -> Value {
     if node["state"] == "conflict" {
@@ -323,9 +334,13 @@ fn with_reason(mut node: Value) -> Value {
 fn shown(node: &Value) -> String {
     let mut own = with_reason(node.clone());
     let lost = own.as_object_mut().and_then(|node| node.remove("lost"));
+    if own["held"] == 0 {
+        own.as_object_mut().and_then(|node| node.remove("held"));
+    }
     let mut out = fields(&NODES.map(|(_, key)| key), &own);
+    out.push_str(&held(node).unwrap_or_default());
     if let Some(lost) = lost.filter(|lost| lost.as_array().is_some_and(|lost| !lost.is_empty())) {
-        out.push_str("\nMay be left on it since it was removed; cleaned up first should it join again:\n");
+        out.push_str("\nMay be left on it; cleaned up first when it comes again:\n");
         out.push_str(&table(&LOST, &lost));
         out.push_str(&more(node));
     }

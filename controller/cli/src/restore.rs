@@ -1,6 +1,6 @@
 //! `muster restore …`: what servers hold and a restored store does not know.
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use hyper::Method;
 use muster_shared::NodeId;
 use serde_json::{Value, json};
@@ -33,14 +33,18 @@ pub enum RestoreVerb {
     /// Make the servers what the store says
     ///
     /// What is newer goes back, what was deleted is made again, rules of a device that the store does not know are removed.
-    /// A thing that the store does not know cannot be removed: adopt it.
-    #[command(after_help = "Example:\n  muster restore remove web-1.example.org/br0")]
+    /// What the store does not know is deleted, and what was there before it comes back; a node that is away does that when
+    /// it comes.
+    #[command(
+        after_help = "Example:\n  muster restore remove web-1.example.org/br0\n  muster restore remove --all --node web-1.example.org"
+    )]
     Remove(Which),
 }
 
 /// What is decided: all of it, or nothing.
 #[derive(Args)]
-#[group(required = true, multiple = false)]
+#[group(skip)]
+#[command(group(ArgGroup::new("which").required(true).args(["ids", "all"])))]
 pub struct Which {
     /// As 'muster restore list' shows it
     #[arg(value_name = "ID")]
@@ -48,13 +52,17 @@ pub struct Which {
     /// All that is listed; what a node that is away has is listed when it comes
     #[arg(long)]
     all: bool,
+    /// With --all: only what is listed of this node
+    #[arg(long, requires = "all")]
+    node: Option<NodeId>,
 }
 
-const HELD: [Column; 8] = [
+const HELD: [Column; 9] = [
     ("ID", "id"),
     ("NODE", "node"),
     ("STATE", "state"),
     ("TYPE", "type"),
+    ("THING", "thing"),
     ("STACK", "stack"),
     ("RESOURCE", "resource"),
     ("RULES", "rules"),
@@ -73,7 +81,11 @@ pub async fn run(verb: RestoreVerb, client: &mut Client, format: Format) -> Resu
         RestoreVerb::Remove(which) => ("remove", which),
     };
     let ids = (!which.all).then_some(which.ids);
-    let body = json!({"verdict": verdict, "ids": ids});
+    let mut body = json!({"verdict": verdict, "ids": ids});
+    // A controller of before knows no node.
+    if let Some(node) = which.node {
+        body["node"] = json!(node);
+    }
     let answer = client.send(Method::POST, &path(["restore"]), Some(&body)).await?;
     document(format, &answer, still_waiting)
 }

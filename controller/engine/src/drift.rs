@@ -60,6 +60,7 @@ impl Engine {
     pub(crate) fn heartbeat(&mut self, node: NodeKey, drift: Option<u128>) {
         let at = &self.nodes[node];
         if at.ready && drift.is_some_and(|drift| drift != at.drifts_digest) {
+            self.unhear_strays(node);
             self.send(node, Down::AskDrift);
         }
     }
@@ -67,8 +68,12 @@ impl Engine {
     fn hear(&mut self, node: NodeKey, drift: &Drift) {
         let Drift { resource, generation, state, .. } = *drift;
         self.unhear(node, resource);
-        // No more of them than rows.
-        let is_ours = self.by_physical.get(&resource).is_some_and(|slot| self.rows[*slot].node == Some(node));
+        // No more of them than rows, and things that are listed or left.
+        let is_ours = match self.by_physical.get(&resource) {
+            Some(slot) => self.rows[*slot].node == Some(node),
+            // Or its agent would be asked again with each heartbeat.
+            None => self.restored.is_stray(&self.nodes[node].name, resource),
+        };
         if state != DriftState::InSync && is_ours {
             let node = &mut self.nodes[node];
             node.drifts.insert(resource, (generation, state));

@@ -443,7 +443,7 @@ impl Engine {
             Request::Maintenance { node, on } => self.maintain_node(&node, on),
             Request::RevokeNode { node } => self.revoke_node(&node),
             Request::RemoveNode { node } => self.remove_node(&node),
-            Request::Restored { verdict, ids } => self.decide_held(verdict, ids),
+            Request::Restored { verdict, ids, node } => self.decide_held(verdict, ids, node.as_ref()),
         };
         self.answer(id, answer);
     }

@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 use crate::engine::{Effect, Engine};
 use crate::flow::DeviceKey;
 use crate::node::NodeKey;
-use crate::record::{Observation, Status, type_text};
+use crate::record::{Observation, Status};
 use crate::request::{Answer, Refusal, Request};
 use crate::resource::{Row, Slot, WorkState};
-use crate::restored::{HeldTable, HeldThing, Unlike};
+use crate::restored::{HeldThing, Unlike};
 
 /// What operators decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,28 +25,6 @@ pub enum Verdict {
     Adopt,
     /// It becomes what the store says.
     Remove,
-}
-
-/// A line of `muster restore list`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeldView {
-    /// The physical id of a resource, or a device.
-    pub id: String,
-    /// Where it is.
-    pub node: NodeId,
-    /// `unknown`: not in the store; `newer`: changed since; `deleted`: gone since; `table`: rules differ.
-    pub state: String,
-    /// The resource's type; of what the store does not know, none.
-    #[serde(rename = "type")]
-    pub kind: Option<String>,
-    /// The resource's stack.
-    pub stack: Option<String>,
-    /// The resource's name.
-    pub resource: Option<String>,
-    /// How many rules of a table differ.
-    pub rules: Option<usize>,
-    /// Why it waits.
-    pub reason: String,
 }
 
 impl Engine {
@@ -68,6 +46,7 @@ impl Engine {
         pages: &BTreeMap<ResourceId, LedgerEntry>,
     ) -> BTreeSet<Slot> {
         let node = self.nodes[key].name.clone();
+        self.restored.keep_left(&node, |thing| pages.contains_key(thing));
         if !self.restored.holds_things(&node) {
             return BTreeSet::new();
         }
@@ -217,7 +196,7 @@ impl Engine {
     }
 
     /// What the node has is known from now on.
-    fn holds(&mut self, slot: Slot, held: HeldThing) {
+    pub(crate) fn holds(&mut self, slot: Slot, held: HeldThing) {
         let row = &mut self.rows[slot];
         let (resource, was) = (row.physical, std::mem::replace(&mut row.held, held.generation));
         let Some(node) = row.node else { return };
@@ -232,15 +211,21 @@ impl Engine {
         &mut self,
         verdict: Verdict,
         ids: Option<Vec<String>>,
+        node: Option<&NodeId>,
     ) -> Result<Answer, Refusal> {
         if !self.restored.is_on() {
             return Err(Refusal::Conflict("the site is not restored: nothing waits to be decided".into()));
         }
+        let is_there = |on: &NodeId| node.is_none_or(|node| node == on);
         let is_named = |id: &str| ids.as_ref().is_none_or(|ids| ids.iter().any(|named| named == id));
-        let things = self.restored.things().filter(|(_, thing, _)| is_named(&thing.to_string()));
-        let things: Vec<(NodeId, ResourceId, HeldThing)> =
+        let things = self.restored.things().filter(|(on, _, _)| is_there(on));
+        let things = things.filter(|(_, thing, _)| is_named(&thing.to_string()));
+        let mut things: Vec<(NodeId, ResourceId, HeldThing)> =
             things.map(|(node, thing, held)| (node.clone(), thing, held)).collect();
-        let tables = self.restored.tables().map(|(node, bridge, _)| (node.clone(), bridge.clone()));
+        // What was made last may need what was made before, and goes first.
+        things.sort_by_key(|(_, _, held)| std::cmp::Reverse(held.generation));
+        let tables = self.restored.tables().filter(|(on, _, _)| is_there(on));
+        let tables = tables.map(|(node, bridge, _)| (node.clone(), bridge.clone()));
         let tables: Vec<_> = tables.filter(|(node, bridge)| is_named(&format!("{node}/{bridge}"))).collect();
         let known: BTreeSet<String> = things
             .iter()
@@ -252,12 +237,16 @@ impl Engine {
                 "'{id}' does not wait to be decided: see 'muster restore list'"
             )));
         }
-        let stray = things.iter().find(|(_, _, held)| held.unlike == Unlike::Unknown);
-        if let Some((node, thing, _)) = stray.filter(|_| verdict == Verdict::Remove) {
-            return Err(Refusal::Conflict(format!(
-                "the store does not know what {thing} on node {node} is, so Muster cannot remove it: adopt it, then delete it \
-                 on the server, or name it in a template and delete that stack"
+        if let Some(node) = node.filter(|_| known.is_empty()) {
+            return Err(Refusal::NotFound(format!(
+                "nothing on node '{node}' waits to be decided: see 'muster restore list'"
             )));
+        }
+        if verdict == Verdict::Remove {
+            let strays = things.iter().filter(|(_, _, held)| held.unlike == Unlike::Unknown);
+            for (node, thing, _) in strays {
+                self.is_removable(node, *thing)?;
+            }
         }
         for (node, thing, held) in things {
             self.decide_thing(verdict, &node, thing, held);
@@ -289,7 +278,10 @@ impl Engine {
         let key = self.nodes.find(node);
         let here = |slot: &Slot| self.rows[*slot].node == key;
         let Some(slot) = self.by_physical.get(&thing).copied().filter(here) else {
-            return self.restored.leave(node, thing);
+            return match verdict {
+                Verdict::Adopt => self.restored.leave(node, thing),
+                Verdict::Remove => self.remove_stray(node, thing, held),
+            };
         };
         self.restored.drop_thing(node, thing);
         self.holds(slot, held);
@@ -303,59 +295,6 @@ impl Engine {
                 self.make_again(slot, key);
             }
         }
-    }
-
-    /// What waits to be decided, by node.
-    pub fn held_views(&self, node: Option<&NodeId>) -> Vec<HeldView> {
-        let of_it = |name: &NodeId| node.is_none_or(|node| node == name);
-        let things = self.restored.things().filter(|(node, _, _)| of_it(node));
-        let things = things.map(|(node, thing, held)| self.thing_view(node, thing, held));
-        let tables = self.restored.tables().filter(|(node, _, _)| of_it(node));
-        let mut views: Vec<HeldView> = things
-            .chain(tables.map(|(node, bridge, held)| table_view(node, &format!("{node}/{bridge}"), held)))
-            .collect();
-        views.sort_by(|a, b| (&a.node, &a.id).cmp(&(&b.node, &b.id)));
-        views
-    }
-
-    fn thing_view(&self, node: &NodeId, thing: ResourceId, held: HeldThing) -> HeldView {
-        let slot = self.by_physical.get(&thing).filter(|_| held.unlike != Unlike::Unknown);
-        let row = slot.map(|slot| &self.rows[*slot]);
-        let (state, reason) = match held.unlike {
-            Unlike::Unknown => ("unknown", "the store has no row of it"),
-            Unlike::Newer => ("newer", "it was changed since the backup"),
-            Unlike::Deleted => ("deleted", "it seems to have been deleted since the backup"),
-        };
-        let stack = row.and_then(|row| self.stacks.get(&row.stack)).map(|stack| stack.name.to_string());
-        HeldView {
-            id: thing.to_string(),
-            node: node.clone(),
-            state: state.to_owned(),
-            kind: row.map(|row| type_text(row.kind, row.rare().type_name.as_deref()).into_owned()),
-            stack,
-            resource: row.map(|row| row.name.to_string()),
-            rules: None,
-            reason: reason.to_owned(),
-        }
-    }
-}
-
-fn table_view(node: &NodeId, device: &str, held: &HeldTable) -> HeldView {
-    let counts = [
-        (held.unknown.len(), "that the store does not know"),
-        (held.newer.len(), "changed"),
-        (held.deleted.len(), "deleted"),
-    ];
-    let counts = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
-    HeldView {
-        id: device.to_owned(),
-        node: node.clone(),
-        state: "table".to_owned(),
-        kind: None,
-        stack: None,
-        resource: None,
-        rules: Some(held.len()),
-        reason: format!("rules since the backup: {}", counts.collect::<Vec<_>>().join(", ")),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_shared::model::{Action, Down, Job, PACKAGE_BACK, Spec};
+use muster_shared::model::{Action, Down, JOB_TIMEOUT, Job, Spec};
 use muster_shared::{Attempt, MonoTime};
 use muster_template::Desired;
 
@@ -49,7 +49,7 @@ impl Default for Limits {
         Self {
             in_flight_per_node: 256,
             in_flight_per_stack: 20_000,
-            job_timeout: Duration::from_secs(300),
+            job_timeout: JOB_TIMEOUT,
             retries: 3,
             heartbeat: Duration::from_secs(60),
             quiet: Duration::from_secs(60),
@@ -230,27 +230,32 @@ impl Engine {
     /// Says to the agent what it has to know of a job it may have.
     pub(crate) fn transmit(&mut self, slot: Slot, node: NodeKey) {
         let row = &self.rows[slot];
-        let (Some(spec), Some(action), Some(work)) = (&row.spec, row.action, &row.work) else { return };
-        let spec = match spec.unpack() {
-            Desired::Node(spec) => spec,
-            Desired::Flows(set) => return self.transmit_flows(slot, &set),
+        let (Some(action), Some(work)) = (row.action, &row.work) else { return };
+        let spec = match row.spec.as_ref().map(PackedSpec::unpack) {
+            Some(Desired::Node(spec)) => Some(spec),
+            Some(Desired::Flows(set)) => return self.transmit_flows(slot, &set),
+            None if row.is_stray() => None,
             // It has no jobs.
-            Desired::Here(_) => return,
+            Some(Desired::Here(_)) | None => return,
         };
-        let message = if work.state == WorkState::Withdrawing {
-            Down::Withdraw { resource: row.physical, generation: row.generation }
-        } else {
-            Down::Job(Job {
+        let message = match spec {
+            _ if work.state == WorkState::Withdrawing => {
+                Down::Withdraw { resource: row.physical, generation: row.generation }
+            }
+            Some(spec) => Down::Job(Job {
                 resource: row.physical,
                 generation: row.generation,
                 attempt: Attempt(row.attempt),
                 action,
                 timeout: self.job_timeout(&spec),
                 spec,
-            })
+            }),
+            None => Down::Remove(row.key()),
         };
         let due = match &message {
             Down::Job(job) => self.silent_at(node, job.timeout),
+            Down::Remove(_) if !self.may_remove_stray(slot, node) => return,
+            Down::Remove(_) => self.silent_at(node, self.limits.job_timeout),
             _ => self.now + self.limits.job_timeout + ANSWER_GRACE,
         };
         self.set_due(slot, Some(due));
@@ -482,15 +487,6 @@ impl Engine {
 
     /// How long an agent may work at a job.
     pub(crate) fn job_timeout(&self, spec: &Spec) -> Duration {
-        let more = match spec {
-            Spec::Dummy(dummy) => Duration::from_millis(dummy.milliseconds),
-            Spec::Network(network) => Duration::from_secs(network.confirm_timeout.into()),
-            Spec::Hostname(hostname) => Duration::from_secs(hostname.confirm_timeout.into()),
-            Spec::Deployment(deployment) => Duration::from_secs(deployment.timeout.into()),
-            Spec::Unit(unit) => Duration::from_secs(unit.settle.into()),
-            Spec::Package(package) => Duration::from_secs((package.timeout + PACKAGE_BACK).into()),
-            Spec::File(_) | Spec::Sysctl(_) | Spec::User(_) | Spec::Group(_) => Duration::ZERO,
-        };
-        self.limits.job_timeout + more
+        self.limits.job_timeout + Job::own_time(spec)
     }
 }

@@ -20,6 +20,10 @@ impl Engine {
         let in_line = |(key, node): (NodeKey, &Node)| {
             node.in_line().into_iter().filter(|slot| self.waits_in_line(*slot, key)).count()
         };
+        // What has no row is its agent's to speak of.
+        let drifts = |(_, node): (NodeKey, &Node)| {
+            node.drifts.keys().filter(|thing| self.by_physical.contains_key(*thing)).count()
+        };
         let own = [
             ("stacks", self.stacks.len()),
             ("names of stacks", self.names.len()),
@@ -45,7 +49,7 @@ impl Engine {
             ("looks that are put off on nodes", of_nodes(|node| node.put_off.len())),
             ("rows on nodes", of_nodes(|node| node.rows.len())),
             ("lost rows on nodes", of_nodes(|node| node.lost.len() + node.lost.open.len())),
-            ("drifts on nodes", of_nodes(|node| node.drifts.len())),
+            ("drifts on nodes", self.nodes.iter().map(drifts).sum()),
         ];
         let all = own.into_iter().chain(self.flows.leftovers()).chain(self.intents.leftovers());
         all.filter(|(_, count)| *count > 0).collect()

@@ -92,7 +92,7 @@ impl Engine {
         let mut moved: BTreeMap<Slot, Slot> = BTreeMap::new();
         for slot in self.rows_on(key) {
             self.end_for_good(slot);
-            if self.rows[slot].rare().lost_from.is_none() {
+            if !self.rows[slot].is_lost() {
                 let loss = losses.entry(self.rows[slot].stack).or_default();
                 if let Some(lost) = self.leave_behind(slot, loss) {
                     moved.insert(slot, lost);

@@ -18,6 +18,7 @@ use crate::pace::Pace;
 use crate::record::{Change, NodeRecord, TokenRecord};
 use crate::request::{Answer, JoinAsk, NewToken, Refusal, Request};
 use crate::resource::Slot;
+use crate::stray::Asked;
 
 /// Where a node lies in memory; nodes are never dropped from there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,6 +48,10 @@ pub(crate) struct Node {
     pub is_elsewhere: bool,
     /// Its agent has told of all its jobs on this connection, and owns their deadlines.
     pub tells_jobs: bool,
+    /// How much its agent reads on this connection: [`READS`](muster_shared::wire::READS).
+    pub reads: u32,
+    /// What it was asked about on this connection and has not answered.
+    pub asked_strays: Asked,
     /// Rows whose job it may have.
     pub sent: BTreeSet<Slot>,
     /// Rows that wait for it to come, or for room.
@@ -95,6 +100,8 @@ impl Node {
             was_welcomed: false,
             is_elsewhere: false,
             tells_jobs: false,
+            reads: 0,
+            asked_strays: Asked::new(),
             sent: BTreeSet::new(),
             queue: VecDeque::new(),
             disk_full: None,

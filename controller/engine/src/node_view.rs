@@ -50,10 +50,14 @@ pub struct NodeView {
     pub resources: u64,
     /// Of them, those that were not as desired, or not there, when they were looked at last.
     pub drifted: u64,
+    /// What it holds otherwise than a restored store says: things and tables that wait for 'muster restore'.
+    #[serde(default)]
+    pub held: u64,
     /// MAC addresses that it claims and another node claims as well: a line each, which names all of them.
     #[serde(default)]
     pub mac_conflicts: Vec<String>,
-    /// What may be left on it from before it was removed; of very many the first.
+    /// What may be left on it from before it was removed, and what 'muster restore remove' has yet to take away; of very many
+    /// the first.
     #[serde(default)]
     pub lost: Vec<LostView>,
     /// How many there are.
@@ -80,9 +84,9 @@ impl KnownNode {
 /// What a removed node may still have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostView {
-    /// The stack that made it.
+    /// The stack that made it; empty where the store was restored and does not know.
     pub stack: String,
-    /// Its name in that stack's template.
+    /// Its name in that stack's template, or what its server knows it by.
     pub resource: String,
     /// The thing.
     pub physical_id: String,
@@ -183,6 +187,7 @@ impl Engine {
             silent: node.connection.map(|_| self.now.0.saturating_sub(node.heard.0)),
             resources: (node.rows.len() as u64).saturating_sub(lost_total),
             drifted: drifted.get(&key).copied().unwrap_or_default(),
+            held: self.restored.count_on(&node.name) as u64,
             mac_conflicts: mac_conflicts.get(&node.name).cloned().unwrap_or_default(),
             lost: self.lost_views(node.lost.slots()),
             lost_total,

@@ -182,7 +182,7 @@ pub struct ResourceRecord {
     pub drift_policy: Option<DriftPolicy>,
     /// It stands for a thing that others made, by this id.
     pub external_id: Option<Box<str>>,
-    /// It may be on a node that was removed; the stack it belonged to. Then `stack` is 0.
+    /// The stack it belonged to, of a row that is lost. A lost row has `stack` 0, and may come from none that is known.
     pub lost_from: Option<StackName>,
     /// What changes while jobs run.
     pub progress: ProgressRecord,

@@ -14,7 +14,9 @@ use crate::rollout::Ended;
 impl Engine {
     pub(crate) fn report(&mut self, key: NodeKey, report: Report) {
         self.send(key, Down::Acknowledge(report.key));
-        let Some(slot) = self.by_physical.get(&report.key.resource).copied() else { return };
+        let Some(slot) = self.by_physical.get(&report.key.resource).copied() else {
+            return self.stray_reported(key, &report);
+        };
         let row = &self.rows[slot];
         if row.node != Some(key) {
             return;

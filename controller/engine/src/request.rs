@@ -324,6 +324,8 @@ pub enum Request {
         verdict: Verdict,
         /// As [`Engine::held_views`](crate::Engine::held_views) names them; none: all that is listed.
         ids: Option<Vec<String>>,
+        /// Only what is on this node.
+        node: Option<NodeId>,
     },
     /// A node is gone for ever: what may be on it is lost, and cleaned up first should it come back.
     RemoveNode {

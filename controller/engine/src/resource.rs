@@ -247,9 +247,9 @@ impl Row {
         self.rare().type_name.as_deref().unwrap_or(self.kind.name())
     }
 
-    /// Its node was removed, and it is no stack's any more.
+    /// It is no stack's: its node was removed, or the store was restored and never knew it.
     pub fn is_lost(&self) -> bool {
-        self.rare().lost_from.is_some()
+        self.stack == 0
     }
 
     /// After a restart: it has failed, and nobody is asked for it.

@@ -17,6 +17,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_shared::model::flow::{Bridge, FlowId};
+use muster_shared::model::{LedgerEntry, Stray};
 use muster_shared::{Generation, NodeId, ResourceId};
 use serde::{Deserialize, Serialize};
 
@@ -71,22 +72,32 @@ impl HeldTable {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct OnNode {
     things: BTreeMap<ResourceId, HeldThing>,
+    /// What the agent has said of those of them that the store has no row of.
+    #[serde(default)]
+    strays: BTreeMap<ResourceId, Stray>,
     /// More things are held than there was room for in the list.
     #[serde(default)]
     has_more: bool,
     tables: BTreeMap<Bridge, HeldTable>,
     /// Tables that become what the store says.
     freed: BTreeSet<Bridge>,
-    /// Things without a row that are not Muster's any more.
+    /// Things without a row that are not Muster's any more, as long as the agent's ledger has them.
     left: BTreeSet<ResourceId>,
     /// Rules that stay as they are, also when the site is not restored any more.
     left_rules: BTreeMap<Bridge, BTreeSet<FlowId>>,
 }
 
+impl OnNode {
+    /// Something of it outlives the state.
+    fn has_left(&self) -> bool {
+        !self.left.is_empty() || !self.left_rules.is_empty()
+    }
+}
+
 /// What is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RestoredRecord {
-    /// Whether the site is restored; else the record says which rules are left.
+    /// Whether the site is restored; else the record says what is left.
     on: bool,
     nodes: BTreeMap<NodeId, OnNode>,
 }
@@ -158,6 +169,10 @@ impl Restored {
         }
         let on = self.record.nodes.entry(node.clone()).or_default();
         if on.things != things || on.has_more != has_more {
+            on.strays.retain(|thing, stray| {
+                let held = things.get(thing).filter(|held| held.unlike == Unlike::Unknown);
+                held.is_some_and(|held| held.generation == Some(stray.generation))
+            });
             (on.things, on.has_more, self.is_dirty) = (things, has_more, true);
         }
     }
@@ -211,9 +226,49 @@ impl Restored {
         self.record.nodes.get(node)?.things.get(&thing).copied()
     }
 
+    /// What the agent has said of a thing that the store has no row of.
+    pub fn stray(&self, node: &NodeId, thing: ResourceId) -> Option<&Stray> {
+        self.record.nodes.get(node)?.strays.get(&thing)
+    }
+
+    /// Some of those of which the agent has yet to say what they are.
+    pub fn undescribed(&self, node: &NodeId, most: usize) -> BTreeSet<ResourceId> {
+        let Some(on) = self.record.nodes.get(node) else { return BTreeSet::new() };
+        let is_asked = |(thing, held): &(&ResourceId, &HeldThing)| {
+            held.unlike == Unlike::Unknown && !on.strays.contains_key(*thing)
+        };
+        on.things.iter().filter(is_asked).map(|(thing, _)| *thing).take(most).collect()
+    }
+
+    /// The agent has said what a listed thing is.
+    pub fn describe(&mut self, node: &NodeId, stray: Stray) {
+        let Some(on) = self.record.nodes.get_mut(node) else { return };
+        let held = on.things.get_mut(&stray.resource).filter(|held| held.unlike == Unlike::Unknown);
+        if let Some(held) = held {
+            held.generation = Some(stray.generation);
+            on.strays.insert(stray.resource, stray);
+            self.is_dirty = true;
+        }
+    }
+
+    /// A thing that came to be known after the node's ledger. False: it is listed, left, or there is no room.
+    pub fn add_stray(&mut self, node: &NodeId, entry: LedgerEntry) -> bool {
+        let has_room = self.count() < LISTED_MAX;
+        let on = self.record.nodes.entry(node.clone()).or_default();
+        let is_new = !on.things.contains_key(&entry.resource) && !on.left.contains(&entry.resource);
+        if is_new && has_room {
+            let held = HeldThing { unlike: Unlike::Unknown, generation: Some(entry.generation) };
+            on.things.insert(entry.resource, held);
+            self.is_dirty = true;
+        }
+        is_new && has_room
+    }
+
     /// The thing is listed no more.
     pub fn drop_thing(&mut self, node: &NodeId, thing: ResourceId) -> Option<HeldThing> {
-        let dropped = self.record.nodes.get_mut(node)?.things.remove(&thing);
+        let on = self.record.nodes.get_mut(node)?;
+        on.strays.remove(&thing);
+        let dropped = on.things.remove(&thing);
         self.is_dirty |= dropped.is_some();
         dropped
     }
@@ -229,6 +284,26 @@ impl Restored {
     pub fn leave(&mut self, node: &NodeId, thing: ResourceId) {
         if self.drop_thing(node, thing).is_some() {
             self.record.nodes.entry(node.clone()).or_default().left.insert(thing);
+        }
+    }
+
+    /// The node holds it and the store has no row of it, as far as is known.
+    pub fn is_stray(&self, node: &NodeId, thing: ResourceId) -> bool {
+        let on = self.record.nodes.get(node);
+        on.is_some_and(|on| {
+            let held = on.things.get(&thing);
+            held.is_some_and(|held| held.unlike == Unlike::Unknown) || on.left.contains(&thing)
+        })
+    }
+
+    /// What the node's ledger, which was told whole, does not have is not left there any more.
+    pub fn keep_left(&mut self, node: &NodeId, is_there: impl Fn(&ResourceId) -> bool) {
+        let Some(on) = self.record.nodes.get_mut(node) else { return };
+        let before = on.left.len();
+        on.left.retain(is_there);
+        self.is_dirty |= on.left.len() != before;
+        if !self.record.on {
+            self.record.nodes.retain(|_, on| on.has_left());
         }
     }
 
@@ -276,10 +351,9 @@ impl Restored {
         if ends {
             (self.record.on, self.is_dirty) = (false, true);
             for on in self.record.nodes.values_mut() {
-                on.left.clear();
                 on.freed.clear();
             }
-            self.record.nodes.retain(|_, on| !on.left_rules.is_empty());
+            self.record.nodes.retain(|_, on| on.has_left());
         }
         ends
     }
@@ -291,6 +365,11 @@ impl Restored {
     /// Entries of the list: things, and tables.
     pub fn count(&self) -> usize {
         self.record.nodes.values().map(|on| on.things.len() + on.tables.len()).sum()
+    }
+
+    /// Entries of the list on one node.
+    pub fn count_on(&self, node: &NodeId) -> usize {
+        self.record.nodes.get(node).map_or(0, |on| on.things.len() + on.tables.len())
     }
 
     pub fn things(&self) -> impl Iterator<Item = (&NodeId, ResourceId, HeldThing)> {
@@ -317,92 +396,4 @@ impl Restored {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn node(name: &str) -> NodeId {
-        name.parse().unwrap()
-    }
-
-    fn thing(n: u128) -> ResourceId {
-        ResourceId(uuid::Uuid::from_u128(n))
-    }
-
-    fn newer(n: u128) -> BTreeMap<ResourceId, HeldThing> {
-        [(thing(n), HeldThing { unlike: Unlike::Newer, generation: None })].into()
-    }
-
-    fn begun() -> Restored {
-        Restored::load(RestoredRecord::fresh(), [node("a"), node("b")].into_iter())
-    }
-
-    fn all_come(restored: &mut Restored, of_a: BTreeMap<ResourceId, HeldThing>) {
-        for (name, things) in [("a", of_a), ("b", BTreeMap::new())] {
-            restored.ledger_told(&node(name), things);
-            restored.tables_told(&node(name));
-        }
-    }
-
-    #[test]
-    fn the_state_ends_when_all_nodes_have_come_and_nothing_is_held() {
-        let mut restored = begun();
-        for name in ["a", "b"] {
-            assert!(restored.awaits_ledger(&node(name)) && !restored.ends());
-            restored.ledger_told(&node(name), BTreeMap::new());
-            assert!(
-                !restored.awaits_ledger(&node(name)) && !restored.ends(),
-                "its tables are to be compared"
-            );
-            restored.tables_told(&node(name));
-        }
-        assert!(restored.ends() && !restored.is_on());
-        assert_eq!(restored.changed(), Some(None), "nothing is kept of it");
-    }
-
-    #[test]
-    fn a_held_thing_keeps_the_state_up_until_it_is_decided() {
-        let mut restored = begun();
-        all_come(&mut restored, newer(1));
-        assert!(!restored.ends());
-        let record = restored.changed().flatten().unwrap();
-        let mut again = Restored::load(record, [node("a"), node("b")].into_iter());
-        assert_eq!(again.count(), 1, "it is durable");
-        assert!(again.awaits_ledger(&node("a")), "the node says it again");
-        all_come(&mut again, newer(1));
-        assert!(again.drop_thing(&node("a"), thing(1)).is_some() && again.ends());
-    }
-
-    #[test]
-    fn rules_that_are_left_outlive_the_state() {
-        let (mut restored, bridge) = (begun(), Bridge::try_from("br0".to_owned()).unwrap());
-        all_come(&mut restored, BTreeMap::new());
-        let table = HeldTable { unknown: [FlowId(7)].into(), ..HeldTable::default() };
-        restored.table_told(&node("a"), &bridge, table);
-        restored.leave_table(&node("a"), &bridge);
-        assert!(restored.ends());
-        let record = restored.changed().flatten().unwrap();
-        let json = serde_json::to_string(&record).unwrap();
-        let again = Restored::load(serde_json::from_str(&json).unwrap(), [node("a")].into_iter());
-        assert!(!again.is_on());
-        assert!(again.left_rules(&node("a"), &bridge).unwrap().contains(&FlowId(7)));
-    }
-
-    #[test]
-    fn the_list_has_a_bound() {
-        let mut restored = begun();
-        let many = (0..=LISTED_MAX as u128).flat_map(newer).collect();
-        restored.ledger_told(&node("a"), many);
-        restored.ledger_told(&node("b"), newer(1));
-        assert_eq!(restored.count(), LISTED_MAX);
-        assert!(restored.holds_things(&node("b")), "it is held without a line of its own");
-    }
-
-    #[test]
-    fn a_node_that_has_nothing_else_is_as_any_other_meanwhile() {
-        let (mut restored, bridge) = (begun(), Bridge::try_from("br0".to_owned()).unwrap());
-        assert!(restored.holds_things(&node("b")) && restored.holds_table(&node("b"), &bridge));
-        all_come(&mut restored, newer(1));
-        assert!(!restored.ends() && restored.holds_things(&node("a")));
-        assert!(!restored.holds_things(&node("b")) && !restored.holds_table(&node("b"), &bridge));
-    }
-}
+mod tests;

@@ -48,6 +48,9 @@ impl Engine {
         let Some(node) = row.node else { return };
         self.nodes[node].lost.all.remove(&slot);
         self.nodes[node].lost.open.remove(&slot);
+        if row.is_stray() {
+            self.tell_of_stray(&row.name, node, "was removed");
+        }
         self.tell_of_lost(row.rare().lost_from.clone(), &row.name, node, "was cleaned up");
         for required in &row.requires {
             let other = &mut self.rows[*required];
@@ -69,6 +72,9 @@ impl Engine {
         let (name, from) = (row.name.clone(), row.rare().lost_from.clone());
         self.row_changed(slot, false);
         self.nodes[node].lost.open.remove(&slot);
+        if self.rows[slot].is_stray() {
+            self.tell_of_stray(&name, node, &what);
+        }
         self.tell_of_lost(from, &name, node, &what);
         let mut waiting: Vec<Slot> = self.rows[slot].requires.to_vec();
         while let Some(next) = waiting.pop() {

@@ -42,6 +42,7 @@ impl Engine {
         }
         node.connection = None;
         node.pages = None;
+        node.asked_strays.clear();
         self.answer_facts(key);
         self.flows_away(key);
         self.topology_away(key);
@@ -105,7 +106,7 @@ impl Engine {
             Up::Ports(devices) => self.ports_told(key, devices),
             Up::DiskFull(full) => self.disk_told(key, full),
             Up::Clock { ahead, .. } => self.clock_told(key, ahead),
-            Up::Described(_) => {} // nothing is asked yet
+            Up::Described(strays) => self.strays_described(key, strays),
         }
     }
 
@@ -120,6 +121,7 @@ impl Engine {
         node.ready = true;
         // Said anew after the welcome; an older agent may have taken the place of this one.
         node.tells_jobs = false;
+        node.reads = hello.reads;
         if hello.instance.is_none() {
             node.clock_off = None; // an older agent does not say
         }
@@ -147,7 +149,7 @@ impl Engine {
             }
             self.touch(id);
         }
-        if !want_ledger && self.restored.is_on() {
+        if !want_ledger {
             self.hold_nothing(key);
         }
         if !self.restored.awaits_ledger(&self.nodes[key].name) {
@@ -173,8 +175,11 @@ impl Engine {
     /// The node has exactly what the store says.
     fn hold_nothing(&mut self, key: NodeKey) {
         let name = self.nodes[key].name.clone();
-        self.restored.ledger_told(&name, BTreeMap::new());
-        self.end_restored();
+        self.restored.keep_left(&name, |_| false);
+        if self.restored.is_on() {
+            self.restored.ledger_told(&name, BTreeMap::new());
+            self.end_restored();
+        }
     }
 
     /// Compares an agent's whole ledger with the rows: what the agent has lost is made again.
@@ -210,6 +215,7 @@ impl Engine {
             self.row_changed(slot, false);
             self.make_again(slot, key);
         }
+        self.ask_strays(key);
         if was_awaited {
             self.transmit_sent(key);
             self.agenda.push_back(Todo::Pump(key));

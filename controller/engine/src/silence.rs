@@ -78,11 +78,14 @@ impl Engine {
     }
 
     pub(crate) fn heard_of(&mut self, slot: Slot, node: NodeKey) {
-        let spec = self.rows[slot].spec.as_ref().map(PackedSpec::unpack);
-        if let Some(Desired::Node(spec)) = spec {
-            let due = self.silent_at(node, self.job_timeout(&spec));
-            self.set_due(slot, Some(due));
-        }
+        let row = &self.rows[slot];
+        let timeout = match row.spec.as_ref().map(PackedSpec::unpack) {
+            Some(Desired::Node(spec)) => self.job_timeout(&spec),
+            None if row.is_stray() => self.limits.job_timeout,
+            Some(Desired::Flows(_) | Desired::Here(_)) | None => return,
+        };
+        let due = self.silent_at(node, timeout);
+        self.set_due(slot, Some(due));
     }
 
     /// When a job of which nothing more is heard is lost.

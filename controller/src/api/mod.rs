@@ -13,7 +13,7 @@
 //!   GET  /v1/status                                {"site","role","since","epoch","restored","store","link","read_only","controllers":[],
 //!                                                   "agents":{},"waiting":{}}
 //!   GET  /v1/restore?node=                         [{"id","node","state":"unknown|newer|deleted|table","type","stack","resource","rules","reason"}]
-//!   POST /v1/restore                               {"verdict":"adopt|remove","ids":[]|null}: null is all; the status as it is then
+//!   POST /v1/restore                               {"verdict":"adopt|remove","ids":[]|null,"node":null}: null is all; the status as it is then
 //!   GET|POST /v1/tokens                            DELETE /v1/tokens/{id}               GET /v1/version
 //!
 //!   POST /v1/flows?guard=&confirm_timeout=&name=   the body is a flow file as the operator wrote it; guard=false: not guarded

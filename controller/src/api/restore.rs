@@ -27,6 +27,9 @@ pub struct Decision {
     verdict: Verdict,
     /// None: all that is listed.
     ids: Option<Vec<String>>,
+    /// Of this node alone.
+    #[serde(default)]
+    node: Option<NodeId>,
 }
 
 /// GET /v1/restore: what waits to be decided.
@@ -40,9 +43,9 @@ pub async fn list(
 
 /// POST /v1/restore: what still waits.
 pub async fn decide(State(api): State<Api>, body: Body) -> Result<Json<Value>, ApiError> {
-    let Decision { verdict, ids } = source::json(&api, body).await?;
-    tracing::info!(?verdict, ?ids, "restore");
-    api.driver.request(Request::Restored { verdict, ids }).await?;
+    let Decision { verdict, ids, node } = source::json(&api, body).await?;
+    tracing::info!(?verdict, ?ids, ?node, "restore");
+    api.driver.request(Request::Restored { verdict, ids, node }).await?;
     let site = api.driver.query(|engine| engine.site_view()).await?;
     Ok(Json(json!({"restored": site.restored, "waiting": site.waiting.restore})))
 }

@@ -294,12 +294,17 @@ impl LedgerEntry {
 }
 
 /// An agent ends a job as failed after this, and what the job itself says it takes.
-const JOB_TIMEOUT: Duration = Duration::from_secs(300);
+pub const JOB_TIMEOUT: Duration = Duration::from_secs(300);
 
 impl Job {
     /// How long a job with this desired state may take.
     pub fn time_for(spec: &Spec) -> Duration {
-        let own = match spec {
+        JOB_TIMEOUT + Self::own_time(spec)
+    }
+
+    /// What the desired state itself says that it takes.
+    pub fn own_time(spec: &Spec) -> Duration {
+        match spec {
             Spec::Dummy(dummy) => Duration::from_millis(dummy.milliseconds),
             Spec::Network(network) => Duration::from_secs(network.confirm_timeout.into()),
             Spec::Hostname(hostname) => Duration::from_secs(hostname.confirm_timeout.into()),
@@ -307,8 +312,7 @@ impl Job {
             Spec::Unit(unit) => Duration::from_secs(unit.settle.into()),
             Spec::Package(package) => Duration::from_secs((package.timeout + PACKAGE_BACK).into()),
             Spec::File(_) | Spec::Sysctl(_) | Spec::User(_) | Spec::Group(_) => Duration::ZERO,
-        };
-        JOB_TIMEOUT + own
+        }
     }
 
     /// Names the report this job will lead to.

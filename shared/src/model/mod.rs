@@ -28,8 +28,8 @@ pub use deployment::{
 pub use facts::{Counters, DiskFacts, Facts, LinkFacts, NeighbourFacts, OsFacts, PciFacts};
 pub use hostname::{HOSTNAME_MAX, HostnameError, check_hostname};
 pub use message::{
-    CHALLENGE_BYTES, Down, Hello, JOBS_EVERY, JOBS_TOLD_MAX, Job, JobState, LedgerEntry, Observed, Outcome,
-    Progress, Report, ReportKey, Stage, Up, Welcome,
+    CHALLENGE_BYTES, Down, Hello, JOB_TIMEOUT, JOBS_EVERY, JOBS_TOLD_MAX, Job, JobState, LedgerEntry,
+    Observed, Outcome, Progress, Report, ReportKey, Stage, Up, Welcome,
 };
 pub use package::{
     PACKAGE_BACK, PACKAGE_TIMEOUT_MAX, Package, PackageError, Presence, check_package_name,

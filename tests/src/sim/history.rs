@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use muster_engine::record::PackedSpec;
 use muster_engine::restored::RestoredRecord;
-use muster_engine::{HeldView, Refusal, Request, Verdict};
+use muster_engine::{HeldView, Request, Verdict};
 use muster_shared::model::flow::DeviceName;
 use muster_shared::{MonoTime, NodeId, ResourceId};
 
@@ -254,24 +254,22 @@ impl World {
         views
     }
 
-    /// An operator decides. What cannot be removed is adopted.
+    /// An operator decides. What has no row is adopted: that an agent deletes it by its ledger is tried by tests of their own.
     fn decides(&mut self, verdict: Verdict, mut views: Vec<HeldView>) {
+        if verdict == Verdict::Remove {
+            let unknown: Vec<HeldView> = views.extract_if(.., |view| view.state == "unknown").collect();
+            self.decides(Verdict::Adopt, unknown);
+        }
         if views.is_empty() {
             return;
         }
         let ids = Some(views.iter().map(|view| view.id.clone()).collect());
         let left = if verdict == Verdict::Adopt { self.entries_that_differ(&views) } else { BTreeMap::new() };
         let what = if verdict == Verdict::Adopt { "restore adopt" } else { "restore remove" };
-        let answer = self.tries(what, Request::Restored { verdict, ids });
-        match answer {
-            Some(Err(Refusal::Conflict(_))) if verdict == Verdict::Remove => {
-                let unknown = views.extract_if(.., |view| view.state == "unknown").collect();
-                self.decides(Verdict::Adopt, unknown);
-                return self.decides_what_is_known(views);
-            }
-            Some(Err(_)) => return,
-            // Whoever gets no answer looks again; it may be decided all the same.
-            Some(Ok(_)) | None => {}
+        let answer = self.tries(what, Request::Restored { verdict, ids, node: None });
+        // Whoever gets no answer looks again; it may be decided all the same.
+        if let Some(Err(_)) = answer {
+            return;
         }
         for view in &views {
             self.shared.borrow_mut().counts.add(format!("history {} is decided: {verdict:?}", view.state));
@@ -284,13 +282,6 @@ impl World {
         let flows = &mut self.shared.borrow_mut().flows;
         for (device, entries) in left {
             flows.left.entry(device).or_default().extend(entries);
-        }
-    }
-
-    fn decides_what_is_known(&mut self, views: Vec<HeldView>) {
-        let is_known = |view: &HeldView| view.state != "unknown";
-        if views.iter().all(is_known) {
-            self.decides(Verdict::Remove, views);
         }
     }
 

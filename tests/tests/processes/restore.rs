@@ -83,14 +83,21 @@ fn agents_come_back_after_a_restore_on_a_new_disk() {
     run(&site, "backup", &data);
 }
 
-/// A file and a script that leaves a line for each run.
-fn later_template(site: &Site, agent: &Agent, content: &str, file: &str) -> String {
+/// Files and a script that leaves a line for each run.
+fn later_template(site: &Site, agent: &Agent, content: &str, files: &[&str]) -> String {
     let lines = agent.file("lines");
+    let file = |file: &&str| {
+        let path = agent.file(file);
+        format!(
+            "  {file}: {{type: Muster::File, properties: {{node: web-1, path: {}, content: x}}}}\n",
+            path.display()
+        )
+    };
+    let files: String = files.iter().map(file).collect();
     site.file(&format!(
         "heat_template_version: 2018-08-31
 resources:
-  {file}: {{type: Muster::File, properties: {{node: web-1, path: {}, content: x}}}}
-  motd: {{type: Muster::File, properties: {{node: web-1, path: {}, content: {content}}}}}
+{files}  motd: {{type: Muster::File, properties: {{node: web-1, path: {}, content: {content}}}}}
   config:
     type: OS::Heat::SoftwareConfig
     properties:
@@ -102,7 +109,6 @@ resources:
     type: OS::Heat::SoftwareDeployment
     properties: {{config: {{get_resource: config}}, server: web-1, actions: [CREATE, UPDATE]}}
 ",
-        agent.file(file).display(),
         agent.file("motd").display(),
         lines.display()
     ))
@@ -112,8 +118,11 @@ resources:
 fn what_a_backup_does_not_know_waits_for_an_operator() {
     let mut site = Site::start();
     let agent = site.join("web-1");
-    let (old, new) =
-        (later_template(&site, &agent, "first", "before"), later_template(&site, &agent, "second", "since"));
+    let (old, new) = (
+        later_template(&site, &agent, "first", &["before"]),
+        later_template(&site, &agent, "second", &["since", "kept"]),
+    );
+    fs::write(agent.file("since"), "mine").unwrap();
     site.ok(&["stack", "create", "s", "-t", &old, "--wait"]);
     let data = site.database().parent().unwrap().to_owned();
     run(&site, "backup", &data);
@@ -126,7 +135,9 @@ fn what_a_backup_does_not_know_waits_for_an_operator() {
     site.until_node("web-1", "online");
     let list = eventually("the list", || {
         let list = site.json(&["restore", "list"]);
-        list.as_array().is_some_and(|list| !list.is_empty()).then_some(list)
+        // What is unknown gets its name a moment later.
+        let named = |list: &Vec<Value>| list.iter().filter(|it| !it["thing"].is_null()).count();
+        list.as_array().is_some_and(|list| named(list) == 2).then_some(list)
     });
     let states = |list: &Value| {
         let item = |it: &Value| {
@@ -137,35 +148,88 @@ fn what_a_backup_does_not_know_waits_for_an_operator() {
         states
     };
     run(&site, "list", &data);
-    assert_eq!(states(&list), ["- unknown", "before deleted", "motd newer", "run newer"]);
+    assert_eq!(states(&list), ["- unknown", "- unknown", "before deleted", "motd newer", "run newer"]);
     let status = site.json(&["status"]);
-    assert_eq!((&status["restored"], &status["waiting"]["restore"]), (&json!(true), &json!(4)));
+    assert_eq!((&status["restored"], &status["waiting"]["restore"]), (&json!(true), &json!(5)));
+    // What the store does not know is there with its type and by its name, and its node is said.
+    let things = site.ok(&["restore", "list", "--node", "web-1"]);
+    for name in ["since", "kept"] {
+        let path = agent.file(name).display().to_string();
+        let line = things.lines().find(|line| line.contains(&path)).unwrap_or_else(|| panic!("{things}"));
+        assert!(line.contains("Muster::File") && line.contains("unknown"), "{line}");
+    }
+    assert!(!things.contains("secret") && site.json(&["restore", "list", "--node", "web-2"]) == json!([]));
+    assert_eq!(site.json(&["node", "show", "web-1"])["held"], 5);
+    assert!(site.ok(&["node", "list"]).contains("5 things on web-1 wait: muster restore list --node web-1"));
     let as_it_was = || {
-        assert_eq!(agent.content("since").as_deref(), Some("x"), "nothing is removed");
+        for name in ["since", "kept"] {
+            assert_eq!(agent.content(name).as_deref(), Some("x"), "nothing is removed");
+        }
         assert_eq!(agent.content("before"), None, "nothing is made again");
         assert_eq!(agent.content("motd").as_deref(), Some("second"));
         assert_eq!(agent.content("lines").as_deref(), Some("first\nsecond\n"), "no script runs again");
     };
     as_it_was();
     let id = |name: &str| {
-        let of_it = |it: &&Value| it["resource"].as_str().unwrap_or("-") == name;
+        let path = agent.file(name).display().to_string();
+        let of_it = |it: &&Value| it["resource"] == name || it["thing"] == path.as_str();
         list.as_array().unwrap().iter().find(of_it).unwrap()["id"].as_str().unwrap().to_owned()
     };
-    // All or nothing, and nothing that is not known is removed.
-    site.muster(&["restore", "remove", &id("before"), "nothing"]).refused(1, &["does not wait"]);
-    site.muster(&["restore", "remove", "--all"]).refused(1, &["adopt"]);
+    // All or nothing.
+    site.muster(&["restore", "remove", &id("since"), "nothing"]).refused(1, &["does not wait"]);
+    site.muster(&["restore", "remove", "--all", "--node", "web-2"]).refused(1, &["web-2", "restore list"]);
+    site.muster(&["restore", "remove", "--node", "web-1"]).refused(2, &["--all"]);
     as_it_was();
-    site.ok(&["restore", "remove", &id("before")]);
+    site.ok(&["restore", "remove", &id("before"), &id("since")]);
     eventually("the file is made again", || agent.content("before"));
-    site.ok(&["restore", "adopt", &id("motd"), &id("-")]);
+    let back = || (agent.content("since").as_deref() == Some("mine")).then_some(());
+    eventually("what was there before the removed file is back", back);
+    site.ok(&["restore", "adopt", &id("motd"), &id("kept")]);
     run(&site, "decide", &data);
     eventually("the end of the state", || (site.json(&["status"])["restored"] == false).then_some(()));
     assert_eq!(agent.content("lines").as_deref(), Some("first\nsecond\n"));
-    assert_eq!(agent.content("since").as_deref(), Some("x"));
+    assert_eq!(agent.content("kept").as_deref(), Some("x"), "what is adopted stays");
+    assert_eq!(site.json(&["node", "show", "web-1"])["held"], 0);
     // A new wish is newer than all.
     site.ok(&["stack", "update", "s", "-t", &new, "--wait"]);
     assert_eq!(agent.content("before"), None);
     assert_eq!(agent.content("motd").as_deref(), Some("second"));
+}
+
+/// The operator's word is given while the agent is away, and the controller is killed after it.
+#[test]
+fn a_removal_waits_for_its_node() {
+    let mut site = Site::start();
+    let mut agent = site.join("web-1");
+    let data = site.database().parent().unwrap().to_owned();
+    run(&site, "backup", &data);
+    let new = later_template(&site, &agent, "first", &["since"]);
+    fs::write(agent.file("motd"), "mine").unwrap();
+    site.ok(&["stack", "create", "s", "-t", &new, "--wait"]);
+    site.kill();
+    fs::remove_dir_all(&data).unwrap();
+    run(&site, "restore", &data);
+    site.restart();
+    eventually("the list", || {
+        let list = site.json(&["restore", "list"]);
+        let types = list.as_array().into_iter().flatten().filter(|it| !it["type"].is_null());
+        (types.count() == 3).then_some(())
+    });
+    agent.daemon.kill();
+    site.until_node("web-1", "offline");
+    site.ok(&["restore", "remove", "--all", "--node", "web-1"]);
+    assert_eq!(site.json(&["restore", "list"]), json!([]));
+    assert_eq!(site.json(&["node", "show", "web-1"])["lost_total"], 3);
+    assert_eq!(agent.content("since").as_deref(), Some("x"));
+    site.kill();
+    site.restart();
+    agent.daemon.restart();
+    eventually("the end of the removal", || {
+        (site.json(&["node", "show", "web-1"])["lost_total"] == 0).then_some(())
+    });
+    assert_eq!((agent.content("since"), agent.content("motd").as_deref()), (None, Some("mine")));
+    assert_eq!(agent.content("lines").as_deref(), Some("first\n"), "no script runs for it");
+    eventually("the end of the state", || (site.json(&["status"])["restored"] == false).then_some(()));
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn nodes_and_resources_are_acted_on() {
             "GET /v1/nodes/web-1",
             "name           web-1\nstate          lost\nlabels         role=web\nagent_version  1\nlast_seen      -\n\
              resources      1\ndrifted        0\nlost_total     2\n\n\
-             May be left on it since it was removed; cleaned up first should it join again:\n\
+             May be left on it; cleaned up first when it comes again:\n\
              STACK  RESOURCE  TYPE          PHYSICAL ID  REASON\nweb    motd      Muster::File  p1           -\nand 1 more\n",
         ),
         (

@@ -60,7 +60,7 @@ fn a_snapshot_of_the_same_start_is_found_out() {
     assert_eq!((list.len(), list[0].state.as_str()), (1, "newer"), "{list:?}");
     assert!(bed.ran.is_empty(), "{:?}", bed.ran);
     assert!(bed.warnings.iter().any(|warning| warning.contains("never gave")), "{:?}", bed.warnings);
-    bed.ask(crate::Request::Restored { verdict: crate::Verdict::Remove, ids: None }).unwrap();
+    bed.ask(crate::Request::Restored { verdict: crate::Verdict::Remove, ids: None, node: None }).unwrap();
     bed.idle();
     assert_eq!(bed.ran.len(), 1);
     assert!(!bed.engine.site_view().restored, "its tables are compared as well");

@@ -1,0 +1,105 @@
+//! What waits to be decided on a restored site, as operators see it.
+
+use muster_shared::model::Stray;
+use muster_shared::{NodeId, ResourceId};
+use serde::{Deserialize, Serialize};
+
+use crate::engine::Engine;
+use crate::record::type_text;
+use crate::restored::{HeldTable, HeldThing, Unlike};
+
+/// A line of `muster restore list`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldView {
+    /// The physical id of a resource, or a device.
+    pub id: String,
+    /// Where it is.
+    pub node: NodeId,
+    /// `unknown`: not in the store; `newer`: changed since; `deleted`: gone since; `table`: rules differ.
+    pub state: String,
+    /// The type; none where neither the store nor the agent has said it.
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    /// What the store does not know, as its agent names it: a path, a unit, a package, links.
+    #[serde(default)]
+    pub thing: Option<String>,
+    /// The resource's stack.
+    pub stack: Option<String>,
+    /// The resource's name.
+    pub resource: Option<String>,
+    /// How many rules of a table differ.
+    pub rules: Option<usize>,
+    /// Why it waits.
+    pub reason: String,
+}
+
+impl Engine {
+    /// What waits to be decided, by node.
+    pub fn held_views(&self, node: Option<&NodeId>) -> Vec<HeldView> {
+        let of_it = |name: &NodeId| node.is_none_or(|node| node == name);
+        let things = self.restored.things().filter(|(node, _, _)| of_it(node));
+        let things = things.map(|(node, thing, held)| self.thing_view(node, thing, held));
+        let tables = self.restored.tables().filter(|(node, _, _)| of_it(node));
+        let mut views: Vec<HeldView> = things
+            .chain(tables.map(|(node, bridge, held)| table_view(node, &format!("{node}/{bridge}"), held)))
+            .collect();
+        views.sort_by(|a, b| (&a.node, &a.id).cmp(&(&b.node, &b.id)));
+        views
+    }
+
+    fn thing_view(&self, node: &NodeId, thing: ResourceId, held: HeldThing) -> HeldView {
+        let slot = self.by_physical.get(&thing).filter(|_| held.unlike != Unlike::Unknown);
+        let row = slot.map(|slot| &self.rows[*slot]);
+        let stray = self.restored.stray(node, thing).filter(|_| row.is_none());
+        let (state, reason) = match held.unlike {
+            Unlike::Unknown => ("unknown", self.why_unknown(node, stray)),
+            Unlike::Newer => ("newer", "it was changed since the backup"),
+            Unlike::Deleted => ("deleted", "it seems to have been deleted since the backup"),
+        };
+        let stack = row.and_then(|row| self.stacks.get(&row.stack)).map(|stack| stack.name.to_string());
+        HeldView {
+            id: thing.to_string(),
+            node: node.clone(),
+            state: state.to_owned(),
+            kind: row
+                .map(|row| type_text(row.kind, row.rare().type_name.as_deref()).into_owned())
+                .or_else(|| stray.map(|stray| stray.kind.clone())),
+            thing: stray.map(|stray| stray.name.clone()).filter(|name| !name.is_empty()),
+            stack,
+            resource: row.map(|row| row.name.to_string()),
+            rules: None,
+            reason: reason.to_owned(),
+        }
+    }
+
+    fn why_unknown(&self, node: &NodeId, stray: Option<&Stray>) -> &'static str {
+        match stray {
+            Some(stray) if stray.is_removable => "the store has no row of it",
+            Some(_) => "the store has no row of it, and nobody has what it runs when it is deleted: adopt it",
+            None if self.tells_no_strays(node) => {
+                "the store has no row of it, and the agent is too old to say what it is"
+            }
+            None => "the store has no row of it, and the node has yet to say what it is",
+        }
+    }
+}
+
+fn table_view(node: &NodeId, device: &str, held: &HeldTable) -> HeldView {
+    let counts = [
+        (held.unknown.len(), "that the store does not know"),
+        (held.newer.len(), "changed"),
+        (held.deleted.len(), "deleted"),
+    ];
+    let counts = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+    HeldView {
+        id: device.to_owned(),
+        node: node.clone(),
+        state: "table".to_owned(),
+        kind: None,
+        thing: None,
+        stack: None,
+        resource: None,
+        rules: Some(held.len()),
+        reason: format!("rules since the backup: {}", counts.collect::<Vec<_>>().join(", ")),
+    }
+}

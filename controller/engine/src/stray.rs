@@ -1,0 +1,191 @@
+//! **Strays**: things in agents' ledgers that a restored store has no row of. An agent says what its strays are, and deletes
+//! one by its own ledger when an operator says so.
+//!
+//! ```text
+//!   listed ─▶ Describe ─▶ Described: it has a name ── remove ─▶ lost row without a desired state ─▶ Remove ─▶ done: gone
+//!                             └ not held any more: off the list                       └─▶ failed: a lost row still
+//! ```
+//!
+//! A stray that is to be removed is a lost row (`lost`) that comes from no stack, and whose desired state the agent alone
+//! knows. So the operator's word is durable, waits for its node, goes before all else there, and is tried again.
+//! Adopted, a stray is left to its server: see `held`.
+
+use std::collections::BTreeSet;
+
+use muster_shared::model::{Action, DESCRIBED_MAX, Down, LedgerEntry, Outcome, Report, Stray};
+use muster_shared::{NodeId, ResourceId};
+use muster_template::Kind;
+
+use crate::engine::{Effect, Engine, Todo};
+use crate::node::NodeKey;
+use crate::record::Status;
+use crate::request::Refusal;
+use crate::resource::{Role, Row, Slot};
+use crate::restored::HeldThing;
+
+/// Agents that read so much describe and remove strays: [`READS`](muster_shared::wire::READS).
+const READS_STRAYS: u32 = 1;
+
+impl Row {
+    /// Its desired state is known to its agent alone.
+    pub fn is_stray(&self) -> bool {
+        self.is_lost() && self.rare().lost_from.is_none()
+    }
+}
+
+impl Engine {
+    /// Asks the agent what its strays are that nobody knows: some, and the next with the answer.
+    pub(crate) fn ask_strays(&mut self, key: NodeKey) {
+        let node = &self.nodes[key];
+        if !node.ready || node.reads < READS_STRAYS || !node.asked_strays.is_empty() {
+            return;
+        }
+        let asked = self.restored.undescribed(&node.name, DESCRIBED_MAX);
+        if asked.is_empty() {
+            return;
+        }
+        let message = Down::Describe(asked.iter().copied().collect());
+        self.nodes[key].asked_strays = asked;
+        self.send(key, message);
+    }
+
+    /// The node's agent is there, and too old to say what its strays are.
+    pub(crate) fn tells_no_strays(&self, node: &NodeId) -> bool {
+        let node = self.nodes.find(node).map(|key| &self.nodes[key]);
+        node.is_some_and(|node| node.ready && node.reads < READS_STRAYS)
+    }
+
+    /// The answer. What was asked for and is not among it the agent holds no more.
+    pub(crate) fn strays_described(&mut self, key: NodeKey, strays: Vec<Stray>) {
+        let mut asked = std::mem::take(&mut self.nodes[key].asked_strays);
+        let node = self.nodes[key].name.clone();
+        for stray in strays {
+            if asked.remove(&stray.resource) {
+                self.restored.describe(&node, stray);
+            }
+        }
+        for gone in asked {
+            self.restored.drop_thing(&node, gone);
+            self.unhear(key, gone);
+        }
+        self.ask_strays(key);
+        self.end_restored();
+    }
+
+    /// A job of before the restore has ended that the store does not know: its ledger may have come before that.
+    pub(crate) fn stray_reported(&mut self, key: NodeKey, report: &Report) {
+        let node = &self.nodes[key];
+        let is_told = node.reads >= READS_STRAYS && !self.restored.awaits_ledger(&node.name);
+        if !self.restored.is_on() || !is_told || !matches!(report.outcome, Outcome::Done(_)) {
+            return;
+        }
+        // Nobody knows whether it made the thing or took it away: the agent is asked.
+        let (name, resource) = (node.name.clone(), report.key.resource);
+        if self.restored.add_stray(&name, LedgerEntry { resource, generation: report.key.generation }) {
+            self.ask_strays(key);
+        }
+    }
+
+    /// What was said of strays is said again, if they are still there.
+    pub(crate) fn unhear_strays(&mut self, key: NodeKey) {
+        let heard = self.nodes[key].drifts.keys().filter(|thing| !self.by_physical.contains_key(*thing));
+        for thing in heard.copied().collect::<Vec<_>>() {
+            self.unhear(key, thing);
+        }
+    }
+
+    /// Whether a stray can be removed.
+    ///
+    /// # Errors
+    /// What is in the way, and what to do.
+    pub(crate) fn is_removable(&mut self, node: &NodeId, thing: ResourceId) -> Result<(), Refusal> {
+        let refuse = |why: String| Err(Refusal::Conflict(why));
+        if self.by_physical.contains_key(&thing) {
+            return refuse(format!(
+                "{thing} on node {node} has the id of a resource elsewhere, so Muster cannot remove it: adopt it"
+            ));
+        }
+        let Some(stray) = self.restored.stray(node, thing).cloned() else {
+            return refuse(match self.tells_no_strays(node) {
+                true => format!(
+                    "the agent of node {node} is too old to say what {thing} is, so Muster cannot remove it: upgrade the \
+                     agent, or adopt {thing}"
+                ),
+                false => format!(
+                    "node {node} has yet to say what {thing} is: remove it when the node is connected, or adopt it"
+                ),
+            });
+        };
+        let what = described(&stray);
+        if !stray.is_removable {
+            return refuse(format!(
+                "{what} on node {node} runs something when it is deleted that only the lost store had: adopt it, and undo \
+                 by hand what it did"
+            ));
+        }
+        if Kind::from_name(&stray.kind).is_none() || !self.rise_above(stray.generation) {
+            return refuse(format!(
+                "this controller cannot remove {what} on node {node}, which a newer one made: upgrade it, or adopt {thing}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// The stray is a lost row from now on.
+    pub(crate) fn remove_stray(&mut self, node: &NodeId, thing: ResourceId, held: HeldThing) {
+        let (Some(key), Some(stray)) = (self.nodes.find(node), self.restored.stray(node, thing).cloned())
+        else {
+            return;
+        };
+        // The same id on another node, whose stray came first.
+        let Some(kind) = Kind::from_name(&stray.kind).filter(|_| !self.by_physical.contains_key(&thing))
+        else {
+            return;
+        };
+        self.restored.drop_thing(node, thing);
+        let (id, _) = self.next_ids();
+        let name = if stray.name.is_empty() { thing.to_string() } else { stray.name };
+        let mut row = Row::new(id, thing, 0, name.into(), kind);
+        (row.action, row.status) = (Some(Action::Create), Some(Status::Complete));
+        (row.applied, row.role, row.dropped) = (true, Role::Cleanup, Some(0));
+        row.node = Some(key);
+        let slot = self.rows.insert(row);
+        self.is_on(slot, Some(key));
+        self.by_physical.insert(thing, slot);
+        self.holds(slot, held);
+        let node = &mut self.nodes[key];
+        node.lost.insert(slot);
+        if node.ready {
+            node.lost.open.insert(slot);
+            self.agenda.push_back(Todo::Visit(slot));
+        }
+    }
+
+    /// Whether the node's agent can be told to remove a stray; else the job has failed until it is another agent.
+    pub(crate) fn may_remove_stray(&mut self, slot: Slot, node: NodeKey) -> bool {
+        let reads = self.nodes[node].reads >= READS_STRAYS;
+        if !reads {
+            let why = "its agent is too old to remove what the store does not know: upgrade the agent";
+            self.attempt_failed(slot, why, true);
+        }
+        reads
+    }
+
+    /// In the log, for no stack has events of it.
+    pub(crate) fn tell_of_stray(&mut self, name: &str, node: NodeKey, what: &str) {
+        let node = &self.nodes[node].name;
+        self.effect(Effect::Warn(format!("{name} on node {node}, which the store did not know, {what}")));
+    }
+}
+
+/// A stray as operators read it.
+pub(crate) fn described(stray: &Stray) -> String {
+    if stray.name.is_empty() {
+        format!("{} {}", stray.kind, stray.resource)
+    } else {
+        format!("{} {}", stray.kind, stray.name)
+    }
+}
+
+/// Things that an agent was asked about and has not answered.
+pub(crate) type Asked = BTreeSet<ResourceId>;

@@ -384,9 +384,6 @@ impl Engine {
         if let Err(refusal) = self.is_whole(&request) {
             return self.answer(id, Err(refusal));
         }
-        if self.restored.is_on() {
-            self.wish(&request);
-        }
         let answer = match request {
             Request::Create { name, source, options } => self.create(name, source, options),
             Request::Update { name, source, options } => self.update(&name, source, options),

@@ -9,11 +9,11 @@ use muster_shared::model::{Action, LedgerEntry};
 use muster_shared::{NodeId, ResourceId};
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Effect, Engine};
+use crate::engine::{Effect, Engine, Todo};
 use crate::flow::DeviceKey;
 use crate::node::NodeKey;
 use crate::record::{Observation, Status};
-use crate::request::{Answer, Refusal, Request};
+use crate::request::{Answer, Refusal};
 use crate::resource::{Row, Slot, WorkState};
 use crate::restored::{HeldThing, Unlike};
 
@@ -148,22 +148,28 @@ impl Engine {
         }
     }
 
-    /// An operator's wish is newer than all that is held of its stack: it is compared with what the nodes have. Where the
-    /// wish is refused, these stay as they are until the next one.
-    pub(crate) fn wish(&mut self, request: &Request) {
-        let (Request::Update { name, .. } | Request::Rollback { name, .. } | Request::Delete { name }) =
-            request
-        else {
-            return;
+    /// An operator's wish is newer than all that is held of its stack: it is compared with what the nodes have. Whether
+    /// anything was.
+    pub(crate) fn wish(&mut self, stack: u64) -> bool {
+        if !self.restored.is_on() {
+            return false;
+        }
+        let is_of_it = |thing: &ResourceId| {
+            self.by_physical.get(thing).is_some_and(|slot| self.rows[*slot].stack == stack)
         };
-        let Some(stack) = self.names.get(name).copied() else { return };
-        let things = self.restored.things().map(|(node, thing, held)| (node.clone(), thing, held));
-        for (node, thing, held) in things.collect::<Vec<_>>() {
-            if self.by_physical.get(&thing).is_some_and(|slot| self.rows[*slot].stack == stack) {
-                self.decide_thing(Verdict::Adopt, &node, thing, held);
-            }
+        let things = self.restored.things().filter(|(_, thing, _)| is_of_it(thing));
+        let things: Vec<_> = things.map(|(node, thing, held)| (node.clone(), thing, held)).collect();
+        for (node, thing, held) in &things {
+            self.decide_thing(Verdict::Adopt, node, *thing, *held);
         }
         self.end_restored();
+        !things.is_empty()
+    }
+
+    /// What its node has of it since the backup waits for an operator.
+    pub(crate) fn awaits_verdict(&self, slot: Slot) -> bool {
+        let row = &self.rows[slot];
+        row.node.is_some_and(|node| self.restored.thing(&self.nodes[node].name, row.physical).is_some())
     }
 
     /// The next operation of its stack applies it, whatever that says of it; nothing else does.
@@ -285,6 +291,10 @@ impl Engine {
         };
         self.restored.drop_thing(node, thing);
         self.holds(slot, held);
+        // A restart of it was put off for that.
+        if self.owed.contains(&slot) {
+            self.agenda.push_back(Todo::Correct(slot));
+        }
         match (verdict, key) {
             (Verdict::Adopt, _) | (_, None) => self.compare_with_next(slot),
             (Verdict::Remove, Some(key)) => {

@@ -44,6 +44,8 @@ struct Target {
     /// In a rollback: the revision that comes back.
     revision: Option<u32>,
     options: Options,
+    /// An operator asks for it.
+    is_wish: bool,
 }
 
 impl Engine {
@@ -64,7 +66,7 @@ impl Engine {
         let stack = Stack::new(self.next_stack, name.clone());
         let id = stack.id;
         self.stacks.insert(id, stack);
-        let target = Target { action: StackAction::Create, revision: None, options };
+        let target = Target { action: StackAction::Create, revision: None, options, is_wish: true };
         let begun = self.begin(id, source, target);
         match begun {
             Ok(_) => {
@@ -86,7 +88,8 @@ impl Engine {
     ) -> Result<Answer, Refusal> {
         let id = self.changeable(name)?;
         self.no_paused_rollout(id)?;
-        self.begin(id, source, Target { action: StackAction::Update, revision: None, options })
+        let target = Target { action: StackAction::Update, revision: None, options, is_wish: true };
+        self.begin(id, source, target)
     }
 
     pub(crate) fn delete(&mut self, name: &StackName) -> Result<Answer, Refusal> {
@@ -97,7 +100,8 @@ impl Engine {
         }
         let timeout = Duration::from_secs(stack.timeout_s);
         let options = Options { timeout, ..Options::default() };
-        self.begin(id, Source::nothing(), Target { action: StackAction::Delete, revision: None, options })
+        let target = Target { action: StackAction::Delete, revision: None, options, is_wish: true };
+        self.begin(id, Source::nothing(), target)
     }
 
     /// Answers at once if no revision has to be loaded.
@@ -143,7 +147,7 @@ impl Engine {
                  'muster stack delete {name}' removes it",
                 stack.revision
             ))),
-            None => self.roll_back_to(id, 0, Source::nothing()).map(Some),
+            None => self.roll_back_to(id, 0, Source::nothing(), request.is_some()).map(Some),
         }
     }
 
@@ -179,7 +183,7 @@ impl Engine {
             }
             (Some(_), Ok(source)) => {
                 let failures = self.stacks[&stack].failures.clone();
-                let begun = self.roll_back_to(stack, revision, source);
+                let begun = self.roll_back_to(stack, revision, source, request.is_some());
                 if begun.is_ok() && request.is_none() {
                     self.keep_failures(stack, failures);
                 }
@@ -205,12 +209,19 @@ impl Engine {
         }
     }
 
-    fn roll_back_to(&mut self, id: u64, revision: u32, source: Source) -> Result<Answer, Refusal> {
+    fn roll_back_to(
+        &mut self,
+        id: u64,
+        revision: u32,
+        source: Source,
+        is_wish: bool,
+    ) -> Result<Answer, Refusal> {
         let stack = &self.stacks[&id];
         let timeout = Duration::from_secs(stack.timeout_s);
         // Where there was no room for both on the way there, there is none on the way back.
         let options = Options { timeout, delete_first: stack.delete_first, ..Options::default() };
-        self.begin(id, source, Target { action: StackAction::Rollback, revision: Some(revision), options })
+        let target = Target { action: StackAction::Rollback, revision: Some(revision), options, is_wish };
+        self.begin(id, source, target)
     }
 
     /// What to say of a name that no stack has.
@@ -251,9 +262,14 @@ impl Engine {
             .of_stack(&stack.name, &stack.id.to_string())
             .map_err(|errors| Refusal::Invalid(errors.to_string()))?;
         let number = stack.revision + u32::from(target.action != StackAction::Delete);
-        let Planned { tree, plan, mut warnings } =
-            self.planned(stack, &source, target.revision, &target.options)?;
-        warnings.splice(0..0, takes_the_place_of(stack, target.action));
+        let ends = takes_the_place_of(stack, target.action);
+        let mut planned = self.planned(stack, &source, target.revision, &target.options)?;
+        // It is not refused: what is held of the stack is decided, and compared.
+        if target.is_wish && self.wish(id) {
+            planned = self.planned(&self.stacks[&id], &source, target.revision, &target.options)?;
+        }
+        let Planned { tree, plan, mut warnings } = planned;
+        warnings.splice(0..0, ends);
         let Source { policies, text, .. } = source;
         if target.action != StackAction::Delete {
             self.change(Change::Revision(RevisionRecord {

@@ -247,7 +247,13 @@ impl Engine {
         let goes_first = stack.status == Status::InProgress
             || stack.action == StackAction::Delete
             || self.pending.values().any(|pending| pending.stack == stack.id);
-        if goes_first || self.restricted(slot, Restriction::Update).is_some() || !self.is_open(slot, node) {
+        // What its server has of it since the backup waits for an operator.
+        let is_held = self.awaits_verdict(slot);
+        if is_held
+            || goes_first
+            || self.restricted(slot, Restriction::Update).is_some()
+            || !self.is_open(slot, node)
+        {
             return;
         }
         self.owed.remove(&slot);

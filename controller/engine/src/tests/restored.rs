@@ -4,10 +4,11 @@ use muster_shared::model::flow::Packed;
 use muster_shared::model::{Drift, DriftState, LedgerEntry, Up};
 use muster_shared::{Generation, NodeId};
 
-use super::bed::{Bed, Tables, files, node, template};
+use super::bed::{Bed, Tables, files, node, parse, template};
+use super::drift::says;
 use super::flow_tables::{device, id, rule};
 use crate::restored::RestoredRecord;
-use crate::{HeldView, Request, Verdict};
+use crate::{HeldView, Request, SourceText, Verdict};
 
 /// A site whose store is as it was before `since`, with agents that have done it.
 fn restored(before: &str, since: impl FnOnce(&mut Bed)) -> Bed {
@@ -378,6 +379,22 @@ fn a_stray_with_the_id_of_another_nodes_resource_touches_nothing() {
 }
 
 #[test]
+fn a_refused_update_decides_nothing() {
+    let mut bed = restored("a: x=1", |bed| {
+        bed.update(template("a: x=2")).unwrap();
+    });
+    let name: muster_shared::StackName = "t".parse().unwrap();
+    bed.ask(Request::Create { name, source: files("f: /f"), options: super::bed::options() }).unwrap();
+    bed.idle();
+    bed.ran.clear();
+    let refused = bed.update(files("f: /f other"));
+    assert!(refused.is_err(), "the file is another stack's: {refused:?}");
+    bed.idle();
+    assert_eq!((states(&bed), bed.ran.len()), (vec!["a newer".to_owned()], 0));
+    assert_eq!(bed.status(), "CREATE_COMPLETE");
+}
+
+#[test]
 fn an_update_decides_what_it_names() {
     let mut bed = restored("a: x=1", |bed| {
         bed.update(template("a: x=2")).unwrap();
@@ -387,6 +404,35 @@ fn an_update_decides_what_it_names() {
     bed.idle();
     assert_eq!((bed.ran.len(), bed.status().as_str()), (1, "UPDATE_COMPLETE"));
     assert!(!bed.engine.site_view().restored);
+}
+
+/// A unit of the store is restarted for what it names, and so brought to the state of the store: that decides about it.
+#[test]
+fn a_held_unit_is_not_restarted_for_what_it_names() {
+    let unit = |enabled| {
+        let text = format!(
+            "heat_template_version: 2018-08-31\nresources:\n  \
+             conf: {{type: Muster::File, properties: {{node: node-0, path: /a, content: a}}}}\n  \
+             web: {{type: Muster::Unit, properties: {{node: node-0, name: w.service, enabled: {enabled}, restart_on: [conf]}}}}\n"
+        );
+        parse(SourceText { name: "t".into(), template: text, ..SourceText::default() })
+    };
+    let mut bed = Bed::new(1);
+    bed.create(unit(false)).unwrap();
+    bed.idle();
+    let backup = bed.tables.clone();
+    bed.update(unit(true)).unwrap();
+    bed.idle();
+    set_back(&mut bed, backup);
+    assert_eq!(states(&bed), ["web newer"]);
+    says(&mut bed, "conf", DriftState::Drifted, "its content is another");
+    bed.idle();
+    assert_eq!((bed.ran.as_slice(), states(&bed).len()), (&["Update conf".to_owned()][..], 1));
+    // Once it is decided, the unit is as the store says, restarted.
+    decide(&mut bed, Verdict::Remove, None).unwrap();
+    bed.idle();
+    assert!(bed.ran.len() >= 2 && bed.ran[1..].iter().all(|ran| ran == "Update web"), "{:?}", bed.ran);
+    assert_eq!(bed.resource("web").observed, "in_sync");
 }
 
 /// A table with a rule that was changed, and one that was added, since the backup.

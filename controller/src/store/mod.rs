@@ -26,6 +26,7 @@ pub use key::{DataKey, KEY_FILE, KeyError, KeyFile, KeyId};
 pub use read::{EventRow, Reader, RevisionRow, Times};
 pub use sqlite::Sqlite;
 pub(crate) use sqlite::rfc3339;
+pub use steady::{Machine, Steady};
 
 use muster_engine::record::Change;
 use muster_engine::{Snapshot, SourceText};

@@ -10,25 +10,25 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use time::OffsetDateTime;
 
 /// What the machine says of time.
-struct Machine {
+pub struct Machine {
     /// Differs after each boot.
-    boot: String,
+    pub boot: String,
     /// Seconds since that.
-    up: i64,
+    pub up: i64,
     /// Seconds since 1970.
-    clock: i64,
+    pub clock: i64,
 }
 
 /// See the module's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Steady {
+pub struct Steady {
     /// When the machine booted. None: it does not say how long it is up.
     booted: Option<i64>,
 }
 
 impl Steady {
     /// As the database has it for this boot, else by the clock, from now on.
-    pub fn open(db: &Connection) -> Result<Self, rusqlite::Error> {
+    pub(super) fn open(db: &Connection) -> Result<Self, rusqlite::Error> {
         let select = "SELECT value FROM meta WHERE key = 'steady'";
         let kept: Option<String> = db.query_row(select, [], |row| row.get(0)).optional()?;
         let Some(machine) = Machine::now() else { return Ok(Self { booted: None }) };
@@ -44,16 +44,24 @@ impl Steady {
     }
 
     /// With the text that is kept of it.
-    fn of(kept: Option<&str>, machine: &Machine) -> (Self, String) {
+    pub fn of(kept: Option<&str>, machine: &Machine) -> (Self, String) {
         let same_boot = kept.and_then(|kept| kept.strip_prefix(&machine.boot)?.trim_start().parse().ok());
         let booted = same_boot.unwrap_or(machine.clock.saturating_sub(machine.up));
         (Self { booted: Some(booted) }, format!("{} {booted}", machine.boot))
     }
 
     /// Seconds since 1970, or nearly.
-    pub fn now(self) -> i64 {
-        let steady = self.booted.zip(up()).map(|(booted, up)| booted.saturating_add(up));
-        steady.unwrap_or_else(clock)
+    pub(super) fn now(self) -> i64 {
+        self.since_boot(up()).unwrap_or_else(clock)
+    }
+
+    /// The same, of this machine.
+    pub fn at(self, machine: &Machine) -> i64 {
+        self.since_boot(Some(machine.up)).unwrap_or(machine.clock)
+    }
+
+    fn since_boot(self, up: Option<i64>) -> Option<i64> {
+        self.booted.zip(up).map(|(booted, up)| booted.saturating_add(up))
     }
 }
 

@@ -181,7 +181,7 @@ impl World {
 
     /// What an operator would see after this turn.
     pub fn look(&mut self) {
-        let Some(turns) = &self.controller.turns else { return };
+        let Some(turns) = self.controller.turns.as_ref().filter(|_| self.looks_at_all()) else { return };
         let engine = turns.engine();
         let mut wrong = None;
         for stack in engine.stack_views() {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::beside::Beside;
 use super::fault::{CHAOS, Kind, Level};
+use super::load::STANDS_STILL;
 use super::world::{Event, World};
 
 impl World {
@@ -72,7 +73,8 @@ impl World {
                 }
             }
             Kind::AgentFrozen => {
-                self.machines[at].frozen_until = until;
+                let long = if self.load.is_on { long * STANDS_STILL } else { long };
+                self.machines[at].frozen_until = self.now + long;
                 self.network.dirty = true;
                 self.later(long, Event::Thaws);
             }

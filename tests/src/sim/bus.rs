@@ -52,6 +52,8 @@ pub struct Line {
 struct Pipe {
     packets: VecDeque<Vec<u8>>,
     last: MonoTime,
+    /// A line that is slow has room for the next byte.
+    free: MonoTime,
 }
 
 /// All connections there ever were.
@@ -189,9 +191,15 @@ impl World {
             self.later(after, Event::Again(number, way, packet.clone()));
         }
         let out_at = if way == Way::Down { self.controller.busy_until.max(self.now) } else { self.now };
-        let due = out_at + takes;
         let Some(line) = self.bus.lines.get_mut(&number) else { return };
+        let bandwidth = self.machines[line.machine].bandwidth;
         let pipe = line.pipe(way);
+        let mut due = out_at + takes;
+        if let Some(bandwidth) = bandwidth {
+            pipe.free = pipe.free.max(out_at)
+                + Duration::from_secs(packet.len() as u64) / u32::try_from(bandwidth).unwrap_or(u32::MAX);
+            due = pipe.free + takes;
+        }
         pipe.last = pipe.last.max(due);
         let due = pipe.last;
         if twice && in_order {
@@ -231,7 +239,10 @@ impl World {
         let seal = std::rc::Rc::clone(&self.machines[machine].seal);
         match way {
             Way::Up => match wire::unpack::<Up>(&seal, &packet) {
-                Ok(messages) => self.tell_controller(Inlet::Received { node, connection: number, messages }),
+                Ok(mut messages) => {
+                    self.reads_clocks(machine, &mut messages);
+                    self.tell_controller(Inlet::Received { node, connection: number, messages });
+                }
                 Err(error) => self.violate(format!("what {node} says cannot be read: {error}")),
             },
             Way::Down => match wire::unpack::<Down>(&seal, &packet) {
@@ -304,6 +315,7 @@ pub fn said(message: &Up) -> String {
     }
 }
 
-fn summed(bytes: &[u8]) -> String {
+/// Many bytes in a line.
+pub fn summed(bytes: &[u8]) -> String {
     format!("{} bytes {}", bytes.len(), &blake3::hash(bytes).to_hex()[..16])
 }

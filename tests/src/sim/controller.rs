@@ -13,6 +13,7 @@ use super::beside::Beside;
 use super::bus::told;
 use super::crowd::Asking;
 use super::fault::Kind;
+use super::large::Turn;
 use super::reference::Asked;
 use super::store::{Leaving, SimOutbox, SimStore};
 use super::world::{Event, World};
@@ -95,6 +96,8 @@ impl World {
         {
             let mut shared = self.shared.borrow_mut();
             (shared.fuse, shared.blown) = (None, false);
+            let takes = !(shared.full || shared.broken || shared.held);
+            shared.clocks.opens(self.now, takes);
         }
         let (store, outbox) = (SimStore(Rc::clone(&self.shared)), SimOutbox(Rc::clone(&self.shared)));
         match Turns::new(store, outbox, config, MonoTime::default()) {
@@ -171,10 +174,13 @@ impl World {
 
     /// Takes what waits, commits once, lets leave.
     pub fn controller_turn(&mut self) {
+        let (now, turns) = (self.controller_now(), self.controller.turns.as_ref());
+        let is_due = turns.and_then(Turns::poll_timeout).is_some_and(|due| due <= now);
+        let turn = self.turn_begins(self.controller.inbox.len(), is_due);
         self.controller_takes(TURN_MAX);
         self.controller_wakes_if_due();
         self.statement_fails();
-        self.controller_turns_over();
+        self.controller_turns_over_with(turn.as_ref());
     }
 
     /// So much of what waits. What comes while the database is busy waits with it, as in the real driver.
@@ -246,6 +252,10 @@ impl World {
 
     /// Commits and lets leave; the answers come back, unless it ends on the way.
     pub fn controller_turns_over(&mut self) -> Vec<(u64, Result<Answer, Refusal>)> {
+        self.controller_turns_over_with(None)
+    }
+
+    fn controller_turns_over_with(&mut self, turn: Option<&Turn>) -> Vec<(u64, Result<Answer, Refusal>)> {
         let now = self.controller_now();
         let Some(turns) = &mut self.controller.turns else { return Vec::new() };
         let written = self.shared.borrow().changes;
@@ -259,6 +269,7 @@ impl World {
             }
             self.controller.busy_until = self.controller.busy_until.max(self.now + takes);
         }
+        turn.into_iter().for_each(|turn| self.turn_costs(turn));
         self.what_left();
         for (id, answer) in &told.answers {
             self.reference.answered(*id, answer);

@@ -1,9 +1,9 @@
 //! What an agent has done for it: its effects, carried out on its server's disk, host and connection.
 
 use muster_agent_core::{ContentStep, Effect, Input, WriteId};
-use muster_shared::model::{Action, DriftState, Job, Outcome, Up};
+use muster_shared::model::{Action, DriftState, Job, Outcome, ReportKey, Up};
 
-use super::bus::said;
+use super::bus::{said, summed};
 use super::drift::Thing;
 use super::host::Host;
 use super::work::Work;
@@ -24,6 +24,9 @@ impl World {
         self.note(|world| format!("{} {}", world.machines[at].name, shown(&effect)));
         if let Some(what) = counted(&effect) {
             self.shared.borrow_mut().counts.add(what);
+        }
+        if let Some(key) = begun(&effect) {
+            self.has_its_turn(at, key);
         }
         match effect {
             Effect::Connect => self.agent_connects(at),
@@ -50,13 +53,16 @@ impl World {
                 }
                 // What only one says that obeys.
                 let obeys = matches!(up, Up::Ledger { .. });
+                let clock = self.shared.borrow().clocks.beside(&up, &mut machine.clock);
                 process.said.push(up);
+                process.said.extend(clock);
                 if obeys && process.greeted != machine.disk.epoch {
                     let (name, epoch) = (machine.name.clone(), process.greeted.number.0);
                     self.violate(format!("{name} obeys epoch {epoch}, which it has not written down"));
                 }
             }
             Effect::Write { write, entry } => {
+                self.takes_place(at, &entry);
                 let wrong = self.says_what_ran(at, &entry);
                 wrong.into_iter().for_each(|wrong| self.violate(wrong));
                 let has_run = self.has_run(at, entry.resource);
@@ -77,7 +83,10 @@ impl World {
                 }
                 self.written(at, write, taken);
             }
-            Effect::Remove(resource) => self.machines[at].disk.remove(resource),
+            Effect::Remove(resource) => {
+                self.machines[at].places.forgets(resource);
+                self.machines[at].disk.remove(resource);
+            }
             Effect::WriteEpoch { write, epoch } => {
                 let taken = !self.machines[at].disk.full;
                 if taken {
@@ -163,8 +172,20 @@ impl World {
     }
 }
 
+/// The job that has its turn.
+fn begun(effect: &Effect) -> Option<ReportKey> {
+    match effect {
+        Effect::Capture { key, .. } => Some(*key),
+        Effect::Run { job, .. } | Effect::Guard { job, .. } | Effect::Check { job, .. } => Some(job.key()),
+        _ => None,
+    }
+}
+
 fn shown(effect: &Effect) -> String {
     match effect {
+        Effect::Content { digest, step: ContentStep::Append { offset, bytes } } => {
+            format!("appends to {digest} at {offset}: {}", summed(bytes))
+        }
         Effect::Write { write, entry } => format!("writes {} #{}", entry.resource, write.0),
         Effect::Run { job, .. } => {
             format!("runs {:?} {} {}.{}", job.action, job.resource, job.generation, job.attempt.0)

@@ -127,11 +127,13 @@ pub enum Kind {
     CableFlaps,
     /// A port for hosts goes down.
     PortDown,
+    /// A clock is set.
+    ClockJumps,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 53] = [
+    pub const ALL: [Self; 54] = [
         Self::MessageDelayed,
         Self::MessageTwice,
         Self::ConnectionBreaks,
@@ -185,6 +187,7 @@ impl Kind {
         Self::CableSilent,
         Self::CableFlaps,
         Self::PortDown,
+        Self::ClockJumps,
     ];
 
     /// A disk is as it was at an earlier time.
@@ -252,6 +255,7 @@ impl Kind {
             | Kind::CableSilent
             | Kind::CableFlaps
             | Kind::PortDown
+            | Kind::ClockJumps
             | Kind::ForeignDrift
             | Kind::ForeignThing
             | Kind::ForeignFight => 0,

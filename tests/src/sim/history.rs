@@ -88,9 +88,10 @@ impl History {
     /// Of a run, whose sites are simpler where disks go back.
     pub fn of(options: &mut Options) -> Self {
         let mut dice = Dice::new(options.seed, "history");
-        let is_on = options.parts.history && options.faults != Level::None && dice.one_in(EACH);
+        let may_be = options.parts.history && options.faults != Level::None && !options.is_large();
+        let is_on = may_be && dice.one_in(EACH);
         if is_on {
-            options.parts = Parts { network: false, fleets: false, drift: false, ..options.parts };
+            options.parts = Parts { history: true, ..Parts::NONE };
         }
         Self { is_on, dice, copy: None, held: Held::default(), servers: Servers::default() }
     }

@@ -11,10 +11,12 @@ use muster_shared::model::{Claim, Down, Job, ReportKey, Spec, Up};
 use muster_shared::seal::{Seal, SealPublic};
 use muster_shared::{EpochId, MonoTime, NodeId, ResourceId};
 
+use super::clocks::Clock;
 use super::disk::Disk;
 use super::drift::Thing;
 use super::flow::{Hands, Log};
 use super::host::Host;
+use super::load::Places;
 use super::script::Ordered;
 use super::work::Run;
 use super::world::{Event, World};
@@ -44,6 +46,12 @@ pub struct Machine {
     pub disk: Disk,
     /// What Muster configures.
     pub host: Host,
+    /// Bytes a second over its line, if that is slow.
+    pub bandwidth: Option<u64>,
+    /// Its clock.
+    pub clock: Clock,
+    /// Of its jobs.
+    pub places: Places,
     /// Cannot be reached before this.
     pub cut_off_until: MonoTime,
     /// Stands still until then.
@@ -110,6 +118,9 @@ impl Machine {
             life: 0,
             disk: Disk::default(),
             host,
+            bandwidth: None,
+            clock: Clock::default(),
+            places: Places::default(),
             cut_off_until: MonoTime::default(),
             frozen_until: MonoTime::default(),
             boot: 1,
@@ -227,6 +238,7 @@ impl World {
             return;
         }
         (machine.life, machine.up_since) = (machine.life + 1, now);
+        machine.places.begins(machine.disk.entries.values());
         if std::mem::take(&mut machine.boots) {
             let entries: Vec<Entry> = machine.disk.entries.values().cloned().collect();
             machine.host.boots(&at_boot(&entries));

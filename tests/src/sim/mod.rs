@@ -16,9 +16,11 @@
 mod addresses;
 mod aftermath;
 mod beside;
+mod bounds;
 mod breaks;
 mod bus;
 pub mod cli;
+mod clocks;
 mod controller;
 mod count;
 mod crowd;
@@ -33,6 +35,8 @@ mod flow;
 mod history;
 mod host;
 mod invariant;
+mod large;
+mod load;
 mod machine;
 mod maintenance;
 mod network;
@@ -86,6 +90,12 @@ pub struct Parts {
     pub drift: bool,
     /// In some runs disks go back in time. Only where that is asked for: not all that it finds is mended.
     pub history: bool,
+    /// Some servers have slow lines, large contents, long jobs and many of them.
+    pub load: bool,
+    /// Clocks are set.
+    pub clocks: bool,
+    /// One site of a hundred has servers by the thousand.
+    pub large: bool,
 }
 
 /// By its name.
@@ -99,11 +109,28 @@ pub enum Part {
     Drift,
     /// Disks that go back in time, in some runs
     History,
+    /// Slow lines, large contents, jobs of an hour, and as many as there may be; small bounds in some runs
+    Load,
+    /// Clocks that are set
+    Clocks,
+    /// Servers by the thousand, in one run of a hundred
+    Large,
 }
 
 impl Parts {
+    /// None of them.
+    pub const NONE: Self = Self {
+        network: false,
+        fleets: false,
+        drift: false,
+        history: false,
+        load: false,
+        clocks: false,
+        large: false,
+    };
+
     /// All that need not be asked for.
-    pub const ALL: Self = Self { network: true, fleets: true, drift: true, history: false };
+    pub const ALL: Self = Self { network: true, fleets: true, drift: true, ..Self::NONE };
 
     /// All but these.
     pub fn without(parts: &[Part]) -> Self {
@@ -113,20 +140,33 @@ impl Parts {
     /// All but those that are `left_out`, and what is asked for.
     pub fn but(left_out: &[Part], asked: &[Part]) -> Self {
         let has = |part| !left_out.contains(&part);
+        let is_asked = |part| asked.contains(&part);
         Self {
             network: has(Part::Network),
             fleets: has(Part::Fleets),
             drift: has(Part::Drift),
-            history: asked.contains(&Part::History),
+            history: is_asked(Part::History),
+            load: is_asked(Part::Load),
+            clocks: is_asked(Part::Clocks),
+            large: is_asked(Part::Large),
         }
     }
 
+    /// All that need not be asked for is there.
+    pub fn is_all(self) -> bool {
+        self.network && self.fleets && self.drift
+    }
+
     fn flags(self) -> String {
-        let all = [("network", self.network), ("fleets", self.fleets), ("drift", self.drift)];
-        let out: Vec<&str> =
-            all.into_iter().filter(|(_, is_there)| !is_there).map(|(name, _)| name).collect();
-        let without = if out.is_empty() { String::new() } else { format!(" --without {}", out.join(",")) };
-        if self.history { format!("{without} --with history") } else { without }
+        let list = |flag: &str, all: &[(&str, bool)]| {
+            let named: Vec<&str> =
+                all.iter().filter(|(_, is_named)| *is_named).map(|(name, _)| *name).collect();
+            if named.is_empty() { String::new() } else { format!(" --{flag} {}", named.join(",")) }
+        };
+        let left_out = [("network", !self.network), ("fleets", !self.fleets), ("drift", !self.drift)];
+        let asked =
+            [("history", self.history), ("load", self.load), ("clocks", self.clocks), ("large", self.large)];
+        list("without", &left_out) + &list("with", &asked)
     }
 }
 

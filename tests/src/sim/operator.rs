@@ -14,9 +14,6 @@ use super::plan::{Maker, Mood, Plan, What};
 use super::reference::Asked;
 use super::world::{Event, World};
 
-/// Seconds of the wall clock when a run begins.
-const WALL: u64 = 1_700_000_000;
-
 /// The operators of a site.
 pub struct Operators {
     dice: Dice,
@@ -119,7 +116,7 @@ impl World {
         secret[..8].copy_from_slice(&self.operators.dice.number().to_le_bytes());
         let secret = TokenSecret(secret);
         let name = self.machines[at].name.clone();
-        let wall = WALL + self.now.0.as_secs();
+        let wall = self.shared.borrow().clocks.wall(self.now);
         let labels = self.labels_at_first();
         let token = NewToken {
             id,

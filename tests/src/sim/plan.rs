@@ -27,6 +27,13 @@ pub const CONFIRM_TIMEOUT: u64 = 20;
 /// In every hidden value: no operator may ever read it.
 pub const HIDDEN: &str = "hush-";
 
+/// Contents from this size on are files beside the template.
+const BESIDE: usize = 400_000;
+
+fn beside(size: usize) -> String {
+    format!("{size}.bin")
+}
+
 /// A stack as an operator wants it.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
@@ -190,7 +197,8 @@ impl Resource {
                 properties.insert("path".into(), json!(path));
                 let content = match size {
                     0 => content.json(),
-                    size => json!({"list_join": ["", [content.json(), "x".repeat(*size)]]}),
+                    size if *size < BESIDE => json!({"list_join": ["", [content.json(), "x".repeat(*size)]]}),
+                    size => json!({"list_join": ["", [content.json(), {"get_file": beside(*size)}]]}),
                 };
                 properties.insert("content".into(), content);
                 properties.insert("mode".into(), json!(format!("{mode:04o}")));
@@ -303,8 +311,22 @@ impl Plan {
             template: template.to_string(),
             parameters,
             environments: self.environment(registry).into_iter().collect(),
-            files: tree::files(self.resources.values().map(|resource| &resource.what)),
+            files: self.files(),
         }
+    }
+
+    /// Nested templates, and contents that are large.
+    fn files(&self) -> BTreeMap<String, String> {
+        let mut files = tree::files(self.resources.values().map(|resource| &resource.what));
+        for resource in self.resources.values() {
+            match &resource.what {
+                What::File { size, .. } if *size >= BESIDE => {
+                    files.insert(beside(*size), "x".repeat(*size));
+                }
+                _ => {}
+            }
+        }
+        files
     }
 
     /// With types by their own names.

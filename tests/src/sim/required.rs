@@ -1,5 +1,6 @@
 //! What must happen at least once in a thousand runs with heavy faults: what never happens is not tested.
 
+use super::Parts;
 use super::count::Counts;
 use super::fault::Kind;
 
@@ -426,10 +427,21 @@ const HISTORIES: [&str; 15] = [
     "a thing is lost again and again",
 ];
 
+const LOADS: [&str; 5] = [
+    "job waits in its lane for longer than its deadline",
+    "a further attempt comes while one waits",
+    "content takes ten deadlines",
+    "job of an hour ends",
+    "as many jobs with one server as there may be",
+];
+
+const CLOCKS: [&str; 2] = ["token counts", "token has expired"];
+
 /// What should have happened and never did.
-pub fn missing(counts: &Counts, has_history: bool) -> Vec<String> {
-    // Those that go back are asked for, or not there.
-    let is_there = |kind: &&Kind| has_history || !kind.goes_back();
+pub fn missing(counts: &Counts, parts: Parts) -> Vec<String> {
+    // Some are asked for, or not there.
+    let is_there =
+        |kind: &&Kind| (parts.history || !kind.goes_back()) && (parts.clocks || **kind != Kind::ClockJumps);
     let faults = Kind::ALL.iter().filter(is_there).map(|kind| format!("fault {}", kind.name()));
     let stacks = STACKS.iter().map(|step| format!("stack {step}"));
     let rows = ROWS.iter().map(|step| format!("row {step}"));
@@ -445,7 +457,14 @@ pub fn missing(counts: &Counts, has_history: bool) -> Vec<String> {
     let intents = INTENTS.iter().map(|what| format!("intent {what}"));
     let intent_operators = INTENT_OPERATORS.iter().map(|deed| format!("operator {deed}"));
     let crowds = CROWDS.iter().map(|what| format!("crowd {what}"));
-    let histories = HISTORIES.iter().filter(|_| has_history).map(|what| format!("history {what}"));
+    let histories = HISTORIES.iter().filter(|_| parts.history).map(|what| format!("history {what}"));
+    let loads = LOADS.iter().filter(|_| parts.load).map(|what| format!("load {what}"));
+    let clocks = CLOCKS.iter().filter(|_| parts.clocks).map(|what| format!("clocks {what}"));
+    let bounds = [
+        (parts.load, "bounds as many COMPLETE revisions as are kept"),
+        (parts.large, "large turn is counted"),
+    ];
+    let bounds = bounds.into_iter().filter(|(is_there, _)| *is_there).map(|(_, what)| what.to_owned());
     let agents = AGENTS.iter().map(|what| (*what).to_owned());
     faults
         .chain(stacks)
@@ -454,6 +473,9 @@ pub fn missing(counts: &Counts, has_history: bool) -> Vec<String> {
         .chain(agents)
         .chain(crowds)
         .chain(histories)
+        .chain(loads)
+        .chain(clocks)
+        .chain(bounds)
         .chain(flows)
         .chain(flow_operators)
         .chain(trees)

@@ -48,7 +48,7 @@ const QUIET: Duration = Duration::from_secs(90);
 
 /// Runs it, without the faults `left_out`; each step goes to `out`.
 pub fn run(options: Options, left_out: BTreeSet<u64>, out: Option<Box<dyn std::io::Write>>) -> Outcome {
-    let mut world = World::new(options, left_out);
+    let mut world = World::new(options.sized(), left_out);
     world.trace.out = out;
     let panicked = catch_unwind(AssertUnwindSafe(|| world.lives())).err();
     if let Some(panic) = panicked {
@@ -87,6 +87,7 @@ impl World {
         self.run_until(MonoTime(Duration::from_secs(60 * self.options.minutes)));
         self.operators.done = true;
         self.heal();
+        self.tokens_are_revoked();
         self.settles("after the faults");
         self.everybody_looks();
         self.is_as_it_should_be("after the faults", false);
@@ -131,6 +132,9 @@ impl World {
         if self.options.parts.drift {
             self.later(Duration::from_secs(30), Event::Maintainer);
         }
+        if self.options.parts.clocks {
+            self.clocks_begin();
+        }
         if self.options.faults != Level::None {
             self.later(Duration::from_secs(5), Event::Chaos);
         }
@@ -143,7 +147,8 @@ impl World {
 
     /// Until nothing is under way any more.
     fn settles(&mut self, when: &str) {
-        let end = self.now + SETTLED_WITHIN;
+        let within = self.load.settles_within(SETTLED_WITHIN);
+        let end = self.now + within;
         loop {
             let next = self.now + Duration::from_secs(10);
             self.run_until(next);
@@ -159,7 +164,7 @@ impl World {
                 None if quiet => return,
                 busy if self.now >= end => {
                     let busy = busy.unwrap_or_else(|| "something is written again and again".to_owned());
-                    return self.violate(format!("{when}, and {} s later: {busy}", SETTLED_WITHIN.as_secs()));
+                    return self.violate(format!("{when}, and {} s later: {busy}", within.as_secs()));
                 }
                 _ => {}
             }
@@ -252,6 +257,7 @@ impl World {
         }
         let wrong =
             self.drift_is_wrong().or_else(|| self.drift_is_shown()).or_else(|| self.waits_for_nothing());
+        let wrong = wrong.or_else(|| self.clocks_are_named());
         wrong.into_iter().for_each(|wrong| self.violate(format!("after the faults: {wrong}")));
         self.counts_drift();
     }
@@ -305,7 +311,8 @@ impl World {
 
     fn makes_sound(&mut self, name: &StackName, plan: Plan, converge: bool) {
         let exists = self.shared.borrow().tables.names.contains_key(name);
-        let how = How { timeout: SETTLED_WITHIN + QUIET, converge, ..How::default() };
+        let how =
+            How { timeout: self.load.settles_within(SETTLED_WITHIN) + QUIET, converge, ..How::default() };
         match self.applies(name, Rc::new(plan), how, !exists) {
             Some(Ok(_)) => {}
             other => self.violate(format!("a sound plan for {name} was not taken: {other:?}")),
@@ -317,7 +324,7 @@ impl World {
         for n in 0..self.options.stacks {
             let Some(plan) = self.operators.maker.change(n) else { continue };
             let name = stack_name(n);
-            let how = How { timeout: SETTLED_WITHIN + QUIET, ..How::default() };
+            let how = How { timeout: self.load.settles_within(SETTLED_WITHIN) + QUIET, ..How::default() };
             match self.applies(&name, Rc::new(plan), how, false) {
                 _ if self.violation().is_some() => return,
                 Some(Ok(_)) => {}

@@ -111,8 +111,8 @@ impl Shared {
                 if enough && badly == 0 {
                     return Some(format!("{} has {well} signals, and has timed out: {reason}", brief(row)));
                 }
-                // The store counts in seconds.
-                let waited = now.since(began.unwrap_or_default()).as_secs() + 1;
+                // The store counts in seconds, each time anew when the controller starts.
+                let waited = now.since(began.unwrap_or_default()).as_secs() + 1 + self.starts;
                 (waited < wait.timeout.into())
                     .then(|| format!("{} has waited {waited} s, and has timed out: {reason}", brief(row)))
             }
@@ -130,6 +130,12 @@ impl Signals {
     /// As they were, but that so many have been sent since: no two bring the same.
     pub fn after(self, sent: u64) -> Self {
         Self { sent, ..self }
+    }
+
+    /// Since when a condition waits.
+    pub fn waits_since(&self, row: &ResourceRecord) -> Option<MonoTime> {
+        let (of, since) = self.since.get(&row.physical)?;
+        (Some(of) == row.spec.as_ref()).then_some(*since)
     }
 
     /// Something that was acknowledged is not there.

@@ -17,7 +17,7 @@ use muster_engine::record::{
     Status, TokenRecord,
 };
 use muster_engine::restored::RestoredRecord;
-use muster_engine::{Snapshot, Source, SourceText};
+use muster_engine::{Limits, Snapshot, Source, SourceText};
 use muster_intent::manager::IntentRecord;
 use muster_intent::phase::State;
 use muster_shared::model::flow::DeviceName;
@@ -28,6 +28,7 @@ use muster_template::{Environment, Kind};
 
 use super::addresses::{self, Held};
 use super::beside::{Beside, Refused};
+use super::clocks::Clocks;
 use super::count::Counts;
 use super::drift::Sent;
 use super::fleet::Fleet;
@@ -55,7 +56,8 @@ pub struct Tables {
     pub edges: BTreeMap<u64, Vec<u64>>,
     /// By name.
     pub nodes: BTreeMap<NodeId, NodeRecord>,
-    tokens: BTreeMap<[u8; 8], TokenRecord>,
+    /// By id.
+    pub tokens: BTreeMap<[u8; 8], TokenRecord>,
     /// Flow tables.
     pub flows: FlowSnapshot,
     /// Intents, and the network as it was last heard of.
@@ -65,6 +67,9 @@ pub struct Tables {
     last_event: BTreeMap<u64, u64>,
     /// Since when a row waits.
     waits_since: BTreeMap<u64, Duration>,
+    /// The same, and when it was corrected last, by the time that the database counts by.
+    began: BTreeMap<u64, [Option<i64>; 2]>,
+    steady: Option<i64>,
     /// Of the newest start.
     pub epoch: u32,
     highest: (u64, u64, u64),
@@ -121,6 +126,10 @@ pub struct Shared {
     pub tables: Tables,
     /// The same in the real database.
     pub beside: Option<Beside>,
+    /// Of its machine.
+    pub clocks: Clocks,
+    /// How often the controller read it where clocks are set.
+    pub starts: u64,
     /// The controller ends after so many effects.
     pub fuse: Option<u32>,
     /// It has ended: nothing it does counts any more.
@@ -179,6 +188,8 @@ pub struct Shared {
     pub maintained: BTreeSet<NodeId>,
     /// Attempts that a node may have.
     pub may_have: BTreeSet<ReportKey>,
+    /// What the site is to keep to, where that is looked at.
+    pub limits: Option<Limits>,
     /// Jobs that may be with one node at a time.
     pub in_flight_per_node: usize,
 }
@@ -306,6 +317,7 @@ impl Shared {
                 tables.disclaim(id, claims);
                 tables.edges.remove(&id);
                 tables.waits_since.remove(&id);
+                tables.began.remove(&id);
                 if let Some(row) = tables.rows.remove(&id) {
                     tables.physical.remove(&row.physical);
                     self.counts.add(format!("row {} -> gone", row_state(&row)));
@@ -441,6 +453,12 @@ impl Tables {
             Some(waited) => drop(self.waits_since.insert(row.id, now.0.saturating_sub(waited))),
             None => drop(self.waits_since.remove(&row.id)),
         }
+        if let Some(steady) = self.steady {
+            let began =
+                |ago: Duration| steady.saturating_sub(i64::try_from(ago.as_secs()).unwrap_or(i64::MAX));
+            let corrected = row.progress.corrections.map(|corrections| corrections.ago);
+            self.began.insert(row.id, [row.progress.waited.map(began), corrected.map(began)]);
+        }
     }
 
     /// A row as it is loaded.
@@ -448,6 +466,14 @@ impl Tables {
         let mut row = row.clone();
         let since = self.waits_since.get(&row.id);
         row.progress.waited = row.progress.waited.and(since).map(|since| now.0.saturating_sub(*since));
+        if let (Some(steady), Some([waits, corrected])) = (self.steady, self.began.get(&row.id)) {
+            let ago =
+                |began: &i64| Duration::from_secs(u64::try_from(steady.saturating_sub(*began)).unwrap_or(0));
+            row.progress.waited = row.progress.waited.and(waits.as_ref().map(ago));
+            if let (Some(corrections), Some(began)) = (&mut row.progress.corrections, corrected) {
+                corrections.ago = ago(began);
+            }
+        }
         row
     }
 
@@ -574,6 +600,7 @@ impl Store for SimStore {
         if let Some(refused) = shared.beside.as_mut().and_then(|beside| beside.commit(&changes)) {
             return shared.refused(refused);
         }
+        shared.tables.steady = shared.clocks.steady(shared.now);
         let mut claims = BTreeSet::new();
         let held = Held::of(&shared.tables);
         let flows = changes.iter().any(|change| matches!(change, Change::Flow(_)));
@@ -590,6 +617,7 @@ impl Store for SimStore {
         it.rollouts.committed(&it.tables, &it.began, it.now);
         rollout::begin(it);
         shared.plan_is_right(&held);
+        shared.keeps_to_its_bounds();
         shared.fights_are_told();
         shared.signals_are_right();
         if flows {
@@ -622,6 +650,8 @@ impl Store for SimStore {
                 shared.may_have.insert(key);
             }
             shared.fights_are_loaded();
+            shared.tables.steady = shared.clocks.steady(shared.now);
+            shared.starts += u64::from(shared.clocks.is_on);
             let waiting = shared.tables.rows.values().filter(|row| row.progress.waited.is_some()).count();
             if waiting > 0 {
                 shared.counts.add("wait goes on after a restart");

@@ -204,6 +204,9 @@ impl World {
                 if !right {
                     contents.remove(&digest);
                 }
+                if right {
+                    self.has_fetched(at, digest);
+                }
                 let state = if right { ContentState::Verified } else { ContentState::Corrupt };
                 self.tell_agent(at, Input::Content { digest, state: Ok(state) });
             }
@@ -276,8 +279,11 @@ impl World {
             (Fate::Fails { permanent }, _) => (Err(error("the host says no", permanent)), None),
             (Fate::Works, None) => (Err(error("nothing was done", false)), None),
         };
-        let (touched, makers) = (run.touched, run.makers.clone());
+        let (touched, makers, job) = (run.touched, run.makers.clone(), run.job.clone());
         process.runs.remove(&key);
+        if outcome.is_ok() {
+            self.job_took(at, &job);
+        }
         if outcome.is_err() && !touched {
             self.machines[at].host.was_made_by(makers);
         }
@@ -301,6 +307,7 @@ impl World {
                 Err(RunError { reason, retry: Retry::WhenRoom })
             }
             ContentStep::Append { offset, bytes } => {
+                self.piece_came(at, digest);
                 let whom = format!("{} {digest}", self.machines[at].name);
                 let damaged = self.faults.strikes(self.now, Kind::ContentDamaged, &whom);
                 let content = self.machines[at].disk.contents.entry(digest).or_default();
@@ -316,7 +323,8 @@ impl World {
                 return self.work_later(at, after, Work::Verify(digest));
             }
             ContentStep::Drop => {
-                disk.contents.remove(&digest);
+                self.drops(at, digest);
+                self.machines[at].disk.contents.remove(&digest);
                 return;
             }
         };

@@ -13,7 +13,9 @@ use muster_shared::{MonoTime, NodeId, ResourceId};
 
 use super::Options;
 use super::beside::Beside;
+use super::bounds;
 use super::bus::{Bus, End, Way};
+use super::clocks::Clocks;
 use super::controller::{Controller, Inlet};
 use super::dice::Dice;
 use super::drift::{Left, Thing};
@@ -21,6 +23,7 @@ use super::fault::Faults;
 use super::flow::furnish;
 use super::history::{self, History};
 use super::host::Host;
+use super::load::Load;
 use super::machine::Machine;
 use super::network::Network;
 use super::operator::Operators;
@@ -67,6 +70,10 @@ pub enum Event {
     Operator,
     /// One of a crowd asks for something.
     CrowdAsks,
+    /// A clock is set.
+    ClockJumps,
+    /// Do tokens still count?
+    LooksAtTokens,
     /// Is every agent that is open served?
     LooksWhoIsServed,
     /// Something breaks.
@@ -189,6 +196,8 @@ pub struct World {
     pub reference: Reference,
     /// Disks that go back in time.
     pub history: History,
+    /// What servers have to do.
+    pub load: Load,
     /// Agents that are open and not served.
     pub unserved: Unserved,
     /// Gone, and their things stay.
@@ -215,10 +224,14 @@ impl World {
             revisions_kept: *setup.pick(&[3, 3, 100]),
             ..Limits::default()
         };
+        let load = Load::of(&options);
+        let limits = bounds::limits(&options, load.limits(limits));
         let shared = Shared {
             in_flight_per_node: limits.in_flight_per_node,
             // Its database would have to go back as well.
             beside: Beside::of(options.seed).filter(|_| !history.is_on),
+            limits: options.parts.load.then_some(limits),
+            clocks: Clocks::new(options.seed, options.parts.clocks),
             ..Shared::default()
         };
         let site = SealSecret::from_bytes(setup.bytes());
@@ -248,6 +261,7 @@ impl World {
             network: Network::new(seed, if options.parts.network { options.nodes } else { 0 }),
             reference: Reference::default(),
             history,
+            load: load.part(seed, "load of servers"),
             unserved: Unserved::default(),
             retained: Vec::new(),
             last_write: MonoTime::default(),
@@ -259,6 +273,7 @@ impl World {
         world.operators.maker.fabric = Rc::clone(&world.network.fabric);
         world.operators.maker.sets = options.parts.fleets;
         world.operators.maker.drift = options.parts.drift;
+        world.operators.maker.load = load.part(seed, "load of plans");
         for name in names {
             world.add_machine(&name, &mut setup);
         }
@@ -271,7 +286,9 @@ impl World {
         let mut host = Host::new(setup, self.options.stacks);
         furnish(&mut host.switch, name, setup);
         let (key, seal) = self.new_key(&node, setup);
-        self.machines.push(Machine::new(node, seal, key, host));
+        let mut machine = Machine::new(node, seal, key, host);
+        machine.bandwidth = self.load.bandwidth();
+        self.machines.push(machine);
         self.machines.len() - 1
     }
 
@@ -352,6 +369,8 @@ impl World {
             Event::Notices(line, end) => self.notices(line, end),
             Event::Operator => self.operator_acts(),
             Event::CrowdAsks => self.one_of_a_crowd_asks(),
+            Event::ClockJumps => self.clock_jumps(),
+            Event::LooksAtTokens => self.looks_at_tokens(),
             Event::LooksWhoIsServed => self.looks_who_is_served(),
             Event::Chaos => self.chaos(),
             Event::StoreMends => {

@@ -16,8 +16,11 @@ use muster_shared::model::flow::{Action, Entry, Instruction, Packed};
 
 use super::super::dice::Dice;
 use super::super::flow::{self, MANAGEMENT, Manner, OTHER};
+use super::super::load::Load;
 use super::super::network::Fabric;
-use super::{CONFIG, CUTTING, HANDLE, HIDDEN, Here, Plan, Resource, Runs, Script, Value, What};
+use super::{
+    CONFIG, CUTTING, Group, HANDLE, HIDDEN, Here, Member, Plan, Resource, Runs, Script, Value, What,
+};
 
 /// The same rule, which does something else.
 fn turned(packed: &Packed) -> Packed {
@@ -50,6 +53,21 @@ fn adopted(stack: usize) -> Resource {
     }
 }
 
+/// So many things on one server, of which none needs another.
+fn many(count: u64, node: &str) -> Group {
+    let member = Member::Dummy { node: node.to_owned(), value: Value::Text("one of many".into()) };
+    Group {
+        chain: None,
+        count: Value::Text(count.to_string()),
+        by_parameter: false,
+        removed: BTreeSet::new(),
+        removed_things: BTreeSet::new(),
+        appends: true,
+        batches: None,
+        member,
+    }
+}
+
 /// What plans are made of.
 pub struct Maker {
     dice: Dice,
@@ -61,6 +79,8 @@ pub struct Maker {
     policies: Dice,
     /// It has such.
     pub drift: bool,
+    /// What makes much of it.
+    pub load: Load,
     /// Some take so long that those behind them would once have counted as lost.
     has_long_jobs: bool,
     made: u64,
@@ -83,6 +103,8 @@ const FIXED: [&str; 3] = ["x", "y", "z"];
 /// What a stack says of the network, and asks of it.
 const LINK: &str = "l";
 const INTENT: &str = "i";
+/// Things of which there are many on one server.
+const MANY: &str = "m";
 /// Packets of stacks' intents are for addresses of their own.
 const OWN_ADDRESS: usize = 100;
 const LINKS: [&str; 4] = ["eth1", "eth2", "eth3", "eth4"];
@@ -107,6 +129,7 @@ impl Maker {
             sets: false,
             policies: Dice::new(seed, "drift policies"),
             drift: false,
+            load: Load::none(),
             has_long_jobs: seed.is_multiple_of(LONG_JOBS_IN),
             made: 0,
             nodes,
@@ -189,6 +212,9 @@ impl Maker {
         }
         if self.sets {
             self.last_sets(stack, mood, &mut plan, &names);
+        }
+        if let Some(count) = self.load.crowd() {
+            plan.resources.insert(MANY.into(), Resource::of(What::Group(many(count, &self.nodes[0]))));
         }
         let adopted = adopted(stack);
         let is_there = adopted.node.as_ref().is_some_and(|node| self.nodes.contains(node));
@@ -277,7 +303,8 @@ impl Maker {
             }
         }
         // Few at a time, so that they meet.
-        let few = self.nodes.len().min(3 + self.dice.index(8));
+        let few = 3 + self.dice.index(8);
+        let few = if self.load.is_wide { self.nodes.len() } else { self.nodes.len().min(few) };
         let mut node = self.nodes[self.dice.index(few)].clone();
         if mood == Mood::Any && self.dice.one_in(60) {
             node = format!("ghost-{}", self.dice.below(2));
@@ -384,6 +411,7 @@ impl Maker {
             .then(|| *self.dice.pick(&["create", "update", "delete", "true"]));
         let longest = if self.has_long_jobs && self.dice.one_in(3) { LONG_JOB } else { 20_000 };
         let millis = if self.dice.one_in(5) { 1 + self.dice.below(longest) } else { 0 };
+        let millis = self.load.job().unwrap_or(millis);
         What::Dummy { values, millis, fail }
     }
 
@@ -405,10 +433,12 @@ impl Maker {
             path = format!("/etc/s{stack}-more-{further}");
             further += 1;
         }
+        let content = self.value(plan, earlier);
+        let size = if self.dice.one_in(12) { LARGE + self.dice.index(200_000) } else { 0 };
         What::File {
             path,
-            content: self.value(plan, earlier),
-            size: if self.dice.one_in(12) { LARGE + self.dice.index(200_000) } else { 0 },
+            content,
+            size: self.load.content().unwrap_or(size),
             mode: *self.dice.pick(&[0o644, 0o600, 0o640]),
             on_delete: if self.dice.one_in(10) { OnDelete::Keep } else { OnDelete::Restore },
         }

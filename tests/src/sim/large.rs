@@ -1,0 +1,86 @@
+//! A site of thousands of servers, in one run of a hundred: little happens on each, and what one of them says costs no look
+//! at the others.
+//!
+//! Absent: turns in which a timer is due, which may be about many; what is about a whole stack, set or site by its nature: operations, their ends, lists. `tests/costs.rs` of the
+//! engine has requests one by one.
+
+use super::Options;
+use super::dice::Dice;
+use super::store::Noted;
+use super::world::World;
+
+/// One run in so many.
+const IN: u64 = 100;
+const NODES: usize = 2000;
+const STACKS: usize = 2;
+/// Virtual minutes: each server says some dozen things.
+const MINUTES: u64 = 3;
+/// Rows and nodes that are looked at, for each thing that is touched, and for each level of an index.
+const EACH: usize = 10;
+/// Turns after which operators look at all that there is, of which they look after each elsewhere.
+const LOOKS_IN: u64 = 200;
+
+impl Options {
+    /// As it is run: some sites are large.
+    pub fn sized(self) -> Self {
+        let is_large = self.parts.large && Dice::new(self.seed, "large").one_in(IN);
+        if !is_large {
+            return self;
+        }
+        let parts = super::Parts { network: false, fleets: false, ..self.parts };
+        let minutes = self.minutes.min(MINUTES);
+        Self { nodes: NODES, stacks: self.stacks.min(STACKS), minutes, parts, ..self }
+    }
+
+    /// It is such a site.
+    pub fn is_large(&self) -> bool {
+        self.nodes >= NODES
+    }
+}
+
+/// Before a turn.
+pub struct Turn {
+    run: u64,
+    changes: u64,
+    told: usize,
+}
+
+impl World {
+    /// Whether operators look at all that there is after this turn.
+    pub fn looks_at_all(&self) -> bool {
+        !self.options.is_large() || self.trace.steps.is_multiple_of(LOOKS_IN)
+    }
+
+    /// What is taken in a turn is counted from here.
+    pub fn turn_begins(&self, told: usize, timer_is_due: bool) -> Option<Turn> {
+        let turns = self.controller.turns.as_ref().filter(|_| self.options.is_large() && !timer_is_due)?;
+        turns.engine().take_visits();
+        Some(Turn { run: self.controller.run, changes: self.shared.borrow().changes, told })
+    }
+
+    /// Its end: what became durable and what leaves is there.
+    pub fn turn_costs(&mut self, turn: &Turn) {
+        let Some(turns) = self.controller.turns.as_ref() else { return };
+        let visits = turns.engine().take_visits();
+        let shared = self.shared.borrow();
+        // A controller that ended and one that built its engine anew have looked at all there is, and so does an operation.
+        let is_about_all = |noted: &Noted| matches!(noted, Noted::Stack { .. } | Noted::StackGone(_));
+        if self.controller.run != turn.run
+            || turns.read_only().is_some()
+            || shared.noted.iter().any(is_about_all)
+        {
+            return;
+        }
+        let changes = usize::try_from(shared.changes - turn.changes).unwrap_or(usize::MAX);
+        let touched = turn.told + changes + shared.leaving.len();
+        let most = EACH * touched.saturating_add(1) * self.options.nodes.ilog2() as usize;
+        drop(shared);
+        self.shared.borrow_mut().counts.add("large turn is counted");
+        if visits > most {
+            let told = turn.told;
+            self.violate(format!(
+                "a turn with {told} messages looked at {visits} rows and nodes: {touched} were touched, which is {most}"
+            ));
+        }
+    }
+}

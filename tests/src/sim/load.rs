@@ -22,7 +22,7 @@ const IN: u64 = 5;
 /// Of those, one in so many has as many jobs with one server as there may be: each turn looks at all of them.
 const CROWDED_IN: u64 = 4;
 /// Bytes a second: a piece of a content comes before it is asked for once more.
-const BANDWIDTHS: [u64; 3] = [16_000, 24_000, 50_000];
+const BANDWIDTHS: [u64; 4] = [16_000, 16_000, 24_000, 50_000];
 /// The deadline of a job is short, so that a content of some megabytes takes ten of them.
 const DEADLINE: Duration = Duration::from_secs(30);
 const DEADLINES: u32 = 10;
@@ -76,11 +76,13 @@ impl Load {
         (self.is_on && self.dice.one_in(2)).then(|| *self.dice.pick(&BANDWIDTHS))
     }
 
-    /// The size of a content that takes up to ten deadlines over the slowest line.
+    /// The size of a content that takes up to ten deadlines over the slowest line, and often as many.
     pub fn content(&mut self) -> Option<usize> {
         let most = BANDWIDTHS[0] * DEADLINE.as_secs() * u64::from(DEADLINES);
-        (self.is_on && self.dice.one_in(6))
-            .then(|| usize::try_from(most / 8 + self.dice.below(most)).unwrap_or_default())
+        (self.is_on && self.dice.one_in(4)).then(|| {
+            let size = if self.dice.one_in(2) { most } else { self.dice.below(most) };
+            usize::try_from(most / 8 + size).unwrap_or_default()
+        })
     }
 
     /// Milliseconds of a job that takes long.
@@ -103,6 +105,8 @@ impl Load {
 #[derive(Clone, Debug, Default)]
 pub struct Places {
     came: BTreeMap<(ResourceId, Generation), Place>,
+    /// Of these nobody knows when they came: a disk has refused that they ended, and the next agent finds them there.
+    unplaced: BTreeSet<(ResourceId, Generation)>,
     next: u64,
     begun: BTreeSet<ReportKey>,
     /// When attempts ended.
@@ -124,13 +128,16 @@ impl Places {
     /// Its agent knows it no more.
     pub fn forgets(&mut self, resource: ResourceId) {
         self.came.retain(|(of, _), _| *of != resource);
+        self.unplaced.retain(|(of, _)| *of != resource);
     }
 
     /// Another agent begins, with these entries: what the disk has lost comes again, and later.
     pub fn begins<'a>(&mut self, entries: impl Iterator<Item = &'a Entry>) {
         let jobs = entries.flat_map(|entry| [&entry.current, &entry.next].into_iter().flatten());
-        let known: BTreeSet<_> = jobs.map(|it| (it.job.resource, it.job.generation)).collect();
-        self.came.retain(|job, _| known.contains(job));
+        let known: BTreeMap<_, _> =
+            jobs.map(|it| ((it.job.resource, it.job.generation), it.job.attempt)).collect();
+        self.came.retain(|job, place| known.get(job) == Some(&place.attempt));
+        self.unplaced = known.into_keys().filter(|job| !self.came.contains_key(job)).collect();
         self.begun.clear();
     }
 }
@@ -180,8 +187,12 @@ impl World {
             [&entry.current, &entry.next].into_iter().flatten().map(|it| it.job.key()).collect();
         let stays = |generation: &Generation| jobs.iter().any(|key| key.generation == *generation);
         places.came.retain(|(of, generation), _| *of != entry.resource || stays(generation));
+        places.unplaced.retain(|(of, generation)| *of != entry.resource || stays(generation));
         let mut again = false;
         for key in jobs {
+            if places.unplaced.contains(&(key.resource, key.generation)) {
+                continue;
+            }
             let number = places.next;
             let place = places.came.entry((key.resource, key.generation)).or_insert(Place {
                 number,

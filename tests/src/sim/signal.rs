@@ -28,6 +28,8 @@ pub struct Signals {
     sending: Option<ResourceId>,
     /// Since when somebody waits, for what.
     since: BTreeMap<ResourceId, (PackedSpec, MonoTime)>,
+    /// A turn waits since then for the database, which is busy: what it decided began there.
+    held_since: Option<MonoTime>,
     /// Rows that changed in this commit.
     changed: BTreeSet<u64>,
     /// As they were before.
@@ -69,13 +71,15 @@ impl Shared {
             };
             wrong.into_iter().for_each(|wrong| self.violate(wrong));
         }
+        self.signals.held_since = None;
     }
 
     fn wait_went(&mut self, was: Option<&ProgressRecord>, row: &ResourceRecord) -> Option<String> {
         let wait = waits_for(row)?;
         let is = &row.progress;
         let is_same = was.is_some_and(|was| was.status == is.status && was.reason == is.reason);
-        let (now, since) = (self.now, &mut self.signals.since);
+        let (now, held) = (self.now, self.signals.held_since);
+        let since = &mut self.signals.since;
         let is_made = is.action.is_some_and(|action| action.applies());
         let (well, badly) = self.tables.came(&wait);
         let enough = well >= wait.count as usize;
@@ -84,7 +88,7 @@ impl Shared {
                 let spec = row.spec.clone()?;
                 let is_other = since.get(&row.physical).is_none_or(|(of, _)| *of != spec);
                 if is_other {
-                    since.insert(row.physical, (spec, now));
+                    since.insert(row.physical, (spec, held.unwrap_or(now)));
                 }
                 None
             }
@@ -122,6 +126,11 @@ impl Shared {
 }
 
 impl Signals {
+    /// The database is busy: a commit waits.
+    pub fn held(&mut self, now: MonoTime) {
+        self.held_since.get_or_insert(now);
+    }
+
     /// So many were sent.
     pub fn brought(&self) -> u64 {
         self.sent

@@ -576,6 +576,8 @@ impl Store for SimStore {
         let mut shared = self.0.borrow_mut();
         if shared.held {
             shared.counts.add("commit finds the database busy");
+            let now = shared.now;
+            shared.signals.held(now);
             return Err(sqlite(rusqlite::ffi::SQLITE_BUSY));
         }
         let code = match (shared.full, shared.broken, std::mem::take(&mut shared.mistaken)) {

@@ -276,14 +276,22 @@ impl Engine {
         row.generation = generation;
         (row.attempt, row.retry_count) = (0, 0);
         row.action = previous.as_ref().and_then(|previous| previous.action).or(Some(Action::Update));
-        (row.status, row.reason) = match row.observed {
-            Observation::Unknown | Observation::InSync => (Some(Status::Complete), None),
+        // What its agent has told of itself while the question was not out yet.
+        let told = previous.as_ref().filter(|previous| previous.observed != row.observed);
+        let told = told.map(|previous| (previous.observed, previous.reason.clone()));
+        (row.status, row.reason) = match (row.observed, &told) {
+            (_, Some((_, reason))) => (Some(Status::Complete), reason.clone()),
+            (Observation::Unknown | Observation::InSync, None) => (Some(Status::Complete), None),
             // The check before has seen it so.
-            Observation::Drifted | Observation::Missing => {
+            (Observation::Drifted | Observation::Missing, None) => {
                 row.action = Some(Action::Check);
                 (Some(Status::Failed), Some("not as desired when it was looked at".into()))
             }
         };
+        if let Some((observed, _)) = told {
+            self.observe(slot, observed);
+            self.agenda.push_back(Todo::Correct(slot));
+        }
         self.release_previous(previous);
         self.row_changed(slot, false);
     }

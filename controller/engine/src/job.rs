@@ -12,7 +12,7 @@ use crate::engine::{Effect, Engine, Todo};
 use crate::node::{NODES_MAX, NodeKey, TOKENS_MAX};
 use crate::record::PackedSpec;
 use crate::record::{Observation, Status};
-use crate::resource::{Previous, Slot, Work, WorkState};
+use crate::resource::{Previous, Role, Row, Slot, Work, WorkState};
 use crate::rollout::Ended;
 use crate::silence::ANSWER_GRACE;
 use crate::timer::TimerKey;
@@ -412,10 +412,19 @@ impl Engine {
         }
     }
 
+    /// Something that it needs is not ready. Where no operation is under way nobody counts that, and its node may have been
+    /// removed since.
+    fn is_blocked(&self, row: &Row) -> bool {
+        let is_unready = |needed: &Row| !needed.ready && needed.role != Role::Cleanup;
+        let needs_one = || row.requires.iter().filter_map(|slot| self.rows.get(*slot)).any(is_unready);
+        let acts = matches!(row.action, Some(Action::Create | Action::Update));
+        !row.is_going() && (row.blocked > 0 || acts && needs_one())
+    }
+
     /// A backoff is over, or an agent has not answered in time.
     pub(crate) fn work_due(&mut self, slot: Slot, due: MonoTime) {
+        let is_blocked = self.rows.get(slot).is_some_and(|row| self.is_blocked(row));
         let Some(row) = self.rows.get_mut(slot) else { return };
-        let is_blocked = row.blocked > 0 && !row.is_going();
         let Some(work) = row.work.as_mut().filter(|work| work.due == Some(due)) else { return };
         work.due = None;
         match work.state {

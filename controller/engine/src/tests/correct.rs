@@ -480,3 +480,46 @@ fn heartbeats_stretch_with_the_fleet() {
         assert_eq!(bed.engine.heartbeat_every(), SECOND * wanted, "{nodes}");
     }
 }
+
+/// A check that is asked for keeps what the agent says of itself meanwhile, for the time after it.
+#[test]
+fn what_drifts_while_a_check_waits_for_its_turn_is_corrected_when_that_is_cancelled() {
+    let limits = Limits { in_flight_per_node: 1, ..Limits::default() };
+    let mut bed = Bed::with(1, limits);
+    bed.create(policies(&[("a", "correct"), ("b", "correct")])).unwrap();
+    bed.idle();
+    bed.ran.clear();
+    bed.check().unwrap();
+    let out = bed.hosts[&node(0)].queue[0].resource;
+    let waiting = bed.resources().into_iter().find(|row| row.physical_id != out.to_string()).unwrap();
+    drifts(&mut bed, &waiting.name);
+    bed.cancel().unwrap();
+    bed.idle();
+    assert_eq!(ran(&mut bed), [format!("Update {}", waiting.name)]);
+    let row = bed.resource(&waiting.name);
+    assert_eq!((row.status.as_str(), row.observed.as_str()), ("COMPLETE", "in_sync"));
+}
+
+/// The node of what it needs was removed while it waited for its next try, in a stack that no operation goes over.
+#[test]
+fn a_correction_is_not_tried_again_while_what_it_needs_is_to_be_made_anew() {
+    let text = "heat_template_version: 2018-08-31\nresources:\n  a: {type: Muster::Dummy, properties: {node: node-1}}\n  \
+                e: {type: Muster::Dummy, drift_policy: correct, depends_on: a, properties: {node: node-0}}\n";
+    let mut bed = Bed::new(2);
+    bed.create(parse(SourceText { name: "t".into(), template: text.into(), ..Default::default() })).unwrap();
+    bed.idle();
+    bed.ran.clear();
+    bed.disconnect(&node(1));
+    bed.check().unwrap();
+    bed.idle();
+    bed.cancel().unwrap();
+    assert_eq!(bed.status(), "CHECK_FAILED");
+    drifts(&mut bed, "e");
+    bed.fail_next(&node(0), false);
+    assert_eq!(bed.remove(&node(1)), ["a"]);
+    bed.ran.clear();
+    bed.pass(SECOND * 60);
+    bed.idle();
+    assert!(ran(&mut bed).is_empty(), "a is not ready");
+    assert_eq!(bed.resource("e").status, "FAILED");
+}

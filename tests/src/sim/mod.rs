@@ -130,7 +130,15 @@ impl Parts {
     };
 
     /// All that need not be asked for.
-    pub const ALL: Self = Self { network: true, fleets: true, drift: true, ..Self::NONE };
+    pub const ALL: Self = Self {
+        network: true,
+        fleets: true,
+        drift: true,
+        load: true,
+        clocks: true,
+        large: true,
+        ..Self::NONE
+    };
 
     /// All but these.
     pub fn without(parts: &[Part]) -> Self {
@@ -140,33 +148,36 @@ impl Parts {
     /// All but those that are `left_out`, and what is asked for.
     pub fn but(left_out: &[Part], asked: &[Part]) -> Self {
         let has = |part| !left_out.contains(&part);
-        let is_asked = |part| asked.contains(&part);
         Self {
             network: has(Part::Network),
             fleets: has(Part::Fleets),
             drift: has(Part::Drift),
-            history: is_asked(Part::History),
-            load: is_asked(Part::Load),
-            clocks: is_asked(Part::Clocks),
-            large: is_asked(Part::Large),
+            history: asked.contains(&Part::History),
+            load: has(Part::Load),
+            clocks: has(Part::Clocks),
+            large: has(Part::Large),
         }
     }
 
     /// All that need not be asked for is there.
     pub fn is_all(self) -> bool {
-        self.network && self.fleets && self.drift
+        Self { history: false, ..self } == Self::ALL
     }
 
     fn flags(self) -> String {
-        let list = |flag: &str, all: &[(&str, bool)]| {
-            let named: Vec<&str> =
-                all.iter().filter(|(_, is_named)| *is_named).map(|(name, _)| *name).collect();
-            if named.is_empty() { String::new() } else { format!(" --{flag} {}", named.join(",")) }
-        };
-        let left_out = [("network", !self.network), ("fleets", !self.fleets), ("drift", !self.drift)];
-        let asked =
-            [("history", self.history), ("load", self.load), ("clocks", self.clocks), ("large", self.large)];
-        list("without", &left_out) + &list("with", &asked)
+        let left_out = [
+            ("network", self.network),
+            ("fleets", self.fleets),
+            ("drift", self.drift),
+            ("load", self.load),
+            ("clocks", self.clocks),
+            ("large", self.large),
+        ];
+        let left_out: Vec<&str> =
+            left_out.iter().filter(|(_, is_there)| !is_there).map(|(name, _)| *name).collect();
+        let without =
+            if left_out.is_empty() { String::new() } else { format!(" --without {}", left_out.join(",")) };
+        without + if self.history { " --with history" } else { "" }
     }
 }
 

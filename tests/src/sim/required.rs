@@ -437,11 +437,12 @@ const LOADS: [&str; 5] = [
 
 const CLOCKS: [&str; 2] = ["token counts", "token has expired"];
 
+const BOUNDS: [&str; 2] = ["bounds as many COMPLETE revisions as are kept", "large turn is counted"];
+
 /// What should have happened and never did.
 pub fn missing(counts: &Counts, parts: Parts) -> Vec<String> {
-    // Some are asked for, or not there.
-    let is_there =
-        |kind: &&Kind| (parts.history || !kind.goes_back()) && (parts.clocks || **kind != Kind::ClockJumps);
+    // Some are asked for.
+    let is_there = |kind: &&Kind| parts.history || !kind.goes_back();
     let faults = Kind::ALL.iter().filter(is_there).map(|kind| format!("fault {}", kind.name()));
     let stacks = STACKS.iter().map(|step| format!("stack {step}"));
     let rows = ROWS.iter().map(|step| format!("row {step}"));
@@ -458,13 +459,9 @@ pub fn missing(counts: &Counts, parts: Parts) -> Vec<String> {
     let intent_operators = INTENT_OPERATORS.iter().map(|deed| format!("operator {deed}"));
     let crowds = CROWDS.iter().map(|what| format!("crowd {what}"));
     let histories = HISTORIES.iter().filter(|_| parts.history).map(|what| format!("history {what}"));
-    let loads = LOADS.iter().filter(|_| parts.load).map(|what| format!("load {what}"));
-    let clocks = CLOCKS.iter().filter(|_| parts.clocks).map(|what| format!("clocks {what}"));
-    let bounds = [
-        (parts.load, "bounds as many COMPLETE revisions as are kept"),
-        (parts.large, "large turn is counted"),
-    ];
-    let bounds = bounds.into_iter().filter(|(is_there, _)| *is_there).map(|(_, what)| what.to_owned());
+    let loads = LOADS.iter().map(|what| format!("load {what}"));
+    let clocks = CLOCKS.iter().map(|what| format!("clocks {what}"));
+    let bounds = BOUNDS.iter().map(|what| (*what).to_owned());
     let agents = AGENTS.iter().map(|what| (*what).to_owned());
     faults
         .chain(stacks)

@@ -45,13 +45,14 @@ impl World {
         }
     }
 
-    /// It is reached again, or it cannot have put itself back: its agent, or the whole server, was not there for so long.
+    /// It is reached again, or it cannot have put itself back: its agent, or the whole server, was not there for so long, or
+    /// what it puts back was refused.
     pub fn is_back(&mut self, at: usize, cut: u32) {
         let machine = &self.machines[at];
         if machine.scrapped || machine.cuts != cut || !machine.host.is_cut() {
             return;
         }
-        let up_since = machine.up_since.max(machine.frozen_until);
+        let up_since = machine.up_since.max(machine.frozen_until).max(machine.refused_at);
         let due = up_since + BACK_WITHIN;
         if machine.process.is_none() {
             return self.later(BACK_WITHIN, Event::IsBack(at, cut));

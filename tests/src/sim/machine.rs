@@ -56,6 +56,8 @@ pub struct Machine {
     pub cut_off_until: MonoTime,
     /// Stands still until then.
     pub frozen_until: MonoTime,
+    /// Its host could not put something back then: it is tried again in its time.
+    pub refused_at: MonoTime,
     boot: u128,
     /// It starts anew after a power cut.
     boots: bool,
@@ -123,6 +125,7 @@ impl Machine {
             places: Places::default(),
             cut_off_until: MonoTime::default(),
             frozen_until: MonoTime::default(),
+            refused_at: MonoTime::default(),
             boot: 1,
             boots: false,
             up_since: MonoTime::default(),

@@ -281,7 +281,9 @@ impl Reference {
             let has = tables.revisions.get(&(is.id, is.revision)).map(|text| text.name.as_str());
             let wanted =
                 history.revisions.get(&is.revision).map(|plan| plan.as_ref().map_or("nothing", |p| &p.name));
-            if history.revision != is.revision || (has != wanted && !keeps) {
+            // Who asked for its end in the same turn has taken its revisions with it.
+            let is_over = has.is_none() && !tables.stacks.contains_key(&is.id);
+            if history.revision != is.revision || (has != wanted && !keeps && !is_over) {
                 return Some(format!(
                     "{} of stack {} leads to revision {} with {has:?}, and should to {} with {wanted:?}",
                     is.action.as_str(),

@@ -178,8 +178,9 @@ impl World {
             Work::Restore(key, undo) => {
                 let whom = format!("{} {}", self.machines[at].name, key.resource);
                 let fails = self.faults.strikes(self.now, Kind::RestoreFails, &whom);
-                if !fails {
-                    self.machines[at].host.restore(&undo);
+                match fails {
+                    true => self.machines[at].refused_at = self.now,
+                    false => self.machines[at].host.restore(&undo),
                 }
                 let result = if fails { Err("the switch is not running".into()) } else { Ok(()) };
                 self.tell_agent(at, Input::Restored { key, result });

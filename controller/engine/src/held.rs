@@ -17,6 +17,9 @@ use crate::request::{Answer, Refusal};
 use crate::resource::{Row, Slot, WorkState};
 use crate::restored::{HeldThing, Unlike};
 
+/// Why a resource is left as it is.
+pub(crate) const HELD: &str = "changed since the backup: it waits for 'muster restore'";
+
 /// What operators decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -47,14 +50,15 @@ impl Engine {
     ) -> BTreeSet<Slot> {
         let node = self.nodes[key].name.clone();
         self.restored.keep_left(&node, |thing| pages.contains_key(thing));
-        if !self.restored.holds_things(&node) {
-            return BTreeSet::new();
-        }
+        let holds_rows = self.restored.holds_things(&node);
         let (mut known, mut slots) = (BTreeSet::new(), BTreeSet::new());
         let mut things = BTreeMap::new();
         for slot in self.rows_on(key) {
             let physical = self.rows[slot].physical;
             known.insert(physical);
+            if !holds_rows {
+                continue;
+            }
             let generation = pages.get(&physical).map(|entry| entry.generation);
             if generation.is_some_and(|generation| !self.rise_above(generation)) {
                 continue;
@@ -74,8 +78,7 @@ impl Engine {
         self.restored.ledger_told(&node, things);
         for slot in &slots {
             if self.rows[*slot].work.is_some() {
-                let why = "changed since the backup: it waits for 'muster restore'";
-                self.attempt_failed(*slot, why, true);
+                self.attempt_failed(*slot, HELD, true);
             }
         }
         slots
@@ -92,6 +95,11 @@ impl Engine {
         let count = |unlike| new.iter().filter(|(_, it)| *it == unlike).count();
         let (unknown, newer, deleted) =
             (count(Unlike::Unknown), count(Unlike::Newer), count(Unlike::Deleted));
+        if !self.restored.is_on() {
+            return self.effect(Effect::Warn(format!(
+                "node {node} has {unknown} things that the store does not know; they stay as they are: muster restore list"
+            )));
+        }
         self.effect(Effect::Warn(format!(
             "the store is older than node {node}: {unknown} things that the store does not know, {newer} that were changed \
              and {deleted} that were deleted since the backup stay as they are: muster restore list"
@@ -159,6 +167,7 @@ impl Engine {
         };
         let things = self.restored.things().filter(|(_, thing, _)| is_of_it(thing));
         let things: Vec<_> = things.map(|(node, thing, held)| (node.clone(), thing, held)).collect();
+        self.restored.note_wish(stack);
         for (node, thing, held) in &things {
             self.decide_thing(Verdict::Adopt, node, *thing, *held);
         }
@@ -170,6 +179,11 @@ impl Engine {
     pub(crate) fn awaits_verdict(&self, slot: Slot) -> bool {
         let row = &self.rows[slot];
         row.node.is_some_and(|node| self.restored.thing(&self.nodes[node].name, row.physical).is_some())
+    }
+
+    /// And nobody has asked anything of its stack since: whatever was under way when the backup was made leaves it as it is.
+    pub(crate) fn is_held_for_verdict(&self, slot: Slot) -> bool {
+        self.restored.is_on() && !self.restored.is_wished(self.rows[slot].stack) && self.awaits_verdict(slot)
     }
 
     /// The next operation of its stack applies it, whatever that says of it; nothing else does.
@@ -205,6 +219,8 @@ impl Engine {
     pub(crate) fn holds(&mut self, slot: Slot, held: HeldThing) {
         let row = &mut self.rows[slot];
         let (resource, was) = (row.physical, std::mem::replace(&mut row.held, held.generation));
+        // Also where the job that made it is not known any more: it goes by a job.
+        row.applied |= held.generation.is_some();
         let Some(node) = row.node else { return };
         for generation in [was, held.generation].into_iter().flatten() {
             self.nodes[node].ledger ^= LedgerEntry { resource, generation }.digest();
@@ -219,7 +235,7 @@ impl Engine {
         ids: Option<Vec<String>>,
         node: Option<&NodeId>,
     ) -> Result<Answer, Refusal> {
-        if !self.restored.is_on() {
+        if !self.restored.is_on() && self.restored.count() == 0 {
             return Err(Refusal::Conflict("the site is not restored: nothing waits to be decided".into()));
         }
         let is_there = |on: &NodeId| node.is_none_or(|node| node == on);

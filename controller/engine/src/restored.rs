@@ -89,8 +89,8 @@ struct OnNode {
 
 impl OnNode {
     /// Something of it outlives the state.
-    fn has_left(&self) -> bool {
-        !self.left.is_empty() || !self.left_rules.is_empty()
+    fn is_kept(&self) -> bool {
+        !self.things.is_empty() || !self.left.is_empty() || !self.left_rules.is_empty()
     }
 }
 
@@ -100,12 +100,15 @@ pub struct RestoredRecord {
     /// Whether the site is restored; else the record says what is left.
     on: bool,
     nodes: BTreeMap<NodeId, OnNode>,
+    /// Stacks that operators have asked something of since: their wishes are newer than what nodes have of them.
+    #[serde(default)]
+    wished: BTreeSet<u64>,
 }
 
 impl RestoredRecord {
     /// Of a store that was made of a backup and that nobody has opened since.
     pub fn fresh() -> Self {
-        Self { on: true, nodes: BTreeMap::new() }
+        Self { on: true, ..Self::default() }
     }
 }
 
@@ -147,6 +150,15 @@ impl Restored {
         true
     }
 
+    /// An operator asks something of the stack while the site is restored.
+    pub fn note_wish(&mut self, stack: u64) {
+        self.is_dirty |= self.record.on && self.record.wished.insert(stack);
+    }
+
+    pub fn is_wished(&self, stack: u64) -> bool {
+        self.record.wished.contains(&stack)
+    }
+
     pub fn is_on(&self) -> bool {
         self.record.on
     }
@@ -174,6 +186,14 @@ impl Restored {
                 held.is_some_and(|held| held.generation == Some(stray.generation))
             });
             (on.things, on.has_more, self.is_dirty) = (things, has_more, true);
+        }
+        self.prune();
+    }
+
+    /// Where the site is not restored, a node of which nothing is kept needs no place.
+    fn prune(&mut self) {
+        if !self.record.on {
+            self.record.nodes.retain(|_, on| on.is_kept());
         }
     }
 
@@ -254,9 +274,9 @@ impl Restored {
     /// A thing that came to be known after the node's ledger. False: it is listed, left, or there is no room.
     pub fn add_stray(&mut self, node: &NodeId, entry: LedgerEntry) -> bool {
         let has_room = self.count() < LISTED_MAX;
-        let on = self.record.nodes.entry(node.clone()).or_default();
-        let is_new = !on.things.contains_key(&entry.resource) && !on.left.contains(&entry.resource);
+        let is_new = !self.is_stray(node, entry.resource);
         if is_new && has_room {
+            let on = self.record.nodes.entry(node.clone()).or_default();
             let held = HeldThing { unlike: Unlike::Unknown, generation: Some(entry.generation) };
             on.things.insert(entry.resource, held);
             self.is_dirty = true;
@@ -270,6 +290,7 @@ impl Restored {
         on.strays.remove(&thing);
         let dropped = on.things.remove(&thing);
         self.is_dirty |= dropped.is_some();
+        self.prune();
         dropped
     }
 
@@ -302,9 +323,7 @@ impl Restored {
         let before = on.left.len();
         on.left.retain(is_there);
         self.is_dirty |= on.left.len() != before;
-        if !self.record.on {
-            self.record.nodes.retain(|_, on| on.has_left());
-        }
+        self.prune();
     }
 
     pub fn is_left(&self, node: &NodeId, thing: ResourceId) -> bool {
@@ -353,7 +372,8 @@ impl Restored {
             for on in self.record.nodes.values_mut() {
                 on.freed.clear();
             }
-            self.record.nodes.retain(|_, on| on.has_left());
+            self.record.wished.clear();
+            self.prune();
         }
         ends
     }

@@ -176,10 +176,8 @@ impl Engine {
     fn hold_nothing(&mut self, key: NodeKey) {
         let name = self.nodes[key].name.clone();
         self.restored.keep_left(&name, |_| false);
-        if self.restored.is_on() {
-            self.restored.ledger_told(&name, BTreeMap::new());
-            self.end_restored();
-        }
+        self.restored.ledger_told(&name, BTreeMap::new());
+        self.end_restored();
     }
 
     /// Compares an agent's whole ledger with the rows: what the agent has lost is made again.

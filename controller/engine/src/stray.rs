@@ -1,4 +1,4 @@
-//! **Strays**: things in agents' ledgers that a restored store has no row of. An agent says what its strays are, and deletes
+//! **Strays**: things in agents' ledgers that the store has no row of: it was restored, or its server went back in time. An agent says what its strays are, and deletes
 //! one by its own ledger when an operator says so.
 //!
 //! ```text

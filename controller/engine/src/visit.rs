@@ -13,6 +13,7 @@ use crate::by_name::is_called;
 use crate::content::externalise;
 use crate::deployment::Deployed;
 use crate::engine::{Engine, Todo};
+use crate::held::HELD;
 use crate::node::NodeKey;
 use crate::record::{PackedSpec, Status};
 use crate::resource::{Role, Row, Slot, WorkState};
@@ -195,6 +196,9 @@ impl Engine {
             }
             Ok(Decision::Apply { node, action, spec, claims, content }) => {
                 if self.rows[slot].work.is_none() {
+                    if self.is_held_for_verdict(slot) {
+                        return self.fail_row(slot, HELD.to_owned());
+                    }
                     if !self.may_begin(slot, node, action, claims) {
                         return;
                     }
@@ -520,6 +524,9 @@ impl Engine {
     pub(crate) fn visit_cleanup(&mut self, slot: Slot) {
         if self.rows[slot].work.is_some() {
             return; // visited again when its outcome is known
+        }
+        if self.is_held_for_verdict(slot) {
+            return self.fail_row(slot, HELD.to_owned());
         }
         let row = &self.rows[slot];
         match row.node.filter(|_| row.applied) {

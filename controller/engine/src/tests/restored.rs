@@ -174,6 +174,76 @@ fn a_removed_stray_is_deleted_by_its_agents_ledger() {
     assert_eq!(bed.hosts[&node(0)].ledgers, 1);
 }
 
+/// Its server joined after the backup, or its own disk went back: no restore was seen.
+#[test]
+fn a_stray_is_listed_and_removed_where_the_site_is_not_restored() {
+    let mut bed = Bed::new(1);
+    bed.create(files("a: /a")).unwrap();
+    bed.idle();
+    let before = bed.tables.clone();
+    bed.update(files("a: /a\nb: /b")).unwrap();
+    bed.idle();
+    bed.tables = before;
+    bed.restart();
+    bed.connect(&node(0));
+    bed.idle();
+    assert!(!bed.engine.site_view().restored);
+    assert_eq!((states(&bed), held_by_node(&bed)), (vec![" unknown".to_owned()], 1));
+    assert!(bed.warnings.iter().any(|warning| warning.contains("muster restore list")));
+    bed.restart();
+    assert_eq!(states(&bed).len(), 1, "that is durable");
+    bed.connect(&node(0));
+    bed.idle();
+    let id = id_of(&bed, "/b");
+    decide(&mut bed, Verdict::Remove, id).unwrap();
+    assert_eq!((bed.disk(), states(&bed).len()), (vec!["/a hello".to_owned()], 0));
+    assert_eq!(bed.tables.restored, None, "nothing is kept of it");
+}
+
+/// The restored store has it as never sent, so a delete would have nothing to take away.
+#[test]
+fn what_was_adopted_goes_by_a_job_also_where_its_own_never_left() {
+    let mut bed = Bed::new(1);
+    bed.disconnect(&node(0));
+    bed.create(files("a: /a")).unwrap();
+    let backup = bed.tables.clone();
+    bed.connect(&node(0));
+    bed.idle();
+    set_back(&mut bed, backup);
+    assert_eq!(states(&bed), ["a newer"]);
+    decide(&mut bed, Verdict::Adopt, None).unwrap();
+    assert_eq!(bed.disk(), ["/a hello"]);
+    bed.delete().unwrap();
+    bed.idle();
+    assert_eq!((bed.ran.as_slice(), bed.disk().len()), (&["Delete a".to_owned()][..], 0));
+}
+
+/// It goes on where nodes have nothing newer, and stops at what they have.
+#[test]
+fn an_operation_of_before_the_backup_leaves_what_is_newer() {
+    for wished in [false, true] {
+        let mut bed = Bed::new(2);
+        let source = |x: u32| template(&format!("c: x={x} node=node-1\na: x={x} node=node-0 | c"));
+        bed.create(source(1)).unwrap();
+        bed.idle();
+        bed.update(source(2)).unwrap();
+        let backup = bed.tables.clone();
+        bed.idle();
+        bed.update(template("c: x=2 node=node-1\na: x=3 node=node-0 | c")).unwrap();
+        bed.idle();
+        set_back(&mut bed, backup);
+        assert_eq!(states(&bed), ["a newer"]);
+        if wished {
+            bed.update(source(2)).unwrap();
+        }
+        bed.connect(&node(1));
+        bed.idle();
+        assert_eq!(bed.ran.contains(&"Update a".to_owned()), wished, "{:?}", bed.ran);
+        let status = if wished { "UPDATE_COMPLETE" } else { "UPDATE_FAILED" };
+        assert_eq!((bed.status().as_str(), states(&bed).len()), (status, usize::from(!wished)));
+    }
+}
+
 /// Heartbeats say a digest of all that differs: of strays too, or the agent would look at everything with each of them.
 #[test]
 fn a_stray_that_drifts_is_heard_of_once() {

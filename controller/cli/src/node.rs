@@ -313,7 +313,7 @@ fn held(node: &Value) -> Option<String> {
     let held = node["held"].as_u64().filter(|held| *held > 0)?;
     let name = cell(&node["name"]);
     let wait = if held == 1 { "waits" } else { "wait" };
-    Some(format!("restored: {} on {name} {wait}: muster restore list --node {name}\n", count(held, "thing")))
+    Some(format!("undecided: {} on {name} {wait}: muster restore list --node {name}\n", count(held, "thing")))
 }
 
 /// For eyes: a node of which two agents run, with where they are; one whose disk is full, with which; a clock that is off.

@@ -92,7 +92,7 @@ pub async fn run(verb: RestoreVerb, client: &mut Client, format: Format) -> Resu
 
 fn still_waiting(answer: &Value) -> String {
     match (answer["restored"].as_bool(), answer["waiting"].as_u64().unwrap_or(0)) {
-        (Some(false), _) => "all is decided: the site is not restored any more\n".to_owned(),
+        (Some(false), 0) => "all is decided: the site is not restored any more\n".to_owned(),
         (_, 0) => "nothing waits; nodes that have not come since the restore are waited for\n".to_owned(),
         (_, waiting) => format!("{} left: muster restore list\n", count(waiting, "thing")),
     }

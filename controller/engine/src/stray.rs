@@ -105,6 +105,11 @@ impl Engine {
                 "{thing} on node {node} has the id of a resource elsewhere, so Muster cannot remove it: adopt it"
             ));
         }
+        if let Some(reason) = self.damaged.values().next() {
+            return refuse(format!(
+                "{thing} on node {node} may be a resource whose row is damaged, so Muster does not remove it: {reason}"
+            ));
+        }
         let Some(stray) = self.restored.stray(node, thing).cloned() else {
             return refuse(match self.tells_no_strays(node) {
                 true => format!(

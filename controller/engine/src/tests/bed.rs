@@ -30,6 +30,8 @@ pub struct Tables {
     pub flows: crate::flow::record::FlowSnapshot,
     pub intents: crate::intent::record::IntentSnapshot,
     pub restored: Option<crate::restored::RestoredRecord>,
+    /// Stacks of which a row cannot be read, with the reason.
+    pub damaged: BTreeMap<u64, String>,
     pub events: Vec<String>,
     /// Of all events.
     pub reasons: Vec<String>,
@@ -113,7 +115,7 @@ impl Tables {
             Some((record.id, parse(text.clone()).policies))
         };
         Snapshot {
-            damaged: Default::default(),
+            damaged: self.damaged.clone(),
             policies: self.stacks.values().filter_map(policies).collect(),
             stacks: self.stacks.values().map(|record| (record.clone(), source(record))).collect(),
             resources: self.resources.values().cloned().collect(),

@@ -244,6 +244,26 @@ fn an_operation_of_before_the_backup_leaves_what_is_newer() {
     }
 }
 
+/// Its row cannot be read: it is no stray, and the controller cannot tell it from one.
+#[test]
+fn nothing_is_removed_while_a_row_is_damaged() {
+    let mut bed = Bed::new(1);
+    bed.create(files("a: /a\nb: /b")).unwrap();
+    bed.idle();
+    bed.disconnect(&node(0));
+    let (id, stack) =
+        bed.tables.resources.values().find(|row| &*row.name == "b").map(|row| (row.id, row.stack)).unwrap();
+    bed.tables.resources.remove(&id);
+    bed.tables.damaged.insert(stack, "the row of b is damaged".into());
+    bed.restart();
+    bed.connect(&node(0));
+    bed.idle();
+    let listed = id_of(&bed, "/b");
+    let refused = decide(&mut bed, Verdict::Remove, listed).unwrap_err().to_string();
+    assert!(refused.contains("the row of b is damaged"), "{refused}");
+    assert_eq!(bed.disk().len(), 2);
+}
+
 /// Heartbeats say a digest of all that differs: of strays too, or the agent would look at everything with each of them.
 #[test]
 fn a_stray_that_drifts_is_heard_of_once() {

@@ -278,7 +278,7 @@ impl Shared {
                     self.rollouts.fresh.push(row.id);
                 }
                 let old = tables.rows.insert(row.id, (*row).clone());
-                if row.dropped.is_some() && old.as_ref().is_some_and(|old| old.dropped.is_none()) {
+                if row.dropped.is_some() && old.as_ref().is_none_or(|old| old.dropped.is_none()) {
                     self.dropped.insert(row.id);
                 }
                 let stack = tables.stacks.get(&row.stack);

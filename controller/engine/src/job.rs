@@ -418,7 +418,8 @@ impl Engine {
         let is_unready = |needed: &Row| !needed.ready && needed.role != Role::Cleanup;
         let needs_one = || row.requires.iter().filter_map(|slot| self.rows.get(*slot)).any(is_unready);
         let acts = matches!(row.action, Some(Action::Create | Action::Update));
-        !row.is_going() && (row.blocked > 0 || acts && needs_one())
+        let is_counted = self.stacks.get(&row.stack).is_some_and(|it| it.status == Status::InProgress);
+        !row.is_going() && (row.blocked > 0 || !is_counted && acts && needs_one())
     }
 
     /// A backoff is over, or an agent has not answered in time.

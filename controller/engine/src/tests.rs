@@ -46,5 +46,6 @@ mod services;
 mod signals;
 mod silence;
 mod stacks;
+mod strays;
 mod trees;
 mod tripleo;

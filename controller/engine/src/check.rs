@@ -276,7 +276,7 @@ impl Engine {
         row.generation = generation;
         (row.attempt, row.retry_count) = (0, 0);
         row.action = previous.as_ref().and_then(|previous| previous.action).or(Some(Action::Update));
-        // What its agent has told of itself while the question was not out yet.
+        // Its agent may have told of drift while the check was not sent yet.
         let told = previous.as_ref().filter(|previous| previous.observed != row.observed);
         let told = told.map(|previous| (previous.observed, previous.reason.clone()));
         (row.status, row.reason) = match (row.observed, &told) {

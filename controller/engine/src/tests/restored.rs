@@ -133,7 +133,7 @@ fn what_was_adopted_goes_by_a_job_also_where_its_own_never_left() {
     assert_eq!((bed.ran.as_slice(), bed.disk().len()), (&["Delete a".to_owned()][..], 0));
 }
 
-/// It goes on where nodes have nothing newer, and stops at what they have.
+/// The operation goes on where nodes have nothing newer, and stops where they have.
 #[test]
 fn an_operation_of_before_the_backup_leaves_what_is_newer() {
     for wished in [false, true] {

@@ -66,7 +66,7 @@ fn a_removed_stray_is_deleted_by_its_agents_ledger() {
     assert_eq!(bed.hosts[&node(0)].ledgers, 1);
 }
 
-/// Its server joined after the backup, or its own disk went back: no restore was seen.
+/// A server joins after the backup, or its disk goes back: the controller sees no restore.
 #[test]
 fn a_stray_is_listed_and_removed_where_the_site_is_not_restored() {
     let mut bed = Bed::new(1);
@@ -92,7 +92,7 @@ fn a_stray_is_listed_and_removed_where_the_site_is_not_restored() {
     assert_eq!(bed.tables.restored, None, "nothing is kept of it");
 }
 
-/// Its row cannot be read: it is no stray, and the controller cannot tell it from one.
+/// A resource whose row cannot be read is no stray, but the controller cannot tell it from one.
 #[test]
 fn nothing_is_removed_while_a_row_is_damaged() {
     let mut bed = Bed::new(1);

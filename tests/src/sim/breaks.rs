@@ -109,6 +109,7 @@ impl World {
             }
         }
         self.clone_goes();
+        self.twin_goes();
         self.everybody_leaves_maintenance();
         self.switches_heal();
         self.cables_heal();

@@ -74,6 +74,11 @@ impl Controller {
             woken: (MonoTime::default(), 0),
         }
     }
+
+    /// When it started.
+    pub fn started(&self) -> MonoTime {
+        self.started
+    }
 }
 
 impl World {
@@ -117,10 +122,14 @@ impl World {
 
     /// It ends wherever it is; what it had not written is lost.
     pub fn controller_ends(&mut self) {
-        if self.controller.turns.take().is_none() {
-            return;
+        if self.controller_is_left_alone().is_some() {
+            self.note(|_| "controller ends".to_owned());
         }
-        self.note(|_| "controller ends".to_owned());
+    }
+
+    /// All connections to it end, and another start takes its place: it is the process that nobody reaches any more.
+    pub fn controller_is_left_alone(&mut self) -> Option<Turns<SimStore, SimOutbox>> {
+        let turns = self.controller.turns.take()?;
         self.controller.inbox.clear();
         self.controller.crowd.clear();
         self.reference.forgets_what_is_asked();
@@ -141,6 +150,19 @@ impl World {
         }
         let back = self.dice.controller.millis(100, 15_000);
         self.later(back, Event::ControllerStarts);
+        Some(turns)
+    }
+
+    /// It is reached again, after another one that was in its place: the process is the one of before.
+    pub fn controller_is_back(&mut self, turns: Turns<SimStore, SimOutbox>, started: MonoTime) {
+        self.controller.run += 1;
+        self.controller.turns = Some(turns);
+        self.controller.started = started;
+        self.controller.busy_until = self.now;
+        self.controller.turn_due = false;
+        self.bus.registered.clear();
+        self.controller_wakes_now();
+        self.controller_turn();
     }
 
     /// For its next turn.

@@ -53,6 +53,8 @@ pub enum Kind {
     StoreMistake,
     /// The controller begins again with an earlier copy of its disk.
     StoreRestored,
+    /// A copy of the controller's disk runs elsewhere, and agents reach it instead.
+    ControllerTwice,
     /// A statement of a commit fails, in the real database beside the tables.
     StatementFails,
     /// A commit takes seconds.
@@ -133,7 +135,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 54] = [
+    pub const ALL: [Self; 55] = [
         Self::MessageDelayed,
         Self::MessageTwice,
         Self::ConnectionBreaks,
@@ -150,6 +152,7 @@ impl Kind {
         Self::StoreBusy,
         Self::StoreMistake,
         Self::StoreRestored,
+        Self::ControllerTwice,
         Self::AgentReverted,
         Self::AgentCloned,
         Self::StatementFails,
@@ -192,7 +195,7 @@ impl Kind {
 
     /// A disk is as it was at an earlier time.
     pub fn goes_back(self) -> bool {
-        matches!(self, Self::StoreRestored | Self::AgentReverted | Self::AgentCloned)
+        matches!(self, Self::StoreRestored | Self::ControllerTwice | Self::AgentReverted | Self::AgentCloned)
     }
 
     /// For reports.
@@ -240,6 +243,7 @@ impl Kind {
             | Kind::StoreBusy
             | Kind::StoreMistake
             | Kind::StoreRestored
+            | Kind::ControllerTwice
             | Kind::AgentReverted
             | Kind::AgentCloned
             | Kind::AgentCrash

@@ -14,6 +14,7 @@
 
 mod held;
 mod servers;
+mod twin;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -38,6 +39,7 @@ use super::world::{Event, World};
 use super::{Options, Parts};
 use held::Held;
 use servers::Servers;
+use twin::Twin;
 
 /// One run in so many has disks that go back.
 const EACH: u64 = 8;
@@ -50,6 +52,7 @@ pub struct History {
     copy: Option<Box<Copy>>,
     held: Held,
     servers: Servers,
+    twin: Twin,
 }
 
 /// What happens next.
@@ -67,6 +70,14 @@ pub enum Step {
     Clones,
     /// One of the two goes.
     CloneGoes,
+    /// The controller's disk is copied for a second one.
+    TwinImages,
+    /// The second controller starts, and agents reach it instead of the first.
+    TwinBegins,
+    /// It is switched off, and agents reach the first again.
+    TwinGoes,
+    /// The first one is started again.
+    FirstStartsAgain,
 }
 
 /// The controller's disk, and all that is known of what it should hold.
@@ -93,7 +104,8 @@ impl History {
         if is_on {
             options.parts = Parts { history: true, ..Parts::NONE };
         }
-        Self { is_on, dice, copy: None, held: Held::default(), servers: Servers::default() }
+        let (held, servers, twin) = (Held::default(), Servers::default(), Twin::of(options.seed));
+        Self { is_on, dice, copy: None, held, servers, twin }
     }
 }
 
@@ -103,6 +115,7 @@ impl World {
         if self.history.is_on {
             self.plans_the_next();
             self.plans_servers();
+            self.plans_the_twin();
             self.later(Duration::from_secs(20), Event::Restorer);
         }
     }
@@ -118,13 +131,18 @@ impl World {
     pub fn goes_back(&mut self, step: Step) {
         match step {
             Step::CloneGoes => self.clone_goes(),
+            Step::TwinGoes => self.twin_goes(),
+            Step::FirstStartsAgain => self.controller_ends(),
             _ if !self.faults.on => {}
+            Step::TwinImages => self.images_for_the_twin(),
+            Step::TwinBegins => self.twin_begins(),
             Step::Images => self.takes_an_image(),
             Step::Reverts => self.reverts_a_server(),
             Step::Clones => self.clones_a_server(),
             Step::Copies => self.history.copy = Some(Box::new(self.copy())),
             Step::Restores => {
                 if let Some(copy) = self.history.copy.take()
+                    && !self.history.twin.runs()
                     && self.faults.happens(self.now, Kind::StoreRestored, "controller")
                 {
                     self.restores(*copy);
@@ -157,6 +175,12 @@ impl World {
         let mark = if is_marked { "marked" } else { "without a mark" };
         self.note(|_| format!("FAULT {} {mark}, {minutes} min old", Kind::StoreRestored.name()));
         self.controller_ends();
+        self.takes_up(copy, is_marked);
+    }
+
+    /// The controller that goes on has this disk.
+    fn takes_up(&mut self, copy: Copy, is_marked: bool) {
+        let mark = if is_marked { "marked" } else { "without a mark" };
         self.reference.goes_back(copy.reference);
         self.retained = copy.retained;
         {

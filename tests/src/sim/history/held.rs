@@ -76,6 +76,14 @@ impl Held {
         self.greeted.clear();
     }
 
+    /// Jobs left another controller than the one whose disk goes on: whatever is not among these.
+    pub fn is_of_another(&mut self, shared: &Shared, sent: &BTreeSet<(ResourceId, Generation)>) {
+        let turn = self.turn + 1;
+        for job in shared.sent.difference(sent) {
+            self.lost.entry(*job).or_insert(turn);
+        }
+    }
+
     /// An operator has decided about it.
     pub fn decided(&mut self, thing: ResourceId) {
         self.decided.insert(thing, self.turn);

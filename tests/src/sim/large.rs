@@ -40,7 +40,7 @@ impl Options {
 
 /// Before a turn.
 pub struct Turn {
-    run: u64,
+    loads: u64,
     changes: u64,
     told: usize,
 }
@@ -51,11 +51,13 @@ impl World {
         !self.options.is_large() || self.trace.steps.is_multiple_of(LOOKS_IN)
     }
 
-    /// What is taken in a turn is counted from here.
+    /// What is taken in a turn is counted from here. The first turn of a start is about all that was loaded.
     pub fn turn_begins(&self, told: usize, timer_is_due: bool) -> Option<Turn> {
-        let turns = self.controller.turns.as_ref().filter(|_| self.options.is_large() && !timer_is_due)?;
+        let is_about_all = timer_is_due || self.controller.started() == self.now;
+        let turns = self.controller.turns.as_ref().filter(|_| self.options.is_large() && !is_about_all)?;
         turns.engine().take_visits();
-        Some(Turn { run: self.controller.run, changes: self.shared.borrow().changes, told })
+        let shared = self.shared.borrow();
+        Some(Turn { loads: shared.loads, changes: shared.changes, told })
     }
 
     /// Its end: what became durable and what leaves is there.
@@ -63,9 +65,9 @@ impl World {
         let Some(turns) = self.controller.turns.as_ref() else { return };
         let visits = turns.engine().take_visits();
         let shared = self.shared.borrow();
-        // A controller that ended and one that built its engine anew have looked at all there is, and so does an operation.
+        // An engine that was built anew has looked at all there is, and so does an operation.
         let is_about_all = |noted: &Noted| matches!(noted, Noted::Stack { .. } | Noted::StackGone(_));
-        if self.controller.run != turn.run
+        if shared.loads != turn.loads
             || turns.read_only().is_some()
             || shared.noted.iter().any(is_about_all)
         {

@@ -148,6 +148,8 @@ pub struct Shared {
     pub noted: Vec<Noted>,
     /// Changes committed so far.
     pub changes: u64,
+    /// How often all of it was read.
+    pub loads: u64,
     /// The first thing that must not be.
     pub violation: Option<String>,
     /// How often what happened.
@@ -643,6 +645,7 @@ impl Store for SimStore {
         {
             // What was about to leave when the controller ended may be out for all that anybody knows.
             let shared = &mut *self.0.borrow_mut();
+            shared.loads += 1;
             let out = shared.tables.rows.values().filter(|row| row.progress.in_flight);
             for row in out {
                 let ProgressRecord { generation, attempt, .. } = row.progress;
@@ -705,6 +708,7 @@ impl Store for SimStore {
             }
         })?;
         let shared = &mut *self.0.borrow_mut();
+            shared.loads += 1;
         let differs = shared.beside.as_mut().and_then(|beside| beside.differs(&snapshot));
         differs.into_iter().for_each(|differs| shared.violate(differs));
         Ok(snapshot)

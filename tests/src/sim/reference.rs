@@ -233,7 +233,7 @@ impl Reference {
             let was_checked = history.is_checked;
             let last = asked.pop();
             // In the turn in which it ended, somebody asked for its end.
-            if matches!(last, Some(Asked::Delete)) && asked.is_empty() {
+            if matches!(last, Some(Asked::Delete)) && asked.iter().all(|it| matches!(it, Asked::Delete)) {
                 if was_complete {
                     history.was_complete();
                 }

@@ -110,13 +110,15 @@ impl Stand {
         Self { number, of, proven: false, paths, links, points, label, missing, bandwidth }
     }
 
-    /// What was compiled is no more than what it stands on.
-    pub fn is_of(&self, compiled: &Compiled, intent: &KeptIntent) -> bool {
+    /// What was compiled is no more than what it stands on, and holds. What is kept names one intent alone, the newest: after
+    /// a start, what the intent stands on may have been compiled from an older one, which asked for less.
+    pub fn is_of(&self, compiled: &Compiled, intent: &KeptIntent, bandwidth: Option<u64>) -> bool {
         *self.paths == *compiled.paths
             && *self.links == *compiled.links
             && *self.points == *compiled.points
             && self.label == compiled.label
             && *self.missing == *compiled.missing
+            && self.bandwidth == bandwidth
             && self.of == *intent
     }
 

@@ -185,7 +185,7 @@ impl Manager {
                 (now, proven.map(|stand| Before { stand, entries }))
             }
         };
-        if held.stand.as_ref().is_none_or(|stand| !stand.is_of(&compiled, &held.intent)) {
+        if held.stand.as_ref().is_none_or(|stand| !stand.is_of(&compiled, &held.intent, bandwidth)) {
             held.shares += 1;
             let (key, number) = (held.key.clone(), held.shares);
             let share = Share { key, number };

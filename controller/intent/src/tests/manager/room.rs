@@ -36,6 +36,36 @@ fn bandwidth_is_held_once_and_what_one_gives_back_another_takes() {
     assert!(site.manager.ledger().is_empty());
 }
 
+/// Its way was down when more was asked for, and a bridge is yet to let go of the rules: what it holds is what it held.
+#[test]
+fn bandwidth_that_was_asked_for_before_a_start_is_held() {
+    for restarts in [false, true] {
+        let mut site = Site::new("a-b");
+        for (from, to) in [("a", "b"), ("b", "a")] {
+            let (from, to) = (at(&format!("{from}:{to}")), at(&format!("{to}:{from}")));
+            let traits = LinkTraits { bandwidth: Some(100), ..LinkTraits::default() };
+            site.manager.declare(&from, &to, traits).expect("a link");
+        }
+        let wants = |bandwidth| from_to("a:h1", "b:h1", Constraints { bandwidth, ..Constraints::default() });
+        site.submit("one", wants(None)).expect("taken");
+        site.settle();
+        site.silent = [at("a:h1").device, at("b:h1").device].into();
+        site.cable("a", "b", false);
+        site.submit("one", wants(Some(60))).expect("taken");
+        site.settle();
+        assert_eq!(site.state("one"), Some(State::Withdrawing));
+        if restarts {
+            site.restart();
+        }
+        site.cable("a", "b", true);
+        site.silent.clear();
+        site.wait(Duration::from_secs(10));
+        assert_eq!(site.state("one"), Some(State::Installed), "{restarts}");
+        let hop = link(site.manager.topology(), "a", "b");
+        assert_eq!(site.manager.ledger().taken(hop), 60, "{restarts}");
+    }
+}
+
 #[test]
 fn what_was_held_on_a_way_that_is_left_is_given_back_also_where_a_bridge_is_away() {
     let mut site = Site::new("a-b b-z a-c=2 c-z=2");

@@ -127,7 +127,10 @@ impl Agent {
         self.write(resource, After::Accepted(key));
     }
 
-    /// A further attempt of a job that has not begun takes that one's place: whoever came between stays behind it.
+    /// A further attempt of a job that has not begun takes that one's place: whoever came between stays behind it. Where the
+    /// earlier attempt has begun, its place is used up: should that attempt fail, the further one waits in the place in which
+    /// it came, as it does when it comes a moment after the failure. A job that never ends in time holds its lane up for one
+    /// deadline at a turn, and those that came meanwhile are not behind all of its tries.
     fn place(&self, job: &Job, follows: bool) -> Option<Order> {
         let entry = self.ledger.get(job.resource)?;
         let earlier = if follows { &entry.next } else { &entry.current };

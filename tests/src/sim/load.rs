@@ -11,7 +11,7 @@ use muster_agent_core::Entry;
 use muster_engine::Limits;
 use muster_engine::record::{PackedSpec, ResourceRecord, Status};
 use muster_shared::model::{Content, ContentDigest, Job, Outcome, ReportKey, Spec};
-use muster_shared::{Attempt, Generation, MonoTime, ResourceId};
+use muster_shared::{Generation, MonoTime, ResourceId};
 
 use super::Options;
 use super::dice::Dice;
@@ -104,7 +104,8 @@ impl Load {
 /// When jobs came to a server, and which of them have had their turn since its agent began.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
-    came: BTreeMap<(ResourceId, Generation), Place>,
+    /// An attempt that runs, and a further one that came meanwhile, have a place each.
+    came: BTreeMap<ReportKey, Place>,
     /// Of these nobody knows when they came: a disk has refused that they ended, and the next agent finds them there.
     unplaced: BTreeSet<(ResourceId, Generation)>,
     next: u64,
@@ -115,29 +116,28 @@ pub struct Places {
     fetched: BTreeMap<ContentDigest, MonoTime>,
 }
 
-/// A further attempt has the same.
+/// A further attempt has the same, unless the one before has begun: that one's place is used up.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     number: u64,
     since: MonoTime,
-    attempt: Attempt,
     recorded: MonoTime,
 }
 
 impl Places {
     /// Its agent knows it no more.
     pub fn forgets(&mut self, resource: ResourceId) {
-        self.came.retain(|(of, _), _| *of != resource);
+        self.came.retain(|key, _| key.resource != resource);
         self.unplaced.retain(|(of, _)| *of != resource);
     }
 
     /// Another agent begins, with these entries: what the disk has lost comes again, and later.
     pub fn begins<'a>(&mut self, entries: impl Iterator<Item = &'a Entry>) {
         let jobs = entries.flat_map(|entry| [&entry.current, &entry.next].into_iter().flatten());
-        let known: BTreeMap<_, _> =
-            jobs.map(|it| ((it.job.resource, it.job.generation), it.job.attempt)).collect();
-        self.came.retain(|job, place| known.get(job) == Some(&place.attempt));
-        self.unplaced = known.into_keys().filter(|job| !self.came.contains_key(job)).collect();
+        let known: BTreeSet<ReportKey> = jobs.map(|it| it.job.key()).collect();
+        self.came.retain(|key, _| known.contains(key));
+        let lost = known.iter().filter(|key| !self.came.contains_key(*key));
+        self.unplaced = lost.map(|key| (key.resource, key.generation)).collect();
         self.begun.clear();
     }
 }
@@ -186,27 +186,24 @@ impl World {
         let jobs: Vec<_> =
             [&entry.current, &entry.next].into_iter().flatten().map(|it| it.job.key()).collect();
         let stays = |generation: &Generation| jobs.iter().any(|key| key.generation == *generation);
-        places.came.retain(|(of, generation), _| *of != entry.resource || stays(generation));
         places.unplaced.retain(|(of, generation)| *of != entry.resource || stays(generation));
         let mut again = false;
-        for key in jobs {
-            if places.unplaced.contains(&(key.resource, key.generation)) {
+        for key in &jobs {
+            if places.came.contains_key(key) || places.unplaced.contains(&(key.resource, key.generation)) {
                 continue;
             }
-            let number = places.next;
-            let place = places.came.entry((key.resource, key.generation)).or_insert(Place {
-                number,
-                since: now,
-                attempt: key.attempt,
-                recorded: now,
+            let before = places.came.iter().find(|(before, _)| {
+                (before.resource, before.generation) == (key.resource, key.generation)
+                    && !jobs.contains(before)
+                    && !places.begun.contains(before)
             });
+            again |= before.is_some();
+            let new = Place { number: places.next, since: now, recorded: now };
+            let place = before.map_or(new, |(_, place)| Place { recorded: now, ..*place });
+            places.came.insert(*key, place);
             places.next += 1;
-            if place.attempt < key.attempt {
-                let before = ReportKey { attempt: place.attempt, ..key };
-                again |= !places.begun.contains(&before);
-                (place.attempt, place.recorded) = (key.attempt, now);
-            }
         }
+        places.came.retain(|key, _| key.resource != entry.resource || jobs.contains(key));
         if let Some(last) = &entry.last {
             places.ended.entry(last.key).or_insert(now);
             places.ended.retain(|_, at| now.since(*at) < 2 * KEPT_FOR);
@@ -224,9 +221,7 @@ impl World {
             return;
         }
         let machine = &self.machines[at];
-        let (Some(process), Some(own)) =
-            (&machine.process, machine.places.came.get(&(key.resource, key.generation)))
-        else {
+        let (Some(process), Some(own)) = (&machine.process, machine.places.came.get(&key)) else {
             return;
         };
         let mut waited = Vec::new();
@@ -243,7 +238,7 @@ impl World {
                 !machine.places.begun.contains(&job.key()) && !process.half_done.contains(&job.key())
             })
             .filter_map(|job| {
-                let place = machine.places.came.get(&(job.resource, job.generation))?;
+                let place = machine.places.came.get(&job.key())?;
                 (place.recorded + RECORDED_WITHIN < now).then_some((job, *place))
             })
             .collect();

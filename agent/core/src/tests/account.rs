@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use muster_shared::model::{Action, Content, ContentDigest, Down, Job, JobState, Outcome, Stage, Up};
 
-use super::bed::{Bed, TIMEOUT, again, create, dummy, file, id, job};
+use super::bed::{Bed, TIMEOUT, again, create, dummy, failed, file, id, job};
 use crate::{ContentStep, Input};
 
 /// What was told of all jobs since the last call.
@@ -77,6 +77,27 @@ fn a_further_attempt_keeps_its_place() {
     bed.job(&again(&long(2), 1));
     bed.ran(1, Ok(()));
     assert_eq!(bed.runs[0].0.key(), again(&long(2), 1).key(), "not behind the third");
+    // Its turn was used by the attempt before: also if that still runs, it waits behind those that came before it.
+    for runs_still in [true, false] {
+        let mut bed = Bed::online();
+        for n in 1..=2 {
+            bed.job(&long(n));
+        }
+        if runs_still {
+            bed.job(&again(&long(1), 1));
+        }
+        bed.ran(1, Err(failed("timed out after 60 s")));
+        if !runs_still {
+            bed.job(&again(&long(1), 1));
+        }
+        bed.job(&long(3));
+        let mut order = Vec::new();
+        while let Some((job, ..)) = bed.runs.first().cloned() {
+            order.push(job.resource);
+            bed.ran(job.resource.0.as_u128(), Ok(()));
+        }
+        assert_eq!(order, [id(2), id(1), id(3)], "{runs_still}");
+    }
     // A newer state of it comes later, and waits its turn.
     let mut bed = Bed::online();
     for n in 1..=3 {

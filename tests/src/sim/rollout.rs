@@ -147,7 +147,7 @@ impl Wave {
 }
 
 impl Rollouts {
-    /// A commit is over.
+    /// A commit is over, of what was decided `now`: it may have waited for the database since.
     pub fn committed(
         &mut self,
         tables: &Tables,
@@ -253,8 +253,8 @@ impl Begun {
         match (row, self.ended) {
             (None, _) => self.left = true,
             (Some(row), None) if failed(row) => self.ended = Some((End::Failed, now)),
-            // As it was before a job that was taken back: there is another one.
-            (Some(row), Some((End::Failed, _))) if !failed(row) => {
+            // As it was before a job that was taken back: there is another one. Without a job it waits for its turn anew.
+            (Some(row), Some((End::Failed, _))) if !failed(row) && (row.in_flight || row.observed_ready) => {
                 self.ended = row.observed_ready.then_some((End::Ready, now));
             }
             (Some(row), None) if row.observed_ready => self.ended = Some((End::Ready, now)),

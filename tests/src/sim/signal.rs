@@ -29,7 +29,7 @@ pub struct Signals {
     /// Since when somebody waits, for what.
     since: BTreeMap<ResourceId, (PackedSpec, MonoTime)>,
     /// A turn waits since then for the database, which is busy: what it decided began there.
-    held_since: Option<MonoTime>,
+    pub held_since: Option<MonoTime>,
     /// Rows that changed in this commit.
     changed: BTreeSet<u64>,
     /// As they were before.

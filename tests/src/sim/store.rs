@@ -618,7 +618,8 @@ impl Store for SimStore {
         }
         let it = &mut *shared;
         it.fleet.committed(&it.tables);
-        it.rollouts.committed(&it.tables, &it.began, it.now);
+        let decided = it.signals.held_since.unwrap_or(it.now);
+        it.rollouts.committed(&it.tables, &it.began, decided);
         rollout::begin(it);
         shared.plan_is_right(&held);
         shared.keeps_to_its_bounds();

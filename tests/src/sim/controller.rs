@@ -13,6 +13,7 @@ use super::beside::Beside;
 use super::bus::told;
 use super::crowd::Asking;
 use super::fault::Kind;
+use super::invariant::SoFar;
 use super::large::Turn;
 use super::reference::Asked;
 use super::store::{Leaving, SimOutbox, SimStore};
@@ -336,7 +337,7 @@ impl World {
     fn what_left(&mut self) {
         let (leaving, suspects) = {
             let mut shared = self.shared.borrow_mut();
-            shared.dropped.clear();
+            shared.turn = SoFar::default();
             (std::mem::take(&mut shared.leaving), std::mem::take(&mut shared.suspects))
         };
         let blown = self.shared.borrow().blown;

@@ -30,6 +30,7 @@ use super::drift::Sent;
 use super::fault::{Kind, Level};
 use super::fleet::Fleet;
 use super::flow::Model;
+use super::invariant::SoFar;
 use super::network::Wishes;
 use super::reference::Past;
 use super::rollout::Rollouts;
@@ -203,7 +204,7 @@ impl World {
             shared.began.retain(|(_, generation), _| generation.epoch.0 <= epoch);
             shared.suspects.clear();
             shared.noted.clear();
-            shared.dropped.clear();
+            shared.turn = SoFar::default();
         }
         for at in 0..self.machines.len() {
             self.table_may_be_another(at);

@@ -4,13 +4,57 @@
 use std::collections::BTreeSet;
 
 use muster_engine::Hook;
-use muster_engine::record::{Change, ResourceRecord, StackAction, Status};
+use muster_engine::record::{Change, EventRecord, ResourceRecord, StackAction, Status};
 use muster_shared::NodeId;
 use muster_shared::model::{Action, Claim, Down, Job, ReportKey};
 
 use super::fleet;
 use super::plan::{HIDDEN, split};
 use super::store::{Leaving, Shared, Suspect, Tables, brief};
+
+/// What has happened in the present turn of the controller, before the tables became what they are.
+#[derive(Default)]
+pub struct SoFar {
+    /// Rows that went out of use: a job of theirs may have left before that, and is taken back in its turn.
+    dropped: BTreeSet<u64>,
+    /// Stacks that were laid out again under way.
+    laid_out: BTreeSet<u64>,
+    /// Rows that were ready before that, and those that came.
+    were_ready: BTreeSet<u64>,
+}
+
+impl SoFar {
+    /// A row is another than it was.
+    pub fn row_went(&mut self, was: Option<&ResourceRecord>, is: &ResourceRecord) {
+        if is.dropped.is_some() && was.is_none_or(|was| was.dropped.is_none()) {
+            self.dropped.insert(is.id);
+        }
+        if was.is_none_or(|was| was.progress.observed_ready) {
+            self.were_ready.insert(is.id);
+        }
+    }
+
+    /// Operators are told of something.
+    pub fn tells(&mut self, event: &EventRecord, tables: &Tables) {
+        match &event.resource {
+            Some((_, physical)) if event.status == Status::Complete.as_str() => {
+                self.were_ready.extend(tables.physical.get(physical));
+            }
+            None if ["the nodes that its selectors mean have changed:", "expanded:"]
+                .iter()
+                .any(|what| event.reason.starts_with(what)) =>
+            {
+                self.laid_out.insert(event.stack);
+            }
+            _ => {}
+        }
+    }
+
+    /// A job went out for what this row was ready for, and then the stack was laid out again: it goes on.
+    fn was_ready(&self, row: &ResourceRecord) -> bool {
+        self.laid_out.contains(&row.stack) && self.were_ready.contains(&row.id)
+    }
+}
 
 /// A hidden value where operators read.
 pub fn leak(change: &Change) -> Option<String> {
@@ -204,7 +248,7 @@ fn too_early(shared: &Shared, row: &ResourceRecord) -> Option<String> {
     if row.progress.observed_ready {
         return None; // made again, for its agent had lost it
     }
-    if shared.dropped.contains(&row.id) {
+    if shared.turn.dropped.contains(&row.id) {
         return None;
     }
     if row.dropped.is_some() {
@@ -225,7 +269,8 @@ fn too_early(shared: &Shared, row: &ResourceRecord) -> Option<String> {
         };
         // A group, a nested stack and what is there for each node are ready when all that is in them is. Where there is
         // none on a node, nobody waits for it there.
-        let mut rows = tables.rows.values().filter(is_it).map(|other| other.progress.observed_ready);
+        let is_ready = |other: &ResourceRecord| other.progress.observed_ready || shared.turn.was_ready(other);
+        let mut rows = tables.rows.values().filter(is_it).map(is_ready);
         rows.next().unwrap_or(split(need).1.is_some()) && rows.all(|ready| ready)
     };
     let missing = needs.iter().find(|need| !ready(need))?;

@@ -33,7 +33,7 @@ use super::count::Counts;
 use super::drift::Sent;
 use super::fleet::Fleet;
 use super::flow::Model;
-use super::invariant;
+use super::invariant::{self, SoFar};
 use super::network::{Wishes, counted, state_is_right};
 use super::plan::Plan;
 use super::rollout::{self, Rollouts};
@@ -164,8 +164,8 @@ pub struct Shared {
     pub tried: BTreeSet<ReportKey>,
     /// Jobs that must not be out unless they are taken back in the same turn.
     pub suspects: Vec<Suspect>,
-    /// Rows that went out of use in this turn: a job of theirs may have left before that, and is taken back in its turn.
-    pub dropped: BTreeSet<u64>,
+    /// What has happened in this turn.
+    pub turn: SoFar,
     /// The traversal in which each job that may be out began.
     pub began: BTreeMap<(ResourceId, Generation), u64>,
     /// What operators asked of flow tables.
@@ -280,9 +280,7 @@ impl Shared {
                     self.rollouts.fresh.push(row.id);
                 }
                 let old = tables.rows.insert(row.id, (*row).clone());
-                if row.dropped.is_some() && old.as_ref().is_none_or(|old| old.dropped.is_none()) {
-                    self.dropped.insert(row.id);
-                }
+                self.turn.row_went(old.as_ref(), &row);
                 let stack = tables.stacks.get(&row.stack);
                 let counted = self.fleet.row_went(old.as_ref(), &row, stack, self.now);
                 counted.into_iter().for_each(|what| self.counts.add(what));
@@ -301,9 +299,12 @@ impl Shared {
                 tables.disclaim(progress.id, claims);
                 let Some(row) = tables.rows.get_mut(&progress.id) else { return };
                 let was = Some(row_state(row));
-                let old = std::mem::replace(&mut row.progress, *progress);
+                let before = row.clone();
+                row.progress = *progress;
                 let is = row_state(row);
                 let row = row.clone();
+                self.turn.row_went(Some(&before), &row);
+                let old = before.progress;
                 tables.claim(&row, claims);
                 if begins(&mut self.began, tables, &row) {
                     self.rollouts.fresh.push(row.id);
@@ -339,6 +340,7 @@ impl Shared {
             Change::ContentRemoved(digest) => drop(tables.contents.remove(&digest)),
             Change::Event(event) => {
                 tables.last_event.insert(event.stack, event.number);
+                self.turn.tells(&event, tables);
                 let is_check = event.action == StackAction::Check.as_str();
                 if event.resource.is_none() && event.status == Status::Complete.as_str() && !is_check {
                     self.fleet.completed.insert(event.stack);

@@ -68,6 +68,11 @@ const PLACES_SPARE: usize = 64;
 pub(crate) const BACKOFF_FIRST: Duration = Duration::from_secs(1);
 pub(crate) const BACKOFF_MAX: Duration = Duration::from_secs(60);
 
+/// The delay before the next try, after so many.
+pub(crate) fn backoff(retries: u32) -> Duration {
+    BACKOFF_FIRST.saturating_mul(1 << retries.saturating_sub(1).min(16)).min(BACKOFF_MAX)
+}
+
 impl Engine {
     /// Makes a job of what was decided; it goes as soon as its node is there and has room.
     pub(crate) fn queue_job(
@@ -471,7 +476,7 @@ impl Engine {
             };
         }
         row.retry_count += 1;
-        let delay = BACKOFF_FIRST.saturating_mul(1 << (row.retry_count - 1).min(16)).min(BACKOFF_MAX);
+        let delay = backoff(row.retry_count);
         self.tell_of_attempt(slot, reason, delay.as_secs());
         self.try_again(slot, delay);
     }

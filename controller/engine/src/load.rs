@@ -13,6 +13,7 @@ use crate::delete_first::UNCOUNTED;
 use crate::engine::{Config, Engine, Todo};
 use crate::fight::Fight;
 use crate::flow::record::FlowSnapshot;
+use crate::job::backoff;
 use crate::pause::Pause;
 use crate::record::{
     Change, NodeRecord, PackedSpec, ResourceRecord, StackAction, StackRecord, Status, TokenRecord,
@@ -164,13 +165,13 @@ impl Engine {
                 false if row.ready && row.action == Some(Action::Check) => {
                     (row.status, row.action) = (Some(Status::Complete), Some(Action::Update));
                 }
-                // A correction, or one that is made again for an agent that had lost it: no traversal sees to that.
-                false if row.ready => {
-                    row.work = work(WorkState::NodeAway);
-                    // An attempt that is over is not the next one: that has the same generation.
-                    let over = row.retry_count.max(u32::from(!row.rare().causes.is_empty()));
-                    row.attempt = row.attempt.max(over);
+                // An attempt is over, and the job goes on with the next one: an answer to the last may come late, and a script
+                // that was given up on may have run.
+                false if row.was_tried() && (row.ready || row.action != Some(Action::Check)) => {
+                    row.work = work(WorkState::Backoff);
                 }
+                // A correction, or one that is made again for an agent that had lost it: no traversal sees to that.
+                false if row.ready => row.work = work(WorkState::NodeAway),
                 // Decided on again; of what never left, nothing is claimed.
                 false => {
                     row.status = None;
@@ -184,6 +185,9 @@ impl Engine {
         self.by_physical.insert(physical, slot);
         self.observe(slot, progress.observed);
         self.hear_again(slot);
+        if self.rows[slot].work.as_ref().is_some_and(|work| work.state == WorkState::Backoff) {
+            self.set_due(slot, Some(self.now + backoff(progress.retry_count)));
+        }
         if self.rows[slot].rare().fight.is_some() {
             self.fights.insert(slot);
             self.agenda.push_back(Todo::Correct(slot));
@@ -195,9 +199,10 @@ impl Engine {
             node.rows.insert(slot);
             if sent {
                 node.sent.insert(slot);
-            } else if self.rows[slot].work.is_some() {
-                node.queue.push_back(slot);
+            } else if self.waits_in_line(slot, key) {
+                self.nodes[key].queue.push_back(slot);
             }
+            let node = &mut self.nodes[key];
             if let Some(generation) = held {
                 node.ledger ^= LedgerEntry { resource: physical, generation }.digest();
             }

@@ -291,6 +291,11 @@ impl Row {
         self.attempt == 0 && self.work.as_deref().is_some_and(waits)
     }
 
+    /// After a restart, of one whose job is not with its agent: an attempt of it is over.
+    pub fn was_tried(&self) -> bool {
+        self.node.is_some() && (self.attempt > 0 || self.retry_count > 0 || !self.rare().causes.is_empty())
+    }
+
     /// An attempt of this job is over, and the next one has not left.
     pub fn is_to_be_tried_again(&self, generation: Generation) -> bool {
         let waits = self.work.as_ref().is_some_and(|work| match work.state {

@@ -286,6 +286,7 @@ fn a_correction_that_is_tried_again_stays_the_same_over_a_restart() {
         }
         bed.restart();
         bed.connect(&node(0));
+        bed.pass(Duration::from_secs(1));
         let again = bed.hosts[&node(0)].queue[0].clone();
         assert_eq!((again.generation, again.attempt), (sent.generation, Attempt(1)), "full: {full}");
         bed.idle();

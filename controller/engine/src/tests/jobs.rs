@@ -1,5 +1,8 @@
 use std::time::Duration;
 
+use muster_shared::Attempt;
+use muster_shared::model::{Observed, Outcome, Report, Up};
+
 use super::bed::{Bed, node, template};
 
 #[test]
@@ -48,6 +51,65 @@ fn an_agent_that_does_not_answer_is_asked_again_and_then_given_up() {
     }
     assert_eq!(bed.status(), "CREATE_FAILED");
     assert!(bed.view().unwrap().status_reason.contains("no answer"));
+}
+
+/// One and the same job: what an agent says late of the last try is heard, and a script that it has run is not begun anew.
+#[test]
+fn what_is_tried_again_stays_the_same_job_over_a_restart() {
+    let ends = ["it fails", "there is no room", "nothing is heard", "it is said late"];
+    let cases = ["create", "update", "delete"].into_iter().flat_map(|of| ends.map(|ends| (of, ends)));
+    for ((of, ends), restarts) in cases.flat_map(|case| [(case, false), (case, true)]) {
+        let case = format!("{of}, {ends}, restarts: {restarts}");
+        let mut bed = Bed::new(1);
+        bed.create(template("a: x=1")).unwrap();
+        match of {
+            "update" => {
+                bed.idle();
+                bed.update(template("a: x=2")).unwrap();
+            }
+            "delete" => {
+                bed.idle();
+                bed.delete().unwrap();
+            }
+            _ => {}
+        }
+        let ran = bed.ran.len();
+        let sent = bed.hosts.get_mut(&node(0)).unwrap().queue.pop_front().unwrap();
+        let report = |outcome| Up::Report(Report { key: sent.key(), outcome });
+        match ends {
+            "it fails" => {
+                let (reason, permanent) = ("told to fail".into(), false);
+                bed.receive(&node(0), report(Outcome::Failed { reason, permanent }));
+            }
+            "there is no room" => {
+                bed.receive(&node(0), report(Outcome::NoRoom { reason: "no space left".into() }));
+            }
+            _ => bed.pass(bed.limits.job_timeout + Duration::from_secs(30)),
+        }
+        assert_eq!(bed.resource("a").phase, "backoff", "{case}");
+        if restarts {
+            bed.restart();
+            bed.connect(&node(0));
+        }
+        assert_eq!(bed.resource("a").phase, "backoff", "{case}");
+        if ends == "it is said late" {
+            bed.receive(&node(0), report(Outcome::Done(Observed::default())));
+            bed.idle();
+            assert_eq!(bed.ran.len(), ran, "{case}");
+        } else {
+            bed.pass(Duration::from_secs(1));
+            let again = &bed.hosts[&node(0)].queue[0];
+            assert_eq!((again.generation, again.attempt), (sent.generation, Attempt(1)), "{case}");
+            bed.idle();
+            assert_eq!(bed.ran.len(), ran + 1, "{case}");
+        }
+        let ended = match of {
+            "create" => "CREATE_COMPLETE",
+            "update" => "UPDATE_COMPLETE",
+            _ => "gone",
+        };
+        assert_eq!(bed.status(), ended, "{case}");
+    }
 }
 
 #[test]

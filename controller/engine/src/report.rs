@@ -43,7 +43,7 @@ impl Engine {
         if !current || (!row.is_sent() && row.status != Some(Status::Failed)) {
             return;
         }
-        if checks && !row.is_sent() {
+        if !row.is_sent() && (checks || row.failed_since()) {
             return; // said again
         }
         match report.outcome {

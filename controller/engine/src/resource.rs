@@ -264,6 +264,12 @@ impl Row {
         self.status == Some(Status::Failed) && holds && !self.rare().unhealthy
     }
 
+    /// Its last job ended well, and was heard to: what it failed of is none of that job's.
+    pub fn failed_since(&self) -> bool {
+        let ended_well = self.held == Some(self.generation) && self.rare().causes.is_empty();
+        self.status == Some(Status::Failed) && ended_well
+    }
+
     /// Its thing is gone, or being taken away, or half gone.
     pub fn is_past(&self) -> bool {
         // What the controller itself sees to goes at once or not at all: refused, it is as it was.

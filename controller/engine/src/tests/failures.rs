@@ -2,7 +2,7 @@
 
 use muster_shared::model::{Observed, Outcome, Report, Up};
 
-use super::bed::{Bed, node, options, stack, template};
+use super::bed::{Bed, node, options, stack, template, under};
 use crate::view::FailureView;
 use crate::{Options, Request};
 
@@ -110,4 +110,35 @@ fn what_failed_before_and_has_not_begun_again_is_not_told_again() {
     bed.fail_next(&node(0), true);
     assert_eq!(names(&bed), ["a"]);
     assert_eq!(bed.view().unwrap().status_reason, "a: refused");
+}
+
+/// An agent says the end of a job until it is acknowledged: the resource may have failed of something else by then.
+#[test]
+fn an_end_that_is_said_again_mends_nothing() {
+    for (why, restarts) in
+        [("unhealthy", false), ("unhealthy", true), ("restricted", false), ("restricted", true)]
+    {
+        let mut bed = Bed::new(1);
+        bed.create(template("a: x=1")).unwrap();
+        let sent = bed.hosts[&node(0)].queue[0].clone();
+        bed.idle();
+        match why {
+            "unhealthy" => drop(bed.unhealthy("a").unwrap()),
+            _ => {
+                bed.update(under(template("a: x=2"), "a: {restricted_actions: update}")).unwrap();
+                bed.idle();
+            }
+        }
+        let failed = bed.resource("a");
+        assert_eq!(failed.status, "FAILED", "{why}");
+        if restarts {
+            bed.restart();
+            bed.connect(&node(0));
+        }
+        let again = Report { key: sent.key(), outcome: Outcome::Done(Observed::default()) };
+        bed.receive(&node(0), Up::Report(again));
+        bed.idle();
+        let a = bed.resource("a");
+        assert_eq!((a.status, a.status_reason), (failed.status, failed.status_reason), "{why} {restarts}");
+    }
 }

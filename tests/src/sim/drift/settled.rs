@@ -72,6 +72,7 @@ impl World {
                 return Some(format!("it differs: {}, and it is said otherwise: {}", it.differs, it.brief()));
             }
             let is_left_alone = of_stack.action == StackAction::Delete
+                || it.row.progress.unhealthy
                 || it.breaker_is_open()
                 || it.is_outside(&shared)
                 || it.plan.must_not_be_updated(&it.row.name);

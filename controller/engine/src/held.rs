@@ -165,7 +165,9 @@ impl Engine {
         let is_of_it = |thing: &ResourceId| {
             self.by_physical.get(thing).is_some_and(|slot| self.rows[*slot].stack == stack)
         };
-        let things = self.restored.things().filter(|(_, thing, _)| is_of_it(thing));
+        // What has no row on its node may have the id of a row elsewhere: no stack names that.
+        let is_known = |held: &HeldThing| held.unlike != Unlike::Unknown;
+        let things = self.restored.things().filter(|(_, thing, held)| is_known(held) && is_of_it(thing));
         let things: Vec<_> = things.map(|(node, thing, held)| (node.clone(), thing, held)).collect();
         self.restored.note_wish(stack);
         for (node, thing, held) in &things {

@@ -292,4 +292,8 @@ fn a_stray_with_the_id_of_another_nodes_resource_touches_nothing() {
     let refused = decide(&mut bed, Verdict::Remove, None).unwrap_err().to_string();
     assert!(refused.contains("elsewhere"), "{refused}");
     assert_eq!((bed.ran.len(), bed.tables.resources.len()), (0, 2));
+    // An update of that resource says nothing of what the other node has.
+    bed.update(template("x: node=node-0 v=2\ny: node=node-1 v=1")).unwrap();
+    bed.idle();
+    assert_eq!(states(&bed), [" unknown"]);
 }

@@ -498,6 +498,7 @@ impl Engine {
         }
         self.nodes.join(joined.clone());
         self.change(Change::Node(Box::new(joined)));
+        self.restored.await_node(&ask.name);
         self.place_the_unplaced();
         if let Some(key) = self.nodes.find(&ask.name) {
             self.nodes[key].away_since = self.now;

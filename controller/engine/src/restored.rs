@@ -150,6 +150,13 @@ impl Restored {
         true
     }
 
+    /// The node joins, perhaps once more: what it made since the backup is not known either.
+    pub fn await_node(&mut self, node: &NodeId) {
+        if self.record.on {
+            self.await_all(std::iter::once(node.clone()));
+        }
+    }
+
     /// An operator asks something of the stack while the site is restored.
     pub fn note_wish(&mut self, stack: u64) {
         self.is_dirty |= self.record.on && self.record.wished.insert(stack);

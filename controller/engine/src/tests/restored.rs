@@ -181,6 +181,28 @@ fn one_node_is_decided_without_the_others() {
     assert!(bed.reality().is_empty() && !bed.engine.site_view().restored);
 }
 
+/// The store that goes on has it as revoked, and waits for another node.
+#[test]
+fn a_node_that_joins_again_keeps_what_it_made_since_the_backup() {
+    let mut bed = Bed::new(2);
+    bed.create(files("a: /a")).unwrap();
+    bed.idle();
+    bed.ask(Request::RevokeNode { node: node(0) }).unwrap();
+    let backup = bed.tables.clone();
+    let joins_again = |bed: &mut Bed| {
+        bed.rejoin(&node(0));
+        bed.connect(&node(0));
+        bed.idle();
+    };
+    joins_again(&mut bed);
+    bed.update(files("a: /a other")).unwrap();
+    bed.idle();
+    set_back(&mut bed, backup);
+    joins_again(&mut bed);
+    assert_eq!((states(&bed), bed.ran.len()), (vec!["a newer".to_owned()], 0));
+    assert_eq!(bed.disk(), ["/a other"]);
+}
+
 #[test]
 fn a_refused_update_decides_nothing() {
     let mut bed = restored("a: x=1", |bed| {

@@ -335,10 +335,13 @@ impl Row {
         let waits = |state| matches!(state, WorkState::Queued | WorkState::NodeAway);
         // The generation of a job that never left says nothing of what the node may have.
         let is_unsent = self.attempt == 0 && self.work.as_ref().is_some_and(|work| waits(work.state));
+        // Nor does that of one that was taken back, or that failed for what the node has: the last one that left does.
+        let is_over = |theirs| self.work.is_none() && !(self.applied && theirs == self.generation);
         match (self.held, theirs) {
             (Some(_), None) if !self.is_sent() && !self.is_going() => Some(Unlike::Deleted),
-            (held, Some(theirs)) if Some(theirs) > held && (is_unsent || theirs > self.generation) => {
-                Some(Unlike::Newer)
+            (held, Some(theirs)) if Some(theirs) > held => {
+                let is_newer = is_unsent || is_over(theirs) || theirs > self.generation;
+                is_newer.then_some(Unlike::Newer)
             }
             _ => None,
         }

@@ -133,6 +133,27 @@ fn what_was_adopted_goes_by_a_job_also_where_its_own_never_left() {
     assert_eq!((bed.ran.as_slice(), bed.disk().len()), (&["Delete a".to_owned()][..], 0));
 }
 
+/// The number of a job that never left says nothing of what the node has, also when it has failed for that.
+#[test]
+fn what_a_node_has_of_a_row_that_never_left_is_listed_each_time() {
+    let mut bed = Bed::new(1);
+    bed.disconnect(&node(0));
+    bed.create(files("a: /a")).unwrap();
+    let backup = bed.tables.clone();
+    bed.connect(&node(0));
+    bed.idle();
+    set_back(&mut bed, backup);
+    assert_eq!(states(&bed), ["a newer"]);
+    bed.disconnect(&node(0));
+    bed.connect(&node(0));
+    bed.idle();
+    assert_eq!(states(&bed), ["a newer"]);
+    // So it goes with its resource.
+    bed.update(files("b: /b")).unwrap();
+    bed.idle();
+    assert_eq!(bed.disk(), ["/b hello"]);
+}
+
 /// The operation goes on where nodes have nothing newer, and stops where they have.
 #[test]
 fn an_operation_of_before_the_backup_leaves_what_is_newer() {
